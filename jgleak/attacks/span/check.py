@@ -1,0 +1,89 @@
+"""One span check, prepared for speed: a few coordinates that decide most rejections, then the whole row."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy import linalg
+
+from jgleak.attacks.span.subspace import Subspace
+
+EXTRA = 8
+"""Null vectors of the cheap check; each rejects a random row almost surely."""
+
+ROUNDING = 4e-6
+"""Residual that float32 arithmetic alone can leave on the device, relative to the row."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SpanCheck:
+    """A subspace and its sparse null vectors.
+
+    A row is ``[fixed | state]``: ``fixed`` is known from the block's centre (the readout sees ``X`` there, a
+    convolution sees nothing), ``state`` is the candidate's embedding. Restricted to ``r + s`` coordinates the space
+    keeps ``s`` independent null vectors, so most candidates are rejected from ``r + s`` numbers instead of ``d``.
+
+    The cheap check never rejects a row that the full one accepts: a row ``x = B c + e`` with ``|e| <= tol |x|`` leaves
+    a residual of at most ``tol |x|`` on orthonormal null vectors, and ``|x| <= reach |x_chosen|`` where ``reach`` is
+    the inverse of the smallest singular value of the basis on the chosen coordinates. In particular a row that is zero
+    on them is zero everywhere, and a row of zeros is never accepted.
+
+    Attributes:
+      subspace: the span, in scaled coordinates.
+      fixed: width of the fixed part.
+      columns: the chosen state columns ``(C,)``.
+      state_scale: what turns the chosen columns of a raw state into scaled ones ``(C,)``.
+      state_null: null vectors on those columns ``(C, s)``.
+      fixed_scale: the same for the fixed part, 0 where a column was not chosen ``(fixed,)``.
+      fixed_null: null vectors on the fixed part ``(fixed, s)``, 0 where a column was not chosen.
+      bound: largest residual of an accepted row, relative to the row's chosen coordinates.
+    """
+
+    subspace: Subspace
+    fixed: int
+    columns: Int[np.ndarray, " C"]
+    state_scale: Float[np.ndarray, " C"]
+    state_null: Float[np.ndarray, "C s"]
+    fixed_scale: Float[np.ndarray, " fixed"]
+    fixed_null: Float[np.ndarray, "fixed s"]
+    bound: float
+
+    @staticmethod
+    def of(subspace: Subspace, *, fixed: int = 0) -> SpanCheck:
+        """Choose coordinates and their null vectors.
+
+        Pivoted QR picks ``r`` that fix a row; the ``s`` others are drawn at random. (The largest ones would not do:
+        they repeat the direction of one rare, huge row, and leave some pivots free of any relation.)
+        """
+        rank = subspace.rank
+        _, _, pivots = linalg.qr(subspace.basis.T, mode="economic", pivoting=True)
+        rest = np.setdiff1d(np.arange(fixed, subspace.ambient), pivots[:rank])
+        extra = np.random.default_rng(0).permutation(rest)[:EXTRA]
+        chosen = np.sort(np.r_[pivots[:rank], extra])
+        left, values, _ = np.linalg.svd(subspace.basis[chosen], full_matrices=True)
+        null = np.zeros((chosen.size, EXTRA))
+        null[:, : chosen.size - rank] = left[:, rank:]
+        inverse = 1.0 / subspace.scale[chosen]
+        on_state = chosen >= fixed
+        fixed_null, fixed_scale = np.zeros((fixed, EXTRA)), np.zeros(fixed)
+        fixed_null[chosen[~on_state]], fixed_scale[chosen[~on_state]] = null[~on_state], inverse[~on_state]
+        tolerance = subspace.tolerance
+        reach = 1.0 / max(values[rank - 1] - 2.0 * tolerance, 0.5 * tolerance)
+        return SpanCheck(
+            subspace=subspace,
+            fixed=fixed,
+            columns=chosen[on_state] - fixed,
+            state_scale=inverse[on_state],
+            state_null=null[on_state],
+            fixed_scale=fixed_scale,
+            fixed_null=fixed_null,
+            bound=tolerance * reach + ROUNDING,
+        )
+
+    def distances(
+        self, fixed: Float[np.ndarray, "k fixed"], states: Float[np.ndarray, "k D"]
+    ) -> Float[np.ndarray, " k"]:
+        """Relative distance of whole rows from the span, in float64."""
+        return self.subspace.distances(np.concatenate([fixed, states], axis=1))

@@ -1,0 +1,124 @@
+"""The node filter: every feature vector of the schema that lies in a span of input rows."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from jgleak.attacks.span.subspace import Subspace
+from jgleak.features import FeatureSpace
+
+SAFETY = 10.0
+"""Partial rows are compared at this multiple of the tolerance: they are shorter than the whole row."""
+
+
+class TooManyCandidates(Exception):
+    """The span is too weak to hold the number of partial candidates within the budget."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Group:
+    """A free feature with the features it determines: their columns, and the scaled column values of each choice."""
+
+    columns: Int[np.ndarray, " w"]
+    values: Float[np.ndarray, "k w"]
+    codes: Int[np.ndarray, "k G"]
+
+
+def passing_nodes(space: FeatureSpace, subspace: Subspace, *, most: int = 500_000) -> Int[np.ndarray, "T G"]:
+    """All feature vectors whose encoded row lies in ``subspace`` (GRAIN, Algorithm 6), as codes ``(T, G)``.
+
+    Features are added one by one. After each, the columns seen so far satisfy linear relations wherever the span,
+    restricted to them, does not fill the space; partial vectors that break one are dropped. Relations found earlier
+    stay valid, so each step looks at the new ones only, and a candidate's residual is a sum over one small table a
+    feature. The next feature is the one that brings the most new relations for its number of values.
+
+    Differs from the authors' code: the order is chosen, not the schema's, and a partial check is made as soon as the
+    *rank* allows one (theirs waits until the number of columns exceeds the rank).
+
+    Raises:
+      TooManyCandidates: more than ``most`` partial vectors survive, so the span says too little.
+    """
+    if not subspace.informative:
+        raise TooManyCandidates(
+            "the first layer's gradient spans the whole input space (or nothing), so it says nothing about nodes"
+        )
+    groups = _groups(space, subspace)
+    tolerance = subspace.tolerance
+    picked: list[_Group] = []
+    codes = np.zeros((1, len(space.features)), np.int32)
+    choices = np.zeros((1, 0), np.int64)
+    seen: Float[np.ndarray, "s a"] = np.zeros((0, 0))
+    while groups:
+        groups.sort(key=lambda g: _value(g, picked, subspace), reverse=True)
+        group = groups.pop(0)
+        picked.append(group)
+        if codes.shape[0] * group.values.shape[0] > 20 * most:
+            raise TooManyCandidates(f"{codes.shape[0] * group.values.shape[0]} partial feature vectors to check")
+        old, new = np.divmod(np.arange(codes.shape[0] * group.values.shape[0]), group.values.shape[0])
+        choices = np.c_[choices[old], new]
+        relations = _new_relations(picked, seen, subspace)
+        residual = np.zeros((choices.shape[0], relations.shape[1]))
+        length = np.zeros(choices.shape[0])
+        start = 0
+        for place, part in enumerate(picked):
+            stop = start + part.columns.size
+            residual += (part.values @ relations[start:stop])[choices[:, place]]
+            length += np.sum(part.values**2, axis=1)[choices[:, place]]
+            start = stop
+        keep = np.linalg.norm(residual, axis=1) <= SAFETY * tolerance * np.sqrt(length)
+        codes = (codes[old] + group.codes[new])[keep]
+        choices = choices[keep]
+        seen = np.c_[np.r_[seen, np.zeros((group.columns.size, seen.shape[1]))], relations]
+        if codes.shape[0] > most:
+            raise TooManyCandidates(f"{codes.shape[0]} partial feature vectors survive the span check")
+    keep = np.array([], bool) if not codes.size else subspace.distances(space.encode(codes)) <= tolerance
+    return codes[keep]
+
+
+def _groups(space: FeatureSpace, subspace: Subspace) -> list[_Group]:
+    out = []
+    for g, feature in enumerate(space.features):
+        if feature.determined_by is not None:
+            continue
+        led = [h for h, f in enumerate(space.features) if f.determined_by == feature.name]
+        choice = space.possible(g)
+        codes = np.zeros((choice.size, len(space.features)), np.int32)
+        codes[:, g] = choice
+        for h in led:
+            codes[:, h] = np.asarray(space.features[h].mapping)[choice]
+        encoded = space.encode(codes).astype(np.float64) / subspace.scale
+        spans = [np.arange(space.offsets[h], space.offsets[h] + space.features[h].columns) for h in (g, *led)]
+        columns = np.concatenate(spans)
+        columns = columns[np.any(encoded[:, columns] != 0.0, axis=0)]
+        out.append(_Group(columns, encoded[:, columns], codes))
+    return out
+
+
+def _value(group: _Group, picked: list[_Group], subspace: Subspace) -> float:
+    """Relations that a group would bring, per factor by which it multiplies the candidates."""
+    before = np.concatenate([p.columns for p in picked]) if picked else np.zeros(0, int)
+    after = np.concatenate([before, group.columns])
+    rank = (_rank(subspace.basis[before], subspace), _rank(subspace.basis[after], subspace))
+    gained = group.columns.size - (rank[1] - rank[0])
+    return (gained + 1e-3) / np.log2(group.values.shape[0] + 1.0)
+
+
+def _rank(rows: Float[np.ndarray, "c r"], subspace: Subspace) -> int:
+    if rows.size == 0:
+        return 0
+    return int(np.sum(np.linalg.svd(rows, compute_uv=False) > 0.1 * subspace.tolerance))
+
+
+def _new_relations(
+    picked: list[_Group], seen: Float[np.ndarray, "s a"], subspace: Subspace
+) -> Float[np.ndarray, "c b"]:
+    """Orthonormal relations over all columns picked, orthogonal to those already used."""
+    columns = np.concatenate([p.columns for p in picked])
+    padded = np.r_[seen, np.zeros((columns.size - seen.shape[0], seen.shape[1]))]
+    rows = np.c_[subspace.basis[columns], padded]
+    left, values, _ = np.linalg.svd(rows, full_matrices=True)
+    rank = int(np.sum(values > 0.1 * subspace.tolerance))
+    return left[:, rank:]

@@ -1,0 +1,220 @@
+"""From a specification to results: honest clients compute gradients, an attack inverts each, metrics compare."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import jax
+import networkx as nx
+import numpy as np
+from jaxtyping import Array, Int
+
+from jgleak.attacks.attack import Attack, Budget, Reconstruction
+from jgleak.attacks.registry import get_attack
+from jgleak.audit.specification import Specification
+from jgleak.datasets import Dataset, load, tasks
+from jgleak.federated import Knowledge, Observation, fedsgd
+from jgleak.gnn import GNN, Params
+from jgleak.graph import Graph, bucket
+from jgleak.metrics import Score, score
+
+UNIQUE_NODES = ("citeseer", "facebook", "github", "pokec")
+"""Networks in which (almost) no two nodes of a client share all features (GRAIN's uniqueness heuristic)."""
+
+READOUTS = ("node_mlp", "pooled", "flattened", "node_scores")
+"""Readouts for classifying graphs or nodes; ``dot`` predicts ratings and needs a recommender's client."""
+
+REAL_TOLERANCE = 1e-3
+"""Real-valued features this close count as recovered exactly."""
+
+
+class Setup(NamedTuple):
+    """What the clients and the server share, and the clients' private graphs."""
+
+    dataset: Dataset
+    model: GNN
+    params: Params
+    loss: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """One client attacked.
+
+    Attributes:
+      index: position of the client in the data set.
+      truth: its private graph.
+      observation: what the server saw.
+      reconstruction: what the attack made of it.
+      score: the reconstruction beside the truth.
+      seconds: wall-clock time of the attack.
+      failure: the traceback, when the attack broke down on this client; the reconstruction is empty then.
+    """
+
+    index: int
+    truth: Graph
+    observation: Observation
+    reconstruction: Reconstruction
+    score: Score
+    seconds: float
+    failure: str | None = None
+
+
+def prepare(specification: Specification) -> Setup:
+    """Load the data, shape the task, and draw the model's parameters; the loss is ``mse`` for regression, else ``bce``.
+
+    ``node_task`` takes the data set's own node labels where it has them. Otherwise a node's label says whether it lies
+    on a cycle (a ring atom, in a molecule), which the client computes from its own graph.
+
+    Raises:
+      ValueError: a data set, model or readout that does not exist or does not fit the task.
+      KeyError: an unknown attack.
+      FileNotFoundError: the data set's files are nowhere.
+    """
+    get_attack(specification.attack)
+    if specification.readout not in READOUTS:
+        raise ValueError(f"readout: unknown {specification.readout!r}; choose one of {', '.join(READOUTS)}")
+    dataset = _labelled(specification, _load(specification))
+    if not specification.degree:
+        dataset = _without_degree(dataset)
+    model = _model(specification, dataset)
+    params = model.initial(key=_key(specification, 0))
+    return Setup(dataset, model, params, "mse" if dataset.task == "regression" else "bce")
+
+
+def run(specification: Specification, setup: Setup | None = None) -> Iterator[Result]:
+    """Attack the clients one by one, yielding each result as it is finished.
+
+    An exception inside an attack ends that client only: its result has an empty reconstruction, ``stop`` is
+    ``"error"`` and ``failure`` holds the traceback.
+
+    Args:
+      specification: the experiment.
+      setup: what ``prepare`` returned for it; made here when left out.
+
+    Raises:
+      ValueError: the attack cannot work with this model, task or knowledge.
+    """
+    dataset, model, params, loss = setup or prepare(specification)
+    attack = get_attack(specification.attack)
+    slots = model.slots if model.readout == "flattened" else None
+    for index, truth in enumerate(dataset.graphs):
+        observation = fedsgd(model, params, [truth], dataset.space, loss=loss, slots=slots)
+        knowledge = _knowledge(specification, dataset, truth)
+        reason = attack.unsupported(observation, knowledge)
+        if reason is not None:
+            raise ValueError(f"attack {attack.name!r} cannot run here: {reason}")
+        yield _attacked(specification, attack, index, truth, observation, knowledge)
+
+
+def _attacked(
+    specification: Specification,
+    attack: Attack,
+    index: int,
+    truth: Graph,
+    observation: Observation,
+    knowledge: Knowledge,
+) -> Result:
+    space, failure, begun = knowledge.space, None, time.monotonic()
+    budget = Budget(seconds=specification.time_limit)
+    try:
+        reconstruction = attack(observation, knowledge, key=_key(specification, index + 1), budget=budget)
+    except Exception:  # any defect of an attack: hours of finished clients and those to come must not go with it
+        failure = traceback.format_exc()
+        reconstruction = Reconstruction((), None, "error")
+    seconds = time.monotonic() - begun
+    tolerance = 0.0 if space.discrete else REAL_TOLERANCE
+    quality = score(truth, reconstruction.best, space, tolerance=tolerance)
+    return Result(index, truth, observation, reconstruction, quality, seconds, failure)
+
+
+def _key(specification: Specification, stream: int) -> Array:
+    return jax.random.fold_in(jax.random.key(specification.seed), stream)
+
+
+def _load(specification: Specification) -> Dataset:
+    task = specification.task
+    if specification.node_task and task is None and "node" in tasks(specification.dataset):
+        task = "node"
+    return load(
+        specification.dataset,
+        task=task,
+        path=specification.path,
+        graphs=specification.graphs,
+        min_nodes=specification.min_nodes,
+        max_nodes=specification.max_nodes,
+        seed=specification.seed,
+    )
+
+
+def _labelled(specification: Specification, dataset: Dataset) -> Dataset:
+    if not specification.node_task or dataset.task == "node":
+        return dataset
+    graphs = [dataclasses.replace(g, y=on_cycle(g)) for g in dataset.graphs]
+    return dataclasses.replace(dataset, graphs=graphs, task="node", classes=2)
+
+
+def on_cycle(graph: Graph) -> Int[np.ndarray, " n"]:
+    """1 for the nodes that lie on a cycle, 0 for the others: an end of an edge that is no bridge."""
+    bridges = {tuple(sorted(edge)) for edge in nx.bridges(graph.to_networkx())}
+    labels = np.zeros(graph.n, np.int64)
+    for u, v in graph.edges.tolist():
+        if (u, v) not in bridges:
+            labels[[u, v]] = 1
+    return labels
+
+
+def _without_degree(dataset: Dataset) -> Dataset:
+    space = dataset.space
+    if space.degree is None:
+        raise ValueError(f"degree: {dataset.name} has no degree among its features; leave --no-degree out")
+    g = space.index(space.degree)
+    graphs = [dataclasses.replace(graph, x=np.delete(graph.x, g, axis=1)) for graph in dataset.graphs]
+    return dataclasses.replace(dataset, graphs=graphs, space=space.without(space.degree))
+
+
+def _model(specification: Specification, dataset: Dataset) -> GNN:
+    readout, by_node = specification.readout, dataset.task == "node"
+    if by_node and readout in ("pooled", "flattened"):
+        raise ValueError(f"readout: {readout!r} labels graphs and this task labels nodes; take node_mlp or node_scores")
+    if not by_node and readout == "node_scores":
+        raise ValueError("readout: 'node_scores' labels nodes and this task labels graphs; add --node-task")
+    model = GNN(
+        in_features=dataset.space.width,
+        classes=dataset.classes,
+        conv=specification.model,
+        layers=specification.layers,
+        hidden=specification.hidden,
+        act=specification.activation,
+        heads=specification.heads,
+        readout=readout,
+        readout_widths=GNN.readout_widths if readout == "node_mlp" else (),
+        per_node=by_node,
+        slots=bucket(max(g.n for g in dataset.graphs)) if readout == "flattened" else 0,
+    )
+    model.check()
+    return model
+
+
+def _knowledge(specification: Specification, dataset: Dataset, truth: Graph) -> Knowledge:
+    """What the specification gives away of one client; node labels are sorted, so that they tell no order."""
+    know = set(specification.know)
+    return Knowledge(
+        space=dataset.space,
+        n=truth.n if know & {"n", "adjacency", "features"} else None,
+        adjacency=truth.adjacency if "adjacency" in know else None,
+        features=truth.x.copy() if "features" in know else None,
+        labels=np.sort(np.atleast_1d(np.asarray(truth.y))) if "labels" in know else None,
+        max_nodes=specification.max_n,
+        auxiliary=_auxiliary(dataset.graphs, truth) if "auxiliary" in know else (),
+        distinct_nodes=specification.distinct and specification.dataset.lower() in UNIQUE_NODES,
+    )
+
+
+def _auxiliary(graphs: Sequence[Graph], truth: Graph) -> tuple[Graph, ...]:
+    """The other clients' graphs stand for public ones; copies of the attacked graph are left out."""
+    return tuple(g for g in graphs if not g.isomorphic(truth))

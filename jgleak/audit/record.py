@@ -1,0 +1,76 @@
+"""Results as plain data, ready for JSON: one record a client, and one summary of many records."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from jgleak.audit.experiment import Result
+from jgleak.audit.specification import Specification
+from jgleak.metrics import bootstrap
+from jgleak.version import __version__
+
+SIZES = (("<=15", 1, 15), ("16-25", 16, 25), (">=26", 26, math.inf))
+"""Size classes of GRAIN's chemistry results: name, smallest and largest number of nodes."""
+
+RATES = ("exact", "gsm0", "gsm1", "gsm2")
+"""What is averaged over clients."""
+
+
+def result_record(result: Result, specification: Specification) -> dict[str, Any]:
+    """One client: rates in [0, 1], seconds of wall clock. Of the private graph it holds the name and the size."""
+    record = {
+        "graph": result.index,
+        "name": result.truth.name,
+        "attack": specification.attack,
+        "n_nodes": result.truth.n,
+        "seconds": result.seconds,
+        **dataclasses.asdict(result.score),
+        "gradient_distance": result.reconstruction.gradient_distance,
+        "stop": result.reconstruction.stop,
+        "info": result.reconstruction.info,
+        "failure": result.failure,
+    }
+    return plain(record)
+
+
+def summary_record(records: Sequence[Mapping[str, Any]], specification: Specification) -> dict[str, Any]:
+    """All clients: means with 95 % bootstrap intervals, and the rate of exact reconstructions by size class.
+
+    Size classes without a client are left out. With no client at all the rates are None.
+    """
+    rates = {name: bootstrap([float(r[name]) for r in records]) if records else None for name in RATES}
+    classes = {name: [r["exact"] for r in records if low <= r["n_nodes"] <= high] for name, low, high in SIZES}
+    return plain(
+        {
+            "graphs": len(records),
+            "exact_rate": rates["exact"].mean if rates["exact"] else None,
+            **{name: dataclasses.asdict(rate) if rate else None for name, rate in rates.items()},
+            "exact_rate_by_size": {name: np.mean(hits) for name, hits in classes.items() if hits},
+            "sizes": {name: len(hits) for name, hits in classes.items() if hits},
+            "failures": sum(r["failure"] is not None for r in records),
+            "seconds_total": sum(r["seconds"] for r in records),
+            "seed": specification.seed,
+            "device": jax.devices()[0].device_kind,
+            "version": __version__,
+            "specification": specification.to_json(),
+        }
+    )
+
+
+def plain(value: Any) -> Any:
+    """``value`` in JSON's own types: arrays to lists, NumPy scalars to numbers, NaN and infinities to None."""
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, np.ndarray | jax.Array | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)

@@ -1,0 +1,88 @@
+"""What one experiment is: enough to run it again, small enough to store beside its results."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+KNOWABLE = ("n", "adjacency", "features", "labels", "auxiliary")
+"""What an attacker may be given beyond the public feature space."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Specification:
+    """One attack on the clients of one data set, each a single graph and one FedSGD gradient.
+
+    The defaults are GRAIN's model on the embedded molecules.
+
+    Attributes:
+      dataset: a name of ``jgleak.datasets.names()``.
+      task: what is learnt; None for the data set's first.
+      path: where the data set's files are; None for the usual places.
+      graphs: how many clients; None for the data set's default.
+      min_nodes: smallest client.
+      max_nodes: largest client.
+      model: convolution: ``gcn``, ``gat``, ``sage`` or ``gin``.
+      layers: number of convolutions.
+      hidden: width of the convolutions.
+      heads: attention heads (``gat``).
+      activation: ``relu``, ``gelu``, ``sigmoid`` or ``tanh``.
+      readout: ``node_mlp``, ``pooled``, ``flattened`` or ``node_scores``.
+      seed: seeds the sample of clients, the model's parameters and the attack.
+      time_limit: seconds an attack may take on one client.
+      attack: a name of ``jgleak.attacks.registry.ATTACKS``.
+      know: what the attacker is given: members of ``KNOWABLE``.
+      node_task: label nodes instead of graphs.
+      distinct: assume that no two nodes of a client share their features, in the networks where GRAIN does.
+      degree: keep the degree among the features.
+      max_n: the attacker's bound on the size of a client whose size is unknown (``N_max``).
+
+    Raises:
+      ValueError: unknown knowledge, or a number out of range.
+    """
+
+    dataset: str = "embedded"
+    task: str | None = None
+    path: str | None = None
+    graphs: int | None = None
+    min_nodes: int | None = None
+    max_nodes: int | None = None
+    model: str = "gcn"
+    layers: int = 2
+    hidden: int = 300
+    heads: int = 2
+    activation: str = "relu"
+    readout: str = "node_mlp"
+    seed: int = 0
+    time_limit: float = 60.0
+    attack: str = "grain"
+    know: tuple[str, ...] = ()
+    node_task: bool = False
+    distinct: bool = True
+    degree: bool = True
+    max_n: int = 40
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "know", tuple(self.know))
+        unknown = sorted(set(self.know) - set(KNOWABLE))
+        if unknown:
+            raise ValueError(f"know: unknown {unknown[0]!r}; choose from {', '.join(KNOWABLE)}")
+        if not self.time_limit > 0:
+            raise ValueError(f"time_limit: must be a positive number of seconds, got {self.time_limit}")
+        if self.max_n < 1:
+            raise ValueError(f"max_n: must be at least 1, got {self.max_n}")
+        if not 0 <= self.seed < 2**32:
+            raise ValueError(f"seed: must lie in 0..2**32 - 1, got {self.seed}")
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields by name, ready for JSON."""
+        return {**dataclasses.asdict(self), "know": list(self.know)}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Specification:
+        """Inverse of ``to_json``; raises ``ValueError`` for unknown fields."""
+        unknown = sorted(set(data) - {f.name for f in dataclasses.fields(Specification)})
+        if unknown:
+            raise ValueError(f"specification: unknown field {unknown[0]!r}")
+        return Specification(**data)

@@ -1,0 +1,49 @@
+"""A folder of results that loses nothing: every finished client is on disk before the next one starts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jgleak.audit.experiment import Result
+from jgleak.draw import draw
+from jgleak.features import FeatureSpace
+from jgleak.federated import save
+
+
+class Store:
+    """``results.jsonl`` (appended), ``observations/NNN.safetensors`` and one picture ``NNN.png`` a client.
+
+    A later run into the same folder appends to the records and replaces observations and pictures of equal number.
+
+    Raises:
+      ValueError: when made, if the folder cannot be written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        try:
+            (folder / "observations").mkdir(parents=True, exist_ok=True)
+            self._records = (folder / "results.jsonl").open("a", encoding="utf-8")
+        except OSError as error:
+            raise ValueError(f"out: cannot write to {folder} ({error.strerror}); choose another folder") from error
+
+    def add(self, result: Result, record: Mapping[str, Any], space: FeatureSpace) -> None:
+        """Keep one client: its record first, then the observation, then the picture."""
+        self.append(record)
+        number = f"{result.index:03d}"
+        save(self.folder / "observations" / f"{number}.safetensors", result.observation, space)
+        verdict = "exact" if result.score.exact else f"GSM-2 {result.score.gsm2:.3f}"
+        picture = self.folder / f"{number}.png"
+        draw(result.truth, result.reconstruction.best, space, picture, title=f"{record['attack']}: {verdict}")
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Write one line and hand it to the operating system."""
+        self._records.write(json.dumps(record) + "\n")
+        self._records.flush()
+
+    def close(self) -> None:
+        """Close the file of records."""
+        self._records.close()

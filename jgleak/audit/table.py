@@ -1,0 +1,54 @@
+"""Records as tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from jgleak.audit.record import RATES
+
+
+def clients_table(records: Sequence[Mapping[str, Any]]) -> Table:
+    """One row a client; names are cut to the width that the numbers leave."""
+    table = Table(expand=True, box=SIMPLE_HEAD, padding=(0, 0, 0, 1))
+    table.add_column("graph", justify="right", no_wrap=True)
+    table.add_column("name", overflow="ellipsis", no_wrap=True, ratio=1)
+    for column in ("nodes", "exact", "GSM-0", "GSM-1", "GSM-2", "distance", "seconds"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("stop", no_wrap=True)
+    for r in records:
+        distance = r["gradient_distance"]
+        table.add_row(
+            str(r["graph"]),
+            Text(r["name"]),
+            str(r["n_nodes"]),
+            "yes" if r["exact"] else "no",
+            *(f"{r[name]:.3f}" for name in ("gsm0", "gsm1", "gsm2")),
+            "-" if distance is None else f"{distance:.1e}",
+            f"{r['seconds']:.2f}",
+            r["stop"],
+        )
+    return table
+
+
+def summary_table(summary: Mapping[str, Any]) -> Table:
+    """Rates over all clients with their 95 % intervals, then exact reconstructions by size."""
+    clients, attack = summary["graphs"], summary["specification"]["attack"]
+    title = f"{attack}: {clients} clients in {summary['seconds_total']:.1f} s ({summary['device']})"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+    for column in ("rate", "mean", "low", "high", "clients"):
+        table.add_column(column, justify="left" if column == "rate" else "right")
+    for name in RATES:
+        interval = summary[name] or {}
+        table.add_row(name, *(_number(interval.get(k)) for k in ("mean", "low", "high")), str(clients))
+    for size, rate in summary["exact_rate_by_size"].items():
+        table.add_row(f"exact, {size} nodes", _number(rate), "", "", str(summary["sizes"][size]))
+    return table
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"

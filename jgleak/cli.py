@@ -1,0 +1,288 @@
+"""The command line. JAX is imported inside the commands, so that help and mistakes answer at once."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from jgleak.audit.specification import KNOWABLE, Specification
+from jgleak.version import __version__
+
+if TYPE_CHECKING:
+    from jgleak.attacks.attack import Reconstruction
+    from jgleak.features import FeatureSpace
+
+MISTAKE, FAILED, INTERRUPTED = 2, 1, 130
+"""Exit statuses: the user's mistake, an attack that broke down, Ctrl-C."""
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Audit what the gradients of graph neural networks leak in federated learning.",
+)
+
+_Seconds = Annotated[float, typer.Option("--time-limit", help="Seconds an attack may take on one client.")]
+_Seed = Annotated[int, typer.Option(help="Seeds the clients, the parameters and the attack.")]
+_MaxN = Annotated[int, typer.Option(help="Largest client the attacker expects.")]
+_Json = Annotated[
+    bool, typer.Option("--json", help="JSON lines on standard output, everything else on standard error.")
+]
+
+
+def main() -> None:
+    """Entry point of the ``jgleak`` command."""
+    app()
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Options of the bare command."""
+
+
+@app.command()
+def attack(
+    name: Annotated[str, typer.Argument(help="The attack; see `jgleak list`.")] = "grain",
+    dataset: Annotated[str, typer.Option(help="The data set; see `jgleak list`.")] = "embedded",
+    task: Annotated[str | None, typer.Option(help="What is learnt; by default the data set's first task.")] = None,
+    path: Annotated[Path | None, typer.Option(help="Where the data set's files are.")] = None,
+    graphs: Annotated[int | None, typer.Option(help="How many clients.")] = None,
+    min_nodes: Annotated[int | None, typer.Option(help="Smallest client.")] = None,
+    max_nodes: Annotated[int | None, typer.Option(help="Largest client.")] = None,
+    model: Annotated[str, typer.Option(help="Convolution: gcn, gat, sage or gin.")] = "gcn",
+    layers: Annotated[int, typer.Option(help="Number of convolutions.")] = 2,
+    hidden: Annotated[int, typer.Option(help="Width of the convolutions.")] = 300,
+    heads: Annotated[int, typer.Option(help="Attention heads (gat).")] = 2,
+    activation: Annotated[str, typer.Option(help="relu, gelu, sigmoid or tanh.")] = "relu",
+    readout: Annotated[str, typer.Option(help="node_mlp, pooled, flattened or node_scores.")] = "node_mlp",
+    seed: _Seed = 0,
+    time_limit: _Seconds = 60.0,
+    know: Annotated[
+        list[str] | None, typer.Option(help=f"What the attacker is given, by commas: {', '.join(KNOWABLE)}.")
+    ] = None,
+    max_n: _MaxN = 40,
+    node_task: Annotated[bool, typer.Option("--node-task", help="Label nodes instead of graphs.")] = False,
+    no_distinct: Annotated[
+        bool, typer.Option("--no-distinct", help="Do not assume that the nodes of a network's client differ.")
+    ] = False,
+    no_degree: Annotated[bool, typer.Option("--no-degree", help="Leave the degree out of the features.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder for results.jsonl, observations and pictures.")] = None,
+    json_lines: _Json = False,
+) -> None:
+    """Attack the simulated clients of a data set, and say how much of their graphs came back."""
+    stderr, stdout = Console(stderr=True), Console(stderr=json_lines)
+    with _mistakes():
+        specification = Specification(
+            dataset=dataset,
+            task=task,
+            path=None if path is None else str(path),
+            graphs=graphs,
+            min_nodes=min_nodes,
+            max_nodes=max_nodes,
+            model=model,
+            layers=layers,
+            hidden=hidden,
+            heads=heads,
+            activation=activation,
+            readout=readout,
+            seed=seed,
+            time_limit=time_limit,
+            attack=name,
+            know=_split(know),
+            node_task=node_task,
+            distinct=not no_distinct,
+            degree=not no_degree,
+            max_n=max_n,
+        )
+        raise typer.Exit(_audit(specification, out, json_lines, stderr, stdout))
+
+
+def _audit(specification: Specification, out: Path | None, json_lines: bool, stderr: Console, stdout: Console) -> int:
+    """Run, show and store; the exit status. Whatever ends the run, the finished clients are summarised."""
+    from jgleak.audit.experiment import prepare, run
+    from jgleak.audit.record import result_record, summary_record
+    from jgleak.audit.store import Store
+    from jgleak.audit.table import clients_table, summary_table
+
+    store = None if out is None else Store(out)
+    with stderr.status("loading"):
+        setup = prepare(specification)
+    stderr.print(Text(f"{setup.dataset.name}: {setup.dataset.report}"), soft_wrap=True)
+    records, status = [], 0
+    try:
+        with _progress(stderr) as progress:
+            bar = progress.add_task(specification.attack, total=len(setup.dataset.graphs), exact=0)
+            for result in run(specification, setup):
+                record = result_record(result, specification)
+                records.append(record)
+                if json_lines:
+                    print(json.dumps(record), flush=True)
+                if store is not None:
+                    store.add(result, record, setup.dataset.space)
+                if result.failure is not None:
+                    status = FAILED
+                    stderr.print(Text(f"graph {result.index}: the attack broke down\n{result.failure}"), soft_wrap=True)
+                progress.update(bar, advance=1, exact=sum(r["exact"] for r in records))
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+        stderr.print("interrupted")
+    finally:
+        if records or status == INTERRUPTED:
+            summary = summary_record(records, specification)
+            if store is not None:
+                store.append({"summary": summary})
+            stdout.print(clients_table(records), summary_table(summary))
+            if json_lines:
+                print(json.dumps({"summary": summary}), flush=True)
+        if store is not None:
+            store.close()
+    return status
+
+
+@app.command()
+def invert(
+    file: Annotated[Path, typer.Argument(help="An observation written by jgleak.save.")],
+    name: Annotated[str, typer.Option("--attack", help="The attack; see `jgleak list`.")] = "grain",
+    seed: _Seed = 0,
+    time_limit: _Seconds = 60.0,
+    n: Annotated[int | None, typer.Option(help="Number of nodes, where it is known.")] = None,
+    max_n: _MaxN = 40,
+    distinct: Annotated[bool, typer.Option("--distinct", help="Assume that all nodes of a client differ.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder for reconstruction.json.")] = None,
+    json_lines: _Json = False,
+) -> None:
+    """Attack a saved observation and print the graph it came from."""
+    with _mistakes():
+        out_file = None if out is None else _writable(out / "reconstruction.json")
+        import jax
+
+        from jgleak.attacks.attack import Budget
+        from jgleak.attacks.registry import get_attack
+        from jgleak.audit.describe import describe
+        from jgleak.audit.record import plain
+        from jgleak.federated import Knowledge, load
+
+        chosen = get_attack(name)
+        observation, space = load(file)
+        knowledge = Knowledge(space=space, n=n, max_nodes=max_n, distinct_nodes=distinct)
+        begun = time.monotonic()
+        with Console(stderr=True).status(name):
+            found = chosen(observation, knowledge, key=jax.random.key(seed), budget=Budget(seconds=time_limit))
+        record = plain(
+            {
+                "file": str(file),
+                "attack": name,
+                "graphs": [describe(g, space) for g in found.graphs],
+                "gradient_distance": found.gradient_distance,
+                "stop": found.stop,
+                "seconds": time.monotonic() - begun,
+                "info": found.info,
+                "version": __version__,
+            }
+        )
+        if out_file is not None:
+            out_file.write_text(json.dumps(record) + "\n", encoding="utf-8")
+        if json_lines:
+            print(json.dumps(record), flush=True)
+        _show(found, space, Console(stderr=json_lines))
+
+
+def _show(found: Reconstruction, space: FeatureSpace, console: Console) -> None:
+    from jgleak.audit.describe import describe
+
+    best = found.best
+    if best is None:
+        console.print(Text(f"nothing found ({found.stop})"))
+        return
+    distance = "unknown" if found.gradient_distance is None else f"{found.gradient_distance:.2e}"
+    table = Table("node", "features", "neighbours", title_justify="left", box=SIMPLE_HEAD)
+    table.title = f"{best.n} nodes, {len(best.edges)} edges, label {best.y}; gradient distance {distance}"
+    for v, (node, near) in enumerate(zip(describe(best, space)["nodes"], best.neighbours, strict=True)):
+        words = ", ".join(f"{k} {value}" for k, value in node.items())
+        table.add_row(str(v), Text(words), ", ".join(map(str, sorted(near))))
+    console.print(table)
+    console.print(Text(f"{len(found.graphs)} candidate graphs, best first; stopped: {found.stop}"))
+
+
+@app.command("list")
+def show_list() -> None:
+    """Name the attacks, data sets, models, readouts, activations and what an attacker may know."""
+    from jgleak.attacks.registry import ATTACKS
+    from jgleak.audit.experiment import READOUTS
+    from jgleak.datasets import names, tasks
+    from jgleak.gnn import ACTIVATIONS, CONVOLUTIONS
+
+    sections = {
+        "attacks": {attack.name: attack.summary for attack in ATTACKS.values()},
+        "data sets": {name: ", ".join(tasks(name)) for name in names()} | {"tu:NAME": "any other TUDataset"},
+        "models": dict.fromkeys(CONVOLUTIONS, ""),
+        "readouts": dict.fromkeys(READOUTS, ""),
+        "activations": dict.fromkeys(ACTIVATIONS, ""),
+        "knowledge": dict.fromkeys(KNOWABLE, ""),
+    }
+    for title, entries in sections.items():
+        typer.echo(title)
+        for entry, text in entries.items():
+            typer.echo(f"  {entry:<22}{text}".rstrip())
+
+
+@contextmanager
+def _mistakes() -> Iterator[None]:
+    """A user's mistake is one line on standard error and exit status 2."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except (ValueError, KeyError, OSError) as error:
+        message = error.args[0] if isinstance(error, KeyError) and error.args else str(error)
+        typer.echo("error: " + " ".join(str(message).split()), err=True)
+        raise typer.Exit(MISTAKE) from error
+    except KeyboardInterrupt:
+        typer.echo("interrupted", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _progress(console: Console) -> Progress:
+    counts = TextColumn("{task.fields[exact]} exact")
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        counts,
+        TimeElapsedColumn(),
+        console=console,
+    )
+
+
+def _split(know: list[str] | None) -> tuple[str, ...]:
+    return tuple(part.strip() for word in know or () for part in word.split(",") if part.strip())
+
+
+def _writable(path: Path) -> Path:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("a").close()
+    except OSError as error:
+        raise ValueError(f"out: cannot write {path} ({error.strerror}); choose another folder") from error
+    return path

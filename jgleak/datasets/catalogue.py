@@ -1,0 +1,174 @@
+"""Every data set by name."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal, cast, get_args
+
+import numpy as np
+
+from jgleak.datasets.dataset import Dataset
+from jgleak.datasets.embedded import embedded
+from jgleak.datasets.moleculenet import TABLES, moleculenet
+from jgleak.datasets.musae import musae
+from jgleak.datasets.network import Network
+from jgleak.datasets.planetoid import citeseer
+from jgleak.datasets.pokec import Label, pokec
+from jgleak.datasets.sampling import GRAIN_SIZES, Scheme, Sizes, clients
+from jgleak.datasets.synthetic import KINDS, Kind, synthetic
+from jgleak.datasets.tally import Tally
+from jgleak.datasets.tudataset import tudataset
+
+_TU = {name.lower(): name for name in ("MUTAG", "PTC_MR", "ENZYMES", "NCI1", "COIL-RAG")}
+_LABELS = ("graph", "node")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Cut:
+    """How clients of a network are cut: scheme and sizes by default."""
+
+    load: Callable[[str, str | Path | None], Network]
+    tasks: tuple[str, ...]
+    scheme: Scheme
+    sizes: Sizes
+
+
+_NETWORKS: Mapping[str, _Cut] = {
+    "citeseer": _Cut(lambda task, path: citeseer(path=path), _LABELS, "balls", GRAIN_SIZES),
+    "facebook": _Cut(lambda task, path: musae("facebook", path=path), _LABELS, "sampled_balls", ((1.0, 1, 100),)),
+    "github": _Cut(lambda task, path: musae("github", path=path), _LABELS, "sampled_balls", ((1.0, 1, 100),)),
+    "pokec": _Cut(lambda task, path: pokec(label=cast(Label, task), path=path), get_args(Label), "grow", GRAIN_SIZES),
+}
+_SYNTHETIC: Mapping[str, Kind] = {f"synthetic-{kind}": kind for kind in KINDS}
+
+
+def names() -> tuple[str, ...]:
+    """The names that ``load`` knows, besides ``tu:NAME`` for any other set of the TUDataset collection."""
+    return ("embedded", *TABLES, *_TU, *_NETWORKS, *_SYNTHETIC)
+
+
+def tasks(name: str) -> tuple[str, ...]:
+    """What can be learnt on a data set, the default first; empty where there is no choice.
+
+    Raises:
+      ValueError: an unknown name.
+    """
+    key = _key(name)
+    if key in TABLES:
+        return TABLES[key].tasks
+    if key in _NETWORKS:
+        return _NETWORKS[key].tasks
+    return _LABELS if key in _SYNTHETIC else ()
+
+
+def load(
+    name: str,
+    *,
+    task: str | None = None,
+    path: str | Path | None = None,
+    graphs: int | None = None,
+    min_nodes: int | None = None,
+    max_nodes: int | None = None,
+    seed: int = 0,
+) -> Dataset:
+    """A data set by its catalogue name.
+
+    **Sets of graphs** (molecules, TUDataset): all graphs of ``min_nodes..max_nodes`` nodes, or ``graphs`` of them at
+    random (a smaller sample with the same seed is the beginning of a larger one). The normalisation of the space is
+    fitted on the whole set before. **Networks**: ``graphs`` (100) client subgraphs, by GRAIN's scheme and size mix
+    (CiteSeer), by growth with that mix (Pokec) or as GLG's 3-hop balls of at most 100 nodes (Facebook, GitHub);
+    either bound on the size replaces the mix. **Synthetic**: ``graphs`` (100) connected graphs of 10 to 30 nodes
+    with discrete features; call ``synthetic`` for everything else.
+
+    Args:
+      name: one of ``names()``, or ``tu:NAME``; upper and lower case do not matter, except in ``NAME``.
+      task: one of ``tasks(name)``; by default the first.
+      path: where the files are; see ``jgleak.datasets.locate``.
+      graphs: how many graphs; None for all of a set, 100 of a network or generator.
+      min_nodes: smallest number of nodes.
+      max_nodes: largest number of nodes.
+      seed: seeds every random choice.
+
+    Raises:
+      ValueError: unknown name or task, bounds that leave too few graphs, or a malformed file.
+      FileNotFoundError: the files are nowhere and cannot be downloaded.
+    """
+    key = _key(name)
+    known = tasks(name)
+    if task is not None and task not in known:
+        choice = f"choose one of {', '.join(known)}" if known else "it has only one, leave task out"
+        raise ValueError(f"task: {name} has no task {task!r}; {choice}")
+    if graphs is not None and graphs < 1:
+        raise ValueError(f"graphs: must be at least 1, got {graphs}")
+    low, high = 1 if min_nodes is None else min_nodes, max_nodes
+    if low < 1 or (high is not None and high < low):
+        raise ValueError(f"min_nodes, max_nodes: expected 1 <= min_nodes <= max_nodes, got {min_nodes}, {max_nodes}")
+    if path is not None and (key in _SYNTHETIC or key == "embedded"):
+        raise ValueError(f"path: {key} is not read from files, leave path out")
+    if key in _SYNTHETIC:
+        bounds = (_lowest(min_nodes, high), max(30, low) if high is None else high)
+        return synthetic(_SYNTHETIC[key], graphs=graphs or 100, nodes=bounds, labels=_labels(task), seed=seed)
+    if key in _NETWORKS:
+        return _clients(key, task or known[0], path, graphs or 100, min_nodes, max_nodes, seed)
+    return _sample(_whole(key, task, path), graphs, low, high, seed)
+
+
+def _key(name: str) -> str:
+    if name.startswith("tu:"):
+        return name
+    key = name.lower()
+    if key not in names():
+        close = difflib.get_close_matches(key, names(), n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise ValueError(f"name: no data set {name!r}; {hint}Known are {', '.join(names())} and tu:NAME")
+    return key
+
+
+def _labels(task: str | None) -> Literal["graph", "node"]:
+    return "node" if task == "node" else "graph"
+
+
+def _lowest(min_nodes: int | None, high: int | None) -> int:
+    """Smallest size of a synthetic graph: 10, or less where the largest is less."""
+    if min_nodes is not None:
+        return min_nodes
+    return 10 if high is None else min(10, high)
+
+
+def _whole(key: str, task: str | None, path: str | Path | None) -> Dataset:
+    if key == "embedded":
+        return embedded()
+    if key in TABLES:
+        return moleculenet(key, task=task, path=path)
+    if key in _TU:
+        return tudataset(_TU[key], path=path)
+    return dataclasses.replace(tudataset(key.removeprefix("tu:"), path=path), name=key)
+
+
+def _clients(
+    key: str, task: str, path: str | Path | None, graphs: int, low: int | None, high: int | None, seed: int
+) -> Dataset:
+    cut = _NETWORKS[key]
+    sizes = cut.sizes
+    if low is not None or high is not None:
+        sizes = ((1.0, low or 1, max(low or 1, cut.sizes[-1][2]) if high is None else high),)
+    network = cut.load(task, path)
+    dataset = clients(network, cut.scheme, graphs=graphs, sizes=sizes, labels=_labels(task), seed=seed)
+    return dataclasses.replace(dataset, name=f"{key}/{task}" if task != cut.tasks[0] else key)
+
+
+def _sample(dataset: Dataset, graphs: int | None, low: int, high: int | None, seed: int) -> Dataset:
+    """Graphs in the size range, all in order or a random sample; the report counts the others."""
+    pool = [g for g in dataset.graphs if g.n >= low and (high is None or g.n <= high)]
+    wanted = len(pool) if graphs is None else graphs
+    if not pool or wanted > len(pool):
+        span = f"{low}..{'any' if high is None else high}"
+        raise ValueError(f"graphs: {dataset.name} has {len(pool)} graphs of {span} nodes, {max(wanted, 1)} are wanted")
+    chosen = pool if graphs is None else [pool[i] for i in np.random.default_rng(seed).permutation(len(pool))[:graphs]]
+    tally = Tally.resume(dataset.report)
+    tally.drop("outside the size range", count=len(dataset.graphs) - len(pool))
+    tally.drop("not in the sample", count=len(pool) - len(chosen))
+    return dataclasses.replace(dataset, graphs=chosen, report=tally.report(dataset.report.rows, len(chosen)))

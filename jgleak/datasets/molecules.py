@@ -1,0 +1,111 @@
+"""SMILES strings to graphs with the eight atom features of GRAIN (section 6.1)."""
+
+from __future__ import annotations
+
+import numpy as np
+from rdkit import Chem, rdBase
+
+from jgleak.features import Feature, FeatureSpace, onehot
+from jgleak.graph import Graph
+
+ELEMENTS = tuple(range(1, 101))
+CHARGES = tuple(range(-4, 5))
+DEGREES = tuple(range(9))
+CHIRALITIES = ("CHI_UNSPECIFIED", "CHI_TETRAHEDRAL_CW", "CHI_TETRAHEDRAL_CCW", "CHI_OTHER")
+HYDROGENS = tuple(range(9))
+HYBRIDIZATIONS = ("UNSPECIFIED", "S", "SP", "SP2", "SP3", "SP2D", "SP3D", "SP3D2", "OTHER")
+
+_TABLE = Chem.GetPeriodicTable()
+
+MOLECULE_SPACE = FeatureSpace(
+    features=(
+        onehot("atomic_number", ELEMENTS),
+        onehot("formal_charge", CHARGES),
+        onehot("degree", DEGREES),
+        onehot("chirality", CHIRALITIES),
+        onehot("hydrogens", HYDROGENS),
+        Feature(
+            name="mass",
+            values=tuple(round(_TABLE.GetAtomicWeight(z), 3) for z in ELEMENTS),
+            determined_by="atomic_number",
+            mapping=tuple(range(len(ELEMENTS))),
+        ),
+        onehot("aromatic", (0, 1)),
+        onehot("hybridization", HYBRIDIZATIONS),
+    ),
+    degree="degree",
+)
+"""The schema of heavy atoms: fixed value lists, wider than MoleculeNet needs, without normalisation statistics.
+
+``mass`` is the element's standard atomic weight in u (isotopes are not told apart), so it follows from
+``atomic_number``; ``hydrogens`` counts all attached hydrogens; ``degree`` counts heavy neighbours.
+"""
+
+_LOWEST = np.array([ELEMENTS[0], CHARGES[0], 0, 0, 0, ELEMENTS[0], 0, 0])
+_SIZES = np.array([len(f.values) for f in MOLECULE_SPACE.features])
+
+
+class MoleculeError(ValueError):
+    """A SMILES string that does not become a graph.
+
+    Attributes:
+      reason: the class of fault, the same text for every molecule of it (used as a key when counting).
+    """
+
+    def __init__(self, reason: str, smiles: str, detail: str = "") -> None:
+        super().__init__(f"smiles: {reason}{detail}: {smiles!r}")
+        self.reason = reason
+
+
+def molecule_graph(smiles: str, y: int | float | None = None) -> Graph:
+    """The graph of a molecule's heavy atoms, in RDKit's atom order, under ``MOLECULE_SPACE``; named by its SMILES.
+
+    Raises:
+      MoleculeError: (a ``ValueError``) the string is unparsable, has several fragments or no heavy atom, or an atom
+        lies outside the schema.
+    """
+    with rdBase.BlockLogs():
+        molecule = Chem.MolFromSmiles(smiles)
+        if molecule is None:
+            raise MoleculeError("unparsable SMILES", smiles)
+        rows = _rows(molecule)
+        if any(row[0] == 1 for row in rows):
+            molecule = Chem.RemoveAllHs(molecule)
+            rows = _rows(molecule)
+    if molecule.GetNumAtoms() == 0:
+        raise MoleculeError("no heavy atom", smiles)
+    if "." in smiles and len(Chem.GetMolFrags(molecule)) > 1:
+        raise MoleculeError("several fragments", smiles)
+    edges = np.argwhere(np.triu(Chem.GetAdjacencyMatrix(molecule)))
+    return Graph(_codes(rows, smiles), edges, y, smiles)
+
+
+def _rows(molecule: Chem.Mol) -> list[tuple[int, ...]]:
+    """The eight properties of each atom, as numbers."""
+    rows = []
+    for i in range(molecule.GetNumAtoms()):
+        atom = molecule.GetAtomWithIdx(i)
+        element = atom.GetAtomicNum()
+        rows.append(
+            (
+                element,
+                atom.GetFormalCharge(),
+                atom.GetDegree(),
+                int(atom.GetChiralTag()),
+                atom.GetTotalNumHs(),
+                element,
+                int(atom.GetIsAromatic()),
+                int(atom.GetHybridization()),
+            )
+        )
+    return rows
+
+
+def _codes(rows: list[tuple[int, ...]], smiles: str) -> np.ndarray:
+    codes = np.array(rows, np.int32) - _LOWEST
+    outside = (codes < 0) | (codes >= _SIZES)
+    if outside.any():
+        node, feature = np.argwhere(outside)[0]
+        detail = f" (atom {node}, {MOLECULE_SPACE.features[feature].name} {rows[node][feature]})"
+        raise MoleculeError("atom outside the schema", smiles, detail)
+    return codes.astype(np.int32)

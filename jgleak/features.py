@@ -1,0 +1,278 @@
+"""What everyone in the federation knows about node features: names, values, normalisation.
+
+A server must publish this for training to work at all, so every attack may use it
+(GRAIN, section 3, "threat model"). It never holds anything of one client.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+from jaxtyping import Float, Int, Num
+
+Kind = Literal["onehot", "binary", "real"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Feature:
+    """One node feature.
+
+    Attributes:
+      name: its name in the schema.
+      values: for a discrete feature the values in code order (code ``k`` means ``values[k]``); empty for a real one.
+      kind: ``onehot`` takes one column a value, ``binary`` one column holding the code 0 or 1, ``real`` one column.
+      determined_by: name of a feature that fixes this one (atomic mass follows from the element), or None.
+      mapping: for a determined feature, ``mapping[k]`` is its code where the determining feature has code ``k``.
+    """
+
+    name: str
+    values: tuple[str | int | float, ...] = ()
+    kind: Kind = "onehot"
+    determined_by: str | None = None
+    mapping: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise ValueError(f"features: {self.name!r} has the unknown kind {self.kind!r}; choose of {get_args(Kind)}")
+        plain = tuple(v.item() if isinstance(v, np.generic) else v for v in self.values)
+        object.__setattr__(self, "values", plain)
+
+    @property
+    def columns(self) -> int:
+        """Number of columns this feature takes in the encoded matrix."""
+        return len(self.values) if self.kind == "onehot" else 1
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FeatureSpace:
+    """The public schema of node features, and the map from feature codes to the model's input columns.
+
+    ``x (n, G)`` holds one entry a *feature* (a code for discrete features, the number itself for real ones);
+    ``encode`` turns it into the model's input ``(n, m)``, one-hot where the schema says so, then
+    ``(column - mean) / std`` with columns of zero deviation set to 0 (GRAIN's normalisation).
+
+    Attributes:
+      features: the features, in column order.
+      degree: name of the discrete feature whose *values* are node degrees, or None when degrees are not a feature.
+      mean: column means over the public data set (m,), or None for no normalisation.
+      std: column standard deviations (m,), or None for no normalisation.
+    """
+
+    features: tuple[Feature, ...]
+    degree: str | None = None
+    mean: Float[np.ndarray, " m"] | None = None
+    std: Float[np.ndarray, " m"] | None = None
+
+    def __post_init__(self) -> None:
+        names = [f.name for f in self.features]
+        if not names:
+            raise ValueError("features: a FeatureSpace needs at least one feature")
+        if len(set(names)) != len(names):
+            raise ValueError("features: names must be unique")
+        for f in self.features:
+            if f.kind == "onehot" and not f.values:
+                raise ValueError(f"features: {f.name!r} is one-hot but lists no values")
+            if f.kind == "binary" and len(f.values) != 2:
+                raise ValueError(f"features: {f.name!r} is binary and must list exactly two values")
+            if f.determined_by is not None and f.determined_by not in names:
+                raise ValueError(f"features: {f.name!r} is determined by the unknown feature {f.determined_by!r}")
+            if f.determined_by is not None:
+                _check_mapping(f, self.features[names.index(f.determined_by)])
+        if self.degree is not None:
+            degree = next((f for f in self.features if f.name == self.degree), None)
+            if degree is None or degree.kind != "onehot" or not all(isinstance(v, int) for v in degree.values):
+                raise ValueError(f"degree: {self.degree!r} must name a one-hot feature whose values are integers")
+        for field in ("mean", "std"):
+            column = getattr(self, field)
+            if column is not None and (column.shape != (self.width,) or not np.all(np.isfinite(column))):
+                raise ValueError(f"{field}: must be finite with shape ({self.width},), got {column.shape}")
+        if (self.mean is None) != (self.std is None):
+            raise ValueError("mean, std: give both or neither")
+        if self.std is not None and np.any(self.std < 0):
+            raise ValueError("std: deviations cannot be negative")
+
+    @property
+    def width(self) -> int:
+        """Number of encoded columns, the paper's ``m``."""
+        return sum(f.columns for f in self.features)
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """First encoded column of each feature."""
+        return tuple(np.cumsum([0] + [f.columns for f in self.features[:-1]]).tolist())
+
+    @property
+    def discrete(self) -> bool:
+        """True when every feature takes finitely many values."""
+        return all(f.kind != "real" for f in self.features)
+
+    def index(self, name: str) -> int:
+        """Position of the feature called ``name``; raises ``KeyError`` naming the known ones."""
+        for i, f in enumerate(self.features):
+            if f.name == name:
+                return i
+        raise KeyError(f"no feature {name!r}; this space has {[f.name for f in self.features]}")
+
+    def encode(self, x: Num[np.ndarray, "n G"]) -> Float[np.ndarray, "n m"]:
+        """Feature entries ``(n, G)`` to the model's input ``(n, m)`` in float32."""
+        raw = self._raw(np.asarray(x))
+        return self.normalise(raw).astype(np.float32)
+
+    def normalise(self, raw: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
+        """Unnormalised columns to normalised ones (identity when the space has no statistics)."""
+        if self.mean is None or self.std is None:
+            return raw
+        live = self.std > 0
+        scale = np.where(live, 1.0 / np.where(live, self.std, 1.0), 0.0)
+        return (raw - self.mean) * scale
+
+    def _raw(self, x: np.ndarray) -> np.ndarray:
+        self.check(x)
+        raw = np.zeros((x.shape[0], self.width))
+        rows = np.arange(x.shape[0])
+        flat = np.array([f.kind != "onehot" for f in self.features])
+        offsets = np.array(self.offsets)
+        raw[:, offsets[flat]] = x[:, flat]
+        for g in np.flatnonzero(~flat):
+            raw[rows, offsets[g] + x[:, g].astype(int)] = 1.0
+        return raw
+
+    def check(self, x: np.ndarray) -> None:
+        """Raise ``ValueError`` naming the first feature entry outside the schema."""
+        if x.ndim != 2 or x.shape[1] != len(self.features):
+            raise ValueError(f"x: expected shape (n, {len(self.features)}), one column a feature, got {x.shape}")
+        if not np.all(np.isfinite(x)):
+            raise ValueError("x: contains NaN or infinite entries")
+        sizes = np.array([len(f.values) if f.kind != "real" else 0 for f in self.features])
+        discrete = sizes > 0
+        codes = x[:, discrete]
+        bad = (codes < 0) | (codes >= sizes[discrete]) | (codes != np.floor(codes))
+        if bad.any():
+            row, col = np.argwhere(bad)[0]
+            f = self.features[int(np.flatnonzero(discrete)[col])]
+            raise ValueError(f"x: node {row} has code {codes[row, col]} for {f.name!r}, outside 0..{len(f.values) - 1}")
+
+    def decode(self, encoded: Float[np.ndarray, "n m"]) -> Num[np.ndarray, "n G"]:
+        """Encoded (possibly soft) columns to the nearest feature entries: arg-max a group, threshold for binaries."""
+        encoded = np.asarray(encoded, dtype=np.float64)
+        raw = encoded if self.mean is None or self.std is None else encoded * self.std + self.mean
+        out = np.zeros((raw.shape[0], len(self.features)))
+        for g, (f, start) in enumerate(zip(self.features, self.offsets, strict=True)):
+            block = raw[:, start : start + f.columns]
+            if f.kind == "onehot":
+                out[:, g] = block.argmax(axis=1)
+            else:
+                out[:, g] = block[:, 0] if f.kind == "real" else block[:, 0] > 0.5
+        return out.astype(np.int32) if self.discrete else out
+
+    def possible(self, feature: int) -> Int[np.ndarray, " k"]:
+        """Codes of a discrete feature that the public statistics do not exclude (column mean above zero)."""
+        f = self.features[feature]
+        codes = np.arange(len(f.values))
+        if self.mean is None or self.std is None:
+            return codes
+        start = self.offsets[feature]
+        if f.kind == "onehot":
+            return codes[self.mean[start : start + f.columns] > 0]
+        return codes if self.std[start] > 0 else codes[codes == round(float(self.mean[start]))]
+
+    def degrees(self, x: Num[np.ndarray, "n G"]) -> Int[np.ndarray, " n"] | None:
+        """Degrees that the features state (n,), or None when degree is not a feature."""
+        if self.degree is None:
+            return None
+        g = self.index(self.degree)
+        return np.asarray(self.features[g].values, dtype=np.int64)[np.asarray(x)[:, g].astype(int)]
+
+    def fit(self, xs: Iterable[Num[np.ndarray, "n G"]]) -> FeatureSpace:
+        """The same schema with column means and deviations over all nodes of ``xs``."""
+        bare = dataclasses.replace(self, mean=None, std=None)
+        mean, square, count = np.zeros(self.width), np.zeros(self.width), 0
+        low, high = np.full(self.width, np.inf), np.full(self.width, -np.inf)
+        for raw in (bare._raw(np.asarray(x)) for x in xs):
+            if raw.shape[0] == 0:
+                continue
+            # Running mean and squared deviation: the difference of E[x^2] and E[x]^2 would cancel for large means.
+            gap, before, count = raw.mean(0) - mean, count, count + raw.shape[0]
+            mean = mean + gap * (raw.shape[0] / count)
+            square = square + raw.var(0) * raw.shape[0] + gap**2 * (before * raw.shape[0] / count)
+            low, high = np.minimum(low, raw.min(0)), np.maximum(high, raw.max(0))
+        if count == 0:
+            raise ValueError("xs: cannot fit statistics on no nodes")
+        return dataclasses.replace(self, mean=mean, std=np.where(low == high, 0.0, np.sqrt(square / count)))
+
+    def without(self, name: str) -> FeatureSpace:
+        """The schema with one feature left out (GRAIN's "no degree" ablation); statistics of the others are kept.
+
+        A feature that the left-out one determined becomes free.
+        """
+        g = self.index(name)
+        start, stop = self.offsets[g], self.offsets[g] + self.features[g].columns
+        keep = np.r_[0:start, stop : self.width]
+        rest = self.features[:g] + self.features[g + 1 :]
+        return FeatureSpace(
+            features=tuple(
+                dataclasses.replace(f, determined_by=None, mapping=()) if f.determined_by == name else f for f in rest
+            ),
+            degree=None if self.degree == name else self.degree,
+            mean=None if self.mean is None else self.mean[keep],
+            std=None if self.std is None else self.std[keep],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-serialisable description, exact for float64 statistics."""
+        return {
+            "features": [dataclasses.asdict(f) for f in self.features],
+            "degree": self.degree,
+            "mean": None if self.mean is None else self.mean.tolist(),
+            "std": None if self.std is None else self.std.tolist(),
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> FeatureSpace:
+        """Inverse of ``to_json``; raises ``ValueError`` when the description is malformed."""
+        try:
+            features = tuple(
+                Feature(f["name"], tuple(f["values"]), f["kind"], f["determined_by"], tuple(f["mapping"]))
+                for f in data["features"]
+            )
+            stats = {k: None if data[k] is None else np.asarray(data[k], dtype=np.float64) for k in ("mean", "std")}
+            return FeatureSpace(features, data["degree"], **stats)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"feature space: malformed description ({error!r})") from error
+
+
+def _check_mapping(feature: Feature, by: Feature) -> None:
+    if by.determined_by is not None or not by.values:
+        raise ValueError(f"features: {feature.name!r} must be determined by a free discrete feature, not {by.name!r}")
+    if len(feature.mapping) != len(by.values) or not all(0 <= k < len(feature.values) for k in feature.mapping):
+        raise ValueError(
+            f"features: mapping of {feature.name!r} needs one code in 0..{len(feature.values) - 1} for each of the "
+            f"{len(by.values)} values of {by.name!r}"
+        )
+
+
+def onehot(name: str, values: Sequence[str | int | float]) -> Feature:
+    """A one-hot feature over ``values``."""
+    return Feature(name, tuple(values), "onehot")
+
+
+def real(name: str) -> Feature:
+    """A real-valued feature of one column."""
+    return Feature(name, (), "real")
+
+
+def binary(name: str) -> Feature:
+    """A 0/1 feature of one column."""
+    return Feature(name, (0, 1), "binary")
+
+
+def combinations(space: FeatureSpace) -> float:
+    """Number of feature vectors the schema allows (``math.inf`` with a real feature), determined features left out."""
+    if not space.discrete:
+        return math.inf
+    free = [g for g, f in enumerate(space.features) if f.determined_by is None]
+    return float(np.prod([float(space.possible(g).size) for g in free]))

@@ -1,0 +1,9 @@
+"""What leaves the client: losses, updates, observations."""
+
+from jgleak.federated.client import fedsgd as fedsgd
+from jgleak.federated.client import gradients as gradients
+from jgleak.federated.loss import LOSSES as LOSSES
+from jgleak.federated.observation import Knowledge as Knowledge
+from jgleak.federated.observation import Observation as Observation
+from jgleak.federated.observation import load as load
+from jgleak.federated.observation import save as save

@@ -1,0 +1,71 @@
+"""What an honest client computes: FedSGD gradients of one graph, of many, or of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import jax
+import numpy as np
+
+from jgleak.features import FeatureSpace
+from jgleak.federated.loss import LOSSES, graph_loss
+from jgleak.federated.observation import Observation
+from jgleak.gnn import GNN, Params
+from jgleak.graph import Graph, GraphBatch
+
+
+@partial(jax.jit, static_argnames=("model", "loss"))
+def gradients(model: GNN, params: Params, batch: GraphBatch, *, loss: str) -> Params:
+    """Per-graph gradients: every leaf gains a leading axis ``B``.
+
+    One compilation a batch shape. ``loss`` is one of ``bce``, ``ce``, ``mse``.
+    """
+    one = jax.grad(lambda p, x, a, mask, y: graph_loss(model, p, x, a, mask, y, loss))
+    return jax.vmap(one, in_axes=(None, 0, 0, 0, 0))(
+        params, batch.nodes, batch.adjacency, batch.node_mask, batch.labels
+    )
+
+
+def fedsgd(
+    model: GNN, params: Params, graphs: Sequence[Graph], space: FeatureSpace, *, loss: str, slots: int | None = None
+) -> Observation:
+    """One client's FedSGD round on a batch of private graphs: the mean of their gradients, as the server sees it.
+
+    Args:
+      model: the shared model; ``model.in_features`` must equal ``space.width``.
+      params: the round's parameters.
+      graphs: the client's private graphs, all labelled (node labels for a node task).
+      space: the public feature space.
+      loss: ``bce``, ``ce`` or ``mse``.
+      slots: pad to this many node slots (the next bucket by default).
+
+    Raises:
+      ValueError: unlabelled graphs, labels outside the model's classes, an unknown loss, or a feature space of
+        another width.
+    """
+    _check(model, graphs, space, loss)
+    batch = GraphBatch.from_graphs(graphs, space, slots=slots)
+    update = jax.tree.map(lambda g: np.asarray(g).mean(axis=0), gradients(model, params, batch, loss=loss))
+    return Observation(model=model, params=params, update=update, loss=loss, batch_size=len(graphs))
+
+
+def _check(model: GNN, graphs: Sequence[Graph], space: FeatureSpace, loss: str) -> None:
+    if loss not in LOSSES:
+        raise ValueError(f"loss: unknown {loss!r}; choose one of {LOSSES}")
+    if model.in_features != space.width:
+        raise ValueError(f"model: takes {model.in_features} features a node, but the feature space has {space.width}")
+    if model.readout == "dot" and loss != "mse":
+        raise ValueError(f"loss: {loss!r} needs class scores, but a 'dot' readout predicts ratings; use 'mse'")
+    if model.readout != "dot" and loss == "mse" and model.classes != 1:
+        raise ValueError(f"loss: 'mse' is the squared error of one output, this model has {model.classes} classes")
+    if not graphs:
+        raise ValueError("graphs: a client needs at least one graph")
+    for g in graphs:
+        if g.y is None:
+            raise ValueError(f"graphs: {g.name or 'a graph'} has no label y, so it has no gradient")
+        if model.node_level != (isinstance(g.y, np.ndarray) and g.y.ndim == 1):
+            want = "node labels (n,)" if model.node_level else "one graph label"
+            raise ValueError(f"graphs: {g.name or 'a graph'} needs {want} for this model's readout")
+        if loss != "mse" and not np.isin(g.y, np.arange(model.classes)).all():
+            raise ValueError(f"graphs: a label of {g.name or 'a graph'} is not a class 0..{model.classes - 1}")

@@ -1,0 +1,240 @@
+"""What the server saw, what the attacker may assume, and the one file both fit in."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int, Num
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from jgleak.features import FeatureSpace
+from jgleak.federated.loss import LOSSES
+from jgleak.gnn import GNN, Params
+from jgleak.graph import Graph
+
+FORMAT = 1
+"""Version of the observation file."""
+
+DTYPES = ("F32", "F64", "F16", "BF16")
+"""Tensor types of the observation file, by their safetensors names."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Observation:
+    """All that an honest-but-curious server sees of one client's round. It holds nothing private.
+
+    Attributes:
+      model: the architecture.
+      params: the parameters sent to the client.
+      update: what came back, a pytree like ``params`` (FedSGD: the mean gradient over the batch).
+      loss: ``bce``, ``ce`` or ``mse``.
+      batch_size: number of graphs in the batch.
+      protocol: ``fedsgd``.
+
+    Raises:
+      ValueError: the update does not fit the parameters (a gradient of another model), or is not finite.
+    """
+
+    model: GNN
+    params: Params
+    update: Params
+    loss: str
+    batch_size: int = 1
+    protocol: str = "fedsgd"
+
+    def __post_init__(self) -> None:
+        self.model.check()
+        if self.loss not in LOSSES:
+            raise ValueError(f"loss: unknown {self.loss!r}; choose one of {LOSSES}")
+        if self.protocol != "fedsgd":
+            raise ValueError(f"protocol: {self.protocol!r} is not supported; record FedSGD gradients ('fedsgd')")
+        if not isinstance(self.batch_size, int) or self.batch_size < 1:
+            raise ValueError(f"batch_size: must be a whole number from 1, got {self.batch_size!r}")
+        for what, tree in (("params", self.params), ("update", self.update)):
+            _check_depth(what, tree, self.model.layers)
+        expected = jax.eval_shape(lambda: self.model.initial(key=jax.random.key(0)))
+        for what, tree in (("params", self.params), ("update", self.update)):
+            _check_tree(what, tree, flatten(expected))
+
+
+def _check_depth(what: str, tree: Params, layers: int) -> None:
+    # Before the described model is built: a file may claim any number of layers.
+    if not isinstance(tree, Mapping):
+        raise ValueError(f"{what}: expected a nested dict of arrays named like the model's, got {type(tree).__name__}")
+    if f"conv_{layers - 1}" not in tree:
+        raise ValueError(f"{what}: lacks the tensors of 'conv_{layers - 1}'; it belongs to a model of fewer layers")
+
+
+def _check_tree(what: str, tree: Params, expected: Mapping[str, Any]) -> None:
+    leaves = flatten(tree)
+    for name in sorted(expected.keys() | leaves.keys()):
+        if name not in leaves or name not in expected:
+            side = "lacks" if name not in leaves else "has an unexpected"
+            raise ValueError(f"{what}: {side} tensor {name!r}; it belongs to another model than the one described")
+        got, want = np.shape(leaves[name]), expected[name].shape
+        if got != want:
+            raise ValueError(f"{what}: {name!r} has shape {got}, this model has {want}; it belongs to another model")
+        if not np.all(np.isfinite(np.asarray(leaves[name], dtype=np.float64))):
+            raise ValueError(f"{what}: {name!r} holds NaN or infinite values; check the client's loss and parameters")
+
+
+@dataclasses.dataclass(frozen=True)
+class Knowledge:
+    """What the attacker is allowed to assume. Everything but the public feature space is off unless given.
+
+    Attributes:
+      space: the public feature space.
+      n: number of nodes.
+      adjacency: true adjacency ``(n, n)`` ("+A" in the papers).
+      features: true node features ``(n, G)`` ("+X").
+      labels: graph labels of the batch, or the node labels.
+      max_nodes: no client graph is larger than this (``N_max``).
+      max_degree: no node has more neighbours.
+      auxiliary: public graphs of the same kind.
+      connected: client graphs are connected.
+      distinct_nodes: no two nodes of a client share a feature vector (GRAIN's uniqueness heuristic).
+    """
+
+    space: FeatureSpace
+    n: int | None = None
+    adjacency: Float[np.ndarray, "n n"] | None = None
+    features: Num[np.ndarray, "n G"] | None = None
+    labels: Int[np.ndarray, "..."] | None = None
+    max_nodes: int = 40
+    max_degree: int | None = None
+    auxiliary: tuple[Graph, ...] = ()
+    connected: bool = True
+    distinct_nodes: bool = False
+
+    def __post_init__(self) -> None:
+        if self.n is not None and self.n < 1:
+            raise ValueError(f"n: a graph has at least one node, got {self.n}")
+        if self.max_nodes < 1:
+            raise ValueError(f"max_nodes: must be at least 1, got {self.max_nodes}")
+        if self.n is not None and self.n > self.max_nodes:
+            object.__setattr__(self, "max_nodes", self.n)
+
+
+def flatten(tree: Params, prefix: str = "") -> dict[str, Any]:
+    """A nested dict of arrays as one dict with ``/`` between the names."""
+    out: dict[str, Any] = {}
+    for name, value in tree.items():
+        path = f"{prefix}{name}"
+        if isinstance(value, Mapping):
+            out.update(flatten(value, path + "/"))
+        else:
+            out[path] = value
+    return out
+
+
+def unflatten(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Inverse of ``flatten``; raises ``ValueError`` when one name is a prefix of another."""
+    out: dict[str, Any] = {}
+    for path, value in flat.items():
+        *parents, leaf = path.split("/")
+        node = out
+        for parent in parents:
+            node = node.setdefault(parent, {})
+            if not isinstance(node, dict):
+                raise ValueError(f"tensor {path!r}: {parent!r} is a tensor and a folder of tensors at once")
+        if leaf in node:
+            raise ValueError(f"tensor {path!r}: {leaf!r} is a tensor and a folder of tensors at once")
+        node[leaf] = value
+    return out
+
+
+def save(path: str | Path, observation: Observation, space: FeatureSpace) -> None:
+    """Write an observation and the public feature space to one safetensors file.
+
+    Tensors are named ``params/...`` and ``update/...``; the header holds one JSON string with the format version, the
+    model, the loss, the protocol and the feature space. Nothing private is written.
+
+    Raises:
+      ValueError: when the file cannot be written.
+    """
+    header = {
+        "format": FORMAT,
+        "model": model_to_json(observation.model),
+        "loss": observation.loss,
+        "batch_size": observation.batch_size,
+        "protocol": observation.protocol,
+        "space": space.to_json(),
+    }
+    trees = {"params": observation.params, "update": observation.update}
+    # safetensors writes an array's buffer as it lies in memory, so the order must be C.
+    tensors = {
+        f"{part}/{k}": np.asarray(v, order="C") for part, tree in trees.items() for k, v in flatten(tree).items()
+    }
+    try:
+        save_file(tensors, str(path), metadata={"jgleak": json.dumps(header)})
+    except (OSError, SafetensorError) as error:
+        raise ValueError(f"cannot write {path}: {error}; choose a folder you may write to") from error
+
+
+def load(path: str | Path) -> tuple[Observation, FeatureSpace]:
+    """Read an observation file; nothing in it is executed.
+
+    Raises:
+      ValueError: missing or corrupt file, not an observation, a newer format, or contents that contradict each other.
+    """
+    try:
+        with safe_open(str(path), framework="numpy") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: _tensor(file, name, path) for name in file.keys()}  # noqa: SIM118 - not a dict
+    except (OSError, SafetensorError) as error:
+        raise ValueError(f"cannot read {path} as a safetensors file: {error}") from error
+    if "jgleak" not in metadata:
+        raise ValueError(f"{path}: not a jgleak observation (no 'jgleak' header); write one with jgleak.save")
+    try:
+        header = json.loads(metadata["jgleak"])
+        if not isinstance(header["format"], int) or header["format"] < 1:
+            raise ValueError(f"{path}: the header's format is {header['format']!r}; it must be a whole number from 1")
+        if header["format"] > FORMAT:
+            raise ValueError(f"{path}: written by a newer jgleak (format {header['format']}); upgrade to read it")
+        trees = {
+            part: unflatten({k.removeprefix(part + "/"): v for k, v in tensors.items() if k.startswith(part + "/")})
+            for part in ("params", "update")
+        }
+        observation = Observation(
+            model=model_from_json(header["model"]),
+            params=trees["params"],
+            update=trees["update"],
+            loss=header["loss"],
+            batch_size=header["batch_size"],
+            protocol=header["protocol"],
+        )
+        return observation, FeatureSpace.from_json(header["space"])
+    except (KeyError, TypeError, OverflowError, RecursionError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path}: malformed observation header ({error!r})") from error
+
+
+def _tensor(file: Any, name: str, path: str | Path) -> np.ndarray:
+    dtype = file.get_slice(name).get_dtype()
+    if dtype not in DTYPES:
+        raise ValueError(f"{path}: tensor {name!r} has type {dtype}; an observation holds {', '.join(DTYPES)}")
+    return file.get_tensor(name)
+
+
+def model_to_json(model: GNN) -> dict[str, Any]:
+    """The model's fields by name."""
+    names = [f.name for f in dataclasses.fields(model) if f.name not in ("parent", "name")]
+    return {name: getattr(model, name) for name in names}
+
+
+def model_from_json(data: Mapping[str, Any]) -> GNN:
+    """Inverse of ``model_to_json``; raises ``ValueError`` for unknown fields."""
+    known = {f.name for f in dataclasses.fields(GNN)} - {"parent", "name"}
+    if not isinstance(data, Mapping):
+        raise ValueError(f"model: expected fields by name, got {data!r}")
+    unknown = set(data) - known
+    if unknown:
+        raise ValueError(f"model: unknown fields {sorted(unknown)}; known ones are {sorted(known)}")
+    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+    return GNN(**fields)

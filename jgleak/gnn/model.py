@@ -1,0 +1,157 @@
+"""The model under attack: a stack of convolutions and a readout, as one pure function of its parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jaxtyping import Array, Bool, Float
+
+from jgleak.gnn.activation import activation
+from jgleak.gnn.convolution import Convolution
+from jgleak.gnn.gat import GATConv
+from jgleak.gnn.gcn import GCNConv
+from jgleak.gnn.gin import GINConv
+from jgleak.gnn.readout import DotProduct, Flattened, NodeMLP, NodeScores, Pooled, Readout
+from jgleak.gnn.sage import SAGEConv
+
+CONVOLUTIONS: dict[str, type[Convolution]] = {"gcn": GCNConv, "gat": GATConv, "sage": SAGEConv, "gin": GINConv}
+READOUTS = ("node_mlp", "pooled", "flattened", "node_scores", "dot")
+
+Params = Any
+"""A pytree of weights, ``{"conv_0": {"kernel": ...}, ..., "readout": {...}}``."""
+
+
+class GNN(nn.Module):
+    """``H_0 = X``, ``H_{l+1} = act(conv_l(H_l, A))``, then the readout.
+
+    The defaults are GRAIN's model: two GCN layers of width 300, no bias, ReLU between and none after the last, an MLP
+    [X | H] -> 300 -> 64 -> C on every node, logits averaged over nodes.
+
+    Attributes:
+      in_features: width ``m`` of the encoded node features.
+      classes: number of outputs ``C``.
+      conv: ``gcn``, ``gat``, ``sage`` or ``gin``.
+      layers: number of convolutions ``L``.
+      hidden: width ``D`` of every convolution (the last is ``classes`` wide under ``node_scores``).
+      act: ``relu``, ``gelu``, ``sigmoid`` or ``tanh``.
+      last_act: apply the activation after the last convolution too.
+      bias: give the convolutions a bias.
+      heads: attention heads (GAT only); hidden layers concatenate, the last one averages.
+      readout: ``node_mlp`` (GRAIN), ``pooled`` (GraphDLG, FedGIG), ``flattened`` (GLG, graph task),
+        ``node_scores`` (GLG, node task) or ``dot`` (FedGNN).
+      readout_widths: hidden widths of the readout's MLP.
+      pooling: ``mean``, ``sum`` or ``max`` (pooled readout only).
+      per_node: node classification, for ``node_mlp``.
+      see_input: ``node_mlp`` sees ``[X | H]`` rather than ``H``.
+      slots: node slots of the flattened readout.
+    """
+
+    in_features: int
+    classes: int = 2
+    conv: str = "gcn"
+    layers: int = 2
+    hidden: int = 300
+    act: str = "relu"
+    last_act: bool = False
+    bias: bool = False
+    heads: int = 2
+    readout: str = "node_mlp"
+    readout_widths: tuple[int, ...] = (300, 64)
+    pooling: str = "mean"
+    per_node: bool = False
+    see_input: bool = True
+    slots: int = 0
+
+    def setup(self) -> None:
+        self.check()
+        for layer in range(self.layers):
+            setattr(self, f"conv_{layer}", self.convolution(layer))
+        self.head = self._readout()
+
+    @nn.nowrap
+    def check(self) -> None:
+        """Raise ``ValueError`` for an unknown name or an impossible size."""
+        if self.conv not in CONVOLUTIONS:
+            raise ValueError(f"conv: unknown {self.conv!r}; choose one of {sorted(CONVOLUTIONS)}")
+        if self.readout not in READOUTS:
+            raise ValueError(f"readout: unknown {self.readout!r}; choose one of {sorted(READOUTS)}")
+        if min(self.layers, self.hidden, self.classes, self.in_features, self.heads) < 1:
+            raise ValueError("layers, hidden, classes, in_features and heads must be at least 1")
+        if self.readout == "flattened" and self.slots < 1:
+            raise ValueError("slots: the flattened readout needs the number of node slots it is made for")
+        activation(self.act)
+
+    @nn.nowrap
+    def width(self, layer: int) -> int:
+        """Width of the rows that enter convolution ``layer`` (``layers`` gives the last states')."""
+        if layer == 0:
+            return self.in_features
+        return self.classes if layer == self.layers and self.readout == "node_scores" else self.hidden
+
+    @nn.nowrap
+    def convolution(self, layer: int) -> Convolution:
+        """The convolution of one layer, unbound: use it with ``params["conv_<layer>"]``."""
+        shared: dict[str, Any] = {
+            "in_features": self.width(layer),
+            "features": self.width(layer + 1),
+            "bias": self.bias,
+        }
+        if self.conv == "gat":
+            return GATConv(**shared, heads=self.heads, concatenate=layer < self.layers - 1)
+        if self.conv == "gin":
+            return GINConv(**shared, inner=self.act)
+        return CONVOLUTIONS[self.conv](**shared)
+
+    @nn.nowrap
+    def activate(self, layer: int, z: Float[Array, "... D"]) -> Float[Array, "... D"]:
+        """Pre-activations of convolution ``layer`` to states."""
+        last = layer == self.layers - 1
+        return z if last and not self.last_act else activation(self.act)(z)
+
+    def _readout(self) -> Readout:
+        shared: dict[str, Any] = {
+            "in_features": self.in_features,
+            "state_features": self.width(self.layers),
+            "classes": self.classes,
+        }
+        if self.readout == "node_mlp":
+            return NodeMLP(
+                **shared, per_node=self.per_node, widths=self.readout_widths, act=self.act, see_input=self.see_input
+            )
+        if self.readout == "pooled":
+            return Pooled(**shared, widths=self.readout_widths, act=self.act, pooling=self.pooling)
+        if self.readout == "flattened":
+            return Flattened(**shared, slots=self.slots)
+        return NodeScores(**shared, per_node=True) if self.readout == "node_scores" else DotProduct(**shared)
+
+    @property
+    def node_level(self) -> bool:
+        """True when the output is one row a node (node classification, ratings)."""
+        return self.readout in ("node_scores", "dot") or (self.readout == "node_mlp" and self.per_node)
+
+    def states(
+        self, nodes: Float[Array, "N m"], adjacency: Float[Array, "N N"], mask: Bool[Array, " N"]
+    ) -> list[Float[Array, "N D"]]:
+        """``[H_0, H_1, ..., H_L]`` of one padded graph."""
+        out = [nodes]
+        for layer in range(self.layers):
+            conv = getattr(self, f"conv_{layer}")
+            state = self.activate(layer, conv(out[-1], adjacency, mask))
+            out.append(jnp.where(mask[:, None], state, 0.0))
+        return out
+
+    def __call__(
+        self, nodes: Float[Array, "N m"], adjacency: Float[Array, "N N"], mask: Bool[Array, " N"]
+    ) -> Float[Array, "..."]:
+        """Logits ``(C,)`` of one padded graph, ``(N, C)`` for node tasks, ``(N,)`` for ratings."""
+        return self.head(nodes, self.states(nodes, adjacency, mask)[-1], mask)
+
+    @nn.nowrap
+    def initial(self, *, key: Array) -> Params:
+        """Random parameters: Glorot-uniform convolutions, readout uniform in ±1/sqrt(fan_in)."""
+        size = self.slots if self.readout == "flattened" else 2
+        blank = jnp.zeros((size, self.in_features)), jnp.zeros((size, size)), jnp.ones(size, bool)
+        return jax.jit(self.init)(key, *blank)["params"]

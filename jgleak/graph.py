@@ -1,0 +1,237 @@
+"""Graphs: ``Graph`` on the host, ``GraphBatch`` dense and padded on the device, bridges to networkx and jraph."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jraph
+import networkx as nx
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Num
+
+from jgleak.features import FeatureSpace
+
+BUCKETS: tuple[int, ...] = (8, 16, 24, 32, 40, 64, 104, 160, 256)
+"""Node counts that batches are padded to, so that few shapes compile."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Graph:
+    """One undirected, simple client graph on the host.
+
+    Attributes:
+      x: node features ``(n, G)``, one column a *feature* of the FeatureSpace: integer codes, or numbers for real ones.
+      edges: ``(e, 2)`` node pairs, each edge once, without self-loops; stored sorted with the smaller node first.
+      y: a class (int), a regression target (float), node classes ``(n,)``, or None when unknown.
+      name: free text for people (a SMILES string, a row number); no code decides by it.
+
+    Raises:
+      ValueError: naming the field, when an entry is not finite, out of range, a self-loop or a repeated edge.
+    """
+
+    x: Num[np.ndarray, "n G"]
+    edges: Int[np.ndarray, "e 2"]
+    y: int | float | Int[np.ndarray, " n"] | None = None
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        x, edges = np.asarray(self.x), np.asarray(self.edges)
+        if x.ndim != 2 or x.shape[0] == 0:
+            raise ValueError(f"x: expected (n, G) with n >= 1, got shape {x.shape}")
+        if not np.issubdtype(x.dtype, np.number):
+            raise ValueError(f"x: expected numbers, got dtype {x.dtype}")
+        if not np.all(np.isfinite(x)):
+            raise ValueError("x: contains NaN or infinite entries")
+        if edges.size == 0:
+            edges = np.zeros((0, 2), np.int64)
+        if edges.ndim != 2 or edges.shape[1] != 2 or not np.issubdtype(edges.dtype, np.integer):
+            raise ValueError(f"edges: expected integers of shape (e, 2), got {edges.dtype} {edges.shape}")
+        if edges.size and (edges.min() < 0 or edges.max() >= x.shape[0]):
+            raise ValueError(f"edges: node indices must lie in 0..{x.shape[0] - 1}")
+        if np.any(edges[:, 0] == edges[:, 1]):
+            raise ValueError("edges: self-loops are not allowed (the convolutions add their own)")
+        edges = np.sort(edges.astype(np.int64), axis=1)
+        edges = edges[np.lexsort((edges[:, 1], edges[:, 0]))]
+        if edges.shape[0] > 1 and np.any(np.all(edges[1:] == edges[:-1], axis=1)):
+            raise ValueError("edges: an edge is listed twice (give each undirected edge once)")
+        object.__setattr__(self, "x", x)
+        object.__setattr__(self, "edges", edges)
+        if self.y is not None:
+            object.__setattr__(self, "y", _checked_label(self.y, x.shape[0]))
+
+    @property
+    def n(self) -> int:
+        """Number of nodes."""
+        return self.x.shape[0]
+
+    @property
+    def adjacency(self) -> Float[np.ndarray, "n n"]:
+        """Dense 0/1 adjacency without self-loops, float32."""
+        a = np.zeros((self.n, self.n), np.float32)
+        a[self.edges[:, 0], self.edges[:, 1]] = 1.0
+        return a + a.T
+
+    @property
+    def degree(self) -> Int[np.ndarray, " n"]:
+        """Node degrees."""
+        return np.bincount(self.edges.ravel(), minlength=self.n)
+
+    @property
+    def neighbours(self) -> list[list[int]]:
+        """Neighbour lists."""
+        out: list[list[int]] = [[] for _ in range(self.n)]
+        for u, v in self.edges.tolist():
+            out[u].append(v)
+            out[v].append(u)
+        return out
+
+    @property
+    def connected(self) -> bool:
+        """True when there is a path between any two nodes."""
+        return nx.is_connected(self.to_networkx())
+
+    def permute(self, order: Int[np.ndarray, " n"]) -> Graph:
+        """The same graph with node ``order[i]`` of this graph at place ``i``."""
+        order = np.asarray(order)
+        if sorted(order.tolist()) != list(range(self.n)):
+            raise ValueError(f"order: must be a permutation of 0..{self.n - 1}")
+        place = np.argsort(order)
+        y = self.y[order] if isinstance(self.y, np.ndarray) and self.y.ndim else self.y
+        return Graph(self.x[order], place[self.edges].reshape(-1, 2), y, self.name)
+
+    def to_networkx(self) -> nx.Graph:
+        """A networkx graph; node attribute ``x`` is the tuple of feature entries, graph attribute ``y`` the label."""
+        g = nx.Graph(y=self.y, name=self.name)
+        g.add_nodes_from((i, {"x": tuple(row)}) for i, row in enumerate(self.x.tolist()))
+        g.add_edges_from(self.edges.tolist())
+        return g
+
+    @staticmethod
+    def from_networkx(g: nx.Graph) -> Graph:
+        """A Graph from networkx; every node needs an attribute ``x`` of equal length. Direction is dropped."""
+        nodes = list(g.nodes)
+        missing = [v for v in nodes if "x" not in g.nodes[v]]
+        if missing:
+            raise ValueError(f"x: networkx node {missing[0]!r} has no attribute 'x' (a tuple of feature entries)")
+        if len({np.shape(g.nodes[v]["x"]) for v in nodes}) > 1:
+            raise ValueError("x: networkx nodes have attributes 'x' of unequal length")
+        place = {v: i for i, v in enumerate(nodes)}
+        pairs = {tuple(sorted((place[u], place[v]))) for u, v in g.edges()}
+        edges = np.array(sorted(pairs), np.int64).reshape(-1, 2)
+        return Graph(np.array([g.nodes[v]["x"] for v in nodes]), edges, g.graph.get("y"), g.graph.get("name", ""))
+
+    def to_jraph(self, space: FeatureSpace) -> jraph.GraphsTuple:
+        """A one-graph ``GraphsTuple``: encoded nodes, each edge in both directions, no self-loops."""
+        senders = np.r_[self.edges[:, 0], self.edges[:, 1]]
+        receivers = np.r_[self.edges[:, 1], self.edges[:, 0]]
+        return jraph.GraphsTuple(
+            nodes=space.encode(self.x),
+            edges=None,
+            senders=senders,
+            receivers=receivers,
+            n_node=np.array([self.n]),  # type: ignore[arg-type]  # jraph takes NumPy arrays too
+            n_edge=np.array([senders.size]),  # type: ignore[arg-type]
+            globals=None,
+        )
+
+    @staticmethod
+    def from_jraph(graphs: jraph.GraphsTuple, space: FeatureSpace) -> list[Graph]:
+        """Graphs of a ``GraphsTuple`` (encoded nodes are decoded); self-loops and edge direction are dropped."""
+        out = []
+        # Copies on the host: unbatch_np shifts the edge indices in place.
+        for g in jraph.unbatch_np(jax.tree.map(np.array, graphs)):
+            pairs = np.sort(np.c_[g.senders, g.receivers], axis=1)
+            pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0).astype(np.int64)
+            out.append(Graph(space.decode(np.asarray(g.nodes)), pairs.reshape(-1, 2)))
+        return out
+
+    def isomorphic(self, other: Graph) -> bool:
+        """True when a relabelling of nodes makes features and edges of both graphs equal (labels ``y`` are ignored)."""
+        if self.n != other.n or self.edges.shape != other.edges.shape or self.x.shape[1] != other.x.shape[1]:
+            return False
+        if sorted(map(tuple, self.x.tolist())) != sorted(map(tuple, other.x.tolist())):
+            return False
+        same = nx.algorithms.isomorphism.categorical_node_match("x", None)
+        return nx.is_isomorphic(self.to_networkx(), other.to_networkx(), node_match=same)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class GraphBatch:
+    """A dense, padded batch on the device.
+
+    ``B`` graphs, ``N`` node slots (from ``BUCKETS``), ``m`` encoded columns. Dense because relaxed adjacencies must
+    be differentiable. Padding nodes have zero features, no edges and mask 0.
+
+    Attributes:
+      nodes: ``(B, N, m)`` encoded features.
+      adjacency: ``(B, N, N)`` symmetric, zero diagonal, entries in [0, 1].
+      node_mask: ``(B, N)`` True for real nodes.
+      labels: ``(B,)`` graph labels, ``(B, N)`` node labels, or None.
+    """
+
+    nodes: Float[Array, "B N m"]
+    adjacency: Float[Array, "B N N"]
+    node_mask: Bool[Array, "B N"]
+    labels: Num[Array, "B ..."] | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of graphs."""
+        return self.nodes.shape[0]
+
+    @staticmethod
+    def from_graphs(graphs: Sequence[Graph], space: FeatureSpace, *, slots: int | None = None) -> GraphBatch:
+        """Pad host graphs to one batch; ``slots`` fixes ``N``, otherwise the smallest bucket that fits is taken."""
+        if not graphs:
+            raise ValueError("graphs: a batch needs at least one graph")
+        largest = max(g.n for g in graphs)
+        size = bucket(largest) if slots is None else slots
+        if size < largest:
+            raise ValueError(f"slots: {size} node slots cannot hold a graph of {largest} nodes")
+        nodes = np.zeros((len(graphs), size, space.width), np.float32)
+        adjacency = np.zeros((len(graphs), size, size), np.float32)
+        mask = np.zeros((len(graphs), size), bool)
+        for i, g in enumerate(graphs):
+            nodes[i, : g.n], adjacency[i, : g.n, : g.n], mask[i, : g.n] = space.encode(g.x), g.adjacency, True
+        return GraphBatch(jnp.asarray(nodes), jnp.asarray(adjacency), jnp.asarray(mask), _labels(graphs, size))
+
+
+def _checked_label(y: Any, n: int) -> Any:
+    labels = np.asarray(y)
+    if not np.issubdtype(labels.dtype, np.number) and labels.dtype != bool:
+        raise ValueError(f"y: expected a class, a number or node labels ({n},), got {y!r}")
+    if not np.all(np.isfinite(labels)):
+        raise ValueError("y: contains NaN or infinite entries")
+    if labels.ndim > 0 and labels.shape != (n,):
+        raise ValueError(f"y: node labels must have shape ({n},), got {labels.shape}")
+    return labels if labels.ndim else labels.item()
+
+
+def _labels(graphs: Sequence[Graph], size: int) -> Any:
+    ys: list[Any] = [g.y for g in graphs]
+    if any(y is None for y in ys):
+        return None
+    if all(isinstance(y, np.ndarray) and y.ndim == 1 for y in ys):
+        whole = all(y.dtype.kind in "biu" for y in ys)
+        out = np.zeros((len(ys), size), np.int32 if whole else np.float32)
+        for i, y in enumerate(ys):
+            out[i, : np.size(y)] = y
+        return jnp.asarray(out)
+    if any(isinstance(y, np.ndarray) for y in ys):
+        raise ValueError("y: some graphs of the batch have node labels and some have one graph label")
+    if all(isinstance(y, (int, np.integer)) for y in ys):
+        return jnp.asarray(np.array(ys, np.int32))
+    return jnp.asarray(np.array(ys, np.float32))
+
+
+def bucket(n: int) -> int:
+    """The smallest entry of ``BUCKETS`` that holds ``n`` nodes (multiples of 128 beyond the last)."""
+    for size in BUCKETS:
+        if n <= size:
+            return size
+    return -(-n // 128) * 128

@@ -1,0 +1,47 @@
+"""Exact reconstruction: isomorphic with equal features (the papers' FULL)."""
+
+from __future__ import annotations
+
+import igraph
+import numpy as np
+from jaxtyping import Int
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial.distance import cdist
+
+from jgleak.graph import Graph
+
+
+def exact(truth: Graph, graph: Graph, *, tolerance: float = 0.0) -> bool:
+    """True when relabelling the nodes of ``graph`` gives the truth, edges and features (labels ``y`` are ignored).
+
+    Args:
+      truth: the client's graph.
+      graph: a reconstruction.
+      tolerance: largest difference of two feature entries that still count as equal, in the units of ``x``. Codes need
+        none; real-valued features recovered in floating point do.
+    """
+    return isomorphism(truth, graph, tolerance=tolerance) is not None
+
+
+def isomorphism(truth: Graph, graph: Graph, *, tolerance: float = 0.0) -> Int[np.ndarray, " n"] | None:
+    """An ``order`` such that ``graph.permute(order)`` is the truth, or None when the graphs are not isomorphic.
+
+    Canonical labelling (BLISS) of the graphs coloured by feature rows: large symmetric graphs stay cheap.
+    """
+    if truth.n != graph.n or truth.edges.shape != graph.edges.shape or truth.x.shape[1] != graph.x.shape[1]:
+        return None
+    colours, others = _colours(truth, graph, tolerance)
+    if not np.array_equal(np.sort(colours), np.sort(others)):
+        return None
+    first, second = (igraph.Graph(n=g.n, edges=g.edges.tolist()) for g in (truth, graph))
+    same, order, _ = first.isomorphic_bliss(
+        second, return_mapping_12=True, color1=colours.tolist(), color2=others.tolist()
+    )
+    return np.asarray(order, np.int64) if same else None
+
+
+def _colours(truth: Graph, graph: Graph, tolerance: float) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
+    """Colours of nodes: rows within ``tolerance`` of each other, directly or in a chain, share one."""
+    rows = np.vstack([truth.x, graph.x]).astype(np.float64)
+    _, colours = connected_components(cdist(rows, rows, "chebyshev") <= tolerance, directed=False)
+    return colours[: truth.n], colours[truth.n :]

@@ -1,0 +1,180 @@
+"""Experiments: what the attacker is given, what a node task is, and that one failure costs one client."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from jgleak.attacks.attack import Attack, Reconstruction
+from jgleak.attacks.registry import ATTACKS
+from jgleak.audit.experiment import on_cycle, prepare, run
+from jgleak.audit.record import plain, result_record, summary_record
+from jgleak.audit.specification import Specification
+from jgleak.federated import Knowledge, Observation
+from jgleak.graph import Graph
+
+SMALL = Specification(attack="empty", graphs=3, hidden=8, max_nodes=8)
+
+
+class Spy:
+    """An attack that keeps what it was given and finds nothing."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[Observation, Knowledge]] = []
+
+    def __call__(self, observation, knowledge, *, key, budget) -> Reconstruction:
+        self.seen.append((observation, knowledge))
+        return Reconstruction((), None, "no candidates", info={"seconds": budget.seconds})
+
+
+@pytest.fixture
+def spy(monkeypatch: pytest.MonkeyPatch) -> Spy:
+    spy = Spy()
+    monkeypatch.setitem(ATTACKS, "spy", Attack("spy", "for tests", spy))
+    return spy
+
+
+def test_specification_survives_json() -> None:
+    specification = Specification(dataset="tox21", task="SR-p53", know=("n", "labels"), time_limit=1.5)
+    assert Specification.from_json(json.loads(json.dumps(specification.to_json()))) == specification
+    with pytest.raises(ValueError, match="bogus"):
+        Specification.from_json({"bogus": 1})
+
+
+@pytest.mark.parametrize("field", [{"know": ("truth",)}, {"time_limit": 0.0}, {"max_n": 0}, {"seed": -1}])
+def test_specification_refuses_nonsense(field: dict) -> None:
+    with pytest.raises(ValueError, match=next(iter(field))):
+        Specification(**field)
+
+
+def test_nothing_is_known_unless_given(spy: Spy) -> None:
+    results = list(run(dataclasses.replace(SMALL, attack="spy", time_limit=7.0)))
+    assert len(results) == len(spy.seen) == 3
+    for result, (observation, knowledge) in zip(results, spy.seen, strict=True):
+        assert observation is result.observation
+        assert knowledge.n is knowledge.adjacency is knowledge.features is knowledge.labels is None
+        assert knowledge.auxiliary == ()
+        assert (knowledge.max_nodes, knowledge.distinct_nodes) == (40, False)
+        assert result.reconstruction.info == {"seconds": 7.0}
+        assert not result.score.exact
+
+
+def test_what_is_given_is_the_truth(spy: Spy) -> None:
+    know = ("adjacency", "features", "labels", "auxiliary")
+    for result in run(dataclasses.replace(SMALL, attack="spy", know=know)):
+        knowledge, truth = spy.seen[-1][1], result.truth
+        assert knowledge.n == truth.n
+        assert knowledge.adjacency is not None and knowledge.features is not None and knowledge.labels is not None
+        np.testing.assert_array_equal(knowledge.adjacency, truth.adjacency)
+        np.testing.assert_array_equal(knowledge.features, truth.x)
+        assert knowledge.labels.tolist() == [truth.y]
+        assert len(knowledge.auxiliary) == 2
+        assert not any(g.isomorphic(truth) for g in knowledge.auxiliary)
+
+
+def test_known_node_labels_tell_no_order(spy: Spy) -> None:
+    for result in run(dataclasses.replace(SMALL, attack="spy", know=("labels",), node_task=True)):
+        labels = spy.seen[-1][1].labels
+        assert labels is not None
+        np.testing.assert_array_equal(labels, np.sort(np.asarray(result.truth.y)))
+
+
+def test_same_seed_same_experiment_other_seed_another() -> None:
+    def trace(seed: int) -> list[tuple[str, list]]:
+        specification = dataclasses.replace(SMALL, attack="random", seed=seed)
+        return [(r.truth.name, r.reconstruction.graphs[0].x.tolist()) for r in run(specification)]
+
+    assert trace(1) == trace(1) != trace(2)
+
+
+def test_on_cycle_marks_rings_not_the_bond_between_them() -> None:
+    triangle, other = [[0, 1], [1, 2], [0, 2]], [[4, 5], [5, 6], [4, 6]]
+    graph = Graph(np.zeros((8, 1), np.int64), np.array([*triangle, [2, 3], [3, 4], *other, [6, 7]]))
+    assert on_cycle(graph).tolist() == [1, 1, 1, 0, 1, 1, 1, 0]
+
+
+def test_node_task_labels_every_node() -> None:
+    setup = prepare(dataclasses.replace(SMALL, node_task=True))
+    assert setup.model.node_level
+    assert (setup.dataset.task, setup.dataset.classes, setup.loss) == ("node", 2, "bce")
+    assert all(np.asarray(g.y).shape == (g.n,) for g in setup.dataset.graphs)
+
+
+def test_without_degree_no_column_states_it() -> None:
+    full, bare = prepare(SMALL), prepare(dataclasses.replace(SMALL, degree=False))
+    space = full.dataset.space
+    assert space.degree is not None and bare.dataset.space.degree is None
+    column = space.index(space.degree)
+    assert bare.model.in_features == full.model.in_features - space.features[column].columns
+    for whole, cut in zip(full.dataset.graphs, bare.dataset.graphs, strict=True):
+        np.testing.assert_array_equal(np.delete(whole.x, column, axis=1), cut.x)
+
+
+@pytest.mark.parametrize("readout", ["node_mlp", "pooled", "flattened"])
+def test_every_graph_readout_runs(readout: str, spy: Spy) -> None:
+    results = list(run(dataclasses.replace(SMALL, attack="spy", readout=readout)))
+    assert [r.failure for r in results] == [None] * 3
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"readout": "pooled", "node_task": True}, "labels graphs"),
+        ({"readout": "node_scores"}, "--node-task"),
+        ({"readout": "dot"}, "readout"),
+        ({"model": "gcnn"}, "gcnn"),
+        ({"dataset": "tox22"}, "tox21"),
+    ],
+)
+def test_what_does_not_fit_is_refused(change: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        prepare(dataclasses.replace(SMALL, **change))
+
+
+def test_an_attack_that_cannot_work_says_so() -> None:
+    with pytest.raises(ValueError, match="mean-adjacency.*auxiliary"):
+        next(run(dataclasses.replace(SMALL, attack="mean-adjacency")))
+
+
+def test_one_breakdown_costs_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def fragile(observation, knowledge, *, key, budget) -> Reconstruction:
+        calls.append(1)
+        if len(calls) == 2:
+            raise RuntimeError("no memory left")
+        return Reconstruction((), None, "done")
+
+    monkeypatch.setitem(ATTACKS, "fragile", Attack("fragile", "for tests", fragile))
+    specification = dataclasses.replace(SMALL, attack="fragile")
+    results = list(run(specification))
+    assert [r.reconstruction.stop for r in results] == ["done", "error", "done"]
+    assert "no memory left" in str(results[1].failure)
+    summary = summary_record([result_record(r, specification) for r in results], specification)
+    assert (summary["graphs"], summary["failures"]) == (3, 1)
+
+
+def test_summary_counts_by_size() -> None:
+    row = {"gsm0": 0.5, "gsm1": 0.5, "gsm2": 0.5, "seconds": 2.0, "failure": None}
+    records = [{**row, "n_nodes": n, "exact": exact} for n, exact in ((5, True), (15, False), (16, True), (25, True))]
+    summary = summary_record(records, SMALL)
+    assert summary["exact_rate"] == 0.75
+    assert summary["exact_rate_by_size"] == {"<=15": 0.5, "16-25": 1.0}
+    assert summary["sizes"] == {"<=15": 2, "16-25": 2}
+    assert summary["gsm1"] == {"mean": 0.5, "low": 0.5, "high": 0.5}
+    assert summary["seconds_total"] == 8.0
+    assert Specification.from_json(summary["specification"]) == SMALL
+    assert summary_record([], SMALL)["exact_rate"] is None
+
+
+def test_plain_is_json() -> None:
+    messy = {1: np.float32(0.5), "a": np.arange(2), "b": (np.nan, np.inf, np.bool_(True)), "c": Specification}
+    assert json.loads(json.dumps(plain(messy), allow_nan=False)) == {
+        "1": 0.5,
+        "a": [0, 1],
+        "b": [None, None, True],
+        "c": str(Specification),
+    }

@@ -1,0 +1,69 @@
+"""Random graphs have the properties their names promise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from jgleak.datasets import synthetic
+from jgleak.datasets.synthetic import KINDS, Kind
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_same_seed_same_graphs_and_connected(kind: Kind) -> None:
+    one, two = (synthetic(kind, graphs=8, seed=5) for _ in range(2))
+    other = synthetic(kind, graphs=8, seed=6)
+    assert all(
+        np.array_equal(a.x, b.x) and np.array_equal(a.edges, b.edges) and a.y == b.y
+        for a, b in zip(one.graphs, two.graphs, strict=True)
+    )
+    assert any(a.n != b.n or not np.array_equal(a.x, b.x) for a, b in zip(one.graphs, other.graphs, strict=True))
+    for g in one.graphs:
+        assert g.connected and 10 <= g.n <= 30
+        stated = one.space.degrees(g.x)
+        assert stated is not None and np.array_equal(stated, g.degree)
+
+
+def test_each_kind_is_what_it_says() -> None:
+    assert all(nx.is_tree(g.to_networkx()) for g in synthetic("tree", graphs=10, seed=0).graphs)
+    regular = synthetic("regular", graphs=10, degree=3, seed=0).graphs
+    assert all(set(g.degree.tolist()) == {3} and g.n % 2 == 0 for g in regular)
+    for g in synthetic("ba", graphs=10, degree=4, seed=0).graphs:
+        assert len(g.edges) == 2 * (g.n - 2)
+    er = synthetic("er", graphs=200, nodes=(50, 50), connected=False, seed=0).graphs
+    assert abs(np.mean([g.degree.mean() for g in er]) - 4) < 0.1
+
+
+def test_gaussian_features_and_node_labels() -> None:
+    dataset = synthetic("er", graphs=20, features="gaussian", width=3, classes=4, labels="node", seed=1)
+    x = np.concatenate([g.x for g in dataset.graphs])
+    assert dataset.task == "node" and not dataset.space.discrete and dataset.space.degree is None
+    assert abs(x.mean()) < 0.1 and abs(x.std() - 1) < 0.1
+    assert set(np.concatenate([np.asarray(g.y) for g in dataset.graphs]).tolist()) == set(range(4))
+
+
+def test_smallest_graphs() -> None:
+    for kind in ("er", "ba", "tree"):
+        assert synthetic(kind, graphs=2, nodes=(1, 1), seed=0).graphs[0].edges.shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"kind": "lattice"}, "kind: no generator 'lattice'"),
+        ({"graphs": 0}, "graphs and width must be at least 1"),
+        ({"nodes": (5, 2)}, "nodes: expected 1 <= smallest <= largest"),
+        ({"degree": 0}, "degree: must be positive"),
+        ({"kind": "regular", "degree": 2.5}, "degree: a regular graph needs an integer"),
+        ({"kind": "regular", "degree": 3, "nodes": (5, 5)}, "no size in 5..5 allows a 3-regular graph"),
+        ({"degree": 0.01, "nodes": (40, 40)}, "connected: no connected er graph"),
+        ({"features": "words"}, "features: must be"),
+        ({"labels": "edge"}, "labels: must be"),
+    ],
+)
+def test_faults(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        synthetic(**({"kind": "er", "seed": 0} | changes))

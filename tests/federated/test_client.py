@@ -1,0 +1,124 @@
+"""Client gradients: batches, node order, padding, compilation, and the checks before them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import chex
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jgleak.federated import client
+from jgleak.federated.client import fedsgd, gradients
+from jgleak.graph import Graph, GraphBatch
+
+INVARIANT: dict[str, dict[str, Any]] = {
+    "gcn, node_mlp": {"conv": "gcn", "readout": "node_mlp"},
+    "gat, mean": {"conv": "gat", "readout": "pooled", "act": "gelu"},
+    "sage, sum": {"conv": "sage", "readout": "pooled", "pooling": "sum", "readout_widths": ()},
+    "gin, max": {"conv": "gin", "readout": "pooled", "pooling": "max", "readout_widths": (), "act": "tanh"},
+    "gat, per node": {"conv": "gat", "readout": "node_mlp", "per_node": True, "act": "sigmoid"},
+    "gcn, node_scores": {"conv": "gcn", "readout": "node_scores", "bias": True},
+}
+
+
+def assert_trees_close(a: Any, b: Any, rtol: float = 1e-4) -> None:
+    """Leaf by leaf, relative to the largest entry of the whole gradient."""
+    scale = max(float(np.abs(leaf).max()) for leaf in jax.tree.leaves(b))
+    jax.tree.map(lambda p, q: np.testing.assert_allclose(p, q, rtol=0, atol=rtol * scale + 1e-7), a, b)
+
+
+@pytest.fixture(scope="module", params=INVARIANT)
+def setting(request: pytest.FixtureRequest, world: Any) -> tuple[Any, Any, str, bool]:
+    model = world.model(**INVARIANT[request.param])
+    return model, world.params(model), "ce" if "scores" in request.param else "bce", model.node_level
+
+
+@given(n=st.integers(1, 8), seed=st.integers(0, 2**16))
+@settings(max_examples=15, deadline=None)
+def test_node_order_leaves_gradients_unchanged(setting: Any, world: Any, n: int, seed: int) -> None:
+    model, params, loss, node_labels = setting
+    g = world.graph(n, seed, node_labels=node_labels)
+    moved = g.permute(np.random.default_rng(seed).permutation(n))
+    both = jax.tree.map(
+        np.asarray, gradients(model, params, GraphBatch.from_graphs([g, moved], world.space), loss=loss)
+    )
+    assert_trees_close(jax.tree.map(lambda leaf: leaf[1], both), jax.tree.map(lambda leaf: leaf[0], both))
+
+
+def test_fedsgd_sends_the_mean_gradient(setting: Any, world: Any) -> None:
+    """A batch of one graph twice has that graph's own gradient; two graphs have the mean of theirs."""
+    model, params, loss, node_labels = setting
+    graphs = [world.graph(n, 7, node_labels=node_labels) for n in (3, 8)]
+    sent = fedsgd(model, params, graphs, world.space, loss=loss)
+    assert sent.batch_size == 2 and sent.protocol == "fedsgd" and sent.loss == loss and sent.params is params
+    alone = [fedsgd(model, params, [g, g], world.space, loss=loss).update for g in graphs]
+    assert_trees_close(sent.update, jax.tree.map(lambda *leaves: np.mean(leaves, axis=0), *alone), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["gcn, node_mlp", "gat, per node", "gin, max"])
+def test_padding_leaves_gradients_unchanged(name: str, world: Any) -> None:
+    model = world.model(**INVARIANT[name])
+    params, pair = world.params(model), [world.graph(n, 5, node_labels=model.node_level) for n in (4, 7)]
+    near, far = (
+        gradients(model, params, GraphBatch.from_graphs(pair, world.space, slots=s), loss="bce") for s in (8, 16)
+    )
+    assert_trees_close(far, near)
+
+
+@pytest.mark.parametrize("name", ["gcn, node_mlp", "gcn, node_scores"])
+def test_a_batch_s_gradients_are_those_of_a_loop(name: str, world: Any) -> None:
+    model, loss = world.model(**INVARIANT[name]), "ce" if "scores" in name else "bce"
+    params, graphs = world.params(model), [world.graph(n, 7, node_labels=model.node_level) for n in (3, 8)]
+    together = gradients(model, params, GraphBatch.from_graphs(graphs, world.space), loss=loss)
+    alone = [gradients(model, params, GraphBatch.from_graphs([g], world.space), loss=loss) for g in graphs]
+    assert_trees_close(together, jax.tree.map(lambda *leaves: np.concatenate(leaves), *alone), rtol=1e-5)
+
+
+def test_graphs_of_one_bucket_share_a_compilation(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    fields = {"hidden": 3, "readout": "pooled", "readout_widths": ()}
+    params = world.params(world.model(**fields))
+    monkeypatch.setattr(client, "graph_loss", chex.assert_max_traces(client.graph_loss, n=1))
+    for n in (1, 3, 8):
+        fedsgd(world.model(**fields), params, [world.graph(n, 0)], world.space, loss="bce")
+    on_device = jax.tree.map(jax.numpy.asarray, params)
+    fedsgd(world.model(**fields), on_device, [world.graph(5, 1)], world.fitted(), loss="bce")
+    with pytest.raises(AssertionError, match="traced"):
+        fedsgd(world.model(**fields), params, [world.graph(9, 0)], world.space, loss="bce")
+
+
+@pytest.mark.parametrize(
+    ("fields", "label", "loss", "message"),
+    [
+        ({}, 0, "hinge", "loss: unknown 'hinge'; choose one of"),
+        ({"in_features": 7}, 0, "bce", "model: takes 7 features a node, but the feature space has 13"),
+        ({}, None, "bce", "graphs: aspirin has no label y"),
+        ({}, np.zeros(4, int), "bce", "graphs: aspirin needs one graph label"),
+        ({"readout": "node_scores"}, 1, "ce", r"graphs: aspirin needs node labels \(n,\)"),
+        ({}, 2, "bce", r"graphs: a label of aspirin is not a class 0\.\.1"),
+        ({}, -1, "ce", r"is not a class 0\.\.1"),
+        ({}, 0.5, "ce", r"is not a class 0\.\.1"),
+        ({"readout": "node_scores"}, np.array([0, 1, 2, 0]), "ce", r"is not a class 0\.\.1"),
+        ({}, 0.5, "mse", "'mse' is the squared error of one output, this model has 2 classes"),
+        ({"readout": "dot"}, np.zeros(4, int), "ce", "a 'dot' readout predicts ratings; use 'mse'"),
+    ],
+)
+def test_a_client_s_mistake_is_explained(world: Any, fields: Any, label: Any, loss: str, message: str) -> None:
+    g = world.graph(4, 0)
+    with pytest.raises(ValueError, match=message):
+        fedsgd(world.model(**fields), {}, [Graph(g.x, g.edges, label, "aspirin")], world.space, loss=loss)
+
+
+def test_a_client_needs_a_graph(world: Any) -> None:
+    with pytest.raises(ValueError, match="graphs: a client needs at least one graph"):
+        fedsgd(world.model(), {}, [], world.space, loss="bce")
+
+
+def test_a_diverged_client_is_noticed(world: Any) -> None:
+    model = world.model(readout="pooled", readout_widths=(), hidden=3)
+    params = jax.tree.map(lambda w: w + np.float32(np.inf), world.params(model))
+    with pytest.raises(ValueError, match="holds NaN or infinite values; check the client's loss and parameters"):
+        fedsgd(model, params, [world.graph(5, 1)], world.space, loss="bce")

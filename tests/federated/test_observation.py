@@ -1,0 +1,302 @@
+"""The observation and its file: exact round trips, and one clear error for everything that can be wrong with it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+from jgleak.federated.observation import (
+    Knowledge,
+    Observation,
+    flatten,
+    load,
+    model_from_json,
+    model_to_json,
+    save,
+    unflatten,
+)
+from jgleak.gnn import GNN
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory, world: Any) -> Path:
+    path = tmp_path_factory.mktemp("observations") / "round.safetensors"
+    save(path, world.observation(), world.fitted())
+    return path
+
+
+def rewritten(file: Path, target: Path, spoil: Any) -> Path:
+    """A copy of an observation file whose tensors and header ``spoil(tensors, header)`` changed."""
+    with safe_open(str(file), framework="numpy") as opened:
+        header = json.loads(opened.metadata()["jgleak"])
+    tensors = load_file(str(file))
+    header = spoil(tensors, header) or header
+    save_file(tensors, str(target), metadata={"jgleak": header if isinstance(header, str) else json.dumps(header)})
+    return target
+
+
+def assert_equal_bits(a: Any, b: Any) -> None:
+    flat_a, flat_b = flatten(a), flatten(b)
+    assert flat_a.keys() == flat_b.keys()
+    for name, leaf in flat_a.items():
+        got, want = np.asarray(leaf), np.asarray(flat_b[name])
+        assert got.dtype == want.dtype and got.shape == want.shape and got.tobytes() == want.tobytes(), name
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_round_trip_keeps_every_bit(world: Any, tmp_path: Path, dtype: str) -> None:
+    def cast(tree: Any) -> Any:
+        return jax.tree.map(lambda w: w.astype(jnp.dtype(dtype)), tree)
+
+    model = world.model(conv="gat", heads=2, bias=True, last_act=True, act="gelu", readout_widths=(7, 5))
+    update = jax.tree.map(lambda w: w * np.float32(1e-30), world.params(model, 4))
+    update["conv_0"]["kernel"][0, 0] = -0.0
+    sent = Observation(model, cast(world.params(model, 3)), cast(update), "ce", batch_size=3)
+    save(tmp_path / "a.safetensors", sent, world.fitted())
+    back, space = load(str(tmp_path / "a.safetensors"))
+    assert_equal_bits(back.params, sent.params)
+    assert_equal_bits(back.update, sent.update)
+    assert (back.model, back.loss, back.batch_size, back.protocol) == (model, "ce", 3, "fedsgd")
+    assert space.features == world.space.features
+    np.testing.assert_array_equal(space.mean, world.fitted().mean)
+
+
+def test_round_trip_of_device_arrays_and_of_any_memory_order(world: Any, tmp_path: Path) -> None:
+    sent = world.observation()
+    twisted = dataclasses.replace(
+        sent, params=jax.tree.map(jnp.asarray, sent.params), update=jax.tree.map(np.asfortranarray, sent.update)
+    )
+    save(tmp_path / "a.safetensors", twisted, world.space)
+    back, space = load(tmp_path / "a.safetensors")
+    assert_equal_bits(back.params, sent.params)
+    assert_equal_bits(back.update, sent.update)
+    assert space.mean is None
+
+
+def test_a_file_holds_no_more_than_the_server_saw(file: Path) -> None:
+    with safe_open(str(file), framework="numpy") as opened:
+        assert {name.split("/")[0] for name in opened.keys()} == {"params", "update"}  # noqa: SIM118 - not a dict
+        header = json.loads(opened.metadata()["jgleak"])
+    assert set(header) == {"format", "model", "loss", "batch_size", "protocol", "space"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"loss": "hinge"}, r"loss: unknown 'hinge'; choose one of"),
+        ({"protocol": "fedavg"}, "protocol: 'fedavg' is not supported; record FedSGD gradients"),
+        ({"batch_size": 0}, "batch_size: must be a whole number from 1, got 0"),
+        ({"batch_size": 1.5}, "batch_size: must be a whole number from 1, got 1.5"),
+        ({"update": None}, "update: expected a nested dict of arrays named like the model's, got NoneType"),
+        ({"params": [1.0]}, "params: expected a nested dict"),
+        ({"model": GNN(in_features=13, conv="gcnn")}, "conv: unknown 'gcnn'"),
+        ({"model": GNN(in_features=13, hidden=4, layers=3, readout_widths=(5, 3))}, "lacks the tensors of 'conv_2'"),
+        ({"model": GNN(in_features=13, hidden=4, layers=1, readout_widths=(5, 3))}, "params: .*another model"),
+        (
+            {"model": GNN(in_features=13, hidden=5, readout_widths=(5, 3))},
+            r"has shape \(13, 4\), this model has \(13, 5\)",
+        ),
+        (
+            {"model": GNN(in_features=13, hidden=4, bias=True, readout_widths=(5, 3))},
+            "params: lacks tensor 'conv_0/bias'",
+        ),
+    ],
+)
+def test_an_observation_that_contradicts_itself_is_refused(world: Any, change: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        world.observation(**change)
+
+
+@pytest.mark.parametrize("part", ["params", "update"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_values_that_are_not_finite_are_refused(world: Any, part: str, value: float) -> None:
+    tree = world.params(world.model())
+    tree["conv_1"]["kernel"][2, 1] = value
+    with pytest.raises(ValueError, match=f"{part}: 'conv_1/kernel' holds NaN or infinite values"):
+        world.observation(**{part: tree})
+
+
+def test_missing_and_unexpected_tensors_are_named(world: Any) -> None:
+    update = world.params(world.model())
+    del update["head"]["linears_0"]["bias"]
+    with pytest.raises(ValueError, match="update: lacks tensor 'head/linears_0/bias'"):
+        world.observation(update=update)
+    params = world.params(world.model()) | {"extra": {"kernel": np.zeros(2)}}
+    with pytest.raises(ValueError, match="params: has an unexpected tensor 'extra/kernel'"):
+        world.observation(params=params)
+
+
+def drop(name: str) -> Any:
+    return lambda tensors, header: tensors.__delitem__(name)
+
+
+def put(name: str, value: Any) -> Any:
+    return lambda tensors, header: tensors.__setitem__(name, np.asarray(value))
+
+
+def set_header(**fields: Any) -> Any:
+    return lambda tensors, header: header | fields
+
+
+def set_model(**fields: Any) -> Any:
+    return lambda tensors, header: header | {"model": header["model"] | fields}
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (drop("update/conv_0/kernel"), "update: lacks tensor 'conv_0/kernel'"),
+        (drop("params/conv_1/kernel"), "params: lacks the tensors of 'conv_1'"),
+        (put("update/conv_0/kernel", np.full((13, 4), np.nan, np.float32)), "update: 'conv_0/kernel' holds NaN"),
+        (put("update/conv_0/kernel", np.zeros((4, 13), np.float32)), r"has shape \(4, 13\), this model has \(13, 4\)"),
+        (put("update/conv_0/kernel", np.zeros((13, 4), np.int32)), "tensor 'update/conv_0/kernel' has type I32"),
+        (put("update/conv_0/kernel", np.zeros((13, 4), np.complex64)), "has type C64; an observation holds F32"),
+        (put("params/conv_0", np.zeros(3, np.float32)), "is a tensor and a folder of tensors at once"),
+        (set_header(format=2), r"written by a newer jgleak \(format 2\); upgrade to read it"),
+        (set_header(format="1"), "the header's format is '1'; it must be a whole number from 1"),
+        (set_header(format=0), "the header's format is 0"),
+        (set_header(loss="hinge"), "loss: unknown 'hinge'"),
+        (set_header(protocol="fedavg"), "protocol: 'fedavg' is not supported"),
+        (set_header(batch_size="many"), "batch_size: must be a whole number from 1, got 'many'"),
+        (set_header(space=[]), "feature space: malformed description"),
+        (set_header(space={}), "feature space: malformed description"),
+        (set_header(model=[]), "model: expected fields by name"),
+        (set_header(model=None), "model: expected fields by name"),
+        (set_model(width=3), r"model: unknown fields \['width'\]; known ones are"),
+        (set_model(parent="os"), r"model: unknown fields \['parent'\]"),
+        (set_model(conv="gcnn"), "conv: unknown 'gcnn'"),
+        (set_model(act={}), "malformed observation header"),
+        (set_model(layers=10**9), "lacks the tensors of 'conv_999999999'"),
+        (set_model(hidden=10**12), "malformed observation header|another model"),
+        (set_model(hidden="wide"), "malformed observation header"),
+        (set_model(hidden=4.5), "malformed observation header"),
+        (
+            lambda tensors, header: {k: v for k, v in header.items() if k != "loss"},
+            r"malformed .* \(KeyError\('loss'\)\)",
+        ),
+        (lambda tensors, header: {k: v for k, v in header.items() if k != "format"}, r"malformed .*'format'"),
+        (lambda tensors, header: "not json", "malformed observation header"),
+        (lambda tensors, header: "[]", "malformed observation header"),
+        (lambda tensors, header: "[" * 100_000, "malformed observation header"),
+    ],
+)
+def test_a_spoilt_file_is_explained(file: Path, tmp_path: Path, spoil: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        load(rewritten(file, tmp_path / "spoilt.safetensors", spoil))
+
+
+def test_a_tensor_type_that_numpy_lacks_is_explained(tmp_path: Path) -> None:
+    entry = {"update/a": {"dtype": "F8_E4M3", "shape": [2], "data_offsets": [0, 2]}, "__metadata__": {"jgleak": "{}"}}
+    header = json.dumps(entry).encode()
+    path = tmp_path / "small.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header + b"ab")
+    with pytest.raises(ValueError, match="tensor 'update/a' has type F8_E4M3"):
+        load(path)
+
+
+def test_other_safetensors_files_are_told_apart(tmp_path: Path) -> None:
+    save_file({"weight": np.zeros(3)}, str(tmp_path / "other.safetensors"))
+    with pytest.raises(ValueError, match="not a jgleak observation .*write one with jgleak.save"):
+        load(tmp_path / "other.safetensors")
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00" * 64, bytes(range(256)) * 4, b'{"a": 1}' * 20])
+def test_other_files_are_told_apart(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "noise").write_bytes(content)
+    with pytest.raises(ValueError, match="cannot read .*noise as a safetensors file"):
+        load(tmp_path / "noise")
+
+
+def test_missing_files_and_folders_are_explained(tmp_path: Path) -> None:
+    for path in (tmp_path / "absent", tmp_path):
+        with pytest.raises(ValueError, match="cannot read .* as a safetensors file"):
+            load(path)
+
+
+def test_an_unwritable_place_is_explained(world: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    for path in (tmp_path / "absent" / "a.safetensors", tmp_path / "file" / "a.safetensors", tmp_path):
+        with pytest.raises(ValueError, match="cannot write .*; choose a folder you may write to"):
+            save(path, world.observation(), world.space)
+
+
+@given(noise=st.binary(max_size=400))
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_random_bytes_are_refused(tmp_path: Path, noise: bytes) -> None:
+    (tmp_path / "noise").write_bytes(noise)
+    with pytest.raises(ValueError, match="cannot read|not a jgleak observation"):
+        load(tmp_path / "noise")
+
+
+@given(data=st.data())
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_damage_never_raises_anything_but_a_value_error(file: Path, tmp_path: Path, data: st.DataObject) -> None:
+    whole = file.read_bytes()
+    start = data.draw(st.integers(0, len(whole) - 1))
+    damaged = whole[:start] + data.draw(
+        st.one_of(st.just(b""), st.binary(min_size=1, max_size=3).map(lambda b: b + whole[start + len(b) :]))
+    )
+    (tmp_path / "damaged").write_bytes(damaged)
+    try:
+        load(tmp_path / "damaged")
+    except ValueError as error:
+        assert str(error)
+    else:
+        assert len(damaged) == len(whole), "a truncated file must be refused"
+
+
+def test_loading_executes_nothing(file: Path, tmp_path: Path) -> None:
+    class Bomb:
+        def __reduce__(self) -> Any:
+            return Path.touch, (tmp_path / "executed",)
+
+    (tmp_path / "pickled").write_bytes(pickle.dumps(Bomb()))
+    np.save(tmp_path / "array.npy", np.array([Bomb()], dtype=object), allow_pickle=True)
+    for name in ("pickled", "array.npy"):
+        with pytest.raises(ValueError, match="cannot read"):
+            load(tmp_path / name)
+    payload = f"__import__('pathlib').Path({str(tmp_path / 'executed')!r}).touch()"
+    for spoil in (
+        set_model(act=payload),
+        set_model(conv=payload),
+        set_header(loss=payload),
+        set_header(protocol=payload),
+    ):
+        with pytest.raises(ValueError, match="__import__"):
+            load(rewritten(file, tmp_path / "spoilt.safetensors", spoil))
+    assert not (tmp_path / "executed").exists()
+
+
+def test_models_survive_json(world: Any) -> None:
+    model = world.model(conv="gat", readout="pooled", pooling="max", slots=3, last_act=True)
+    assert model_from_json(json.loads(json.dumps(model_to_json(model)))) == model
+
+
+def test_flatten_and_unflatten_are_inverse(world: Any) -> None:
+    params = world.params(world.model())
+    assert_equal_bits(unflatten(flatten(params)), params)
+    assert set(flatten({"a": {"b": 1, "c": {"d": 2}}})) == {"a/b", "a/c/d"}
+    for flat in ({"a": 1, "a/b": 2}, {"a/b": 2, "a": 1}):
+        with pytest.raises(ValueError, match="'a' is a tensor and a folder of tensors at once"):
+            unflatten(flat)
+
+
+def test_knowledge_is_checked(world: Any) -> None:
+    assert Knowledge(world.space).max_nodes == 40
+    assert Knowledge(world.space, n=60).max_nodes == 60
+    with pytest.raises(ValueError, match="n: a graph has at least one node, got 0"):
+        Knowledge(world.space, n=0)
+    with pytest.raises(ValueError, match="max_nodes: must be at least 1, got 0"):
+        Knowledge(world.space, max_nodes=0)

@@ -1,0 +1,49 @@
+"""Random parameters without compiling an initialiser, and random padded graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+
+QUICK = {"xla_backend_optimization_level": 0}
+"""Compiler options for functions that run a few times only."""
+
+
+def random_params(module: nn.Module, nodes: int, width: int, seed: int, dtype: Any = np.float32) -> Any:
+    """Normal weights and biases (never zero) of a module called with ``(rows, adjacency, mask)``."""
+    rng = np.random.default_rng(seed)
+    blank = jnp.zeros((nodes, width)), jnp.zeros((nodes, nodes)), jnp.ones(nodes, bool)
+    shapes = jax.eval_shape(module.init, jax.random.key(0), *blank)["params"]
+    return jax.tree.map(lambda s: rng.normal(scale=0.6, size=s.shape).astype(dtype), shapes)
+
+
+def random_graph(n: int, slots: int, width: int, seed: int, density: float = 0.4) -> tuple[np.ndarray, ...]:
+    """Rows, binary adjacency and mask of a random graph, padded to ``slots``; float32."""
+    rng = np.random.default_rng(seed)
+    rows, adjacency = np.zeros((slots, width), np.float32), np.zeros((slots, slots), np.float32)
+    rows[:n] = rng.normal(size=(n, width))
+    upper = np.triu(rng.random((n, n)) < density, 1)
+    adjacency[:n, :n] = upper + upper.T
+    return rows, adjacency, np.arange(slots) < n
+
+
+@pytest.fixture(scope="session")
+def quick_jit() -> Callable[..., Any]:
+    return partial(jax.jit, compiler_options=QUICK)
+
+
+@pytest.fixture(scope="session")
+def params_of() -> Callable[..., Any]:
+    return random_params
+
+
+@pytest.fixture(scope="session")
+def graph_of() -> Callable[..., tuple[np.ndarray, ...]]:
+    return random_graph

@@ -1,0 +1,176 @@
+"""Every convolution against jraph's sparse message passing, and against itself seen from one node."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jraph
+import numpy as np
+import pytest
+from jaxtyping import Array
+
+from jgleak.gnn.activation import activation
+from jgleak.gnn.convolution import Convolution
+from jgleak.gnn.gat import NEGATIVE_SLOPE, GATConv
+from jgleak.gnn.gcn import GCNConv
+from jgleak.gnn.gin import GINConv
+from jgleak.gnn.sage import SAGEConv
+
+WIDTH, SLOTS, NODES = 3, 8, (5, 1, 8, 6)
+SOME = np.array([3, 0, 2])
+CONVOLUTIONS = {
+    "gcn": GCNConv(WIDTH, 4, bias=True),
+    "sage": SAGEConv(WIDTH, 4, bias=True),
+    "gin": GINConv(WIDTH, 4, bias=True, epsilon=0.3),
+    "gin, no bias": GINConv(WIDTH, 4, inner="gelu"),
+    "gat, concatenated": GATConv(WIDTH, 6, bias=True, heads=3),
+    "gat, averaged": GATConv(WIDTH, 4, bias=True, heads=2, concatenate=False),
+}
+
+
+@dataclasses.dataclass
+class Case:
+    """A convolution on a padded batch of graphs: the dense layer, each node from its star, a gradient."""
+
+    conv: Convolution
+    params: Any
+    rows: np.ndarray
+    adjacency: np.ndarray
+    mask: np.ndarray
+    dense: np.ndarray
+    stars: np.ndarray
+    some_columns: np.ndarray
+    gradient: np.ndarray
+
+
+@pytest.fixture(scope="module", params=CONVOLUTIONS)
+def case(request: pytest.FixtureRequest, params_of: Any, graph_of: Any, quick_jit: Any) -> Case:
+    conv = CONVOLUTIONS[request.param]
+    params = params_of(conv, SLOTS, WIDTH, seed=1)
+    graphs = tuple(np.stack(part) for part in zip(*(graph_of(n, SLOTS, WIDTH, n) for n in NODES), strict=True))
+
+    def dense(params: Any, x: Array, a: Array, m: Array) -> Array:
+        return conv.apply({"params": params}, x, a, m)  # type: ignore[return-value]
+
+    def stars(params: Any, x: Array, a: Array, columns: np.ndarray) -> Array:
+        layer = conv.bind({"params": params})
+        projected = layer.project(x)
+
+        def total(centre: Array, degree: Array, neighbours: Array) -> Array:
+            own, terms = layer.star_terms(centre, degree, projected, a.sum(1))
+            parts = layer.star_select(jnp.concatenate([own[None], terms]), columns)
+            return parts[:, 0] + jnp.einsum("t,atc->ac", neighbours, parts[:, 1:])
+
+        return layer.star_combine(jnp.moveaxis(jax.vmap(total)(projected, a.sum(1), a), 0, 1), columns)
+
+    @quick_jit
+    def everything(params: Any, x: Array, a: Array, m: Array) -> tuple[Array, ...]:
+        alone = jax.grad(lambda p: dense(p, x[1], a[1], m[1]).sum())(params)[conv.span_kernel]
+        every, some = (
+            jax.vmap(lambda x, a, c=c: stars(params, x, a, c))(x, a) for c in (np.arange(conv.features), SOME)
+        )
+        return jax.vmap(dense, in_axes=(None, 0, 0, 0))(params, x, a, m), every, some, alone
+
+    return Case(conv, params, *graphs, *map(np.asarray, everything(params, *graphs)))
+
+
+def sparse(case: Case) -> Any:
+    """The batch as one padded ``GraphsTuple``."""
+    members = []
+    for n, x, a in zip(NODES, case.rows, case.adjacency, strict=True):
+        senders, receivers = np.nonzero(a)
+        fields: Any = (x[:n], None, receivers, senders, None, np.array([n]), np.array([senders.size]))
+        members.append(jraph.GraphsTuple(*fields))
+    joined = jraph.batch_np(members)
+    return jraph.pad_with_graphs(joined, sum(NODES) + 3, int(joined.n_edge.sum()) + 5, len(NODES) + 1)  # type: ignore[union-attr]
+
+
+def with_self_edges(graph: Any) -> Any:
+    loops = np.arange(graph.nodes.shape[0])  # type: ignore[union-attr]
+    return graph._replace(senders=np.r_[graph.senders, loops], receivers=np.r_[graph.receivers, loops])
+
+
+def gcn_oracle(conv: GCNConv, p: Any, graph: Any) -> Any:
+    layer = jraph.GraphConvolution(lambda nodes: nodes @ p["kernel"], add_self_edges=True, symmetric_normalization=True)
+    return layer(graph).nodes  # type: ignore[return-value]
+
+
+def gat_oracle(conv: GATConv, p: Any, graph: Any) -> Any:
+    outputs = []
+    for head, kernel in enumerate(np.split(p["kernel"], conv.heads, axis=1)):
+
+        def logit(sent: Any, received: Any, _: Any, head: int = head) -> Any:
+            return jax.nn.leaky_relu(sent @ p["source"][head] + received @ p["target"][head], NEGATIVE_SLOPE)[:, None]
+
+        layer = jraph.GAT(lambda nodes, kernel=kernel: nodes @ kernel, logit, lambda nodes: nodes)
+        outputs.append(layer(with_self_edges(graph)).nodes)
+    return jnp.concatenate(outputs, axis=1) if conv.concatenate else sum(outputs) / conv.heads
+
+
+def sage_oracle(conv: SAGEConv, p: Any, graph: Any) -> Any:
+    mean_of_edges: Any = jraph.segment_mean
+    layer = jraph.GraphNetwork(
+        update_edge_fn=lambda edges, sent, received, context: sent,
+        update_node_fn=lambda x, sent, mean, context: x @ p["self_kernel"] + mean @ p["neighbour_kernel"],
+        aggregate_edges_for_nodes_fn=mean_of_edges,
+    )
+    return layer(graph).nodes  # type: ignore[return-value]
+
+
+def gin_oracle(conv: GINConv, p: Any, graph: Any) -> Any:
+    def update(x: Any, sent: Any, total: Any, context: Any) -> Any:
+        return activation(conv.inner)(((1 + conv.epsilon) * x + total) @ p["kernel"]) @ p["out_kernel"]
+
+    layer = jraph.GraphNetwork(lambda edges, sent, received, context: sent, update)
+    return layer(graph).nodes  # type: ignore[return-value]
+
+
+ORACLES: dict[type[Convolution], Callable[..., Any]] = {
+    GCNConv: gcn_oracle,
+    GATConv: gat_oracle,
+    SAGEConv: sage_oracle,
+    GINConv: gin_oracle,
+}
+
+
+def test_dense_layers_equal_jraph(case: Case) -> None:
+    expected = np.asarray(ORACLES[type(case.conv)](case.conv, case.params, sparse(case))) + case.params.get("bias", 0.0)
+    np.testing.assert_allclose(case.dense[case.mask], expected[: sum(NODES)], rtol=2e-5, atol=2e-5)
+
+
+def test_padding_rows_come_out_zero(case: Case) -> None:
+    assert case.dense.shape == (len(NODES), SLOTS, case.conv.features)
+    assert not case.dense[~case.mask].any()
+
+
+def test_a_node_from_its_star_equals_the_dense_row(case: Case) -> None:
+    np.testing.assert_allclose(case.stars[case.mask], case.dense[case.mask], rtol=2e-5, atol=2e-5)
+    np.testing.assert_allclose(case.some_columns[case.mask], case.dense[case.mask][:, SOME], rtol=2e-5, atol=2e-5)
+
+
+def test_the_span_kernel_s_gradient_lies_in_the_span_of_the_rows(case: Case) -> None:
+    """On the graph of one node the gradient's columns are multiples of its row (GRAIN, Theorem 5.1)."""
+    x = case.rows[1, 0]
+    assert np.abs(case.gradient).max() > 1e-3
+    np.testing.assert_allclose(case.gradient, np.outer(x, x @ case.gradient) / (x @ x), atol=1e-5)
+
+
+def test_large_attention_scores_stay_finite(graph_of: Any, params_of: Any, quick_jit: Any) -> None:
+    conv = CONVOLUTIONS["gat, averaged"]
+    params = jax.tree.map(lambda w: 30 * w, params_of(conv, SLOTS, WIDTH, seed=2))
+    x, a, m = graph_of(6, SLOTS, WIDTH, seed=3)
+
+    def loss(x: Array, a: Array) -> Array:
+        return conv.apply({"params": params}, x, a, m).sum()  # type: ignore[union-attr]
+
+    value, slopes = quick_jit(jax.value_and_grad(loss, argnums=(0, 1)))(x, a)
+    assert np.isfinite(value) and all(np.isfinite(s).all() for s in slopes)
+
+
+def test_heads_must_divide_a_concatenated_width(params_of: Any) -> None:
+    with pytest.raises(ValueError, match="hidden: width 5 is not divisible by 2 heads"):
+        params_of(GATConv(WIDTH, 5, heads=2), SLOTS, WIDTH, seed=0)

@@ -1,0 +1,84 @@
+"""Alignment undoes a relabelling, of symmetric, soft and incomplete graphs alike."""
+
+from __future__ import annotations
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from jgleak.graph import Graph
+from jgleak.metrics.alignment import align
+
+from .graphs import SPACE, graphs, path, permuted, plain
+
+
+@given(permuted())
+@settings(max_examples=20, deadline=None)
+def test_undoes_a_permutation(pair: tuple[Graph, Graph]) -> None:
+    truth, other = pair
+    order = align(truth, SPACE, adjacency=other.adjacency, nodes=SPACE.encode(other.x))
+    np.testing.assert_array_equal(other.adjacency[np.ix_(order, order)], truth.adjacency)
+    np.testing.assert_array_equal(other.x[order], truth.x)
+
+
+def test_structure_alone_undoes_a_permutation_of_regular_graphs() -> None:
+    """Colour refinement is blind here (a triangle beside a hexagon); the isomorphism is not."""
+    truth = plain(nx.disjoint_union(nx.cycle_graph(3), nx.cycle_graph(6)))
+    other = truth.permute(np.random.default_rng(0).permutation(9))
+    order = align(truth, SPACE, adjacency=other.adjacency)
+    np.testing.assert_array_equal(other.adjacency[np.ix_(order, order)], truth.adjacency)
+
+
+def test_symmetric_branches_are_not_mixed_up() -> None:
+    """Weak edges (never above the threshold) of a binary tree, whose matching alone would scramble the branches."""
+    truth = plain(nx.balanced_tree(2, 3))
+    for seed in range(5):
+        other = truth.permute(np.random.default_rng(seed).permutation(truth.n))
+        order = align(truth, SPACE, adjacency=0.4 * other.adjacency, nodes=SPACE.encode(other.x))
+        np.testing.assert_array_equal(other.adjacency[np.ix_(order, order)], truth.adjacency)
+
+
+def test_noise_is_tolerated() -> None:
+    truth = path(0, 1, 2, 2, 1, 1)
+    rng = np.random.default_rng(3)
+    other = truth.permute(rng.permutation(6))
+    soft = other.adjacency * 0.45 + rng.uniform(0, 0.05, (6, 6))
+    order = align(truth, SPACE, adjacency=soft, nodes=SPACE.encode(other.x))
+    np.testing.assert_array_equal(other.adjacency[np.ix_(order, order)], truth.adjacency)
+
+
+@given(graphs(7), graphs(7))
+@settings(max_examples=20, deadline=None)
+def test_is_a_permutation_of_the_larger_size(truth: Graph, other: Graph) -> None:
+    for nodes in (None, SPACE.encode(other.x)):
+        order = align(truth, SPACE, adjacency=other.adjacency, nodes=nodes)
+        assert sorted(order.tolist()) == list(range(max(truth.n, other.n)))
+
+
+def test_features_alone() -> None:
+    truth = path(0, 1, 2)
+    order = align(truth, SPACE, nodes=SPACE.encode(truth.x[[2, 0, 1]]))
+    np.testing.assert_array_equal(order, [1, 2, 0])
+
+
+def test_missing_nodes_come_last() -> None:
+    truth = path(0, 1, 2)
+    order = align(truth, SPACE, nodes=SPACE.encode(truth.x[[2, 0]]))
+    np.testing.assert_array_equal(order, [1, 2, 0])
+
+
+@pytest.mark.parametrize(
+    ("adjacency", "nodes", "message"),
+    [
+        (None, None, "at least one"),
+        (np.zeros((2, 3)), None, "square"),
+        (np.full((2, 2), np.nan), None, "diverged"),
+        (None, np.zeros((2, 9)), "encoded features"),
+        (None, np.full((2, 4), np.inf), "diverged"),
+        (np.zeros((2, 2)), np.zeros((3, 4)), "one graph"),
+    ],
+)
+def test_mistakes_are_named(adjacency: np.ndarray | None, nodes: np.ndarray | None, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        align(path(0, 1), SPACE, adjacency=adjacency, nodes=nodes)

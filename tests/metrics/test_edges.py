@@ -1,0 +1,105 @@
+"""Adjacency metrics against hand-made values, in both orders."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from jgleak.graph import Graph
+from jgleak.metrics.edges import EdgeScore, edge_scores
+
+from .graphs import SPACE, path, permuted, plain
+
+
+def _isolated(n: int) -> Graph:
+    return Graph(np.zeros((n, 2), int), np.zeros((0, 2), int))
+
+
+def test_soft_matrix_by_hand() -> None:
+    """Pairs (0,1), (0,2), (1,2): truth 1, 0, 1; recovered .9, .6, .2."""
+    soft = np.array([[0.0, 0.9, 0.6], [0.9, 0.0, 0.2], [0.6, 0.2, 0.0]])
+    result = edge_scores(path(0, 1, 2), SPACE, soft).file_order
+    expected = EdgeScore(
+        accuracy=1 / 3,
+        jaccard=1 / 3,
+        mse=(0.01 + 0.36 + 0.64) / 3,
+        mae=(0.1 + 0.6 + 0.8) / 3,
+        mae_thresholded=2 / 3,
+        auc=0.5,
+        ap=(1 / 1 + 2 / 3) / 2,
+    )
+    assert dataclasses.asdict(result) == pytest.approx(dataclasses.asdict(expected))
+
+
+@given(permuted())
+@settings(max_examples=20, deadline=None)
+def test_aligned_is_perfect_for_a_relabelled_truth(pair: tuple[Graph, Graph]) -> None:
+    truth, other = pair
+    result = edge_scores(truth, SPACE, other.adjacency, nodes=SPACE.encode(other.x)).aligned
+    if truth.n == 1:
+        assert np.isnan(result.accuracy)
+        return
+    assert (result.accuracy, result.mse, result.mae, result.mae_thresholded) == (1.0, 0.0, 0.0, 0.0)
+    if len(truth.edges):
+        assert result.jaccard == result.ap == 1.0
+
+
+def test_file_order_depends_on_the_order_and_aligned_does_not() -> None:
+    truth = path(0, 1, 2, 1, 0, 2)
+    soft = np.clip(truth.adjacency * 0.6 + 0.1, 0, 1)
+    order = np.random.default_rng(0).permutation(truth.n)
+    nodes = SPACE.encode(truth.x)
+    straight = edge_scores(truth, SPACE, soft, nodes=nodes)
+    shuffled = edge_scores(truth, SPACE, soft[np.ix_(order, order)], nodes=nodes[order])
+    assert dataclasses.asdict(straight.aligned) == pytest.approx(dataclasses.asdict(shuffled.aligned))
+    assert straight.file_order == straight.aligned
+    assert shuffled.file_order.auc < 1.0
+
+
+def test_degenerate_cases_are_nan_and_silent() -> None:
+    empty = edge_scores(_isolated(3), SPACE, np.zeros((3, 3))).file_order
+    assert np.isnan([empty.jaccard, empty.auc, empty.ap]).all()
+    assert (empty.accuracy, empty.mse) == (1.0, 0.0)
+    full = edge_scores(plain(nx.complete_graph(3)), SPACE, np.ones((3, 3))).file_order
+    assert np.isnan(full.auc) and full.ap == full.jaccard == 1.0
+    single = edge_scores(path(0), SPACE, np.zeros((1, 1))).aligned
+    assert np.isnan(list(dataclasses.asdict(single).values())).all()
+
+
+@pytest.mark.parametrize("first, second", [(2, 3), (3, 2)])
+def test_smaller_graph_is_filled_up(first: int, second: int) -> None:
+    """Two nodes joined, against a path of three: one of three pairs is wrong, in either direction."""
+    truth, other = path(*range(first)), path(*range(second))
+    result = edge_scores(truth, SPACE, other.adjacency, nodes=SPACE.encode(other.x))
+    assert result.aligned.accuracy == pytest.approx(2 / 3)
+    assert result.aligned.jaccard == pytest.approx(1 / 2)
+
+
+def test_rescaling_moves_the_threshold_only() -> None:
+    truth = path(0, 1, 2)
+    soft = 0.1 + 0.2 * truth.adjacency
+    plain_, stretched = (edge_scores(truth, SPACE, soft, rescale=r).file_order for r in (False, True))
+    assert plain_.accuracy == pytest.approx(1 / 3) and stretched.accuracy == 1.0
+    assert plain_.mse == stretched.mse and plain_.auc == stretched.auc == 1.0
+
+
+def test_diagonal_and_asymmetry() -> None:
+    """The diagonal never counts; a matrix and its transpose score the same."""
+    truth = path(0, 1, 2)
+    soft = np.random.default_rng(0).random((3, 3))
+    assert edge_scores(truth, SPACE, soft) == edge_scores(truth, SPACE, soft.T + np.eye(3))
+
+
+def test_published_normalisations() -> None:
+    """The conversions in the docstring: GLG's MAE (equation 45) and accuracy over all N² entries."""
+    truth, soft = path(0, 1, 2, 0), np.triu(np.random.default_rng(1).random((4, 4)), 1)
+    soft += soft.T
+    result = edge_scores(truth, SPACE, soft).file_order
+    lower = np.abs(np.tril(truth.adjacency) - np.tril(soft)).sum()
+    assert 2 * lower / (4 * 5) == pytest.approx(result.mae * 3 / 5)
+    everywhere = np.mean(truth.adjacency == (soft >= 0.5))
+    assert everywhere == pytest.approx(1 - (1 - result.accuracy) * 3 / 4)

@@ -1,0 +1,58 @@
+"""Aggregates are those of a GCN, and the matching is the cheapest one."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from jgleak.graph import Graph
+from jgleak.metrics.matching import HOPS, WIDTH, Aggregates, aggregates, distances, match
+
+from .graphs import SPACE, graphs, path, permuted
+
+
+def _hops(graph: Graph) -> Aggregates:
+    return aggregates(SPACE.encode(graph.x), graph.adjacency)
+
+
+def test_shapes_and_first_hop() -> None:
+    graph = path(0, 1, 2)
+    hops = _hops(graph)
+    assert [h.shape for h in hops] == [(3, SPACE.width)] + [(3, WIDTH)] * HOPS
+    np.testing.assert_array_equal(hops[0], SPACE.encode(graph.x))
+
+
+def test_propagation_is_the_normalised_adjacency() -> None:
+    """On one edge both nodes see the average of both features; an isolated node sees itself."""
+    joined, apart = path(0, 1), Graph(path(0, 1).x, np.zeros((0, 2), int))
+    together, alone = _hops(joined)[1], _hops(apart)[1]
+    np.testing.assert_allclose(together[0], together[1], atol=1e-12)
+    both = aggregates(SPACE.encode(joined.x).mean(axis=0, keepdims=True), np.zeros((1, 1)))[1]
+    np.testing.assert_allclose(together[:1], both, atol=1e-12)
+    assert not np.allclose(alone[0], alone[1])
+
+
+@given(permuted())
+@settings(max_examples=20, deadline=None)
+def test_aggregates_follow_the_node_order(pair: tuple[Graph, Graph]) -> None:
+    """Whatever the relabelling, every node finds an equal one: the matched distance is zero."""
+    a, b = _hops(pair[0]), _hops(pair[1])
+    pairs = match(a, b)
+    np.testing.assert_allclose(np.hstack(a)[pairs.truth], np.hstack(b)[pairs.graph], atol=1e-12)
+
+
+@given(graphs(5), graphs(5))
+@settings(max_examples=20, deadline=None)
+def test_matching_is_the_cheapest_by_brute_force(first: Graph, second: Graph) -> None:
+    a, b = _hops(first), _hops(second)
+    pairs, cost = match(a, b), distances(a, b)
+    assert len(set(pairs.truth)) == len(set(pairs.graph)) == min(first.n, second.n)
+    if first.n > second.n:
+        cost = cost.T
+    least = min(
+        sum(cost[i, j] for i, j in enumerate(p)) for p in itertools.permutations(range(cost.shape[1]), len(cost))
+    )
+    assert distances(a, b)[pairs.truth, pairs.graph].sum() == pytest.approx(least, abs=1e-9)

@@ -1,0 +1,155 @@
+"""The command line: what goes to which stream, exit statuses, and files that are there when they are needed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from jgleak.attacks.attack import Attack, Reconstruction
+from jgleak.attacks.registry import ATTACKS
+from jgleak.audit import experiment
+from jgleak.cli import app
+from jgleak.federated import load
+from jgleak.version import __version__
+
+QUICK = ("--graphs", "2", "--hidden", "8", "--max-nodes", "8")
+
+
+def jgleak(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def one_error(result: Result) -> str:
+    """The single line on standard error of a user's mistake."""
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    lines = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert len(lines) == 1
+    assert "Traceback" not in result.stderr
+    return lines[0]
+
+
+def test_json_lines_alone_on_standard_output() -> None:
+    result = jgleak("attack", "empty", *QUICK, "--json")
+    assert result.exit_code == 0, result.output
+    *records, last = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [r["graph"] for r in records] == [0, 1]
+    for record in records:
+        assert record["attack"] == "empty"
+        assert record["stop"] == "done"
+        assert isinstance(record["exact"], bool)
+        assert all(0 <= record[name] <= 1 for name in ("gsm0", "gsm1", "gsm2"))
+        assert record["seconds"] > 0 and "gradient_distance" in record
+        assert 1 <= record["n_nodes"] <= 8
+    summary = last["summary"]
+    assert (summary["graphs"], summary["exact_rate"], summary["version"]) == (2, 0.0, __version__)
+    assert summary["gsm0"]["low"] <= summary["gsm0"]["mean"] <= summary["gsm0"]["high"]
+    assert summary["specification"]["max_nodes"] == 8
+    assert "gsm2" in result.stderr and "of 72 rows" in result.stderr
+
+
+def test_tables_on_standard_output_without_json() -> None:
+    result = jgleak("attack", "random", *QUICK, "--know", "n,labels")
+    assert result.exit_code == 0, result.output
+    assert "gsm2" in result.stdout and "random: 2 clients" in result.stdout
+
+
+def test_out_holds_everything_and_invert_reads_it(tmp_path: Path) -> None:
+    first = jgleak("attack", "empty", *QUICK, "--out", str(tmp_path))
+    assert first.exit_code == 0, first.output
+    records = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
+    assert len(records) == 3 and "summary" in records[-1]
+    assert {p.name for p in tmp_path.glob("*.png")} == {"000.png", "001.png"}
+    file = tmp_path / "observations" / "001.safetensors"
+    observation, space = load(file)
+    assert observation.model.in_features == space.width
+
+    shown = jgleak("invert", str(file), "--attack", "empty", "--n", "3")
+    assert shown.exit_code == 0, shown.output
+    assert "3 nodes, 0 edges" in shown.stdout
+    as_json = jgleak("invert", str(file), "--attack", "empty", "--n", "3", "--json", "--out", str(tmp_path))
+    found = json.loads(as_json.stdout)
+    assert found["stop"] == "done"
+    assert [sorted(node) for node in found["graphs"][0]["nodes"]] == [sorted(f.name for f in space.features)] * 3
+    assert json.loads((tmp_path / "reconstruction.json").read_text()) == found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (("attack", "randm"), "did you mean 'random'"),
+        (("attack", "empty", "--dataset", "tox22"), "tox21"),
+        (("attack", "empty", "--model", "gcnn"), "gcn"),
+        (("attack", "empty", "--readout", "mean"), "node_mlp"),
+        (("attack", "empty", "--know", "truth"), "adjacency"),
+        (("attack", "empty", "--graphs", "0"), "at least 1"),
+        (("attack", "empty", "--time-limit", "-1"), "time_limit"),
+        (("attack", "mean-adjacency", *QUICK), "--know auxiliary"),
+        (("attack", "empty", "--dataset", "tox21", "--path", "/nowhere"), "/nowhere"),
+        (("invert", "nowhere.safetensors", "--attack", "empty"), "nowhere.safetensors"),
+    ],
+)
+def test_a_mistake_is_one_line_and_status_2(arguments: tuple[str, ...], hint: str) -> None:
+    assert hint in one_error(jgleak(*arguments))
+
+
+def test_unwritable_out_is_found_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experiment, "prepare", lambda specification: pytest.fail("work began"))
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    assert "out" in one_error(jgleak("attack", "empty", "--out", str(blocked / "folder")))
+
+
+def _attack(monkeypatch: pytest.MonkeyPatch, second: BaseException) -> None:
+    calls = []
+
+    def fragile(observation, knowledge, *, key, budget) -> Reconstruction:
+        calls.append(1)
+        if len(calls) == 2:
+            raise second
+        return Reconstruction((), None, "done", info={"blocks": np.int64(3)})
+
+    monkeypatch.setitem(ATTACKS, "fragile", Attack("fragile", "for tests", fragile))
+
+
+def test_ctrl_c_keeps_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _attack(monkeypatch, KeyboardInterrupt())
+    result = jgleak("attack", "fragile", *QUICK, "--json", "--out", str(tmp_path))
+    assert result.exit_code == 130
+    record, last = [json.loads(line) for line in result.stdout.splitlines()]
+    assert record["info"] == {"blocks": 3}
+    assert last["summary"]["graphs"] == 1
+    assert len((tmp_path / "results.jsonl").read_text().splitlines()) == 2
+
+
+def test_a_breakdown_is_shown_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    _attack(monkeypatch, RuntimeError("no memory left"))
+    result = jgleak("attack", "fragile", *QUICK, "--json")
+    assert result.exit_code == 1
+    assert "no memory left" in result.stderr
+    assert json.loads(result.stdout.splitlines()[-1])["summary"]["failures"] == 1
+
+
+def test_list_names_everything() -> None:
+    result = jgleak("list")
+    assert result.exit_code == 0
+    for name in (*ATTACKS, "embedded", "tox21", "gcn", "node_mlp", "gelu", "adjacency"):
+        assert f"  {name}" in result.stdout
+
+
+def test_version() -> None:
+    assert jgleak("--version").stdout.strip() == __version__
+
+
+def test_help_does_not_load_jax() -> None:
+    code = "import sys, jgleak, jgleak.cli; sys.exit('jax' in sys.modules)"
+    begun = time.monotonic()
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert time.monotonic() - begun < 10

@@ -1,0 +1,128 @@
+"""Pictures: the right atoms and bonds, both formats, and no graph that crashes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib
+import matplotlib.pyplot as plt
+import networkx as nx
+import numpy as np
+import pytest
+from matplotlib.image import imread
+from rdkit import Chem
+
+from jgleak.draw import DPI, PANEL, draw, is_molecular, molecule
+from jgleak.features import Feature, FeatureSpace, binary, onehot, real
+from jgleak.graph import Graph
+
+ATOMS = FeatureSpace(
+    (
+        onehot("atomic_number", (6, 7, 8, 17)),
+        onehot("formal_charge", (0, -1, 1)),
+        onehot("degree", (0, 1, 2, 3, 4)),
+        onehot("hydrogens", (0, 1, 2, 3, 4)),
+        binary("aromatic"),
+    ),
+    degree="degree",
+)
+SOCIAL = FeatureSpace((onehot("region", ("north", "south")), onehot("degree", tuple(range(12)))), degree="degree")
+
+
+def _molecule(smiles: str) -> Graph:
+    mol = Chem.MolFromSmiles(smiles)
+    rows = [
+        (a.GetAtomicNum(), a.GetFormalCharge(), a.GetDegree(), a.GetTotalNumHs(), int(a.GetIsAromatic()))
+        for a in mol.GetAtoms()
+    ]
+    codes = [[f.values.index(v) for f, v in zip(ATOMS.features, row, strict=True)] for row in rows]
+    edges = [(b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for b in mol.GetBonds()]
+    return Graph(np.array(codes), np.array(edges, int).reshape(-1, 2))
+
+
+def _social(g: nx.Graph) -> Graph:
+    rows = [(v % 2, g.degree(v)) for v in g]
+    return Graph(np.array(rows), np.array(g.edges, int).reshape(-1, 2))
+
+
+def test_atoms_and_bonds() -> None:
+    """Acetate beside biphenyl: charges and hydrogens as stated, rings aromatic, the bridge single."""
+    mol = molecule(_molecule("c1ccccc1-c1ccc(C(=O)[O-])cc1"), ATOMS)
+    assert sorted(a.GetSymbol() for a in mol.GetAtoms()) == ["C"] * 13 + ["O"] * 2
+    assert sorted(a.GetFormalCharge() for a in mol.GetAtoms()) == [-1] + [0] * 14
+    kinds = [b.GetBondType() for b in mol.GetBonds()]
+    assert kinds.count(Chem.BondType.AROMATIC) == 12 and kinds.count(Chem.BondType.SINGLE) == 4
+    assert sum(a.GetNumExplicitHs() for a in mol.GetAtoms()) == 9
+    assert np.ptp(mol.GetConformer().GetPositions()[:, :2], axis=0).min() > 1.0
+
+
+def test_unknown_elements_become_wildcards() -> None:
+    space = FeatureSpace((onehot("atomic number", (6, "other", 999)), binary("aromatic")))
+    mol = molecule(Graph(np.array([[0, 0], [1, 0], [2, 0]]), np.array([[0, 1], [1, 2]])), space)
+    assert [a.GetAtomicNum() for a in mol.GetAtoms()] == [6, 0, 0]
+
+
+def test_molecules_are_recognised() -> None:
+    assert is_molecular(ATOMS) and not is_molecular(SOCIAL)
+    with pytest.raises(KeyError, match="atomic_number"):
+        molecule(_social(nx.path_graph(3)), SOCIAL)
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg"])
+@pytest.mark.parametrize("kind", ["molecule", "social"])
+def test_writes_both_formats(tmp_path: Path, suffix: str, kind: str) -> None:
+    truth, space = (_molecule("CC(=O)Nc1ccccc1"), ATOMS) if kind == "molecule" else (_social(nx.path_graph(9)), SOCIAL)
+    target = tmp_path / f"picture{suffix}"
+    draw(truth, truth.permute(np.arange(truth.n)[::-1]), space, target, title="A title")
+    if suffix == ".png":
+        image = imread(target)
+        assert image.shape[:2] == (PANEL * DPI, 2 * PANEL * DPI)
+        assert image[:, :, :3].min() < 0.5
+    else:
+        assert "<svg" in target.read_text()[:1000]
+
+
+def test_exact_reconstructions_look_like_the_truth(tmp_path: Path) -> None:
+    """Below the captions the two panels hold the same number of dark pixels."""
+    truth = _molecule("CC(=O)Nc1ccc(O)cc1")
+    draw(truth, truth.permute(np.random.default_rng(0).permutation(truth.n)), ATOMS, tmp_path / "a.png")
+    dark = imread(tmp_path / "a.png")[100:, :, :3].min(axis=2) < 0.5
+    left, right = dark[:, : dark.shape[1] // 2].sum(), dark[:, dark.shape[1] // 2 :].sum()
+    assert left == pytest.approx(right, rel=0.05)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_impossible_molecules_are_drawn(tmp_path: Path, seed: int) -> None:
+    """Random atoms with random edges: any valence, rings through everything, several parts."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 25))
+    codes = np.stack([rng.integers(0, len(f.values), n) for f in ATOMS.features], axis=1)
+    graph = Graph(codes, np.argwhere(np.triu(rng.random((n, n)) < rng.choice([0.05, 0.3, 0.9]), 1)))
+    draw(_molecule("CCO"), graph, ATOMS, tmp_path / "odd.png")
+    assert (tmp_path / "odd.png").stat().st_size > 1000
+
+
+def test_nothing_recovered_and_disconnected_graphs(tmp_path: Path) -> None:
+    draw(_social(nx.path_graph(4)), None, SOCIAL, tmp_path / "none.png")
+    scattered = _social(nx.disjoint_union(nx.path_graph(3), nx.empty_graph(2)))
+    draw(scattered, _social(nx.empty_graph(1)), SOCIAL, tmp_path / "parts.png")
+    assert (tmp_path / "none.png").exists() and (tmp_path / "parts.png").exists()
+
+
+def test_real_features_are_drawn(tmp_path: Path) -> None:
+    space = FeatureSpace((real("a"), Feature("b", (0, 1), "binary")))
+    graph = Graph(np.array([[0.5, 1.0], [1.5, 0.0]]), np.array([[0, 1]]))
+    draw(graph, graph, space, tmp_path / "real.png")
+    assert (tmp_path / "real.png").exists()
+
+
+def test_other_suffixes_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"\.png or \.svg"):
+        draw(_molecule("CC"), None, ATOMS, tmp_path / "picture.pdf")
+
+
+def test_global_plotting_state_is_untouched(tmp_path: Path) -> None:
+    settings = matplotlib.rcParams.copy()
+    draw(_social(nx.path_graph(4)), None, SOCIAL, tmp_path / "a.svg")
+    assert plt.get_fignums() == []
+    assert matplotlib.rcParams.copy() == settings

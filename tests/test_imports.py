@@ -1,0 +1,64 @@
+"""Imports point downward only, and the attacks cannot reach the truth (contracts 1 and 2 of the architecture)."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "jgleak"
+LAYER = {
+    "graph": 0,
+    "features": 0,
+    "gnn": 1,
+    "defenses": 1,
+    "federated": 2,
+    "attacks": 3,
+    "metrics": 3,
+    "datasets": 3,
+    "draw": 3,
+    "audit": 4,
+    "cli": 5,
+}
+SIBLINGS_APART = {"attacks", "metrics", "datasets"}
+
+
+def _imports(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text())
+    names = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
+    names |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    parts = {
+        f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "jgleak"
+        for alias in node.names
+    }
+    return {name for name in names | parts if name.split(".")[0] == "jgleak"}
+
+
+def _part(path: Path) -> str:
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
+
+
+FILES = [p for p in sorted(PACKAGE.rglob("*.py")) if p != PACKAGE / "__init__.py"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_point_downward(path: Path) -> None:
+    here = _part(path)
+    assert here in LAYER, f"{here} has no place in the architecture: add it to LAYER"
+    for name in _imports(path):
+        pieces = name.split(".")
+        if len(pieces) == 1:
+            raise AssertionError(f"{path.name} imports the package root; import the module that owns the name")
+        there = pieces[1]
+        if there == "version":
+            continue
+        assert LAYER[there] <= LAYER[here], f"{here} must not import {name}: imports point downward"
+        if here in SIBLINGS_APART and there in SIBLINGS_APART:
+            assert here == there, f"{here} must not import {name}: the truth stays out of attacks"
+
+
+def test_every_part_was_checked() -> None:
+    assert {_part(p) for p in FILES} >= {"graph", "features", "gnn", "federated", "attacks", "metrics", "datasets"}
