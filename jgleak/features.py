@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -95,12 +96,12 @@ class FeatureSpace:
         if self.std is not None and np.any(self.std < 0):
             raise ValueError("std: deviations cannot be negative")
 
-    @property
+    @cached_property
     def width(self) -> int:
         """Number of encoded columns, the paper's ``m``."""
         return sum(f.columns for f in self.features)
 
-    @property
+    @cached_property
     def offsets(self) -> tuple[int, ...]:
         """First encoded column of each feature."""
         return tuple(np.cumsum([0] + [f.columns for f in self.features[:-1]]).tolist())

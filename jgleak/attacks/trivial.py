@@ -1,7 +1,7 @@
 """Baselines that never look at the gradient: what an attack must beat before its numbers mean anything.
 
 Each uses the public feature space and whatever ``Knowledge`` gives: known adjacency, features or labels go into the
-answer as they are.
+answer as they are. The observation only serves to state the gradient distance of the guess.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Num
 
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
+from jgleak.attacks.distance import gradient_distances
 from jgleak.features import FeatureSpace
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.graph import Graph
@@ -84,7 +85,7 @@ def _edges(knowledge: Knowledge) -> Int[np.ndarray, "e 2"]:
 
 
 def _answer(observation: Observation, knowledge: Knowledge, x: np.ndarray, edges: np.ndarray) -> Reconstruction:
-    """The guess, with the labels where they are known."""
+    """The guess with the labels that are known, or else with those whose gradient comes closest."""
     graph = Graph(x, edges)
     if knowledge.labels is not None:
         labels = np.asarray(knowledge.labels)
@@ -92,7 +93,8 @@ def _answer(observation: Observation, knowledge: Knowledge, x: np.ndarray, edges
             graph = dataclasses.replace(graph, y=labels.ravel()[0].item())
         elif labels.shape == (graph.n,):
             graph = dataclasses.replace(graph, y=labels)
-    return Reconstruction((graph,), None, "done")
+    distance, label = gradient_distances(observation, knowledge.space, [graph])[0]
+    return Reconstruction((dataclasses.replace(graph, y=label),), distance, "done")
 
 
 def _modal(knowledge: Knowledge, n: int) -> Num[np.ndarray, "n G"]:

@@ -143,6 +143,14 @@ class GNN(nn.Module):
             out.append(jnp.where(mask[:, None], state, 0.0))
         return out
 
+    def node_hidden(
+        self, nodes: Float[Array, "N m"], states: Float[Array, "N D"]
+    ) -> tuple[Float[Array, "N h"], Float[Array, "N C"]]:
+        """Every node's last hidden row and logits under a ``node_mlp`` readout, before any averaging."""
+        if not isinstance(self.head, NodeMLP):
+            raise ValueError(f"readout: {self.readout!r} has no hidden row a node; use 'node_mlp'")
+        return self.head.node_hidden(nodes, states)
+
     def __call__(
         self, nodes: Float[Array, "N m"], adjacency: Float[Array, "N N"], mask: Bool[Array, " N"]
     ) -> Float[Array, "..."]:

@@ -54,16 +54,20 @@ class NodeMLP(Readout):
     def __call__(
         self, rows: Float[Array, "N m"], states: Float[Array, "N D"], mask: Bool[Array, " N"]
     ) -> Float[Array, "..."]:
-        logits = self.node_logits(rows, states)
+        _, logits = self.node_hidden(rows, states)
         if self.per_node:
             return logits
         weight = mask.astype(logits.dtype)
         return (weight @ logits) / weight.sum()
 
-    def node_logits(self, rows: Float[Array, "N m"], states: Float[Array, "N D"]) -> Float[Array, "N C"]:
-        """The MLP on every node, before any averaging."""
+    def node_hidden(
+        self, rows: Float[Array, "N m"], states: Float[Array, "N D"]
+    ) -> tuple[Float[Array, "N h"], Float[Array, "N C"]]:
+        """Every node's input to the last linear map, and its logits before any averaging."""
         out = jnp.concatenate([rows, states], axis=1) if self.see_input else states
-        return _mlp(self.linears, out, self.act)
+        for linear in self.linears[:-1]:
+            out = activation(self.act)(linear(out))
+        return out, self.linears[-1](out)
 
 
 class Pooled(Readout):

@@ -1,0 +1,69 @@
+"""GRAIN (Drencheva et al., ICLR 2025): span checks for nodes and blocks, then a depth-first search for the graph."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from jgleak.attacks.attack import Attack, Budget, Reconstruction
+from jgleak.attacks.grain.candidates import find_candidates
+from jgleak.attacks.grain.distinct import reconstruct_distinct
+from jgleak.attacks.grain.reconstruct import reconstruct
+from jgleak.attacks.span.nodes import TooManyCandidates
+from jgleak.federated.observation import Knowledge, Observation
+
+
+def run(observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget) -> Reconstruction:
+    """The whole attack on one observation (Algorithm 1).
+
+    Node filter, 1-hop and 2-hop blocks, structure filter, depth-first search with early stop at the first graph whose
+    gradient matches. Deterministic: ``key`` is not used.
+
+    Differs from the authors' code: see ``build`` and ``reconstruct``; the span tolerance follows the gradient's noise;
+    the input rows are checked in the readout's gradient where it sees them, which no singular adjacency can spoil.
+
+    Returns:
+      The best graph found. ``info`` has the numbers of nodes and blocks and the seconds of each stage.
+    """
+    del key
+    clock = budget.start()
+    observation = dataclasses.replace(observation, update=jax.tree.map(np.asarray, observation.update))
+    try:
+        if knowledge.distinct_nodes:
+            return reconstruct_distinct(observation, knowledge, clock=clock, budget=budget)
+        candidates = find_candidates(observation, knowledge, clock=clock, budget=budget)
+    except TooManyCandidates as error:
+        return Reconstruction((), None, "no information", info={"reason": str(error), "seconds": clock.elapsed})
+    return reconstruct(observation, knowledge, candidates, clock=clock)
+
+
+def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
+    """Why GRAIN cannot run here, or None."""
+    model = observation.model
+    if observation.batch_size != 1:
+        return f"it inverts one graph a round, this update sums {observation.batch_size}; observe single-graph rounds"
+    if not knowledge.space.discrete:
+        return "it enumerates feature values, and this feature space has real-valued ones; use discrete features"
+    if model.layers < 2:
+        return "it needs at least two convolutions, to check 1-hop blocks"
+    if model.conv == "gin":
+        return "GIN's convolution hides its input rows behind a sum; GRAIN covers gcn, gat and sage"
+    if model.layers == 2 and model.readout != "node_mlp":
+        return (
+            f"with two layers the 2-hop blocks are checked in a per-node readout, and {model.readout!r} is none; "
+            "use readout 'node_mlp' or three layers"
+        )
+    if model.node_level and model.readout != "node_mlp":
+        return f"node labels are solved for in a per-node readout, and {model.readout!r} is none; use 'node_mlp'"
+    return None
+
+
+GRAIN = Attack(
+    name="grain",
+    summary="exact reconstruction by span checks and depth-first search (Drencheva et al., ICLR 2025)",
+    run=run,
+    unsupported=unsupported,
+)

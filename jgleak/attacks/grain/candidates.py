@@ -1,0 +1,105 @@
+"""Everything the spans say: nodes, 1-hop and 2-hop blocks, and which of them fit together."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from jgleak.attacks.attack import Budget, Clock
+from jgleak.attacks.span.check import SpanCheck
+from jgleak.attacks.span.hops import Blocks, Nodes, one_hop, reciprocal, two_hop
+from jgleak.attacks.span.nodes import passing_nodes
+from jgleak.attacks.span.subspace import Subspace
+from jgleak.attacks.span.words import passing_words, wordy
+from jgleak.federated.observation import Knowledge, Observation
+
+UNKNOWN_DEGREES = (1, 2, 3, 4)
+"""Degrees tried where the features do not state them and ``Knowledge.max_degree`` gives no bound."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidates:
+    """What passed each filter.
+
+    Attributes:
+      nodes: feature vectors with degrees.
+      ones: 1-hop blocks.
+      twos: 2-hop blocks after the structure filter (GRAIN, Algorithm 7).
+      info: numbers and seconds by stage.
+    """
+
+    nodes: Nodes
+    ones: Blocks
+    twos: Blocks
+    info: dict[str, Any]
+
+
+def input_subspace(observation: Observation, knowledge: Knowledge) -> Subspace:
+    """The span of the input rows: in the readout where it sees them, else in the first convolution."""
+    model, update = observation.model, observation.update
+    if model.readout == "node_mlp" and model.see_input:
+        kernel = update["head"]["linears_0"]["kernel"][: model.in_features]
+    else:
+        kernel = update["conv_0"][model.convolution(0).span_kernel]
+    return Subspace.of_gradient(kernel, most=knowledge.max_nodes)
+
+
+def state_subspace(observation: Observation, knowledge: Knowledge, layer: int) -> tuple[Subspace, int]:
+    """The span of the states after ``layer`` convolutions, and the width of the part that the centre decides."""
+    model, update = observation.model, observation.update
+    if layer < model.layers:
+        kernel, fixed = update[f"conv_{layer}"][model.convolution(layer).span_kernel], 0
+    else:
+        kernel, fixed = update["head"]["linears_0"]["kernel"], model.in_features if model.see_input else 0
+    return Subspace.of_gradient(kernel, most=knowledge.max_nodes), fixed
+
+
+def find_nodes(observation: Observation, knowledge: Knowledge) -> Nodes:
+    """Feature vectors that pass the node filter, each with the degree it states or all degrees it might have."""
+    space = knowledge.space
+    filter_nodes = passing_words if wordy(space) else passing_nodes
+    codes = filter_nodes(space, input_subspace(observation, knowledge))
+    degrees = space.degrees(codes)
+    if degrees is None:
+        tried = UNKNOWN_DEGREES if knowledge.max_degree is None else tuple(range(1, knowledge.max_degree + 1))
+        degrees = np.tile(np.array(tried), codes.shape[0])
+        codes = np.repeat(codes, len(tried), axis=0)
+    possible = degrees < knowledge.max_nodes
+    return Nodes(codes[possible], space.encode(codes[possible]), degrees[possible])
+
+
+def find_candidates(observation: Observation, knowledge: Knowledge, *, clock: Clock, budget: Budget) -> Candidates:
+    """All stages of the filter, with their counts and times.
+
+    Raises:
+      TooManyCandidates: the input span carries too little information.
+    """
+    model, params = observation.model, observation.params
+    nodes = find_nodes(observation, knowledge)
+    seconds_nodes = clock.elapsed
+    ones_span, _ = state_subspace(observation, knowledge, 1)
+    twos_span, fixed = state_subspace(observation, knowledge, 2)
+    ones = one_hop(model, params, nodes, _check(ones_span, 0), clock=clock, budget=budget)
+    seconds_ones = clock.elapsed
+    twos = two_hop(model, params, nodes, ones, _check(twos_span, fixed), clock=clock, budget=budget)
+    filtered = reciprocal(twos)
+    info = {
+        "nodes": int(nodes.degrees.size),
+        "one_hop_checked": ones.checked,
+        "one_hop": ones.size,
+        "two_hop_checked": twos.checked,
+        "two_hop": twos.size,
+        "blocks": filtered.size,
+        "skipped_centres": ones.skipped + twos.skipped,
+        "ranks": [ones_span.rank, twos_span.rank],
+        "seconds_nodes": seconds_nodes,
+        "seconds_one_hop": seconds_ones - seconds_nodes,
+        "seconds_two_hop": clock.elapsed - seconds_ones,
+    }
+    return Candidates(nodes, ones, filtered, info)
+
+
+def _check(span: Subspace, fixed: int) -> SpanCheck | None:
+    return SpanCheck.of(span, fixed=fixed) if span.informative else None

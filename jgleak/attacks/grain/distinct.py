@@ -1,0 +1,184 @@
+"""The uniqueness heuristic (GRAIN, section 5.4), carried to its end.
+
+Where no two nodes share a feature vector, a feature vector *is* a node, and a passing 1-hop block *is* that node's
+neighbourhood. So no gluing is left to do: neighbourhoods are settled one by one, cheapest first, and every settled one
+says for all others whether it belongs to them. A hub of thirty leaves, hopeless to enumerate, is known once its leaves
+are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from jgleak.attacks.attack import Budget, Clock, Reconstruction
+from jgleak.attacks.distance import gradient_distances
+from jgleak.attacks.grain.candidates import find_nodes, state_subspace
+from jgleak.attacks.span.check import SpanCheck
+from jgleak.attacks.span.combinations import Slot, total
+from jgleak.attacks.span.hops import Nodes
+from jgleak.attacks.span.search import BlockSearch
+from jgleak.federated.observation import Knowledge, Observation
+from jgleak.graph import Graph
+
+MATCH = 1e-4
+"""Relative gradient distance that counts as zero."""
+
+
+@dataclasses.dataclass
+class _Board:
+    """What is known so far: settled neighbourhoods, and what they imply for the rest."""
+
+    nodes: Nodes
+    settled: dict[int, frozenset[int]] = dataclasses.field(default_factory=dict)
+    tried: dict[int, tuple[frozenset[int], ...]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def open(self) -> list[int]:
+        return [v for v in range(self.nodes.degrees.size) if v not in self.settled]
+
+    def certain(self, v: int) -> frozenset[int]:
+        """Neighbours of ``v`` that settled nodes name."""
+        return frozenset(u for u, around in self.settled.items() if v in around)
+
+    def slots(self, v: int) -> list[Slot] | None:
+        """What may complete ``v``; None when the settled nodes already contradict its degree."""
+        certain = self.certain(v)
+        missing = int(self.nodes.degrees[v]) - len(certain)
+        options = [u for u in self.open if u != v and self.nodes.degrees[u] > len(self.certain(u))]
+        if missing < 0 or missing > len(options):
+            return None
+        known = [Slot(np.array([u]), 1) for u in sorted(certain)]
+        return known + ([Slot(np.array(options), missing)] if missing else [])
+
+    def agrees(self, v: int, around: frozenset[int]) -> bool:
+        """True when no settled node contradicts this neighbourhood."""
+        return self.certain(v) <= around and all(u not in self.settled or v in self.settled[u] for u in around)
+
+
+def reconstruct_distinct(
+    observation: Observation, knowledge: Knowledge, *, clock: Clock, budget: Budget
+) -> Reconstruction:
+    """GRAIN for graphs whose nodes all differ.
+
+    Nodes whose own row is lost (a singular adjacency) get their edges from their neighbours; what is still open after
+    that is tried edge by edge against the gradient.
+    """
+    nodes = find_nodes(observation, knowledge)
+    seconds_nodes = clock.elapsed
+    board = _Board(nodes)
+    checked = _settle(board, observation, knowledge, clock, budget)
+    info: dict[str, Any] = {
+        "nodes": int(nodes.degrees.size),
+        "settled": len(board.settled),
+        "one_hop_checked": checked,
+        "seconds_nodes": seconds_nodes,
+        "seconds_one_hop": clock.elapsed - seconds_nodes,
+    }
+    if nodes.degrees.size == 0:
+        return Reconstruction((), None, "no candidates", info=info)
+    best: tuple[float, Graph] | None = None
+    stop, tests = "exhausted", 0
+    for edges in _completions(board):
+        graph = _graph(nodes, edges)
+        tests += 1
+        distance, label = gradient_distances(observation, knowledge.space, [graph])[0]
+        if best is None or distance < best[0]:
+            best = (distance, dataclasses.replace(graph, y=label))
+        if distance <= MATCH:
+            stop = "match"
+            break
+        if clock.left <= 0:
+            stop = "time"
+            break
+    info |= {"graphs_tested": tests, "seconds_search": clock.elapsed - seconds_nodes - info["seconds_one_hop"]}
+    assert best is not None
+    return Reconstruction((best[1],), best[0], stop, info=info)
+
+
+def _settle(board: _Board, observation: Observation, knowledge: Knowledge, clock: Clock, budget: Budget) -> int:
+    """Settle neighbourhoods that only one candidate fits, until nothing changes; returns the candidates checked."""
+    nodes = board.nodes
+    span, _ = state_subspace(observation, knowledge, 1)
+    if not span.informative:
+        return 0
+    search = BlockSearch(
+        observation.model, observation.params, 0, nodes.rows, nodes.degrees, SpanCheck.of(span), distinct=True
+    )
+    checked = 0
+    waiting = {v for v in board.open}
+    while waiting and clock.left > 0:
+        plans = {v: board.slots(v) for v in waiting}
+        v = min(waiting, key=lambda v: (total(plans[v] or [], distinct=True), v))
+        waiting.remove(v)
+        slots = plans[v]
+        if slots is None:
+            continue
+        found = search.around(v, slots, np.zeros(0), clock=clock, candidates=budget.candidates)
+        checked += found.checked
+        if not found.complete:
+            continue
+        board.tried[v] = tuple(frozenset(row) for row in found.neighbours.tolist())
+        if len(board.tried[v]) == 1:
+            board.settled[v] = board.tried[v][0]
+            _narrow(board)
+    return checked
+
+
+def _narrow(board: _Board) -> None:
+    """Settle nodes of several candidates once the others leave them one."""
+    changed = True
+    while changed:
+        changed = False
+        for v, options in board.tried.items():
+            if v in board.settled or not options:
+                continue
+            left = tuple(around for around in options if board.agrees(v, around))
+            if len(left) == 1:
+                board.settled[v] = left[0]
+                changed = True
+            board.tried[v] = left
+
+
+def _completions(board: _Board) -> Iterator[set[tuple[int, int]]]:
+    """Edge sets that respect every settled node and every degree, the settled edges alone if there are none."""
+    edges = {(min(u, v), max(u, v)) for u, around in board.settled.items() for v in around}
+    missing = {v: int(board.nodes.degrees[v]) - len(board.certain(v)) for v in board.open}
+    real = {v: left for v, left in missing.items() if left > 0 and (board.certain(v) or board.tried.get(v))}
+    found = False
+    for more in _fill(sorted(real), real, frozenset()):
+        found = True
+        yield edges | more
+    if not found:
+        yield edges
+
+
+def _fill(
+    order: list[int], missing: dict[int, int], chosen: frozenset[tuple[int, int]]
+) -> Iterator[frozenset[tuple[int, int]]]:
+    """Simple graphs on the open nodes with the given remaining degrees."""
+    short = [v for v in order if missing[v] > 0]
+    if not short:
+        yield chosen
+        return
+    first = short[0]
+    for other in short[1:]:
+        edge = (min(first, other), max(first, other))
+        if edge in chosen:
+            continue
+        yield from _fill(
+            order,
+            missing | {first: missing[first] - 1, other: missing[other] - 1},
+            chosen | {edge},
+        )
+
+
+def _graph(nodes: Nodes, edges: set[tuple[int, int]]) -> Graph:
+    """The nodes that have an edge (all of them where there is none), renumbered."""
+    used = sorted({v for edge in edges for v in edge}) or list(range(nodes.degrees.size))
+    place = {v: i for i, v in enumerate(used)}
+    pairs = np.array([(place[u], place[v]) for u, v in sorted(edges)], np.int64).reshape(-1, 2)
+    return Graph(nodes.codes[np.array(used)], pairs)

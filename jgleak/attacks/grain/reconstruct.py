@@ -1,0 +1,203 @@
+"""From candidates to the best graph: stages of depth-first search, tested against the gradient."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy.optimize import nnls
+
+from jgleak.attacks.attack import Clock, Reconstruction
+from jgleak.attacks.distance import Label, gradient_distances
+from jgleak.attacks.grain.build import Builder, Census, Gluing, Partial
+from jgleak.attacks.grain.candidates import Candidates
+from jgleak.attacks.span.hops import Blocks, reciprocal
+from jgleak.federated.observation import Knowledge, Observation
+from jgleak.graph import Graph
+
+MATCH = 1e-4
+"""Relative gradient distance that counts as zero: float32 gradients of one graph agree to about 1e-6."""
+
+STEPS = (2_000, 20_000, 200_000, 2_000_000)
+"""Search-tree nodes for one start, raised from round to round, so that no wrong start takes the whole time."""
+
+
+class Search:
+    """The best graph so far, what was already tested, and what the tests need."""
+
+    def __init__(
+        self, observation: Observation, knowledge: Knowledge, candidates: Candidates, clock: Clock
+    ) -> None:
+        self.observation, self.knowledge, self.candidates, self.clock = observation, knowledge, candidates, clock
+        self.tested: dict[Census, float] = {}
+        self.best: tuple[float, Graph] | None = None
+        self.largest: Partial | None = None
+        self.rank = block_order(candidates)
+        self.last_rows = _last_rows(observation, candidates)
+        self.closed = 0
+
+    def graph(self, partial: Partial, label: Label = None) -> Graph:
+        """A partial graph's nodes and edges as a Graph with the features of its nodes."""
+        roots = self.candidates.ones.roots[np.array(partial.kinds)]
+        y = label if not isinstance(label, np.ndarray) else label
+        return Graph(self.candidates.nodes.codes[roots], np.array(partial.edges, np.int64).reshape(-1, 2), y)
+
+    def test(self, partial: Partial) -> bool:
+        """Compare a closed graph's gradient with the observed one; True when they match."""
+        self.closed += 1
+        census = partial.census
+        divisor = math.gcd(*(count for _, count in census))
+        share = tuple((block, count // divisor) for block, count in census)
+        key = share if not self.observation.model.node_level else census
+        if key in self.tested:
+            distance = self.tested[key]
+            if self.best is not None and distance <= MATCH and len(partial.kinds) < self.best[1].n:
+                self.best = (distance, self.graph(partial, self.best[1].y))
+            return distance <= MATCH
+        if not self._plausible(share):
+            self.tested[key] = math.inf
+            return False
+        graph = self.graph(partial)
+        (distance, label) = gradient_distances(self.observation, self.knowledge.space, [graph])[0]
+        self.tested[key] = distance
+        if self.best is None or (distance, graph.n) < (self.best[0], self.best[1].n):
+            self.best = (distance, self.graph(partial, label))
+        return distance <= MATCH
+
+    def _plausible(self, share: Census) -> bool:
+        """The mean of the nodes' last hidden rows is known from the gradient: a cheap test before the whole one."""
+        if self.last_rows is None:
+            return True
+        rows, mean = self.last_rows
+        blocks, counts = np.array(share).T
+        got = counts @ rows[blocks] / counts.sum()
+        return bool(np.linalg.norm(got - mean) <= 1e-2 * np.linalg.norm(mean))
+
+
+def reconstruct(
+    observation: Observation, knowledge: Knowledge, candidates: Candidates, *, clock: Clock
+) -> Reconstruction:
+    """Search for a graph built of the candidate blocks whose gradient matches (GRAIN, Algorithms 4 and 8).
+
+    Differs from the authors' code: small graphs first, every finished graph is tested (equal block counts once), and a
+    match that could be a cover of a smaller graph is kept only if no smaller one is found.
+    """
+    search = Search(observation, knowledge, candidates, clock)
+    stop = "no candidates" if candidates.twos.size == 0 else "exhausted"
+    for chosen in _stages(search):
+        outcome = _stage(search, chosen)
+        if outcome is not None:
+            stop = outcome
+            break
+    info = {**candidates.info, "graphs_closed": search.closed, "graphs_tested": len(search.tested)}
+    info["seconds_search"] = clock.elapsed - sum(v for k, v in info.items() if k.startswith("seconds_"))
+    if search.best is not None:
+        return Reconstruction((search.best[1],), search.best[0], stop, info=info)
+    if search.largest is not None:
+        graph = search.graph(search.largest)
+        (distance, label) = gradient_distances(observation, knowledge.space, [graph])[0]
+        return Reconstruction((search.graph(search.largest, label),), distance, stop, info=info)
+    return Reconstruction((), None, stop, info=info)
+
+
+def block_order(candidates: Candidates) -> Float[np.ndarray, " K"]:
+    """``S(B)``: over a block's neighbours, the sum of the smallest span distance of a block that fits there."""
+    twos = candidates.twos
+    best: dict[tuple[int, int], float] = {}
+    for root, neighbours, distance in zip(twos.roots.tolist(), twos.neighbours, twos.distances.tolist(), strict=True):
+        for other in set(neighbours):
+            key = (root, other)
+            best[key] = min(best.get(key, math.inf), distance)
+    return np.array(
+        [
+            sum(best.get((other, root), math.inf) for other in neighbours)
+            for root, neighbours in zip(twos.roots.tolist(), twos.neighbours, strict=True)
+        ]
+    )
+
+
+def _stages(search: Search) -> Iterator[Bool[np.ndarray, " K"]]:
+    """Sets of blocks to build from: those the readout's mean asks for, then all."""
+    everything = np.ones(search.candidates.twos.size, bool)
+    if search.last_rows is not None and everything.size:
+        rows, mean = search.last_rows
+        scale = np.linalg.norm(mean)
+        weights, rest = nnls(np.r_[rows.T / scale, np.ones((1, rows.shape[0]))], np.r_[mean / scale, 1.0])
+        asked = weights > 1e-4
+        if rest < 1e-3 and not asked.all():
+            yield asked
+    yield everything
+
+
+def _stage(search: Search, chosen: Bool[np.ndarray, " K"]) -> str | None:
+    """Depth-first searches over one set of blocks; the reason to stop, or None to go on with the next stage."""
+    twos, knowledge = search.candidates.twos, search.knowledge
+    numbers = np.flatnonzero(chosen)
+    limits = [knowledge.n] if knowledge.n is not None else _limits(knowledge.max_nodes)
+    for steps in STEPS:
+        complete = True
+        for most in limits:
+            left = chosen.copy()
+            for start in numbers[np.argsort(search.rank[numbers], kind="stable")].tolist():
+                if not left[start]:
+                    continue
+                gluing = _gluing(search, left)
+                builder = Builder(gluing, most=most, clock=search.clock, steps=steps)
+                for partial in builder.closures(int(twos.roots[start])):
+                    if (knowledge.n is None or len(partial.kinds) == knowledge.n) and search.test(partial):
+                        return "match"
+                if builder.largest is not None and (
+                    search.largest is None or len(builder.largest.kinds) > len(search.largest.kinds)
+                ):
+                    search.largest = builder.largest
+                if search.clock.left <= 0:
+                    return "time"
+                complete &= builder.exhausted
+                if not builder.exhausted:
+                    continue
+                left &= twos.roots != twos.roots[start]
+        if complete:
+            return None
+    return None
+
+
+def _limits(most: int) -> list[int]:
+    return [n for n in (8, 12, 16, 20, 24, 28, 32, 36) if n < most] + [most]
+
+
+def _gluing(search: Search, chosen: Bool[np.ndarray, " K"]) -> Gluing:
+    twos = search.candidates.twos
+    alive = _fitting(twos, chosen)
+    order = np.where(alive, search.rank, np.inf)
+    return Gluing(search.candidates.ones, twos, order, alive)
+
+
+def _fitting(twos: Blocks, chosen: Bool[np.ndarray, " K"]) -> Bool[np.ndarray, " K"]:
+    """The structure filter within a set of blocks."""
+    kept = reciprocal(twos.keep(chosen))
+    inside = set(zip(kept.roots.tolist(), kept.neighbours, strict=True))
+    pairs = zip(twos.roots.tolist(), twos.neighbours, strict=True)
+    return np.array([pair in inside for pair in pairs], bool) & chosen
+
+
+def _last_rows(
+    observation: Observation, candidates: Candidates
+) -> tuple[Float[np.ndarray, "K h"], Float[np.ndarray, " h"]] | None:
+    """Every block's last hidden readout row, and their mean over the graph's nodes as the gradient shows it.
+
+    The last linear map's gradient is ``mean(a)^T delta`` with ``delta`` the bias gradient, where logits are averaged.
+    """
+    model, twos = observation.model, candidates.twos
+    if model.layers != 2 or model.readout != "node_mlp" or model.node_level or twos.size == 0:
+        return None
+    last = observation.update["head"][f"linears_{len(model.readout_widths)}"]
+    delta = np.asarray(last["bias"], np.float64)
+    if not np.any(delta):
+        return None
+    mean = np.asarray(last["kernel"], np.float64) @ delta / (delta @ delta)
+    rows = candidates.nodes.rows[candidates.ones.roots[twos.roots]]
+    hidden, _ = model.apply({"params": observation.params}, rows, twos.states, method="node_hidden")
+    return np.asarray(jax.device_get(hidden), np.float64), mean

@@ -1,0 +1,149 @@
+"""The node filter for word features: hundreds of binary columns, of which every node has a few.
+
+Adding such features one by one, as GRAIN does, multiplies partial candidates without bound: with a zero row about,
+every union of disjoint rows passes until the last column. But binary columns say more than one span check each. Let
+``c`` be a row's coordinates in the span's basis. Word ``j`` of that row is ``u_j . c`` for a known vector ``u_j``, and
+is 0 or 1; rows without any of the words reveal the functional ``w`` with ``w . c = 1`` for every row. When some words'
+vectors add up to ``w``, exactly one of these words occurs in any row. Such partitions, as fine as a linear programme
+can make them, cut the space down to the rows one by one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.optimize import linprog
+
+from jgleak.attacks.span.nodes import TooManyCandidates
+from jgleak.attacks.span.subspace import Subspace
+from jgleak.features import FeatureSpace
+
+MANY = 64
+"""Binary features from which a schema counts as wordy."""
+
+CLOSE = 0.02
+"""Largest error of an entry that should be 0 or 1, and of vectors that should be equal."""
+
+BRANCHES = 20_000
+"""Most partitions examined."""
+
+
+def wordy(space: FeatureSpace) -> bool:
+    """True for a schema dominated by binary features."""
+    return sum(f.kind == "binary" for f in space.features) >= MANY
+
+
+def passing_words(space: FeatureSpace, subspace: Subspace) -> Int[np.ndarray, "T G"]:
+    """All feature vectors of a wordy schema in the span, as codes ``(T, G)``.
+
+    Raises:
+      TooManyCandidates: the span fills its space or is empty, or hardly any column is free of words.
+    """
+    if not subspace.informative:
+        raise TooManyCandidates("the input gradient spans the whole input space (or nothing)")
+    words, unity = _functionals(space, subspace)
+    rows = _rows(words, unity)
+    if rows.shape[0] == 0:
+        return np.zeros((0, len(space.features)), np.int32)
+    bits = rows @ words.T
+    clean = np.all(np.minimum(np.abs(bits), np.abs(bits - 1.0)) <= 5 * CLOSE, axis=1)
+    codes = np.unique(_codes(space, bits[clean].round().astype(int)), axis=0)
+    if codes.shape[0] == 0:
+        return codes
+    return codes[subspace.distances(space.encode(codes)) <= subspace.tolerance]
+
+
+def _functionals(space: FeatureSpace, subspace: Subspace) -> tuple[Float[np.ndarray, "m r"], Float[np.ndarray, " r"]]:
+    """``u_j`` for every column (in the unnormalised 0/1 sense) and ``w``."""
+    scaled = subspace.basis * subspace.scale[:, None]
+    if space.mean is None or space.std is None:
+        raise TooManyCandidates("word features need the space's public mean and deviation")
+    words = np.array([space.offsets[g] for g, f in enumerate(space.features) if f.kind == "binary"])
+    live = words[space.std[words] > 0]
+    unity = np.median(-scaled[live] * (space.std[live] / space.mean[live])[:, None], axis=0)
+    return space.mean[:, None] * unity + space.std[:, None] * scaled, unity
+
+
+def _rows(words: Float[np.ndarray, "m r"], unity: Float[np.ndarray, " r"]) -> Float[np.ndarray, "T r"]:
+    """Coordinates of every row consistent with all partitions found."""
+    size = np.linalg.norm(words, axis=1)
+    patterns = _distinct(words[size > CLOSE * size.max()])
+    found: list[np.ndarray] = []
+    stack = [(np.eye(unity.size), unity)]
+    for _ in range(BRANCHES):
+        if not stack:
+            break
+        space, one = stack.pop()
+        local = one @ space
+        if space.shape[1] == 1:
+            if abs(local[0]) > 1e-9:
+                found.append(space[:, 0] / local[0])
+            continue
+        parts = _partition(patterns @ space, local)
+        if parts.shape[0] < 2:
+            continue
+        for chosen in range(parts.shape[0]):
+            others = np.delete(parts, chosen, axis=0)
+            kept = _null(others)
+            if kept.shape[1]:
+                stack.append((space @ kept, _lift(parts[chosen], space)))
+    return np.array(found).reshape(-1, unity.size)
+
+
+def _partition(patterns: Float[np.ndarray, "K r"], one: Float[np.ndarray, " r"]) -> Float[np.ndarray, "p r"]:
+    """As many patterns (or complements) as possible that add up to ``one``."""
+    scale = np.linalg.norm(one)
+    if scale == 0:
+        return np.zeros((0, one.size))
+    size = np.linalg.norm(patterns, axis=1)
+    proper = patterns[(size > CLOSE * scale) & (np.linalg.norm(patterns - one, axis=1) > CLOSE * scale)]
+    if proper.shape[0] == 0:
+        return np.zeros((0, one.size))
+    choice = _distinct(np.r_[proper, one - proper])
+    slack = 1e-4 * scale
+    result = linprog(
+        -np.ones(choice.shape[0]),
+        A_ub=np.r_[choice.T, -choice.T],
+        b_ub=np.r_[one + slack, slack - one],
+        bounds=(0.0, 1.0),
+        method="highs-ds",
+    )
+    if result.status == 0:
+        used = choice[result.x > 0.5]
+        if np.linalg.norm(used.sum(axis=0) - one) <= CLOSE * scale and used.shape[0] >= 2:
+            return used
+    return np.stack([proper[0], one - proper[0]])
+
+
+def _distinct(rows: Float[np.ndarray, "K r"]) -> Float[np.ndarray, "k r"]:
+    """Rows that differ, each the mean of its near-copies; the commonest first."""
+    groups: list[list[int]] = []
+    left = np.ones(rows.shape[0], bool)
+    tolerance = CLOSE * np.median(np.linalg.norm(rows, axis=1)) if rows.size else 0.0
+    for i in range(rows.shape[0]):
+        if left[i]:
+            near = left & (np.linalg.norm(rows - rows[i], axis=1) <= tolerance)
+            left &= ~near
+            groups.append(np.flatnonzero(near).tolist())
+    groups.sort(key=len, reverse=True)
+    return np.array([rows[g].mean(axis=0) for g in groups]).reshape(-1, rows.shape[1])
+
+
+def _null(rows: Float[np.ndarray, "k r"]) -> Float[np.ndarray, "r f"]:
+    """Directions on which all given functionals vanish."""
+    _, values, right = np.linalg.svd(rows, full_matrices=True)
+    rank = int(np.sum(values > 1e-3 * values[0])) if values.size else 0
+    return right[rank:].T
+
+
+def _lift(local: Float[np.ndarray, " f"], space: Float[np.ndarray, "r f"]) -> Float[np.ndarray, " r"]:
+    """A functional on a subspace (orthonormal columns) as one on the whole space."""
+    return space @ local
+
+
+def _codes(space: FeatureSpace, bits: Int[np.ndarray, "T m"]) -> Int[np.ndarray, "T G"]:
+    codes = np.zeros((bits.shape[0], len(space.features)), np.int32)
+    for g, (feature, start) in enumerate(zip(space.features, space.offsets, strict=True)):
+        block = bits[:, start : start + feature.columns]
+        codes[:, g] = block[:, 0] if feature.kind == "binary" else block.argmax(axis=1)
+    return codes
