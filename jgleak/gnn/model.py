@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -160,6 +161,11 @@ class GNN(nn.Module):
     @nn.nowrap
     def initial(self, *, key: Array) -> Params:
         """Random parameters: Glorot-uniform convolutions, readout uniform in ±1/sqrt(fan_in)."""
-        size = self.slots if self.readout == "flattened" else 2
-        blank = jnp.zeros((size, self.in_features)), jnp.zeros((size, size)), jnp.ones(size, bool)
-        return jax.jit(self.init)(key, *blank)["params"]
+        return _initial(self, key)
+
+
+@partial(jax.jit, static_argnames=("model",))
+def _initial(model: GNN, key: Array) -> Params:
+    size = model.slots if model.readout == "flattened" else 2
+    blank = jnp.zeros((size, model.in_features)), jnp.zeros((size, size)), jnp.ones(size, bool)
+    return model.init(key, *blank)["params"]

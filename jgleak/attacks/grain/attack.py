@@ -9,11 +9,15 @@ import numpy as np
 from jaxtyping import Array
 
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
-from jgleak.attacks.grain.candidates import find_candidates
+from jgleak.attacks.grain.candidates import find_candidates, find_nodes
 from jgleak.attacks.grain.distinct import reconstruct_distinct
 from jgleak.attacks.grain.reconstruct import reconstruct
+from jgleak.attacks.span.hops import Nodes, one_hop_count
 from jgleak.attacks.span.nodes import TooManyCandidates
 from jgleak.federated.observation import Knowledge, Observation
+
+UNCHECKED = 5_000
+"""Most 1-hop neighbourhoods to keep unchecked when the checked ones do not lead to the graph."""
 
 
 def run(observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget) -> Reconstruction:
@@ -23,7 +27,8 @@ def run(observation: Observation, knowledge: Knowledge, *, key: Array, budget: B
     gradient matches. Deterministic: ``key`` is not used.
 
     Differs from the authors' code: see ``build`` and ``reconstruct``; the span tolerance follows the gradient's noise;
-    the input rows are checked in the readout's gradient where it sees them, which no singular adjacency can spoil.
+    the input rows are checked in the readout's gradient where it sees them, which no singular adjacency can spoil; and
+    when the 1-hop check has lost true blocks to a singular adjacency, small graphs are searched again without it.
 
     Returns:
       The best graph found. ``info`` has the numbers of nodes and blocks and the seconds of each stage.
@@ -34,9 +39,22 @@ def run(observation: Observation, knowledge: Knowledge, *, key: Array, budget: B
     try:
         if knowledge.distinct_nodes:
             return reconstruct_distinct(observation, knowledge, clock=clock, budget=budget)
-        candidates = find_candidates(observation, knowledge, clock=clock, budget=budget)
+        nodes = find_nodes(observation, knowledge)
     except TooManyCandidates as error:
         return Reconstruction((), None, "no information", info={"reason": str(error), "seconds": clock.elapsed})
+    seconds_nodes = clock.elapsed
+    result = _attempt(observation, knowledge, nodes, checked=True, clock=clock, budget=budget)
+    if result.stop in ("no candidates", "exhausted") and one_hop_count(nodes) <= UNCHECKED:
+        wider = _attempt(observation, knowledge, nodes, checked=False, clock=clock, budget=budget)
+        if wider.gradient_distance is not None and wider.gradient_distance <= (result.gradient_distance or np.inf):
+            result = wider
+    return dataclasses.replace(result, info={**result.info, "seconds_nodes": seconds_nodes})
+
+
+def _attempt(
+    observation: Observation, knowledge: Knowledge, nodes: Nodes, *, checked: bool, clock: Clock, budget: Budget
+) -> Reconstruction:
+    candidates = find_candidates(observation, knowledge, nodes, checked=checked, clock=clock, budget=budget)
     return reconstruct(observation, knowledge, candidates, clock=clock)
 
 

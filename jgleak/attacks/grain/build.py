@@ -1,9 +1,9 @@
 """Graphs from 2-hop blocks: a depth-first search over small integers (GRAIN, Algorithms 4, 5 and 8).
 
-A node of the search is a partial graph whose nodes carry 1-hop blocks ("kinds"). Gluing a 2-hop block at a dangling node
-says which kinds its neighbours have; those not there yet are either nodes that already dangle elsewhere (the paper's
-overlaps, which close cycles) or new. Feature tensors never appear: two nodes may be the same exactly when their kinds
-are equal.
+A node of the search is a partial graph whose nodes carry 1-hop blocks ("kinds"). Gluing a 2-hop block at a dangling
+node says which kinds its neighbours have; those not there yet are either nodes that already dangle elsewhere (the
+paper's overlaps, which close cycles) or new. Feature tensors never appear: two nodes may be the same exactly when their
+kinds are equal.
 """
 
 from __future__ import annotations

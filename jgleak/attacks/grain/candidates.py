@@ -57,31 +57,40 @@ def state_subspace(observation: Observation, knowledge: Knowledge, layer: int) -
 
 
 def find_nodes(observation: Observation, knowledge: Knowledge) -> Nodes:
-    """Feature vectors that pass the node filter, each with the degree it states or all degrees it might have."""
+    """Feature vectors that pass the node filter, each with the degree it states or all degrees it might have.
+
+    Raises:
+      TooManyCandidates: the input span carries too little information.
+    """
     space = knowledge.space
     filter_nodes = passing_words if wordy(space) else passing_nodes
-    codes = filter_nodes(space, input_subspace(observation, knowledge))
+    span = input_subspace(observation, knowledge)
+    codes = filter_nodes(space, span)
     degrees = space.degrees(codes)
+    certain = degrees is not None and codes.shape[0] == span.rank
     if degrees is None:
         tried = UNKNOWN_DEGREES if knowledge.max_degree is None else tuple(range(1, knowledge.max_degree + 1))
         degrees = np.tile(np.array(tried), codes.shape[0])
         codes = np.repeat(codes, len(tried), axis=0)
     possible = degrees < knowledge.max_nodes
-    return Nodes(codes[possible], space.encode(codes[possible]), degrees[possible])
+    return Nodes(codes[possible], space.encode(codes[possible]), degrees[possible], certain)
 
 
-def find_candidates(observation: Observation, knowledge: Knowledge, *, clock: Clock, budget: Budget) -> Candidates:
-    """All stages of the filter, with their counts and times.
+def find_candidates(
+    observation: Observation, knowledge: Knowledge, nodes: Nodes, *, checked: bool, clock: Clock, budget: Budget
+) -> Candidates:
+    """1-hop and 2-hop blocks, and the structure filter, with counts and times.
 
-    Raises:
-      TooManyCandidates: the input span carries too little information.
+    Args:
+      checked: demand that 1-hop blocks pass the node check. A singular adjacency can fail true blocks there; without
+        it every 1-hop neighbourhood is kept, and the 2-hop check, which no adjacency can spoil, does the filtering.
     """
     model, params = observation.model, observation.params
-    nodes = find_nodes(observation, knowledge)
-    seconds_nodes = clock.elapsed
+    begun = clock.elapsed
     ones_span, _ = state_subspace(observation, knowledge, 1)
     twos_span, fixed = state_subspace(observation, knowledge, 2)
-    ones = one_hop(model, params, nodes, _check(ones_span, 0), clock=clock, budget=budget)
+    ones_check = _check(ones_span, 0) if checked else None
+    ones = one_hop(model, params, nodes, ones_check, clock=clock, budget=budget)
     seconds_ones = clock.elapsed
     twos = two_hop(model, params, nodes, ones, _check(twos_span, fixed), clock=clock, budget=budget)
     filtered = reciprocal(twos)
@@ -94,8 +103,8 @@ def find_candidates(observation: Observation, knowledge: Knowledge, *, clock: Cl
         "blocks": filtered.size,
         "skipped_centres": ones.skipped + twos.skipped,
         "ranks": [ones_span.rank, twos_span.rank],
-        "seconds_nodes": seconds_nodes,
-        "seconds_one_hop": seconds_ones - seconds_nodes,
+        "one_hop_check": ones_check is not None,
+        "seconds_one_hop": seconds_ones - begun,
         "seconds_two_hop": clock.elapsed - seconds_ones,
     }
     return Candidates(nodes, ones, filtered, info)

@@ -54,6 +54,10 @@ class _Board:
         known = [Slot(np.array([u]), 1) for u in sorted(certain)]
         return known + ([Slot(np.array(options), missing)] if missing else [])
 
+    def real(self, v: int) -> bool:
+        """True when ``v`` surely or probably occurs, and did not pass the node filter by accident."""
+        return self.nodes.certain or bool(self.certain(v)) or bool(self.tried.get(v))
+
     def agrees(self, v: int, around: frozenset[int]) -> bool:
         """True when no settled node contradicts this neighbourhood."""
         return self.certain(v) <= around and all(u not in self.settled or v in self.settled[u] for u in around)
@@ -83,7 +87,7 @@ def reconstruct_distinct(
     best: tuple[float, Graph] | None = None
     stop, tests = "exhausted", 0
     for edges in _completions(board):
-        graph = _graph(nodes, edges)
+        graph = _graph(board, edges)
         tests += 1
         distance, label = gradient_distances(observation, knowledge.space, [graph])[0]
         if best is None or distance < best[0]:
@@ -147,7 +151,7 @@ def _completions(board: _Board) -> Iterator[set[tuple[int, int]]]:
     """Edge sets that respect every settled node and every degree, the settled edges alone if there are none."""
     edges = {(min(u, v), max(u, v)) for u, around in board.settled.items() for v in around}
     missing = {v: int(board.nodes.degrees[v]) - len(board.certain(v)) for v in board.open}
-    real = {v: left for v, left in missing.items() if left > 0 and (board.certain(v) or board.tried.get(v))}
+    real = {v: left for v, left in missing.items() if left > 0 and board.real(v)}
     found = False
     for more in _fill(sorted(real), real, frozenset()):
         found = True
@@ -176,9 +180,11 @@ def _fill(
         )
 
 
-def _graph(nodes: Nodes, edges: set[tuple[int, int]]) -> Graph:
-    """The nodes that have an edge (all of them where there is none), renumbered."""
-    used = sorted({v for edge in edges for v in edge}) or list(range(nodes.degrees.size))
+def _graph(board: _Board, edges: set[tuple[int, int]]) -> Graph:
+    """The nodes that occur, renumbered, with these edges."""
+    linked = {v for edge in edges for v in edge}
+    everyone = range(board.nodes.degrees.size)
+    used = [v for v in everyone if v in linked or board.real(v)] or list(everyone)
     place = {v: i for i, v in enumerate(used)}
     pairs = np.array([(place[u], place[v]) for u, v in sorted(edges)], np.int64).reshape(-1, 2)
-    return Graph(nodes.codes[np.array(used)], pairs)
+    return Graph(board.nodes.codes[np.array(used)], pairs)

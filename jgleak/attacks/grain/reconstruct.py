@@ -28,9 +28,7 @@ STEPS = (2_000, 20_000, 200_000, 2_000_000)
 class Search:
     """The best graph so far, what was already tested, and what the tests need."""
 
-    def __init__(
-        self, observation: Observation, knowledge: Knowledge, candidates: Candidates, clock: Clock
-    ) -> None:
+    def __init__(self, observation: Observation, knowledge: Knowledge, candidates: Candidates, clock: Clock) -> None:
         self.observation, self.knowledge, self.candidates, self.clock = observation, knowledge, candidates, clock
         self.tested: dict[Census, float] = {}
         self.best: tuple[float, Graph] | None = None

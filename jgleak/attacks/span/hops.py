@@ -24,11 +24,13 @@ class Nodes:
       codes: feature codes ``(T, G)``.
       rows: encoded rows ``(T, m)``.
       degrees: number of neighbours ``(T,)``.
+      certain: all of them occur: as many passed as the span has dimensions.
     """
 
     codes: Int[np.ndarray, "T G"]
     rows: Float[np.ndarray, "T m"]
     degrees: Int[np.ndarray, " T"]
+    certain: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,6 +134,12 @@ def two_hop(
         found = search.around(centre, plans[centre], fixed, clock=clock, candidates=budget.candidates)
         parts.add(centre, found.neighbours, found.states, found.distances, found.checked, found.complete)
     return parts.blocks()
+
+
+def one_hop_count(nodes: Nodes) -> int:
+    """Number of all 1-hop neighbourhoods of these nodes, unchecked."""
+    options = nodes.degrees > 0
+    return sum(total(_same(options, int(degree))) for degree in nodes.degrees)
 
 
 def reciprocal(blocks: Blocks) -> Blocks:

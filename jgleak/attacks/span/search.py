@@ -160,7 +160,12 @@ class BlockSearch:
         return np.concatenate(found), True
 
     def _confirm(
-        self, centre: int, survivors: Int[np.ndarray, "S k"], fixed: Float[np.ndarray, " m"], checked: int, complete: bool
+        self,
+        centre: int,
+        survivors: Int[np.ndarray, "S k"],
+        fixed: Float[np.ndarray, " m"],
+        checked: int,
+        complete: bool,
     ) -> Found:
         """Embed the survivors whole and keep those within the tolerance in all coordinates."""
         members = np.unique(survivors)
