@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -122,6 +123,7 @@ def _share(votes: Float[np.ndarray, " C"], count: int) -> np.ndarray:
 def _last_hidden(
     model: GNN, params: Params, nodes: Array, adjacency: Array, mask: Array, loss: str
 ) -> tuple[Float[Array, "N h"], Float[Array, "N C"]]:
-    states = model.apply({"params": params}, nodes, adjacency, mask, method="states")[-1]
-    hidden, logits = model.apply({"params": params}, nodes, states, method="node_hidden")
+    apply: Any = model.apply
+    states = apply({"params": params}, nodes, adjacency, mask, method="states")[-1]
+    hidden, logits = apply({"params": params}, nodes, states, method="node_hidden")
     return hidden, jax.nn.sigmoid(logits) if loss == "bce" else jax.nn.softmax(logits)

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from jgleak.attacks.attack import Attack, Budget, Reconstruction
+from jgleak.attacks.attack import Attack, Budget, Clock, Reconstruction
 from jgleak.attacks.grain.candidates import find_candidates, find_nodes
 from jgleak.attacks.grain.distinct import reconstruct_distinct
 from jgleak.attacks.grain.reconstruct import reconstruct

@@ -58,7 +58,7 @@ class SpanCheck:
         they repeat the direction of one rare, huge row, and leave some pivots free of any relation.)
         """
         rank = subspace.rank
-        _, _, pivots = linalg.qr(subspace.basis.T, mode="economic", pivoting=True)
+        pivots = linalg.qr(subspace.basis.T, mode="r", pivoting=True)[-1]
         rest = np.setdiff1d(np.arange(fixed, subspace.ambient), pivots[:rank])
         extra = np.random.default_rng(0).permutation(rest)[:EXTRA]
         chosen = np.sort(np.r_[pivots[:rank], extra])

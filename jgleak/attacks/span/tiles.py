@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,10 +13,14 @@ from jaxtyping import Array, Bool, Float, Int
 from jgleak.gnn import GNN, Params
 
 
+def _call(model: GNN, layer: int, weights: Params, method: str, *arguments: Array) -> Any:
+    return model.convolution(layer).apply({"params": weights}, *arguments, method=method)
+
+
 @partial(jax.jit, static_argnames=("model", "layer"))
 def project(model: GNN, layer: int, weights: Params, rows: Float[Array, "T F"]) -> Float[Array, "T P"]:
     """What the layer computes of each row on its own."""
-    return model.convolution(layer).apply({"params": weights}, rows, method="project")
+    return _call(model, layer, weights, "project", rows)
 
 
 @partial(jax.jit, static_argnames=("model", "layer"))
@@ -30,9 +35,8 @@ def terms(
     columns: Int[Array, " C"],
 ) -> Float[Array, "A T+1 C"]:
     """The centre's own term (place 0) and each possible neighbour's, as far as ``columns`` need them."""
-    conv = model.convolution(layer)
-    own, others = conv.apply({"params": weights}, centre, centre_degree, rows, degrees, method="star_terms")
-    return conv.apply({"params": weights}, jnp.concatenate([own[None], others]), columns, method="star_select")
+    own, others = _call(model, layer, weights, "star_terms", centre, centre_degree, rows, degrees)
+    return _call(model, layer, weights, "star_select", jnp.concatenate([own[None], others]), columns)
 
 
 @partial(jax.jit, static_argnames=("model", "layer"))
@@ -40,8 +44,7 @@ def embed(
     model: GNN, layer: int, weights: Params, totals: Float[Array, "A ... C"], columns: Int[Array, " C"]
 ) -> Float[Array, "... C"]:
     """Summed terms to states."""
-    z = model.convolution(layer).apply({"params": weights}, totals, columns, method="star_combine")
-    return model.activate(layer, z)
+    return model.activate(layer, _call(model, layer, weights, "star_combine", totals, columns))
 
 
 @partial(jax.jit, static_argnames=("model", "layer"))
