@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from rich.text import Text
 
 from jgleak.audit.specification import KNOWABLE, Specification
@@ -209,20 +207,15 @@ def invert(
 
 
 def _show(found: Reconstruction, space: FeatureSpace, console: Console) -> None:
-    from jgleak.audit.describe import describe
+    from jgleak.audit.table import graph_table
 
-    best = found.best
-    if best is None:
+    if found.best is None:
         console.print(Text(f"nothing found ({found.stop})"))
         return
-    distance = "unknown" if found.gradient_distance is None else f"{found.gradient_distance:.2e}"
-    table = Table("node", "features", "neighbours", title_justify="left", box=SIMPLE_HEAD)
-    table.title = f"{best.n} nodes, {len(best.edges)} edges, label {best.y}; gradient distance {distance}"
-    for v, (node, near) in enumerate(zip(describe(best, space)["nodes"], best.neighbours, strict=True)):
-        words = ", ".join(f"{k} {value}" for k, value in node.items())
-        table.add_row(str(v), Text(words), ", ".join(map(str, sorted(near))))
-    console.print(table)
-    console.print(Text(f"{len(found.graphs)} candidate graphs, best first; stopped: {found.stop}"))
+    distance = "unknown" if found.gradient_distance is None else f"{found.gradient_distance:.1e}"
+    console.print(graph_table(found.best, space))
+    count = "1 candidate graph" if len(found.graphs) == 1 else f"{len(found.graphs)} candidate graphs, the best shown"
+    console.print(Text(f"gradient distance {distance}; {count}; stopped: {found.stop}"))
 
 
 @app.command("list")
@@ -236,15 +229,14 @@ def show_list() -> None:
     sections = {
         "attacks": {attack.name: attack.summary for attack in ATTACKS.values()},
         "data sets": {name: ", ".join(tasks(name)) for name in names()} | {"tu:NAME": "any other TUDataset"},
-        "models": dict.fromkeys(CONVOLUTIONS, ""),
-        "readouts": dict.fromkeys(READOUTS, ""),
-        "activations": dict.fromkeys(ACTIVATIONS, ""),
-        "knowledge": dict.fromkeys(KNOWABLE, ""),
     }
     for title, entries in sections.items():
         typer.echo(title)
         for entry, text in entries.items():
-            typer.echo(f"  {entry:<22}{text}".rstrip())
+            typer.echo(f"  {entry:<20}{text}".rstrip())
+    choices = {"models": CONVOLUTIONS, "readouts": READOUTS, "activations": ACTIVATIONS, "knowledge": KNOWABLE}
+    for title, words in choices.items():
+        typer.echo(f"{title:<22}{', '.join(words)}")
 
 
 @contextmanager

@@ -70,7 +70,7 @@ def draw(truth: Graph, reconstruction: Graph | None, space: FeatureSpace, path: 
 
 
 def is_molecular(space: FeatureSpace) -> bool:
-    """True when nodes are atoms: the space has features called "atomic_number" and "aromatic" (or "atomic number")."""
+    """True when nodes are atoms: the space has features called "atomic_number" and "aromatic"."""
     return None not in (_position(space, "atomic_number"), _position(space, "aromatic"))
 
 
@@ -109,8 +109,8 @@ def molecule(graph: Graph, space: FeatureSpace) -> Chem.RWMol:
 
 
 def _position(space: FeatureSpace, name: str) -> int | None:
-    """Place of the feature called ``name``, written with underscores or with blanks; None where there is none."""
-    return next((g for g, f in enumerate(space.features) if f.name.replace(" ", "_") == name), None)
+    """Place of the feature called ``name``; None where there is none."""
+    return next((g for g, f in enumerate(space.features) if f.name == name), None)
 
 
 def _number(graph: Graph, space: FeatureSpace, node: int, name: str) -> int:

@@ -140,8 +140,10 @@ def test_a_breakdown_is_shown_and_counted(monkeypatch: pytest.MonkeyPatch) -> No
 def test_list_names_everything() -> None:
     result = jgleak("list")
     assert result.exit_code == 0
-    for name in (*ATTACKS, "embedded", "tox21", "gcn", "node_mlp", "gelu", "adjacency"):
-        assert f"  {name}" in result.stdout
+    for name in (*ATTACKS, "embedded", "tox21"):
+        assert f"\n  {name} " in result.stdout or f"\n  {name}\n" in result.stdout
+    for words in ("gcn, gat", "node_mlp", "gelu", "adjacency, features"):
+        assert words in result.stdout
 
 
 def test_version() -> None:

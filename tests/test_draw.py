@@ -57,7 +57,7 @@ def test_atoms_and_bonds() -> None:
 
 
 def test_unknown_elements_become_wildcards() -> None:
-    space = FeatureSpace((onehot("atomic number", (6, "other", 999)), binary("aromatic")))
+    space = FeatureSpace((onehot("atomic_number", (6, "other", 999)), binary("aromatic")))
     mol = molecule(Graph(np.array([[0, 0], [1, 0], [2, 0]]), np.array([[0, 1], [1, 2]])), space)
     assert [a.GetAtomicNum() for a in mol.GetAtoms()] == [6, 0, 0]
 

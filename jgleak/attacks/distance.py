@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -9,13 +10,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Num
+from scipy.special import expit, softmax
 
 from jgleak.features import FeatureSpace
 from jgleak.federated.loss import graph_loss
 from jgleak.federated.observation import Observation
 from jgleak.gnn import GNN, Params
 from jgleak.graph import Graph, GraphBatch
+
+EQUATIONS = 20_000
+"""About how many entries of a gradient are used to solve for node labels."""
 
 Label = int | float | np.ndarray | None
 
@@ -27,21 +33,24 @@ def gradient_distances(
 
     The distance is ``|g - g*| / |g*|`` in the Frobenius norm over all parameters (GRAIN, section 5.4). Graph
     classification tries every class; regression and node tasks solve for the label that the observed output gradient
-    implies, and compare with that one.
+    implies, and compare with that one. A graph too large for a flattened readout is infinitely far.
     """
     return [_distance(observation, space, graph) for graph in graphs]
 
 
 def _distance(observation: Observation, space: FeatureSpace, graph: Graph) -> tuple[float, Label]:
     model, loss = observation.model, observation.loss
-    batch = GraphBatch.from_graphs([Graph(graph.x, graph.edges)], space)
+    slots = model.slots if model.readout == "flattened" else None
+    if slots is not None and graph.n > slots:
+        return math.inf, None
+    batch = GraphBatch.from_graphs([Graph(graph.x, graph.edges)], space, slots=slots)
     one = (batch.nodes[0], batch.adjacency[0], batch.node_mask[0])
     if model.node_level:
         labels = _node_labels(observation, *one)
-        padded = np.zeros((1, batch.node_mask.shape[1]), np.int32)
-        padded[0, : graph.n] = labels[: graph.n]
+        padded = np.zeros((1, batch.node_mask.shape[1]), np.float32 if loss == "mse" else np.int32)
+        padded[0, : graph.n] = labels
         values = _distances(model, observation.params, observation.update, *one, jnp.asarray(padded), loss)
-        return float(values[0]), labels[: graph.n]
+        return float(values[0]), labels
     if loss == "mse":
         target = float(_target(model, observation.params, observation.update, *one))
         values = _distances(model, observation.params, observation.update, *one, jnp.asarray([target]), loss)
@@ -82,29 +91,30 @@ def _target(model: GNN, params: Params, update: Params, nodes: Array, adjacency:
 
 
 def _node_labels(observation: Observation, nodes: Array, adjacency: Array, mask: Array) -> np.ndarray:
-    """Most plausible class of every node slot, from the last linear layer's gradient.
+    """Most plausible label of every node, from the gradient of the readout's last layer (or of the convolutions).
 
-    That gradient is ``[a | 1]^T D`` with ``a`` the nodes' last hidden states and ``D`` their output gradients, so ``D``
-    solves a small least-squares problem, and ``D = (probability - onehot) / (n C)`` shows the class. Nodes with equal
-    hidden states can only share their labels' counts among them; rounding gives each count to someone.
+    A gradient is linear in the output gradients ``D (N, C)``, so ``D`` solves a small least-squares problem, and
+    ``D = (probability - onehot) / (n C)`` shows the class (``D = 2 (output - y) / n`` the rating). Nodes with equal
+    outputs share their part of ``D``, so only their labels' counts show; rounding gives each count to someone.
     """
-    model = observation.model
-    hidden, probabilities = _last_hidden(model, observation.params, nodes, adjacency, mask, observation.loss)
-    real = np.asarray(mask)
-    hidden, probabilities = np.asarray(hidden, np.float64)[real], np.asarray(probabilities, np.float64)[real]
-    scale = real.sum() * (model.classes if observation.loss == "bce" else 1)
-    states, place, count = np.unique(hidden.round(6), axis=0, return_inverse=True, return_counts=True)
-    last = observation.update["head"][f"linears_{len(model.readout_widths)}"]
-    wanted = np.r_[np.asarray(last["kernel"], np.float64), np.asarray(last["bias"], np.float64)[None]] * scale
-    design = np.c_[states, np.ones(states.shape[0])].T
-    sums = np.linalg.lstsq(design, wanted, rcond=None)[0]
-    probability = np.zeros_like(sums)
-    np.add.at(probability, place, probabilities)
-    votes = probability - sums
-    labels = np.zeros(real.size, np.int32)
-    for group in range(states.shape[0]):
+    model, loss = observation.model, observation.loss
+    last = ("head", f"linears_{len(model.readout_widths)}") if model.readout == "node_mlp" else ()
+    outputs, slopes = _output_slopes(model, observation.params, nodes, adjacency, mask, last)
+    wanted = np.asarray(_some(_at(observation.update, last)), np.float64)
+    n = int(np.asarray(mask).sum())
+    logits = np.asarray(outputs, np.float64)[:n]
+    design = np.asarray(slopes, np.float64)[:n].reshape(logits.size, wanted.size)
+    sums = np.linalg.lstsq(design.T, wanted, rcond=1e-6)[0].reshape(logits.shape) * n
+    if loss == "mse":
+        return logits.reshape(n) - sums.reshape(n) / 2
+    probability = expit(logits) if loss == "bce" else softmax(logits, axis=1)
+    votes = probability - sums * (model.classes if loss == "bce" else 1)
+    _, place = np.unique(logits.round(5), axis=0, return_inverse=True)
+    labels = np.zeros(n, np.int32)
+    for group in range(place.max() + 1):
         members = np.flatnonzero(place == group)
-        labels[np.flatnonzero(real)[members]] = np.repeat(np.arange(model.classes), _share(votes[group], count[group]))
+        counts = _share(votes[members].sum(axis=0), members.size)
+        labels[members] = np.repeat(np.arange(model.classes), counts)
     return labels
 
 
@@ -119,11 +129,30 @@ def _share(votes: Float[np.ndarray, " C"], count: int) -> np.ndarray:
     return floor
 
 
-@partial(jax.jit, static_argnames=("model", "loss"))
-def _last_hidden(
-    model: GNN, params: Params, nodes: Array, adjacency: Array, mask: Array, loss: str
-) -> tuple[Float[Array, "N h"], Float[Array, "N C"]]:
-    apply: Any = model.apply
-    states = apply({"params": params}, nodes, adjacency, mask, method="states")[-1]
-    hidden, logits = apply({"params": params}, nodes, states, method="node_hidden")
-    return hidden, jax.nn.sigmoid(logits) if loss == "bce" else jax.nn.softmax(logits)
+def _at(tree: Params, path: tuple[str, ...]) -> Params:
+    return _at(tree[path[0]], path[1:]) if path else tree
+
+
+def _some(tree: Params) -> Float[Array, " P"]:
+    """At most ``2 * EQUATIONS`` of a tree's entries, evenly spread."""
+    flat = ravel_pytree(tree)[0]
+    return flat[:: max(1, flat.size // EQUATIONS)]
+
+
+def _put(tree: Params, path: tuple[str, ...], value: Params) -> Params:
+    return {**tree, path[0]: _put(tree[path[0]], path[1:], value)} if path else value
+
+
+@partial(jax.jit, static_argnames=("model", "path"))
+def _output_slopes(
+    model: GNN, params: Params, nodes: Array, adjacency: Array, mask: Array, path: tuple[str, ...]
+) -> tuple[Float[Array, "N ..."], Float[Array, "N ... P"]]:
+    """Every node's outputs, and their derivatives by some of the weights at ``path``."""
+
+    def outputs(weights: Params) -> Any:
+        return model.apply({"params": _put(params, path, weights)}, nodes, adjacency, mask)
+
+    values, pull = jax.vjp(outputs, _at(params, path))
+    units = jnp.eye(values.size, dtype=values.dtype).reshape(-1, *values.shape)
+    slopes = jax.lax.map(lambda unit: _some(pull(unit)[0]), units)
+    return values, slopes.reshape(*values.shape, -1)

@@ -42,7 +42,8 @@ def result_record(result: Result, specification: Specification) -> dict[str, Any
 def summary_record(records: Sequence[Mapping[str, Any]], specification: Specification) -> dict[str, Any]:
     """All clients: means with 95 % bootstrap intervals, and the rate of exact reconstructions by size class.
 
-    Size classes without a client are left out. With no client at all the rates are None.
+    Size classes without a client are left out. With no client at all the rates are None. ``twins`` counts graphs that
+    reproduce the observed gradient and are not the truth.
     """
     rates = {name: bootstrap([float(r[name]) for r in records]) if records else None for name in RATES}
     classes = {name: [r["exact"] for r in records if low <= r["n_nodes"] <= high] for name, low, high in SIZES}
@@ -53,6 +54,7 @@ def summary_record(records: Sequence[Mapping[str, Any]], specification: Specific
             **{name: dataclasses.asdict(rate) if rate else None for name, rate in rates.items()},
             "exact_rate_by_size": {name: np.mean(hits) for name, hits in classes.items() if hits},
             "sizes": {name: len(hits) for name, hits in classes.items() if hits},
+            "twins": sum(r["stop"] == "match" and not r["exact"] for r in records),
             "failures": sum(r["failure"] is not None for r in records),
             "seconds_total": sum(r["seconds"] for r in records),
             "seed": specification.seed,

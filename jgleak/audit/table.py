@@ -9,7 +9,10 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from jgleak.audit.describe import describe
 from jgleak.audit.record import RATES
+from jgleak.features import FeatureSpace
+from jgleak.graph import Graph
 
 
 def clients_table(records: Sequence[Mapping[str, Any]]) -> Table:
@@ -45,9 +48,32 @@ def summary_table(summary: Mapping[str, Any]) -> Table:
     for name in RATES:
         interval = summary[name] or {}
         table.add_row(name, *(_number(interval.get(k)) for k in ("mean", "low", "high")), str(clients))
+    twins = summary["twins"]
+    if twins:
+        who = "1 reconstruction differs" if twins == 1 else f"{twins} reconstructions differ"
+        table.caption = f"{who} from the truth with a matching gradient, which cannot tell the two apart"
     for size, rate in summary["exact_rate_by_size"].items():
         table.add_row(f"exact, {size} nodes", _number(rate), "", "", str(summary["sizes"][size]))
     return table
+
+
+def graph_table(graph: Graph, space: FeatureSpace) -> Table:
+    """One row a node. What all nodes share is said once, and features that others determine are left out."""
+    free = {f.name for f in space.features if f.determined_by is None}
+    nodes = [{name: value for name, value in node.items() if name in free} for node in describe(graph, space)["nodes"]]
+    shared = [item for item in nodes[0].items() if graph.n > 1 and all(item in node.items() for node in nodes)]
+    title = f"{graph.n} nodes, {len(graph.edges)} edges, label {graph.y}"
+    table = Table("node", "features", "neighbours", title=title, title_justify="left", box=SIMPLE_HEAD)
+    for v, (node, near) in enumerate(zip(nodes, graph.neighbours, strict=True)):
+        own = [item for item in node.items() if item not in shared]
+        table.add_row(str(v), Text(_words(own)), ", ".join(map(str, sorted(near))))
+    if shared:
+        table.caption, table.caption_justify = Text(f"all nodes: {_words(shared)}"), "left"
+    return table
+
+
+def _words(items: Sequence[tuple[str, Any]]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in items)
 
 
 def _number(value: float | None) -> str:

@@ -13,6 +13,8 @@ from jgleak.attacks.registry import ATTACKS
 from jgleak.audit.experiment import on_cycle, prepare, run
 from jgleak.audit.record import plain, result_record, summary_record
 from jgleak.audit.specification import Specification
+from jgleak.audit.table import graph_table, summary_table
+from jgleak.features import FeatureSpace, onehot
 from jgleak.federated import Knowledge, Observation
 from jgleak.graph import Graph
 
@@ -178,3 +180,19 @@ def test_plain_is_json() -> None:
         "b": [None, None, True],
         "c": str(Specification),
     }
+
+
+def test_twins_match_the_gradient_and_are_not_the_truth() -> None:
+    base = {"gsm0": 1.0, "gsm1": 1.0, "gsm2": 1.0, "n_nodes": 5, "failure": None, "seconds": 1.0}
+    ends = [(True, "match"), (False, "match"), (False, "time")]
+    summary = summary_record([{**base, "exact": exact, "stop": stop} for exact, stop in ends], SMALL)
+    assert summary["twins"] == 1
+    assert "1 reconstruction differs" in str(summary_table(summary).caption)
+
+
+def test_a_graph_as_a_table_says_shared_features_once() -> None:
+    space = FeatureSpace((onehot("kind", ("a", "b")), onehot("colour", ("red", "blue"))))
+    table = graph_table(Graph(np.array([[0, 1], [1, 1], [0, 1]]), np.array([[0, 1], [1, 2]])), space)
+    assert [str(cell) for cell in table.columns[1].cells] == ["kind a", "kind b", "kind a"]
+    assert list(table.columns[2].cells) == ["1", "0, 2", "1"]
+    assert str(table.caption) == "all nodes: colour blue"

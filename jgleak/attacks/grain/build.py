@@ -125,7 +125,9 @@ class Builder:
 
     def _search(self) -> Iterator[Partial]:
         self.steps -= 1
-        if self.steps <= 0 or (self.steps % 256 == 0 and self.clock.left <= 0):
+        if self.steps % 256 == 0 and self.clock.left <= 0:
+            self.steps = 0
+        if self.steps <= 0:
             self.exhausted = False
             return
         if self._needed() > self.most:

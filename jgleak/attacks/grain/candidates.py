@@ -9,7 +9,7 @@ import numpy as np
 
 from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.span.check import SpanCheck
-from jgleak.attacks.span.hops import Blocks, Nodes, one_hop, reciprocal, two_hop
+from jgleak.attacks.span.hops import Blocks, Nodes, one_hop, one_hop_count, reciprocal, two_hop, two_hop_count
 from jgleak.attacks.span.nodes import passing_nodes
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.attacks.span.words import passing_words, wordy
@@ -17,6 +17,9 @@ from jgleak.federated.observation import Knowledge, Observation
 
 UNKNOWN_DEGREES = (1, 2, 3, 4)
 """Degrees tried where the features do not state them and ``Knowledge.max_degree`` gives no bound."""
+
+UNCHECKED = 5_000
+"""Most neighbourhoods to keep unchecked when the checked ones do not lead to the graph."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,22 +80,36 @@ def find_nodes(observation: Observation, knowledge: Knowledge) -> Nodes:
 
 
 def find_candidates(
-    observation: Observation, knowledge: Knowledge, nodes: Nodes, *, checked: bool, clock: Clock, budget: Budget
-) -> Candidates:
+    observation: Observation,
+    knowledge: Knowledge,
+    nodes: Nodes,
+    *,
+    levels: tuple[int, ...] = (1, 2),
+    clock: Clock,
+    budget: Budget,
+) -> Candidates | None:
     """1-hop and 2-hop blocks, and the structure filter, with counts and times.
 
     Args:
-      checked: demand that 1-hop blocks pass the node check. A singular adjacency can fail true blocks there; without
-        it every 1-hop neighbourhood is kept, and the 2-hop check, which no adjacency can spoil, does the filtering.
+      levels: hops whose span check is demanded. A singular adjacency can fail true 1-hop blocks, and nodes that share
+        their activation pattern in the readout true 2-hop blocks; a hop left out keeps all its neighbourhoods.
+
+    Returns:
+      The candidates, or None when a hop left out has more than ``UNCHECKED`` neighbourhoods.
     """
     model, params = observation.model, observation.params
     begun = clock.elapsed
     ones_span, _ = state_subspace(observation, knowledge, 1)
     twos_span, fixed = state_subspace(observation, knowledge, 2)
-    ones_check = _check(ones_span, 0) if checked else None
+    if 1 not in levels and one_hop_count(nodes) > UNCHECKED:
+        return None
+    ones_check = _check(ones_span, 0) if 1 in levels else None
     ones = one_hop(model, params, nodes, ones_check, clock=clock, budget=budget)
     seconds_ones = clock.elapsed
-    twos = two_hop(model, params, nodes, ones, _check(twos_span, fixed), clock=clock, budget=budget)
+    if 2 not in levels and two_hop_count(ones) > UNCHECKED:
+        return None
+    twos_check = _check(twos_span, fixed) if 2 in levels else None
+    twos = two_hop(model, params, nodes, ones, twos_check, clock=clock, budget=budget)
     filtered = reciprocal(twos)
     info = {
         "nodes": int(nodes.degrees.size),
@@ -103,7 +120,7 @@ def find_candidates(
         "blocks": filtered.size,
         "skipped_centres": ones.skipped + twos.skipped,
         "ranks": [ones_span.rank, twos_span.rank],
-        "one_hop_check": ones_check is not None,
+        "levels_checked": [level for level, check in ((1, ones_check), (2, twos_check)) if check is not None],
         "seconds_one_hop": seconds_ones - begun,
         "seconds_two_hop": clock.elapsed - seconds_ones,
     }

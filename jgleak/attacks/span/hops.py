@@ -119,6 +119,17 @@ def two_hop(
     When the check's rows have a fixed part, it is the centre's input row (GRAIN's readout sees ``[X | H_2]``).
     """
     search = BlockSearch(model, params, layer, ones.states, ones.degrees, check)
+    plans = _two_hop_slots(ones)
+    parts = _Parts(model.width(layer + 1))
+    wide = check is not None and check.fixed > 0
+    for centre in sorted(range(ones.size), key=lambda c: total(plans[c])):
+        fixed = nodes.rows[ones.roots[centre]].astype(np.float64) if wide else np.zeros(0)
+        found = search.around(centre, plans[centre], fixed, clock=clock, candidates=budget.candidates)
+        parts.add(centre, found.neighbours, found.states, found.distances, found.checked, found.complete)
+    return parts.blocks()
+
+
+def _two_hop_slots(ones: Blocks) -> list[list[Slot]]:
     holding: dict[tuple[int, int], list[int]] = {}
     for entry, (root, neighbours) in enumerate(zip(ones.roots.tolist(), ones.neighbours, strict=True)):
         for other in set(neighbours):
@@ -127,13 +138,12 @@ def two_hop(
     for root, neighbours in zip(ones.roots.tolist(), ones.neighbours, strict=True):
         options = {t: np.array(holding.get((t, root), []), np.int64) for t in sorted(set(neighbours))}
         plans.append([Slot(entries, neighbours.count(t)) for t, entries in options.items()])
-    parts = _Parts(model.width(layer + 1))
-    wide = check is not None and check.fixed > 0
-    for centre in sorted(range(ones.size), key=lambda c: total(plans[c])):
-        fixed = nodes.rows[ones.roots[centre]].astype(np.float64) if wide else np.zeros(0)
-        found = search.around(centre, plans[centre], fixed, clock=clock, candidates=budget.candidates)
-        parts.add(centre, found.neighbours, found.states, found.distances, found.checked, found.complete)
-    return parts.blocks()
+    return plans
+
+
+def two_hop_count(ones: Blocks) -> int:
+    """Number of all 2-hop neighbourhoods of these 1-hop blocks, unchecked."""
+    return sum(total(slots) for slots in _two_hop_slots(ones))
 
 
 def one_hop_count(nodes: Nodes) -> int:

@@ -16,12 +16,14 @@ from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import Neighbourhoods, Slot, chunks, neighbourhoods, total
 from jgleak.gnn import GNN, Params
 
-PREFIXES = (1, 16)
-TAILS = (256, 4096)
+TILE = (16, 4096)
 TABLES = (64, 256, 1024, 4096)
 COLUMNS = (16, 32, 48, 64, 96)
 CONFIRM = 256
-"""Padded sizes: prefix rows, tail rows, table rows, columns, rows confirmed at once."""
+"""Padded sizes: prefix and tail rows of a tile, table rows, columns, rows confirmed at once."""
+
+SMALL = 512
+"""Up to this many candidates are confirmed at once; a tile would be mostly padding."""
 
 AHEAD = 32
 """Tiles in flight before the host waits for the first."""
@@ -98,7 +100,7 @@ class BlockSearch:
         if plan is None or clock.left <= 0:
             nothing = np.zeros((0, sum(s.count for s in slots)), np.int64)
             return Found(nothing, np.zeros((0, self.everything.size)), np.zeros(0), 0, size == 0)
-        if self.check is None:
+        if self.check is None or size <= SMALL:
             survivors, complete = plan.all(), True
         else:
             survivors, complete = self._survivors(centre, plan, self.check, fixed, clock)
@@ -127,7 +129,7 @@ class BlockSearch:
         scaled = fixed * check.fixed_scale
         centre_part = np.r_[scaled @ check.fixed_null, scaled @ scaled].astype(np.float32)
         tail = others[:, np.searchsorted(members, plan.tail.members)].sum(axis=2)
-        prefix_size, tail_size = PREFIXES[plan.prefix_count > 1], TAILS[tail.shape[1] > TAILS[0]]
+        prefix_size, tail_size = TILE
         flying: deque[tuple[Array, Array, np.ndarray, np.ndarray]] = deque()
         found = [np.zeros((0, plan.width), np.int64)]
         for number in chunks(plan.prefix_count, prefix_size):

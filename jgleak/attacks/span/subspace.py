@@ -91,6 +91,6 @@ def _rank(values: Float[np.ndarray, " k"], most: int | None) -> int:
     real = int(np.sum(values > NOISE * values[0]))
     if most is not None:
         real = min(real, most)
-    following = np.append(values, 0.0)[1 : real + 1]
+    following = np.append(values, NOISE * values[0])[1 : real + 1]
     ratios = values[:real] / np.maximum(following, NOISE * 1e-2 * values[0])
     return int(np.argmax(ratios)) + 1

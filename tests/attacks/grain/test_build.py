@@ -1,0 +1,131 @@
+"""Gluing against brute force: every connected graph of up to five nodes, every assignment of kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import permutations, product
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from jgleak.attacks.attack import Budget, Clock
+from jgleak.attacks.grain.build import Builder, Gluing, Partial
+from jgleak.attacks.span.hops import Blocks
+from jgleak.graph import Graph
+
+FOREVER = Budget(seconds=1e6).start()
+ATLAS = [g for g in nx.graph_atlas_g() if 1 <= g.number_of_nodes() <= 5 and nx.is_connected(g)]
+
+
+def blocks(pairs: set[tuple[int, tuple[int, ...]]]) -> Blocks:
+    roots, neighbours = zip(*sorted(pairs), strict=True)
+    zeros = np.zeros(len(roots))
+    return Blocks(np.array(roots), tuple(neighbours), zeros[:, None], zeros, 0, 0)
+
+
+def cut(graphs: list[Graph]) -> tuple[Blocks, Blocks]:
+    """All 1-hop and 2-hop blocks of some graphs."""
+    types = {row: i for i, row in enumerate(sorted({tuple(r) for g in graphs for r in g.x.tolist()}))}
+    ones, twos = set(), set()
+    for g in graphs:
+        type_ = [types[tuple(r)] for r in g.x.tolist()]
+        ones |= {(type_[v], tuple(sorted(type_[u] for u in g.neighbours[v]))) for v in range(g.n)}
+    kind = {block: k for k, block in enumerate(sorted(ones))}
+    for g in graphs:
+        type_ = [types[tuple(r)] for r in g.x.tolist()]
+        kinds = [kind[(type_[v], tuple(sorted(type_[u] for u in g.neighbours[v])))] for v in range(g.n)]
+        twos |= {(kinds[v], tuple(sorted(kinds[u] for u in g.neighbours[v]))) for v in range(g.n)}
+    return blocks(ones), blocks(twos)
+
+
+def canonical(kinds: tuple[int, ...], edges: Any) -> tuple[Any, ...]:
+    best = None
+    for order in permutations(range(len(kinds))):
+        place = np.argsort(order)
+        shape = sorted(tuple(sorted((int(place[u]), int(place[v])))) for u, v in edges)
+        key = (tuple(kinds[v] for v in order), tuple(shape))
+        best = key if best is None or key < best else best
+    assert best is not None
+    return best
+
+
+def brute(twos: Blocks, root: int, most: int) -> set[tuple[Any, ...]]:
+    """Every connected graph with a node of kind ``root`` whose nodes and neighbours are all blocks."""
+    allowed = set(zip(twos.roots.tolist(), twos.neighbours, strict=True))
+    degrees = {kind: len(around) for kind, around in allowed}
+    out = set()
+    for shape in ATLAS:
+        if shape.number_of_nodes() > most:
+            continue
+        fitting = [[k for k, d in degrees.items() if d == shape.degree[v]] for v in shape]
+        for kinds in product(*fitting):
+            around = [tuple(sorted(kinds[u] for u in shape[v])) for v in shape]
+            if root in kinds and all((kinds[v], around[v]) in allowed for v in shape):
+                out.add(canonical(kinds, list(shape.edges)))
+    return out
+
+
+def builder(ones: Blocks, twos: Blocks, most: int, *, steps: int = 10**6, clock: Clock = FOREVER) -> Builder:
+    gluing = Gluing(ones, twos, np.arange(twos.size, dtype=float), np.ones(twos.size, bool))
+    return Builder(gluing, most=most, clock=clock, steps=steps)
+
+
+WORLDS: dict[str, Callable[[Any], list[Graph]]] = {
+    "ring of equals": lambda lab: [lab.ring([0] * 5)],
+    "ring of two colours": lambda lab: [lab.ring([0, 1, 0, 1])],
+    "path and star": lambda lab: [lab.path([0, 1, 0]), lab.graph([0, 1, 1, 1], [(0, 1), (0, 2), (0, 3)])],
+    "tadpole": lambda lab: [lab.graph([0, 0, 0, 1, 1], [(0, 1), (1, 2), (0, 2), (2, 3), (3, 4)])],
+    "square with a chord": lambda lab: [lab.graph([0, 1, 0, 1], [(0, 1), (1, 2), (2, 3), (0, 3), (0, 2)])],
+    "clique": lambda lab: [lab.graph([0, 0, 1, 1], [(u, v) for u in range(4) for v in range(u)])],
+    "random": lambda lab: [lab.random(5, seed, extra=2) for seed in range(3)],
+    "one and two nodes": lambda lab: [lab.path([0]), lab.path([0, 1]), lab.path([1, 1])],
+}
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_closures_are_brute_force(world: str, lab: Any) -> None:
+    graphs = WORLDS[world](lab)
+    ones, twos = cut(graphs)
+    for root in sorted(set(twos.roots.tolist())):
+        search = builder(ones, twos, 5)
+        found = list(search.closures(root))
+        assert search.exhausted and all(p.closed for p in found)
+        for partial in found:
+            near: list[list[int]] = [[] for _ in partial.kinds]
+            for u, v in partial.edges:
+                near[u].append(partial.kinds[v])
+                near[v].append(partial.kinds[u])
+            for v, block in enumerate(partial.glued):
+                assert int(twos.roots[block]) == partial.kinds[v]
+                assert twos.neighbours[block] == tuple(sorted(near[v]))
+        assert {canonical(p.kinds, p.edges) for p in found} == brute(twos, root, 5)
+
+
+def test_the_truth_is_among_them(lab: Any) -> None:
+    for seed in range(10):
+        truth = lab.random(9, seed, extra=2)
+        ones, twos = cut([truth])
+        types = sorted({tuple(r) for r in truth.x.tolist()})
+        search = builder(ones, twos, 9)
+
+        def as_graph(partial: Partial, types: list = types, ones: Blocks = ones) -> Graph:
+            return Graph(np.array([types[ones.roots[k]] for k in partial.kinds]), np.array(partial.edges))
+
+        assert any(len(p.kinds) == 9 and as_graph(p).isomorphic(truth) for p in search.closures(int(twos.roots[0])))
+
+
+def test_small_sizes_come_first_when_asked(lab: Any) -> None:
+    ones, twos = cut([lab.ring([0] * 5)])
+    sizes = [sorted({len(p.kinds) for p in builder(ones, twos, most).closures(0)}) for most in range(2, 8)]
+    assert sizes == [[], [3], [3, 4], [3, 4, 5], [3, 4, 5, 6], [3, 4, 5, 6, 7]]
+
+
+def test_a_search_ends_at_its_steps_or_its_time(lab: Any) -> None:
+    ones, twos = cut([lab.graph([0] * 12, [(i, j) for i in range(12) for j in range(i) if (i - j) in (1, 2, 10, 11)])])
+    few = builder(ones, twos, 40, steps=300)
+    assert not any(len(p.kinds) > 40 for p in few.closures(0)) and not few.exhausted
+    late = builder(ones, twos, 40, steps=10**9, clock=Clock(0.0, 0.0))
+    list(late.closures(0))
+    assert not late.exhausted and late.largest is not None

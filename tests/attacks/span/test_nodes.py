@@ -1,0 +1,77 @@
+"""The node filter against brute force: every feature vector of small schemas, one by one."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from jgleak.attacks.span.nodes import TooManyCandidates, passing_nodes
+from jgleak.attacks.span.subspace import Subspace
+from jgleak.features import Feature, FeatureSpace, binary, onehot
+
+
+@st.composite
+def spaces(draw: st.DrawFn) -> FeatureSpace:
+    """One-hot and binary features, perhaps a determined one, perhaps normalised (some values never seen)."""
+    sizes = draw(st.lists(st.integers(2, 5), min_size=2, max_size=4))
+    features: list[Feature] = [onehot(f"f{g}", range(size)) for g, size in enumerate(sizes)]
+    if draw(st.booleans()):
+        features.insert(draw(st.integers(0, len(features))), binary("flag"))
+    if draw(st.booleans()):
+        mapping = tuple(draw(st.lists(st.integers(0, 2), min_size=sizes[0], max_size=sizes[0])))
+        features.append(Feature("led", ("a", "b", "c"), "onehot", "f0", mapping))
+    space = FeatureSpace(tuple(features))
+    if draw(st.booleans()):
+        seen = np.array(everything(space))
+        rng = np.random.default_rng(draw(st.integers(0, 99)))
+        space = space.fit([seen[rng.choice(len(seen), min(len(seen), 12))]])
+    return space
+
+
+def everything(space: FeatureSpace) -> list[tuple[int, ...]]:
+    """Every feature vector that the schema and its public statistics allow."""
+    free = [g for g, f in enumerate(space.features) if f.determined_by is None]
+    out = []
+    for choice in product(*(space.possible(g).tolist() for g in free)):
+        codes = dict(zip(free, choice, strict=True))
+        for g, f in enumerate(space.features):
+            if f.determined_by is not None:
+                codes[g] = f.mapping[codes[space.index(f.determined_by)]]
+        out.append(tuple(codes[g] for g in range(len(space.features))))
+    return out
+
+
+@settings(max_examples=120, deadline=None)
+@given(spaces(), st.integers(1, 8), st.integers(0, 2**31))
+def test_the_filter_is_brute_force(space: FeatureSpace, nodes: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    every = np.array(everything(space))
+    truth = every[rng.choice(len(every), nodes)]
+    rows = space.encode(truth)
+    assume(np.any(rows))
+    subspace = Subspace.of_gradient(rows.T @ rng.normal(size=(nodes, 30)).astype(np.float32))
+    assume(subspace.informative)
+    found = passing_nodes(space, subspace)
+    inside = every[subspace.distances(space.encode(every)) <= subspace.tolerance]
+    assert sorted(map(tuple, found.tolist())) == sorted(map(tuple, inside.tolist()))
+    visible = truth[np.any(rows != 0, axis=1)]
+    assert {*map(tuple, visible.tolist())} <= {*map(tuple, found.tolist())}
+
+
+def test_a_span_that_says_nothing_is_refused() -> None:
+    space = FeatureSpace((onehot("a", range(3)), onehot("b", range(2))))
+    for gradient in (np.zeros((5, 4)), np.random.default_rng(0).normal(size=(5, 9))):
+        with pytest.raises(TooManyCandidates, match="says nothing"):
+            passing_nodes(space, Subspace.of_gradient(gradient))
+
+
+def test_too_many_partial_vectors_are_refused() -> None:
+    space = FeatureSpace(tuple(onehot(f"f{g}", range(4)) for g in range(6)))
+    rng = np.random.default_rng(0)
+    rows = space.encode(rng.integers(4, size=(18, 6)))
+    with pytest.raises(TooManyCandidates, match="partial"):
+        passing_nodes(space, Subspace.of_gradient(rows.T @ rng.normal(size=(18, 40))), most=20)

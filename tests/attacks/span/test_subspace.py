@@ -1,0 +1,104 @@
+"""Spans of weight gradients: rank, scale, tolerance, and what says nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jgleak.attacks.span.subspace import Subspace
+
+SHAPES = st.tuples(st.integers(2, 30), st.integers(2, 30), st.integers(1, 12), st.integers(0, 2**31))
+
+
+def low_rank(d: int, width: int, rank: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and the gradient they leave: ``rows^T upstream`` in float32."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(rank, d)).astype(np.float32)
+    return rows, rows.T @ rng.normal(size=(rank, width)).astype(np.float32)
+
+
+@given(SHAPES)
+def test_rank_is_read_off_the_gap(shape: tuple[int, int, int, int]) -> None:
+    d, width, rank, seed = shape
+    rows, gradient = low_rank(d, width, rank, seed)
+    values = np.linalg.svd(gradient / np.linalg.norm(gradient, axis=1)[:, None], compute_uv=False)
+    true = min(d, width, rank)
+    if values[true - 1] < 1e-2 * values[0]:  # too ill-conditioned to have one clear gap
+        return
+    subspace = Subspace.of_gradient(gradient)
+    assert (subspace.rank, subspace.ambient) == (true, d)
+    np.testing.assert_allclose(subspace.basis.T @ subspace.basis, np.eye(true), atol=1e-10)
+    if rank <= width:
+        assert np.all(subspace.distances(rows) <= subspace.tolerance)
+
+
+@given(SHAPES, st.floats(1e-12, 1e12))
+def test_the_gradient_s_scale_does_not_matter(shape: tuple[int, int, int, int], factor: float) -> None:
+    d, width, rank, seed = shape
+    rows, gradient = low_rank(d, width, rank, seed)
+    one, other = Subspace.of_gradient(gradient.astype(float)), Subspace.of_gradient(gradient.astype(float) * factor)
+    assert one.rank == other.rank
+    probes = np.r_[rows, np.random.default_rng(seed).normal(size=(5, d))]
+    np.testing.assert_allclose(one.distances(probes), other.distances(probes), atol=1e-6)
+
+
+def test_the_columns_scale_does_not_matter() -> None:
+    rows, gradient = low_rank(20, 30, 4, 0)
+    scale = np.logspace(-3, 3, 20)
+    probes = np.random.default_rng(1).normal(size=(6, 20))
+    plain, scaled = Subspace.of_gradient(gradient), Subspace.of_gradient(gradient * scale[:, None])
+    assert scaled.rank == 4
+    # Coordinates below a hundredth of the median are not blown up to the size of the others.
+    middle = np.abs(np.log10(scale)) < 1.5
+    assert np.all(scaled.distances(rows * scale) < 1e-5)
+    part = Subspace.of_gradient(gradient[middle]), Subspace.of_gradient((gradient * scale[:, None])[middle])
+    np.testing.assert_allclose(
+        part[0].distances(probes[:, middle]), part[1].distances((probes * scale)[:, middle]), atol=1e-5
+    )
+    assert np.all(plain.distances(probes) > 0.1)
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-6, 1e-5, 1e-4])
+def test_the_tolerance_follows_the_noise(noise: float) -> None:
+    rows, gradient = low_rank(40, 60, 5, 3)
+    rng = np.random.default_rng(4)
+    noisy = gradient + noise * np.linalg.norm(gradient, axis=1)[:, None] / 8 * rng.normal(size=gradient.shape)
+    subspace = Subspace.of_gradient(noisy)
+    assert subspace.rank == 5
+    assert np.all(subspace.distances(rows) <= subspace.tolerance)
+    assert 1e-5 <= subspace.tolerance <= max(1e-5, min(1e-2, 200 * noise))
+    assert np.all(subspace.distances(rng.normal(size=(50, 40))) > subspace.tolerance)
+
+
+def test_at_most_as_many_dimensions_as_nodes() -> None:
+    _, gradient = low_rank(10, 20, 8, 5)
+    assert Subspace.of_gradient(gradient, most=3).rank <= 3
+
+
+def test_an_empty_or_full_span_says_nothing() -> None:
+    rng = np.random.default_rng(6)
+    empty, full = Subspace.of_gradient(np.zeros((5, 7), np.float32)), Subspace.of_gradient(rng.normal(size=(4, 9)))
+    assert (empty.rank, empty.informative) == (0, False)
+    assert (full.rank, full.informative) == (4, False)
+    assert Subspace.of_gradient(low_rank(5, 7, 2, 7)[1]).informative
+    assert np.all(empty.distances(rng.normal(size=(3, 5))) == 1.0)
+    assert np.all(full.distances(rng.normal(size=(3, 4))) < 1e-12)
+
+
+def test_a_row_of_zeros_is_never_inside() -> None:
+    rows, gradient = low_rank(6, 8, 2, 8)
+    subspace = Subspace.of_gradient(gradient)
+    np.testing.assert_array_equal(subspace.distances(np.zeros((2, 6))), 1.0)
+    distances = subspace.distances(np.random.default_rng(0).normal(size=(20, 6)))
+    assert np.all((distances >= 0) & (distances <= 1))
+
+
+def test_a_coordinate_without_gradient_must_be_zero() -> None:
+    rows, gradient = low_rank(8, 10, 3, 9)
+    rows[:, 2], gradient[2] = 0.0, 0.0
+    subspace = Subspace.of_gradient(gradient)
+    assert np.all(subspace.distances(rows) < 1e-5)
+    rows[:, 2] = 0.5
+    assert np.all(subspace.distances(rows) > 0.5)

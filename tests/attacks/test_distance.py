@@ -1,0 +1,93 @@
+"""The gradient distance: zero at the truth with its labels, positive elsewhere, blind to node order."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jgleak.attacks.distance import gradient_distances
+from jgleak.federated import Observation
+from jgleak.graph import Graph
+
+ZERO = 1e-5
+
+
+def closest(observation: Observation, lab: Any, graph: Graph) -> tuple[float, Any]:
+    """Distance and label of a graph given without one."""
+    return gradient_distances(observation, lab.space, [dataclasses.replace(graph, y=None)])[0]
+
+
+def shuffled(graph: Graph, seed: int) -> Graph:
+    return graph.permute(np.random.default_rng(seed).permutation(graph.n))
+
+
+@pytest.mark.parametrize(("loss", "classes"), [("bce", 2), ("ce", 4)])
+def test_graph_classes(loss: str, classes: int, lab: Any) -> None:
+    model = lab.model(classes=classes, hidden=16)
+    for label in range(classes):
+        truth = dataclasses.replace(lab.random(6, label), y=label)
+        observation = lab.observe(model, truth, loss)
+        for graph in (truth, shuffled(truth, label)):
+            distance, found = closest(observation, lab, graph)
+            assert distance < ZERO and found == label
+        assert closest(observation, lab, lab.random(6, label + 10))[0] > 100 * ZERO
+
+
+@pytest.mark.parametrize("target", [-3.5, 0.25, 40.0])
+def test_regression_targets(target: float, lab: Any) -> None:
+    model = lab.model(classes=1, hidden=16)
+    truth = dataclasses.replace(lab.random(5, 3), y=target)
+    observation = lab.observe(model, truth, "mse")
+    distance, found = closest(observation, lab, shuffled(truth, 0))
+    assert distance < ZERO and found == pytest.approx(target, rel=1e-4, abs=1e-4)
+    assert closest(observation, lab, lab.path([0, 0, 1]))[0] > 100 * ZERO
+
+
+@pytest.mark.parametrize(
+    ("readout", "loss"), [("node_mlp", "bce"), ("node_mlp", "ce"), ("node_scores", "bce"), ("node_scores", "ce")]
+)
+def test_node_classes(readout: str, loss: str, lab: Any) -> None:
+    """Nodes with equal outputs share their classes' counts, whatever their order."""
+    model = lab.model(classes=3, hidden=32, readout=readout, per_node=readout == "node_mlp")
+    labels = np.array([0, 1, 2, 0, 1, 1, 2])
+    different = dataclasses.replace(lab.path([0, 1, 2, 3]), y=np.array([2, 0, 1, 1]))
+    twins = lab.graph([0, 1, 1, 1, 2, 2, 2], [(0, k) for k in range(1, 4)] + [(k, k + 3) for k in range(1, 4)], labels)
+    for truth in (different, twins):
+        observation = lab.observe(model, truth, loss)
+        for order in (np.arange(truth.n), np.random.default_rng(1).permutation(truth.n)):
+            graph = truth.permute(order)
+            distance, found = closest(observation, lab, graph)
+            assert distance < ZERO
+            if truth is different:
+                np.testing.assert_array_equal(found, graph.y)
+            else:
+                assert sorted(found.tolist()) == sorted(labels.tolist())
+    assert closest(lab.observe(model, different, loss), lab, twins)[0] > 100 * ZERO
+
+
+def test_ratings(lab: Any) -> None:
+    ratings = np.array([0.0, 4.5, -1.0, 2.0])
+    model = lab.model(readout="dot", hidden=8)
+    truth = dataclasses.replace(lab.path([0, 1, 2, 3]), y=ratings)
+    distance, found = closest(lab.observe(model, truth, "mse"), lab, truth)
+    assert distance < ZERO
+    np.testing.assert_allclose(found, ratings, atol=1e-2)
+
+
+def test_a_flattened_readout_holds_so_many_nodes(lab: Any) -> None:
+    model = lab.model(readout="flattened", slots=8, hidden=8)
+    truth = lab.path([0, 1, 2, 3])
+    observation = lab.observe(model, truth)
+    assert closest(observation, lab, truth)[0] < ZERO
+    assert closest(observation, lab, lab.path([0] * 9))[0] == np.inf
+
+
+def test_a_vanishing_gradient_has_no_infinite_distance(lab: Any) -> None:
+    model = lab.model(classes=1, hidden=16)
+    observation = lab.observe(model, dataclasses.replace(lab.path([0, 1]), y=1.0), "mse")
+    blank = {k: {n: v * 0 for n, v in w.items()} if k != "head" else w for k, w in observation.update.items()}
+    blank["head"] = {k: {n: v * 0 for n, v in w.items()} for k, w in observation.update["head"].items()}
+    assert np.isfinite(closest(dataclasses.replace(observation, update=blank), lab, lab.path([1, 1]))[0])
