@@ -24,7 +24,7 @@ def measure(row: Row, *, graphs: int | None, time_limit: float, progress: Progre
 
     ``ours`` and each of ``baselines`` hold a mean with its 95 % bootstrap interval for ``exact`` and each GSM;
     ``by_size`` has the same by size class; ``clients`` the single numbers. A row without an experiment, or whose data
-    are not there, has ``absent`` (the reason) instead.
+    are not there or too few, has ``absent`` (the reason) instead.
     """
     record: dict[str, Any] = {
         "row": row.name,
@@ -37,7 +37,7 @@ def measure(row: Row, *, graphs: int | None, time_limit: float, progress: Progre
     specification = dataclasses.replace(row.experiment, graphs=graphs or row.printed.graphs, time_limit=time_limit)
     try:
         setup = prepare(specification)
-    except FileNotFoundError as error:
+    except (FileNotFoundError, ValueError) as error:
         return record | {"absent": str(error)}
     clients = _attacked(specification, setup, progress)
     summary = summary_record(clients, specification)

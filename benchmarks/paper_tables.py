@@ -19,14 +19,17 @@ from page import COLUMNS, document
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
 PAPERS = {"grain": ROWS}
 """Papers by the name that users type."""
 
 
+@app.command()
 def main(
     name: Annotated[str, typer.Argument(help=f"The paper: {', '.join(PAPERS)}.")],
     rows: Annotated[str | None, typer.Option(help="Rows to run, by commas; all by default. See --list.")] = None,
-    graphs: Annotated[int | None, typer.Option(min=1, help="Clients a row; as many as the paper's by default.")] = None,
+    graphs: Annotated[int | None, typer.Option(min=2, help="Clients a row; as many as the paper's by default.")] = None,
     time_limit: Annotated[float, typer.Option(min=1e-3, help="Seconds an attack may take on one client.")] = 60.0,
     json_lines: Annotated[bool, typer.Option("--json", help="JSON on standard output, one object a row.")] = False,
     write: Annotated[
@@ -114,4 +117,4 @@ def _number(value: float | None, scale: float) -> str:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    app()

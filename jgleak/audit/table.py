@@ -17,8 +17,8 @@ from jgleak.graph import Graph
 
 def clients_table(records: Sequence[Mapping[str, Any]]) -> Table:
     """One row a client; names are cut to the width that the numbers leave."""
-    table = Table(expand=True, box=SIMPLE_HEAD, padding=(0, 0, 0, 1))
-    table.add_column("graph", justify="right", no_wrap=True)
+    table = Table(expand=True, box=SIMPLE_HEAD, padding=0)
+    table.add_column("#", justify="right", no_wrap=True)
     table.add_column("name", overflow="ellipsis", no_wrap=True, ratio=1)
     for column in ("nodes", "exact", "GSM-0", "GSM-1", "GSM-2", "distance", "seconds"):
         table.add_column(column, justify="right", no_wrap=True)
@@ -42,7 +42,7 @@ def summary_table(summary: Mapping[str, Any]) -> Table:
     """Rates over all clients with their 95 % intervals, then exact reconstructions by size."""
     clients, attack = summary["graphs"], summary["specification"]["attack"]
     title = f"{attack}: {clients} clients in {summary['seconds_total']:.1f} s ({summary['device']})"
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+    table = Table(title=title, title_justify="left", caption_justify="left", box=SIMPLE_HEAD)
     for column in ("rate", "mean", "low", "high", "clients"):
         table.add_column(column, justify="left" if column == "rate" else "right")
     for name in RATES:

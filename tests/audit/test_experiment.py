@@ -160,7 +160,7 @@ def test_one_breakdown_costs_one_client(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_summary_counts_by_size() -> None:
-    row = {"gsm0": 0.5, "gsm1": 0.5, "gsm2": 0.5, "seconds": 2.0, "failure": None}
+    row = {"gsm0": 0.5, "gsm1": 0.5, "gsm2": 0.5, "seconds": 2.0, "failure": None, "stop": "done"}
     records = [{**row, "n_nodes": n, "exact": exact} for n, exact in ((5, True), (15, False), (16, True), (25, True))]
     summary = summary_record(records, SMALL)
     assert summary["exact_rate"] == 0.75

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
 import grain_rows
@@ -30,9 +29,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def tables(*arguments: str) -> Result:
-    app = typer.Typer(pretty_exceptions_enable=False)
-    app.command()(paper_tables.main)
-    return CliRunner().invoke(app, list(arguments))
+    return CliRunner().invoke(paper_tables.app, list(arguments))
 
 
 def test_every_row_is_named_once_and_sized_rows_exist() -> None:

@@ -18,8 +18,8 @@ from jgleak.federated.observation import Knowledge, Observation
 UNKNOWN_DEGREES = (1, 2, 3, 4)
 """Degrees tried where the features do not state them and ``Knowledge.max_degree`` gives no bound."""
 
-UNCHECKED = 5_000
-"""Most neighbourhoods to keep unchecked when the checked ones do not lead to the graph."""
+UNCHECKED = {1: 500, 2: 5_000}
+"""Most neighbourhoods of each hop count to keep unchecked, when the checked ones do not lead to the graph."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,20 +95,21 @@ def find_candidates(
         their activation pattern in the readout true 2-hop blocks; a hop left out keeps all its neighbourhoods.
 
     Returns:
-      The candidates, or None when a hop left out has more than ``UNCHECKED`` neighbourhoods.
+      The candidates, or None when a hop left out, or one whose span says nothing, has more than ``UNCHECKED``
+      neighbourhoods.
     """
     model, params = observation.model, observation.params
     begun = clock.elapsed
     ones_span, _ = state_subspace(observation, knowledge, 1)
     twos_span, fixed = state_subspace(observation, knowledge, 2)
-    if 1 not in levels and one_hop_count(nodes) > UNCHECKED:
-        return None
     ones_check = _check(ones_span, 0) if 1 in levels else None
+    if ones_check is None and one_hop_count(nodes) > UNCHECKED[1]:
+        return None
     ones = one_hop(model, params, nodes, ones_check, clock=clock, budget=budget)
     seconds_ones = clock.elapsed
-    if 2 not in levels and two_hop_count(ones) > UNCHECKED:
-        return None
     twos_check = _check(twos_span, fixed) if 2 in levels else None
+    if twos_check is None and two_hop_count(ones) > UNCHECKED[2]:
+        return None
     twos = two_hop(model, params, nodes, ones, twos_check, clock=clock, budget=budget)
     filtered = reciprocal(twos)
     info = {

@@ -86,7 +86,7 @@ def reconstruct_distinct(
         return Reconstruction((), None, "no candidates", info=info)
     best: tuple[float, Graph] | None = None
     stop, tests = "exhausted", 0
-    for edges in _completions(board):
+    for edges in _completions(board, clock):
         graph = _graph(board, edges)
         tests += 1
         distance, label = gradient_distances(observation, knowledge.space, [graph])[0]
@@ -147,13 +147,13 @@ def _narrow(board: _Board) -> None:
             board.tried[v] = left
 
 
-def _completions(board: _Board) -> Iterator[set[tuple[int, int]]]:
+def _completions(board: _Board, clock: Clock) -> Iterator[set[tuple[int, int]]]:
     """Edge sets that respect every settled node and every degree, the settled edges alone if there are none."""
     edges = {(min(u, v), max(u, v)) for u, around in board.settled.items() for v in around}
     missing = {v: int(board.nodes.degrees[v]) - len(board.certain(v)) for v in board.open}
     real = {v: left for v, left in missing.items() if left > 0 and board.real(v)}
     found = False
-    for more in _fill(sorted(real), real, frozenset()):
+    for more in _fill(sorted(real), real, frozenset(), clock):
         found = True
         yield edges | more
     if not found:
@@ -161,9 +161,11 @@ def _completions(board: _Board) -> Iterator[set[tuple[int, int]]]:
 
 
 def _fill(
-    order: list[int], missing: dict[int, int], chosen: frozenset[tuple[int, int]]
+    order: list[int], missing: dict[int, int], chosen: frozenset[tuple[int, int]], clock: Clock
 ) -> Iterator[frozenset[tuple[int, int]]]:
-    """Simple graphs on the open nodes with the given remaining degrees."""
+    """Simple graphs on the open nodes with the given remaining degrees, as long as there is time."""
+    if clock.left <= 0:
+        return
     short = [v for v in order if missing[v] > 0]
     if not short:
         yield chosen
@@ -177,6 +179,7 @@ def _fill(
             order,
             missing | {first: missing[first] - 1, other: missing[other] - 1},
             chosen | {edge},
+            clock,
         )
 
 

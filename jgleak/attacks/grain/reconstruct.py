@@ -84,7 +84,7 @@ def reconstruct(
     match that could be a cover of a smaller graph is kept only if no smaller one is found.
     """
     search = Search(observation, knowledge, candidates, clock)
-    stop = "no candidates" if candidates.twos.size == 0 else "exhausted"
+    stop = "time" if clock.left <= 0 else "no candidates" if candidates.twos.size == 0 else "exhausted"
     for chosen in _stages(search):
         outcome = _stage(search, chosen)
         if outcome is not None:
@@ -147,6 +147,8 @@ def _stage(search: Search, chosen: Bool[np.ndarray, " K"]) -> str | None:
                 for partial in builder.closures(int(twos.roots[start])):
                     if (knowledge.n is None or len(partial.kinds) == knowledge.n) and search.test(partial):
                         return "match"
+                    if search.clock.left <= 0:
+                        return "time"
                 if builder.largest is not None and (
                     search.largest is None or len(builder.largest.kinds) > len(search.largest.kinds)
                 ):

@@ -25,6 +25,9 @@ CONFIRM = 256
 SMALL = 512
 """Up to this many candidates are confirmed at once; a tile would be mostly padding."""
 
+PASSING = 100_000
+"""A centre with more blocks than this that pass the cheap check is given up: its span rejects too little."""
+
 AHEAD = 32
 """Tiles in flight before the host waits for the first."""
 
@@ -155,7 +158,7 @@ class BlockSearch:
                 flying.append((*tile, prefix_members, plan.tail.members[part]))
                 if len(flying) > AHEAD:
                     _land(flying.popleft(), found)
-                    if clock.left <= 0:
+                    if clock.left <= 0 or sum(map(len, found)) > PASSING:
                         return np.concatenate(found), False
         while flying:
             _land(flying.popleft(), found)

@@ -1,0 +1,111 @@
+"""What every attack keeps to: it sees no truth, repeats itself, ignores node order, and leaves its input alone."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from jgleak.attacks.attack import Attack, Budget, Reconstruction
+from jgleak.attacks.registry import ATTACKS
+from jgleak.federated import Knowledge, Observation, load, save
+from jgleak.federated.observation import flatten, unflatten
+from jgleak.graph import Graph
+
+EVERY = pytest.mark.parametrize("attack", ATTACKS.values(), ids=lambda attack: attack.name)
+
+
+@pytest.fixture(scope="module")
+def truth(lab: Any) -> Graph:
+    return lab.graph([0, 1, 2, 3, 0, 1], [(0, 1), (1, 2), (2, 3), (0, 3), (3, 4), (4, 5)])
+
+
+@pytest.fixture(scope="module")
+def observation(lab: Any, truth: Graph) -> Observation:
+    return lab.observe(lab.model(), truth)
+
+
+def know(lab: Any) -> Knowledge:
+    """All that an attack may need, and nothing of the client."""
+    return Knowledge(lab.space, max_nodes=12, auxiliary=tuple(lab.random(5, seed) for seed in range(3)))
+
+
+def run(attack: Attack, observation: Observation, knowledge: Knowledge, seed: int = 0) -> Reconstruction:
+    return attack(observation, knowledge, key=jax.random.key(seed), budget=Budget(seconds=60.0))
+
+
+def bits(found: Reconstruction) -> list[Any]:
+    """Everything but times."""
+    graphs = [(g.x.tobytes(), g.x.dtype, g.edges.tobytes(), np.asarray(g.y).tobytes()) for g in found.graphs]
+    soft = [None if a is None else a.tobytes() for a in (found.adjacency, found.features)]
+    counts = {k: v for k, v in found.info.items() if not k.startswith("seconds")}
+    return [graphs, soft, found.gradient_distance, found.stop, counts]
+
+
+@EVERY
+def test_no_attack_sees_the_truth(attack: Attack, lab: Any, truth: Graph, tmp_path: Path) -> None:
+    """The same file, first beside the true graph, then with another graph and zeros in the places of the first."""
+    private = Graph(truth.x.copy(), truth.edges.copy(), truth.y, truth.name)
+    save(tmp_path / "seen", lab.observe(lab.model(), private), lab.space)
+    first = run(attack, load(tmp_path / "seen")[0], know(lab))
+    private.x[:], private.edges[:] = 0, 0
+    other = lab.random(9, 1)
+    second = run(attack, load(tmp_path / "seen")[0], know(lab))
+    assert bits(first) == bits(second)
+    assert other.n == 9
+
+
+@EVERY
+def test_same_key_same_result_and_nothing_is_changed(attack: Attack, lab: Any, observation: Observation) -> None:
+    knowledge = know(lab)
+    before = [{k: np.array(v) for k, v in flatten(tree).items()} for tree in (observation.params, observation.update)]
+    known = [(g.x.copy(), g.edges.copy()) for g in knowledge.auxiliary]
+    frozen = copy.deepcopy(observation)
+    for array in (*flatten(frozen.params).values(), *flatten(frozen.update).values()):
+        array.setflags(write=False)
+    first, again = run(attack, frozen, knowledge, 5), run(attack, observation, knowledge, 5)
+    assert bits(first) == bits(again)
+    after = [{k: np.array(v) for k, v in flatten(tree).items()} for tree in (observation.params, observation.update)]
+    jax.tree.map(np.testing.assert_array_equal, before, after)
+    for g, (x, edges) in zip(knowledge.auxiliary, known, strict=True):
+        np.testing.assert_array_equal(g.x, x)
+        np.testing.assert_array_equal(g.edges, edges)
+
+
+@EVERY
+def test_node_order_does_not_matter(attack: Attack, lab: Any, truth: Graph, observation: Observation) -> None:
+    shuffled = truth.permute(np.array([3, 5, 0, 4, 1, 2]))
+    one = run(attack, observation, know(lab))
+    two = run(attack, lab.observe(lab.model(), shuffled), know(lab))
+    assert one.best is not None and two.best is not None
+    assert one.best.isomorphic(two.best)
+    assert one.gradient_distance == pytest.approx(two.gradient_distance, abs=1e-4)
+
+
+@EVERY
+def test_results_are_graphs_of_the_schema(attack: Attack, lab: Any, observation: Observation) -> None:
+    found = run(attack, observation, know(lab))
+    assert found.best is not None and found.gradient_distance is not None and found.gradient_distance >= 0
+    for g in found.graphs:
+        lab.space.check(g.x)
+        assert g.n <= 12
+        assert g.y in (0, 1)
+
+
+@EVERY
+def test_a_spoilt_gradient_is_refused(attack: Attack, lab: Any, observation: Observation) -> None:
+    spoilt = copy.deepcopy(flatten(observation.update))
+    spoilt["conv_0/kernel"][0, 0] = np.nan
+    with pytest.raises(ValueError, match="'conv_0/kernel' holds NaN"):
+        run(attack, _with(observation, spoilt), know(lab))
+    other = flatten(lab.params(lab.model(hidden=64)))
+    with pytest.raises(ValueError, match="another model"):
+        run(attack, _with(observation, other), know(lab))
+
+
+def _with(observation: Observation, flat: dict[str, np.ndarray]) -> Observation:
+    return Observation(observation.model, observation.params, unflatten(flat), observation.loss)
