@@ -59,9 +59,9 @@ def measure(row: Row, *, graphs: int | None, time_limit: float, progress: Progre
 def printed(row: Row) -> dict[str, float | None]:
     """The paper's numbers in our units: rates in [0, 1], hours for 100 graphs."""
     p = row.printed
-    rates = {"exact": p.full, "gsm0": p.gsm0, "gsm1": p.gsm1, "gsm2": p.gsm2}
-    hours = None if p.hours is None else p.hours * 100 / p.graphs
-    return {name: None if rate is None else rate / 100 for name, rate in rates.items()} | {"hours_per_100": hours}
+    percent = {"exact": p.full, "gsm0": p.gsm0, "gsm1": p.gsm1, "gsm2": p.gsm2}
+    rates = {name: None if rate is None else round(rate / 100, 4) for name, rate in percent.items()}
+    return rates | {"hours_per_100": None if p.hours is None else p.hours * 100 / p.graphs}
 
 
 def by_size(clients: Sequence[Mapping[str, Any]], specification: Specification) -> dict[str, Any]:

@@ -7,9 +7,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from safetensors import safe_open
+from safetensors.numpy import save_file
 from typer.testing import CliRunner, Result
 
 from jgleak.attacks.attack import Attack, Reconstruction
@@ -86,6 +89,7 @@ def test_out_holds_everything_and_invert_reads_it(tmp_path: Path) -> None:
     [
         (("attack", "randm"), "did you mean 'random'"),
         (("attack", "empty", "--dataset", "tox22"), "tox21"),
+        (("attack", "grain", "--dataset", "nosuch"), "embedded"),
         (("attack", "empty", "--model", "gcnn"), "gcn"),
         (("attack", "empty", "--readout", "mean"), "node_mlp"),
         (("attack", "empty", "--know", "truth"), "adjacency"),
@@ -104,7 +108,37 @@ def test_unwritable_out_is_found_before_any_work(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(experiment, "prepare", lambda specification: pytest.fail("work began"))
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
-    assert "out" in one_error(jgleak("attack", "empty", "--out", str(blocked / "folder")))
+    folders = [blocked / "folder", *([Path("/proc/results")] if sys.platform == "linux" else [])]
+    for folder in map(str, folders):
+        assert "out: cannot write" in one_error(jgleak("attack", "empty", "--out", folder))
+        assert "out: cannot write" in one_error(jgleak("invert", "any.safetensors", "--out", folder))
+
+
+@pytest.fixture(scope="module")
+def observed(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """The tensors and the header of an honest observation file."""
+    folder = tmp_path_factory.mktemp("observed")
+    assert jgleak("attack", "empty", *QUICK, "--graphs", "1", "--out", str(folder)).exit_code == 0
+    with safe_open(folder / "observations" / "000.safetensors", framework="numpy") as file:
+        return {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118 - not a dict
+
+
+def test_a_gradient_with_nan_is_refused(observed: Any, tmp_path: Path) -> None:
+    tensors, header = observed
+    kernel = tensors["update/conv_0/kernel"].copy()
+    kernel[0, 0] = np.nan
+    save_file(tensors | {"update/conv_0/kernel": kernel}, tmp_path / "nan", metadata=header)
+    assert "'conv_0/kernel' holds NaN" in one_error(jgleak("invert", str(tmp_path / "nan")))
+
+
+def test_a_gradient_of_another_model_is_refused(observed: Any, tmp_path: Path) -> None:
+    tensors, header = observed
+    wider = np.zeros((tensors["update/conv_0/kernel"].shape[0], 9), np.float32)
+    save_file(tensors | {"update/conv_0/kernel": wider}, tmp_path / "wider", metadata=header)
+    assert "belongs to another model" in one_error(jgleak("invert", str(tmp_path / "wider")))
+    fewer = {name: tensor for name, tensor in tensors.items() if name != "update/conv_1/kernel"}
+    save_file(fewer, tmp_path / "fewer", metadata=header)
+    assert "fewer layers" in one_error(jgleak("invert", str(tmp_path / "fewer")))
 
 
 def _attack(monkeypatch: pytest.MonkeyPatch, second: BaseException) -> None:

@@ -39,7 +39,7 @@ def run(observation: Observation, knowledge: Knowledge, *, key: Array, budget: B
     try:
         if knowledge.distinct_nodes:
             return reconstruct_distinct(observation, knowledge, clock=clock, budget=budget)
-        nodes = find_nodes(observation, knowledge)
+        nodes = find_nodes(observation, knowledge, clock=clock)
     except TooManyCandidates as error:
         return Reconstruction((), None, "no information", info={"reason": str(error), "seconds": clock.elapsed})
     seconds_nodes = clock.elapsed

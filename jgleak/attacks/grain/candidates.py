@@ -59,16 +59,15 @@ def state_subspace(observation: Observation, knowledge: Knowledge, layer: int) -
     return Subspace.of_gradient(kernel, most=knowledge.max_nodes), fixed
 
 
-def find_nodes(observation: Observation, knowledge: Knowledge) -> Nodes:
+def find_nodes(observation: Observation, knowledge: Knowledge, *, clock: Clock) -> Nodes:
     """Feature vectors that pass the node filter, each with the degree it states or all degrees it might have.
 
     Raises:
       TooManyCandidates: the input span carries too little information.
     """
     space = knowledge.space
-    filter_nodes = passing_words if wordy(space) else passing_nodes
     span = input_subspace(observation, knowledge)
-    codes = filter_nodes(space, span)
+    codes = passing_words(space, span, clock=clock) if wordy(space) else passing_nodes(space, span, clock=clock)
     degrees = space.degrees(codes)
     certain = degrees is not None and codes.shape[0] == span.rank
     if degrees is None:

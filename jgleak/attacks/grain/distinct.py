@@ -71,7 +71,7 @@ def reconstruct_distinct(
     Nodes whose own row is lost (a singular adjacency) get their edges from their neighbours; what is still open after
     that is tried edge by edge against the gradient.
     """
-    nodes = find_nodes(observation, knowledge)
+    nodes = find_nodes(observation, knowledge, clock=clock)
     seconds_nodes = clock.elapsed
     board = _Board(nodes)
     checked = _settle(board, observation, knowledge, clock, budget)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -85,15 +86,17 @@ def one_hop(
     candidates into 1e5 where many feature vectors pass the node filter by accident.
     """
     search = BlockSearch(model, params, 0, nodes.rows, nodes.degrees, check)
-    number = nodes.degrees.size
+    number, degrees = nodes.degrees.size, nodes.degrees.tolist()
     possible: Bool[np.ndarray, "T T"] = np.outer(nodes.degrees > 0, nodes.degrees > 0)
     waiting = set(range(number))
     parts = _Parts(model.width(1))
     while waiting:
-        slots = {c: _same(possible[c], int(nodes.degrees[c])) for c in waiting}
-        centre = min(waiting, key=lambda c: (total(slots[c]), c))
+        options = possible.sum(axis=1).tolist()
+        ways = {c: math.comb(options[c] + degrees[c] - 1, degrees[c]) if degrees[c] else 0 for c in waiting}
+        centre = min(waiting, key=lambda c, ways=ways: (ways[c], c))
         waiting.remove(centre)
-        found = search.around(centre, slots[centre], np.zeros(0), clock=clock, candidates=budget.candidates)
+        slots = _same(possible[centre], degrees[centre])
+        found = search.around(centre, slots, np.zeros(0), clock=clock, candidates=budget.candidates)
         parts.add(centre, found.neighbours, found.states, found.distances, found.checked, found.complete)
         if found.complete:
             seen = np.zeros(number, bool)

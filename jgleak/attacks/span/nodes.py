@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 from jaxtyping import Float, Int
 
+from jgleak.attacks.attack import Clock
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.features import FeatureSpace
 
@@ -27,7 +28,9 @@ class _Group:
     codes: Int[np.ndarray, "k G"]
 
 
-def passing_nodes(space: FeatureSpace, subspace: Subspace, *, most: int = 500_000) -> Int[np.ndarray, "T G"]:
+def passing_nodes(
+    space: FeatureSpace, subspace: Subspace, *, clock: Clock | None = None, most: int = 500_000
+) -> Int[np.ndarray, "T G"]:
     """All feature vectors whose encoded row lies in ``subspace`` (GRAIN, Algorithm 6), as codes ``(T, G)``.
 
     Features are added one by one. After each, the columns seen so far satisfy linear relations wherever the span,
@@ -39,7 +42,7 @@ def passing_nodes(space: FeatureSpace, subspace: Subspace, *, most: int = 500_00
     *rank* allows one (theirs waits until the number of columns exceeds the rank).
 
     Raises:
-      TooManyCandidates: more than ``most`` partial vectors survive, so the span says too little.
+      TooManyCandidates: more than ``most`` partial vectors survive, or ``clock`` ran out: the span says too little.
     """
     if not subspace.informative:
         raise TooManyCandidates(
@@ -55,6 +58,8 @@ def passing_nodes(space: FeatureSpace, subspace: Subspace, *, most: int = 500_00
         groups.sort(key=lambda g: _value(g, picked, subspace), reverse=True)
         group = groups.pop(0)
         picked.append(group)
+        if clock is not None and clock.left <= 0:
+            raise TooManyCandidates(f"time ran out with {codes.shape[0]} partial feature vectors")
         if codes.shape[0] * group.values.shape[0] > 20 * most:
             raise TooManyCandidates(f"{codes.shape[0] * group.values.shape[0]} partial feature vectors to check")
         old, new = np.divmod(np.arange(codes.shape[0] * group.values.shape[0]), group.values.shape[0])

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.optimize import linprog
 
+from jgleak.attacks.attack import Clock
 from jgleak.attacks.span.nodes import TooManyCandidates
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.features import FeatureSpace
@@ -33,8 +34,8 @@ def wordy(space: FeatureSpace) -> bool:
     return sum(f.kind == "binary" for f in space.features) >= MANY
 
 
-def passing_words(space: FeatureSpace, subspace: Subspace) -> Int[np.ndarray, "T G"]:
-    """All feature vectors of a wordy schema in the span, as codes ``(T, G)``.
+def passing_words(space: FeatureSpace, subspace: Subspace, *, clock: Clock | None = None) -> Int[np.ndarray, "T G"]:
+    """All feature vectors of a wordy schema in the span, as codes ``(T, G)``; those found when ``clock`` runs out.
 
     Raises:
       TooManyCandidates: the span fills its space or is empty, or hardly any column is free of words.
@@ -42,7 +43,7 @@ def passing_words(space: FeatureSpace, subspace: Subspace) -> Int[np.ndarray, "T
     if not subspace.informative:
         raise TooManyCandidates("the input gradient spans the whole input space (or nothing)")
     words, unity = _functionals(space, subspace)
-    rows = _rows(words, unity)
+    rows = _rows(words, unity, clock)
     if rows.shape[0] == 0:
         return np.zeros((0, len(space.features)), np.int32)
     bits = rows @ words.T
@@ -64,14 +65,16 @@ def _functionals(space: FeatureSpace, subspace: Subspace) -> tuple[Float[np.ndar
     return space.mean[:, None] * unity + space.std[:, None] * scaled, unity
 
 
-def _rows(words: Float[np.ndarray, "m r"], unity: Float[np.ndarray, " r"]) -> Float[np.ndarray, "T r"]:
+def _rows(
+    words: Float[np.ndarray, "m r"], unity: Float[np.ndarray, " r"], clock: Clock | None
+) -> Float[np.ndarray, "T r"]:
     """Coordinates of every row consistent with all partitions found."""
     size = np.linalg.norm(words, axis=1)
     patterns = _distinct(words[size > CLOSE * size.max()])
     found: list[np.ndarray] = []
     stack = [(np.eye(unity.size), unity)]
     for _ in range(BRANCHES):
-        if not stack:
+        if not stack or (clock is not None and clock.left <= 0):
             break
         space, one = stack.pop()
         local = one @ space

@@ -32,7 +32,7 @@ class Stars:
         self.model = GNN(in_features=WIDTH, conv=conv, hidden=24, bias=True)
         self.params = lab.params(self.model)
         self.rows = np.random.default_rng(3).normal(size=(TABLE, WIDTH)).astype(np.float32)
-        layer = self.model.convolution(0)
+        layer: Any = self.model.convolution(0)
         weights = {"params": self.params["conv_0"]}
 
         def one(rows: Any, adjacency: Any, mask: Any) -> Any:
