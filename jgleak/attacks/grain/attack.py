@@ -7,6 +7,7 @@ import dataclasses
 import jax
 import numpy as np
 from jaxtyping import Array
+from threadpoolctl import threadpool_limits
 
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
 from jgleak.attacks.grain.candidates import find_candidates, find_nodes
@@ -34,14 +35,20 @@ def run(observation: Observation, knowledge: Knowledge, *, key: Array, budget: B
       The best graph found. ``info`` has the numbers of nodes and blocks and the seconds of each stage.
     """
     del key
-    clock = budget.start()
     observation = dataclasses.replace(observation, update=jax.tree.map(np.asarray, observation.update))
+    with threadpool_limits(1, "blas"):  # the host's matrices are small: more threads only wait for each other
+        return _run(observation, knowledge, budget)
+
+
+def _run(observation: Observation, knowledge: Knowledge, budget: Budget) -> Reconstruction:
+    clock = budget.start()
     try:
         if knowledge.distinct_nodes:
             return reconstruct_distinct(observation, knowledge, clock=clock, budget=budget)
         nodes = find_nodes(observation, knowledge, clock=clock)
     except TooManyCandidates as error:
-        return Reconstruction((), None, "no information", info={"reason": str(error), "seconds": clock.elapsed})
+        stop = "time" if clock.left <= 0 else "no information"
+        return Reconstruction((), None, stop, info={"reason": str(error), "seconds": clock.elapsed})
     seconds_nodes = clock.elapsed
     best = Reconstruction((), None, "no candidates", info={"nodes": int(nodes.degrees.size)})
     for levels in LEVELS:

@@ -85,18 +85,21 @@ class Neighbourhoods:
 def neighbourhoods(slots: Sequence[Slot], *, distinct: bool = False) -> Neighbourhoods | None:
     """Plan the enumeration of every way to fill the slots; None when a slot cannot be filled.
 
-    The largest slots go to the tail while it stays within ``TAIL`` rows; a slot too large for that is split into
-    prefixes of ``count - 2`` members and a tail of pairs.
+    The largest slot is the tail, and smaller ones join it while it stays within ``TAIL`` rows. A largest slot of three
+    or more members that does not fit is split into prefixes of ``count - 2`` members and a tail of pairs.
     """
     slots = sorted(slots, key=lambda s: count(s, distinct=distinct))
     if any(count(s, distinct=distinct) == 0 for s in slots):
         return None
     whole: list[Factor] = []
     tail = Factor(np.zeros((1, 0), np.int64), np.array([-1]), np.array([-1]))
-    if slots and count(slots[-1], distinct=distinct) > TAIL and slots[-1].count > 2:
+    if slots:
         big = slots.pop()
-        tail = _factor(Slot(big.options, 2), distinct, ordered=True)
-        whole.append(_factor(Slot(big.options, big.count - 2), distinct, ordered=True))
+        if count(big, distinct=distinct) > TAIL and big.count > 2:
+            tail = _factor(Slot(big.options, 2), distinct, ordered=True)
+            whole.append(_factor(Slot(big.options, big.count - 2), distinct, ordered=True))
+        else:
+            tail = _factor(big, distinct, ordered=False)
     for slot in reversed(slots):
         factor = _factor(slot, distinct, ordered=False)
         if not whole and tail.members.shape[0] * factor.members.shape[0] <= TAIL:

@@ -17,10 +17,11 @@ from jgleak.attacks.span.combinations import Neighbourhoods, Slot, chunks, neigh
 from jgleak.gnn import GNN, Params
 
 TILE = (16, 4096)
+FLAT = (1, 65536)
 TABLES = (64, 256, 1024, 4096)
 COLUMNS = (16, 32, 48, 64, 96)
 CONFIRM = 256
-"""Padded sizes: prefix and tail rows of a tile, table rows, columns, rows confirmed at once."""
+"""Padded sizes: prefix and tail rows of a tile (the same without prefixes), table rows, columns, rows confirmed."""
 
 SMALL = 512
 """Up to this many candidates are confirmed at once; a tile would be mostly padding."""
@@ -132,7 +133,7 @@ class BlockSearch:
         scaled = fixed * check.fixed_scale
         centre_part = np.r_[scaled @ check.fixed_null, scaled @ scaled].astype(np.float32)
         tail = others[:, np.searchsorted(members, plan.tail.members)].sum(axis=2)
-        prefix_size, tail_size = TILE
+        prefix_size, tail_size = FLAT if plan.prefix_count == 1 and tail.shape[1] > TILE[1] else TILE
         flying: deque[tuple[Array, Array, np.ndarray, np.ndarray]] = deque()
         found = [np.zeros((0, plan.width), np.int64)]
         for number in chunks(plan.prefix_count, prefix_size):
