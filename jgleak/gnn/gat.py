@@ -65,7 +65,8 @@ class GATConv(Convolution):
     ) -> tuple[Float[Array, " E"], Float[Array, "T E"]]:
         everyone = jnp.concatenate([centre[None], projected])
         values, target, source = jnp.split(everyone, [self.kernel.shape[1], self.kernel.shape[1] + self.heads], axis=1)
-        weights = jnp.exp(jax.nn.leaky_relu(target[:1] + source, NEGATIVE_SLOPE))
+        scores = jax.nn.leaky_relu(target[:1] + source, NEGATIVE_SLOPE)
+        weights = jnp.exp(scores - scores.max(axis=0))  # one factor for the whole star: it cancels in the ratio
         weighted = weights[:, :, None] * values.reshape(-1, self.heads, self.head_width)
         terms = jnp.concatenate([weighted.reshape(everyone.shape[0], -1), weights], axis=1)
         return terms[0], terms[1:]

@@ -40,8 +40,7 @@ class Search:
     def graph(self, partial: Partial, label: Label = None) -> Graph:
         """A partial graph's nodes and edges as a Graph with the features of its nodes."""
         roots = self.candidates.ones.roots[np.array(partial.kinds)]
-        y = label if not isinstance(label, np.ndarray) else label
-        return Graph(self.candidates.nodes.codes[roots], np.array(partial.edges, np.int64).reshape(-1, 2), y)
+        return Graph(self.candidates.nodes.codes[roots], np.array(partial.edges, np.int64).reshape(-1, 2), label)
 
     def test(self, partial: Partial) -> bool:
         """Compare a closed graph's gradient with the observed one; True when they match."""
@@ -80,8 +79,9 @@ def reconstruct(
 ) -> Reconstruction:
     """Search for a graph built of the candidate blocks whose gradient matches (GRAIN, Algorithms 4 and 8).
 
-    Differs from the authors' code: small graphs first, every finished graph is tested (equal block counts once), and a
-    match that could be a cover of a smaller graph is kept only if no smaller one is found.
+    Differs from the authors' code: small sizes first (a multiple of a small graph has the same gradient), every
+    finished graph is tested (equal block counts once), and the blocks that the readout's known mean asks for are tried
+    before all of them.
     """
     search = Search(observation, knowledge, candidates, clock)
     stop = "time" if clock.left <= 0 else "no candidates" if candidates.twos.size == 0 else "exhausted"
