@@ -49,7 +49,7 @@ def table(records: Sequence[Record]) -> str:
         for baseline in BASELINES:
             rates = r["baselines"][baseline]
             lines.append((f"baseline: {baseline}", *(_interval(rates[c]) for c in COLUMNS), ""))
-    return _table(HEAD, lines)
+    return markdown(HEAD, lines)
 
 
 def sizes_table(records: Sequence[Record]) -> str:
@@ -64,7 +64,7 @@ def sizes_table(records: Sequence[Record]) -> str:
                 rates = ours[size]
                 who = f"**jgleak** ({rates['graphs']} graphs)"
                 lines.append((_names(group, found), who, *(_interval(rates[c]) for c in ("gsm0", "gsm2", "exact"))))
-    return _table(("", "", "GSM-0", "GSM-2", "FULL"), lines)
+    return markdown(("", "", "GSM-0", "GSM-2", "FULL"), lines)
 
 
 def _pooled(records: Sequence[Record]) -> dict[str, Any]:
@@ -85,10 +85,11 @@ def _runs(records: Sequence[Record]) -> str:
         stops = ", ".join(f"{count} {stop}" for stop, count in sorted(r["stops"].items()))
         limit, cells = r["specification"]["time_limit"], (str(r["seed"]), stops, r["device"], r["version"])
         lines.append((f"`{r['row']}`", str(r["graphs"]), f"{limit:g}", *cells))
-    return _table(head, lines)
+    return markdown(head, lines)
 
 
-def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A table; all columns but the first are numbers."""
     rows = [head, ["---"] + ["---:"] * (len(head) - 1), *lines]
     return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows)
 

@@ -33,6 +33,7 @@ app = typer.Typer(
 
 _Seconds = Annotated[float, typer.Option("--time-limit", help="Seconds an attack may take on one client.")]
 _Seed = Annotated[int, typer.Option(help="Seeds the clients, the parameters and the attack.")]
+_Prior = Annotated[str, typer.Option(help="How graphs with the same gradient are ranked: none or molecule.")]
 _MaxN = Annotated[int, typer.Option(help="Largest client the attacker expects.")]
 _Json = Annotated[
     bool, typer.Option("--json", help="JSON lines on standard output, everything else on standard error.")
@@ -61,7 +62,7 @@ def _root(
 
 @app.command()
 def attack(
-    name: Annotated[str, typer.Argument(help="The attack; see `jgleak list`.")] = "grain",
+    name: Annotated[str, typer.Argument(help="The attack; see `jgleak list`.")] = "census",
     dataset: Annotated[str, typer.Option(help="The data set; see `jgleak list`.")] = "embedded",
     task: Annotated[str | None, typer.Option(help="What is learnt; by default the data set's first task.")] = None,
     path: Annotated[Path | None, typer.Option(help="Where the data set's files are.")] = None,
@@ -79,6 +80,9 @@ def attack(
     know: Annotated[
         list[str] | None, typer.Option(help=f"What the attacker is given, by commas: {', '.join(KNOWABLE)}.")
     ] = None,
+    prior: Annotated[
+        str, typer.Option(help="How graphs with the same gradient are ranked: none or molecule.")
+    ] = "none",
     max_n: _MaxN = 40,
     node_task: Annotated[bool, typer.Option("--node-task", help="Label nodes instead of graphs.")] = False,
     no_distinct: Annotated[
@@ -111,6 +115,7 @@ def attack(
             node_task=node_task,
             distinct=not no_distinct,
             degree=not no_degree,
+            prior=prior,
             max_n=max_n,
         )
         raise typer.Exit(_audit(specification, out, json_lines, stderr, stdout))
@@ -161,10 +166,11 @@ def _audit(specification: Specification, out: Path | None, json_lines: bool, std
 @app.command()
 def invert(
     file: Annotated[Path, typer.Argument(help="An observation written by jgleak.save.")],
-    name: Annotated[str, typer.Option("--attack", help="The attack; see `jgleak list`.")] = "grain",
+    name: Annotated[str, typer.Option("--attack", help="The attack; see `jgleak list`.")] = "census",
     seed: _Seed = 0,
     time_limit: _Seconds = 60.0,
     n: Annotated[int | None, typer.Option(help="Number of nodes, where it is known.")] = None,
+    prior: _Prior = "none",
     max_n: _MaxN = 40,
     distinct: Annotated[bool, typer.Option("--distinct", help="Assume that all nodes of a client differ.")] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for reconstruction.json.")] = None,
@@ -173,17 +179,20 @@ def invert(
     """Attack a saved observation and print the graph it came from."""
     with _mistakes():
         out_file = None if out is None else _writable(out / "reconstruction.json")
+        import dataclasses
+
         import jax
 
         from jgleak.attacks.attack import Budget
         from jgleak.attacks.registry import get_attack
+        from jgleak.audit.certified import write
         from jgleak.audit.describe import describe
         from jgleak.audit.record import plain
         from jgleak.federated import Knowledge, load
 
         chosen = get_attack(name)
         observation, space = load(file)
-        knowledge = Knowledge(space=space, n=n, max_nodes=max_n, distinct_nodes=distinct)
+        knowledge = Knowledge(space=space, n=n, max_nodes=max_n, distinct_nodes=distinct, prior=prior)
         begun = time.monotonic()
         with Console(stderr=True).status(name):
             found = chosen(observation, knowledge, key=jax.random.key(seed), budget=Budget(seconds=time_limit))
@@ -194,20 +203,21 @@ def invert(
                 "graphs": [describe(g, space) for g in found.graphs],
                 "gradient_distance": found.gradient_distance,
                 "stop": found.stop,
+                "certificate": None if found.certificate is None else dataclasses.asdict(found.certificate),
                 "seconds": time.monotonic() - begun,
                 "info": found.info,
                 "version": __version__,
             }
         )
         if out_file is not None:
-            out_file.write_text(json.dumps(record) + "\n", encoding="utf-8")
+            write(out_file, found, file)
         if json_lines:
             print(json.dumps(record), flush=True)
         _show(found, space, Console(stderr=json_lines))
 
 
 def _show(found: Reconstruction, space: FeatureSpace, console: Console) -> None:
-    from jgleak.audit.table import graph_table
+    from jgleak.audit.table import certificate_text, graph_table
 
     if found.best is None:
         console.print(Text(f"nothing found ({found.stop})"))
@@ -216,6 +226,23 @@ def _show(found: Reconstruction, space: FeatureSpace, console: Console) -> None:
     console.print(graph_table(found.best, space))
     count = "1 candidate graph" if len(found.graphs) == 1 else f"{len(found.graphs)} candidate graphs, the best shown"
     console.print(Text(f"gradient distance {distance}; {count}; stopped: {found.stop}"))
+    if found.certificate is not None:
+        console.print(Text(certificate_text(found.certificate)))
+
+
+@app.command()
+def verify(
+    file: Annotated[
+        Path, typer.Argument(help="A reconstruction written by `jgleak attack --out` or `jgleak invert --out`.")
+    ],
+) -> None:
+    """Check a certificate from scratch: recompute every listed graph's gradient, and that no two graphs are equal."""
+    with _mistakes():
+        from jgleak.audit.certified import verify as check
+
+        report = check(file)
+        typer.echo(report.text)
+        raise typer.Exit(0 if report.holds else FAILED)
 
 
 @app.command("list")

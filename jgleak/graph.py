@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+import igraph
 import jax
-import jax.numpy as jnp
 import jraph
 import networkx as nx
 import numpy as np
@@ -149,6 +149,15 @@ class Graph:
             out.append(Graph(space.decode(np.asarray(g.nodes)), pairs.reshape(-1, 2)))
         return out
 
+    def canonical_form(self) -> tuple[bytes, bytes]:
+        """Equal for two graphs exactly when they are isomorphic with equal features (labels ``y`` are ignored)."""
+        rows, colours = np.unique(self.x, axis=0, return_inverse=True)
+        plain = igraph.Graph(n=self.n, edges=self.edges.tolist())
+        place = np.array(plain.canonical_permutation(color=colours.ravel().tolist()))
+        ordered = rows[colours.ravel()][np.argsort(place)]
+        edges = np.sort(place[self.edges].reshape(-1, 2), axis=1)
+        return ordered.tobytes(), edges[np.lexsort((edges[:, 1], edges[:, 0]))].astype(np.int64).tobytes()
+
     def isomorphic(self, other: Graph) -> bool:
         """True when a relabelling of nodes makes features and edges of both graphs equal (labels ``y`` are ignored)."""
         if self.n != other.n or self.edges.shape != other.edges.shape or self.x.shape[1] != other.x.shape[1]:
@@ -162,7 +171,7 @@ class Graph:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class GraphBatch:
-    """A dense, padded batch on the device.
+    """A dense, padded batch: NumPy arrays until a jitted function takes them to the device.
 
     ``B`` graphs, ``N`` node slots (from ``BUCKETS``), ``m`` encoded columns. Dense because relaxed adjacencies must
     be differentiable. Padding nodes have zero features, no edges and mask 0.
@@ -174,10 +183,10 @@ class GraphBatch:
       labels: ``(B,)`` graph labels, ``(B, N)`` node labels, or None.
     """
 
-    nodes: Float[Array, "B N m"]
-    adjacency: Float[Array, "B N N"]
-    node_mask: Bool[Array, "B N"]
-    labels: Num[Array, "B ..."] | None = None
+    nodes: Float[Array | np.ndarray, "B N m"]
+    adjacency: Float[Array | np.ndarray, "B N N"]
+    node_mask: Bool[Array | np.ndarray, "B N"]
+    labels: Num[Array | np.ndarray, "B ..."] | None = None
 
     @property
     def size(self) -> int:
@@ -198,7 +207,7 @@ class GraphBatch:
         mask = np.zeros((len(graphs), size), bool)
         for i, g in enumerate(graphs):
             nodes[i, : g.n], adjacency[i, : g.n, : g.n], mask[i, : g.n] = space.encode(g.x), g.adjacency, True
-        return GraphBatch(jnp.asarray(nodes), jnp.asarray(adjacency), jnp.asarray(mask), _labels(graphs, size))
+        return GraphBatch(nodes, adjacency, mask, _labels(graphs, size))
 
 
 def _checked_label(y: Any, n: int) -> Any:
@@ -221,12 +230,12 @@ def _labels(graphs: Sequence[Graph], size: int) -> Any:
         out = np.zeros((len(ys), size), np.int32 if whole else np.float32)
         for i, y in enumerate(ys):
             out[i, : np.size(y)] = y
-        return jnp.asarray(out)
+        return out
     if any(isinstance(y, np.ndarray) for y in ys):
         raise ValueError("y: some graphs of the batch have node labels and some have one graph label")
     if all(isinstance(y, (int, np.integer)) for y in ys):
-        return jnp.asarray(np.array(ys, np.int32))
-    return jnp.asarray(np.array(ys, np.float32))
+        return np.array(ys, np.int32)
+    return np.array(ys, np.float32)
 
 
 def bucket(n: int) -> int:

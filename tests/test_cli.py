@@ -81,7 +81,27 @@ def test_out_holds_everything_and_invert_reads_it(tmp_path: Path) -> None:
     found = json.loads(as_json.stdout)
     assert found["stop"] == "done"
     assert [sorted(node) for node in found["graphs"][0]["nodes"]] == [sorted(f.name for f in space.features)] * 3
-    assert json.loads((tmp_path / "reconstruction.json").read_text()) == found
+    checked = jgleak("verify", str(tmp_path / "reconstruction.json"))
+    assert checked.exit_code == 1 and "does not hold" in checked.stdout, "an edgeless guess explains no gradient"
+
+
+def test_a_certificate_is_verified_from_scratch(tmp_path: Path) -> None:
+    found = jgleak("attack", "census", "--graphs", "1", "--max-nodes", "8", "--hidden", "64", "--out", str(tmp_path))
+    assert found.exit_code == 0, found.output
+    file = tmp_path / "reconstructions" / "000.json"
+    good = jgleak("verify", str(file))
+    assert good.exit_code == 0 and good.stdout.splitlines()[-1] == "holds"
+    document = json.loads(file.read_text())
+    twice = {**document, "graphs": [*document["graphs"], document["graphs"][0]]}
+    claimed = {**document, "certificate": {**document["certificate"], "size": 7}}
+    for forged in (twice, claimed):
+        file.write_text(json.dumps(forged))
+        bad = jgleak("verify", str(file))
+        assert bad.exit_code == 1 and bad.stdout.splitlines()[-1] == "does not hold"
+    for broken in ("{", json.dumps({"format": "other"}), json.dumps({**document, "graphs": [{}]})):
+        file.write_text(broken)
+        bad = jgleak("verify", str(file))
+        assert bad.exit_code == 2 and bad.stderr.startswith("error: file:")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from jaxtyping import Array, Float
 
+from jgleak.attacks.certificate import Certificate
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.graph import Graph
 
@@ -25,6 +26,7 @@ class Reconstruction:
       stop: why the attack ended: ``match``, ``exhausted``, ``time``, ``no candidates``, ``done``.
       adjacency: soft adjacency ``(n, n)`` where the attack has one.
       features: soft encoded features ``(n, m)`` where the attack has them.
+      certificate: what is known about other graphs with the same gradient, where the attack looks for them.
       info: counts and seconds by stage, for people and benchmarks.
     """
 
@@ -33,6 +35,7 @@ class Reconstruction:
     stop: str
     adjacency: Float[np.ndarray, "n n"] | None = None
     features: Float[np.ndarray, "n m"] | None = None
+    certificate: Certificate | None = None
     info: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
@@ -51,7 +54,7 @@ class Budget:
     """
 
     seconds: float = 60.0
-    candidates: int = 200_000_000
+    candidates: int = 1_000_000_000
 
     def start(self) -> Clock:
         """Begin counting."""
@@ -74,6 +77,10 @@ class Clock:
     def left(self) -> float:
         """Seconds until the limit (negative when past it)."""
         return self.seconds - self.elapsed
+
+    def part(self, share: float) -> Clock:
+        """A clock that ends when ``share`` of the time left is spent."""
+        return Clock(self.begun, self.elapsed + share * self.left)
 
 
 class Run(Protocol):

@@ -49,13 +49,13 @@ def _distance(observation: Observation, space: FeatureSpace, graph: Graph) -> tu
         labels = _node_labels(observation, *one)
         padded = np.zeros((1, batch.node_mask.shape[1]), np.float32 if loss == "mse" else np.int32)
         padded[0, : graph.n] = labels
-        values = _distances(model, observation.params, observation.update, *one, jnp.asarray(padded), loss)
+        values = _distances(model, observation.params, observation.update, *one, padded, loss)
         return float(values[0]), labels
     if loss == "mse":
         target = float(_target(model, observation.params, observation.update, *one))
-        values = _distances(model, observation.params, observation.update, *one, jnp.asarray([target]), loss)
+        values = _distances(model, observation.params, observation.update, *one, np.array([target], np.float32), loss)
         return float(values[0]), target
-    classes = jnp.arange(model.classes)
+    classes = np.arange(model.classes)
     values = np.asarray(_distances(model, observation.params, observation.update, *one, classes, loss))
     best = int(values.argmin())
     return float(values[best]), best

@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 
 from jgleak.attacks.attack import Attack
+from jgleak.attacks.census.attack import CENSUS
 from jgleak.attacks.grain.attack import GRAIN
 from jgleak.attacks.trivial import EMPTY, MEAN_ADJACENCY, RANDOM
 
-ATTACKS: dict[str, Attack] = {attack.name: attack for attack in (GRAIN, RANDOM, MEAN_ADJACENCY, EMPTY)}
+ATTACKS: dict[str, Attack] = {attack.name: attack for attack in (CENSUS, GRAIN, RANDOM, MEAN_ADJACENCY, EMPTY)}
 
 
 def get_attack(name: str) -> Attack:

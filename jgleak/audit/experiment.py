@@ -15,12 +15,13 @@ from jaxtyping import Array, Int
 
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
 from jgleak.attacks.registry import get_attack
+from jgleak.audit.compilations import compilations
 from jgleak.audit.specification import Specification
 from jgleak.datasets import Dataset, load, tasks
 from jgleak.federated import Knowledge, Observation, fedsgd
 from jgleak.gnn import GNN, Params
 from jgleak.graph import Graph, bucket
-from jgleak.metrics import Score, score
+from jgleak.metrics import Score, score, truth_in_set
 
 UNIQUE_NODES = ("citeseer", "facebook", "github", "pokec")
 """Networks in which (almost) no two nodes of a client share all features (GRAIN's uniqueness heuristic)."""
@@ -50,8 +51,10 @@ class Result:
       truth: its private graph.
       observation: what the server saw.
       reconstruction: what the attack made of it.
-      score: the reconstruction beside the truth.
+      score: the best reconstruction beside the truth.
+      truth_in_set: the truth is among the listed reconstructions.
       seconds: wall-clock time of the attack.
+      compilations: functions that XLA compiled during the attack.
       failure: the traceback, when the attack broke down on this client; the reconstruction is empty then.
     """
 
@@ -60,7 +63,9 @@ class Result:
     observation: Observation
     reconstruction: Reconstruction
     score: Score
+    truth_in_set: bool
     seconds: float
+    compilations: int
     failure: str | None = None
 
 
@@ -119,7 +124,7 @@ def _attacked(
     observation: Observation,
     knowledge: Knowledge,
 ) -> Result:
-    space, failure, begun = knowledge.space, None, time.monotonic()
+    space, failure, compiled, begun = knowledge.space, None, compilations(), time.monotonic()
     budget = Budget(seconds=specification.time_limit)
     try:
         reconstruction = attack(observation, knowledge, key=_key(specification, index + 1), budget=budget)
@@ -129,7 +134,9 @@ def _attacked(
     seconds = time.monotonic() - begun
     tolerance = 0.0 if space.discrete else REAL_TOLERANCE
     quality = score(truth, reconstruction.best, space, tolerance=tolerance)
-    return Result(index, truth, observation, reconstruction, quality, seconds, failure)
+    compiled = compilations() - compiled
+    listed = truth_in_set(truth, reconstruction.graphs, tolerance=tolerance)
+    return Result(index, truth, observation, reconstruction, quality, listed, seconds, compiled, failure)
 
 
 def _key(specification: Specification, stream: int) -> Array:
@@ -211,6 +218,7 @@ def _knowledge(specification: Specification, dataset: Dataset, truth: Graph) -> 
         labels=np.sort(np.atleast_1d(np.asarray(truth.y))) if "labels" in know else None,
         max_nodes=specification.max_n,
         auxiliary=_auxiliary(dataset.graphs, truth) if "auxiliary" in know else (),
+        prior=specification.prior,
         distinct_nodes=specification.distinct and specification.dataset.lower() in UNIQUE_NODES,
     )
 

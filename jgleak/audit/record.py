@@ -24,16 +24,21 @@ RATES = ("exact", "gsm0", "gsm1", "gsm2")
 
 def result_record(result: Result, specification: Specification) -> dict[str, Any]:
     """One client: rates in [0, 1], seconds of wall clock. Of the private graph it holds the name and the size."""
+    found = result.reconstruction
     record = {
         "graph": result.index,
         "name": result.truth.name,
         "attack": specification.attack,
         "n_nodes": result.truth.n,
         "seconds": result.seconds,
+        "compilations": result.compilations,
         **dataclasses.asdict(result.score),
-        "gradient_distance": result.reconstruction.gradient_distance,
-        "stop": result.reconstruction.stop,
-        "info": result.reconstruction.info,
+        "truth_in_set": result.truth_in_set,
+        "gradient_distance": found.gradient_distance,
+        "stop": found.stop,
+        **{name: found.info.get(name) for name in ("candidates", "blocks", "residual")},
+        "certificate": None if found.certificate is None else dataclasses.asdict(found.certificate),
+        "info": found.info,
         "failure": result.failure,
     }
     return plain(record)
@@ -43,7 +48,8 @@ def summary_record(records: Sequence[Mapping[str, Any]], specification: Specific
     """All clients: means with 95 % bootstrap intervals, and the rate of exact reconstructions by size class.
 
     Size classes without a client are left out. With no client at all the rates are None. ``twins`` counts graphs that
-    reproduce the observed gradient and are not the truth.
+    reproduce the observed gradient and are not the truth, ``unique`` the certificates of that status, ``unique_wrong``
+    those beside another truth.
     """
     rates = {name: bootstrap([float(r[name]) for r in records]) if records else None for name in RATES}
     classes = {name: [r["exact"] for r in records if low <= r["n_nodes"] <= high] for name, low, high in SIZES}
@@ -55,7 +61,11 @@ def summary_record(records: Sequence[Mapping[str, Any]], specification: Specific
             "exact_rate_by_size": {name: np.mean(hits) for name, hits in classes.items() if hits},
             "sizes": {name: len(hits) for name, hits in classes.items() if hits},
             "twins": sum(r["stop"] == "match" and not r["exact"] for r in records),
+            "truth_in_set_rate": np.mean([r["truth_in_set"] for r in records]) if records else None,
+            "unique": sum(_unique(r) for r in records),
+            "unique_wrong": sum(_unique(r) and not r["exact"] for r in records),
             "failures": sum(r["failure"] is not None for r in records),
+            "compilations": sum(r["compilations"] for r in records),
             "seconds_total": sum(r["seconds"] for r in records),
             "seed": specification.seed,
             "device": jax.devices()[0].device_kind,
@@ -63,6 +73,10 @@ def summary_record(records: Sequence[Mapping[str, Any]], specification: Specific
             "specification": specification.to_json(),
         }
     )
+
+
+def _unique(record: Mapping[str, Any]) -> bool:
+    return record["certificate"] is not None and record["certificate"]["status"] == "unique"
 
 
 def plain(value: Any) -> Any:

@@ -36,6 +36,7 @@ class Specification:
       node_task: label nodes instead of graphs.
       distinct: assume that no two nodes of a client share their features, in the networks where GRAIN does.
       degree: keep the degree among the features.
+      prior: how the attacker ranks graphs with the same gradient: ``none`` or ``molecule``.
       max_n: the attacker's bound on the size of a client whose size is unknown (``N_max``).
 
     Raises:
@@ -56,11 +57,12 @@ class Specification:
     readout: str = "node_mlp"
     seed: int = 0
     time_limit: float = 60.0
-    attack: str = "grain"
+    attack: str = "census"
     know: tuple[str, ...] = ()
     node_task: bool = False
     distinct: bool = True
     degree: bool = True
+    prior: str = "none"
     max_n: int = 40
 
     def __post_init__(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jgleak.audit.certified import write
 from jgleak.audit.experiment import Result
 from jgleak.draw import draw
 from jgleak.features import FeatureSpace
@@ -14,7 +15,8 @@ from jgleak.federated import save
 
 
 class Store:
-    """``results.jsonl`` (appended), ``observations/NNN.safetensors`` and one picture ``NNN.png`` a client.
+    """``results.jsonl`` (appended), ``observations/NNN.safetensors``, ``reconstructions/NNN.json`` and one picture
+    ``NNN.png`` a client.
 
     A later run into the same folder appends to the records and replaces observations and pictures of equal number.
 
@@ -26,6 +28,7 @@ class Store:
         self.folder = folder
         try:
             (folder / "observations").mkdir(parents=True, exist_ok=True)
+            (folder / "reconstructions").mkdir(exist_ok=True)
             self._records = (folder / "results.jsonl").open("a", encoding="utf-8")
         except OSError as error:
             raise ValueError(f"out: cannot write to {folder} ({error.strerror}); choose another folder") from error
@@ -34,7 +37,9 @@ class Store:
         """Keep one client: its record first, then the observation, then the picture."""
         self.append(record)
         number = f"{result.index:03d}"
-        save(self.folder / "observations" / f"{number}.safetensors", result.observation, space)
+        observation = self.folder / "observations" / f"{number}.safetensors"
+        save(observation, result.observation, space)
+        write(self.folder / "reconstructions" / f"{number}.json", result.reconstruction, observation)
         verdict = "exact" if result.score.exact else f"GSM-2 {result.score.gsm2:.3f}"
         picture = self.folder / f"{number}.png"
         draw(result.truth, result.reconstruction.best, space, picture, title=f"{record['attack']}: {verdict}")

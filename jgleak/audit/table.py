@@ -9,6 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from jgleak.attacks.certificate import Certificate
 from jgleak.audit.describe import describe
 from jgleak.audit.record import RATES
 from jgleak.features import FeatureSpace
@@ -42,16 +43,20 @@ def summary_table(summary: Mapping[str, Any]) -> Table:
     """Rates over all clients with their 95 % intervals, then exact reconstructions by size."""
     clients, attack = summary["graphs"], summary["specification"]["attack"]
     title = f"{attack}: {clients} clients in {summary['seconds_total']:.1f} s ({summary['device']})"
+    title += f", {summary['compilations']} compilations"
     table = Table(title=title, title_justify="left", caption_justify="left", box=SIMPLE_HEAD)
     for column in ("rate", "mean", "low", "high", "clients"):
         table.add_column(column, justify="left" if column == "rate" else "right")
     for name in RATES:
         interval = summary[name] or {}
         table.add_row(name, *(_number(interval.get(k)) for k in ("mean", "low", "high")), str(clients))
+    table.add_row("truth among the listed", _number(summary["truth_in_set_rate"]), "", "", str(clients))
     twins = summary["twins"]
     if twins:
         who = "1 reconstruction differs" if twins == 1 else f"{twins} reconstructions differ"
         table.caption = f"{who} from the truth with a matching gradient, which cannot tell the two apart"
+    if summary["unique"]:
+        table.add_row("certified unique", _number(summary["unique"] / clients), "", "", str(summary["unique"]))
     for size, rate in summary["exact_rate_by_size"].items():
         table.add_row(f"exact, {size} nodes", _number(rate), "", "", str(summary["sizes"][size]))
     return table
@@ -70,6 +75,19 @@ def graph_table(graph: Graph, space: FeatureSpace) -> Table:
     if shared:
         table.caption, table.caption_justify = Text(f"all nodes: {_words(shared)}"), "left"
     return table
+
+
+def certificate_text(certificate: Certificate) -> str:
+    """What a certificate claims, and under which conditions."""
+    size, most = certificate.size, certificate.n_max
+    scope = f"connected graphs of {most} nodes" if certificate.n_known else f"connected graphs of up to {most} nodes"
+    claims = {
+        "unique": f"no other graph among {scope} has this gradient",
+        "k_graphs": f"exactly {size} graphs among {scope} have this gradient",
+        "at_least_k": f"at least {size} of the {scope} have this gradient; the search was cut short",
+    }
+    conditions = "".join(f"\n  if {condition}" for condition in certificate.conditions)
+    return f"certificate: {claims[certificate.status]}, each recomputed to {certificate.residual:.0e}{conditions}"
 
 
 def _words(items: Sequence[tuple[str, Any]]) -> str:

@@ -100,6 +100,8 @@ class Knowledge:
       auxiliary: public graphs of the same kind.
       connected: client graphs are connected.
       distinct_nodes: no two nodes of a client share a feature vector (GRAIN's uniqueness heuristic).
+      prior: what makes one explaining graph more plausible than another: a name of
+        ``jgleak.attacks.census.prior.PRIORS``.
     """
 
     space: FeatureSpace
@@ -112,6 +114,7 @@ class Knowledge:
     auxiliary: tuple[Graph, ...] = ()
     connected: bool = True
     distinct_nodes: bool = False
+    prior: str = "none"
 
     def __post_init__(self) -> None:
         if self.n is not None and self.n < 1:

@@ -20,6 +20,9 @@ class Convolution(nn.Module):
     Class attributes:
       span_kernel: name of the weight ``W`` (F x D) that is applied to node rows *before* they are mixed, so that
         the columns of its gradient live in the span of the rows (GRAIN, Theorem 5.1).
+      aggregate_kernel: name of the weight whose gradient is ``aggregate^T dL/dZ``, with the rows *after* they are
+        mixed; None where the mixing depends on the weights (attention).
+      hidden_kernel: name of a second weight inside the layer, whose gradient spans the layer's own hidden rows.
     """
 
     in_features: int
@@ -27,6 +30,8 @@ class Convolution(nn.Module):
     bias: bool = False
 
     span_kernel: ClassVar[str] = "kernel"
+    aggregate_kernel: ClassVar[str | None] = None
+    hidden_kernel: ClassVar[str | None] = None
 
     def __call__(
         self, rows: Float[Array, "N F"], adjacency: Float[Array, "N N"], mask: Bool[Array, " N"]
@@ -47,10 +52,20 @@ class Convolution(nn.Module):
     ) -> tuple[Float[Array, " E"], Float[Array, "T E"]]:
         """A node seen from itself: its own term, and the term each possible neighbour would add.
 
-        The pre-activation of a node is ``star_combine`` of the *sum* of its own term and its neighbours' terms, for
-        every convolution here. So the embeddings of all candidate blocks around a centre are sums over one table.
-        Degrees do not count the self-loop. Rows come in projected (``project``).
+        The pre-activation of a node is ``star_finish(star_combine(.))`` of the *sum* of its own term and its
+        neighbours' terms, for every convolution here. So the embeddings of all candidate blocks around a centre are
+        sums over one table. Degrees do not count the self-loop. Rows come in projected (``project``).
         """
+        raise NotImplementedError
+
+    def aggregate_terms(
+        self,
+        centre: Float[Array, " F"],
+        centre_degree: Float[Array, ""],
+        rows: Float[Array, "T F"],
+        degrees: Float[Array, " T"],
+    ) -> tuple[Float[Array, " F"], Float[Array, "T F"]]:
+        """The same for the row that ``aggregate_kernel`` is applied to, from unprojected rows."""
         raise NotImplementedError
 
     def star_select(self, terms: Float[Array, "T E"], columns: Int[Array, " C"]) -> Float[Array, "A T C"]:
@@ -58,8 +73,16 @@ class Convolution(nn.Module):
         return terms[None, :, columns]
 
     def star_combine(self, total: Float[Array, "A ... C"], columns: Int[Array, " C"]) -> Float[Array, "... C"]:
-        """Summed, selected terms to the pre-activation's ``columns``."""
+        """Summed, selected terms to ``columns`` of the pre-activation (of the hidden one, with ``hidden_kernel``)."""
         return self._add_bias(total[0], columns)
+
+    def star_hidden(self, combined: Float[Array, "... D"]) -> Float[Array, "... D"]:
+        """The row that ``hidden_kernel`` is applied to, column by column of ``star_combine``'s result."""
+        raise NotImplementedError
+
+    def star_finish(self, combined: Float[Array, "... D"]) -> Float[Array, "... D"]:
+        """All columns of ``star_combine``'s result to the pre-activation."""
+        return combined
 
     def _add_bias(self, z: Float[Array, "... C"], columns: Int[Array, " C"] | None = None) -> Float[Array, "... C"]:
         if not self.bias:

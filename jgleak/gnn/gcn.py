@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
@@ -11,6 +13,8 @@ from jgleak.gnn.convolution import Convolution, with_self_loops
 
 class GCNConv(Convolution):
     """GCN layer (Kipf & Welling, ICLR 2017); degrees count the self-loop."""
+
+    aggregate_kernel: ClassVar[str | None] = "kernel"
 
     def setup(self) -> None:
         self.kernel = self._kernel("kernel", (self.in_features, self.features))
@@ -37,3 +41,12 @@ class GCNConv(Convolution):
     ) -> tuple[Float[Array, " E"], Float[Array, "T E"]]:
         scale = lax.rsqrt((centre_degree + 1.0) * (degrees + 1.0))
         return centre / (centre_degree + 1.0), projected * scale[:, None]
+
+    def aggregate_terms(
+        self,
+        centre: Float[Array, " F"],
+        centre_degree: Float[Array, ""],
+        rows: Float[Array, "T F"],
+        degrees: Float[Array, " T"],
+    ) -> tuple[Float[Array, " F"], Float[Array, "T F"]]:
+        return self.star_terms(centre, centre_degree, rows, degrees)  # the mixing is linear: with W or without

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -19,6 +21,9 @@ class GINConv(Convolution):
 
     epsilon: float = 0.0
     inner: str = "relu"
+
+    aggregate_kernel: ClassVar[str | None] = "kernel"
+    hidden_kernel: ClassVar[str | None] = "out_kernel"
 
     def setup(self) -> None:
         self.kernel = self._kernel("kernel", (self.in_features, self.features))
@@ -45,10 +50,20 @@ class GINConv(Convolution):
     ) -> tuple[Float[Array, " E"], Float[Array, "T E"]]:
         return (1.0 + self.epsilon) * centre, projected
 
-    def star_select(self, terms: Float[Array, "T E"], columns: Int[Array, " C"]) -> Float[Array, "A T C"]:
-        """Every column depends on every hidden unit of the MLP."""
-        return jnp.broadcast_to(terms.T[:, :, None], (*terms.T.shape, columns.shape[0]))
+    def aggregate_terms(
+        self,
+        centre: Float[Array, " F"],
+        centre_degree: Float[Array, ""],
+        rows: Float[Array, "T F"],
+        degrees: Float[Array, " T"],
+    ) -> tuple[Float[Array, " F"], Float[Array, "T F"]]:
+        return self.star_terms(centre, centre_degree, rows, degrees)  # the sum is linear: with the kernel or without
 
     def star_combine(self, total: Float[Array, "A ... C"], columns: Int[Array, " C"]) -> Float[Array, "... C"]:
-        hidden = activation(self.inner)(total)
-        return self._add_bias(jnp.einsum("h...c,hc->...c", hidden, jnp.asarray(self.out_kernel)[:, columns]), columns)
+        return total[0]
+
+    def star_hidden(self, combined: Float[Array, "... D"]) -> Float[Array, "... D"]:
+        return activation(self.inner)(combined)
+
+    def star_finish(self, combined: Float[Array, "... D"]) -> Float[Array, "... D"]:
+        return self._add_bias(self.star_hidden(combined) @ self.out_kernel)

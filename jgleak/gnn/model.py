@@ -107,6 +107,11 @@ class GNN(nn.Module):
         return CONVOLUTIONS[self.conv](**shared)
 
     @nn.nowrap
+    def apply_layer(self, layer: int, weights: Params, method: str, *arguments: Any) -> Any:
+        """A method of one convolution (``project``, ``star_terms``, ..) under its own weights."""
+        return self.convolution(layer).apply({"params": weights}, *arguments, method=method)
+
+    @nn.nowrap
     def activate(self, layer: int, z: Float[Array, "... D"]) -> Float[Array, "... D"]:
         """Pre-activations of convolution ``layer`` to states."""
         last = layer == self.layers - 1

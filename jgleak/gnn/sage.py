@@ -14,6 +14,7 @@ class SAGEConv(Convolution):
     """GraphSAGE-mean layer (Hamilton et al., NeurIPS 2017; GLG eq. for GraphSAGE). Isolated nodes aggregate zero."""
 
     span_kernel: ClassVar[str] = "self_kernel"
+    aggregate_kernel: ClassVar[str | None] = "neighbour_kernel"
 
     def setup(self) -> None:
         self.self_kernel = self._kernel("self_kernel", (self.in_features, self.features))
@@ -40,3 +41,12 @@ class SAGEConv(Convolution):
     ) -> tuple[Float[Array, " E"], Float[Array, "T E"]]:
         width = self.features
         return centre[:width], projected[:, width:] / jnp.maximum(centre_degree, 1.0)
+
+    def aggregate_terms(
+        self,
+        centre: Float[Array, " F"],
+        centre_degree: Float[Array, ""],
+        rows: Float[Array, "T F"],
+        degrees: Float[Array, " T"],
+    ) -> tuple[Float[Array, " F"], Float[Array, "T F"]]:
+        return jnp.zeros_like(centre), rows / jnp.maximum(centre_degree, 1.0)

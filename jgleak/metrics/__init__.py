@@ -1,6 +1,7 @@
 """Metrics: the only place where the truth and a reconstruction meet."""
 
 from jgleak.metrics.alignment import align as align
+from jgleak.metrics.anonymity import truth_in_set as truth_in_set
 from jgleak.metrics.bootstrap import Interval as Interval
 from jgleak.metrics.bootstrap import bootstrap as bootstrap
 from jgleak.metrics.edges import EdgeScore as EdgeScore

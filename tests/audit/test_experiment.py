@@ -160,7 +160,17 @@ def test_one_breakdown_costs_one_client(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_summary_counts_by_size() -> None:
-    row = {"gsm0": 0.5, "gsm1": 0.5, "gsm2": 0.5, "seconds": 2.0, "failure": None, "stop": "done"}
+    row = {
+        "gsm0": 0.5,
+        "gsm1": 0.5,
+        "gsm2": 0.5,
+        "seconds": 2.0,
+        "compilations": 2,
+        "failure": None,
+        "stop": "done",
+        "truth_in_set": True,
+        "certificate": {"status": "unique"},
+    }
     records = [{**row, "n_nodes": n, "exact": exact} for n, exact in ((5, True), (15, False), (16, True), (25, True))]
     summary = summary_record(records, SMALL)
     assert summary["exact_rate"] == 0.75
@@ -168,6 +178,8 @@ def test_summary_counts_by_size() -> None:
     assert summary["sizes"] == {"<=15": 2, "16-25": 2}
     assert summary["gsm1"] == {"mean": 0.5, "low": 0.5, "high": 0.5}
     assert summary["seconds_total"] == 8.0
+    assert summary["compilations"] == 8
+    assert (summary["truth_in_set_rate"], summary["unique"], summary["unique_wrong"]) == (1.0, 4, 1)
     assert Specification.from_json(summary["specification"]) == SMALL
     assert summary_record([], SMALL)["exact_rate"] is None
 
@@ -183,7 +195,17 @@ def test_plain_is_json() -> None:
 
 
 def test_twins_match_the_gradient_and_are_not_the_truth() -> None:
-    base = {"gsm0": 1.0, "gsm1": 1.0, "gsm2": 1.0, "n_nodes": 5, "failure": None, "seconds": 1.0}
+    base = {
+        "gsm0": 1.0,
+        "gsm1": 1.0,
+        "gsm2": 1.0,
+        "n_nodes": 5,
+        "failure": None,
+        "seconds": 1.0,
+        "compilations": 0,
+        "truth_in_set": True,
+        "certificate": None,
+    }
     ends = [(True, "match"), (False, "match"), (False, "time")]
     summary = summary_record([{**base, "exact": exact, "stop": stop} for exact, stop in ends], SMALL)
     assert summary["twins"] == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -34,17 +35,30 @@ CONVOLUTIONS = {
 
 @dataclasses.dataclass
 class Case:
-    """A convolution on a padded batch of graphs: the dense layer, each node from its star, a gradient."""
+    """A convolution on a padded batch of graphs: the dense layer, its gradient, and each node from its star.
+
+    Attributes:
+      dense: the layer's pre-activations; ``upstream`` is the loss's derivative there.
+      combined: ``star_combine`` of all columns; ``some_columns`` of ``SOME``; ``finished`` the pre-activation.
+      hidden: the rows that ``hidden_kernel`` meets.
+      aggregate: the rows that ``aggregate_kernel`` meets; ``inside`` is the loss's derivative at their product.
+      gradient: of every weight, for each graph.
+    """
 
     conv: Convolution
     params: Any
     rows: np.ndarray
     adjacency: np.ndarray
     mask: np.ndarray
+    upstream: np.ndarray
     dense: np.ndarray
-    stars: np.ndarray
+    combined: np.ndarray
     some_columns: np.ndarray
-    gradient: np.ndarray
+    finished: np.ndarray
+    hidden: np.ndarray | None
+    aggregate: np.ndarray | None
+    inside: np.ndarray
+    gradient: Any
 
 
 @pytest.fixture(scope="module", params=CONVOLUTIONS)
@@ -52,30 +66,39 @@ def case(request: pytest.FixtureRequest, params_of: Any, graph_of: Any, quick_ji
     conv = CONVOLUTIONS[request.param]
     params = params_of(conv, SLOTS, WIDTH, seed=1)
     graphs = tuple(np.stack(part) for part in zip(*(graph_of(n, SLOTS, WIDTH, n) for n in NODES), strict=True))
+    upstream = np.random.default_rng(7).normal(size=(len(NODES), SLOTS, conv.features)).astype(np.float32)
+    inputs = *graphs, upstream * graphs[2][:, :, None]
 
     def dense(params: Any, x: Array, a: Array, m: Array) -> Array:
         return conv.apply({"params": params}, x, a, m)  # type: ignore[return-value]
 
-    def stars(params: Any, x: Array, a: Array, columns: np.ndarray) -> Array:
+    def star(params: Any, x: Array, a: Array, u: Array) -> tuple[Any, ...]:
         layer = conv.bind({"params": params})
-        projected = layer.project(x)
+        projected, degrees, every = layer.project(x), a.sum(1), np.arange(conv.features)
 
-        def total(centre: Array, degree: Array, neighbours: Array) -> Array:
-            own, terms = layer.star_terms(centre, degree, projected, a.sum(1))
+        def combined(centre: Array, degree: Array, neighbours: Array, columns: np.ndarray) -> Array:
+            own, terms = layer.star_terms(centre, degree, projected, degrees)
             parts = layer.star_select(jnp.concatenate([own[None], terms]), columns)
-            return parts[:, 0] + jnp.einsum("t,atc->ac", neighbours, parts[:, 1:])
+            total = parts[:, 0] + jnp.einsum("t,atc->ac", neighbours, parts[:, 1:])
+            return layer.star_combine(total, columns)
 
-        return layer.star_combine(jnp.moveaxis(jax.vmap(total)(projected, a.sum(1), a), 0, 1), columns)
+        def mixed(centre: Array, degree: Array, neighbours: Array) -> Array:
+            own, terms = layer.aggregate_terms(centre, degree, x, degrees)
+            return own + neighbours @ terms
 
-    @quick_jit
-    def everything(params: Any, x: Array, a: Array, m: Array) -> tuple[Array, ...]:
-        alone = jax.grad(lambda p: dense(p, x[1], a[1], m[1]).sum())(params)[conv.span_kernel]
-        every, some = (
-            jax.vmap(lambda x, a, c=c: stars(params, x, a, c))(x, a) for c in (np.arange(conv.features), SOME)
-        )
-        return jax.vmap(dense, in_axes=(None, 0, 0, 0))(params, x, a, m), every, some, alone
+        whole, some = (jax.vmap(partial(combined, columns=c))(projected, degrees, a) for c in (every, SOME))
+        finished, back = jax.vjp(layer.star_finish, whole)
+        hidden = layer.star_hidden(whole) if conv.hidden_kernel else None
+        aggregate = jax.vmap(mixed)(x, degrees, a) if conv.aggregate_kernel else None
+        return whole, some, finished, hidden, aggregate, back(u)[0]
 
-    return Case(conv, params, *graphs, *map(np.asarray, everything(params, *graphs)))
+    def everything(params: Any, x: Array, a: Array, m: Array, u: Array) -> tuple[Any, ...]:
+        gradient = jax.grad(lambda p: (u * dense(p, x, a, m)).sum())(params)
+        return dense(params, x, a, m), *star(params, x, a, u), gradient
+
+    found = quick_jit(jax.vmap(everything, in_axes=(None, 0, 0, 0, 0)))(params, *inputs)
+    parts: list[Any] = [*inputs, *jax.tree.map(np.asarray, found)]
+    return Case(conv, params, *parts)
 
 
 def sparse(case: Case) -> Any:
@@ -148,15 +171,44 @@ def test_padding_rows_come_out_zero(case: Case) -> None:
 
 
 def test_a_node_from_its_star_equals_the_dense_row(case: Case) -> None:
-    np.testing.assert_allclose(case.stars[case.mask], case.dense[case.mask], rtol=2e-5, atol=2e-5)
-    np.testing.assert_allclose(case.some_columns[case.mask], case.dense[case.mask][:, SOME], rtol=2e-5, atol=2e-5)
+    np.testing.assert_allclose(case.finished[case.mask], case.dense[case.mask], rtol=2e-5, atol=2e-5)
+
+
+def test_columns_of_a_star_do_not_need_the_others(case: Case) -> None:
+    """Of the pre-activation, or of GIN's hidden one."""
+    np.testing.assert_allclose(case.some_columns, case.combined[..., SOME], rtol=2e-5, atol=2e-5)
+    if case.conv.hidden_kernel is None:
+        np.testing.assert_array_equal(case.combined, case.finished)
+    else:
+        assert np.abs(case.combined - case.finished)[case.mask].max() > 0.1
 
 
 def test_the_span_kernel_s_gradient_lies_in_the_span_of_the_rows(case: Case) -> None:
     """On the graph of one node the gradient's columns are multiples of its row (GRAIN, Theorem 5.1)."""
-    x = case.rows[1, 0]
-    assert np.abs(case.gradient).max() > 1e-3
-    np.testing.assert_allclose(case.gradient, np.outer(x, x @ case.gradient) / (x @ x), atol=1e-5)
+    x, gradient = case.rows[1, 0], case.gradient[case.conv.span_kernel][1]
+    assert np.abs(gradient).max() > 1e-3
+    np.testing.assert_allclose(gradient, np.outer(x, x @ gradient) / (x @ x), atol=1e-5)
+
+
+def test_the_aggregate_kernel_s_gradient_is_made_of_the_mixed_rows(case: Case) -> None:
+    """``dL/dW = aggregate^T dL/dZ``, with GIN's hidden pre-activation for ``Z``."""
+    if case.aggregate is None:
+        assert case.conv.aggregate_kernel is None and isinstance(case.conv, GATConv)
+        return
+    gradient = case.gradient[case.conv.aggregate_kernel]
+    assert np.abs(gradient).max() > 1e-3
+    made = np.einsum("bnf,bnd->bfd", case.aggregate, case.inside)
+    np.testing.assert_allclose(made, gradient, rtol=2e-5, atol=2e-5)
+
+
+def test_the_hidden_kernel_s_gradient_is_made_of_the_hidden_rows(case: Case) -> None:
+    if case.hidden is None:
+        assert case.conv.hidden_kernel is None and not isinstance(case.conv, GINConv)
+        return
+    gradient = case.gradient[case.conv.hidden_kernel]
+    assert np.abs(gradient).max() > 1e-3
+    made = np.einsum("bnf,bnd->bfd", case.hidden, case.upstream)
+    np.testing.assert_allclose(made, gradient, rtol=2e-5, atol=2e-5)
 
 
 def test_large_attention_scores_stay_finite(graph_of: Any, params_of: Any, quick_jit: Any) -> None:

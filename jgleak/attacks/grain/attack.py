@@ -10,9 +10,11 @@ from jaxtyping import Array
 from threadpoolctl import threadpool_limits
 
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
-from jgleak.attacks.grain.candidates import find_candidates, find_nodes
+from jgleak.attacks.grain.candidates import find_candidates
 from jgleak.attacks.grain.distinct import reconstruct_distinct
 from jgleak.attacks.grain.reconstruct import reconstruct
+from jgleak.attacks.span.hops import Blocks
+from jgleak.attacks.span.levels import find_nodes
 from jgleak.attacks.span.nodes import TooManyCandidates
 from jgleak.federated.observation import Knowledge, Observation
 
@@ -51,8 +53,11 @@ def _run(observation: Observation, knowledge: Knowledge, budget: Budget) -> Reco
         return Reconstruction((), None, stop, info={"reason": str(error), "seconds": clock.elapsed})
     seconds_nodes = clock.elapsed
     best = Reconstruction((), None, "no candidates", info={"nodes": int(nodes.degrees.size)})
+    grown: dict[bool, Blocks] = {}
     for levels in LEVELS:
-        candidates = find_candidates(observation, knowledge, nodes, levels=levels, clock=clock, budget=budget)
+        candidates = find_candidates(
+            observation, knowledge, nodes, levels=levels, grown=grown, clock=clock, budget=budget
+        )
         if candidates is None:
             continue
         result = reconstruct(observation, knowledge, candidates, clock=clock)
@@ -76,8 +81,6 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
         return "it enumerates feature values, and this feature space has real-valued ones; use discrete features"
     if model.layers < 2:
         return "it needs at least two convolutions, to check 1-hop blocks"
-    if model.conv == "gin":
-        return "GIN's convolution hides its input rows behind a sum; GRAIN covers gcn, gat and sage"
     if model.layers == 2 and model.readout != "node_mlp":
         return (
             f"with two layers the 2-hop blocks are checked in a per-node readout, and {model.readout!r} is none; "

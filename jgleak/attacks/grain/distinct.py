@@ -16,11 +16,11 @@ import numpy as np
 
 from jgleak.attacks.attack import Budget, Clock, Reconstruction
 from jgleak.attacks.distance import gradient_distances
-from jgleak.attacks.grain.candidates import find_nodes, state_subspace
-from jgleak.attacks.span.check import SpanCheck
+from jgleak.attacks.grain.candidates import CHECKS
 from jgleak.attacks.span.combinations import Slot, total
+from jgleak.attacks.span.filter import BlockFilter
 from jgleak.attacks.span.hops import Nodes
-from jgleak.attacks.span.search import BlockSearch
+from jgleak.attacks.span.levels import block_checks, find_nodes
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.graph import Graph
 
@@ -106,12 +106,10 @@ def reconstruct_distinct(
 def _settle(board: _Board, observation: Observation, knowledge: Knowledge, clock: Clock, budget: Budget) -> int:
     """Settle neighbourhoods that only one candidate fits, until nothing changes; returns the candidates checked."""
     nodes = board.nodes
-    span, _ = state_subspace(observation, knowledge, 1)
-    if not span.informative:
+    checks = block_checks(observation, knowledge, 1, CHECKS)
+    if not checks:
         return 0
-    search = BlockSearch(
-        observation.model, observation.params, 0, nodes.rows, nodes.degrees, SpanCheck.of(span), distinct=True
-    )
+    search = BlockFilter(observation.model, observation.params, 0, nodes.rows, nodes.degrees, checks, distinct=True)
     checked = 0
     waiting = {v for v in board.open}
     while waiting and clock.left > 0:
@@ -121,11 +119,11 @@ def _settle(board: _Board, observation: Observation, knowledge: Knowledge, clock
         slots = plans[v]
         if slots is None:
             continue
-        found = search.around(v, slots, np.zeros(0), clock=clock, candidates=budget.candidates)
+        found = search.blocks([(v, slots)], clock=clock, candidates=budget.candidates)
         checked += found.checked
         if not found.complete:
             continue
-        board.tried[v] = tuple(frozenset(row) for row in found.neighbours.tolist())
+        board.tried[v] = tuple(frozenset(row) for row in found.neighbours)
         if len(board.tried[v]) == 1:
             board.settled[v] = board.tried[v][0]
             _narrow(board)

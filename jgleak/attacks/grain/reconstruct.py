@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Array, Bool, Float
 from scipy.optimize import nnls
 
 from jgleak.attacks.attack import Clock, Reconstruction
@@ -16,10 +17,14 @@ from jgleak.attacks.grain.build import Builder, Census, Gluing, Partial
 from jgleak.attacks.grain.candidates import Candidates
 from jgleak.attacks.span.hops import Blocks, reciprocal
 from jgleak.federated.observation import Knowledge, Observation
+from jgleak.gnn import GNN, Params
 from jgleak.graph import Graph
 
 MATCH = 1e-4
 """Relative gradient distance that counts as zero: float32 gradients of one graph agree to about 1e-6."""
+
+HIDDEN = 256
+"""Blocks whose hidden rows are computed at once."""
 
 STEPS = (2_000, 20_000, 200_000, 2_000_000)
 """Search-tree nodes for one start, raised from round to round, so that no wrong start takes the whole time."""
@@ -144,8 +149,8 @@ def _stage(search: Search, chosen: Bool[np.ndarray, " K"]) -> str | None:
                     continue
                 gluing = _gluing(search, left)
                 builder = Builder(gluing, most=most, clock=search.clock, steps=steps)
-                for partial in builder.closures(int(twos.roots[start])):
-                    if (knowledge.n is None or len(partial.kinds) == knowledge.n) and search.test(partial):
+                for closed in builder.closures(int(twos.roots[start])):
+                    if (knowledge.n is None or len(closed.kinds) == knowledge.n) and search.test(closed):
                         return "match"
                     if search.clock.left <= 0:
                         return "time"
@@ -199,5 +204,15 @@ def _last_rows(
         return None
     mean = np.asarray(last["kernel"], np.float64) @ delta / (delta @ delta)
     rows = candidates.nodes.rows[candidates.ones.roots[twos.roots]]
-    hidden, _ = model.apply({"params": observation.params}, rows, twos.states, method="node_hidden")
-    return np.asarray(jax.device_get(hidden), np.float64), mean
+    parts = []
+    for start in range(0, twos.size, HIDDEN):
+        part = slice(start, start + HIDDEN)
+        here = rows[part].shape[0]
+        padded = [np.pad(a[part].astype(np.float32), ((0, HIDDEN - here), (0, 0))) for a in (rows, twos.states)]
+        parts.append(np.asarray(_hidden(model, observation.params, *padded), np.float64)[:here])
+    return np.concatenate(parts), mean
+
+
+@partial(jax.jit, static_argnames=("model",))
+def _hidden(model: GNN, params: Params, rows: Float[Array, "B m"], states: Float[Array, "B D"]) -> Float[Array, "B h"]:
+    return model.apply({"params": params}, rows, states, method="node_hidden")[0]

@@ -8,10 +8,11 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import linalg
 
+from jgleak.attacks.span.sites import Site, View
 from jgleak.attacks.span.subspace import Subspace
 
-EXTRA = 8
-"""Null vectors of the cheap check; each rejects a random row almost surely."""
+EXTRA = 4
+"""Null vectors of the cheap check. A candidate of no meaning passes one with probability about ``bound``."""
 
 ROUNDING = 4e-6
 """Residual that float32 arithmetic alone can leave on the device, relative to the row."""
@@ -21,9 +22,9 @@ ROUNDING = 4e-6
 class SpanCheck:
     """A subspace and its sparse null vectors.
 
-    A row is ``[fixed | state]``: ``fixed`` is known from the block's centre (the readout sees ``X`` there, a
-    convolution sees nothing), ``state`` is the candidate's embedding. Restricted to ``r + s`` coordinates the space
-    keeps ``s`` independent null vectors, so most candidates are rejected from ``r + s`` numbers instead of ``d``.
+    A row is ``[fixed | row]``: ``fixed`` is known from the block's centre (the readout sees ``X`` there, a convolution
+    sees nothing), ``row`` is what the layer makes of the candidate. Restricted to ``r + s`` coordinates the space keeps
+    ``s`` independent null vectors, so most candidates are rejected from ``r + s`` numbers instead of ``d``.
 
     The cheap check never rejects a row that the full one accepts: a row ``x = B c + e`` with ``|e| <= tol |x|`` leaves
     a residual of at most ``tol |x|`` on orthonormal null vectors, and ``|x| <= reach |x_chosen|`` where ``reach`` is
@@ -32,26 +33,34 @@ class SpanCheck:
 
     Attributes:
       subspace: the span, in scaled coordinates.
+      view: which row of a candidate is checked.
       fixed: width of the fixed part.
-      columns: the chosen state columns ``(C,)``.
-      state_scale: what turns the chosen columns of a raw state into scaled ones ``(C,)``.
-      state_null: null vectors on those columns ``(C, s)``.
+      columns: the chosen columns of the row ``(C,)``.
+      row_scale: what turns the chosen columns of a raw row into scaled ones ``(C,)``.
+      row_null: null vectors on those columns ``(C, s)``.
       fixed_scale: the same for the fixed part, 0 where a column was not chosen ``(fixed,)``.
       fixed_null: null vectors on the fixed part ``(fixed, s)``, 0 where a column was not chosen.
       bound: largest residual of an accepted row, relative to the row's chosen coordinates.
     """
 
     subspace: Subspace
+    view: View
     fixed: int
     columns: Int[np.ndarray, " C"]
-    state_scale: Float[np.ndarray, " C"]
-    state_null: Float[np.ndarray, "C s"]
+    row_scale: Float[np.ndarray, " C"]
+    row_null: Float[np.ndarray, "C s"]
     fixed_scale: Float[np.ndarray, " fixed"]
     fixed_null: Float[np.ndarray, "fixed s"]
     bound: float
 
     @staticmethod
-    def of(subspace: Subspace, *, fixed: int = 0) -> SpanCheck:
+    def at(site: Site, *, most: int | None = None) -> SpanCheck | None:
+        """The check of one place in the model, or None where its span carries no information."""
+        subspace = Subspace.of_gradient(site.gradient, most=most)
+        return SpanCheck.of(subspace, view=site.view, fixed=site.fixed) if subspace.informative else None
+
+    @staticmethod
+    def of(subspace: Subspace, *, view: View = "state", fixed: int = 0) -> SpanCheck:
         """Choose coordinates and their null vectors.
 
         Pivoted QR picks ``r`` that fix a row; the ``s`` others are drawn at random. (The largest ones would not do:
@@ -66,24 +75,23 @@ class SpanCheck:
         null = np.zeros((chosen.size, EXTRA))
         null[:, : chosen.size - rank] = left[:, rank:]
         inverse = 1.0 / subspace.scale[chosen]
-        on_state = chosen >= fixed
+        on_row = chosen >= fixed
         fixed_null, fixed_scale = np.zeros((fixed, EXTRA)), np.zeros(fixed)
-        fixed_null[chosen[~on_state]], fixed_scale[chosen[~on_state]] = null[~on_state], inverse[~on_state]
+        fixed_null[chosen[~on_row]], fixed_scale[chosen[~on_row]] = null[~on_row], inverse[~on_row]
         tolerance = subspace.tolerance
         reach = 1.0 / max(values[rank - 1] - 2.0 * tolerance, 0.5 * tolerance)
         return SpanCheck(
             subspace=subspace,
+            view=view,
             fixed=fixed,
-            columns=chosen[on_state] - fixed,
-            state_scale=inverse[on_state],
-            state_null=null[on_state],
+            columns=chosen[on_row] - fixed,
+            row_scale=inverse[on_row],
+            row_null=null[on_row],
             fixed_scale=fixed_scale,
             fixed_null=fixed_null,
             bound=tolerance * reach + ROUNDING,
         )
 
-    def distances(
-        self, fixed: Float[np.ndarray, "k fixed"], states: Float[np.ndarray, "k D"]
-    ) -> Float[np.ndarray, " k"]:
+    def distances(self, fixed: Float[np.ndarray, "k fixed"], rows: Float[np.ndarray, "k D"]) -> Float[np.ndarray, " k"]:
         """Relative distance of whole rows from the span, in float64."""
-        return self.subspace.distances(np.concatenate([fixed, states], axis=1))
+        return self.subspace.distances(np.concatenate([fixed, rows], axis=1))

@@ -1,16 +1,27 @@
-"""Neighbourhoods as index ranges: multisets of table rows, enumerated as prefix x tail without building them."""
+"""Neighbourhoods as index ranges: multisets of table rows, numbered, so that any range can be built on the device."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Int
 
 TAIL = 1 << 17
 """Most rows of a tail table; what does not fit is enumerated as prefixes."""
+
+LITTLE = 1 << 10
+SPREAD = 64
+"""A tail of more rows than ``LITTLE`` leaves at least ``SPREAD`` prefixes: a tile of the device spans several."""
+
+PAIRS = 1 << 19
+"""Most rows of a tail of pairs, when a slot is split: candidates share them, so the table pays."""
+
+LARGEST = np.iinfo(np.int32).max
+"""Numbers on the device are 32-bit; binomials beyond stop here, and no range reaches them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,92 +32,175 @@ class Slot:
     count: int
 
 
-@dataclasses.dataclass(frozen=True)
-class Factor:
-    """A table of partial neighbourhoods: each row of ``members`` is a tuple of table rows; ``first`` and ``last`` are
-    positions in the slot's option list, for the ordering between the two halves of a split slot (-1 where unused)."""
+class Places(NamedTuple):
+    """How a prefix number becomes table rows: one entry a neighbour, a slot's neighbours in descending order.
 
-    members: Int[np.ndarray, "R k"]
-    first: Int[np.ndarray, " R"]
-    last: Int[np.ndarray, " R"]
+    Attributes:
+      stride: a slot's digit is ``number // stride % size``.
+      size: ways to fill the slot.
+      start: 1 at a slot's first entry.
+      order: the entry's position in its multiset, from the slot's count down to 1; 0 is padding.
+      offset: where the slot's options begin in ``options``.
+      keyed: 1 where the largest neighbour orders the prefix against the tail.
+      options: table rows of all slots, one after another.
+      binomials: ``C(c, i)`` for order ``i`` (rows) and ``c`` (columns), cut at ``LARGEST``.
+    """
+
+    stride: Int[np.ndarray, " W"]
+    size: Int[np.ndarray, " W"]
+    start: Int[np.ndarray, " W"]
+    order: Int[np.ndarray, " W"]
+    offset: Int[np.ndarray, " W"]
+    keyed: Int[np.ndarray, " W"]
+    options: Int[np.ndarray, " U"]
+    binomials: Int[np.ndarray, "I M"]
+
+
+def unrank(xp: Any, number: Any, places: Places, strict: Any, blank: Any) -> tuple[Any, Any]:
+    """Prefix numbers to table rows, by the combinatorial number system (colexicographic order).
+
+    A multiset ``p_1 <= .. <= p_k`` is the combination ``p_i + i - 1``, numbered ``sum_i C(p_i + i - 1, i)``.
+
+    Args:
+      xp: ``numpy`` on the host, ``jax.numpy`` on the device: one function for both.
+      number: prefix numbers ``(R,)``.
+      places: the plan's.
+      strict: 1 where the neighbours of a slot are distinct.
+      blank: the row that padding stands for.
+
+    Returns:
+      Rows ``(R, W)`` and each prefix's ordering key ``(R,)``, -1 without one.
+    """
+    rest = xp.zeros_like(number)
+    key = xp.full_like(number, -1)
+    rows = []
+    for w in range(places.order.shape[0]):
+        order = places.order[w]
+        digit = number // places.stride[w] % places.size[w]
+        rest = xp.where(places.start[w] == 1, digit, rest)
+        table = places.binomials[order]
+        item = xp.searchsorted(table, rest, side="right") - 1
+        rest = xp.where(order > 0, rest - table[item], rest)
+        place = item - xp.where(strict == 1, 0, order - 1)
+        row = places.options[xp.clip(places.offset[w] + place, 0, places.options.shape[0] - 1)]
+        rows.append(xp.where(order > 0, row, blank))
+        key = xp.where(places.keyed[w] == 1, place, key)
+    return xp.stack(rows, axis=1), key
 
 
 @dataclasses.dataclass(frozen=True)
 class Neighbourhoods:
-    """All neighbourhoods of one centre: every prefix row combined with every tail row, subject to one ordering.
+    """All neighbourhoods of one centre: every numbered prefix combined with every tail row, subject to one ordering.
 
-    A pair is valid when ``prefix.last <= tail.first`` (``<`` with distinct neighbours); both are -1 where the two
-    halves come from different slots, so that every pair is valid.
+    A pair is valid when ``key <= tail_first`` (``<`` with distinct neighbours); both are -1 where the two halves come
+    from different slots, so that every pair is valid.
+
+    Attributes:
+      prefixes: slots enumerated by number, the fastest first.
+      split: the last of them is the larger half of a slot whose smaller half is the tail.
+      tail: table rows of each partial neighbourhood in the tail ``(Q, k)``.
+      tail_first: ordering key of each tail row, ascending ``(Q,)``.
+      strict: the neighbours of a slot are distinct.
     """
 
-    prefixes: tuple[Factor, ...]
-    tail: Factor
+    prefixes: tuple[Slot, ...]
+    split: bool
+    tail: Int[np.ndarray, "Q k"]
+    tail_first: Int[np.ndarray, " Q"]
     strict: bool
 
     @property
     def prefix_count(self) -> int:
-        """Number of prefix rows."""
-        return math.prod(f.members.shape[0] for f in self.prefixes)
+        """Number of prefixes."""
+        return total(self.prefixes, distinct=self.strict)
+
+    @property
+    def numbers(self) -> int:
+        """Number of pairs of a prefix and a tail row, in order or not."""
+        return self.prefix_count * self.tail.shape[0]
 
     @property
     def width(self) -> int:
         """Number of neighbours."""
-        return sum(f.members.shape[1] for f in (*self.prefixes, self.tail))
+        return sum(s.count for s in self.prefixes) + self.tail.shape[1]
 
     @property
     def members(self) -> Int[np.ndarray, " U"]:
         """Every table row that occurs, sorted."""
-        return np.unique(np.concatenate([f.members.ravel() for f in (*self.prefixes, self.tail)]))
+        return np.unique(np.concatenate([*(s.options for s in self.prefixes), self.tail.ravel()]).astype(np.int64))
 
-    def begin(self, last: int) -> int:
-        """First tail row that a prefix with this ordering key can be combined with (tail rows are sorted by key)."""
-        if self.tail.first[-1] < 0 or last < 0:
-            return 0
-        return int(np.searchsorted(self.tail.first, last + int(self.strict)))
+    @property
+    def places(self) -> Places:
+        """The plan for ``unrank``."""
+        entries, options, stride = [], [], 1
+        for i, slot in enumerate(self.prefixes):
+            size = count(slot, distinct=self.strict)
+            keyed = self.split and i == len(self.prefixes) - 1
+            offset = sum(o.size for o in options)
+            for order in range(slot.count, 0, -1):
+                first = order == slot.count
+                entries.append((min(stride, LARGEST), min(size, LARGEST), first, order, offset, keyed and first))
+            options.append(slot.options)
+            stride *= size
+        table = np.array(entries, np.int64).reshape(-1, 6).T
+        most = max((s.count for s in self.prefixes), default=0)
+        widest = max((s.options.size for s in self.prefixes), default=0) + most
+        chosen = np.concatenate(options) if options else np.zeros(1, np.int64)
+        return Places(*(column for column in table), options=chosen, binomials=binomials(most, widest))
+
+    def prefix(self, numbers: Int[np.ndarray, " R"]) -> tuple[Int[np.ndarray, "R k"], Int[np.ndarray, " R"]]:
+        """Members and ordering keys of the given prefixes."""
+        if not self.prefixes:
+            return np.zeros((numbers.size, 0), np.int64), np.full(numbers.size, -1)
+        return unrank(np, numbers.astype(np.int64), self.places, int(self.strict), -1)
 
     def all(self) -> Int[np.ndarray, "S k"]:
         """Every neighbourhood, built."""
-        rows, last = self.prefix(np.arange(self.prefix_count))
-        i, j = np.divmod(np.arange(rows.shape[0] * self.tail.members.shape[0]), self.tail.members.shape[0])
-        valid = last[i] + int(self.strict) * (last[i] >= 0) <= self.tail.first[j]
-        return np.c_[rows[i], self.tail.members[j]][valid]
-
-    def prefix(self, rows: Int[np.ndarray, " p"]) -> tuple[Int[np.ndarray, "p k"], Int[np.ndarray, " p"]]:
-        """Members and ordering key of the given prefix rows (mixed-radix digits over the factors)."""
-        members, last = [], np.full(rows.size, -1)
-        rest = rows
-        for factor in self.prefixes:
-            rest, digit = np.divmod(rest, factor.members.shape[0])
-            members.append(factor.members[digit])
-            last = np.maximum(last, factor.last[digit])
-        return np.concatenate(members, axis=1) if members else np.zeros((rows.size, 0), np.int64), last
+        rows, key = self.prefix(np.arange(self.prefix_count))
+        i, j = np.divmod(np.arange(rows.shape[0] * self.tail.shape[0]), self.tail.shape[0])
+        valid = key[i] + int(self.strict) * (key[i] >= 0) <= self.tail_first[j]
+        return np.c_[rows[i], self.tail[j]][valid]
 
 
 def neighbourhoods(slots: Sequence[Slot], *, distinct: bool = False) -> Neighbourhoods | None:
     """Plan the enumeration of every way to fill the slots; None when a slot cannot be filled.
 
-    The largest slot is the tail, and smaller ones join it while it stays within ``TAIL`` rows. A largest slot of three
-    or more members that does not fit is split into prefixes of ``count - 2`` members and a tail of pairs.
+    The tail is the largest slot, with smaller ones while it stays within ``TAIL`` rows and ``SPREAD`` prefixes are
+    left. A largest slot for which this does not hold is split: the tail holds its pairs (single neighbours beyond
+    ``PAIRS``), the prefixes the others.
     """
     slots = sorted(slots, key=lambda s: count(s, distinct=distinct))
     if any(count(s, distinct=distinct) == 0 for s in slots):
         return None
-    whole: list[Factor] = []
-    tail = Factor(np.zeros((1, 0), np.int64), np.array([-1]), np.array([-1]))
+    whole: list[Slot] = []
+    split: list[Slot] = []
+    tail, first = np.zeros((1, 0), np.int64), np.full(1, -1)
+    left = total(slots, distinct=distinct)
+
+    def fits(rows: int) -> bool:
+        return rows <= LITTLE or (rows <= TAIL and left >= SPREAD * rows)
+
     if slots:
         big = slots.pop()
-        if count(big, distinct=distinct) > TAIL and big.count > 2:
-            tail = _factor(Slot(big.options, 2), distinct, ordered=True)
-            whole.append(_factor(Slot(big.options, big.count - 2), distinct, ordered=True))
+        size = count(big, distinct=distinct)
+        if fits(size) or big.count == 1:
+            tail = big.options[multisets(big.options.size, big.count, distinct=distinct)]
+            first = np.full(size, -1)
         else:
-            tail = _factor(big, distinct, ordered=False)
+            pair = Slot(big.options, 2)
+            half = 2 if big.count > 2 and count(pair, distinct=distinct) <= PAIRS else 1
+            places = multisets(big.options.size, half, distinct=distinct)
+            tail, first = big.options[places], places[:, 0]
+            split = [Slot(big.options, big.count - half)]
     for slot in reversed(slots):
-        factor = _factor(slot, distinct, ordered=False)
-        if not whole and tail.members.shape[0] * factor.members.shape[0] <= TAIL:
-            tail = _product(tail, factor)
+        size = count(slot, distinct=distinct)
+        if not split and fits(tail.shape[0] * size):
+            more = slot.options[multisets(slot.options.size, slot.count, distinct=distinct)]
+            i, j = np.divmod(np.arange(tail.shape[0] * size), size)
+            tail, first = np.c_[tail[i], more[j]], first[i]
         else:
-            whole.append(factor)
-    return Neighbourhoods(tuple(whole), tail, distinct)
+            whole.append(slot)
+    return Neighbourhoods((*whole, *split), bool(split), tail, first, distinct)
 
 
 def count(slot: Slot, *, distinct: bool = False) -> int:
@@ -132,21 +226,11 @@ def multisets(k: int, size: int, *, distinct: bool = False) -> Int[np.ndarray, "
     return rows
 
 
-def chunks(total_rows: int, size: int) -> Iterator[Int[np.ndarray, " p"]]:
-    """Row numbers in consecutive chunks."""
-    for start in range(0, total_rows, size):
-        yield np.arange(start, min(start + size, total_rows))
-
-
-def _factor(slot: Slot, distinct: bool, *, ordered: bool) -> Factor:
-    places = multisets(slot.options.size, slot.count, distinct=distinct)
-    if not ordered:
-        unused = np.full(places.shape[0], -1)
-        return Factor(slot.options[places], unused, unused)
-    places = places[np.argsort(places[:, -1], kind="stable")] if slot.count != 2 else places
-    return Factor(slot.options[places], places[:, 0], places[:, -1])
-
-
-def _product(a: Factor, b: Factor) -> Factor:
-    i, j = np.divmod(np.arange(a.members.shape[0] * b.members.shape[0]), b.members.shape[0])
-    return Factor(np.c_[a.members[i], b.members[j]], a.first[i], a.last[i])
+def binomials(orders: int, most: int) -> Int[np.ndarray, "I M"]:
+    """``C(c, i)`` for ``i <= orders`` and ``c <= most``, cut at ``LARGEST``; row 0 is unused and holds zeros."""
+    table = np.zeros((orders + 1, most + 1), np.int64)
+    if orders:
+        table[1] = np.arange(most + 1)
+    for i in range(2, orders + 1):
+        table[i, 1:] = np.minimum(np.cumsum(table[i - 1, :-1]), LARGEST)
+    return table

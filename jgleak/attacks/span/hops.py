@@ -1,9 +1,10 @@
-"""1-hop and 2-hop building blocks (GRAIN, Algorithm 3), grown from the feature vectors that passed the node filter."""
+"""Building blocks hop by hop (GRAIN, Algorithm 3), grown from the feature vectors that passed the node filter."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -11,10 +12,13 @@ from jaxtyping import Bool, Float, Int
 from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import Slot, total
-from jgleak.attacks.span.search import BlockSearch
+from jgleak.attacks.span.filter import BlockFilter, Found, Unsearched
 from jgleak.gnn import GNN, Params
 
 Neighbours = tuple[int, ...]
+
+TOGETHER = 32
+"""Equally cheap centres searched before what they teach is used."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,21 +42,25 @@ class Nodes:
 class Blocks:
     """Blocks of one hop count: a root entry of the level below and a sorted tuple of neighbour entries.
 
+    An entry of the level below is a row of ``Nodes`` for 1-hop blocks, else a row of the ``Blocks`` of one hop less.
+
     Attributes:
       roots: entry of the level below at the root ``(K,)``.
+      kinds: row of ``Nodes`` at the root ``(K,)``.
       neighbours: for each block the entries of the level below around it, sorted.
       states: embedding of the root ``(K, D)``.
       distances: relative span distances ``(K,)``.
       checked: candidates looked at.
-      skipped: centres that were not searched to the end, because the budget ended.
+      unsearched: ranges of candidates that the budget left out.
     """
 
     roots: Int[np.ndarray, " K"]
+    kinds: Int[np.ndarray, " K"]
     neighbours: tuple[Neighbours, ...]
     states: Float[np.ndarray, "K D"]
     distances: Float[np.ndarray, " K"]
     checked: int
-    skipped: int
+    unsearched: tuple[Unsearched, ...] = ()
 
     @property
     def size(self) -> int:
@@ -70,6 +78,7 @@ class Blocks:
         return dataclasses.replace(
             self,
             roots=self.roots[mask],
+            kinds=self.kinds[mask],
             neighbours=neighbours,
             states=self.states[mask],
             distances=self.distances[mask],
@@ -77,76 +86,73 @@ class Blocks:
 
 
 def one_hop(
-    model: GNN, params: Params, nodes: Nodes, check: SpanCheck | None, *, clock: Clock, budget: Budget
+    model: GNN, params: Params, nodes: Nodes, checks: Sequence[SpanCheck], *, clock: Clock, budget: Budget
 ) -> Blocks:
-    """Blocks of a node and its neighbours whose embedding ``H_1`` lies in the span of the second convolution.
+    """Blocks of a node and its neighbours that pass ``checks`` (GRAIN: ``H_1`` in the span of the second convolution).
 
     Centres are searched cheapest first, and what they teach is used at once: a neighbour already searched must itself
     have a passing block that holds this centre. This is GRAIN's structure check moved forward; it turns 1e8
     candidates into 1e5 where many feature vectors pass the node filter by accident.
     """
-    search = BlockSearch(model, params, 0, nodes.rows, nodes.degrees, check)
+    search = BlockFilter(model, params, 0, nodes.rows, nodes.degrees, checks)
     number, degrees = nodes.degrees.size, nodes.degrees.tolist()
     possible: Bool[np.ndarray, "T T"] = np.outer(nodes.degrees > 0, nodes.degrees > 0)
     waiting = set(range(number))
-    parts = _Parts(model.width(1))
+    parts = [search.blocks([], clock=clock, candidates=0)]
     while waiting:
         options = possible.sum(axis=1).tolist()
-        ways = {c: math.comb(options[c] + degrees[c] - 1, degrees[c]) if degrees[c] else 0 for c in waiting}
-        centre = min(waiting, key=lambda c, ways=ways: (ways[c], c))
-        waiting.remove(centre)
-        slots = _same(possible[centre], degrees[centre])
-        found = search.around(centre, slots, np.zeros(0), clock=clock, candidates=budget.candidates)
-        parts.add(centre, found.neighbours, found.states, found.distances, found.checked, found.complete)
-        if found.complete:
-            seen = np.zeros(number, bool)
-            seen[found.neighbours.ravel()] = True
-            possible[:, centre] &= seen
-    return reciprocal(parts.blocks())
+        ways = {c: math.comb(options[c] + degrees[c] - 1, degrees[c]) if degrees[c] else 1 for c in waiting}
+        least = min(ways.values())
+        centres = [c for c in sorted(waiting) if ways[c] == least][:TOGETHER]
+        waiting.difference_update(centres)
+        requests = [(c, _same(possible[c], degrees[c])) for c in centres]
+        found = search.blocks(requests, clock=clock, candidates=budget.candidates)
+        parts.append(found)
+        partial = {part.centre for part in found.unsearched}
+        seen = np.zeros((number, number), bool)
+        for root, neighbours in zip(found.centres.tolist(), found.neighbours, strict=True):
+            seen[list(neighbours), root] = True
+        for centre in set(centres) - partial:
+            possible[:, centre] &= seen[:, centre]
+    return reciprocal(_joined(parts, np.arange(number)))
 
 
-def two_hop(
+def next_hop(
     model: GNN,
     params: Params,
     nodes: Nodes,
-    ones: Blocks,
-    check: SpanCheck | None,
+    below: Blocks,
+    checks: Sequence[SpanCheck],
     *,
-    layer: int = 1,
+    hop: int,
     clock: Clock,
     budget: Budget,
 ) -> Blocks:
-    """Blocks of a 1-hop block and the 1-hop blocks of its neighbours whose embedding ``H_2`` lies in ``check``'s span.
+    """Blocks of ``hop`` hops from those of one hop less that pass ``checks``.
 
-    A neighbour of feature vector ``t`` is any 1-hop block with root ``t`` that holds the centre's feature vector.
-    When the check's rows have a fixed part, it is the centre's input row (GRAIN's readout sees ``[X | H_2]``).
+    A neighbour of root entry ``t`` is any block below with root ``t`` that holds the centre's root entry. The fixed
+    part of a checked row is the centre's input row (GRAIN's readout sees ``[X | H_2]``).
     """
-    search = BlockSearch(model, params, layer, ones.states, ones.degrees, check)
-    plans = _two_hop_slots(ones)
-    parts = _Parts(model.width(layer + 1))
-    wide = check is not None and check.fixed > 0
-    for centre in sorted(range(ones.size), key=lambda c: total(plans[c])):
-        fixed = nodes.rows[ones.roots[centre]].astype(np.float64) if wide else np.zeros(0)
-        found = search.around(centre, plans[centre], fixed, clock=clock, candidates=budget.candidates)
-        parts.add(centre, found.neighbours, found.states, found.distances, found.checked, found.complete)
-    return parts.blocks()
+    search = BlockFilter(model, params, hop - 1, below.states, below.degrees, checks, fixed=nodes.rows[below.kinds])
+    requests = sorted(enumerate(_slots(below)), key=lambda request: total(request[1]))
+    return _joined([search.blocks(requests, clock=clock, candidates=budget.candidates)], below.kinds)
 
 
-def _two_hop_slots(ones: Blocks) -> list[list[Slot]]:
+def _slots(below: Blocks) -> list[list[Slot]]:
     holding: dict[tuple[int, int], list[int]] = {}
-    for entry, (root, neighbours) in enumerate(zip(ones.roots.tolist(), ones.neighbours, strict=True)):
+    for entry, (root, neighbours) in enumerate(zip(below.roots.tolist(), below.neighbours, strict=True)):
         for other in set(neighbours):
             holding.setdefault((root, other), []).append(entry)
     plans = []
-    for root, neighbours in zip(ones.roots.tolist(), ones.neighbours, strict=True):
+    for root, neighbours in zip(below.roots.tolist(), below.neighbours, strict=True):
         options = {t: np.array(holding.get((t, root), []), np.int64) for t in sorted(set(neighbours))}
         plans.append([Slot(entries, neighbours.count(t)) for t, entries in options.items()])
     return plans
 
 
-def two_hop_count(ones: Blocks) -> int:
-    """Number of all 2-hop neighbourhoods of these 1-hop blocks, unchecked."""
-    return sum(total(slots) for slots in _two_hop_slots(ones))
+def next_hop_count(below: Blocks) -> int:
+    """Number of all blocks of one hop more, unchecked."""
+    return sum(total(slots) for slots in _slots(below))
 
 
 def one_hop_count(nodes: Nodes) -> int:
@@ -171,37 +177,14 @@ def _same(options: Bool[np.ndarray, " T"], count: int) -> list[Slot]:
     return [Slot(np.flatnonzero(options), count)] if count else []
 
 
-class _Parts:
-    """Collects the blocks of one level, centre by centre."""
-
-    def __init__(self, width: int) -> None:
-        self.roots: list[int] = []
-        self.neighbours: list[Neighbours] = []
-        self.states, self.distances = [np.zeros((0, width), np.float32)], [np.zeros(0)]
-        self.checked = self.skipped = 0
-
-    def add(
-        self,
-        centre: int,
-        neighbours: Int[np.ndarray, "S k"],
-        states: Float[np.ndarray, "S D"],
-        distances: Float[np.ndarray, " S"],
-        checked: int,
-        complete: bool,
-    ) -> None:
-        self.roots += [centre] * neighbours.shape[0]
-        self.neighbours += [tuple(row) for row in neighbours.tolist()]
-        self.states.append(states)
-        self.distances.append(distances)
-        self.checked += checked
-        self.skipped += not complete
-
-    def blocks(self) -> Blocks:
-        return Blocks(
-            np.array(self.roots, np.int64),
-            tuple(self.neighbours),
-            np.concatenate(self.states),
-            np.concatenate(self.distances),
-            self.checked,
-            self.skipped,
-        )
+def _joined(parts: Sequence[Found], kinds: Int[np.ndarray, " T"]) -> Blocks:
+    centres = np.concatenate([part.centres for part in parts])
+    return Blocks(
+        centres,
+        kinds[centres],
+        tuple(neighbours for part in parts for neighbours in part.neighbours),
+        np.concatenate([part.states for part in parts]),
+        np.concatenate([part.distances for part in parts]),
+        sum(part.checked for part in parts),
+        tuple(left for part in parts for left in part.unsearched),
+    )

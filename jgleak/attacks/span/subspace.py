@@ -11,6 +11,9 @@ from scipy import linalg
 NOISE = 3e-7
 """Singular values below this share of the largest are rounding noise of float32 gradients, whatever the gap."""
 
+GAP = 10.0
+"""Smallest ratio between the singular values on both sides of the rank; below it there is no rank to be seen."""
+
 FLOOR = 1e-2
 """Smallest scale of a coordinate, relative to the median: a coordinate without gradient must be zero in every row."""
 
@@ -27,11 +30,13 @@ class Subspace:
       basis: orthonormal basis ``(d, r)`` of the scaled space, float64.
       scale: what each coordinate was divided by ``(d,)``.
       gap: ratio of the last singular value kept to the first one dropped (``inf`` when none was dropped).
+      full: the rank is as large as the gradient's shape allows, so that further directions may be missing.
     """
 
     basis: Float[np.ndarray, "d r"]
     scale: Float[np.ndarray, " d"]
     gap: float
+    full: bool = False
 
     @property
     def rank(self) -> int:
@@ -53,9 +58,20 @@ class Subspace:
         return float(np.clip(10.0 / self.gap, 1e-5, 1e-2))
 
     @property
+    def fault(self) -> str | None:
+        """Why the space says nothing about any row, or None: it does."""
+        if self.rank == 0:
+            return "the gradient is zero"
+        if self.full or self.rank >= self.ambient:
+            return f"the span has rank {self.rank} and fills its space"
+        if self.gap < GAP:
+            return f"the singular values show no rank (largest gap {self.gap:.1f})"
+        return None
+
+    @property
     def informative(self) -> bool:
-        """False when the space is empty or fills everything: it then says nothing about any row."""
-        return 0 < self.rank < self.ambient
+        """False when the space is empty, fills everything or has no clear rank."""
+        return self.fault is None
 
     @staticmethod
     def of_gradient(gradient: Float[np.ndarray, "d D"], *, most: int | None = None) -> Subspace:
@@ -72,8 +88,9 @@ class Subspace:
         scale = np.maximum(size, FLOOR * np.median(size[size > 0]))
         left, values, _ = linalg.svd(gradient / scale[:, None], full_matrices=False)
         rank = _rank(values, most)
-        gap = values[rank - 1] / values[rank] if rank < values.size and values[rank] > 0 else np.inf
-        return Subspace(left[:, :rank], scale, float(gap))
+        full = rank == values.size
+        gap = np.inf if full or values[rank] == 0 else values[rank - 1] / values[rank]
+        return Subspace(left[:, :rank], scale, float(gap), full)
 
     def distances(self, rows: Float[np.ndarray, "k d"]) -> Float[np.ndarray, " k"]:
         """Distance of each row from the space, relative to the row's length (0 inside, at most 1); scaled.

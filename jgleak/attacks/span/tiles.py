@@ -1,106 +1,276 @@
-"""The device side of the block search: jitted, shape-stable functions over padded tables and tiles."""
+"""The device side of the filter: jitted, shape-stable functions over padded tables, ranges and tiles."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
+from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Bool, Float, Int
 
+from jgleak.attacks.span.combinations import Places, unrank
+from jgleak.attacks.span.sites import View
 from jgleak.gnn import GNN, Params
 
 
-def _call(model: GNN, layer: int, weights: Params, method: str, *arguments: Array) -> Any:
-    return model.convolution(layer).apply({"params": weights}, *arguments, method=method)
+class Probe(NamedTuple):
+    """The cheap check of one centre.
+
+    Attributes:
+      columns: chosen columns of the row ``(C,)``; padding has scale 0.
+      scale: to comparable sizes ``(C,)``.
+      null: null vectors ``(C, s)``.
+      bound: largest residual of an accepted row, relative to its length.
+      residual: what the fixed part adds to the residual ``(s,)``.
+      length: squared length of the fixed part.
+    """
+
+    columns: Int[Array, " C"]
+    scale: Float[Array, " C"]
+    null: Float[Array, "C s"]
+    bound: Float[Array, ""]
+    residual: Float[Array, " s"]
+    length: Float[Array, ""]
+
+
+class Tail(NamedTuple):
+    """The tail of an enumeration: summed terms ``(A, C, Q)``, ordering keys ``(Q,)``, and how many rows are real."""
+
+    terms: Float[Array, "A C Q"]
+    first: Int[Array, " Q"]
+    rows: Int[Array, ""]
 
 
 @partial(jax.jit, static_argnames=("model", "layer"))
 def project(model: GNN, layer: int, weights: Params, rows: Float[Array, "T F"]) -> Float[Array, "T P"]:
     """What the layer computes of each row on its own."""
-    return _call(model, layer, weights, "project", rows)
+    return model.apply_layer(layer, weights, "project", rows)
 
 
-@partial(jax.jit, static_argnames=("model", "layer"))
-def terms(
+@partial(jax.jit, static_argnames=("model", "layer", "view"), inline=True)
+def _row(
+    model: GNN, layer: int, view: View, weights: Params, totals: Float[Array, "A ... C"], columns: Int[Array, " C"]
+) -> Float[Array, "... C"]:
+    """Summed terms to ``columns`` of the row that a view names; GIN's state needs all of them at once."""
+    if view == "aggregate":
+        return totals[0]
+    combined = model.apply_layer(layer, weights, "star_combine", totals, columns)
+    if view == "hidden":
+        return model.apply_layer(layer, weights, "star_hidden", combined)
+    return model.activate(layer, model.apply_layer(layer, weights, "star_finish", combined))
+
+
+@partial(jax.jit, static_argnames=("model", "layer", "view"))
+def tables(
     model: GNN,
     layer: int,
+    view: View,
     weights: Params,
     centre: Float[Array, " P"],
     centre_degree: Float[Array, ""],
     rows: Float[Array, "T P"],
     degrees: Float[Array, " T"],
     columns: Int[Array, " C"],
-) -> Float[Array, "A T+1 C"]:
-    """The centre's own term (place 0) and each possible neighbour's, as far as ``columns`` need them."""
-    own, others = _call(model, layer, weights, "star_terms", centre, centre_degree, rows, degrees)
-    return _call(model, layer, weights, "star_select", jnp.concatenate([own[None], others]), columns)
+    tail: Int[Array, "Q k"],
+) -> tuple[Float[Array, "A T+2 C"], Float[Array, "A C Q"]]:
+    """Single terms, as far as ``columns`` need them, and summed terms of every tail row.
+
+    Places in the table: 0 the centre's own term, then each possible neighbour's, last zeros for padding.
+    """
+    method = "aggregate_terms" if view == "aggregate" else "star_terms"
+    own, others = model.apply_layer(layer, weights, method, centre, centre_degree, rows, degrees)
+    everything = jnp.concatenate([own[None], others, jnp.zeros_like(own)[None]])
+    selected = model.apply_layer(layer, weights, "star_select", everything, columns)
+    table = everything[None, :, columns] if view == "aggregate" else selected
+    by_column = jnp.swapaxes(table, 1, 2)
+    return table, sum((by_column[:, :, tail[:, k]] for k in range(1, tail.shape[1])), by_column[:, :, tail[:, 0]])
 
 
-@partial(jax.jit, static_argnames=("model", "layer"))
-def embed(
-    model: GNN, layer: int, weights: Params, totals: Float[Array, "A ... C"], columns: Int[Array, " C"]
-) -> Float[Array, "... C"]:
-    """Summed terms to states."""
-    return model.activate(layer, _call(model, layer, weights, "star_combine", totals, columns))
-
-
-@partial(jax.jit, static_argnames=("model", "layer"))
-def accepted(
+@partial(jax.jit, static_argnames=("model", "layer", "view", "mesh", "tile", "reach"))
+def scan(
     model: GNN,
     layer: int,
+    view: View,
+    mesh: Mesh,
+    tile: tuple[int, int],
+    reach: int,
     weights: Params,
-    columns: Int[Array, " C"],
-    scale: Float[Array, " C"],
-    null: Float[Array, "C s"],
-    prefix: Float[Array, "A P C"],
-    last: Int[Array, " P"],
-    tail: Float[Array, "A Q C"],
-    first: Int[Array, " Q"],
-    centre_part: Float[Array, " s+1"],
-    bound: Float[Array, ""],
-    sizes: Int[Array, " 3"],
-) -> tuple[Int[Array, ""], Bool[Array, "P Q"]]:
-    """The cheap span check on one tile of prefix x tail candidates: how many pass, and which.
+    probe: Probe,
+    table: Float[Array, "A T C"],
+    places: Places,
+    tail: Tail,
+    strict: Int[Array, ""],
+    work: Int[Array, "devices 4"],
+) -> tuple[Int[Array, "devices 3"], Int[Array, "devices 2 capacity"]]:
+    """Run the cheap check over one range of candidates a device, and gather the survivors' numbers.
 
-    Written column by column so that it compiles to one pass that keeps a candidate's few running sums in registers;
-    as a matrix product the embeddings would go through memory.
+    Prefix numbers become neighbourhoods on the device; tile after tile of prefix x tail candidates is checked. A
+    device stops before its buffer could overflow and says where, so that the host can send it the rest.
 
     Args:
-      prefix: summed terms of each prefix row, the centre's own term included.
-      last: ordering key of each prefix row; a pair counts when ``last <= first`` (``<`` with ``sizes[2] = 1``).
-      tail: summed terms of each tail row.
-      first: ordering key of each tail row.
-      centre_part: what the row's fixed part adds to the residual, then its squared length.
-      bound: largest residual relative to the row's length.
-      sizes: real prefix rows, real tail rows, 1 for strict ordering.
+      tile: prefixes and tail rows of a tile.
+      reach: most prefixes of one range.
+      work: for each device the first prefix, their number, and the tile to begin with (row of tiles, tail tile).
+
+    Returns:
+      For each device the number of survivors and the tile it would have gone on with (row = rows of tiles: finished),
+      and the buffer: prefix number and tail row of each survivor.
     """
-    shape = (prefix.shape[1], tail.shape[1])
-    residual = [jnp.full(shape, centre_part[k]) for k in range(null.shape[1])]
-    length = jnp.full(shape, centre_part[-1])
-    for c in range(columns.shape[0]):
-        total = prefix[:, :, None, c] + tail[:, None, :, c]
-        state = embed(model, layer, weights, total[..., None], columns[c : c + 1])[..., 0] * scale[c]
-        length = length + state * state
-        residual = [r + null[c, k] * state for k, r in enumerate(residual)]
-    inside = (sum(r * r for r in residual) <= bound**2 * length) & (length > 0)
-    ordered = last[:, None] + sizes[2] * (last[:, None] >= 0) <= first[None, :]
-    real = (jnp.arange(shape[0]) < sizes[0])[:, None] & (jnp.arange(shape[1]) < sizes[1])[None, :]
-    mask = inside & ordered & real
-    return mask.sum(), mask
+    run = partial(_scan, model, layer, view, tile, reach)
+    split, whole = PartitionSpec("devices"), PartitionSpec()
+    return jax.shard_map(run, mesh=mesh, in_specs=(*[whole] * 6, split), out_specs=(split, split), check_vma=False)(
+        weights, probe, table, places, tail, strict, work
+    )
 
 
-def fill(array: np.ndarray, size: int, axis: int = 0) -> np.ndarray:
-    """Zeros at the end of an axis, up to ``size``."""
-    if array.shape[axis] == size:
+def _scan(
+    model: GNN,
+    layer: int,
+    view: View,
+    tile: tuple[int, int],
+    reach: int,
+    weights: Params,
+    probe: Probe,
+    table: Float[Array, "A T C"],
+    places: Places,
+    tail: Tail,
+    strict: Int[Array, ""],
+    work: Int[Array, "1 4"],
+) -> tuple[Int[Array, "1 3"], Int[Array, "1 2 capacity"]]:
+    high, wide = tile
+    first, number, row, column = work[0]
+    members, key = unrank(jnp, first + jnp.arange(reach, dtype=jnp.int32), places, strict, table.shape[1] - 1)
+    prefix = table[:, :1] + table[:, members].sum(axis=2)
+    real = jnp.arange(reach) < number
+    lowest = jnp.where(real, key, jnp.iinfo(jnp.int32).max).reshape(-1, high).min(axis=1)
+    last_tile = (tail.rows - 1) // wide
+    begin = jnp.searchsorted(tail.first, lowest + strict * (lowest >= 0)).astype(jnp.int32)
+    begin = jnp.minimum(begin // wide, last_tile)
+    rows = (number + high - 1) // high
+    cells = high * wide
+
+    def going(state: tuple[Array, ...]) -> Array:
+        return (state[0] < rows) & (state[2] <= cells)
+
+    def step(state: tuple[Array, ...]) -> tuple[Array, ...]:
+        row, column, found, buffer = state
+        across, down = row * high, column * wide
+        passed = _passing(
+            model,
+            layer,
+            view,
+            weights,
+            probe,
+            lax.dynamic_slice_in_dim(prefix, across, high, axis=1),
+            lax.dynamic_slice_in_dim(tail.terms, down, wide, axis=2),
+        )
+        lasts = lax.dynamic_slice_in_dim(key, across, high)[:, None]
+        ordered = lasts + strict * (lasts >= 0) <= lax.dynamic_slice_in_dim(tail.first, down, wide)[None, :]
+        here = lax.dynamic_slice_in_dim(real, across, high)[:, None] & (down + jnp.arange(wide) < tail.rows)[None, :]
+        mask = passed & ordered & here
+        more = mask.sum(dtype=jnp.int32)
+
+        def keep(buffer: Array) -> Array:
+            cell = jnp.nonzero(mask.ravel(), size=cells, fill_value=0)[0].astype(jnp.int32)
+            pairs = jnp.stack([first + across + cell // wide, down + cell % wide])
+            return lax.dynamic_update_slice(buffer, pairs, (0, found))
+
+        buffer = lax.cond(more > 0, keep, lambda b: b, buffer)
+        ends = column >= last_tile
+        following = begin[jnp.minimum(row + 1, begin.shape[0] - 1)]
+        return row + ends, jnp.where(ends, following, column + 1), found + more, buffer
+
+    column = jnp.maximum(column, begin[jnp.minimum(row, begin.shape[0] - 1)])
+    empty = jnp.int32(0), jnp.zeros((2, 2 * cells), jnp.int32)
+    row, column, found, buffer = lax.while_loop(going, step, (row, column, *empty))
+    return jnp.stack([found, row, column])[None], buffer[None]
+
+
+def _passing(
+    model: GNN,
+    layer: int,
+    view: View,
+    weights: Params,
+    probe: Probe,
+    prefix: Float[Array, "A P C"],
+    tail: Float[Array, "A C Q"],
+) -> Bool[Array, "P Q"]:
+    """The cheap span check on one tile.
+
+    Written column by column so that it compiles to one pass that keeps a candidate's few running sums in registers;
+    as a matrix product the rows would go through memory. Columns of the tail are contiguous for the same reason.
+    """
+    shape = (prefix.shape[1], tail.shape[2])
+    residual = [jnp.full(shape, probe.residual[k]) for k in range(probe.null.shape[1])]
+    length = jnp.full(shape, probe.length)
+    for c in range(probe.columns.shape[0]):
+        total = prefix[:, :, None, c] + tail[:, None, c, :]
+        row = _row(model, layer, view, weights, total[..., None], probe.columns[c : c + 1])[..., 0] * probe.scale[c]
+        length = length + row * row
+        residual = [r + probe.null[c, k] * row for k, r in enumerate(residual)]
+    return (sum(r * r for r in residual) <= probe.bound**2 * length) & (length > 0)
+
+
+@partial(jax.jit, static_argnames=("model", "layer", "views"))
+def embed(
+    model: GNN,
+    layer: int,
+    views: tuple[View, ...],
+    weights: Params,
+    rows: Float[Array, "T F"],
+    projected: Float[Array, "T P"],
+    degrees: Float[Array, " T"],
+    centres: Int[Array, " B"],
+    neighbours: Int[Array, "B W"],
+) -> tuple[Float[Array, "B D"], ...]:
+    """Whole rows of candidates, in the precision of the tables; neighbours below 0 are padding."""
+
+    def one(centre: Array, around: Array) -> tuple[Array, ...]:
+        present, around = (around >= 0)[:, None], jnp.maximum(around, 0)
+
+        def total(table: Array, method: str) -> Array:
+            own, others = model.apply_layer(
+                layer, weights, method, table[centre], degrees[centre], table[around], degrees[around]
+            )
+            return own + jnp.where(present, others, 0.0).sum(axis=0)
+
+        out = []
+        for view in views:
+            if view == "aggregate":
+                out.append(total(rows, "aggregate_terms"))
+                continue
+            columns = jnp.arange(model.width(layer + 1))
+            selected = model.apply_layer(layer, weights, "star_select", total(projected, "star_terms")[None], columns)
+            out.append(_row(model, layer, view, weights, selected[:, 0], columns))
+        return tuple(out)
+
+    return jax.vmap(one)(centres, neighbours)
+
+
+@jax.jit
+def inside(
+    rows: Float[Array, "B d"], scale: Float[Array, " d"], basis: Float[Array, "d r"], tolerance: Float[Array, ""]
+) -> Bool[Array, " B"]:
+    """The check in all coordinates, at the tables' precision."""
+    scaled = rows / scale
+    along = jnp.matmul(scaled, basis, precision="highest")
+    rest = scaled - jnp.matmul(along, basis.T, precision="highest")
+    return jnp.sum(rest * rest, axis=1) <= tolerance**2 * jnp.sum(scaled * scaled, axis=1)
+
+
+def fill(array: np.ndarray, size: int, axis: int = 0, value: float = 0) -> np.ndarray:
+    """One value at the end of an axis, up to ``size``."""
+    if array.shape[axis] >= size:
         return array
     widths = [(0, 0)] * array.ndim
     widths[axis] = (0, size - array.shape[axis])
-    return np.pad(array, widths)
+    return np.pad(array, widths, constant_values=value)
 
 
-def pad(array: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
-    """Zero rows up to the next padded size (the array itself beyond the last)."""
-    return fill(array, next((s for s in sizes if s >= array.shape[0]), array.shape[0]))
+def padded(size: int, sizes: tuple[int, ...]) -> int:
+    """The next padded size (the size itself beyond the last)."""
+    return next((s for s in sizes if s >= size), size)

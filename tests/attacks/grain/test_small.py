@@ -118,7 +118,6 @@ def test_few_candidates_allowed(lab: Any) -> None:
 @pytest.mark.parametrize(
     ("fields", "hint"),
     [
-        ({"conv": "gin"}, "gcn, gat and sage"),
         ({"layers": 1}, "at least two convolutions"),
         ({"readout": "pooled", "readout_widths": ()}, "'node_mlp' or three layers"),
         ({"readout": "node_scores", "layers": 3}, "node_mlp"),

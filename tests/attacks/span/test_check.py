@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import jax
@@ -11,17 +12,40 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jgleak.attacks.span.check import EXTRA, SpanCheck
+from jgleak.attacks.span.sites import View, sites
 from jgleak.attacks.span.subspace import Subspace
-from jgleak.graph import GraphBatch
+from jgleak.gnn import GNN, Params
+from jgleak.gnn.activation import activation
+from jgleak.graph import Graph, GraphBatch
+
+PROBES = 200
 
 
-def cheap(check: SpanCheck, fixed: np.ndarray, states: np.ndarray) -> np.ndarray:
+def cheap(check: SpanCheck, fixed: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """The check on the chosen coordinates, in the device's precision."""
     scaled = fixed * check.fixed_scale
-    chosen = (states[:, check.columns] * check.state_scale).astype(np.float32)
-    residual = (scaled @ check.fixed_null).astype(np.float32) + chosen @ check.state_null.astype(np.float32)
+    chosen = rows[:, check.columns].astype(np.float32) * check.row_scale.astype(np.float32)
+    residual = (scaled @ check.fixed_null).astype(np.float32) + chosen @ check.row_null.astype(np.float32)
     length = np.sum(scaled**2, axis=1).astype(np.float32) + np.sum(chosen**2, axis=1)
     return (np.sum(residual**2, axis=1) <= np.float32(check.bound) ** 2 * length) & (length > 0)
+
+
+def full(check: SpanCheck, fixed: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The check in all coordinates, in float64."""
+    return check.distances(fixed, rows) <= check.subspace.tolerance
+
+
+def at_the_tolerance(check: SpanCheck, rng: np.random.Generator, number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows just within the tolerance, half of them off in the chosen coordinates only: fixed parts, and the rest."""
+    subspace = check.subspace
+    inside = rng.normal(size=(number, subspace.rank)) @ subspace.basis.T
+    error = rng.normal(size=inside.shape) * (rng.random((number, 1)) < 0.5)
+    chosen = np.r_[np.flatnonzero(check.fixed_scale), check.columns + check.fixed]
+    error[:, chosen] += 3 * rng.normal(size=(number, chosen.size))
+    error -= (error @ subspace.basis) @ subspace.basis.T
+    length = 0.999 * subspace.tolerance * np.linalg.norm(inside, axis=1) / np.linalg.norm(error, axis=1)
+    rows = (inside + length[:, None] * error) * subspace.scale
+    return rows[:, : check.fixed], rows[:, check.fixed :]
 
 
 @settings(max_examples=150, deadline=None)
@@ -37,41 +61,75 @@ def test_rows_at_the_tolerance_pass(d: int, share: float, known: float, noise: f
     if not subspace.informative:
         return
     check = SpanCheck.of(subspace, fixed=fixed)
-    inside = rng.normal(size=(40, subspace.rank)) @ subspace.basis.T
-    error = rng.normal(size=inside.shape) * (rng.random((40, 1)) < 0.5)
-    chosen = np.r_[np.flatnonzero(check.fixed_scale), check.columns + fixed]
-    error[:, chosen] += 3 * rng.normal(size=(40, chosen.size))
-    error -= (error @ subspace.basis) @ subspace.basis.T
-    length = 0.999 * subspace.tolerance * np.linalg.norm(inside, axis=1) / np.linalg.norm(error, axis=1)
-    rows = (inside + length[:, None] * error) * subspace.scale
-    assert np.all(check.distances(rows[:, :fixed], rows[:, fixed:]) <= subspace.tolerance)
-    assert np.all(cheap(check, rows[:, :fixed], rows[:, fixed:]))
+    probes = at_the_tolerance(check, rng, 40)
+    assert np.all(full(check, *probes))
+    assert np.all(cheap(check, *probes))
 
 
-@pytest.mark.parametrize("conv", ["gcn", "gat", "sage"])
-def test_true_states_pass_in_every_span(conv: str, lab: Any) -> None:
-    model = lab.model(conv=conv, hidden=64)
+def true_rows(model: GNN, params: Params, graph: Graph, states: list[np.ndarray], hop: int, view: View) -> np.ndarray:
+    """What the last convolution of every node's block makes of it, from the graph as a whole."""
+    if view == "state":
+        return states[hop]
+    below, adjacency = states[hop - 1], graph.adjacency.astype(np.float64)
+    degrees = adjacency.sum(axis=1, keepdims=True)
+    mixed = {
+        "gcn": (adjacency / np.sqrt((degrees + 1) * (degrees + 1).T)) @ below + below / (degrees + 1),
+        "sage": adjacency @ below / np.maximum(degrees, 1),
+        "gin": adjacency @ below + below,
+    }[model.conv]
+    if view == "aggregate":
+        return mixed
+    return np.asarray(activation(model.act)(mixed @ params[f"conv_{hop - 1}"]["kernel"]))
+
+
+@pytest.mark.parametrize(
+    ("conv", "layers", "names"),
+    [
+        ("gcn", 2, {"node": 1, "aggregate": 2, "readout": 1}),
+        ("gat", 2, {"node": 1, "readout": 1}),
+        ("sage", 2, {"node": 1, "aggregate": 2, "readout": 1}),
+        ("gin", 2, {"node": 1, "aggregate": 2, "hidden": 2, "readout": 1}),
+        ("gin", 3, {"node": 2, "aggregate": 3, "hidden": 3, "readout": 1}),
+    ],
+)
+def test_true_rows_pass_at_every_site(conv: str, layers: int, names: dict[str, int], lab: Any) -> None:
+    model = lab.model(conv=conv, layers=layers, hidden=64)
     params = lab.params(model)
-    states = jax.jit(lambda x, a, m: model.apply({"params": params}, x, a, m, method="states"))
-    found = 0
-    for seed in range(12):
-        graph = lab.random(4 + seed % 4, seed)
-        update = lab.observe(model, graph).update
+    states_of = jax.jit(lambda x, a, m: model.apply({"params": params}, x, a, m, method="states"))
+    nodes: Counter[tuple[str, int]] = Counter()
+    passed: Counter[tuple[str, int]] = Counter()
+
+    @settings(max_examples=25, deadline=None)
+    @given(st.integers(2, 8), st.integers(0, 2), st.integers(0, 2**31))
+    def at_every_site(n: int, extra: int, seed: int) -> None:
+        graph = lab.random(n, seed, extra)
         batch = GraphBatch.from_graphs([graph], lab.space)
-        x, h1, h2 = (np.asarray(h)[: graph.n] for h in states(batch.nodes[0], batch.adjacency[0], batch.node_mask[0]))
-        kernel = update["conv_1"][model.convolution(1).span_kernel]
-        for gradient, fixed, rows in ((kernel, x[:, :0], h1), (update["head"]["linears_0"]["kernel"], x, h2)):
-            subspace = Subspace.of_gradient(gradient, most=40)
-            check = SpanCheck.of(subspace, fixed=fixed.shape[1])
-            rng = np.random.default_rng(seed)
-            probes = np.r_[rows, rows * (1 + 1e-6 * rng.normal(size=rows.shape)), rng.normal(size=(200, rows.shape[1]))]
-            parts = np.r_[fixed, fixed, np.zeros((200, fixed.shape[1]))].astype(np.float64)
-            full = check.distances(parts, probes) <= subspace.tolerance
-            quick = cheap(check, parts, probes)
-            assert np.all(quick[full])
-            assert not np.any(quick[-200:]), "and it rejects what is not in the span"
-            found += int(full.sum())
-    assert found > 60
+        dense = states_of(batch.nodes[0], batch.adjacency[0], batch.node_mask[0])
+        states = [np.asarray(h, np.float64)[: graph.n] for h in dense]
+        observation = lab.observe(model, graph)
+        rng = np.random.default_rng(seed)
+        for hop in range(1, layers + 1):
+            for site in sites(observation, hop):
+                rows, fixed = true_rows(model, params, graph, states, hop, site.view), states[0][:, : site.fixed]
+                assert rows.shape[1] + fixed.shape[1] == site.gradient.shape[0]
+                check = SpanCheck.at(site, most=40)
+                if check is None:
+                    continue
+                slightly = [rows * (1 + size * rng.normal(size=rows.shape)) for size in (0, 1e-6, 1e-5, 1e-4, 1e-3)]
+                probes = np.tile(fixed, (len(slightly), 1)), np.concatenate(slightly)
+                accepted = full(check, *probes)
+                assert np.all(cheap(check, *probes)[accepted])
+                assert np.all(cheap(check, *at_the_tolerance(check, rng, 20)))
+                anything = rng.normal(size=(PROBES, rows.shape[1])) * check.subspace.scale[site.fixed :]
+                random = fixed[rng.integers(graph.n, size=PROBES)], anything
+                assert not np.any(full(check, *random))
+                assert np.mean(cheap(check, *random)) <= 0.02
+                nodes[site.name, hop] += graph.n
+                passed[site.name, hop] += int(accepted[: graph.n].sum())
+
+    at_every_site()
+    assert Counter(name for name, _ in nodes) == names
+    assert all(passed[site] > 0.5 * nodes[site] for site in nodes), "so the test is not about nothing"
 
 
 def test_few_coordinates_decide() -> None:

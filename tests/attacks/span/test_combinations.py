@@ -1,4 +1,4 @@
-"""Neighbourhoods as prefix x tail: the same multisets that itertools counts, however the slots are split."""
+"""Numbered neighbourhoods as prefix x tail: the multisets that itertools counts, however the slots are split."""
 
 from __future__ import annotations
 
@@ -7,17 +7,45 @@ from collections import Counter
 from itertools import combinations as choose
 from itertools import combinations_with_replacement, product
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jgleak.attacks.span import combinations
-from jgleak.attacks.span.combinations import Neighbourhoods, Slot, chunks, count, multisets, neighbourhoods, total
-
-SLOTS = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 3)), max_size=2) | st.lists(
-    st.tuples(st.integers(1, 3), st.integers(1, 2)), min_size=3, max_size=3
+from jgleak.attacks.span.combinations import (
+    LARGEST,
+    Neighbourhoods,
+    Places,
+    Slot,
+    binomials,
+    count,
+    multisets,
+    neighbourhoods,
+    total,
+    unrank,
 )
+from jgleak.attacks.span.filter import _padded
+
+SLOTS = (
+    st.lists(st.tuples(st.integers(0, 5), st.integers(1, 3)), max_size=2)
+    | st.lists(st.tuples(st.integers(1, 3), st.integers(1, 2)), min_size=3, max_size=3)
+    | st.lists(st.tuples(st.integers(1, 6), st.integers(4, 5)), min_size=1, max_size=1)
+)
+LIMITS = st.fixed_dictionaries(
+    {
+        "TAIL": st.sampled_from([1, 4, 12, 1 << 17]),
+        "LITTLE": st.sampled_from([1, 3, 10, 1 << 10]),
+        "SPREAD": st.sampled_from([1, 2, 64]),
+        "PAIRS": st.sampled_from([1, 6, 1 << 19]),
+    }
+)
+NUMBERS = 4096
+"""Numbers that the device unranks at once in these tests."""
+
+on_device = jax.jit(lambda number, places, strict: unrank(jnp, number, places, strict, 0))
 
 
 def made(sizes: list[tuple[int, int]]) -> list[Slot]:
@@ -29,30 +57,41 @@ def made(sizes: list[tuple[int, int]]) -> list[Slot]:
 
 
 def brute(slots: list[Slot], distinct: bool) -> Counter[tuple[int, ...]]:
+    """Every neighbourhood as a sorted tuple, with how often it occurs (once)."""
     ways = choose if distinct else combinations_with_replacement
     filled = product(*(list(ways(s.options.tolist(), s.count)) for s in slots))
     return Counter(tuple(sorted(v for part in parts for v in part)) for parts in filled)
 
 
-def paired(plan: Neighbourhoods, size: int) -> Counter[tuple[int, ...]]:
-    """What the search enumerates: chunks of prefixes, each with the tail rows from ``begin`` on, then the ordering."""
+def paired(plan: Neighbourhoods) -> Counter[tuple[int, ...]]:
+    """Every prefix number with every tail row that the ordering allows."""
+    rows, keys = plan.prefix(np.arange(plan.prefix_count))
     out: Counter[tuple[int, ...]] = Counter()
-    for number in chunks(plan.prefix_count, size):
-        members, last = plan.prefix(number)
-        begin = plan.begin(int(last.min()))
-        for row, key in zip(members.tolist(), last.tolist(), strict=True):
-            for tail, first in zip(plan.tail.members[begin:].tolist(), plan.tail.first[begin:].tolist(), strict=True):
-                if key + (plan.strict and key >= 0) <= first:
-                    out[tuple(sorted(row + tail))] += 1
+    for row, key in zip(rows.tolist(), keys.tolist(), strict=True):
+        for tail, first in zip(plan.tail.tolist(), plan.tail_first.tolist(), strict=True):
+            if (key, first) == (-1, -1) or (key < first if plan.strict else key <= first):
+                out[tuple(sorted(row + tail))] += 1
     return out
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
-@given(SLOTS, st.booleans(), st.sampled_from([1, 4, 12, 1 << 17]), st.integers(1, 5))
+def unranked(plan: Neighbourhoods, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What ``Neighbourhoods.prefix`` returns, from the device: in 32 bits, padded, options as places among members."""
+    places: Places = _padded(plan.places, plan.members)
+    padded = np.zeros(NUMBERS, np.int32)
+    padded[: numbers.size] = numbers
+    rows, keys = (np.asarray(part)[: numbers.size] for part in on_device(padded, places, np.int32(plan.strict)))
+    width = plan.places.order.size
+    assert np.all(places.order[width:] == 0) and not rows[:, width:].any(), "padding stands for the blank row"
+    return plan.members[rows[:, :width] - 1], keys
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=80, deadline=None)
+@given(SLOTS, st.booleans(), LIMITS)
 def test_the_enumeration_is_itertools(
-    monkeypatch: pytest.MonkeyPatch, sizes: list[tuple[int, int]], distinct: bool, tail: int, chunk: int
+    monkeypatch: pytest.MonkeyPatch, sizes: list[tuple[int, int]], distinct: bool, limits: dict[str, int]
 ) -> None:
-    monkeypatch.setattr(combinations, "TAIL", tail)
+    for name, value in limits.items():
+        monkeypatch.setattr(combinations, name, value)
     slots = made(sizes)
     expected = brute(slots, distinct)
     assert total(slots, distinct=distinct) == expected.total()
@@ -61,10 +100,56 @@ def test_the_enumeration_is_itertools(
         assert not expected
         return
     assert plan.width == sum(s.count for s in slots)
-    assert paired(plan, chunk) == expected
-    built = plan.all()
-    assert Counter(tuple(sorted(row)) for row in built.tolist()) == expected
-    assert set(plan.members.tolist()) >= {v for row in expected for v in row}
+    assert plan.numbers == plan.prefix_count * plan.tail.shape[0] >= expected.total()
+    assert np.all(np.diff(plan.tail_first) >= 0)
+    assert plan.split == bool(plan.tail_first[0] >= 0)
+    assert paired(plan) == expected
+    assert Counter(tuple(sorted(row)) for row in plan.all().tolist()) == expected
+    assert set(plan.members.tolist()) == {int(v) for s in slots for v in s.options}
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=80, deadline=None)
+@given(SLOTS, st.booleans(), LIMITS)
+def test_the_device_counts_as_the_host_does(
+    monkeypatch: pytest.MonkeyPatch, sizes: list[tuple[int, int]], distinct: bool, limits: dict[str, int]
+) -> None:
+    for name, value in limits.items():
+        monkeypatch.setattr(combinations, name, value)
+    plan = neighbourhoods(made(sizes), distinct=distinct)
+    if plan is None:
+        return
+    numbers = np.arange(plan.prefix_count)
+    rows, keys = plan.prefix(numbers)
+    assert len({tuple(row) for row in rows.tolist()}) == numbers.size, "no prefix has two numbers"
+    again, keys_again = unranked(plan, numbers)
+    np.testing.assert_array_equal(again, rows)
+    np.testing.assert_array_equal(keys_again, keys)
+
+
+@pytest.mark.parametrize("distinct", [False, True])
+def test_numbers_up_to_the_largest_are_ranks(distinct: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prefixes of two slots, one of them split, far more than there are 32-bit numbers."""
+    monkeypatch.setattr(combinations, "PAIRS", 100)
+    small, large = Slot(np.arange(1000, 1040), 2), Slot(np.arange(150) * 2, 6)
+    plan = neighbourhoods([large, small], distinct=distinct)
+    assert plan is not None and plan.split and [s.count for s in plan.prefixes] == [2, 5]
+    assert plan.prefix_count > LARGEST
+    numbers = np.r_[0, 1, LARGEST - 1, np.random.default_rng(0).integers(LARGEST, size=500)]
+    rows, keys = plan.prefix(numbers)
+    size = count(small, distinct=distinct)
+
+    def rank(members: list[int]) -> int:
+        """Colexicographic: how many multisets come before this one."""
+        shift = int(not distinct)
+        return sum(math.comb(p + shift * (i - 1), i) for i, p in enumerate(sorted(members), start=1))
+
+    for number, (*first, a, b, c, d, e), key in zip(numbers.tolist(), rows.tolist(), keys.tolist(), strict=True):
+        split = [v // 2 for v in (a, b, c, d, e)]
+        assert number == rank([v - 1000 for v in first]) + size * rank(split)
+        assert key == max(split)
+    again, keys_again = unranked(plan, numbers)
+    np.testing.assert_array_equal(again, rows)
+    np.testing.assert_array_equal(keys_again, keys)
 
 
 @given(st.integers(0, 9), st.integers(0, 5), st.booleans())
@@ -78,20 +163,42 @@ def test_counts_are_binomial(k: int, size: int, distinct: bool) -> None:
         assert count(Slot(np.arange(k), size), distinct=distinct) == expected
 
 
-def test_a_large_slot_is_split_and_nothing_is_built_whole() -> None:
+@pytest.mark.parametrize(("orders", "most"), [(0, 0), (1, 5), (4, 3), (7, 300), (30, 90)])
+def test_the_table_of_binomials_stops_at_the_largest(orders: int, most: int) -> None:
+    table = binomials(orders, most)
+    assert table.shape == (orders + 1, most + 1) and not table[0].any()
+    for i in range(1, orders + 1):
+        assert table[i].tolist() == [min(math.comb(c, i), LARGEST) for c in range(most + 1)]
+
+
+def test_a_large_slot_is_split_and_nothing_is_built_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     slot = Slot(np.arange(200), 5)
-    plan = neighbourhoods([slot])
-    assert plan is not None
-    assert plan.tail.members.shape == (math.comb(201, 2), 2)
-    assert plan.prefix_count == math.comb(202, 3)
     assert total([slot]) == math.comb(204, 5)
-    ends = [plan.begin(v) for v in range(200)]
-    assert ends == sorted(ends)
-    np.testing.assert_array_equal(plan.tail.first[ends], np.arange(200))
+    pairs = neighbourhoods([slot])
+    assert pairs is not None and pairs.split
+    assert pairs.tail.shape == (math.comb(201, 2), 2)
+    assert pairs.prefix_count == math.comb(202, 3)
+    monkeypatch.setattr(combinations, "PAIRS", math.comb(201, 2) - 1)
+    singles = neighbourhoods([slot])
+    assert singles is not None and singles.split
+    np.testing.assert_array_equal(singles.tail, np.arange(200)[:, None])
+    assert singles.prefix_count == math.comb(203, 4)
+
+
+def test_a_tail_leaves_prefixes_to_fill_a_tile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tail beyond ``LITTLE`` takes a slot in only while ``SPREAD`` prefixes remain."""
+    monkeypatch.setattr(combinations, "LITTLE", 30)
+    monkeypatch.setattr(combinations, "SPREAD", 12)
+    slots = [Slot(np.arange(start, start + 10), 1) for start in (0, 10, 20)]
+    plan = neighbourhoods(slots)
+    assert plan is not None and (plan.tail.shape[0], plan.prefix_count) == (10, 100)
+    monkeypatch.setattr(combinations, "SPREAD", 10)
+    plan = neighbourhoods(slots)
+    assert plan is not None and (plan.tail.shape[0], plan.prefix_count) == (100, 10)
 
 
 def test_no_slot_is_one_empty_neighbourhood() -> None:
     plan = neighbourhoods([])
     assert plan is not None
-    assert plan.all().shape == (1, 0)
+    assert (plan.prefix_count, plan.numbers, plan.all().shape) == (1, 1, (1, 0))
     assert total([]) == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -77,12 +79,48 @@ def test_at_most_as_many_dimensions_as_nodes() -> None:
     assert Subspace.of_gradient(gradient, most=3).rank <= 3
 
 
-def test_an_empty_or_full_span_says_nothing() -> None:
+def decaying(d: int, width: int, ratio: float) -> np.ndarray:
+    """A matrix whose singular values fall by the same ratio, through the noise of float32 and on."""
+    rng = np.random.default_rng(6)
+    left, right = (np.linalg.qr(rng.normal(size=(size, size)))[0] for size in (d, width))
+    values = ratio ** -np.arange(min(d, width))
+    return (left[:, : values.size] * values) @ right[: values.size]
+
+
+@pytest.mark.parametrize(
+    ("gradient", "fault"),
+    [
+        (np.zeros((5, 7), np.float32), "the gradient is zero"),
+        (low_rank(4, 9, 8, 6)[1], "the span has rank 4 and fills its space"),
+        (low_rank(30, 5, 8, 6)[1], "the span has rank 5 and fills its space"),
+        (decaying(40, 40, 2.0), r"the singular values show no rank \(largest gap [2-5]\.\d\)"),
+        (low_rank(30, 5, 4, 6)[1], None),
+        (low_rank(5, 7, 2, 7)[1], None),
+        (np.outer([1.0, 0.0, 2.0], [1.0, 3.0]), None),
+    ],
+    ids=["zero", "as many rows as coordinates", "as many rows as columns", "no gap", "fewer rows", "low", "one row"],
+)
+def test_why_a_span_says_nothing(gradient: np.ndarray, fault: str | None) -> None:
+    subspace = Subspace.of_gradient(gradient)
+    assert subspace.informative == (fault is None)
+    if fault is None:
+        assert subspace.fault is None
+    else:
+        assert subspace.fault is not None and re.fullmatch(fault, subspace.fault)
+
+
+def test_more_rows_than_nodes_show_no_rank() -> None:
+    """A bound below the true rank cuts where there is no gap."""
+    assert Subspace.of_gradient(low_rank(30, 40, 8, 3)[1]).rank == 8
+    cut = Subspace.of_gradient(low_rank(30, 40, 8, 3)[1], most=4)
+    assert cut.fault is not None and "no rank" in cut.fault
+
+
+def test_an_empty_or_full_span_says_nothing_about_any_row() -> None:
     rng = np.random.default_rng(6)
     empty, full = Subspace.of_gradient(np.zeros((5, 7), np.float32)), Subspace.of_gradient(rng.normal(size=(4, 9)))
-    assert (empty.rank, empty.informative) == (0, False)
-    assert (full.rank, full.informative) == (4, False)
-    assert Subspace.of_gradient(low_rank(5, 7, 2, 7)[1]).informative
+    assert (empty.rank, empty.ambient, empty.full) == (0, 5, False)
+    assert (full.rank, full.ambient, full.full) == (4, 4, True)
     assert np.all(empty.distances(rng.normal(size=(3, 5))) == 1.0)
     assert np.all(full.distances(rng.normal(size=(3, 4))) < 1e-12)
 

@@ -1,0 +1,149 @@
+"""All connected graphs whose nodes have given blocks, grown edge by edge, partial graphs merged when isomorphic."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import igraph
+import numpy as np
+from jaxtyping import Int
+
+from jgleak.attacks.attack import Clock
+from jgleak.attacks.span.hops import Blocks
+
+Edges = tuple[tuple[int, int], ...]
+
+
+class Assembled(NamedTuple):
+    """A finished graph: the top block of every node, and the edges."""
+
+    blocks: tuple[int, ...]
+    edges: Edges
+
+
+@dataclasses.dataclass(frozen=True)
+class _Partial:
+    """A connected partial graph: blocks of its nodes, edges, what each node still needs, blocks not yet placed."""
+
+    blocks: tuple[int, ...]
+    edges: Edges
+    needs: tuple[tuple[int, ...], ...]
+    left: tuple[tuple[int, int], ...]
+
+
+class Assembly:
+    """Graphs with a given census.
+
+    Each node's block names the classes (entries of the level below) of its neighbours. A connected graph is grown from
+    one node of the rarest block: some node's next missing neighbour is a node already there or a new one. Partial
+    graphs are merged under isomorphisms that keep every node's block. That is safe at any step, because what can
+    become of a partial graph depends on nothing else; merging parts on their own before combining them would not be
+    (theory.md, section 4).
+
+    Args:
+      blocks: top blocks.
+      counts: nodes with each block ``(K,)``.
+      clock: ends the search.
+      most: most partial graphs in total.
+    """
+
+    def __init__(self, blocks: Blocks, counts: Int[np.ndarray, " K"], *, clock: Clock, most: int) -> None:
+        self.roots = blocks.roots.tolist()
+        self.neighbours = blocks.neighbours
+        self.counts = {int(k): int(counts[k]) for k in np.flatnonzero(counts)}
+        self.clock, self.most = clock, most
+        self.exhausted = True
+        self.steps = 0
+        self.holding: dict[tuple[int, int], list[int]] = {}
+        for k in self.counts:
+            for other in set(self.neighbours[k]):
+                self.holding.setdefault((self.roots[k], other), []).append(k)
+
+    def graphs(self) -> Iterator[Assembled]:
+        """Every connected graph of this census, each isomorphism class once; see ``exhausted`` afterwards."""
+        start = min(self.counts, key=lambda k: (self.counts[k], -len(self.neighbours[k]), k))
+        left = {**self.counts, start: self.counts[start] - 1}
+        level = [_Partial((start,), (), (self.neighbours[start],), _frozen(left))]
+        while level:
+            following: dict[object, _Partial] = {}
+            done: dict[object, _Partial] = {}
+            for partial in level:
+                self.steps += 1
+                if self.steps > self.most or self.clock.left <= 0:
+                    self.exhausted = False
+                    break
+                for grown in self._grow(partial):
+                    closed = not any(grown.needs)
+                    if closed and grown.left:
+                        continue
+                    (done if closed else following).setdefault(_canonical(grown), grown)
+            yield from (Assembled(partial.blocks, partial.edges) for partial in done.values())
+            if not self.exhausted:
+                return
+            level = list(following.values())
+            if not level and not done and len(self.counts) == 1 and not self.neighbours[start]:
+                yield Assembled((start,), ())
+                return
+
+    def _grow(self, partial: _Partial) -> list[_Partial]:
+        """All ways to give one node, the most constrained, its next neighbour."""
+        best: tuple[int, int, list[int], list[int]] | None = None
+        left = dict(partial.left)
+        linked = {(u, v) for u, v in partial.edges}
+        for v, needs in enumerate(partial.needs):
+            mine = self.roots[partial.blocks[v]]
+            for wanted in set(needs):
+                there = [
+                    u
+                    for u, theirs in enumerate(partial.needs)
+                    if u != v
+                    and mine in theirs
+                    and self.roots[partial.blocks[u]] == wanted
+                    and (min(u, v), max(u, v)) not in linked
+                ]
+                new = [k for k in self.holding.get((wanted, mine), ()) if left.get(k)]
+                if best is None or len(there) + len(new) < len(best[2]) + len(best[3]):
+                    best = (v, wanted, there, new)
+                    if not there and not new:
+                        return []
+        if best is None:
+            return []
+        v, wanted, there, new = best
+        mine = self.roots[partial.blocks[v]]
+        out = []
+        for u in there:
+            needs = list(partial.needs)
+            needs[v], needs[u] = _without(needs[v], wanted), _without(needs[u], mine)
+            edge = (min(u, v), max(u, v))
+            out.append(_Partial(partial.blocks, (*partial.edges, edge), tuple(needs), partial.left))
+        for k in new:
+            needs = [*partial.needs, _without(self.neighbours[k], mine)]
+            needs[v] = _without(needs[v], wanted)
+            edge = (v, len(partial.blocks))
+            rest = _frozen({**left, k: left[k] - 1})
+            out.append(_Partial((*partial.blocks, k), (*partial.edges, edge), tuple(needs), rest))
+        return out
+
+
+def _without(needs: tuple[int, ...], one: int) -> tuple[int, ...]:
+    place = needs.index(one)
+    return needs[:place] + needs[place + 1 :]
+
+
+def _frozen(left: dict[int, int]) -> tuple[tuple[int, int], ...]:
+    return tuple((k, number) for k, number in left.items() if number)
+
+
+def _canonical(partial: _Partial) -> object:
+    """Equal exactly for isomorphic partial graphs (blocks kept)."""
+    graph = igraph.Graph(n=len(partial.blocks), edges=partial.edges)
+    order = graph.canonical_permutation(color=list(partial.blocks))
+    blocks = tuple(sorted(Counter(partial.blocks).items()))
+    placed = [0] * len(order)
+    for node, place in enumerate(order):
+        placed[place] = partial.blocks[node]
+    edges = tuple(sorted((min(order[u], order[v]), max(order[u], order[v])) for u, v in partial.edges))
+    return blocks, tuple(placed), edges

@@ -1,0 +1,189 @@
+"""The census attack: count the blocks, assemble the graphs, certify what else could explain the gradient."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array
+from threadpoolctl import threadpool_limits
+
+from jgleak.attacks.attack import Attack, Budget, Clock, Reconstruction
+from jgleak.attacks.census.assemble import Assembly
+from jgleak.attacks.census.candidates import Levels, attempts, degrees_assumed
+from jgleak.attacks.census.contributions import Contributions
+from jgleak.attacks.census.count import Counting
+from jgleak.attacks.census.prior import PRIORS
+from jgleak.attacks.certificate import Certificate
+from jgleak.attacks.distance import gradient_distances
+from jgleak.attacks.span.nodes import TooManyCandidates
+from jgleak.federated.observation import Knowledge, Observation
+from jgleak.graph import Graph
+
+MATCH = 1e-4
+"""Relative gradient distance that counts as zero: float32 gradients of one graph agree to about 1e-6."""
+
+PROGRAMMES = 2_000
+"""Most nodes of the search tree for whole-number solutions, for one number of nodes."""
+
+PARTIALS = (100_000, 5_000)
+"""Most partial graphs of one census: of the smallest number of nodes that has one, and of larger ones."""
+
+LISTED = 2_000
+"""Most graphs in an anonymity set."""
+
+
+@dataclasses.dataclass
+class _Set:
+    """Graphs found so far, and whether everything was looked at."""
+
+    graphs: list[Graph] = dataclasses.field(default_factory=list)
+    distances: list[float] = dataclasses.field(default_factory=list)
+    forms: set[tuple[bytes, bytes]] = dataclasses.field(default_factory=set)
+    censuses: int = 0
+    partials: int = 0
+    exhausted: bool = True
+
+
+def run(observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget) -> Reconstruction:
+    """Exact reconstruction with a certificate (theory.md, sections 3 and 4).
+
+    Candidate blocks pass span checks; the gradient, a weighted sum of what each block contributes, is solved for whole
+    numbers of blocks; every connected graph with these blocks is assembled. While the equations leave a residual or
+    nothing can be assembled, the checks are weakened. Deterministic: ``key`` is not used.
+
+    Returns:
+      The anonymity set, best first by gradient, prior and size, with its certificate. ``info`` has the numbers of
+      candidates and blocks, the residual of the census, and seconds.
+    """
+    del key
+    observation = dataclasses.replace(observation, update=jax.tree.map(np.asarray, observation.update))
+    with threadpool_limits(1, "blas"):  # the host's matrices are small: more threads only wait for each other
+        return _run(observation, knowledge, budget)
+
+
+def _run(observation: Observation, knowledge: Knowledge, budget: Budget) -> Reconstruction:
+    clock = budget.start()
+    info: dict[str, Any] = {"attempts": 0, "candidates": 0, "blocks": 0, "residual": None}
+    stop = "no candidates"
+    try:
+        for levels in attempts(observation, knowledge, clock, budget):
+            info["attempts"] += 1
+            info["candidates"] += levels.checked
+            found, counting = _explain(observation, knowledge, levels, clock)
+            info |= {
+                "nodes": int(levels.nodes.degrees.size),
+                "blocks": levels.hops[-1].size,
+                "residual": counting.residual,
+                "null": counting.null.shape[1],
+                "censuses": found.censuses,
+                "partials": found.partials,
+            }
+            if found.graphs:
+                return _reconstruction(observation, knowledge, levels, found, info, clock)
+            stop = "missing blocks" if not counting.explained else "nothing assembled"
+    except TooManyCandidates as error:
+        stop = "no information"
+        info["reason"] = str(error)
+    if clock.left <= 0:
+        stop = "time"
+    return Reconstruction((), None, stop, info={**info, "seconds": clock.elapsed})
+
+
+def _explain(observation: Observation, knowledge: Knowledge, levels: Levels, clock: Clock) -> tuple[_Set, Counting]:
+    """Every graph of the candidate blocks whose gradient is the observed one."""
+    top = levels.hops[-1]
+    system = Contributions(observation, levels.nodes, levels.hops)
+    model = observation.model
+    absolute = model.readout == "pooled" and model.pooling == "sum"
+    counting = Counting(system.equations, system.observed, top, system.blocks, absolute=absolute)
+    found = _Set()
+    if not counting.explained:
+        return found, counting
+    sizes = range(1, knowledge.max_nodes + 1) if knowledge.n is None else [knowledge.n]
+    seen: set[tuple[int, ...]] = set()
+    for census in counting.solutions(sizes, clock, budget=PROGRAMMES):
+        if census is None:
+            found.exhausted = False
+            continue
+        counts = np.bincount(system.blocks, census.counts, minlength=top.size).astype(np.int64)
+        if tuple(counts) in seen:
+            continue
+        seen.add(tuple(counts))
+        found.censuses += 1
+        most = PARTIALS[bool(found.graphs) and census.n > found.graphs[0].n]
+        assembly = Assembly(top, counts, clock=clock, most=most)
+        for blocks, edges in assembly.graphs():
+            codes = levels.nodes.codes[top.kinds[list(blocks)]]
+            _add(observation, knowledge, found, Graph(codes, np.array(edges, np.int64).reshape(-1, 2)))
+            if len(found.graphs) >= LISTED:
+                found.exhausted = False
+                return found, counting
+        found.partials += assembly.steps
+        found.exhausted &= assembly.exhausted
+        if clock.left <= 0:
+            found.exhausted = False
+            break
+    return found, counting
+
+
+def _add(observation: Observation, knowledge: Knowledge, found: _Set, graph: Graph) -> None:
+    """Keep a graph that is new and has the observed gradient."""
+    form = graph.canonical_form()
+    if form in found.forms:
+        return
+    found.forms.add(form)
+    distance, label = gradient_distances(observation, knowledge.space, [graph])[0]
+    if distance <= MATCH:
+        found.graphs.append(dataclasses.replace(graph, y=label))
+        found.distances.append(distance)
+
+
+def _reconstruction(
+    observation: Observation, knowledge: Knowledge, levels: Levels, found: _Set, info: dict[str, Any], clock: Clock
+) -> Reconstruction:
+    scores = PRIORS[knowledge.prior](found.graphs, knowledge.space)
+    order = sorted(range(len(scores)), key=lambda i: (scores[i], found.graphs[i].n, i))
+    conditions = [*levels.conditions, *degrees_assumed(knowledge, levels.nodes)]
+    if knowledge.connected:
+        conditions.append("the graph is connected")
+    size = len(order)
+    certificate = Certificate(
+        status="at_least_k" if not found.exhausted else "unique" if size == 1 else "k_graphs",
+        size=size,
+        n_max=knowledge.n or knowledge.max_nodes,
+        n_known=knowledge.n is not None,
+        residual=max(found.distances),
+        conditions=tuple(conditions),
+    )
+    graphs = tuple(found.graphs[i] for i in order)
+    info = {**info, "seconds": clock.elapsed}
+    return Reconstruction(graphs, found.distances[order[0]], "match", certificate=certificate, info=info)
+
+
+def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
+    """Why the census cannot be taken here, or None."""
+    model = observation.model
+    if observation.batch_size != 1:
+        return f"it inverts one graph a round, this update sums {observation.batch_size}; observe single-graph rounds"
+    if not knowledge.space.discrete:
+        return "it enumerates feature values, and this feature space has real-valued ones; use discrete features"
+    if model.readout not in ("node_mlp", "pooled") or (model.readout == "pooled" and model.pooling == "max"):
+        return "it needs a readout that adds up over nodes: 'node_mlp', or 'pooled' with mean or sum"
+    if knowledge.prior not in PRIORS:
+        return f"prior {knowledge.prior!r} is unknown; choose one of {', '.join(PRIORS)}"
+    if not knowledge.connected:
+        return "it assembles connected graphs only; leave connected=True"
+    if model.node_level and observation.loss == "mse":
+        return "node regression has no finite set of labels; use a classification task"
+    return None
+
+
+CENSUS = Attack(
+    name="census",
+    summary="counts building blocks, assembles every graph that fits, and certifies the set (jgleak)",
+    run=run,
+    unsupported=unsupported,
+)

@@ -1,0 +1,205 @@
+"""What one node with a given block adds to the gradient, for thousands of blocks, as a few hundred random equations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Num
+
+from jgleak.attacks.span.hops import Blocks, Nodes
+from jgleak.federated.loss import label_loss
+from jgleak.federated.observation import Observation
+from jgleak.gnn import GNN, Params
+
+BATCH = 16
+"""Blocks differentiated at once."""
+
+NODES = (256, 2048, 16384)
+WIDTHS = (4, 8, 16, 32)
+"""Padded sizes: feature vectors, neighbours of a node."""
+
+FLOOR = 1e-3
+"""Smallest scale of an equation, relative to the median: a part without gradient must be zero in every block."""
+
+
+def unfold(levels: Sequence[Blocks]) -> Int[np.ndarray, "K S"]:
+    """Every top block as its unfolding tree, breadth written out: rows of ``Nodes``, -1 for absent neighbours.
+
+    Each tree node takes ``1 + W`` places, itself and its neighbours, at every hop: ``S = (1 + W)^L``.
+    """
+    widest = max((len(n) for level in levels for n in level.neighbours), default=0)
+    width = next(w for w in (*WIDTHS, widest) if w >= widest)
+    places = np.arange(levels[-1].size)[:, None]
+    for level in reversed(levels):
+        table = np.full((level.size + 1, 1 + width), -1)
+        table[:-1, 0] = level.roots
+        for row, neighbours in zip(table[:-1], level.neighbours, strict=True):
+            row[1 : 1 + len(neighbours)] = neighbours
+        places = table[places].reshape(places.shape[0], -1)
+    return places
+
+
+class Contributions:
+    """The linear system of the census: ``equations @ counts == observed`` (times ``n`` for means).
+
+    With an additive readout the gradient over *all* parameters is ``sum_c mu_c G_c``, ``G_c`` the gradient of
+    ``delta . rho(root)`` for block ``c`` alone. Each weight row becomes one equation, its entries combined with random
+    signs, so no full gradient is kept.
+
+    Args:
+      observation: what the server saw.
+      nodes: feature vectors.
+      levels: blocks of 1, 2, .. L hops.
+      repeats: equations a weight row; more than one where there are more blocks than equations.
+    """
+
+    def __init__(self, observation: Observation, nodes: Nodes, levels: Sequence[Blocks], *, repeats: int = 1) -> None:
+        model = observation.model
+        self.model, self.levels = model, levels
+        update = jax.tree.map(np.asarray, observation.update)
+        self.upstream, self.kind = _upstream(observation)
+        size = next(s for s in (*NODES, nodes.degrees.size) if s >= nodes.degrees.size)
+        pad = size - nodes.degrees.size
+        rows = np.pad(nodes.rows.astype(np.float32), ((0, pad), (0, 0)))
+        degrees = np.pad(nodes.degrees.astype(np.float32), (0, pad))
+        used = update if self.kind != "pooled" else {k: v for k, v in update.items() if k != "head"}
+        signs = _signs(used, repeats)
+        self.observed, scale = _observed(used, signs)
+        trees = unfold(levels)
+        labels = np.arange(model.classes) if self.kind == "labelled" else np.zeros(1, np.int64)
+        self.blocks = np.repeat(np.arange(trees.shape[0]), labels.size)
+        self.labels = np.tile(labels, trees.shape[0]) if self.kind == "labelled" else None
+        tags = np.tile(labels, trees.shape[0]).astype(np.int32)
+        columns, states = [], []
+        for start in range(0, self.blocks.size, BATCH):
+            part = trees[self.blocks[start : start + BATCH]]
+            tag = tags[start : start + BATCH]
+            here = part.shape[0]
+            part = np.pad(part, ((0, BATCH - here), (0, 0)), mode="edge").astype(np.int32)
+            tag = np.pad(tag, (0, BATCH - here), mode="edge")
+            found, state = _columns(
+                model, observation.loss, self.kind, observation.params, self.upstream, signs, rows, degrees, part, tag
+            )
+            columns.append(np.asarray(found, np.float64)[:here])
+            states.append(np.asarray(state, np.float64)[:here])
+        self.equations = np.concatenate(columns).T / scale[:, None]
+        self.observed = self.observed / scale
+        if self.kind == "pooled":
+            pooled, size_ = _pooled(update), None
+            size_ = np.linalg.norm(pooled) / np.sqrt(pooled.size)
+            self.equations = np.r_[self.equations, np.concatenate(states).T / size_]
+            self.observed = np.r_[self.observed, pooled / size_]
+
+
+def _upstream(observation: Observation) -> tuple[Float[np.ndarray, " C"], str]:
+    """The gradient at the additive part's output, and what kind of readout it is.
+
+    It is read off a bias gradient: ``delta`` at the logits of a per-node readout, ``dL/dpooled`` before a pooled one.
+    """
+    model, update, params = observation.model, observation.update, observation.params
+    if model.readout == "pooled":
+        first = np.asarray(update["head"]["linears_0"]["bias"], np.float64)
+        return (np.asarray(params["head"]["linears_0"]["kernel"], np.float64) @ first).astype(np.float32), "pooled"
+    if model.node_level:
+        return np.zeros(model.classes, np.float32), "labelled"
+    last = update["head"][f"linears_{len(model.readout_widths)}"]
+    return np.asarray(last["bias"], np.float32), "nodes"
+
+
+def _pooled(update: Params) -> Float[np.ndarray, " D"]:
+    """The pooled vector: the input of the first readout layer, ``dL/dW delta / |delta|^2`` (GraphDLG, eq. 8)."""
+    layer = update["head"]["linears_0"]
+    delta = np.asarray(layer["bias"], np.float64)
+    return np.asarray(layer["kernel"], np.float64) @ delta / (delta @ delta)
+
+
+def _signs(tree: Params, repeats: int) -> Params:
+    """Random signs for every entry of every matrix, ``repeats`` times; vectors are equations as they are."""
+    rng = np.random.default_rng(0)
+
+    def one(leaf: np.ndarray) -> np.ndarray:
+        shape = (repeats, *leaf.shape) if leaf.ndim > 1 else (1,)
+        return rng.choice(np.array([-1.0, 1.0], np.float32), shape)
+
+    return jax.tree.map(one, tree)
+
+
+def _observed(tree: Params, signs: Params) -> tuple[Float[np.ndarray, " M"], Float[np.ndarray, " M"]]:
+    """The equations' right-hand side, and the size of each equation."""
+    sizes = []
+    for leaf in jax.tree.leaves(tree):
+        rows = np.linalg.norm(leaf, axis=1) if leaf.ndim > 1 else np.abs(leaf)
+        live = rows[rows > 0]
+        sizes.append(np.maximum(rows, FLOOR * np.median(live) if live.size else 1.0))
+    repeated = [np.tile(size, s.shape[0]) for size, s in zip(sizes, jax.tree.leaves(signs), strict=True)]
+    return np.asarray(_sketch(tree, signs), np.float64), np.concatenate(repeated)
+
+
+def _sketch(tree: Params, signs: Params) -> Float[Array, " M"]:
+    parts = jax.tree.map(lambda g, s: (s * g).sum(axis=-1).ravel() if s.ndim > 1 else s * g, tree, signs)
+    return jnp.concatenate(jax.tree.leaves(parts))
+
+
+@partial(jax.jit, static_argnames=("model", "loss", "kind"))
+def _columns(
+    model: GNN,
+    loss: str,
+    kind: str,
+    params: Params,
+    upstream: Float[Array, " C"],
+    signs: Params,
+    rows: Float[Array, "T m"],
+    degrees: Float[Array, " T"],
+    trees: Int[Array, "B S"],
+    labels: Num[Array, " B"],
+) -> tuple[Float[Array, "B M"], Float[Array, "B D"]]:
+    """``vmap(grad)`` over blocks, sketched."""
+
+    def value(weights: Params, tree: Array, label: Array) -> tuple[Array, Array]:
+        full = {**weights, "head": weights.get("head", params["head"])}
+        state = embed(model, full, rows, degrees, tree)
+        if kind == "pooled":
+            return upstream @ state, state
+        out: Any = model.apply({"params": full}, rows[tree[:1]], state[None], method="node_hidden")
+        logits = out[1][0]
+        return (label_loss(logits, label, loss) if kind == "labelled" else upstream @ logits), state
+
+    weights = {k: v for k, v in params.items() if kind != "pooled" or k != "head"}
+
+    def one(tree: Array, label: Array) -> tuple[Array, Array]:
+        gradient, state = jax.grad(value, has_aux=True)(weights, tree, label)
+        return _sketch(gradient, signs), state
+
+    return jax.lax.map(lambda pair: one(*pair), (trees, labels))
+
+
+def embed(
+    model: GNN, params: Params, rows: Float[Array, "T m"], degrees: Float[Array, " T"], tree: Int[Array, " S"]
+) -> Float[Array, " D"]:
+    """The root's last state, from its unfolding tree alone; differentiable in ``params``."""
+    side = round(tree.shape[0] ** (1 / model.layers))
+    present, kinds = tree >= 0, jnp.maximum(tree, 0)
+    states, degree = rows[kinds], degrees[kinds]
+    for layer in range(model.layers):
+        call = partial(model.apply_layer, layer, params[f"conv_{layer}"])
+        columns = jnp.arange(model.width(layer + 1))
+
+        def star(rows: Array, degree: Array, present: Array, call: Any = call, columns: Array = columns) -> Array:
+            own, others = call("star_terms", rows[0], degree[0], rows[1:], degree[1:])
+            total = own + jnp.where(present[1:, None], others, 0.0).sum(axis=0)
+            selected = call("star_select", total[None], columns)[:, 0]
+            return call("star_finish", call("star_combine", selected, columns))
+
+        projected = call("project", states)
+        shape = (-1, side)
+        pre = jax.vmap(star)(
+            projected.reshape(*shape, projected.shape[-1]), degree.reshape(shape), present.reshape(shape)
+        )
+        states = model.activate(layer, pre)
+        degree, present = degree.reshape(shape)[:, 0], present.reshape(shape)[:, 0]
+    return states[0]

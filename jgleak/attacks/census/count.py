@@ -1,0 +1,208 @@
+"""How many nodes have each block: every whole-number solution of the census equations."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy import linalg
+from scipy.optimize import linprog, nnls
+
+from jgleak.attacks.attack import Clock
+from jgleak.attacks.span.hops import Blocks
+
+RESIDUAL = 1e-3
+"""Relative residual of the best non-negative solution above which a true block must be missing."""
+
+NULL = 2e-5
+"""Singular values of the scaled system below this share of the largest are null directions (float32 columns)."""
+
+WHOLE = 0.1
+"""How far a count may be from a whole number."""
+
+CLOSE = 1e-3
+"""Relative residual of a whole-number solution."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Census:
+    """One solution.
+
+    Attributes:
+      counts: nodes with each column's block (and label, for node tasks) ``(K,)``.
+      n: number of nodes.
+      residual: ``|A m - n b| / |n b|``.
+    """
+
+    counts: Int[np.ndarray, " K"]
+    n: int
+    residual: float
+
+
+class Counting:
+    """The equations ``A mu = b`` with what every graph obeys: shares add up to one, and edges have two ends.
+
+    For two classes ``a`` and ``b`` of the level below, the nodes of ``a`` have as many neighbours in ``b`` as the other
+    way round. These balances are exact and separate many blocks that the gradient does not.
+
+    Args:
+      equations: contributions ``(M, K)``.
+      observed: right-hand side ``(M,)``.
+      blocks: top blocks.
+      block: the block of each column ``(K,)``.
+      absolute: the right-hand side is that of whole counts (sum pooling), not of shares.
+    """
+
+    def __init__(
+        self,
+        equations: Float[np.ndarray, "M K"],
+        observed: Float[np.ndarray, " M"],
+        blocks: Blocks,
+        block: Int[np.ndarray, " K"],
+        *,
+        absolute: bool,
+    ) -> None:
+        self.equations, self.observed, self.absolute = equations, observed, absolute
+        out, back, loops = _ends(blocks)
+        self.degrees = blocks.degrees[block]
+        self.balance, self.loops = (out - back)[:, block], loops[:, block]
+        shares, rest = nnls(equations, observed, maxiter=30 * equations.shape[1])
+        self.residual = float(rest / np.linalg.norm(observed)) if np.any(observed) else np.inf
+        self.shares = shares
+        self.size = np.linalg.norm(equations, axis=0)
+        self.size = np.where(self.size > 0, self.size, 1.0)
+        weight = np.linalg.norm(observed)
+        more = [self.balance * weight]
+        right: list[np.ndarray] = [np.zeros(self.balance.shape[0])]
+        if not absolute:
+            more.append(np.full((1, equations.shape[1]), weight))
+            right.append(np.full(1, weight))
+        system = np.r_[equations, *more] / self.size
+        left, values, across = linalg.svd(system, full_matrices=False, check_finite=False)
+        real = values > NULL * values[0]
+        self.mean = (across[real].T @ ((left[:, real].T @ np.r_[observed, *right]) / values[real])) / self.size
+        self.null = across[~real].T / self.size[:, None]
+        extra = equations.shape[1] - values.size
+        if extra > 0:
+            self.null = linalg.null_space(system, rcond=NULL) / self.size[:, None]
+        scale = np.abs(self.null).max() if self.null.size else 1.0
+        self.null = self.null / scale
+
+    @property
+    def explained(self) -> bool:
+        """False when a true block must be missing from the columns."""
+        return self.residual <= RESIDUAL
+
+    def solutions(self, sizes: Iterable[int], clock: Clock, *, budget: int) -> Iterator[Census | None]:
+        """Every census for the given numbers of nodes, smallest first; None where the budget ended a search early."""
+        free = np.linalg.norm(self.null, axis=1) > 1e-6 if self.null.shape[1] else np.zeros(self.mean.size, bool)
+        for n in sizes:
+            scale = 1 if self.absolute else n
+            base = self.mean * scale
+            fixed = base[~free]
+            if np.any(np.abs(fixed - np.round(fixed)) > WHOLE) or np.any(fixed < -WHOLE):
+                continue
+            for counts in _whole(base, self.null, free, n, clock, budget):
+                if counts is None:
+                    yield None
+                    continue
+                census = self._checked(counts, n, scale)
+                if census is not None:
+                    yield census
+
+    def _checked(self, counts: Int[np.ndarray, " K"], n: int, scale: int) -> Census | None:
+        if counts.sum() != n or counts @ self.degrees < 2 * (n - 1):
+            return None
+        if np.any(self.balance @ counts) or np.any(self.loops @ counts % 2):
+            return None
+        right = self.observed * scale
+        residual = float(np.linalg.norm(self.equations @ counts - right) / np.linalg.norm(right))
+        return Census(counts, n, residual) if residual <= CLOSE else None
+
+
+def _ends(
+    blocks: Blocks,
+) -> tuple[Int[np.ndarray, "P K"], Int[np.ndarray, "P K"], Int[np.ndarray, "R K"]]:
+    """For every pair of classes ``a < b`` the edges that a block of ``a`` sends to ``b`` and of ``b`` to ``a``; and for
+    every class the edges within."""
+    across: dict[tuple[int, int], int] = {}
+    within: dict[int, int] = {}
+    entries = []
+    for k, (root, neighbours) in enumerate(zip(blocks.roots.tolist(), blocks.neighbours, strict=True)):
+        for other in neighbours:
+            if other == root:
+                entries.append((2, within.setdefault(root, len(within)), k))
+            else:
+                pair = (min(root, other), max(root, other))
+                entries.append((int(root > other), across.setdefault(pair, len(across)), k))
+    tables = [np.zeros((size, blocks.size), np.int64) for size in (len(across), len(across), len(within))]
+    for which, row, k in entries:
+        tables[which][row, k] += 1
+    return tables[0], tables[1], tables[2]
+
+
+def _whole(
+    base: Float[np.ndarray, " K"],
+    null: Float[np.ndarray, "K q"],
+    free: np.ndarray,
+    n: int,
+    clock: Clock,
+    budget: int,
+) -> Iterator[Int[np.ndarray, " K"] | None]:
+    """Whole non-negative vectors in ``base + null z``, depth first over pivot entries whose ranges linear programmes
+    give."""
+    if not free.any():
+        yield np.maximum(np.round(base), 0).astype(np.int64)
+        return
+    part, directions = base[free], null[free]
+    pivots = linalg.qr(directions.T, mode="r", pivoting=True)[-1][: directions.shape[1]]
+    steps = 0
+    stack: list[tuple[tuple[int, ...], tuple[int, ...]]] = [((), ())]
+    while stack:
+        chosen, values = stack.pop()
+        steps += 1
+        if steps > budget or clock.left <= 0:
+            yield None
+            return
+        if len(chosen) == pivots.size:
+            z = np.linalg.solve(directions[list(chosen)], np.array(values) - part[list(chosen)])
+            entries = part + directions @ z
+            counts = np.round(base).astype(np.int64)
+            counts[free] = np.round(entries)
+            if np.all(np.abs(entries - np.round(entries)) <= WHOLE) and np.all(counts >= 0):
+                yield counts
+            continue
+        ranges = {int(p): _range(int(p), part, directions, chosen, values, n) for p in pivots if int(p) not in chosen}
+        pivot = min(ranges, key=lambda p: ranges[p][1] - ranges[p][0])
+        low, high = ranges[pivot]
+        stack += [((*chosen, pivot), (*values, value)) for value in range(high, low - 1, -1)]
+
+
+def _range(
+    entry: int,
+    part: Float[np.ndarray, " k"],
+    directions: Float[np.ndarray, "k q"],
+    chosen: tuple[int, ...],
+    values: tuple[int, ...],
+    n: int,
+) -> tuple[int, int]:
+    """Smallest and largest whole value of one entry, the chosen ones fixed and none negative (high < low: none)."""
+    fixed = list(chosen)
+    limits = {
+        "A_ub": np.r_[-directions, directions],
+        "b_ub": np.r_[part + WHOLE, n + WHOLE - part],
+        "A_eq": directions[fixed] if fixed else None,
+        "b_eq": np.array(values) - part[fixed] if fixed else None,
+        "bounds": (None, None),
+        "method": "highs",
+    }
+    low = linprog(directions[entry], **limits)
+    if low.status != 0:
+        return 1, 0
+    high = linprog(-directions[entry], **limits)
+    if high.status != 0:
+        return 1, 0
+    return math.ceil(part[entry] + low.fun - WHOLE), math.floor(part[entry] - high.fun + WHOLE)

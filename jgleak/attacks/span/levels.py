@@ -1,0 +1,50 @@
+"""What an observation offers the filters: the nodes to begin with, and the checks of each hop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from jgleak.attacks.attack import Clock
+from jgleak.attacks.span.check import SpanCheck
+from jgleak.attacks.span.hops import Nodes
+from jgleak.attacks.span.nodes import passing_nodes
+from jgleak.attacks.span.sites import sites
+from jgleak.attacks.span.subspace import Subspace
+from jgleak.attacks.span.words import passing_words, wordy
+from jgleak.federated.observation import Knowledge, Observation
+
+UNKNOWN_DEGREES = (1, 2, 3, 4)
+"""Degrees tried where the features do not state them and ``Knowledge.max_degree`` gives no bound."""
+
+
+def input_subspace(observation: Observation, knowledge: Knowledge) -> Subspace:
+    """The span of the input rows: in the readout where it sees them, else in the first convolution."""
+    return Subspace.of_gradient(sites(observation, 0)[0].gradient, most=knowledge.max_nodes)
+
+
+def block_checks(observation: Observation, knowledge: Knowledge, hop: int, names: Sequence[str]) -> list[SpanCheck]:
+    """The named checks of ``hop``-hop blocks that the model offers and that carry information, the strongest first."""
+    found = [site for site in sites(observation, hop) if site.name in names]
+    checks = [SpanCheck.at(site, most=knowledge.max_nodes) for site in found]
+    return [check for check in checks if check is not None]
+
+
+def find_nodes(observation: Observation, knowledge: Knowledge, *, clock: Clock) -> Nodes:
+    """Feature vectors that pass the node filter, each with the degree it states or all degrees it might have.
+
+    Raises:
+      TooManyCandidates: the input span carries too little information.
+    """
+    space = knowledge.space
+    span = input_subspace(observation, knowledge)
+    codes = passing_words(space, span, clock=clock) if wordy(space) else passing_nodes(space, span, clock=clock)
+    degrees = space.degrees(codes)
+    certain = degrees is not None and codes.shape[0] == span.rank
+    if degrees is None:
+        tried = UNKNOWN_DEGREES if knowledge.max_degree is None else tuple(range(1, knowledge.max_degree + 1))
+        degrees = np.tile(np.array(tried), codes.shape[0])
+        codes = np.repeat(codes, len(tried), axis=0)
+    possible = degrees < knowledge.max_nodes
+    return Nodes(codes[possible], space.encode(codes[possible]), degrees[possible], certain)

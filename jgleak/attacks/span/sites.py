@@ -1,0 +1,77 @@
+"""Where a model's gradient shows the rows of blocks: the span checks there are, and what each takes for granted.
+
+====================  =====================================  ==============================================
+check                 row of a block's root ``v``            span
+====================  =====================================  ==============================================
+node (GRAIN)          ``H_l[v]``                             ``dL/dW_l``, or the self weight of GraphSAGE
+aggregate (ours)      mixed rows, GCN ``(A H_{l-1})[v]``     the weight they meet
+hidden (ours)         GIN's hidden row                       GIN's second weight
+readout               ``[X | H_L][v]``                       first readout weight, one MLP for every node
+====================  =====================================  ==============================================
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from jgleak.federated.observation import Observation
+
+View = Literal["state", "hidden", "aggregate"]
+"""Which row a layer offers for a check: its output, its hidden row, or the mixed rows before any weight."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """One weight whose gradient spans the rows of blocks.
+
+    Attributes:
+      name: ``node``, ``aggregate``, ``hidden`` or ``readout``.
+      hop: the rows are those of blocks of this many hops (0: input rows).
+      view: which row of the last convolution inside the block.
+      fixed: leading coordinates that the block's centre decides (the readout sees its input row).
+      gradient: ``dL/dW`` ``(d, out)``.
+      condition: when every true row lies in the span.
+    """
+
+    name: Literal["node", "aggregate", "hidden", "readout"]
+    hop: int
+    view: View
+    fixed: int
+    gradient: Float[np.ndarray, "d out"]
+    condition: str
+
+
+def sites(observation: Observation, hop: int) -> list[Site]:
+    """Every place where blocks of ``hop`` hops can be checked, the strongest first.
+
+    At hop 0 the readout comes first: its condition does not depend on the adjacency. Later the readout and the node
+    check come before the aggregate check, whose rows are linear in the features and so pass more often by accident.
+    """
+    model, update = observation.model, observation.update
+    found: list[Site] = []
+    if model.readout == "node_mlp":
+        kernel = np.asarray(update["head"]["linears_0"]["kernel"])
+        condition = "the readout's upstream rows are independent"
+        if hop == 0 and model.see_input:
+            found.append(Site("readout", 0, "state", 0, kernel[: model.in_features], condition))
+        elif hop == model.layers:
+            found.append(Site("readout", hop, "state", model.in_features if model.see_input else 0, kernel, condition))
+    if hop > 0:
+        below, conv = update[f"conv_{hop - 1}"], model.convolution(hop - 1)
+        full = f"the gradient at the output of convolution {hop - 1} has full row rank"
+        if conv.hidden_kernel is not None:
+            found.insert(0, Site("hidden", hop, "hidden", 0, np.asarray(below[conv.hidden_kernel]), full))
+        if conv.aggregate_kernel is not None:
+            found.append(Site("aggregate", hop, "aggregate", 0, np.asarray(below[conv.aggregate_kernel]), full))
+    if hop < model.layers:
+        kernel = np.asarray(update[f"conv_{hop}"][model.convolution(hop).span_kernel])
+        condition = f"the gradient at the rows that enter convolution {hop} has full row rank"
+        if model.conv in ("gcn", "gin"):
+            condition += ", which a singular adjacency spoils"
+        place = sum(site.name in ("readout", "hidden") for site in found)
+        found.insert(place, Site("node", hop, "state", 0, kernel, condition))
+    return found

@@ -1,0 +1,105 @@
+"""Reconstructions on disk, with their certificate, and the check of both from scratch."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jgleak.attacks.attack import Reconstruction
+from jgleak.attacks.certificate import Certificate
+from jgleak.attacks.distance import gradient_distances
+from jgleak.audit.record import plain
+from jgleak.federated import load
+from jgleak.graph import Graph
+
+FORMAT = "jgleak reconstruction 1"
+
+MATCH = 1e-4
+"""Largest relative gradient distance of a graph that explains an observation."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """The outcome of a check: whether everything holds, and what was looked at, for people."""
+
+    holds: bool
+    text: str
+
+
+def write(path: Path, reconstruction: Reconstruction, observation: Path) -> None:
+    """Write the listed graphs, best first, as feature codes and edges, with the place of their observation."""
+    document = {
+        "format": FORMAT,
+        "observation": os.path.relpath(observation, path.parent),
+        "gradient_distance": reconstruction.gradient_distance,
+        "stop": reconstruction.stop,
+        "certificate": None if reconstruction.certificate is None else dataclasses.asdict(reconstruction.certificate),
+        "graphs": [{"x": g.x, "edges": g.edges, "y": g.y} for g in reconstruction.graphs],
+    }
+    path.write_text(json.dumps(plain(document)) + "\n", encoding="utf-8")
+
+
+def read(path: Path) -> tuple[list[Graph], Certificate | None, Path]:
+    """Graphs, certificate and the observation's file.
+
+    Raises:
+      ValueError: not such a file, or a broken one.
+    """
+    try:
+        document: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(f"file: {path} is not JSON ({error}); give a file of a folder 'reconstructions'") from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise ValueError(f"file: {path} is not a {FORMAT!r} file; give one that `jgleak attack --out` wrote")
+    try:
+        graphs = [
+            Graph(np.array(g["x"]), np.array(g["edges"], np.int64).reshape(-1, 2), _label(g["y"]))
+            for g in document["graphs"]
+        ]
+        certificate = document["certificate"]
+        if certificate is not None:
+            certificate = Certificate(**{**certificate, "conditions": tuple(certificate["conditions"])})
+        return graphs, certificate, path.parent / document["observation"]
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"file: {path} lacks or breaks the field {error}; write it again") from error
+
+
+def verify(path: Path) -> Report:
+    """Recompute every graph's gradient, compare all graphs with each other, and the certificate with both.
+
+    What a certificate says about graphs that are *not* listed follows from the search alone and is not repeated.
+
+    Raises:
+      ValueError: a broken file.
+      FileNotFoundError: the observation is not where the file says.
+    """
+    graphs, certificate, place = read(path)
+    observation, space = load(place)
+    for graph in graphs:
+        space.check(graph.x)
+    distances = [distance for distance, _ in gradient_distances(observation, space, graphs)]
+    forms = {graph.canonical_form() for graph in graphs}
+    lines = [
+        f"{len(graphs)} graphs, {len(forms)} of them different; "
+        f"largest gradient distance {max(distances, default=float('nan')):.1e}"
+    ]
+    holds = bool(graphs) and max(distances) <= MATCH and len(forms) == len(graphs)
+    if certificate is None:
+        lines.append("no certificate: nothing is claimed about other graphs")
+    else:
+        sized = certificate.size == len(graphs) and (certificate.status != "unique" or certificate.size == 1)
+        bounded = all(g.n == certificate.n_max if certificate.n_known else g.n <= certificate.n_max for g in graphs)
+        holds &= sized and bounded
+        lines.append(f"certificate {certificate.status} of {certificate.size}, up to {certificate.n_max} nodes")
+        lines += [f"  if {condition}" for condition in certificate.conditions]
+    lines.append("holds" if holds else "does not hold")
+    return Report(holds, "\n".join(lines))
+
+
+def _label(y: Any) -> Any:
+    return np.array(y) if isinstance(y, list) else y

@@ -1,0 +1,558 @@
+"""The block filter against brute force: every star as a dense graph through the model, then the spans' distances."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from itertools import combinations, combinations_with_replacement, product
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array
+
+from jgleak.attacks.attack import Budget, Clock
+from jgleak.attacks.span import combinations as planning
+from jgleak.attacks.span import filter as filtering
+from jgleak.attacks.span.check import SpanCheck
+from jgleak.attacks.span.combinations import Neighbourhoods, Slot, neighbourhoods
+from jgleak.attacks.span.filter import BlockFilter, Found, Request, Unsearched
+from jgleak.attacks.span.sites import View
+from jgleak.attacks.span.subspace import Subspace
+from jgleak.gnn import GNN
+from jgleak.gnn.activation import activation
+
+WIDTH, TABLE, NODES, BATCH = 12, 7, 16, 128
+DEGREES = np.array([3, 1, 2, 3, 2, 4, 1])
+FOREVER = Budget(seconds=1e6).start()
+ALL = 10**6
+THREE = [Slot(np.arange(TABLE), 3)]
+TWO = [Slot(np.array([1, 2, 4]), 2), Slot(np.array([0, 3, 5, 6]), 1)]
+
+Block = tuple[int, tuple[int, ...]]
+
+
+class Stars:
+    """A layer of a model, a table of rows, and what the layer makes of any neighbourhood, densely and in float64."""
+
+    def __init__(self, lab: Any, conv: str, layer: int = 0) -> None:
+        self.model, self.layer = GNN(in_features=WIDTH, conv=conv, hidden=24, bias=True), layer
+        self.params = lab.params(self.model)
+        self.rows = np.random.default_rng(3).normal(size=(TABLE, self.model.width(layer)))
+        weights = jax.tree.map(lambda w: w.astype(np.float64), self.params[f"conv_{layer}"])
+
+        def one(rows: Array, adjacency: Array, mask: Array) -> dict[View, Array]:
+            state: Any = self.model.convolution(layer).apply({"params": weights}, rows, adjacency, mask)
+            out: dict[View, Array] = {"state": self.model.activate(layer, state)}
+            degrees = adjacency.sum(axis=1)
+            if conv == "gcn":
+                looped = (adjacency + jnp.diag(mask.astype(float))) / jnp.sqrt(jnp.outer(degrees + 1, degrees + 1))
+                out["aggregate"] = looped @ rows
+            if conv == "sage":
+                out["aggregate"] = adjacency @ rows / jnp.maximum(degrees, 1)[:, None]
+            if conv == "gin":
+                out["aggregate"] = rows + adjacency @ rows
+                out["hidden"] = activation(self.model.act)(out["aggregate"] @ weights["kernel"])
+            return {view: values[0] for view, values in out.items()}
+
+        self.dense = jax.jit(jax.vmap(one))
+
+    def views(self, centre: int, arounds: Sequence[tuple[int, ...]]) -> dict[View, np.ndarray]:
+        """Every view's row of a centre in each neighbourhood."""
+        parts = []
+        for start in range(0, len(arounds), BATCH):
+            part = arounds[start : start + BATCH]
+            with jax.enable_x64(True):
+                found = self.dense(*self.graphs(centre, part))
+            parts.append({view: np.asarray(rows)[: len(part)] for view, rows in found.items()})
+        return {view: np.concatenate([part[view] for part in parts]) for view in parts[0]}
+
+    def graphs(self, centre: int, arounds: Sequence[tuple[int, ...]]) -> tuple[np.ndarray, ...]:
+        """Neighbours get leaves of an arbitrary kind until they have their degree."""
+        rows, adjacency = np.zeros((BATCH, NODES, self.rows.shape[1])), np.zeros((BATCH, NODES, NODES))
+        mask = np.zeros((BATCH, NODES), bool)
+        for i, around in enumerate(arounds):
+            members = [centre, *around]
+            pairs = [(0, k) for k in range(1, len(members))]
+            for place, member in enumerate(around, start=1):
+                for _ in range(DEGREES[member] - 1):
+                    members.append(0)
+                    pairs.append((place, len(members) - 1))
+            rows[i, : len(members)] = self.rows[members]
+            mask[i, : len(members)] = True
+            for u, v in pairs:
+                adjacency[i, u, v] = adjacency[i, v, u] = 1.0
+        return rows, adjacency, mask
+
+    def check(self, blocks: Sequence[Block], view: View = "state", fixed: np.ndarray | None = None) -> SpanCheck:
+        """The span of the rows of some blocks, as a float32 gradient would show it."""
+        rows = np.concatenate([self.views(centre, [around])[view] for centre, around in blocks])
+        if fixed is not None:
+            rows = np.c_[fixed[[centre for centre, _ in blocks]], rows]
+        upstream = np.random.default_rng(5).normal(size=(rows.shape[0], 40)).astype(np.float32)
+        subspace = Subspace.of_gradient(rows.astype(np.float32).T @ upstream)
+        assert subspace.informative
+        return SpanCheck.of(subspace, view=view, fixed=0 if fixed is None else fixed.shape[1])
+
+    def filter(self, *checks: SpanCheck, **more: Any) -> BlockFilter:
+        """What is tested."""
+        return BlockFilter(self.model, self.params, self.layer, self.rows, DEGREES, checks, **more)
+
+    def passing(
+        self, requests: Sequence[Request], *checks: SpanCheck, distinct: bool = False, fixed: np.ndarray | None = None
+    ) -> dict[Block, tuple[np.ndarray, float]]:
+        """What it should find: each block's state and distance."""
+        out = {}
+        parts = np.zeros((TABLE, 0)) if fixed is None else fixed
+        for centre, slots in requests:
+            arounds = listed(slots, distinct)
+            if not arounds:
+                continue
+            views, part = self.views(centre, arounds), np.tile(parts[centre], (len(arounds), 1))
+            distances = [check.distances(part[:, : check.fixed], views[check.view]) for check in checks]
+            inside = [d <= check.subspace.tolerance for d, check in zip(distances, checks, strict=True)]
+            for i, around in enumerate(arounds):
+                if all(passed[i] for passed in inside):
+                    out[centre, around] = views["state"][i], float(distances[0][i])
+        return out
+
+
+def listed(slots: Sequence[Slot], distinct: bool = False) -> list[tuple[int, ...]]:
+    """Every way to fill the slots, sorted inside."""
+    ways = combinations if distinct else combinations_with_replacement
+    filled = product(*(list(ways(s.options.tolist(), s.count)) for s in slots))
+    return [tuple(sorted(v for part in parts for v in part)) for parts in filled]
+
+
+def some(slots: Sequence[Slot], number: int, centre: int = 0, distinct: bool = False) -> list[Block]:
+    """Up to ``number`` blocks around a centre, evenly spaced."""
+    arounds = listed(slots, distinct)
+    return [(centre, around) for around in arounds[:: -(-len(arounds) // number)]]
+
+
+def as_dict(found: Found) -> dict[Block, tuple[np.ndarray, float]]:
+    """Blocks, none found twice."""
+    keys = list(zip(found.centres.tolist(), found.neighbours, strict=True))
+    assert len(keys) == len(set(keys)) == found.states.shape[0] == found.distances.size
+    return dict(zip(keys, zip(found.states, found.distances.tolist(), strict=True), strict=True))
+
+
+def assert_same(found: dict[Block, Any], expected: dict[Block, Any]) -> None:
+    """The same blocks, states and distances."""
+    assert found.keys() == expected.keys()
+    for key, (state, distance) in expected.items():
+        np.testing.assert_allclose(found[key][0], state, rtol=1e-9, atol=1e-9)
+        assert found[key][1] == pytest.approx(distance, abs=1e-9)
+
+
+def agree(stars: Stars, requests: Sequence[Request], *checks: SpanCheck, **more: Any) -> int:
+    """Filter and compare with brute force; the number of blocks that pass."""
+    expected = stars.passing(requests, *checks, **more)
+    found = stars.filter(*checks, **more).blocks(requests, clock=FOREVER, candidates=ALL)
+    assert found.complete
+    assert found.checked == sum(len(listed(slots, more.get("distinct", False))) for _, slots in requests)
+    assert_same(as_dict(found), expected)
+    return len(expected)
+
+
+@pytest.fixture(autouse=True)
+def tiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small enumerations go through ranges and tiles too, and fill several of them."""
+    sizes = {"TILE": (2, 8), "REACH": 8, "RANGE": 128, "SMALL": 0, "SCREEN": 32, "CONFIRM": 16}
+    shapes = {"TABLES": (16,), "COLUMNS": (12,), "TAILS": (24,), "WIDTHS": (4,), "PLACES": (4,)}
+    for name, value in (sizes | shapes).items():
+        monkeypatch.setattr(filtering, name, value)
+    monkeypatch.setattr(planning, "LITTLE", 10)
+    monkeypatch.setattr(planning, "SPREAD", 2)
+
+
+@pytest.fixture(scope="module")
+def stars(lab: Any) -> Callable[..., Stars]:
+    made: dict[Any, Stars] = {}
+
+    def of(conv: str, layer: int = 0) -> Stars:
+        if (conv, layer) not in made:
+            made[conv, layer] = Stars(lab, conv, layer)
+        return made[conv, layer]
+
+    return of
+
+
+@pytest.fixture
+def scans(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
+    """The work of every scan from here on: a row a device."""
+    seen: list[np.ndarray] = []
+    scan = filtering.tiles.scan
+
+    def noted(*arguments: Any) -> Any:
+        seen.append(np.array(arguments[-1]))
+        return scan(*arguments)
+
+    monkeypatch.setattr(filtering.tiles, "scan", noted)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("conv", "view", "layer", "number"),
+    [
+        ("gcn", "state", 0, 8),
+        ("gat", "state", 0, 8),
+        ("sage", "state", 0, 8),
+        ("gcn", "aggregate", 0, 4),
+        ("sage", "aggregate", 0, 4),
+        ("gin", "aggregate", 0, 4),
+        ("gin", "hidden", 0, 8),
+        ("gat", "state", 1, 8),
+    ],
+)
+def test_blocks_are_brute_force(
+    conv: str, view: View, layer: int, number: int, stars: Callable[..., Stars], scans: list[np.ndarray]
+) -> None:
+    """With one kind of slot and with two, on the first layer and on the last (no activation, GAT averages)."""
+    table = stars(conv, layer)
+    blocks = some(THREE, number)
+    assert len(blocks) <= agree(table, [(0, THREE)], table.check(blocks, view)) < 84
+    assert len(scans) >= 2
+    blocks = some(TWO, number)
+    assert len(blocks) <= agree(table, [(0, TWO)], table.check(blocks, view)) < 24
+
+
+@pytest.mark.parametrize(("conv", "view", "layer", "known"), [("gat", "state", 1, 5), ("gin", "hidden", 0, 0)])
+def test_the_device_rejects_by_the_chosen_coordinates(
+    conv: str, view: View, layer: int, known: int, stars: Callable[..., Stars]
+) -> None:
+    """The bound is moved among the candidates: as many pass as ``SpanCheck`` says, the fixed part included."""
+    table = stars(conv, layer)
+    fixed = np.random.default_rng(8).normal(size=(TABLE, known))
+    blocks = [*some(THREE, 3), *some(THREE, 2, centre=3), (1, (5,)), (2, (0, 1)), (6, (2,))]
+    check, arounds = table.check(blocks, view, fixed=fixed), listed(THREE)
+    rows = table.views(0, arounds)[view][:, check.columns] * check.row_scale
+    part = fixed[0] * check.fixed_scale
+    assert bool(part.any()) == bool(known)
+    residual = np.linalg.norm(part @ check.fixed_null + rows @ check.row_null, axis=1)
+    ratios = residual / np.sqrt(part @ part + np.sum(rows**2, axis=1))
+    for share in (0.3, 0.6, 0.9):
+        bound = float(np.mean(np.sort(ratios)[int(share * 84) : int(share * 84) + 2]))
+        search = table.filter(dataclasses.replace(check, bound=bound), fixed=fixed)
+        survivors, left = search._survivors(0, plan_of(THREE), search.checks[0], FOREVER, ALL)
+        found = {tuple(sorted(row)) for row in survivors.tolist()}
+        assert not left and found == {around for around, ratio in zip(arounds, ratios, strict=True) if ratio <= bound}
+
+
+def test_the_device_rejects_a_row_of_zeros(stars: Callable[..., Stars]) -> None:
+    table = stars("gcn")
+    check = table.check(some(THREE, 4), "aggregate")
+    rows = table.rows * (np.arange(TABLE) > 1)[:, None]
+    search = BlockFilter(table.model, table.params, 0, rows, DEGREES, [dataclasses.replace(check, bound=1e3)])
+    survivors, _ = search._survivors(0, plan_of(THREE), search.checks[0], FOREVER, ALL)
+    found = {tuple(sorted(row)) for row in survivors.tolist()}
+    assert found == {around for around in listed(THREE) if max(around) > 1}
+
+
+def test_few_candidates_skip_the_tiles(stars: Callable[..., Stars], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filtering, "SMALL", 84)
+    monkeypatch.setattr(filtering.tiles, "scan", lambda *arguments: pytest.fail("a tile was made"))
+    table = stars("gcn")
+    assert agree(table, [(0, THREE)], table.check(some(THREE, 8))) >= 8
+
+
+def test_the_real_sizes(stars: Callable[..., Stars], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert filtering.REACH % filtering.TILE[0] == 0
+    assert all(size % filtering.TILE[1] == 0 for size in filtering.TAILS)
+    table = stars("gcn")
+    monkeypatch.setattr(filtering, "SMALL", 0)
+    assert agree(table, [(0, THREE)], table.check(some(THREE, 8))) >= 8
+
+
+def test_a_fixed_part_and_distinct_neighbours(stars: Callable[..., Stars]) -> None:
+    """As the readout sees the last states: beside the centres' input rows."""
+    table = stars("gat", 1)
+    fixed = np.random.default_rng(8).normal(size=(TABLE, 5))
+    requests = [(centre, THREE) for centre in (0, 3)]
+    check = table.check([*some(THREE, 5), *some(THREE, 3, centre=3)], fixed=fixed)
+    assert 8 <= agree(table, requests, check, fixed=fixed) < 168
+    shared = check.subspace.distances(np.c_[fixed[[3]], table.views(0, [(0, 0, 0)])["state"]])
+    assert shared[0] > check.subspace.tolerance, "the fixed part matters"
+    check = table.check(some(THREE, 8, distinct=True), fixed=fixed)
+    assert 7 <= agree(table, requests[:1], check, fixed=fixed, distinct=True) < 35
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_two_checks(swapped: bool, stars: Callable[..., Stars], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each rejects something that the other accepts; the first does so on the device, unless there is little to do."""
+    table = stars("gcn")
+    state, aggregate = table.check(some(THREE, 8)), table.check(some(THREE, 4), "aggregate")
+    apart = [agree(table, [(0, THREE)], check) for check in (state, aggregate)]
+    common = table.passing([(0, THREE)], state, aggregate)
+    assert 1 <= len(common) < min(apart)
+    checks = (aggregate, state) if swapped else (state, aggregate)
+    assert agree(table, [(0, THREE)], *checks) == len(common)
+    monkeypatch.setattr(filtering, "SMALL", 84)
+    assert agree(table, [(0, THREE)], *checks) == len(common)
+
+
+def test_gin_s_state_is_confirmed_where_its_hidden_row_rejects(stars: Callable[..., Stars]) -> None:
+    table = stars("gin")
+    state, hidden = table.check(some(THREE, 8)), table.check(some(THREE, 7), "hidden")
+    common = table.passing([(0, THREE)], state, hidden)
+    assert 1 <= len(common) < len(table.passing([(0, THREE)], hidden))
+    assert agree(table, [(0, THREE)], state, hidden) == len(common)
+
+
+def test_gin_s_state_alone_rejects_only_few_candidates(
+    stars: Callable[..., Stars], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = stars("gin")
+    state = table.check(some(THREE, 8))
+    found = table.filter(state).blocks([(0, THREE)], clock=FOREVER, candidates=ALL)
+    assert (found.centres.size, found.checked, found.unsearched) == (0, 0, (whole(0, THREE),))
+    monkeypatch.setattr(filtering, "SMALL", 84)
+    assert agree(table, [(0, THREE)], state) >= 8
+
+
+@pytest.mark.parametrize("distinct", [False, True])
+@pytest.mark.parametrize(
+    ("tail", "little", "pairs", "padded"),
+    [
+        (3, 1, 1 << 19, 24),
+        (3, 1, 1 << 19, 64),
+        (3, 1, 5, 24),
+        (8, 1, 1 << 19, 24),
+        (30, 30, 5, 24),
+        (100, 100, 5, 24),
+    ],
+)
+def test_however_the_neighbourhoods_are_split(
+    tail: int,
+    little: int,
+    pairs: int,
+    padded: int,
+    distinct: bool,
+    stars: Callable[..., Stars],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tails of single neighbours, of pairs, of whole slots and of several, in slices or padded; nothing waits."""
+    for name, value in {"TAIL": tail, "LITTLE": little, "PAIRS": pairs}.items():
+        monkeypatch.setattr(planning, name, value)
+    monkeypatch.setattr(filtering, "TAILS", (padded,))
+    monkeypatch.setattr(filtering, "AHEAD", 1)
+    table = stars("gcn")
+    for slots in (THREE, TWO):
+        check = table.check(some(slots, 8, distinct=distinct))
+        assert 1 <= agree(table, [(0, slots)], check, distinct=distinct) <= len(listed(slots, distinct))
+
+
+def test_a_full_buffer_is_emptied_and_the_scan_goes_on(stars: Callable[..., Stars], scans: list[np.ndarray]) -> None:
+    """Everything passes, so that a device stops again and again: inside the first row of tiles, and further down."""
+    table = stars("gcn")
+    everything = table.check(some(THREE, 84), "aggregate")
+    assert agree(table, [(0, THREE)], everything) == 84
+    resumed = {tuple(work[0, 2:].tolist()) for work in scans} - {(0, 0)}
+    assert any(row > 0 for row, _ in resumed) and any(row == 0 and column > 0 for row, column in resumed)
+
+
+def test_a_node_alone(stars: Callable[..., Stars]) -> None:
+    table = stars("gcn")
+    check = table.check([(0, ())])
+    search = BlockFilter(table.model, table.params, 0, table.rows, DEGREES * 0, [check])
+    found = search.blocks([(0, []), (1, [])], clock=FOREVER, candidates=ALL)
+    assert (found.centres.tolist(), found.neighbours, found.checked, found.complete) == ([0], ((),), 2, True)
+    np.testing.assert_allclose(found.states, table.views(0, [()])["state"], rtol=1e-9, atol=1e-9)
+
+
+def test_without_a_check_everything_is_kept(stars: Callable[..., Stars], monkeypatch: pytest.MonkeyPatch) -> None:
+    table = stars("sage")
+    late = table.filter().blocks([(0, THREE)], clock=FOREVER, candidates=ALL)
+    assert (late.centres.size, late.unsearched) == (0, (whole(0, THREE),)), "that would be too many"
+    monkeypatch.setattr(filtering, "SMALL", 84)
+    found = table.filter().blocks([(0, THREE)], clock=FOREVER, candidates=ALL)
+    blocks = [around for _, around in as_dict(found)]
+    assert sorted(blocks) == listed(THREE) and found.complete and not found.distances.any()
+    np.testing.assert_allclose(found.states, table.views(0, blocks)["state"], rtol=1e-9, atol=1e-9)
+
+
+def plan_of(slots: Sequence[Slot]) -> Neighbourhoods:
+    plan = neighbourhoods(slots)
+    assert plan is not None
+    return plan
+
+
+def whole(centre: int, slots: Sequence[Slot]) -> Unsearched:
+    """Everything around a centre."""
+    plan = plan_of(slots)
+    return Unsearched(centre, (0, plan.prefix_count), (0, plan.tail.shape[0]))
+
+
+def searched(slots: Sequence[Slot], unsearched: Sequence[Unsearched]) -> set[tuple[int, ...]]:
+    """Neighbourhoods that no range names; ranges do not overlap."""
+    left = {pair for part in unsearched for pair in product(range(*part.prefixes), range(*part.tails))}
+    assert sum(part.size for part in unsearched) == len(left)
+    plan = plan_of(slots)
+    rows, keys = plan.prefix(np.arange(plan.prefix_count))
+    return {
+        tuple(sorted([*rows[i].tolist(), *plan.tail[j].tolist()]))
+        for i, j in product(range(plan.prefix_count), range(plan.tail.shape[0]))
+        if keys[i] <= plan.tail_first[j] and (i, j) not in left
+    }
+
+
+def test_a_budget_of_candidates_takes_the_first_prefixes(stars: Callable[..., Stars]) -> None:
+    table = stars("gcn")
+    check = table.check(some(THREE, 8))
+    expected = table.passing([(0, THREE)], check)
+    search, plan = table.filter(check), plan_of(THREE)
+    assert (plan.prefix_count, plan.tail.shape[0]) == (7, 28)
+    for prefixes in (1, 3, 6):
+        found = search.blocks([(0, THREE)], clock=FOREVER, candidates=28 * prefixes + 27)
+        assert found.unsearched == (Unsearched(0, (prefixes, 7), (0, 28)),)
+        inside = searched(THREE, found.unsearched)
+        assert 0 < len(inside) < 84 and 0 < found.checked < 84
+        assert_same(as_dict(found), {key: value for key, value in expected.items() if key[1] in inside})
+
+
+def test_a_late_clock_leaves_everything(stars: Callable[..., Stars], monkeypatch: pytest.MonkeyPatch) -> None:
+    table = stars("gcn")
+    search, late = table.filter(table.check(some(THREE, 8))), Clock(0.0, 0.0)
+    requests = [(0, THREE), (3, TWO), (2, [Slot(np.zeros(0, np.int64), 2)])]
+    for small in (0, 512):
+        monkeypatch.setattr(filtering, "SMALL", small)
+        found = search.blocks(requests, clock=late, candidates=ALL)
+        assert (found.centres.size, found.neighbours, found.checked) == (0, (), 0)
+        assert found.unsearched == (whole(0, THREE), whole(3, TWO)) and not found.complete
+
+
+class Countdown(Clock):
+    """A clock that ends after some looks at it."""
+
+    looks = 0
+
+    @property
+    def left(self) -> float:
+        object.__setattr__(self, "looks", self.looks + 1)
+        return self.seconds - self.looks
+
+
+@pytest.mark.parametrize("view", ["state", "aggregate"])
+def test_what_a_clock_leaves_is_named(view: View, stars: Callable[..., Stars]) -> None:
+    """Even where it ends between two looks at a full buffer (every aggregate row passes)."""
+    table = stars("gcn")
+    check = table.check(some(THREE, 8 if view == "state" else 84), view)
+    expected = table.passing([(0, THREE)], check)
+    search, numbers = table.filter(check), []
+    for looks in range(2, 8):
+        found = search.blocks([(0, THREE)], clock=Countdown(0.0, looks), candidates=ALL)
+        inside = searched(THREE, found.unsearched)
+        blocks = as_dict(found)
+        assert blocks.keys() <= expected.keys()
+        assert {key for key in expected if key[1] in inside} <= blocks.keys()
+        assert_same(blocks, {key: expected[key] for key in blocks})
+        numbers.append(len(inside))
+    assert numbers == sorted(numbers) and 0 < len({*numbers} - {0, 84})
+
+
+def test_a_centre_where_nearly_everything_passes_is_given_up(
+    stars: Callable[..., Stars], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filtering, "PASSING", 20)
+    table = stars("gcn")
+    check = table.check(some(THREE, 84), "aggregate")
+    found = table.filter(check).blocks([(0, THREE)], clock=FOREVER, candidates=ALL)
+    inside = searched(THREE, found.unsearched)
+    assert not found.complete and len(inside) < 84
+    assert 20 < found.centres.size < 84 and inside <= {around for _, around in as_dict(found)}
+
+
+def test_requests_together_are_requests_alone(stars: Callable[..., Stars], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Centres of several degrees: some confirmed at once, some tiled, one that cannot be filled."""
+    monkeypatch.setattr(filtering, "SMALL", 20)
+    table = stars("gcn")
+    requests: list[Request] = [
+        (0, THREE),
+        (1, [Slot(np.arange(TABLE), 1)]),
+        (2, [Slot(np.arange(TABLE), 2)]),
+        (4, [Slot(np.array([0, 3]), 1), Slot(np.zeros(0, np.int64), 1)]),
+        (4, [Slot(np.array([0, 3]), 1), Slot(np.array([1, 2, 5]), 1)]),
+        (3, TWO),
+        (6, [Slot(np.arange(3), 1)]),
+    ]
+    blocks = [*some(THREE, 3), *some(TWO, 2, centre=3), (1, (5,)), (2, (0, 1)), (4, (0, 2)), (6, (2,))]
+    check = table.check(blocks)
+    number = agree(table, requests, check)
+    assert len(blocks) <= number < 84 + 7 + 28 + 6 + 24 + 3
+    search = table.filter(check)
+    parts = [search.blocks([request], clock=FOREVER, candidates=ALL) for request in requests]
+    single = {key: value for part in parts for key, value in as_dict(part).items()}
+    assert sum(len(as_dict(part)) for part in parts) == len(single) == number
+    assert_same(as_dict(search.blocks(requests, clock=FOREVER, candidates=ALL)), single)
+    none = search.blocks([], clock=FOREVER, candidates=ALL)
+    assert (none.centres.size, none.neighbours, none.states.shape) == (0, (), (0, 24)) and none.complete
+
+
+SHARDED = """
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from jgleak.attacks.attack import Budget
+from jgleak.attacks.span import combinations, filter, tiles
+from jgleak.attacks.span.check import SpanCheck
+from jgleak.attacks.span.combinations import Slot
+from jgleak.attacks.span.subspace import Subspace
+from jgleak.gnn import GNN
+
+assert jax.device_count() == 4
+filter.TILE, filter.REACH, filter.RANGE, filter.TAILS, filter.SMALL = (4, 8), 8, 64, (24,), 10**6
+filter.COLUMNS, filter.WIDTHS, filter.SCREEN, filter.CONFIRM = (12,), (4,), 64, 64
+combinations.LITTLE, combinations.SPREAD = 10, 2
+rng, clock = np.random.default_rng(0), Budget(seconds=1e6).start()
+model = GNN(in_features=12, hidden=24)
+params = {"conv_0": {"kernel": rng.normal(size=(12, 24)).astype(np.float32)}}
+rows, degrees = rng.normal(size=(9, 12)), np.array([3, 4, 3, 3, 2, 1, 3, 4, 1])
+requests = [(c, [Slot(np.arange(9), int(degrees[c]))]) for c in range(4)]
+works, scan = [], tiles.scan
+tiles.scan = lambda *arguments: (works.append(arguments[-1]), scan(*arguments))[1]
+
+
+def blocks(checks, devices=1):
+    mesh = Mesh(np.array(jax.devices()[-devices:]), ("devices",))
+    found = filter.BlockFilter(model, params, 0, rows, degrees, checks, mesh=mesh).blocks(
+        requests, clock=clock, candidates=10**6
+    )
+    assert found.complete and found.checked == 165 + 495 + 165 + 165
+    return found
+
+
+everything = blocks([])
+gradient = everything.states[::125].astype(np.float32).T @ rng.normal(size=(8, 40)).astype(np.float32)
+check = SpanCheck.of(Subspace.of_gradient(gradient))
+inside = check.subspace.distances(everything.states) <= check.subspace.tolerance
+assert 8 <= inside.sum() < inside.size and not works
+filter.SMALL = 0
+
+
+def as_set(found):
+    return dict(zip(zip(found.centres.tolist(), found.neighbours), zip(found.states.tolist(), found.distances)))
+
+
+one = as_set(blocks([check]))
+assert {len(work) for work in works} == {1}
+works.clear()
+four = as_set(blocks([check], devices=4))
+assert {len(work) for work in works} == {4} and any((work[:, 1] > 0).all() for work in works)
+expected = zip(everything.centres.tolist(), everything.neighbours, inside, strict=True)
+assert one == four and one.keys() == {(c, around) for c, around, passed in expected if passed}
+"""
+
+
+def test_four_devices_find_what_one_finds() -> None:
+    flags = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    done = subprocess.run(
+        [sys.executable, "-c", SHARDED], env=os.environ | flags, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
