@@ -14,6 +14,10 @@ from jgleak.attacks.span.subspace import Subspace
 EXTRA = 4
 """Null vectors of the cheap check. A candidate of no meaning passes one with probability about ``bound``."""
 
+LIVE = 0.3
+"""Smallest size of a coordinate, relative to the median, to be chosen beside the pivots: a unit that is off in every
+row rejects nothing."""
+
 ROUNDING = 4e-6
 """Residual that float32 arithmetic alone can leave on the device, relative to the row."""
 
@@ -63,13 +67,15 @@ class SpanCheck:
     def of(subspace: Subspace, *, view: View = "state", fixed: int = 0) -> SpanCheck:
         """Choose coordinates and their null vectors.
 
-        Pivoted QR picks ``r`` that fix a row; the ``s`` others are drawn at random. (The largest ones would not do:
-        they repeat the direction of one rare, huge row, and leave some pivots free of any relation.)
+        Pivoted QR picks ``r`` that fix a row; the ``s`` others are drawn at random from the live ones. (The largest
+        ones would not do: they repeat the direction of one rare, huge row, and leave some pivots free of any relation.)
         """
         rank = subspace.rank
         pivots = linalg.qr(subspace.basis.T, mode="r", pivoting=True)[-1]
         rest = np.setdiff1d(np.arange(fixed, subspace.ambient), pivots[:rank])
-        extra = np.random.default_rng(0).permutation(rest)[:EXTRA]
+        live = np.linalg.norm(subspace.basis, axis=1)
+        rest = np.random.default_rng(0).permutation(rest)
+        extra = rest[np.argsort(live[rest] < LIVE * np.median(live[live > 0]), kind="stable")][:EXTRA]
         chosen = np.sort(np.r_[pivots[:rank], extra])
         left, values, _ = np.linalg.svd(subspace.basis[chosen], full_matrices=True)
         null = np.zeros((chosen.size, EXTRA))

@@ -197,10 +197,11 @@ class BlockFilter:
         rows = plan.tail.shape[0]
         stop = min(plan.prefix_count, max(candidates // rows, 1), LARGEST)
         left = [Unsearched(centre, (stop, plan.prefix_count), (0, rows))] if stop < plan.prefix_count else []
+        members = plan.members
         pairs, number = [np.zeros((0, 2), np.int64)], 0
         for start in range(0, rows, TAILS[-1]):
             tails = (start, min(start + TAILS[-1], rows))
-            call = self._scanner(centre, plan, check, slice(*tails))
+            call = self._scanner(centre, plan, members, check, slice(*tails))
             waiting = deque(_ranges(stop, tails[1] - start, self.mesh.size))
             flying: deque[tuple[list[_Work], tuple[Array, Array]]] = deque()
             while (waiting or flying) and clock.left > 0 and number <= PASSING:
@@ -221,10 +222,9 @@ class BlockFilter:
         return np.c_[plan.prefix(prefix)[0], plan.tail[tail]], left
 
     def _scanner(
-        self, centre: int, plan: Neighbourhoods, check: SpanCheck, tails: slice
+        self, centre: int, plan: Neighbourhoods, members: Int[np.ndarray, " U"], check: SpanCheck, tails: slice
     ) -> Callable[[list[_Work]], tuple[Array, Array]]:
         """``tiles.scan`` with everything but the ranges; tables travel to the devices once."""
-        members = plan.members
         size = tiles.padded(members.size, TABLES)
         blank = size + 1
         columns = tiles.padded(check.columns.size, COLUMNS)
@@ -240,13 +240,14 @@ class BlockFilter:
         )
         part = plan.tail[tails]
         length = tiles.padded(part.shape[0], TAILS)
-        tail_rows = np.full((length, tiles.padded(part.shape[1], WIDTHS)), blank, np.int32)
+        tail_rows = np.full((length, tiles.padded(part.shape[1], PLACES)), blank, np.int32)
         tail_rows[: part.shape[0], : part.shape[1]] = np.searchsorted(members, part) + 1
         first = tiles.fill(plan.tail_first[tails], length, value=LARGEST).astype(np.int32)
         source = self.tables32[0 if check.view == "aggregate" else 1]
         chosen = tiles.fill(members, size)
         around = source[centre], self.tables32[2][centre], source[chosen], self.tables32[2][chosen]
-        table, sums = tiles.tables(self.model, self.layer, check.view, self.weights, *around, probe[0], tail_rows)
+        wanted = probe[0], tail_rows, np.int32(part.shape[1])
+        table, sums = tiles.tables(self.model, self.layer, check.view, self.weights, *around, *wanted)
         numbers = probe, table, _padded(plan.places, members), (sums, first, np.int32(part.shape[0]))
         everywhere = NamedSharding(self.mesh, PartitionSpec())
         probe, table, places, tail = jax.device_put(numbers, everywhere)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import NamedTuple
 
@@ -15,6 +16,9 @@ from jaxtyping import Array, Bool, Float, Int
 from jgleak.attacks.span.combinations import Places, unrank
 from jgleak.attacks.span.sites import View
 from jgleak.gnn import GNN, Params
+
+GROUP = 64
+"""Places of a tile that are looked at together when survivors are gathered."""
 
 
 class Probe(NamedTuple):
@@ -76,18 +80,21 @@ def tables(
     degrees: Float[Array, " T"],
     columns: Int[Array, " C"],
     tail: Int[Array, "Q k"],
+    width: Int[Array, ""],
 ) -> tuple[Float[Array, "A T+2 C"], Float[Array, "A C Q"]]:
     """Single terms, as far as ``columns`` need them, and summed terms of every tail row.
 
-    Places in the table: 0 the centre's own term, then each possible neighbour's, last zeros for padding.
+    Only the first ``width`` members of a tail row count. Places in the table: 0 the centre's own term, then each
+    possible neighbour's, last zeros for padding.
     """
     method = "aggregate_terms" if view == "aggregate" else "star_terms"
     own, others = model.apply_layer(layer, weights, method, centre, centre_degree, rows, degrees)
     everything = jnp.concatenate([own[None], others, jnp.zeros_like(own)[None]])
     selected = model.apply_layer(layer, weights, "star_select", everything, columns)
     table = everything[None, :, columns] if view == "aggregate" else selected
-    by_column = jnp.swapaxes(table, 1, 2)
-    return table, sum((by_column[:, :, tail[:, k]] for k in range(1, tail.shape[1])), by_column[:, :, tail[:, 0]])
+    blank = jnp.zeros((table.shape[0], tail.shape[0], table.shape[2]), table.dtype)
+    sums = lax.fori_loop(0, width, lambda k, sums: sums + table[:, tail[:, k]], blank)
+    return table, jnp.swapaxes(sums, 1, 2)
 
 
 @partial(jax.jit, static_argnames=("model", "layer", "view", "mesh", "tile", "reach"))
@@ -172,22 +179,47 @@ def _scan(
         ordered = lasts + strict * (lasts >= 0) <= lax.dynamic_slice_in_dim(tail.first, down, wide)[None, :]
         here = lax.dynamic_slice_in_dim(real, across, high)[:, None] & (down + jnp.arange(wide) < tail.rows)[None, :]
         mask = passed & ordered & here
-        more = mask.sum(dtype=jnp.int32)
+        corner = jnp.stack([first + across, down])
 
-        def keep(buffer: Array) -> Array:
-            cell = jnp.nonzero(mask.ravel(), size=cells, fill_value=0)[0].astype(jnp.int32)
-            pairs = jnp.stack([first + across + cell // wide, down + cell % wide])
-            return lax.dynamic_update_slice(buffer, pairs, (0, found))
+        def keep(found: Array, buffer: Array) -> tuple[Array, Array]:
+            number, cell = _compact(mask.ravel())
+            pairs = corner[:, None] + jnp.stack([cell // wide, cell % wide])
+            return found + number, lax.dynamic_update_slice(buffer, pairs, (0, found))
 
-        buffer = lax.cond(more > 0, keep, lambda b: b, buffer)
+        found, buffer = lax.cond(mask.any(), keep, lambda found, buffer: (found, buffer), found, buffer)
         ends = column >= last_tile
         following = begin[jnp.minimum(row + 1, begin.shape[0] - 1)]
-        return row + ends, jnp.where(ends, following, column + 1), found + more, buffer
+        return row + ends, jnp.where(ends, following, column + 1), found, buffer
 
     column = jnp.maximum(column, begin[jnp.minimum(row, begin.shape[0] - 1)])
     empty = jnp.int32(0), jnp.zeros((2, 2 * cells), jnp.int32)
     row, column, found, buffer = lax.while_loop(going, step, (row, column, *empty))
     return jnp.stack([found, row, column])[None], buffer[None]
+
+
+def _compact(mask: Bool[Array, " n"]) -> tuple[Int[Array, ""], Int[Array, " n"]]:
+    """The number of set places, and the places, set ones first.
+
+    Places are few as a rule, and a prefix sum over all of them would cost more than the check itself: groups with a set
+    place are found first, and only those are looked into.
+    """
+    size = mask.shape[0]
+    each = math.gcd(size, GROUP)
+    groups = mask.reshape(-1, each)
+    hit = groups.any(axis=1)
+    number = hit.sum(dtype=jnp.int32)
+    most = min(GROUP, groups.shape[0])
+
+    def few(_: None) -> Array:
+        which = jnp.nonzero(hit, size=most, fill_value=0)[0]
+        chosen = groups[which] & (jnp.arange(most) < number)[:, None]
+        place = jnp.nonzero(chosen.ravel(), size=most * each, fill_value=0)[0]
+        return jnp.pad(which[place // each] * each + place % each, (0, size - most * each)).astype(jnp.int32)
+
+    def many(_: None) -> Array:
+        return jnp.nonzero(mask, size=size, fill_value=0)[0].astype(jnp.int32)
+
+    return mask.sum(dtype=jnp.int32), lax.cond(number <= most, few, many, None)
 
 
 def _passing(
