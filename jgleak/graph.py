@@ -152,11 +152,11 @@ class Graph:
     def canonical_form(self) -> tuple[bytes, bytes]:
         """Equal for two graphs exactly when they are isomorphic with equal features (labels ``y`` are ignored)."""
         rows, colours = np.unique(self.x, axis=0, return_inverse=True)
-        plain = igraph.Graph(n=self.n, edges=self.edges.tolist())
-        place = np.array(plain.canonical_permutation(color=colours.ravel().tolist()))
-        ordered = rows[colours.ravel()][np.argsort(place)]
-        edges = np.sort(place[self.edges].reshape(-1, 2), axis=1)
-        return ordered.tobytes(), edges[np.lexsort((edges[:, 1], edges[:, 0]))].astype(np.int64).tobytes()
+        plain = igraph.Graph(n=self.n, edges=self.edges.tolist(), vertex_attrs={"colour": colours.ravel().tolist()})
+        canonical = plain.permute_vertices(plain.canonical_permutation(color=plain.vs["colour"]))
+        edges = np.sort(np.array(canonical.get_edgelist(), np.int64).reshape(-1, 2), axis=1)
+        edges = edges[np.lexsort((edges[:, 1], edges[:, 0]))]
+        return rows[canonical.vs["colour"]].tobytes(), edges.tobytes()
 
     def isomorphic(self, other: Graph) -> bool:
         """True when a relabelling of nodes makes features and edges of both graphs equal (labels ``y`` are ignored)."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -139,11 +138,7 @@ def _frozen(left: dict[int, int]) -> tuple[tuple[int, int], ...]:
 
 def _canonical(partial: _Partial) -> object:
     """Equal exactly for isomorphic partial graphs (blocks kept)."""
-    graph = igraph.Graph(n=len(partial.blocks), edges=partial.edges)
-    order = graph.canonical_permutation(color=list(partial.blocks))
-    blocks = tuple(sorted(Counter(partial.blocks).items()))
-    placed = [0] * len(order)
-    for node, place in enumerate(order):
-        placed[place] = partial.blocks[node]
-    edges = tuple(sorted((min(order[u], order[v]), max(order[u], order[v])) for u, v in partial.edges))
-    return blocks, tuple(placed), edges
+    graph = igraph.Graph(n=len(partial.blocks), edges=partial.edges, vertex_attrs={"block": partial.blocks})
+    canonical = graph.permute_vertices(graph.canonical_permutation(color=partial.blocks))
+    edges = sorted((min(edge), max(edge)) for edge in canonical.get_edgelist())
+    return tuple(canonical.vs["block"]), tuple(edges)

@@ -1,0 +1,172 @@
+"""The census against closed forms and brute force: contributions add up to gradients, assembly finds every graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations, permutations
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from jgleak.attacks.attack import Budget
+from jgleak.attacks.census.assemble import Assembly
+from jgleak.attacks.census.attack import CENSUS
+from jgleak.attacks.census.contributions import Contributions
+from jgleak.attacks.census.count import Counting
+from jgleak.attacks.span.hops import Blocks, Nodes
+from jgleak.features import FeatureSpace
+from jgleak.federated import Knowledge
+from jgleak.graph import Graph
+
+FOREVER = Budget(seconds=1e6).start()
+
+
+def unfolded(graph: Graph, space: FeatureSpace, hops: int) -> tuple[Nodes, list[Blocks], np.ndarray]:
+    """A graph's own feature vectors, blocks of every hop, and how often each top block occurs."""
+    codes, entry = np.unique(graph.x, axis=0, return_inverse=True)
+    entry = entry.ravel()
+    degrees = np.array([graph.degree[np.flatnonzero(entry == t)[0]] for t in range(len(codes))])
+    nodes = Nodes(codes, space.encode(codes), degrees)
+    kinds, levels = np.arange(len(codes)), []
+    counts = np.bincount(entry)
+    for _ in range(hops):
+        rows = [(int(entry[v]), tuple(sorted(int(entry[u]) for u in graph.neighbours[v]))) for v in range(graph.n)]
+        blocks = sorted(set(rows))
+        roots = np.array([root for root, _ in blocks])
+        kinds = kinds[roots]
+        zeros = np.zeros(len(blocks))
+        levels.append(Blocks(roots, kinds, tuple(around for _, around in blocks), zeros[:, None], zeros, 0))
+        entry = np.array([blocks.index(row) for row in rows])
+        counts = np.bincount(entry)
+    return nodes, levels, counts
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"conv": "gat"},
+        {"conv": "sage"},
+        {"conv": "gin", "bias": True},
+        {"layers": 3},
+        {"per_node": True},
+        {"readout": "pooled", "readout_widths": (), "last_act": True},
+        {"readout": "pooled", "readout_widths": (16,), "pooling": "sum", "last_act": True},
+    ],
+    ids=str,
+)
+def test_contributions_add_up_to_the_gradient(fields: dict[str, Any], lab: Any) -> None:
+    model = lab.model(hidden=24, **fields)
+    graph = lab.random(7, 3)
+    if model.node_level:
+        graph = Graph(graph.x, graph.edges, np.arange(7) % 2)
+    observation = lab.observe(model, graph)
+    nodes, levels, counts = unfolded(graph, lab.space, model.layers)
+    system = Contributions(observation, nodes, levels)
+    counting = Counting(system.equations, system.observed, levels[-1], system.blocks, absolute=model.pooling == "sum")
+    assert counting.residual < 1e-4
+    if not model.node_level:
+        right = system.observed * (1 if model.pooling == "sum" else graph.n)
+        assert np.linalg.norm(system.equations @ counts - right) < 1e-4 * np.linalg.norm(right)
+        found = list(counting.solutions([graph.n], FOREVER, budget=100))
+        assert any(census is not None and np.array_equal(census.counts, counts) for census in found)
+
+
+def same_blocks(graph: Graph, space: FeatureSpace) -> Iterator[Graph]:
+    """Brute force: every connected graph on the same nodes with the same 2-hop blocks, up to isomorphism."""
+    _, levels, counts = unfolded(graph, space, 2)
+    key = signature(graph, space)
+    seen = set()
+    pairs = list(combinations(range(graph.n), 2))
+    for edges in combinations(pairs, len(graph.edges)):
+        other = Graph(graph.x, np.array(edges).reshape(-1, 2))
+        if not np.array_equal(other.degree, graph.degree) or signature(other, space) != key:
+            continue
+        form = other.canonical_form()
+        if form not in seen and _connected(other):
+            seen.add(form)
+            yield other
+
+
+def signature(graph: Graph, space: FeatureSpace) -> list[Any]:
+    rows = [tuple(r) for r in graph.x.tolist()]
+    first = [(rows[v], tuple(sorted(rows[u] for u in graph.neighbours[v]))) for v in range(graph.n)]
+    return sorted((first[v], tuple(sorted(first[u] for u in graph.neighbours[v]))) for v in range(graph.n))
+
+
+def _connected(graph: Graph) -> bool:
+    reached, stack = {0}, [0]
+    while stack:
+        for u in graph.neighbours[stack.pop()]:
+            if u not in reached:
+                reached.add(u)
+                stack.append(u)
+    return len(reached) == graph.n
+
+
+def assembled(graph: Graph, space: FeatureSpace) -> set[tuple[bytes, bytes]]:
+    nodes, levels, counts = unfolded(graph, space, 2)
+    assembly = Assembly(levels[-1], counts, clock=FOREVER, most=10**6)
+    made = [
+        Graph(nodes.codes[levels[-1].kinds[list(blocks)]], np.array(edges).reshape(-1, 2))
+        for blocks, edges in assembly.graphs()
+    ]
+    forms = {g.canonical_form() for g in made}
+    assert len(forms) == len(made) and assembly.exhausted
+    return forms
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_assembly_is_brute_force(seed: int, lab: Any) -> None:
+    graph = lab.random(5 + seed % 2, seed, extra=seed % 3)
+    assert assembled(graph, lab.space) == {g.canonical_form() for g in same_blocks(graph, lab.space)}
+
+
+def test_the_hexagon_is_found_and_two_triangles_are_not_connected(lab: Any) -> None:
+    hexagon = lab.ring([0, 1, 2, 0, 1, 2])
+    assert assembled(hexagon, lab.space) == {hexagon.canonical_form()}
+
+
+def test_a_long_ring_of_two_colours_has_one_graph(lab: Any) -> None:
+    ring = lab.ring([0, 1] * 6)
+    assert assembled(ring, lab.space) == {ring.canonical_form()}
+
+
+def test_a_single_node(lab: Any) -> None:
+    single = lab.graph([1], [])
+    assert assembled(single, lab.space) == {single.canonical_form()}
+
+
+@pytest.mark.parametrize("conv", ["gcn", "gin"])
+def test_the_truth_is_in_the_set_and_certified(conv: str, lab: Any) -> None:
+    model = lab.model(conv=conv)
+    for seed in range(3):
+        graph = lab.random(8, seed)
+        observation = lab.observe(model, graph)
+        found = CENSUS(observation, Knowledge(lab.space, n=8), key=jax.random.key(0), budget=Budget(seconds=30))
+        assert found.certificate is not None
+        assert any(g.isomorphic(graph) for g in found.graphs)
+        assert found.certificate.size == len(found.graphs) and found.certificate.n_known
+        if found.certificate.status == "unique":
+            assert found.best is not None and found.best.isomorphic(graph)
+
+
+def test_relabelling_the_client_changes_nothing(lab: Any) -> None:
+    graph = lab.random(8, 4)
+    order = np.random.default_rng(0).permutation(8)
+    model, known = lab.model(), Knowledge(lab.space, n=8)
+    sets = [
+        CENSUS(lab.observe(model, g), known, key=jax.random.key(0), budget=Budget(seconds=30)).graphs
+        for g in (graph, graph.permute(order))
+    ]
+    assert {g.canonical_form() for g in sets[0]} == {g.canonical_form() for g in sets[1]}
+
+
+def test_canonical_forms_tell_isomorphism(lab: Any) -> None:
+    graph = lab.graph([0, 1, 0, 1], [(0, 1), (1, 2), (2, 3)])
+    other = lab.graph([0, 0, 1, 1], [(0, 1), (1, 2), (2, 3)])
+    for order in permutations(range(4)):
+        assert graph.permute(np.array(order)).canonical_form() == graph.canonical_form()
+    assert other.canonical_form() != graph.canonical_form()
