@@ -139,3 +139,15 @@ def test_few_coordinates_decide() -> None:
     assert check.columns.size + np.count_nonzero(check.fixed_scale) == 12 + EXTRA
     assert np.all(np.diff(check.columns) > 0) and check.columns.max() < 280
     assert not np.any(cheap(check, np.zeros((1, 20)), np.zeros((1, 280)))), "a row of zeros never passes"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_units_that_are_off_are_not_chosen(seed: int) -> None:
+    """A coordinate that is zero in every row would be in no relation that could reject anything."""
+    rng = np.random.default_rng(seed)
+    gradient = rng.normal(size=(100, 5)) @ rng.normal(size=(5, 100))
+    off = rng.permutation(100)[:60]
+    gradient[off] = 0.0
+    check = SpanCheck.of(Subspace.of_gradient(gradient))
+    assert check.columns.size == 5 + EXTRA and not np.isin(check.columns, off).any()
+    assert np.all(np.abs(check.row_null).sum(axis=1) > 0)

@@ -357,6 +357,20 @@ def test_a_full_buffer_is_emptied_and_the_scan_goes_on(stars: Callable[..., Star
     assert any(row > 0 for row, _ in resumed) and any(row == 0 and column > 0 for row, column in resumed)
 
 
+@pytest.mark.parametrize(("size", "group"), [(16, 64), (48, 4), (60, 8), (640, 8), (7, 4)])
+def test_survivors_are_gathered_first(size: int, group: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None, a few in few groups, some in every group, all: the set places come first, in order."""
+    monkeypatch.setattr(filtering.tiles, "GROUP", group)
+    compact = jax.jit(lambda mask: filtering.tiles._compact(mask))
+    rng = np.random.default_rng(size)
+    for share in (0.0, 1 / size, 0.05, 0.2, 0.5, 1.0):
+        for _ in range(5):
+            mask = rng.random(size) < share
+            number, places = compact(mask)
+            assert places.shape == (size,) and int(number) == mask.sum()
+            np.testing.assert_array_equal(places[: int(number)], np.flatnonzero(mask))
+
+
 def test_a_node_alone(stars: Callable[..., Stars]) -> None:
     table = stars("gcn")
     check = table.check([(0, ())])
