@@ -151,9 +151,10 @@ def filtered(problem: Problem) -> Callable[[], Blocks]:
     """jgleak's filter, on all candidates."""
     search = BlockFilter(problem.model, problem.params, 0, problem.rows, problem.degrees, [problem.check])
     slot = Slot(np.arange(problem.rows.shape[0]), problem.degree)
+    budget = Budget(seconds=3600, candidates=problem.candidates)
 
     def run() -> Blocks:
-        found = search.blocks([(0, [slot])], clock=Budget(3600).start(), candidates=10**12)
+        found = search.blocks([(0, [slot])], clock=budget.start(), budget=budget)
         assert found.complete and found.checked == problem.candidates
         return frozenset(found.neighbours)
 

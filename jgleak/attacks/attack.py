@@ -51,10 +51,12 @@ class Budget:
     Attributes:
       seconds: wall-clock limit of one attack.
       candidates: most blocks checked for one centre.
+      blocks: most blocks of one hop that are kept.
     """
 
     seconds: float = 60.0
     candidates: int = 1_000_000_000
+    blocks: int = 100_000
 
     def start(self) -> Clock:
         """Begin counting."""

@@ -66,4 +66,4 @@ class GINConv(Convolution):
         return activation(self.inner)(combined)
 
     def star_finish(self, combined: Float[Array, "... D"]) -> Float[Array, "... D"]:
-        return self._add_bias(self.star_hidden(combined) @ self.out_kernel)
+        return self._add_bias(jnp.matmul(self.star_hidden(combined), self.out_kernel, precision="highest"))

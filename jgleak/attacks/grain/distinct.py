@@ -119,7 +119,7 @@ def _settle(board: _Board, observation: Observation, knowledge: Knowledge, clock
         slots = plans[v]
         if slots is None:
             continue
-        found = search.blocks([(v, slots)], clock=clock, candidates=budget.candidates)
+        found = search.blocks([(v, slots)], clock=clock, budget=budget)
         checked += found.checked
         if not found.complete:
             continue

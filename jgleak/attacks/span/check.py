@@ -11,12 +11,19 @@ from scipy import linalg
 from jgleak.attacks.span.sites import Site, View
 from jgleak.attacks.span.subspace import Subspace
 
-EXTRA = 4
-"""Null vectors of the cheap check. A candidate of no meaning passes one with probability about ``bound``."""
+EXTRA = 6
+"""Coordinates of the cheap check beside the pivots. A row that is off on all of them may pass by accident."""
 
-LIVE = 0.3
-"""Smallest size of a coordinate, relative to the median, to be chosen beside the pivots: a unit that is off in every
-row rejects nothing."""
+VECTORS = (2, 4)
+"""Null vectors of the cheap check: the few if they reject enough."""
+
+RARE = 1e-7
+"""Few null vectors are enough when a candidate of no meaning, which passes each with a probability of about ``bound``,
+passes all of them this rarely."""
+
+LIVE, OFF = 0.3, 1e-9
+"""Smallest size of a coordinate, relative to the median of those that are not off, to be chosen beside the pivots: a
+unit that is off in every row (up to rounding: ``OFF`` of the largest) rejects nothing."""
 
 ROUNDING = 4e-6
 """Residual that float32 arithmetic alone can leave on the device, relative to the row."""
@@ -28,7 +35,7 @@ class SpanCheck:
 
     A row is ``[fixed | row]``: ``fixed`` is known from the block's centre (the readout sees ``X`` there, a convolution
     sees nothing), ``row`` is what the layer makes of the candidate. Restricted to ``r + s`` coordinates the space keeps
-    ``s`` independent null vectors, so most candidates are rejected from ``r + s`` numbers instead of ``d``.
+    ``s`` independent null vectors, of which a few reject most candidates from ``r + s`` numbers instead of ``d``.
 
     The cheap check never rejects a row that the full one accepts: a row ``x = B c + e`` with ``|e| <= tol |x|`` leaves
     a residual of at most ``tol |x|`` on orthonormal null vectors, and ``|x| <= reach |x_chosen|`` where ``reach`` is
@@ -69,23 +76,29 @@ class SpanCheck:
 
         Pivoted QR picks ``r`` that fix a row; the ``s`` others are drawn at random from the live ones. (The largest
         ones would not do: they repeat the direction of one rare, huge row, and leave some pivots free of any relation.)
+        The null vectors are a random choice within the null space, so that each involves every coordinate.
         """
-        rank = subspace.rank
-        pivots = linalg.qr(subspace.basis.T, mode="r", pivoting=True)[-1]
-        rest = np.setdiff1d(np.arange(fixed, subspace.ambient), pivots[:rank])
-        live = np.linalg.norm(subspace.basis, axis=1)
-        rest = np.random.default_rng(0).permutation(rest)
-        extra = rest[np.argsort(live[rest] < LIVE * np.median(live[live > 0]), kind="stable")][:EXTRA]
-        chosen = np.sort(np.r_[pivots[:rank], extra])
+        rng = np.random.default_rng(0)
+        pivots = linalg.qr(subspace.basis.T, mode="r", pivoting=True)[-1][: subspace.rank]
+        rest = np.setdiff1d(np.arange(fixed, subspace.ambient), pivots)
+        size = np.linalg.norm(subspace.basis, axis=1)
+        live = size[size > OFF * size.max(initial=0.0)]
+        rest = rng.permutation(rest)
+        extra = rest[np.argsort(size[rest] < LIVE * np.median(live), kind="stable")][:EXTRA]
+        chosen = np.sort(np.r_[pivots, extra])
         left, values, _ = np.linalg.svd(subspace.basis[chosen], full_matrices=True)
-        null = np.zeros((chosen.size, EXTRA))
-        null[:, : chosen.size - rank] = left[:, rank:]
+        tolerance = subspace.tolerance
+        reach = 1.0 / max(values[subspace.rank - 1] - 2.0 * tolerance, 0.5 * tolerance)
+        bound = tolerance * reach + ROUNDING
+        vectors = VECTORS[0] if bound ** VECTORS[0] <= RARE else VECTORS[1]
+        null = np.zeros((chosen.size, vectors))
+        free = left[:, subspace.rank :]
+        turn = np.linalg.qr(rng.normal(size=(free.shape[1], free.shape[1])))[0]
+        null[:, : free.shape[1]] = (free @ turn)[:, :vectors]
         inverse = 1.0 / subspace.scale[chosen]
         on_row = chosen >= fixed
-        fixed_null, fixed_scale = np.zeros((fixed, EXTRA)), np.zeros(fixed)
+        fixed_null, fixed_scale = np.zeros((fixed, vectors)), np.zeros(fixed)
         fixed_null[chosen[~on_row]], fixed_scale[chosen[~on_row]] = null[~on_row], inverse[~on_row]
-        tolerance = subspace.tolerance
-        reach = 1.0 / max(values[rank - 1] - 2.0 * tolerance, 0.5 * tolerance)
         return SpanCheck(
             subspace=subspace,
             view=view,
@@ -95,7 +108,7 @@ class SpanCheck:
             row_null=null[on_row],
             fixed_scale=fixed_scale,
             fixed_null=fixed_null,
-            bound=tolerance * reach + ROUNDING,
+            bound=bound,
         )
 
     def distances(self, fixed: Float[np.ndarray, "k fixed"], rows: Float[np.ndarray, "k D"]) -> Float[np.ndarray, " k"]:

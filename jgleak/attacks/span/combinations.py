@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -92,8 +94,8 @@ def unrank(xp: Any, number: Any, places: Places, strict: Any, blank: Any) -> tup
 class Neighbourhoods:
     """All neighbourhoods of one centre: every numbered prefix combined with every tail row, subject to one ordering.
 
-    A pair is valid when ``key <= tail_first`` (``<`` with distinct neighbours); both are -1 where the two halves come
-    from different slots, so that every pair is valid.
+    A pair is valid when ``key <= tail_first`` (``<`` with distinct neighbours). Where the two halves come from
+    different slots both are -1 and every pair is valid.
 
     Attributes:
       prefixes: slots enumerated by number, the fastest first.
@@ -115,19 +117,15 @@ class Neighbourhoods:
         return total(self.prefixes, distinct=self.strict)
 
     @property
-    def numbers(self) -> int:
-        """Number of pairs of a prefix and a tail row, in order or not."""
-        return self.prefix_count * self.tail.shape[0]
-
-    @property
     def width(self) -> int:
         """Number of neighbours."""
         return sum(s.count for s in self.prefixes) + self.tail.shape[1]
 
-    @property
+    @cached_property
     def members(self) -> Int[np.ndarray, " U"]:
         """Every table row that occurs, sorted."""
-        return np.unique(np.concatenate([*(s.options for s in self.prefixes), self.tail.ravel()]).astype(np.int64))
+        rows = np.concatenate([*(s.options for s in self.prefixes), self.tail.ravel()]).astype(np.int64)
+        return np.flatnonzero(np.bincount(rows))
 
     @property
     def places(self) -> Places:
@@ -153,6 +151,38 @@ class Neighbourhoods:
         if not self.prefixes:
             return np.zeros((numbers.size, 0), np.int64), np.full(numbers.size, -1)
         return unrank(np, numbers.astype(np.int64), self.places, int(self.strict), -1)
+
+    def ordered(self, prefixes: tuple[int, int], tails: tuple[int, int]) -> int:
+        """Number of valid pairs of a range of prefixes and a range of tail rows."""
+        (low, high), (begin, end) = prefixes, tails
+        if high <= low or end <= begin:
+            return 0
+        if not self.split:
+            return (high - low) * (end - begin)
+        pairs, before = 0, 0
+        for until, first in self._keys:
+            pairs += max(min(until, high) - max(before, low), 0) * max(end - max(first, begin), 0)
+            before = until
+        return pairs
+
+    @cached_property
+    def _keys(self) -> list[tuple[int, int]]:
+        """For each ordering key how many prefixes have it or a smaller one, and the first tail row it goes with."""
+        slot = self.prefixes[-1]
+        rest = total(self.prefixes[:-1], distinct=self.strict)
+        keys = np.arange(slot.options.size)
+        firsts = np.searchsorted(self.tail_first, keys + int(self.strict)).tolist()
+        ways = [count(Slot(slot.options[: key + 1], slot.count), distinct=self.strict) for key in keys.tolist()]
+        return [(rest * number, first) for number, first in zip(ways, firsts, strict=True)]
+
+    def within(self, candidates: int) -> tuple[int, int]:
+        """How many prefixes hold at most so many candidates, and how many tail rows of each: all, or those of one
+        prefix that alone holds more."""
+        rows, most = self.tail.shape[0], min(self.prefix_count, LARGEST)
+        if most * rows <= candidates:
+            return most, rows
+        stop = bisect_right(range(1, most + 1), candidates, key=lambda n: self.ordered((0, n), (0, rows)))
+        return (stop, rows) if stop else (1, min(candidates, rows))
 
     def all(self) -> Int[np.ndarray, "S k"]:
         """Every neighbourhood, built."""

@@ -12,7 +12,8 @@ from jaxtyping import Bool, Float, Int
 from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import Slot, total
-from jgleak.attacks.span.filter import BlockFilter, Found, Unsearched
+from jgleak.attacks.span.filter import BlockFilter, Found
+from jgleak.attacks.span.ranges import Unsearched
 from jgleak.gnn import GNN, Params
 
 Neighbours = tuple[int, ...]
@@ -98,7 +99,7 @@ def one_hop(
     number, degrees = nodes.degrees.size, nodes.degrees.tolist()
     possible: Bool[np.ndarray, "T T"] = np.outer(nodes.degrees > 0, nodes.degrees > 0)
     waiting = set(range(number))
-    parts = [search.blocks([], clock=clock, candidates=0)]
+    parts = [search.blocks([], clock=clock, budget=budget)]
     while waiting:
         options = possible.sum(axis=1).tolist()
         ways = {c: math.comb(options[c] + degrees[c] - 1, degrees[c]) if degrees[c] else 1 for c in waiting}
@@ -106,7 +107,7 @@ def one_hop(
         centres = [c for c in sorted(waiting) if ways[c] == least][:TOGETHER]
         waiting.difference_update(centres)
         requests = [(c, _same(possible[c], degrees[c])) for c in centres]
-        found = search.blocks(requests, clock=clock, candidates=budget.candidates)
+        found = search.blocks(requests, clock=clock, budget=budget)
         parts.append(found)
         partial = {part.centre for part in found.unsearched}
         seen = np.zeros((number, number), bool)
@@ -135,7 +136,7 @@ def next_hop(
     """
     search = BlockFilter(model, params, hop - 1, below.states, below.degrees, checks, fixed=nodes.rows[below.kinds])
     requests = sorted(enumerate(_slots(below)), key=lambda request: total(request[1]))
-    return _joined([search.blocks(requests, clock=clock, candidates=budget.candidates)], below.kinds)
+    return _joined([search.blocks(requests, clock=clock, budget=budget)], below.kinds)
 
 
 def _slots(below: Blocks) -> list[list[Slot]]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from functools import partial
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,9 @@ from jgleak.gnn import GNN, Params
 
 GROUP = 64
 """Places of a tile that are looked at together when survivors are gathered."""
+
+WIDE = {"xla_cpu_prefer_vector_width": 512, "xla_cpu_enable_fast_min_max": True}
+"""Compiler options of the scan on a processor. Rows hold no NaN: weights and updates are checked to be finite."""
 
 
 class Probe(NamedTuple):
@@ -69,7 +73,7 @@ def _row(
 
 
 @partial(jax.jit, static_argnames=("model", "layer", "view"))
-def tables(
+def table(
     model: GNN,
     layer: int,
     view: View,
@@ -79,25 +83,24 @@ def tables(
     rows: Float[Array, "T P"],
     degrees: Float[Array, " T"],
     columns: Int[Array, " C"],
-    tail: Int[Array, "Q k"],
-    width: Int[Array, ""],
-) -> tuple[Float[Array, "A T+2 C"], Float[Array, "A C Q"]]:
-    """Single terms, as far as ``columns`` need them, and summed terms of every tail row.
-
-    Only the first ``width`` members of a tail row count. Places in the table: 0 the centre's own term, then each
-    possible neighbour's, last zeros for padding.
-    """
+) -> Float[Array, "A T+2 C"]:
+    """Single terms, as far as ``columns`` need them: 0 the centre's own, then each possible neighbour's, last zeros."""
     method = "aggregate_terms" if view == "aggregate" else "star_terms"
     own, others = model.apply_layer(layer, weights, method, centre, centre_degree, rows, degrees)
     everything = jnp.concatenate([own[None], others, jnp.zeros_like(own)[None]])
-    selected = model.apply_layer(layer, weights, "star_select", everything, columns)
-    table = everything[None, :, columns] if view == "aggregate" else selected
-    blank = jnp.zeros((table.shape[0], tail.shape[0], table.shape[2]), table.dtype)
-    sums = lax.fori_loop(0, width, lambda k, sums: sums + table[:, tail[:, k]], blank)
-    return table, jnp.swapaxes(sums, 1, 2)
+    if view == "aggregate":
+        return everything[None, :, columns]
+    return model.apply_layer(layer, weights, "star_select", everything, columns)
 
 
-@partial(jax.jit, static_argnames=("model", "layer", "view", "mesh", "tile", "reach"))
+@jax.jit
+def tail_sums(table: Float[Array, "A T C"], members: Int[Array, "k Q"], width: Int[Array, ""]) -> Float[Array, "A C Q"]:
+    """Summed terms of every tail row, of which the first ``width`` members count; columns are contiguous."""
+    blank = jnp.zeros((table.shape[0], members.shape[1], table.shape[2]), table.dtype)
+    sums = lax.fori_loop(0, width, lambda k, sums: sums + table[:, members[k]], blank)
+    return jnp.swapaxes(sums, 1, 2)
+
+
 def scan(
     model: GNN,
     layer: int,
@@ -127,17 +130,38 @@ def scan(
       For each device the number of survivors and the tile it would have gone on with (row = rows of tiles: finished),
       and the buffer: prefix number and tail row of each survivor.
     """
-    run = partial(_scan, model, layer, view, tile, reach)
-    split, whole = PartitionSpec("devices"), PartitionSpec()
-    return jax.shard_map(run, mesh=mesh, in_specs=(*[whole] * 6, split), out_specs=(split, split), check_vma=False)(
-        weights, probe, table, places, tail, strict, work
-    )
+    run = _compiled(mesh.devices.flat[0].platform)
+    return run((model, layer, view), mesh, tile, reach, weights, probe, table, places, tail, strict, work)
+
+
+Which = tuple[GNN, int, View]
+"""The row that is checked: a model's, of one layer, in one view."""
+
+Device = Callable[..., tuple[Array, Array]]
+
+
+@cache
+def _compiled(platform: str) -> Device:
+    """One function a kind of device: a processor is told to use its widest vectors and plain minima and maxima."""
+
+    def run(
+        which: Which, mesh: Mesh, tile: tuple[int, int], reach: int, *arrays: Any
+    ) -> tuple[Int[Array, "devices 3"], Int[Array, "devices 2 capacity"]]:
+        split, whole = PartitionSpec("devices"), PartitionSpec()
+        return jax.shard_map(
+            partial(_scan, which, tile, reach),
+            mesh=mesh,
+            in_specs=(*[whole] * 6, split),
+            out_specs=(split, split),
+            check_vma=False,
+        )(*arrays)
+
+    run.__name__ = "scan"
+    return jax.jit(run, static_argnums=(0, 1, 2, 3), compiler_options=WIDE if platform == "cpu" else None)
 
 
 def _scan(
-    model: GNN,
-    layer: int,
-    view: View,
+    which: Which,
     tile: tuple[int, int],
     reach: int,
     weights: Params,
@@ -167,9 +191,7 @@ def _scan(
         row, column, found, buffer = state
         across, down = row * high, column * wide
         passed = _passing(
-            model,
-            layer,
-            view,
+            which,
             weights,
             probe,
             lax.dynamic_slice_in_dim(prefix, across, high, axis=1),
@@ -223,9 +245,7 @@ def _compact(mask: Bool[Array, " n"]) -> tuple[Int[Array, ""], Int[Array, " n"]]
 
 
 def _passing(
-    model: GNN,
-    layer: int,
-    view: View,
+    which: Which,
     weights: Params,
     probe: Probe,
     prefix: Float[Array, "A P C"],
@@ -241,7 +261,7 @@ def _passing(
     length = jnp.full(shape, probe.length)
     for c in range(probe.columns.shape[0]):
         total = prefix[:, :, None, c] + tail[:, None, c, :]
-        row = _row(model, layer, view, weights, total[..., None], probe.columns[c : c + 1])[..., 0] * probe.scale[c]
+        row = _row(*which, weights, total[..., None], probe.columns[c : c + 1])[..., 0] * probe.scale[c]
         length = length + row * row
         residual = [r + probe.null[c, k] * row for k, r in enumerate(residual)]
     return (sum(r * r for r in residual) <= probe.bound**2 * length) & (length > 0)

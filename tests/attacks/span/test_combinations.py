@@ -27,7 +27,7 @@ from jgleak.attacks.span.combinations import (
     total,
     unrank,
 )
-from jgleak.attacks.span.filter import _padded
+from jgleak.attacks.span.ranges import _padded
 
 SLOTS = (
     st.lists(st.tuples(st.integers(0, 5), st.integers(1, 3)), max_size=2)
@@ -100,7 +100,6 @@ def test_the_enumeration_is_itertools(
         assert not expected
         return
     assert plan.width == sum(s.count for s in slots)
-    assert plan.numbers == plan.prefix_count * plan.tail.shape[0] >= expected.total()
     assert np.all(np.diff(plan.tail_first) >= 0)
     assert plan.split == bool(plan.tail_first[0] >= 0)
     assert paired(plan) == expected
@@ -124,6 +123,35 @@ def test_the_device_counts_as_the_host_does(
     again, keys_again = unranked(plan, numbers)
     np.testing.assert_array_equal(again, rows)
     np.testing.assert_array_equal(keys_again, keys)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=80, deadline=None)
+@given(SLOTS, st.booleans(), LIMITS, st.data())
+def test_pairs_in_order_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+    sizes: list[tuple[int, int]],
+    distinct: bool,
+    limits: dict[str, int],
+    data: st.DataObject,
+) -> None:
+    """In any rectangle of prefixes and tail rows; and a budget is used up as far as whole prefixes go."""
+    for name, value in limits.items():
+        monkeypatch.setattr(combinations, name, value)
+    plan = neighbourhoods(made(sizes), distinct=distinct)
+    if plan is None:
+        return
+    number, rows = plan.prefix_count, plan.tail.shape[0]
+    keys = plan.prefix(np.arange(number))[1]
+    valid = (keys + int(distinct) * (keys >= 0))[:, None] <= plan.tail_first[None, :]
+    low, high = sorted(data.draw(st.tuples(st.integers(0, number), st.integers(0, number))))
+    begin, end = sorted(data.draw(st.tuples(st.integers(0, rows), st.integers(0, rows))))
+    assert plan.ordered((low, high), (begin, end)) == valid[low:high, begin:end].sum()
+    candidates = data.draw(st.integers(1, number * rows + 1))
+    stop, width = plan.within(candidates)
+    if width == rows:
+        assert valid[:stop].sum() <= candidates and (stop == number or valid[: stop + 1].sum() > candidates)
+    else:
+        assert (stop, width) == (1, candidates) and valid[0].sum() > candidates
 
 
 @pytest.mark.parametrize("distinct", [False, True])
@@ -200,5 +228,5 @@ def test_a_tail_leaves_prefixes_to_fill_a_tile(monkeypatch: pytest.MonkeyPatch) 
 def test_no_slot_is_one_empty_neighbourhood() -> None:
     plan = neighbourhoods([])
     assert plan is not None
-    assert (plan.prefix_count, plan.numbers, plan.all().shape) == (1, 1, (1, 0))
+    assert (plan.prefix_count, plan.tail.shape, plan.all().shape) == (1, (1, 0), (1, 0))
     assert total([]) == 1

@@ -19,9 +19,11 @@ from jaxtyping import Array
 from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.span import combinations as planning
 from jgleak.attacks.span import filter as filtering
+from jgleak.attacks.span import ranges
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import Neighbourhoods, Slot, neighbourhoods
-from jgleak.attacks.span.filter import BlockFilter, Found, Request, Unsearched
+from jgleak.attacks.span.filter import BlockFilter, Found, Request
+from jgleak.attacks.span.ranges import Unsearched
 from jgleak.attacks.span.sites import View
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.gnn import GNN
@@ -30,7 +32,7 @@ from jgleak.gnn.activation import activation
 WIDTH, TABLE, NODES, BATCH = 12, 7, 16, 128
 DEGREES = np.array([3, 1, 2, 3, 2, 4, 1])
 FOREVER = Budget(seconds=1e6).start()
-ALL = 10**6
+ALL = Budget(seconds=1e6)
 THREE = [Slot(np.arange(TABLE), 3)]
 TWO = [Slot(np.array([1, 2, 4]), 2), Slot(np.array([0, 3, 5, 6]), 1)]
 
@@ -153,7 +155,7 @@ def assert_same(found: dict[Block, Any], expected: dict[Block, Any]) -> None:
 def agree(stars: Stars, requests: Sequence[Request], *checks: SpanCheck, **more: Any) -> int:
     """Filter and compare with brute force; the number of blocks that pass."""
     expected = stars.passing(requests, *checks, **more)
-    found = stars.filter(*checks, **more).blocks(requests, clock=FOREVER, candidates=ALL)
+    found = stars.filter(*checks, **more).blocks(requests, clock=FOREVER, budget=ALL)
     assert found.complete
     assert found.checked == sum(len(listed(slots, more.get("distinct", False))) for _, slots in requests)
     assert_same(as_dict(found), expected)
@@ -166,7 +168,9 @@ def tiled(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {"TILE": (2, 8), "REACH": 8, "RANGE": 128, "SMALL": 0, "SCREEN": 32, "CONFIRM": 16}
     shapes = {"TABLES": (16,), "COLUMNS": (12,), "TAILS": (24,), "WIDTHS": (4,), "PLACES": (4,)}
     for name, value in (sizes | shapes).items():
-        monkeypatch.setattr(filtering, name, value)
+        for module in (filtering, ranges):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, value)
     monkeypatch.setattr(planning, "LITTLE", 10)
     monkeypatch.setattr(planning, "SPREAD", 2)
 
@@ -239,7 +243,7 @@ def test_the_device_rejects_by_the_chosen_coordinates(
     for share in (0.3, 0.6, 0.9):
         bound = float(np.mean(np.sort(ratios)[int(share * 84) : int(share * 84) + 2]))
         search = table.filter(dataclasses.replace(check, bound=bound), fixed=fixed)
-        survivors, left = search._survivors(0, plan_of(THREE), search.checks[0], FOREVER, ALL)
+        survivors, left = search._around(0, plan_of(THREE), search.checks[0]).survivors(FOREVER, ALL.candidates)
         found = {tuple(sorted(row)) for row in survivors.tolist()}
         assert not left and found == {around for around, ratio in zip(arounds, ratios, strict=True) if ratio <= bound}
 
@@ -249,7 +253,7 @@ def test_the_device_rejects_a_row_of_zeros(stars: Callable[..., Stars]) -> None:
     check = table.check(some(THREE, 4), "aggregate")
     rows = table.rows * (np.arange(TABLE) > 1)[:, None]
     search = BlockFilter(table.model, table.params, 0, rows, DEGREES, [dataclasses.replace(check, bound=1e3)])
-    survivors, _ = search._survivors(0, plan_of(THREE), search.checks[0], FOREVER, ALL)
+    survivors, _ = search._around(0, plan_of(THREE), search.checks[0]).survivors(FOREVER, ALL.candidates)
     found = {tuple(sorted(row)) for row in survivors.tolist()}
     assert found == {around for around in listed(THREE) if max(around) > 1}
 
@@ -263,8 +267,8 @@ def test_few_candidates_skip_the_tiles(stars: Callable[..., Stars], monkeypatch:
 
 def test_the_real_sizes(stars: Callable[..., Stars], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    assert filtering.REACH % filtering.TILE[0] == 0
-    assert all(size % filtering.TILE[1] == 0 for size in filtering.TAILS)
+    assert ranges.REACH % ranges.TILE[0] == 0
+    assert all(size % ranges.TILE[1] == 0 for size in ranges.TAILS)
     table = stars("gcn")
     monkeypatch.setattr(filtering, "SMALL", 0)
     assert agree(table, [(0, THREE)], table.check(some(THREE, 8))) >= 8
@@ -310,7 +314,7 @@ def test_gin_s_state_alone_rejects_only_few_candidates(
 ) -> None:
     table = stars("gin")
     state = table.check(some(THREE, 8))
-    found = table.filter(state).blocks([(0, THREE)], clock=FOREVER, candidates=ALL)
+    found = table.filter(state).blocks([(0, THREE)], clock=FOREVER, budget=ALL)
     assert (found.centres.size, found.checked, found.unsearched) == (0, 0, (whole(0, THREE),))
     monkeypatch.setattr(filtering, "SMALL", 84)
     assert agree(table, [(0, THREE)], state) >= 8
@@ -340,8 +344,8 @@ def test_however_the_neighbourhoods_are_split(
     """Tails of single neighbours, of pairs, of whole slots and of several, in slices or padded; nothing waits."""
     for name, value in {"TAIL": tail, "LITTLE": little, "PAIRS": pairs}.items():
         monkeypatch.setattr(planning, name, value)
-    monkeypatch.setattr(filtering, "TAILS", (padded,))
-    monkeypatch.setattr(filtering, "AHEAD", 1)
+    monkeypatch.setattr(ranges, "TAILS", (padded,))
+    monkeypatch.setattr(ranges, "AHEAD", 1)
     table = stars("gcn")
     for slots in (THREE, TWO):
         check = table.check(some(slots, 8, distinct=distinct))
@@ -375,17 +379,17 @@ def test_a_node_alone(stars: Callable[..., Stars]) -> None:
     table = stars("gcn")
     check = table.check([(0, ())])
     search = BlockFilter(table.model, table.params, 0, table.rows, DEGREES * 0, [check])
-    found = search.blocks([(0, []), (1, [])], clock=FOREVER, candidates=ALL)
+    found = search.blocks([(0, []), (1, [])], clock=FOREVER, budget=ALL)
     assert (found.centres.tolist(), found.neighbours, found.checked, found.complete) == ([0], ((),), 2, True)
     np.testing.assert_allclose(found.states, table.views(0, [()])["state"], rtol=1e-9, atol=1e-9)
 
 
 def test_without_a_check_everything_is_kept(stars: Callable[..., Stars], monkeypatch: pytest.MonkeyPatch) -> None:
     table = stars("sage")
-    late = table.filter().blocks([(0, THREE)], clock=FOREVER, candidates=ALL)
+    late = table.filter().blocks([(0, THREE)], clock=FOREVER, budget=ALL)
     assert (late.centres.size, late.unsearched) == (0, (whole(0, THREE),)), "that would be too many"
     monkeypatch.setattr(filtering, "SMALL", 84)
-    found = table.filter().blocks([(0, THREE)], clock=FOREVER, candidates=ALL)
+    found = table.filter().blocks([(0, THREE)], clock=FOREVER, budget=ALL)
     blocks = [around for _, around in as_dict(found)]
     assert sorted(blocks) == listed(THREE) and found.complete and not found.distances.any()
     np.testing.assert_allclose(found.states, table.views(0, blocks)["state"], rtol=1e-9, atol=1e-9)
@@ -400,34 +404,53 @@ def plan_of(slots: Sequence[Slot]) -> Neighbourhoods:
 def whole(centre: int, slots: Sequence[Slot]) -> Unsearched:
     """Everything around a centre."""
     plan = plan_of(slots)
-    return Unsearched(centre, (0, plan.prefix_count), (0, plan.tail.shape[0]))
+    return Unsearched(centre, (0, plan.prefix_count), (0, plan.tail.shape[0]), len(plan.all()))
 
 
 def searched(slots: Sequence[Slot], unsearched: Sequence[Unsearched]) -> set[tuple[int, ...]]:
-    """Neighbourhoods that no range names; ranges do not overlap."""
-    left = {pair for part in unsearched for pair in product(range(*part.prefixes), range(*part.tails))}
-    assert sum(part.size for part in unsearched) == len(left)
+    """Neighbourhoods that no range names; ranges do not overlap, and say how many candidates they hold."""
     plan = plan_of(slots)
     rows, keys = plan.prefix(np.arange(plan.prefix_count))
-    return {
-        tuple(sorted([*rows[i].tolist(), *plan.tail[j].tolist()]))
+    around = {
+        (i, j): tuple(sorted([*rows[i].tolist(), *plan.tail[j].tolist()]))
         for i, j in product(range(plan.prefix_count), range(plan.tail.shape[0]))
-        if keys[i] <= plan.tail_first[j] and (i, j) not in left
+        if keys[i] <= plan.tail_first[j]
     }
+    left: set[tuple[int, int]] = set()
+    for part in unsearched:
+        pairs = set(product(range(*part.prefixes), range(*part.tails)))
+        assert part.size == len(pairs & around.keys()) and not pairs & left
+        left |= pairs
+    return {members for pair, members in around.items() if pair not in left}
 
 
-def test_a_budget_of_candidates_takes_the_first_prefixes(stars: Callable[..., Stars]) -> None:
+def test_a_budget_of_candidates_is_spent_on_the_first_prefixes(stars: Callable[..., Stars]) -> None:
+    """Seven prefixes with 28, 21, 15, 10, 6, 3 and 1 candidates."""
     table = stars("gcn")
     check = table.check(some(THREE, 8))
     expected = table.passing([(0, THREE)], check)
     search, plan = table.filter(check), plan_of(THREE)
     assert (plan.prefix_count, plan.tail.shape[0]) == (7, 28)
-    for prefixes in (1, 3, 6):
-        found = search.blocks([(0, THREE)], clock=FOREVER, candidates=28 * prefixes + 27)
-        assert found.unsearched == (Unsearched(0, (prefixes, 7), (0, 28)),)
+    for candidates, prefixes, checked in ((28, 1, 28), (48, 1, 28), (49, 2, 49), (74, 4, 74), (83, 6, 83)):
+        found = search.blocks([(0, THREE)], clock=FOREVER, budget=Budget(candidates=candidates))
+        assert [part.prefixes for part in found.unsearched] == [(prefixes, 7)]
         inside = searched(THREE, found.unsearched)
-        assert 0 < len(inside) < 84 and 0 < found.checked < 84
+        assert len(inside) == found.checked == checked
         assert_same(as_dict(found), {key: value for key, value in expected.items() if key[1] in inside})
+    found = search.blocks([(0, THREE)], clock=FOREVER, budget=Budget(candidates=5))
+    assert len(searched(THREE, found.unsearched)) == found.checked == 5
+    assert len(found.unsearched) == 2, "the rest of the first prefix, and the other prefixes"
+
+
+def test_a_budget_of_blocks_leaves_the_centres_that_follow(stars: Callable[..., Stars]) -> None:
+    table = stars("gcn")
+    check = table.check(some(THREE, 84), "aggregate")
+    requests = [(c, THREE) for c in (0, 3)]
+    found = table.filter(check).blocks(requests, clock=FOREVER, budget=Budget(blocks=83))
+    assert found.unsearched == (whole(3, THREE),) and found.checked == 84
+    found = table.filter(check).blocks(requests, clock=FOREVER, budget=Budget(blocks=20))
+    assert found.unsearched == (whole(0, THREE), whole(3, THREE)), "given up between two groups of survivors"
+    assert found.checked == found.centres.size == 0
 
 
 def test_a_late_clock_leaves_everything(stars: Callable[..., Stars], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -436,7 +459,7 @@ def test_a_late_clock_leaves_everything(stars: Callable[..., Stars], monkeypatch
     requests = [(0, THREE), (3, TWO), (2, [Slot(np.zeros(0, np.int64), 2)])]
     for small in (0, 512):
         monkeypatch.setattr(filtering, "SMALL", small)
-        found = search.blocks(requests, clock=late, candidates=ALL)
+        found = search.blocks(requests, clock=late, budget=ALL)
         assert (found.centres.size, found.neighbours, found.checked) == (0, (), 0)
         assert found.unsearched == (whole(0, THREE), whole(3, TWO)) and not found.complete
 
@@ -460,7 +483,7 @@ def test_what_a_clock_leaves_is_named(view: View, stars: Callable[..., Stars]) -
     expected = table.passing([(0, THREE)], check)
     search, numbers = table.filter(check), []
     for looks in range(2, 8):
-        found = search.blocks([(0, THREE)], clock=Countdown(0.0, looks), candidates=ALL)
+        found = search.blocks([(0, THREE)], clock=Countdown(0.0, looks), budget=ALL)
         inside = searched(THREE, found.unsearched)
         blocks = as_dict(found)
         assert blocks.keys() <= expected.keys()
@@ -473,10 +496,10 @@ def test_what_a_clock_leaves_is_named(view: View, stars: Callable[..., Stars]) -
 def test_a_centre_where_nearly_everything_passes_is_given_up(
     stars: Callable[..., Stars], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filtering, "PASSING", 20)
+    monkeypatch.setattr(ranges, "PASSING", 20)
     table = stars("gcn")
     check = table.check(some(THREE, 84), "aggregate")
-    found = table.filter(check).blocks([(0, THREE)], clock=FOREVER, candidates=ALL)
+    found = table.filter(check).blocks([(0, THREE)], clock=FOREVER, budget=ALL)
     inside = searched(THREE, found.unsearched)
     assert not found.complete and len(inside) < 84
     assert 20 < found.centres.size < 84 and inside <= {around for _, around in as_dict(found)}
@@ -500,11 +523,11 @@ def test_requests_together_are_requests_alone(stars: Callable[..., Stars], monke
     number = agree(table, requests, check)
     assert len(blocks) <= number < 84 + 7 + 28 + 6 + 24 + 3
     search = table.filter(check)
-    parts = [search.blocks([request], clock=FOREVER, candidates=ALL) for request in requests]
+    parts = [search.blocks([request], clock=FOREVER, budget=ALL) for request in requests]
     single = {key: value for part in parts for key, value in as_dict(part).items()}
     assert sum(len(as_dict(part)) for part in parts) == len(single) == number
-    assert_same(as_dict(search.blocks(requests, clock=FOREVER, candidates=ALL)), single)
-    none = search.blocks([], clock=FOREVER, candidates=ALL)
+    assert_same(as_dict(search.blocks(requests, clock=FOREVER, budget=ALL)), single)
+    none = search.blocks([], clock=FOREVER, budget=ALL)
     assert (none.centres.size, none.neighbours, none.states.shape) == (0, (), (0, 24)) and none.complete
 
 
@@ -514,15 +537,15 @@ import numpy as np
 from jax.sharding import Mesh
 
 from jgleak.attacks.attack import Budget
-from jgleak.attacks.span import combinations, filter, tiles
+from jgleak.attacks.span import combinations, filter, ranges, tiles
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import Slot
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.gnn import GNN
 
 assert jax.device_count() == 4
-filter.TILE, filter.REACH, filter.RANGE, filter.TAILS, filter.SMALL = (4, 8), 8, 64, (24,), 10**6
-filter.COLUMNS, filter.WIDTHS, filter.SCREEN, filter.CONFIRM = (12,), (4,), 64, 64
+ranges.TILE, ranges.REACH, ranges.RANGE, ranges.TAILS, ranges.COLUMNS = (4, 8), 8, 64, (24,), (16,)
+filter.SMALL, filter.WIDTHS, filter.SCREEN, filter.CONFIRM = 10**6, (4,), 64, 64
 combinations.LITTLE, combinations.SPREAD = 10, 2
 rng, clock = np.random.default_rng(0), Budget(seconds=1e6).start()
 model = GNN(in_features=12, hidden=24)
@@ -536,7 +559,7 @@ tiles.scan = lambda *arguments: (works.append(arguments[-1]), scan(*arguments))[
 def blocks(checks, devices=1):
     mesh = Mesh(np.array(jax.devices()[-devices:]), ("devices",))
     found = filter.BlockFilter(model, params, 0, rows, degrees, checks, mesh=mesh).blocks(
-        requests, clock=clock, candidates=10**6
+        requests, clock=clock, budget=Budget()
     )
     assert found.complete and found.checked == 165 + 495 + 165 + 165
     return found

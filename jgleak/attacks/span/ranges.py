@@ -1,0 +1,200 @@
+"""One centre's candidates through the cheap check: ranges go to the devices, survivors' numbers come back."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array, Float, Int
+
+from jgleak.attacks.attack import Clock
+from jgleak.attacks.span import tiles
+from jgleak.attacks.span.check import SpanCheck
+from jgleak.attacks.span.combinations import LARGEST, Neighbourhoods, Places
+from jgleak.gnn import GNN, Params
+
+TILE = (64, 1024)
+REACH = 2048
+"""Prefixes and tail rows of a tile; most prefixes of a range."""
+
+RANGE = 1 << 26
+"""Candidates of a range: what one device does between two looks at the clock."""
+
+TABLES = (512, 4096, 32768)
+COLUMNS = (28, 40, 64, 96)
+TAILS = (1 << 12, 1 << 17)
+PLACES = (8, 32)
+"""Padded sizes: table rows, columns, tail rows, prefix members."""
+
+PASSING = 1_000_000
+"""A centre with more blocks than this that pass the cheap check is given up: its span rejects too little."""
+
+AHEAD = 2
+"""Ranges in flight before the host waits for the first."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Unsearched:
+    """Candidates around one centre that a budget left out: a range of prefixes with a range of tail rows.
+
+    Attributes:
+      centre: table row of the centre.
+      prefixes: first prefix number and the one after the last.
+      tails: first tail row and the one after the last.
+      size: number of candidates in it.
+    """
+
+    centre: int
+    prefixes: tuple[int, int]
+    tails: tuple[int, int]
+    size: int
+
+
+class Rows(NamedTuple):
+    """One level's rows as a layer takes them: as they are, projected, and their degrees; on the host."""
+
+    states: Float[np.ndarray, "T F"]
+    projected: Float[np.ndarray, "T P"]
+    degrees: Float[np.ndarray, " T"]
+
+
+class _Work(NamedTuple):
+    """A range of prefixes, and the tile to begin with."""
+
+    first: int
+    size: int
+    row: int = 0
+    column: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class CentreSearch:
+    """The enumeration around one centre, and the check that rejects.
+
+    Attributes:
+      model: the attacked model.
+      layer: index of the convolution that mixes the rows.
+      weights: its parameters.
+      mesh: devices to share the ranges.
+      rows: the level below, float32.
+      fixed: the centre's part of the checked row.
+      centre: its table row.
+      plan: every neighbourhood.
+      check: the cheap check.
+    """
+
+    model: GNN
+    layer: int
+    weights: Params
+    mesh: Mesh
+    rows: Rows
+    fixed: Float[np.ndarray, " m"]
+    centre: int
+    plan: Neighbourhoods
+    check: SpanCheck
+
+    def survivors(self, clock: Clock, candidates: int) -> tuple[Int[np.ndarray, "S k"], list[Unsearched]]:
+        """Neighbourhoods that pass the cheap check, and the ranges left out."""
+        rows = self.plan.tail.shape[0]
+        stop, width = self.plan.within(candidates)
+        left = [self._unsearched((stop, self.plan.prefix_count), (0, rows)), self._unsearched((0, stop), (width, rows))]
+        pairs, number = [np.zeros((0, 2), np.int64)], 0
+        run = self._scanner() if clock.left > 0 else None
+        for start in range(0, width, TAILS[-1]):
+            tails = (start, min(start + TAILS[-1], width))
+            if run is None or clock.left <= 0 or number > PASSING:
+                left.append(self._unsearched((0, stop), tails))
+                continue
+            call = run(slice(*tails))
+            waiting = deque(_ranges(stop, tails[1] - start, self.mesh.size))
+            flying: deque[tuple[list[_Work], tuple[Array, Array]]] = deque()
+            while (waiting or flying) and clock.left > 0 and number <= PASSING:
+                while waiting and len(flying) < AHEAD:
+                    lanes = [waiting.popleft() for _ in range(min(len(waiting), self.mesh.size))]
+                    flying.append((lanes, call(lanes)))
+                lanes, (ends, buffers) = flying.popleft()
+                for lane, work in enumerate(lanes):
+                    found, row, column = np.asarray(ends)[lane].tolist()
+                    if found:
+                        pairs.append(np.asarray(buffers)[lane, :, :found].T + np.array([0, start]))
+                        number += found
+                    if row * TILE[0] < work.size:
+                        waiting.appendleft(work._replace(row=row, column=column))
+            rest = [*waiting, *(work for lanes, _ in flying for work in lanes)]
+            for work in rest:
+                begun, later = work.first + work.row * TILE[0], work.first + (work.row + 1) * TILE[0]
+                end, ahead = work.first + work.size, start + work.column * TILE[1]
+                left.append(self._unsearched((begun, min(later, end)), (ahead, tails[1])))
+                left.append(self._unsearched((later, end), tails))
+        prefix, tail = np.concatenate(pairs).T
+        return np.c_[self.plan.prefix(prefix)[0], self.plan.tail[tail]], [part for part in left if part.size]
+
+    def _unsearched(self, prefixes: tuple[int, int], tails: tuple[int, int]) -> Unsearched:
+        return Unsearched(self.centre, prefixes, tails, self.plan.ordered(prefixes, tails))
+
+    def _scanner(self) -> Callable[[slice], Callable[[list[_Work]], tuple[Array, Array]]]:
+        """``tiles.scan`` with everything but the tail rows and, then, the ranges; tables travel to the devices once."""
+        check, plan, members = self.check, self.plan, self.plan.members
+        size = tiles.padded(members.size, TABLES)
+        blank = size + 1
+        columns = tiles.padded(check.columns.size, COLUMNS)
+        scaled = self.fixed * check.fixed_scale if check.fixed else np.zeros(0)
+        residual = scaled @ check.fixed_null if check.fixed else np.zeros(check.row_null.shape[1])
+        probe = (
+            tiles.fill(check.columns, columns).astype(np.int32),
+            tiles.fill(check.row_scale, columns).astype(np.float32),
+            tiles.fill(check.row_null, columns).astype(np.float32),
+            np.float32(check.bound),
+            residual.astype(np.float32),
+            np.float32(scaled @ scaled),
+        )
+        source = self.rows.states if check.view == "aggregate" else self.rows.projected
+        chosen = tiles.fill(members, size)
+        around = source[self.centre], self.rows.degrees[self.centre], source[chosen], self.rows.degrees[chosen]
+        table = tiles.table(self.model, self.layer, check.view, self.weights, *around, probe[0])
+        everywhere = NamedSharding(self.mesh, PartitionSpec())
+        place = np.zeros(members.max(initial=0) + 1, np.int32)
+        place[members] = np.arange(1, members.size + 1)
+        shared = tiles.Probe(*probe), table, _padded(plan.places, members)
+        probed, table, places = jax.device_put(shared, everywhere)
+
+        def tail_of(tails: slice) -> Callable[[list[_Work]], tuple[Array, Array]]:
+            part = plan.tail[tails]
+            length = tiles.padded(part.shape[0], TAILS)
+            rows = np.full((tiles.padded(part.shape[1], PLACES), length), blank, np.int32)
+            rows[: part.shape[1], : part.shape[0]] = place[part].T
+            first = tiles.fill(plan.tail_first[tails], length, value=LARGEST).astype(np.int32)
+            sums = tiles.tail_sums(table, rows, np.int32(part.shape[1]))
+            tail = tiles.Tail(*jax.device_put((sums, first, np.int32(part.shape[0])), everywhere))
+            state = self.weights, probed, table, places, tail, np.int32(plan.strict)
+
+            def call(lanes: list[_Work]) -> tuple[Array, Array]:
+                work = tiles.fill(np.array(lanes, np.int32), self.mesh.size)
+                return tiles.scan(self.model, self.layer, check.view, self.mesh, TILE, REACH, *state, work)
+
+            return call
+
+        return tail_of
+
+
+def _ranges(stop: int, tail_rows: int, devices: int) -> Iterator[_Work]:
+    """Prefixes 0 to ``stop`` in ranges of bounded work that keep all devices busy."""
+    size = min(max(RANGE // tail_rows, 1), max(stop // devices, 1), REACH)
+    size = -(-size // TILE[0]) * TILE[0]
+    for first in range(0, stop, size):
+        yield _Work(first, min(size, stop - first))
+
+
+def _padded(places: Places, members: Int[np.ndarray, " U"]) -> Places:
+    """In 32 bits, with options as places in the table of terms, and with shapes from the short lists."""
+    width = tiles.padded(places.order.size, PLACES)
+    entries = [tiles.fill(part, width, value=int(i < 2)) for i, part in enumerate(places[:6])]
+    options = tiles.fill(np.searchsorted(members, places.options) + 1, tiles.padded(places.options.size, TABLES))
+    table = tiles.fill(places.binomials, width + 1)
+    table = tiles.fill(table, tiles.padded(table.shape[1], TABLES) + max(PLACES), axis=1, value=LARGEST)
+    return Places(*(np.asarray(part, np.int32) for part in (*entries, options, table)))
