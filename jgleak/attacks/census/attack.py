@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from jgleak.attacks.attack import Attack, Budget, Clock, Reconstruction
 from jgleak.attacks.census.assemble import Assembly
-from jgleak.attacks.census.candidates import Levels, attempts, degrees_assumed
+from jgleak.attacks.census.candidates import Candidates, Levels, degrees_assumed
 from jgleak.attacks.census.contributions import Contributions
 from jgleak.attacks.census.count import Counting
 from jgleak.attacks.census.prior import PRIORS
@@ -37,8 +37,11 @@ LISTED = 2_000
 
 @dataclasses.dataclass
 class _Set:
-    """Graphs found so far, and whether everything was looked at."""
+    """Graphs found so far, what the count left, and whether everything was looked at."""
 
+    residual: float | None = None
+    null: int = 0
+    explained: bool = False
     graphs: list[Graph] = dataclasses.field(default_factory=list)
     distances: list[float] = dataclasses.field(default_factory=list)
     forms: set[tuple[bytes, bytes]] = dataclasses.field(default_factory=set)
@@ -69,21 +72,22 @@ def _run(observation: Observation, knowledge: Knowledge, budget: Budget) -> Reco
     info: dict[str, Any] = {"attempts": 0, "candidates": 0, "blocks": 0, "residual": None}
     stop = "no candidates"
     try:
-        for levels in attempts(observation, knowledge, clock, budget):
+        candidates = Candidates(observation, knowledge, clock, budget)
+        for levels in candidates.attempts():
             info["attempts"] += 1
+            found = _explain(observation, knowledge, levels, clock)
             info["candidates"] += levels.checked
-            found, counting = _explain(observation, knowledge, levels, clock)
-            info |= {
-                "nodes": int(levels.nodes.degrees.size),
-                "blocks": levels.hops[-1].size,
-                "residual": counting.residual,
-                "null": counting.null.shape[1],
-                "censuses": found.censuses,
-                "partials": found.partials,
-            }
+            info |= _facts(levels, found)
             if found.graphs:
+                weaker = candidates.weakest() if found.exhausted else None
+                if weaker is not None:
+                    more = _explain(observation, knowledge, weaker, clock)
+                    info["candidates"] += weaker.checked
+                    if more.exhausted and found.forms <= more.forms:
+                        levels, found = weaker, more
+                        info |= _facts(levels, found)
                 return _reconstruction(observation, knowledge, levels, found, info, clock)
-            stop = "missing blocks" if not counting.explained else "nothing assembled"
+            stop = "missing blocks" if not found.explained else "nothing assembled"
     except TooManyCandidates as error:
         stop = "no information"
         info["reason"] = str(error)
@@ -92,16 +96,31 @@ def _run(observation: Observation, knowledge: Knowledge, budget: Budget) -> Reco
     return Reconstruction((), None, stop, info={**info, "seconds": clock.elapsed})
 
 
-def _explain(observation: Observation, knowledge: Knowledge, levels: Levels, clock: Clock) -> tuple[_Set, Counting]:
+def _facts(levels: Levels, found: _Set) -> dict[str, Any]:
+    """What one attempt looked at, for people and benchmarks."""
+    return {
+        "nodes": int(levels.nodes.degrees.size),
+        "blocks": levels.hops[-1].size,
+        "residual": found.residual,
+        "null": found.null,
+        "censuses": found.censuses,
+        "partials": found.partials,
+    }
+
+
+def _explain(observation: Observation, knowledge: Knowledge, levels: Levels, clock: Clock) -> _Set:
     """Every graph of the candidate blocks whose gradient is the observed one."""
     top = levels.hops[-1]
-    system = Contributions(observation, levels.nodes, levels.hops)
+    found = _Set(exhausted=levels.complete)
+    system = Contributions.of(observation, levels.nodes, levels.hops, clock)
+    if system is None:
+        return dataclasses.replace(found, exhausted=False)
     model = observation.model
     absolute = model.readout == "pooled" and model.pooling == "sum"
     counting = Counting(system.equations, system.observed, top, system.blocks, absolute=absolute)
-    found = _Set()
+    found.residual, found.null, found.explained = counting.residual, counting.null.shape[1], counting.explained
     if not counting.explained:
-        return found, counting
+        return found
     sizes = range(1, knowledge.max_nodes + 1) if knowledge.n is None else [knowledge.n]
     seen: set[tuple[int, ...]] = set()
     for census in counting.solutions(sizes, clock, budget=PROGRAMMES):
@@ -120,13 +139,13 @@ def _explain(observation: Observation, knowledge: Knowledge, levels: Levels, clo
             _add(observation, knowledge, found, Graph(codes, np.array(edges, np.int64).reshape(-1, 2)))
             if len(found.graphs) >= LISTED:
                 found.exhausted = False
-                return found, counting
+                return found
         found.partials += assembly.steps
         found.exhausted &= assembly.exhausted
         if clock.left <= 0:
             found.exhausted = False
             break
-    return found, counting
+    return found
 
 
 def _add(observation: Observation, knowledge: Knowledge, found: _Set, graph: Graph) -> None:
@@ -144,7 +163,7 @@ def _add(observation: Observation, knowledge: Knowledge, found: _Set, graph: Gra
 def _reconstruction(
     observation: Observation, knowledge: Knowledge, levels: Levels, found: _Set, info: dict[str, Any], clock: Clock
 ) -> Reconstruction:
-    scores = PRIORS[knowledge.prior](found.graphs, knowledge.space)
+    scores = PRIORS[knowledge.prior].scores(found.graphs, knowledge.space)
     order = sorted(range(len(scores)), key=lambda i: (scores[i], found.graphs[i].n, i))
     conditions = [*levels.conditions, *degrees_assumed(knowledge, levels.nodes)]
     if knowledge.connected:

@@ -6,34 +6,54 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from jaxtyping import Bool
 
 from jgleak.attacks.attack import Budget, Clock
+from jgleak.attacks.census.prior import PRIORS
 from jgleak.attacks.span.check import SpanCheck
+from jgleak.attacks.span.combinations import Slot
+from jgleak.attacks.span.deficit import completed
+from jgleak.attacks.span.filter import BlockFilter
 from jgleak.attacks.span.hops import Blocks, Nodes, next_hop, next_hop_count, one_hop, one_hop_count, reciprocal
 from jgleak.attacks.span.levels import find_nodes
 from jgleak.attacks.span.sites import Site, sites
 from jgleak.federated.observation import Knowledge, Observation
 
-UNCHECKED = 20_000
-"""Most blocks of a hop to keep when no check is demanded of it."""
+KEPT = 20_000
+"""Most blocks of a hop; with more, the next hop cannot be afforded."""
 
-MOST = 3_000
+MOST = 2_000
 """Most top blocks whose contributions are computed."""
+
+MANY = 1_000_000_000
+"""With more 1-hop candidates than this, usual nodes are tried first, where the prior knows any."""
 
 SHARE = 0.5
 """Part of the time left that one hop of one attempt may take."""
 
+WEAK_BLOCKS, WEAK_CANDIDATES = 300, 3_000_000
+"""A certificate rests on the weakest checks alone when there are no more unchecked blocks below the last hop, and
+candidates of the last hop, than this."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Attempt:
-    """Which checks are demanded: of the blocks below the last hop, and of the last hop's."""
+    """Which checks are demanded.
+
+    Attributes:
+      below: of the blocks below the last hop.
+      top: of the last hop's blocks.
+      completed: the span of the 1-hop node check is taken to lack one dimension (see ``deficit``).
+    """
 
     below: tuple[str, ...]
     top: tuple[str, ...]
+    completed: bool = False
 
 
 ATTEMPTS = (
     Attempt(("node", "hidden"), ("readout", "node", "hidden")),
+    Attempt(("node",), ("readout", "node", "hidden"), completed=True),
     Attempt(("aggregate", "hidden"), ("readout", "hidden")),
     Attempt((), ("readout", "hidden")),
     Attempt(("node", "hidden"), ("aggregate",)),
@@ -42,6 +62,8 @@ ATTEMPTS = (
     Attempt((), ()),
 )
 """Widened one after another while a true block is missing."""
+
+WEAKEST = Attempt((), ("readout",))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,83 +75,142 @@ class Levels:
       hops: blocks of 1, 2, .. L hops, each entry of the last with a partner for every neighbour.
       conditions: what was assumed to leave other blocks out.
       checked: candidates looked at.
+      complete: nothing was left out for a budget or a prior.
     """
 
     nodes: Nodes
     hops: tuple[Blocks, ...]
     conditions: tuple[str, ...]
     checked: int
+    complete: bool
 
 
-def attempts(observation: Observation, knowledge: Knowledge, clock: Clock, budget: Budget) -> Iterator[Levels]:
-    """Candidates of ever weaker checks; attempts that cannot be afforded or repeat an earlier one are left out.
+Chosen = tuple[tuple[str, SpanCheck, str], ...]
+"""The checks of one hop: a name, the check and its condition."""
+
+
+class Candidates:
+    """Candidate blocks of one observation.
+
+    Args:
+      observation: what the server saw.
+      knowledge: what the attacker knows.
+      clock: ends every search.
+      budget: bounds every search.
 
     Raises:
       TooManyCandidates: the input span says too little about nodes.
     """
-    nodes = find_nodes(observation, knowledge, clock=clock.part(SHARE))
-    first = sites(observation, 0)[0]
-    seen: set[tuple[tuple[str, ...], ...]] = set()
-    grown: dict[tuple[tuple[str, ...], ...], Blocks] = {}
-    for attempt in ATTEMPTS:
-        chosen = _chosen(observation, knowledge, attempt)
-        names = tuple(tuple(site.name for site, _ in hop) for hop in chosen)
-        if names in seen or clock.left <= 0:
-            continue
-        seen.add(names)
-        levels = _levels(observation, nodes, chosen, first, grown, clock, budget)
-        if levels is not None and levels.hops[-1].size:
-            yield levels
 
+    def __init__(self, observation: Observation, knowledge: Knowledge, clock: Clock, budget: Budget) -> None:
+        self.observation, self.knowledge, self.clock = observation, knowledge, clock
+        self.budget = dataclasses.replace(budget, blocks=min(budget.blocks, KEPT))
+        self.nodes = find_nodes(observation, knowledge, clock=clock.part(SHARE))
+        self.grown: dict[tuple[object, ...], Blocks] = {}
 
-Chosen = Sequence[tuple[Site, SpanCheck]]
+    def attempts(self) -> Iterator[Levels]:
+        """Candidates of ever weaker checks; attempts that cannot be afforded or repeat an earlier one are left out."""
+        for nodes, condition in self._node_sets():
+            seen: set[tuple[object, ...]] = set()
+            for attempt in ATTEMPTS:
+                for chosen in self._chosen(attempt, nodes):
+                    key = _key(chosen)
+                    if key not in seen and self.clock.left > 0:
+                        seen.add(key)
+                        levels = self._levels(nodes, condition, chosen)
+                        if levels is not None:
+                            yield levels
 
-
-def _chosen(observation: Observation, knowledge: Knowledge, attempt: Attempt) -> list[Chosen]:
-    hops = []
-    for hop in range(1, observation.model.layers + 1):
-        wanted = attempt.top if hop == observation.model.layers else attempt.below
-        pairs = [(s, SpanCheck.at(s, most=knowledge.max_nodes)) for s in sites(observation, hop) if s.name in wanted]
-        hops.append([(site, check) for site, check in pairs if check is not None])
-    return hops
-
-
-def _levels(
-    observation: Observation,
-    nodes: Nodes,
-    chosen: Sequence[Chosen],
-    first: Site,
-    grown: dict[tuple[tuple[str, ...], ...], Blocks],
-    clock: Clock,
-    budget: Budget,
-) -> Levels | None:
-    """``grown`` holds the blocks of earlier attempts, by the checks of every hop up to theirs."""
-    model, params = observation.model, observation.params
-    conditions = [f"{first.name} check of nodes: {first.condition}"]
-    hops: list[Blocks] = []
-    checked = 0
-    for hop, pairs in enumerate(chosen, start=1):
-        if not pairs and (one_hop_count(nodes) if hop == 1 else next_hop_count(hops[-1])) > UNCHECKED:
+    def weakest(self) -> Levels | None:
+        """Candidates that only the readout (if anything) restricts, where there are few enough."""
+        if self.clock.left <= 0 or not self.nodes.degrees.size or one_hop_count(self.nodes) > WEAK_BLOCKS:
             return None
-        checks = [check for _, check in pairs]
-        part = clock.part(SHARE)
-        key = tuple(tuple(site.name for site, _ in earlier) for earlier in chosen[:hop])
-        if key not in grown:
-            if hop == 1:
-                grown[key] = one_hop(model, params, nodes, checks, clock=part, budget=budget)
-            else:
-                grown[key] = next_hop(model, params, nodes, hops[-1], checks, hop=hop, clock=part, budget=budget)
-            checked += grown[key].checked
-        blocks = grown[key]
-        conditions += [f"{site.name} check of {hop}-hop blocks: {site.condition}" for site, _ in pairs]
-        if blocks.unsearched:
-            left = sum(part.size for part in blocks.unsearched)
-            conditions.append(f"{left} candidates of {hop}-hop blocks were not looked at")
-        hops.append(blocks)
-    top = reciprocal(hops[-1])
-    if top.size > MOST:
-        return None
-    return Levels(nodes, (*hops[:-1], top), tuple(conditions), checked)
+        chosen = next(self._chosen(WEAKEST, self.nodes))
+        return self._levels(self.nodes, (), chosen, most=WEAK_CANDIDATES)
+
+    def _node_sets(self) -> Iterator[tuple[Nodes, tuple[str, ...]]]:
+        usual = PRIORS[self.knowledge.prior].usual
+        if usual is not None and one_hop_count(self.nodes) > MANY:
+            mask = usual(self.nodes.codes, self.knowledge.space)
+            if mask.any() and not mask.all():
+                yield (
+                    _part(self.nodes, mask),
+                    (f"{np.sum(~mask)} of {mask.size} feature vectors are unusual: left out",),
+                )
+        yield self.nodes, ()
+
+    def _chosen(self, attempt: Attempt, nodes: Nodes) -> Iterator[list[Chosen]]:
+        """The checks of every hop; several choices where a completed span has several candidates."""
+        observation, most = self.observation, self.knowledge.max_nodes
+        hops: list[Chosen] = []
+        for hop in range(1, observation.model.layers + 1):
+            wanted = attempt.top if hop == observation.model.layers else attempt.below
+            pairs = [(s, SpanCheck.at(s, most=most)) for s in sites(observation, hop) if s.name in wanted]
+            hops.append(tuple((site.name, check, _says(site, hop)) for site, check in pairs if check is not None))
+        if not attempt.completed:
+            yield hops
+        elif len(hops) > 1 and hops[0] and observation.model.convolution(0).hidden_kernel is None:
+            for completion in self._completions(nodes, hops[0][0][1]):
+                says = "1-hop blocks in the span of the node check and one direction that several of them share"
+                yield [(("completed", completion, says),), *hops[1:]]
+
+    def _completions(self, nodes: Nodes, check: SpanCheck) -> list[SpanCheck]:
+        model, params = self.observation.model, self.observation.params
+        search = BlockFilter(model, params, 0, nodes.rows, nodes.degrees)
+        options = np.flatnonzero(nodes.degrees > 0)
+        requests = [(c, [Slot(options, int(degree))]) for c, degree in enumerate(nodes.degrees) if degree]
+        spans = completed(search, requests, check.subspace, self.clock.part(SHARE))
+        return [SpanCheck.of(span, view=check.view, fixed=check.fixed) for span in spans]
+
+    def _levels(
+        self, nodes: Nodes, conditions: Sequence[str], chosen: Sequence[Chosen], *, most: float = np.inf
+    ) -> Levels | None:
+        """None where nothing passes, a hop has too many blocks, or there are more than ``most`` candidates."""
+        first = sites(self.observation, 0)[0]
+        conditions = [*conditions, _says(first, 0)]
+        hops: list[Blocks] = []
+        checked, complete = 0, nodes is self.nodes
+        for hop, checks in enumerate(chosen, start=1):
+            ways = one_hop_count(nodes) if hop == 1 else next_hop_count(hops[-1])
+            if ways > (most if checks else min(most, KEPT)):
+                return None
+            key = (nodes.degrees.size, *_key(chosen[:hop]))
+            if key not in self.grown:
+                self.grown[key] = self._grow(nodes, hops, [check for _, check, _ in checks])
+                checked += self.grown[key].checked
+            blocks = self.grown[key]
+            conditions += [says for _, _, says in checks]
+            if blocks.size > KEPT:
+                return None
+            if blocks.unsearched:
+                left, complete = sum(part.size for part in blocks.unsearched), False
+                conditions.append(f"{left} candidates of {hop}-hop blocks were not looked at")
+            hops.append(blocks)
+        top = reciprocal(hops[-1])
+        if not 0 < top.size <= MOST:
+            return None
+        return Levels(nodes, (*hops[:-1], top), tuple(conditions), checked, complete)
+
+    def _grow(self, nodes: Nodes, hops: Sequence[Blocks], checks: Sequence[SpanCheck]) -> Blocks:
+        model, params, bounds = self.observation.model, self.observation.params, self.budget
+        clock = self.clock.part(SHARE)
+        if not hops:
+            return one_hop(model, params, nodes, checks, clock=clock, budget=bounds)
+        return next_hop(model, params, nodes, hops[-1], checks, hop=len(hops) + 1, clock=clock, budget=bounds)
+
+
+def _says(site: Site, hop: int) -> str:
+    what = f"{hop}-hop blocks" if hop else "nodes"
+    return f"{site.name} check of {what}: {site.condition}"
+
+
+def _key(chosen: Sequence[Chosen]) -> tuple[object, ...]:
+    """Equal for equal checks; every completed span is its own."""
+    return tuple(tuple((name, id(check) if name == "completed" else 0) for name, check, _ in hop) for hop in chosen)
+
+
+def _part(nodes: Nodes, mask: Bool[np.ndarray, " T"]) -> Nodes:
+    return Nodes(nodes.codes[mask], nodes.rows[mask], nodes.degrees[mask])
 
 
 def degrees_assumed(knowledge: Knowledge, nodes: Nodes) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Num
 
+from jgleak.attacks.attack import Clock
 from jgleak.attacks.span.hops import Blocks, Nodes
 from jgleak.federated.loss import label_loss
 from jgleak.federated.observation import Observation
@@ -44,6 +46,7 @@ def unfold(levels: Sequence[Blocks]) -> Int[np.ndarray, "K S"]:
     return places
 
 
+@dataclasses.dataclass(frozen=True)
 class Contributions:
     """The linear system of the census: ``equations @ counts == observed`` (times ``n`` for means).
 
@@ -51,49 +54,50 @@ class Contributions:
     ``delta . rho(root)`` for block ``c`` alone. Each weight row becomes one equation, its entries combined with random
     signs, so no full gradient is kept.
 
-    Args:
-      observation: what the server saw.
-      nodes: feature vectors.
-      levels: blocks of 1, 2, .. L hops.
-      repeats: equations a weight row; more than one where there are more blocks than equations.
+    Attributes:
+      equations: one column a block (and label, where every node has one) ``(M, K)``, of comparable size.
+      observed: the same of the update ``(M,)``.
+      blocks: the top block of each column ``(K,)``.
     """
 
-    def __init__(self, observation: Observation, nodes: Nodes, levels: Sequence[Blocks], *, repeats: int = 1) -> None:
-        model = observation.model
-        self.model, self.levels = model, levels
+    equations: Float[np.ndarray, "M K"]
+    observed: Float[np.ndarray, " M"]
+    blocks: Int[np.ndarray, " K"]
+
+    @staticmethod
+    def of(observation: Observation, nodes: Nodes, levels: Sequence[Blocks], clock: Clock) -> Contributions | None:
+        """The system of an observation, from the blocks of 1, 2, .. L hops; None if the clock ends first."""
+        model, params = observation.model, observation.params
         update = jax.tree.map(np.asarray, observation.update)
-        self.upstream, self.kind = _upstream(observation)
+        upstream, kind = _upstream(observation)
         size = next(s for s in (*NODES, nodes.degrees.size) if s >= nodes.degrees.size)
         pad = size - nodes.degrees.size
         rows = np.pad(nodes.rows.astype(np.float32), ((0, pad), (0, 0)))
         degrees = np.pad(nodes.degrees.astype(np.float32), (0, pad))
-        used = update if self.kind != "pooled" else {k: v for k, v in update.items() if k != "head"}
-        signs = _signs(used, repeats)
-        self.observed, scale = _observed(used, signs)
+        used = update if kind != "pooled" else {k: v for k, v in update.items() if k != "head"}
+        signs = _signs(used)
+        observed, scale = _observed(used, signs)
         trees = unfold(levels)
-        labels = np.arange(model.classes) if self.kind == "labelled" else np.zeros(1, np.int64)
-        self.blocks = np.repeat(np.arange(trees.shape[0]), labels.size)
-        self.labels = np.tile(labels, trees.shape[0]) if self.kind == "labelled" else None
-        tags = np.tile(labels, trees.shape[0]).astype(np.int32)
+        labels = np.arange(model.classes if kind == "labelled" else 1, dtype=np.int32)
+        blocks, tags = np.repeat(np.arange(trees.shape[0]), labels.size), np.tile(labels, trees.shape[0])
         columns, states = [], []
-        for start in range(0, self.blocks.size, BATCH):
-            part = trees[self.blocks[start : start + BATCH]]
-            tag = tags[start : start + BATCH]
+        for start in range(0, blocks.size, BATCH):
+            if clock.left <= 0:
+                return None
+            part, tag = trees[blocks[start : start + BATCH]], tags[start : start + BATCH]
             here = part.shape[0]
             part = np.pad(part, ((0, BATCH - here), (0, 0)), mode="edge").astype(np.int32)
             tag = np.pad(tag, (0, BATCH - here), mode="edge")
-            found, state = _columns(
-                model, observation.loss, self.kind, observation.params, self.upstream, signs, rows, degrees, part, tag
-            )
+            found, state = _columns(model, observation.loss, kind, params, upstream, signs, rows, degrees, part, tag)
             columns.append(np.asarray(found, np.float64)[:here])
             states.append(np.asarray(state, np.float64)[:here])
-        self.equations = np.concatenate(columns).T / scale[:, None]
-        self.observed = self.observed / scale
-        if self.kind == "pooled":
-            pooled, size_ = _pooled(update), None
-            size_ = np.linalg.norm(pooled) / np.sqrt(pooled.size)
-            self.equations = np.r_[self.equations, np.concatenate(states).T / size_]
-            self.observed = np.r_[self.observed, pooled / size_]
+        equations, observed = np.concatenate(columns).T / scale[:, None], observed / scale
+        if kind == "pooled":
+            pooled = _pooled(update)
+            length = np.linalg.norm(pooled) / np.sqrt(pooled.size)
+            equations = np.r_[equations, np.concatenate(states).T / length]
+            observed = np.r_[observed, pooled / length]
+        return Contributions(equations, observed, blocks)
 
 
 def _upstream(observation: Observation) -> tuple[Float[np.ndarray, " C"], str]:
@@ -118,13 +122,12 @@ def _pooled(update: Params) -> Float[np.ndarray, " D"]:
     return np.asarray(layer["kernel"], np.float64) @ delta / (delta @ delta)
 
 
-def _signs(tree: Params, repeats: int) -> Params:
-    """Random signs for every entry of every matrix, ``repeats`` times; vectors are equations as they are."""
+def _signs(tree: Params) -> Params:
+    """Random signs for every entry of every matrix; vectors are equations as they are."""
     rng = np.random.default_rng(0)
 
     def one(leaf: np.ndarray) -> np.ndarray:
-        shape = (repeats, *leaf.shape) if leaf.ndim > 1 else (1,)
-        return rng.choice(np.array([-1.0, 1.0], np.float32), shape)
+        return rng.choice(np.array([-1.0, 1.0], np.float32), leaf.shape if leaf.ndim > 1 else 1)
 
     return jax.tree.map(one, tree)
 
@@ -136,8 +139,7 @@ def _observed(tree: Params, signs: Params) -> tuple[Float[np.ndarray, " M"], Flo
         rows = np.linalg.norm(leaf, axis=1) if leaf.ndim > 1 else np.abs(leaf)
         live = rows[rows > 0]
         sizes.append(np.maximum(rows, FLOOR * np.median(live) if live.size else 1.0))
-    repeated = [np.tile(size, s.shape[0]) for size, s in zip(sizes, jax.tree.leaves(signs), strict=True)]
-    return np.asarray(_sketch(tree, signs), np.float64), np.concatenate(repeated)
+    return np.asarray(_sketch(tree, signs), np.float64), np.concatenate(sizes)
 
 
 def _sketch(tree: Params, signs: Params) -> Float[Array, " M"]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 import networkx as nx
 import numpy as np
+from jaxtyping import Bool, Int
 from rdkit import Chem, rdBase
 
 from jgleak.features import FeatureSpace
@@ -14,22 +16,38 @@ from jgleak.graph import Graph
 THOROUGH = 200
 """Most graphs whose bond orders are worked out; the rest keep the scores of their rings."""
 
-RING_PENALTY = {3: 1.0, 4: 1.0, 5: 0.0, 6: 0.0, 7: 0.5}
+RING_PENALTY = {3: 1.0, 4: 1.0, 5: 0.1, 6: 0.0, 7: 0.5}
 """Surprise at a ring of this size; larger ones count 2 and more."""
+
+FLAT = {5, 13} | {n for first in (7, 15, 33, 51) for n in (first, first + 1, first + 2)}
+"""Elements that can be SP2 without a double bond: boron, nitrogen, oxygen, fluorine, and below."""
 
 MISPLACED, MISMATCH = 10.0, 3.0
 """Surprise at an aromatic atom outside every aromatic ring, and at an atom that RDKit perceives differently."""
 
-Prior = Callable[[Sequence[Graph], FeatureSpace], list[float]]
-"""Scores of graphs, smaller is more plausible."""
+COVER_PENALTY = 1.5
+"""Surprise at a graph of twice as many nodes as the smallest with the same gradient, three times: twice as much."""
 
 
-def no_prior(graphs: Sequence[Graph], space: FeatureSpace) -> list[float]:
+@dataclasses.dataclass(frozen=True)
+class Prior:
+    """What is known of graphs before any gradient is seen.
+
+    Attributes:
+      scores: surprise at each graph, smaller is more plausible.
+      usual: which feature codes ``(T, G)`` are common ones, to be tried first where all of them cannot be; None: all.
+    """
+
+    scores: Callable[[Sequence[Graph], FeatureSpace], list[float]]
+    usual: Callable[[Int[np.ndarray, "T G"], FeatureSpace], Bool[np.ndarray, " T"]] | None = None
+
+
+def no_scores(graphs: Sequence[Graph], space: FeatureSpace) -> list[float]:
     """All graphs alike."""
     return [0.0] * len(graphs)
 
 
-def molecule_prior(graphs: Sequence[Graph], space: FeatureSpace) -> list[float]:
+def molecule_scores(graphs: Sequence[Graph], space: FeatureSpace) -> list[float]:
     """Chemistry: aromatic atoms lie in aromatic rings, odd ring sizes are rare, bond orders and atoms fit together.
 
     For the most plausible graphs the bond orders are found (every atom's missing valence, as a perfect matching), RDKit
@@ -38,28 +56,79 @@ def molecule_prior(graphs: Sequence[Graph], space: FeatureSpace) -> list[float]:
     Raises:
       ValueError: the feature space has no ``atomic_number``, ``hydrogens`` and ``aromatic``.
     """
-    missing = {"atomic_number", "hydrogens", "aromatic"} - {f.name for f in space.features}
-    if missing:
-        raise ValueError(f"prior: 'molecule' needs the features {', '.join(sorted(missing))}; use prior 'none'")
+    _check(space)
+    least = min((graph.n for graph in graphs), default=1)
     with rdBase.BlockLogs():
         rings = [_ring_score(graph, space) for graph in graphs]
         order = np.argsort(rings, kind="stable")
         scores = [ring + MISMATCH * graph.n for ring, graph in zip(rings, graphs, strict=True)]
         for i in order[:THOROUGH].tolist():
             scores[i] = rings[i] + MISMATCH * _mismatches(graphs[i], space)
-    return scores
+    return [score + COVER_PENALTY * (graph.n / least - 1.0) for score, graph in zip(scores, graphs, strict=True)]
 
 
-PRIORS: dict[str, Prior] = {"none": no_prior, "molecule": molecule_prior}
+def usual_atoms(codes: Int[np.ndarray, "T G"], space: FeatureSpace) -> Bool[np.ndarray, " T"]:
+    """Atoms whose degree, hydrogens and charge fit a valence of their element, and the hybridisation they state.
+
+    Raises:
+      ValueError: as for ``molecule_scores``.
+    """
+    _check(space)
+    columns = {
+        name: _column(codes, space, name) for name in ("atomic_number", "formal_charge", "hydrogens", "aromatic")
+    }
+    degrees = space.degrees(codes)
+    kinds = _names(codes, space, "hybridization")
+    chiral = [name in ("CHI_TETRAHEDRAL_CW", "CHI_TETRAHEDRAL_CCW") for name in _names(codes, space, "chirality")]
+    rows = zip(
+        *columns.values(), [-1] * len(kinds) if degrees is None else degrees.tolist(), kinds, chiral, strict=True
+    )
+    return np.array([_is_usual(*row) for row in rows], bool)
+
+
+def _is_usual(number: int, charge: int, hydrogens: int, aromatic: int, degree: int, kind: str, chiral: bool) -> bool:
+    if degree < 0 or number > 118 or not 1 <= number - charge <= 118:
+        return degree < 0
+    used = degree + hydrogens
+    options = [v - used for v in Chem.GetPeriodicTable().GetValenceList(number - charge)]
+    if -1 - used in options:  # a metal: any valence
+        return not aromatic and hydrogens == 0
+    spare = min((left for left in options if left >= 0), default=None)
+    if spare is None or (aromatic and (kind != "SP2" or degree < 2)) or (chiral and (kind != "SP3" or used < 3)):
+        return False
+    heavy, flat = number > 10, number - charge in FLAT
+    if kind == "SP3":
+        return spare == 0 or (heavy and degree > 1)
+    if kind == "SP2":
+        return spare == 1 or (spare == 0 and flat)
+    return kind not in ("SP", "S") or spare in (1, 2) or (kind == "S" and spare == 0)
+
+
+PRIORS: dict[str, Prior] = {"none": Prior(no_scores), "molecule": Prior(molecule_scores, usual_atoms)}
 """By the name that users type."""
 
 
-def _values(graph: Graph, space: FeatureSpace, name: str, default: int = 0) -> list[int]:
+def _check(space: FeatureSpace) -> None:
+    missing = {"atomic_number", "hydrogens", "aromatic"} - {f.name for f in space.features}
+    if missing:
+        raise ValueError(f"prior: 'molecule' needs the features {', '.join(sorted(missing))}; use prior 'none'")
+
+
+def _column(codes: Int[np.ndarray, "T G"], space: FeatureSpace, name: str) -> list[int]:
+    """A feature's values as integers; zeros where the space lacks it."""
     if name not in {f.name for f in space.features}:
-        return [default] * graph.n
+        return [0] * codes.shape[0]
     g = space.index(name)
     values = space.features[g].values
-    return [int(values[int(code)]) for code in graph.x[:, g]]
+    return [int(values[int(code)]) for code in codes[:, g]]
+
+
+def _names(codes: Int[np.ndarray, "T G"], space: FeatureSpace, name: str) -> list[str]:
+    """A feature's values as text; empty where the space lacks it."""
+    if name not in {f.name for f in space.features}:
+        return [""] * codes.shape[0]
+    g = space.index(name)
+    return [str(space.features[g].values[int(code)]) for code in codes[:, g]]
 
 
 def _ring_score(graph: Graph, space: FeatureSpace) -> float:
@@ -69,7 +138,7 @@ def _ring_score(graph: Graph, space: FeatureSpace) -> float:
     for u, v in graph.edges.tolist():
         skeleton.AddBond(u, v, Chem.BondType.SINGLE)
     rings = [set(ring) for ring in Chem.GetSymmSSSR(skeleton)]
-    aromatic = {v for v, flag in enumerate(_values(graph, space, "aromatic")) if flag}
+    aromatic = {v for v, flag in enumerate(_column(graph.x, space, "aromatic")) if flag}
     placed = {v for ring in rings if len(ring) in (5, 6, 7) and ring <= aromatic for v in ring}
     sizes = [RING_PENALTY.get(len(ring), 1.5 + 0.1 * len(ring)) for ring in rings]
     return MISPLACED * len(aromatic - placed) + sum(sizes)
@@ -77,8 +146,8 @@ def _ring_score(graph: Graph, space: FeatureSpace) -> float:
 
 def _mismatches(graph: Graph, space: FeatureSpace) -> int:
     """Atoms whose valence cannot be filled, or that RDKit perceives with other features than the graph states."""
-    numbers, charges = _values(graph, space, "atomic_number"), _values(graph, space, "formal_charge")
-    hydrogens = _values(graph, space, "hydrogens")
+    numbers, charges = _column(graph.x, space, "atomic_number"), _column(graph.x, space, "formal_charge")
+    hydrogens = _column(graph.x, space, "hydrogens")
     degrees = graph.degree.tolist()
     missing = [_missing(z, q, h + d) for z, q, h, d in zip(numbers, charges, hydrogens, degrees, strict=True)]
     orders, unfilled = _bond_orders(graph, missing)
@@ -94,11 +163,10 @@ def _mismatches(graph: Graph, space: FeatureSpace) -> int:
         molecule.AddBond(u, v, kinds[min(order, 2)])
     if Chem.SanitizeMol(molecule, catchErrors=True) != Chem.SanitizeFlags.SANITIZE_NONE:
         return graph.n
-    claimed = _values(graph, space, "aromatic")
+    claimed = _column(graph.x, space, "aromatic")
     different = sum(atom.GetIsAromatic() != bool(flag) for atom, flag in zip(molecule.GetAtoms(), claimed, strict=True))
     if "hybridization" in {f.name for f in space.features}:
-        feature = space.features[space.index("hybridization")]
-        names = [str(feature.values[int(code)]) for code in graph.x[:, space.index("hybridization")]]
+        names = _names(graph.x, space, "hybridization")
         perceived = [str(atom.GetHybridization()) for atom in molecule.GetAtoms()]
         different += sum(name not in (seen, "OTHER") for name, seen in zip(names, perceived, strict=True))
     return different + unfilled

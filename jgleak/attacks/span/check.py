@@ -72,29 +72,11 @@ class SpanCheck:
 
     @staticmethod
     def of(subspace: Subspace, *, view: View = "state", fixed: int = 0) -> SpanCheck:
-        """Choose coordinates and their null vectors.
-
-        Pivoted QR picks ``r`` that fix a row; the ``s`` others are drawn at random from the live ones. (The largest
-        ones would not do: they repeat the direction of one rare, huge row, and leave some pivots free of any relation.)
-        The null vectors are a random choice within the null space, so that each involves every coordinate.
-        """
-        rng = np.random.default_rng(0)
-        pivots = linalg.qr(subspace.basis.T, mode="r", pivoting=True)[-1][: subspace.rank]
-        rest = np.setdiff1d(np.arange(fixed, subspace.ambient), pivots)
-        size = np.linalg.norm(subspace.basis, axis=1)
-        live = size[size > OFF * size.max(initial=0.0)]
-        rest = rng.permutation(rest)
-        extra = rest[np.argsort(size[rest] < LIVE * np.median(live), kind="stable")][:EXTRA]
-        chosen = np.sort(np.r_[pivots, extra])
-        left, values, _ = np.linalg.svd(subspace.basis[chosen], full_matrices=True)
-        tolerance = subspace.tolerance
-        reach = 1.0 / max(values[subspace.rank - 1] - 2.0 * tolerance, 0.5 * tolerance)
-        bound = tolerance * reach + ROUNDING
+        """Choose coordinates, and as few of their null vectors as reject enough."""
+        chosen, free, bound = sparse_null(subspace, fixed=fixed, extra=EXTRA)
         vectors = VECTORS[0] if bound ** VECTORS[0] <= RARE else VECTORS[1]
         null = np.zeros((chosen.size, vectors))
-        free = left[:, subspace.rank :]
-        turn = np.linalg.qr(rng.normal(size=(free.shape[1], free.shape[1])))[0]
-        null[:, : free.shape[1]] = (free @ turn)[:, :vectors]
+        null[:, : free.shape[1]] = free[:, :vectors]
         inverse = 1.0 / subspace.scale[chosen]
         on_row = chosen >= fixed
         fixed_null, fixed_scale = np.zeros((fixed, vectors)), np.zeros(fixed)
@@ -114,3 +96,30 @@ class SpanCheck:
     def distances(self, fixed: Float[np.ndarray, "k fixed"], rows: Float[np.ndarray, "k D"]) -> Float[np.ndarray, " k"]:
         """Relative distance of whole rows from the span, in float64."""
         return self.subspace.distances(np.concatenate([fixed, rows], axis=1))
+
+
+def sparse_null(
+    subspace: Subspace, *, fixed: int, extra: int
+) -> tuple[Int[np.ndarray, " C"], Float[np.ndarray, "C s"], float]:
+    """Coordinates of a subspace and its null vectors on them.
+
+    Pivoted QR picks ``r`` that fix a row; ``extra`` others are drawn at random from the live ones. (The largest ones
+    would not do: they repeat the direction of one rare, huge row, and leave some pivots free of any relation.) The null
+    vectors are a random basis of the null space, so that each involves every coordinate.
+
+    Returns:
+      The coordinates, orthonormal null vectors on them, and the largest residual of a row within the subspace's
+      tolerance, relative to the row's chosen coordinates.
+    """
+    rng, rank = np.random.default_rng(0), subspace.rank
+    pivots = linalg.qr(subspace.basis.T, mode="r", pivoting=True)[-1][:rank]
+    rest = rng.permutation(np.setdiff1d(np.arange(fixed, subspace.ambient), pivots))
+    size = np.linalg.norm(subspace.basis, axis=1)
+    live = size[size > OFF * size.max(initial=0.0)]
+    others = rest[np.argsort(size[rest] < LIVE * np.median(live), kind="stable")][:extra]
+    chosen = np.sort(np.r_[pivots, others])
+    left, values, _ = np.linalg.svd(subspace.basis[chosen], full_matrices=True)
+    free = left[:, rank:]
+    turn = np.linalg.qr(rng.normal(size=(free.shape[1], free.shape[1])))[0]
+    reach = 1.0 / max(values[rank - 1] - 2.0 * subspace.tolerance, 0.5 * subspace.tolerance)
+    return chosen, free @ turn, subspace.tolerance * reach + ROUNDING

@@ -120,7 +120,7 @@ class BlockFilter:
             survivors could not all be confirmed, are listed as unsearched.
         """
         checked, unsearched, small, number = 0, [], [], 0
-        parts = [self._confirm([], [])]
+        parts = [self.confirm([], [])]
         for centre, slots in requests:
             size = total(slots, distinct=self.distinct)
             plan = neighbourhoods(slots, distinct=self.distinct)
@@ -140,17 +140,17 @@ class BlockFilter:
                 if screened is None:
                     unsearched.append(everything)
                     continue
-                parts.append(self._confirm([centre] * len(screened), screened))
+                parts.append(self.confirm([centre] * len(screened), screened))
                 number += parts[-1][0].size
                 unsearched += left
                 checked -= sum(part.size for part in left)
             checked += size
             if len(small) >= SCREEN:
-                parts.append(self._confirm(*map(list, zip(*small, strict=True))))
+                parts.append(self.confirm(*map(list, zip(*small, strict=True))))
                 number += parts[-1][0].size
                 small = []
         if small:
-            parts.append(self._confirm(*map(list, zip(*small, strict=True))))
+            parts.append(self.confirm(*map(list, zip(*small, strict=True))))
         centres, neighbours, states, distances = zip(*parts, strict=True)
         return Found(
             np.concatenate(centres),
@@ -188,7 +188,7 @@ class BlockFilter:
             kept += part[passed].tolist()
         return kept
 
-    def _confirm(
+    def confirm(
         self, centres: list[int], neighbours: list[list[int]]
     ) -> tuple[Int[np.ndarray, " S"], list[list[int]], Float[np.ndarray, "S D"], Float[np.ndarray, " S"]]:
         """Embed in float64 and keep what lies within every tolerance."""

@@ -25,6 +25,10 @@ WIDE = {"xla_cpu_prefer_vector_width": 512, "xla_cpu_enable_fast_min_max": True}
 """Compiler options of the scan on a processor. Rows hold no NaN: weights and updates are checked to be finite."""
 
 
+Which = tuple[GNN, int, View]
+"""The row that is checked: a model's, of one layer, in one view."""
+
+
 class Probe(NamedTuple):
     """The cheap check of one centre.
 
@@ -101,6 +105,22 @@ def tail_sums(table: Float[Array, "A T C"], members: Int[Array, "k Q"], width: I
     return jnp.swapaxes(sums, 1, 2)
 
 
+@partial(jax.jit, static_argnames=("which",))
+def residuals(
+    which: Which,
+    weights: Params,
+    table: Float[Array, "A T C"],
+    columns: Int[Array, " C"],
+    scale: Float[Array, " C"],
+    null: Float[Array, "C s"],
+    members: Int[Array, "k B"],
+) -> tuple[Float[Array, "B s"], Float[Array, " B"]]:
+    """What null vectors leave of candidates' chosen columns, and the columns' length; ``members`` are places."""
+    total = table[:, :1] + sum(table[:, rows] for rows in members)
+    row = _row(*which, weights, total, columns) * scale
+    return jnp.matmul(row, null, precision="highest"), jnp.linalg.norm(row, axis=1)
+
+
 def scan(
     model: GNN,
     layer: int,
@@ -133,9 +153,6 @@ def scan(
     run = _compiled(mesh.devices.flat[0].platform)
     return run((model, layer, view), mesh, tile, reach, weights, probe, table, places, tail, strict, work)
 
-
-Which = tuple[GNN, int, View]
-"""The row that is checked: a model's, of one layer, in one view."""
 
 Device = Callable[..., tuple[Array, Array]]
 

@@ -64,7 +64,8 @@ def test_contributions_add_up_to_the_gradient(fields: dict[str, Any], lab: Any) 
         graph = Graph(graph.x, graph.edges, np.arange(7) % 2)
     observation = lab.observe(model, graph)
     nodes, levels, counts = unfolded(graph, lab.space, model.layers)
-    system = Contributions(observation, nodes, levels)
+    system = Contributions.of(observation, nodes, levels, FOREVER)
+    assert system is not None
     counting = Counting(system.equations, system.observed, levels[-1], system.blocks, absolute=model.pooling == "sum")
     assert counting.residual < 1e-4
     if not model.node_level:
