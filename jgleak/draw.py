@@ -1,8 +1,11 @@
-"""Pictures: the truth beside a reconstruction, molecules as chemists draw them, other graphs as dots and lines."""
+"""Pictures: the truth beside what was reconstructed, molecules as chemists draw them, other graphs as dots."""
 
 from __future__ import annotations
 
+import dataclasses
 import io
+import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import networkx as nx
@@ -13,6 +16,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.image import imread
+from matplotlib.patches import Rectangle
 from rdkit import Chem
 from rdkit.Chem import rdDepictor
 from rdkit.Chem.Draw import rdMolDraw2D
@@ -21,29 +25,44 @@ from jgleak.features import FeatureSpace
 from jgleak.graph import Graph
 from jgleak.metrics.exact import isomorphism
 
-PANEL = 5.0
-"""Width and height of one panel in inches."""
+PANEL, SMALL = 5.0, 3.2
+"""Width and height of one panel in inches: of two side by side, and of more."""
 
 DPI = 160
 """Pixels an inch, also of the molecules inside an SVG."""
 
+SHOWN = 11
+"""Most members of a set that are drawn: with the truth they fill four columns and three rows."""
+
 ELEMENTS = 118
 """Atomic numbers beyond the periodic table are drawn as a wildcard atom."""
 
+FRAME = "tab:green"
+"""Colour of the frame around a graph that is exactly the truth."""
+
 
 def draw(truth: Graph, reconstruction: Graph | None, space: FeatureSpace, path: str | Path, *, title: str = "") -> None:
-    """Write one picture of the truth (left) and a reconstruction (right).
+    """Write one picture of the truth (left) and a reconstruction (right), None when nothing was found.
+
+    It is the picture of a set of one graph: see ``draw_set``.
+    """
+    draw_set(truth, () if reconstruction is None else (reconstruction,), space, path, title=title)
+
+
+def draw_set(truth: Graph, graphs: Sequence[Graph], space: FeatureSpace, path: str | Path, *, title: str = "") -> None:
+    """Write one picture of the truth and the graphs that an attack cannot tell apart, in a grid, row by row.
 
     A space with the features "atomic_number" and "aromatic" gives molecules, any other one plain graphs, coloured by
-    the node's features (its degree, which the eye sees, left out). An exact reconstruction is drawn with the truth's
-    layout. Chemically impossible graphs are drawn as they are.
+    the node's features (its degree, which the eye sees, left out). The graph that is exactly the truth has a frame;
+    graphs with the same edges as the truth, up to the order of their nodes, are drawn with its layout. Chemically
+    impossible graphs are drawn as they are.
 
     Args:
-      truth: the client's graph.
-      reconstruction: the attack's best graph, or None when it found nothing.
-      space: the feature space of both.
+      truth: the client's graph, drawn first.
+      graphs: what the attack lists, best first; the first ``SHOWN`` are drawn, the others counted.
+      space: the feature space of all of them.
       path: where to write; the suffix, ``.png`` or ``.svg``, chooses the format.
-      title: a line above both panels.
+      title: a line above all panels.
 
     Raises:
       ValueError: another suffix, or features outside ``space``.
@@ -51,19 +70,25 @@ def draw(truth: Graph, reconstruction: Graph | None, space: FeatureSpace, path: 
     path = Path(path)
     if path.suffix.lower() not in (".png", ".svg"):
         raise ValueError(f"path: the suffix chooses the format, .png or .svg, got {path.name!r}")
-    order = None if reconstruction is None else isomorphism(truth, reconstruction)
-    if reconstruction is not None and order is not None:
-        reconstruction = reconstruction.permute(order)
-    figure = Figure(figsize=(2 * PANEL, PANEL), dpi=DPI, layout="constrained")
+    shown, rest = graphs[:SHOWN], graphs[SHOWN:]
+    panels = 1 + max(1, len(shown))
+    columns = panels if panels <= 3 else math.ceil(math.sqrt(panels))
+    rows, size = math.ceil(panels / columns), PANEL if panels == 2 else SMALL
+    figure = Figure(figsize=(columns * size, rows * size), dpi=DPI, layout="constrained")
     FigureCanvasAgg(figure)
-    left, right = figure.subplots(1, 2)
-    _panel(left, truth, space, "truth", truth)
-    if reconstruction is None:
-        right.text(0.5, 0.5, "nothing recovered", ha="center", va="center", color="gray")
-        right.set_title("reconstruction")
-        right.set_axis_off()
-    else:
-        _panel(right, reconstruction, space, "exact reconstruction" if order is not None else "reconstruction", truth)
+    axes = figure.subplots(rows, columns, subplot_kw={"xticks": [], "yticks": [], "frame_on": False}).ravel()
+    _panel(axes[0], truth, space, "truth", truth, size)
+    if not shown:
+        axes[1].text(0.5, 0.5, "nothing recovered", ha="center", va="center", color="gray")
+        axes[1].set_title("reconstruction")
+    hit = next((i for i, graph in enumerate(graphs) if isomorphism(truth, graph) is not None), None)
+    for i, (panel, graph) in enumerate(zip(axes[1:], shown, strict=False)):
+        _panel(panel, _like(truth, graph), space, _caption(i, i == hit, len(graphs)), truth, size)
+        if i == hit:
+            panel.add_patch(_frame(panel))
+    if rest:
+        among = ", the truth among them" if hit is not None and hit >= SHOWN else ""
+        figure.supxlabel(f"... and {len(rest)} more{among}")
     if title:
         figure.suptitle(title, fontweight="bold")
     figure.savefig(path, format=path.suffix.lower()[1:])
@@ -123,22 +148,43 @@ def _number(graph: Graph, space: FeatureSpace, node: int, name: str) -> int:
     return int(value) if isinstance(value, int | float) else 0
 
 
-def _panel(axes: Axes, graph: Graph, space: FeatureSpace, caption: str, truth: Graph) -> None:
+def _like(truth: Graph, graph: Graph) -> Graph:
+    """The graph with its nodes in the truth's order where it is the truth, or at least has its edges."""
+    order = isomorphism(truth, graph)
+    if order is None:
+        order = isomorphism(*(dataclasses.replace(g, x=np.zeros((g.n, 1))) for g in (truth, graph)))
+    return graph if order is None else graph.permute(order)
+
+
+def _caption(place: int, exact: bool, count: int) -> str:
+    if count == 1:
+        return "exact reconstruction" if exact else "reconstruction"
+    return f"{place + 1}, the truth" if exact else f"{place + 1}"
+
+
+def _frame(axes: Axes) -> Rectangle:
+    return Rectangle((0, 0), 1, 1, transform=axes.transAxes, fill=False, ec=FRAME, lw=2.5, clip_on=False)
+
+
+def _panel(axes: Axes, graph: Graph, space: FeatureSpace, caption: str, truth: Graph, size: float) -> None:
     axes.set_title(f"{caption} ({graph.n} nodes, {len(graph.edges)} edges)")
-    axes.set_axis_off()
-    if is_molecular(space):
-        axes.imshow(_picture(molecule(graph, space)), interpolation="antialiased")
-    else:
+    if not is_molecular(space):
         _dots(axes, graph, _kinds(graph, truth, space))
+        return
+    mol = molecule(graph, space)
+    if np.array_equal(graph.edges, truth.edges) and graph.n == truth.n:
+        places = molecule(truth, space).GetConformer()
+        mol.RemoveAllConformers()
+        mol.AddConformer(places)
+    axes.imshow(_picture(mol, round(size * DPI)), interpolation="antialiased")
 
 
-def _picture(mol: Chem.RWMol) -> np.ndarray:
-    width, height = int(PANEL * DPI), int(0.88 * PANEL * DPI)
-    drawer = rdMolDraw2D.MolDraw2DCairo(width, height)
+def _picture(mol: Chem.RWMol, width: int) -> np.ndarray:
+    drawer = rdMolDraw2D.MolDraw2DCairo(width, round(0.88 * width))
     options = drawer.drawOptions()
     options.prepareMolsBeforeDrawing = False
     options.fixedBondLength = width / 10
-    options.bondLineWidth = 3
+    options.bondLineWidth = 3 if width > 600 else 2
     drawer.DrawMolecule(mol)
     drawer.FinishDrawing()
     return imread(io.BytesIO(drawer.GetDrawingText()), format="png")

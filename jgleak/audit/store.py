@@ -7,16 +7,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jgleak.attacks.certificate import Certificate
 from jgleak.audit.certified import write
 from jgleak.audit.experiment import Result
-from jgleak.draw import draw
+from jgleak.draw import draw_set
 from jgleak.features import FeatureSpace
 from jgleak.federated import save
 
 
 class Store:
     """``results.jsonl`` (appended), ``observations/NNN.safetensors``, ``reconstructions/NNN.json`` and one picture
-    ``NNN.png`` a client.
+    ``NNN.png`` a client, of all graphs listed for it.
 
     A later run into the same folder appends to the records and replaces observations and pictures of equal number.
 
@@ -40,9 +41,9 @@ class Store:
         observation = self.folder / "observations" / f"{number}.safetensors"
         save(observation, result.observation, space)
         write(self.folder / "reconstructions" / f"{number}.json", result.reconstruction, observation)
-        verdict = "exact" if result.score.exact else f"GSM-2 {result.score.gsm2:.3f}"
         picture = self.folder / f"{number}.png"
-        draw(result.truth, result.reconstruction.best, space, picture, title=f"{record['attack']}: {verdict}")
+        title = f"{record['attack']}: {_verdict(result)}"
+        draw_set(result.truth, result.reconstruction.graphs, space, picture, title=title)
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Write one line and hand it to the operating system."""
@@ -52,3 +53,22 @@ class Store:
     def close(self) -> None:
         """Close the file of records."""
         self._records.close()
+
+
+def _verdict(result: Result) -> str:
+    """How good the best graph is, and what the certificate claims, in a line."""
+    best = "exact" if result.score.exact else f"GSM-2 {result.score.gsm2:.3f}"
+    certificate = result.reconstruction.certificate
+    return best if certificate is None else f"{best}; certificate: {_claim(certificate)}"
+
+
+def _claim(certificate: Certificate) -> str:
+    scope = f"with {certificate.n_max} nodes" if certificate.n_known else f"up to {certificate.n_max} nodes"
+    count = {
+        "unique": "unique",
+        "k_graphs": f"{certificate.size} graphs",
+        "at_least_k": f"at least {certificate.size} graphs",
+    }
+    terms = len(certificate.conditions)
+    under = f", under {terms} condition{'s' * (terms > 1)}" if terms else ""
+    return f"{count[certificate.status]} {scope}{under}"

@@ -22,11 +22,20 @@ RING_PENALTY = {3: 1.0, 4: 1.0, 5: 0.1, 6: 0.0, 7: 0.5}
 FLAT = {5, 13} | {n for first in (7, 15, 33, 51) for n in (first, first + 1, first + 2)}
 """Elements that can be SP2 without a double bond: boron, nitrogen, oxygen, fluorine, and below."""
 
+STRAINED = 2.0
+"""Surprise at a ring of three or four with an aromatic bond."""
+
+REPEATS, RADIUS = 0.01, 6
+"""Surprise at each kind of surroundings of this radius: molecules repeat their parts, and many are symmetric."""
+
 MISPLACED, MISMATCH = 10.0, 3.0
 """Surprise at an aromatic atom outside every aromatic ring, and at an atom that RDKit perceives differently."""
 
-COVER_PENALTY = 1.5
-"""Surprise at a graph of twice as many nodes as the smallest with the same gradient, three times: twice as much."""
+COVER, PLAIN = 1.2, 1.0
+"""Surprise at a graph so many times as large as another with the same gradient, whose rings surprise less than this."""
+
+EPOXIDE = 0.5
+"""Surprise at a ring of three with one atom that is not carbon."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,14 +66,15 @@ def molecule_scores(graphs: Sequence[Graph], space: FeatureSpace) -> list[float]
       ValueError: the feature space has no ``atomic_number``, ``hydrogens`` and ``aromatic``.
     """
     _check(space)
-    least = min((graph.n for graph in graphs), default=1)
     with rdBase.BlockLogs():
         rings = [_ring_score(graph, space) for graph in graphs]
         order = np.argsort(rings, kind="stable")
         scores = [ring + MISMATCH * graph.n for ring, graph in zip(rings, graphs, strict=True)]
         for i in order[:THOROUGH].tolist():
             scores[i] = rings[i] + MISMATCH * _mismatches(graphs[i], space)
-    return [score + COVER_PENALTY * (graph.n / least - 1.0) for score, graph in zip(scores, graphs, strict=True)]
+    least = min((g.n for g, ring in zip(graphs, rings, strict=True) if ring < PLAIN), default=1 << 30)
+    covers = [COVER * max(graph.n // least - 1, 0) + REPEATS * _surroundings(graph) for graph in graphs]
+    return [score + cover for score, cover in zip(scores, covers, strict=True)]
 
 
 def usual_atoms(codes: Int[np.ndarray, "T G"], space: FeatureSpace) -> Bool[np.ndarray, " T"]:
@@ -140,8 +150,23 @@ def _ring_score(graph: Graph, space: FeatureSpace) -> float:
     rings = [set(ring) for ring in Chem.GetSymmSSSR(skeleton)]
     aromatic = {v for v, flag in enumerate(_column(graph.x, space, "aromatic")) if flag}
     placed = {v for ring in rings if len(ring) in (5, 6, 7) and ring <= aromatic for v in ring}
-    sizes = [RING_PENALTY.get(len(ring), 1.5 + 0.1 * len(ring)) for ring in rings]
-    return MISPLACED * len(aromatic - placed) + sum(sizes)
+    carbon = {v for v, number in enumerate(_column(graph.x, space, "atomic_number")) if number == 6}
+    sizes = [
+        EPOXIDE if len(ring) == 3 and len(ring & carbon) == 2 else RING_PENALTY.get(len(ring), 1.5 + 0.1 * len(ring))
+        for ring in rings
+    ]
+    strained = sum(len(ring) < 5 and len(ring & aromatic) > 1 for ring in rings)
+    return MISPLACED * len(aromatic - placed) + sum(sizes) + STRAINED * strained
+
+
+def _surroundings(graph: Graph) -> int:
+    """Number of different surroundings of ``RADIUS`` bonds that the nodes have (Weisfeiler-Leman colours)."""
+    colours = np.unique(graph.x, axis=0, return_inverse=True)[1].ravel().tolist()
+    for _ in range(RADIUS):
+        seen = [(colours[v], tuple(sorted(colours[u] for u in graph.neighbours[v]))) for v in range(graph.n)]
+        numbers = {colour: i for i, colour in enumerate(dict.fromkeys(seen))}
+        colours = [numbers[colour] for colour in seen]
+    return len(set(colours))
 
 
 def _mismatches(graph: Graph, space: FeatureSpace) -> int:
