@@ -75,6 +75,11 @@ def attack(
     heads: Annotated[int, typer.Option(help="Attention heads (gat).")] = 2,
     activation: Annotated[str, typer.Option(help="relu, gelu, sigmoid or tanh.")] = "relu",
     readout: Annotated[str, typer.Option(help="node_mlp, pooled, flattened or node_scores.")] = "node_mlp",
+    pooling: Annotated[str, typer.Option(help="mean, sum or max (pooled readout).")] = "mean",
+    last_activation: Annotated[
+        bool, typer.Option("--last-activation", help="Apply the activation after the last convolution too.")
+    ] = False,
+    train: Annotated[int, typer.Option(help="Epochs of training on other graphs of the data set first.")] = 0,
     seed: _Seed = 0,
     time_limit: _Seconds = 60.0,
     know: Annotated[
@@ -108,6 +113,9 @@ def attack(
             heads=heads,
             activation=activation,
             readout=readout,
+            pooling=pooling,
+            last_activation=last_activation,
+            train=train,
             seed=seed,
             time_limit=time_limit,
             attack=name,
@@ -129,9 +137,14 @@ def _audit(specification: Specification, out: Path | None, json_lines: bool, std
     from jgleak.audit.table import clients_table, summary_table
 
     store = None if out is None else Store(out)
-    with stderr.status("loading"):
+    with stderr.status("loading" if not specification.train else "loading and training"):
         setup = prepare(specification)
     stderr.print(Text(f"{setup.dataset.name}: {setup.dataset.report}"), soft_wrap=True)
+    if setup.training:
+        first, last = setup.training[0], setup.training[-1]
+        stderr.print(
+            f"trained {specification.train} epochs: mean loss {first:.4f} in the first, {last:.4f} in the last"
+        )
     records, status = [], 0
     try:
         with _progress(stderr) as progress:

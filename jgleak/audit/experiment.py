@@ -19,6 +19,7 @@ from jgleak.audit.compilations import compilations
 from jgleak.audit.specification import Specification
 from jgleak.datasets import Dataset, load, tasks
 from jgleak.federated import Knowledge, Observation, fedsgd
+from jgleak.federated.train import train
 from jgleak.gnn import GNN, Params
 from jgleak.graph import Graph, bucket
 from jgleak.metrics import Score, score, truth_in_set
@@ -29,17 +30,29 @@ UNIQUE_NODES = ("citeseer", "facebook", "github", "pokec")
 READOUTS = ("node_mlp", "pooled", "flattened", "node_scores")
 """Readouts for classifying graphs or nodes; ``dot`` predicts ratings and needs a recommender's client."""
 
+PUBLIC = 1000
+"""Most graphs that a model is trained on."""
+
 REAL_TOLERANCE = 1e-3
 """Real-valued features this close count as recovered exactly."""
 
 
 class Setup(NamedTuple):
-    """What the clients and the server share, and the clients' private graphs."""
+    """What the clients and the server share, and the clients' private graphs.
+
+    Attributes:
+      dataset: the clients, one graph each.
+      model: the attacked model.
+      params: its parameters in the round.
+      loss: of the round.
+      training: mean loss of every epoch that led to the parameters; empty for random ones.
+    """
 
     dataset: Dataset
     model: GNN
     params: Params
     loss: str
+    training: tuple[float, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,12 +96,17 @@ def prepare(specification: Specification) -> Setup:
     get_attack(specification.attack)
     if specification.readout not in READOUTS:
         raise ValueError(f"readout: unknown {specification.readout!r}; choose one of {', '.join(READOUTS)}")
-    dataset = _labelled(specification, _load(specification))
-    if not specification.degree:
-        dataset = _without_degree(dataset)
+    dataset = _shaped(specification, _load(specification))
     model = _model(specification, dataset)
     params = model.initial(key=_key(specification, 0))
-    return Setup(dataset, model, params, "mse" if dataset.task == "regression" else "bce")
+    loss = "mse" if dataset.task == "regression" else "bce"
+    if not specification.train:
+        return Setup(dataset, model, params, loss)
+    public = _public(specification, dataset)
+    trained = train(
+        model, params, public, dataset.space, loss=loss, epochs=specification.train, seed=specification.seed
+    )
+    return Setup(dataset, model, trained.params, loss, tuple(trained.losses))
 
 
 def run(specification: Specification, setup: Setup | None = None) -> Iterator[Result]:
@@ -104,7 +122,7 @@ def run(specification: Specification, setup: Setup | None = None) -> Iterator[Re
     Raises:
       ValueError: the attack cannot work with this model, task or knowledge.
     """
-    dataset, model, params, loss = setup or prepare(specification)
+    dataset, model, params, loss, _ = setup or prepare(specification)
     attack = get_attack(specification.attack)
     slots = model.slots if model.readout == "flattened" else None
     for index, truth in enumerate(dataset.graphs):
@@ -158,6 +176,18 @@ def _load(specification: Specification) -> Dataset:
     )
 
 
+def _public(specification: Specification, dataset: Dataset) -> list[Graph]:
+    """Other graphs of the same data set: another sample, without the clients' graphs."""
+    other = dataclasses.replace(specification, graphs=PUBLIC, seed=(specification.seed + 1) % 2**32)
+    private = {graph.canonical_form() for graph in dataset.graphs}
+    return [g for g in _shaped(other, _load(other)).graphs if g.canonical_form() not in private]
+
+
+def _shaped(specification: Specification, dataset: Dataset) -> Dataset:
+    dataset = _labelled(specification, dataset)
+    return dataset if specification.degree else _without_degree(dataset)
+
+
 def _labelled(specification: Specification, dataset: Dataset) -> Dataset:
     if not specification.node_task or dataset.task == "node":
         return dataset
@@ -199,6 +229,8 @@ def _model(specification: Specification, dataset: Dataset) -> GNN:
         act=specification.activation,
         heads=specification.heads,
         readout=readout,
+        pooling=specification.pooling,
+        last_act=specification.last_activation,
         readout_widths=GNN.readout_widths if readout == "node_mlp" else (),
         per_node=by_node,
         slots=bucket(max(g.n for g in dataset.graphs)) if readout == "flattened" else 0,

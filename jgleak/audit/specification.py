@@ -6,6 +6,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+POOLINGS = ("mean", "sum", "max")
+"""Ways of the pooled readout to add up."""
+
 KNOWABLE = ("n", "adjacency", "features", "labels", "auxiliary")
 """What an attacker may be given beyond the public feature space."""
 
@@ -29,6 +32,9 @@ class Specification:
       heads: attention heads (``gat``).
       activation: ``relu``, ``gelu``, ``sigmoid`` or ``tanh``.
       readout: ``node_mlp``, ``pooled``, ``flattened`` or ``node_scores``.
+      pooling: ``mean``, ``sum`` or ``max`` (``pooled`` readout).
+      last_activation: apply the activation after the last convolution too.
+      train: epochs of training on other graphs of the data set before the round; 0: random weights.
       seed: seeds the sample of clients, the model's parameters and the attack.
       time_limit: seconds an attack may take on one client.
       attack: a name of ``jgleak.attacks.registry.ATTACKS``.
@@ -55,6 +61,9 @@ class Specification:
     heads: int = 2
     activation: str = "relu"
     readout: str = "node_mlp"
+    pooling: str = "mean"
+    last_activation: bool = False
+    train: int = 0
     seed: int = 0
     time_limit: float = 60.0
     attack: str = "census"
@@ -72,6 +81,10 @@ class Specification:
             raise ValueError(f"know: unknown {unknown[0]!r}; choose from {', '.join(KNOWABLE)}")
         if not self.time_limit > 0:
             raise ValueError(f"time_limit: must be a positive number of seconds, got {self.time_limit}")
+        if self.pooling not in POOLINGS:
+            raise ValueError(f"pooling: unknown {self.pooling!r}; choose one of {', '.join(POOLINGS)}")
+        if self.train < 0:
+            raise ValueError(f"train: must be a number of epochs, 0 or more, got {self.train}")
         if self.max_n < 1:
             raise ValueError(f"max_n: must be at least 1, got {self.max_n}")
         if not 0 <= self.seed < 2**32:

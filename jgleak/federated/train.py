@@ -1,0 +1,83 @@
+"""Ordinary training of the shared model on public graphs: attacks can be tried on weights that are not random."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import numpy as np
+import optax
+
+from jgleak.features import FeatureSpace
+from jgleak.federated.loss import graph_loss
+from jgleak.gnn import GNN, Params
+from jgleak.graph import Graph, GraphBatch
+
+BATCH = 32
+"""Graphs of a step."""
+
+RATE = 1e-3
+"""Adam's learning rate."""
+
+
+class Trained(NamedTuple):
+    """The parameters, and the mean loss of every epoch."""
+
+    params: Params
+    losses: list[float]
+
+
+def train(
+    model: GNN, params: Params, graphs: Sequence[Graph], space: FeatureSpace, *, loss: str, epochs: int, seed: int = 0
+) -> Trained:
+    """Adam on batches of the given graphs.
+
+    Args:
+      model: the shared model.
+      params: where to start.
+      graphs: labelled public graphs, at least ``BATCH``.
+      space: their feature space.
+      loss: ``bce``, ``ce`` or ``mse``.
+      epochs: passes over the graphs; what does not fill a batch is left out of a pass.
+      seed: orders the graphs of every pass.
+
+    Raises:
+      ValueError: too few graphs.
+    """
+    if len(graphs) < BATCH:
+        raise ValueError(f"train: {len(graphs)} public graphs are too few; give at least {BATCH}")
+    everything = GraphBatch.from_graphs(graphs, space)
+    optimizer = optax.adam(RATE)
+    state, rng, losses = optimizer.init(params), np.random.default_rng(seed), []
+    for _ in range(epochs):
+        order = rng.permutation(len(graphs))[: len(graphs) // BATCH * BATCH].reshape(-1, BATCH)
+        values = []
+        for rows in order:
+            batch = jax.tree.map(lambda leaf, rows=rows: leaf[rows], everything)
+            params, state, value = _step(model, optimizer, loss, params, state, batch)
+            values.append(value)
+        losses.append(float(np.mean(jax.device_get(values))))
+    return Trained(params, losses)
+
+
+@partial(jax.jit, static_argnames=("model", "optimizer", "loss"))
+def _step(
+    model: GNN,
+    optimizer: optax.GradientTransformation,
+    loss: str,
+    params: Params,
+    state: optax.OptState,
+    batch: GraphBatch,
+) -> tuple[Params, optax.OptState, jax.Array]:
+    def mean_loss(params: Params) -> jax.Array:
+        one = partial(graph_loss, model, params)
+        losses = jax.vmap(lambda x, a, m, y: one(x, a, m, y, loss))(
+            batch.nodes, batch.adjacency, batch.node_mask, batch.labels
+        )
+        return losses.mean()
+
+    value, gradient = jax.value_and_grad(mean_loss)(params)
+    updates, state = optimizer.update(gradient, state, params)
+    return optax.apply_updates(params, updates), state, value
