@@ -7,8 +7,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+import jax
 import numpy as np
 from jaxtyping import Array, Float
+from threadpoolctl import threadpool_limits
 
 from jgleak.attacks.certificate import Certificate
 from jgleak.federated.observation import Knowledge, Observation
@@ -125,4 +127,6 @@ class Attack:
         reason = self.unsupported(observation, knowledge)
         if reason is not None:
             raise ValueError(f"attack {self.name!r} cannot run here: {reason}")
-        return self.run(observation, knowledge, key=key, budget=budget or Budget())
+        observation = dataclasses.replace(observation, update=jax.tree.map(np.asarray, observation.update))
+        with threadpool_limits(1, "blas"):  # the host's matrices are small: more threads only wait for each other
+            return self.run(observation, knowledge, key=key, budget=budget or Budget())

@@ -20,6 +20,9 @@ from jgleak.federated.observation import Observation
 from jgleak.gnn import GNN, Params
 from jgleak.graph import Graph, GraphBatch
 
+MATCH = 1e-4
+"""Relative gradient distance that counts as zero: float32 gradients of one graph agree to about 1e-6."""
+
 EQUATIONS = 20_000
 """About how many entries of a gradient are used to solve for node labels."""
 

@@ -12,15 +12,12 @@ import numpy as np
 
 from jgleak.attacks.attack import Reconstruction
 from jgleak.attacks.certificate import Certificate
-from jgleak.attacks.distance import gradient_distances
+from jgleak.attacks.distance import MATCH, gradient_distances
 from jgleak.audit.record import plain
 from jgleak.federated import load
 from jgleak.graph import Graph
 
 FORMAT = "jgleak reconstruction 1"
-
-MATCH = 1e-4
-"""Largest relative gradient distance of a graph that explains an observation."""
 
 
 @dataclasses.dataclass(frozen=True)

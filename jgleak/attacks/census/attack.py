@@ -5,25 +5,21 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import jax
 import numpy as np
 from jaxtyping import Array
-from threadpoolctl import threadpool_limits
 
 from jgleak.attacks.attack import Attack, Budget, Clock, Reconstruction
 from jgleak.attacks.census.assemble import Assembly
 from jgleak.attacks.census.candidates import Candidates, Levels, degrees_assumed
 from jgleak.attacks.census.contributions import Contributions
 from jgleak.attacks.census.count import Counting
+from jgleak.attacks.census.plain import plainness
 from jgleak.attacks.census.prior import PRIORS
 from jgleak.attacks.certificate import Certificate
-from jgleak.attacks.distance import gradient_distances
+from jgleak.attacks.distance import MATCH, gradient_distances
 from jgleak.attacks.span.nodes import TooManyCandidates
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.graph import Graph
-
-MATCH = 1e-4
-"""Relative gradient distance that counts as zero: float32 gradients of one graph agree to about 1e-6."""
 
 PROGRAMMES = 2_000
 """Most nodes of the search tree for whole-number solutions, for one number of nodes."""
@@ -58,16 +54,10 @@ def run(observation: Observation, knowledge: Knowledge, *, key: Array, budget: B
     nothing can be assembled, the checks are weakened. Deterministic: ``key`` is not used.
 
     Returns:
-      The anonymity set, best first by gradient, prior and size, with its certificate. ``info`` has the numbers of
+      The anonymity set, best first by prior, size and plainness, with its certificate. ``info`` has the numbers of
       candidates and blocks, the residual of the census, and seconds.
     """
     del key
-    observation = dataclasses.replace(observation, update=jax.tree.map(np.asarray, observation.update))
-    with threadpool_limits(1, "blas"):  # the host's matrices are small: more threads only wait for each other
-        return _run(observation, knowledge, budget)
-
-
-def _run(observation: Observation, knowledge: Knowledge, budget: Budget) -> Reconstruction:
     clock = budget.start()
     info: dict[str, Any] = {"attempts": 0, "candidates": 0, "blocks": 0, "residual": None}
     stop = "no candidates"
@@ -164,7 +154,7 @@ def _reconstruction(
     observation: Observation, knowledge: Knowledge, levels: Levels, found: _Set, info: dict[str, Any], clock: Clock
 ) -> Reconstruction:
     scores = PRIORS[knowledge.prior].scores(found.graphs, knowledge.space)
-    order = sorted(range(len(scores)), key=lambda i: (scores[i], found.graphs[i].n, i))
+    order = sorted(range(len(scores)), key=lambda i: (scores[i], found.graphs[i].n, plainness(found.graphs[i])))
     conditions = [*levels.conditions, *degrees_assumed(knowledge, levels.nodes)]
     if knowledge.connected:
         conditions.append("the graph is connected")

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 from rdkit import Chem, rdBase
 
+from jgleak.attacks.census.plain import rings
 from jgleak.features import FeatureSpace
 from jgleak.graph import Graph
 
@@ -24,9 +25,6 @@ FLAT = {5, 13} | {n for first in (7, 15, 33, 51) for n in (first, first + 1, fir
 
 STRAINED = 2.0
 """Surprise at a ring of three or four with an aromatic bond."""
-
-REPEATS, RADIUS = 0.01, 6
-"""Surprise at each kind of surroundings of this radius: molecules repeat their parts, and many are symmetric."""
 
 MISPLACED, MISMATCH = 10.0, 3.0
 """Surprise at an aromatic atom outside every aromatic ring, and at an atom that RDKit perceives differently."""
@@ -67,13 +65,13 @@ def molecule_scores(graphs: Sequence[Graph], space: FeatureSpace) -> list[float]
     """
     _check(space)
     with rdBase.BlockLogs():
-        rings = [_ring_score(graph, space) for graph in graphs]
-        order = np.argsort(rings, kind="stable")
-        scores = [ring + MISMATCH * graph.n for ring, graph in zip(rings, graphs, strict=True)]
+        cyclic = [_ring_score(graph, space) for graph in graphs]
+        order = np.argsort(cyclic, kind="stable")
+        scores = [score + MISMATCH * graph.n for score, graph in zip(cyclic, graphs, strict=True)]
         for i in order[:THOROUGH].tolist():
-            scores[i] = rings[i] + MISMATCH * _mismatches(graphs[i], space)
-    least = min((g.n for g, ring in zip(graphs, rings, strict=True) if ring < PLAIN), default=1 << 30)
-    covers = [COVER * max(graph.n // least - 1, 0) + REPEATS * _surroundings(graph) for graph in graphs]
+            scores[i] = cyclic[i] + MISMATCH * _mismatches(graphs[i], space)
+    least = min((g.n for g, score in zip(graphs, cyclic, strict=True) if score < PLAIN), default=1 << 30)
+    covers = [COVER * max(graph.n // least - 1, 0) for graph in graphs]
     return [score + cover for score, cover in zip(scores, covers, strict=True)]
 
 
@@ -142,31 +140,16 @@ def _names(codes: Int[np.ndarray, "T G"], space: FeatureSpace, name: str) -> lis
 
 
 def _ring_score(graph: Graph, space: FeatureSpace) -> float:
-    skeleton = Chem.RWMol()
-    for _ in range(graph.n):
-        skeleton.AddAtom(Chem.Atom(6))
-    for u, v in graph.edges.tolist():
-        skeleton.AddBond(u, v, Chem.BondType.SINGLE)
-    rings = [set(ring) for ring in Chem.GetSymmSSSR(skeleton)]
+    found = rings(graph)
     aromatic = {v for v, flag in enumerate(_column(graph.x, space, "aromatic")) if flag}
-    placed = {v for ring in rings if len(ring) in (5, 6, 7) and ring <= aromatic for v in ring}
+    placed = {v for ring in found if len(ring) in (5, 6, 7) and ring <= aromatic for v in ring}
     carbon = {v for v, number in enumerate(_column(graph.x, space, "atomic_number")) if number == 6}
     sizes = [
         EPOXIDE if len(ring) == 3 and len(ring & carbon) == 2 else RING_PENALTY.get(len(ring), 1.5 + 0.1 * len(ring))
-        for ring in rings
+        for ring in found
     ]
-    strained = sum(len(ring) < 5 and len(ring & aromatic) > 1 for ring in rings)
+    strained = sum(len(ring) < 5 and len(ring & aromatic) > 1 for ring in found)
     return MISPLACED * len(aromatic - placed) + sum(sizes) + STRAINED * strained
-
-
-def _surroundings(graph: Graph) -> int:
-    """Number of different surroundings of ``RADIUS`` bonds that the nodes have (Weisfeiler-Leman colours)."""
-    colours = np.unique(graph.x, axis=0, return_inverse=True)[1].ravel().tolist()
-    for _ in range(RADIUS):
-        seen = [(colours[v], tuple(sorted(colours[u] for u in graph.neighbours[v]))) for v in range(graph.n)]
-        numbers = {colour: i for i, colour in enumerate(dict.fromkeys(seen))}
-        colours = [numbers[colour] for colour in seen]
-    return len(set(colours))
 
 
 def _mismatches(graph: Graph, space: FeatureSpace) -> int:

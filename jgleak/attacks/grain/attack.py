@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-import jax
 import numpy as np
 from jaxtyping import Array
-from threadpoolctl import threadpool_limits
 
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
 from jgleak.attacks.grain.candidates import find_candidates
@@ -37,12 +35,6 @@ def run(observation: Observation, knowledge: Knowledge, *, key: Array, budget: B
       The best graph found. ``info`` has the numbers of nodes and blocks and the seconds of each stage.
     """
     del key
-    observation = dataclasses.replace(observation, update=jax.tree.map(np.asarray, observation.update))
-    with threadpool_limits(1, "blas"):  # the host's matrices are small: more threads only wait for each other
-        return _run(observation, knowledge, budget)
-
-
-def _run(observation: Observation, knowledge: Knowledge, budget: Budget) -> Reconstruction:
     clock = budget.start()
     try:
         if knowledge.distinct_nodes:

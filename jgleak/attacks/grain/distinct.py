@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from jgleak.attacks.attack import Budget, Clock, Reconstruction
-from jgleak.attacks.distance import gradient_distances
+from jgleak.attacks.distance import MATCH, gradient_distances
 from jgleak.attacks.grain.candidates import CHECKS
 from jgleak.attacks.span.combinations import Slot, total
 from jgleak.attacks.span.filter import BlockFilter
@@ -23,9 +23,6 @@ from jgleak.attacks.span.hops import Nodes
 from jgleak.attacks.span.levels import block_checks, find_nodes
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.graph import Graph
-
-MATCH = 1e-4
-"""Relative gradient distance that counts as zero."""
 
 
 @dataclasses.dataclass

@@ -12,16 +12,13 @@ from jaxtyping import Array, Bool, Float
 from scipy.optimize import nnls
 
 from jgleak.attacks.attack import Clock, Reconstruction
-from jgleak.attacks.distance import Label, gradient_distances
+from jgleak.attacks.distance import MATCH, Label, gradient_distances
 from jgleak.attacks.grain.build import Builder, Census, Gluing, Partial
 from jgleak.attacks.grain.candidates import Candidates
 from jgleak.attacks.span.hops import Blocks, reciprocal
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.gnn import GNN, Params
 from jgleak.graph import Graph
-
-MATCH = 1e-4
-"""Relative gradient distance that counts as zero: float32 gradients of one graph agree to about 1e-6."""
 
 HIDDEN = 256
 """Blocks whose hidden rows are computed at once."""

@@ -1,0 +1,27 @@
+"""Training lowers the loss, is repeatable, and needs enough graphs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from jgleak.federated.train import BATCH, train
+
+
+def test_training_fits_what_can_be_told_apart(world: Any) -> None:
+    """Labels that say whether a graph is larger than four nodes."""
+    rng = np.random.default_rng(0)
+    graphs = [world.graph(n, seed, node_labels=False) for seed, n in enumerate(rng.integers(2, 8, 2 * BATCH).tolist())]
+    graphs = [type(g)(g.x, g.edges, int(g.n > 4)) for g in graphs]
+    model = world.model(conv="gcn", readout="node_mlp", hidden=16, readout_widths=(16,))
+    start = world.params(model)
+    first = train(model, start, graphs, world.space, loss="bce", epochs=30, seed=1)
+    again = train(model, start, graphs, world.space, loss="bce", epochs=30, seed=1)
+    assert len(first.losses) == 30 and first.losses[-1] < 0.7 * first.losses[0]
+    jax.tree.map(np.testing.assert_array_equal, first.params, again.params)
+    assert jax.tree.structure(first.params) == jax.tree.structure(start)
+    with pytest.raises(ValueError, match="too few"):
+        train(model, start, graphs[: BATCH - 1], world.space, loss="bce", epochs=1)
