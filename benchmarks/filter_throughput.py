@@ -37,7 +37,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 def main(
     ranks: Annotated[str, typer.Option(help="Ranks of the subspace, by commas.")] = "10,20,30",
     degrees: Annotated[str, typer.Option(help="Neighbours of the centre, by commas.")] = "2,3,4",
-    candidates: Annotated[int, typer.Option(min=1000, max=10**9, help="Fewest candidates of a centre.")] = 20_000_000,
+    candidates: Annotated[int, typer.Option(min=1000, max=10**9, help="Fewest candidates of a centre.")] = 200_000_000,
     part: Annotated[int, typer.Option(min=1000, help="Of these, how many `numpy` and `jit` filter.")] = 4_000_000,
     sample: Annotated[int, typer.Option(min=100, help="Of these, how many `gathered` filters.")] = 20_000,
     repeats: Annotated[int, typer.Option(min=1, help="Runs of each method; the best counts.")] = 3,

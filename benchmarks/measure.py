@@ -1,57 +1,100 @@
-"""One row of a table: run its experiment and the trivial baselines on the same clients, and keep plain numbers."""
+"""Records of a row and a method: from running it, or from a finished run of the command line."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from grain_rows import Row
 from jgleak.audit.experiment import Setup, prepare, run
 from jgleak.audit.record import RATES, SIZES, result_record, summary_record
 from jgleak.audit.specification import Specification
+from jgleak.metrics import bootstrap
+from methods import Method, identify
 
-BASELINES = {"random": ("n",), "empty": ("n",), "mean-adjacency": ("n", "auxiliary")}
-"""What each trivial baseline is given: more than the attack, which has to find the number of nodes."""
+Record = Mapping[str, Any]
+
+KEPT = ("graph", "n_nodes", *RATES, "truth_in_set", "gradient_distance", "seconds", "stop", "failure")
+"""What is kept of a client, beside the status of its certificate."""
 
 Progress = Callable[[str, int, int], None]
-"""Told the attack's name, clients done and clients in all."""
+"""Told the method's name, clients done and clients in all."""
 
 
-def measure(row: Row, *, graphs: int | None, time_limit: float, progress: Progress) -> dict[str, Any]:
-    """Everything about one row, ready for JSON: rates in [0, 1], hours for 100 graphs.
+def measure(
+    row: Row, methods: Sequence[Method], *, graphs: int | None, time_limit: float, progress: Progress
+) -> Iterator[dict[str, Any]]:
+    """Run the methods on the same clients, one record each, ready for JSON.
 
-    ``ours`` and each of ``baselines`` hold a mean with its 95 % bootstrap interval for ``exact`` and each GSM;
-    ``by_size`` has the same by size class; ``clients`` the single numbers. A row without an experiment, or whose data
-    are not there or too few, has ``absent`` (the reason) instead.
+    A row whose data are not there or too few, and a method that cannot work on it, have ``absent`` (the reason) instead
+    of results.
     """
-    record: dict[str, Any] = {
+    size = {"graphs": graphs or row.printed.graphs, "time_limit": time_limit}
+    try:
+        setup = prepare(dataclasses.replace(row.experiment, **size))
+    except (FileNotFoundError, ValueError) as error:
+        yield {"row": row.name, "attack": None, "absent": str(error)}
+        return
+    for method in methods:
+        specification = dataclasses.replace(method.specification(row), **size)
+        try:
+            clients = _attacked(specification, setup, method.name, progress)
+        except ValueError as error:
+            yield {"row": row.name, "attack": method.name, "absent": str(error)}
+            continue
+        yield record(row, method, clients, summary_record(clients, specification))
+
+
+def finished(file: Path, rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
+    """Records of the runs in a file that ``jgleak attack --json`` or ``--out`` wrote: clients, then their summary.
+
+    Raises:
+      ValueError: another kind of file, a run that was cut short, or one that belongs to no row.
+    """
+    clients: list[dict[str, Any]] = []
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            entry = json.loads(line)
+            if "summary" not in entry:
+                clients.append({name: entry[name] for name in (*KEPT, "certificate")})
+                continue
+            summary = entry["summary"]
+            specification = Specification.from_json(summary["specification"])
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            raise ValueError(
+                f"{file}, line {number}: not what `jgleak attack --json` writes today ({error})"
+            ) from error
+        wanted = specification.graphs or summary["graphs"]
+        if not 0 < len(clients) == summary["graphs"] == wanted:
+            raise ValueError(f"{file}: {len(clients)} of {wanted} clients; this run was cut short, run it again")
+        yield record(*identify(specification, rows), clients, summary)
+        clients = []
+    if clients:
+        raise ValueError(f"{file}: {len(clients)} clients and no summary; wait until the run has ended")
+
+
+def record(row: Row, method: Method, clients: Sequence[Record], summary: Record) -> dict[str, Any]:
+    """Everything about one row and method: rates in [0, 1] with 95 % bootstrap intervals, hours for 100 graphs.
+
+    ``by_size`` has the same rates by size class, ``clients`` the single numbers.
+    """
+    kept = [{name: c[name] for name in KEPT} | {"certificate": _status(c)} for c in clients]
+    return {
         "row": row.name,
+        "attack": method.name,
         "title": row.title,
         "source": row.source,
         "paper": printed(row),
-    }
-    if row.experiment is None:
-        return record | {"absent": row.missing}
-    specification = dataclasses.replace(row.experiment, graphs=graphs or row.printed.graphs, time_limit=time_limit)
-    try:
-        setup = prepare(specification)
-    except (FileNotFoundError, ValueError) as error:
-        return record | {"absent": str(error)}
-    clients = _attacked(specification, setup, progress)
-    summary = summary_record(clients, specification)
-    return record | {
-        "ours": {name: summary[name] for name in RATES},
-        "hours_per_100": summary["seconds_total"] / len(clients) * 100 / 3600,
-        "by_size": by_size(clients, specification),
-        "baselines": _baselines(specification, setup, progress),
-        "stops": dict(Counter(c["stop"] for c in clients)),
-        "failures": summary["failures"],
-        "clients": [
-            {key: c[key] for key in ("graph", "n_nodes", *RATES, "gradient_distance", "seconds", "stop", "failure")}
-            for c in clients
-        ],
+        "rates": rates(kept),
+        "by_size": by_size(kept),
+        "hours_per_100": sum(c["seconds"] for c in clients) / len(clients) * 100 / 3600,
+        "stops": dict(Counter(c["stop"] for c in kept)),
+        "failures": sum(c["failure"] is not None for c in kept),
+        "clients": kept,
         **{key: summary[key] for key in ("graphs", "seed", "device", "version", "specification")},
     }
 
@@ -60,32 +103,36 @@ def printed(row: Row) -> dict[str, float | None]:
     """The paper's numbers in our units: rates in [0, 1], hours for 100 graphs."""
     p = row.printed
     percent = {"exact": p.full, "gsm0": p.gsm0, "gsm1": p.gsm1, "gsm2": p.gsm2}
-    rates = {name: None if rate is None else round(rate / 100, 4) for name, rate in percent.items()}
-    return rates | {"hours_per_100": None if p.hours is None else p.hours * 100 / p.graphs}
+    shares = {name: None if rate is None else round(rate / 100, 4) for name, rate in percent.items()}
+    return shares | {"hours_per_100": None if p.hours is None else p.hours * 100 / p.graphs}
 
 
-def by_size(clients: Sequence[Mapping[str, Any]], specification: Specification) -> dict[str, Any]:
-    """Size class to its number of graphs and its rates; classes without a graph are left out."""
+def rates(clients: Sequence[Record]) -> dict[str, Any]:
+    """Means over clients, each with its interval; how many were certified unique, and how many of those wrongly."""
+    unique = [c["certificate"] == "unique" for c in clients]
+    values = {name: [c[name] for c in clients] for name in (*RATES, "truth_in_set")} | {"unique": unique}
+    return {
+        "graphs": len(clients),
+        **{name: dataclasses.asdict(bootstrap([float(v) for v in column])) for name, column in values.items()},
+        "unique_count": sum(unique),
+        "unique_wrong": sum(u and not c["exact"] for u, c in zip(unique, clients, strict=True)),
+    }
+
+
+def by_size(clients: Sequence[Record]) -> dict[str, Any]:
+    """Size class to its rates; classes without a graph are left out."""
     classes = {name: [c for c in clients if low <= c["n_nodes"] <= high] for name, low, high in SIZES}
-    summaries = {name: summary_record(part, specification) for name, part in classes.items() if part}
-    return {name: {"graphs": s["graphs"]} | {rate: s[rate] for rate in RATES} for name, s in summaries.items()}
+    return {name: rates(part) for name, part in classes.items() if part}
 
 
-def _baselines(specification: Specification, setup: Setup, progress: Progress) -> dict[str, Any]:
-    found = {}
-    for name, known in BASELINES.items():
-        baseline = dataclasses.replace(
-            specification, attack=name, know=tuple(dict.fromkeys((*specification.know, *known)))
-        )
-        summary = summary_record(_attacked(baseline, setup, progress), baseline)
-        found[name] = {rate: summary[rate] for rate in RATES}
-    return found
+def _status(client: Record) -> str | None:
+    return None if client["certificate"] is None else client["certificate"]["status"]
 
 
-def _attacked(specification: Specification, setup: Setup, progress: Progress) -> list[dict[str, Any]]:
+def _attacked(specification: Specification, setup: Setup, name: str, progress: Progress) -> list[dict[str, Any]]:
     total, records = len(setup.dataset.graphs), []
-    progress(specification.attack, 0, total)
+    progress(name, 0, total)
     for result in run(specification, setup):
         records.append(result_record(result, specification))
-        progress(specification.attack, len(records), total)
+        progress(name, len(records), total)
     return records

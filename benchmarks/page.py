@@ -1,91 +1,128 @@
-"""Measured rows as Markdown tables, in percent, the paper's numbers above ours."""
+"""Measured rows as tables, in percent: the paper's numbers first, then ours, one line an attack."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from grain_rows import SIZES, Sizes
-from jgleak.audit.specification import Specification
-from measure import BASELINES, by_size
+from grain_rows import SIZES, Row, Sizes
+from jgleak.audit.record import SIZES as CLASSES
+from measure import by_size, printed
+from methods import METHODS, Method
 
 Record = Mapping[str, Any]
+Line = tuple[str, ...]
 
 COLUMNS = ("gsm0", "gsm1", "gsm2", "exact")
-HEAD = ("", "GSM-0", "GSM-1", "GSM-2", "FULL", "hours / 100 graphs")
+ATTACKS = [method for method in METHODS if not method.baseline]
+CLAIMS = ("in set", "unique", "wrong")
+HEAD = ("", "GSM-0", "GSM-1", "GSM-2", "FULL", *CLAIMS, "h / 100")
+
+ABOUT = """\
+Written by `benchmarks/paper_tables.py grain --write`; do not edit. Rates are percentages with 95 % bootstrap intervals
+over graphs. *Paper* is what Drencheva et al. (ICLR 2025) print for their own sample of the same data.
+
+- **GRAIN, by jgleak** knows the feature space only, as in the paper; it returns the first graph that matches.
+- **census, n unknown** knows the feature space only. It lists every graph that explains the gradient; where nodes are
+  atoms, chemistry decides which comes first (`--prior molecule`).
+- **census, n known** is told the number of nodes, and nothing ranks what it lists.
+- **Baselines** never look at the gradient, and are told the number of nodes.
+
+*FULL*: the first graph is the truth. *In set*: one of the listed graphs is. *Unique*: certified to be the only graph.
+*Wrong*: how many of the certified ones are not the truth. *h / 100*: hours of the attack for 100 graphs."""
 
 
-def document(records: Sequence[Record]) -> str:
+def document(rows: Sequence[Row], records: Sequence[Record]) -> str:
     """The whole page."""
-    measured = [r for r in records if "ours" in r]
+    idle = ", ".join(f"`{row.name}`" for row in rows if row.name not in {r["row"] for r in records})
     parts = [
         "# GRAIN, reproduced",
-        "Written by `benchmarks/paper_tables.py grain --write`; do not edit. Rates are percentages with 95 % bootstrap "
-        "intervals over graphs. *Paper* is what Drencheva et al. (ICLR 2025) print. The baselines never look at the "
-        "gradient, and are told the number of nodes, which the attack is not.",
+        ABOUT,
         "## Results",
-        table(records),
-        "## By graph size",
-        "The paper pools Tox21, ClinTox and BBBP here; ours pools the rows named, and gives the number of graphs.",
-        sizes_table(records),
+        markdown(HEAD, results(rows, records, interval)),
+        f"Not run: {idle}." if idle else "",
+        "## FULL by graph size, side by side",
+        "The paper pools Tox21, ClinTox and BBBP; each attack of ours pools those of the three that it was run on.",
+        markdown(("", "nodes", "paper", *(method.title for method in ATTACKS)), side_by_side(rows, records)),
+        "## All rates by graph size, pooled",
+        markdown(("", "", "GSM-0", "GSM-2", "FULL", *CLAIMS), sizes(records)),
         "## How it was run",
-        _runs(measured),
+        markdown(("row", "attack", "graphs", "task", "s a graph", "seed", "ended", "device", "jgleak"), _runs(records)),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def table(records: Sequence[Record]) -> str:
-    """The paper, ours and the baselines of every row, or why a row is absent."""
-    lines = []
-    for r in records:
-        lines.append((f"**{r['title']}** ({r['source']})", "", "", "", "", ""))
-        paper = r["paper"]
-        lines.append(("paper", *(_percent(paper[c]) for c in COLUMNS), _hours(paper["hours_per_100"])))
-        if "absent" in r:
-            lines.append((f"ours: absent. {r['absent']}", "", "", "", "", ""))
+def results(rows: Sequence[Row], records: Sequence[Record], show: Callable[[Record], str]) -> list[Line]:
+    """Every measured row: its title, the paper and each method, with rates as ``show`` writes them."""
+    lines: list[Line] = []
+    for row in rows:
+        measured = {r["attack"]: r for r in records if r["row"] == row.name}
+        if not measured:
             continue
-        name = f"**jgleak** ({r['graphs']} graphs)"
-        lines.append((name, *(_interval(r["ours"][c]) for c in COLUMNS), _hours(r["hours_per_100"])))
-        for baseline in BASELINES:
-            rates = r["baselines"][baseline]
-            lines.append((f"baseline: {baseline}", *(_interval(rates[c]) for c in COLUMNS), ""))
-    return markdown(HEAD, lines)
+        paper = printed(row)
+        lines.append((f"**{row.title}** ({row.source})", *[""] * (len(HEAD) - 1)))
+        if any(number is not None for number in paper.values()):
+            lines.append(("paper", *(_percent(paper[c]) for c in COLUMNS), "", "", "", _hours(paper["hours_per_100"])))
+        for method in METHODS:
+            if method.name in measured:
+                r = measured[method.name]
+                means = (show(r["rates"][c]) for c in COLUMNS)
+                lines.append(
+                    (_who(method, r["rates"]), *means, *_claims(method, r["rates"], show), _hours(r["hours_per_100"]))
+                )
+    return lines
 
 
-def sizes_table(records: Sequence[Record]) -> str:
-    """Tables 3 and 11: GSM-0, GSM-2 and FULL by size class, and the rows that were pooled."""
-    lines = []
+def side_by_side(rows: Sequence[Row], records: Sequence[Record]) -> list[Line]:
+    """FULL by size class, one column for the paper and each attack: the paper's pooled classes, then row by row."""
+    lines: list[Line] = []
     for group in SIZES:
-        found = [r for r in records if r["row"] in group.rows and "ours" in r]
-        ours = _pooled(found)
-        for size, (gsm0, gsm2, full) in group.printed.items():
-            lines.append((f"**{group.title}, {size} nodes**", "paper", f"{gsm0:.1f}", f"{gsm2:.1f}", f"{full:.1f}"))
-            if size in ours:
-                rates = ours[size]
-                who = f"**jgleak** ({rates['graphs']} graphs)"
-                lines.append((_names(group, found), who, *(_interval(rates[c]) for c in ("gsm0", "gsm2", "exact"))))
-    return markdown(("", "", "GSM-0", "GSM-2", "FULL"), lines)
+        classes = [_pooled(group, method, records)[1] for method in ATTACKS]
+        for size, (_, _, full) in group.printed.items():
+            if any(size in found for found in classes):
+                lines.append(
+                    (f"**pooled, {group.title}**", size, f"{full:.1f}", *(_full(c.get(size)) for c in classes))
+                )
+    stored = {(r["row"], r["attack"]): r["by_size"] for r in records}
+    for row in rows:
+        classes = [stored.get((row.name, method.name), {}) for method in ATTACKS]
+        for size, _, _ in CLASSES:
+            if any(size in found for found in classes):
+                lines.append((f"`{row.name}`", size, "", *(_full(c.get(size)) for c in classes)))
+    return lines
 
 
-def _pooled(records: Sequence[Record]) -> dict[str, Any]:
-    if not records:
-        return {}
-    clients = [client for r in records for client in r["clients"]]
-    return by_size(clients, Specification.from_json(records[0]["specification"]))
+def sizes(records: Sequence[Record]) -> list[Line]:
+    """Tables 3 and 11: the paper and each attack, one size class after the other."""
+    lines: list[Line] = []
+    for group in SIZES:
+        pooled = {method: _pooled(group, method, records) for method in ATTACKS}
+        for size, numbers in group.printed.items():
+            found = {method: (names, classes[size]) for method, (names, classes) in pooled.items() if size in classes}
+            if found:
+                paper = (f"{number:.1f}" for number in numbers)
+                lines.append((f"**{group.title}, {size} nodes**", "paper", *paper, "", "", ""))
+            for method, (names, part) in found.items():
+                means = (interval(part[c]) for c in ("gsm0", "gsm2", "exact"))
+                lines.append((names, _who(method, part), *means, *_claims(method, part, interval)))
+    return lines
 
 
-def _names(group: Sizes, found: Sequence[Record]) -> str:
-    return ", ".join(f"`{name}`" for name in group.rows if name in {r["row"] for r in found})
+def _pooled(group: Sizes, method: Method, records: Sequence[Record]) -> tuple[str, dict[str, Any]]:
+    """The names of the pooled rows, and the rates of all their clients by size class."""
+    parts = [r for r in records if r["row"] in group.rows and r["attack"] == method.name]
+    clients = [client for r in parts for client in r["clients"]]
+    return ", ".join(f"`{r['row']}`" for r in parts), by_size(clients)
 
 
-def _runs(records: Sequence[Record]) -> str:
-    head = ("row", "graphs", "seconds a graph, at most", "seed", "how the attacks ended", "device", "jgleak")
+def _runs(records: Sequence[Record]) -> list[Line]:
     lines = []
     for r in records:
+        done = r["specification"]
         stops = ", ".join(f"{count} {stop}" for stop, count in sorted(r["stops"].items()))
-        limit, cells = r["specification"]["time_limit"], (str(r["seed"]), stops, r["device"], r["version"])
-        lines.append((f"`{r['row']}`", str(r["graphs"]), f"{limit:g}", *cells))
-    return markdown(head, lines)
+        how = (str(r["graphs"]), done["task"] or "first", f"{done['time_limit']:g}", str(r["seed"]), stops)
+        lines.append((f"`{r['row']}`", r["attack"], *how, r["device"], r["version"]))
+    return lines
 
 
 def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
@@ -94,12 +131,33 @@ def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows)
 
 
+def interval(rate: Record) -> str:
+    """A mean and its interval, in percent."""
+    return f"{100 * rate['mean']:.1f} [{100 * rate['low']:.1f}, {100 * rate['high']:.1f}]"
+
+
+def mean(rate: Record) -> str:
+    """A mean in percent."""
+    return _percent(rate["mean"])
+
+
+def _who(method: Method, found: Record) -> str:
+    return f"{method.title} ({found['graphs']} graphs)"
+
+
+def _claims(method: Method, found: Record, show: Callable[[Record], str]) -> Line:
+    """Truth in the set, share certified unique and how many of those are wrong."""
+    if not method.certifies:
+        return "", "", ""
+    return show(found["truth_in_set"]), show(found["unique"]), f"{found['unique_wrong']} of {found['unique_count']}"
+
+
+def _full(found: Record | None) -> str:
+    return "-" if found is None else f"{interval(found['exact'])} of {found['graphs']}"
+
+
 def _percent(rate: float | None) -> str:
     return "-" if rate is None else f"{100 * rate:.1f}"
-
-
-def _interval(rate: Record) -> str:
-    return f"{100 * rate['mean']:.1f} [{100 * rate['low']:.1f}, {100 * rate['high']:.1f}]"
 
 
 def _hours(hours: float | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import matplotlib
@@ -9,10 +10,16 @@ import matplotlib.pyplot as plt
 import networkx as nx
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from matplotlib.image import imread
 from rdkit import Chem
 
-from jgleak.draw import DPI, PANEL, draw, is_molecular, molecule
+from jgleak.attacks.attack import Reconstruction
+from jgleak.attacks.certificate import Certificate, Status
+from jgleak.audit.experiment import prepare, run
+from jgleak.audit.specification import Specification
+from jgleak.audit.store import Store
+from jgleak.draw import DPI, PANEL, SHOWN, SMALL, draw, draw_set, is_molecular, molecule
 from jgleak.features import Feature, FeatureSpace, binary, onehot, real
 from jgleak.graph import Graph
 
@@ -43,6 +50,22 @@ def _molecule(smiles: str) -> Graph:
 def _social(g: nx.Graph) -> Graph:
     rows = [(v % 2, g.degree(v)) for v in g]
     return Graph(np.array(rows), np.array(g.edges, int).reshape(-1, 2))
+
+
+@pytest.fixture
+def figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """The figures that would be written."""
+    written: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, path, **options: written.append(figure))
+    return written
+
+
+def _captions(figure: Figure) -> list[str]:
+    return [axes.get_title().split(" (")[0] for axes in figure.axes if axes.get_title()]
+
+
+def _framed(figure: Figure) -> list[int]:
+    return [i for i, axes in enumerate(figure.axes) if axes.patches]
 
 
 def test_atoms_and_bonds() -> None:
@@ -86,9 +109,71 @@ def test_exact_reconstructions_look_like_the_truth(tmp_path: Path) -> None:
     """Below the captions the two panels hold the same number of dark pixels."""
     truth = _molecule("CC(=O)Nc1ccc(O)cc1")
     draw(truth, truth.permute(np.random.default_rng(0).permutation(truth.n)), ATOMS, tmp_path / "a.png")
-    dark = imread(tmp_path / "a.png")[100:, :, :3].min(axis=2) < 0.5
+    dark = imread(tmp_path / "a.png")[100:, :, :3].max(axis=2) < 0.5  # the frame is green
     left, right = dark[:, : dark.shape[1] // 2].sum(), dark[:, dark.shape[1] // 2 :].sum()
     assert left == pytest.approx(right, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("size", "grid"), [(0, (1, 2)), (1, (1, 2)), (2, (1, 3)), (3, (2, 2)), (6, (3, 3)), (14, (3, 4))]
+)
+def test_all_members_of_a_small_set_are_drawn(figures: list[Figure], size: int, grid: tuple[int, int]) -> None:
+    """One panel each beside the truth, best first; of larger sets the first eleven, and how many more."""
+    draw_set(_social(nx.path_graph(4)), [_social(nx.path_graph(5 + i)) for i in range(size)], SOCIAL, "set.png")
+    (figure,) = figures
+    rows, columns = grid
+    scale = PANEL if size < 2 else SMALL
+    assert tuple(figure.get_size_inches()) == pytest.approx((columns * scale, rows * scale))
+    numbers = [str(i + 1) for i in range(min(size, 11))] if size > 1 else ["reconstruction"]
+    assert _captions(figure) == ["truth", *numbers]
+    assert figure.get_supxlabel() == ("... and 3 more" if size == 14 else "")
+    assert _framed(figure) == []
+
+
+@pytest.mark.parametrize("place", [0, 1, 12])
+def test_the_truth_is_marked(figures: list[Figure], place: int) -> None:
+    truth = _molecule("CC(=O)Nc1ccc(O)cc1")
+    graphs = [_molecule("C" * n) for n in range(2, 14)]
+    graphs.insert(place, truth.permute(np.arange(truth.n)[::-1]))
+    draw_set(truth, graphs, ATOMS, "set.png")
+    (figure,) = figures
+    shown = place < SHOWN
+    assert _framed(figure) == ([1 + place] if shown else [])
+    assert (f"{place + 1}, the truth" in _captions(figure)) == shown
+    assert figure.get_supxlabel() == "... and 2 more" + ("" if shown else ", the truth among them")
+
+
+def test_equal_skeletons_share_a_layout(figures: list[Figure]) -> None:
+    """Decalin with a nitrogen where its rings meet, nodes shuffled: all but that atom looks the same."""
+    truth, other = _molecule("C1CCC2CCCCC2C1"), _molecule("C1CCN2CCCCC2C1")
+    draw_set(truth, [other.permute(np.random.default_rng(1).permutation(other.n))] * 2, ATOMS, "set.png")
+    left, right = (np.asarray(axes.images[0].get_array())[..., :3].min(axis=2) < 0.9 for axes in figures[0].axes[:2])
+    assert (left & right).sum() > 0.8 * left.sum()
+    assert _framed(figures[0]) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "known", "conditions", "claim"),
+    [
+        ("unique", True, 0, "; certificate: unique with 9 nodes"),
+        ("k_graphs", False, 3, "; certificate: 2 graphs up to 9 nodes, under 3 conditions"),
+        ("at_least_k", False, 1, "; certificate: at least 2 graphs up to 9 nodes, under 1 condition"),
+        (None, False, 0, ""),
+    ],
+)
+def test_results_show_their_set_and_certificate(
+    figures: list[Figure], tmp_path: Path, status: Status | None, known: bool, conditions: int, claim: str
+) -> None:
+    specification = Specification(attack="empty", graphs=1, hidden=8, max_nodes=8)
+    setup = prepare(specification)
+    (result,) = run(specification, setup)
+    certificate = None if status is None else Certificate(status, 2, 9, known, 0.0, ("assumed",) * conditions)
+    found = Reconstruction((result.truth, *result.reconstruction.graphs), 0.0, "match", certificate=certificate)
+    store = Store(tmp_path)
+    store.add(dataclasses.replace(result, reconstruction=found), {"attack": "empty"}, setup.dataset.space)
+    store.close()
+    assert _captions(figures[0]) == ["truth", "1, the truth", "2"]
+    assert figures[0].get_suptitle() == f"empty: GSM-2 {result.score.gsm2:.3f}{claim}"
 
 
 @pytest.mark.parametrize("seed", range(2))

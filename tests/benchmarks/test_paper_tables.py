@@ -1,7 +1,8 @@
-"""The paper's numbers beside ours: rows that exist, one JSON object a row, and pages that grow row by row."""
+"""The paper's numbers beside ours: rows and attacks that exist, records that merge, and finished runs read in."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -11,59 +12,141 @@ from typer.testing import CliRunner, Result
 import grain_rows
 import paper_tables
 from grain_rows import Printed, Row
+from jgleak.audit.experiment import run
+from jgleak.audit.record import result_record, summary_record
 from jgleak.audit.specification import Specification
+from measure import rates
+from methods import METHODS, identify
 
-TINY = Specification(attack="empty", hidden=8, max_nodes=8)
+TINY = Specification(hidden=8, max_nodes=8)
 ROWS = (
     Row("a", "First", "Table 1", Printed(50.0, 40.0, 30.0, 20.0, 1.0, graphs=2), TINY),
-    Row("b", "Second", "Table 1", Printed(), Specification(dataset="bbbp", path="nowhere")),
-    Row("c", "Third", "Table 2", Printed(), missing="nobody wrote it"),
+    Row("b", "Second", "Table 1", Printed(), dataclasses.replace(TINY, dataset="bbbp", path="nowhere")),
+    Row("c", "Third", "Table 2", Printed(), dataclasses.replace(TINY, readout="pooled", pooling="max")),
 )
 
 
 @pytest.fixture
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "results"
     monkeypatch.setitem(paper_tables.PAPERS, "grain", ROWS)
-    monkeypatch.setattr(paper_tables, "RESULTS", tmp_path)
-    return tmp_path
+    monkeypatch.setattr(paper_tables, "RESULTS", folder)
+    return folder
 
 
 def tables(*arguments: str) -> Result:
-    return CliRunner().invoke(paper_tables.app, list(arguments))
+    return CliRunner().invoke(paper_tables.app, ["grain", *arguments])
 
 
-def test_every_row_is_named_once_and_sized_rows_exist() -> None:
+def finished_run(path: Path, specification: Specification, **changes: object) -> Path:
+    """What ``jgleak attack --json`` prints, by an attack that needs no time; ``changes`` go into every client."""
+    quick = dataclasses.replace(specification, attack="empty", know=("n",))
+    clients = [result_record(result, quick) | changes for result in run(quick)]
+    lines = [*clients, {"summary": summary_record(clients, specification)}]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def test_rows_and_attacks_are_named_once_and_told_apart() -> None:
     names = [row.name for row in grain_rows.ROWS]
     assert len(set(names)) == len(names)
+    assert {"clintox-gcn", "freesolv-gcn"} < set(names)
     assert all(name in names for group in grain_rows.SIZES for name in group.rows)
-    assert all((row.experiment is None) == bool(row.missing) for row in grain_rows.ROWS)
+    for row in grain_rows.ROWS:
+        for method in METHODS:
+            assert identify(method.specification(row), grain_rows.ROWS) == (row, method)
 
 
-def test_one_object_a_row(results: Path) -> None:
-    result = tables("grain", "--json")
+def test_molecules_are_ranked_only_where_nodes_are_atoms() -> None:
+    row = {row.name: row for row in grain_rows.ROWS}
+    census = {method.name: method for method in METHODS}["census"]
+    assert census.specification(row["freesolv-gcn"]).prior == "molecule"
+    assert census.specification(row["citeseer-gcn"]).prior == "none"
+    assert census.specification(row["tox21-node"]).know == ("labels",)
+
+
+def test_one_object_a_row_and_attack(results: Path) -> None:
+    result = tables("--rows", "a,b", "--attacks", "random,empty", "--json")
     assert result.exit_code == 0, result.output
     first, second, third = [json.loads(line) for line in result.stdout.splitlines()]
-    assert first["paper"] == {"exact": 0.2, "gsm0": 0.5, "gsm1": 0.4, "gsm2": 0.3, "hours_per_100": 50.0}
-    assert first["graphs"] == len(first["clients"]) == 2
-    assert set(first["baselines"]) == {"random", "empty", "mean-adjacency"}
-    assert first["ours"]["exact"] == {"mean": 0.0, "low": 0.0, "high": 0.0}
-    assert first["by_size"]["<=15"]["graphs"] == 2
-    assert "bbbp" in second["absent"].lower() and third["absent"] == "nobody wrote it"
-    assert not list(results.iterdir())
+    assert [(r["row"], r["attack"]) for r in (first, second, third)] == [("a", "random"), ("a", "empty"), ("b", None)]
+    assert second["paper"] == {"exact": 0.2, "gsm0": 0.5, "gsm1": 0.4, "gsm2": 0.3, "hours_per_100": 50.0}
+    assert second["graphs"] == len(second["clients"]) == second["by_size"]["<=15"]["graphs"] == 2
+    assert second["rates"]["exact"] == {"mean": 0.0, "low": 0.0, "high": 0.0}
+    assert second["specification"]["know"] == ["n"]
+    assert "bbbp" in third["absent"].lower()
+    assert not results.exists()
 
 
-def test_written_rows_are_merged_and_rendered(results: Path) -> None:
-    for rows in ("c", "a", "a"):
-        assert tables("grain", "--rows", rows, "--write").exit_code == 0
-    stored = [json.loads(line)["row"] for line in (results / "grain.jsonl").read_text().splitlines()]
-    assert stored == ["a", "c"]
+def test_an_attack_that_cannot_work_here_costs_no_other(results: Path) -> None:
+    result = tables("--rows", "c", "--attacks", "census,empty", "--graphs", "2", "--json")
+    census, empty = [json.loads(line) for line in result.stdout.splitlines()]
+    assert "adds up over nodes" in census["absent"] and empty["graphs"] == 2
+
+
+def test_written_records_are_merged_and_rendered(results: Path) -> None:
+    for attacks in ("random", "mean-adjacency,empty", "random"):
+        assert tables("--rows", "a,b", "--attacks", attacks, "--write").exit_code == 0
+    stored = [json.loads(line) for line in (results / "grain.jsonl").read_text().splitlines()]
+    assert [(r["row"], r["attack"]) for r in stored] == [("a", "random"), ("a", "empty"), ("a", "mean-adjacency")]
     page = (results / "grain.md").read_text()
-    assert "| paper | 50.0 | 40.0 | 30.0 | 20.0 | 50.0 |" in page
-    assert "nobody wrote it" in page and "baseline: mean-adjacency" in page
+    order = [page.index(text) for text in ("**First**", "| paper | 50.0 | 40.0 | 30.0 | 20.0 |", "baseline: empty (2")]
+    assert order == sorted(order)
+    assert "Not run: `b`, `c`." in page
 
 
-@pytest.mark.parametrize(("arguments", "hint"), [(("nothing",), "grain"), (("grain", "--rows", "d"), "a, b, c")])
+def test_finished_runs_are_read_and_not_repeated(results: Path, tmp_path: Path) -> None:
+    unique = {"certificate": {"status": "unique", "size": 1}, "exact": True, "seconds": 72.0}
+    specification = dataclasses.replace(TINY, prior="molecule", graphs=2, seed=3, time_limit=99.0)
+    file = finished_run(tmp_path / "run.jsonl", specification, **unique)
+    assert tables("--from", str(file), "--write").exit_code == 0
+    (stored,) = [json.loads(line) for line in (results / "grain.jsonl").read_text().splitlines()]
+    assert (stored["row"], stored["attack"], stored["seed"], stored["graphs"]) == ("a", "census", 3, 2)
+    assert stored["rates"]["exact"] == {"mean": 1.0, "low": 1.0, "high": 1.0}
+    assert stored["hours_per_100"] == pytest.approx(2.0)
+    page = (results / "grain.md").read_text()
+    assert "| 100.0 [100.0, 100.0] | 0 of 2 | 2.0 |" in page
+    assert "| `a` | census | 2 | first | 99 | 3 |" in page
+    assert "| `a` | <=15 |  | - | 100.0 [100.0, 100.0] of 2 | - |" in page
+
+
+def test_unique_and_wrong_are_counted() -> None:
+    base = {"gsm0": 0.5, "gsm1": 0.5, "gsm2": 0.5}
+    kinds = [("unique", True), ("unique", False), ("k_graphs", False), (None, False)]
+    clients = [base | {"certificate": s, "exact": e, "truth_in_set": e or s == "k_graphs"} for s, e in kinds]
+    found = rates(clients)
+    assert (found["unique_count"], found["unique_wrong"], found["graphs"]) == (2, 1, 4)
+    assert (found["unique"]["mean"], found["truth_in_set"]["mean"], found["exact"]["mean"]) == (0.5, 0.5, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("change", "hint"),
+    [
+        (lambda lines: lines[:-1], "wait until the run has ended"),
+        (lambda lines: lines[1:], "1 of 2 clients"),
+        (lambda lines: [line.replace("truth_in_set", "elsewhere") for line in lines], "truth_in_set"),
+        (lambda lines: [line.replace('"hidden": 8', '"hidden": 9') for line in lines], "hidden is 9, there 8"),
+        (lambda lines: ["not JSON"], "line 1"),
+    ],
+)
+def test_files_that_measure_nothing(results: Path, tmp_path: Path, change, hint: str) -> None:
+    file = finished_run(tmp_path / "run.jsonl", dataclasses.replace(TINY, attack="empty", know=("n",), graphs=2))
+    assert tables("--from", str(file)).exit_code == 0
+    file.write_text("\n".join(change(file.read_text().splitlines())))
+    result = tables("--from", str(file))
+    assert result.exit_code == 2
+    assert hint in " ".join(result.stderr.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"), [(("--rows", "d"), "a, b, c"), (("--attacks", "dlg"), "grain, census"), (("x",), "x")]
+)
 def test_unknown_names(results: Path, arguments: tuple[str, ...], hint: str) -> None:
     result = tables(*arguments)
     assert result.exit_code == 2
     assert hint in result.stderr
+
+
+def test_an_unknown_paper() -> None:
+    result = CliRunner().invoke(paper_tables.app, ["nothing"])
+    assert result.exit_code == 2 and "grain" in result.stderr

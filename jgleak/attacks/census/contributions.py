@@ -26,7 +26,12 @@ WIDTHS = (4, 8, 16, 32)
 """Padded sizes: feature vectors, neighbours of a node."""
 
 FLOOR = 1e-3
-"""Smallest scale of an equation, relative to the median: a part without gradient must be zero in every block."""
+"""Smallest scale of an equation, relative to the median of its weight: a part without gradient must be zero in every
+block."""
+
+FAINT = 0.1
+"""Smallest scale of an equation, relative to the median of the largest weight in its layer: what is much fainter is
+rounding noise of that weight's size (the gradient of an attention's target vector, which a softmax hardly sees)."""
 
 
 def unfold(levels: Sequence[Blocks]) -> Int[np.ndarray, "K S"]:
@@ -134,11 +139,18 @@ def _signs(tree: Params) -> Params:
 
 def _observed(tree: Params, signs: Params) -> tuple[Float[np.ndarray, " M"], Float[np.ndarray, " M"]]:
     """The equations' right-hand side, and the size of each equation."""
-    sizes = []
-    for leaf in jax.tree.leaves(tree):
-        rows = np.linalg.norm(leaf, axis=1) if leaf.ndim > 1 else np.abs(leaf)
-        live = rows[rows > 0]
-        sizes.append(np.maximum(rows, FLOOR * np.median(live) if live.size else 1.0))
+    rows = [
+        (path[:-1], np.linalg.norm(leaf, axis=1) if leaf.ndim > 1 else np.abs(leaf))
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    ]
+    typical = [float(np.median(size[size > 0])) if np.any(size > 0) else 0.0 for _, size in rows]
+    layers: dict[object, float] = {}
+    for (layer, _), middle in zip(rows, typical, strict=True):
+        layers[layer] = max(layers.get(layer, 0.0), middle)
+    sizes = [
+        np.maximum(size, max(FLOOR * middle, FAINT * layers[layer]) or 1.0)
+        for (layer, size), middle in zip(rows, typical, strict=True)
+    ]
     return np.asarray(_sketch(tree, signs), np.float64), np.concatenate(sizes)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int
@@ -145,7 +146,7 @@ class CentreSearch:
         columns = tiles.padded(check.columns.size, COLUMNS)
         scaled = self.fixed * check.fixed_scale if check.fixed else np.zeros(0)
         residual = scaled @ check.fixed_null if check.fixed else np.zeros(check.row_null.shape[1])
-        probe = (
+        probe: tuple[Any, ...] = (
             tiles.fill(check.columns, columns).astype(np.int32),
             tiles.fill(check.row_scale, columns).astype(np.float32),
             tiles.fill(check.row_null, columns).astype(np.float32),
@@ -171,11 +172,11 @@ class CentreSearch:
             first = tiles.fill(plan.tail_first[tails], length, value=LARGEST).astype(np.int32)
             sums = tiles.tail_sums(table, rows, np.int32(part.shape[1]))
             tail = tiles.Tail(*jax.device_put((sums, first, np.int32(part.shape[0])), everywhere))
-            state = self.weights, probed, table, places, tail, np.int32(plan.strict)
+            state: tuple[Any, ...] = self.weights, probed, table, places, tail, np.int32(plan.strict)
 
             def call(lanes: list[_Work]) -> tuple[Array, Array]:
                 work = tiles.fill(np.array(lanes, np.int32), self.mesh.size)
-                return tiles.scan(self.model, self.layer, check.view, self.mesh, TILE, REACH, *state, work)
+                return tiles.scan(self.model, self.layer, check.view, self.mesh, TILE, REACH, *state, jnp.asarray(work))
 
             return call
 
