@@ -19,7 +19,7 @@ LITTLE = 1 << 10
 SPREAD = 64
 """A tail of more rows than ``LITTLE`` leaves at least ``SPREAD`` prefixes: a tile of the device spans several."""
 
-PAIRS = 1 << 19
+PAIRS = 1 << 20
 """Most rows of a tail of pairs, when a slot is split: candidates share them, so the table pays."""
 
 LARGEST = np.iinfo(np.int32).max

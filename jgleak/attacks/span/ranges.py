@@ -172,7 +172,7 @@ class CentreSearch:
             first = tiles.fill(plan.tail_first[tails], length, value=LARGEST).astype(np.int32)
             sums = tiles.tail_sums(table, rows, np.int32(part.shape[1]))
             tail = tiles.Tail(*jax.device_put((sums, first, np.int32(part.shape[0])), everywhere))
-            state: tuple[Any, ...] = self.weights, probed, table, places, tail, np.int32(plan.strict)
+            state = self.weights, probed, table, places, tail, jnp.int32(plan.strict)
 
             def call(lanes: list[_Work]) -> tuple[Array, Array]:
                 work = tiles.fill(np.array(lanes, np.int32), self.mesh.size)
