@@ -23,6 +23,9 @@ NULL = 2e-5
 WHOLE = 0.1
 """How far a count may be from a whole number."""
 
+FREEDOM = 64
+"""Most null directions; with more, whole-number solutions are not searched for."""
+
 CLOSE = 1e-3
 """Relative residual of a whole-number solution."""
 
@@ -98,6 +101,9 @@ class Counting:
 
     def solutions(self, sizes: Iterable[int], clock: Clock, *, budget: int) -> Iterator[Census | None]:
         """Every census for the given numbers of nodes, smallest first; None where the budget ended a search early."""
+        if self.null.shape[1] > FREEDOM:
+            yield None
+            return
         free = np.linalg.norm(self.null, axis=1) > 1e-6 if self.null.shape[1] else np.zeros(self.mean.size, bool)
         for n in sizes:
             scale = 1 if self.absolute else n
@@ -175,7 +181,12 @@ def _whole(
             if np.all(np.abs(entries - np.round(entries)) <= WHOLE) and np.all(counts >= 0):
                 yield counts
             continue
-        ranges = {int(p): _range(int(p), part, directions, chosen, values, n) for p in pivots if int(p) not in chosen}
+        ranges: dict[int, tuple[int, int]] = {}
+        for entry in sorted({*pivots.tolist()} - {*chosen}):
+            if clock.left <= 0:
+                yield None
+                return
+            ranges[entry] = _range(entry, part, directions, chosen, values, n)
         pivot = min(ranges, key=lambda p: ranges[p][1] - ranges[p][0])
         low, high = ranges[pivot]
         stack += [((*chosen, pivot), (*values, value)) for value in range(high, low - 1, -1)]
