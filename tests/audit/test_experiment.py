@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 
+import jax
 import numpy as np
 import pytest
 
@@ -56,7 +57,9 @@ def test_nothing_is_known_unless_given(spy: Spy) -> None:
     results = list(run(dataclasses.replace(SMALL, attack="spy", time_limit=7.0)))
     assert len(results) == len(spy.seen) == 3
     for result, (observation, knowledge) in zip(results, spy.seen, strict=True):
-        assert observation is result.observation
+        jax.tree.map(np.testing.assert_array_equal, observation.update, result.observation.update)
+        assert (observation.model, observation.batch_size) == (result.observation.model, 1)
+        assert observation.params is result.observation.params
         assert knowledge.n is knowledge.adjacency is knowledge.features is knowledge.labels is None
         assert knowledge.auxiliary == ()
         assert (knowledge.max_nodes, knowledge.distinct_nodes) == (40, False)

@@ -52,7 +52,7 @@ def test_one_object_a_method_and_a_page(quick: None, tmp_path: Path, monkeypatch
     assert [r["method"] for r in records] == ["gathered", "numpy", "jit", "filter"]
     assert all((r["rank"], r["degree"], r["accepted"]) == (4, 2, 4) for r in records)
     assert records[1]["ratio"] == records[0]["ratio_gathered"] == 1.0
-    assert records[3]["operations"] == 8 * 13 + 10 and records[3]["candidates"] >= 1500
+    assert records[3]["operations"] == (4 + 6) * 9 + 6 and records[3]["candidates"] >= 1500
     assert "| 4 | 2 |" in (tmp_path / "filter_throughput.md").read_text()
 
 

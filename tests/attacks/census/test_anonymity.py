@@ -97,7 +97,7 @@ CASES = (
     Case(kinds=2, n=6, truths=16, shared=8),
 )
 
-QUICK = 4
+QUICK = 3
 """Cases of a quick run."""
 
 SWEEP = tuple(
