@@ -85,9 +85,7 @@ def attack(
     know: Annotated[
         list[str] | None, typer.Option(help=f"What the attacker is given, by commas: {', '.join(KNOWABLE)}.")
     ] = None,
-    prior: Annotated[
-        str, typer.Option(help="How graphs with the same gradient are ranked: none or molecule.")
-    ] = "none",
+    prior: _Prior = "none",
     max_n: _MaxN = 40,
     node_task: Annotated[bool, typer.Option("--node-task", help="Label nodes instead of graphs.")] = False,
     no_distinct: Annotated[

@@ -150,9 +150,9 @@ class Candidates:
         if not attempt.completed:
             yield hops
         elif len(hops) > 1 and hops[0] and observation.model.convolution(0).hidden_kernel is None:
-            for completion in self._completions(nodes, hops[0][0][1]):
+            for number, completion in enumerate(self._completions(nodes, hops[0][0][1])):
                 says = "1-hop blocks in the span of the node check and one direction that several of them share"
-                yield [(("completed", completion, says),), *hops[1:]]
+                yield [((f"completed {number}", completion, says),), *hops[1:]]
 
     def _completions(self, nodes: Nodes, check: SpanCheck) -> list[SpanCheck]:
         model, params = self.observation.model, self.observation.params
@@ -204,9 +204,9 @@ def _says(site: Site, hop: int) -> str:
     return f"{site.name} check of {what}: {site.condition}"
 
 
-def _key(chosen: Sequence[Chosen]) -> tuple[object, ...]:
-    """Equal for equal checks; every completed span is its own."""
-    return tuple(tuple((name, id(check) if name == "completed" else 0) for name, check, _ in hop) for hop in chosen)
+def _key(chosen: Sequence[Chosen]) -> tuple[tuple[str, ...], ...]:
+    """The names of the checks of every hop: equal names are equal checks of the same nodes."""
+    return tuple(tuple(name for name, _, _ in hop) for hop in chosen)
 
 
 def _part(nodes: Nodes, mask: Bool[np.ndarray, " T"]) -> Nodes:

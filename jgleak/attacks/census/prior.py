@@ -98,10 +98,9 @@ def _is_usual(number: int, charge: int, hydrogens: int, aromatic: int, degree: i
     if degree < 0 or number > 118 or not 1 <= number - charge <= 118:
         return degree < 0
     used = degree + hydrogens
-    options = [v - used for v in Chem.GetPeriodicTable().GetValenceList(number - charge)]
-    if -1 - used in options:  # a metal: any valence
+    if -1 in Chem.GetPeriodicTable().GetValenceList(number - charge):  # a metal: any valence
         return not aromatic and hydrogens == 0
-    spare = min((left for left in options if left >= 0), default=None)
+    spare = _spare(number, charge, used)
     if spare is None or (aromatic and (kind != "SP2" or degree < 2)) or (chiral and (kind != "SP3" or used < 3)):
         return False
     heavy, flat = number > 10, number - charge in FLAT
@@ -157,7 +156,7 @@ def _mismatches(graph: Graph, space: FeatureSpace) -> int:
     numbers, charges = _column(graph.x, space, "atomic_number"), _column(graph.x, space, "formal_charge")
     hydrogens = _column(graph.x, space, "hydrogens")
     degrees = graph.degree.tolist()
-    missing = [_missing(z, q, h + d) for z, q, h, d in zip(numbers, charges, hydrogens, degrees, strict=True)]
+    missing = [_spare(z, q, h + d) or 0 for z, q, h, d in zip(numbers, charges, hydrogens, degrees, strict=True)]
     orders, unfilled = _bond_orders(graph, missing)
     molecule = Chem.RWMol()
     for z, charge, hydrogen in zip(numbers, charges, hydrogens, strict=True):
@@ -180,13 +179,13 @@ def _mismatches(graph: Graph, space: FeatureSpace) -> int:
     return different + unfilled
 
 
-def _missing(number: int, charge: int, used: int) -> int:
-    """Valence an atom has left for double and triple bonds; a charged atom has its isoelectronic neighbour's."""
+def _spare(number: int, charge: int, used: int) -> int | None:
+    """Valence an atom has left for double and triple bonds, None where it has none that large; a charged atom has its
+    isoelectronic neighbour's."""
     neutral = number - charge
     if not 1 <= neutral <= 118:
-        return 0
-    options = [v for v in Chem.GetPeriodicTable().GetValenceList(neutral) if v >= used]
-    return min(options) - used if options else 0
+        return None
+    return min((v - used for v in Chem.GetPeriodicTable().GetValenceList(neutral) if v >= used), default=None)
 
 
 def _bond_orders(graph: Graph, missing: Sequence[int]) -> tuple[dict[tuple[int, int], int], int]:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int
@@ -172,11 +171,11 @@ class CentreSearch:
             first = tiles.fill(plan.tail_first[tails], length, value=LARGEST).astype(np.int32)
             sums = tiles.tail_sums(table, rows, np.int32(part.shape[1]))
             tail = tiles.Tail(*jax.device_put((sums, first, np.int32(part.shape[0])), everywhere))
-            state = self.weights, probed, table, places, tail, jnp.int32(plan.strict)
+            state = self.weights, probed, table, places, tail, np.int32(plan.strict)
 
             def call(lanes: list[_Work]) -> tuple[Array, Array]:
                 work = tiles.fill(np.array(lanes, np.int32), self.mesh.size)
-                return tiles.scan(self.model, self.layer, check.view, self.mesh, TILE, REACH, *state, jnp.asarray(work))
+                return tiles.scan((self.model, self.layer, check.view), self.mesh, TILE, REACH, *state, work)
 
             return call
 

@@ -121,49 +121,33 @@ def residuals(
     return jnp.matmul(row, null, precision="highest"), jnp.linalg.norm(row, axis=1)
 
 
-def scan(
-    model: GNN,
-    layer: int,
-    view: View,
-    mesh: Mesh,
-    tile: tuple[int, int],
-    reach: int,
-    weights: Params,
-    probe: Probe,
-    table: Float[Array, "A T C"],
-    places: Places,
-    tail: Tail,
-    strict: Int[Array, ""],
-    work: Int[Array, "devices 4"],
-) -> tuple[Int[Array, "devices 3"], Int[Array, "devices 2 capacity"]]:
+Scanned = tuple[Int[Array, "devices 3"], Int[Array, "devices 2 capacity"]]
+"""For each device the number of survivors and the tile it would have gone on with (row = rows of tiles: finished), and
+the buffer: prefix number and tail row of each survivor."""
+
+
+def scan(which: Which, mesh: Mesh, tile: tuple[int, int], reach: int, *arrays: Any) -> Scanned:
     """Run the cheap check over one range of candidates a device, and gather the survivors' numbers.
 
     Prefix numbers become neighbourhoods on the device; tile after tile of prefix x tail candidates is checked. A
     device stops before its buffer could overflow and says where, so that the host can send it the rest.
 
     Args:
+      which: the row that is checked.
+      mesh: the devices.
       tile: prefixes and tail rows of a tile.
       reach: most prefixes of one range.
-      work: for each device the first prefix, their number, and the tile to begin with (row of tiles, tail tile).
-
-    Returns:
-      For each device the number of survivors and the tile it would have gone on with (row = rows of tiles: finished),
-      and the buffer: prefix number and tail row of each survivor.
+      arrays: weights, probe, table, places, tail, strict, shared by all devices, and the work ``(devices, 4)``: for
+        each device the first prefix, their number, and the tile to begin with (row of tiles, tail tile).
     """
-    run = _compiled(mesh.devices.flat[0].platform)
-    return run((model, layer, view), mesh, tile, reach, weights, probe, table, places, tail, strict, work)
-
-
-Device = Callable[..., tuple[Array, Array]]
+    return _compiled(mesh.devices.flat[0].platform)(which, mesh, tile, reach, *arrays)
 
 
 @cache
-def _compiled(platform: str) -> Device:
+def _compiled(platform: str) -> Callable[..., Scanned]:
     """One function a kind of device: a processor is told to use its widest vectors and plain minima and maxima."""
 
-    def run(
-        which: Which, mesh: Mesh, tile: tuple[int, int], reach: int, *arrays: Any
-    ) -> tuple[Int[Array, "devices 3"], Int[Array, "devices 2 capacity"]]:
+    def run(which: Which, mesh: Mesh, tile: tuple[int, int], reach: int, *arrays: Any) -> Scanned:
         split, whole = PartitionSpec("devices"), PartitionSpec()
         return jax.shard_map(
             partial(_scan, which, tile, reach),
