@@ -66,13 +66,13 @@ def run(observation: Observation, knowledge: Knowledge, *, key: Array, budget: B
         for levels in candidates.attempts():
             info["attempts"] += 1
             found = _explain(observation, knowledge, levels, clock)
-            info["candidates"] += levels.checked
+            info["candidates"] = candidates.checked
             info |= _facts(levels, found)
             if found.graphs:
                 weaker = candidates.weakest() if found.exhausted else None
                 if weaker is not None:
                     more = _explain(observation, knowledge, weaker, clock)
-                    info["candidates"] += weaker.checked
+                    info["candidates"] = candidates.checked
                     if more.exhausted and found.forms <= more.forms:
                         levels, found = weaker, more
                         info |= _facts(levels, found)
@@ -107,7 +107,10 @@ def _explain(observation: Observation, knowledge: Knowledge, levels: Levels, clo
         return dataclasses.replace(found, exhausted=False)
     model = observation.model
     absolute = model.readout == "pooled" and model.pooling == "sum"
-    counting = Counting(system.equations, system.observed, top, system.blocks, absolute=absolute)
+    most = knowledge.n or knowledge.max_nodes
+    counting = Counting(
+        system.equations, system.observed, top, system.blocks, absolute=absolute, most=most, clock=clock
+    )
     found.residual, found.null, found.explained = counting.residual, counting.null.shape[1], counting.explained
     if not counting.explained:
         return found
@@ -122,8 +125,8 @@ def _explain(observation: Observation, knowledge: Knowledge, levels: Levels, clo
             continue
         seen.add(tuple(counts))
         found.censuses += 1
-        most = PARTIALS[bool(found.graphs) and census.n > found.graphs[0].n]
-        assembly = Assembly(top, counts, clock=clock, most=most)
+        steps = PARTIALS[bool(found.graphs) and census.n > found.graphs[0].n]
+        assembly = Assembly(top, counts, clock=clock, most=steps)
         for blocks, edges in assembly.graphs():
             codes = levels.nodes.codes[top.kinds[list(blocks)]]
             _add(observation, knowledge, found, Graph(codes, np.array(edges, np.int64).reshape(-1, 2)))

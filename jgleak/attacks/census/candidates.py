@@ -11,18 +11,26 @@ from jaxtyping import Bool
 from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.census.prior import PRIORS
 from jgleak.attacks.span.check import SpanCheck
-from jgleak.attacks.span.combinations import Slot
 from jgleak.attacks.span.deficit import completed
-from jgleak.attacks.span.filter import BlockFilter
-from jgleak.attacks.span.hops import Blocks, Nodes, next_hop, next_hop_count, one_hop, one_hop_count, reciprocal
-from jgleak.attacks.span.levels import find_nodes
+from jgleak.attacks.span.hops import (
+    Blocks,
+    Nodes,
+    first_search,
+    next_hop,
+    next_hop_count,
+    next_search,
+    one_hop,
+    one_hop_count,
+    reciprocal,
+)
+from jgleak.attacks.span.levels import find_nodes, input_site
 from jgleak.attacks.span.sites import Site, sites
 from jgleak.federated.observation import Knowledge, Observation
 
 KEPT = 20_000
 """Most blocks of a hop; with more, the next hop cannot be afforded."""
 
-MOST = 2_000
+MOST = 5_000
 """Most top blocks whose contributions are computed."""
 
 MANY = 1_000_000_000
@@ -43,21 +51,24 @@ class Attempt:
     Attributes:
       below: of the blocks below the last hop.
       top: of the last hop's blocks.
-      completed: the span of the 1-hop node check is taken to lack one dimension (see ``deficit``).
+      completed: dimensions that the spans of the node checks are taken to lack (see ``deficit``).
     """
 
     below: tuple[str, ...]
     top: tuple[str, ...]
-    completed: bool = False
+    completed: int = 0
 
 
 ATTEMPTS = (
     Attempt(("node", "hidden"), ("readout", "node", "hidden")),
-    Attempt(("node",), ("readout", "node", "hidden"), completed=True),
-    Attempt(("aggregate", "hidden"), ("readout", "hidden")),
-    Attempt((), ("readout", "hidden")),
     Attempt(("node", "hidden"), ("aggregate",)),
     Attempt(("node", "hidden"), ()),
+    Attempt(("node",), ("readout", "node", "hidden"), completed=1),
+    Attempt(("node",), ("aggregate",), completed=1),
+    Attempt(("node",), (), completed=1),
+    Attempt(("aggregate", "hidden"), ("readout", "hidden")),
+    Attempt(("node",), ("readout", "node", "hidden"), completed=2),
+    Attempt((), ("readout", "hidden")),
     Attempt(("aggregate", "hidden"), ("aggregate",)),
     Attempt((), ()),
 )
@@ -74,14 +85,12 @@ class Levels:
       nodes: feature vectors.
       hops: blocks of 1, 2, .. L hops, each entry of the last with a partner for every neighbour.
       conditions: what was assumed to leave other blocks out.
-      checked: candidates looked at.
       complete: nothing was left out for a budget or a prior.
     """
 
     nodes: Nodes
     hops: tuple[Blocks, ...]
     conditions: tuple[str, ...]
-    checked: int
     complete: bool
 
 
@@ -98,6 +107,9 @@ class Candidates:
       clock: ends every search.
       budget: bounds every search.
 
+    Attributes:
+      checked: candidates looked at so far.
+
     Raises:
       TooManyCandidates: the input span says too little about nodes.
     """
@@ -106,7 +118,8 @@ class Candidates:
         self.observation, self.knowledge, self.clock = observation, knowledge, clock
         self.budget = dataclasses.replace(budget, blocks=min(budget.blocks, KEPT))
         self.nodes = find_nodes(observation, knowledge, clock=clock.part(SHARE))
-        self.grown: dict[tuple[object, ...], Blocks] = {}
+        self.kept: dict[tuple[object, ...], Blocks] = {}
+        self.checked = 0
 
     def attempts(self) -> Iterator[Levels]:
         """Candidates of ever weaker checks; attempts that cannot be afforded or repeat an earlier one are left out."""
@@ -149,47 +162,75 @@ class Candidates:
             hops.append(tuple((site.name, check, _says(site, hop)) for site, check in pairs if check is not None))
         if not attempt.completed:
             yield hops
-        elif len(hops) > 1 and hops[0] and observation.model.convolution(0).hidden_kernel is None:
-            for number, completion in enumerate(self._completions(nodes, hops[0][0][1])):
-                says = "1-hop blocks in the span of the node check and one direction that several of them share"
-                yield [((f"completed {number}", completion, says),), *hops[1:]]
+        elif observation.model.convolution(0).hidden_kernel is None:
+            yield from self._completed(attempt.completed, nodes, hops, [])
 
-    def _completions(self, nodes: Nodes, check: SpanCheck) -> list[SpanCheck]:
-        model, params = self.observation.model, self.observation.params
-        search = BlockFilter(model, params, 0, nodes.rows, nodes.degrees)
-        options = np.flatnonzero(nodes.degrees > 0)
-        requests = [(c, [Slot(options, int(degree))]) for c, degree in enumerate(nodes.degrees) if degree]
-        spans = completed(search, requests, check.subspace, self.clock.part(SHARE))
+    def _completed(
+        self, lacking: int, nodes: Nodes, hops: Sequence[Chosen], done: Sequence[Chosen]
+    ) -> Iterator[list[Chosen]]:
+        """The node checks of the hops below the last completed one after another, each on the blocks of those before.
+
+        A span whose rows agree where the adjacency is singular lacks nothing: it stays as it is.
+        """
+        hop = len(done) + 1
+        if hop == len(hops):
+            yield [*done, *hops[-1:]]
+            return
+        grown = self._grown(nodes, done)
+        if not hops[hop - 1] or len(grown) < len(done):
+            return
+        says = f"{hop}-hop blocks in the span of the node check and {lacking} directions that several of them share"
+        check = hops[hop - 1][0][1]
+        for number, completion in enumerate(self._completions(lacking, nodes, grown, check)):
+            named = (f"completed {lacking}.{number}", completion, says)
+            yield from self._completed(lacking, nodes, hops, [*done, (named,)])
+        yield from self._completed(lacking, nodes, hops, [*done, hops[hop - 1]])
+
+    def _completions(self, lacking: int, nodes: Nodes, grown: Sequence[Blocks], check: SpanCheck) -> list[SpanCheck]:
+        model, params, clock = self.observation.model, self.observation.params, self.clock.part(SHARE)
+        if grown:
+            search, requests = next_search(model, params, nodes, grown[-1], [], hop=len(grown) + 1)
+        else:
+            search, requests = first_search(model, params, nodes, [])
+        spans = [check.subspace]
+        for _ in range(lacking):
+            spans = [more for span in spans for more in completed(search, requests, span, clock)]
         return [SpanCheck.of(span, view=check.view, fixed=check.fixed) for span in spans]
 
     def _levels(
         self, nodes: Nodes, conditions: Sequence[str], chosen: Sequence[Chosen], *, most: float = np.inf
     ) -> Levels | None:
         """None where nothing passes, a hop has too many blocks, or there are more than ``most`` candidates."""
-        first = sites(self.observation, 0)[0]
-        conditions = [*conditions, _says(first, 0)]
-        hops: list[Blocks] = []
-        checked, complete = 0, nodes is self.nodes
-        for hop, checks in enumerate(chosen, start=1):
-            ways = one_hop_count(nodes) if hop == 1 else next_hop_count(hops[-1])
-            if ways > (most if checks else min(most, KEPT)):
-                return None
-            key = (nodes.degrees.size, *_key(chosen[:hop]))
-            if key not in self.grown:
-                self.grown[key] = self._grow(nodes, hops, [check for _, check, _ in checks])
-                checked += self.grown[key].checked
-            blocks = self.grown[key]
-            conditions += [says for _, _, says in checks]
-            if blocks.size > KEPT:
-                return None
-            if blocks.unsearched:
-                left, complete = sum(part.size for part in blocks.unsearched), False
-                conditions.append(f"{left} candidates of {hop}-hop blocks were not looked at")
-            hops.append(blocks)
+        hops = self._grown(nodes, chosen, most)
+        if len(hops) < len(chosen):
+            return None
         top = reciprocal(hops[-1])
         if not 0 < top.size <= MOST:
             return None
-        return Levels(nodes, (*hops[:-1], top), tuple(conditions), checked, complete)
+        conditions = [*conditions, _says(input_site(self.observation, self.knowledge), 0)]
+        for hop, (blocks, checks) in enumerate(zip(hops, chosen, strict=True), start=1):
+            conditions += [says for _, _, says in checks]
+            if blocks.unsearched:
+                left = sum(part.size for part in blocks.unsearched)
+                conditions.append(f"{left} candidates of {hop}-hop blocks were not looked at")
+        complete = nodes is self.nodes and not any(blocks.unsearched for blocks in hops)
+        return Levels(nodes, (*hops[:-1], top), tuple(conditions), complete)
+
+    def _grown(self, nodes: Nodes, chosen: Sequence[Chosen], most: float = np.inf) -> list[Blocks]:
+        """Blocks hop by hop, up to the first hop that has too many or more than ``most`` candidates."""
+        hops: list[Blocks] = []
+        for hop, checks in enumerate(chosen, start=1):
+            ways = one_hop_count(nodes) if hop == 1 else next_hop_count(hops[-1])
+            if ways > (most if checks else min(most, KEPT)):
+                break
+            key = (nodes.degrees.size, *_key(chosen[:hop]))
+            if key not in self.kept:
+                self.kept[key] = self._grow(nodes, hops, [check for _, check, _ in checks])
+                self.checked += self.kept[key].checked
+            if self.kept[key].size > KEPT:
+                break
+            hops.append(self.kept[key])
+        return hops
 
     def _grow(self, nodes: Nodes, hops: Sequence[Blocks], checks: Sequence[SpanCheck]) -> Blocks:
         model, params, bounds = self.observation.model, self.observation.params, self.budget

@@ -189,7 +189,7 @@ def _columns(
         gradient, state = jax.grad(value, has_aux=True)(weights, tree, label)
         return _sketch(gradient, signs), state
 
-    return jax.lax.map(lambda pair: one(*pair), (trees, labels))
+    return jax.vmap(one)(trees, labels)
 
 
 def embed(

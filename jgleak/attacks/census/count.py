@@ -12,6 +12,7 @@ from scipy import linalg
 from scipy.optimize import linprog, nnls
 
 from jgleak.attacks.attack import Clock
+from jgleak.attacks.census.exclude import possible
 from jgleak.attacks.span.hops import Blocks
 
 RESIDUAL = 1e-3
@@ -57,6 +58,13 @@ class Counting:
       blocks: top blocks.
       block: the block of each column ``(K,)``.
       absolute: the right-hand side is that of whole counts (sum pooling), not of shares.
+      most: largest number of nodes.
+      clock: ends the exclusion of blocks.
+
+    Attributes:
+      residual: that of the best non-negative solution, relative to the right-hand side.
+      columns: those that a solution may have; the others are zero in every one.
+      null: directions that the equations leave free among ``columns``.
     """
 
     def __init__(
@@ -67,32 +75,29 @@ class Counting:
         block: Int[np.ndarray, " K"],
         *,
         absolute: bool,
+        most: int,
+        clock: Clock,
     ) -> None:
         self.equations, self.observed, self.absolute = equations, observed, absolute
         out, back, loops = _ends(blocks)
         self.degrees = blocks.degrees[block]
         self.balance, self.loops = (out - back)[:, block], loops[:, block]
-        shares, rest = nnls(equations, observed, maxiter=30 * equations.shape[1])
-        self.residual = float(rest / np.linalg.norm(observed)) if np.any(observed) else np.inf
-        self.shares = shares
-        self.size = np.linalg.norm(equations, axis=0)
-        self.size = np.where(self.size > 0, self.size, 1.0)
-        weight = np.linalg.norm(observed)
-        more = [self.balance * weight]
-        right: list[np.ndarray] = [np.zeros(self.balance.shape[0])]
+        weight = np.linalg.norm(observed) or 1.0
+        rows, right = [equations / weight, self.balance], [observed / weight, np.zeros(self.balance.shape[0])]
         if not absolute:
-            more.append(np.full((1, equations.shape[1]), weight))
-            right.append(np.full(1, weight))
-        system = np.r_[equations, *more] / self.size
-        left, values, across = linalg.svd(system, full_matrices=False, check_finite=False)
-        real = values > NULL * values[0]
-        self.mean = (across[real].T @ ((left[:, real].T @ np.r_[observed, *right]) / values[real])) / self.size
-        self.null = across[~real].T / self.size[:, None]
-        extra = equations.shape[1] - values.size
-        if extra > 0:
-            self.null = linalg.null_space(system, rcond=NULL) / self.size[:, None]
-        scale = np.abs(self.null).max() if self.null.size else 1.0
-        self.null = self.null / scale
+            rows.append(np.ones((1, equations.shape[1])))
+            right.append(np.ones(1))
+        whole = np.c_[np.concatenate(rows), np.concatenate(right)]
+        triangle = linalg.qr(whole, mode="r", check_finite=False)[0][: whole.shape[1]]
+        system, goal = triangle[:, :-1], triangle[:, -1]
+        solution, rest = nnls(system, goal, maxiter=30 * system.shape[1])
+        self.residual = float(rest) if np.any(observed) else np.inf
+        mask = np.ones(solution.size, bool)
+        if self.explained:
+            least = (1.0 - WHOLE) / (1 if absolute else most)
+            mask = possible(system, goal, solution=solution, residual=self.residual, least=least, clock=clock)
+        self.columns = np.flatnonzero(mask)
+        self.mean, self.null = _solved(system[:, mask], goal)
 
     @property
     def explained(self) -> bool:
@@ -111,10 +116,12 @@ class Counting:
             fixed = base[~free]
             if np.any(np.abs(fixed - np.round(fixed)) > WHOLE) or np.any(fixed < -WHOLE):
                 continue
-            for counts in _whole(base, self.null, free, n, clock, budget):
-                if counts is None:
+            for found in _whole(base, self.null, free, n, clock, budget):
+                if found is None:
                     yield None
                     continue
+                counts = np.zeros(self.degrees.size, np.int64)
+                counts[self.columns] = found
                 census = self._checked(counts, n, scale)
                 if census is not None:
                     yield census
@@ -127,6 +134,21 @@ class Counting:
         right = self.observed * scale
         residual = float(np.linalg.norm(self.equations @ counts - right) / np.linalg.norm(right))
         return Census(counts, n, residual) if residual <= CLOSE else None
+
+
+def _solved(
+    system: Float[np.ndarray, "M K"], right: Float[np.ndarray, " M"]
+) -> tuple[Float[np.ndarray, " K"], Float[np.ndarray, "K q"]]:
+    """The smallest solution, columns scaled to one size, and the null space, its largest entry 1."""
+    size = np.linalg.norm(system, axis=0)
+    size = np.where(size > 0, size, 1.0)
+    left, values, across = linalg.svd(system / size, full_matrices=False, check_finite=False)
+    real = values > NULL * values[:1]
+    mean = (across[real].T @ ((left[:, real].T @ right) / values[real])) / size
+    null = across[~real].T / size[:, None]
+    if size.size > values.size:
+        null = linalg.null_space(system / size, rcond=NULL) / size[:, None]
+    return mean, null / (np.abs(null).max() if null.size else 1.0)
 
 
 def _ends(

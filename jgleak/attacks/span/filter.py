@@ -128,7 +128,8 @@ class BlockFilter:
                 continue
             everything = Unsearched(centre, (0, plan.prefix_count), (0, plan.tail.shape[0]), size)
             over = clock.left <= 0 or number > budget.blocks
-            if not over and size <= min(budget.candidates, SMALL):
+            few = SMALL if self.cheap else budget.blocks - number - len(small)
+            if not over and size <= min(budget.candidates, few):
                 small += [(centre, row) for row in plan.all().tolist()]
             elif over or self.cheap is None:
                 unsearched.append(everything)

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import Slot, total
-from jgleak.attacks.span.filter import BlockFilter, Found
+from jgleak.attacks.span.filter import BlockFilter, Found, Request
 from jgleak.attacks.span.ranges import Unsearched
 from jgleak.gnn import GNN, Params
 
@@ -95,7 +95,7 @@ def one_hop(
     have a passing block that holds this centre. This is GRAIN's structure check moved forward; it turns 1e8
     candidates into 1e5 where many feature vectors pass the node filter by accident.
     """
-    search = BlockFilter(model, params, 0, nodes.rows, nodes.degrees, checks)
+    search, _ = first_search(model, params, nodes, checks)
     number, degrees = nodes.degrees.size, nodes.degrees.tolist()
     possible: Bool[np.ndarray, "T T"] = np.outer(nodes.degrees > 0, nodes.degrees > 0)
     waiting = set(range(number))
@@ -134,9 +134,25 @@ def next_hop(
     A neighbour of root entry ``t`` is any block below with root ``t`` that holds the centre's root entry. The fixed
     part of a checked row is the centre's input row (GRAIN's readout sees ``[X | H_2]``).
     """
-    search = BlockFilter(model, params, hop - 1, below.states, below.degrees, checks, fixed=nodes.rows[below.kinds])
-    requests = sorted(enumerate(_slots(below)), key=lambda request: total(request[1]))
+    search, requests = next_search(model, params, nodes, below, checks, hop=hop)
     return _joined([search.blocks(requests, clock=clock, budget=budget)], below.kinds)
+
+
+def first_search(
+    model: GNN, params: Params, nodes: Nodes, checks: Sequence[SpanCheck]
+) -> tuple[BlockFilter, list[Request]]:
+    """What embeds and checks 1-hop blocks, and every centre with the neighbours it may have."""
+    possible = nodes.degrees > 0
+    requests = [(c, _same(possible, degree)) for c, degree in enumerate(nodes.degrees.tolist())]
+    return BlockFilter(model, params, 0, nodes.rows, nodes.degrees, checks), requests
+
+
+def next_search(
+    model: GNN, params: Params, nodes: Nodes, below: Blocks, checks: Sequence[SpanCheck], *, hop: int
+) -> tuple[BlockFilter, list[Request]]:
+    """What embeds and checks blocks of ``hop`` hops, and every centre with the neighbours it may have, fewest first."""
+    search = BlockFilter(model, params, hop - 1, below.states, below.degrees, checks, fixed=nodes.rows[below.kinds])
+    return search, sorted(enumerate(_slots(below)), key=lambda request: total(request[1]))
 
 
 def _slots(below: Blocks) -> list[list[Slot]]:
@@ -158,8 +174,8 @@ def next_hop_count(below: Blocks) -> int:
 
 def one_hop_count(nodes: Nodes) -> int:
     """Number of all 1-hop neighbourhoods of these nodes, unchecked."""
-    options = nodes.degrees > 0
-    return sum(total(_same(options, int(degree))) for degree in nodes.degrees)
+    possible = nodes.degrees > 0
+    return sum(total(_same(possible, int(degree))) for degree in nodes.degrees)
 
 
 def reciprocal(blocks: Blocks) -> Blocks:

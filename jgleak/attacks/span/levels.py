@@ -10,7 +10,7 @@ from jgleak.attacks.attack import Clock
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.hops import Nodes
 from jgleak.attacks.span.nodes import passing_nodes
-from jgleak.attacks.span.sites import sites
+from jgleak.attacks.span.sites import Site, sites
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.attacks.span.words import passing_words, wordy
 from jgleak.federated.observation import Knowledge, Observation
@@ -19,9 +19,19 @@ UNKNOWN_DEGREES = (1, 2, 3, 4)
 """Degrees tried where the features do not state them and ``Knowledge.max_degree`` gives no bound."""
 
 
+def input_site(observation: Observation, knowledge: Knowledge) -> Site:
+    """Where most dimensions of the input rows show: in the readout where it sees them, or in the first convolution."""
+    return max(sites(observation, 0), key=lambda site: _rank(site, knowledge))
+
+
+def _rank(site: Site, knowledge: Knowledge) -> tuple[bool, int]:
+    span = Subspace.of_gradient(site.gradient, most=knowledge.max_nodes)
+    return span.informative, span.rank
+
+
 def input_subspace(observation: Observation, knowledge: Knowledge) -> Subspace:
-    """The span of the input rows: in the readout where it sees them, else in the first convolution."""
-    return Subspace.of_gradient(sites(observation, 0)[0].gradient, most=knowledge.max_nodes)
+    """The span of the input rows."""
+    return Subspace.of_gradient(input_site(observation, knowledge).gradient, most=knowledge.max_nodes)
 
 
 def block_checks(observation: Observation, knowledge: Knowledge, hop: int, names: Sequence[str]) -> list[SpanCheck]:

@@ -1,0 +1,66 @@
+"""Blocks that no solution of the census has, found by a few least-squares problems over whole groups of them.
+
+With thousands of blocks the equations leave hundreds of directions free, but counts are not negative: the true counts
+lie on a face of the polytope of solutions, and usually alone. So groups are tested, not directions: if the best
+non-negative solution in which a group weighs as much as one node misses the gradient by more than rounding, no block of
+the group occurs. A group that passes is split, without the blocks that its solution uses.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy.optimize import nnls
+
+from jgleak.attacks.attack import Clock
+
+SLACK = 1e-5
+"""Relative residual that rounding of float32 gradients explains."""
+
+WEIGHT = 10.0
+"""Weight of a group's total among the equations, whose right-hand side has length one."""
+
+TESTS = 200
+"""Most groups tested; what is not excluded by then is possible."""
+
+
+def possible(
+    system: Float[np.ndarray, "M K"],
+    right: Float[np.ndarray, " M"],
+    *,
+    solution: Float[np.ndarray, " K"],
+    residual: float,
+    least: float,
+    clock: Clock,
+) -> Bool[np.ndarray, " K"]:
+    """The columns that may be at least ``least`` in a non-negative solution of ``system @ x == right``.
+
+    Args:
+      system: equations.
+      right: their right-hand side, about of length one.
+      solution: the best one.
+      residual: and its residual; ten times as much is rounding too.
+      least: smallest entry that counts.
+      clock: ends the tests.
+    """
+    number = system.shape[1]
+    shown, excluded = solution >= least, np.zeros(number, bool)
+    widened = np.c_[system, np.zeros(system.shape[0])]  # the last unknown: what a group weighs beyond ``least``
+    groups = [np.arange(number)]
+    for _ in range(TESTS):
+        groups = [rest for group in groups if (rest := group[~shown[group]]).size]
+        if not groups or clock.left <= 0:
+            break
+        group = groups.pop()
+        total = np.zeros((1, number + 1))
+        total[0, group], total[0, -1] = WEIGHT, -WEIGHT
+        found, off = nnls(np.r_[widened, total], np.r_[right, WEIGHT * least], maxiter=30 * number)
+        if off > SLACK + 10.0 * residual:
+            excluded[group] = True
+            continue
+        shown |= found[:-1] >= least
+        if group.size == 1:
+            shown[group] = True
+        half = group.size // 2
+        groups += [group[:half], group[half:]]
+    return ~excluded
