@@ -12,18 +12,18 @@ from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.census.prior import PRIORS
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.deficit import completed
+from jgleak.attacks.span.filter import BlockFilter
 from jgleak.attacks.span.hops import (
     Blocks,
     Nodes,
-    first_search,
     next_hop,
     next_hop_count,
     next_search,
-    one_hop,
     one_hop_count,
     reciprocal,
 )
 from jgleak.attacks.span.levels import find_nodes, input_site
+from jgleak.attacks.span.onehop import likely, one_hop
 from jgleak.attacks.span.sites import Site, sites
 from jgleak.federated.observation import Knowledge, Observation
 
@@ -191,7 +191,9 @@ class Candidates:
         if grown:
             search, requests = next_search(model, params, nodes, grown[-1], [], hop=len(grown) + 1)
         else:
-            search, requests = first_search(model, params, nodes, [])
+            search = BlockFilter(model, params, 0, nodes.rows, nodes.degrees)
+            known = one_hop(model, params, nodes, [check], clock=clock, budget=self.budget, mutual=False)
+            requests = likely(nodes, known)
         spans = [check.subspace]
         for _ in range(lacking):
             spans = [more for span in spans for more in completed(search, requests, span, clock)]
@@ -210,6 +212,8 @@ class Candidates:
         conditions = [*conditions, _says(input_site(self.observation, self.knowledge), 0)]
         for hop, (blocks, checks) in enumerate(zip(hops, chosen, strict=True), start=1):
             conditions += [says for _, _, says in checks]
+            if blocks.condition:
+                conditions.append(blocks.condition)
             if blocks.unsearched:
                 left = sum(part.size for part in blocks.unsearched)
                 conditions.append(f"{left} candidates of {hop}-hop blocks were not looked at")

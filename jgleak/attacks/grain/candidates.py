@@ -6,8 +6,9 @@ import dataclasses
 from typing import Any
 
 from jgleak.attacks.attack import Budget, Clock
-from jgleak.attacks.span.hops import Blocks, Nodes, next_hop, next_hop_count, one_hop, one_hop_count, reciprocal
+from jgleak.attacks.span.hops import Blocks, Nodes, next_hop, next_hop_count, one_hop_count, reciprocal
 from jgleak.attacks.span.levels import block_checks
+from jgleak.attacks.span.onehop import one_hop
 from jgleak.federated.observation import Knowledge, Observation
 
 CHECKS = ("node", "hidden", "readout")

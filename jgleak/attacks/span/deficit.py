@@ -22,7 +22,7 @@ from jgleak.attacks.span.combinations import neighbourhoods, total
 from jgleak.attacks.span.filter import BlockFilter, Request
 from jgleak.attacks.span.subspace import Subspace
 
-CANDIDATES = 1_000_000
+CANDIDATES = 3_000_000
 """Most candidates whose directions are compared; small neighbourhoods come first."""
 
 SEEN = 16

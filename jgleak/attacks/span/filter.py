@@ -128,7 +128,7 @@ class BlockFilter:
                 continue
             everything = Unsearched(centre, (0, plan.prefix_count), (0, plan.tail.shape[0]), size)
             over = clock.left <= 0 or number > budget.blocks
-            few = SMALL if self.cheap else budget.blocks - number - len(small)
+            few = SMALL if self.checks else budget.blocks - number - len(small)
             if not over and size <= min(budget.candidates, few):
                 small += [(centre, row) for row in plan.all().tolist()]
             elif over or self.cheap is None:

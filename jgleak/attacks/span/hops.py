@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,9 +16,6 @@ from jgleak.attacks.span.ranges import Unsearched
 from jgleak.gnn import GNN, Params
 
 Neighbours = tuple[int, ...]
-
-TOGETHER = 32
-"""Equally cheap centres searched before what they teach is used."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +49,7 @@ class Blocks:
       distances: relative span distances ``(K,)``.
       checked: candidates looked at.
       unsearched: ranges of candidates that the budget left out.
+      condition: what was assumed of the graph to leave candidates out.
     """
 
     roots: Int[np.ndarray, " K"]
@@ -62,6 +59,7 @@ class Blocks:
     distances: Float[np.ndarray, " K"]
     checked: int
     unsearched: tuple[Unsearched, ...] = ()
+    condition: str | None = None
 
     @property
     def size(self) -> int:
@@ -86,38 +84,6 @@ class Blocks:
         )
 
 
-def one_hop(
-    model: GNN, params: Params, nodes: Nodes, checks: Sequence[SpanCheck], *, clock: Clock, budget: Budget
-) -> Blocks:
-    """Blocks of a node and its neighbours that pass ``checks`` (GRAIN: ``H_1`` in the span of the second convolution).
-
-    Centres are searched cheapest first, and what they teach is used at once: a neighbour already searched must itself
-    have a passing block that holds this centre. This is GRAIN's structure check moved forward; it turns 1e8
-    candidates into 1e5 where many feature vectors pass the node filter by accident.
-    """
-    search, _ = first_search(model, params, nodes, checks)
-    number, degrees = nodes.degrees.size, nodes.degrees.tolist()
-    possible: Bool[np.ndarray, "T T"] = np.outer(nodes.degrees > 0, nodes.degrees > 0)
-    waiting = set(range(number))
-    parts = [search.blocks([], clock=clock, budget=budget)]
-    while waiting:
-        options = possible.sum(axis=1).tolist()
-        ways = {c: math.comb(options[c] + degrees[c] - 1, degrees[c]) if degrees[c] else 1 for c in waiting}
-        least = min(ways.values())
-        centres = [c for c in sorted(waiting) if ways[c] == least][:TOGETHER]
-        waiting.difference_update(centres)
-        requests = [(c, _same(possible[c], degrees[c])) for c in centres]
-        found = search.blocks(requests, clock=clock, budget=budget)
-        parts.append(found)
-        partial = {part.centre for part in found.unsearched}
-        seen = np.zeros((number, number), bool)
-        for root, neighbours in zip(found.centres.tolist(), found.neighbours, strict=True):
-            seen[list(neighbours), root] = True
-        for centre in set(centres) - partial:
-            possible[:, centre] &= seen[:, centre]
-    return reciprocal(_joined(parts, np.arange(number)))
-
-
 def next_hop(
     model: GNN,
     params: Params,
@@ -135,16 +101,7 @@ def next_hop(
     part of a checked row is the centre's input row (GRAIN's readout sees ``[X | H_2]``).
     """
     search, requests = next_search(model, params, nodes, below, checks, hop=hop)
-    return _joined([search.blocks(requests, clock=clock, budget=budget)], below.kinds)
-
-
-def first_search(
-    model: GNN, params: Params, nodes: Nodes, checks: Sequence[SpanCheck]
-) -> tuple[BlockFilter, list[Request]]:
-    """What embeds and checks 1-hop blocks, and every centre with the neighbours it may have."""
-    possible = nodes.degrees > 0
-    requests = [(c, _same(possible, degree)) for c, degree in enumerate(nodes.degrees.tolist())]
-    return BlockFilter(model, params, 0, nodes.rows, nodes.degrees, checks), requests
+    return joined([search.blocks(requests, clock=clock, budget=budget)], below.kinds)
 
 
 def next_search(
@@ -175,7 +132,7 @@ def next_hop_count(below: Blocks) -> int:
 def one_hop_count(nodes: Nodes) -> int:
     """Number of all 1-hop neighbourhoods of these nodes, unchecked."""
     possible = nodes.degrees > 0
-    return sum(total(_same(possible, int(degree))) for degree in nodes.degrees)
+    return sum(total(repeated(possible, int(degree))) for degree in nodes.degrees)
 
 
 def reciprocal(blocks: Blocks) -> Blocks:
@@ -190,11 +147,13 @@ def reciprocal(blocks: Blocks) -> Blocks:
         alive[dead] = False
 
 
-def _same(options: Bool[np.ndarray, " T"], count: int) -> list[Slot]:
+def repeated(options: Bool[np.ndarray, " T"], count: int) -> list[Slot]:
+    """The slots of ``count`` neighbours of the same options."""
     return [Slot(np.flatnonzero(options), count)] if count else []
 
 
-def _joined(parts: Sequence[Found], kinds: Int[np.ndarray, " T"]) -> Blocks:
+def joined(parts: Sequence[Found], kinds: Int[np.ndarray, " T"]) -> Blocks:
+    """What several searches found; ``kinds`` is the node of each entry of the level below."""
     centres = np.concatenate([part.centres for part in parts])
     return Blocks(
         centres,

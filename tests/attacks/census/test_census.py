@@ -66,7 +66,15 @@ def test_contributions_add_up_to_the_gradient(fields: dict[str, Any], lab: Any) 
     nodes, levels, counts = unfolded(graph, lab.space, model.layers)
     system = Contributions.of(observation, nodes, levels, FOREVER)
     assert system is not None
-    counting = Counting(system.equations, system.observed, levels[-1], system.blocks, absolute=model.pooling == "sum", most=40, clock=FOREVER)
+    counting = Counting(
+        system.equations,
+        system.observed,
+        levels[-1],
+        system.blocks,
+        absolute=model.pooling == "sum",
+        most=40,
+        clock=FOREVER,
+    )
     assert counting.residual < 1e-4
     if not model.node_level:
         right = system.observed * (1 if model.pooling == "sum" else graph.n)

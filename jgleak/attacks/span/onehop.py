@@ -1,0 +1,134 @@
+"""1-hop blocks: every neighbourhood of the cheap centres, and of the others those beside a block already found."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from jaxtyping import Bool
+
+from jgleak.attacks.attack import Budget, Clock
+from jgleak.attacks.span.check import SpanCheck
+from jgleak.attacks.span.combinations import Slot
+from jgleak.attacks.span.filter import BlockFilter, Found, Request
+from jgleak.attacks.span.hops import Blocks, Nodes, joined, reciprocal, repeated
+from jgleak.gnn import GNN, Params
+
+TOGETHER = 32
+"""Equally cheap centres searched before what they teach is used."""
+
+WHOLE = 30_000_000
+"""Most candidates of a search through all neighbourhoods."""
+
+
+def one_hop(
+    model: GNN,
+    params: Params,
+    nodes: Nodes,
+    checks: Sequence[SpanCheck],
+    *,
+    clock: Clock,
+    budget: Budget,
+    mutual: bool = True,
+) -> Blocks:
+    """Blocks of a node and its neighbours that pass ``checks`` (GRAIN: ``H_1`` in the span of the second convolution).
+
+    Centres are searched cheapest first, and what they teach is used at once: a neighbour already searched must itself
+    have a passing block that holds this centre. This is GRAIN's structure check moved forward; it turns 1e8
+    candidates into 1e5 where many feature vectors pass the node filter by accident.
+
+    When the centres left have more than ``WHOLE`` candidates, they are searched only beside what was found: in a
+    connected graph every node is reached from any other along edges, and the block of each step holds the node of the
+    next. So a neighbourhood is looked at when it holds a node whose own block holds this centre; of a graph with one
+    node among the centres searched in full nothing is missed. That is the condition of the result.
+
+    Args:
+      mutual: a block needs one around each neighbour that holds its centre; False where some true blocks are known to
+        fail the checks.
+    """
+    search = BlockFilter(model, params, 0, nodes.rows, nodes.degrees, checks)
+    number, degrees = nodes.degrees.size, nodes.degrees.tolist()
+    possible: Bool[np.ndarray, "T T"] = np.outer(nodes.degrees > 0, nodes.degrees > 0)
+    waiting, spent = set(range(number)), 0
+    parts = [search.blocks([], clock=clock, budget=budget)]
+    while waiting:
+        options = possible.sum(axis=1).tolist()
+        ways = {c: math.comb(options[c] + degrees[c] - 1, degrees[c]) if degrees[c] else 1 for c in waiting}
+        least = min(ways.values())
+        centres = [c for c in sorted(waiting) if ways[c] == least][:TOGETHER]
+        spent += least * len(centres)
+        if spent > WHOLE and min(degrees[c] for c in waiting) > 1:
+            break
+        waiting.difference_update(centres)
+        requests = [(c, repeated(possible[c], degrees[c])) for c in centres]
+        found = search.blocks(requests, clock=clock, budget=budget)
+        parts.append(found)
+        partial = {part.centre for part in found.unsearched}
+        seen = np.zeros((number, number), bool)
+        for root, neighbours in zip(found.centres.tolist(), found.neighbours, strict=True):
+            seen[list(neighbours), root] = True
+        for centre in set(centres) - partial if mutual else ():
+            possible[:, centre] &= seen[:, centre]
+    condition = None
+    if waiting:
+        parts += _beside(search, parts, possible, waiting, degrees, clock, budget)
+        condition = f"some node has fewer than {min(degrees[c] for c in waiting)} neighbours"
+    blocks = joined(parts, np.arange(number))
+    return dataclasses.replace(reciprocal(blocks) if mutual else blocks, condition=condition)
+
+
+def likely(nodes: Nodes, blocks: Blocks) -> list[Request]:
+    """Neighbourhoods that hold a node whose block, among ``blocks``, holds the centre; then all of every centre.
+
+    What to list first where not all can be listed: most true neighbourhoods are beside some block that is known.
+    """
+    possible = nodes.degrees > 0
+    pairs = {(t, root) for root, ts in zip(blocks.roots.tolist(), blocks.neighbours, strict=True) for t in ts}
+    beside = [
+        (centre, [Slot(np.array([holder]), 1), *repeated(possible, int(nodes.degrees[centre]) - 1)])
+        for centre, holder in sorted(pairs)
+    ]
+    return [*beside, *((c, repeated(possible, degree)) for c, degree in enumerate(nodes.degrees.tolist()))]
+
+
+def _beside(
+    search: BlockFilter,
+    found: Iterable[Found],
+    possible: Bool[np.ndarray, "T T"],
+    waiting: set[int],
+    degrees: Sequence[int],
+    clock: Clock,
+    budget: Budget,
+) -> list[Found]:
+    """Blocks of the waiting centres that hold a node whose block holds the centre, until none is new.
+
+    The neighbourhoods of a centre are listed by the first such node they hold, so none is looked at twice.
+    """
+    parts: list[Found] = []
+    used = {centre: np.zeros(len(degrees), bool) for centre in waiting}
+    fresh = _holders(found, used)
+    while fresh and clock.left > 0:
+        cheapest = min(degrees[centre] for centre in fresh)
+        requests = []
+        for centre in [c for c in sorted(fresh) if degrees[c] == cheapest][:TOGETHER]:
+            for holder in sorted(fresh.pop(centre)):
+                rest = possible[centre] & ~used[centre]
+                requests.append((centre, [Slot(np.array([holder]), 1), *repeated(rest, cheapest - 1)]))
+                used[centre][holder] = True
+        parts.append(search.blocks(requests, clock=clock, budget=budget))
+        for centre, holders in _holders(parts[-1:], used).items():
+            fresh.setdefault(centre, set()).update(holders)
+    return parts
+
+
+def _holders(found: Iterable[Found], used: dict[int, Bool[np.ndarray, " T"]]) -> dict[int, set[int]]:
+    """For each waiting centre the roots of blocks that hold it, those already used left out."""
+    holders: dict[int, set[int]] = {}
+    for part in found:
+        for root, neighbours in zip(part.centres.tolist(), part.neighbours, strict=True):
+            for centre in set(neighbours):
+                if centre in used and not used[centre][root]:
+                    holders.setdefault(centre, set()).add(root)
+    return holders

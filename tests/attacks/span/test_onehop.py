@@ -1,0 +1,99 @@
+"""1-hop blocks searched beside those that were found: nothing of the true graph is missed, and much less looked at."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from jgleak.attacks.attack import Budget
+from jgleak.attacks.span import onehop
+from jgleak.attacks.span.check import SpanCheck
+from jgleak.attacks.span.combinations import total
+from jgleak.attacks.span.hops import Blocks, Nodes
+from jgleak.attacks.span.levels import find_nodes
+from jgleak.attacks.span.sites import sites
+from jgleak.datasets import load
+from jgleak.datasets.molecules import molecule_graph
+from jgleak.federated import Knowledge, Observation, fedsgd
+from jgleak.gnn import GNN
+from jgleak.graph import Graph
+
+FOREVER = Budget(seconds=1e6).start()
+ALL = Budget(seconds=1e6)
+
+
+def seen(smiles: str) -> tuple[Graph, Observation, Nodes, SpanCheck]:
+    """A molecule, what the server sees of it, the node vectors that pass, and the check of 1-hop rows."""
+    graph, space = molecule_graph(smiles, 1), load("embedded").space
+    model = GNN(in_features=space.width)
+    observation = fedsgd(model, model.initial(key=jax.random.key(0)), [graph], space, loss="bce")
+    nodes = find_nodes(observation, Knowledge(space), clock=FOREVER)
+    [node] = [site for site in sites(observation, 1) if site.name == "node"]
+    check = SpanCheck.at(node, most=40)
+    assert check is not None
+    return graph, observation, nodes, check
+
+
+def search(observation: Observation, nodes: Nodes, check: SpanCheck, *, mutual: bool = True) -> Blocks:
+    return onehop.one_hop(
+        observation.model, observation.params, nodes, [check], clock=FOREVER, budget=ALL, mutual=mutual
+    )
+
+
+def named(blocks: Blocks) -> set[tuple[int, tuple[int, ...]]]:
+    return set(zip(blocks.roots.tolist(), blocks.neighbours, strict=True))
+
+
+def true_blocks(graph: Graph, nodes: Nodes) -> set[tuple[int, tuple[int, ...]]]:
+    places = {tuple(codes): i for i, codes in enumerate(nodes.codes.tolist())}
+    entry = [places[tuple(codes)] for codes in graph.x.tolist()]
+    return {(entry[v], tuple(sorted(entry[u] for u in graph.neighbours[v]))) for v in range(graph.n)}
+
+
+@pytest.mark.parametrize(
+    "smiles", ["CC(C)Cc1ccc(cc1)C(C)C(=O)O", "CN1C=NC2=C1C(=O)N(C(=O)N2C)C", "CC(=O)Oc1ccccc1C(=O)O"]
+)
+def test_beside_what_was_found_nothing_is_missed(smiles: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, observation, nodes, check = seen(smiles)
+    whole = search(observation, nodes, check)
+    assert whole.condition is None and true_blocks(graph, nodes) <= named(whole)
+    monkeypatch.setattr(onehop, "WHOLE", 1)
+    beside = search(observation, nodes, check)
+    assert beside.condition == "some node has fewer than 2 neighbours"
+    assert true_blocks(graph, nodes) <= named(beside) <= named(whole)
+    assert beside.checked < whole.checked and not beside.unsearched
+    assert named(beside) == named(search(observation, nodes, check)), "deterministic"
+
+
+def test_a_graph_without_a_searched_node_breaks_the_condition(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, observation, nodes, check = seen("c1ccc2ccccc2c1")
+    assert graph.degree.min() == 2
+    monkeypatch.setattr(onehop, "WHOLE", 1)
+    beside = search(observation, nodes, check)
+    assert beside.size == 0 and beside.condition == "some node has fewer than 2 neighbours"
+
+
+def test_one_sided_blocks_are_kept_where_true_ones_fail() -> None:
+    """A singular adjacency pushes some true rows out of the span: their neighbours' blocks have no partner."""
+    graph, observation, nodes, check = seen("CNC(=O)ON=CC(C)(C)S(C)=O")
+    mutual, all_of_them = (named(search(observation, nodes, check, mutual=m)) for m in (True, False))
+    true = true_blocks(graph, nodes)
+    assert len(mutual & true) < len(all_of_them & true) < len(true)
+
+
+def test_likely_neighbourhoods_hold_a_node_that_holds_the_centre() -> None:
+    _, observation, nodes, check = seen("CC(=O)Oc1ccccc1C(=O)O")
+    blocks = search(observation, nodes, check)
+    requests = onehop.likely(nodes, blocks)
+    beside = requests[: -nodes.degrees.size]
+    assert [centre for centre, _ in requests[-nodes.degrees.size :]] == list(range(nodes.degrees.size))
+    pairs = {(int(t), root) for root, ts in named(blocks) for t in ts}
+    assert {(centre, int(slots[0].options[0])) for centre, slots in beside} == pairs
+    for centre, slots in beside:
+        assert sum(slot.count for slot in slots) == nodes.degrees[centre]
+        assert total(slots) <= total(requests[centre - nodes.degrees.size][1])
+    empty = dataclasses.replace(blocks.keep(np.zeros(blocks.size, bool)))
+    assert len(onehop.likely(nodes, empty)) == nodes.degrees.size
