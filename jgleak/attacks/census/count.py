@@ -88,7 +88,7 @@ class Counting:
             rows.append(np.ones((1, equations.shape[1])))
             right.append(np.ones(1))
         whole = np.c_[np.concatenate(rows), np.concatenate(right)]
-        triangle = linalg.qr(whole, mode="r", check_finite=False)[0][: whole.shape[1]]
+        triangle: Float[np.ndarray, "R K1"] = np.asarray(np.linalg.qr(whole, mode="r"))
         system, goal = triangle[:, :-1], triangle[:, -1]
         solution, rest = nnls(system, goal, maxiter=30 * system.shape[1])
         self.residual = float(rest) if np.any(observed) else np.inf
