@@ -179,7 +179,7 @@ class Candidates:
         grown = self._grown(nodes, done)
         if not hops[hop - 1] or len(grown) < len(done):
             return
-        says = f"{hop}-hop blocks in the span of the node check and {lacking} directions that several of them share"
+        says = f"{hop}-hop blocks in the span of the node check plus {lacking} dimension(s) that several of them share"
         check = hops[hop - 1][0][1]
         for number, completion in enumerate(self._completions(lacking, nodes, grown, check)):
             named = (f"completed {lacking}.{number}", completion, says)

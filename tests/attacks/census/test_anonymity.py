@@ -242,7 +242,7 @@ def test_label_and_node_order_change_nothing() -> None:
     params = weights(model, 0)
     population = Population(model, params, space, small_graphs(5, space))
     rng = np.random.default_rng(0)
-    for place in [*population.shared(0)[:4], *rng.integers(len(population.graphs), size=8).tolist()]:
+    for place in [*population.shared(0)[:2], *rng.integers(len(population.graphs), size=2).tolist()]:
         graph = population.graphs[place]
         sets = []
         for label in (0, 1):
