@@ -90,7 +90,7 @@ def draw_set(truth: Graph, graphs: Sequence[Graph], space: FeatureSpace, path: s
         among = ", the truth among them" if hit is not None and hit >= SHOWN else ""
         figure.supxlabel(f"... and {len(rest)} more{among}")
     if title:
-        figure.suptitle(title, fontweight="bold")
+        figure.suptitle(title, fontweight="bold", wrap=True)
     figure.savefig(path, format=path.suffix.lower()[1:])
 
 

@@ -93,11 +93,20 @@ def test_a_certificate_is_verified_from_scratch(tmp_path: Path) -> None:
     assert good.exit_code == 0 and good.stdout.splitlines()[-1] == "holds"
     document = json.loads(file.read_text())
     twice = {**document, "graphs": [*document["graphs"], document["graphs"][0]]}
-    claimed = {**document, "certificate": {**document["certificate"], "size": 7}}
-    for forged in (twice, claimed):
+    certificate = document["certificate"]
+    forgeries = (
+        (twice, "two listed graphs are isomorphic"),
+        ({**document, "graphs": []}, "no graph is listed"),
+        ({**document, "certificate": {**certificate, "size": 7}}, "it counts 7 graphs, "),
+        ({**document, "certificate": {**certificate, "n_max": 2}}, "a listed graph has more than 2 nodes"),
+        ({**document, "certificate": {**certificate, "conditions": []}}, "it names no condition"),
+        ({**document, "certificate": {**certificate, "status": "certain"}}, "status 'certain' is none of unique, "),
+    )
+    for forged, fault in forgeries:
         file.write_text(json.dumps(forged))
         bad = jgleak("verify", str(file))
         assert bad.exit_code == 1 and bad.stdout.splitlines()[-1] == "does not hold"
+        assert f"fault: {fault}" in bad.stdout
     for broken in ("{", json.dumps({"format": "other"}), json.dumps({**document, "graphs": [{}]})):
         file.write_text(broken)
         bad = jgleak("verify", str(file))

@@ -6,12 +6,12 @@ import dataclasses
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from jgleak.attacks.attack import Reconstruction
-from jgleak.attacks.certificate import Certificate
+from jgleak.attacks.certificate import Certificate, Status
 from jgleak.attacks.distance import MATCH, gradient_distances
 from jgleak.audit.record import plain
 from jgleak.federated import load
@@ -81,21 +81,37 @@ def verify(path: Path) -> Report:
         space.check(graph.x)
     distances = [distance for distance, _ in gradient_distances(observation, space, graphs)]
     forms = {graph.canonical_form() for graph in graphs}
-    lines = [
-        f"{len(graphs)} graphs, {len(forms)} of them different; "
-        f"largest gradient distance {max(distances, default=float('nan')):.1e}"
-    ]
-    holds = bool(graphs) and max(distances) <= MATCH and len(forms) == len(graphs)
+    furthest = max(distances, default=np.inf)
+    lines = [f"graphs listed: {len(graphs)}, different: {len(forms)}, largest gradient distance: {furthest:.1e}"]
+    wrong = {
+        "no graph is listed": not graphs,
+        f"a listed graph's gradient is more than {MATCH:.0e} away": bool(graphs) and not furthest <= MATCH,
+        "two listed graphs are isomorphic": len(forms) < len(graphs),
+    }
     if certificate is None:
         lines.append("no certificate: nothing is claimed about other graphs")
     else:
-        sized = certificate.size == len(graphs) and (certificate.status != "unique" or certificate.size == 1)
-        bounded = all(g.n == certificate.n_max if certificate.n_known else g.n <= certificate.n_max for g in graphs)
-        holds &= sized and bounded
+        wrong |= _overclaims(certificate, graphs)
         lines.append(f"certificate {certificate.status} of {certificate.size}, up to {certificate.n_max} nodes")
         lines += [f"  if {condition}" for condition in certificate.conditions]
-    lines.append("holds" if holds else "does not hold")
-    return Report(holds, "\n".join(lines))
+        lines.append("that there are no other graphs follows from the search, which is not repeated here")
+    faults = [fault for fault, found in wrong.items() if found]
+    lines += [f"fault: {fault}" for fault in faults]
+    lines.append("does not hold" if faults else "holds")
+    return Report(not faults, "\n".join(lines))
+
+
+def _overclaims(certificate: Certificate, graphs: list[Graph]) -> dict[str, bool]:
+    """What a certificate may say that its own list contradicts, or that no search of ours could have shown."""
+    status, size, most, known = certificate.status, certificate.size, certificate.n_max, certificate.n_known
+    return {
+        f"status {status!r} is none of {', '.join(get_args(Status))}": status not in get_args(Status),
+        f"it counts {size} graphs, {len(graphs)} are listed": size != len(graphs),
+        f"it says 'unique' of {size} graphs": status == "unique" and size != 1,
+        f"a listed graph has more than {most} nodes": any(g.n > most for g in graphs),
+        f"a listed graph has fewer than the known {most} nodes": known and any(g.n < most for g in graphs),
+        "it names no condition, and every search has some": not certificate.conditions,
+    }
 
 
 def _label(y: Any) -> Any:

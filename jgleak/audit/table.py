@@ -23,7 +23,7 @@ def clients_table(records: Sequence[Mapping[str, Any]]) -> Table:
     table.add_column("name", overflow="ellipsis", no_wrap=True, ratio=1)
     for column in ("nodes", "exact", "GSM-0", "GSM-1", "GSM-2", "distance", "seconds"):
         table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("stop", no_wrap=True)
+    table.add_column("ended", no_wrap=True)
     for r in records:
         distance = r["gradient_distance"]
         table.add_row(
@@ -34,9 +34,18 @@ def clients_table(records: Sequence[Mapping[str, Any]]) -> Table:
             *(f"{r[name]:.3f}" for name in ("gsm0", "gsm1", "gsm2")),
             "-" if distance is None else f"{distance:.1e}",
             f"{r['seconds']:.2f}",
-            r["stop"],
+            _ending(r),
         )
     return table
+
+
+def _ending(record: Mapping[str, Any]) -> str:
+    """The certificate in a word or two; without one why the attack stopped."""
+    certificate = record["certificate"]
+    if certificate is None:
+        return record["stop"]
+    size = certificate["size"]
+    return {"unique": "unique", "k_graphs": f"1 of {size}", "at_least_k": f"1 of {size}+"}[certificate["status"]]
 
 
 def summary_table(summary: Mapping[str, Any]) -> Table:
