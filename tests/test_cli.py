@@ -190,6 +190,8 @@ def test_ctrl_c_keeps_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert record["info"] == {"blocks": 3}
     assert last["summary"]["graphs"] == 1
     assert len((tmp_path / "results.jsonl").read_text().splitlines()) == 2
+    assert "holds an earlier run" in one_error(jgleak("attack", "empty", *QUICK, "--out", str(tmp_path)))
+    assert len((tmp_path / "results.jsonl").read_text().splitlines()) == 2, "nothing is added to it"
 
 
 def test_a_breakdown_is_shown_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:

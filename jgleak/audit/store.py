@@ -16,13 +16,13 @@ from jgleak.federated import save
 
 
 class Store:
-    """``results.jsonl`` (appended), ``observations/NNN.safetensors``, ``reconstructions/NNN.json`` and one picture
+    """``results.jsonl``, ``observations/NNN.safetensors``, ``reconstructions/NNN.json`` and one picture
     ``NNN.png`` a client, of all graphs listed for it.
 
-    A later run into the same folder appends to the records and replaces observations and pictures of equal number.
+    A folder holds one run: a second one would mix its files with the first's.
 
     Raises:
-      ValueError: when made, if the folder cannot be written.
+      ValueError: when made, if the folder holds a run already or cannot be written.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -30,7 +30,9 @@ class Store:
         try:
             (folder / "observations").mkdir(parents=True, exist_ok=True)
             (folder / "reconstructions").mkdir(exist_ok=True)
-            self._records = (folder / "results.jsonl").open("a", encoding="utf-8")
+            self._records = (folder / "results.jsonl").open("x", encoding="utf-8")
+        except FileExistsError as error:
+            raise ValueError(f"out: {folder} holds an earlier run or is a file; choose another folder") from error
         except OSError as error:
             raise ValueError(f"out: cannot write to {folder} ({error.strerror}); choose another folder") from error
 
