@@ -118,7 +118,9 @@ class Candidates:
         self.observation, self.knowledge, self.clock = observation, knowledge, clock
         self.budget = dataclasses.replace(budget, blocks=min(budget.blocks, KEPT))
         self.nodes = find_nodes(observation, knowledge, clock=clock.part(SHARE))
+        self.says = _says(input_site(observation, knowledge), 0)
         self.kept: dict[tuple[object, ...], Blocks] = {}
+        self.spans: dict[tuple[object, ...], list[SpanCheck]] = {}
         self.checked = 0
 
     def attempts(self) -> Iterator[Levels]:
@@ -180,8 +182,10 @@ class Candidates:
         if not hops[hop - 1] or len(grown) < len(done):
             return
         says = f"{hop}-hop blocks in the span of the node check plus {lacking} dimension(s) that several of them share"
-        check = hops[hop - 1][0][1]
-        for number, completion in enumerate(self._completions(lacking, nodes, grown, check)):
+        key = (lacking, nodes.degrees.size, *_key(done))
+        if key not in self.spans:
+            self.spans[key] = self._completions(lacking, nodes, grown, hops[hop - 1][0][1])
+        for number, completion in enumerate(self.spans[key]):
             named = (f"completed {lacking}.{number}", completion, says)
             yield from self._completed(lacking, nodes, hops, [*done, (named,)])
         yield from self._completed(lacking, nodes, hops, [*done, hops[hop - 1]])
@@ -209,7 +213,7 @@ class Candidates:
         top = reciprocal(hops[-1])
         if not 0 < top.size <= MOST:
             return None
-        conditions = [*conditions, _says(input_site(self.observation, self.knowledge), 0)]
+        conditions = [*conditions, self.says]
         for hop, (blocks, checks) in enumerate(zip(hops, chosen, strict=True), start=1):
             conditions += [says for _, _, says in checks]
             if blocks.condition:

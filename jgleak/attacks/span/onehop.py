@@ -104,12 +104,13 @@ def _beside(
 ) -> list[Found]:
     """Blocks of the waiting centres that hold a node whose block holds the centre, until none is new.
 
-    The neighbourhoods of a centre are listed by the first such node they hold, so none is looked at twice.
+    The neighbourhoods of a centre are listed by the first such node they hold, so none is looked at twice. Once the
+    clock has ended nothing new is found, and what was still to be looked at is listed as unsearched.
     """
     parts: list[Found] = []
     used = {centre: np.zeros(len(degrees), bool) for centre in waiting}
     fresh = _holders(found, used)
-    while fresh and clock.left > 0:
+    while fresh:
         cheapest = min(degrees[centre] for centre in fresh)
         requests = []
         for centre in [c for c in sorted(fresh) if degrees[c] == cheapest][:TOGETHER]:

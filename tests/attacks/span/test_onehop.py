@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import jax
 import numpy as np
 import pytest
 
@@ -13,28 +12,11 @@ from jgleak.attacks.span import onehop
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import total
 from jgleak.attacks.span.hops import Blocks, Nodes
-from jgleak.attacks.span.levels import find_nodes
-from jgleak.attacks.span.sites import sites
-from jgleak.datasets import load
-from jgleak.datasets.molecules import molecule_graph
-from jgleak.federated import Knowledge, Observation, fedsgd
-from jgleak.gnn import GNN
-from jgleak.graph import Graph
+from jgleak.federated import Observation
 
-FOREVER = Budget(seconds=1e6).start()
+from .molecules import FOREVER, seen, true_blocks
+
 ALL = Budget(seconds=1e6)
-
-
-def seen(smiles: str) -> tuple[Graph, Observation, Nodes, SpanCheck]:
-    """A molecule, what the server sees of it, the node vectors that pass, and the check of 1-hop rows."""
-    graph, space = molecule_graph(smiles, 1), load("embedded").space
-    model = GNN(in_features=space.width)
-    observation = fedsgd(model, model.initial(key=jax.random.key(0)), [graph], space, loss="bce")
-    nodes = find_nodes(observation, Knowledge(space), clock=FOREVER)
-    [node] = [site for site in sites(observation, 1) if site.name == "node"]
-    check = SpanCheck.at(node, most=40)
-    assert check is not None
-    return graph, observation, nodes, check
 
 
 def search(observation: Observation, nodes: Nodes, check: SpanCheck, *, mutual: bool = True) -> Blocks:
@@ -45,12 +27,6 @@ def search(observation: Observation, nodes: Nodes, check: SpanCheck, *, mutual: 
 
 def named(blocks: Blocks) -> set[tuple[int, tuple[int, ...]]]:
     return set(zip(blocks.roots.tolist(), blocks.neighbours, strict=True))
-
-
-def true_blocks(graph: Graph, nodes: Nodes) -> set[tuple[int, tuple[int, ...]]]:
-    places = {tuple(codes): i for i, codes in enumerate(nodes.codes.tolist())}
-    entry = [places[tuple(codes)] for codes in graph.x.tolist()]
-    return {(entry[v], tuple(sorted(entry[u] for u in graph.neighbours[v]))) for v in range(graph.n)}
 
 
 @pytest.mark.parametrize(
@@ -74,6 +50,15 @@ def test_a_graph_without_a_searched_node_breaks_the_condition(monkeypatch: pytes
     monkeypatch.setattr(onehop, "WHOLE", 1)
     beside = search(observation, nodes, check)
     assert beside.size == 0 and beside.condition == "some node has fewer than 2 neighbours"
+
+
+def test_what_the_clock_left_out_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock ends after the cheap centres: the neighbourhoods still to be looked at must not count as looked at."""
+    _, observation, nodes, check = seen("CC(C)Cc1ccc(cc1)C(C)C(=O)O")
+    monkeypatch.setattr(onehop, "WHOLE", 1)
+    beside, ended = onehop._beside, Budget(seconds=1e-9).start()
+    monkeypatch.setattr(onehop, "_beside", lambda *arguments: beside(*arguments[:-2], ended, ALL))
+    assert search(observation, nodes, check).unsearched
 
 
 def test_one_sided_blocks_are_kept_where_true_ones_fail() -> None:

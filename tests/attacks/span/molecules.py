@@ -1,0 +1,37 @@
+"""One molecule as a client, and what the span checks have to find in it."""
+
+from __future__ import annotations
+
+import jax
+
+from jgleak.attacks.attack import Budget
+from jgleak.attacks.span.check import SpanCheck
+from jgleak.attacks.span.hops import Nodes
+from jgleak.attacks.span.levels import find_nodes
+from jgleak.attacks.span.sites import sites
+from jgleak.datasets import load
+from jgleak.datasets.molecules import molecule_graph
+from jgleak.federated import Knowledge, Observation, fedsgd
+from jgleak.gnn import GNN
+from jgleak.graph import Graph
+
+FOREVER = Budget(seconds=1e6).start()
+
+
+def seen(smiles: str) -> tuple[Graph, Observation, Nodes, SpanCheck]:
+    """A molecule, what the server sees of it, the node vectors that pass, and the node check of its 1-hop rows."""
+    graph, space = molecule_graph(smiles, 1), load("embedded").space
+    model = GNN(in_features=space.width)
+    observation = fedsgd(model, model.initial(key=jax.random.key(0)), [graph], space, loss="bce")
+    nodes = find_nodes(observation, Knowledge(space), clock=FOREVER)
+    [node] = [site for site in sites(observation, 1) if site.name == "node"]
+    check = SpanCheck.at(node, most=40)
+    assert check is not None
+    return graph, observation, nodes, check
+
+
+def true_blocks(graph: Graph, nodes: Nodes) -> set[tuple[int, tuple[int, ...]]]:
+    """The graph's different 1-hop blocks: the centre's row of ``nodes``, and its neighbours'."""
+    places = {tuple(codes): i for i, codes in enumerate(nodes.codes.tolist())}
+    entry = [places[tuple(codes)] for codes in graph.x.tolist()]
+    return {(entry[v], tuple(sorted(entry[u] for u in graph.neighbours[v]))) for v in range(graph.n)}
