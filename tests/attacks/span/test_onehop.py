@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,7 +58,12 @@ def test_what_the_clock_left_out_is_listed(monkeypatch: pytest.MonkeyPatch) -> N
     _, observation, nodes, check = seen("CC(C)Cc1ccc(cc1)C(C)C(=O)O")
     monkeypatch.setattr(onehop, "WHOLE", 1)
     beside, ended = onehop._beside, Budget(seconds=1e-9).start()
-    monkeypatch.setattr(onehop, "_beside", lambda *arguments: beside(*arguments[:-2], ended, ALL))
+
+    def late(*arguments: Any) -> list[Found]:
+        search, found, possible, waiting, degrees, _, budget = arguments
+        return beside(search, found, possible, waiting, degrees, ended, budget)
+
+    monkeypatch.setattr(onehop, "_beside", late)
     assert search(observation, nodes, check).unsearched
 
 
