@@ -85,6 +85,9 @@ def attack(
     know: Annotated[
         list[str] | None, typer.Option(help=f"What the attacker is given, by commas: {', '.join(KNOWABLE)}.")
     ] = None,
+    options: Annotated[
+        list[str] | None, typer.Option("--set", help="Options of the attack, as name=value (steps=300).")
+    ] = None,
     prior: _Prior = "none",
     max_n: _MaxN = 40,
     node_task: Annotated[bool, typer.Option("--node-task", help="Label nodes instead of graphs.")] = False,
@@ -118,6 +121,7 @@ def attack(
             time_limit=time_limit,
             attack=name,
             know=_split(know),
+            options=_pairs(options),
             node_task=node_task,
             distinct=not no_distinct,
             degree=not no_degree,
@@ -307,6 +311,13 @@ def _progress(console: Console) -> Progress:
 
 def _split(know: list[str] | None) -> tuple[str, ...]:
     return tuple(part.strip() for word in know or () for part in word.split(",") if part.strip())
+
+
+def _pairs(options: list[str] | None) -> tuple[tuple[str, str], ...]:
+    for option in options or ():
+        if "=" not in option:
+            raise ValueError(f"--set: expected name=value, got {option!r}")
+    return tuple((name, value) for name, _, value in (option.partition("=") for option in options or ()))
 
 
 def _writable(path: Path) -> Path:

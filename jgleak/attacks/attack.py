@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import jax
@@ -22,12 +22,13 @@ class Reconstruction:
     """What an attack found.
 
     Attributes:
-      graphs: candidate graphs, best first; empty when nothing was found.
+      graphs: candidate graphs, best first; empty when nothing was found. For an update over a batch of several graphs
+        they are the batch, in no order.
       gradient_distance: ``|g - g*| / |g*|`` of the first graph's gradient against the observed one, over all
         parameters (0 is a perfect match), or None when no graph was found.
       stop: why the attack ended: ``match``, ``exhausted``, ``time``, ``no candidates``, ``done``.
-      adjacency: soft adjacency ``(n, n)`` where the attack has one.
-      features: soft encoded features ``(n, m)`` where the attack has them.
+      adjacency: soft adjacency ``(n, n)`` where the attack has one; ``(B, n, n)`` for a batch.
+      features: soft encoded features ``(n, m)`` where the attack has them; ``(B, n, m)`` for a batch.
       certificate: what is known about other graphs with the same gradient, where the attack looks for them.
       info: counts and seconds by stage, for people and benchmarks.
     """
@@ -35,8 +36,8 @@ class Reconstruction:
     graphs: tuple[Graph, ...]
     gradient_distance: float | None
     stop: str
-    adjacency: Float[np.ndarray, "n n"] | None = None
-    features: Float[np.ndarray, "n m"] | None = None
+    adjacency: Float[np.ndarray, "*B n n"] | None = None
+    features: Float[np.ndarray, "*B n m"] | None = None
     certificate: Certificate | None = None
     info: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -95,6 +96,27 @@ class Run(Protocol):
     ) -> Reconstruction: ...
 
 
+class RunMany(Protocol):
+    """The same for many clients side by side; ``budget.seconds`` are granted for each."""
+
+    def __call__(
+        self,
+        observations: Sequence[Observation],
+        knowledges: Sequence[Knowledge],
+        *,
+        keys: Sequence[Array],
+        budget: Budget,
+    ) -> list[Reconstruction]: ...
+
+
+def _no_reason(observation: Observation, knowledge: Knowledge) -> str | None:
+    return None
+
+
+def _no_options(options: Mapping[str, str]) -> Attack:
+    raise ValueError(f"option {next(iter(options))!r}: this attack has no options; leave --set out")
+
+
 @dataclasses.dataclass(frozen=True)
 class Attack:
     """An entry of the registry.
@@ -104,12 +126,34 @@ class Attack:
       summary: one line, with the source.
       run: the attack.
       unsupported: returns why (and what instead) when the attack cannot work on this observation, else None.
+      protocols: the protocols whose updates it can read.
+      needs: fields of ``Knowledge`` without which it cannot begin; for ``n``, known edges or features will do.
+      several: it can attack an update over a batch of several graphs.
+      many: the attack on many clients side by side, where that is faster than one by one.
+      configure: the attack with other options (``--set``).
     """
 
     name: str
     summary: str
     run: Run
-    unsupported: Callable[[Observation, Knowledge], str | None] = lambda observation, knowledge: None
+    unsupported: Callable[[Observation, Knowledge], str | None] = _no_reason
+    protocols: tuple[str, ...] = ("fedsgd",)
+    needs: tuple[str, ...] = ()
+    several: bool = False
+    many: RunMany | None = None
+    configure: Callable[[Mapping[str, str]], Attack] = _no_options
+
+    def refusal(self, observation: Observation, knowledge: Knowledge) -> str | None:
+        """Why (and what instead) the attack cannot work on this observation with this knowledge, else None."""
+        if observation.protocol not in self.protocols:
+            known = " or ".join(repr(p) for p in self.protocols)
+            return f"it reads updates of the protocol {known}, this one is {observation.protocol!r}; record another"
+        if observation.batch_size > 1 and not self.several:
+            return f"the update mixes {observation.batch_size} graphs and it attacks one; record batches of one"
+        for need in self.needs:
+            if not _given(need, observation, knowledge):
+                return f"it needs {NEEDS[need]}; give it (--know {need})"
+        return self.unsupported(observation, knowledge)
 
     def __call__(
         self, observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget | None = None
@@ -119,14 +163,56 @@ class Attack:
         Raises:
           ValueError: the attack cannot work here, with the reason and what to do instead.
         """
+        observation = self._checked(observation, knowledge)
+        with threadpool_limits(1, "blas"):  # the host's matrices are small: more threads only wait for each other
+            return self.run(observation, knowledge, key=key, budget=budget or Budget())
+
+    def on_many(
+        self,
+        observations: Sequence[Observation],
+        knowledges: Sequence[Knowledge],
+        *,
+        keys: Sequence[Array],
+        budget: Budget | None = None,
+    ) -> list[Reconstruction]:
+        """Attack many clients, side by side where the attack can; ``budget.seconds`` are granted for each.
+
+        Raises:
+          ValueError: as for one client.
+        """
+        checked = [self._checked(o, k) for o, k in zip(observations, knowledges, strict=True)]
+        budget = budget or Budget()
+        with threadpool_limits(1, "blas"):
+            if self.many is not None:
+                return self.many(checked, knowledges, keys=keys, budget=budget) if checked else []
+            each = zip(checked, knowledges, keys, strict=True)
+            return [self.run(o, k, key=key, budget=budget) for o, k, key in each]
+
+    def _checked(self, observation: Observation, knowledge: Knowledge) -> Observation:
         if observation.model.in_features != knowledge.space.width:
             raise ValueError(
                 f"knowledge: the feature space has {knowledge.space.width} columns, the observed model takes "
                 f"{observation.model.in_features}; give the feature space this model was trained with"
             )
-        reason = self.unsupported(observation, knowledge)
+        reason = self.refusal(observation, knowledge)
         if reason is not None:
             raise ValueError(f"attack {self.name!r} cannot run here: {reason}")
-        observation = dataclasses.replace(observation, update=jax.tree.map(np.asarray, observation.update))
-        with threadpool_limits(1, "blas"):  # the host's matrices are small: more threads only wait for each other
-            return self.run(observation, knowledge, key=key, budget=budget or Budget())
+        return dataclasses.replace(observation, update=jax.tree.map(np.asarray, observation.update))
+
+
+NEEDS = {
+    "n": "the number of nodes",
+    "adjacency": "the client's edges",
+    "features": "the client's node features",
+    "labels": "the labels",
+    "auxiliary": "public graphs of the same kind",
+}
+"""What an attack may be unable to begin without, in words."""
+
+
+def _given(need: str, observation: Observation, knowledge: Knowledge) -> bool:
+    if need == "n":
+        known = knowledge.n, knowledge.adjacency, knowledge.features, observation.gradients
+        return any(part is not None for part in known)
+    value = getattr(knowledge, need)
+    return value is not None and (need != "auxiliary" or len(value) > 0)

@@ -7,9 +7,16 @@ import difflib
 from jgleak.attacks.attack import Attack
 from jgleak.attacks.census.attack import CENSUS
 from jgleak.attacks.grain.attack import GRAIN
+from jgleak.attacks.matching.dlg import DLG, DLG_BP, IDLG, IDLG_BP
+from jgleak.attacks.matching.invergrad import INVERGRAD
+from jgleak.attacks.matching.tableak import TABLEAK
 from jgleak.attacks.trivial import EMPTY, MEAN_ADJACENCY, RANDOM
 
-ATTACKS: dict[str, Attack] = {attack.name: attack for attack in (CENSUS, GRAIN, RANDOM, MEAN_ADJACENCY, EMPTY)}
+EXACT = (CENSUS, GRAIN)
+MATCHING = (DLG, DLG_BP, IDLG, IDLG_BP, INVERGRAD, TABLEAK)
+BASELINES = (RANDOM, MEAN_ADJACENCY, EMPTY)
+
+ATTACKS: dict[str, Attack] = {attack.name: attack for attack in (*EXACT, *MATCHING, *BASELINES)}
 
 
 def get_attack(name: str) -> Attack:

@@ -66,8 +66,8 @@ class Result:
       reconstruction: what the attack made of it.
       score: the best reconstruction beside the truth.
       truth_in_set: the truth is among the listed reconstructions.
-      seconds: wall-clock time of the attack.
-      compilations: functions that XLA compiled during the attack.
+      seconds: wall-clock time of the attack; of clients attacked side by side, each one's share.
+      compilations: functions that XLA compiled during the attack; of clients side by side, the first has them all.
       failure: the traceback, when the attack broke down on this client; the reconstruction is empty then.
     """
 
@@ -110,7 +110,7 @@ def prepare(specification: Specification) -> Setup:
 
 
 def run(specification: Specification, setup: Setup | None = None) -> Iterator[Result]:
-    """Attack the clients one by one, yielding each result as it is finished.
+    """Attack the clients, yielding each result as it is finished (one by one, or many side by side).
 
     An exception inside an attack ends that client only: its result has an empty reconstruction, ``stop`` is
     ``"error"`` and ``failure`` holds the traceback.
@@ -122,37 +122,65 @@ def run(specification: Specification, setup: Setup | None = None) -> Iterator[Re
     Raises:
       ValueError: the attack cannot work with this model, task or knowledge.
     """
-    dataset, model, params, loss, _ = setup or prepare(specification)
+    setup = setup or prepare(specification)
     attack = get_attack(specification.attack)
+    if specification.options:
+        attack = attack.configure(dict(specification.options))
+    size = specification.together if attack.many is not None else 1
+    for start in range(0, len(setup.dataset.graphs), size):
+        clients = [_client(specification, setup, attack, i) for i in range(len(setup.dataset.graphs))[start:][:size]]
+        yield from _attacked(specification, attack, clients)
+
+
+class _Client(NamedTuple):
+    index: int
+    truth: Graph
+    observation: Observation
+    knowledge: Knowledge
+
+
+def _client(specification: Specification, setup: Setup, attack: Attack, index: int) -> _Client:
+    dataset, model, params, loss, _ = setup
+    truth = dataset.graphs[index]
     slots = model.slots if model.readout == "flattened" else None
-    for index, truth in enumerate(dataset.graphs):
-        observation = fedsgd(model, params, [truth], dataset.space, loss=loss, slots=slots)
-        knowledge = _knowledge(specification, dataset, truth)
-        reason = attack.unsupported(observation, knowledge)
-        if reason is not None:
-            raise ValueError(f"attack {attack.name!r} cannot run here: {reason}")
-        yield _attacked(specification, attack, index, truth, observation, knowledge)
+    observation = fedsgd(model, params, [truth], dataset.space, loss=loss, slots=slots)
+    knowledge = _knowledge(specification, dataset, truth)
+    reason = attack.refusal(observation, knowledge)
+    if reason is not None:
+        raise ValueError(f"attack {attack.name!r} cannot run here: {reason}")
+    return _Client(index, truth, observation, knowledge)
 
 
-def _attacked(
-    specification: Specification,
-    attack: Attack,
-    index: int,
-    truth: Graph,
-    observation: Observation,
-    knowledge: Knowledge,
-) -> Result:
-    space, failure, compiled, begun = knowledge.space, None, compilations(), time.monotonic()
-    budget = Budget(seconds=specification.time_limit)
+def _attacked(specification: Specification, attack: Attack, clients: Sequence[_Client]) -> Iterator[Result]:
+    """Attack clients side by side; where that breaks down, each on its own, so that one client spoils no other's."""
+    failure, compiled, begun = None, compilations(), time.monotonic()
     try:
-        reconstruction = attack(observation, knowledge, key=_key(specification, index + 1), budget=budget)
+        found = attack.on_many(
+            [client.observation for client in clients],
+            [client.knowledge for client in clients],
+            keys=[_key(specification, client.index + 1) for client in clients],
+            budget=Budget(seconds=specification.time_limit),
+        )
     except Exception:  # any defect of an attack: hours of finished clients and those to come must not go with it
+        if len(clients) > 1:
+            for client in clients:
+                yield from _attacked(specification, attack, [client])
+            return
         failure = traceback.format_exc()
-        reconstruction = Reconstruction((), None, "error")
-    seconds = time.monotonic() - begun
-    tolerance = 0.0 if space.discrete else REAL_TOLERANCE
-    quality = score(truth, reconstruction.best, space, tolerance=tolerance)
+        found = [Reconstruction((), None, "error")]
+    seconds = (time.monotonic() - begun) / len(clients)
     compiled = compilations() - compiled
+    for client, reconstruction in zip(clients, found, strict=True):
+        first = client is clients[0]
+        yield _result(client, reconstruction, seconds, compiled if first else 0, failure)
+
+
+def _result(
+    client: _Client, reconstruction: Reconstruction, seconds: float, compiled: int, failure: str | None
+) -> Result:
+    index, truth, observation, knowledge = client
+    tolerance = 0.0 if knowledge.space.discrete else REAL_TOLERANCE
+    quality = score(truth, reconstruction.best, knowledge.space, tolerance=tolerance)
     listed = truth_in_set(truth, reconstruction.graphs, tolerance=tolerance)
     return Result(index, truth, observation, reconstruction, quality, listed, seconds, compiled, failure)
 

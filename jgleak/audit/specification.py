@@ -38,6 +38,8 @@ class Specification:
       seed: seeds the sample of clients, the model's parameters and the attack.
       time_limit: seconds an attack may take on one client.
       attack: a name of ``jgleak.attacks.registry.ATTACKS``.
+      options: options of the attack as name and text, where it has some: optimiser, steps, ...
+      together: most clients attacked side by side, by attacks that can.
       know: what the attacker is given: members of ``KNOWABLE``.
       node_task: label nodes instead of graphs.
       distinct: assume that no two nodes of a client share their features, in the networks where GRAIN does.
@@ -67,6 +69,8 @@ class Specification:
     seed: int = 0
     time_limit: float = 60.0
     attack: str = "census"
+    options: tuple[tuple[str, str], ...] = ()
+    together: int = 64
     know: tuple[str, ...] = ()
     node_task: bool = False
     distinct: bool = True
@@ -76,6 +80,7 @@ class Specification:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "know", tuple(self.know))
+        object.__setattr__(self, "options", tuple((str(name), str(value)) for name, value in self.options))
         unknown = sorted(set(self.know) - set(KNOWABLE))
         if unknown:
             raise ValueError(f"know: unknown {unknown[0]!r}; choose from {', '.join(KNOWABLE)}")
@@ -83,6 +88,8 @@ class Specification:
             raise ValueError(f"time_limit: must be a positive number of seconds, got {self.time_limit}")
         if self.pooling not in POOLINGS:
             raise ValueError(f"pooling: unknown {self.pooling!r}; choose one of {', '.join(POOLINGS)}")
+        if self.together < 1:
+            raise ValueError(f"together: must be at least 1, got {self.together}")
         if self.train < 0:
             raise ValueError(f"train: must be a number of epochs, 0 or more, got {self.train}")
         if self.max_n < 1:
@@ -92,7 +99,7 @@ class Specification:
 
     def to_json(self) -> dict[str, Any]:
         """The fields by name, ready for JSON."""
-        return {**dataclasses.asdict(self), "know": list(self.know)}
+        return {**dataclasses.asdict(self), "know": list(self.know), "options": [list(pair) for pair in self.options]}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Specification:

@@ -7,6 +7,7 @@ from functools import partial
 
 import jax
 import numpy as np
+from jaxtyping import Array
 
 from jgleak.features import FeatureSpace
 from jgleak.federated.loss import LOSSES, graph_loss
@@ -48,6 +49,48 @@ def fedsgd(
     batch = GraphBatch.from_graphs(graphs, space, slots=slots)
     update = jax.tree.map(lambda g: np.asarray(g).mean(axis=0), gradients(model, params, batch, loss=loss))
     return Observation(model=model, params=params, update=update, loss=loss, batch_size=len(graphs))
+
+
+def target_gradient(
+    model: GNN, params: Params, graphs: Sequence[Graph], space: FeatureSpace, *, loss: str, slots: int | None = None
+) -> Observation:
+    """The mean gradient of the loss of node 0 of every graph: a minibatch of target nodes (GLG, node attacker 1).
+
+    Args and errors are those of ``fedsgd``, for a node task; the other nodes' labels do not matter.
+    """
+    first = [_node_losses(model, params, graph, space, loss, slots, count=1) for graph in graphs]
+    update = jax.tree.map(lambda *leaves: np.mean([leaf[0] for leaf in leaves], axis=0), *first)
+    return Observation(model, params, update, loss, batch_size=len(graphs), protocol="target_node")
+
+
+def node_gradients(model: GNN, params: Params, graph: Graph, space: FeatureSpace, *, loss: str) -> Observation:
+    """One gradient for each node's own loss, side by side (GLG, node attacker 2).
+
+    Args and errors are those of ``fedsgd``, for a node task.
+    """
+    update = _node_losses(model, params, graph, space, loss, None, count=graph.n)
+    return Observation(model, params, update, loss, protocol="node_losses")
+
+
+def _node_losses(
+    model: GNN, params: Params, graph: Graph, space: FeatureSpace, loss: str, slots: int | None, count: int
+) -> Params:
+    """Gradients of the losses of the first ``count`` nodes, one after another: every leaf gains a leading axis."""
+    _check(model, [graph], space, loss)
+    if not model.node_level:
+        raise ValueError("model: it labels graphs, so a node has no loss; take a 'node_scores' readout or fedsgd")
+    batch = GraphBatch.from_graphs([graph], space, slots=slots)
+    shares = np.eye(batch.node_mask.shape[1], dtype=np.float32)
+    each = [_one_node(model, params, batch, share, loss=loss) for share in shares[:count]]
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *each)
+
+
+@partial(jax.jit, static_argnames=("model", "loss"))
+def _one_node(model: GNN, params: Params, batch: GraphBatch, share: Array, *, loss: str) -> Params:
+    one = jax.tree.map(lambda leaf: leaf[0], batch)
+    return jax.grad(lambda p: graph_loss(model, p, one.nodes, one.adjacency, one.node_mask, one.labels, loss, share))(
+        params
+    )
 
 
 def _check(model: GNN, graphs: Sequence[Graph], space: FeatureSpace, loss: str) -> None:

@@ -19,15 +19,18 @@ def label_loss(logits: Float[Array, "... C"], label: Num[Array, "..."], name: st
 
     ``bce``: BCE-with-logits on one-hot labels, mean over the ``C`` outputs (GRAIN). ``ce``: softmax cross-entropy
     (GLG, FedGIG, GraphDLG). ``mse``: squared error of the single output (FreeSolv) or of a rating (FedGNN).
+
+    A class label may be relaxed to a distribution ``(..., C)``, which stands in the place of the one-hot row.
     """
-    if name == "bce":
-        onehot = jax.nn.one_hot(label, logits.shape[-1], dtype=logits.dtype)
-        return optax.sigmoid_binary_cross_entropy(logits, onehot).mean(axis=-1)
-    if name == "ce":
-        return optax.softmax_cross_entropy_with_integer_labels(logits, label.astype(jnp.int32))
     if name == "mse":
         outputs = logits if logits.ndim == label.ndim else logits[..., 0]
         return jnp.square(outputs - label)
+    relaxed = label.ndim == logits.ndim
+    target = label if relaxed else jax.nn.one_hot(label, logits.shape[-1], dtype=logits.dtype)
+    if name == "bce":
+        return optax.sigmoid_binary_cross_entropy(logits, target).mean(axis=-1)
+    if name == "ce":
+        return optax.softmax_cross_entropy(logits, target)
     raise ValueError(f"loss: unknown {name!r}; choose one of {LOSSES}")
 
 
@@ -39,10 +42,14 @@ def graph_loss(
     mask: Bool[Array, " N"],
     label: Num[Array, "..."],
     loss: str,
+    share: Float[Array, " N"] | None = None,
 ) -> Float[Array, ""]:
-    """Training loss of one padded graph: of its output, or the mean over its nodes for node tasks."""
+    """Training loss of one padded graph: of its output, or the mean over its nodes for node tasks.
+
+    ``share`` weighs the nodes of a node task otherwise: a 1 for one node gives the loss of that node.
+    """
     logits: Any = model.apply({"params": params}, nodes, adjacency, mask)
     if not model.node_level:
         return label_loss(logits, label, loss)
     weight = mask.astype(nodes.dtype)
-    return (weight * label_loss(logits, label, loss)).sum() / weight.sum()
+    return ((weight / weight.sum() if share is None else share) * label_loss(logits, label, loss)).sum()

@@ -22,6 +22,11 @@ from jgleak.graph import Graph
 FORMAT = 1
 """Version of the observation file."""
 
+PROTOCOLS = ("fedsgd", "target_node", "node_losses")
+"""``fedsgd``: the mean gradient over the batch's graphs. ``target_node`` (node tasks): of the loss of every graph's
+node 0, the mean over the batch. ``node_losses`` (node tasks): one gradient for the loss of each node of one graph, side
+by side, so that every tensor gains a leading axis of nodes (GLG, node attacker 2)."""
+
 DTYPES = ("F32", "F64", "F16", "BF16")
 """Tensor types of the observation file, by their safetensors names."""
 
@@ -36,7 +41,7 @@ class Observation:
       update: what came back, a pytree like ``params`` (FedSGD: the mean gradient over the batch).
       loss: ``bce``, ``ce`` or ``mse``.
       batch_size: number of graphs in the batch.
-      protocol: ``fedsgd``.
+      protocol: one of ``PROTOCOLS``.
 
     Raises:
       ValueError: the update does not fit the parameters (a gradient of another model), or is not finite.
@@ -53,15 +58,23 @@ class Observation:
         self.model.check()
         if self.loss not in LOSSES:
             raise ValueError(f"loss: unknown {self.loss!r}; choose one of {LOSSES}")
-        if self.protocol != "fedsgd":
-            raise ValueError(f"protocol: {self.protocol!r} is not supported; record FedSGD gradients ('fedsgd')")
+        if self.protocol not in PROTOCOLS:
+            raise ValueError(f"protocol: unknown {self.protocol!r}; choose one of {', '.join(PROTOCOLS)}")
+        if self.protocol != "fedsgd" and not self.model.node_level:
+            raise ValueError(f"protocol: {self.protocol!r} needs a node task, this model labels graphs; use 'fedsgd'")
         if not isinstance(self.batch_size, int) or self.batch_size < 1:
             raise ValueError(f"batch_size: must be a whole number from 1, got {self.batch_size!r}")
         for what, tree in (("params", self.params), ("update", self.update)):
             _check_depth(what, tree, self.model.layers)
         expected = jax.eval_shape(lambda: self.model.initial(key=jax.random.key(0)))
-        for what, tree in (("params", self.params), ("update", self.update)):
-            _check_tree(what, tree, flatten(expected))
+        _check_tree("params", self.params, flatten(expected))
+        _check_tree("update", self.update, flatten(expected), self.gradients)
+
+    @property
+    def gradients(self) -> int | None:
+        """How many gradients came side by side, or None where the update is one."""
+        leaves = flatten(self.update).values()
+        return next(iter(np.shape(leaf)[0] for leaf in leaves), 0) if self.protocol == "node_losses" else None
 
 
 def _check_depth(what: str, tree: Params, layers: int) -> None:
@@ -72,13 +85,14 @@ def _check_depth(what: str, tree: Params, layers: int) -> None:
         raise ValueError(f"{what}: lacks the tensors of 'conv_{layers - 1}'; it belongs to a model of fewer layers")
 
 
-def _check_tree(what: str, tree: Params, expected: Mapping[str, Any]) -> None:
+def _check_tree(what: str, tree: Params, expected: Mapping[str, Any], beside: int | None = None) -> None:
     leaves = flatten(tree)
+    lead = () if beside is None else (beside,)
     for name in sorted(expected.keys() | leaves.keys()):
         if name not in leaves or name not in expected:
             side = "lacks" if name not in leaves else "has an unexpected"
             raise ValueError(f"{what}: {side} tensor {name!r}; it belongs to another model than the one described")
-        got, want = np.shape(leaves[name]), expected[name].shape
+        got, want = np.shape(leaves[name]), lead + expected[name].shape
         if got != want:
             raise ValueError(f"{what}: {name!r} has shape {got}, this model has {want}; it belongs to another model")
         if not np.all(np.isfinite(np.asarray(leaves[name], dtype=np.float64))):

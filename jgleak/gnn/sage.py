@@ -9,6 +9,9 @@ from jaxtyping import Array, Bool, Float
 
 from jgleak.gnn.convolution import Convolution
 
+FAINT = 1e-6
+"""A relaxed degree below this counts as none: its inverse square, in a derivative, would overflow."""
+
 
 class SAGEConv(Convolution):
     """GraphSAGE-mean layer (Hamilton et al., NeurIPS 2017; GLG eq. for GraphSAGE). Isolated nodes aggregate zero."""
@@ -26,7 +29,7 @@ class SAGEConv(Convolution):
         self, rows: Float[Array, "N F"], adjacency: Float[Array, "N N"], mask: Bool[Array, " N"]
     ) -> Float[Array, "N D"]:
         degree = adjacency.sum(axis=1, keepdims=True)
-        mean = (adjacency @ rows) / jnp.where(degree > 0, degree, 1.0)
+        mean = (adjacency @ rows) / jnp.where(degree > FAINT, degree, 1.0)
         return jnp.where(mask[:, None], self._add_bias(rows @ self.self_kernel + mean @ self.neighbour_kernel), 0.0)
 
     def project(self, rows: Float[Array, "T F"]) -> Float[Array, "T P"]:

@@ -96,7 +96,7 @@ def test_a_file_holds_no_more_than_the_server_saw(file: Path) -> None:
     ("change", "message"),
     [
         ({"loss": "hinge"}, r"loss: unknown 'hinge'; choose one of"),
-        ({"protocol": "fedavg"}, "protocol: 'fedavg' is not supported; record FedSGD gradients"),
+        ({"protocol": "fedavg"}, "protocol: unknown 'fedavg'; choose one of fedsgd, target_node, node_losses"),
         ({"batch_size": 0}, "batch_size: must be a whole number from 1, got 0"),
         ({"batch_size": 1.5}, "batch_size: must be a whole number from 1, got 1.5"),
         ({"update": None}, "update: expected a nested dict of arrays named like the model's, got NoneType"),
@@ -168,7 +168,7 @@ def set_model(**fields: Any) -> Any:
         (set_header(format="1"), "the header's format is '1'; it must be a whole number from 1"),
         (set_header(format=0), "the header's format is 0"),
         (set_header(loss="hinge"), "loss: unknown 'hinge'"),
-        (set_header(protocol="fedavg"), "protocol: 'fedavg' is not supported"),
+        (set_header(protocol="fedavg"), "protocol: unknown 'fedavg'"),
         (set_header(batch_size="many"), "batch_size: must be a whole number from 1, got 'many'"),
         (set_header(space=[]), "feature space: malformed description"),
         (set_header(space={}), "feature space: malformed description"),

@@ -178,8 +178,6 @@ def _reconstruction(
 def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
     """Why the census cannot be taken here, or None."""
     model = observation.model
-    if observation.batch_size != 1:
-        return f"it inverts one graph a round, this update sums {observation.batch_size}; observe single-graph rounds"
     if not knowledge.space.discrete:
         return "it enumerates feature values, and this feature space has real-valued ones; use discrete features"
     if model.readout not in ("node_mlp", "pooled") or (model.readout == "pooled" and model.pooling == "max"):

@@ -67,8 +67,6 @@ def _distance(result: Reconstruction) -> float:
 def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
     """Why GRAIN cannot run here, or None."""
     model = observation.model
-    if observation.batch_size != 1:
-        return f"it inverts one graph a round, this update sums {observation.batch_size}; observe single-graph rounds"
     if not knowledge.space.discrete:
         return "it enumerates feature values, and this feature space has real-valued ones; use discrete features"
     if model.layers < 2:

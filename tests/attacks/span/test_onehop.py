@@ -12,6 +12,7 @@ from jgleak.attacks.attack import Budget
 from jgleak.attacks.span import onehop
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import total
+from jgleak.attacks.span.filter import Found
 from jgleak.attacks.span.hops import Blocks, Nodes
 from jgleak.federated import Observation
 

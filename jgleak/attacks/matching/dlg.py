@@ -1,0 +1,21 @@
+"""Deep leakage from gradients, with searched (DLG) and inferred labels (iDLG), and rounded at the end (+BP)."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from jgleak.attacks.matching.loop import matching
+from jgleak.attacks.matching.options import optimiser
+from jgleak.attacks.matching.recipe import Recipe, relax_free, start_normal
+
+RECIPE = Recipe(start=start_normal, relax=relax_free, optimiser=optimiser("adam", 0.1), steps=1000, infer_labels=False)
+"""Zhu et al. (NeurIPS 2019) on a graph: squared distance, normal start, free features, edges through a sigmoid."""
+
+WITH_LABELS = dataclasses.replace(RECIPE, infer_labels=True)
+
+DLG = matching("dlg", "gradient matching, labels searched for too (Zhu et al. 2019)", RECIPE)
+DLG_BP = matching("dlg+bp", "DLG, edges rounded at the end (FedGIG's baseline)", dataclasses.replace(RECIPE, hard=True))
+IDLG = matching("idlg", "DLG with labels from the gradient's signs (Zhao et al. 2020)", WITH_LABELS)
+IDLG_BP = matching(
+    "idlg+bp", "iDLG, edges rounded at the end (FedGIG's baseline)", dataclasses.replace(WITH_LABELS, hard=True)
+)

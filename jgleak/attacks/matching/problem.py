@@ -1,0 +1,191 @@
+"""What a gradient-matching attack knows of one client, as arrays of few shapes."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array, Bool, Float, Num
+
+from jgleak.attacks.closed_form.labels import infer_label, infer_node_labels, infer_target
+from jgleak.attacks.closed_form.propositions import ConditionFailed
+from jgleak.features import FeatureSpace
+from jgleak.federated.observation import Knowledge, Observation
+from jgleak.gnn import GNN, Params
+from jgleak.graph import bucket
+
+
+class Group(NamedTuple):
+    """The encoded columns of one feature."""
+
+    start: int
+    columns: int
+    kind: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What all clients of one compiled run have in common.
+
+    Attributes:
+      model: the attacked model.
+      loss: its loss.
+      protocol: of the observation.
+      groups: the features' columns.
+      labels_known: the labels are given or inferred, so they are not searched for.
+    """
+
+    model: GNN
+    loss: str
+    protocol: str
+    groups: tuple[Group, ...]
+    labels_known: bool
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """One client: ``G`` graphs of ``N`` node slots behind ``T`` gradients.
+
+    Attributes:
+      params: the parameters of the round.
+      update: the observed gradients, every leaf ``(T, ...)``.
+      mask: ``(G, N)`` True for the client's nodes.
+      shares: ``(T, G, N)`` weights of the nodes' losses (node tasks; of the graphs' means, otherwise unused).
+      mean: ``(m,)`` what the feature space subtracts from the raw columns.
+      scale: ``(m,)`` what it multiplies them with afterwards; 0 for a column without deviation.
+      nodes: ``(G, N, m)`` encoded features, where they are known.
+      adjacency: ``(G, N, N)`` edges, where they are known.
+      labels: distributions over classes ``(G, C)`` or ``(G, N, C)``, targets ``(G,)`` or ``(G, N)``, where known.
+      prior: whatever the attack learnt from public graphs.
+    """
+
+    params: Params
+    update: Params
+    mask: Bool[Array, "G N"]
+    shares: Float[Array, "T G N"]
+    mean: Float[Array, " m"]
+    scale: Float[Array, " m"]
+    nodes: Float[Array, "G N m"] | None = None
+    adjacency: Float[Array, "G N N"] | None = None
+    labels: Num[Array, "..."] | None = None
+    prior: Any = None
+
+
+SHARED = ("params", "mean", "scale", "prior")
+"""Fields of a ``Problem`` that all clients of a run have in common."""
+
+
+def pose(
+    observation: Observation, knowledge: Knowledge, *, infer: bool, n: int | None = None, prior: Any = None
+) -> tuple[Setting, Problem]:
+    """An observation and what is known besides, as a device problem.
+
+    Args:
+      observation: what the server saw.
+      knowledge: what is given; the number of nodes must follow from it.
+      infer: take the labels from the gradient's signs where that works and they are not given.
+      n: nodes of the dummy graph, where the attack chooses them itself.
+      prior: what the attack learnt from public graphs.
+    """
+    model, space = observation.model, knowledge.space
+    n = size(observation, knowledge) if n is None else n
+    slots = model.slots if model.readout == "flattened" else bucket(n)
+    graphs = observation.batch_size
+    mask = np.zeros((graphs, slots), bool)
+    mask[:, :n] = True
+    labels = _labels(observation, knowledge, graphs, n, slots, infer)
+    setting = Setting(model, observation.loss, observation.protocol, groups(space), labels is not None)
+    mean, scale = normalisation(space)
+    fields: dict[str, Any] = dict(  # NumPy arrays until a jitted function takes them to the device
+        params=jax.tree.map(np.asarray, observation.params),
+        update=jax.tree.map(
+            lambda leaf: np.asarray(leaf, np.float32) if observation.gradients else np.asarray(leaf, np.float32)[None],
+            observation.update,
+        ),
+        mask=mask,
+        shares=_shares(observation.protocol, graphs, n, slots),
+        mean=mean,
+        scale=scale,
+        nodes=_fill(knowledge.features, lambda x: space.encode(x), (graphs, slots, space.width)),
+        adjacency=_fill(knowledge.adjacency, np.asarray, (graphs, slots, slots)),
+        labels=labels,
+        prior=prior,
+    )
+    return setting, Problem(**fields)
+
+
+def size(observation: Observation, knowledge: Knowledge) -> int | None:
+    """Number of nodes of the client's graphs, as far as it is known."""
+    for known in (knowledge.adjacency, knowledge.features):
+        if known is not None:
+            return np.shape(known)[-2]
+    return observation.gradients if observation.gradients is not None else knowledge.n
+
+
+def groups(space: FeatureSpace) -> tuple[Group, ...]:
+    """The columns of every feature."""
+    return tuple(Group(s, f.columns, f.kind) for f, s in zip(space.features, space.offsets, strict=True))
+
+
+def normalisation(space: FeatureSpace) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+    """``mean`` and ``scale`` of ``encoded = (raw - mean) * scale``."""
+    if space.mean is None or space.std is None:
+        return np.zeros(space.width, np.float32), np.ones(space.width, np.float32)
+    live = space.std > 0
+    scale = np.where(live, 1.0 / np.where(live, space.std, 1.0), 0.0)
+    return space.mean.astype(np.float32), scale.astype(np.float32)
+
+
+def _shares(protocol: str, graphs: int, n: int, slots: int) -> Float[np.ndarray, "T G N"]:
+    if protocol == "node_losses":
+        return np.eye(n, slots, dtype=np.float32)[:, None]
+    shares = np.zeros((1, graphs, slots), np.float32)
+    if protocol == "target_node":
+        shares[:, :, 0] = 1.0 / graphs
+    else:
+        shares[:, :, :n] = 1.0 / (graphs * n)
+    return shares
+
+
+def _fill(known: Any, encode: Any, shape: tuple[int, ...]) -> Float[np.ndarray, "..."] | None:
+    """What is known of every graph, padded to ``shape``; one graph's goes for the whole batch of one."""
+    if known is None:
+        return None
+    out = np.zeros(shape, np.float32)
+    for i, one in enumerate(known if np.ndim(known) == 3 else [known]):
+        rows = encode(one)
+        out[i, : rows.shape[0], : rows.shape[1]] = rows
+    return out
+
+
+def _labels(
+    observation: Observation, knowledge: Knowledge, graphs: int, n: int, slots: int, infer: bool
+) -> Num[np.ndarray, "..."] | None:
+    model, regression = observation.model, observation.loss == "mse"
+    known = knowledge.labels
+    if known is None and infer:
+        known = _inferred(observation)
+    if known is None:
+        return None
+    labels = np.asarray(known)
+    if not model.node_level:
+        labels = np.broadcast_to(labels.ravel()[:graphs], graphs)
+        return labels.astype(np.float32) if regression else np.eye(model.classes, dtype=np.float32)[labels]
+    rows = np.zeros((graphs, slots), np.float32 if regression else np.int64)
+    if observation.protocol == "target_node":
+        rows[:, 0] = labels.reshape(graphs, -1)[:, 0]
+    else:
+        rows[:, :n] = labels.reshape(graphs, n)
+    return rows if regression else np.eye(model.classes, dtype=np.float32)[rows]
+
+
+def _inferred(observation: Observation) -> Any:
+    try:
+        if observation.protocol == "node_losses":
+            return infer_node_labels(observation)
+        return infer_target(observation) if observation.loss == "mse" else infer_label(observation)
+    except ConditionFailed:
+        return None

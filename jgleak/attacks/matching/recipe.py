@@ -1,0 +1,217 @@
+"""A gradient-matching attack as data: how it starts, relaxes, compares and steps. ``loop.py`` runs it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Bool, Float, Int
+
+from jgleak.attacks.matching import relaxations
+from jgleak.attacks.matching.objectives import Guess, Objective, distance, gradients, squared
+from jgleak.attacks.matching.problem import Problem, Setting
+from jgleak.federated.observation import Knowledge, Observation
+
+Variables = dict[str, Array]
+"""What is searched for: ``nodes (G, N, m)``, ``adjacency (G, N, N)``, ``labels (G, ...)`` as far as unknown, and
+whatever a recipe adds (a latent vector, embeddings)."""
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class State:
+    """One restart on one client.
+
+    Attributes:
+      variables: where it is.
+      memory: the optimiser's.
+      best: the variables of the smallest data term so far.
+      value: that data term.
+      step: steps made.
+      done: it has reached the target, or its numbers stopped being finite; it stays where it is.
+    """
+
+    variables: Variables
+    memory: Any
+    best: Variables
+    value: Float[Array, ""]
+    step: Int[Array, ""]
+    done: Bool[Array, ""]
+
+
+def _no_penalty(setting: Setting, guess: Guess, step: Int[Array, ""]) -> Float[Array, ""]:
+    return jnp.zeros(())
+
+
+def _anywhere(setting: Setting, problem: Problem, variables: Variables) -> Variables:
+    return variables
+
+
+def _nothing(observations: Sequence[Observation], knowledges: Sequence[Knowledge], key: Array) -> None:
+    return None
+
+
+def threshold(adjacency: Float[np.ndarray, "n n"], rng: np.random.Generator) -> Float[np.ndarray, "n n"]:
+    """Edges where the soft adjacency reaches 0.5."""
+    return (adjacency >= 0.5).astype(np.float32)
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """Everything that sets one gradient-matching attack apart from another.
+
+    The functions are pure and see one client: the loop compiles them once, and maps them over restarts and clients.
+
+    Attributes:
+      start: variables of one restart, from a key.
+      relax: variables to the relaxed graph that the model is shown, at a step.
+      objective: the data term.
+      penalty: what is added to it.
+      project: applied to the variables after each step.
+      optimiser: an optax transformation; L-BFGS gets the value and the function as well.
+      steps: how many.
+      restarts: how many starts, side by side.
+      target: a data term below this ends a restart.
+      keep: report each restart's ``best`` variables or its ``last`` (where the relaxation tightens as it goes).
+      combine: restarts to one answer, on the host; by default the one with the smallest data term.
+      rounding: soft edges to 0/1 edges, on the host.
+      hard: report the rounded adjacency as the soft one too ("+BP", binary projection).
+      infer_labels: take the labels from the gradient's signs (iDLG); they are searched for otherwise.
+      learn: trains on public graphs, once for all clients; the result is ``Problem.prior``.
+      finish: soft nodes and edges of the answer, refined by what was learnt, on the host.
+      dummy_nodes: size of the dummy graph where the attack does not use the client's.
+    """
+
+    start: Callable[[Setting, Problem, Array], Variables]
+    relax: Callable[[Setting, Problem, Variables, Int[Array, ""]], Guess]
+    objective: Objective = squared
+    penalty: Callable[[Setting, Guess, Int[Array, ""]], Float[Array, ""]] = _no_penalty
+    project: Callable[[Setting, Problem, Variables], Variables] = _anywhere
+    optimiser: optax.GradientTransformation | optax.GradientTransformationExtraArgs = optax.adam(0.1)
+    steps: int = 500
+    restarts: int = 1
+    target: float = 1e-9
+    keep: str = "best"
+    combine: Callable[[Setting, Problem, Guess, Float[np.ndarray, " K"]], Guess] | None = None
+    rounding: Callable[[Float[np.ndarray, "n n"], np.random.Generator], Float[np.ndarray, "n n"]] = threshold
+    hard: bool = False
+    infer_labels: bool = True
+    learn: Callable[[Sequence[Observation], Sequence[Knowledge], Array], Any] = _nothing
+    finish: Callable[[Setting, Problem, Guess], Guess] | None = None
+    dummy_nodes: int | None = None
+
+
+def init(recipe: Recipe, setting: Setting, problem: Problem, *, key: Array) -> State:
+    """The state of one restart before its first step."""
+    variables = recipe.project(setting, problem, recipe.start(setting, problem, key))
+    return State(
+        variables=variables,
+        memory=recipe.optimiser.init(variables),
+        best=variables,
+        value=jnp.full((), jnp.inf),
+        step=jnp.zeros((), jnp.int32),
+        done=jnp.zeros((), bool),
+    )
+
+
+def step(recipe: Recipe, setting: Setting, problem: Problem, state: State) -> tuple[State, Float[Array, ""]]:
+    """One step, and the data term before it."""
+
+    def total(variables: Variables) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        guess = recipe.relax(setting, problem, variables, state.step)
+        data = recipe.objective(gradients(setting, problem, guess), problem.update)
+        return data + recipe.penalty(setting, guess, state.step), data
+
+    (value, data), slope = jax.value_and_grad(total, has_aux=True)(state.variables)
+    optimiser = optax.with_extra_args_support(recipe.optimiser)
+    change, memory = optimiser.update(
+        slope, state.memory, state.variables, value=value, grad=slope, value_fn=lambda v: total(v)[0]
+    )
+    moved = recipe.project(setting, problem, optax.apply_updates(state.variables, change))
+    sound = jnp.isfinite(value) & _finite(slope) & _finite(moved)
+    better = sound & (data < state.value) & ~state.done
+    done = state.done | ~sound | (data < recipe.target)
+    return State(
+        variables=_choose(done, state.variables, moved),
+        memory=_choose(done, state.memory, memory),
+        best=_choose(better, state.variables, state.best),
+        value=jnp.where(better, data, state.value),
+        step=state.step + ~done,
+        done=done,
+    ), data
+
+
+def answer(recipe: Recipe, setting: Setting, problem: Problem, state: State) -> tuple[Guess, Float[Array, ""]]:
+    """The relaxed graph a restart ends with, and its data term (infinite where that is not finite)."""
+    guess = recipe.relax(setting, problem, state.best if recipe.keep == "best" else state.variables, state.step)
+    value = recipe.objective(gradients(setting, problem, guess), problem.update)
+    return guess, jnp.where(jnp.isfinite(value), value, jnp.inf)
+
+
+def hard_distance(setting: Setting, problem: Problem, guess: Guess) -> Float[Array, ""]:
+    """The relative gradient distance of a finished guess."""
+    return distance(gradients(setting, problem, guess), problem.update)
+
+
+def start_normal(setting: Setting, problem: Problem, key: Array) -> Variables:
+    """Standard normal variables for all that is unknown."""
+    graphs, slots = problem.mask.shape
+    keys = jax.random.split(key, 3)
+    variables = {}
+    if problem.nodes is None:
+        variables["nodes"] = jax.random.normal(keys[0], (graphs, slots, problem.mean.size))
+    if problem.adjacency is None:
+        variables["adjacency"] = jax.random.normal(keys[1], (graphs, slots, slots))
+    return variables | start_labels(setting, problem, keys[2])
+
+
+def start_labels(setting: Setting, problem: Problem, key: Array) -> Variables:
+    """Standard normal logits (or targets) for labels that are unknown."""
+    if setting.labels_known:
+        return {}
+    shape = problem.mask.shape if setting.model.node_level else problem.mask.shape[:1]
+    return {"labels": jax.random.normal(key, shape if setting.loss == "mse" else (*shape, setting.model.classes))}
+
+
+def relaxed_labels(setting: Setting, problem: Problem, variables: Variables) -> Array:
+    """Known labels, or the softmax of the logits searched for."""
+    if problem.labels is not None:
+        return jnp.asarray(problem.labels)
+    return variables["labels"] if setting.loss == "mse" else jax.nn.softmax(variables["labels"])
+
+
+def relax_free(setting: Setting, problem: Problem, variables: Variables, step: Int[Array, ""]) -> Guess:
+    """Features as they are, edges through a sigmoid."""
+    return Guess(
+        known_or(problem.nodes, lambda: jnp.where(problem.mask[..., None], variables["nodes"], 0.0)),
+        known_or(problem.adjacency, lambda: relaxations.sigmoid_edges(variables["adjacency"], problem.mask)),
+        relaxed_labels(setting, problem, variables),
+    )
+
+
+def relax_structured(setting: Setting, problem: Problem, variables: Variables, step: Int[Array, ""]) -> Guess:
+    """Features through a softmax a feature, edges through a sigmoid."""
+
+    def nodes() -> Array:
+        raw = relaxations.softmax_features(variables["nodes"], setting.groups)
+        return relaxations.encode(raw, problem.mean, problem.scale, problem.mask)
+
+    return relax_free(setting, dataclasses.replace(problem, nodes=known_or(problem.nodes, nodes)), variables, step)
+
+
+def known_or(known: Any, otherwise: Callable[[], Array]) -> Array:
+    """What is known, or else what ``otherwise`` makes."""
+    return otherwise() if known is None else jnp.asarray(known)
+
+
+def _finite(tree: Any) -> Bool[Array, ""]:
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]))
+
+
+def _choose(first: Bool[Array, ""], yes: Any, no: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(first, a, b), yes, no)
