@@ -6,14 +6,16 @@ import difflib
 
 from jgleak.attacks.attack import Attack
 from jgleak.attacks.census.attack import CENSUS
+from jgleak.attacks.closed_form.attack import CLOSED_FORM
 from jgleak.attacks.grain.attack import GRAIN
 from jgleak.attacks.matching.dlg import DLG, DLG_BP, IDLG, IDLG_BP
+from jgleak.attacks.matching.glg import GLG_GRAPH, GLG_NODE_1, GLG_NODE_2
 from jgleak.attacks.matching.invergrad import INVERGRAD
 from jgleak.attacks.matching.tableak import TABLEAK
 from jgleak.attacks.trivial import EMPTY, MEAN_ADJACENCY, RANDOM
 
-EXACT = (CENSUS, GRAIN)
-MATCHING = (DLG, DLG_BP, IDLG, IDLG_BP, INVERGRAD, TABLEAK)
+EXACT = (CENSUS, GRAIN, CLOSED_FORM)
+MATCHING = (DLG, DLG_BP, IDLG, IDLG_BP, INVERGRAD, TABLEAK, GLG_NODE_1, GLG_NODE_2, GLG_GRAPH)
 BASELINES = (RANDOM, MEAN_ADJACENCY, EMPTY)
 
 ATTACKS: dict[str, Attack] = {attack.name: attack for attack in (*EXACT, *MATCHING, *BASELINES)}

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from jgleak.attacks.matching import starts
 from jgleak.attacks.matching.loop import matching
 from jgleak.attacks.matching.objectives import cosine
 from jgleak.attacks.matching.options import optimiser
-from jgleak.attacks.matching.recipe import Recipe, relax_free, start_normal
+from jgleak.attacks.matching.recipe import Recipe, relax_free
 
 INVERGRAD = matching(
     "invergrad",
     "cosine gradient matching with signed Adam (Geiping et al. 2020); without total variation, which graphs lack",
     Recipe(
-        start=start_normal,
+        start=starts.normal,
         relax=relax_free,
         objective=cosine,
         optimiser=optimiser("signed_adam", 0.1),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,13 +16,14 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
+from jgleak.attacks.distance import MATCH
 from jgleak.attacks.matching.objectives import Guess
 from jgleak.attacks.matching.options import configured
-from jgleak.attacks.matching.problem import SHARED, Problem, Setting, pose
-from jgleak.attacks.matching.recipe import Recipe, State, answer, hard_distance, init, step
-from jgleak.features import FeatureSpace
+from jgleak.attacks.matching.problem import Problem, Setting, pose, shared
+from jgleak.attacks.matching.reading import Answer, choose, read
+from jgleak.attacks.matching.recipe import Recipe, State, answer, hard_distance, init, on_device, step
+from jgleak.attacks.matching.reduction import reduce
 from jgleak.federated.observation import Knowledge, Observation
-from jgleak.graph import Graph
 
 STRIDE = 50
 """Steps between two looks at the clock and at which restarts are done."""
@@ -84,32 +86,44 @@ def invert_many(
       trace: keep every step's data term of every restart, ``(K, steps)``, in ``info["trace"]``.
     """
     prior = recipe.learn(observations, knowledges, jax.random.fold_in(keys[0], 1))
-    posed = [
-        pose(o, k, infer=recipe.infer_labels, n=recipe.dummy_nodes, prior=prior)
-        for o, k in zip(observations, knowledges, strict=True)
+    clients = [
+        _Client(o, k, key, *_posed(recipe, o, k, prior))
+        for o, k, key in zip(observations, knowledges, keys, strict=True)
     ]
     runs: dict[Any, list[int]] = defaultdict(list)
-    for i, (setting, problem) in enumerate(posed):
+    for i, client in enumerate(clients):
+        setting, problem = client.setting, client.problem
         shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves((problem.update, problem.mask, problem.shares)))
         given = (problem.nodes is None, problem.adjacency is None)
-        runs[setting, id(observations[i].params), id(knowledges[i].space), shapes, given].append(i)
+        params = None if setting.own_params else id(client.observation.params)
+        runs[setting, params, id(client.knowledge.space), shapes, given].append(i)
     results: dict[int, Reconstruction] = {}
-    for (setting, *_), members in runs.items():
-        most = _together(recipe, posed[members[0]][1])
+    for members in runs.values():
+        most = _together(recipe, clients[members[0]].problem)
         for start in range(0, len(members), most):
             part = members[start : start + most]
-            found = _run(
-                recipe,
-                setting,
-                [posed[i][1] for i in part],
-                [knowledges[i] for i in part],
-                [keys[i] for i in part],
-                budget,
-                progress,
-                trace,
-            )
+            found = _run(recipe, [clients[i] for i in part], budget, progress, trace)
             results.update(zip(part, found, strict=True))
     return [results[i] for i in range(len(observations))]
+
+
+class _Client(NamedTuple):
+    observation: Observation
+    knowledge: Knowledge
+    key: Array
+    setting: Setting
+    problem: Problem
+    basis: Float[np.ndarray, "m r"] | None
+
+
+def _posed(
+    recipe: Recipe, observation: Observation, knowledge: Knowledge, prior: Any
+) -> tuple[Setting, Problem, Float[np.ndarray, "m r"] | None]:
+    known = None if knowledge.features is None else knowledge.space.encode(knowledge.features)
+    seen, basis = reduce(observation, known) if recipe.reduce else (observation, None)
+    dummy = None if recipe.dummy is None else recipe.dummy()
+    setting, problem = pose(seen, knowledge, infer=recipe.infer_labels, basis=basis, dummy=dummy, prior=prior)
+    return setting, problem, basis
 
 
 def _together(recipe: Recipe, problem: Problem) -> int:
@@ -121,53 +135,51 @@ def _together(recipe: Recipe, problem: Problem) -> int:
 
 
 def _run(
-    recipe: Recipe,
-    setting: Setting,
-    problems: list[Problem],
-    knowledges: list[Knowledge],
-    keys: list[Array],
-    budget: Budget,
-    progress: Progress | None,
-    trace: bool,
+    recipe: Recipe, clients: list[_Client], budget: Budget, progress: Progress | None, trace: bool
 ) -> list[Reconstruction]:
-    begun, count = time.monotonic(), len(problems)
-    filled = 2 ** int(np.ceil(np.log2(count)))
-    together = _stack([*problems, *[problems[-1]] * (filled - count)])
-    starts = jnp.stack([*keys, *[keys[-1]] * (filled - count)])
-    states = _init(recipe, setting, together, starts)
+    """Attack clients that fit into one compiled run."""
+    begun, count, setting = time.monotonic(), len(clients), clients[0].setting
+    filled = [*clients, *[clients[-1]] * (2 ** math.ceil(math.log2(count)) - count)]
+    problems = _stack([client.problem for client in filled], setting)
+    device = on_device(recipe)
+    states = _init(device, setting, problems, jnp.stack([client.key for client in filled]))
     stop, history = "steps", []
     for made in range(0, recipe.steps, STRIDE):
-        states, values = _advance(recipe, setting, together, states, length=min(STRIDE, recipe.steps - made))
+        states, values = _advance(device, setting, problems, states)
         if trace:
             history.append(np.asarray(values))
         if progress is not None:
             progress(min(made + STRIDE, recipe.steps), np.asarray(states.value)[:count])
         if bool(jnp.all(states.done)):
-            stop = "converged"
+            stop = "converged" if int(jnp.max(states.step)) < recipe.steps else stop
             break
         if time.monotonic() - begun > budget.seconds * count:
             stop = "time"
             break
-    guesses, values = jax.device_get(_answers(recipe, setting, together, states))
+    guesses, values = jax.device_get(_answers(device, setting, problems, states))
     steps = np.asarray(states.step)
-    curves = np.concatenate(history, axis=-1) if history else None
-    chosen = [
-        _choose(recipe, setting, problems[i], Guess(*(part[i] for part in guesses)), values[i]) for i in range(count)
+    curves = np.concatenate(history, axis=-1)[..., : recipe.steps] if history else None
+    answers = [
+        read(
+            recipe,
+            setting,
+            client.problem,
+            client.knowledge.space,
+            choose(recipe, setting, client.problem, Guess(*(part[i] for part in guesses)), values[i]),
+            basis=client.basis,
+            rng=np.random.default_rng(np.asarray(jax.random.key_data(client.key))),
+        )
+        for i, client in enumerate(clients)
     ]
-    finished = [
-        _round(recipe, setting, problem, knowledge.space, guess, np.asarray(jax.random.key_data(key)))
-        for problem, knowledge, guess, key in zip(problems, knowledges, chosen, keys, strict=True)
-    ]
-    hard = [guess for _, _, guess in finished]
-    distances = np.asarray(_distances(setting, together, _stack([*hard, *[hard[-1]] * (filled - count)])))
+    distances = _hard_distances(recipe, clients, answers)
     seconds = (time.monotonic() - begun) / count
     return [
         Reconstruction(
-            graphs=graphs,
-            gradient_distance=float(distances[i]),
-            stop="match" if distances[i] < 1e-4 else stop,
-            adjacency=soft.adjacency,
-            features=soft.nodes,
+            graphs=found.graphs,
+            gradient_distance=distance,
+            stop="match" if distance < MATCH else stop,
+            adjacency=np.asarray(found.soft.adjacency if len(found.graphs) > 1 else found.soft.adjacency[0]),
+            features=np.asarray(found.soft.nodes if len(found.graphs) > 1 else found.soft.nodes[0]),
             info={
                 "seconds_matching": seconds,
                 "steps": int(steps[i].max()),
@@ -176,8 +188,31 @@ def _run(
                 **({"trace": curves[i].tolist()} if curves is not None else {}),
             },
         )
-        for i, (graphs, soft, _) in enumerate(finished)
+        for i, (found, distance) in enumerate(zip(answers, distances, strict=True))
     ]
+
+
+def _hard_distances(recipe: Recipe, clients: list[_Client], answers: list[Answer]) -> list[float]:
+    """Relative gradient distances of the rounded answers, in all columns that the answers or the gradients have."""
+    problems, guesses, settings = [], [], []
+    for client, found in zip(clients, answers, strict=True):
+        setting, problem, nodes = client.setting, client.problem, found.hard.nodes
+        if client.basis is not None:
+            rows = np.asarray(nodes).reshape(-1, nodes.shape[-1])
+            seen, basis = reduce(client.observation, rows)
+            dummy = None if recipe.dummy is None else recipe.dummy()
+            setting, problem = pose(seen, client.knowledge, infer=recipe.infer_labels, basis=basis, dummy=dummy)
+            nodes = nodes if basis is None else nodes @ basis.astype(np.float32)
+        settings.append(setting)
+        problems.append(problem)
+        guesses.append(found.hard._replace(nodes=nodes))
+    if len(set(settings)) > 1 or clients[0].basis is not None:
+        each = zip(settings, problems, guesses, strict=True)
+        return [float(_distances(s, _stack([p], s), _stack([g], s))[0]) for s, p, g in each]
+    fill = 2 ** math.ceil(math.log2(len(clients))) - len(clients)
+    one = settings[0]
+    found = _distances(one, _stack(problems + problems[-1:] * fill, one), _stack(guesses + guesses[-1:] * fill, one))
+    return np.asarray(found)[: len(clients)].tolist()
 
 
 @partial(jax.jit, static_argnames=("recipe", "setting"))
@@ -185,17 +220,17 @@ def _init(recipe: Recipe, setting: Setting, problems: Problem, keys: Array) -> S
     def one(problem: Problem, key: Array) -> State:
         return jax.vmap(lambda k: init(recipe, setting, problem, key=k))(jax.random.split(key, recipe.restarts))
 
-    return jax.vmap(one, (_axes(problems), 0))(problems, keys)
+    return jax.vmap(one, (_axes(setting), 0))(problems, keys)
 
 
-@partial(jax.jit, static_argnames=("recipe", "setting", "length"), donate_argnames=("states",))
+@partial(jax.jit, static_argnames=("recipe", "setting"), donate_argnames=("states",))
 def _advance(
-    recipe: Recipe, setting: Setting, problems: Problem, states: State, *, length: int
-) -> tuple[State, Float[Array, "B K length"]]:
+    recipe: Recipe, setting: Setting, problems: Problem, states: State
+) -> tuple[State, Float[Array, "B K stride"]]:
     def one(problem: Problem, state: State) -> tuple[State, Array]:
-        return jax.lax.scan(lambda s, _: step(recipe, setting, problem, s), state, None, length=length)
+        return jax.lax.scan(lambda s, _: step(recipe, setting, problem, s), state, None, length=STRIDE)
 
-    return jax.vmap(jax.vmap(one, (None, 0)), (_axes(problems), 0))(problems, states)
+    return jax.vmap(jax.vmap(one, (None, 0)), (_axes(setting), 0))(problems, states)
 
 
 @partial(jax.jit, static_argnames=("recipe", "setting"))
@@ -203,60 +238,25 @@ def _answers(recipe: Recipe, setting: Setting, problems: Problem, states: State)
     def one(problem: Problem, state: State) -> tuple[Guess, Array]:
         return answer(recipe, setting, problem, state)
 
-    return jax.vmap(jax.vmap(one, (None, 0)), (_axes(problems), 0))(problems, states)
+    return jax.vmap(jax.vmap(one, (None, 0)), (_axes(setting), 0))(problems, states)
 
 
 @partial(jax.jit, static_argnames=("setting",))
 def _distances(setting: Setting, problems: Problem, guesses: Guess) -> Float[Array, " B"]:
-    return jax.vmap(partial(hard_distance, setting), (_axes(problems), 0))(problems, guesses)
+    return jax.vmap(partial(hard_distance, setting), (_axes(setting), 0))(problems, guesses)
 
 
-def _axes(problems: Problem) -> Any:
-    """Where the clients lie in every field: in front, or nowhere in what they share."""
-    axes = {f.name: None if f.name in SHARED else 0 for f in dataclasses.fields(Problem)}
+def _axes(setting: Setting) -> Any:
+    """Where the clients lie in every field of ``Problem``: in front, or nowhere in what they share."""
+    fields = [f.name for f in dataclasses.fields(Problem)]
+    axes: dict[str, Any] = {name: None if name in shared(setting) else 0 for name in fields}
     return Problem(**axes)
 
 
-def _stack(parts: Sequence[Any]) -> Any:
+def _stack(parts: Sequence[Any], setting: Setting) -> Any:
     """Clients side by side; what they share is taken from the first."""
     if isinstance(parts[0], Problem):
         fields = {f.name: [getattr(p, f.name) for p in parts] for f in dataclasses.fields(Problem)}
-        return Problem(**{k: v[0] if k in SHARED else _stack(v) for k, v in fields.items()})
+        together = {k: v[0] if k in shared(setting) else _stack(v, setting) for k, v in fields.items()}
+        return Problem(**together)
     return jax.tree.map(lambda *leaves: np.stack(leaves), *parts)
-
-
-def _choose(
-    recipe: Recipe, setting: Setting, problem: Problem, guesses: Guess, values: Float[np.ndarray, " K"]
-) -> Guess:
-    if recipe.combine is not None:
-        guess = recipe.combine(setting, problem, guesses, values)
-    else:
-        guess = Guess(*(part[int(np.argmin(values))] for part in guesses))
-    return guess if recipe.finish is None else recipe.finish(setting, problem, guess)
-
-
-def _round(
-    recipe: Recipe, setting: Setting, problem: Problem, space: FeatureSpace, guess: Guess, seed: np.ndarray
-) -> tuple[tuple[Graph, ...], Guess, Guess]:
-    """The graphs of a guess, the soft matrices to report (of one graph without the axis ``G``), and the hard guess."""
-    rng = np.random.default_rng(seed)
-    graphs, nodes, edges = [], np.zeros_like(guess.nodes), np.zeros_like(guess.adjacency)
-    labels = np.array(guess.labels)
-    if setting.loss != "mse":
-        labels = np.eye(setting.model.classes, dtype=np.float32)[labels.argmax(axis=-1)]
-    for g, mask in enumerate(problem.mask):
-        n = int(np.asarray(mask).sum())
-        hard = recipe.rounding(np.asarray(guess.adjacency[g, :n, :n]), rng)
-        hard = np.maximum(hard, hard.T) * (1 - np.eye(n, dtype=np.float32))
-        x = space.decode(np.nan_to_num(np.asarray(guess.nodes[g, :n])))
-        nodes[g, :n], edges[g, :n, :n] = space.encode(x), hard
-        graphs.append(Graph(x, np.argwhere(np.triu(hard, 1) > 0), _label(setting, labels[g], n)))
-    n = int(np.asarray(problem.mask[0]).sum())
-    cut = Guess(guess.nodes[:, :n], (edges if recipe.hard else guess.adjacency)[:, :n, :n], guess.labels)
-    return tuple(graphs), cut if len(graphs) > 1 else Guess(*(part[0] for part in cut)), Guess(nodes, edges, labels)
-
-
-def _label(setting: Setting, label: np.ndarray, n: int) -> Any:
-    if setting.loss == "mse":
-        return label[:n] if setting.model.node_level else float(label)
-    return label[:n].argmax(axis=-1) if setting.model.node_level else int(label.argmax())

@@ -1,4 +1,4 @@
-"""What a user may change about a gradient-matching attack: optimiser, rate, steps, restarts, objective."""
+"""What a user may change about a gradient-matching attack: optimiser, rate, steps, restarts, objective, start."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 
 import optax
 
-from jgleak.attacks.matching.objectives import Objective, cosine, squared
+from jgleak.attacks.matching import starts
+from jgleak.attacks.matching.objectives import Objective, cosine, layerwise, squared
 from jgleak.attacks.matching.recipe import Recipe
 
 LINE_SEARCH = 12
@@ -26,9 +27,14 @@ OPTIMISERS: Mapping[str, Callable[[float], Any]] = {
 }
 """By name; L-BFGS chooses its own rate."""
 
-OBJECTIVES: Mapping[str, Objective] = {"squared": squared, "cosine": cosine}
+OBJECTIVES: Mapping[str, Objective] = {
+    "squared": squared,
+    "cosine": cosine,
+    "layers": layerwise({}),
+    "layers_cosine": layerwise({}, cosine),
+}
 
-NAMES = ("optimiser", "rate", "steps", "restarts", "objective")
+NAMES = ("optimiser", "rate", "steps", "restarts", "objective", "start")
 
 
 @cache
@@ -51,6 +57,8 @@ def configured(recipe: Recipe, options: Mapping[str, str]) -> Recipe:
     changes: dict[str, Any] = {name: _whole(name, options[name]) for name in ("steps", "restarts") if name in options}
     if "objective" in options:
         changes["objective"] = OBJECTIVES[_one_of("objective", options["objective"], OBJECTIVES)]
+    if "start" in options:
+        changes["start"] = starts.named(options["start"])
     if "optimiser" in options or "rate" in options:
         name = _one_of("optimiser", options.get("optimiser", "adam"), OPTIMISERS)
         changes["optimiser"] = optimiser(name, _rate(options.get("rate", "0.1")))

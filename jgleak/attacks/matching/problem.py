@@ -35,6 +35,7 @@ class Setting:
       protocol: of the observation.
       groups: the features' columns.
       labels_known: the labels are given or inferred, so they are not searched for.
+      own_params: every client's parameters are its own (seen along its own feature directions).
     """
 
     model: GNN
@@ -42,6 +43,7 @@ class Setting:
     protocol: str
     groups: tuple[Group, ...]
     labels_known: bool
+    own_params: bool = False
 
 
 @jax.tree_util.register_dataclass
@@ -74,31 +76,52 @@ class Problem:
     prior: Any = None
 
 
-SHARED = ("params", "mean", "scale", "prior")
-"""Fields of a ``Problem`` that all clients of a run have in common."""
+def shared(setting: Setting) -> tuple[str, ...]:
+    """Fields of a ``Problem`` that all clients of a run have in common."""
+    return ("mean", "scale", "prior") if setting.own_params else ("params", "mean", "scale", "prior")
 
 
 def pose(
-    observation: Observation, knowledge: Knowledge, *, infer: bool, n: int | None = None, prior: Any = None
+    observation: Observation,
+    knowledge: Knowledge,
+    *,
+    infer: bool,
+    basis: Float[np.ndarray, "m r"] | None = None,
+    dummy: Float[np.ndarray, "n n"] | None = None,
+    prior: Any = None,
 ) -> tuple[Setting, Problem]:
     """An observation and what is known besides, as a device problem.
 
     Args:
-      observation: what the server saw.
+      observation: what the server saw, already reduced where ``basis`` is given.
       knowledge: what is given; the number of nodes must follow from it.
       infer: take the labels from the gradient's signs where that works and they are not given.
-      n: nodes of the dummy graph, where the attack chooses them itself.
+      basis: the directions that the observation's feature columns stand for; none: the space's own columns.
+      dummy: edges of the dummy graphs, where the attack chooses them itself; nothing of the client's is known then.
       prior: what the attack learnt from public graphs.
+
+    Raises:
+      ValueError: nothing tells the number of nodes, or the model has fewer slots.
     """
     model, space = observation.model, knowledge.space
-    n = size(observation, knowledge) if n is None else n
+    n = size(observation, knowledge) if dummy is None else len(dummy)
+    if n is None:
+        raise ValueError("n: gradient matching searches through matrices of the client's size; give it (--know n)")
     slots = model.slots if model.readout == "flattened" else bucket(n)
-    graphs = observation.batch_size
+    if n > slots:
+        raise ValueError(f"n: the model's flattened readout has {slots} node slots, fewer than the {n} nodes given")
+    graphs, width = observation.batch_size, model.in_features
     mask = np.zeros((graphs, slots), bool)
     mask[:, :n] = True
     labels = _labels(observation, knowledge, graphs, n, slots, infer)
-    setting = Setting(model, observation.loss, observation.protocol, groups(space), labels is not None)
-    mean, scale = normalisation(space)
+    groups_ = groups(space) if basis is None else ()
+    setting = Setting(model, observation.loss, observation.protocol, groups_, labels is not None, basis is not None)
+    mean, scale = normalisation(space) if basis is None else (np.zeros(width), np.ones(width))
+    features, edges = (knowledge.features, knowledge.adjacency) if dummy is None else (None, dummy)
+
+    def rows(x: np.ndarray) -> Float[np.ndarray, "n m"]:
+        return space.encode(x) if basis is None else space.encode(x) @ basis
+
     fields: dict[str, Any] = dict(  # NumPy arrays until a jitted function takes them to the device
         params=jax.tree.map(np.asarray, observation.params),
         update=jax.tree.map(
@@ -107,10 +130,10 @@ def pose(
         ),
         mask=mask,
         shares=_shares(observation.protocol, graphs, n, slots),
-        mean=mean,
-        scale=scale,
-        nodes=_fill(knowledge.features, lambda x: space.encode(x), (graphs, slots, space.width)),
-        adjacency=_fill(knowledge.adjacency, np.asarray, (graphs, slots, slots)),
+        mean=mean.astype(np.float32),
+        scale=scale.astype(np.float32),
+        nodes=_fill(features, rows, (graphs, slots, width)),
+        adjacency=_fill(edges, np.asarray, (graphs, slots, slots)),
         labels=labels,
         prior=prior,
     )
@@ -151,11 +174,11 @@ def _shares(protocol: str, graphs: int, n: int, slots: int) -> Float[np.ndarray,
 
 
 def _fill(known: Any, encode: Any, shape: tuple[int, ...]) -> Float[np.ndarray, "..."] | None:
-    """What is known of every graph, padded to ``shape``; one graph's goes for the whole batch of one."""
+    """What is known of every graph, padded to ``shape``; a single matrix holds for each of them."""
     if known is None:
         return None
     out = np.zeros(shape, np.float32)
-    for i, one in enumerate(known if np.ndim(known) == 3 else [known]):
+    for i, one in enumerate(known if np.ndim(known) == 3 else [known] * shape[0]):
         rows = encode(one)
         out[i, : rows.shape[0], : rows.shape[1]] = rows
     return out
@@ -173,13 +196,13 @@ def _labels(
     labels = np.asarray(known)
     if not model.node_level:
         labels = np.broadcast_to(labels.ravel()[:graphs], graphs)
-        return labels.astype(np.float32) if regression else np.eye(model.classes, dtype=np.float32)[labels]
+        return labels.astype(np.float32) if regression else np.eye(model.classes, dtype=np.float32)[labels.astype(int)]
     rows = np.zeros((graphs, slots), np.float32 if regression else np.int64)
     if observation.protocol == "target_node":
         rows[:, 0] = labels.reshape(graphs, -1)[:, 0]
     else:
         rows[:, :n] = labels.reshape(graphs, n)
-    return rows if regression else np.eye(model.classes, dtype=np.float32)[rows]
+    return rows if regression else np.eye(model.classes, dtype=np.float32)[rows.astype(int)]
 
 
 def _inferred(observation: Observation) -> Any:

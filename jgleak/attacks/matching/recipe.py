@@ -15,11 +15,8 @@ from jaxtyping import Array, Bool, Float, Int
 from jgleak.attacks.matching import relaxations
 from jgleak.attacks.matching.objectives import Guess, Objective, distance, gradients, squared
 from jgleak.attacks.matching.problem import Problem, Setting
+from jgleak.attacks.matching.starts import Start, Variables
 from jgleak.federated.observation import Knowledge, Observation
-
-Variables = dict[str, Array]
-"""What is searched for: ``nodes (G, N, m)``, ``adjacency (G, N, N)``, ``labels (G, ...)`` as far as unknown, and
-whatever a recipe adds (a latent vector, embeddings)."""
 
 
 @jax.tree_util.register_dataclass
@@ -33,7 +30,7 @@ class State:
       best: the variables of the smallest data term so far.
       value: that data term.
       step: steps made.
-      done: it has reached the target, or its numbers stopped being finite; it stays where it is.
+      done: it has reached the target, made all steps, or its numbers stopped being finite; it stays where it is.
     """
 
     variables: Variables
@@ -84,10 +81,11 @@ class Recipe:
       infer_labels: take the labels from the gradient's signs (iDLG); they are searched for otherwise.
       learn: trains on public graphs, once for all clients; the result is ``Problem.prior``.
       finish: soft nodes and edges of the answer, refined by what was learnt, on the host.
-      dummy_nodes: size of the dummy graph where the attack does not use the client's.
+      dummy: edges of the dummy graphs, where the attack does not search for the client's own.
+      reduce: search along the feature directions that the gradient shows (features must be free).
     """
 
-    start: Callable[[Setting, Problem, Array], Variables]
+    start: Start
     relax: Callable[[Setting, Problem, Variables, Int[Array, ""]], Guess]
     objective: Objective = squared
     penalty: Callable[[Setting, Guess, Int[Array, ""]], Float[Array, ""]] = _no_penalty
@@ -103,17 +101,26 @@ class Recipe:
     infer_labels: bool = True
     learn: Callable[[Sequence[Observation], Sequence[Knowledge], Array], Any] = _nothing
     finish: Callable[[Setting, Problem, Guess], Guess] | None = None
-    dummy_nodes: int | None = None
+    dummy: Callable[[], Float[np.ndarray, "n n"]] | None = None
+    reduce: bool = False
+
+
+def on_device(recipe: Recipe) -> Recipe:
+    """The part of a recipe that is compiled: attacks that differ on the host alone share their functions."""
+    return dataclasses.replace(
+        recipe, combine=None, rounding=threshold, hard=False, learn=_nothing, finish=None, dummy=None
+    )
 
 
 def init(recipe: Recipe, setting: Setting, problem: Problem, *, key: Array) -> State:
     """The state of one restart before its first step."""
     variables = recipe.project(setting, problem, recipe.start(setting, problem, key))
+
     return State(
         variables=variables,
         memory=recipe.optimiser.init(variables),
         best=variables,
-        value=jnp.full((), jnp.inf),
+        value=jnp.full((), jnp.inf, jnp.float32),
         step=jnp.zeros((), jnp.int32),
         done=jnp.zeros((), bool),
     )
@@ -132,17 +139,18 @@ def step(recipe: Recipe, setting: Setting, problem: Problem, state: State) -> tu
     change, memory = optimiser.update(
         slope, state.memory, state.variables, value=value, grad=slope, value_fn=lambda v: total(v)[0]
     )
-    moved = recipe.project(setting, problem, optax.apply_updates(state.variables, change))
+    stepped: Any = optax.apply_updates(state.variables, change)
+    moved = recipe.project(setting, problem, stepped)
     sound = jnp.isfinite(value) & _finite(slope) & _finite(moved)
     better = sound & (data < state.value) & ~state.done
-    done = state.done | ~sound | (data < recipe.target)
+    stay = state.done | ~sound | (data < recipe.target)
     return State(
-        variables=_choose(done, state.variables, moved),
-        memory=_choose(done, state.memory, memory),
+        variables=_choose(stay, state.variables, moved),
+        memory=_choose(stay, state.memory, memory),
         best=_choose(better, state.variables, state.best),
         value=jnp.where(better, data, state.value),
-        step=state.step + ~done,
-        done=done,
+        step=state.step + ~stay,
+        done=stay | (state.step + 1 >= recipe.steps),
     ), data
 
 
@@ -156,26 +164,6 @@ def answer(recipe: Recipe, setting: Setting, problem: Problem, state: State) -> 
 def hard_distance(setting: Setting, problem: Problem, guess: Guess) -> Float[Array, ""]:
     """The relative gradient distance of a finished guess."""
     return distance(gradients(setting, problem, guess), problem.update)
-
-
-def start_normal(setting: Setting, problem: Problem, key: Array) -> Variables:
-    """Standard normal variables for all that is unknown."""
-    graphs, slots = problem.mask.shape
-    keys = jax.random.split(key, 3)
-    variables = {}
-    if problem.nodes is None:
-        variables["nodes"] = jax.random.normal(keys[0], (graphs, slots, problem.mean.size))
-    if problem.adjacency is None:
-        variables["adjacency"] = jax.random.normal(keys[1], (graphs, slots, slots))
-    return variables | start_labels(setting, problem, keys[2])
-
-
-def start_labels(setting: Setting, problem: Problem, key: Array) -> Variables:
-    """Standard normal logits (or targets) for labels that are unknown."""
-    if setting.labels_known:
-        return {}
-    shape = problem.mask.shape if setting.model.node_level else problem.mask.shape[:1]
-    return {"labels": jax.random.normal(key, shape if setting.loss == "mse" else (*shape, setting.model.classes))}
 
 
 def relaxed_labels(setting: Setting, problem: Problem, variables: Variables) -> Array:

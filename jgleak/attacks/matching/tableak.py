@@ -7,11 +7,12 @@ from jaxtyping import Float, Int
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
+from jgleak.attacks.matching import starts
 from jgleak.attacks.matching.loop import matching
 from jgleak.attacks.matching.objectives import Guess
 from jgleak.attacks.matching.options import optimiser
 from jgleak.attacks.matching.problem import Problem, Setting
-from jgleak.attacks.matching.recipe import Recipe, relax_structured, start_normal
+from jgleak.attacks.matching.recipe import Recipe, relax_structured
 
 KEPT = 0.5
 """Share of the restarts, those with the smallest data term, that make up the ensemble."""
@@ -49,7 +50,7 @@ TABLEAK = matching(
     "tableak",
     "softmax-structured features and an ensemble of restarts (Vero et al. 2023)",
     Recipe(
-        start=start_normal,
+        start=starts.normal,
         relax=relax_structured,
         optimiser=optimiser("adam", 0.1),
         steps=500,

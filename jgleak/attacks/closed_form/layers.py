@@ -1,0 +1,284 @@
+"""Peeling a model from its output: GLG's propositions for every layer, the last one first.
+
+With ``D = dL/dZ`` of a layer (one row a node), ``S`` the normalised adjacency and ``H`` the states that enter it, the
+gradients of its kernels are ``Hᵀ E`` with a design ``E`` made of ``D``: ``Sᵀ D`` for GCN's kernel, ``D`` and ``Sᵀ D``
+for GraphSAGE's. GLG (Sinha et al.) knows ``D`` at the first layer only where one node's loss meets one layer
+(Propositions 1, 2, 5), or not at all (Proposition 6, which takes the features instead). But the *last* layer's ``D`` is
+always known, from the gradient of the last bias, and every layer's ``D`` follows from the one above:
+
+1. ``H = (G E⁺)ᵀ``: the states that entered the layer (``rows_of``);
+2. ``S = (S H) H⁺`` where the edges are not given, from GraphSAGE's two kernels (``edges_of``);
+3. ``D`` below ``= (dL/dH) * act'``, and ``act'`` is a function of ``H`` (``below``),
+
+down to the features. So no layer but the last has to see a single row, and neither features nor edges have to be known
+for GraphSAGE. Several gradients of one graph (one a node's loss) are stacked: each adds columns to ``E``.
+
+Everything is float64 on the host, from float32 gradients. Each function checks its condition and raises
+``ConditionFailed`` where it does not hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.sparse.csgraph import connected_components
+from scipy.special import expit
+
+from jgleak.attacks.closed_form.propositions import CONDITION, ConditionFailed
+
+FIT = 1e-4
+"""Relative distance of gradients from what was found, above which it is not what made them."""
+
+ZERO = 1e-5
+"""States below this share of the largest are a ReLU's zeros; one mistaken is noticed one layer further down."""
+
+HIDDEN = 1e-9
+"""Eigenvalues of the normalised adjacency below this are zero."""
+
+NEWTON = 50
+"""Most steps of Newton's method, and most halvings of one."""
+
+INVERSES = ("sigmoid", "tanh")
+"""Activations that can be undone."""
+
+SLOPES = ("sigmoid", "tanh", "relu")
+"""Activations whose slope is a function of their value."""
+
+
+class Layer(NamedTuple):
+    """One convolution as the server sees it, in ``B`` gradients of one graph.
+
+    Attributes:
+      conv: ``gcn`` (weight ``kernel``) or ``sage`` (``self_kernel`` and ``neighbour_kernel``).
+      weights: kernels ``(F, D)``.
+      gradients: their gradients ``(B, F, D)``.
+    """
+
+    conv: str
+    weights: Mapping[str, Float[np.ndarray, "F D"]]
+    gradients: Mapping[str, Float[np.ndarray, "B F D"]]
+
+
+def mixing_of(conv: str, adjacency: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "n n"]:
+    """The normalised adjacency ``S``: GCN's ``D^-1/2 (A + I) D^-1/2``, GraphSAGE's ``D^-1 A`` (or 0)."""
+    adjacency = np.asarray(adjacency, np.float64)
+    if conv == "sage":
+        return adjacency / np.maximum(adjacency.sum(axis=1, keepdims=True), 1.0)
+    looped = adjacency + np.eye(len(adjacency))
+    scale = 1 / np.sqrt(looped.sum(axis=1))
+    return scale[:, None] * looped * scale
+
+
+def reach_of(mixing: Float[np.ndarray, "n n"]) -> tuple[Float[np.ndarray, "n r"], Float[np.ndarray, "n k"]]:
+    """Orthonormal bases of what a GCN's symmetric ``S`` passes on, and of what it hides (``S`` times it is 0).
+
+    Nodes of one closed neighbourhood hide their difference, for example, and so do two pendant paths at one node.
+    """
+    values, vectors = np.linalg.eigh(mixing)
+    hidden = np.abs(values) < HIDDEN
+    return vectors[:, ~hidden], vectors[:, hidden]
+
+
+def rows_of(
+    layer: Layer, upstream: Float[np.ndarray, "B n D"], mixing: Float[np.ndarray, "n n"] | None
+) -> Float[np.ndarray, "n F"]:
+    """The states that entered a layer, from the gradients at its output.
+
+    Where each of the ``upstream`` gradients has one row, these are Propositions 1, 2 and 4. What a GCN's edges hide
+    is left 0: a node's row is its own where the node has no part in it (see ``reach_of``).
+
+    Args:
+      layer: the layer.
+      upstream: ``dL/dZ`` in each gradient.
+      mixing: the normalised adjacency, where it is known; GraphSAGE's self kernel serves without.
+
+    Raises:
+      ConditionFailed: GCN without edges; gradients at the output without full row rank (more nodes than units in one
+        gradient, for example); gradients that no states fit.
+    """
+    if mixing is None:
+        if layer.conv == "gcn":
+            raise ConditionFailed("GCN's gradients show the states only after they are mixed; give the edges")
+        return _solve([upstream], [layer.gradients["self_kernel"]])
+    if layer.conv == "sage":
+        return _solve(*_both_kernels(layer, upstream, mixing))
+    reach, _ = reach_of(mixing)
+    return reach @ _solve([reach.T @ mixing.T @ upstream], [layer.gradients["kernel"]])
+
+
+def completed(
+    states: Float[np.ndarray, "n D"], mixing: Float[np.ndarray, "n n"], act: str, bias: Float[np.ndarray, " D"]
+) -> Float[np.ndarray, "n D"]:
+    """A GCN's hidden states with the part that its edges hide, from that part's absence before the activation.
+
+    The states are ``act(Z)`` and ``Z - bias = S (..)`` has no hidden part. So ``Z - bias = R b`` for a basis ``R`` of
+    what ``S`` passes on, and ``Rᵀ act(R b + bias) = Rᵀ states`` are as many equations as unknowns, the stationary point
+    of a strictly convex function; Newton's method finds it, column by column.
+
+    Raises:
+      ConditionFailed: something is hidden and the activation is not invertible, or Newton's method ends elsewhere.
+    """
+    reach, hidden = reach_of(mixing)
+    if hidden.shape[1] == 0:
+        return states
+    if act not in INVERSES:
+        raise ConditionFailed(f"the normalised adjacency is singular and {act!r} is not invertible; nothing tells more")
+    wanted, value = reach.T @ states, {"sigmoid": expit, "tanh": np.tanh}[act]
+    z = np.broadcast_to(bias, states.shape).astype(np.float64)
+    gap = reach.T @ value(z) - wanted
+    for _ in range(NEWTON):
+        if np.abs(gap).max() < 1e-12:
+            break
+        slopes = np.einsum("nr,nd,ns->drs", reach, slope_of(act, value(z)), reach, optimize=True)
+        slopes += CONDITION**2 * np.eye(reach.shape[1])  # where an activation is saturated
+        step = reach @ np.linalg.solve(slopes, gap.T[..., None])[..., 0].T
+        length = np.ones(states.shape[1])
+        for _ in range(NEWTON):
+            nearer = reach.T @ value(z - length * step) - wanted
+            longer = np.linalg.norm(nearer, axis=0) > np.linalg.norm(gap, axis=0)
+            if not longer.any():
+                break
+            length = np.where(longer, length / 2, length)
+        z, gap = z - length * step, nearer
+    if not np.abs(gap).max() < FIT:
+        raise ConditionFailed("no states have the mixed states that the gradients show; the update was changed")
+    return value(z)
+
+
+def edges_of(
+    layer: Layer, upstream: Float[np.ndarray, "B n D"], rows: Float[np.ndarray, "n F"]
+) -> Float[np.ndarray, "n n"]:
+    """The adjacency from a GraphSAGE layer and the states that entered it, as zeros and ones (Propositions 3 and 6).
+
+    ``S = (S H) H⁺``, rounded: an edge is where the entries of both directions, as shares of their rows' largest, are
+    more than a half on average. Nodes of equal states share a column of ``S``: there the other direction decides. The
+    propositions ask for full row rank; rounding may make up for a direction or two that float32 loses, so the answer
+    is checked instead, against the part of the gradients that the *differences* of states make.
+
+    Raises:
+      ConditionFailed: the rounded adjacency does not make the gradients, or nodes of equal states neighbour others of
+        equal states, which leaves their edges open.
+    """
+    aggregated = _solve([upstream], [layer.gradients["neighbour_kernel"]])
+    group, size = _equal_rows(rows)
+    distinct = np.stack([rows[group == g].mean(axis=0) for g in range(size.size)])
+    rank = f"the {len(rows)} states have {size.size} distinct rows and rank {_rank(distinct)}"
+    mixing = ((aggregated @ np.linalg.pinv(distinct, rcond=CONDITION)) / size)[:, group]
+    largest = mixing.max(axis=1, keepdims=True)
+    share = np.where(largest > FIT, mixing / np.maximum(largest, FIT), 0.0)
+    alike = size[group] > 1
+    if np.any(share[np.ix_(alike, alike)] > 0.5 / size.max()):
+        raise ConditionFailed(f"nodes of equal states neighbour each other, and which whose does not show: {rank}")
+    trust = np.broadcast_to(np.where(alike, FIT, 1.0), share.shape)
+    edges = (trust * share + (trust * share).T) / (trust + trust.T) > 0.5
+    adjacency = (edges & ~np.eye(len(mixing), dtype=bool)).astype(np.float64)
+    _, missed, spread = _fit(*_both_kernels(layer, upstream, mixing_of("sage", adjacency)))
+    if len(rows) > 1 and not missed < FIT * spread:
+        raise ConditionFailed(
+            f"no graph fits: the nearest one misses {missed / spread:.1e} of what the states' differences make, and "
+            f"{rank}; Proposition 3 needs full row rank"
+        )
+    return adjacency
+
+
+def below(
+    layer: Layer,
+    upstream: Float[np.ndarray, "B n D"],
+    mixing: Float[np.ndarray, "n n"],
+    slope: Float[np.ndarray, "n F"],
+) -> Float[np.ndarray, "B n F"]:
+    """``dL/dZ`` of the layer below: through the weights and edges of this one, times the ``slope`` of its input."""
+    mixed = mixing.T @ upstream
+    if layer.conv == "gcn":
+        return mixed @ layer.weights["kernel"].T * slope
+    return (mixed @ layer.weights["neighbour_kernel"].T + upstream @ layer.weights["self_kernel"].T) * slope
+
+
+def slope_of(act: str, states: Float[np.ndarray, "n F"]) -> Float[np.ndarray, "n F"]:
+    """``act'`` where the activation took the values ``states``; an activation need not be invertible for that.
+
+    Raises:
+      ConditionFailed: the value does not tell the slope (GELU falls before it rises).
+    """
+    if act == "sigmoid":
+        return states * (1 - states)
+    if act == "tanh":
+        return 1 - states**2
+    if act == "relu":
+        return (states > ZERO * np.abs(states).max(initial=0.0)).astype(np.float64)
+    raise ConditionFailed(f"the slope of {act!r} is not a function of its value; known are {', '.join(SLOPES)}")
+
+
+def _both_kernels(
+    layer: Layer, upstream: Float[np.ndarray, "B n D"], mixing: Float[np.ndarray, "n n"]
+) -> tuple[list[Float[np.ndarray, "B n D"]], list[Float[np.ndarray, "B F D"]]]:
+    names = ("self_kernel", "neighbour_kernel")
+    return [upstream, mixing.T @ upstream], [layer.gradients[name] for name in names]
+
+
+def _solve(
+    designs: Sequence[Float[np.ndarray, "B n D"]], gradients: Sequence[Float[np.ndarray, "B F D"]]
+) -> Float[np.ndarray, "n F"]:
+    """``H`` of ``Hᵀ E = G``.
+
+    Raises:
+      ConditionFailed: ``E`` lacks full row rank, or no ``H`` fits.
+    """
+    rows, missed, _ = _fit(designs, gradients)
+    if missed > FIT:
+        raise ConditionFailed(
+            f"no states fit: the gradients are {missed:.1e} from any that {len(rows)} rows could make here; the "
+            "update was changed, or what was found above is inexact"
+        )
+    return rows
+
+
+def _fit(
+    designs: Sequence[Float[np.ndarray, "B n D"]], gradients: Sequence[Float[np.ndarray, "B F D"]]
+) -> tuple[Float[np.ndarray, "n F"], float, float]:
+    """``H`` of ``Hᵀ E = G`` by least squares, and as shares of ``|G|`` what it misses and what its spread makes.
+
+    Every block of ``G`` counts alike, as its rounding is relative to its size, and nodes are scaled alike before the
+    rank is judged, as a node of small gradients is no less known for that.
+    """
+    blocks = [pair for each in zip(designs, gradients, strict=True) for pair in zip(*each, strict=True)]
+    sizes = [float(np.sqrt(np.sum(np.square(g, dtype=np.float64)))) for _, g in blocks]
+    weights = [1 / size if size > 0 else 0.0 for size in sizes]
+    design = np.hstack([weight * d for weight, (d, _) in zip(weights, blocks, strict=True)])
+    inverse = _inverse(design, "the gradients at the layer's output")
+    parts = np.split(inverse, np.cumsum([d.shape[1] for d, _ in blocks])[:-1])
+    rows = np.zeros((len(design), blocks[0][1].shape[0]))
+    for weight, (_, seen), part in zip(weights, blocks, parts, strict=True):
+        rows += weight * (seen @ part).T
+    total, gram = max(sum(size > 0 for size in sizes), 1), design @ design.T
+    centred = rows - rows.mean(axis=0)
+    made, spread = (float(np.sum(part * (gram @ part))) / total for part in (rows, centred))
+    return rows, np.sqrt(max(1 - made, 0.0)) if any(weights) else 0.0, np.sqrt(max(spread, 0.0))
+
+
+def _inverse(matrix: Float[np.ndarray, "n k"], name: str) -> Float[np.ndarray, "k n"]:
+    """Pseudo-inverse of a matrix of full row rank, whatever the sizes of its rows."""
+    size = np.linalg.norm(matrix, axis=1, keepdims=True)
+    if not np.all(size > 0):
+        raise ConditionFailed(f"row {int(np.argmin(size))} of {name} is zero; full row rank {len(matrix)} is needed")
+    left, values, right = np.linalg.svd(matrix / size, full_matrices=False)
+    rank = int(np.sum(values > CONDITION * values[0]))
+    if rank < len(matrix):
+        raise ConditionFailed(f"{name} {matrix.shape} have rank {rank}; full row rank {len(matrix)} is needed")
+    return (right.T / values) @ (left / size).T
+
+
+def _rank(matrix: Float[np.ndarray, "n k"]) -> int:
+    return int(np.linalg.matrix_rank(matrix, rtol=CONDITION))
+
+
+def _equal_rows(rows: Float[np.ndarray, "n F"]) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " r"]]:
+    """Group of every row, rows nearer than ``FIT`` times the usual distance being equal, and the groups' sizes."""
+    centred = rows - rows.mean(axis=0)
+    square = np.sum(centred**2, axis=1)
+    gap = square[:, None] + square - 2 * centred @ centred.T
+    group = connected_components(gap < FIT**2 * square.mean())[1]
+    return group, np.bincount(group)

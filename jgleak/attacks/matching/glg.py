@@ -1,0 +1,99 @@
+"""GLG: gradient matching with projected edges, for the node and the graph attackers (Sinha et al.).
+
+Two things differ from the paper, and either is a matter of one option. The paper compares whole gradients by their
+cosine (``objective=cosine``); the readout's part is a hundred times larger than the first layer's, which tells most of
+features and edges, so here every layer's squared error is relative to that layer (``layers``). The paper begins with
+standard normal features and a coin for every edge (``start=coins``); a nearly empty graph is closer to sparse ones.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from jgleak.attacks.matching import relaxations, starts
+from jgleak.attacks.matching.loop import matching
+from jgleak.attacks.matching.objectives import Guess
+from jgleak.attacks.matching.options import OBJECTIVES, optimiser
+from jgleak.attacks.matching.problem import Problem, Setting
+from jgleak.attacks.matching.recipe import Recipe, known_or, relaxed_labels
+from jgleak.attacks.matching.regularisers import frobenius, smoothness
+from jgleak.attacks.matching.starts import Variables
+
+ALPHA, BETA = 1e-9, 1e-7
+"""Weights of smoothness and of the Frobenius norm (section 5, chosen by the authors' grid search)."""
+
+TREE_DEGREE = 10
+"""Children of the root, and of each child, in the dummy graph of node attacker 1 (section 5.1)."""
+
+
+def relax(setting: Setting, problem: Problem, variables: Variables, step: Int[Array, ""]) -> Guess:
+    """Features and edges as they are; the edges' projection keeps them in [0, 1]."""
+    return Guess(
+        known_or(problem.nodes, lambda: jnp.where(problem.mask[..., None], variables["nodes"], 0.0)),
+        known_or(problem.adjacency, lambda: relaxations.clip_edges(variables["adjacency"], problem.mask)),
+        relaxed_labels(setting, problem, variables),
+    )
+
+
+def project(setting: Setting, problem: Problem, variables: Variables) -> Variables:
+    """Every edge back into [0, 1] (equation 15)."""
+    if "adjacency" not in variables:
+        return variables
+    return variables | {"adjacency": relaxations.clip_edges(variables["adjacency"], problem.mask)}
+
+
+def penalty(setting: Setting, guess: Guess, step: Int[Array, ""]) -> Float[Array, ""]:
+    """``α tr(Xᵀ L X) + β ||A||_F²`` (equation 14)."""
+    return ALPHA * smoothness(guess.nodes, guess.adjacency) + BETA * frobenius(guess.adjacency)
+
+
+def tree(degree: int) -> Float[np.ndarray, "n n"]:
+    """Edges of a tree of depth 2 whose root, node 0, and root's children have ``degree`` children each."""
+    children = np.arange(1, degree + 1)
+    leaves = np.arange(degree + 1, degree + 1 + degree * degree)
+    edges = np.zeros((1 + degree + degree * degree,) * 2, np.float32)
+    edges[0, children] = edges[np.repeat(children, degree), leaves] = 1.0
+    return edges + edges.T
+
+
+RECIPE = Recipe(
+    start=starts.quiet,
+    relax=relax,
+    objective=OBJECTIVES["layers"],
+    penalty=penalty,
+    project=project,
+    optimiser=optimiser("adam", 0.01),
+    steps=1000,
+    target=1e-12,
+    reduce=True,
+)
+
+GLG_NODE_1 = matching(
+    "glg-node-1",
+    "node attacker 1: features of target nodes and their neighbours from the targets' loss, on dummy trees",
+    Recipe(
+        start=starts.quiet,
+        relax=relax,
+        objective=OBJECTIVES["layers"],
+        optimiser=optimiser("adam", 0.01),
+        steps=1000,
+        target=1e-12,
+        reduce=True,
+        dummy=partial(tree, TREE_DEGREE),
+    ),
+    protocols=("target_node",),
+    needs=(),
+)
+GLG_NODE_2 = matching(
+    "glg-node-2",
+    "node attackers 2-a (features known), 2-b (edges known), 2-c: one gradient for each node's loss",
+    RECIPE,
+    protocols=("node_losses",),
+)
+GLG_GRAPH = matching(
+    "glg-graph", "graph attackers a (features known), b (edges known), c: one graph, or a batch of them", RECIPE
+)

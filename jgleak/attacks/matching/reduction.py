@@ -1,0 +1,92 @@
+"""The few feature directions that a gradient shows: thousands of word columns become at most one a node."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from jgleak.federated.observation import Observation
+from jgleak.gnn import GNN, Params
+from jgleak.graph import bucket
+
+SMALLEST = 1e-6
+"""Directions weaker than this share of the strongest are rounding noise of float32 gradients."""
+
+SKETCH = 320
+"""Random combinations of the gradient's columns that its directions are read from; more nodes than this do not fit."""
+
+
+class Reduced(NamedTuple):
+    """An observation in fewer feature columns.
+
+    Attributes:
+      observation: of the model whose first layer takes ``r`` columns.
+      basis: ``(m, r)`` orthonormal columns (zero beyond the rank), so that ``X = Y basisᵀ``; None where nothing was
+        reduced.
+    """
+
+    observation: Observation
+    basis: Float[np.ndarray, "m r"] | None
+
+
+def reduce(observation: Observation, rows: Float[np.ndarray, "k m"] | None = None) -> Reduced:
+    """The same client, seen along the directions of its first layer's gradient.
+
+    The gradient of a first-layer kernel is ``Xᵀ (...)``: its columns lie in the span of the client's feature rows. With
+    ``X = Y Qᵀ`` and kernels ``Qᵀ W``, states, losses and other gradients stay what they are, and the kernel's gradient
+    becomes ``Qᵀ ∂W``. So nothing is lost when ``Q`` spans the rows, and the widths of words (4,714 on Facebook) become
+    the number of nodes. It does where as many independent gradients as nodes enter the layer; rows outside the span
+    are not seen by the gradient of the first layer at all.
+
+    Args:
+      observation: of a model that shows ``X`` to its first convolution only; others come back as they are.
+      rows: further rows to span (known features, or a guess to be compared).
+    """
+    model = observation.model
+    if model.readout == "node_mlp" and model.see_input:
+        return Reduced(observation, None)
+    names = _kernels(model)
+    first = observation.update["conv_0"]
+    columns = [np.moveaxis(np.asarray(first[n], np.float64), -2, 0).reshape(model.in_features, -1) for n in names]
+    basis = _span(np.hstack(columns), rows)
+    if basis is None:
+        return Reduced(observation, None)
+
+    def narrow(tree: Params) -> dict[str, Any]:
+        layer: Mapping[str, Any] = tree["conv_0"]
+        kernels = {n: np.einsum("mr,...md->...rd", basis, np.asarray(layer[n])).astype(np.float32) for n in names}
+        return {**tree, "conv_0": {**layer, **kernels}}
+
+    smaller = dataclasses.replace(model, in_features=basis.shape[1])
+    return Reduced(
+        dataclasses.replace(
+            observation, model=smaller, params=narrow(observation.params), update=narrow(observation.update)
+        ),
+        basis,
+    )
+
+
+def _kernels(model: GNN) -> list[str]:
+    convolution = model.convolution(0)
+    return sorted({convolution.span_kernel, convolution.aggregate_kernel or convolution.span_kernel})
+
+
+def _span(columns: Float[np.ndarray, "m c"], rows: np.ndarray | None) -> Float[np.ndarray, "m r"] | None:
+    if columns.shape[1] > SKETCH:
+        mixing = np.random.default_rng(0).standard_normal((columns.shape[1], SKETCH))
+        columns = columns @ mixing
+    parts = [columns / (np.linalg.norm(columns) or 1.0)]
+    if rows is not None:
+        parts.append(rows.T / (np.linalg.norm(rows) or 1.0))
+    left, values, _ = np.linalg.svd(np.hstack(parts), full_matrices=False)
+    rank = int(np.sum(values > SMALLEST * values[:1]))
+    width = bucket(max(rank, 1))
+    if width >= columns.shape[0]:
+        return None
+    basis = np.zeros((columns.shape[0], width))
+    basis[:, :rank] = left[:, :rank]
+    return basis

@@ -1,0 +1,86 @@
+"""Where a search begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, partial
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jgleak.attacks.matching.problem import Problem, Setting
+
+Variables = dict[str, Array]
+"""What is searched for: ``nodes (G, N, m)``, ``adjacency (G, N, N)``, ``labels (G, ...)`` as far as unknown, and
+whatever a recipe adds (a latent vector, embeddings)."""
+
+Start = Callable[[Setting, Problem, Array], Variables]
+
+QUIET = 0.05
+"""Edges of a quiet start: about the density of a sparse graph of a hundred nodes."""
+
+
+def normal(setting: Setting, problem: Problem, key: Array) -> Variables:
+    """Standard normal variables for all that is unknown (DLG)."""
+    graphs, slots = problem.mask.shape
+    keys = jax.random.split(key, 3)
+    variables = {}
+    if problem.nodes is None:
+        variables["nodes"] = jax.random.normal(keys[0], (graphs, slots, problem.mean.size))
+    if problem.adjacency is None:
+        variables["adjacency"] = jax.random.normal(keys[1], (graphs, slots, slots))
+    return variables | labels(setting, problem, keys[2])
+
+
+def labels(setting: Setting, problem: Problem, key: Array) -> Variables:
+    """Standard normal logits (or targets) for labels that are unknown."""
+    if setting.labels_known:
+        return {}
+    shape = problem.mask.shape if setting.model.node_level else problem.mask.shape[:1]
+    return {"labels": jax.random.normal(key, shape if setting.loss == "mse" else (*shape, setting.model.classes))}
+
+
+def coins(setting: Setting, problem: Problem, key: Array) -> Variables:
+    """Standard normal features, and edges that are there with probability a half (GLG, section 5)."""
+    variables = normal(setting, problem, key)
+    if "adjacency" in variables:
+        tossed = jax.random.bernoulli(jax.random.fold_in(key, 1), 0.5, variables["adjacency"].shape)
+        variables["adjacency"] = tossed.astype(jnp.float32)
+    return variables
+
+
+def quiet(setting: Setting, problem: Problem, key: Array) -> Variables:
+    """Small normal features and every edge a little: near the sparse graphs that are looked for."""
+    variables = normal(setting, problem, key)
+    small = {"nodes": lambda v: 0.1 * v, "adjacency": lambda v: jnp.full(v.shape, QUIET)}
+    return {name: small[name](v) if name in small else v for name, v in variables.items()}
+
+
+def at(value: float, setting: Setting, problem: Problem, key: Array) -> Variables:
+    """All features and edges at one value (GLG, appendix F.3, "the effect of initialization")."""
+    variables = normal(setting, problem, key)
+    return {name: v if name == "labels" else jnp.full(v.shape, value) for name, v in variables.items()}
+
+
+NAMED: dict[str, Start] = {"normal": normal, "coins": coins, "quiet": quiet}
+
+
+def named(text: str) -> Start:
+    """A start by its name, or ``at`` the number that ``text`` is.
+
+    Raises:
+      ValueError: neither a name nor a number.
+    """
+    if text in NAMED:
+        return NAMED[text]
+    try:
+        return _at(float(text))
+    except ValueError:
+        raise ValueError(f"option 'start': expected a number or one of {', '.join(NAMED)}, got {text!r}") from None
+
+
+@cache
+def _at(value: float) -> Start:
+    """The same object for the same value, so that nothing compiles twice."""
+    return partial(at, value)

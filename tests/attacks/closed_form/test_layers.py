@@ -1,0 +1,204 @@
+"""One layer at a time: exact on gradients made in float64, and every condition checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jgleak.attacks.closed_form import layers
+from jgleak.attacks.closed_form.layers import Layer
+from jgleak.attacks.closed_form.propositions import ConditionFailed
+from jgleak.gnn.activation import activation
+
+NAMES = {"gcn": ("kernel",), "sage": ("self_kernel", "neighbour_kernel")}
+
+
+def connected(rng: np.random.Generator, n: int) -> np.ndarray:
+    """A random tree and a few more edges."""
+    adjacency = np.triu(rng.random((n, n)) < 0.1, 1).astype(float)
+    for v in range(1, n):
+        adjacency[rng.integers(v), v] = 1.0
+    return adjacency + adjacency.T
+
+
+def layer_of(
+    conv: str, rng: np.random.Generator, states: np.ndarray, mixing: np.ndarray, upstream: np.ndarray
+) -> Layer:
+    """A layer with random weights, and the gradients that ``upstream`` gives its kernels, written out."""
+    shape = states.shape[1], upstream.shape[2]
+    entered = {"kernel": mixing @ states, "self_kernel": states, "neighbour_kernel": mixing @ states}
+    return Layer(
+        conv,
+        {name: rng.normal(size=shape) for name in NAMES[conv]},
+        {name: np.stack([entered[name].T @ one for one in upstream]) for name in NAMES[conv]},
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from(["gcn", "sage"]), st.booleans())
+def test_states_and_edges_in_exact_arithmetic(seed: int, conv: str, each_node: bool) -> None:
+    """From one gradient with rows for all nodes, or from one gradient a node; in any order of the nodes."""
+    rng = np.random.default_rng(seed)
+    n, states = 9, rng.normal(size=(9, 14))
+    adjacency = connected(rng, n)
+    order = rng.permutation(n)
+    for place in (np.arange(n), order):
+        a, h = adjacency[np.ix_(place, place)], states[place]
+        mixing = layers.mixing_of(conv, a)
+        upstream = rng.normal(size=(1, n, 11))
+        if each_node:
+            upstream = np.eye(n)[:, :, None] * rng.normal(size=(n, 1, 3))
+        layer = layer_of(conv, rng, h, mixing, upstream)
+        reach = layers.reach_of(mixing)[0] if conv == "gcn" else np.eye(n)
+        np.testing.assert_allclose(layers.rows_of(layer, upstream, mixing), reach @ reach.T @ h, atol=1e-4)
+        if conv == "sage":
+            np.testing.assert_allclose(layers.rows_of(layer, upstream, None), h, atol=1e-4)
+            np.testing.assert_array_equal(layers.edges_of(layer, upstream, h), a)
+
+
+@pytest.mark.parametrize("conv", ["gcn", "sage"])
+@pytest.mark.parametrize("act", ["sigmoid", "tanh", "relu"])
+def test_the_gradient_below_is_the_derivative(conv: str, act: str) -> None:
+    rng = np.random.default_rng(3)
+    n, z = 6, rng.normal(size=(6, 5)).astype(np.float32)
+    mixing = layers.mixing_of(conv, connected(rng, n))
+    upstream = rng.normal(size=(2, n, 4))
+    layer = layer_of(conv, rng, np.asarray(activation(act)(jnp.asarray(z))), mixing, upstream)
+
+    def output(inner: Any, seen: np.ndarray) -> Any:
+        h = activation(act)(inner)
+        out = {
+            "kernel": lambda w: mixing @ h @ w,
+            "self_kernel": lambda w: h @ w,
+            "neighbour_kernel": lambda w: mixing @ h @ w,
+        }
+        return sum(jnp.sum(out[name](w) * seen) for name, w in layer.weights.items())
+
+    slope = layers.slope_of(act, np.asarray(activation(act)(jnp.asarray(z)), np.float64))
+    found = layers.below(layer, upstream, mixing, slope)
+    for one, seen in zip(found, upstream, strict=True):
+        np.testing.assert_allclose(one, jax.grad(output)(jnp.asarray(z), seen), atol=1e-4)
+
+
+def pendant_paths() -> np.ndarray:
+    """A hub with two pendant paths of two nodes and a triangle: three directions are hidden."""
+    adjacency = np.zeros((8, 8))
+    for u, v in [(0, 1), (1, 2), (0, 3), (3, 4), (0, 5), (5, 6), (5, 7), (6, 7)]:
+        adjacency[u, v] = adjacency[v, u] = 1.0
+    return adjacency
+
+
+@pytest.mark.parametrize("act", ["sigmoid", "tanh"])
+def test_states_that_a_gcn_hides_follow_from_the_activation(act: str) -> None:
+    rng = np.random.default_rng(0)
+    mixing = layers.mixing_of("gcn", pendant_paths())
+    reach, hidden = layers.reach_of(mixing)
+    assert hidden.shape[1] == 3 and np.allclose(mixing @ hidden, 0)
+    bias = rng.normal(size=5)
+    states = np.asarray(activation(act)(jnp.asarray(mixing @ rng.normal(size=(8, 5)) * 3 + bias)), np.float64)
+    shown = reach @ reach.T @ states
+    assert np.abs(shown - states).max() > 0.01
+    np.testing.assert_allclose(layers.completed(shown, mixing, act, bias), states, atol=1e-5)
+    regular = layers.mixing_of("gcn", np.ones((2, 2)) - np.eye(2))[:1, :1]
+    np.testing.assert_array_equal(layers.completed(states[:1], regular, "relu", bias), states[:1])
+    with pytest.raises(ConditionFailed, match="singular and 'relu' is not invertible"):
+        layers.completed(shown, mixing, "relu", bias)
+    with pytest.raises(ConditionFailed, match="no states have the mixed states"):
+        layers.completed(shown * 100, mixing, act, bias)
+
+
+def test_twins_of_one_neighbourhood_do_not_hide_edges() -> None:
+    """Two leaves at one node with equal states: all or none of a group's edges."""
+    rng = np.random.default_rng(1)
+    adjacency = connected(rng, 7)
+    adjacency = np.pad(adjacency, (0, 2))
+    adjacency[[7, 8], 2] = adjacency[2, [7, 8]] = 1.0
+    states = rng.normal(size=(9, 12))
+    states[8] = states[7]
+    mixing, upstream = layers.mixing_of("sage", adjacency), rng.normal(size=(1, 9, 11))
+    layer = layer_of("sage", rng, states, mixing, upstream)
+    np.testing.assert_array_equal(layers.edges_of(layer, upstream, states), adjacency)
+
+
+def test_equal_states_at_different_nodes_hide_edges() -> None:
+    """A path whose two halves look alike: which leaf is whose does not show."""
+    rng = np.random.default_rng(1)
+    adjacency = np.zeros((5, 5))
+    for v in range(4):
+        adjacency[v, v + 1] = adjacency[v + 1, v] = 1.0
+    states = rng.normal(size=(5, 12))[[0, 1, 2, 1, 0]]
+    mixing, upstream = layers.mixing_of("sage", adjacency), rng.normal(size=(1, 5, 11))
+    layer = layer_of("sage", rng, states, mixing, upstream)
+    with pytest.raises(
+        ConditionFailed, match="which whose does not show: the 5 states have 3 distinct rows and rank 3"
+    ):
+        layers.edges_of(layer, upstream, states)
+
+
+def test_a_cover_with_the_same_gradients_is_not_taken_for_the_graph() -> None:
+    """A ring of six whose opposite nodes are alike mixes as the octahedron does."""
+    rng = np.random.default_rng(1)
+    ring = np.roll(np.eye(6), 1, axis=0) + np.roll(np.eye(6), -1, axis=0)
+    states = rng.normal(size=(6, 12))[[0, 1, 2, 0, 1, 2]]
+    mixing, upstream = layers.mixing_of("sage", ring), rng.normal(size=(1, 6, 11))
+    layer = layer_of("sage", rng, states, mixing, upstream)
+    with pytest.raises(ConditionFailed, match="which whose does not show"):
+        layers.edges_of(layer, upstream, states)
+
+
+def test_states_without_differences_show_no_edges() -> None:
+    """All aggregates of nearly equal states are alike, so no wrong graph may pass for fitting them."""
+    rng = np.random.default_rng(1)
+    mixing, upstream = layers.mixing_of("sage", connected(rng, 8)), rng.normal(size=(1, 8, 11))
+    states = 0.5 + 1e-8 * rng.normal(size=(8, 12))
+    layer = layer_of("sage", rng, states, mixing, upstream)
+    rounded = layer._replace(gradients={k: g.astype(np.float32) for k, g in layer.gradients.items()})
+    with pytest.raises(ConditionFailed):
+        layers.edges_of(rounded, upstream, layers.rows_of(rounded, upstream, None))
+
+
+def test_conditions_are_checked() -> None:
+    rng = np.random.default_rng(2)
+    states, adjacency = rng.normal(size=(8, 12)), connected(rng, 8)
+    for conv in ("gcn", "sage"):
+        mixing = layers.mixing_of(conv, adjacency)
+        narrow = rng.normal(size=(1, 8, 3))
+        layer = layer_of(conv, rng, states, mixing, narrow)
+        with pytest.raises(ConditionFailed, match="gradients at the layer's output .* full row rank"):
+            layers.rows_of(layer, narrow, mixing)
+        wide = rng.normal(size=(1, 8, 20))
+        layer = layer_of(conv, rng, states, mixing, wide)
+        with pytest.raises(ConditionFailed, match="no states fit"):
+            layers.rows_of(layer, wide + 0.1 * rng.normal(size=wide.shape), mixing)
+        dead = wide.copy()
+        dead[:, 4] = 0.0
+        if conv == "sage":
+            with pytest.raises(ConditionFailed, match="row 4 .* is zero"):
+                layers.rows_of(layer, dead, None)
+        else:
+            with pytest.raises(ConditionFailed, match="only after they are mixed; give the edges"):
+                layers.rows_of(layer, wide, None)
+    with pytest.raises(ConditionFailed, match="slope of 'gelu' is not a function of its value"):
+        layers.slope_of("gelu", states)
+
+
+def test_nodes_of_faint_gradients_count_as_much() -> None:
+    """Sizes of gradients do not spoil the rank: a confident node is no less known."""
+    rng = np.random.default_rng(4)
+    states, adjacency = rng.normal(size=(8, 12)), connected(rng, 8)
+    mixing = layers.mixing_of("sage", adjacency)
+    upstream = np.eye(8)[:, :, None] * rng.normal(size=(8, 1, 3)) * 10.0 ** -np.arange(8)[:, None, None]
+    layer = layer_of("sage", rng, states, mixing, upstream)
+    for known in (None, mixing):
+        np.testing.assert_allclose(layers.rows_of(layer, upstream, known), states, atol=1e-8)
+
+
+def test_isolated_nodes_mix_to_nothing() -> None:
+    assert not layers.mixing_of("sage", np.zeros((2, 2))).any()
+    np.testing.assert_array_equal(layers.mixing_of("gcn", np.zeros((2, 2))), np.eye(2))

@@ -1,0 +1,127 @@
+"""The loop: side by side as one by one, best so far, early stop, clock, few compilations, and what users may set."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from jgleak.attacks.attack import Budget
+from jgleak.attacks.matching import loop
+from jgleak.attacks.matching.dlg import DLG, RECIPE, WITH_LABELS
+from jgleak.attacks.matching.options import configured
+from jgleak.attacks.registry import get_attack
+from jgleak.federated import Knowledge, Observation, fedsgd
+
+LONG = Budget(seconds=100.0)
+QUICK = configured(WITH_LABELS, {"steps": "60", "restarts": "2"})
+
+
+@pytest.fixture(scope="module")
+def clients(lab: Any) -> tuple[list[Observation], list[Knowledge], list[Any]]:
+    model = lab.model(layers=1, hidden=16, readout="pooled", readout_widths=())
+    graphs = [lab.random(n, n) for n in (4, 6, 7, 5, 8)]
+    seen = [fedsgd(model, lab.params(model), [g], lab.space, loss="ce") for g in graphs]
+    return seen, [Knowledge(lab.space, n=g.n) for g in graphs], list(jax.random.split(jax.random.key(0), 5))
+
+
+def many(recipe: Any, clients: Any, **more: Any) -> Any:
+    seen, known, keys = clients
+    return loop.invert_many(recipe, seen, known, keys=keys, budget=more.pop("budget", LONG), **more)
+
+
+def test_side_by_side_as_one_by_one_and_without_new_shapes(clients: Any) -> None:
+    together = many(QUICK, clients)
+    compiled: Any = loop._advance
+    before = compiled._cache_size()
+    again = many(QUICK, tuple(part[:3] for part in clients))
+    assert compiled._cache_size() == before + 1, "five clients fill a run of eight, three one of four"
+    many(QUICK, tuple(part[1:5] for part in clients))
+    assert compiled._cache_size() == before + 1
+    for first, second in zip(together, again, strict=False):
+        assert first.best.isomorphic(second.best)
+        assert first.gradient_distance == pytest.approx(second.gradient_distance, rel=1e-3)
+        np.testing.assert_allclose(first.adjacency, second.adjacency, atol=2e-2)
+
+
+def test_progress_trace_and_best_so_far(clients: Any) -> None:
+    heard: list[Any] = []
+    found = many(QUICK, clients, trace=True, progress=lambda steps, values: heard.append((steps, values)))
+    assert [steps for steps, _ in heard] == [50, 60]
+    assert np.all(heard[1][1] <= heard[0][1])
+    for one in found:
+        trace = np.array(one.info["trace"])
+        assert trace.shape == (2, 60)
+        np.testing.assert_allclose(one.info["data_term"], trace.min(), rtol=1e-4)
+        assert one.info["data_term"] < 0.2 * trace[:, 0].max()
+
+
+def test_it_stops_when_all_are_done_and_when_the_time_is_up(clients: Any) -> None:
+    easy = dataclasses.replace(QUICK, target=1e9)
+    assert {(one.stop, one.info["steps"]) for one in many(easy, clients)} == {("converged", 0)}
+    ended = many(dataclasses.replace(QUICK, steps=5000), clients, budget=Budget(seconds=1e-6))
+    assert {one.stop for one in ended} == {"time"} and max(one.info["steps"] for one in ended) == loop.STRIDE
+
+
+def test_numbers_that_stop_being_finite_end_a_restart(clients: Any) -> None:
+    wild = configured(RECIPE, {"steps": "60", "optimiser": "sgd", "rate": "1e30"})
+    found = many(wild, clients)
+    assert all(one.best is not None and np.isfinite(one.features).all() for one in found)
+    assert min(one.info["steps"] for one in found) < 60
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "signed_adam", "lbfgs"])
+def test_every_optimiser_comes_closer(clients: Any, optimiser: str) -> None:
+    recipe = configured(WITH_LABELS, {"steps": "50", "optimiser": optimiser, "rate": "0.05"})
+    for one in many(recipe, tuple(part[:1] for part in clients), trace=True):
+        assert one.info["data_term"] < 0.5 * one.info["trace"][0][0]
+
+
+def test_known_edges_and_features_are_kept(lab: Any) -> None:
+    truth = lab.random(6, 9)
+    model = lab.model(layers=1, hidden=16, readout="pooled", readout_widths=())
+    seen = fedsgd(model, lab.params(model), [truth], lab.space, loss="ce")
+    recipe = configured(WITH_LABELS, {"steps": "1"})
+    for given in ({"adjacency": truth.adjacency}, {"features": truth.x}):
+        found = loop.invert(recipe, seen, Knowledge(lab.space, **given), key=jax.random.key(0), budget=LONG)
+        assert found.best is not None
+        if "adjacency" in given:
+            np.testing.assert_array_equal(found.best.edges, truth.edges)
+        else:
+            np.testing.assert_array_equal(found.best.x, truth.x)
+
+
+def test_a_batch_comes_back_as_graphs_of_the_batch(lab: Any) -> None:
+    graphs = [lab.random(5, 0), lab.random(5, 1)]
+    model = lab.model(layers=1, hidden=16, readout="pooled", readout_widths=())
+    seen = fedsgd(model, lab.params(model), graphs, lab.space, loss="ce")
+    found = loop.invert(QUICK, seen, Knowledge(lab.space, n=5), key=jax.random.key(0), budget=LONG)
+    assert len(found.graphs) == 2 and found.adjacency is not None and found.adjacency.shape == (2, 5, 5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"stepps": "3"}, "option 'stepps': unknown; did you mean 'steps'"),
+        ({"steps": "0"}, "option 'steps': expected a whole number from 1, got '0'"),
+        ({"rate": "-1"}, "option 'rate': expected a positive number, got '-1'"),
+        ({"optimiser": "adamw"}, "option 'optimiser': unknown 'adamw'; choose one of adam"),
+        ({"objective": "l3"}, "option 'objective': unknown 'l3'"),
+        ({"start": "left"}, "option 'start': expected a number or one of normal"),
+    ],
+)
+def test_options_that_do_not_exist_are_refused(options: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        DLG.configure(options)
+    with pytest.raises(ValueError, match="this attack has no options"):
+        get_attack("census").configure(options)
+
+
+def test_the_number_of_nodes_is_asked_for(lab: Any, clients: Any) -> None:
+    with pytest.raises(
+        ValueError, match=r"attack 'dlg' cannot run here: it needs the number of nodes; give it \(--know n"
+    ):
+        DLG(clients[0][0], Knowledge(lab.space), key=jax.random.key(0))

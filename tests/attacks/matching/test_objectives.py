@@ -1,0 +1,105 @@
+"""The gradient of a guess is the client's where the guess is the client; distances in closed form; always finite."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jgleak.attacks.matching.objectives import Guess, cosine, distance, gradients, layerwise, squared
+from jgleak.attacks.matching.problem import Problem, Setting, pose
+from jgleak.attacks.matching.relaxations import sigmoid_edges
+from jgleak.federated import Knowledge, Observation, fedsgd
+from jgleak.federated.client import node_gradients, target_gradient
+from jgleak.graph import Graph
+
+CONVOLUTIONS = pytest.mark.parametrize("conv", ["gcn", "sage", "gat", "gin"])
+
+
+def posed(lab: Any, observation: Observation, graphs: list[Graph]) -> tuple[Setting, Problem, Guess]:
+    """The problem, and the guess that is the truth."""
+    knowledge = Knowledge(
+        lab.space,
+        features=np.stack([g.x for g in graphs]),
+        adjacency=np.stack([g.adjacency for g in graphs]),
+        labels=np.stack([np.asarray(g.y) for g in graphs]),
+    )
+    setting, problem = pose(observation, knowledge, infer=False)
+    assert problem.nodes is not None and problem.adjacency is not None and problem.labels is not None
+    return setting, problem, Guess(problem.nodes, problem.adjacency, problem.labels)
+
+
+def gap(setting: Setting, problem: Problem, guess: Guess) -> float:
+    return float(distance(gradients(setting, problem, guess), problem.update))
+
+
+def labelled(graph: Graph) -> Graph:
+    return Graph(graph.x, graph.edges, graph.x[:, 0] % 2)
+
+
+@CONVOLUTIONS
+def test_the_truth_has_distance_zero_and_another_graph_has_not(lab: Any, conv: str) -> None:
+    graphs = [lab.random(6, 0), lab.random(6, 1)]
+    model = lab.model(conv=conv, hidden=8, readout="pooled", readout_widths=())
+    setting, problem, truth = posed(lab, fedsgd(model, lab.params(model), graphs, lab.space, loss="ce"), graphs)
+    assert gap(setting, problem, truth) < 1e-5
+    assert gap(setting, problem, truth._replace(adjacency=truth.adjacency[::-1])) > 1e-2
+
+
+def test_gradients_of_every_node_and_of_target_nodes(lab: Any) -> None:
+    graph = labelled(lab.random(6, 2))
+    model = lab.model(conv="sage", hidden=8, readout="node_scores", bias=True)
+    params = lab.params(model)
+    setting, problem, truth = posed(lab, node_gradients(model, params, graph, lab.space, loss="ce"), [graph])
+    assert problem.update["conv_0"]["bias"].shape == (6, 8)
+    assert gap(setting, problem, truth) < 1e-5
+    pair = [graph, labelled(lab.random(6, 3))]
+    setting, problem, truth = posed(lab, target_gradient(model, params, pair, lab.space, loss="ce"), pair)
+    assert gap(setting, problem, truth) < 1e-5
+    mean = fedsgd(model, params, [graph], lab.space, loss="ce")
+    each = node_gradients(model, params, graph, lab.space, loss="ce")
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b.mean(axis=0), atol=1e-6), mean.update, each.update)
+
+
+def test_distances_in_closed_form() -> None:
+    rng = np.random.default_rng(0)
+    found: Any = {"conv_0": rng.normal(size=(2, 3, 4)), "head": {"bias": rng.normal(size=(2, 4))}}
+    seen: Any = jax.tree.map(lambda leaf: leaf + 0.1 * rng.normal(size=leaf.shape), found)
+    flat, want = (np.concatenate([t["conv_0"].reshape(2, -1), t["head"]["bias"]], axis=1) for t in (found, seen))
+    relative = np.sum((flat - want) ** 2, axis=1) / np.sum(want**2, axis=1)
+    angle = np.sum(flat * want, axis=1) / np.linalg.norm(flat, axis=1) / np.linalg.norm(want, axis=1)
+    np.testing.assert_allclose(squared(found, seen), relative.mean(), rtol=1e-5)
+    np.testing.assert_allclose(cosine(found, seen), np.mean(1 - angle), rtol=1e-4)
+    np.testing.assert_allclose(distance(found, seen), np.linalg.norm(flat - want) / np.linalg.norm(want), rtol=1e-5)
+    first, head = squared(found["conv_0"], seen["conv_0"]), squared(found["head"], seen["head"])
+    np.testing.assert_allclose(layerwise({"head": 3.0})(found, seen), (first + 3 * head) / 4, rtol=1e-5)
+    assert cosine(jax.tree.map(lambda g: 7 * g, found), seen) == pytest.approx(float(cosine(found, seen)), abs=1e-6)
+
+
+@CONVOLUTIONS
+@pytest.mark.parametrize("objective", [squared, cosine, layerwise({})], ids=["squared", "cosine", "layers"])
+def test_derivatives_are_finite_at_the_edge_of_the_domain(lab: Any, conv: str, objective: Any) -> None:
+    """Nodes without edges, a single node, saturated edges, and an update of zeros."""
+    model = lab.model(conv=conv, hidden=4, readout="pooled", readout_widths=())
+    lonely, single = lab.graph([0, 1, 2], [(0, 1)]), lab.graph([1], [])
+
+    @jax.jit
+    def slopes(edges: Any, problem: Problem) -> Any:
+        def value(edges: Any, nodes: Any) -> Any:
+            guess = Guess(nodes, sigmoid_edges(edges, problem.mask), jnp.asarray(problem.labels))
+            return objective(gradients(setting, problem, guess), problem.update)
+
+        return jax.grad(value, argnums=(0, 1))(edges, problem.nodes)
+
+    for graph in (lonely, single):
+        observation = fedsgd(model, lab.params(model), [graph], lab.space, loss="ce")
+        setting, problem, _ = posed(lab, observation, [graph])
+        empty = jax.tree.map(np.zeros_like, problem.update)
+        for update in (problem.update, empty):
+            for height in (0.0, 40.0, -40.0, 1e4, -1e4):
+                edges = jnp.full((1, 8, 8), height)
+                found = slopes(edges, Problem(**{**vars(problem), "update": update}))
+                assert all(bool(jnp.isfinite(leaf).all()) for leaf in found), (graph.n, height)

@@ -1,0 +1,66 @@
+"""Fewer feature columns, the same client: losses, gradients and distances do not change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from jgleak.attacks.matching.reduction import reduce
+from jgleak.features import FeatureSpace, binary
+from jgleak.federated import fedsgd
+from jgleak.federated.client import node_gradients
+from jgleak.graph import Graph
+
+WORDS = FeatureSpace(tuple(binary(f"word {i}") for i in range(90)))
+
+
+def client(labels: Any, n: int = 11) -> Graph:
+    """A cycle of words (of 12 nodes, its mixing matrix would be singular)."""
+    rng = np.random.default_rng(3)
+    edges = np.array([(i, i + 1) for i in range(n - 1)] + [(0, n - 1)])
+    return Graph(rng.integers(2, size=(n, 90)), edges, labels)
+
+
+@pytest.mark.parametrize("conv", ["gcn", "sage", "gat", "gin"])
+def test_a_graph_seen_along_its_own_directions(lab: Any, conv: str) -> None:
+    graph = client(1)
+    model = lab.model(
+        in_features=90, conv=conv, hidden=32, readout="flattened", slots=16, bias=True, act="sigmoid", last_act=True
+    )
+    observation = fedsgd(model, lab.params(model), [graph], WORDS, loss="ce", slots=16)
+    seen, basis = reduce(observation)
+    assert basis is not None and basis.shape == (90, 16) and seen.model.in_features == 16
+    x = np.zeros((16, 90), np.float32)
+    x[:11] = WORDS.encode(graph.x)
+    np.testing.assert_allclose(x @ basis @ basis.T, x, atol=1e-3)
+    edges: Any = np.zeros((16, 16), np.float32)
+    edges[:11, :11] = graph.adjacency
+    mask: Any = np.arange(16) < 11
+
+    def loss(params: Any, model: Any, rows: Any) -> Any:
+        return model.apply({"params": params}, rows, edges, mask)[0]
+
+    value, slope = jax.value_and_grad(loss)(observation.params, model, x)
+    less, thin = jax.value_and_grad(loss)(seen.params, seen.model, (x @ basis).astype(np.float32))
+    assert value == pytest.approx(float(less), rel=1e-4)
+    sizes = [np.sqrt(sum(float(np.sum(leaf**2)) for leaf in jax.tree.leaves(tree))) for tree in (slope, thin)]
+    assert sizes[0] == pytest.approx(sizes[1], rel=1e-4)
+
+
+def test_gradients_of_every_node_keep_their_norms(lab: Any) -> None:
+    graph = client(np.arange(11) % 2)
+    model = lab.model(in_features=90, conv="gcn", hidden=32, readout="node_scores", bias=True)
+    observation = node_gradients(model, lab.params(model), graph, WORDS, loss="ce")
+    seen, basis = reduce(observation)
+    assert basis is not None and basis.shape[1] == 16
+    for whole, thin in zip(jax.tree.leaves(observation.update), jax.tree.leaves(seen.update), strict=True):
+        norms = [np.linalg.norm(np.asarray(leaf).reshape(11, -1), axis=1) for leaf in (whole, thin)]
+        np.testing.assert_allclose(norms[0], norms[1], rtol=1e-4)
+
+
+def test_models_that_show_the_features_elsewhere_stay_as_they_are(lab: Any) -> None:
+    observation = lab.observe(lab.model(hidden=8), lab.random(5, 0))
+    assert reduce(observation) == (observation, None)

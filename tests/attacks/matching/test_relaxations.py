@@ -1,0 +1,86 @@
+"""Relaxed graphs stay graphs: symmetric, masked, sparse as asked; derivatives go straight through."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jgleak.attacks.matching import regularisers, relaxations
+from jgleak.attacks.matching.problem import Group
+
+SEEDS = st.integers(0, 10_000)
+
+
+def matrix(seed: int, n: int = 6) -> Any:
+    return np.random.default_rng(seed).normal(size=(n, n)).astype(np.float32)
+
+
+@settings(max_examples=20, deadline=None)
+@given(SEEDS, st.integers(1, 6))
+def test_edges_are_symmetric_probabilities_of_real_pairs(seed: int, n: int) -> None:
+    mask: Any = np.arange(6) < n
+    for relax in (relaxations.sigmoid_edges, relaxations.clip_edges):
+        edges = np.asarray(relax(3 * matrix(seed), mask))
+        np.testing.assert_array_equal(edges, edges.T)
+        assert edges.min() >= 0 and edges.max() <= 1
+        assert not edges[~mask].any() and not np.diag(edges).any()
+
+
+@settings(max_examples=20, deadline=None)
+@given(SEEDS, st.integers(0, 6))
+def test_the_sparsest_edges_are_the_largest_of_some_end(seed: int, most: int) -> None:
+    mask: Any = np.ones(6, bool)
+    edges = np.asarray(relaxations.sigmoid_edges(matrix(seed), mask))
+    got = np.asarray(relaxations.sparsest(jnp.asarray(edges), jnp.asarray(most)))
+    want = np.zeros((6, 6))
+    for v in range(6):
+        for u in np.argsort(-edges[v])[:most]:
+            if edges[v, u] >= 0.5:
+                want[v, u] = want[u, v] = 1
+    np.testing.assert_allclose(got, want, atol=1e-6)
+
+
+def test_derivatives_go_straight_through() -> None:
+    weights = matrix(1)
+
+    def value(edges: Any) -> Any:
+        return jnp.sum(weights * relaxations.sparsest(edges, jnp.asarray(2)))
+
+    np.testing.assert_allclose(jax.grad(value)(jnp.asarray(matrix(2))), weights, rtol=1e-6)
+
+
+def test_structured_features_are_mixtures_of_rows_that_exist() -> None:
+    groups = (Group(0, 3, "onehot"), Group(3, 1, "binary"), Group(4, 1, "real"))
+    raw = np.asarray(relaxations.softmax_features(5 * matrix(3, 5), groups))
+    np.testing.assert_allclose(raw[:, :3].sum(axis=1), 1, rtol=1e-6)
+    assert raw[:, :4].min() >= 0 and raw[:, :4].max() <= 1
+    np.testing.assert_array_equal(raw[:, 4], 5 * matrix(3, 5)[:, 4])
+    sure, unsure = jnp.array([[1.0, 0, 0, 1, 9]]), jnp.array([[1 / 3, 1 / 3, 1 / 3, 0.5, 9]])
+    certain, none = (np.asarray(regularisers.feature_entropy(raw, groups)) for raw in (sure, unsure))
+    assert certain == pytest.approx(0, abs=1e-3) and none == pytest.approx(1, abs=1e-3)
+
+
+@settings(max_examples=10, deadline=None)
+@given(SEEDS)
+def test_regularisers_in_closed_form(seed: int) -> None:
+    graph = nx.gnp_random_graph(6, 0.4, seed=seed)
+    edges: Any = nx.to_numpy_array(graph).astype(np.float32)
+    x = matrix(seed)
+    degree = edges.sum(axis=1)
+    terms = [np.sum((x[u] / np.sqrt(degree[u]) - x[v] / np.sqrt(degree[v])) ** 2) for u, v in graph.edges]
+    np.testing.assert_allclose(regularisers.smoothness(x, edges), sum(terms), rtol=1e-4, atol=1e-4)
+    linked = degree > 0
+    laplacian = nx.normalized_laplacian_matrix(graph).toarray()
+    np.testing.assert_allclose(
+        sum(terms), np.trace(x[linked].T @ laplacian[np.ix_(linked, linked)] @ x[linked]), rtol=1e-4
+    )
+    assert regularisers.frobenius(edges) == regularisers.edge_count(edges) == 2 * graph.number_of_edges()
+    assert regularisers.edge_entropy(edges) == pytest.approx(0, abs=1e-3)
+    assert regularisers.edge_entropy(jnp.full((1, 1), 0.5)) == pytest.approx(np.log(2), rel=1e-4)
