@@ -7,6 +7,8 @@ import difflib
 from jgleak.attacks.attack import Attack
 from jgleak.attacks.census.attack import CENSUS
 from jgleak.attacks.closed_form.attack import CLOSED_FORM
+from jgleak.attacks.fedgig.attack import FEDGIG, FEDGIG_NO_AUTOENCODER, FEDGIG_NO_CONSTRAINT
+from jgleak.attacks.fedgig.ordered import FEDGIG_ORDERED
 from jgleak.attacks.grain.attack import GRAIN
 from jgleak.attacks.matching.dlg import DLG, DLG_BP, IDLG, IDLG_BP
 from jgleak.attacks.matching.glg import GLG_GRAPH, GLG_NODE_1, GLG_NODE_2
@@ -16,9 +18,10 @@ from jgleak.attacks.trivial import EMPTY, MEAN_ADJACENCY, RANDOM
 
 EXACT = (CENSUS, GRAIN, CLOSED_FORM)
 MATCHING = (DLG, DLG_BP, IDLG, IDLG_BP, INVERGRAD, TABLEAK, GLG_NODE_1, GLG_NODE_2, GLG_GRAPH)
+FEDGIGS = (FEDGIG, FEDGIG_ORDERED, FEDGIG_NO_CONSTRAINT, FEDGIG_NO_AUTOENCODER)
 BASELINES = (RANDOM, MEAN_ADJACENCY, EMPTY)
 
-ATTACKS: dict[str, Attack] = {attack.name: attack for attack in (*EXACT, *MATCHING, *BASELINES)}
+ATTACKS: dict[str, Attack] = {attack.name: attack for attack in (*EXACT, *MATCHING, *FEDGIGS, *BASELINES)}
 
 
 def get_attack(name: str) -> Attack:

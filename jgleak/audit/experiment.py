@@ -31,7 +31,7 @@ READOUTS = ("node_mlp", "pooled", "flattened", "node_scores")
 """Readouts for classifying graphs or nodes; ``dot`` predicts ratings and needs a recommender's client."""
 
 PUBLIC = 1000
-"""Most graphs that a model is trained on."""
+"""Most graphs that a model is trained on, or that an attacker is given."""
 
 REAL_TOLERANCE = 1e-3
 """Real-valued features this close count as recovered exactly."""
@@ -46,6 +46,7 @@ class Setup(NamedTuple):
       params: its parameters in the round.
       loss: of the round.
       training: mean loss of every epoch that led to the parameters; empty for random ones.
+      public: graphs of the same data set that are no client's; only where the attacker is given some.
     """
 
     dataset: Dataset
@@ -53,6 +54,7 @@ class Setup(NamedTuple):
     params: Params
     loss: str
     training: tuple[float, ...] = ()
+    public: tuple[Graph, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,13 +102,16 @@ def prepare(specification: Specification) -> Setup:
     model = _model(specification, dataset)
     params = model.initial(key=_key(specification, 0))
     loss = "mse" if dataset.task == "regression" else "bce"
-    if not specification.train:
-        return Setup(dataset, model, params, loss)
-    public = _public(specification, dataset)
-    trained = train(
-        model, params, public, dataset.space, loss=loss, epochs=specification.train, seed=specification.seed
-    )
-    return Setup(dataset, model, trained.params, loss, tuple(trained.losses))
+    given = "auxiliary" in specification.know
+    public = _public(specification, dataset) if given or specification.train else []
+    if given and not public:
+        raise ValueError(f"know: every graph of {dataset.name} is a client, so none is public; take fewer (--graphs)")
+    losses: Sequence[float] = ()
+    if specification.train:
+        params, losses = train(
+            model, params, public, dataset.space, loss=loss, epochs=specification.train, seed=specification.seed
+        )
+    return Setup(dataset, model, params, loss, tuple(losses), tuple(public) if given else ())
 
 
 def run(specification: Specification, setup: Setup | None = None) -> Iterator[Result]:
@@ -140,11 +145,11 @@ class _Client(NamedTuple):
 
 
 def _client(specification: Specification, setup: Setup, attack: Attack, index: int) -> _Client:
-    dataset, model, params, loss, _ = setup
+    dataset, model, params, loss, _, public = setup
     truth = dataset.graphs[index]
     slots = model.slots if model.readout == "flattened" else None
     observation = fedsgd(model, params, [truth], dataset.space, loss=loss, slots=slots)
-    knowledge = _knowledge(specification, dataset, truth)
+    knowledge = _knowledge(specification, dataset, public, truth)
     reason = attack.refusal(observation, knowledge)
     if reason is not None:
         raise ValueError(f"attack {attack.name!r} cannot run here: {reason}")
@@ -205,10 +210,14 @@ def _load(specification: Specification) -> Dataset:
 
 
 def _public(specification: Specification, dataset: Dataset) -> list[Graph]:
-    """Other graphs of the same data set: another sample, without the clients' graphs."""
+    """Other graphs of the same data set: another sample, or all of a small set, without the clients' graphs."""
     other = dataclasses.replace(specification, graphs=PUBLIC, seed=(specification.seed + 1) % 2**32)
+    try:
+        loaded = _load(other)
+    except ValueError:  # fewer than that; whatever else is wrong is wrong again
+        loaded = _load(dataclasses.replace(other, graphs=None))
     private = {graph.canonical_form() for graph in dataset.graphs}
-    return [g for g in _shaped(other, _load(other)).graphs if g.canonical_form() not in private]
+    return [g for g in _shaped(other, loaded).graphs if g.canonical_form() not in private]
 
 
 def _shaped(specification: Specification, dataset: Dataset) -> Dataset:
@@ -267,7 +276,7 @@ def _model(specification: Specification, dataset: Dataset) -> GNN:
     return model
 
 
-def _knowledge(specification: Specification, dataset: Dataset, truth: Graph) -> Knowledge:
+def _knowledge(specification: Specification, dataset: Dataset, public: tuple[Graph, ...], truth: Graph) -> Knowledge:
     """What the specification gives away of one client; node labels are sorted, so that they tell no order."""
     know = set(specification.know)
     return Knowledge(
@@ -277,12 +286,7 @@ def _knowledge(specification: Specification, dataset: Dataset, truth: Graph) -> 
         features=truth.x.copy() if "features" in know else None,
         labels=np.sort(np.atleast_1d(np.asarray(truth.y))) if "labels" in know else None,
         max_nodes=specification.max_n,
-        auxiliary=_auxiliary(dataset.graphs, truth) if "auxiliary" in know else (),
+        auxiliary=public,
         prior=specification.prior,
         distinct_nodes=specification.distinct and specification.dataset.lower() in UNIQUE_NODES,
     )
-
-
-def _auxiliary(graphs: Sequence[Graph], truth: Graph) -> tuple[Graph, ...]:
-    """The other clients' graphs stand for public ones; copies of the attacked graph are left out."""
-    return tuple(g for g in graphs if not g.isomorphic(truth))

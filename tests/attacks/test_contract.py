@@ -30,9 +30,11 @@ def truth(lab: Any) -> Graph:
 def observe(lab: Any, attack: Attack, graph: Graph) -> Observation:
     """What the server sees of one client, under the first protocol that the attack reads."""
     if attack.protocols[0] == "fedsgd":
-        model = lab.model() if attack.many is None else lab.model(readout="pooled", readout_widths=())
+        model = (
+            lab.model() if attack.many is None else lab.model(layers=1, hidden=16, readout="pooled", readout_widths=())
+        )
         return lab.observe(model, graph)
-    model = lab.model(conv="sage", readout="node_scores", bias=True)
+    model = lab.model(conv="sage", hidden=16, readout="node_scores", bias=True)
     labelled = Graph(graph.x, graph.edges, graph.x[:, 0] % 2)
     if attack.protocols[0] == "target_node":
         return target_gradient(model, lab.params(model), [labelled], lab.space, loss="ce")
@@ -42,7 +44,13 @@ def observe(lab: Any, attack: Attack, graph: Graph) -> Observation:
 def know(lab: Any, attack: Attack) -> Knowledge:
     """All that an attack may need, and nothing else of the client (of 6 nodes)."""
     n = 6 if "n" in attack.needs else None
-    return Knowledge(lab.space, n=n, max_nodes=12, auxiliary=tuple(lab.random(5, seed) for seed in range(3)))
+    return Knowledge(lab.space, n=n, max_nodes=12, auxiliary=public(lab))
+
+
+@functools.cache
+def public(lab: Any) -> tuple[Graph, ...]:
+    """Always the same graphs, so that attacks that learn from them do so once."""
+    return tuple(lab.random(5, seed) for seed in range(3))
 
 
 def run(attack: Attack, observation: Observation, knowledge: Knowledge, seed: int = 0) -> Reconstruction:

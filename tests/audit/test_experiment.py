@@ -41,13 +41,17 @@ def spy(monkeypatch: pytest.MonkeyPatch) -> Spy:
 
 
 def test_specification_survives_json() -> None:
-    specification = Specification(dataset="tox21", task="SR-p53", know=("n", "labels"), time_limit=1.5)
+    specification = Specification(
+        dataset="tox21", task="SR-p53", know=("n", "labels"), time_limit=1.5, options=(("steps", "30"),)
+    )
     assert Specification.from_json(json.loads(json.dumps(specification.to_json()))) == specification
     with pytest.raises(ValueError, match="bogus"):
         Specification.from_json({"bogus": 1})
 
 
-@pytest.mark.parametrize("field", [{"know": ("truth",)}, {"time_limit": 0.0}, {"max_n": 0}, {"seed": -1}])
+@pytest.mark.parametrize(
+    "field", [{"know": ("truth",)}, {"time_limit": 0.0}, {"max_n": 0}, {"seed": -1}, {"together": 0}]
+)
 def test_specification_refuses_nonsense(field: dict) -> None:
     with pytest.raises(ValueError, match=next(iter(field))):
         Specification(**field)
@@ -69,15 +73,44 @@ def test_nothing_is_known_unless_given(spy: Spy) -> None:
 
 def test_what_is_given_is_the_truth(spy: Spy) -> None:
     know = ("adjacency", "features", "labels", "auxiliary")
-    for result in run(dataclasses.replace(SMALL, attack="spy", know=know)):
+    specification = dataclasses.replace(SMALL, attack="spy", know=know)
+    clients = prepare(specification).dataset.graphs
+    for result in run(specification):
         knowledge, truth = spy.seen[-1][1], result.truth
         assert knowledge.n == truth.n
         assert knowledge.adjacency is not None and knowledge.features is not None and knowledge.labels is not None
         np.testing.assert_array_equal(knowledge.adjacency, truth.adjacency)
         np.testing.assert_array_equal(knowledge.features, truth.x)
         assert knowledge.labels.tolist() == [truth.y]
-        assert len(knowledge.auxiliary) == 2
-        assert not any(g.isomorphic(truth) for g in knowledge.auxiliary)
+        assert len(knowledge.auxiliary) > 2
+        assert not any(g.isomorphic(client) for g in knowledge.auxiliary for client in clients), "public, not private"
+
+
+def test_public_graphs_need_graphs_that_are_no_clients() -> None:
+    with pytest.raises(ValueError, match="every graph of embedded is a client, so none is public; take fewer"):
+        prepare(dataclasses.replace(SMALL, graphs=None, max_nodes=None, know=("auxiliary",)))
+
+
+def test_one_client_that_breaks_an_attack_side_by_side_costs_that_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+
+    def many(observations, knowledges, *, keys, budget) -> list[Reconstruction]:
+        calls.append(len(observations))
+        if any(k.n == spoilt for k in knowledges):
+            raise RuntimeError("spoilt")
+        return [Reconstruction((), None, "no candidates", info={"n": k.n}) for k in knowledges]
+
+    def one(observation, knowledge, *, key, budget) -> Reconstruction:
+        return many([observation], [knowledge], keys=[key], budget=budget)[0]
+
+    monkeypatch.setitem(ATTACKS, "side", Attack("side", "for tests", one, many=many))
+    specification = dataclasses.replace(SMALL, attack="side", graphs=5, know=("n",), together=3)
+    spoilt = prepare(specification).dataset.graphs[1].n
+    results = list(run(specification))
+    assert [r.index for r in results] == list(range(5))
+    assert [r.failure is not None for r in results] == [r.truth.n == spoilt for r in results]
+    assert any(r.failure for r in results) and not all(r.failure for r in results)
+    assert calls[0] == 3
 
 
 def test_known_node_labels_tell_no_order(spy: Spy) -> None:

@@ -85,18 +85,24 @@ def invert_many(
       progress: called after every ``STRIDE`` steps of a run.
       trace: keep every step's data term of every restart, ``(K, steps)``, in ``info["trace"]``.
     """
-    prior = recipe.learn(observations, knowledges, jax.random.fold_in(keys[0], 1))
-    clients = [
-        _Client(o, k, key, *_posed(recipe, o, k, prior))
-        for o, k, key in zip(observations, knowledges, keys, strict=True)
-    ]
+    public: dict[int, list[int]] = defaultdict(list)
+    for i, knowledge in enumerate(knowledges):
+        public[id(knowledge.auxiliary)].append(i)
+    clients = {}
+    for same in public.values():
+        shared_by = [[part[i] for i in same] for part in (observations, knowledges)]
+        prior = recipe.learn(*shared_by, jax.random.fold_in(keys[same[0]], 1))
+        for i in same:
+            posed = _posed(recipe, observations[i], knowledges[i], prior)
+            clients[i] = _Client(observations[i], knowledges[i], keys[i], *posed)
     runs: dict[Any, list[int]] = defaultdict(list)
-    for i, client in enumerate(clients):
+    for i, client in clients.items():
         setting, problem = client.setting, client.problem
         shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves((problem.update, problem.mask, problem.shares)))
         given = (problem.nodes is None, problem.adjacency is None)
         params = None if setting.own_params else id(client.observation.params)
-        runs[setting, params, id(client.knowledge.space), shapes, given].append(i)
+        public_graphs, space = id(client.knowledge.auxiliary), id(client.knowledge.space)
+        runs[setting, params, space, public_graphs, shapes, given].append(i)
     results: dict[int, Reconstruction] = {}
     for members in runs.values():
         most = _together(recipe, clients[members[0]].problem)
@@ -140,12 +146,12 @@ def _run(
     """Attack clients that fit into one compiled run."""
     begun, count, setting = time.monotonic(), len(clients), clients[0].setting
     filled = [*clients, *[clients[-1]] * (2 ** math.ceil(math.log2(count)) - count)]
-    problems = _stack([client.problem for client in filled], setting)
+    problems = side_by_side([client.problem for client in filled], setting)
     device = on_device(recipe)
-    states = _init(device, setting, problems, jnp.stack([client.key for client in filled]))
+    states = begin(device, setting, problems, jnp.stack([client.key for client in filled]))
     stop, history = "steps", []
     for made in range(0, recipe.steps, STRIDE):
-        states, values = _advance(device, setting, problems, states)
+        states, values = advance(device, setting, problems, states)
         if trace:
             history.append(np.asarray(values))
         if progress is not None:
@@ -208,15 +214,19 @@ def _hard_distances(recipe: Recipe, clients: list[_Client], answers: list[Answer
         guesses.append(found.hard._replace(nodes=nodes))
     if len(set(settings)) > 1 or clients[0].basis is not None:
         each = zip(settings, problems, guesses, strict=True)
-        return [float(_distances(s, _stack([p], s), _stack([g], s))[0]) for s, p, g in each]
+        return [float(_distances(s, side_by_side([p], s), side_by_side([g], s))[0]) for s, p, g in each]
     fill = 2 ** math.ceil(math.log2(len(clients))) - len(clients)
     one = settings[0]
-    found = _distances(one, _stack(problems + problems[-1:] * fill, one), _stack(guesses + guesses[-1:] * fill, one))
+    found = _distances(
+        one, side_by_side(problems + problems[-1:] * fill, one), side_by_side(guesses + guesses[-1:] * fill, one)
+    )
     return np.asarray(found)[: len(clients)].tolist()
 
 
 @partial(jax.jit, static_argnames=("recipe", "setting"))
-def _init(recipe: Recipe, setting: Setting, problems: Problem, keys: Array) -> State:
+def begin(recipe: Recipe, setting: Setting, problems: Problem, keys: Array) -> State:
+    """The first states ``(B, K, ..)`` of all clients and restarts."""
+
     def one(problem: Problem, key: Array) -> State:
         return jax.vmap(lambda k: init(recipe, setting, problem, key=k))(jax.random.split(key, recipe.restarts))
 
@@ -224,13 +234,21 @@ def _init(recipe: Recipe, setting: Setting, problems: Problem, keys: Array) -> S
 
 
 @partial(jax.jit, static_argnames=("recipe", "setting"), donate_argnames=("states",))
-def _advance(
+def advance(
     recipe: Recipe, setting: Setting, problems: Problem, states: State
 ) -> tuple[State, Float[Array, "B K stride"]]:
+    """``STRIDE`` steps of all clients and restarts, and their data terms."""
+
     def one(problem: Problem, state: State) -> tuple[State, Array]:
         return jax.lax.scan(lambda s, _: step(recipe, setting, problem, s), state, None, length=STRIDE)
 
     return jax.vmap(jax.vmap(one, (None, 0)), (_axes(setting), 0))(problems, states)
+
+
+def compilations_of_the_loop() -> int:
+    """How many shapes the loop's stepping has been compiled for in this process."""
+    compiled: Any = advance
+    return compiled._cache_size()
 
 
 @partial(jax.jit, static_argnames=("recipe", "setting"))
@@ -253,10 +271,10 @@ def _axes(setting: Setting) -> Any:
     return Problem(**axes)
 
 
-def _stack(parts: Sequence[Any], setting: Setting) -> Any:
-    """Clients side by side; what they share is taken from the first."""
+def side_by_side(parts: Sequence[Any], setting: Setting) -> Any:
+    """Problems (or other pytrees) of several clients as one, ``B`` in front; what clients share is the first's."""
     if isinstance(parts[0], Problem):
         fields = {f.name: [getattr(p, f.name) for p in parts] for f in dataclasses.fields(Problem)}
-        together = {k: v[0] if k in shared(setting) else _stack(v, setting) for k, v in fields.items()}
+        together = {k: v[0] if k in shared(setting) else side_by_side(v, setting) for k, v in fields.items()}
         return Problem(**together)
     return jax.tree.map(lambda *leaves: np.stack(leaves), *parts)

@@ -79,7 +79,7 @@ class Recipe:
       rounding: soft edges to 0/1 edges, on the host.
       hard: report the rounded adjacency as the soft one too ("+BP", binary projection).
       infer_labels: take the labels from the gradient's signs (iDLG); they are searched for otherwise.
-      learn: trains on public graphs, once for all clients; the result is ``Problem.prior``.
+      learn: trains on public graphs, once for all clients that share them; the result is ``Problem.prior``.
       finish: soft nodes and edges of the answer, refined by what was learnt, on the host.
       dummy: edges of the dummy graphs, where the attack does not search for the client's own.
       reduce: search along the feature directions that the gradient shows (features must be free).

@@ -35,12 +35,11 @@ def many(recipe: Any, clients: Any, **more: Any) -> Any:
 
 def test_side_by_side_as_one_by_one_and_without_new_shapes(clients: Any) -> None:
     together = many(QUICK, clients)
-    compiled: Any = loop._advance
-    before = compiled._cache_size()
+    before = loop.compilations_of_the_loop()
     again = many(QUICK, tuple(part[:3] for part in clients))
-    assert compiled._cache_size() == before + 1, "five clients fill a run of eight, three one of four"
+    assert loop.compilations_of_the_loop() == before + 1, "five clients fill a run of eight, three one of four"
     many(QUICK, tuple(part[1:5] for part in clients))
-    assert compiled._cache_size() == before + 1
+    assert loop.compilations_of_the_loop() == before + 1
     for first, second in zip(together, again, strict=False):
         assert first.best.isomorphic(second.best)
         assert first.gradient_distance == pytest.approx(second.gradient_distance, rel=1e-3)
