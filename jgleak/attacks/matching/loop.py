@@ -90,8 +90,8 @@ def invert_many(
         public[id(knowledge.auxiliary)].append(i)
     clients = {}
     for same in public.values():
-        shared_by = [[part[i] for i in same] for part in (observations, knowledges)]
-        prior = recipe.learn(*shared_by, jax.random.fold_in(keys[same[0]], 1))
+        seen, known = [observations[i] for i in same], [knowledges[i] for i in same]
+        prior = recipe.learn(seen, known, jax.random.fold_in(keys[same[0]], 1))
         for i in same:
             posed = _posed(recipe, observations[i], knowledges[i], prior)
             clients[i] = _Client(observations[i], knowledges[i], keys[i], *posed)
