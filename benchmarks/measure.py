@@ -35,7 +35,8 @@ def measure(
     """
     size = {"graphs": graphs or row.printed.graphs, "time_limit": time_limit}
     try:
-        setup = prepare(dataclasses.replace(row.experiment, **size))
+        told = tuple(sorted({what for method in methods for what in method.know}))
+        setup = prepare(dataclasses.replace(row.experiment, know=told, **size))
     except (FileNotFoundError, ValueError) as error:
         yield {"row": row.name, "attack": None, "absent": str(error)}
         return

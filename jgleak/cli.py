@@ -275,7 +275,7 @@ def show_list() -> None:
     for title, entries in sections.items():
         typer.echo(title)
         for entry, text in entries.items():
-            typer.echo(f"  {entry:<20}{text}".rstrip())
+            typer.echo(f"  {entry:<24}{text}".rstrip())
     choices = {"models": CONVOLUTIONS, "readouts": READOUTS, "activations": ACTIVATIONS, "knowledge": KNOWABLE}
     for title, words in choices.items():
         typer.echo(f"{title:<22}{', '.join(words)}")

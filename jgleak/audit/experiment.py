@@ -286,7 +286,7 @@ def _knowledge(specification: Specification, dataset: Dataset, public: tuple[Gra
         features=truth.x.copy() if "features" in know else None,
         labels=np.sort(np.atleast_1d(np.asarray(truth.y))) if "labels" in know else None,
         max_nodes=specification.max_n,
-        auxiliary=public,
+        auxiliary=public if "auxiliary" in know else (),
         prior=specification.prior,
         distinct_nodes=specification.distinct and specification.dataset.lower() in UNIQUE_NODES,
     )
