@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import jax
-import jax.numpy as jnp
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from jgleak.attacks.matching import loop
 from jgleak.attacks.matching.dlg import WITH_LABELS
 from jgleak.attacks.matching.problem import Problem, Setting, pose
 from jgleak.attacks.matching.recipe import Recipe
+from jgleak.attacks.matching.run import STRIDE, Run, compilations_of_the_loop
 from jgleak.datasets import load
 from jgleak.federated import Knowledge, fedsgd
 from jgleak.gnn import GNN
@@ -85,15 +84,15 @@ def _measure(name: str, nodes: int, clients: int, restarts: int, alone: int, rep
     problems = [problem for _, problem in posed]
     many = dataclasses.replace(WITH_LABELS, restarts=restarts, target=0.0, steps=10**6)
     one = dataclasses.replace(many, restarts=1)
-    before = loop.compilations_of_the_loop()
+    before = compilations_of_the_loop()
     together = min(_stride(many, setting, problems) for _ in range(repeats + 1))
-    compiled = loop.compilations_of_the_loop() - before
+    compiled = compilations_of_the_loop() - before
     _stride(one, setting, problems[:1])
     each = min(sum(_stride(one, setting, [p]) for p in (problems * restarts)[:alone]) for _ in range(repeats)) / alone
-    before = loop.compilations_of_the_loop()
+    before = compilations_of_the_loop()
     _stride(many, setting, problems[::-1])
-    again = loop.compilations_of_the_loop() - before
-    rate, single = clients * restarts * loop.STRIDE / together, loop.STRIDE / each
+    again = compilations_of_the_loop() - before
+    rate, single = clients * restarts * STRIDE / together, STRIDE / each
     return {
         "model": name,
         "nodes": int(problems[0].mask.shape[1]),
@@ -111,11 +110,10 @@ def _measure(name: str, nodes: int, clients: int, restarts: int, alone: int, rep
 
 
 def _stride(recipe: Recipe, setting: Setting, problems: list[Problem]) -> float:
-    """Seconds of one stride of the loop."""
-    together = jax.device_put(loop.side_by_side(problems, setting))
-    keys = jnp.stack(list(jax.random.split(jax.random.key(1), len(problems))))
-    states = jax.block_until_ready(loop.begin(recipe, setting, together, keys))
-    return seconds(lambda: jax.block_until_ready(loop.advance(recipe, setting, together, states)))
+    """Seconds of one stride of the loop, the second one (the first may compile)."""
+    together = Run(recipe, setting, problems, list(jax.random.split(jax.random.key(1), len(problems))))
+    together.advance()
+    return seconds(together.advance)
 
 
 def _line(record: dict[str, Any]) -> tuple[str, ...]:

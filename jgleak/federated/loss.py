@@ -49,7 +49,19 @@ def graph_loss(
     ``share`` weighs the nodes of a node task otherwise: a 1 for one node gives the loss of that node.
     """
     logits: Any = model.apply({"params": params}, nodes, adjacency, mask)
+    return output_loss(model, logits, mask, label, loss, share)
+
+
+def output_loss(
+    model: GNN,
+    logits: Float[Array, "..."],
+    mask: Bool[Array, " N"],
+    label: Num[Array, "..."],
+    loss: str,
+    share: Float[Array, " N"] | None = None,
+) -> Float[Array, ""]:
+    """``graph_loss`` from the model's output."""
     if not model.node_level:
         return label_loss(logits, label, loss)
-    weight = mask.astype(nodes.dtype)
+    weight = mask.astype(logits.dtype)
     return ((weight / weight.sum() if share is None else share) * label_loss(logits, label, loss)).sum()

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from jgleak.gnn.convolution import Convolution, with_self_loops
+from jgleak.gnn.tap import apply_kernel
 
 NEGATIVE_SLOPE = 0.2
 """Slope of the leaky ReLU in the attention score (Velickovic et al., section 2.1)."""
@@ -86,7 +87,7 @@ class GATConv(Convolution):
         return self._add_bias((total[:half] / total[half:]).mean(axis=0), columns)
 
     def _project(self, rows: Array) -> tuple[Array, Array, Array]:
-        values = (rows @ self.kernel).reshape(-1, self.heads, self.head_width)
+        values = apply_kernel(self, "kernel", self.kernel, rows).reshape(-1, self.heads, self.head_width)
         return values, jnp.einsum("nhd,hd->nh", values, self.target), jnp.einsum("nhd,hd->nh", values, self.source)
 
     def _merge(self, mixed: Float[Array, "... H d"]) -> Float[Array, "... D"]:

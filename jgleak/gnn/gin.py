@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jgleak.gnn.activation import activation
 from jgleak.gnn.convolution import Convolution
+from jgleak.gnn.tap import apply_kernel
 
 
 class GINConv(Convolution):
@@ -34,9 +35,10 @@ class GINConv(Convolution):
     def __call__(
         self, rows: Float[Array, "N F"], adjacency: Float[Array, "N N"], mask: Bool[Array, " N"]
     ) -> Float[Array, "N D"]:
-        mapped = rows @ self.kernel
+        mapped = apply_kernel(self, "kernel", self.kernel, rows)
         total = (1.0 + self.epsilon) * mapped + adjacency @ mapped
-        return jnp.where(mask[:, None], self._add_bias(activation(self.inner)(total) @ self.out_kernel), 0.0)
+        out = apply_kernel(self, "out_kernel", self.out_kernel, activation(self.inner)(total))
+        return jnp.where(mask[:, None], self._add_bias(out), 0.0)
 
     def project(self, rows: Float[Array, "T F"]) -> Float[Array, "T P"]:
         return rows @ self.kernel

@@ -10,6 +10,7 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, Float
 
 from jgleak.gnn.activation import activation
+from jgleak.gnn.tap import apply_kernel
 
 POOLINGS = ("mean", "sum", "max")
 
@@ -150,7 +151,7 @@ class _Linear(nn.Module):
     def __call__(self, x: Float[Array, "... F"]) -> Float[Array, "... D"]:
         start = _uniform(x.shape[-1])
         kernel = self.param("kernel", start, (x.shape[-1], self.features))
-        return x @ kernel + self.param("bias", start, (self.features,))
+        return apply_kernel(self, "kernel", kernel, x) + self.param("bias", start, (self.features,))
 
 
 def _linear(features: int) -> _Linear:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from jgleak.gnn.convolution import Convolution
+from jgleak.gnn.tap import apply_kernel
 
 FAINT = 1e-6
 """A relaxed degree below this counts as none: its inverse square, in a derivative, would overflow."""
@@ -30,7 +31,9 @@ class SAGEConv(Convolution):
     ) -> Float[Array, "N D"]:
         degree = adjacency.sum(axis=1, keepdims=True)
         mean = (adjacency @ rows) / jnp.where(degree > FAINT, degree, 1.0)
-        return jnp.where(mask[:, None], self._add_bias(rows @ self.self_kernel + mean @ self.neighbour_kernel), 0.0)
+        own = apply_kernel(self, "self_kernel", self.self_kernel, rows)
+        others = apply_kernel(self, "neighbour_kernel", self.neighbour_kernel, mean)
+        return jnp.where(mask[:, None], self._add_bias(own + others), 0.0)
 
     def project(self, rows: Float[Array, "T F"]) -> Float[Array, "T P"]:
         return rows @ jnp.concatenate([self.self_kernel, self.neighbour_kernel], axis=1)

@@ -1,8 +1,7 @@
-"""The one loop of all gradient-matching attacks: jitted scans over steps, mapped over restarts and clients."""
+"""The one loop of all gradient-matching attacks: from many observations to compiled runs, and back to graphs."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 from collections import defaultdict
@@ -11,7 +10,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -19,20 +17,18 @@ from jgleak.attacks.attack import Attack, Budget, Reconstruction
 from jgleak.attacks.distance import MATCH
 from jgleak.attacks.matching.objectives import Guess
 from jgleak.attacks.matching.options import configured
-from jgleak.attacks.matching.problem import Problem, Setting, pose, shared
+from jgleak.attacks.matching.problem import Problem, Setting, pose
 from jgleak.attacks.matching.reading import Answer, choose, read
-from jgleak.attacks.matching.recipe import Recipe, State, answer, hard_distance, init, on_device, step
+from jgleak.attacks.matching.recipe import Recipe, hard_distance, on_device
 from jgleak.attacks.matching.reduction import reduce
+from jgleak.attacks.matching.run import STRIDE, Run, axes, side_by_side
 from jgleak.federated.observation import Knowledge, Observation
-
-STRIDE = 50
-"""Steps between two looks at the clock and at which restarts are done."""
 
 MEMORY = 2 << 30
 """Bytes that the states and derivatives of one compiled run may take, roughly."""
 
 COPIES = 12
-"""Arrays as large as the gradient that one member's second derivative keeps alive, roughly."""
+"""Arrays as large as the gradient and the rows that one member's second derivative keeps alive, roughly."""
 
 Progress = Callable[[int, Float[np.ndarray, "B K"]], None]
 """Called after every stride with the steps made and the data terms of all clients and restarts."""
@@ -98,7 +94,8 @@ def invert_many(
     runs: dict[Any, list[int]] = defaultdict(list)
     for i, client in clients.items():
         setting, problem = client.setting, client.problem
-        shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves((problem.update, problem.mask, problem.shares)))
+        arrays, form = jax.tree.flatten((problem.update, problem.mask, problem.shares))
+        shapes = form, tuple(np.shape(leaf) for leaf in arrays)
         given = (problem.nodes is None, problem.adjacency is None)
         params = None if setting.own_params else id(client.observation.params)
         public_graphs, space = id(client.knowledge.auxiliary), id(client.knowledge.space)
@@ -134,9 +131,11 @@ def _posed(
 
 def _together(recipe: Recipe, problem: Problem) -> int:
     """The power of two of clients that fit into ``MEMORY``."""
-    floats = sum(np.size(leaf) for leaf in jax.tree.leaves(problem.update))
-    slots = problem.mask.size * (problem.mask.shape[1] + problem.mean.size)
-    fit = MEMORY / (4 * recipe.restarts * (COPIES * floats + 40 * problem.shares.shape[0] * slots))
+    losses, graphs, slots = problem.shares.shape
+    widths = sum(sum(leaf.shape) for leaf in jax.tree.leaves(problem.params) if leaf.ndim > 1)
+    gradients = sum(np.size(leaf) for leaf in jax.tree.leaves(problem.update))
+    rows = losses * graphs * slots * (slots + problem.mean.size + widths)
+    fit = MEMORY / (4 * recipe.restarts * COPIES * (gradients + rows))
     return max(1, 2 ** int(np.log2(max(fit, 1.0))))
 
 
@@ -146,24 +145,22 @@ def _run(
     """Attack clients that fit into one compiled run."""
     begun, count, setting = time.monotonic(), len(clients), clients[0].setting
     filled = [*clients, *[clients[-1]] * (2 ** math.ceil(math.log2(count)) - count)]
-    problems = side_by_side([client.problem for client in filled], setting)
-    device = on_device(recipe)
-    states = begin(device, setting, problems, jnp.stack([client.key for client in filled]))
+    together = Run(on_device(recipe), setting, [c.problem for c in filled], [c.key for c in filled])
     stop, history = "steps", []
     for made in range(0, recipe.steps, STRIDE):
-        states, values = advance(device, setting, problems, states)
+        values = together.advance()
         if trace:
-            history.append(np.asarray(values))
+            history.append(values)
         if progress is not None:
-            progress(min(made + STRIDE, recipe.steps), np.asarray(states.value)[:count])
-        if bool(jnp.all(states.done)):
-            stop = "converged" if int(jnp.max(states.step)) < recipe.steps else stop
+            progress(min(made + STRIDE, recipe.steps), together.values[:count])
+        if together.done:
+            stop = "converged" if together.steps.max() < recipe.steps else stop
             break
         if time.monotonic() - begun > budget.seconds * count:
             stop = "time"
             break
-    guesses, values = jax.device_get(_answers(device, setting, problems, states))
-    steps = np.asarray(states.step)
+    guesses, values = together.answers()
+    steps = together.steps
     curves = np.concatenate(history, axis=-1)[..., : recipe.steps] if history else None
     answers = [
         read(
@@ -223,58 +220,6 @@ def _hard_distances(recipe: Recipe, clients: list[_Client], answers: list[Answer
     return np.asarray(found)[: len(clients)].tolist()
 
 
-@partial(jax.jit, static_argnames=("recipe", "setting"))
-def begin(recipe: Recipe, setting: Setting, problems: Problem, keys: Array) -> State:
-    """The first states ``(B, K, ..)`` of all clients and restarts."""
-
-    def one(problem: Problem, key: Array) -> State:
-        return jax.vmap(lambda k: init(recipe, setting, problem, key=k))(jax.random.split(key, recipe.restarts))
-
-    return jax.vmap(one, (_axes(setting), 0))(problems, keys)
-
-
-@partial(jax.jit, static_argnames=("recipe", "setting"), donate_argnames=("states",))
-def advance(
-    recipe: Recipe, setting: Setting, problems: Problem, states: State
-) -> tuple[State, Float[Array, "B K stride"]]:
-    """``STRIDE`` steps of all clients and restarts, and their data terms."""
-
-    def one(problem: Problem, state: State) -> tuple[State, Array]:
-        return jax.lax.scan(lambda s, _: step(recipe, setting, problem, s), state, None, length=STRIDE)
-
-    return jax.vmap(jax.vmap(one, (None, 0)), (_axes(setting), 0))(problems, states)
-
-
-def compilations_of_the_loop() -> int:
-    """How many shapes the loop's stepping has been compiled for in this process."""
-    compiled: Any = advance
-    return compiled._cache_size()
-
-
-@partial(jax.jit, static_argnames=("recipe", "setting"))
-def _answers(recipe: Recipe, setting: Setting, problems: Problem, states: State) -> tuple[Guess, Array]:
-    def one(problem: Problem, state: State) -> tuple[Guess, Array]:
-        return answer(recipe, setting, problem, state)
-
-    return jax.vmap(jax.vmap(one, (None, 0)), (_axes(setting), 0))(problems, states)
-
-
 @partial(jax.jit, static_argnames=("setting",))
 def _distances(setting: Setting, problems: Problem, guesses: Guess) -> Float[Array, " B"]:
-    return jax.vmap(partial(hard_distance, setting), (_axes(setting), 0))(problems, guesses)
-
-
-def _axes(setting: Setting) -> Any:
-    """Where the clients lie in every field of ``Problem``: in front, or nowhere in what they share."""
-    fields = [f.name for f in dataclasses.fields(Problem)]
-    axes: dict[str, Any] = {name: None if name in shared(setting) else 0 for name in fields}
-    return Problem(**axes)
-
-
-def side_by_side(parts: Sequence[Any], setting: Setting) -> Any:
-    """Problems (or other pytrees) of several clients as one, ``B`` in front; what clients share is the first's."""
-    if isinstance(parts[0], Problem):
-        fields = {f.name: [getattr(p, f.name) for p in parts] for f in dataclasses.fields(Problem)}
-        together = {k: v[0] if k in shared(setting) else side_by_side(v, setting) for k, v in fields.items()}
-        return Problem(**together)
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *parts)
+    return jax.vmap(partial(hard_distance, setting), (axes(setting), 0))(problems, guesses)

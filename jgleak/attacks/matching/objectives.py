@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Num
 
+from jgleak.attacks.matching import leaves
 from jgleak.attacks.matching.problem import Problem, Setting
-from jgleak.federated.loss import graph_loss
+from jgleak.federated.factors import factored_gradients
 from jgleak.gnn import Params
 
 TINY = 1e-30
@@ -32,28 +33,18 @@ class Guess(NamedTuple):
 
 
 Objective = Callable[[Params, Params], Float[Array, ""]]
-"""From two pytrees of gradients, leaves ``(T, ...)``, to a number that is 0 where they agree."""
+"""From two trees of ``T`` gradients (``leaves``), a guess's and the observed one; 0 where they agree."""
 
 
 def gradients(setting: Setting, problem: Problem, guess: Guess) -> Params:
-    """The gradients a guess would have sent, every leaf ``(T, ...)`` like ``problem.update``."""
-    model, node_level = setting.model, setting.model.node_level
-
-    def loss(params: Params, shares: Float[Array, "G N"]) -> Float[Array, ""]:
-        def one(nodes: Array, adjacency: Array, mask: Array, label: Array, share: Array) -> Float[Array, ""]:
-            return graph_loss(model, params, nodes, adjacency, mask, label, setting.loss, share if node_level else None)
-
-        losses = jax.vmap(one)(guess.nodes, guess.adjacency, problem.mask, guess.labels, shares)
-        return losses.sum() if node_level else losses.mean()
-
-    if problem.shares.shape[0] == 1:
-        return jax.tree.map(lambda leaf: leaf[None], jax.grad(loss)(problem.params, problem.shares[0]))
-    return jax.vmap(jax.grad(loss), (None, 0))(problem.params, problem.shares)
+    """The gradients a guess would have sent, to be compared with ``problem.update``: an ``Outer`` a kernel."""
+    graphs = (guess.nodes, guess.adjacency, problem.mask, guess.labels)
+    return factored_gradients(setting.model, problem.params, *graphs, setting.loss, problem.shares)
 
 
 def squared(found: Params, seen: Params) -> Float[Array, ""]:
     """``|g - g*|² / |g*|²``, the mean over the ``T`` gradients (DLG; relative, so that rates carry over)."""
-    gap, _, wanted = _products(jax.tree.map(jnp.subtract, found, seen), seen)
+    gap, wanted = _total(found, seen, leaves.gap), _wanted(seen)
     return jnp.mean(gap / jnp.maximum(wanted, TINY))
 
 
@@ -62,8 +53,7 @@ def cosine(found: Params, seen: Params) -> Float[Array, ""]:
 
     A zero gradient on either side has no direction and counts as orthogonal.
     """
-    size, inner, wanted = _products(found, seen)
-    product = size * wanted
+    inner, product = _total(found, seen, leaves.inner), _total(found, seen, leaves.size) * _wanted(seen)
     live = product > TINY
     return jnp.mean(1.0 - jnp.where(live, inner * jax.lax.rsqrt(jnp.where(live, product, 1.0)), 0.0))
 
@@ -84,15 +74,13 @@ def layerwise(weights: Mapping[str, float], objective: Objective = squared) -> O
 
 def distance(found: Params, seen: Params) -> Float[Array, ""]:
     """The relative gradient distance ``|g - g*| / |g*|`` over all parameters and all ``T`` gradients."""
-    gap, _, wanted = _products(jax.tree.map(jnp.subtract, found, seen), seen)
+    gap, wanted = _total(found, seen, leaves.gap), _wanted(seen)
     return jnp.sqrt(gap.sum() / jnp.maximum(wanted.sum(), TINY))
 
 
-def _products(first: Params, second: Params) -> tuple[Float[Array, " T"], Float[Array, " T"], Float[Array, " T"]]:
-    """``|a|²``, ``<a, b>`` and ``|b|²`` over all leaves, a number for each of the ``T`` gradients."""
+def _total(found: Params, seen: Params, one: Callable[[Any, Any], Float[Array, " T"]]) -> Float[Array, " T"]:
+    return jnp.stack([one(a, b) for a, b in leaves.pairs(found, seen)]).sum(axis=0)
 
-    def inner(a: Params, b: Params) -> Float[Array, " T"]:
-        parts = jax.tree.map(lambda u, v: jnp.sum(u * v, axis=tuple(range(1, u.ndim))), a, b)
-        return jnp.stack(jax.tree.leaves(parts)).sum(axis=0)
 
-    return inner(first, first), inner(first, second), inner(second, second)
+def _wanted(seen: Params) -> Float[Array, " T"]:
+    return _total(seen, seen, lambda _, b: leaves.wanted(b))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -11,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Num
 
 from jgleak.attacks.closed_form.labels import infer_label, infer_node_labels, infer_target
 from jgleak.attacks.closed_form.propositions import ConditionFailed
+from jgleak.attacks.matching.leaves import compressed
 from jgleak.features import FeatureSpace
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.gnn import GNN, Params
@@ -53,7 +55,7 @@ class Problem:
 
     Attributes:
       params: the parameters of the round.
-      update: the observed gradients, every leaf ``(T, ...)``.
+      update: the observed gradients, every leaf ``(T, ...)`` or ``Compressed``.
       mask: ``(G, N)`` True for the client's nodes.
       shares: ``(T, G, N)`` weights of the nodes' losses (node tasks; of the graphs' means, otherwise unused).
       mean: ``(m,)`` what the feature space subtracts from the raw columns.
@@ -124,10 +126,7 @@ def pose(
 
     fields: dict[str, Any] = dict(  # NumPy arrays until a jitted function takes them to the device
         params=jax.tree.map(np.asarray, observation.params),
-        update=jax.tree.map(
-            lambda leaf: np.asarray(leaf, np.float32) if observation.gradients else np.asarray(leaf, np.float32)[None],
-            observation.update,
-        ),
+        update=jax.tree.map(partial(_observed, observation.gradients, graphs * slots), observation.update),
         mask=mask,
         shares=_shares(observation.protocol, graphs, n, slots),
         mean=mean.astype(np.float32),
@@ -160,6 +159,11 @@ def normalisation(space: FeatureSpace) -> tuple[Float[np.ndarray, " m"], Float[n
     live = space.std > 0
     scale = np.where(live, 1.0 / np.where(live, space.std, 1.0), 0.0)
     return space.mean.astype(np.float32), scale.astype(np.float32)
+
+
+def _observed(count: int | None, rows: int, leaf: Any) -> Any:
+    """One leaf as the objectives take it: ``T`` gradients in front, in factors where that is smaller."""
+    return compressed(np.asarray(leaf, np.float32)[slice(None) if count else None], rows)
 
 
 def _shares(protocol: str, graphs: int, n: int, slots: int) -> Float[np.ndarray, "T G N"]:

@@ -13,6 +13,7 @@ from jgleak.attacks.attack import Budget
 from jgleak.attacks.matching import loop
 from jgleak.attacks.matching.dlg import DLG, RECIPE, WITH_LABELS
 from jgleak.attacks.matching.options import configured
+from jgleak.attacks.matching.run import STRIDE, compilations_of_the_loop
 from jgleak.attacks.registry import get_attack
 from jgleak.federated import Knowledge, Observation, fedsgd
 
@@ -35,11 +36,11 @@ def many(recipe: Any, clients: Any, **more: Any) -> Any:
 
 def test_side_by_side_as_one_by_one_and_without_new_shapes(clients: Any) -> None:
     together = many(QUICK, clients)
-    before = loop.compilations_of_the_loop()
+    before = compilations_of_the_loop()
     again = many(QUICK, tuple(part[:3] for part in clients))
-    assert loop.compilations_of_the_loop() == before + 1, "five clients fill a run of eight, three one of four"
+    assert compilations_of_the_loop() == before + 1, "five clients fill a run of eight, three one of four"
     many(QUICK, tuple(part[1:5] for part in clients))
-    assert loop.compilations_of_the_loop() == before + 1
+    assert compilations_of_the_loop() == before + 1
     for first, second in zip(together, again, strict=False):
         assert first.best.isomorphic(second.best)
         assert first.gradient_distance == pytest.approx(second.gradient_distance, rel=1e-3)
@@ -62,7 +63,7 @@ def test_it_stops_when_all_are_done_and_when_the_time_is_up(clients: Any) -> Non
     easy = dataclasses.replace(QUICK, target=1e9)
     assert {(one.stop, one.info["steps"]) for one in many(easy, clients)} == {("converged", 0)}
     ended = many(dataclasses.replace(QUICK, steps=5000), clients, budget=Budget(seconds=1e-6))
-    assert {one.stop for one in ended} == {"time"} and max(one.info["steps"] for one in ended) == loop.STRIDE
+    assert {one.stop for one in ended} == {"time"} and max(one.info["steps"] for one in ended) == STRIDE
 
 
 def test_numbers_that_stop_being_finite_end_a_restart(clients: Any) -> None:

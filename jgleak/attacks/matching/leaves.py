@@ -1,0 +1,118 @@
+"""Products and distances of gradients, leaf by leaf, without forming what is a product of thin matrices."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jgleak.attacks.matching.product import product, product_left, product_right
+from jgleak.federated.factors import Outer
+
+DROPPED = 1e-6
+"""Relative norm of what a compressed leaf may leave out: float32 gradients are not known better."""
+
+OVERSAMPLED = 8
+"""Random columns beyond the rank that a range is looked for with (Halko, Martinsson and Tropp, section 4.2)."""
+
+
+class Compressed(NamedTuple):
+    """One observed gradient ``(F, D)`` of low rank: ``left diag(values) right^T`` with orthonormal columns.
+
+    Attributes:
+      left: ``(F, r)``.
+      values: ``(r,)`` zero beyond the rank.
+      right: ``(D, r)``.
+    """
+
+    left: Float[Array, "F r"]
+    values: Float[Array, " r"]
+    right: Float[Array, "D r"]
+
+
+Found = Outer | Float[Array, "T ..."]
+Seen = Compressed | Float[Array, "T ..."]
+
+
+def compressed(leaf: Float[np.ndarray, "T ..."], rows: int) -> Any:
+    """A kernel's observed gradient in factors, where that is smaller and loses nothing; otherwise as it is.
+
+    The gradient of a kernel over graphs of ``rows`` nodes in all has at most that rank. Noise, clipped or dropped
+    entries of a defence raise it: such a gradient stays as it is.
+    """
+    if leaf.ndim != 3 or leaf.shape[0] > 1 or 2 * rows * sum(leaf.shape[1:]) >= leaf.size:
+        return leaf
+    gradient = leaf[0].astype(np.float64)
+    drawn = np.random.default_rng(0).standard_normal((gradient.shape[1], rows + OVERSAMPLED))
+    basis = np.linalg.qr(gradient @ drawn)[0]
+    left, values, right = np.linalg.svd(basis.T @ gradient, full_matrices=False)
+    kept: Any = (basis @ left[:, :rows], values[:rows], right[:rows].T)
+    lost = np.linalg.norm(gradient - (kept[0] * kept[1]) @ kept[2].T)
+    if lost > DROPPED * np.linalg.norm(gradient):
+        return leaf
+    return Compressed(*(part.astype(np.float32) for part in kept))
+
+
+def pairs(found: Any, seen: Any) -> list[tuple[Any, Any]]:
+    """The leaves of both trees, side by side."""
+    return list(
+        zip(
+            jax.tree.leaves(found, is_leaf=lambda leaf: isinstance(leaf, Outer | Compressed)),
+            jax.tree.leaves(seen, is_leaf=lambda leaf: isinstance(leaf, Outer | Compressed)),
+            strict=True,
+        )
+    )
+
+
+def gap(found: Any, seen: Any) -> Float[Array, " T"]:
+    """``|a - b|^2`` of one leaf.
+
+    Where ``b`` is in factors, ``a`` is split by ``b``'s rows and columns into four blocks. Only in the last one, beside
+    and beyond ``b``, is the norm taken from products of Gram matrices; so small differences are not lost in large ones.
+    """
+    if not isinstance(seen, Compressed):
+        return _square(_dense(found) - seen)
+    rows, slopes = found.rows, found.slopes[0]
+    inward, outward = product(rows, seen.left), product(slopes, seen.right)
+    beside, beyond = rows - product_right(inward, seen.left), slopes - product_right(outward, seen.right)
+    core = product_left(inward, outward) - jnp.diag(seen.values)
+    parts = core, product_left(inward, beyond), product_left(beside, outward)
+    far = jnp.sum(_gram(beside) * _gram(beyond))
+    return (sum(jnp.sum(jnp.square(part)) for part in parts) + jnp.maximum(far, 0.0))[None]
+
+
+def size(found: Any, seen: Any) -> Float[Array, " T"]:
+    """``|a|^2`` of one leaf that is compared with ``seen``."""
+    if not isinstance(seen, Compressed):
+        return _square(_dense(found))
+    return jnp.sum(_gram(found.rows) * _gram(found.slopes[0]))[None]
+
+
+def inner(found: Any, seen: Any) -> Float[Array, " T"]:
+    """``<a, b>`` of one leaf."""
+    if not isinstance(seen, Compressed):
+        dense = _dense(found)
+        return jnp.sum(dense * seen, axis=tuple(range(1, dense.ndim)))
+    return jnp.sum(product(found.rows, seen.left) * product(found.slopes[0], seen.right) * seen.values)[None]
+
+
+def wanted(seen: Any) -> Float[Array, " T"]:
+    """``|b|^2`` of one leaf."""
+    return jnp.sum(seen.values**2)[None] if isinstance(seen, Compressed) else _square(seen)
+
+
+def _dense(found: Any) -> Float[Array, "T ..."]:
+    if not isinstance(found, Outer):
+        return found
+    return jax.vmap(product_left, (None, 0))(found.rows, found.slopes)
+
+
+def _gram(rows: Float[Array, "R F"]) -> Float[Array, "R R"]:
+    return product_right(rows, rows)
+
+
+def _square(leaf: Float[Array, "T ..."]) -> Float[Array, " T"]:
+    return jnp.sum(jnp.square(leaf), axis=tuple(range(1, leaf.ndim)))

@@ -1,0 +1,139 @@
+"""One compiled run: clients and restarts side by side, dealt to the cores of a CPU."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from jgleak.attacks.matching.objectives import Guess
+from jgleak.attacks.matching.problem import Problem, Setting, shared
+from jgleak.attacks.matching.recipe import Recipe, State, answer, init, step
+
+STRIDE = 50
+"""Steps between two looks at the clock and at which restarts are done."""
+
+
+class Run:
+    """All restarts of all clients of one setting, advanced together.
+
+    A CPU runs the many small operations of a step on one core each, one after another. So there the clients are dealt
+    to as many lanes as there are cores, a thread each; on an accelerator one lane has them all.
+
+    Args:
+      recipe: the attack, its compiled part.
+      setting: what the clients have in common.
+      problems: the clients; their number is a power of two, so that few shapes compile.
+      keys: one a client.
+    """
+
+    def __init__(self, recipe: Recipe, setting: Setting, problems: Sequence[Problem], keys: Sequence[Array]) -> None:
+        self.recipe, self.setting = recipe, setting
+        size = len(problems) // lanes(len(problems))
+        parts = [slice(start, start + size) for start in range(0, len(problems), size)]
+        self._problems = [jax.device_put(side_by_side(problems[part], setting)) for part in parts]
+        drawn = [jnp.stack(keys[part]) for part in parts]
+        self._states = [begin(recipe, setting, *part) for part in zip(self._problems, drawn, strict=True)]
+        self._compiled = False
+
+    def advance(self) -> Float[np.ndarray, "B K stride"]:
+        """``STRIDE`` steps; the data terms before each."""
+        with ThreadPoolExecutor(len(self._states)) as pool:
+            stride = pool.map if self._compiled else map  # the first stride compiles, in one thread
+            ended = list(stride(self._advance, self._problems, self._states))
+        self._compiled = True
+        self._states = [states for states, _ in ended]
+        return np.concatenate([values for _, values in ended])
+
+    def _advance(self, problems: Problem, states: State) -> tuple[State, Float[np.ndarray, "b K stride"]]:
+        states, values = advance(self.recipe, self.setting, problems, states)
+        return states, np.asarray(values)
+
+    @property
+    def done(self) -> bool:
+        """Every restart stays where it is."""
+        return all(bool(jnp.all(states.done)) for states in self._states)
+
+    @property
+    def steps(self) -> Int[np.ndarray, "B K"]:
+        """Steps made."""
+        return np.concatenate([np.asarray(states.step) for states in self._states])
+
+    @property
+    def values(self) -> Float[np.ndarray, "B K"]:
+        """The smallest data terms so far."""
+        return np.concatenate([np.asarray(states.value) for states in self._states])
+
+    def answers(self) -> tuple[Guess, Float[np.ndarray, "B K"]]:
+        """What every restart ends with, and its data term."""
+        ended = zip(self._problems, self._states, strict=True)
+        found = jax.device_get([_answers(self.recipe, self.setting, *part) for part in ended])
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *found)
+
+
+def lanes(clients: int) -> int:
+    """Threads that share a run of so many clients (a power of two)."""
+    if jax.default_backend() != "cpu":
+        return 1
+    cores = getattr(os, "process_cpu_count", os.cpu_count)() or 1
+    return min(clients, 2 ** (cores.bit_length() - 1))
+
+
+@partial(jax.jit, static_argnames=("recipe", "setting"))
+def begin(recipe: Recipe, setting: Setting, problems: Problem, keys: Array) -> State:
+    """The first states ``(B, K, ..)`` of all clients and restarts."""
+
+    def one(problem: Problem, key: Array) -> State:
+        return jax.vmap(lambda k: init(recipe, setting, problem, key=k))(jax.random.split(key, recipe.restarts))
+
+    return jax.vmap(one, (axes(setting), 0))(problems, keys)
+
+
+@partial(jax.jit, static_argnames=("recipe", "setting"), donate_argnames=("states",))
+def advance(
+    recipe: Recipe, setting: Setting, problems: Problem, states: State
+) -> tuple[State, Float[Array, "B K stride"]]:
+    """``STRIDE`` steps of all clients and restarts, and their data terms."""
+
+    def one(problem: Problem, state: State) -> tuple[State, Array]:
+        return jax.lax.scan(lambda s, _: step(recipe, setting, problem, s), state, None, length=STRIDE)
+
+    return jax.vmap(jax.vmap(one, (None, 0)), (axes(setting), 0))(problems, states)
+
+
+def compilations_of_the_loop() -> int:
+    """How many shapes the loop's stepping has been compiled for in this process."""
+    compiled: Any = advance
+    return compiled._cache_size()
+
+
+@partial(jax.jit, static_argnames=("recipe", "setting"))
+def _answers(recipe: Recipe, setting: Setting, problems: Problem, states: State) -> tuple[Guess, Array]:
+    def one(problem: Problem, state: State) -> tuple[Guess, Array]:
+        return answer(recipe, setting, problem, state)
+
+    return jax.vmap(jax.vmap(one, (None, 0)), (axes(setting), 0))(problems, states)
+
+
+def axes(setting: Setting) -> Any:
+    """Where the clients lie in every field of ``Problem``: in front, or nowhere in what they share."""
+    fields = [f.name for f in dataclasses.fields(Problem)]
+    axes: dict[str, Any] = {name: None if name in shared(setting) else 0 for name in fields}
+    return Problem(**axes)
+
+
+def side_by_side(parts: Sequence[Any], setting: Setting) -> Any:
+    """Problems (or other pytrees) of several clients as one, ``B`` in front; what clients share is the first's."""
+    if isinstance(parts[0], Problem):
+        fields = {f.name: [getattr(p, f.name) for p in parts] for f in dataclasses.fields(Problem)}
+        together = {k: v[0] if k in shared(setting) else side_by_side(v, setting) for k, v in fields.items()}
+        return Problem(**together)
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *parts)

@@ -1,0 +1,80 @@
+"""Gradients as products of thin matrices: what enters a kernel, and the derivatives at what comes out."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax.traverse_util import flatten_dict, unflatten_dict
+from jaxtyping import Array, Bool, Float, Num
+
+from jgleak.federated.loss import output_loss
+from jgleak.gnn import GNN, Params
+from jgleak.gnn.tap import PROBES, ROWS
+
+
+class Outer(NamedTuple):
+    """``T`` gradients of one kernel: ``rows^T slopes[t]``.
+
+    Attributes:
+      rows: ``(R, F)`` what entered the kernel, of all nodes (or graphs) of the client's graphs.
+      slopes: ``(T, R, D)`` the derivatives of the ``T`` losses by what came out.
+    """
+
+    rows: Float[Array, "R F"]
+    slopes: Float[Array, "T R D"]
+
+
+def factored_gradients(
+    model: GNN,
+    params: Params,
+    nodes: Float[Array, "G N m"],
+    adjacency: Float[Array, "G N N"],
+    mask: Bool[Array, "G N"],
+    labels: Num[Array, "G ..."],
+    loss: str,
+    shares: Float[Array, "T G N"],
+) -> Params:
+    """Gradients of one client's losses in the parameters' tree: an ``Outer`` a kernel, other leaves ``(T, ...)``.
+
+    Args:
+      model: the shared model.
+      params: the round's parameters.
+      nodes: encoded features of the client's graphs.
+      adjacency: their edges, possibly relaxed.
+      mask: True for nodes.
+      labels: of the graphs or of their nodes, possibly relaxed (``label_loss``).
+      loss: ``bce``, ``ce`` or ``mse``.
+      shares: the weights of the nodes' losses in each of ``T`` losses; for graph tasks the mean over graphs is the only
+        loss (``T = 1``) and only its length counts.
+    """
+    weights: dict[Any, Any] = dict(flatten_dict(params))
+
+    def forward(probes: Any, rest: Any, share: Float[Array, "G N"]) -> tuple[Float[Array, ""], Any]:
+        whole = unflatten_dict(weights | rest)
+
+        def one(
+            probes: Any, nodes: Array, adjacency: Array, mask: Array, label: Array, share: Array
+        ) -> tuple[Float[Array, ""], Any]:
+            variables = {"params": whole, PROBES: probes}
+            logits, seen = model.apply(variables, nodes, adjacency, mask, mutable=[ROWS])
+            return output_loss(model, logits, mask, label, loss, share), seen[ROWS]
+
+        losses, rows = jax.vmap(one)(unflatten_dict(probes), nodes, adjacency, mask, labels, share)
+        return losses.sum() if model.node_level else losses.mean(), flatten_dict(rows)
+
+    rows = jax.eval_shape(forward, {}, {}, shares[0])[1]
+    probes = {path: jnp.zeros((*row.shape[:-1], weights[path].shape[-1]), row.dtype) for path, row in rows.items()}
+    rest = {path: weight for path, weight in weights.items() if path not in rows}
+
+    def slopes(share: Float[Array, "G N"]) -> tuple[Any, Any]:
+        return jax.grad(forward, argnums=(0, 1), has_aux=True)(probes, rest, share)
+
+    (by_probe, by_rest), entered = jax.vmap(slopes, out_axes=(0, None))(shares)
+    found: dict[Any, Any] = dict(by_rest)
+    for path, slope in by_probe.items():
+        count = slope.shape[0]
+        flat = entered[path].reshape(-1, entered[path].shape[-1])
+        found[path] = Outer(flat, slope.reshape(count, flat.shape[0], -1))
+    return unflatten_dict(found)

@@ -1,0 +1,25 @@
+"""Linear maps that can be looked into: the rows that enter them, and the derivative at what comes out.
+
+The gradient of a kernel ``W`` behind ``Z = X W`` is ``X^T (dL/dZ)``: a product of two thin matrices, as many rows high
+as there are nodes. Who compares gradients need not form it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flax import linen as nn
+from jaxtyping import Array, Float
+
+ROWS = "intermediates"
+"""Collection in which every linear map leaves its incoming rows, under its kernel's name, when it is mutable."""
+
+PROBES = "probes"
+"""Collection of what is added to the outcome, under the kernel's name, when it is given: zeros, for derivatives."""
+
+
+def apply_kernel(module: nn.Module, name: str, kernel: Any, rows: Float[Array, "... F"]) -> Float[Array, "... D"]:
+    """``rows @ kernel`` for the parameter ``name`` of ``module``."""
+    module.sow(ROWS, name, rows, init_fn=lambda: rows, reduce_fn=lambda _, now: now)
+    out = rows @ kernel
+    return out + module.get_variable(PROBES, name) if module.has_variable(PROBES, name) else out
