@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from grain_rows import Row
-from jgleak.audit.experiment import Setup, prepare, run
+from jgleak.audit.experiment import run
 from jgleak.audit.record import RATES, SIZES, result_record, summary_record
+from jgleak.audit.setup import Setup, prepare
 from jgleak.audit.specification import Specification
 from jgleak.metrics import bootstrap
 from methods import Method, identify

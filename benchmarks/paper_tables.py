@@ -2,29 +2,88 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
 
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from grain_rows import ROWS, Row
+import comparison
+import soft_measure
+import soft_page
+from fedgig_rows import FEDGIG
+from glg_rows import GLG
+from grain_rows import ROWS
 from measure import finished, measure
-from methods import METHODS, Method
+from methods import METHODS
 from page import HEAD, document, mean, results
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
-Named = TypeVar("Named", Row, Method)
+Record = dict[str, Any]
 
-PAPERS = {"grain": ROWS}
+
+class Named(Protocol):
+    """What ``--rows`` and ``--attacks`` choose."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def title(self) -> str: ...
+
+
+N = TypeVar("N", bound=Named)
+
+
+class Paper(NamedTuple):
+    """A paper's rows, the attacks beside them, how a row is measured and read, and how all of it is shown.
+
+    Attributes:
+      rows: of its tables.
+      methods: attacks.
+      measure: runs a row; ``measure.measure``.
+      finished: reads a finished run; None where only running is supported.
+      head: titles of the columns.
+      lines: the table, without intervals.
+      document: the page.
+    """
+
+    rows: Sequence[Any]
+    methods: Sequence[Any]
+    measure: Callable[..., Iterator[Record]]
+    finished: Callable[[Path, Sequence[Any]], Iterator[Record]] | None
+    head: Sequence[str]
+    lines: Callable[[Sequence[Any], Sequence[Record]], Sequence[Sequence[str]]]
+    document: Callable[[Sequence[Any], Sequence[Record]], str]
+
+
+def _soft(table: comparison.Table) -> Paper:
+    return Paper(
+        rows=table.rows,
+        methods=table.methods,
+        measure=partial(soft_measure.measure, table),
+        finished=None,
+        head=soft_page.head(table),
+        lines=lambda rows, records: soft_page.lines(dataclasses.replace(table, rows=rows), records, soft_page.mean),
+        document=lambda rows, records: soft_page.document(dataclasses.replace(table, rows=rows), records),
+    )
+
+
+PAPERS = {
+    "grain": Paper(ROWS, METHODS, measure, finished, HEAD, partial(results, show=mean), document),
+    "glg": _soft(GLG),
+    "fedgig": _soft(FEDGIG),
+}
 """Papers by the name that users type."""
 
 
@@ -50,8 +109,9 @@ def main(
     """Run the experiments of a paper on our data, and print its numbers beside ours."""
     if name not in PAPERS:
         raise typer.BadParameter(f"no tables of {name!r}; choose one of {', '.join(PAPERS)}", param_hint="name")
-    chosen = _chosen({row.name: row for row in PAPERS[name]}, rows, "--rows")
-    methods = _chosen({method.name: method for method in METHODS}, attacks, "--attacks")
+    paper = PAPERS[name]
+    chosen = _chosen({row.name: row for row in paper.rows}, rows, "--rows")
+    methods = _chosen({method.name: method for method in paper.methods}, attacks, "--attacks")
     if show:
         for row in chosen:
             typer.echo(f"{row.name:<28}{row.title} ({row.source})")
@@ -62,9 +122,11 @@ def main(
         raise typer.BadParameter(
             "files say what they measured; leave --rows, --attacks and --graphs out", param_hint="--from"
         )
+    if files and paper.finished is None:
+        raise typer.BadParameter(f"only grain's runs are read from files; run {name}", param_hint="--from")
     stderr, records = Console(stderr=True), []
     try:
-        for record in _read(files, PAPERS[name]) if files else _run(chosen, methods, graphs, time_limit, stderr):
+        for record in _read(files, paper) if files else _run(paper, chosen, methods, graphs, time_limit, stderr):
             if json_lines:
                 print(json.dumps(record), flush=True)
             if "absent" in record:
@@ -78,10 +140,10 @@ def main(
         raise typer.Exit(130) from None
     finally:
         if records:
-            Console(stderr=json_lines).print(_table(chosen, records))
+            Console(stderr=json_lines).print(_table(paper, chosen, records))
 
 
-def _chosen(known: dict[str, Named], names: str | None, option: str) -> list[Named]:
+def _chosen(known: dict[str, N], names: str | None, option: str) -> list[N]:
     wanted = list(known) if names is None else [part.strip() for part in names.split(",") if part.strip()]
     for name in wanted:
         if name not in known:
@@ -90,21 +152,22 @@ def _chosen(known: dict[str, Named], names: str | None, option: str) -> list[Nam
 
 
 def _run(
-    rows: Sequence[Row], methods: Sequence[Method], graphs: int | None, time_limit: float, stderr: Console
-) -> Iterator[dict[str, Any]]:
+    paper: Paper, rows: Sequence[Any], methods: Sequence[Any], graphs: int | None, time_limit: float, stderr: Console
+) -> Iterator[Record]:
     for row in rows:
         with stderr.status(row.title) as status:
 
             def progress(attack: str, done: int, total: int, title: str = row.title) -> None:
                 status.update(f"{title}: {attack} {done}/{total}")
 
-            yield from measure(row, methods, graphs=graphs, time_limit=time_limit, progress=progress)
+            yield from paper.measure(row, methods, graphs=graphs, time_limit=time_limit, progress=progress)
 
 
-def _read(files: Sequence[Path], rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
+def _read(files: Sequence[Path], paper: Paper) -> Iterator[Record]:
+    assert paper.finished is not None
     try:
         for file in files:
-            yield from finished(file, rows)
+            yield from paper.finished(file, paper.rows)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--from") from error
 
@@ -115,20 +178,21 @@ def _write(name: str, record: dict[str, Any]) -> None:
     file = RESULTS / f"{name}.jsonl"
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     stored = {(r["row"], r["attack"]): r for r in (*map(json.loads, lines), record)}
-    order = [(row.name, method.name) for row in PAPERS[name] for method in METHODS]
+    paper = PAPERS[name]
+    order = [(row.name, method.name) for row in paper.rows for method in paper.methods]
     ordered = [stored[key] for key in order if key in stored]
     beside = file.with_suffix(".part")
     beside.write_text("".join(json.dumps(r) + "\n" for r in ordered), encoding="utf-8")
     os.replace(beside, file)
-    (RESULTS / f"{name}.md").write_text(document(PAPERS[name], ordered), encoding="utf-8")
+    (RESULTS / f"{name}.md").write_text(paper.document(paper.rows, ordered), encoding="utf-8")
 
 
-def _table(rows: Sequence[Row], records: Sequence[dict[str, Any]]) -> Table:
+def _table(paper: Paper, rows: Sequence[Any], records: Sequence[Record]) -> Table:
     """The same lines as the page's, without intervals."""
-    table = Table(box=SIMPLE_HEAD, title="percent", title_justify="left", padding=0)
-    for column in HEAD:
+    table = Table(box=SIMPLE_HEAD, padding=0)
+    for column in paper.head:
         table.add_column(column, justify="right" if column else "left")
-    for title, *cells in results(rows, records, mean):
+    for title, *cells in paper.lines(rows, records):
         table.add_row(title.replace("**", ""), *cells)
     return table
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from jgleak.audit.specification import KNOWABLE, Specification
+from jgleak.audit.specification import KNOWABLE, PROTOCOLS, Specification
 from jgleak.version import __version__
 
 if TYPE_CHECKING:
@@ -79,6 +79,12 @@ def attack(
     last_activation: Annotated[
         bool, typer.Option("--last-activation", help="Apply the activation after the last convolution too.")
     ] = False,
+    bias: Annotated[bool, typer.Option("--bias", help="Give the convolutions a bias.")] = False,
+    loss: Annotated[str | None, typer.Option(help="bce, ce or mse; by default mse in regression, else bce.")] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="Features as they are in the data, not normalised.")] = False,
+    protocol: Annotated[
+        str | None, typer.Option(help=f"What clients send: {', '.join(PROTOCOLS)}; by default what the attack reads.")
+    ] = None,
     train: Annotated[int, typer.Option(help="Epochs of training on other graphs of the data set first.")] = 0,
     seed: _Seed = 0,
     time_limit: _Seconds = 60.0,
@@ -116,6 +122,10 @@ def attack(
             readout=readout,
             pooling=pooling,
             last_activation=last_activation,
+            bias=bias,
+            loss=loss,
+            normalise=not raw,
+            protocol=protocol,
             train=train,
             seed=seed,
             time_limit=time_limit,
@@ -133,8 +143,9 @@ def attack(
 
 def _audit(specification: Specification, out: Path | None, json_lines: bool, stderr: Console, stdout: Console) -> int:
     """Run, show and store; the exit status. Whatever ends the run, the finished clients are summarised."""
-    from jgleak.audit.experiment import prepare, run
+    from jgleak.audit.experiment import run
     from jgleak.audit.record import result_record, summary_record
+    from jgleak.audit.setup import prepare
     from jgleak.audit.store import Store
     from jgleak.audit.table import clients_table, summary_table
 
@@ -264,7 +275,7 @@ def verify(
 def show_list() -> None:
     """Name the attacks, data sets, models, readouts, activations and what an attacker may know."""
     from jgleak.attacks.registry import ATTACKS
-    from jgleak.audit.experiment import READOUTS
+    from jgleak.audit.setup import READOUTS
     from jgleak.datasets import names, tasks
     from jgleak.gnn import ACTIVATIONS, CONVOLUTIONS
 

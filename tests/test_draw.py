@@ -16,7 +16,8 @@ from rdkit import Chem
 
 from jgleak.attacks.attack import Reconstruction
 from jgleak.attacks.certificate import Certificate, Status
-from jgleak.audit.experiment import prepare, run
+from jgleak.audit.experiment import run
+from jgleak.audit.setup import prepare
 from jgleak.audit.specification import Specification
 from jgleak.audit.store import Store
 from jgleak.draw import DPI, PANEL, SHOWN, SMALL, draw, draw_set, is_molecular, molecule

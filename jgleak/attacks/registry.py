@@ -11,17 +11,20 @@ from jgleak.attacks.fedgig.attack import FEDGIG, FEDGIG_NO_AUTOENCODER, FEDGIG_N
 from jgleak.attacks.fedgig.ordered import FEDGIG_ORDERED
 from jgleak.attacks.grain.attack import GRAIN
 from jgleak.attacks.matching.dlg import DLG, DLG_BP, IDLG, IDLG_BP
+from jgleak.attacks.matching.gi_gan import GI_GAN
 from jgleak.attacks.matching.glg import GLG_GRAPH, GLG_NODE_1, GLG_NODE_2
+from jgleak.attacks.matching.gra_gfa import GRA_GFA
 from jgleak.attacks.matching.invergrad import INVERGRAD
 from jgleak.attacks.matching.tableak import TABLEAK
 from jgleak.attacks.trivial import EMPTY, MEAN_ADJACENCY, RANDOM
 
 EXACT = (CENSUS, GRAIN, CLOSED_FORM)
 MATCHING = (DLG, DLG_BP, IDLG, IDLG_BP, INVERGRAD, TABLEAK, GLG_NODE_1, GLG_NODE_2, GLG_GRAPH)
+GENERATORS = (GI_GAN, GRA_GFA)
 FEDGIGS = (FEDGIG, FEDGIG_ORDERED, FEDGIG_NO_CONSTRAINT, FEDGIG_NO_AUTOENCODER)
 BASELINES = (RANDOM, MEAN_ADJACENCY, EMPTY)
 
-ATTACKS: dict[str, Attack] = {attack.name: attack for attack in (*EXACT, *MATCHING, *FEDGIGS, *BASELINES)}
+ATTACKS: dict[str, Attack] = {attack.name: attack for attack in (*EXACT, *MATCHING, *GENERATORS, *FEDGIGS, *BASELINES)}
 
 
 def get_attack(name: str) -> Attack:

@@ -8,53 +8,18 @@ import traceback
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import jax
-import networkx as nx
-import numpy as np
-from jaxtyping import Array, Int
-
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
 from jgleak.attacks.registry import get_attack
 from jgleak.audit.compilations import compilations
+from jgleak.audit.setup import Setup, knowledge_of, prepare, stream_key
 from jgleak.audit.specification import Specification
-from jgleak.datasets import Dataset, load, tasks
 from jgleak.federated import Knowledge, Observation, fedsgd
-from jgleak.federated.train import train
-from jgleak.gnn import GNN, Params
-from jgleak.graph import Graph, bucket
-from jgleak.metrics import Score, score, truth_in_set
-
-UNIQUE_NODES = ("citeseer", "facebook", "github", "pokec")
-"""Networks in which (almost) no two nodes of a client share all features (GRAIN's uniqueness heuristic)."""
-
-READOUTS = ("node_mlp", "pooled", "flattened", "node_scores")
-"""Readouts for classifying graphs or nodes; ``dot`` predicts ratings and needs a recommender's client."""
-
-PUBLIC = 1000
-"""Most graphs that a model is trained on, or that an attacker is given."""
+from jgleak.federated.client import node_gradients, target_gradient
+from jgleak.graph import Graph
+from jgleak.metrics import Score, SoftScore, score, soft_score, target_error, truth_in_set
 
 REAL_TOLERANCE = 1e-3
 """Real-valued features this close count as recovered exactly."""
-
-
-class Setup(NamedTuple):
-    """What the clients and the server share, and the clients' private graphs.
-
-    Attributes:
-      dataset: the clients, one graph each.
-      model: the attacked model.
-      params: its parameters in the round.
-      loss: of the round.
-      training: mean loss of every epoch that led to the parameters; empty for random ones.
-      public: graphs of the same data set that are no client's; only where the attacker is given some.
-    """
-
-    dataset: Dataset
-    model: GNN
-    params: Params
-    loss: str
-    training: tuple[float, ...] = ()
-    public: tuple[Graph, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,6 +36,8 @@ class Result:
       seconds: wall-clock time of the attack; of clients attacked side by side, each one's share.
       compilations: functions that XLA compiled during the attack; of clients side by side, the first has them all.
       failure: the traceback, when the attack broke down on this client; the reconstruction is empty then.
+      soft: edges and features beside the truth, soft where the attack gives them so; None where nothing was found.
+      target_error: RNMSE of the target's features, under the protocol ``target_node`` (which shows little else).
     """
 
     index: int
@@ -82,36 +49,8 @@ class Result:
     seconds: float
     compilations: int
     failure: str | None = None
-
-
-def prepare(specification: Specification) -> Setup:
-    """Load the data, shape the task, and draw the model's parameters; the loss is ``mse`` for regression, else ``bce``.
-
-    ``node_task`` takes the data set's own node labels where it has them. Otherwise a node's label says whether it lies
-    on a cycle (a ring atom, in a molecule), which the client computes from its own graph.
-
-    Raises:
-      ValueError: a data set, model or readout that does not exist or does not fit the task.
-      KeyError: an unknown attack.
-      FileNotFoundError: the data set's files are nowhere.
-    """
-    get_attack(specification.attack)
-    if specification.readout not in READOUTS:
-        raise ValueError(f"readout: unknown {specification.readout!r}; choose one of {', '.join(READOUTS)}")
-    dataset = _shaped(specification, _load(specification))
-    model = _model(specification, dataset)
-    params = model.initial(key=_key(specification, 0))
-    loss = "mse" if dataset.task == "regression" else "bce"
-    given = "auxiliary" in specification.know
-    public = _public(specification, dataset) if given or specification.train else []
-    if given and not public:
-        raise ValueError(f"know: every graph of {dataset.name} is a client, so none is public; take fewer (--graphs)")
-    losses: Sequence[float] = ()
-    if specification.train:
-        params, losses = train(
-            model, params, public, dataset.space, loss=loss, epochs=specification.train, seed=specification.seed
-        )
-    return Setup(dataset, model, params, loss, tuple(losses), tuple(public) if given else ())
+    soft: SoftScore | None = None
+    target_error: float | None = None
 
 
 def run(specification: Specification, setup: Setup | None = None) -> Iterator[Result]:
@@ -145,15 +84,22 @@ class _Client(NamedTuple):
 
 
 def _client(specification: Specification, setup: Setup, attack: Attack, index: int) -> _Client:
-    dataset, model, params, loss, _, public = setup
-    truth = dataset.graphs[index]
-    slots = model.slots if model.readout == "flattened" else None
-    observation = fedsgd(model, params, [truth], dataset.space, loss=loss, slots=slots)
-    knowledge = _knowledge(specification, dataset, public, truth)
+    truth = setup.dataset.graphs[index]
+    observation = _observed(specification.protocol or attack.protocols[0], setup, truth)
+    knowledge = knowledge_of(specification, setup, truth)
     reason = attack.refusal(observation, knowledge)
     if reason is not None:
         raise ValueError(f"attack {attack.name!r} cannot run here: {reason}")
     return _Client(index, truth, observation, knowledge)
+
+
+def _observed(protocol: str, setup: Setup, truth: Graph) -> Observation:
+    model, params, space, loss = setup.model, setup.params, setup.dataset.space, setup.loss
+    if protocol == "node_losses":
+        return node_gradients(model, params, truth, space, loss=loss)
+    sends = target_gradient if protocol == "target_node" else fedsgd
+    slots = model.slots if model.readout == "flattened" else None
+    return sends(model, params, [truth], space, loss=loss, slots=slots)
 
 
 def _attacked(specification: Specification, attack: Attack, clients: Sequence[_Client]) -> Iterator[Result]:
@@ -163,7 +109,7 @@ def _attacked(specification: Specification, attack: Attack, clients: Sequence[_C
         found = attack.on_many(
             [client.observation for client in clients],
             [client.knowledge for client in clients],
-            keys=[_key(specification, client.index + 1) for client in clients],
+            keys=[stream_key(specification, client.index + 1) for client in clients],
             budget=Budget(seconds=specification.time_limit),
         )
     except Exception:  # any defect of an attack: hours of finished clients and those to come must not go with it
@@ -187,106 +133,22 @@ def _result(
     tolerance = 0.0 if knowledge.space.discrete else REAL_TOLERANCE
     quality = score(truth, reconstruction.best, knowledge.space, tolerance=tolerance)
     listed = truth_in_set(truth, reconstruction.graphs, tolerance=tolerance)
-    return Result(index, truth, observation, reconstruction, quality, listed, seconds, compiled, failure)
-
-
-def _key(specification: Specification, stream: int) -> Array:
-    return jax.random.fold_in(jax.random.key(specification.seed), stream)
-
-
-def _load(specification: Specification) -> Dataset:
-    task = specification.task
-    if specification.node_task and task is None and "node" in tasks(specification.dataset):
-        task = "node"
-    return load(
-        specification.dataset,
-        task=task,
-        path=specification.path,
-        graphs=specification.graphs,
-        min_nodes=specification.min_nodes,
-        max_nodes=specification.max_nodes,
-        seed=specification.seed,
+    whole = observation.protocol != "target_node"
+    found, rows = reconstruction.best, reconstruction.features
+    return Result(
+        index=index,
+        truth=truth,
+        observation=observation,
+        reconstruction=reconstruction,
+        score=quality,
+        truth_in_set=listed,
+        seconds=seconds,
+        compilations=compiled,
+        failure=failure,
+        soft=None if found is None or not whole else _soft_score(client, reconstruction, found),
+        target_error=None if rows is None or whole else target_error(truth, knowledge.space, rows),
     )
 
 
-def _public(specification: Specification, dataset: Dataset) -> list[Graph]:
-    """Other graphs of the same data set: another sample, or all of a small set, without the clients' graphs."""
-    other = dataclasses.replace(specification, graphs=PUBLIC, seed=(specification.seed + 1) % 2**32)
-    try:
-        loaded = _load(other)
-    except ValueError:  # fewer than that; whatever else is wrong is wrong again
-        loaded = _load(dataclasses.replace(other, graphs=None))
-    private = {graph.canonical_form() for graph in dataset.graphs}
-    return [g for g in _shaped(other, loaded).graphs if g.canonical_form() not in private]
-
-
-def _shaped(specification: Specification, dataset: Dataset) -> Dataset:
-    dataset = _labelled(specification, dataset)
-    return dataset if specification.degree else _without_degree(dataset)
-
-
-def _labelled(specification: Specification, dataset: Dataset) -> Dataset:
-    if not specification.node_task or dataset.task == "node":
-        return dataset
-    graphs = [dataclasses.replace(g, y=on_cycle(g)) for g in dataset.graphs]
-    return dataclasses.replace(dataset, graphs=graphs, task="node", classes=2)
-
-
-def on_cycle(graph: Graph) -> Int[np.ndarray, " n"]:
-    """1 for the nodes that lie on a cycle, 0 for the others: an end of an edge that is no bridge."""
-    bridges = {tuple(sorted(edge)) for edge in nx.bridges(graph.to_networkx())}
-    labels = np.zeros(graph.n, np.int64)
-    for u, v in graph.edges.tolist():
-        if (u, v) not in bridges:
-            labels[[u, v]] = 1
-    return labels
-
-
-def _without_degree(dataset: Dataset) -> Dataset:
-    space = dataset.space
-    if space.degree is None:
-        raise ValueError(f"degree: {dataset.name} has no degree among its features; leave --no-degree out")
-    g = space.index(space.degree)
-    graphs = [dataclasses.replace(graph, x=np.delete(graph.x, g, axis=1)) for graph in dataset.graphs]
-    return dataclasses.replace(dataset, graphs=graphs, space=space.without(space.degree))
-
-
-def _model(specification: Specification, dataset: Dataset) -> GNN:
-    readout, by_node = specification.readout, dataset.task == "node"
-    if by_node and readout in ("pooled", "flattened"):
-        raise ValueError(f"readout: {readout!r} labels graphs and this task labels nodes; take node_mlp or node_scores")
-    if not by_node and readout == "node_scores":
-        raise ValueError("readout: 'node_scores' labels nodes and this task labels graphs; add --node-task")
-    model = GNN(
-        in_features=dataset.space.width,
-        classes=dataset.classes,
-        conv=specification.model,
-        layers=specification.layers,
-        hidden=specification.hidden,
-        act=specification.activation,
-        heads=specification.heads,
-        readout=readout,
-        pooling=specification.pooling,
-        last_act=specification.last_activation,
-        readout_widths=GNN.readout_widths if readout == "node_mlp" else (),
-        per_node=by_node,
-        slots=bucket(max(g.n for g in dataset.graphs)) if readout == "flattened" else 0,
-    )
-    model.check()
-    return model
-
-
-def _knowledge(specification: Specification, dataset: Dataset, public: tuple[Graph, ...], truth: Graph) -> Knowledge:
-    """What the specification gives away of one client; node labels are sorted, so that they tell no order."""
-    know = set(specification.know)
-    return Knowledge(
-        space=dataset.space,
-        n=truth.n if know & {"n", "adjacency", "features"} else None,
-        adjacency=truth.adjacency if "adjacency" in know else None,
-        features=truth.x.copy() if "features" in know else None,
-        labels=np.sort(np.atleast_1d(np.asarray(truth.y))) if "labels" in know else None,
-        max_nodes=specification.max_n,
-        auxiliary=public if "auxiliary" in know else (),
-        prior=specification.prior,
-        distinct_nodes=specification.distinct and specification.dataset.lower() in UNIQUE_NODES,
-    )
+def _soft_score(client: _Client, found: Reconstruction, best: Graph) -> SoftScore:
+    return soft_score(client.truth, best, client.knowledge.space, adjacency=found.adjacency, nodes=found.features)

@@ -9,13 +9,16 @@ from typing import Any
 POOLINGS = ("mean", "sum", "max")
 """Ways of the pooled readout to add up."""
 
+PROTOCOLS = ("fedsgd", "target_node", "node_losses")
+"""What a client may send (``jgleak.federated.observation``)."""
+
 KNOWABLE = ("n", "adjacency", "features", "labels", "auxiliary")
 """What an attacker may be given beyond the public feature space."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Specification:
-    """One attack on the clients of one data set, each a single graph and one FedSGD gradient.
+    """One attack on the clients of one data set, each a single graph and one round.
 
     The defaults are GRAIN's model on the embedded molecules.
 
@@ -34,6 +37,11 @@ class Specification:
       readout: ``node_mlp``, ``pooled``, ``flattened`` or ``node_scores``.
       pooling: ``mean``, ``sum`` or ``max`` (``pooled`` readout).
       last_activation: apply the activation after the last convolution too.
+      bias: give the convolutions a bias.
+      loss: ``bce``, ``ce`` or ``mse``; None for ``mse`` in regression and ``bce`` otherwise.
+      normalise: subtract every feature's mean and divide by its deviation, where the data set knows them.
+      protocol: what a client sends, one of ``jgleak.federated.observation.PROTOCOLS``; None for the first that the
+        attack reads.
       train: epochs of training on other graphs of the data set before the round; 0: random weights.
       seed: seeds the sample of clients, the model's parameters and the attack.
       time_limit: seconds an attack may take on one client.
@@ -65,6 +73,10 @@ class Specification:
     readout: str = "node_mlp"
     pooling: str = "mean"
     last_activation: bool = False
+    bias: bool = False
+    loss: str | None = None
+    normalise: bool = True
+    protocol: str | None = None
     train: int = 0
     seed: int = 0
     time_limit: float = 60.0
@@ -88,6 +100,8 @@ class Specification:
             raise ValueError(f"time_limit: must be a positive number of seconds, got {self.time_limit}")
         if self.pooling not in POOLINGS:
             raise ValueError(f"pooling: unknown {self.pooling!r}; choose one of {', '.join(POOLINGS)}")
+        if self.protocol is not None and self.protocol not in PROTOCOLS:
+            raise ValueError(f"protocol: unknown {self.protocol!r}; choose one of {', '.join(PROTOCOLS)}")
         if self.together < 1:
             raise ValueError(f"together: must be at least 1, got {self.together}")
         if self.train < 0:

@@ -15,6 +15,9 @@ from jgleak.audit.record import RATES
 from jgleak.features import FeatureSpace
 from jgleak.graph import Graph
 
+SOFT = (("edge AUC", "edges", "auc"), ("edge AP", "edges", "ap"), ("feature RNMSE", "features", "rnmse"))
+"""Means of the summary that people read; the record has more, and all of them in file order too."""
+
 
 def clients_table(records: Sequence[Mapping[str, Any]]) -> Table:
     """One row a client; names are cut to the width that the numbers leave."""
@@ -66,6 +69,12 @@ def summary_table(summary: Mapping[str, Any]) -> Table:
         table.caption = f"{who} from the truth with a matching gradient, which cannot tell the two apart"
     if summary["unique"]:
         table.add_row("certified unique", _number(summary["unique"] / clients), "", "", str(summary["unique"]))
+    for title, what, metric in SOFT:
+        if summary[what]:
+            mean = summary[what]["aligned"][metric]
+            table.add_row(f"{title}, aligned", _number(mean), "", "", str(clients))
+    if summary["target_error"] is not None:
+        table.add_row("target's feature RNMSE", _number(summary["target_error"]), "", "", str(clients))
     for size, rate in summary["exact_rate_by_size"].items():
         table.add_row(f"exact, {size} nodes", _number(rate), "", "", str(summary["sizes"][size]))
     return table

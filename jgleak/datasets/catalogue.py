@@ -42,7 +42,7 @@ _NETWORKS: Mapping[str, _Cut] = {
     "github": _Cut(lambda task, path: musae("github", path=path), _LABELS, "sampled_balls", ((1.0, 1, 100),)),
     "pokec": _Cut(lambda task, path: pokec(label=cast(Label, task), path=path), get_args(Label), "grow", GRAIN_SIZES),
 }
-_SYNTHETIC: Mapping[str, Kind] = {f"synthetic-{kind}": kind for kind in KINDS}
+_SYNTHETIC: Mapping[str, Kind] = {f"synthetic-{kind}": kind for kind in KINDS} | {"synthetic-glg": "er"}
 
 
 def names() -> tuple[str, ...]:
@@ -81,7 +81,8 @@ def load(
     fitted on the whole set before. **Networks**: ``graphs`` (100) client subgraphs, by GRAIN's scheme and size mix
     (CiteSeer), by growth with that mix (Pokec) or as GLG's 3-hop balls of at most 100 nodes (Facebook, GitHub);
     either bound on the size replaces the mix. **Synthetic**: ``graphs`` (100) connected graphs of 10 to 30 nodes
-    with discrete features; call ``synthetic`` for everything else.
+    with discrete features, or GLG's (``synthetic-glg``: Erdos-Renyi graphs of 50 nodes and mean degree 4 with 100
+    normal features, a number that the paper does not print). Call ``synthetic`` for everything else.
 
     Args:
       name: one of ``names()``, or ``tu:NAME``; upper and lower case do not matter, except in ``NAME``.
@@ -109,8 +110,7 @@ def load(
     if path is not None and (key in _SYNTHETIC or key == "embedded"):
         raise ValueError(f"path: {key} is not read from files, leave path out")
     if key in _SYNTHETIC:
-        bounds = (_lowest(min_nodes, high), max(30, low) if high is None else high)
-        return synthetic(_SYNTHETIC[key], graphs=graphs or 100, nodes=bounds, labels=_labels(task), seed=seed)
+        return _synthetic(key, graphs or 100, min_nodes, high, _labels(task), seed)
     if key in _NETWORKS:
         return _clients(key, task or known[0], path, graphs or 100, min_nodes, max_nodes, seed)
     return _sample(_whole(key, task, path), graphs, low, high, seed)
@@ -129,6 +129,18 @@ def _key(name: str) -> str:
 
 def _labels(task: str | None) -> Literal["graph", "node"]:
     return "node" if task == "node" else "graph"
+
+
+def _synthetic(
+    key: str, graphs: int, low: int | None, high: int | None, labels: Literal["graph", "node"], seed: int
+) -> Dataset:
+    kind = _SYNTHETIC[key]
+    if key != "synthetic-glg":
+        bounds = (_lowest(low, high), max(30, low or 1) if high is None else high)
+        return synthetic(kind, graphs=graphs, nodes=bounds, labels=labels, seed=seed)
+    bounds = (min(50, high or 50) if low is None else low, max(50, low or 1) if high is None else high)
+    drawn = synthetic(kind, graphs=graphs, nodes=bounds, labels=labels, seed=seed, features="gaussian", width=100)
+    return dataclasses.replace(drawn, name=key)
 
 
 def _lowest(min_nodes: int | None, high: int | None) -> int:

@@ -20,3 +20,7 @@ from jgleak.metrics.matching import match as match
 from jgleak.metrics.score import Score as Score
 from jgleak.metrics.score import score as score
 from jgleak.metrics.score import summarise as summarise
+from jgleak.metrics.soft import SoftScore as SoftScore
+from jgleak.metrics.soft import mean_scores as mean_scores
+from jgleak.metrics.soft import soft_score as soft_score
+from jgleak.metrics.soft import target_error as target_error

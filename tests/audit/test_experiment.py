@@ -11,12 +11,14 @@ import pytest
 
 from jgleak.attacks.attack import Attack, Reconstruction
 from jgleak.attacks.registry import ATTACKS
-from jgleak.audit.experiment import on_cycle, prepare, run
+from jgleak.audit.experiment import run
 from jgleak.audit.record import plain, result_record, summary_record
-from jgleak.audit.specification import Specification
+from jgleak.audit.setup import on_cycle, prepare
+from jgleak.audit.specification import PROTOCOLS, Specification
 from jgleak.audit.table import graph_table, summary_table
 from jgleak.features import FeatureSpace, onehot
 from jgleak.federated import Knowledge, Observation
+from jgleak.federated.observation import PROTOCOLS as KNOWN_PROTOCOLS
 from jgleak.graph import Graph
 
 SMALL = Specification(attack="empty", graphs=3, hidden=8, max_nodes=8)
@@ -36,7 +38,7 @@ class Spy:
 @pytest.fixture
 def spy(monkeypatch: pytest.MonkeyPatch) -> Spy:
     spy = Spy()
-    monkeypatch.setitem(ATTACKS, "spy", Attack("spy", "for tests", spy))
+    monkeypatch.setitem(ATTACKS, "spy", Attack("spy", "for tests", spy, protocols=PROTOCOLS))
     return spy
 
 
@@ -206,12 +208,16 @@ def test_summary_counts_by_size() -> None:
         "stop": "done",
         "truth_in_set": True,
         "certificate": {"status": "unique"},
+        "edges": {"aligned": {"auc": 0.5}},
+        "features": None,
+        "target_error": None,
     }
     records = [{**row, "n_nodes": n, "exact": exact} for n, exact in ((5, True), (15, False), (16, True), (25, True))]
     summary = summary_record(records, SMALL)
     assert summary["exact_rate"] == 0.75
     assert summary["exact_rate_by_size"] == {"<=15": 0.5, "16-25": 1.0}
     assert summary["sizes"] == {"<=15": 2, "16-25": 2}
+    assert summary["edges"] == {"aligned": {"auc": 0.5}} and summary["features"] == {}
     assert summary["gsm1"] == {"mean": 0.5, "low": 0.5, "high": 0.5}
     assert summary["seconds_total"] == 8.0
     assert summary["compilations"] == 8
@@ -241,6 +247,9 @@ def test_twins_match_the_gradient_and_are_not_the_truth() -> None:
         "compilations": 0,
         "truth_in_set": True,
         "certificate": None,
+        "edges": None,
+        "features": None,
+        "target_error": None,
     }
     ends = [(True, "match"), (False, "match"), (False, "time")]
     summary = summary_record([{**base, "exact": exact, "stop": stop} for exact, stop in ends], SMALL)
@@ -254,3 +263,39 @@ def test_a_graph_as_a_table_says_shared_features_once() -> None:
     assert [str(cell) for cell in table.columns[1].cells] == ["kind a", "kind b", "kind a"]
     assert list(table.columns[2].cells) == ["1", "0, 2", "1"]
     assert str(table.caption) == "all nodes: colour blue"
+
+
+def test_what_clients_send_and_how_they_are_measured(spy: Spy) -> None:
+    """Protocol, loss, bias and raw features reach the client; node gradients come one a node."""
+    node = Specification(
+        attack="spy", graphs=1, hidden=8, max_nodes=8, node_task=True, readout="node_scores", protocol="node_losses"
+    )
+    list(run(dataclasses.replace(node, bias=True, loss="ce", normalise=False)))
+    seen, known = spy.seen[0]
+    assert seen.protocol == "node_losses" and seen.loss == "ce" and "bias" in seen.params["conv_0"]
+    assert known.space.mean is None and known.space.std is None
+    list(run(dataclasses.replace(node, protocol="target_node")))
+    assert spy.seen[1][0].protocol == "target_node" and spy.seen[1][0].gradients is None
+    assert set(PROTOCOLS) == set(KNOWN_PROTOCOLS)
+    with pytest.raises(ValueError, match="loss: 'mse' does not fit embedded"):
+        prepare(dataclasses.replace(SMALL, loss="mse"))
+    with pytest.raises(ValueError, match="protocol: unknown 'fedavg'"):
+        Specification(protocol="fedavg")
+
+
+def test_records_have_edges_and_features_in_both_orders() -> None:
+    """The empty graph: no edge is right, every non-edge is; its features are the public mean."""
+    records = [result_record(result, SMALL) for result in run(dataclasses.replace(SMALL, know=("n",)))]
+    for record in records:
+        for order in ("file_order", "aligned"):
+            edges = record["edges"][order]
+            assert edges["auc"] == 0.5 and edges["jaccard"] == 0.0 and 0 < edges["accuracy"] < 1
+            assert 0 < record["features"][order]["rnmse"]
+        assert record["target_error"] is None
+    summary = summary_record(records, SMALL)
+    names = list(summary_table(summary).columns[0].cells)
+    assert {"edge AUC, aligned", "edge AP, aligned", "feature RNMSE, aligned"} < set(names)
+    accuracy = [record["edges"]["aligned"]["accuracy"] for record in records]
+    assert summary["edges"]["aligned"]["accuracy"] == pytest.approx(np.mean(accuracy))
+    assert summary["target_error"] is None
+    json.dumps(summary)

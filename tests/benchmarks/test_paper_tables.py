@@ -29,7 +29,7 @@ ROWS = (
 @pytest.fixture
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "results"
-    monkeypatch.setitem(paper_tables.PAPERS, "grain", ROWS)
+    monkeypatch.setitem(paper_tables.PAPERS, "grain", paper_tables.PAPERS["grain"]._replace(rows=ROWS))
     monkeypatch.setattr(paper_tables, "RESULTS", folder)
     return folder
 

@@ -22,6 +22,7 @@ def test_names() -> None:
         "synthetic-ba",
         "synthetic-regular",
         "synthetic-tree",
+        "synthetic-glg",
     } == set(names())
     assert tasks("tox21")[0] == "NR-AR" and len(tasks("tox21")) == 12 and tasks("embedded") == ()
     assert tasks("pokec")[0] == "gender" and tasks("synthetic-er") == ("graph", "node")
@@ -52,6 +53,9 @@ def test_synthetic_by_name() -> None:
     dataset = load("synthetic-tree", graphs=5, max_nodes=8, task="node", seed=1)
     assert len(dataset.graphs) == 5 and all(g.n == 8 for g in dataset.graphs) and dataset.task == "node"
     assert all(40 <= g.n <= 45 for g in load("synthetic-er", graphs=2, min_nodes=40, max_nodes=45).graphs)
+    glg = load("synthetic-glg", graphs=3)
+    assert [g.n for g in glg.graphs] == [50] * 3 and glg.space.width == 100 and not glg.space.discrete
+    assert {g.n for g in load("synthetic-glg", graphs=3, max_nodes=20).graphs} == {20}
 
 
 @pytest.mark.parametrize(

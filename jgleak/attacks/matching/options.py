@@ -57,6 +57,8 @@ def configured(recipe: Recipe, options: Mapping[str, str]) -> Recipe:
     changes: dict[str, Any] = {name: _whole(name, options[name]) for name in ("steps", "restarts") if name in options}
     if "objective" in options:
         changes["objective"] = OBJECTIVES[_one_of("objective", options["objective"], OBJECTIVES)]
+    if "start" in options and recipe.latent:
+        raise ValueError("option 'start': this attack searches for the input of its generator; leave it out")
     if "start" in options:
         changes["start"] = starts.named(options["start"])
     if "optimiser" in options or "rate" in options:

@@ -82,6 +82,7 @@ class Recipe:
       learn: trains on public graphs, once for all clients that share them; the result is ``Problem.prior``.
       finish: soft nodes and edges of the answer, refined by what was learnt, on the host.
       dummy: edges of the dummy graphs, where the attack does not search for the client's own.
+      latent: the start's variables are the recipe's own (a latent vector), so that no other start fits them.
       reduce: search along the feature directions that the gradient shows (features must be free).
     """
 
@@ -102,6 +103,7 @@ class Recipe:
     learn: Callable[[Sequence[Observation], Sequence[Knowledge], Array], Any] = _nothing
     finish: Callable[[Setting, Problem, Guess], Guess] | None = None
     dummy: Callable[[], Float[np.ndarray, "n n"]] | None = None
+    latent: bool = False
     reduce: bool = False
 
 

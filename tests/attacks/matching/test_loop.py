@@ -120,6 +120,11 @@ def test_options_that_do_not_exist_are_refused(options: dict[str, str], message:
         get_attack("census").configure(options)
 
 
+def test_a_generator_takes_no_other_start() -> None:
+    with pytest.raises(ValueError, match="option 'start': this attack searches for the input of its generator"):
+        get_attack("gi-gan").configure({"start": "normal"})
+
+
 def test_the_number_of_nodes_is_asked_for(lab: Any, clients: Any) -> None:
     with pytest.raises(
         ValueError, match=r"attack 'dlg' cannot run here: it needs the number of nodes; give it \(--know n"

@@ -1,0 +1,92 @@
+"""GI-GAN: gradients are matched by the latent vector of a generator of public graphs.
+
+GraphDLG's baseline (appendix A.4): Jeon et al. (NeurIPS 2021) and Li et al. (CVPR 2022) with MolGAN as the generator.
+As there, the generator stays as it was trained; Jeon et al. go on to change its weights too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from jgleak.attacks.matching import molgan, relaxations, starts
+from jgleak.attacks.matching.loop import matching
+from jgleak.attacks.matching.molgan import Graphs, Public
+from jgleak.attacks.matching.objectives import Guess
+from jgleak.attacks.matching.options import optimiser
+from jgleak.attacks.matching.problem import Group, Problem, Setting, groups, normalisation, size
+from jgleak.attacks.matching.recipe import Recipe, known_or, relaxed_labels
+from jgleak.attacks.matching.starts import Variables
+from jgleak.federated.observation import Knowledge, Observation
+from jgleak.graph import GraphBatch, bucket
+
+LARGEST = 40
+"""Public graphs of more nodes than this, and than every client, are left out of training where smaller ones remain."""
+
+
+def public(observations: Sequence[Observation], knowledges: Sequence[Knowledge]) -> Public:
+    """The auxiliary graphs of the first client (they are public), padded so that every client fits too."""
+    auxiliary, space = knowledges[0].auxiliary, knowledges[0].space
+    clients = max(size(o, k) or 1 for o, k in zip(observations, knowledges, strict=True))
+    kept = [g for g in auxiliary if g.n <= max(LARGEST, clients)] or [min(auxiliary, key=lambda g: g.n)]
+    slots = max(bucket(max(clients, *(g.n for g in kept))), *(o.model.slots for o in observations))
+    batch = GraphBatch.from_graphs(kept, space, slots=slots)
+    mean, _ = normalisation(space)
+    real = _real(groups(space))
+    std = np.ones_like(mean) if space.std is None else space.std.astype(np.float32)
+    raw = batch.nodes * np.where(real, 1.0, std) + np.where(real, 0.0, mean)
+    nodes = np.where(batch.node_mask[..., None], raw, 0.0).astype(np.float32)
+    parts: tuple[Any, ...] = nodes, batch.adjacency, batch.node_mask
+    return Public(Graphs(*parts), groups(space))
+
+
+def encode(problem: Problem, groups: tuple[Group, ...], nodes: Float[Array, "G N m"]) -> Float[Array, "G N m"]:
+    """Columns as the networks make them to the model's input: real ones are normalised already."""
+    real = _real(groups)
+    return relaxations.encode(
+        nodes, jnp.where(real, 0.0, problem.mean), jnp.where(real, problem.scale > 0, problem.scale), problem.mask
+    )
+
+
+def learn(observations: Sequence[Observation], knowledges: Sequence[Knowledge], key: Array) -> molgan.Params:
+    """A generator trained on the auxiliary graphs; its weights depend on them and on the largest client alone."""
+    return molgan.trained(public(observations, knowledges))[0]
+
+
+def start(setting: Setting, problem: Problem, key: Array) -> Variables:
+    """A standard normal latent vector a graph."""
+    first, second = jax.random.split(key)
+    latent = jax.random.normal(first, (problem.mask.shape[0], molgan.LATENT))
+    return {"latent": latent} | starts.labels(setting, problem, second)
+
+
+def relax(setting: Setting, problem: Problem, variables: Variables, step: Int[Array, ""]) -> Guess:
+    """What the generator makes of the latent vectors; known features or edges go in as they are."""
+    make = jax.vmap(partial(molgan.generate, problem.prior, setting.groups))
+    nodes, adjacency = make(variables["latent"], jnp.asarray(problem.mask))
+    return Guess(
+        known_or(problem.nodes, lambda: encode(problem, setting.groups, nodes)),
+        known_or(problem.adjacency, lambda: adjacency),
+        relaxed_labels(setting, problem, variables),
+    )
+
+
+def _real(groups: tuple[Group, ...]) -> Bool[np.ndarray, " m"]:
+    """Columns of real-valued features."""
+    return np.repeat([g.kind == "real" for g in groups], [g.columns for g in groups])
+
+
+RECIPE = Recipe(start=start, relax=relax, optimiser=optimiser("adam", 0.1), steps=500, learn=learn, latent=True)
+
+GI_GAN = matching(
+    "gi-gan",
+    "matching by the latent vector of a MolGAN trained on public graphs (Jeon et al. 2021, Li et al. 2022)",
+    RECIPE,
+    needs=("n", "auxiliary"),
+)

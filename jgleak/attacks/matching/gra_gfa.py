@@ -1,0 +1,144 @@
+"""GRA-GFA: gradients are matched by node embeddings, from which follow the edges, and from these the features.
+
+Chen et al. (IEEE Trans. Netw. Sci. Eng. 2024) as GraphDLG describes them (appendix A.4): ``A = sigmoid(H Hᵀ)``, and a
+generator makes the features from ``A`` and a random matrix. Where that says no more: the generator is a GCN, trained to
+give public graphs their features back and frozen afterwards; ``H`` is as wide as there are node slots, since fewer
+dimensions cannot hold sparse graphs (at most ``d + 1`` vectors are pairwise at obtuse angles in ``d`` dimensions).
+
+Known edges leave ``H`` without effect: the features are then what the generator thinks of these edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import linen as nn
+from jaxtyping import Array, Bool, Float, Int
+
+from jgleak.attacks.matching import starts
+from jgleak.attacks.matching.gi_gan import encode, public
+from jgleak.attacks.matching.loop import matching
+from jgleak.attacks.matching.molgan import Graphs, Params, Public, initial
+from jgleak.attacks.matching.objectives import Guess
+from jgleak.attacks.matching.options import optimiser
+from jgleak.attacks.matching.problem import Group, Problem, Setting
+from jgleak.attacks.matching.recipe import Recipe, known_or, relaxed_labels
+from jgleak.attacks.matching.relaxations import sigmoid_edges, softmax_features
+from jgleak.attacks.matching.starts import Variables
+from jgleak.federated.observation import Knowledge, Observation
+from jgleak.gnn.gcn import GCNConv
+
+WIDTH = 32
+"""Columns of the random matrix, and of the generator's hidden layers."""
+
+STEPS, BATCH, RATE = 1000, 32, 1e-2
+"""Of Adam, with a cosine decay."""
+
+SEED = 0
+"""Training draws from a key of its own: the same public graphs give the same weights, whoever is attacked."""
+
+
+class Features(nn.Module):
+    """Feature logits ``(N, m)`` from edges and random rows: two GCN layers, and a dense one that sees both."""
+
+    width: int
+
+    @nn.compact
+    def __call__(
+        self, rows: Float[Array, "N {WIDTH}"], adjacency: Float[Array, "N N"], mask: Bool[Array, " N"]
+    ) -> Float[Array, "N m"]:
+        first = nn.relu(GCNConv(WIDTH, WIDTH, bias=True)(rows, adjacency, mask))
+        second = nn.relu(GCNConv(WIDTH, WIDTH, bias=True)(first, adjacency, mask))
+        return nn.Dense(self.width, name="last")(jnp.concatenate([first, second], axis=-1))
+
+
+def features(
+    params: Params,
+    groups: tuple[Group, ...],
+    rows: Float[Array, "N {WIDTH}"],
+    adjacency: Float[Array, "N N"],
+    mask: Bool[Array, " N"],
+) -> Float[Array, "N m"]:
+    """Generated columns (see ``molgan.Graphs``), a softmax a feature; padding rows are zero."""
+    width = params["last"]["bias"].size
+    logits: Any = Features(width).apply({"params": params}, rows, adjacency, mask)
+    return jnp.where(mask[:, None], softmax_features(logits, groups), 0.0)
+
+
+def error(params: Params, groups: tuple[Group, ...], key: Array, graphs: Graphs) -> Float[Array, ""]:
+    """Mean squared error of the generated columns over the real nodes (of one-hot ones: the Brier score)."""
+    rows = jax.random.uniform(key, (*graphs.mask.shape, WIDTH))
+    made = jax.vmap(partial(features, params, groups))(rows, graphs.adjacency, graphs.mask)
+    return jnp.sum((made - graphs.nodes) ** 2) / jnp.maximum(graphs.mask.sum(), 1) / made.shape[-1]
+
+
+@lru_cache(maxsize=4)
+def trained(public: Public, steps: int = STEPS) -> tuple[Params, Float[np.ndarray, " T"]]:
+    """The generator's weights after ``steps`` steps, and the loss of each."""
+    nodes, adjacency, mask = (part[0] for part in public.graphs)
+    rows = np.zeros((mask.size, WIDTH), np.float32)
+    params = initial(Features(nodes.shape[-1]), np.random.default_rng(SEED), rows, adjacency, mask)
+    return jax.device_get(_fit(public.groups, steps, jax.random.key(SEED), params, public.graphs))
+
+
+@partial(jax.jit, static_argnames=("groups", "steps"))
+def _fit(
+    groups: tuple[Group, ...], steps: int, key: Array, params: Params, graphs: Graphs
+) -> tuple[Params, Float[Array, " T"]]:
+    optimiser = optax.adam(optax.cosine_decay_schedule(RATE, steps))
+
+    def step(state: tuple[Params, Any], key: Array) -> tuple[tuple[Params, Any], Float[Array, ""]]:
+        params, memory = state
+        first, second = jax.random.split(key)
+        drawn = jax.random.randint(first, (BATCH,), 0, graphs.mask.shape[0])
+        batch = Graphs(*(jnp.asarray(part)[drawn] for part in graphs))
+        loss, slope = jax.value_and_grad(error)(params, groups, second, batch)
+        change, memory = optimiser.update(slope, memory, params)
+        return (optax.apply_updates(params, change), memory), loss
+
+    (params, _), losses = jax.lax.scan(step, (params, optimiser.init(params)), jax.random.split(key, steps))
+    return params, losses
+
+
+def learn(observations: Sequence[Observation], knowledges: Sequence[Knowledge], key: Array) -> Params:
+    """A generator trained on the auxiliary graphs of the first client (they are public)."""
+    return trained(public(observations, knowledges))[0]
+
+
+def start(setting: Setting, problem: Problem, key: Array) -> Variables:
+    """Normal embeddings ``(G, N, N)`` whose inner products have unit deviation, and the random rows ``(G, N, d)``."""
+    first, second, third = jax.random.split(key, 3)
+    graphs, slots = problem.mask.shape
+    embeddings = jax.random.normal(first, (graphs, slots, slots)) * slots**-0.25
+    rows = jax.random.uniform(second, (graphs, slots, WIDTH))
+    return {"embeddings": embeddings, "rows": rows} | starts.labels(setting, problem, third)
+
+
+def relax(setting: Setting, problem: Problem, variables: Variables, step: Int[Array, ""]) -> Guess:
+    """Edges ``sigmoid(H Hᵀ)`` and the features that go with them; the random rows stay as they were drawn."""
+    mask = jnp.asarray(problem.mask)
+    inner = jnp.einsum("gik,gjk->gij", variables["embeddings"], variables["embeddings"])
+    adjacency = known_or(problem.adjacency, lambda: sigmoid_edges(inner, mask))
+    rows = jax.lax.stop_gradient(variables["rows"])
+
+    def nodes() -> Float[Array, "G N m"]:
+        make = jax.vmap(partial(features, problem.prior, setting.groups))
+        return encode(problem, setting.groups, make(rows, adjacency, mask))
+
+    return Guess(known_or(problem.nodes, nodes), adjacency, relaxed_labels(setting, problem, variables))
+
+
+RECIPE = Recipe(start=start, relax=relax, optimiser=optimiser("adam", 0.1), steps=500, learn=learn, latent=True)
+
+GRA_GFA = matching(
+    "gra-gfa",
+    "matching by node embeddings; features generated from edges, as learnt from public graphs (Chen et al. 2024)",
+    RECIPE,
+    needs=("n", "auxiliary"),
+)

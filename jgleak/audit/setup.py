@@ -1,0 +1,199 @@
+"""From a specification to the clients: data, task, model, the round's parameters, and what is public."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import networkx as nx
+import numpy as np
+from jaxtyping import Array, Int
+
+from jgleak.attacks.registry import get_attack
+from jgleak.audit.specification import Specification
+from jgleak.datasets import Dataset, load, tasks
+from jgleak.federated import Knowledge
+from jgleak.federated.train import train
+from jgleak.gnn import GNN, Params
+from jgleak.graph import Graph, bucket
+
+UNIQUE_NODES = ("citeseer", "facebook", "github", "pokec")
+"""Networks in which (almost) no two nodes of a client share all features (GRAIN's uniqueness heuristic)."""
+
+READOUTS = ("node_mlp", "pooled", "flattened", "node_scores")
+"""Readouts for classifying graphs or nodes; ``dot`` predicts ratings and needs a recommender's client."""
+
+PUBLIC = 1000
+"""Most graphs that a model is trained on, or that an attacker is given."""
+
+
+class Setup(NamedTuple):
+    """What the clients and the server share, and the clients' private graphs.
+
+    Attributes:
+      dataset: the clients, one graph each.
+      model: the attacked model.
+      params: its parameters in the round.
+      loss: of the round.
+      training: mean loss of every epoch that led to the parameters; empty for random ones.
+      public: graphs of the same data set that are no client's; only where the attacker is given some.
+    """
+
+    dataset: Dataset
+    model: GNN
+    params: Params
+    loss: str
+    training: tuple[float, ...] = ()
+    public: tuple[Graph, ...] = ()
+
+
+def prepare(specification: Specification) -> Setup:
+    """Load the data, shape the task, and draw the model's parameters.
+
+    The loss is ``mse`` for regression, and ``bce`` otherwise unless the specification says ``ce``.
+    ``node_task`` takes the data set's own node labels where it has them. Otherwise a node's label says whether it lies
+    on a cycle (a ring atom, in a molecule), which the client computes from its own graph.
+
+    Raises:
+      ValueError: a data set, model or readout that does not exist or does not fit the task.
+      KeyError: an unknown attack.
+      FileNotFoundError: the data set's files are nowhere.
+    """
+    get_attack(specification.attack)
+    if specification.readout not in READOUTS:
+        raise ValueError(f"readout: unknown {specification.readout!r}; choose one of {', '.join(READOUTS)}")
+    dataset = _shaped(specification, _load(specification))
+    model = _model(specification, dataset)
+    params = model.initial(key=stream_key(specification, 0))
+    loss = _loss(specification, dataset)
+    given = "auxiliary" in specification.know
+    public = _public(specification, dataset) if given or specification.train else []
+    if given and not public:
+        raise ValueError(f"know: every graph of {dataset.name} is a client, so none is public; take fewer (--graphs)")
+    losses: Sequence[float] = ()
+    if specification.train:
+        params, losses = train(
+            model, params, public, dataset.space, loss=loss, epochs=specification.train, seed=specification.seed
+        )
+    return Setup(dataset, model, params, loss, tuple(losses), tuple(public) if given else ())
+
+
+def knowledge_of(specification: Specification, setup: Setup, truth: Graph) -> Knowledge:
+    """What the specification gives away of one client; node labels are sorted, so that they tell no order."""
+    know = set(specification.know)
+    return Knowledge(
+        space=setup.dataset.space,
+        n=truth.n if know & {"n", "adjacency", "features"} else None,
+        adjacency=truth.adjacency if "adjacency" in know else None,
+        features=truth.x.copy() if "features" in know else None,
+        labels=np.sort(np.atleast_1d(np.asarray(truth.y))) if "labels" in know else None,
+        max_nodes=specification.max_n,
+        auxiliary=setup.public if "auxiliary" in know else (),
+        prior=specification.prior,
+        distinct_nodes=specification.distinct and specification.dataset.lower() in UNIQUE_NODES,
+    )
+
+
+def stream_key(specification: Specification, stream: int) -> Array:
+    """A key of its own for the parameters (stream 0) and for the attack on every client (1, 2, ...)."""
+    return jax.random.fold_in(jax.random.key(specification.seed), stream)
+
+
+def _load(specification: Specification) -> Dataset:
+    task = specification.task
+    if specification.node_task and task is None and "node" in tasks(specification.dataset):
+        task = "node"
+    return load(
+        specification.dataset,
+        task=task,
+        path=specification.path,
+        graphs=specification.graphs,
+        min_nodes=specification.min_nodes,
+        max_nodes=specification.max_nodes,
+        seed=specification.seed,
+    )
+
+
+def _public(specification: Specification, dataset: Dataset) -> list[Graph]:
+    """Other graphs of the same data set: another sample, or all of a small set, without the clients' graphs."""
+    other = dataclasses.replace(specification, graphs=PUBLIC, seed=(specification.seed + 1) % 2**32)
+    try:
+        loaded = _load(other)
+    except ValueError:  # fewer than that; whatever else is wrong is wrong again
+        loaded = _load(dataclasses.replace(other, graphs=None))
+    private = {graph.canonical_form() for graph in dataset.graphs}
+    return [g for g in _shaped(other, loaded).graphs if g.canonical_form() not in private]
+
+
+def _shaped(specification: Specification, dataset: Dataset) -> Dataset:
+    dataset = _labelled(specification, dataset)
+    dataset = dataset if specification.degree else _without_degree(dataset)
+    if specification.normalise:
+        return dataset
+    return dataclasses.replace(dataset, space=dataclasses.replace(dataset.space, mean=None, std=None))
+
+
+def _loss(specification: Specification, dataset: Dataset) -> str:
+    fitting = ("mse",) if dataset.task == "regression" else ("bce", "ce")
+    if specification.loss is None:
+        return fitting[0]
+    if specification.loss not in fitting:
+        raise ValueError(
+            f"loss: {specification.loss!r} does not fit {dataset.name}, whose task is {dataset.task}; "
+            f"choose one of {', '.join(fitting)}"
+        )
+    return specification.loss
+
+
+def _labelled(specification: Specification, dataset: Dataset) -> Dataset:
+    if not specification.node_task or dataset.task == "node":
+        return dataset
+    graphs = [dataclasses.replace(g, y=on_cycle(g)) for g in dataset.graphs]
+    return dataclasses.replace(dataset, graphs=graphs, task="node", classes=2)
+
+
+def on_cycle(graph: Graph) -> Int[np.ndarray, " n"]:
+    """1 for the nodes that lie on a cycle, 0 for the others: an end of an edge that is no bridge."""
+    bridges = {tuple(sorted(edge)) for edge in nx.bridges(graph.to_networkx())}
+    labels = np.zeros(graph.n, np.int64)
+    for u, v in graph.edges.tolist():
+        if (u, v) not in bridges:
+            labels[[u, v]] = 1
+    return labels
+
+
+def _without_degree(dataset: Dataset) -> Dataset:
+    space = dataset.space
+    if space.degree is None:
+        raise ValueError(f"degree: {dataset.name} has no degree among its features; leave --no-degree out")
+    g = space.index(space.degree)
+    graphs = [dataclasses.replace(graph, x=np.delete(graph.x, g, axis=1)) for graph in dataset.graphs]
+    return dataclasses.replace(dataset, graphs=graphs, space=space.without(space.degree))
+
+
+def _model(specification: Specification, dataset: Dataset) -> GNN:
+    readout, by_node = specification.readout, dataset.task == "node"
+    if by_node and readout in ("pooled", "flattened"):
+        raise ValueError(f"readout: {readout!r} labels graphs and this task labels nodes; take node_mlp or node_scores")
+    if not by_node and readout == "node_scores":
+        raise ValueError("readout: 'node_scores' labels nodes and this task labels graphs; add --node-task")
+    model = GNN(
+        in_features=dataset.space.width,
+        classes=dataset.classes,
+        conv=specification.model,
+        layers=specification.layers,
+        hidden=specification.hidden,
+        act=specification.activation,
+        heads=specification.heads,
+        readout=readout,
+        pooling=specification.pooling,
+        last_act=specification.last_activation,
+        bias=specification.bias,
+        readout_widths=GNN.readout_widths if readout == "node_mlp" else (),
+        per_node=by_node,
+        slots=bucket(max(g.n for g in dataset.graphs)) if readout == "flattened" else 0,
+    )
+    model.check()
+    return model

@@ -1,0 +1,104 @@
+"""Products and distances of gradients in factors are those of the gradients, and small ones are not lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jgleak.attacks.matching import leaves
+from jgleak.attacks.matching.leaves import Compressed, compressed
+from jgleak.attacks.matching.product import product, product_left, product_right
+from jgleak.federated.factors import Outer
+
+ROWS, F, D = 6, 40, 30
+
+
+def outer(seed: int, rank: int = ROWS, scale: float = 1.0) -> Outer:
+    """Rows and slopes of ``ROWS`` nodes of which only ``rank`` differ."""
+    rng = np.random.default_rng(seed)
+    same = np.arange(ROWS) % rank
+    rows, slopes = rng.normal(size=(rank, F))[same], rng.normal(size=(1, ROWS, D)) * scale
+    return Outer(jnp.asarray(rows, jnp.float32), jnp.asarray(slopes, jnp.float32))
+
+
+def dense(leaf: Outer) -> np.ndarray:
+    return np.einsum("rf,trd->tfd", *(np.asarray(part, np.float64) for part in leaf))
+
+
+@given(st.integers(0, 100), st.integers(1, ROWS), st.integers(1, ROWS), st.floats(0.01, 100.0))
+@settings(max_examples=25, deadline=None)
+def test_products_in_factors(seed: int, rank: int, other: int, scale: float) -> None:
+    found, truth = outer(seed, rank), outer(seed + 1, other, scale)
+    a, b = dense(found), dense(truth)
+    seen = compressed(b.astype(np.float32), ROWS)
+    assert isinstance(seen, Compressed)
+    assert seen.left.shape == (F, ROWS) and seen.right.shape == (D, ROWS)
+    np.testing.assert_allclose((seen.left * seen.values) @ seen.right.T, b[0], atol=1e-5 * np.abs(b).max())
+    np.testing.assert_allclose(leaves.gap(found, seen), [np.sum((a - b) ** 2)], rtol=1e-4)
+    np.testing.assert_allclose(leaves.size(found, seen), [np.sum(a**2)], rtol=1e-4)
+    np.testing.assert_allclose(leaves.inner(found, seen), [np.sum(a * b)], atol=1e-5 * np.linalg.norm(a) * scale * 40)
+    np.testing.assert_allclose(leaves.wanted(seen), [np.sum(b**2)], rtol=1e-4)
+    for one in (leaves.gap, leaves.size, leaves.inner):
+        np.testing.assert_allclose(one(found, seen), one(found, b.astype(np.float32)), rtol=1e-3, atol=1e-3 * scale)
+
+
+@pytest.mark.parametrize("rank", [1, 3, ROWS])
+def test_small_distances_are_told_from_zero(rank: int) -> None:
+    """A shift of one part in 1e5 of the slopes: its square is 1e-10 of the whole, far below float32's resolution."""
+    truth = outer(0, rank)
+    seen = compressed(dense(truth).astype(np.float32), ROWS)
+    whole = np.sum(dense(truth) ** 2)
+    assert float(leaves.gap(truth, seen)[0]) < 1e-13 * whole
+    shifted = truth._replace(slopes=truth.slopes * (1 + 1e-5))
+    np.testing.assert_allclose(leaves.gap(shifted, seen), [1e-10 * whole], rtol=0.1)
+
+
+def test_what_is_not_of_low_rank_stays_as_it_is() -> None:
+    truth = dense(outer(0)).astype(np.float32)
+    noisy = truth + 1e-4 * np.random.default_rng(0).normal(size=truth.shape).astype(np.float32)
+    assert isinstance(compressed(truth, ROWS), Compressed)
+    assert compressed(noisy, ROWS) is noisy
+    many = np.concatenate([truth, truth])
+    assert compressed(many, ROWS) is many, "several gradients"
+    assert compressed(truth, 10) is truth, "factors of ten columns are not smaller by half"
+    bias = truth[:, 0]
+    assert compressed(bias, ROWS) is bias
+
+
+@pytest.mark.parametrize("one", [leaves.gap, leaves.size, leaves.inner], ids=["gap", "size", "inner"])
+def test_derivatives_in_factors(one: Any) -> None:
+    found, truth = outer(3), dense(outer(4)).astype(np.float32)
+    by_factors = jax.grad(lambda leaf: one(leaf, compressed(truth, ROWS))[0])(found)
+    by_hand = jax.grad(lambda leaf: one(jnp.einsum("rf,trd->tfd", *leaf), truth)[0])(found)
+    for a, b in zip(by_factors, by_hand, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3 * np.abs(b).max())
+
+
+@pytest.mark.parametrize(
+    ("one", "plain"),
+    [
+        (product, lambda a, b: a @ b),
+        (product_right, lambda a, b: a @ b.T),
+        (product_left, lambda a, b: a.T @ b),
+    ],
+    ids=["product", "right", "left"],
+)
+def test_second_derivatives_of_products(one: Any, plain: Any) -> None:
+    rng = np.random.default_rng(0)
+    a, b = (jnp.asarray(rng.normal(size=(4, 4)), jnp.float32) for _ in range(2))
+
+    def twice(f: Any) -> Any:
+        def slope(a: Any, b: Any) -> Any:
+            first, second = jax.grad(lambda x, y: jnp.sum(jnp.sin(f(x, y))), (0, 1))(a, b)
+            return jnp.sum(first * second**2)
+
+        return jax.jit(jax.grad(slope, (0, 1)))(a, b)
+
+    np.testing.assert_allclose(one(a, b), plain(a, b), rtol=1e-5)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-4), twice(one), twice(plain))

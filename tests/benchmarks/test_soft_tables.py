@@ -1,0 +1,90 @@
+"""GLG's and FedGIG's tables: every row can be run as it is written, and claims are checked against the truth."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import paper_tables
+from comparison import Attacker, Line, Table
+from fedgig_rows import FEDGIG
+from glg_rows import COLUMNS, GLG
+from jgleak.attacks.registry import get_attack
+from jgleak.audit.specification import Specification
+from jgleak.datasets import names
+from soft_measure import claim
+
+SMALL = Specification(
+    dataset="synthetic-glg", graphs=2, max_nodes=8, model="sage", hidden=12, activation="sigmoid", last_activation=True,
+    bias=True, loss="ce", normalise=False, node_task=True, readout="node_scores", protocol="node_losses", know=("n",),
+)  # fmt: skip
+TINY = Table(
+    "GLG, tiny",
+    "About.",
+    (
+        Line(
+            "c",
+            "attacker c",
+            "Table 4",
+            {"closed-form": {"RNMSE": 0.002}},
+            SMALL,
+            ("closed-form", "node-2"),
+            ("RNMSE", "AUC"),
+        ),
+        Line("absent", "no data", "Table 5", {}, dataclasses.replace(SMALL, path="nowhere"), ("node-2",), ("AUC",)),
+    ),
+    (
+        Attacker("closed-form", "closed form", "closed-form"),
+        Attacker("node-2", "iterative", "glg-node-2", options=(("steps", "50"),)),
+    ),
+    [column for column in COLUMNS if column.title in ("RNMSE", "AUC")],
+)
+
+
+@pytest.mark.parametrize("table", [GLG, FEDGIG], ids=["glg", "fedgig"])
+def test_rows_name_what_exists(table: Table) -> None:
+    known = {method.name: method for method in table.methods}
+    columns = {column.title for column in table.columns}
+    assert len({row.name for row in table.rows}) == len(table.rows)
+    for row in table.rows:
+        assert row.experiment.dataset in names()
+        assert set(row.columns) <= columns and set(row.printed) <= set(row.attackers) <= set(known)
+        assert all(set(numbers) <= set(row.columns) for numbers in row.printed.values())
+        for name in row.attackers:
+            attack = get_attack(known[name].attack)
+            options = dict(row.specification(known[name]).options)
+            assert not options or attack.configure(options).name == attack.name
+
+
+def test_a_row_is_measured_shown_and_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(paper_tables.PAPERS, "glg", paper_tables._soft(TINY))
+    monkeypatch.setattr(paper_tables, "RESULTS", tmp_path)
+    result = CliRunner().invoke(paper_tables.app, ["glg", "--json", "--write"])
+    assert result.exit_code == 0, result.output
+    found, other, absent = [json.loads(line) for line in result.stdout.splitlines()]
+    assert found["holds"] == found["exact"] == found["graphs"] == 2 and other["holds"] is None
+    assert found["means"]["RNMSE"]["mean"] < 1e-4 and found["means"]["AUC"]["mean"] == 1.0
+    assert other["means"]["AUC"]["clients"] == 2 and other["means"]["AUC"]["mean"] > 0.5
+    assert "path" in absent["absent"]
+    page = (tmp_path / "glg.md").read_text()
+    assert "| paper: closed form | 0.002 |" in page and "2 of 2 | 2 of 2" in page and "Not run: `absent`" in page
+    refused = CliRunner().invoke(paper_tables.app, ["fedgig", "--from", __file__])
+    assert refused.exit_code == 2 and "only grain's runs" in refused.output
+
+
+def test_a_claim_is_compared_with_the_truth() -> None:
+    def client(accuracy: float, rnmse: float, adjacency: str = "exact") -> dict[str, Any]:
+        return {
+            "info": {"adjacency": adjacency, "features": "known"},
+            "edges": {"file_order": {"accuracy": accuracy}},
+            "features": {"file_order": {"rnmse": rnmse}},
+        }
+
+    assert claim(client(1.0, 1e-6)) == "exact"
+    assert claim(client(0.9, 1e-6)) == claim(client(1.0, 1e-3)) == "wrong"
+    assert claim(client(1.0, 1e-6, "failed: rank")) == "fails"

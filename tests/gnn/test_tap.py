@@ -1,0 +1,78 @@
+"""What enters a linear map and the derivative at what comes out give the kernel's gradient, for every model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jgleak.federated.factors import Outer, factored_gradients
+from jgleak.federated.loss import graph_loss
+from jgleak.gnn import GNN
+
+GRAPHS, SLOTS, WIDTH = 2, 6, 5
+
+MODELS = {
+    "gcn": GNN(WIDTH, hidden=4, readout_widths=(6, 3)),
+    "gat": GNN(WIDTH, hidden=4, conv="gat", bias=True, readout="pooled", readout_widths=()),
+    "gin": GNN(WIDTH, hidden=4, conv="gin", bias=True, act="sigmoid", readout="pooled", pooling="max"),
+    "sage": GNN(WIDTH, hidden=4, conv="sage", layers=3, readout="flattened", slots=SLOTS),
+    "node_mlp": GNN(WIDTH, hidden=4, per_node=True, readout_widths=(6,)),
+    "node_scores": GNN(WIDTH, hidden=4, conv="sage", bias=True, readout="node_scores"),
+}
+
+
+def client(model: GNN) -> tuple[Any, ...]:
+    rng = np.random.default_rng(0)
+    mask = np.arange(SLOTS) < np.array([[6], [4]])
+    both = mask[:, :, None] & mask[:, None, :] & ~np.eye(SLOTS, dtype=bool)
+    edges = rng.random((GRAPHS, SLOTS, SLOTS))
+    nodes = np.where(mask[..., None], rng.normal(size=(GRAPHS, SLOTS, WIDTH)), 0.0)
+    labels = rng.integers(2, size=(GRAPHS, SLOTS) if model.node_level else GRAPHS)
+    return tuple(jnp.asarray(part, jnp.float32) for part in (nodes, np.where(both, edges, 0.0))) + (mask, labels)
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+def test_factors_are_the_gradient(model: GNN) -> None:
+    params, graphs = model.initial(key=jax.random.key(0)), client(model)
+    mask = graphs[2]
+    losses = 3 if model.node_level else 1
+    shares = np.random.default_rng(1).random((losses, GRAPHS, SLOTS)).astype(np.float32) * mask
+
+    def plain(params: Any, share: Any) -> Any:
+        one = [
+            graph_loss(model, params, *(part[g] for part in graphs), "ce", share[g] if model.node_level else None)
+            for g in range(GRAPHS)
+        ]
+        return sum(one) if model.node_level else sum(one) / GRAPHS
+
+    wanted = jax.jit(jax.vmap(jax.grad(plain), (None, 0)))(params, shares)
+    found = jax.jit(lambda p: factored_gradients(model, p, *graphs, "ce", shares))(params)
+    kernels = [
+        leaf for leaf in jax.tree.leaves(found, is_leaf=lambda x: isinstance(x, Outer)) if isinstance(leaf, Outer)
+    ]
+    assert len(kernels) == sum(leaf.ndim == 2 for leaf in jax.tree.leaves(params)) - (4 if model.conv == "gat" else 0)
+
+    def dense(leaf: Any) -> Any:
+        return np.einsum("rf,trd->tfd", *leaf) if isinstance(leaf, Outer) else leaf
+
+    found = jax.tree.map(dense, found, is_leaf=lambda leaf: isinstance(leaf, Outer))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-6), found, wanted)
+
+
+def test_looking_in_changes_nothing() -> None:
+    """Without probes and without asking for the rows, the model is what it is; and forward mode works."""
+    model = MODELS["gcn"]
+    params = model.initial(key=jax.random.key(0))
+    assert set(params) == {"conv_0", "conv_1", "head"}
+    nodes, edges, mask, _ = (part[0] for part in client(model))
+    out = model.apply({"params": params}, nodes, edges, mask)
+    seen, rows = model.apply({"params": params}, nodes, edges, mask, mutable=["intermediates"])
+    np.testing.assert_array_equal(out, seen)
+    np.testing.assert_array_equal(rows["intermediates"]["conv_0"]["kernel"], nodes)
+    slope = jax.jvp(lambda a: model.apply({"params": params}, nodes, a, mask), (edges,), (edges,))[1]
+    step = model.apply({"params": params}, nodes, 1.001 * edges, mask) - out
+    np.testing.assert_allclose(slope, step / 1e-3, rtol=2e-2, atol=1e-4)
