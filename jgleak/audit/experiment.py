@@ -85,7 +85,8 @@ class _Client(NamedTuple):
 
 def _client(specification: Specification, setup: Setup, attack: Attack, index: int) -> _Client:
     truth = setup.dataset.graphs[index]
-    observation = _observed(specification.protocol or attack.protocols[0], setup, truth)
+    usual = "fedsgd" if "fedsgd" in attack.protocols else attack.protocols[0]
+    observation = _observed(specification.protocol or usual, setup, truth)
     knowledge = knowledge_of(specification, setup, truth)
     reason = attack.refusal(observation, knowledge)
     if reason is not None:

@@ -40,8 +40,8 @@ class Specification:
       bias: give the convolutions a bias.
       loss: ``bce``, ``ce`` or ``mse``; None for ``mse`` in regression and ``bce`` otherwise.
       normalise: subtract every feature's mean and divide by its deviation, where the data set knows them.
-      protocol: what a client sends, one of ``jgleak.federated.observation.PROTOCOLS``; None for the first that the
-        attack reads.
+      protocol: what a client sends, one of ``PROTOCOLS``; None for ``fedsgd``
+        where the attack reads it, and what it reads otherwise.
       train: epochs of training on other graphs of the data set before the round; 0: random weights.
       seed: seeds the sample of clients, the model's parameters and the attack.
       time_limit: seconds an attack may take on one client.
