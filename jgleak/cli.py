@@ -196,6 +196,9 @@ def invert(
     seed: _Seed = 0,
     time_limit: _Seconds = 60.0,
     n: Annotated[int | None, typer.Option(help="Number of nodes, where it is known.")] = None,
+    options: Annotated[
+        list[str] | None, typer.Option("--set", help="Options of the attack, as name=value (steps=300).")
+    ] = None,
     prior: _Prior = "none",
     max_n: _MaxN = 40,
     distinct: Annotated[bool, typer.Option("--distinct", help="Assume that all nodes of a client differ.")] = False,
@@ -217,7 +220,11 @@ def invert(
         from jgleak.federated import Knowledge, load
 
         chosen = get_attack(name)
+        if options:
+            chosen = chosen.configure(dict(_pairs(options)))
         observation, space = load(file)
+        if n is None and "n" in chosen.needs:
+            raise ValueError(f"n: {name} needs the number of nodes; give --n")
         knowledge = Knowledge(space=space, n=n, max_nodes=max_n, distinct_nodes=distinct, prior=prior)
         begun = time.monotonic()
         with Console(stderr=True).status(name):

@@ -19,4 +19,5 @@ def test_the_worked_example_runs() -> None:
     exec(compile(code["recipe"] + code["run"], str(GUIDE), "exec"), names)
     found, alone = names["found"], names["DECIDED"].configure({"steps": "1"})
     first = alone.on_many(names["seen"], names["known"], keys=names["keys"], budget=names["Budget"]())
-    assert all(one.info["data_term"] < before.info["data_term"] for one, before in zip(found, first, strict=True))
+    losses = [[one.info["matching_loss"] for one in each] for each in (found, first)]
+    assert all(later < sooner for later, sooner in zip(*losses, strict=True))

@@ -147,12 +147,12 @@ class Attack:
         """Why (and what instead) the attack cannot work on this observation with this knowledge, else None."""
         if observation.protocol not in self.protocols:
             known = " or ".join(repr(p) for p in self.protocols)
-            return f"it reads updates of the protocol {known}, this one is {observation.protocol!r}; record another"
+            return f"it reads updates of the protocol {known}, not {observation.protocol!r}; let the client send that"
         if observation.batch_size > 1 and not self.several:
             return f"the update mixes {observation.batch_size} graphs and it attacks one; record batches of one"
         for need in self.needs:
             if not _given(need, observation, knowledge):
-                return f"it needs {NEEDS[need]}; give it (--know {need})"
+                return f"it needs {NEEDS[need]}; give it (Knowledge({need}=...); `jgleak attack --know {need}`)"
         return self.unsupported(observation, knowledge)
 
     def __call__(

@@ -86,7 +86,10 @@ class _Client(NamedTuple):
 def _client(specification: Specification, setup: Setup, attack: Attack, index: int) -> _Client:
     truth = setup.dataset.graphs[index]
     usual = "fedsgd" if "fedsgd" in attack.protocols else attack.protocols[0]
-    observation = _observed(specification.protocol or usual, setup, truth)
+    protocol = specification.protocol or usual
+    if protocol != "fedsgd" and not setup.model.node_level:
+        raise ValueError(f"attack {attack.name!r} attacks node classification ({protocol}); add --node-task")
+    observation = _observed(protocol, setup, truth)
     knowledge = knowledge_of(specification, setup, truth)
     reason = attack.refusal(observation, knowledge)
     if reason is not None:

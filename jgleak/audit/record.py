@@ -36,6 +36,8 @@ def result_record(result: Result, specification: Specification) -> dict[str, Any
         "truth_in_set": result.truth_in_set,
         **({"edges": None, "features": None} if result.soft is None else dataclasses.asdict(result.soft)),
         "target_error": result.target_error,
+        "protocol": result.observation.protocol,
+        "loss": result.observation.loss,
         "gradient_distance": found.gradient_distance,
         "stop": found.stop,
         **{name: found.info.get(name) for name in ("candidates", "blocks", "residual")},
@@ -51,8 +53,8 @@ def summary_record(records: Sequence[Mapping[str, Any]], specification: Specific
 
     Size classes without a client are left out. With no client at all the rates are None. ``twins`` counts graphs that
     reproduce the observed gradient and are not the truth, ``unique`` the certificates of that status, ``unique_wrong``
-    those beside another truth. ``edges`` and ``features`` are means over the clients with a
-    reconstruction, in file order and aligned.
+    those beside another truth; ``listed`` counts clients with a certificate. ``edges`` and ``features`` are means over
+    the clients with a reconstruction, in file order and aligned.
     """
     rates = {name: bootstrap([float(r[name]) for r in records]) if records else None for name in RATES}
     classes = {name: [r["exact"] for r in records if low <= r["n_nodes"] <= high] for name, low, high in SIZES}
@@ -66,6 +68,7 @@ def summary_record(records: Sequence[Mapping[str, Any]], specification: Specific
             **{name: mean_scores([r[name] for r in records if r[name]]) for name in ("edges", "features")},
             "target_error": mean_scores([{"rnmse": r["target_error"]} for r in records])["rnmse"] if records else None,
             "twins": sum(r["stop"] == "match" and not r["exact"] for r in records),
+            "listed": sum(r["certificate"] is not None for r in records),
             "truth_in_set_rate": np.mean([r["truth_in_set"] for r in records]) if records else None,
             "unique": sum(_unique(r) for r in records),
             "unique_wrong": sum(_unique(r) and not r["exact"] for r in records),

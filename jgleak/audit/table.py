@@ -57,12 +57,13 @@ def summary_table(summary: Mapping[str, Any]) -> Table:
     title = f"{attack}: {clients} clients in {summary['seconds_total']:.1f} s ({summary['device']})"
     title += f", {summary['compilations']} compilations"
     table = Table(title=title, title_justify="left", caption_justify="left", box=SIMPLE_HEAD)
-    for column in ("rate", "mean", "low", "high", "clients"):
-        table.add_column(column, justify="left" if column == "rate" else "right")
+    for column in ("metric", "mean", "low", "high", "clients"):
+        table.add_column(column, justify="left" if column == "metric" else "right")
     for name in RATES:
         interval = summary[name] or {}
         table.add_row(name, *(_number(interval.get(k)) for k in ("mean", "low", "high")), str(clients))
-    table.add_row("truth among the listed", _number(summary["truth_in_set_rate"]), "", "", str(clients))
+    if summary["listed"]:
+        table.add_row("truth among the listed", _number(summary["truth_in_set_rate"]), "", "", str(clients))
     twins = summary["twins"]
     if twins:
         who = "1 reconstruction differs" if twins == 1 else f"{twins} reconstructions differ"

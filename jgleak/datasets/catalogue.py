@@ -42,7 +42,7 @@ _NETWORKS: Mapping[str, _Cut] = {
     "github": _Cut(lambda task, path: musae("github", path=path), _LABELS, "sampled_balls", ((1.0, 1, 100),)),
     "pokec": _Cut(lambda task, path: pokec(label=cast(Label, task), path=path), get_args(Label), "grow", GRAIN_SIZES),
 }
-_SYNTHETIC: Mapping[str, Kind] = {f"synthetic-{kind}": kind for kind in KINDS} | {"synthetic-glg": "er"}
+_SYNTHETIC: Mapping[str, Kind] = {**{f"synthetic-{kind}": kind for kind in KINDS}, "synthetic-glg": "er"}
 
 
 def names() -> tuple[str, ...]:

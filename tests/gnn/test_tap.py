@@ -25,26 +25,28 @@ MODELS = {
 }
 
 
-def client(model: GNN) -> tuple[Any, ...]:
+def client(model: GNN) -> tuple[Any, Any, Any, Any]:
     rng = np.random.default_rng(0)
     mask = np.arange(SLOTS) < np.array([[6], [4]])
     both = mask[:, :, None] & mask[:, None, :] & ~np.eye(SLOTS, dtype=bool)
     edges = rng.random((GRAPHS, SLOTS, SLOTS))
     nodes = np.where(mask[..., None], rng.normal(size=(GRAPHS, SLOTS, WIDTH)), 0.0)
     labels = rng.integers(2, size=(GRAPHS, SLOTS) if model.node_level else GRAPHS)
-    return tuple(jnp.asarray(part, jnp.float32) for part in (nodes, np.where(both, edges, 0.0))) + (mask, labels)
+    return jnp.asarray(nodes, jnp.float32), jnp.asarray(np.where(both, edges, 0.0), jnp.float32), mask, labels
 
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 def test_factors_are_the_gradient(model: GNN) -> None:
     params, graphs = model.initial(key=jax.random.key(0)), client(model)
-    mask = graphs[2]
+    nodes, edges, mask, labels = graphs
     losses = 3 if model.node_level else 1
     shares = np.random.default_rng(1).random((losses, GRAPHS, SLOTS)).astype(np.float32) * mask
 
     def plain(params: Any, share: Any) -> Any:
         one = [
-            graph_loss(model, params, *(part[g] for part in graphs), "ce", share[g] if model.node_level else None)
+            graph_loss(
+                model, params, nodes[g], edges[g], mask[g], labels[g], "ce", share[g] if model.node_level else None
+            )
             for g in range(GRAPHS)
         ]
         return sum(one) if model.node_level else sum(one) / GRAPHS
@@ -69,10 +71,10 @@ def test_looking_in_changes_nothing() -> None:
     params = model.initial(key=jax.random.key(0))
     assert set(params) == {"conv_0", "conv_1", "head"}
     nodes, edges, mask, _ = (part[0] for part in client(model))
-    out = model.apply({"params": params}, nodes, edges, mask)
+    out: Any = model.apply({"params": params}, nodes, edges, mask)
     seen, rows = model.apply({"params": params}, nodes, edges, mask, mutable=["intermediates"])
     np.testing.assert_array_equal(out, seen)
     np.testing.assert_array_equal(rows["intermediates"]["conv_0"]["kernel"], nodes)
     slope = jax.jvp(lambda a: model.apply({"params": params}, nodes, a, mask), (edges,), (edges,))[1]
-    step = model.apply({"params": params}, nodes, 1.001 * edges, mask) - out
-    np.testing.assert_allclose(slope, step / 1e-3, rtol=2e-2, atol=1e-4)
+    later: Any = model.apply({"params": params}, nodes, 1.001 * edges, mask)
+    np.testing.assert_allclose(slope, (later - out) / 1e-3, rtol=2e-2, atol=1e-4)

@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import jax
 import numpy as np
-from jaxtyping import Array, Float, Num
+from jaxtyping import Array, Num
 
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
 from jgleak.attacks.closed_form.labels import infer_label, infer_node_labels, last_bias
-from jgleak.attacks.closed_form.layers import (
-    SLOPES,
-    Layer,
-    below,
-    completed,
-    edges_of,
-    mixing_of,
-    reach_of,
-    rows_of,
-    slope_of,
-)
-from jgleak.attacks.closed_form.propositions import (
-    CONDITION,
-    ConditionFailed,
-    adjacency_of_gradient,
-    aggregated_row,
-)
+from jgleak.attacks.closed_form.peel import Found, peel
+from jgleak.attacks.closed_form.propositions import ConditionFailed
+from jgleak.attacks.closed_form.slopes import SLOPES
 from jgleak.attacks.distance import MATCH
 from jgleak.features import FeatureSpace
 from jgleak.federated.client import fedsgd, node_gradients
@@ -34,22 +18,6 @@ from jgleak.federated.observation import Knowledge, Observation, flatten
 from jgleak.graph import Graph
 
 CONVOLUTIONS = ("gcn", "sage")
-
-
-class Found(NamedTuple):
-    """What peeling left, and why it ended.
-
-    Attributes:
-      adjacency: zeros and ones ``(n, n)``, or None.
-      features: encoded ``(n, m)``, or None.
-      edges: ``exact``, ``known`` or ``failed: ..``.
-      rows: the same of the features, or ``partial: ..``.
-    """
-
-    adjacency: Float[np.ndarray, "n n"] | None
-    features: Float[np.ndarray, "n m"] | None
-    edges: str
-    rows: str
 
 
 def run(observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget) -> Reconstruction:
@@ -86,68 +54,6 @@ def run(observation: Observation, knowledge: Knowledge, *, key: Array, budget: B
     )
 
 
-def peel(observation: Observation, knowledge: Knowledge) -> Found:
-    """Adjacency and encoded features, each from what is known or from the layers, the last one first.
-
-    Raises:
-      ValueError: the known edges or features are of another number of nodes than the gradients.
-    """
-    model, space = observation.model, knowledge.space
-    features = None if knowledge.features is None else np.asarray(space.encode(knowledge.features), np.float64)
-    adjacency = None if knowledge.adjacency is None else np.asarray(knowledge.adjacency, np.float64)
-    edges, rows = ("" if known is None else "known" for known in (adjacency, features))
-    mixing = None if adjacency is None else mixing_of(model.conv, adjacency)
-    try:
-        upstream = output_gradients(observation)
-        for part in (adjacency, features):
-            if part is not None and len(part) != upstream.shape[1]:
-                raise ValueError(f"knowledge: it has {len(part)} nodes, the gradients come from {upstream.shape[1]}")
-        for depth in reversed(range(model.layers)):
-            if edges and rows:
-                break
-            layer = _layer(observation, depth)
-            states = rows_of(layer, upstream, mixing)
-            if depth == 0 and not rows:
-                features, rows = states, "exact"
-            if mixing is None:
-                adjacency, edges = edges_of(layer, upstream, states), "exact"
-                mixing = mixing_of(model.conv, adjacency)
-                states = rows_of(layer, upstream, mixing)  # from both kernels
-            if depth > 0:
-                states = _whole(observation, depth, states, mixing)
-                upstream = below(layer, upstream, mixing, slope_of(model.act, states))
-            elif rows != "known":
-                features, rows = _with_blank(model.conv, states, mixing, space)
-    except ConditionFailed as error:
-        edges, rows = edges or f"failed: {error}", rows or f"failed: {error}"
-    if edges.startswith("failed") and rows == "known":
-        adjacency, edges = _edges_from_features(observation, features, edges)
-    return Found(adjacency, features, edges, rows)
-
-
-def output_gradients(observation: Observation) -> Float[np.ndarray, "B n D"]:
-    """``dL/dZ`` at the last convolution, in each gradient.
-
-    Under ``node_scores`` the gradient of the last bias is the one row that each node's loss has. Under ``flattened``
-    the readout's gradient is an outer product of its bias's and of all states (Proposition 1), whose zero rows are
-    padding; with ``last_act`` the states tell the slope.
-
-    Raises:
-      ConditionFailed: the output's gradient is zero, or no outer product.
-    """
-    model, bias = observation.model, last_bias(observation.model, observation.update)
-    if model.readout == "node_scores":
-        upstream = np.zeros((len(bias), *bias.shape))
-        upstream[range(len(bias)), range(len(bias))] = bias
-        return upstream
-    states = aggregated_row(observation.update["head"]["linear"]["kernel"], bias).reshape(model.slots, -1)
-    sizes = np.linalg.norm(states, axis=1)
-    n = int(np.flatnonzero(sizes > CONDITION * sizes.max())[-1]) + 1
-    weight = np.asarray(observation.params["head"]["linear"]["kernel"], np.float64)
-    upstream = (weight @ bias).reshape(states.shape)[:n]
-    return (upstream * slope_of(model.act, states[:n]) if model.last_act else upstream)[None]
-
-
 def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
     """Why the model cannot be peeled, or None."""
     model = observation.model
@@ -176,60 +82,8 @@ CLOSED_FORM = Attack(
 )
 
 
-def _layer(observation: Observation, depth: int) -> Layer:
-    weights, seen = (tree[f"conv_{depth}"] for tree in (observation.params, observation.update))
-    names = [name for name in weights if name != "bias"]
-    each = observation.gradients is not None
-    return Layer(
-        observation.model.conv,
-        {name: np.asarray(weights[name], np.float64) for name in names},
-        {name: np.asarray(seen[name]) if each else np.asarray(seen[name])[None] for name in names},
-    )
-
-
-def _whole(
-    observation: Observation, depth: int, states: Float[np.ndarray, "n D"], mixing: Float[np.ndarray, "n n"]
-) -> Float[np.ndarray, "n D"]:
-    if observation.model.conv != "gcn":
-        return states
-    bias = observation.params[f"conv_{depth - 1}"].get("bias", np.zeros(states.shape[1]))
-    return completed(states, mixing, observation.model.act, np.asarray(bias, np.float64))
-
-
-def _with_blank(
-    conv: str, states: Float[np.ndarray, "n m"], mixing: Float[np.ndarray, "n n"], space: FeatureSpace
-) -> tuple[Float[np.ndarray, "n m"], str]:
-    """Features whose hidden part, if any, is that of nodes without features (all raw columns 0)."""
-    hidden = reach_of(mixing)[1] if conv == "gcn" else np.zeros((len(states), 0))
-    touched = int(np.sum(np.linalg.norm(hidden, axis=1) > CONDITION))
-    if not touched:
-        return states, "exact"
-    blank = np.outer(hidden @ hidden.sum(axis=0), space.normalise(np.zeros(space.width)))
-    why = f"{touched} of {len(states)} nodes show only in sums: the normalised adjacency is singular"
-    return states + blank, f"partial: {why}"
-
-
-def _edges_from_features(
-    observation: Observation, features: Float[np.ndarray, "n m"] | None, reason: str
-) -> tuple[Float[np.ndarray, "n n"] | None, str]:
-    """Proposition 6, where the layers above are in the way of the edges and the features are known."""
-    if observation.model.conv != "sage" or features is None:
-        return None, reason
-    first = observation.update["conv_0"]
-    own, others = (np.asarray(first[name], np.float64) for name in ("self_kernel", "neighbour_kernel"))
-    if observation.gradients is not None:
-        own, others = own.sum(axis=0), others.sum(axis=0)
-    try:
-        mixing = adjacency_of_gradient(features, own, others)
-    except ConditionFailed as error:
-        return None, f"{reason}; {error}"
-    share = mixing / np.maximum(mixing.max(axis=1, keepdims=True), CONDITION)
-    edges = ((share + share.T) / 2 > 0.5) & ~np.eye(len(share), dtype=bool)
-    return edges.astype(np.float64), "exact"
-
-
 def _graph(observation: Observation, knowledge: Knowledge, found: Found) -> Graph:
-    n = len(found.features if found.adjacency is None else found.adjacency)  # type: ignore[arg-type]
+    n = next(len(part) for part in (found.adjacency, found.features) if part is not None)
     x = knowledge.features
     if x is None:
         x = knowledge.space.decode(np.zeros((n, knowledge.space.width)) if found.features is None else found.features)

@@ -25,27 +25,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.sparse.csgraph import connected_components
-from scipy.special import expit
 
-from jgleak.attacks.closed_form.propositions import CONDITION, ConditionFailed
-
-FIT = 1e-4
-"""Relative distance of gradients from what was found, above which it is not what made them."""
-
-ZERO = 1e-5
-"""States below this share of the largest are a ReLU's zeros; one mistaken is noticed one layer further down."""
-
-HIDDEN = 1e-9
-"""Eigenvalues of the normalised adjacency below this are zero."""
-
-NEWTON = 50
-"""Most steps of Newton's method, and most halvings of one."""
-
-INVERSES = ("sigmoid", "tanh")
-"""Activations that can be undone."""
-
-SLOPES = ("sigmoid", "tanh", "relu")
-"""Activations whose slope is a function of their value."""
+from jgleak.attacks.closed_form.hidden import reach_of
+from jgleak.attacks.closed_form.propositions import CONDITION, FIT, ConditionFailed
 
 
 class Layer(NamedTuple):
@@ -70,16 +52,6 @@ def mixing_of(conv: str, adjacency: Float[np.ndarray, "n n"]) -> Float[np.ndarra
     looped = adjacency + np.eye(len(adjacency))
     scale = 1 / np.sqrt(looped.sum(axis=1))
     return scale[:, None] * looped * scale
-
-
-def reach_of(mixing: Float[np.ndarray, "n n"]) -> tuple[Float[np.ndarray, "n r"], Float[np.ndarray, "n k"]]:
-    """Orthonormal bases of what a GCN's symmetric ``S`` passes on, and of what it hides (``S`` times it is 0).
-
-    Nodes of one closed neighbourhood hide their difference, for example, and so do two pendant paths at one node.
-    """
-    values, vectors = np.linalg.eigh(mixing)
-    hidden = np.abs(values) < HIDDEN
-    return vectors[:, ~hidden], vectors[:, hidden]
 
 
 def rows_of(
@@ -107,45 +79,6 @@ def rows_of(
         return _solve(*_both_kernels(layer, upstream, mixing))
     reach, _ = reach_of(mixing)
     return reach @ _solve([reach.T @ mixing.T @ upstream], [layer.gradients["kernel"]])
-
-
-def completed(
-    states: Float[np.ndarray, "n D"], mixing: Float[np.ndarray, "n n"], act: str, bias: Float[np.ndarray, " D"]
-) -> Float[np.ndarray, "n D"]:
-    """A GCN's hidden states with the part that its edges hide, from that part's absence before the activation.
-
-    The states are ``act(Z)`` and ``Z - bias = S (..)`` has no hidden part. So ``Z - bias = R b`` for a basis ``R`` of
-    what ``S`` passes on, and ``Rᵀ act(R b + bias) = Rᵀ states`` are as many equations as unknowns, the stationary point
-    of a strictly convex function; Newton's method finds it, column by column.
-
-    Raises:
-      ConditionFailed: something is hidden and the activation is not invertible, or Newton's method ends elsewhere.
-    """
-    reach, hidden = reach_of(mixing)
-    if hidden.shape[1] == 0:
-        return states
-    if act not in INVERSES:
-        raise ConditionFailed(f"the normalised adjacency is singular and {act!r} is not invertible; nothing tells more")
-    wanted, value = reach.T @ states, {"sigmoid": expit, "tanh": np.tanh}[act]
-    z = np.broadcast_to(bias, states.shape).astype(np.float64)
-    gap = reach.T @ value(z) - wanted
-    for _ in range(NEWTON):
-        if np.abs(gap).max() < 1e-12:
-            break
-        slopes = np.einsum("nr,nd,ns->drs", reach, slope_of(act, value(z)), reach, optimize=True)
-        slopes += CONDITION**2 * np.eye(reach.shape[1])  # where an activation is saturated
-        step = reach @ np.linalg.solve(slopes, gap.T[..., None])[..., 0].T
-        length = np.ones(states.shape[1])
-        for _ in range(NEWTON):
-            nearer = reach.T @ value(z - length * step) - wanted
-            longer = np.linalg.norm(nearer, axis=0) > np.linalg.norm(gap, axis=0)
-            if not longer.any():
-                break
-            length = np.where(longer, length / 2, length)
-        z, gap = z - length * step, nearer
-    if not np.abs(gap).max() < FIT:
-        raise ConditionFailed("no states have the mixed states that the gradients show; the update was changed")
-    return value(z)
 
 
 def edges_of(
@@ -195,21 +128,6 @@ def below(
     if layer.conv == "gcn":
         return mixed @ layer.weights["kernel"].T * slope
     return (mixed @ layer.weights["neighbour_kernel"].T + upstream @ layer.weights["self_kernel"].T) * slope
-
-
-def slope_of(act: str, states: Float[np.ndarray, "n F"]) -> Float[np.ndarray, "n F"]:
-    """``act'`` where the activation took the values ``states``; an activation need not be invertible for that.
-
-    Raises:
-      ConditionFailed: the value does not tell the slope (GELU falls before it rises).
-    """
-    if act == "sigmoid":
-        return states * (1 - states)
-    if act == "tanh":
-        return 1 - states**2
-    if act == "relu":
-        return (states > ZERO * np.abs(states).max(initial=0.0)).astype(np.float64)
-    raise ConditionFailed(f"the slope of {act!r} is not a function of its value; known are {', '.join(SLOPES)}")
 
 
 def _both_kernels(

@@ -20,6 +20,10 @@ CONDITION = 1e-6
 """Singular values below this share of the largest count as zero: float32 gradients know no more."""
 
 
+FIT = 1e-4
+"""Relative distance of gradients from what was found, above which it is not what made them."""
+
+
 class ConditionFailed(ValueError):
     """A proposition's condition does not hold, so its formula would return a wrong answer."""
 

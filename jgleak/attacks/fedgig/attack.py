@@ -24,7 +24,6 @@ from jgleak.attacks.fedgig import autoencoder
 from jgleak.attacks.matching import regularisers, relaxations
 from jgleak.attacks.matching.loop import matching
 from jgleak.attacks.matching.objectives import Guess
-from jgleak.attacks.matching.options import optimiser
 from jgleak.attacks.matching.problem import Problem, Setting
 from jgleak.attacks.matching.recipe import Recipe, relax_structured
 from jgleak.attacks.matching.starts import Variables, normal
@@ -93,7 +92,7 @@ RECIPE = Recipe(
     start=normal,
     relax=relax_sparse,
     penalty=penalty,
-    optimiser=optimiser("adam", 0.01),
+    lr=0.01,
     steps=1000,
     learn=learn,
     finish=finish,

@@ -6,10 +6,9 @@ import dataclasses
 
 from jgleak.attacks.matching import starts
 from jgleak.attacks.matching.loop import matching
-from jgleak.attacks.matching.options import optimiser
 from jgleak.attacks.matching.recipe import Recipe, relax_free
 
-RECIPE = Recipe(start=starts.normal, relax=relax_free, optimiser=optimiser("adam", 0.1), steps=1000, infer_labels=False)
+RECIPE = Recipe(start=starts.normal, relax=relax_free, steps=1000, infer_labels=False)
 """Zhu et al. (NeurIPS 2019) on a graph: squared distance, normal start, free features, edges through a sigmoid."""
 
 WITH_LABELS = dataclasses.replace(RECIPE, infer_labels=True)

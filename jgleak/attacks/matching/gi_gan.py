@@ -19,7 +19,6 @@ from jgleak.attacks.matching import molgan, relaxations, starts
 from jgleak.attacks.matching.loop import matching
 from jgleak.attacks.matching.molgan import Graphs, Public
 from jgleak.attacks.matching.objectives import Guess
-from jgleak.attacks.matching.options import optimiser
 from jgleak.attacks.matching.problem import Group, Problem, Setting, groups, normalisation, size
 from jgleak.attacks.matching.recipe import Recipe, known_or, relaxed_labels
 from jgleak.attacks.matching.starts import Variables
@@ -82,7 +81,7 @@ def _real(groups: tuple[Group, ...]) -> Bool[np.ndarray, " m"]:
     return np.repeat([g.kind == "real" for g in groups], [g.columns for g in groups])
 
 
-RECIPE = Recipe(start=start, relax=relax, optimiser=optimiser("adam", 0.1), steps=500, learn=learn, latent=True)
+RECIPE = Recipe(start=start, relax=relax, steps=500, learn=learn, latent=True)
 
 GI_GAN = matching(
     "gi-gan",

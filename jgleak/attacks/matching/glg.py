@@ -3,7 +3,7 @@
 Two things differ from the paper, and either is a matter of one option. The paper compares whole gradients by their
 cosine (``objective=cosine``); the readout's part is a hundred times larger than the first layer's, which tells most of
 features and edges, so here every layer's squared error is relative to that layer (``layers``). The paper begins with
-standard normal features and a coin for every edge (``start=coins``); a nearly empty graph is closer to sparse ones.
+standard normal features and a coin for every edge (``init=bernoulli``); a nearly empty graph is closer to sparse ones.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int
 from jgleak.attacks.matching import relaxations, starts
 from jgleak.attacks.matching.loop import matching
 from jgleak.attacks.matching.objectives import Guess
-from jgleak.attacks.matching.options import OBJECTIVES, optimiser
+from jgleak.attacks.matching.options import OBJECTIVES
 from jgleak.attacks.matching.problem import Problem, Setting
 from jgleak.attacks.matching.recipe import Recipe, known_or, relaxed_labels
 from jgleak.attacks.matching.regularisers import frobenius, smoothness
@@ -61,12 +61,12 @@ def tree(degree: int) -> Float[np.ndarray, "n n"]:
 
 
 RECIPE = Recipe(
-    start=starts.quiet,
+    start=starts.sparse,
     relax=relax,
     objective=OBJECTIVES["layers"],
     penalty=penalty,
     project=project,
-    optimiser=optimiser("adam", 0.01),
+    lr=0.01,
     steps=1000,
     target=1e-12,
     reduce=True,
@@ -76,10 +76,10 @@ GLG_NODE_1 = matching(
     "glg-node-1",
     "node attacker 1: features of target nodes and their neighbours from the targets' loss, on dummy trees",
     Recipe(
-        start=starts.quiet,
+        start=starts.sparse,
         relax=relax,
         objective=OBJECTIVES["layers"],
-        optimiser=optimiser("adam", 0.01),
+        lr=0.01,
         steps=1000,
         target=1e-12,
         reduce=True,

@@ -26,7 +26,6 @@ from jgleak.attacks.matching.gi_gan import encode, public
 from jgleak.attacks.matching.loop import matching
 from jgleak.attacks.matching.molgan import Graphs, Params, Public, initial
 from jgleak.attacks.matching.objectives import Guess
-from jgleak.attacks.matching.options import optimiser
 from jgleak.attacks.matching.problem import Group, Problem, Setting
 from jgleak.attacks.matching.recipe import Recipe, known_or, relaxed_labels
 from jgleak.attacks.matching.relaxations import sigmoid_edges, softmax_features
@@ -134,7 +133,7 @@ def relax(setting: Setting, problem: Problem, variables: Variables, step: Int[Ar
     return Guess(known_or(problem.nodes, nodes), adjacency, relaxed_labels(setting, problem, variables))
 
 
-RECIPE = Recipe(start=start, relax=relax, optimiser=optimiser("adam", 0.1), steps=500, learn=learn, latent=True)
+RECIPE = Recipe(start=start, relax=relax, steps=500, learn=learn, latent=True)
 
 GRA_GFA = matching(
     "gra-gfa",

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
 from jgleak.attacks.distance import MATCH
 from jgleak.attacks.matching.objectives import Guess
-from jgleak.attacks.matching.options import configured
+from jgleak.attacks.matching.options import configured, settings
 from jgleak.attacks.matching.problem import Problem, Setting, pose
 from jgleak.attacks.matching.reading import Answer, choose, read
 from jgleak.attacks.matching.recipe import Recipe, hard_distance, on_device
@@ -186,8 +186,9 @@ def _run(
             info={
                 "seconds_matching": seconds,
                 "steps": int(steps[i].max()),
-                "data_term": float(values[i].min()),
-                "data_terms": values[i].tolist(),
+                "options": settings(recipe),
+                "matching_loss": float(values[i].min()),
+                "matching_losses": values[i].tolist(),
                 **({"trace": curves[i].tolist()} if curves is not None else {}),
             },
         )

@@ -1,11 +1,11 @@
-"""What a user may change about a gradient-matching attack: optimiser, rate, steps, restarts, objective, start."""
+"""What a user may change about a gradient-matching attack: optimiser, lr, steps, restarts, objective, init."""
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import partial
 from typing import Any
 
 import optax
@@ -17,15 +17,25 @@ from jgleak.attacks.matching.recipe import Recipe
 LINE_SEARCH = 12
 """Most evaluations of one L-BFGS line search: side by side, all restarts wait for the slowest."""
 
+
+def signed_adam(lr: float) -> optax.GradientTransformation:
+    """Adam on the signs of the derivatives (InverGrad)."""
+    return optax.chain(optax.scale_by_sign(), optax.adam(lr))
+
+
+def lbfgs(lr: float) -> optax.GradientTransformationExtraArgs:
+    """L-BFGS, whose line search chooses the rate."""
+    del lr
+    search = optax.scale_by_zoom_linesearch(max_linesearch_steps=LINE_SEARCH)
+    return optax.lbfgs(memory_size=10, linesearch=search)
+
+
 OPTIMISERS: Mapping[str, Callable[[float], Any]] = {
     "adam": optax.adam,
     "sgd": optax.sgd,
-    "signed_adam": lambda rate: optax.chain(optax.scale_by_sign(), optax.adam(rate)),
-    "lbfgs": lambda rate: optax.lbfgs(
-        memory_size=10, linesearch=optax.scale_by_zoom_linesearch(max_linesearch_steps=LINE_SEARCH)
-    ),
+    "signed_adam": signed_adam,
+    "lbfgs": lbfgs,
 }
-"""By name; L-BFGS chooses its own rate."""
 
 OBJECTIVES: Mapping[str, Objective] = {
     "squared": squared,
@@ -34,17 +44,11 @@ OBJECTIVES: Mapping[str, Objective] = {
     "layers_cosine": layerwise({}, cosine),
 }
 
-NAMES = ("optimiser", "rate", "steps", "restarts", "objective", "start")
+NAMES = ("optimiser", "lr", "steps", "restarts", "objective", "init")
 
 
-@cache
-def optimiser(name: str, rate: float = 0.1) -> Any:
-    """An optimiser by name; the same object for the same arguments, so that nothing compiles twice."""
-    return OPTIMISERS[name](rate)
-
-
-def configured(recipe: Recipe, options: Mapping[str, str]) -> Recipe:
-    """``recipe`` with some fields set from text.
+def configured(recipe: Recipe, options: Mapping[str, Any]) -> Recipe:
+    """``recipe`` with some fields set from text (or numbers); the others stay as they are.
 
     Raises:
       ValueError: an unknown option or a value that does not fit it.
@@ -54,17 +58,42 @@ def configured(recipe: Recipe, options: Mapping[str, str]) -> Recipe:
             close = difflib.get_close_matches(name, NAMES, n=1)
             hint = f"did you mean {close[0]!r}? " if close else ""
             raise ValueError(f"option {name!r}: unknown; {hint}choose from {', '.join(NAMES)}")
-    changes: dict[str, Any] = {name: _whole(name, options[name]) for name in ("steps", "restarts") if name in options}
-    if "objective" in options:
-        changes["objective"] = OBJECTIVES[_one_of("objective", options["objective"], OBJECTIVES)]
-    if "start" in options and recipe.latent:
-        raise ValueError("option 'start': this attack searches for the input of its generator; leave it out")
-    if "start" in options:
-        changes["start"] = starts.named(options["start"])
-    if "optimiser" in options or "rate" in options:
-        name = _one_of("optimiser", options.get("optimiser", "adam"), OPTIMISERS)
-        changes["optimiser"] = optimiser(name, _rate(options.get("rate", "0.1")))
+    given = {name: str(value) for name, value in options.items()}
+    changes: dict[str, Any] = {name: _whole(name, given[name]) for name in ("steps", "restarts") if name in given}
+    if "objective" in given:
+        changes["objective"] = OBJECTIVES[_one_of("objective", given["objective"], OBJECTIVES)]
+    if "init" in given and recipe.latent:
+        raise ValueError("option 'init': this attack searches for what its generator is fed with; leave it out")
+    if "init" in given:
+        changes["start"] = starts.named(given["init"])
+    if "optimiser" in given:
+        changes["optimiser"] = OPTIMISERS[_one_of("optimiser", given["optimiser"], OPTIMISERS)]
+    if "lr" in given and changes.get("optimiser", recipe.optimiser) is lbfgs:
+        raise ValueError("option 'lr': L-BFGS chooses its own rate; leave it out")
+    if "lr" in given:
+        changes["lr"] = _rate(given["lr"])
     return dataclasses.replace(recipe, **changes)
+
+
+def settings(recipe: Recipe) -> dict[str, Any]:
+    """The options that a recipe runs with, for the record; a function that has no name among them by its own."""
+    return {
+        "optimiser": _named(OPTIMISERS, recipe.optimiser),
+        "lr": None if recipe.optimiser is lbfgs else recipe.lr,
+        "steps": recipe.steps,
+        "restarts": recipe.restarts,
+        "objective": _named(OBJECTIVES, recipe.objective),
+        "init": _named(starts.NAMED, recipe.start),
+    }
+
+
+def _named(choices: Mapping[str, Any], value: Any) -> str:
+    for name, choice in choices.items():
+        if choice is value:
+            return name
+    if isinstance(value, partial):
+        return f"{value.func.__name__}({', '.join(map(str, value.args))})"
+    return getattr(value, "__name__", str(value))
 
 
 def _whole(name: str, text: str) -> int:
@@ -79,7 +108,7 @@ def _rate(text: str) -> float:
     except ValueError:
         rate = 0.0
     if not 0 < rate < float("inf"):
-        raise ValueError(f"option 'rate': expected a positive number, got {text!r}")
+        raise ValueError(f"option 'lr': expected a positive number, got {text!r}")
     return rate
 
 

@@ -108,7 +108,7 @@ def pose(
     model, space = observation.model, knowledge.space
     n = size(observation, knowledge) if dummy is None else len(dummy)
     if n is None:
-        raise ValueError("n: gradient matching searches through matrices of the client's size; give it (--know n)")
+        raise ValueError("n: gradient matching searches through matrices of the client's size; give Knowledge(n=...)")
     slots = model.slots if model.readout == "flattened" else bucket(n)
     if n > slots:
         raise ValueError(f"n: the model's flattened readout has {slots} node slots, fewer than the {n} nodes given")

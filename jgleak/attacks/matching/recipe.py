@@ -70,7 +70,8 @@ class Recipe:
       objective: the data term.
       penalty: what is added to it.
       project: applied to the variables after each step.
-      optimiser: an optax transformation; L-BFGS gets the value and the function as well.
+      optimiser: from a learning rate to an optax transformation; L-BFGS gets the value and the function as well.
+      lr: the learning rate.
       steps: how many.
       restarts: how many starts, side by side.
       target: a data term below this ends a restart.
@@ -91,7 +92,8 @@ class Recipe:
     objective: Objective = squared
     penalty: Callable[[Setting, Guess, Int[Array, ""]], Float[Array, ""]] = _no_penalty
     project: Callable[[Setting, Problem, Variables], Variables] = _anywhere
-    optimiser: optax.GradientTransformation | optax.GradientTransformationExtraArgs = optax.adam(0.1)
+    optimiser: Callable[[float], Any] = optax.adam
+    lr: float = 0.1
     steps: int = 500
     restarts: int = 1
     target: float = 1e-9
@@ -120,7 +122,7 @@ def init(recipe: Recipe, setting: Setting, problem: Problem, *, key: Array) -> S
 
     return State(
         variables=variables,
-        memory=recipe.optimiser.init(variables),
+        memory=recipe.optimiser(recipe.lr).init(variables),
         best=variables,
         value=jnp.full((), jnp.inf, jnp.float32),
         step=jnp.zeros((), jnp.int32),
@@ -137,7 +139,7 @@ def step(recipe: Recipe, setting: Setting, problem: Problem, state: State) -> tu
         return data + recipe.penalty(setting, guess, state.step), data
 
     (value, data), slope = jax.value_and_grad(total, has_aux=True)(state.variables)
-    optimiser = optax.with_extra_args_support(recipe.optimiser)
+    optimiser = optax.with_extra_args_support(recipe.optimiser(recipe.lr))
     change, memory = optimiser.update(
         slope, state.memory, state.variables, value=value, grad=slope, value_fn=lambda v: total(v)[0]
     )

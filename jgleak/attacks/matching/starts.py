@@ -17,8 +17,8 @@ whatever a recipe adds (a latent vector, embeddings)."""
 
 Start = Callable[[Setting, Problem, Array], Variables]
 
-QUIET = 0.05
-"""Edges of a quiet start: about the density of a sparse graph of a hundred nodes."""
+SPARSE = 0.05
+"""Edges of a sparse start: about the density of a sparse graph of a hundred nodes."""
 
 
 def normal(setting: Setting, problem: Problem, key: Array) -> Variables:
@@ -41,7 +41,7 @@ def labels(setting: Setting, problem: Problem, key: Array) -> Variables:
     return {"labels": jax.random.normal(key, shape if setting.loss == "mse" else (*shape, setting.model.classes))}
 
 
-def coins(setting: Setting, problem: Problem, key: Array) -> Variables:
+def bernoulli(setting: Setting, problem: Problem, key: Array) -> Variables:
     """Standard normal features, and edges that are there with probability a half (GLG, section 5)."""
     variables = normal(setting, problem, key)
     if "adjacency" in variables:
@@ -50,10 +50,10 @@ def coins(setting: Setting, problem: Problem, key: Array) -> Variables:
     return variables
 
 
-def quiet(setting: Setting, problem: Problem, key: Array) -> Variables:
+def sparse(setting: Setting, problem: Problem, key: Array) -> Variables:
     """Small normal features and every edge a little: near the sparse graphs that are looked for."""
     variables = normal(setting, problem, key)
-    small = {"nodes": lambda v: 0.1 * v, "adjacency": lambda v: jnp.full(v.shape, QUIET)}
+    small = {"nodes": lambda v: 0.1 * v, "adjacency": lambda v: jnp.full(v.shape, SPARSE)}
     return {name: small[name](v) if name in small else v for name, v in variables.items()}
 
 
@@ -63,7 +63,7 @@ def at(value: float, setting: Setting, problem: Problem, key: Array) -> Variable
     return {name: v if name == "labels" else jnp.full(v.shape, value) for name, v in variables.items()}
 
 
-NAMED: dict[str, Start] = {"normal": normal, "coins": coins, "quiet": quiet}
+NAMED: dict[str, Start] = {"normal": normal, "bernoulli": bernoulli, "sparse": sparse}
 
 
 def named(text: str) -> Start:
@@ -77,7 +77,7 @@ def named(text: str) -> Start:
     try:
         return _at(float(text))
     except ValueError:
-        raise ValueError(f"option 'start': expected a number or one of {', '.join(NAMED)}, got {text!r}") from None
+        raise ValueError(f"option 'init': expected a number or one of {', '.join(NAMED)}, got {text!r}") from None
 
 
 @cache

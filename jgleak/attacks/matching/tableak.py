@@ -10,7 +10,6 @@ from scipy.spatial.distance import cdist
 from jgleak.attacks.matching import starts
 from jgleak.attacks.matching.loop import matching
 from jgleak.attacks.matching.objectives import Guess
-from jgleak.attacks.matching.options import optimiser
 from jgleak.attacks.matching.problem import Problem, Setting
 from jgleak.attacks.matching.recipe import Recipe, relax_structured
 
@@ -52,7 +51,6 @@ TABLEAK = matching(
     Recipe(
         start=starts.normal,
         relax=relax_structured,
-        optimiser=optimiser("adam", 0.1),
         steps=500,
         restarts=8,
         combine=ensemble,

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jgleak.attacks.closed_form import layers
+from jgleak.attacks.closed_form import hidden as hidden_states
+from jgleak.attacks.closed_form import layers, slopes
 from jgleak.attacks.closed_form.layers import Layer
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.gnn.activation import activation
@@ -55,7 +56,7 @@ def test_states_and_edges_in_exact_arithmetic(seed: int, conv: str, each_node: b
         if each_node:
             upstream = np.eye(n)[:, :, None] * rng.normal(size=(n, 1, 3))
         layer = layer_of(conv, rng, h, mixing, upstream)
-        reach = layers.reach_of(mixing)[0] if conv == "gcn" else np.eye(n)
+        reach = hidden_states.reach_of(mixing)[0] if conv == "gcn" else np.eye(n)
         np.testing.assert_allclose(layers.rows_of(layer, upstream, mixing), reach @ reach.T @ h, atol=1e-4)
         if conv == "sage":
             np.testing.assert_allclose(layers.rows_of(layer, upstream, None), h, atol=1e-4)
@@ -80,7 +81,7 @@ def test_the_gradient_below_is_the_derivative(conv: str, act: str) -> None:
         }
         return sum(jnp.sum(out[name](w) * seen) for name, w in layer.weights.items())
 
-    slope = layers.slope_of(act, np.asarray(activation(act)(jnp.asarray(z)), np.float64))
+    slope = slopes.slope_of(act, np.asarray(activation(act)(jnp.asarray(z)), np.float64))
     found = layers.below(layer, upstream, mixing, slope)
     for one, seen in zip(found, upstream, strict=True):
         np.testing.assert_allclose(one, jax.grad(output)(jnp.asarray(z), seen), atol=1e-4)
@@ -98,19 +99,19 @@ def pendant_paths() -> np.ndarray:
 def test_states_that_a_gcn_hides_follow_from_the_activation(act: str) -> None:
     rng = np.random.default_rng(0)
     mixing = layers.mixing_of("gcn", pendant_paths())
-    reach, hidden = layers.reach_of(mixing)
+    reach, hidden = hidden_states.reach_of(mixing)
     assert hidden.shape[1] == 3 and np.allclose(mixing @ hidden, 0)
     bias = rng.normal(size=5)
     states = np.asarray(activation(act)(jnp.asarray(mixing @ rng.normal(size=(8, 5)) * 3 + bias)), np.float64)
     shown = reach @ reach.T @ states
     assert np.abs(shown - states).max() > 0.01
-    np.testing.assert_allclose(layers.completed(shown, mixing, act, bias), states, atol=1e-5)
+    np.testing.assert_allclose(hidden_states.completed(shown, mixing, act, bias), states, atol=1e-5)
     regular = layers.mixing_of("gcn", np.ones((2, 2)) - np.eye(2))[:1, :1]
-    np.testing.assert_array_equal(layers.completed(states[:1], regular, "relu", bias), states[:1])
+    np.testing.assert_array_equal(hidden_states.completed(states[:1], regular, "relu", bias), states[:1])
     with pytest.raises(ConditionFailed, match="singular and 'relu' is not invertible"):
-        layers.completed(shown, mixing, "relu", bias)
+        hidden_states.completed(shown, mixing, "relu", bias)
     with pytest.raises(ConditionFailed, match="no states have the mixed states"):
-        layers.completed(shown * 100, mixing, act, bias)
+        hidden_states.completed(shown * 100, mixing, act, bias)
 
 
 def test_twins_of_one_neighbourhood_do_not_hide_edges() -> None:
@@ -185,7 +186,7 @@ def test_conditions_are_checked() -> None:
             with pytest.raises(ConditionFailed, match="only after they are mixed; give the edges"):
                 layers.rows_of(layer, wide, None)
     with pytest.raises(ConditionFailed, match="slope of 'gelu' is not a function of its value"):
-        layers.slope_of("gelu", states)
+        slopes.slope_of("gelu", states)
 
 
 def test_nodes_of_faint_gradients_count_as_much() -> None:

@@ -138,7 +138,7 @@ def test_matching_comes_closer(client: Any, priors: dict[Any, Any], module: Any)
     keys, budget = [jax.random.key(0)], Budget(seconds=100.0)
     (found,) = loop.invert_many(recipe, [client[1]], [client[2]], keys=keys, budget=budget, trace=True)
     assert found.best is not None and found.best.n == 7
-    start, end = np.array(found.info["trace"])[:, 0].min(), found.info["data_term"]
+    start, end = np.array(found.info["trace"])[:, 0].min(), found.info["matching_loss"]
     assert end < (0.5 if module is gi_gan else 0.9) * start
 
 

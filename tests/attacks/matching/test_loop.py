@@ -12,7 +12,8 @@ import pytest
 from jgleak.attacks.attack import Budget
 from jgleak.attacks.matching import loop
 from jgleak.attacks.matching.dlg import DLG, RECIPE, WITH_LABELS
-from jgleak.attacks.matching.options import configured
+from jgleak.attacks.matching.invergrad import RECIPE as INVERGRAD_RECIPE
+from jgleak.attacks.matching.options import configured, settings
 from jgleak.attacks.matching.run import STRIDE, compilations_of_the_loop
 from jgleak.attacks.registry import get_attack
 from jgleak.federated import Knowledge, Observation, fedsgd
@@ -55,8 +56,8 @@ def test_progress_trace_and_best_so_far(clients: Any) -> None:
     for one in found:
         trace = np.array(one.info["trace"])
         assert trace.shape == (2, 60)
-        np.testing.assert_allclose(one.info["data_term"], trace.min(), rtol=1e-4)
-        assert one.info["data_term"] < 0.2 * trace[:, 0].max()
+        np.testing.assert_allclose(one.info["matching_loss"], trace.min(), rtol=1e-4)
+        assert one.info["matching_loss"] < 0.2 * trace[:, 0].max()
 
 
 def test_it_stops_when_all_are_done_and_when_the_time_is_up(clients: Any) -> None:
@@ -67,7 +68,7 @@ def test_it_stops_when_all_are_done_and_when_the_time_is_up(clients: Any) -> Non
 
 
 def test_numbers_that_stop_being_finite_end_a_restart(clients: Any) -> None:
-    wild = configured(RECIPE, {"steps": "60", "optimiser": "sgd", "rate": "1e30"})
+    wild = configured(RECIPE, {"steps": "60", "optimiser": "sgd", "lr": "1e30"})
     found = many(wild, clients)
     assert all(one.best is not None and np.isfinite(one.features).all() for one in found)
     assert min(one.info["steps"] for one in found) < 60
@@ -75,9 +76,10 @@ def test_numbers_that_stop_being_finite_end_a_restart(clients: Any) -> None:
 
 @pytest.mark.parametrize("optimiser", ["adam", "signed_adam", "lbfgs"])
 def test_every_optimiser_comes_closer(clients: Any, optimiser: str) -> None:
-    recipe = configured(WITH_LABELS, {"steps": "50", "optimiser": optimiser, "rate": "0.05"})
+    rate = {} if optimiser == "lbfgs" else {"lr": 0.05}
+    recipe = configured(WITH_LABELS, {"steps": 50, "optimiser": optimiser, **rate})
     for one in many(recipe, tuple(part[:1] for part in clients), trace=True):
-        assert one.info["data_term"] < 0.5 * one.info["trace"][0][0]
+        assert one.info["matching_loss"] < 0.5 * one.info["trace"][0][0]
 
 
 def test_known_edges_and_features_are_kept(lab: Any) -> None:
@@ -107,10 +109,10 @@ def test_a_batch_comes_back_as_graphs_of_the_batch(lab: Any) -> None:
     [
         ({"stepps": "3"}, "option 'stepps': unknown; did you mean 'steps'"),
         ({"steps": "0"}, "option 'steps': expected a whole number from 1, got '0'"),
-        ({"rate": "-1"}, "option 'rate': expected a positive number, got '-1'"),
+        ({"lr": "-1"}, "option 'lr': expected a positive number, got '-1'"),
         ({"optimiser": "adamw"}, "option 'optimiser': unknown 'adamw'; choose one of adam"),
         ({"objective": "l3"}, "option 'objective': unknown 'l3'"),
-        ({"start": "left"}, "option 'start': expected a number or one of normal"),
+        ({"init": "left"}, "option 'init': expected a number or one of normal"),
     ],
 )
 def test_options_that_do_not_exist_are_refused(options: dict[str, str], message: str) -> None:
@@ -120,13 +122,22 @@ def test_options_that_do_not_exist_are_refused(options: dict[str, str], message:
         get_attack("census").configure(options)
 
 
+def test_options_change_nothing_else() -> None:
+    base = settings(INVERGRAD_RECIPE)
+    assert base["optimiser"] == "signed_adam" and base["lr"] == 0.1
+    assert settings(configured(INVERGRAD_RECIPE, {"lr": 0.2})) == base | {"lr": 0.2}
+    assert settings(configured(RECIPE, {"optimiser": "adam", "init": "0.5"})) == settings(RECIPE) | {"init": "at(0.5)"}
+    with pytest.raises(ValueError, match="L-BFGS chooses its own rate"):
+        configured(RECIPE, {"optimiser": "lbfgs", "lr": "1"})
+
+
 def test_a_generator_takes_no_other_start() -> None:
-    with pytest.raises(ValueError, match="option 'start': this attack searches for the input of its generator"):
-        get_attack("gi-gan").configure({"start": "normal"})
+    with pytest.raises(ValueError, match="option 'init': this attack searches for what its generator is fed with"):
+        get_attack("gi-gan").configure({"init": "normal"})
 
 
 def test_the_number_of_nodes_is_asked_for(lab: Any, clients: Any) -> None:
     with pytest.raises(
-        ValueError, match=r"attack 'dlg' cannot run here: it needs the number of nodes; give it \(--know n"
+        ValueError, match=r"attack 'dlg' cannot run here: it needs the number of nodes; give it \(Knowledge\(n="
     ):
         DLG(clients[0][0], Knowledge(lab.space), key=jax.random.key(0))

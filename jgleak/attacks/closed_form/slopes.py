@@ -1,0 +1,29 @@
+"""The slope of an activation, from the value that it took."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float
+
+from jgleak.attacks.closed_form.propositions import ConditionFailed
+
+ZERO = 1e-5
+"""States below this share of the largest are a ReLU's zeros; one mistaken is noticed one layer further down."""
+
+SLOPES = ("sigmoid", "tanh", "relu")
+"""Activations whose slope is a function of their value."""
+
+
+def slope_of(act: str, states: Float[np.ndarray, "n F"]) -> Float[np.ndarray, "n F"]:
+    """``act'`` where the activation took the values ``states``; an activation need not be invertible for that.
+
+    Raises:
+      ConditionFailed: the value does not tell the slope (GELU falls before it rises).
+    """
+    if act == "sigmoid":
+        return states * (1 - states)
+    if act == "tanh":
+        return 1 - states**2
+    if act == "relu":
+        return (states > ZERO * np.abs(states).max(initial=0.0)).astype(np.float64)
+    raise ConditionFailed(f"the slope of {act!r} is not a function of its value; known are {', '.join(SLOPES)}")
