@@ -81,8 +81,17 @@ def test_out_holds_everything_and_invert_reads_it(tmp_path: Path) -> None:
     found = json.loads(as_json.stdout)
     assert found["stop"] == "done"
     assert [sorted(node) for node in found["graphs"][0]["nodes"]] == [sorted(f.name for f in space.features)] * 3
+    unsized = jgleak("invert", str(file), "--attack", "dlg")
+    assert unsized.exit_code == 2 and "dlg needs the number of nodes; give --n" in unsized.output
+    matched = jgleak("invert", str(file), "--attack", "dlg", "--n", "3", "--set", "steps=1", "--json")
+    assert json.loads(matched.stdout)["info"]["options"]["steps"] == 1
     checked = jgleak("verify", str(tmp_path / "reconstruction.json"))
     assert checked.exit_code == 1 and "does not hold" in checked.stdout, "an edgeless guess explains no gradient"
+
+
+def test_a_node_protocol_asks_for_a_node_task() -> None:
+    refused = jgleak("attack", "glg-node-2", *QUICK)
+    assert refused.exit_code == 2 and "add --node-task" in refused.output
 
 
 def test_a_certificate_is_verified_from_scratch(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def encode(problem: Problem, groups: tuple[Group, ...], nodes: Float[Array, "G N
 
 def learn(observations: Sequence[Observation], knowledges: Sequence[Knowledge], key: Array) -> molgan.Params:
     """A generator trained on the auxiliary graphs; its weights depend on them and on the largest client alone."""
-    return molgan.trained(public(observations, knowledges))[0]
+    return molgan.trained(public(observations, knowledges), molgan.STEPS)[0]
 
 
 def start(setting: Setting, problem: Problem, key: Array) -> Variables:

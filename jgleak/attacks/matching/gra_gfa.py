@@ -107,7 +107,7 @@ def _fit(
 
 def learn(observations: Sequence[Observation], knowledges: Sequence[Knowledge], key: Array) -> Params:
     """A generator trained on the auxiliary graphs of the first client (they are public)."""
-    return trained(public(observations, knowledges))[0]
+    return trained(public(observations, knowledges), STEPS)[0]
 
 
 def start(setting: Setting, problem: Problem, key: Array) -> Variables:
