@@ -26,7 +26,7 @@ STEPS = ("steps", "500")
 
 METHODS = (
     Attacker("closed-form", "closed form (ours)", "closed-form"),
-    Attacker("node-1", "iterative", "glg-node-1", options=(STEPS,)),
+    Attacker("node-1", "iterative", "glg-node-1", options=(STEPS, ("lr", "0.05"))),
     Attacker("node-2", "iterative", "glg-node-2", options=(STEPS,)),
     Attacker("graph", "iterative", "glg-graph", options=(STEPS,)),
     Attacker("graph-cosine", "iterative, the paper's objective", "glg-graph", options=(STEPS, ("objective", "cosine"))),
