@@ -44,7 +44,7 @@ def measure(
     for method in methods:
         specification = dataclasses.replace(method.specification(row), **size)
         try:
-            clients = _attacked(specification, setup, method.name, progress)
+            clients = attacked(specification, setup, method.name, progress)
         except ValueError as error:
             yield {"row": row.name, "attack": method.name, "absent": str(error)}
             continue
@@ -131,7 +131,8 @@ def _status(client: Record) -> str | None:
     return None if client["certificate"] is None else client["certificate"]["status"]
 
 
-def _attacked(specification: Specification, setup: Setup, name: str, progress: Progress) -> list[dict[str, Any]]:
+def attacked(specification: Specification, setup: Setup, name: str, progress: Progress) -> list[dict[str, Any]]:
+    """The clients' records of one run."""
     total, records = len(setup.dataset.graphs), []
     progress(name, 0, total)
     for result in run(specification, setup):

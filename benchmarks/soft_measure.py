@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from comparison import Attacker, Column, Line, Table
-from jgleak.audit.experiment import run
-from jgleak.audit.record import result_record, summary_record
-from jgleak.audit.setup import Setup, prepare
-from jgleak.audit.specification import Specification
+from jgleak.audit.record import summary_record
+from jgleak.audit.setup import prepare
 from jgleak.metrics import bootstrap
+from measure import Progress, attacked
 
 Record = Mapping[str, Any]
 
@@ -22,8 +21,6 @@ RIGHT = 1e-4
 """RNMSE of features below this counts as exact."""
 
 KEPT = ("graph", "n_nodes", "gradient_distance", "seconds", "stop", "failure")
-
-Progress = Callable[[str, int, int], None]
 
 
 def measure(
@@ -45,7 +42,7 @@ def measure(
     for method in chosen:
         specification = row.specification(method, **size)
         try:
-            clients = _attacked(specification, setup, method.name, progress)
+            clients = attacked(specification, setup, method.name, progress)
         except ValueError as error:
             yield {"row": row.name, "attack": method.name, "absent": str(error)}
             continue
@@ -93,12 +90,3 @@ def _mean(values: Sequence[float | None]) -> dict[str, Any] | None:
     """Mean, 95 % bootstrap interval and number of the clients where the metric is defined."""
     live = [float(value) for value in values if value is not None and np.isfinite(value)]
     return {**dataclasses.asdict(bootstrap(live)), "clients": len(live)} if live else None
-
-
-def _attacked(specification: Specification, setup: Setup, name: str, progress: Progress) -> list[dict[str, Any]]:
-    total, records = len(setup.dataset.graphs), []
-    progress(name, 0, total)
-    for result in run(specification, setup):
-        records.append(result_record(result, specification))
-        progress(name, len(records), total)
-    return records
