@@ -41,7 +41,6 @@ class Attacker:
       attack: a name of jgleak's registry.
       know: what it is told beyond what the row says.
       options: of the attack.
-      baseline: it never looks at the gradient.
     """
 
     name: str
@@ -49,7 +48,6 @@ class Attacker:
     attack: str
     know: tuple[str, ...] = ()
     options: tuple[tuple[str, str], ...] = ()
-    baseline: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,9 +26,9 @@ METHODS = (
     Attacker("dlg+bp", "DLG+BP", "dlg+bp", options=(("lr", "0.01"),)),
     Attacker("idlg", "iDLG", "idlg", options=(("lr", "0.01"), ("steps", "1000"))),
     Attacker("idlg+bp", "iDLG+BP", "idlg+bp", options=(("lr", "0.01"), ("steps", "1000"))),
-    Attacker("random", "baseline: random", "random", baseline=True),
-    Attacker("mean-adjacency", "baseline: mean adjacency", "mean-adjacency", ("auxiliary",), baseline=True),
-    Attacker("empty", "baseline: empty", "empty", baseline=True),
+    Attacker("random", "baseline: random", "random"),
+    Attacker("mean-adjacency", "baseline: mean adjacency", "mean-adjacency", ("auxiliary",)),
+    Attacker("empty", "baseline: empty", "empty"),
 )
 
 

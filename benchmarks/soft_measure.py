@@ -32,6 +32,9 @@ def measure(
     instead of results.
     """
     chosen = [method for method in methods if method.name in row.attackers]
+    if not chosen:
+        yield {"row": row.name, "attack": None, "absent": f"its attacks are {', '.join(row.attackers)}; choose of them"}
+        return
     size: dict[str, Any] = {"graphs": graphs or row.experiment.graphs, "time_limit": time_limit}
     told = tuple(sorted({*row.experiment.know, *(what for method in chosen for what in method.know)}))
     try:

@@ -73,6 +73,8 @@ def test_a_row_is_measured_shown_and_merged(tmp_path: Path, monkeypatch: pytest.
     assert "path" in absent["absent"]
     page = (tmp_path / "glg.md").read_text()
     assert "| paper: closed form | 0.002 |" in page and "2 of 2 | 2 of 2" in page and "Not run: `absent`" in page
+    other = CliRunner().invoke(paper_tables.app, ["glg", "--rows", "absent", "--attacks", "closed-form", "--json"])
+    assert other.exit_code == 0 and "its attacks are node-2" in other.stdout
     refused = CliRunner().invoke(paper_tables.app, ["fedgig", "--from", __file__])
     assert refused.exit_code == 2 and "only grain's runs" in refused.output
 
