@@ -85,6 +85,12 @@ def attack(
     protocol: Annotated[
         str | None, typer.Option(help=f"What clients send: {', '.join(PROTOCOLS)}; by default what the attack reads.")
     ] = None,
+    local_steps: Annotated[int, typer.Option(help="Steps of gradient descent on a client (fedavg).")] = 1,
+    local_rate: Annotated[float, typer.Option(help="Their learning rate (fedavg).")] = 0.1,
+    batch: Annotated[int, typer.Option(help="Graphs of one client, whose update is their mean.")] = 1,
+    defense: Annotated[
+        str, typer.Option(help="What clients do before anything leaves, as clip:1+gaussian:0.1; see `jgleak list`.")
+    ] = "",
     train: Annotated[int, typer.Option(help="Epochs of training on other graphs of the data set first.")] = 0,
     seed: _Seed = 0,
     time_limit: _Seconds = 60.0,
@@ -126,6 +132,10 @@ def attack(
             loss=loss,
             normalise=not raw,
             protocol=protocol,
+            local_steps=local_steps,
+            local_rate=local_rate,
+            batch=batch,
+            defense=defense,
             train=train,
             seed=seed,
             time_limit=time_limit,
@@ -280,14 +290,17 @@ def verify(
 
 @app.command("list")
 def show_list() -> None:
-    """Name the attacks, data sets, models, readouts, activations and what an attacker may know."""
+    """Name the attacks, defences, data sets, models, readouts, activations and what an attacker may know."""
     from jgleak.attacks.registry import ATTACKS
     from jgleak.audit.setup import READOUTS
     from jgleak.datasets import names, tasks
+    from jgleak.defenses.registry import HYBRID, KINDS
     from jgleak.gnn import ACTIVATIONS, CONVOLUTIONS
 
     sections = {
         "attacks": {attack.name: attack.summary for attack in ATTACKS.values()},
+        "defences": {kind.name: kind.summary for kind in KINDS.values()}
+        | {HYBRID: "Laplace noise of half the variance on activations and on the update each (GraphDLG)"},
         "data sets": {name: ", ".join(tasks(name)) for name in names()} | {"tu:NAME": "any other TUDataset"},
     }
     for title, entries in sections.items():

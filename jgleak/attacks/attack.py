@@ -126,7 +126,8 @@ class Attack:
       summary: one line, with the source.
       run: the attack.
       unsupported: returns why (and what instead) when the attack cannot work on this observation, else None.
-      protocols: the protocols whose updates it can read.
+      protocols: the protocols whose updates it can read; the mean gradient of ``fedavg`` is read as one gradient,
+        which it nearly is while the client's weights move little.
       needs: fields of ``Knowledge`` without which it cannot begin; for ``n``, known edges or features will do.
       several: it can attack an update over a batch of several graphs.
       many: the attack on many clients side by side, where that is faster than one by one.
@@ -137,7 +138,7 @@ class Attack:
     summary: str
     run: Run
     unsupported: Callable[[Observation, Knowledge], str | None] = _no_reason
-    protocols: tuple[str, ...] = ("fedsgd",)
+    protocols: tuple[str, ...] = ("fedsgd", "fedavg")
     needs: tuple[str, ...] = ()
     several: bool = False
     many: RunMany | None = None

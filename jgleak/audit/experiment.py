@@ -6,17 +6,20 @@ import dataclasses
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from jaxtyping import Array
 
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
 from jgleak.attacks.registry import get_attack
 from jgleak.audit.compilations import compilations
-from jgleak.audit.setup import Setup, knowledge_of, prepare, stream_key
+from jgleak.audit.setup import CLIENTS, Setup, knowledge_of, prepare, stream_key
 from jgleak.audit.specification import Specification
-from jgleak.federated import Knowledge, Observation, fedsgd
+from jgleak.features import FeatureSpace
+from jgleak.federated import Knowledge, Observation, fedavg, fedsgd
 from jgleak.federated.client import node_gradients, target_gradient
 from jgleak.graph import Graph
-from jgleak.metrics import Score, SoftScore, score, soft_score, target_error, truth_in_set
+from jgleak.metrics import Score, SoftScore, match_graphs, score, soft_score, target_error, truth_in_set
 
 REAL_TOLERANCE = 1e-3
 """Real-valued features this close count as recovered exactly."""
@@ -24,7 +27,7 @@ REAL_TOLERANCE = 1e-3
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """One client attacked.
+    """One private graph attacked; a client with several has a result for each.
 
     Attributes:
       index: position of the client in the data set.
@@ -33,7 +36,7 @@ class Result:
       reconstruction: what the attack made of it.
       score: the best reconstruction beside the truth.
       truth_in_set: the truth is among the listed reconstructions.
-      seconds: wall-clock time of the attack; of clients attacked side by side, each one's share.
+      seconds: wall-clock time of the attack; of graphs attacked side by side, each one's share.
       compilations: functions that XLA compiled during the attack; of clients side by side, the first has them all.
       failure: the traceback, when the attack broke down on this client; the reconstruction is empty then.
       soft: edges and features beside the truth, soft where the attack gives them so; None where nothing was found.
@@ -71,39 +74,51 @@ def run(specification: Specification, setup: Setup | None = None) -> Iterator[Re
     if specification.options:
         attack = attack.configure(dict(specification.options))
     size = specification.together if attack.many is not None else 1
-    for start in range(0, len(setup.dataset.graphs), size):
-        clients = [_client(specification, setup, attack, i) for i in range(len(setup.dataset.graphs))[start:][:size]]
+    firsts = range(0, len(setup.dataset.graphs), specification.batch)
+    for start in range(0, len(firsts), size):
+        clients = [_client(specification, setup, attack, first) for first in firsts[start : start + size]]
         yield from _attacked(specification, attack, clients)
 
 
 class _Client(NamedTuple):
-    index: int
-    truth: Graph
+    """One client: its graphs, the first one's place in the data set, what the server saw and what is told."""
+
+    first: int
+    truths: Sequence[Graph]
     observation: Observation
     knowledge: Knowledge
 
 
-def _client(specification: Specification, setup: Setup, attack: Attack, index: int) -> _Client:
-    truth = setup.dataset.graphs[index]
+def _client(specification: Specification, setup: Setup, attack: Attack, first: int) -> _Client:
+    truths = setup.dataset.graphs[first : first + specification.batch]
     usual = "fedsgd" if "fedsgd" in attack.protocols else attack.protocols[0]
     protocol = specification.protocol or usual
-    if protocol != "fedsgd" and not setup.model.node_level:
+    if protocol not in ("fedsgd", "fedavg") and not setup.model.node_level:
         raise ValueError(f"attack {attack.name!r} attacks node classification ({protocol}); add --node-task")
-    observation = _observed(protocol, setup, truth)
-    knowledge = knowledge_of(specification, setup, truth)
+    observation = _observed(specification, protocol, setup, truths, stream_key(specification, CLIENTS + first))
+    knowledge = knowledge_of(specification, setup, truths)
     reason = attack.refusal(observation, knowledge)
     if reason is not None:
         raise ValueError(f"attack {attack.name!r} cannot run here: {reason}")
-    return _Client(index, truth, observation, knowledge)
+    return _Client(first, truths, observation, knowledge)
 
 
-def _observed(protocol: str, setup: Setup, truth: Graph) -> Observation:
+def _observed(
+    specification: Specification, protocol: str, setup: Setup, truths: Sequence[Graph], key: Array
+) -> Observation:
     model, params, space, loss = setup.model, setup.params, setup.dataset.space, setup.loss
-    if protocol == "node_losses":
-        return node_gradients(model, params, truth, space, loss=loss)
-    sends = target_gradient if protocol == "target_node" else fedsgd
+    if protocol in ("node_losses", "target_node"):
+        if setup.defense.steps or len(truths) > 1:
+            raise ValueError(f"protocol: {protocol!r} is simulated with one graph and no defence; take fedsgd")
+        if protocol == "node_losses":
+            return node_gradients(model, params, truths[0], space, loss=loss)
+        return target_gradient(model, params, truths, space, loss=loss)
     slots = model.slots if model.readout == "flattened" else None
-    return sends(model, params, [truth], space, loss=loss, slots=slots)
+    shared: dict[str, Any] = {"loss": loss, "slots": slots, "defense": setup.defense, "key": key}
+    if protocol == "fedavg":
+        along = {"steps": specification.local_steps, "rate": specification.local_rate}
+        return fedavg(model, params, truths, space, **along, **shared)
+    return fedsgd(model, params, truths, space, **shared)
 
 
 def _attacked(specification: Specification, attack: Attack, clients: Sequence[_Client]) -> Iterator[Result]:
@@ -113,7 +128,7 @@ def _attacked(specification: Specification, attack: Attack, clients: Sequence[_C
         found = attack.on_many(
             [client.observation for client in clients],
             [client.knowledge for client in clients],
-            keys=[stream_key(specification, client.index + 1) for client in clients],
+            keys=[stream_key(specification, client.first + 1) for client in clients],
             budget=Budget(seconds=specification.time_limit),
         )
     except Exception:  # any defect of an attack: hours of finished clients and those to come must not go with it
@@ -123,24 +138,46 @@ def _attacked(specification: Specification, attack: Attack, clients: Sequence[_C
             return
         failure = traceback.format_exc()
         found = [Reconstruction((), None, "error")]
-    seconds = (time.monotonic() - begun) / len(clients)
+    seconds = (time.monotonic() - begun) / sum(len(client.truths) for client in clients)
     compiled = compilations() - compiled
     for client, reconstruction in zip(clients, found, strict=True):
-        first = client is clients[0]
-        yield _result(client, reconstruction, seconds, compiled if first else 0, failure)
+        for place, truth in enumerate(client.truths):
+            first = client is clients[0] and place == 0
+            part = _part(client, reconstruction, place)
+            yield _result(client, place, truth, part, seconds, compiled if first else 0, failure)
+
+
+def _part(client: _Client, found: Reconstruction, place: int) -> Reconstruction:
+    """What of a batch's reconstruction stands for the graph at ``place``: matched one to one by GSM-1."""
+    if len(client.truths) == 1 or not found.graphs:
+        return found
+    own = int(match_graphs(client.truths, found.graphs, client.knowledge.space)[place])
+    if own >= len(found.graphs):
+        return dataclasses.replace(found, graphs=(), adjacency=None, features=None)
+    soft = {
+        name: None if rows is None else rows[own]
+        for name, rows in (("adjacency", found.adjacency), ("features", found.features))
+    }
+    return dataclasses.replace(found, graphs=(found.graphs[own],), **soft)
 
 
 def _result(
-    client: _Client, reconstruction: Reconstruction, seconds: float, compiled: int, failure: str | None
+    client: _Client,
+    place: int,
+    truth: Graph,
+    reconstruction: Reconstruction,
+    seconds: float,
+    compiled: int,
+    failure: str | None,
 ) -> Result:
-    index, truth, observation, knowledge = client
+    observation, knowledge = client.observation, client.knowledge
     tolerance = 0.0 if knowledge.space.discrete else REAL_TOLERANCE
     quality = score(truth, reconstruction.best, knowledge.space, tolerance=tolerance)
     listed = truth_in_set(truth, reconstruction.graphs, tolerance=tolerance)
     whole = observation.protocol != "target_node"
     found, rows = reconstruction.best, reconstruction.features
     return Result(
-        index=index,
+        index=client.first + place,
         truth=truth,
         observation=observation,
         reconstruction=reconstruction,
@@ -149,10 +186,10 @@ def _result(
         seconds=seconds,
         compilations=compiled,
         failure=failure,
-        soft=None if found is None or not whole else _soft_score(client, reconstruction, found),
+        soft=None if found is None or not whole else _soft_score(truth, knowledge.space, reconstruction, found),
         target_error=None if rows is None or whole else target_error(truth, knowledge.space, rows),
     )
 
 
-def _soft_score(client: _Client, found: Reconstruction, best: Graph) -> SoftScore:
-    return soft_score(client.truth, best, client.knowledge.space, adjacency=found.adjacency, nodes=found.features)
+def _soft_score(truth: Graph, space: FeatureSpace, found: Reconstruction, best: Graph) -> SoftScore:
+    return soft_score(truth, best, space, adjacency=found.adjacency, nodes=found.features)

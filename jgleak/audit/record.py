@@ -38,6 +38,8 @@ def result_record(result: Result, specification: Specification) -> dict[str, Any
         "target_error": result.target_error,
         "protocol": result.observation.protocol,
         "loss": result.observation.loss,
+        "batch": result.observation.batch_size,
+        "defense": specification.defense,
         "gradient_distance": found.gradient_distance,
         "stop": found.stop,
         **{name: found.info.get(name) for name in ("candidates", "blocks", "residual")},

@@ -14,6 +14,7 @@ from jaxtyping import Array, Int
 from jgleak.attacks.registry import get_attack
 from jgleak.audit.specification import Specification
 from jgleak.datasets import Dataset, load, tasks
+from jgleak.defenses import Defense, parse
 from jgleak.federated import Knowledge
 from jgleak.federated.train import train
 from jgleak.gnn import GNN, Params
@@ -24,6 +25,9 @@ UNIQUE_NODES = ("citeseer", "facebook", "github", "pokec")
 
 READOUTS = ("node_mlp", "pooled", "flattened", "node_scores")
 """Readouts for classifying graphs or nodes; ``dot`` predicts ratings and needs a recommender's client."""
+
+CLIENTS = 1 << 31
+"""First stream of the clients' own keys."""
 
 PUBLIC = 1000
 """Most graphs that a model is trained on, or that an attacker is given."""
@@ -39,6 +43,7 @@ class Setup(NamedTuple):
       loss: of the round.
       training: mean loss of every epoch that led to the parameters; empty for random ones.
       public: graphs of the same data set that are no client's; only where the attacker is given some.
+      defense: what every client does before its update leaves.
     """
 
     dataset: Dataset
@@ -47,6 +52,7 @@ class Setup(NamedTuple):
     loss: str
     training: tuple[float, ...] = ()
     public: tuple[Graph, ...] = ()
+    defense: Defense = Defense()
 
 
 def prepare(specification: Specification) -> Setup:
@@ -62,6 +68,7 @@ def prepare(specification: Specification) -> Setup:
       FileNotFoundError: the data set's files are nowhere.
     """
     get_attack(specification.attack)
+    defense = parse(specification.defense)
     if specification.readout not in READOUTS:
         raise ValueError(f"readout: unknown {specification.readout!r}; choose one of {', '.join(READOUTS)}")
     dataset = _shaped(specification, _load(specification))
@@ -77,18 +84,21 @@ def prepare(specification: Specification) -> Setup:
         params, losses = train(
             model, params, public, dataset.space, loss=loss, epochs=specification.train, seed=specification.seed
         )
-    return Setup(dataset, model, params, loss, tuple(losses), tuple(public) if given else ())
+    return Setup(dataset, model, params, loss, tuple(losses), tuple(public) if given else (), defense)
 
 
-def knowledge_of(specification: Specification, setup: Setup, truth: Graph) -> Knowledge:
-    """What the specification gives away of one client; node labels are sorted, so that they tell no order."""
-    know = set(specification.know)
+def knowledge_of(specification: Specification, setup: Setup, truths: Sequence[Graph]) -> Knowledge:
+    """What the specification gives away of one client.
+
+    Labels are sorted, so that they tell no order. Of several graphs the largest one's size is told.
+    """
+    know, truth = set(specification.know), truths[0]
     return Knowledge(
         space=setup.dataset.space,
-        n=truth.n if know & {"n", "adjacency", "features"} else None,
+        n=max(graph.n for graph in truths) if know & {"n", "adjacency", "features"} else None,
         adjacency=truth.adjacency if "adjacency" in know else None,
         features=truth.x.copy() if "features" in know else None,
-        labels=np.sort(np.atleast_1d(np.asarray(truth.y))) if "labels" in know else None,
+        labels=np.sort(np.concatenate([np.atleast_1d(np.asarray(g.y)) for g in truths])) if "labels" in know else None,
         max_nodes=specification.max_n,
         auxiliary=setup.public if "auxiliary" in know else (),
         prior=specification.prior,
@@ -97,7 +107,8 @@ def knowledge_of(specification: Specification, setup: Setup, truth: Graph) -> Kn
 
 
 def stream_key(specification: Specification, stream: int) -> Array:
-    """A key of its own for the parameters (stream 0) and for the attack on every client (1, 2, ...)."""
+    """A key of its own for the parameters (stream 0), for the attack on every client (1, 2, ...), and for what the
+    clients draw (from ``CLIENTS`` on)."""
     return jax.random.fold_in(jax.random.key(specification.seed), stream)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 POOLINGS = ("mean", "sum", "max")
 """Ways of the pooled readout to add up."""
 
-PROTOCOLS = ("fedsgd", "target_node", "node_losses")
+PROTOCOLS = ("fedsgd", "fedavg", "target_node", "node_losses")
 """What a client may send (``jgleak.federated.observation``)."""
 
 KNOWABLE = ("n", "adjacency", "features", "labels", "auxiliary")
@@ -42,6 +42,11 @@ class Specification:
       normalise: subtract every feature's mean and divide by its deviation, where the data set knows them.
       protocol: what a client sends, one of ``PROTOCOLS``; None for ``fedsgd``
         where the attack reads it, and what it reads otherwise.
+      local_steps: steps of gradient descent on a client under ``fedavg``.
+      local_rate: their learning rate.
+      batch: graphs of one client, whose update is their mean. The sum that secure aggregation shows of as many clients
+        with a graph each is the same.
+      defense: what clients do before anything leaves, as ``jgleak.defenses.parse`` reads it; the attacker knows it.
       train: epochs of training on other graphs of the data set before the round; 0: random weights.
       seed: seeds the sample of clients, the model's parameters and the attack.
       time_limit: seconds an attack may take on one client.
@@ -77,6 +82,10 @@ class Specification:
     loss: str | None = None
     normalise: bool = True
     protocol: str | None = None
+    local_steps: int = 1
+    local_rate: float = 0.1
+    batch: int = 1
+    defense: str = ""
     train: int = 0
     seed: int = 0
     time_limit: float = 60.0
@@ -102,6 +111,12 @@ class Specification:
             raise ValueError(f"pooling: unknown {self.pooling!r}; choose one of {', '.join(POOLINGS)}")
         if self.protocol is not None and self.protocol not in PROTOCOLS:
             raise ValueError(f"protocol: unknown {self.protocol!r}; choose one of {', '.join(PROTOCOLS)}")
+        if self.batch < 1:
+            raise ValueError(f"batch: must be at least 1, got {self.batch}")
+        if self.batch > 1 and {"adjacency", "features"} & set(self.know):
+            raise ValueError("know: edges and features are given of clients with one graph; leave --batch out")
+        if self.local_steps < 1 or not self.local_rate > 0:
+            raise ValueError("local_steps and local_rate: at least one step at a rate above 0")
         if self.together < 1:
             raise ValueError(f"together: must be at least 1, got {self.together}")
         if self.train < 0:

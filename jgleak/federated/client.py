@@ -9,27 +9,46 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
+from jgleak.defenses import Defense
 from jgleak.features import FeatureSpace
 from jgleak.federated.loss import LOSSES, graph_loss
 from jgleak.federated.observation import Observation
 from jgleak.gnn import GNN, Params
 from jgleak.graph import Graph, GraphBatch
 
+UNDEFENDED = Defense()
+"""What a client does by default: nothing."""
 
-@partial(jax.jit, static_argnames=("model", "loss"))
-def gradients(model: GNN, params: Params, batch: GraphBatch, *, loss: str) -> Params:
+
+@partial(jax.jit, static_argnames=("model", "loss", "defense"))
+def gradients(
+    model: GNN, params: Params, batch: GraphBatch, *, loss: str, defense: Defense = UNDEFENDED, key: Array | None = None
+) -> Params:
     """Per-graph gradients: every leaf gains a leading axis ``B``.
 
-    One compilation a batch shape. ``loss`` is one of ``bce``, ``ce``, ``mse``.
+    One compilation a batch shape. ``loss`` is one of ``bce``, ``ce``, ``mse``. A defence inside the forward pass draws
+    from ``key``, afresh for every graph.
     """
-    one = jax.grad(lambda p, x, a, mask, y: graph_loss(model, p, x, a, mask, y, loss))
-    return jax.vmap(one, in_axes=(None, 0, 0, 0, 0))(
-        params, batch.nodes, batch.adjacency, batch.node_mask, batch.labels
-    )
+
+    def one(p: Params, x: Array, a: Array, mask: Array, y: Array, own: Array | None) -> Array:
+        disturb = None if own is None else defense.disturb(key=own)
+        return graph_loss(model, p, x, a, mask, y, loss, disturb=disturb)
+
+    parts = batch.nodes, batch.adjacency, batch.node_mask, batch.labels
+    keys = None if key is None else jax.random.split(key, batch.nodes.shape[0])
+    return jax.vmap(jax.grad(one), in_axes=(None, 0, 0, 0, 0, None if keys is None else 0))(params, *parts, keys)
 
 
 def fedsgd(
-    model: GNN, params: Params, graphs: Sequence[Graph], space: FeatureSpace, *, loss: str, slots: int | None = None
+    model: GNN,
+    params: Params,
+    graphs: Sequence[Graph],
+    space: FeatureSpace,
+    *,
+    loss: str,
+    slots: int | None = None,
+    defense: Defense = UNDEFENDED,
+    key: Array | None = None,
 ) -> Observation:
     """One client's FedSGD round on a batch of private graphs: the mean of their gradients, as the server sees it.
 
@@ -40,15 +59,38 @@ def fedsgd(
       space: the public feature space.
       loss: ``bce``, ``ce`` or ``mse``.
       slots: pad to this many node slots (the next bucket by default).
+      defense: what the client does before anything leaves (``jgleak.defenses.parse``).
+      key: for the defence; required where there is one.
 
     Raises:
-      ValueError: unlabelled graphs, labels outside the model's classes, an unknown loss, or a feature space of
-        another width.
+      ValueError: unlabelled graphs, labels outside the model's classes, an unknown loss, a feature space of another
+        width, or a defence without a key.
     """
-    _check(model, graphs, space, loss)
+    check_client(model, graphs, space, loss)
+    first, second = client_keys(defense, key)
     batch = GraphBatch.from_graphs(graphs, space, slots=slots)
-    update = jax.tree.map(lambda g: np.asarray(g).mean(axis=0), gradients(model, params, batch, loss=loss))
-    return Observation(model=model, params=params, update=update, loss=loss, batch_size=len(graphs))
+    each = gradients(model, params, batch, loss=loss, defense=defense, key=first if defense.inside else None)
+    update = jax.tree.map(lambda g: np.asarray(g).mean(axis=0), each)
+    return Observation(model, params, defended(defense, update, second), loss, batch_size=len(graphs))
+
+
+def client_keys(defense: Defense, key: Array | None) -> tuple[Array | None, Array | None]:
+    """Two keys for a client's defence: for its forward passes, and for its update.
+
+    Raises:
+      ValueError: there is a defence and no key.
+    """
+    if not defense.steps:
+        return None, None
+    if key is None:
+        raise ValueError(f"key: the defence {defense} draws random numbers; give key=jax.random.key(...)")
+    first, second = jax.random.split(key)
+    return first, second
+
+
+def defended(defense: Defense, update: Params, key: Array | None) -> Params:
+    """The update as it leaves, on the host."""
+    return update if key is None else jax.tree.map(np.asarray, defense.apply(update, key=key))
 
 
 def target_gradient(
@@ -76,7 +118,7 @@ def _node_losses(
     model: GNN, params: Params, graph: Graph, space: FeatureSpace, loss: str, slots: int | None, count: int
 ) -> Params:
     """Gradients of the losses of the first ``count`` nodes, one after another: every leaf gains a leading axis."""
-    _check(model, [graph], space, loss)
+    check_client(model, [graph], space, loss)
     if not model.node_level:
         raise ValueError("model: it labels graphs, so a node has no loss; take a 'node_scores' readout or fedsgd")
     batch = GraphBatch.from_graphs([graph], space, slots=slots)
@@ -93,7 +135,8 @@ def _one_node(model: GNN, params: Params, batch: GraphBatch, share: Array, *, lo
     )
 
 
-def _check(model: GNN, graphs: Sequence[Graph], space: FeatureSpace, loss: str) -> None:
+def check_client(model: GNN, graphs: Sequence[Graph], space: FeatureSpace, loss: str) -> None:
+    """Raise ``ValueError`` where the graphs do not fit the model, its loss or the feature space."""
     if loss not in LOSSES:
         raise ValueError(f"loss: unknown {loss!r}; choose one of {LOSSES}")
     if model.in_features != space.width:

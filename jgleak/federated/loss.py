@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -43,12 +44,14 @@ def graph_loss(
     label: Num[Array, "..."],
     loss: str,
     share: Float[Array, " N"] | None = None,
+    disturb: Callable[[int, Array], Array] | None = None,
 ) -> Float[Array, ""]:
     """Training loss of one padded graph: of its output, or the mean over its nodes for node tasks.
 
-    ``share`` weighs the nodes of a node task otherwise: a 1 for one node gives the loss of that node.
+    ``share`` weighs the nodes of a node task otherwise: a 1 for one node gives the loss of that node. ``disturb`` is
+    what the client does to each layer's output.
     """
-    logits: Any = model.apply({"params": params}, nodes, adjacency, mask)
+    logits: Any = model.apply({"params": params}, nodes, adjacency, mask, disturb)
     return output_loss(model, logits, mask, label, loss, share)
 
 

@@ -22,8 +22,9 @@ from jgleak.graph import Graph
 FORMAT = 1
 """Version of the observation file."""
 
-PROTOCOLS = ("fedsgd", "target_node", "node_losses")
-"""``fedsgd``: the mean gradient over the batch's graphs. ``target_node`` (node tasks): of the loss of every graph's
+PROTOCOLS = ("fedsgd", "fedavg", "target_node", "node_losses")
+"""``fedsgd``: the mean gradient over the batch's graphs. ``fedavg``: the mean of such gradients along several local
+steps, ``(w_before - w_after) / (rate * steps)``. ``target_node`` (node tasks): of the loss of every graph's
 node 0, the mean over the batch. ``node_losses`` (node tasks): one gradient for the loss of each node of one graph, side
 by side, so that every tensor gains a leading axis of nodes (GLG, node attacker 2)."""
 
@@ -42,6 +43,8 @@ class Observation:
       loss: ``bce``, ``ce`` or ``mse``.
       batch_size: number of graphs in the batch.
       protocol: one of ``PROTOCOLS``.
+      local_steps: steps of gradient descent on the client (``fedavg``).
+      local_rate: their learning rate (``fedavg``).
 
     Raises:
       ValueError: the update does not fit the parameters (a gradient of another model), or is not finite.
@@ -53,6 +56,8 @@ class Observation:
     loss: str
     batch_size: int = 1
     protocol: str = "fedsgd"
+    local_steps: int = 1
+    local_rate: float = 0.0
 
     def __post_init__(self) -> None:
         self.model.check()
@@ -60,10 +65,14 @@ class Observation:
             raise ValueError(f"loss: unknown {self.loss!r}; choose one of {LOSSES}")
         if self.protocol not in PROTOCOLS:
             raise ValueError(f"protocol: unknown {self.protocol!r}; choose one of {', '.join(PROTOCOLS)}")
-        if self.protocol != "fedsgd" and not self.model.node_level:
+        if self.protocol not in ("fedsgd", "fedavg") and not self.model.node_level:
             raise ValueError(f"protocol: {self.protocol!r} needs a node task, this model labels graphs; use 'fedsgd'")
         if not isinstance(self.batch_size, int) or self.batch_size < 1:
             raise ValueError(f"batch_size: must be a whole number from 1, got {self.batch_size!r}")
+        if not isinstance(self.local_steps, int) or self.local_steps < 1:
+            raise ValueError(f"local_steps: must be a whole number from 1, got {self.local_steps!r}")
+        if self.protocol == "fedavg" and not (np.isfinite(self.local_rate) and self.local_rate > 0):
+            raise ValueError(f"local_rate: 'fedavg' needs the client's learning rate above 0, got {self.local_rate!r}")
         for what, tree in (("params", self.params), ("update", self.update)):
             _check_depth(what, tree, self.model.layers)
         expected = jax.eval_shape(lambda: self.model.initial(key=jax.random.key(0)))
@@ -182,6 +191,8 @@ def save(path: str | Path, observation: Observation, space: FeatureSpace) -> Non
         "loss": observation.loss,
         "batch_size": observation.batch_size,
         "protocol": observation.protocol,
+        "local_steps": observation.local_steps,
+        "local_rate": observation.local_rate,
         "space": space.to_json(),
     }
     trees = {"params": observation.params, "update": observation.update}
@@ -226,6 +237,8 @@ def load(path: str | Path) -> tuple[Observation, FeatureSpace]:
             loss=header["loss"],
             batch_size=header["batch_size"],
             protocol=header["protocol"],
+            local_steps=header.get("local_steps", 1),
+            local_rate=header.get("local_rate", 0.0),
         )
         return observation, FeatureSpace.from_json(header["space"])
     except (KeyError, TypeError, OverflowError, RecursionError, json.JSONDecodeError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -139,13 +140,18 @@ class GNN(nn.Module):
         return self.readout in ("node_scores", "dot") or (self.readout == "node_mlp" and self.per_node)
 
     def states(
-        self, nodes: Float[Array, "N m"], adjacency: Float[Array, "N N"], mask: Bool[Array, " N"]
+        self,
+        nodes: Float[Array, "N m"],
+        adjacency: Float[Array, "N N"],
+        mask: Bool[Array, " N"],
+        disturb: Callable[[int, Array], Array] | None = None,
     ) -> list[Float[Array, "N D"]]:
-        """``[H_0, H_1, ..., H_L]`` of one padded graph."""
+        """``[H_0, H_1, ..., H_L]`` of one padded graph; ``disturb`` maps a layer's number and output to another."""
         out = [nodes]
         for layer in range(self.layers):
             conv = getattr(self, f"conv_{layer}")
             state = self.activate(layer, conv(out[-1], adjacency, mask))
+            state = state if disturb is None else disturb(layer, state)
             out.append(jnp.where(mask[:, None], state, 0.0))
         return out
 
@@ -158,10 +164,17 @@ class GNN(nn.Module):
         return self.head.node_hidden(nodes, states)
 
     def __call__(
-        self, nodes: Float[Array, "N m"], adjacency: Float[Array, "N N"], mask: Bool[Array, " N"]
+        self,
+        nodes: Float[Array, "N m"],
+        adjacency: Float[Array, "N N"],
+        mask: Bool[Array, " N"],
+        disturb: Callable[[int, Array], Array] | None = None,
     ) -> Float[Array, "..."]:
-        """Logits ``(C,)`` of one padded graph, ``(N, C)`` for node tasks, ``(N,)`` for ratings."""
-        return self.head(nodes, self.states(nodes, adjacency, mask)[-1], mask)
+        """Logits ``(C,)`` of one padded graph, ``(N, C)`` for node tasks, ``(N,)`` for ratings.
+
+        ``disturb`` is what a client does to each layer's output (``jgleak.defenses``); an attacker leaves it out.
+        """
+        return self.head(nodes, self.states(nodes, adjacency, mask, disturb)[-1], mask)
 
     @nn.nowrap
     def initial(self, *, key: Array) -> Params:

@@ -5,6 +5,7 @@ from jgleak.metrics.anonymity import truth_in_set as truth_in_set
 from jgleak.metrics.batch import BatchMatch as BatchMatch
 from jgleak.metrics.batch import assign as assign
 from jgleak.metrics.batch import match_batch as match_batch
+from jgleak.metrics.batch import match_graphs as match_graphs
 from jgleak.metrics.bootstrap import Interval as Interval
 from jgleak.metrics.bootstrap import bootstrap as bootstrap
 from jgleak.metrics.edges import EdgeScore as EdgeScore

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Float, Int
+
+from jgleak.features import FeatureSpace
+from jgleak.graph import Graph
+from jgleak.metrics.gsm import gsm
 
 
 class BatchMatch(NamedTuple):
@@ -39,6 +45,18 @@ def match_batch(truth: Float[Array, "B n m"], found: Float[Array, "B n m"]) -> B
     pairs = jax.lax.map(lambda x: jax.vmap(error, (None, 0))(x, found), truth)
     order = assign(pairs[None])[0]
     return BatchMatch(order, jnp.take_along_axis(pairs, order[:, None], axis=1)[:, 0])
+
+
+def match_graphs(truths: Sequence[Graph], found: Sequence[Graph], space: FeatureSpace) -> Int[np.ndarray, " B"]:
+    """Which reconstruction stands for each of a client's graphs, whatever the order of their nodes: most GSM-1.
+
+    Where fewer were found than there are, some graphs get a number from ``len(found)`` on: nothing stands for them.
+    """
+    size = max(len(truths), len(found))
+    gains = np.zeros((size, size), np.float32)
+    for i, truth in enumerate(truths):
+        gains[i, : len(found)] = [gsm(truth, graph, space).gsm1 for graph in found]
+    return np.asarray(assign(-gains[None])[0])[: len(truths)]
 
 
 @jax.jit

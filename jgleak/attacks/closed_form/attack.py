@@ -20,6 +20,10 @@ from jgleak.graph import Graph
 CONVOLUTIONS = ("gcn", "sage")
 
 
+READ = (("node_scores", "node_losses"), ("flattened", "fedsgd"), ("flattened", "fedavg"))
+"""Readouts and protocols that show the gradient at the last layer's output."""
+
+
 def run(observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget) -> Reconstruction:
     """Peel the model as far as the conditions hold (see ``layers``). Deterministic and without search.
 
@@ -59,7 +63,7 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
     model = observation.model
     if model.conv not in CONVOLUTIONS:
         return f"the mixing of {model.conv!r} is not linear; use one of {', '.join(CONVOLUTIONS)}"
-    if (model.readout, observation.protocol) not in (("node_scores", "node_losses"), ("flattened", "fedsgd")):
+    if (model.readout, observation.protocol) not in READ:
         return (
             "it needs the gradient at the last layer's output: protocol 'node_losses' with readout 'node_scores', or "
             f"'fedsgd' with 'flattened'; this is {observation.protocol!r} with {model.readout!r}"
@@ -78,7 +82,7 @@ CLOSED_FORM = Attack(
     summary="edges and features by linear algebra, layer by layer from the output (after GLG, Propositions 1 to 6)",
     run=run,
     unsupported=unsupported,
-    protocols=("node_losses", "fedsgd"),
+    protocols=("node_losses", "fedsgd", "fedavg"),
 )
 
 

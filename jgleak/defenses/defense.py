@@ -1,0 +1,129 @@
+"""What a defence is: steps that change a client's update, or its activations, before anything leaves."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+from jaxtyping import Array, Float, PyTree
+
+Disturb = Callable[[int, Float[Array, "N D"]], Float[Array, "N D"]]
+"""From a layer's number and its output to what the client passes on instead."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A family of defences that differ in one number.
+
+    Attributes:
+      name: what users type.
+      summary: one line: what it does, what the number is, and the source.
+      transform: from the strength and a key to an optax transformation of the update; None where the update passes.
+      disturb: from the strength, a key and a layer's output to the disturbed output; None where activations pass.
+      fault: what is wrong with a strength, or None.
+      deviation: from the strength and the update that left to the standard deviation of the zero-mean noise on an
+        entry (its root mean square where entries differ); None where what it does is no such noise.
+      bounds: from the strength and the sizes of the update's tensors to ``(L1, L2)`` bounds of the update's norms;
+        None where it bounds nothing.
+      plain: it has no strength.
+    """
+
+    name: str
+    summary: str
+    transform: Callable[[float, Array], optax.GradientTransformation] | None = None
+    disturb: Callable[[float, Array, Float[Array, "N D"]], Float[Array, "N D"]] | None = None
+    fault: Callable[[float], str | None] = lambda strength: None if strength > 0 else "must be above 0"
+    deviation: Callable[[float, PyTree], float] | None = None
+    bounds: Callable[[float, tuple[int, ...]], tuple[float, float]] | None = None
+    plain: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One kind at one strength.
+
+    Raises:
+      ValueError: the strength is not a finite number the kind can take.
+    """
+
+    kind: Kind
+    strength: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.kind.plain:
+            return
+        fault = self.kind.fault(self.strength) if np.isfinite(self.strength) else "must be a finite number"
+        if fault is not None:
+            raise ValueError(f"defense: the strength of {self.kind.name!r} {fault}, got {self.strength}")
+
+    def __str__(self) -> str:
+        return self.kind.name if self.kind.plain else f"{self.kind.name}:{self.strength:g}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Defense:
+    """Steps in the order in which the client takes them; none at all is no defence.
+
+    ``str`` gives the text that ``jgleak.defenses.parse`` reads: ``clip:1+gaussian:0.1``.
+    """
+
+    steps: tuple[Step, ...] = ()
+
+    def __str__(self) -> str:
+        return "+".join(map(str, self.steps))
+
+    def transform(self, *, key: Array) -> optax.GradientTransformation:
+        """The steps on the update as one optax transformation; every step draws from a key of its own."""
+        keys = jax.random.split(key, max(len(self.steps), 1))
+        pairs = zip(self.steps, keys, strict=False)
+        return optax.chain(*(s.kind.transform(s.strength, k) for s, k in pairs if s.kind.transform is not None))
+
+    def apply(self, update: PyTree, *, key: Array) -> PyTree:
+        """One client's update as it leaves, ``update`` a pytree of gradients."""
+        return _applied(self, update, key) if self.on_update else update
+
+    def disturb(self, *, key: Array) -> Disturb | None:
+        """What is done to every layer's output inside the client's forward pass, or None."""
+        inside = [step for step in self.steps if step.kind.disturb is not None]
+        return partial(_disturbed, inside, key) if inside else None
+
+    @property
+    def on_update(self) -> bool:
+        """Something is done to the update."""
+        return any(step.kind.transform is not None for step in self.steps)
+
+    @property
+    def inside(self) -> bool:
+        """Something is done inside the forward pass."""
+        return any(step.kind.disturb is not None for step in self.steps)
+
+    def deviation(self, update: PyTree) -> float | None:
+        """Standard deviation of the noise on an entry of the update that left, as anyone who knows the defence sees it.
+
+        None where there is none, and where what happens is not noise around the true gradient alone: entries are
+        pruned, only signs leave, activations are disturbed. Clipping before the noise is no obstacle to a span, which
+        does not see length, but the update is then no gradient of that length: None too.
+        """
+        if not self.steps or any(step.kind.deviation is None for step in self.steps):
+            return None
+        squares = [step.kind.deviation(step.strength, update) ** 2 for step in self.steps if step.kind.deviation]
+        return float(np.sqrt(np.sum(squares)))
+
+
+@partial(jax.jit, static_argnames=("defense",))
+def _applied(defense: Defense, update: PyTree, key: Array) -> PyTree:
+    transform = defense.transform(key=key)
+    out, _ = transform.update(update, transform.init(update))
+    return out
+
+
+def _disturbed(steps: list[Step], key: Array, layer: int, state: Float[Array, "N D"]) -> Float[Array, "N D"]:
+    for number, step in enumerate(steps):
+        own: Any = jax.random.fold_in(jax.random.fold_in(key, number), layer)
+        state = step.kind.disturb(step.strength, own, state) if step.kind.disturb is not None else state
+    return state

@@ -1,0 +1,42 @@
+"""Noise on every entry of the update: Gaussian or Laplace."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import optax
+from jaxtyping import Array, PyTree
+
+from jgleak.defenses.defense import Kind
+from jgleak.defenses.keyed import keyed
+
+
+def gaussian(deviation: float, key: Array) -> optax.GradientTransformation:
+    """Adds independent Gaussian noise of the given standard deviation."""
+    return optax.add_noise(deviation**2, 0.0, key)
+
+
+def laplace(deviation: float, key: Array) -> optax.GradientTransformation:
+    """Adds independent Laplace noise of the given standard deviation, hence of scale ``deviation / sqrt(2)``."""
+
+    return keyed(lambda leaf, own: leaf + laplace_like(deviation, own, leaf), key)
+
+
+def laplace_like(deviation: float, key: Array, like: Array) -> Array:
+    """Laplace noise in the shape and type of ``like``."""
+    return deviation / math.sqrt(2.0) * jax.random.laplace(key, like.shape, like.dtype)
+
+
+def _itself(deviation: float, update: PyTree) -> float:
+    return deviation
+
+
+GAUSSIAN = Kind("gaussian", "Gaussian noise on the update; its standard deviation", gaussian, deviation=_itself)
+LAPLACE = Kind(
+    "laplace",
+    "Laplace noise on the update; its standard deviation (GraphDLG's sigma is its square, FedGNN's lambda is "
+    "deviation / sqrt(2))",
+    laplace,
+    deviation=_itself,
+)

@@ -1,0 +1,68 @@
+"""The list of defences, by the name that users type, and the text that combines them."""
+
+from __future__ import annotations
+
+import difflib
+import math
+
+from jgleak.defenses.activation import ACTIVATIONS, ACTIVATIONS_GAUSSIAN
+from jgleak.defenses.clip import CLIP, CLIP_ENTRIES, CLIP_TENSORS
+from jgleak.defenses.defense import Defense, Kind, Step
+from jgleak.defenses.noise import GAUSSIAN, LAPLACE
+from jgleak.defenses.prune import PRUNE
+from jgleak.defenses.quantise import BFLOAT16, FLOAT16, QUANTISE, SIGN
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        GAUSSIAN,
+        LAPLACE,
+        CLIP,
+        CLIP_ENTRIES,
+        CLIP_TENSORS,
+        PRUNE,
+        QUANTISE,
+        SIGN,
+        FLOAT16,
+        BFLOAT16,
+        ACTIVATIONS,
+        ACTIVATIONS_GAUSSIAN,
+    )
+}
+
+HYBRID = "hybrid"
+"""Short for Laplace noise of half the variance on activations and on the update each (GraphDLG, appendix A.7)."""
+
+
+def parse(text: str) -> Defense:
+    """The defence that a text names: ``name:strength`` or ``name``, joined by ``+`` in the order of application.
+
+    ``clip:1+gaussian:0.1`` clips, then adds noise. ``hybrid:0.3`` is ``activations:0.212+laplace:0.212``, half the
+    variance each. An empty text is no defence.
+
+    Raises:
+      ValueError: an unknown name, a missing or surplus strength, or one that the defence cannot take.
+    """
+    steps: list[Step] = []
+    for part in text.split("+") if text.strip() else ():
+        name, colon, number = part.strip().partition(":")
+        if name == HYBRID:
+            half = _strength(name, number) / math.sqrt(2.0)
+            steps += [Step(ACTIVATIONS, half), Step(LAPLACE, half)]
+            continue
+        if name not in KINDS:
+            close = difflib.get_close_matches(name.lower(), [*KINDS, HYBRID], n=1)
+            hint = f"did you mean {close[0]!r}? " if close else ""
+            raise ValueError(f"defense: unknown {name!r}; {hint}choose from {', '.join((*KINDS, HYBRID))}")
+        kind = KINDS[name]
+        if kind.plain and colon:
+            raise ValueError(f"defense: {name!r} has no strength; write {name}")
+        steps.append(Step(kind) if kind.plain else Step(kind, _strength(name, number)))
+    return Defense(tuple(steps))
+
+
+def _strength(name: str, number: str) -> float:
+    try:
+        return float(number)
+    except ValueError:
+        raise ValueError(f"defense: {name!r} needs a strength, a number; write {name}:0.1, got {number!r}") from None

@@ -1,0 +1,83 @@
+"""A FedAvg client: several local steps before anything leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from jgleak.defenses import Defense
+from jgleak.features import FeatureSpace
+from jgleak.federated.client import UNDEFENDED, check_client, client_keys, defended, gradients
+from jgleak.federated.observation import Observation
+from jgleak.gnn import GNN, Params
+from jgleak.graph import Graph, GraphBatch
+
+
+def fedavg(
+    model: GNN,
+    params: Params,
+    graphs: Sequence[Graph],
+    space: FeatureSpace,
+    *,
+    loss: str,
+    steps: int,
+    rate: float,
+    slots: int | None = None,
+    defense: Defense = UNDEFENDED,
+    key: Array | None = None,
+) -> Observation:
+    """One client's FedAvg round (McMahan et al. 2017): ``steps`` of gradient descent on all its graphs.
+
+    The server sees ``w_before - w_after`` and knows rate and steps, so what is observed is their quotient
+    ``(w_before - w_after) / (rate * steps)``, the mean gradient along the way, which the defence is applied to.
+
+    Args:
+      steps: local steps, each on the mean loss of all graphs.
+      rate: their learning rate.
+      model, params, graphs, space, loss, slots, defense, key: as for ``fedsgd``.
+
+    Raises:
+      ValueError: as for ``fedsgd``; fewer than one step, a rate that is not positive, or weights that stop being
+        finite on the way.
+    """
+    if steps < 1:
+        raise ValueError(f"steps: a client makes at least one local step, got {steps}")
+    check_client(model, graphs, space, loss)
+    first, second = client_keys(defense, key)
+    batch = GraphBatch.from_graphs(graphs, space, slots=slots)
+    inside = first if defense.inside else None
+    mean = _along(model, params, batch, inside, np.float32(rate), loss=loss, defense=defense, steps=steps)
+    update = defended(defense, jax.tree.map(np.asarray, mean), second)
+    size = len(graphs)
+    return Observation(model, params, update, loss, size, "fedavg", local_steps=steps, local_rate=float(rate))
+
+
+@partial(jax.jit, static_argnames=("model", "loss", "defense", "steps"))
+def _along(
+    model: GNN,
+    params: Params,
+    batch: GraphBatch,
+    key: Array | None,
+    rate: Array,
+    *,
+    loss: str,
+    defense: Defense,
+    steps: int,
+) -> Params:
+    """The mean gradient along the local steps."""
+
+    def step(state: tuple[Params, Params], number: Array) -> tuple[tuple[Params, Params], None]:
+        weights, total = state
+        own = None if key is None else jax.random.fold_in(key, number)
+        each = gradients(model, weights, batch, loss=loss, defense=defense, key=own)
+        slope = jax.tree.map(lambda leaf: leaf.mean(axis=0), each)
+        weights = jax.tree.map(lambda w, g: w - rate * g, weights, slope)
+        return (weights, jax.tree.map(jax.numpy.add, total, slope)), None
+
+    zero = jax.tree.map(jax.numpy.zeros_like, params)
+    (_, total), _ = jax.lax.scan(step, (params, zero), jax.numpy.arange(steps))
+    return jax.tree.map(lambda leaf: leaf / steps, total)

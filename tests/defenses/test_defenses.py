@@ -1,0 +1,173 @@
+"""Defences: closed forms, distributions, and the texts that name them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jgleak.defenses import KINDS, Defense, parse
+
+KEY = jax.random.key(0)
+UPDATE: dict[str, Any] = {
+    "kernel": np.linspace(-3.0, 5.0, 24, dtype=np.float32).reshape(6, 4),
+    "bias": np.array([0.5, -0.25, 0.0], np.float32),
+}
+
+
+def entries(update: Any) -> np.ndarray:
+    return np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(update)])
+
+
+def applied(text: str, update: Any = UPDATE, key: Any = KEY) -> Any:
+    return parse(text).apply(update, key=key)
+
+
+@pytest.mark.parametrize("text", ["gaussian:0.3", "laplace:0.3"])
+def test_noise_has_the_stated_deviation_and_is_fresh_in_every_tensor(text: str) -> None:
+    zeros = {"a": np.zeros((200, 100), np.float32), "b": np.zeros((200, 100), np.float32)}
+    out = applied(text, zeros)
+    both = np.stack([np.asarray(out["a"]).ravel(), np.asarray(out["b"]).ravel()])
+    assert np.allclose(both.std(axis=1), 0.3, rtol=0.03) and abs(both.mean()) < 0.01
+    assert abs(np.corrcoef(both)[0, 1]) < 0.03
+    # E|x| / std tells the two distributions apart: sqrt(2/pi) against 1/sqrt(2).
+    expected = math.sqrt(2 / math.pi) if text.startswith("gaussian") else math.sqrt(0.5)
+    assert np.abs(both).mean() / 0.3 == pytest.approx(expected, rel=0.02)
+    assert parse(text).deviation(zeros) == pytest.approx(0.3)
+
+
+@given(bound=st.floats(1e-3, 1e3))
+@settings(max_examples=5, deadline=None)
+def test_clipping_bounds_norms_and_leaves_small_updates_alone(bound: float) -> None:
+    whole, every, tensors = (applied(f"{name}:{bound}") for name in ("clip", "clip-inf", "clip-layer"))
+    assert np.linalg.norm(entries(whole)) <= bound * (1 + 1e-5)
+    assert np.abs(entries(every)).max() <= bound * (1 + 1e-6)
+    assert all(np.linalg.norm(leaf) <= bound * (1 + 1e-5) for leaf in jax.tree.leaves(tensors))
+    if bound > np.linalg.norm(entries(UPDATE)):
+        for out in (whole, every, tensors):
+            np.testing.assert_allclose(entries(out), entries(UPDATE), rtol=1e-6)
+    np.testing.assert_allclose(  # only the length changes
+        entries(whole) * np.linalg.norm(entries(UPDATE)), entries(UPDATE) * np.linalg.norm(entries(whole)), rtol=1e-4
+    )
+
+
+@pytest.mark.parametrize(("share", "left"), [(0.5, 12), (0.9, 3), (0.99, 1)])
+def test_pruning_keeps_the_largest_entries_of_every_tensor(share: float, left: int) -> None:
+    out = np.asarray(applied(f"prune:{share}")["kernel"]).ravel()
+    kept = np.argsort(-np.abs(UPDATE["kernel"].ravel()))[:left]
+    assert set(np.flatnonzero(out)) == set(kept)
+    np.testing.assert_array_equal(out[kept], UPDATE["kernel"].ravel()[kept])
+
+
+def test_quantisation_is_right_on_average_and_has_the_stated_levels() -> None:
+    keys = jax.random.split(KEY, 4000)
+    many = jax.vmap(lambda key: parse("quantise:3").apply(UPDATE, key=key)["kernel"])(keys)
+    unit = 5.0 / 3.0
+    levels = np.asarray(many) / unit
+    assert np.allclose(levels, np.round(levels), atol=1e-5) and np.abs(levels).max() <= 3 + 1e-5
+    np.testing.assert_allclose(np.mean(many, axis=0), UPDATE["kernel"], atol=0.06)
+    measured = np.sqrt(np.mean((np.asarray(many) - UPDATE["kernel"]) ** 2))
+    assert parse("quantise:3").deviation({"kernel": UPDATE["kernel"]}) == pytest.approx(measured, rel=0.25)
+
+
+@pytest.mark.parametrize(("name", "digits"), [("float16", 11), ("bfloat16", 8)])
+def test_half_precision_rounds_within_half_a_unit(name: str, digits: int) -> None:
+    update = {"a": np.random.default_rng(0).normal(size=5000).astype(np.float32)}
+    gap = np.asarray(applied(name, update)["a"]) - update["a"]
+    assert np.all(np.abs(gap) <= 2.0**-digits * np.abs(update["a"])) and np.any(gap != 0)
+    assert parse(name).deviation(update) == pytest.approx(np.sqrt(np.mean(gap**2)), rel=0.05)
+
+
+def test_signs_keep_the_mean_size() -> None:
+    out = applied("sign")
+    for name, leaf in UPDATE.items():
+        np.testing.assert_allclose(out[name], np.sign(leaf) * np.abs(leaf).mean(), rtol=1e-6)
+
+
+def test_steps_are_taken_in_their_order() -> None:
+    """Noise after clipping exceeds the bound; clipping after noise does not."""
+    after, before = applied("clip:0.1+gaussian:1"), applied("gaussian:1+clip:0.1")
+    assert np.linalg.norm(entries(after)) > 1 and np.linalg.norm(entries(before)) <= 0.1 * (1 + 1e-5)
+
+
+def test_a_defence_is_an_optax_transformation_that_draws_afresh_in_every_round() -> None:
+    transform = optax.chain(parse("clip:1+laplace:0.5").transform(key=KEY), optax.scale(2.0))
+    state = transform.init(UPDATE)
+    first, state = transform.update(UPDATE, state)
+    second, _ = transform.update(UPDATE, state)
+    assert not np.allclose(entries(first), entries(second))
+    np.testing.assert_allclose(entries(first), 2 * entries(applied("clip:1+laplace:0.5")), rtol=1e-5)
+
+
+@pytest.mark.parametrize("text", ["activations:0.2", "activations-gaussian:0.2"])
+def test_activation_noise_has_the_stated_deviation_and_differs_between_layers(text: str) -> None:
+    disturb = parse(text).disturb(key=KEY)
+    assert disturb is not None
+    state = jnp.ones((300, 100))
+    first, second = (np.asarray(disturb(layer, state) - state) for layer in (0, 1))
+    assert first.std() == pytest.approx(0.2, rel=0.03)
+    assert abs(np.corrcoef(first.ravel(), second.ravel())[0, 1]) < 0.03
+    assert parse(text).deviation(UPDATE) is None and not parse(text).on_update
+
+
+def test_hybrid_is_half_the_variance_inside_and_outside() -> None:
+    half = 0.3 / math.sqrt(2)
+    assert str(parse("hybrid:0.3")) == f"activations:{half:g}+laplace:{half:g}"
+
+
+def test_only_noise_around_the_gradient_has_a_deviation() -> None:
+    for text in ("", "prune:0.5", "sign", "clip:1+gaussian:0.1", "gaussian:0.1+prune:0.5", "hybrid:0.1"):
+        assert parse(text).deviation(UPDATE) is None
+    assert parse("gaussian:0.3+laplace:0.4").deviation(UPDATE) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("text", ["clip:1+gaussian:0.1", "prune:0.9", "sign", "activations:0.5+quantise:4", ""])
+def test_texts_come_back(text: str) -> None:
+    assert str(parse(text)) == text
+    assert parse(text) == parse(str(parse(text))) and hash(parse(text)) == hash(parse(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("gausian:1", "did you mean 'gaussian'"),
+        ("gaussian", "needs a strength"),
+        ("gaussian:much", "needs a strength"),
+        ("gaussian:-1", "above 0"),
+        ("gaussian:nan", "finite"),
+        ("clip:inf", "finite"),
+        ("prune:1", "between 0 and 1"),
+        ("quantise:1", "from 2 to 16"),
+        ("quantise:2.5", "whole number"),
+        ("sign:2", "has no strength"),
+        ("hybrid", "needs a strength"),
+        ("clip:1+", "unknown ''"),
+    ],
+)
+def test_mistakes_are_named(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        parse(text)
+
+
+def test_no_defence_changes_nothing() -> None:
+    assert Defense().apply(UPDATE, key=KEY) is UPDATE
+    assert Defense().disturb(key=KEY) is None
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_kind_keeps_shapes_and_types_and_repeats_itself(name: str) -> None:
+    kind = KINDS[name]
+    text = name if kind.plain else f"{name}:{ {'prune': 0.5, 'quantise': 4}.get(name, 0.1) }"
+    once, again, other = applied(text), applied(text), applied(text, key=jax.random.key(1))
+    for a, b, c in zip(*map(jax.tree.leaves, (once, again, UPDATE)), strict=True):
+        assert np.shape(a) == c.shape and np.asarray(a).dtype == c.dtype
+        np.testing.assert_array_equal(a, b)
+    random = kind.transform is not None and name in ("gaussian", "laplace", "quantise")
+    assert np.array_equal(entries(once), entries(other)) != random

@@ -1,0 +1,70 @@
+"""Privacy guarantees against closed forms."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+from jgleak.defenses import parse
+from jgleak.defenses.privacy import privacy
+
+SIZES = (40, 10)
+
+
+def exact_gaussian(multiplier: float, delta: float) -> float:
+    """Epsilon of the Gaussian mechanism by its exact condition (Balle and Wang 2018, Theorem 8)."""
+
+    def excess(epsilon: float) -> float:
+        a, b = 1 / (2 * multiplier), epsilon * multiplier
+        return float(norm.cdf(a - b) - math.exp(epsilon) * norm.cdf(-a - b) - delta)
+
+    return float(np.asarray(brentq(excess, 0.0, 50.0)))
+
+
+@pytest.mark.parametrize(("deviation", "rounds"), [(4.0, 1), (8.0, 1), (16.0, 25)])
+def test_gaussian_epsilon_is_close_above_the_exact_one(deviation: float, rounds: int) -> None:
+    """The update is clipped to 1, so two clients differ by 2; rounds compose as one with less noise."""
+    found = privacy(parse(f"clip:1+gaussian:{deviation}"), SIZES, rounds=rounds)
+    exact = exact_gaussian(deviation / 2 / math.sqrt(rounds), 1e-5)
+    assert exact <= found.epsilon <= 1.2 * exact
+
+
+def test_laplace_composes_to_at_most_the_sum() -> None:
+    sensitivity = 2 * 0.1 * sum(SIZES)
+    deviation = math.sqrt(2) * sensitivity * 10  # epsilon 0.1 a round
+    one, many = (privacy(parse(f"clip-inf:0.1+laplace:{deviation}"), SIZES, rounds=r) for r in (1, 40))
+    assert one.epsilon == pytest.approx(0.1, rel=1e-2)
+    assert many.epsilon < 4.0  # advanced composition beats the sum
+    assert many.per_coordinate == pytest.approx(2 * 0.1 * math.sqrt(2) / deviation)
+
+
+def test_fedgnn_states_one_and_guarantees_thousands() -> None:
+    """delta 0.1, lambda 0.2: epsilon 1 a coordinate and round, 2 delta / lambda; over all entries far more."""
+    found = privacy(parse(f"clip-inf:0.1+laplace:{0.2 * math.sqrt(2)}"), (1000,), rounds=3)
+    assert found.per_coordinate == pytest.approx(1.0)
+    assert found.epsilon == pytest.approx(3000.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("", "no noise"), ("clip:1", "no noise"), ("gaussian:1", "clip first"), ("gaussian:1+clip:1", "clip first"),
+     ("prune:0.9", "no noise"), ("activations:1", "no noise")],
+)  # fmt: skip
+def test_nothing_is_promised_without_a_bound_and_noise(text: str, words: str) -> None:
+    found = privacy(parse(text), SIZES)
+    assert found.epsilon == math.inf and words in found.reason
+
+
+def test_what_follows_the_noise_costs_nothing() -> None:
+    plain, pruned = (privacy(parse(f"clip:1+gaussian:4{more}"), SIZES) for more in ("", "+prune:0.9"))
+    assert plain.epsilon == pruned.epsilon
+
+
+@pytest.mark.parametrize("arguments", [{"delta": 0.0}, {"delta": 1.0}, {"rounds": 0}])
+def test_mistakes_are_named(arguments: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="delta|rounds"):
+        privacy(parse("clip:1+gaussian:1"), SIZES, **arguments)  # type: ignore[arg-type]

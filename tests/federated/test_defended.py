@@ -1,0 +1,111 @@
+"""Defended clients, FedAvg clients, and training under a defence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from jgleak.defenses import parse
+from jgleak.federated import Observation, fedavg, fedsgd, load, save
+from jgleak.federated.rounds import Plan, accuracy, federate
+from jgleak.graph import Graph
+
+KEY = jax.random.key(3)
+
+
+@pytest.fixture(scope="module")
+def client(world: Any) -> dict[str, Any]:
+    model = world.model()
+    return {"model": model, "params": world.params(model), "graphs": [world.graph(6, 1)], "space": world.space}
+
+
+def entries(observation: Observation) -> np.ndarray:
+    return np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(observation.update)])
+
+
+def test_the_update_is_the_defended_gradient(client: dict[str, Any]) -> None:
+    plain = entries(fedsgd(**client, loss="bce"))
+    noisy = entries(fedsgd(**client, loss="bce", defense=parse("gaussian:0.01"), key=KEY)) - plain
+    assert noisy.std() == pytest.approx(0.01, rel=0.2)
+    clipped = entries(fedsgd(**client, loss="bce", defense=parse("clip:0.001"), key=KEY))
+    np.testing.assert_allclose(clipped, plain * 0.001 / np.linalg.norm(plain), rtol=1e-4, atol=1e-9)
+
+
+def test_activation_noise_vanishes_with_its_size_and_hits_the_loss_inside(client: dict[str, Any]) -> None:
+    plain = entries(fedsgd(**client, loss="bce"))
+    gaps = [
+        np.linalg.norm(entries(fedsgd(**client, loss="bce", defense=parse(f"activations:{s}"), key=KEY)) - plain)
+        for s in (1e-3, 1e-2, 1e-1)
+    ]
+    assert 0 < gaps[0] < gaps[1] < gaps[2]
+    assert gaps[0] == pytest.approx(gaps[1] / 10, rel=0.3)  # to first order
+
+
+def test_padding_nodes_stay_silent_under_activation_noise(client: dict[str, Any]) -> None:
+    """The same key gives the same noise to the nodes that are there only if padding is masked afterwards."""
+    sent = fedsgd(**client, loss="bce", defense=parse("activations:1"), key=KEY, slots=16)
+    assert np.isfinite(entries(sent)).all()
+    states = client["model"].apply(
+        {"params": client["params"]},
+        *(np.zeros((4, client["space"].width), np.float32), np.zeros((4, 4), np.float32), np.arange(4) < 2),
+        parse("activations:1").disturb(key=KEY),
+        method="states",
+    )
+    assert all(np.all(np.asarray(state)[2:] == 0) for state in states) and np.any(np.asarray(states[-1])[:2] != 0)
+
+
+def test_a_defence_needs_a_key(client: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="give key="):
+        fedsgd(**client, loss="bce", defense=parse("gaussian:1"))
+
+
+def test_one_local_step_is_fedsgd(client: dict[str, Any]) -> None:
+    one = fedavg(**client, loss="bce", steps=1, rate=0.1)
+    assert one.protocol == "fedavg" and one.local_steps == 1
+    np.testing.assert_allclose(entries(one), entries(fedsgd(**client, loss="bce")), rtol=1e-5, atol=1e-8)
+
+
+def test_local_steps_are_gradient_descent(client: dict[str, Any]) -> None:
+    """Three steps by hand, one gradient after another."""
+    weights, rate = client["params"], 0.2
+    for _ in range(3):
+        slope = fedsgd(**{**client, "params": weights}, loss="bce").update
+        weights = jax.tree.map(lambda w, g: w - rate * g, weights, slope)
+    moved = jax.tree.map(lambda before, after: (before - after) / (3 * rate), client["params"], weights)
+    expected = np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(moved)])
+    found = entries(fedavg(**client, loss="bce", steps=3, rate=rate))
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-6)
+
+
+def test_a_fedavg_observation_comes_back_from_its_file(client: dict[str, Any], tmp_path: Any) -> None:
+    sent = fedavg(**client, loss="bce", steps=2, rate=0.05)
+    save(tmp_path / "o.safetensors", sent, client["space"])
+    back, _ = load(tmp_path / "o.safetensors")
+    assert (back.protocol, back.local_steps, back.local_rate) == ("fedavg", 2, 0.05)
+
+
+@pytest.mark.parametrize(("steps", "rate", "words"), [(0, 0.1, "at least one"), (2, 0.0, "learning rate")])
+def test_impossible_local_training_is_refused(client: dict[str, Any], steps: int, rate: float, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        fedavg(**client, loss="bce", steps=steps, rate=rate)
+
+
+def test_federated_training_learns_and_noise_spoils_it(world: Any) -> None:
+    """The label says whether any node is red: easy to learn, impossible under overwhelming noise."""
+    model = world.model(readout="pooled", readout_widths=(), hidden=8)
+    graphs = []
+    for seed in range(80):
+        g = world.graph(5, seed)
+        graphs.append(Graph(g.x, g.edges, int((g.x[:, 0] == 0).any())))
+    train, test = graphs[:60], graphs[60:]
+    start, plan = world.params(model), Plan(rounds=150, clients=8, batch=2, rate=0.02)
+    trained = federate(model, start, train, world.space, loss="ce", plan=plan, key=KEY)
+    chance = max(np.mean([g.y for g in test]), 1 - np.mean([g.y for g in test]))
+    assert accuracy(model, trained, test, world.space) > chance
+    spoilt = federate(
+        model, start, train, world.space, loss="ce", plan=plan, key=KEY, defense=parse("clip:0.1+gaussian:10")
+    )
+    assert accuracy(model, spoilt, train, world.space) < accuracy(model, trained, train, world.space)
