@@ -27,7 +27,7 @@ class Column:
         """The client's value; None where it is undefined."""
         value: Any = client
         for name in self.path:
-            value = None if value is None else value[name]
+            value = None if value is None else value.get(name)
         return value
 
 

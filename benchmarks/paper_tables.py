@@ -18,6 +18,8 @@ from rich.table import Table
 import comparison
 import soft_measure
 import soft_page
+import utility
+from defense_rows import DEFENSES
 from fedgig_rows import FEDGIG
 from glg_rows import GLG
 from grain_rows import ROWS
@@ -67,11 +69,11 @@ class Paper(NamedTuple):
     document: Callable[[Sequence[Any], Sequence[Record]], str]
 
 
-def _soft(table: comparison.Table) -> Paper:
+def _soft(table: comparison.Table, measure: Callable[..., Iterator[Record]] = soft_measure.measure) -> Paper:
     return Paper(
         rows=table.rows,
         methods=table.methods,
-        measure=partial(soft_measure.measure, table),
+        measure=partial(measure, table),
         finished=None,
         head=soft_page.head(table),
         lines=lambda rows, records: soft_page.lines(dataclasses.replace(table, rows=rows), records, soft_page.mean),
@@ -83,6 +85,7 @@ PAPERS = {
     "grain": Paper(ROWS, METHODS, measure, finished, HEAD, partial(results, show=mean), document),
     "glg": _soft(GLG),
     "fedgig": _soft(FEDGIG),
+    "defenses": _soft(DEFENSES, utility.measure),
 }
 """Papers by the name that users type."""
 

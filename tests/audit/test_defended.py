@@ -1,0 +1,97 @@
+"""Experiments with defended, batched and FedAvg clients."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from jgleak.attacks.attack import Attack, Reconstruction
+from jgleak.attacks.registry import ATTACKS
+from jgleak.audit.experiment import run
+from jgleak.audit.setup import prepare
+from jgleak.audit.specification import Specification
+from jgleak.federated import Knowledge, Observation
+from jgleak.graph import Graph
+
+SMALL = Specification(attack="oracle", graphs=5, hidden=8, max_nodes=8)
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Observation, Knowledge]]:
+    """An attack that is told the answer by this test: the batch's graphs, permuted, in another order."""
+    seen: list[tuple[Observation, Knowledge]] = []
+    graphs = prepare(dataclasses.replace(SMALL, attack="empty")).dataset.graphs
+
+    def oracle(observation: Observation, knowledge: Knowledge, *, key: Any, budget: Any) -> Reconstruction:
+        first = sum(o.batch_size for o, _ in seen)
+        seen.append((observation, knowledge))
+        own = graphs[first : first + observation.batch_size][::-1]
+        moved = tuple(g.permute(np.arange(g.n)[::-1]) for g in own)
+        return Reconstruction(moved, 0.0, "done")
+
+    monkeypatch.setitem(ATTACKS, "oracle", Attack("oracle", "for tests", oracle, several=True))
+    return seen
+
+
+def test_every_graph_of_a_batch_meets_its_own_reconstruction(seen: list[Any]) -> None:
+    results = list(run(dataclasses.replace(SMALL, batch=2, know=("n", "labels"))))
+    assert [o.batch_size for o, _ in seen] == [2, 2, 1]
+    assert [r.index for r in results] == list(range(5)) and all(r.score.exact for r in results)
+    first, second = (results[i].truth for i in (0, 1))
+    assert seen[0][1].n == max(first.n, second.n)
+    np.testing.assert_array_equal(np.asarray(seen[0][1].labels), sorted([first.y, second.y]))
+
+
+def test_what_was_not_found_in_a_batch_counts_as_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def poor(observation: Observation, knowledge: Knowledge, *, key: Any, budget: Any) -> Reconstruction:
+        return Reconstruction(
+            (Graph(np.zeros((2, len(knowledge.space.features)), int), np.zeros((0, 2), int)),), 1.0, "x"
+        )
+
+    monkeypatch.setitem(ATTACKS, "oracle", Attack("oracle", "for tests", poor, several=True))
+    results = list(run(dataclasses.replace(SMALL, graphs=2, batch=2)))
+    assert sorted(len(r.reconstruction.graphs) for r in results) == [0, 1]
+    assert sum(r.soft is None for r in results) == 1
+
+
+def test_clients_are_defended_each_with_its_own_noise(seen: list[Any]) -> None:
+    plain = dataclasses.replace(SMALL, graphs=2)
+    list(run(plain))
+    noisy = dataclasses.replace(plain, defense="gaussian:0.01")
+    list(run(noisy))
+    list(run(noisy))
+    updates = [np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(o.update)]) for o, _ in seen]
+    gaps = [updates[i + 2] - updates[i] for i in (0, 1)]
+    assert all(gap.std() == pytest.approx(0.01, rel=0.1) for gap in gaps)
+    assert abs(np.corrcoef(*gaps)[0, 1]) < 0.1
+    np.testing.assert_array_equal(updates[2], updates[4])  # the same seed, the same noise
+
+
+def test_local_steps_reach_the_client(seen: list[Any]) -> None:
+    list(run(dataclasses.replace(SMALL, graphs=1, protocol="fedavg", local_steps=3, local_rate=0.5)))
+    observation = seen[0][0]
+    assert (observation.protocol, observation.local_steps, observation.local_rate) == ("fedavg", 3, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"defense": "noise:1"}, "unknown 'noise'"),
+        ({"batch": 0}, "batch"),
+        ({"batch": 2, "know": ("features",)}, "leave --batch out"),
+        ({"local_steps": 0}, "local_steps"),
+        ({"local_rate": 0.0}, "local_rate"),
+    ],
+)
+def test_mistakes_are_named(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        list(run(dataclasses.replace(SMALL, attack="empty", **fields)))
+
+
+def test_attacks_on_one_graph_refuse_a_batch() -> None:
+    with pytest.raises(ValueError, match="mixes 2 graphs"):
+        list(run(dataclasses.replace(SMALL, attack="census", graphs=2, batch=2)))
