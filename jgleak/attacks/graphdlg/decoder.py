@@ -1,12 +1,12 @@
-"""GraphDLG's decoder: edges from the pooled embedding, learnt from public graphs under the attacked model's own weights.
+"""GraphDLG's decoder: edges from the pooled embedding, learnt from public graphs under the attacked model's weights.
 
 The embedding goes through an MLP of widths 100 and 250 to ``S^2`` numbers; symmetrised, they are log odds of edges
 between places of the file's node order, which the embedding itself says nothing of (GraphDLG, section 4.2).
 
 **The adapter's missing gradient.** Equation 21 adds ``lambda |mean phi(p_public) - mean phi(p_victims)|``, with the
-identity for ``phi`` and embeddings ``p`` of an encoder that is the attacked model and stays as it is. This is a constant:
-it has no derivative by the decoder's weights, and training does not notice it. Here ``phi`` is the decoder's last hidden
-layer, so that the term asks the decoder to see public and attacked graphs alike.
+identity for ``phi`` and embeddings ``p`` of an encoder that is the attacked model and stays as it is. This is a
+constant: it has no derivative by the decoder's weights, and training does not notice it. Here ``phi`` is the decoder's
+last hidden layer, so that the term asks the decoder to see public and attacked graphs alike.
 """
 
 from __future__ import annotations
