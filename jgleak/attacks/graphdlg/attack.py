@@ -35,7 +35,7 @@ class Options:
       adapter: its weight ``lambda``; 0 leaves it out.
     """
 
-    steps: int = 400
+    steps: int = 200
     adapter: float = 0.2
 
 

@@ -21,7 +21,7 @@ from jgleak.federated.observation import Knowledge, Observation
 NOISE = 0.3
 """Deviation of the start around the decoder's log odds and the recursion's features."""
 
-PULL = 1e-2
+PULL = 5e-2
 """Share of the way back to the decoder's log odds that every step goes."""
 
 RARE = 0.02
@@ -82,7 +82,7 @@ def _observed(leaf: Any) -> Array:
     return (leaf.left * leaf.values) @ leaf.right.T if isinstance(leaf, Compressed) else leaf[0]
 
 
-RECIPE = Recipe(start=start, relax=relax_structured, project=pull, lr=0.05, steps=500, learn=learn)
+RECIPE = Recipe(start=start, relax=relax_structured, project=pull, lr=0.05, steps=200, learn=learn)
 
 GRAPHDLG_REFINED = matching(
     "graphdlg-refined",
