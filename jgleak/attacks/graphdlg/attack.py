@@ -1,4 +1,15 @@
-"""GraphDLG: edges decoded from the leaked embedding, features by the recursion on those edges (Wei et al. 2026)."""
+"""GraphDLG: edges decoded from the leaked embedding, features by the recursion on those edges (Wei et al. 2026).
+
+The paper does not say how long the decoder trains. Steps of 50, 100, 200, 400, 800 were compared on a held-out quarter
+of public graphs without duplicates, inputs standardised by the public ones: AUC / AP in file order were .913/.806,
+.917/.811, .924/.821, .929/.827, .924/.830 on MUTAG, .883/.729, .896/.739, .897/.738 (50 to 200) on PTC_MR and
+.689/.444, .691/.451, .695/.455 on ENZYMES. The mean adjacency of the same graphs has .931/.802, .898/.727, .684/.441:
+the embedding tells a little more than it, in AP. The adapter changes no number by more than .007 there, where public
+and attacked graphs are of one kind.
+
+Where we differ: inputs are standardised; the adapter compares hidden states (see ``decoder``); a client's size is
+given, and only its own places are read.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +93,7 @@ def _group(
         soft = edges(options, observations, knowledges)
         hard = [(a >= 0.5).astype(np.float32) for a in soft]
         model, params = observations[0].model, observations[0].params
-        rows = [r.states[0] for r in recover(model, params, [o.update for o in observations], hard)]
+        rows = [np.asarray(r.states[0]) for r in recover(model, params, [o.update for o in observations], hard)]
     except ConditionFailed as error:
         if len(observations) > 1:
             return [_group(options, [o], [k])[0] for o, k in zip(observations, knowledges, strict=True)]
@@ -108,7 +119,7 @@ def edges(
     logits = np.asarray(jax.jit(jax.vmap(decoder.logits))(np.stack(embeddings)))
     out = []
     for observation, knowledge, one in zip(observations, knowledges, logits, strict=True):
-        n = size(observation, knowledge)
+        n = size(observation, knowledge) or 0
         probability = 1.0 / (1.0 + np.exp(-one[:n, :n])) * (1.0 - np.eye(n, dtype=np.float32))
         out.append(probability if knowledge.adjacency is None else np.asarray(knowledge.adjacency, np.float32))
     return out

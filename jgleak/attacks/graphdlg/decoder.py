@@ -88,10 +88,10 @@ class Decoder(NamedTuple):
     """
 
     params: Params
-    mean: Float[Array, " D"]
-    scale: Float[Array, " D"]
+    mean: Float[Array | np.ndarray, " D"]
+    scale: Float[Array | np.ndarray, " D"]
 
-    def logits(self, embedding: Float[Array, " D"]) -> Float[Array, "S S"]:
+    def logits(self, embedding: Float[Array | np.ndarray, " D"]) -> Float[Array, "S S"]:
         """Log odds of the edges between ``S`` places; 0 on the diagonal."""
         slots = round(self.params[f"Dense_{len(WIDTHS)}"]["bias"].size ** 0.5)
         found: Any = Network(slots).apply({"params": self.params}, (embedding - self.mean) * self.scale)
@@ -127,9 +127,9 @@ def _fit(steps: int, weight: Array, key: Array, public: Array, edges: Array, vic
 def loss(
     network: Network,
     params: Params,
-    public: Float[Array, "P D"],
-    edges: Float[Array, "P S S"],
-    victims: Float[Array, "V D"],
+    public: Float[Array | np.ndarray, "P D"],
+    edges: Float[Array | np.ndarray, "P S S"],
+    victims: Float[Array | np.ndarray, "V D"],
     *,
     weight: float | Array,
 ) -> Float[Array, ""]:

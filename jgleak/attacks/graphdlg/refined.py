@@ -1,4 +1,15 @@
-"""GraphDLG refined by gradient matching (ours): its answer is where the search starts and what it is held to."""
+"""GraphDLG refined by gradient matching (ours): its answer is where the search starts and what its edges are held to.
+
+Running the model on recovered features to read the unknown last slopes off its states cannot help: the recovered rows
+are multiples of one another, and their slopes equal (see ``closed_form.recursion``). Even the true slopes make
+molecules' features worse. So the gradients are matched instead, with a softmax a feature; the pull to the decoder's
+log odds keeps the edges in the file's order.
+
+On 8 other graphs of MUTAG (2 layers of width 16, 200 steps), ``NOISE``, ``PULL``, rate of .3, 1e-2, .05 gave a node
+accuracy of .81 aligned and edges' AP of .783 in file order, .30 aligned; .3, 5e-2, .05: .89, .802, .30; .1, 1e-2, .02:
+.74, .790, .28. GraphDLG itself has .64, .800, .27 there, and .64 in file order, which the refinement lowers (to .57
+with the chosen values): no gradient tells which of like nodes is first.
+"""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def test_the_same_as_the_kronecker_system(layers: int, slopes: str) -> None:
     for one, observation in zip(found, seen(net, several), strict=True):
         for layer in range(layers):
             gradient = np.asarray(observation.update[f"conv_{layer}"]["kernel"], np.float64)
-            want = kronecker(one.coefficients[layer], gradient)
+            want = kronecker(np.asarray(one.coefficients[layer]), gradient)
             np.testing.assert_allclose(one.states[layer], want, rtol=1e-6, atol=1e-8 * np.abs(want).max())
 
 

@@ -41,15 +41,17 @@ def test_equal_numbers_are_learnt_once(small: decoder.Lesson) -> None:
 
 def test_the_adapter_has_a_gradient_and_the_printed_one_has_none(small: decoder.Lesson) -> None:
     network = decoder.Network(6)
-    params = network.init(jax.random.key(0), small.embeddings[0])["params"]
+    params = decoder.trained(small, steps=200, weight=0.0).params
 
+    @jax.jit
     def slope(weight: float, victims: np.ndarray) -> Any:
         run = jax.grad(lambda p: decoder.loss(network, p, small.embeddings, small.edges, victims, weight=weight))
         return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(run(params))])
 
     plain = slope(0.0, small.victims)
     assert float(jnp.abs(slope(0.2, small.victims) - plain).max()) > 1e-4
-    np.testing.assert_allclose(slope(0.2, small.embeddings), plain, atol=1e-5)  # nothing lies apart
+    alike = np.repeat(small.embeddings, 2, axis=0)[::2]
+    np.testing.assert_allclose(slope(0.2, alike), plain, atol=1e-4)  # nothing lies apart
 
 
 def test_alike_embeddings_do_no_harm() -> None:
