@@ -32,6 +32,7 @@ from jgleak.attacks.closed_form.slopes import SLOPES
 from jgleak.attacks.distance import MATCH, gradient_distances
 from jgleak.attacks.graphdlg.decoder import Decoder, trained
 from jgleak.attacks.graphdlg.lesson import lesson
+from jgleak.attacks.matching.options import whole
 from jgleak.attacks.matching.problem import size
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.graph import Graph
@@ -172,14 +173,18 @@ def configured(options: Options, given: Mapping[str, str]) -> Options:
     for name, text in given.items():
         if name not in ("steps", "adapter"):
             raise ValueError(f"option {name!r}: unknown; choose from steps, adapter")
-        try:
-            changes[name] = int(text) if name == "steps" else float(text)
-        except ValueError:
-            changes[name] = -1
-        if not (changes[name] >= 1 if name == "steps" else 0 <= changes[name] < float("inf")):
-            want = "a whole number from 1" if name == "steps" else "a number from 0"
-            raise ValueError(f"option {name!r}: expected {want}, got {text!r}")
+        changes[name] = whole(name, str(text)) if name == "steps" else _weight(str(text))
     return dataclasses.replace(options, **changes)
+
+
+def _weight(text: str) -> float:
+    try:
+        weight = float(text)
+    except ValueError:
+        weight = -1.0
+    if not 0 <= weight < float("inf"):
+        raise ValueError(f"option 'adapter': expected a number from 0, got {text!r}")
+    return weight
 
 
 def _answer(
