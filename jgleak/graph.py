@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import igraph
@@ -236,6 +236,14 @@ def _labels(graphs: Sequence[Graph], size: int) -> Any:
     if all(isinstance(y, (int, np.integer)) for y in ys):
         return np.array(ys, np.int32)
     return np.array(ys, np.float32)
+
+
+def distinct(graphs: Iterable[Graph]) -> list[Graph]:
+    """The graphs without those that are isomorphic to an earlier one with equal features (labels are ignored)."""
+    seen: dict[tuple[bytes, bytes], Graph] = {}
+    for graph in graphs:
+        seen.setdefault(graph.canonical_form(), graph)
+    return list(seen.values())
 
 
 def bucket(n: int) -> int:

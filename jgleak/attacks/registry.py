@@ -10,6 +10,8 @@ from jgleak.attacks.closed_form.attack import CLOSED_FORM
 from jgleak.attacks.fedgig.attack import FEDGIG, FEDGIG_NO_AUTOENCODER, FEDGIG_NO_CONSTRAINT
 from jgleak.attacks.fedgig.ordered import FEDGIG_ORDERED
 from jgleak.attacks.grain.attack import GRAIN
+from jgleak.attacks.graphdlg.attack import GRAPHDLG, GRAPHDLG_NO_ADAPTER
+from jgleak.attacks.graphdlg.refined import GRAPHDLG_REFINED
 from jgleak.attacks.matching.dlg import DLG, DLG_BP, IDLG, IDLG_BP
 from jgleak.attacks.matching.gi_gan import GI_GAN
 from jgleak.attacks.matching.glg import GLG_GRAPH, GLG_NODE_1, GLG_NODE_2
@@ -22,9 +24,12 @@ EXACT = (CENSUS, GRAIN, CLOSED_FORM)
 MATCHING = (DLG, DLG_BP, IDLG, IDLG_BP, INVERGRAD, TABLEAK, GLG_NODE_1, GLG_NODE_2, GLG_GRAPH)
 GENERATORS = (GI_GAN, GRA_GFA)
 FEDGIGS = (FEDGIG, FEDGIG_ORDERED, FEDGIG_NO_CONSTRAINT, FEDGIG_NO_AUTOENCODER)
+GRAPHDLGS = (GRAPHDLG, GRAPHDLG_NO_ADAPTER, GRAPHDLG_REFINED)
 BASELINES = (RANDOM, MEAN_ADJACENCY, EMPTY)
 
-ATTACKS: dict[str, Attack] = {attack.name: attack for attack in (*EXACT, *MATCHING, *GENERATORS, *FEDGIGS, *BASELINES)}
+ATTACKS: dict[str, Attack] = {
+    attack.name: attack for attack in (*EXACT, *MATCHING, *GENERATORS, *FEDGIGS, *GRAPHDLGS, *BASELINES)
+}
 
 
 def get_attack(name: str) -> Attack:

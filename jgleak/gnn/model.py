@@ -163,6 +163,14 @@ class GNN(nn.Module):
             raise ValueError(f"readout: {self.readout!r} has no hidden row a node; use 'node_mlp'")
         return self.head.node_hidden(nodes, states)
 
+    def embed(
+        self, nodes: Float[Array, "N m"], adjacency: Float[Array, "N N"], mask: Bool[Array, " N"]
+    ) -> Float[Array, " D"]:
+        """The vector that enters the MLP of a ``pooled`` readout."""
+        if not isinstance(self.head, Pooled):
+            raise ValueError(f"readout: {self.readout!r} does not pool its nodes; use 'pooled'")
+        return self.head.pool(self.states(nodes, adjacency, mask)[-1], mask)
+
     def __call__(
         self,
         nodes: Float[Array, "N m"],

@@ -89,12 +89,14 @@ class Pooled(Readout):
     def __call__(
         self, rows: Float[Array, "N m"], states: Float[Array, "N D"], mask: Bool[Array, " N"]
     ) -> Float[Array, "..."]:
-        weight = mask.astype(states.dtype)
+        return _mlp(self.linears, self.pool(states, mask), self.act)
+
+    def pool(self, states: Float[Array, "N D"], mask: Bool[Array, " N"]) -> Float[Array, " D"]:
+        """One row for all nodes."""
         if self.pooling == "max":
-            pooled = jax.nn.logsumexp(jnp.where(mask[:, None], states, -jnp.inf), axis=0)
-        else:
-            pooled = weight @ states / (weight.sum() if self.pooling == "mean" else 1.0)
-        return _mlp(self.linears, pooled, self.act)
+            return jax.nn.logsumexp(jnp.where(mask[:, None], states, -jnp.inf), axis=0)
+        weight = mask.astype(states.dtype)
+        return weight @ states / (weight.sum() if self.pooling == "mean" else 1.0)
 
 
 class Flattened(Readout):

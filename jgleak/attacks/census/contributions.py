@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Num
 
 from jgleak.attacks.attack import Clock
+from jgleak.attacks.closed_form.pooled import pooled_embedding, pooled_gradient
 from jgleak.attacks.span.hops import Blocks, Nodes
 from jgleak.federated.loss import label_loss
 from jgleak.federated.observation import Observation
@@ -98,7 +99,7 @@ class Contributions:
             states.append(np.asarray(state, np.float64)[:here])
         equations, observed = np.concatenate(columns).T / scale[:, None], observed / scale
         if kind == "pooled":
-            pooled = _pooled(update)
+            pooled = pooled_embedding(update)
             length = np.linalg.norm(pooled) / np.sqrt(pooled.size)
             equations = np.r_[equations, np.concatenate(states).T / length]
             observed = np.r_[observed, pooled / length]
@@ -112,19 +113,11 @@ def _upstream(observation: Observation) -> tuple[Float[np.ndarray, " C"], str]:
     """
     model, update, params = observation.model, observation.update, observation.params
     if model.readout == "pooled":
-        first = np.asarray(update["head"]["linears_0"]["bias"], np.float64)
-        return (np.asarray(params["head"]["linears_0"]["kernel"], np.float64) @ first).astype(np.float32), "pooled"
+        return pooled_gradient(params, update).astype(np.float32), "pooled"
     if model.node_level:
         return np.zeros(model.classes, np.float32), "labelled"
     last = update["head"][f"linears_{len(model.readout_widths)}"]
     return np.asarray(last["bias"], np.float32), "nodes"
-
-
-def _pooled(update: Params) -> Float[np.ndarray, " D"]:
-    """The pooled vector: the input of the first readout layer, ``dL/dW delta / |delta|^2`` (GraphDLG, eq. 8)."""
-    layer = update["head"]["linears_0"]
-    delta = np.asarray(layer["bias"], np.float64)
-    return np.asarray(layer["kernel"], np.float64) @ delta / (delta @ delta)
 
 
 def _signs(tree: Params) -> Params:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-from jaxtyping import Float
+from typing import Any
 
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 
@@ -14,8 +13,10 @@ SLOPES = ("sigmoid", "tanh", "relu")
 """Activations whose slope is a function of their value."""
 
 
-def slope_of(act: str, states: Float[np.ndarray, "n F"]) -> Float[np.ndarray, "n F"]:
-    """``act'`` where the activation took the values ``states``; an activation need not be invertible for that.
+def slope_of(act: str, states: Any) -> Any:
+    """``act'`` where the activation took the values ``states (n, F)``; it need not be invertible for that.
+
+    Arrays of either kind, on the host or traced, give the same kind.
 
     Raises:
       ConditionFailed: the value does not tell the slope (GELU falls before it rises).
@@ -25,5 +26,5 @@ def slope_of(act: str, states: Float[np.ndarray, "n F"]) -> Float[np.ndarray, "n
     if act == "tanh":
         return 1 - states**2
     if act == "relu":
-        return (states > ZERO * np.abs(states).max(initial=0.0)).astype(np.float64)
+        return (states > ZERO * abs(states).max(initial=0.0)).astype(states.dtype)
     raise ConditionFailed(f"the slope of {act!r} is not a function of its value; known are {', '.join(SLOPES)}")

@@ -59,7 +59,7 @@ def configured(recipe: Recipe, options: Mapping[str, Any]) -> Recipe:
             hint = f"did you mean {close[0]!r}? " if close else ""
             raise ValueError(f"option {name!r}: unknown; {hint}choose from {', '.join(NAMES)}")
     given = {name: str(value) for name, value in options.items()}
-    changes: dict[str, Any] = {name: _whole(name, given[name]) for name in ("steps", "restarts") if name in given}
+    changes: dict[str, Any] = {name: whole(name, given[name]) for name in ("steps", "restarts") if name in given}
     if "objective" in given:
         changes["objective"] = OBJECTIVES[_one_of("objective", given["objective"], OBJECTIVES)]
     if "init" in given and recipe.latent:
@@ -96,7 +96,8 @@ def _named(choices: Mapping[str, Any], value: Any) -> str:
     return getattr(value, "__name__", str(value))
 
 
-def _whole(name: str, text: str) -> int:
+def whole(name: str, text: str) -> int:
+    """The whole number from 1 that ``text`` is; ``ValueError`` names the option where it is none."""
     if not text.isdigit() or int(text) < 1:
         raise ValueError(f"option {name!r}: expected a whole number from 1, got {text!r}")
     return int(text)

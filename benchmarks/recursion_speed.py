@@ -1,0 +1,111 @@
+"""GraphDLG's recursion beside the Kronecker system, and how often it is exact: ``benchmarks/recursion_speed.py``."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import typer
+from jaxtyping import Array, Float
+
+from jgleak.attacks.closed_form.propositions import CONDITION
+from jgleak.attacks.closed_form.recursion import Recovered, recover
+from jgleak.datasets import load
+from jgleak.features import FeatureSpace
+from jgleak.federated import fedsgd
+from jgleak.gnn import GNN
+from jgleak.graph import Graph, GraphBatch
+from machine import host, seconds
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def main(
+    datasets: Annotated[str, typer.Option(help="By commas; empty: the speed alone.")] = "mutag,ptc_mr,enzymes",
+    graphs: Annotated[int, typer.Option(min=1, help="Of each data set.")] = 100,
+    nodes: Annotated[int, typer.Option(min=2, help="For the speed.")] = 30,
+    width: Annotated[int, typer.Option(min=2, help="For the speed.")] = 64,
+    repeats: Annotated[int, typer.Option(min=1, help="The best counts.")] = 5,
+) -> None:
+    """One JSON line for the speed of one layer's solve, and one for every data set, depth, pooling and width."""
+    print(json.dumps({"host": host(), "nodes": nodes, "width": width} | speed(nodes, width, repeats)), flush=True)
+    for name in [part.strip() for part in datasets.split(",") if part.strip()]:
+        data = load(name, graphs=graphs, seed=0)
+        space = dataclasses.replace(data.space, mean=None, std=None)
+        for layers in (2, 3, 4):
+            for pooling in ("mean", "sum", "max"):
+                for hidden in (16, 64, 128):
+                    shared: dict[str, Any] = {"readout": "pooled", "readout_widths": (), "last_act": True}
+                    model = GNN(space.width, data.classes, layers=layers, hidden=hidden, pooling=pooling, **shared)
+                    row = {"dataset": name, "layers": layers, "pooling": pooling, "hidden": hidden}
+                    print(json.dumps(row | exactness(model, data.graphs, space)), flush=True)
+
+
+def speed(nodes: int, width: int, repeats: int) -> dict[str, float]:
+    """Seconds of one solve ``dW = H^T r`` by pseudo-inverse and by Algorithm 1's system, both compiled beforehand."""
+    rng = np.random.default_rng(0)
+    coefficients, states = rng.normal(size=(nodes, width)), rng.normal(size=(nodes, width))
+    with jax.enable_x64(True):
+        arguments = jnp.asarray(coefficients), jnp.asarray(states.T @ coefficients)
+        runs = {}
+        for name, solve in (("pinv", by_pinv), ("kronecker", by_kronecker)):
+            compiled = jax.jit(solve).lower(*arguments).compile()
+            np.testing.assert_allclose(compiled(*arguments), states, rtol=1e-6, atol=1e-8)
+            times = repeats if name == "pinv" else 1
+            runs[name] = min(seconds(lambda c=compiled: c(*arguments).block_until_ready()) for _ in range(times))
+    return {**runs, "ratio": runs["kronecker"] / runs["pinv"]}
+
+
+def by_pinv(coefficients: Float[Array, "n D"], gradient: Float[Array, "F D"]) -> Float[Array, "n F"]:
+    """The recursion's solve."""
+    return (gradient @ jnp.linalg.pinv(coefficients, rtol=CONDITION)).T
+
+
+def by_kronecker(coefficients: Float[Array, "n D"], gradient: Float[Array, "F D"]) -> Float[Array, "n F"]:
+    """Algorithm 1, lines 8 to 11: the dense system of ``(F D) x (n F)``."""
+    n, width = coefficients.shape[0], gradient.shape[0]
+    system = jnp.kron(coefficients.T, jnp.eye(width, dtype=gradient.dtype))
+    return jnp.linalg.lstsq(system, gradient.T.reshape(-1), rcond=CONDITION)[0].reshape(n, width)
+
+
+def exactness(model: GNN, graphs: Sequence[Graph], space: FeatureSpace) -> dict[str, Any]:
+    """Share of graphs whose ``r_i`` all have full row rank, and the features' errors, with the true edges."""
+    params = model.initial(key=jax.random.key(0))
+    slots = GraphBatch.from_graphs(graphs, space).node_mask.shape[1]
+    updates = [fedsgd(model, params, [g], space, loss="ce", slots=slots).update for g in graphs]
+    edges, last = [g.adjacency for g in graphs], _last_states(model, params, graphs, space)
+    slopes = [(rows > 0).astype(float) for rows in last]
+    known = last if model.pooling == "max" else None
+    true = recover(model, params, updates, edges, last=slopes, states=known)
+    ones = recover(model, params, updates, edges)
+    ranks = [[np.linalg.matrix_rank(r, rtol=CONDITION) for r in found.coefficients] for found in true]
+    full = [min(rank) == g.n for rank, g in zip(ranks, graphs, strict=True)]
+    errors = [_errors(found, graphs, space) for found in (true, ones)]
+    return {
+        "full_rank": float(np.mean(full)),
+        "error_full_rank": float(errors[0][full].max()) if any(full) else None,
+        "error_true_mask": float(np.median(errors[0])),
+        "error_ones": float(np.median(errors[1])),
+    }
+
+
+def _last_states(model: GNN, params: Any, graphs: Sequence[Graph], space: FeatureSpace) -> list[np.ndarray]:
+    batch = GraphBatch.from_graphs(graphs, space)
+    run = jax.jit(jax.vmap(lambda x, a, m: model.apply({"params": params}, x, a, m, method="states")))
+    found: Any = run(batch.nodes, batch.adjacency, batch.node_mask)
+    return [np.asarray(found[-1])[i, : g.n] for i, g in enumerate(graphs)]
+
+
+def _errors(found: list[Recovered], graphs: Sequence[Graph], space: FeatureSpace) -> Float[np.ndarray, " G"]:
+    wanted = [space.encode(g.x) for g in graphs]
+    return np.array([np.linalg.norm(f.states[0] - x) / np.linalg.norm(x) for f, x in zip(found, wanted, strict=True)])
+
+
+if __name__ == "__main__":
+    app()

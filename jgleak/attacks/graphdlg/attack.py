@@ -1,0 +1,221 @@
+"""GraphDLG: edges decoded from the leaked embedding, features by the recursion on those edges (Wei et al. 2026).
+
+The paper does not say how long the decoder trains. Steps of 50, 100, 200, 400, 800 were compared on a held-out quarter
+of public graphs without duplicates, inputs standardised by the public ones: AUC / AP in file order were .913/.806,
+.917/.811, .924/.821, .929/.827, .924/.830 on MUTAG, .883/.729, .896/.739, .897/.738 (50 to 200) on PTC_MR and
+.689/.444, .691/.451, .695/.455 on ENZYMES. The mean adjacency of the same graphs has .931/.802, .898/.727, .684/.441:
+the embedding tells a little more than it, in AP. The adapter changes no number by more than .007 there, where public
+and attacked graphs are of one kind.
+
+Where we differ: inputs are standardised; the adapter compares hidden states (see ``decoder``); a client's size is
+given, and only its own places are read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float
+
+from jgleak.attacks.attack import Attack, Budget, Reconstruction
+from jgleak.attacks.closed_form.pooled import pooled_embedding
+from jgleak.attacks.closed_form.propositions import ConditionFailed
+from jgleak.attacks.closed_form.recursion import recover
+from jgleak.attacks.closed_form.slopes import SLOPES
+from jgleak.attacks.distance import MATCH, gradient_distances
+from jgleak.attacks.graphdlg.decoder import Decoder, trained
+from jgleak.attacks.graphdlg.lesson import lesson
+from jgleak.attacks.matching.options import whole
+from jgleak.attacks.matching.problem import size
+from jgleak.federated.observation import Knowledge, Observation
+from jgleak.graph import Graph
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What the paper leaves open, and what its ablation changes.
+
+    Attributes:
+      steps: of the decoder's training.
+      adapter: its weight ``lambda``; 0 leaves it out.
+    """
+
+    steps: int = 200
+    adapter: float = 0.2
+
+
+def run(
+    options: Options, observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget
+) -> Reconstruction:
+    """Attack one client."""
+    return run_many(options, [observation], [knowledge], keys=[key], budget=budget)[0]
+
+
+def run_many(
+    options: Options,
+    observations: Sequence[Observation],
+    knowledges: Sequence[Knowledge],
+    *,
+    keys: Sequence[Array],
+    budget: Budget,
+) -> list[Reconstruction]:
+    """Attack many clients: one decoder and one batched recursion for all that share a model, parameters and graphs.
+
+    The adapter sees all of these clients' embeddings. Deterministic; the keys play no part, and no search means no
+    clock. The gradient of a batch is read as that of one graph, which stands for each of its graphs.
+
+    Returns:
+      Soft edges in ``adjacency`` (known ones as they are), the recursion's rows in ``features`` (known ones encoded),
+      and graphs whose edges are those of probability 0.5 or more.
+    """
+    del keys, budget
+    groups: dict[Any, list[int]] = defaultdict(list)
+    for i, (observation, knowledge) in enumerate(zip(observations, knowledges, strict=True)):
+        groups[observation.model, id(observation.params), id(knowledge.auxiliary), id(knowledge.space)].append(i)
+    found: dict[int, Reconstruction] = {}
+    for members in groups.values():
+        part = [observations[i] for i in members], [knowledges[i] for i in members]
+        found.update(zip(members, _group(options, *part), strict=True))
+    return [found[i] for i in range(len(observations))]
+
+
+def _group(
+    options: Options, observations: Sequence[Observation], knowledges: Sequence[Knowledge]
+) -> list[Reconstruction]:
+    begun = time.monotonic()
+    try:
+        soft = edges(options, observations, knowledges)
+        hard = [(a >= 0.5).astype(np.float32) for a in soft]
+        model, params = observations[0].model, observations[0].params
+        rows = [np.asarray(r.states[0]) for r in recover(model, params, [o.update for o in observations], hard)]
+    except ConditionFailed as error:
+        if len(observations) > 1:
+            return [_group(options, [o], [k])[0] for o, k in zip(observations, knowledges, strict=True)]
+        return [Reconstruction((), None, "no candidates", info={"failed": str(error)})]
+    seconds = (time.monotonic() - begun) / len(observations)
+    each = zip(observations, knowledges, soft, rows, strict=True)
+    return [_answer(options, *parts, seconds) for parts in each]
+
+
+def edges(
+    options: Options, observations: Sequence[Observation], knowledges: Sequence[Knowledge]
+) -> list[Float[np.ndarray, "n n"]]:
+    """Every client's edge probabilities: those that are known, or what the decoder makes of its leaked embedding.
+
+    Raises:
+      ConditionFailed: the gradient of some client's head is zero.
+    """
+    known = [k.adjacency for k in knowledges]
+    if all(a is not None for a in known):
+        return [np.asarray(a, np.float32) for a in known]
+    embeddings = [pooled_embedding(o.update).astype(np.float32) for o in observations]
+    decoder = learnt(options, observations, knowledges)
+    logits = np.asarray(jax.jit(jax.vmap(decoder.logits))(np.stack(embeddings)))
+    out = []
+    for observation, knowledge, one in zip(observations, knowledges, logits, strict=True):
+        n = size(observation, knowledge) or 0
+        probability = 1.0 / (1.0 + np.exp(-one[:n, :n])) * (1.0 - np.eye(n, dtype=np.float32))
+        out.append(probability if knowledge.adjacency is None else np.asarray(knowledge.adjacency, np.float32))
+    return out
+
+
+def learnt(options: Options, observations: Sequence[Observation], knowledges: Sequence[Knowledge]) -> Decoder:
+    """The decoder of clients that share a model, parameters and public graphs."""
+    return trained(lesson(observations, knowledges), steps=options.steps, weight=options.adapter)
+
+
+def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
+    """Why the embedding or the recursion does not show, or None."""
+    model = observation.model
+    if model.readout != "pooled":
+        return (
+            f"the readout {model.readout!r} does not leak one embedding a graph; it needs 'pooled' (--readout pooled)"
+        )
+    if model.conv != "gcn":
+        return f"the recursion is that of GCN, not of {model.conv!r}; use --model gcn, or the census"
+    if model.act not in SLOPES and model.layers > 1:
+        return f"the slope of {model.act!r} does not follow from its value; use one of {', '.join(SLOPES)}"
+    return None
+
+
+def entry(name: str, summary: str, options: Options) -> Attack:
+    """A registry entry with its options set."""
+
+    def configure(given: Mapping[str, str]) -> Attack:
+        return entry(name, summary, configured(options, given))
+
+    return Attack(
+        name,
+        summary,
+        partial(run, options),
+        unsupported,
+        needs=("n", "auxiliary"),
+        several=True,
+        many=partial(run_many, options),
+        configure=configure,
+    )
+
+
+def configured(options: Options, given: Mapping[str, str]) -> Options:
+    """``options`` with some set from text.
+
+    Raises:
+      ValueError: an unknown option or a value that does not fit it.
+    """
+    changes: dict[str, Any] = {}
+    for name, text in given.items():
+        if name not in ("steps", "adapter"):
+            raise ValueError(f"option {name!r}: unknown; choose from steps, adapter")
+        changes[name] = whole(name, str(text)) if name == "steps" else _weight(str(text))
+    return dataclasses.replace(options, **changes)
+
+
+def _weight(text: str) -> float:
+    try:
+        weight = float(text)
+    except ValueError:
+        weight = -1.0
+    if not 0 <= weight < float("inf"):
+        raise ValueError(f"option 'adapter': expected a number from 0, got {text!r}")
+    return weight
+
+
+def _answer(
+    options: Options,
+    observation: Observation,
+    knowledge: Knowledge,
+    soft: Float[np.ndarray, "n n"],
+    rows: Float[np.ndarray, "n m"],
+    seconds: float,
+) -> Reconstruction:
+    space, several = knowledge.space, observation.batch_size
+    if knowledge.features is not None:
+        rows = space.encode(knowledge.features)
+    x = space.decode(rows) if knowledge.features is None else knowledge.features
+    graph = Graph(x, np.argwhere(np.triu(soft >= 0.5, 1)))
+    distance, label = gradient_distances(observation, space, [graph])[0]
+    labels = [label] * several if knowledge.labels is None else np.ravel(knowledge.labels)[:several].tolist()
+    soft, rows = (np.broadcast_to(part.astype(np.float32), (several, *part.shape)) for part in (soft, rows))
+    return Reconstruction(
+        tuple(dataclasses.replace(graph, y=y) for y in labels),
+        distance,
+        "match" if distance < MATCH else "done",
+        adjacency=soft if several > 1 else soft[0],
+        features=rows if several > 1 else rows[0],
+        info={"seconds": seconds, "options": dataclasses.asdict(options)},
+    )
+
+
+GRAPHDLG = entry(
+    "graphdlg", "edges decoded from the pooled embedding, features by recursion (GraphDLG, Wei et al. 2026)", Options()
+)
+GRAPHDLG_NO_ADAPTER = entry(
+    "graphdlg-no-adapter", "GraphDLG without the adapter to the clients (its ablation)", Options(adapter=0.0)
+)

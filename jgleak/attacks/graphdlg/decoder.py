@@ -1,0 +1,142 @@
+"""GraphDLG's decoder: edges from the pooled embedding, learnt from public graphs under the attacked model's weights.
+
+The embedding goes through an MLP of widths 100 and 250 to ``S^2`` numbers; symmetrised, they are log odds of edges
+between places of the file's node order, which the embedding itself says nothing of (GraphDLG, section 4.2).
+
+**The adapter's missing gradient.** Equation 21 adds ``lambda |mean phi(p_public) - mean phi(p_victims)|``, with the
+identity for ``phi`` and embeddings ``p`` of an encoder that is the attacked model and stays as it is. This is a
+constant: it has no derivative by the decoder's weights, and training does not notice it. Here ``phi`` is the decoder's
+last hidden layer, so that the term asks the decoder to see public and attacked graphs alike.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import linen as nn
+from jaxtyping import Array, Float
+
+from jgleak.attacks.matching.relaxations import pairs, symmetric
+
+WIDTHS = (100, 250)
+"""Of the hidden layers (GraphDLG, section 5.1)."""
+
+RATE = 1e-3
+"""Of Adam (the paper's)."""
+
+SEED = 0
+"""Training draws from a key of its own: the same public graphs give the same weights, whoever is attacked."""
+
+TINY = 1e-12
+"""Squared lengths below this have no direction."""
+
+Params = Any
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Lesson:
+    """What is learnt from, as a key: equal where all numbers are, so that nothing is learnt twice.
+
+    Attributes:
+      embeddings: ``(P, D)`` of the public graphs.
+      edges: ``(P, S, S)`` their adjacencies, cut or filled up to ``S`` nodes.
+      victims: ``(V, D)`` embeddings leaked by the attacked clients.
+    """
+
+    embeddings: Float[np.ndarray, "P D"]
+    edges: Float[np.ndarray, "P S S"]
+    victims: Float[np.ndarray, "V D"]
+
+    def __hash__(self) -> int:
+        return hash(self._bytes())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Lesson) and self._bytes() == other._bytes()
+
+    def _bytes(self) -> tuple[Any, ...]:
+        parts = self.embeddings, self.edges, self.victims
+        return tuple((part.shape, part.tobytes()) for part in parts)
+
+
+class Network(nn.Module):
+    """The last hidden layer and the log odds of edges, of one standardised embedding."""
+
+    slots: int
+
+    @nn.compact
+    def __call__(self, embedding: Float[Array, " D"]) -> tuple[Float[Array, " H"], Float[Array, "S S"]]:
+        hidden = embedding
+        for width in WIDTHS:
+            hidden = nn.relu(nn.Dense(width)(hidden))
+        logits = nn.Dense(self.slots**2)(hidden).reshape(self.slots, self.slots)
+        return hidden, symmetric(logits, jnp.ones(self.slots, bool))
+
+
+class Decoder(NamedTuple):
+    """A trained decoder.
+
+    Attributes:
+      params: of the network.
+      mean: of the public embeddings.
+      scale: one over their deviation; 0 where they are all alike.
+    """
+
+    params: Params
+    mean: Float[Array | np.ndarray, " D"]
+    scale: Float[Array | np.ndarray, " D"]
+
+    def logits(self, embedding: Float[Array | np.ndarray, " D"]) -> Float[Array, "S S"]:
+        """Log odds of the edges between ``S`` places; 0 on the diagonal."""
+        slots = round(self.params[f"Dense_{len(WIDTHS)}"]["bias"].size ** 0.5)
+        found: Any = Network(slots).apply({"params": self.params}, (embedding - self.mean) * self.scale)
+        return found[1]
+
+
+@lru_cache(maxsize=8)
+def trained(lesson: Lesson, *, steps: int, weight: float) -> Decoder:
+    """A decoder after ``steps`` steps of Adam on all public graphs at once; ``weight`` is the adapter's ``lambda``."""
+    mean, deviation = lesson.embeddings.mean(axis=0), lesson.embeddings.std(axis=0)
+    live = deviation > 1e-6 * np.abs(lesson.embeddings).max(initial=0.0)
+    scale = np.where(live, 1.0 / np.where(live, deviation, 1.0), 0.0).astype(np.float32)
+    public, victims = ((part - mean) * scale for part in (lesson.embeddings, lesson.victims))
+    params = jax.device_get(_fit(steps, weight, jax.random.key(SEED), public, lesson.edges, victims))
+    return Decoder(params, mean, scale)
+
+
+@partial(jax.jit, static_argnames=("steps",))
+def _fit(steps: int, weight: Array, key: Array, public: Array, edges: Array, victims: Array) -> Params:
+    network = Network(edges.shape[-1])
+    params = network.init(key, public[0])["params"]
+    optimiser = optax.adam(RATE)
+
+    def step(state: Any, _: None) -> tuple[Any, None]:
+        params, memory = state
+        slope = jax.grad(partial(loss, network, weight=weight))(params, public, edges, victims)
+        change, memory = optimiser.update(slope, memory, params)
+        return (optax.apply_updates(params, change), memory), None
+
+    return jax.lax.scan(step, (params, optimiser.init(params)), None, length=steps)[0][0]
+
+
+def loss(
+    network: Network,
+    params: Params,
+    public: Float[Array | np.ndarray, "P D"],
+    edges: Float[Array | np.ndarray, "P S S"],
+    victims: Float[Array | np.ndarray, "V D"],
+    *,
+    weight: float | Array,
+) -> Float[Array, ""]:
+    """Squared error of a graph's edges, the mean over public graphs (equation 19), plus the adapter (20, 21)."""
+    run = jax.vmap(lambda p: network.apply({"params": params}, p))
+    found: Any = run(public)
+    inside = pairs(jnp.ones(edges.shape[-1], bool))
+    errors = jnp.where(inside, jax.nn.sigmoid(found[1]) - edges, 0.0)
+    apart: Any = found[0].mean(axis=0) - run(victims)[0].mean(axis=0)
+    return jnp.sum(errors**2) / len(edges) + weight * jnp.sqrt(jnp.sum(apart**2) + TINY)

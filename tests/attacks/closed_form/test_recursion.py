@@ -1,0 +1,169 @@
+"""GraphDLG's recursion: the pooled embedding, Theorem 2 exactly, and the same solution as the Kronecker system."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jgleak.attacks.closed_form.pooled import pooled_embedding
+from jgleak.attacks.closed_form.propositions import CONDITION, ConditionFailed
+from jgleak.attacks.closed_form.recursion import Recovered, pooling_weights, recover
+from jgleak.features import FeatureSpace, real
+from jgleak.federated import Observation, fedsgd
+from jgleak.gnn import GNN
+from jgleak.gnn.readout import Pooled
+from jgleak.graph import Graph, GraphBatch
+
+SPACE = FeatureSpace(tuple(real(f"x{i}") for i in range(6)))
+
+
+def model(layers: int, **fields: Any) -> GNN:
+    shared = {"hidden": 64, "last_act": True, "readout": "pooled", "readout_widths": ()}
+    return GNN(in_features=6, layers=layers, **(shared | fields))
+
+
+@cache
+def graphs() -> tuple[Graph, ...]:
+    """Rings and paths whose nodes are all different and whose normalised adjacencies are regular."""
+    rng = np.random.default_rng(3)
+    rings = [[(i, (i + 1) % n) for i in range(n)] for n in (4, 5, 7)]
+    paths = [[(i, i + 1) for i in range(n - 1)] for n in (3, 4, 6)]
+    sizes = (4, 5, 7, 3, 4, 6)
+    each = zip(sizes, rings + paths, strict=True)
+    return tuple(Graph(rng.normal(size=(n, 6)), np.array(edges), int(rng.integers(2))) for n, edges in each)
+
+
+def params(net: GNN) -> Any:
+    """Uniform weights, without compiling an initialiser."""
+    rng = np.random.default_rng(0)
+    shapes = jax.eval_shape(lambda: net.initial(key=jax.random.key(0)))
+    return jax.tree.map(lambda s: rng.uniform(-0.3, 0.3, s.shape).astype(np.float32), shapes)
+
+
+def seen(net: GNN, several: Sequence[Graph]) -> list[Observation]:
+    return [fedsgd(net, params(net), [g], SPACE, loss="ce", slots=8) for g in several]
+
+
+def states(net: GNN, several: Sequence[Graph]) -> list[list[np.ndarray]]:
+    """The true states of every graph."""
+    batch = GraphBatch.from_graphs(several, SPACE, slots=8)
+    run = jax.vmap(lambda x, a, m: net.apply({"params": params(net)}, x, a, m, method="states"))
+    found: Any = jax.device_get(jax.jit(run)(batch.nodes, batch.adjacency, batch.node_mask))
+    return [[layer[i, : g.n] for layer in found] for i, g in enumerate(several)]
+
+
+def recovered(net: GNN, several: Sequence[Graph], **given: Any) -> list[Recovered]:
+    updates = [o.update for o in seen(net, several)]
+    return recover(net, params(net), updates, [g.adjacency for g in several], **given)
+
+
+def kronecker(coefficients: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+    """Algorithm 1, lines 8 to 11, as printed: least squares with the matrix ``r^T (x) I``."""
+    n, width = coefficients.shape[0], gradient.shape[0]
+    system = np.kron(coefficients.T, np.eye(width))
+    return np.linalg.lstsq(system, gradient.T.reshape(-1), rcond=CONDITION)[0].reshape(n, width)
+
+
+@pytest.mark.parametrize(("layers", "pooling"), [(2, "mean"), (3, "sum"), (4, "mean"), (2, "max"), (3, "max")])
+def test_exact_with_the_true_slopes(layers: int, pooling: str) -> None:
+    net = model(layers, pooling=pooling)
+    true = states(net, graphs())
+    last = [(layer[-1] > 0).astype(float) for layer in true]
+    found = recovered(net, graphs(), last=last, states=[layer[-1] for layer in true])
+    exact = 0
+    for one, wanted in zip(found, true, strict=True):
+        spread = [np.linalg.svd(r, compute_uv=False) for r in one.coefficients]
+        if all(len(s) == len(wanted[0]) and s[-1] > 1e-3 * s[0] for s in spread):
+            exact += 1
+            for got, want in zip(one.states, wanted, strict=False):
+                assert np.linalg.norm(got - want) < 1e-3 * np.linalg.norm(want)
+    assert exact >= 2
+
+
+@pytest.mark.parametrize("layers", [2, 3, 4])
+@pytest.mark.parametrize("slopes", ["ones", "true"])
+def test_the_same_as_the_kronecker_system(layers: int, slopes: str) -> None:
+    net = model(layers, hidden=10)
+    several = graphs()[:3]
+    last = None if slopes == "ones" else [(layer[-1] > 0).astype(float) for layer in states(net, several)]
+    found = recovered(net, several, last=last)
+    for one, observation in zip(found, seen(net, several), strict=True):
+        for layer in range(layers):
+            gradient = np.asarray(observation.update[f"conv_{layer}"]["kernel"], np.float64)
+            want = kronecker(np.asarray(one.coefficients[layer]), gradient)
+            np.testing.assert_allclose(one.states[layer], want, rtol=1e-6, atol=1e-8 * np.abs(want).max())
+
+
+def test_slopes_of_ones_leave_one_row() -> None:
+    """Every recovered state is a multiple of one row, whose factors the edges alone tell."""
+    for one, graph in zip(recovered(model(3), graphs()), graphs(), strict=True):
+        mixing = graph.adjacency + np.eye(graph.n)
+        scale = 1 / np.sqrt(mixing.sum(axis=1))
+        factors = (scale[:, None] * mixing * scale).sum(axis=0)
+        last = one.states[-1]
+        np.testing.assert_allclose(last, np.outer(factors / factors[0], last[0]), rtol=1e-6, atol=1e-9)
+        values = np.linalg.svd(one.states[0], compute_uv=False)
+        assert values[1] < 1e-6 * values[0]
+
+
+def test_node_order_is_that_of_the_edges() -> None:
+    net, graph = model(2), graphs()[0]
+    order = np.random.default_rng(0).permutation(graph.n)
+    last = (states(net, [graph])[0][-1] > 0).astype(float)
+    one = recovered(net, [graph], last=[last])[0]
+    other = recovered(net, [graph.permute(order)], last=[last[order]])[0]
+    scale = np.abs(one.states[0]).max()
+    np.testing.assert_allclose(other.states[0], one.states[0][order], atol=1e-4 * scale)
+
+
+@pytest.mark.parametrize("act", ["sigmoid", "tanh"])
+def test_other_activations_and_a_bias(act: str) -> None:
+    net = model(2, act=act, bias=True, hidden=16)
+    true = states(net, graphs())
+    slope = {"sigmoid": lambda h: h * (1 - h), "tanh": lambda h: 1 - h**2}[act]
+    found = recovered(net, graphs(), last=[slope(layer[-1].astype(float)) for layer in true])
+    for one, wanted in zip(found, true, strict=True):
+        if all(np.linalg.matrix_rank(r, rtol=1e-3) == len(r) for r in one.coefficients):
+            assert np.linalg.norm(one.states[0] - wanted[0]) < 1e-2 * np.linalg.norm(wanted[0])
+
+
+def test_weights_of_the_poolings_are_their_derivatives() -> None:
+    mask = np.array([True, True, True, False])
+    rows = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
+    for pooling in ("mean", "sum", "max"):
+        head = Pooled(3, 3, 2, pooling=pooling)
+        slopes = jax.jacobian(partial(head.apply, {}, method="pool"))(jnp.asarray(rows), jnp.asarray(mask))
+        slopes = np.einsum("dnd->nd", np.asarray(slopes))
+        weights = np.broadcast_to(pooling_weights(pooling, jnp.asarray(mask), jnp.asarray(rows)), slopes.shape)
+        np.testing.assert_allclose(weights, slopes, atol=1e-6)
+
+
+@pytest.mark.parametrize("widths", [(), (12,), (12, 9)])
+def test_the_pooled_embedding_under_any_readout(widths: tuple[int, ...]) -> None:
+    net = model(2, hidden=16, readout_widths=widths)
+    for one, wanted in zip(seen(net, graphs()[:3]), states(net, graphs()[:3]), strict=True):
+        np.testing.assert_allclose(pooled_embedding(one.update), wanted[-1].mean(axis=0), rtol=1e-4, atol=1e-6)
+
+
+def test_the_embedding_of_a_batch_is_a_weighted_mean() -> None:
+    net = model(2, hidden=16)
+    several = [Graph(g.x, g.edges, 1) for g in graphs()[:4]]
+    update = fedsgd(net, params(net), several, SPACE, loss="ce").update
+    deltas = np.stack([o.update["head"]["linears_0"]["bias"] for o in seen(net, several)]).astype(float)
+    shares = deltas @ deltas.mean(axis=0) / (deltas.mean(axis=0) @ deltas.mean(axis=0)) / len(several)
+    pooled = np.stack([layer[-1].mean(axis=0) for layer in states(net, several)])
+    assert shares.sum() == pytest.approx(1.0)
+    np.testing.assert_allclose(pooled_embedding(update), shares @ pooled, rtol=1e-4, atol=1e-6)
+
+
+def test_no_gradient_no_embedding() -> None:
+    net = model(1, hidden=16)
+    nothing = jax.tree.map(np.zeros_like, params(net))
+    with pytest.raises(ConditionFailed, match="observe another round"):
+        pooled_embedding(nothing)

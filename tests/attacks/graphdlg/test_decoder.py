@@ -1,0 +1,89 @@
+"""GraphDLG's decoder: it learns public graphs, its adapter has a gradient, and what it learns from is what it says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jgleak.attacks.graphdlg import decoder, lesson
+from jgleak.datasets.auxiliary import random_graphs
+from jgleak.federated import Knowledge
+from jgleak.graph import Graph
+
+
+@pytest.fixture(scope="module")
+def small() -> decoder.Lesson:
+    """Four embeddings, each with edges of its own."""
+    rng = np.random.default_rng(0)
+    edges = np.triu(rng.random((4, 6, 6)) < 0.4, 1).astype(np.float32)
+    rows = rng.normal(3.0, 2.0, (4, 8)).astype(np.float32)
+    return decoder.Lesson(rows, edges + edges.swapaxes(1, 2), rows[:2] + 1.0)
+
+
+def test_public_graphs_are_learnt_by_heart(small: decoder.Lesson) -> None:
+    found = decoder.trained(small, steps=200, weight=0.0)
+    logits = np.asarray(jax.vmap(found.logits)(small.embeddings))
+    off = ~np.eye(6, dtype=bool)
+    np.testing.assert_array_equal(logits[:, off] > 0, small.edges[:, off] > 0.5)
+    np.testing.assert_allclose(logits, logits.swapaxes(1, 2), atol=1e-5)
+    assert not logits[:, ~off].any()
+
+
+def test_equal_numbers_are_learnt_once(small: decoder.Lesson) -> None:
+    again = decoder.Lesson(*(part.copy() for part in (small.embeddings, small.edges, small.victims)))
+    assert decoder.trained(small, steps=200, weight=0.0) is decoder.trained(again, steps=200, weight=0.0)
+    assert again != decoder.Lesson(small.embeddings + 1, small.edges, small.victims)
+
+
+def test_the_adapter_has_a_gradient_and_the_printed_one_has_none(small: decoder.Lesson) -> None:
+    network = decoder.Network(6)
+    params = decoder.trained(small, steps=200, weight=0.0).params
+
+    @jax.jit
+    def slope(weight: float, victims: np.ndarray) -> Any:
+        run = jax.grad(lambda p: decoder.loss(network, p, small.embeddings, small.edges, victims, weight=weight))
+        return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(run(params))])
+
+    plain = slope(0.0, small.victims)
+    assert float(jnp.abs(slope(0.2, small.victims) - plain).max()) > 1e-4
+    alike = np.repeat(small.embeddings, 2, axis=0)[::2]
+    np.testing.assert_allclose(slope(0.2, alike), plain, atol=1e-4)  # nothing lies apart
+
+
+def test_alike_embeddings_do_no_harm() -> None:
+    same = decoder.Lesson(np.ones((3, 4), np.float32), np.zeros((3, 6, 6), np.float32), np.ones((1, 4), np.float32))
+    logits = decoder.trained(same, steps=20, weight=0.2).logits(jnp.full(4, 7.0))
+    assert bool(jnp.all(jnp.isfinite(logits)))
+
+
+def test_the_lesson_holds_distinct_public_graphs_and_leaked_embeddings(lab: Any) -> None:
+    model = lab.model(hidden=16, readout="pooled", readout_widths=())
+    public = [lab.random(7, seed) for seed in range(3)]
+    shuffled = public[0].permute(np.arange(7)[::-1].copy())
+    truth = public[1]
+    known = Knowledge(lab.space, n=7, auxiliary=(*public, shuffled))
+    made = lesson.lesson([lab.observe(model, truth)], [known])
+    assert made.embeddings.shape == (3, 16) and made.edges.shape == (3, 8, 8)
+    np.testing.assert_array_equal(made.edges[2, :7, :7], public[2].adjacency)
+    np.testing.assert_allclose(made.victims[0], made.embeddings[1], rtol=1e-3, atol=1e-5)
+
+
+def test_public_graphs_larger_than_the_clients_are_cut(lab: Any) -> None:
+    model = lab.model(hidden=16, readout="pooled", readout_widths=())
+    public = (lab.random(12, 0), lab.random(100, 1))
+    truth = lab.random(6, 2)
+    made = lesson.lesson([lab.observe(model, truth)], [Knowledge(lab.space, n=6, auxiliary=public)])
+    assert made.edges.shape == (1, 8, 8)
+    np.testing.assert_array_equal(made.edges[0], public[0].adjacency[:8, :8])
+
+
+def test_encoded_rows_go_in_as_they_are(lab: Any) -> None:
+    made = random_graphs(lab.space, 2, 0.1, "normal", [5], np.random.default_rng(0))
+    rows, _, mask = lesson.padded([*made, Graph(lab.random(5, 0).x, np.zeros((0, 2), int))], lab.space)
+    np.testing.assert_allclose(rows[0, :5], made[0].x, rtol=1e-6)
+    np.testing.assert_allclose(rows[2, :5], lab.space.encode(lab.random(5, 0).x), rtol=1e-6)
+    assert mask.sum() == 15
