@@ -97,6 +97,9 @@ def attack(
     know: Annotated[
         list[str] | None, typer.Option(help=f"What the attacker is given, by commas: {', '.join(KNOWABLE)}.")
     ] = None,
+    auxiliary: Annotated[
+        str, typer.Option(help="Public graphs: same, split:1.0, random:0.05:normal, or another data set.")
+    ] = "same",
     options: Annotated[
         list[str] | None, typer.Option("--set", help="Options of the attack, as name=value (steps=300).")
     ] = None,
@@ -141,6 +144,7 @@ def attack(
             time_limit=time_limit,
             attack=name,
             know=_split(know),
+            auxiliary=auxiliary,
             options=_pairs(options),
             node_task=node_task,
             distinct=not no_distinct,

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
-import networkx as nx
 import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Array
 
 from jgleak.attacks.registry import get_attack
+from jgleak.audit.clients import client_graphs, others, public_graphs
 from jgleak.audit.specification import Specification
-from jgleak.datasets import Dataset, load, tasks
+from jgleak.datasets import Dataset
 from jgleak.defenses import Defense, parse
 from jgleak.federated import Knowledge
 from jgleak.federated.train import train
@@ -29,9 +28,6 @@ READOUTS = ("node_mlp", "pooled", "flattened", "node_scores")
 CLIENTS = 1 << 31
 """First stream of the clients' own keys."""
 
-PUBLIC = 1000
-"""Most graphs that a model is trained on, or that an attacker is given."""
-
 
 class Setup(NamedTuple):
     """What the clients and the server share, and the clients' private graphs.
@@ -42,7 +38,7 @@ class Setup(NamedTuple):
       params: its parameters in the round.
       loss: of the round.
       training: mean loss of every epoch that led to the parameters; empty for random ones.
-      public: graphs of the same data set that are no client's; only where the attacker is given some.
+      public: graphs that are no client's (``Specification.auxiliary``); only where the attacker is given some.
       defense: what every client does before its update leaves.
     """
 
@@ -71,20 +67,20 @@ def prepare(specification: Specification) -> Setup:
     defense = parse(specification.defense)
     if specification.readout not in READOUTS:
         raise ValueError(f"readout: unknown {specification.readout!r}; choose one of {', '.join(READOUTS)}")
-    dataset = _shaped(specification, _load(specification))
+    dataset = client_graphs(specification)
     model = _model(specification, dataset)
     params = model.initial(key=stream_key(specification, 0))
     loss = _loss(specification, dataset)
     given = "auxiliary" in specification.know
-    public = _public(specification, dataset) if given or specification.train else []
+    public = public_graphs(specification, dataset) if given else []
     if given and not public:
         raise ValueError(f"know: every graph of {dataset.name} is a client, so none is public; take fewer (--graphs)")
     losses: Sequence[float] = ()
     if specification.train:
-        params, losses = train(
-            model, params, public, dataset.space, loss=loss, epochs=specification.train, seed=specification.seed
-        )
-    return Setup(dataset, model, params, loss, tuple(losses), tuple(public) if given else (), defense)
+        graphs = others(specification, dataset)
+        epochs, seed = specification.train, specification.seed
+        params, losses = train(model, params, graphs, dataset.space, loss=loss, epochs=epochs, seed=seed)
+    return Setup(dataset, model, params, loss, tuple(losses), tuple(public), defense)
 
 
 def knowledge_of(specification: Specification, setup: Setup, truths: Sequence[Graph]) -> Knowledge:
@@ -112,40 +108,6 @@ def stream_key(specification: Specification, stream: int) -> Array:
     return jax.random.fold_in(jax.random.key(specification.seed), stream)
 
 
-def _load(specification: Specification) -> Dataset:
-    task = specification.task
-    if specification.node_task and task is None and "node" in tasks(specification.dataset):
-        task = "node"
-    return load(
-        specification.dataset,
-        task=task,
-        path=specification.path,
-        graphs=specification.graphs,
-        min_nodes=specification.min_nodes,
-        max_nodes=specification.max_nodes,
-        seed=specification.seed,
-    )
-
-
-def _public(specification: Specification, dataset: Dataset) -> list[Graph]:
-    """Other graphs of the same data set: another sample, or all of a small set, without the clients' graphs."""
-    other = dataclasses.replace(specification, graphs=PUBLIC, seed=(specification.seed + 1) % 2**32)
-    try:
-        loaded = _load(other)
-    except ValueError:  # fewer than that; whatever else is wrong is wrong again
-        loaded = _load(dataclasses.replace(other, graphs=None))
-    private = {graph.canonical_form() for graph in dataset.graphs}
-    return [g for g in _shaped(other, loaded).graphs if g.canonical_form() not in private]
-
-
-def _shaped(specification: Specification, dataset: Dataset) -> Dataset:
-    dataset = _labelled(specification, dataset)
-    dataset = dataset if specification.degree else _without_degree(dataset)
-    if specification.normalise:
-        return dataset
-    return dataclasses.replace(dataset, space=dataclasses.replace(dataset.space, mean=None, std=None))
-
-
 def _loss(specification: Specification, dataset: Dataset) -> str:
     fitting = ("mse",) if dataset.task == "regression" else ("bce", "ce")
     if specification.loss is None:
@@ -156,32 +118,6 @@ def _loss(specification: Specification, dataset: Dataset) -> str:
             f"choose one of {', '.join(fitting)}"
         )
     return specification.loss
-
-
-def _labelled(specification: Specification, dataset: Dataset) -> Dataset:
-    if not specification.node_task or dataset.task == "node":
-        return dataset
-    graphs = [dataclasses.replace(g, y=on_cycle(g)) for g in dataset.graphs]
-    return dataclasses.replace(dataset, graphs=graphs, task="node", classes=2)
-
-
-def on_cycle(graph: Graph) -> Int[np.ndarray, " n"]:
-    """1 for the nodes that lie on a cycle, 0 for the others: an end of an edge that is no bridge."""
-    bridges = {tuple(sorted(edge)) for edge in nx.bridges(graph.to_networkx())}
-    labels = np.zeros(graph.n, np.int64)
-    for u, v in graph.edges.tolist():
-        if (u, v) not in bridges:
-            labels[[u, v]] = 1
-    return labels
-
-
-def _without_degree(dataset: Dataset) -> Dataset:
-    space = dataset.space
-    if space.degree is None:
-        raise ValueError(f"degree: {dataset.name} has no degree among its features; leave --no-degree out")
-    g = space.index(space.degree)
-    graphs = [dataclasses.replace(graph, x=np.delete(graph.x, g, axis=1)) for graph in dataset.graphs]
-    return dataclasses.replace(dataset, graphs=graphs, space=space.without(space.degree))
 
 
 def _model(specification: Specification, dataset: Dataset) -> GNN:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,9 @@ PROTOCOLS = ("fedsgd", "fedavg", "target_node", "node_losses")
 
 KNOWABLE = ("n", "adjacency", "features", "labels", "auxiliary")
 """What an attacker may be given beyond the public feature space."""
+
+AUXILIARY = re.compile(r"same|split:\d*\.?\d+|random:(0?\.\d+|0|1):(normal|uniform)|(?!split$|random$)(tu:)?[\w+.-]+")
+"""Where public graphs may come from."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +58,9 @@ class Specification:
       options: options of the attack as name and text, where it has some: optimiser, steps, ...
       together: most clients attacked side by side, by attacks that can.
       know: what the attacker is given: members of ``KNOWABLE``.
+      auxiliary: where public graphs come from: ``same``, the rest of the data set; ``split:ALPHA``, one part of a split
+        by label with Dirichlet shares, clients being drawn from the other (GraphDLG: 1); ``random:DENSITY:normal`` or
+        ``random:DENSITY:uniform``, random graphs with random features; the name of another data set.
       node_task: label nodes instead of graphs.
       distinct: assume that no two nodes of a client share their features, in the networks where GRAIN does.
       degree: keep the degree among the features.
@@ -93,6 +100,7 @@ class Specification:
     options: tuple[tuple[str, str], ...] = ()
     together: int = 64
     know: tuple[str, ...] = ()
+    auxiliary: str = "same"
     node_task: bool = False
     distinct: bool = True
     degree: bool = True
@@ -117,6 +125,10 @@ class Specification:
             raise ValueError("know: edges and features are given of clients with one graph; leave --batch out")
         if self.local_steps < 1 or not self.local_rate > 0:
             raise ValueError("local_steps and local_rate: at least one step at a rate above 0")
+        if not AUXILIARY.fullmatch(self.auxiliary):
+            raise ValueError(
+                f"auxiliary: expected 'same', 'split:1.0', 'random:0.05:normal' or a data set, got {self.auxiliary!r}"
+            )
         if self.together < 1:
             raise ValueError(f"together: must be at least 1, got {self.together}")
         if self.train < 0:

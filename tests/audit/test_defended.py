@@ -17,7 +17,7 @@ from jgleak.audit.specification import Specification
 from jgleak.federated import Knowledge, Observation
 from jgleak.graph import Graph
 
-SMALL = Specification(attack="oracle", graphs=5, hidden=8, max_nodes=8)
+SMALL = Specification(attack="oracle", graphs=5, hidden=8, max_nodes=9)
 
 
 @pytest.fixture
@@ -95,3 +95,21 @@ def test_mistakes_are_named(fields: dict[str, Any], words: str) -> None:
 def test_attacks_on_one_graph_refuse_a_batch() -> None:
     with pytest.raises(ValueError, match="mixes 2 graphs"):
         list(run(dataclasses.replace(SMALL, attack="census", graphs=2, batch=2)))
+
+
+def test_auxiliaries_of_every_kind_hold_no_client() -> None:
+    """The rest of the set, a split by label, random graphs, and another data set in the clients' features."""
+    for auxiliary in ("same", "split:1", "random:0.1:normal", "synthetic"):
+        specification = dataclasses.replace(SMALL, attack="empty", know=("n", "auxiliary"), auxiliary=auxiliary)
+        setup = prepare(specification)
+        private = {graph.canonical_form() for graph in setup.dataset.graphs}
+        assert len(setup.dataset.graphs) == 5 and len(setup.public) >= 4
+        if auxiliary != "random:0.1:normal":
+            assert not private & {graph.canonical_form() for graph in setup.public}
+            assert all(g.x.shape[1] == len(setup.dataset.space.features) for g in setup.public)
+
+
+@pytest.mark.parametrize("auxiliary", ["split", "random:0.1", "random:2:normal", "random", "split:-1", "no such set"])
+def test_unknown_auxiliaries_are_refused(auxiliary: str) -> None:
+    with pytest.raises((ValueError, KeyError)):
+        prepare(dataclasses.replace(SMALL, attack="empty", know=("auxiliary",), auxiliary=auxiliary))

@@ -11,9 +11,10 @@ import pytest
 
 from jgleak.attacks.attack import Attack, Reconstruction
 from jgleak.attacks.registry import ATTACKS
+from jgleak.audit.clients import on_cycle
 from jgleak.audit.experiment import run
 from jgleak.audit.record import plain, result_record, summary_record
-from jgleak.audit.setup import on_cycle, prepare
+from jgleak.audit.setup import prepare
 from jgleak.audit.specification import PROTOCOLS, Specification
 from jgleak.audit.table import graph_table, summary_table
 from jgleak.features import FeatureSpace, onehot

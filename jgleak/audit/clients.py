@@ -1,0 +1,141 @@
+"""The clients' graphs of a specification, and the public ones beside them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import networkx as nx
+import numpy as np
+from jaxtyping import Int
+
+from jgleak.audit.specification import Specification
+from jgleak.datasets import Dataset, load, tasks
+from jgleak.datasets.auxiliary import adapted, dirichlet_split, distinct, random_graphs
+from jgleak.graph import Graph
+
+PUBLIC = 1000
+"""Most graphs that a model is trained on, or that an attacker is given."""
+
+
+def client_graphs(specification: Specification) -> Dataset:
+    """The data set with one graph a client, shaped to the task.
+
+    With auxiliaries by ``split``, clients are drawn from the victims' part alone.
+
+    Raises:
+      ValueError: graphs, labels or sizes that the specification asks for and the data set lacks.
+      FileNotFoundError: the data set's files are nowhere.
+    """
+    if _source(specification)[0] != "split":
+        return _shaped(specification, _load(specification))
+    whole, victims, _ = _parts(specification)
+    rng = np.random.default_rng([specification.seed, 1])
+    wanted = specification.graphs or len(victims)
+    if wanted > len(victims):
+        raise ValueError(f"graphs: {wanted} clients asked for, but the victims' part of the split has {len(victims)}")
+    chosen = np.sort(rng.choice(len(victims), wanted, replace=False))
+    return dataclasses.replace(whole, graphs=[victims[i] for i in chosen])
+
+
+def public_graphs(specification: Specification, dataset: Dataset) -> list[Graph]:
+    """What the attacker is given: graphs that are no client's, each once up to isomorphism where drawn from a set.
+
+    Args:
+      specification: its ``auxiliary`` says where they come from.
+      dataset: the clients, as ``client_graphs`` returned them.
+
+    Raises:
+      ValueError: the other data set does not exist.
+      FileNotFoundError: its files are nowhere.
+    """
+    kind, rest = _source(specification)
+    if kind == "same":
+        return others(specification, dataset)
+    if kind == "split":
+        return _without(_parts(specification)[2], dataset)
+    if kind == "random":
+        density, features = float(rest[0]), rest[1]
+        rng, sizes = np.random.default_rng([specification.seed, 2]), range(4, (specification.max_nodes or 40) + 1)
+        return random_graphs(
+            dataset.space, PUBLIC, density, "normal" if features == "normal" else "uniform", sizes, rng
+        )
+    fields = {"dataset": kind, "task": None, "path": None, "graphs": None}
+    foreign = _load(dataclasses.replace(specification, **fields))
+    graphs = distinct(foreign.graphs)[:PUBLIC]
+    return adapted(graphs, foreign.space, dataset.space)
+
+
+def others(specification: Specification, dataset: Dataset) -> list[Graph]:
+    """Other graphs of the same data set: another sample, or all of a small set, without the clients' graphs."""
+    other = dataclasses.replace(specification, graphs=PUBLIC, seed=(specification.seed + 1) % 2**32)
+    try:
+        loaded = _load(other)
+    except ValueError:  # fewer than that; whatever else is wrong is wrong again
+        loaded = _load(dataclasses.replace(other, graphs=None))
+    return _without(_shaped(other, loaded).graphs, dataset)
+
+
+def _without(graphs: list[Graph], dataset: Dataset) -> list[Graph]:
+    private = {graph.canonical_form() for graph in dataset.graphs}
+    return [g for g in graphs if g.canonical_form() not in private]
+
+
+def _source(specification: Specification) -> tuple[str, list[str]]:
+    kind, *rest = specification.auxiliary.split(":")
+    return kind, rest
+
+
+def _parts(specification: Specification) -> tuple[Dataset, list[Graph], list[Graph]]:
+    """The whole data set, the victims' part and the attacker's."""
+    whole = _shaped(specification, _load(dataclasses.replace(specification, graphs=None)))
+    alpha = float(_source(specification)[1][0])
+    return whole, *dirichlet_split(whole.graphs, alpha, np.random.default_rng([specification.seed, 0]))
+
+
+def _load(specification: Specification) -> Dataset:
+    task = specification.task
+    if specification.node_task and task is None and "node" in tasks(specification.dataset):
+        task = "node"
+    return load(
+        specification.dataset,
+        task=task,
+        path=specification.path,
+        graphs=specification.graphs,
+        min_nodes=specification.min_nodes,
+        max_nodes=specification.max_nodes,
+        seed=specification.seed,
+    )
+
+
+def _shaped(specification: Specification, dataset: Dataset) -> Dataset:
+    dataset = _labelled(specification, dataset)
+    dataset = dataset if specification.degree else _without_degree(dataset)
+    if specification.normalise:
+        return dataset
+    return dataclasses.replace(dataset, space=dataclasses.replace(dataset.space, mean=None, std=None))
+
+
+def _labelled(specification: Specification, dataset: Dataset) -> Dataset:
+    if not specification.node_task or dataset.task == "node":
+        return dataset
+    graphs = [dataclasses.replace(g, y=on_cycle(g)) for g in dataset.graphs]
+    return dataclasses.replace(dataset, graphs=graphs, task="node", classes=2)
+
+
+def on_cycle(graph: Graph) -> Int[np.ndarray, " n"]:
+    """1 for the nodes that lie on a cycle, 0 for the others: an end of an edge that is no bridge."""
+    bridges = {tuple(sorted(edge)) for edge in nx.bridges(graph.to_networkx())}
+    labels = np.zeros(graph.n, np.int64)
+    for u, v in graph.edges.tolist():
+        if (u, v) not in bridges:
+            labels[[u, v]] = 1
+    return labels
+
+
+def _without_degree(dataset: Dataset) -> Dataset:
+    space = dataset.space
+    if space.degree is None:
+        raise ValueError(f"degree: {dataset.name} has no degree among its features; leave --no-degree out")
+    g = space.index(space.degree)
+    graphs = [dataclasses.replace(graph, x=np.delete(graph.x, g, axis=1)) for graph in dataset.graphs]
+    return dataclasses.replace(dataset, graphs=graphs, space=space.without(space.degree))
