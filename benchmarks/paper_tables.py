@@ -23,6 +23,7 @@ from defense_rows import DEFENSES
 from fedgig_rows import FEDGIG
 from glg_rows import GLG
 from grain_rows import ROWS
+from graphdlg_rows import GRAPHDLG
 from measure import finished, measure
 from methods import METHODS
 from page import HEAD, document, mean, results
@@ -85,6 +86,7 @@ PAPERS = {
     "grain": Paper(ROWS, METHODS, measure, finished, HEAD, partial(results, show=mean), document),
     "glg": _soft(GLG),
     "fedgig": _soft(FEDGIG),
+    "graphdlg": _soft(GRAPHDLG),
     "defenses": _soft(DEFENSES, utility.measure),
 }
 """Papers by the name that users type."""

@@ -12,8 +12,10 @@ from typer.testing import CliRunner
 
 import paper_tables
 from comparison import Attacker, Line, Table
+from defense_rows import DEFENSES
 from fedgig_rows import FEDGIG
 from glg_rows import COLUMNS, GLG
+from graphdlg_rows import GRAPHDLG
 from jgleak.attacks.registry import get_attack
 from jgleak.audit.specification import Specification
 from jgleak.datasets import names
@@ -46,7 +48,7 @@ TINY = Table(
 )
 
 
-@pytest.mark.parametrize("table", [GLG, FEDGIG], ids=["glg", "fedgig"])
+@pytest.mark.parametrize("table", [GLG, FEDGIG, GRAPHDLG, DEFENSES], ids=["glg", "fedgig", "graphdlg", "defenses"])
 def test_rows_name_what_exists(table: Table) -> None:
     known = {method.name: method for method in table.methods}
     columns = {column.title for column in table.columns}
