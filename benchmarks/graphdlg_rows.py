@@ -206,7 +206,7 @@ ABOUT = """\
 *Paper* is what Wei et al. (2026) print, percentages as shares. Columns without *aligned* compare nodes in the order of
 the files, as the paper does. An embedding does not show that order; the mean adjacency of public graphs, which never
 looks at the gradient, does as well there. Node accuracy is the share of nodes with the right class, edge accuracy is at
-a threshold of 0.5, MSE is of the one-hot rows. Half of the data set (a Dirichlet split by label) is the attacker's, and n
+a threshold of 0.5, MSE is of the one-hot rows. Half of the set (a Dirichlet split by label) is the attacker's, and n
 is known. In batches every graph is matched with one of the reconstructions by GSM-1."""
 
 GRAPHDLG = Table("GraphDLG, reproduced", ABOUT, ROWS, METHODS, COLUMNS)
