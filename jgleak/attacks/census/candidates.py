@@ -160,11 +160,12 @@ class Candidates:
         hops: list[Chosen] = []
         for hop in range(1, observation.model.layers + 1):
             wanted = attempt.top if hop == observation.model.layers else attempt.below
-            pairs = [(s, SpanCheck.at(s, most=most)) for s in sites(observation, hop) if s.name in wanted]
+            found = [site for site in sites(observation, hop) if site.name in wanted]
+            pairs = [(site, SpanCheck.at(site, most=most, noise=self.knowledge.noise)) for site in found]
             hops.append(tuple((site.name, check, _says(site, hop)) for site, check in pairs if check is not None))
         if not attempt.completed:
             yield hops
-        elif observation.model.convolution(0).hidden_kernel is None:
+        elif observation.model.convolution(0).hidden_kernel is None and self.knowledge.noise is None:
             yield from self._completed(attempt.completed, nodes, hops, [])
 
     def _completed(
