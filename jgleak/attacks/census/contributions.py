@@ -35,8 +35,8 @@ FAINT = 0.1
 rounding noise of that weight's size (the gradient of an attention's target vector, which a softmax hardly sees)."""
 
 
-CELLS = 40_000_000
-"""Most entries of the system under noise."""
+CELLS, PRODUCTS = 40_000_000, 20_000_000_000
+"""Most entries of the system under noise, and of these times its columns: what solving it costs."""
 
 ROUNDING = 1e-6
 """Rounding of an equation under noise, relative to the typical entry of its weight row."""
@@ -181,7 +181,7 @@ def _directions(tree: Params, columns: int) -> Params:
     """A few orthonormal vectors for the rows of every matrix ``(1, width, k)``, all of them where that is affordable."""
     rng = np.random.default_rng(0)
     rows = sum(leaf.shape[0] for leaf in jax.tree.leaves(tree) if leaf.ndim > 1)
-    most = max(1, CELLS // (rows * columns))
+    most = max(1, min(CELLS, PRODUCTS // columns) // (rows * columns))
 
     def one(leaf: np.ndarray) -> np.ndarray:
         if leaf.ndim == 1:
