@@ -40,10 +40,23 @@ def tilts(values: Float[np.ndarray, " r"], noise: float, shape: tuple[int, ...])
     Args:
       values: singular values of the noisy matrix, all above ``edge``.
       noise: deviation of an entry.
-      shape: of the matrix ``(d, D)``.
+      shape: dimensions in which the noise is free ``(d, D)``, those of the matrix without the directions' own.
     """
     left, right = noise**2 * shape[0], noise**2 * shape[1]
     rest = values**2 - left - right
     square = (rest + np.sqrt(np.maximum(rest**2 - 4.0 * left * right, 0.0))) / 2.0
     sine = left * (right + square) / (square * (square + left))
     return np.sqrt(sine / (1.0 - sine))
+
+
+def allowances(values: Float[np.ndarray, " r"], noise: float, shape: tuple[int, ...]) -> Float[np.ndarray, " r"]:
+    """Distance from the space that a true row may have, for each unit along each direction (arguments as ``tilts``).
+
+    The part outside is normal in ``d`` dimensions, hence a chi-square quantile; near the edge the angle itself is unsure,
+    since a singular value is only known to ``noise``, and the quantile of the product of both is wider.
+    """
+    angles = tilts(values, noise, shape)
+    unsure = tilts(np.maximum(values - noise, 1.02 * edge(noise, shape)), noise, shape) / angles - 1.0
+    alone = 2.0 / shape[0]
+    wider = deviations(1) * (np.sqrt(alone + 4.0 * unsure**2) - np.sqrt(alone))
+    return angles * np.sqrt(largest(shape[0]) ** 2 / shape[0] + wider)

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import linalg
 
-from jgleak.attacks.noise import EDGE, edge, largest, tilts
+from jgleak.attacks.noise import EDGE, allowances, edge
 
 NOISE = 3e-7
 """Singular values below this share of the largest are rounding noise of float32 gradients, whatever the gap."""
@@ -144,8 +144,8 @@ def _above(gradient: Float[np.ndarray, "d D"], most: int | None, noise: float) -
     rank = min(int(np.sum(values > floor)), values.size if most is None else most)
     spread = np.zeros(rank)
     if rank:
-        dof = max(gradient.shape[0] - rank, 1)
-        spread = tilts(values[:rank], total, gradient.shape) * largest(dof) / np.sqrt(dof)
+        beside = tuple(max(size - rank, 1) for size in gradient.shape)
+        spread = allowances(values[:rank], total, beside)
     gap = float(values[rank - 1] / floor) if rank else 0.0
     return Subspace(left[:, :rank], scale, gap, rank == values.size, spread, noise)
 
