@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from functools import partial
@@ -11,9 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, Num
+from jaxtyping import Array, Bool, Float, Num
 from scipy.special import expit, softmax
 
+from jgleak.attacks.noise import deviations, largest
 from jgleak.features import FeatureSpace
 from jgleak.federated.loss import graph_loss
 from jgleak.federated.observation import Observation
@@ -23,10 +25,62 @@ from jgleak.graph import Graph, GraphBatch
 MATCH = 1e-4
 """Relative gradient distance that counts as zero: float32 gradients of one graph agree to about 1e-6."""
 
+ROUNDING = 3e-6
+"""Deviation that rounding adds to the noise of an entry, relative to the typical entry."""
+
 EQUATIONS = 20_000
 """About how many entries of a gradient are used to solve for node labels."""
 
 Label = int | float | np.ndarray | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit:
+    """Which gradient distances are those of the graph that was seen.
+
+    Without noise, those that rounding explains (``MATCH``). With noise of known deviation, ``|g - g*|^2`` is the
+    noise's variance times a chi-square number of as many degrees of freedom as the update has entries, and a graph is
+    accepted below its quantile (``noise.RATE``). Of two graphs that are both accepted the distances still say more: the
+    true one is farther away than a given other by ``c^2`` deviations (squared) at a rate below ``P(normal > c)``.
+
+    Attributes:
+      deviation: of an entry's noise and rounding, relative to the update's length; None without noise.
+      entries: number of entries of the update.
+    """
+
+    deviation: float | None
+    entries: int
+
+    @staticmethod
+    def of(observation: Observation, noise: float | None) -> Fit:
+        """What to ask of the graphs behind an observation."""
+        leaves = [np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(observation.update)]
+        entries = sum(leaf.size for leaf in leaves)
+        size = math.sqrt(sum(float(leaf @ leaf) for leaf in leaves))
+        relative = None if noise is None else math.hypot(noise / max(size, 1e-30), ROUNDING / math.sqrt(entries))
+        return Fit(relative, entries)
+
+    @property
+    def most(self) -> float:
+        """Largest relative gradient distance of a graph that is accepted."""
+        return MATCH if self.deviation is None else self.deviation * largest(self.entries)
+
+    @property
+    def informative(self) -> bool:
+        """False where noise alone explains the update: a gradient of zero would be accepted."""
+        return self.most < 1.0
+
+    def excess(self, distances: Sequence[float]) -> Float[np.ndarray, " K"]:
+        """How much less likely each graph is than the best, as the negative logarithm; 0 without noise."""
+        square = np.square(np.asarray(distances, np.float64))
+        if self.deviation is None or not square.size:
+            return np.zeros(square.size)
+        return (square - square.min()) / (2.0 * self.deviation**2)
+
+    def likely(self, distances: Sequence[float]) -> Bool[np.ndarray, " K"]:
+        """The graphs among which the true one is, if it is there at all: none of the others' distances speaks against
+        it at the stated rate."""
+        return 2.0 * self.excess(distances) <= deviations(len(distances)) ** 2
 
 
 def gradient_distances(

@@ -125,6 +125,9 @@ class Knowledge:
       distinct_nodes: no two nodes of a client share a feature vector (GRAIN's uniqueness heuristic).
       prior: what makes one explaining graph more plausible than another: a name of
         ``jgleak.attacks.census.prior.PRIORS``.
+      noise: standard deviation of independent noise on every entry of the update, which the server knows because it
+        publishes the defence's parameters; None: none was added. What GRAIN and the census do with it, and what to say
+        of updates in low precision: docs/noise.md.
     """
 
     space: FeatureSpace
@@ -138,6 +141,7 @@ class Knowledge:
     connected: bool = True
     distinct_nodes: bool = False
     prior: str = "none"
+    noise: float | None = None
 
     def __post_init__(self) -> None:
         if self.n is not None and self.n < 1:
@@ -146,6 +150,8 @@ class Knowledge:
             raise ValueError(f"max_nodes: must be at least 1, got {self.max_nodes}")
         if self.n is not None and self.n > self.max_nodes:
             object.__setattr__(self, "max_nodes", self.n)
+        if self.noise is not None and not 0.0 <= self.noise < float("inf"):
+            raise ValueError(f"noise: a standard deviation is finite and not negative, got {self.noise}; None for none")
 
 
 def flatten(tree: Params, prefix: str = "") -> dict[str, Any]:

@@ -16,7 +16,8 @@ from jgleak.attacks.census.count import Counting
 from jgleak.attacks.census.plain import plainness
 from jgleak.attacks.census.prior import PRIORS
 from jgleak.attacks.certificate import Certificate
-from jgleak.attacks.distance import MATCH, gradient_distances
+from jgleak.attacks.distance import Fit, gradient_distances
+from jgleak.attacks.noise import RATE
 from jgleak.attacks.span.nodes import TooManyCandidates
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.graph import Graph
@@ -62,6 +63,8 @@ def run(observation: Observation, knowledge: Knowledge, *, key: Array, budget: B
     info: dict[str, Any] = {"attempts": 0, "candidates": 0, "blocks": 0, "residual": None}
     stop = "no candidates"
     try:
+        if not Fit.of(observation, knowledge.noise).informative:
+            raise TooManyCandidates(f"noise of deviation {knowledge.noise:.1e} alone explains the update")
         candidates = Candidates(observation, knowledge, clock, budget)
         for levels in candidates.attempts():
             info["attempts"] += 1
@@ -81,6 +84,8 @@ def run(observation: Observation, knowledge: Knowledge, *, key: Array, budget: B
     except TooManyCandidates as error:
         stop = "no information"
         info["reason"] = str(error)
+    if knowledge.noise is not None and "reason" not in info:
+        info["reason"] = f"under noise of deviation {knowledge.noise:.1e} the search ended with: {stop}"
     if clock.left <= 0:
         stop = "time"
     return Reconstruction((), None, stop, info={**info, "seconds": clock.elapsed})
@@ -102,19 +107,27 @@ def _explain(observation: Observation, knowledge: Knowledge, levels: Levels, clo
     """Every graph of the candidate blocks whose gradient is the observed one."""
     top = levels.hops[-1]
     found = _Set(exhausted=levels.complete)
-    system = Contributions.of(observation, levels.nodes, levels.hops, clock)
+    system = Contributions.of(observation, levels.nodes, levels.hops, clock, noise=knowledge.noise)
     if system is None:
         return dataclasses.replace(found, exhausted=False)
     model = observation.model
     absolute = model.readout == "pooled" and model.pooling == "sum"
     most = knowledge.n or knowledge.max_nodes
     counting = Counting(
-        system.equations, system.observed, top, system.blocks, absolute=absolute, most=most, clock=clock
+        system.equations,
+        system.observed,
+        top,
+        system.blocks,
+        absolute=absolute,
+        most=most,
+        clock=clock,
+        slack=None if knowledge.noise is None else system.slack,
     )
     found.residual, found.null, found.explained = counting.residual, counting.null.shape[1], counting.explained
     if not counting.explained:
         return found
     sizes = range(1, knowledge.max_nodes + 1) if knowledge.n is None else [knowledge.n]
+    fit = Fit.of(observation, knowledge.noise)
     seen: set[tuple[int, ...]] = set()
     for census in counting.solutions(sizes, clock, budget=PROGRAMMES):
         if census is None:
@@ -129,26 +142,34 @@ def _explain(observation: Observation, knowledge: Knowledge, levels: Levels, clo
         assembly = Assembly(top, counts, clock=clock, most=steps)
         for blocks, edges in assembly.graphs():
             codes = levels.nodes.codes[top.kinds[list(blocks)]]
-            _add(observation, knowledge, found, Graph(codes, np.array(edges, np.int64).reshape(-1, 2)))
+            _add(observation, knowledge, fit, found, Graph(codes, np.array(edges, np.int64).reshape(-1, 2)))
             if len(found.graphs) >= LISTED:
                 found.exhausted = False
-                return found
+                return _likely(found, fit)
         found.partials += assembly.steps
         found.exhausted &= assembly.exhausted
         if clock.left <= 0:
             found.exhausted = False
             break
+    return _likely(found, fit)
+
+
+def _likely(found: _Set, fit: Fit) -> _Set:
+    """Without the graphs that are too unlikely beside the best, where noise accepts several gradients."""
+    kept = np.flatnonzero(fit.likely(found.distances)).tolist()
+    found.graphs, found.distances = [found.graphs[i] for i in kept], [found.distances[i] for i in kept]
+    found.forms = {graph.canonical_form() for graph in found.graphs} if fit.deviation is not None else found.forms
     return found
 
 
-def _add(observation: Observation, knowledge: Knowledge, found: _Set, graph: Graph) -> None:
+def _add(observation: Observation, knowledge: Knowledge, fit: Fit, found: _Set, graph: Graph) -> None:
     """Keep a graph that is new and has the observed gradient."""
     form = graph.canonical_form()
     if form in found.forms:
         return
     found.forms.add(form)
     distance, label = gradient_distances(observation, knowledge.space, [graph])[0]
-    if distance <= MATCH:
+    if distance <= fit.most:
         found.graphs.append(dataclasses.replace(graph, y=label))
         found.distances.append(distance)
 
@@ -157,8 +178,11 @@ def _reconstruction(
     observation: Observation, knowledge: Knowledge, levels: Levels, found: _Set, info: dict[str, Any], clock: Clock
 ) -> Reconstruction:
     scores = PRIORS[knowledge.prior].scores(found.graphs, knowledge.space)
+    scores = scores + np.round(Fit.of(observation, knowledge.noise).excess(found.distances))
     order = sorted(range(len(scores)), key=lambda i: (scores[i], found.graphs[i].n, plainness(found.graphs[i])))
     conditions = [*levels.conditions, *degrees_assumed(knowledge, levels.nodes)]
+    if knowledge.noise is not None:
+        conditions += _noise_assumed(knowledge.noise)
     if knowledge.connected:
         conditions.append("the graph is connected")
     size = len(order)
@@ -173,6 +197,15 @@ def _reconstruction(
     graphs = tuple(found.graphs[i] for i in order)
     info = {**info, "seconds": clock.elapsed}
     return Reconstruction(graphs, found.distances[order[0]], "match", certificate=certificate, info=info)
+
+
+def _noise_assumed(noise: float) -> list[str]:
+    """What a certificate takes for granted of a noisy update."""
+    return [
+        f"the update carries independent noise of deviation {noise:.1e}; every test rejects the truth at a rate of "
+        f"{RATE:.0e}, and graphs of other gradients are listed while none is that unlikely beside the best",
+        "every direction of the rows that a check looks at stands above the noise",
+    ]
 
 
 def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:

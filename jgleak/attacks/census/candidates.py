@@ -39,6 +39,10 @@ MANY = 1_000_000_000
 SHARE = 0.5
 """Part of the time left that one hop of one attempt may take."""
 
+LOOSER = (4.0, 8.0)
+"""Under noise spans are not completed. Their missing dimensions are those under the noise floor, where all rows are
+short; so a row is allowed this many times what noise explains instead."""
+
 WEAK_BLOCKS, WEAK_CANDIDATES = 300, 3_000_000
 """A certificate rests on the weakest checks alone when there are no more unchecked blocks below the last hop, and
 candidates of the last hop, than this."""
@@ -51,7 +55,7 @@ class Attempt:
     Attributes:
       below: of the blocks below the last hop.
       top: of the last hop's blocks.
-      completed: dimensions that the spans of the node checks are taken to lack (see ``deficit``).
+      completed: dimensions that the spans of the node checks are taken to lack (see ``deficit``; under noise ``LOOSER``).
     """
 
     below: tuple[str, ...]
@@ -160,10 +164,13 @@ class Candidates:
         hops: list[Chosen] = []
         for hop in range(1, observation.model.layers + 1):
             wanted = attempt.top if hop == observation.model.layers else attempt.below
-            pairs = [(s, SpanCheck.at(s, most=most)) for s in sites(observation, hop) if s.name in wanted]
+            found = [site for site in sites(observation, hop) if site.name in wanted]
+            pairs = [(site, SpanCheck.at(site, most=most, noise=self.knowledge.noise)) for site in found]
             hops.append(tuple((site.name, check, _says(site, hop)) for site, check in pairs if check is not None))
         if not attempt.completed:
             yield hops
+        elif self.knowledge.noise is not None:
+            yield [*(_loosened(hop, LOOSER[attempt.completed - 1]) for hop in hops[:-1]), *hops[-1:]]
         elif observation.model.convolution(0).hidden_kernel is None:
             yield from self._completed(attempt.completed, nodes, hops, [])
 
@@ -246,6 +253,19 @@ class Candidates:
         if not hops:
             return one_hop(model, params, nodes, checks, clock=clock, budget=bounds)
         return next_hop(model, params, nodes, hops[-1], checks, hop=len(hops) + 1, clock=clock, budget=bounds)
+
+
+def _loosened(chosen: Chosen, factor: float) -> Chosen:
+    """Checks that allow a row more than the noise explains: its part along directions that do not stand above it."""
+    out = []
+    for name, check, says in chosen:
+        spread = check.subspace.spread
+        assert spread is not None
+        check = SpanCheck.of(
+            dataclasses.replace(check.subspace, spread=factor * spread), view=check.view, fixed=check.fixed
+        )
+        out.append((f"{name} x{factor:g}", check, f"{says}, off by at most {factor:g} times what noise explains"))
+    return tuple(out)
 
 
 def _says(site: Site, hop: int) -> str:

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int, Num
 
 from jgleak.attacks.attack import Clock
 from jgleak.attacks.closed_form.pooled import pooled_embedding, pooled_gradient
+from jgleak.attacks.noise import largest
 from jgleak.attacks.span.hops import Blocks, Nodes
 from jgleak.federated.loss import label_loss
 from jgleak.federated.observation import Observation
@@ -33,6 +34,13 @@ block."""
 FAINT = 0.1
 """Smallest scale of an equation, relative to the median of the largest weight in its layer: what is much fainter is
 rounding noise of that weight's size (the gradient of an attention's target vector, which a softmax hardly sees)."""
+
+
+CELLS, PRODUCTS = 40_000_000, 20_000_000_000
+"""Most entries of the system under noise, and of these times its columns: what solving it costs."""
+
+ROUNDING = 1e-6
+"""Rounding of an equation under noise, relative to the typical entry of its weight row."""
 
 
 def unfold(levels: Sequence[Blocks]) -> Int[np.ndarray, "K S"]:
@@ -60,18 +68,32 @@ class Contributions:
     ``delta . rho(root)`` for block ``c`` alone. Each weight row becomes one equation, its entries combined with random
     signs, so no full gradient is kept.
 
+    Under noise of known deviation a weight row becomes as many equations as ``CELLS`` allows, its products with
+    orthonormal vectors: each has the noise's own deviation, and one of 300 would show a 300th of what the row says
+    against it. Equations are divided by that deviation (and rounding). The upstream gradient, itself read off the noisy
+    update, is wrong by some factor, the same in all equations.
+
     Attributes:
       equations: one column a block (and label, where every node has one) ``(M, K)``, of comparable size.
       observed: the same of the update ``(M,)``.
       blocks: the top block of each column ``(K,)``.
+      slack: under noise, the length by which the upstream gradient's own error may move the right-hand side.
     """
 
     equations: Float[np.ndarray, "M K"]
     observed: Float[np.ndarray, " M"]
     blocks: Int[np.ndarray, " K"]
+    slack: float = 0.0
 
     @staticmethod
-    def of(observation: Observation, nodes: Nodes, levels: Sequence[Blocks], clock: Clock) -> Contributions | None:
+    def of(
+        observation: Observation,
+        nodes: Nodes,
+        levels: Sequence[Blocks],
+        clock: Clock,
+        *,
+        noise: float | None = None,
+    ) -> Contributions | None:
         """The system of an observation, from the blocks of 1, 2, .. L hops; None if the clock ends first."""
         model, params = observation.model, observation.params
         update = jax.tree.map(np.asarray, observation.update)
@@ -81,10 +103,12 @@ class Contributions:
         rows = np.pad(nodes.rows.astype(np.float32), ((0, pad), (0, 0)))
         degrees = np.pad(nodes.degrees.astype(np.float32), (0, pad))
         used = update if kind != "pooled" else {k: v for k, v in update.items() if k != "head"}
-        signs = _signs(used)
-        observed, scale = _observed(used, signs)
         trees = unfold(levels)
         labels = np.arange(model.classes if kind == "labelled" else 1, dtype=np.int32)
+        signs = _signs(used) if noise is None else _directions(used, trees.shape[0] * labels.size)
+        observed, scale = _observed(used, signs)
+        if noise is not None:
+            scale = np.hypot(noise, ROUNDING * scale)
         blocks, tags = np.repeat(np.arange(trees.shape[0]), labels.size), np.tile(labels, trees.shape[0])
         columns, states = [], []
         for start in range(0, blocks.size, BATCH):
@@ -101,9 +125,12 @@ class Contributions:
         if kind == "pooled":
             pooled = pooled_embedding(update)
             length = np.linalg.norm(pooled) / np.sqrt(pooled.size)
+            if noise is not None:
+                length = np.hypot(noise / np.linalg.norm(update["head"]["linears_0"]["bias"]), ROUNDING * length)
             equations = np.r_[equations, np.concatenate(states).T / length]
             observed = np.r_[observed, pooled / length]
-        return Contributions(equations, observed, blocks)
+        slack = 0.0 if noise is None else np.linalg.norm(observed) * noise * _relative(observation, kind)
+        return Contributions(equations, observed, blocks, float(slack))
 
 
 def _upstream(observation: Observation) -> tuple[Float[np.ndarray, " C"], str]:
@@ -120,12 +147,42 @@ def _upstream(observation: Observation) -> tuple[Float[np.ndarray, " C"], str]:
     return np.asarray(last["bias"], np.float32), "nodes"
 
 
+def _relative(observation: Observation, kind: str) -> float:
+    """How much of itself the upstream gradient is off, for each unit of noise: a bound at the rate of the tests."""
+    update, params = observation.update, observation.params
+    if kind == "labelled":
+        return 0.0
+    layer = "linears_0" if kind == "pooled" else f"linears_{len(observation.model.readout_widths)}"
+    delta = np.asarray(update["head"][layer]["bias"], np.float64)
+    if kind == "nodes":
+        return largest(delta.size) / float(np.linalg.norm(delta))
+    kernel = np.asarray(params["head"][layer]["kernel"], np.float64)
+    return largest(delta.size) * float(np.linalg.norm(kernel, 2) / np.linalg.norm(kernel @ delta))
+
+
 def _signs(tree: Params) -> Params:
     """Random signs for every entry of every matrix; vectors are equations as they are."""
     rng = np.random.default_rng(0)
 
     def one(leaf: np.ndarray) -> np.ndarray:
         return rng.choice(np.array([-1.0, 1.0], np.float32), leaf.shape if leaf.ndim > 1 else 1)
+
+    return jax.tree.map(one, tree)
+
+
+def _directions(tree: Params, columns: int) -> Params:
+    """A few orthonormal vectors for the rows of every matrix ``(1, width, k)``, all of them where that is affordable."""
+    rng = np.random.default_rng(0)
+    rows = sum(leaf.shape[0] for leaf in jax.tree.leaves(tree) if leaf.ndim > 1)
+    most = max(1, min(CELLS, PRODUCTS // columns) // (rows * columns))
+
+    def one(leaf: np.ndarray) -> np.ndarray:
+        if leaf.ndim == 1:
+            return np.ones(1, np.float32)
+        width = leaf.shape[1]
+        if most >= width:
+            return np.eye(width, dtype=np.float32)[None]
+        return np.linalg.qr(rng.normal(size=(width, most)))[0].astype(np.float32)[None]
 
     return jax.tree.map(one, tree)
 
@@ -144,12 +201,22 @@ def _observed(tree: Params, signs: Params) -> tuple[Float[np.ndarray, " M"], Flo
         np.maximum(size, max(FLOOR * middle, FAINT * layers[layer]) or 1.0)
         for (layer, size), middle in zip(rows, typical, strict=True)
     ]
-    return np.asarray(_sketch(tree, signs), np.float64), np.concatenate(sizes)
+    repeats = [(s.shape[2], leaf.shape[1]) if s.ndim == 3 else (1, 1) for leaf, s in _pairs(tree, signs)]
+    spread = [np.repeat(size / np.sqrt(width), k) for size, (k, width) in zip(sizes, repeats, strict=True)]
+    return np.asarray(_sketch(tree, signs), np.float64), np.concatenate(spread)
+
+
+def _pairs(tree: Params, signs: Params) -> list[tuple[np.ndarray, np.ndarray]]:
+    return list(zip(jax.tree.leaves(tree), jax.tree.leaves(signs), strict=True))
 
 
 def _sketch(tree: Params, signs: Params) -> Float[Array, " M"]:
-    parts = jax.tree.map(lambda g, s: (s * g).sum(axis=-1).ravel() if s.ndim > 1 else s * g, tree, signs)
-    return jnp.concatenate(jax.tree.leaves(parts))
+    def one(g: Array, s: Array) -> Array:
+        if s.ndim == 3:
+            return jnp.matmul(g, s[0], precision="highest").ravel()
+        return (s * g).sum(axis=-1).ravel() if s.ndim > 1 else s * g
+
+    return jnp.concatenate(jax.tree.leaves(jax.tree.map(one, tree, signs)))
 
 
 @partial(jax.jit, static_argnames=("model", "loss", "kind"))

@@ -13,6 +13,8 @@ from scipy.optimize import linprog, nnls
 
 from jgleak.attacks.attack import Clock
 from jgleak.attacks.census.exclude import possible
+from jgleak.attacks.census.nearest import nearest
+from jgleak.attacks.noise import largest
 from jgleak.attacks.span.hops import Blocks
 
 RESIDUAL = 1e-3
@@ -29,6 +31,12 @@ FREEDOM = 64
 
 CLOSE = 1e-3
 """Relative residual of a whole-number solution."""
+
+EXACT = 10.0
+"""Under noise, the violation of one edge's balance weighs so many times what noise can leave."""
+
+STEPS, COLUMNS, LISTED = 200_000, 400, 500
+"""Under noise: most partial vectors for one number of nodes, most blocks to count, and most censuses looked at."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +68,13 @@ class Counting:
       absolute: the right-hand side is that of whole counts (sum pooling), not of shares.
       most: largest number of nodes.
       clock: ends the exclusion of blocks.
+      slack: under noise, when equations come with independent errors of deviation one, what else may be off (see
+        ``Contributions``); None: the equations are exact up to rounding.
+
+    Under noise the residual of the true counts is a chi-square number of as many degrees of freedom as there are
+    equations, and falls into two independent parts: the distance ``R`` of the right-hand side from what any real counts
+    explain, and a part among the ``K`` columns. Both are tested at the stated rate (``noise.RATE``), and the second says
+    which whole counts are possible.
 
     Attributes:
       residual: that of the best non-negative solution, relative to the right-hand side.
@@ -77,35 +92,51 @@ class Counting:
         absolute: bool,
         most: int,
         clock: Clock,
+        slack: float | None = None,
     ) -> None:
         self.equations, self.observed, self.absolute = equations, observed, absolute
         out, back, loops = _ends(blocks)
         self.degrees = blocks.degrees[block]
         self.balance, self.loops = (out - back)[:, block], loops[:, block]
-        weight = np.linalg.norm(observed) or 1.0
-        rows, right = [equations / weight, self.balance], [observed / weight, np.zeros(self.balance.shape[0])]
+        weight = float(np.linalg.norm(observed) or 1.0)
+        exact, self.limit = 1.0, RESIDUAL
+        if slack is not None:
+            exact = max(1.0, EXACT * most * (largest(observed.size) + slack) / weight)
+        rows, right = [equations / weight, exact * self.balance], [observed / weight, np.zeros(self.balance.shape[0])]
         if not absolute:
-            rows.append(np.ones((1, equations.shape[1])))
-            right.append(np.ones(1))
+            rows.append(np.full((1, equations.shape[1]), exact))
+            right.append(np.full(1, exact))
         whole = np.c_[np.concatenate(rows), np.concatenate(right)]
         triangle: Float[np.ndarray, "R K1"] = np.asarray(np.linalg.qr(whole, mode="r"))
         system, goal = triangle[:, :-1], triangle[:, -1]
         solution, rest = nnls(system, goal, maxiter=30 * system.shape[1])
         self.residual = float(rest) if np.any(observed) else np.inf
+        limit = None
+        if slack is not None:
+            self.limit = limit = _limit(system, goal, observed.size, slack, weight)
         mask = np.ones(solution.size, bool)
         if self.explained:
             least = (1.0 - WHOLE) / (1 if absolute else most)
-            mask = possible(system, goal, solution=solution, residual=self.residual, least=least, clock=clock)
+            rest = self.residual
+            mask = possible(system, goal, solution=solution, residual=rest, least=least, clock=clock, limit=limit)
         self.columns = np.flatnonzero(mask)
-        self.mean, self.null = _solved(system[:, mask], goal)
+        self.slack, self.whitened = slack, (system[:, mask] * weight, goal * weight)
+        nothing = np.zeros(self.columns.size), np.zeros((self.columns.size, 0))
+        self.mean, self.null = _solved(system[:, mask], goal) if slack is None else nothing
 
     @property
     def explained(self) -> bool:
         """False when a true block must be missing from the columns."""
-        return self.residual <= RESIDUAL
+        return self.residual <= self.limit
 
     def solutions(self, sizes: Iterable[int], clock: Clock, *, budget: int) -> Iterator[Census | None]:
-        """Every census for the given numbers of nodes, smallest first; None where the budget ended a search early."""
+        """Every census for the given numbers of nodes, smallest first; None where the budget ended a search early.
+
+        Under noise the censuses of one number of nodes come nearest first.
+        """
+        if self.slack is not None:
+            yield from self._nearest(sizes, self.slack, clock)
+            return
         if self.null.shape[1] > FREEDOM:
             yield None
             return
@@ -126,6 +157,25 @@ class Counting:
                 if census is not None:
                     yield census
 
+    def _nearest(self, sizes: Iterable[int], slack: float, clock: Clock) -> Iterator[Census | None]:
+        if self.columns.size > COLUMNS:
+            yield None
+            return
+        system, right = self.whitened
+        radius = largest(self.columns.size) + slack
+        for n in sizes:
+            scale, found = 1 if self.absolute else n, []
+            for some in nearest(system / scale, right, n=n, radius=radius, clock=clock, steps=STEPS):
+                if some is None or len(found) >= LISTED:
+                    yield None
+                    break
+                counts = np.zeros(self.degrees.size, np.int64)
+                counts[self.columns] = some
+                census = self._checked(counts, n, scale)
+                if census is not None:
+                    found.append(census)
+            yield from sorted(found, key=lambda census: census.residual)
+
     def _checked(self, counts: Int[np.ndarray, " K"], n: int, scale: int) -> Census | None:
         if counts.sum() != n or counts @ self.degrees < 2 * (n - 1):
             return None
@@ -133,7 +183,18 @@ class Counting:
             return None
         right = self.observed * scale
         residual = float(np.linalg.norm(self.equations @ counts - right) / np.linalg.norm(right))
-        return Census(counts, n, residual) if residual <= CLOSE else None
+        return Census(counts, n, residual) if self.slack is not None or residual <= CLOSE else None
+
+
+def _limit(
+    system: Float[np.ndarray, "R K"], goal: Float[np.ndarray, " R"], equations: int, slack: float, weight: float
+) -> float:
+    """Largest relative residual of the true counts under noise; 0 where no real counts explain the right-hand side."""
+    rest = float(np.linalg.norm(goal - system @ np.linalg.lstsq(system, goal)[0]))
+    dof = min(system.shape[1], equations)
+    if equations > dof and rest * weight > largest(equations - dof) + slack:
+        return 0.0
+    return float(np.hypot(rest, (largest(dof) + slack) / weight))
 
 
 def _solved(

@@ -32,6 +32,7 @@ def possible(
     residual: float,
     least: float,
     clock: Clock,
+    limit: float | None = None,
 ) -> Bool[np.ndarray, " K"]:
     """The columns that may be at least ``least`` in a non-negative solution of ``system @ x == right``.
 
@@ -42,7 +43,9 @@ def possible(
       residual: and its residual; ten times as much is rounding too.
       least: smallest entry that counts.
       clock: ends the tests.
+      limit: largest residual of a solution that counts, where it is known; otherwise what rounding explains.
     """
+    most = SLACK + 10.0 * residual if limit is None else limit
     number = system.shape[1]
     shown, excluded = solution >= least, np.zeros(number, bool)
     widened = np.c_[system, np.zeros(system.shape[0])]  # the last unknown: what a group weighs beyond ``least``
@@ -55,7 +58,7 @@ def possible(
         total = np.zeros((1, number + 1))
         total[0, group], total[0, -1] = WEIGHT, -WEIGHT
         found, off = nnls(np.r_[widened, total], np.r_[right, WEIGHT * least], maxiter=30 * number)
-        if off > SLACK + 10.0 * residual:
+        if off > most:
             excluded[group] = True
             continue
         shown |= found[:-1] >= least

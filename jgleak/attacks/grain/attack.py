@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
+from jgleak.attacks.distance import Fit
 from jgleak.attacks.grain.candidates import find_candidates
 from jgleak.attacks.grain.distinct import reconstruct_distinct
 from jgleak.attacks.grain.reconstruct import reconstruct
@@ -31,12 +32,17 @@ def run(observation: Observation, knowledge: Knowledge, *, key: Array, budget: B
     when no graph matches, small ones are searched again without the 2-hop check (nodes that share an activation pattern
     in the readout can fail it), then without the 1-hop check (a singular adjacency can fail it).
 
+    Under noise of known deviation every check is a test at a stated rate (docs/noise.md), and the search stops at the
+    first graph that the noise could have turned into the update: another of nearly the same gradient may be the true one.
+
     Returns:
       The best graph found. ``info`` has the numbers of nodes and blocks and the seconds of each stage.
     """
     del key
     clock = budget.start()
     try:
+        if not Fit.of(observation, knowledge.noise).informative:
+            raise TooManyCandidates(f"noise of deviation {knowledge.noise:.1e} alone explains the update")
         if knowledge.distinct_nodes:
             return reconstruct_distinct(observation, knowledge, clock=clock, budget=budget)
         nodes = find_nodes(observation, knowledge, clock=clock)

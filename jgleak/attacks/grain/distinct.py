@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from jgleak.attacks.attack import Budget, Clock, Reconstruction
-from jgleak.attacks.distance import MATCH, gradient_distances
+from jgleak.attacks.distance import Fit, gradient_distances
 from jgleak.attacks.grain.candidates import CHECKS
 from jgleak.attacks.span.combinations import Slot, total
 from jgleak.attacks.span.filter import BlockFilter
@@ -82,14 +82,14 @@ def reconstruct_distinct(
     if nodes.degrees.size == 0:
         return Reconstruction((), None, "no candidates", info=info)
     best: tuple[float, Graph] | None = None
-    stop, tests = "exhausted", 0
+    stop, tests, most = "exhausted", 0, Fit.of(observation, knowledge.noise).most
     for edges in _completions(board, clock):
         graph = _graph(board, edges)
         tests += 1
         distance, label = gradient_distances(observation, knowledge.space, [graph])[0]
         if best is None or distance < best[0]:
             best = (distance, dataclasses.replace(graph, y=label))
-        if distance <= MATCH:
+        if distance <= most:
             stop = "match"
             break
         if clock.left <= 0:

@@ -12,9 +12,10 @@ from jaxtyping import Array, Bool, Float
 from scipy.optimize import nnls
 
 from jgleak.attacks.attack import Clock, Reconstruction
-from jgleak.attacks.distance import MATCH, Label, gradient_distances
+from jgleak.attacks.distance import Fit, Label, gradient_distances
 from jgleak.attacks.grain.build import Builder, Census, Gluing, Partial
 from jgleak.attacks.grain.candidates import Candidates
+from jgleak.attacks.noise import largest
 from jgleak.attacks.span.hops import Blocks, reciprocal
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.gnn import GNN, Params
@@ -37,6 +38,8 @@ class Search:
         self.largest: Partial | None = None
         self.rank = block_order(candidates)
         self.last_rows = _last_rows(observation, candidates)
+        self.noisy_mean = _noisy_mean(observation, knowledge)
+        self.most = Fit.of(observation, knowledge.noise).most
         self.closed = 0
 
     def graph(self, partial: Partial, label: Label = None) -> Graph:
@@ -53,9 +56,9 @@ class Search:
         key = share if not self.observation.model.node_level else census
         if key in self.tested:
             distance = self.tested[key]
-            if self.best is not None and distance <= MATCH and len(partial.kinds) < self.best[1].n:
+            if self.best is not None and distance <= self.most and len(partial.kinds) < self.best[1].n:
                 self.best = (distance, self.graph(partial, self.best[1].y))
-            return distance <= MATCH
+            return distance <= self.most
         if not self._plausible(share):
             self.tested[key] = math.inf
             return False
@@ -64,7 +67,7 @@ class Search:
         self.tested[key] = distance
         if self.best is None or (distance, graph.n) < (self.best[0], self.best[1].n):
             self.best = (distance, self.graph(partial, label))
-        return distance <= MATCH
+        return distance <= self.most
 
     def _plausible(self, share: Census) -> bool:
         """The mean of the nodes' last hidden rows is known from the gradient: a cheap test before the whole one."""
@@ -73,7 +76,7 @@ class Search:
         rows, mean = self.last_rows
         blocks, counts = np.array(share).T
         got = counts @ rows[blocks] / counts.sum()
-        return bool(np.linalg.norm(got - mean) <= 1e-2 * np.linalg.norm(mean))
+        return bool(np.linalg.norm(got - mean) <= 1e-2 * np.linalg.norm(mean) + self.noisy_mean)
 
 
 def reconstruct(
@@ -208,6 +211,17 @@ def _last_rows(
         padded = [np.pad(a[part].astype(np.float32), ((0, HIDDEN - here), (0, 0))) for a in (rows, twos.states)]
         parts.append(np.asarray(_hidden(model, observation.params, *padded), np.float64)[:here])
     return np.concatenate(parts), mean
+
+
+def _noisy_mean(observation: Observation, knowledge: Knowledge) -> float:
+    """How far off noise puts the mean of the last hidden rows, at the rate of the tests; 0 without noise."""
+    if knowledge.noise is None or observation.model.readout != "node_mlp":
+        return 0.0
+    last = observation.update["head"][f"linears_{len(observation.model.readout_widths)}"]
+    kernel = np.asarray(last["kernel"], np.float64)
+    delta = max(float(np.linalg.norm(last["bias"])), 1e-30)
+    mean = float(np.linalg.norm(kernel)) / delta
+    return knowledge.noise / delta * (largest(kernel.shape[0]) + mean * largest(kernel.shape[1]))
 
 
 @partial(jax.jit, static_argnames=("model",))

@@ -8,8 +8,9 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import linalg
 
+from jgleak.attacks.noise import deviations, largest
 from jgleak.attacks.span.sites import Site, View
-from jgleak.attacks.span.subspace import Subspace
+from jgleak.attacks.span.subspace import ROUNDED, Subspace
 
 EXTRA = 6
 """Coordinates of the cheap check beside the pivots. A row that is off on all of them may pass by accident."""
@@ -42,6 +43,10 @@ class SpanCheck:
     the inverse of the smallest singular value of the basis on the chosen coordinates. In particular a row that is zero
     on them is zero everywhere, and a row of zeros is never accepted.
 
+    Under noise this is a second test at the same rate. A true row leaves a residual on the null vectors that is normal
+    with the row's own variance (see ``Subspace``), and that is bounded by the chosen coordinates (``_noisy_bound``).
+    Where they bound nothing, everything passes and is confirmed in full.
+
     Attributes:
       subspace: the span, in scaled coordinates.
       view: which row of a candidate is checked.
@@ -65,9 +70,9 @@ class SpanCheck:
     bound: float
 
     @staticmethod
-    def at(site: Site, *, most: int | None = None) -> SpanCheck | None:
+    def at(site: Site, *, most: int | None = None, noise: float | None = None) -> SpanCheck | None:
         """The check of one place in the model, or None where its span carries no information."""
-        subspace = Subspace.of_gradient(site.gradient, most=most)
+        subspace = Subspace.of_gradient(site.gradient, most=most, noise=noise)
         return SpanCheck.of(subspace, view=site.view, fixed=site.fixed) if subspace.informative else None
 
     @staticmethod
@@ -121,5 +126,25 @@ def sparse_null(
     left, values, _ = np.linalg.svd(subspace.basis[chosen], full_matrices=True)
     free = left[:, rank:]
     turn = np.linalg.qr(rng.normal(size=(free.shape[1], free.shape[1])))[0]
+    if subspace.spread is not None:
+        return chosen, free @ turn, _noisy_bound(subspace, chosen)
     reach = 1.0 / max(values[rank - 1] - 2.0 * subspace.tolerance, 0.5 * subspace.tolerance)
     return chosen, free @ turn, subspace.tolerance * reach + ROUNDING
+
+
+def _noisy_bound(subspace: Subspace, chosen: Int[np.ndarray, " C"]) -> float:
+    """Largest residual that noise leaves of a true row on a few null vectors, relative to the chosen coordinates.
+
+    With ``c`` the row's coordinates in the basis ``B``, the residual has deviation ``|t * c|`` in each direction, ``t``
+    the spread without its quantile. ``|t * c| <= rho |B_chosen c|`` with ``rho = |diag(t) B_chosen^+|``, and the row's
+    part along ``B_chosen c`` is at least ``|B_chosen c| - q |t * c|``, ``q`` a normal quantile. ``inf`` where
+    ``rho q >= 1``.
+    """
+    assert subspace.spread is not None
+    basis = subspace.basis[chosen]
+    inverse = np.linalg.pinv(basis)
+    tilt = subspace.spread / largest(subspace.ambient - subspace.rank)
+    rho = float(np.linalg.norm(tilt[:, None] * inverse, 2))
+    left = 1.0 - rho * deviations(1)
+    rounding = ROUNDED * float(np.linalg.norm(inverse, 2)) + ROUNDING
+    return largest(VECTORS[-1]) * rho / left + rounding if left > 0 else np.inf

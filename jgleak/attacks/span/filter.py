@@ -22,6 +22,7 @@ from jgleak.attacks.span.check import ROUNDING, SpanCheck
 from jgleak.attacks.span.combinations import Neighbourhoods, Slot, neighbourhoods, total
 from jgleak.attacks.span.ranges import TABLES, CentreSearch, Rows, Unsearched
 from jgleak.attacks.span.sites import View
+from jgleak.attacks.span.subspace import ROUNDED
 from jgleak.gnn import GNN, Params
 
 RANKS = (64, 256)
@@ -177,13 +178,16 @@ class BlockFilter:
             rows = self._embed(np.full(part.shape[0], centre), part, SCREEN, self.weights, self.embedded32)
             for check in self.checks:
                 fixed = np.broadcast_to(self.fixed[centre, : check.fixed], (part.shape[0], check.fixed))
-                basis = check.subspace.basis
+                span, noisy = check.subspace, check.subspace.spread is not None
+                size = tiles.padded(span.rank, RANKS)
+                spread = np.zeros(span.rank) if span.spread is None else 1.05 * span.spread
                 passed &= np.asarray(
                     tiles.inside(
                         tiles.fill(np.c_[fixed, rows[check.view]].astype(np.float32), SCREEN),
-                        check.subspace.scale.astype(np.float32),
-                        tiles.fill(basis, tiles.padded(basis.shape[1], RANKS), axis=1).astype(np.float32),
-                        np.float32(1.05 * check.subspace.tolerance + ROUNDING),
+                        span.scale.astype(np.float32),
+                        tiles.fill(span.basis, size, axis=1).astype(np.float32),
+                        tiles.fill(spread, size).astype(np.float32),
+                        np.float32(1.05 * (ROUNDED if noisy else span.tolerance) + ROUNDING),
                     )
                 )[: part.shape[0]]
             kept += part[passed].tolist()

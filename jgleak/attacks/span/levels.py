@@ -25,19 +25,21 @@ def input_site(observation: Observation, knowledge: Knowledge) -> Site:
 
 
 def _rank(site: Site, knowledge: Knowledge) -> tuple[bool, int]:
-    span = Subspace.of_gradient(site.gradient, most=knowledge.max_nodes)
+    span = Subspace.of_gradient(site.gradient, most=knowledge.max_nodes, noise=knowledge.noise)
     return span.informative, span.rank
 
 
 def input_subspace(observation: Observation, knowledge: Knowledge) -> Subspace:
     """The span of the input rows."""
-    return Subspace.of_gradient(input_site(observation, knowledge).gradient, most=knowledge.max_nodes)
+    return Subspace.of_gradient(
+        input_site(observation, knowledge).gradient, most=knowledge.max_nodes, noise=knowledge.noise
+    )
 
 
 def block_checks(observation: Observation, knowledge: Knowledge, hop: int, names: Sequence[str]) -> list[SpanCheck]:
     """The named checks of ``hop``-hop blocks that the model offers and that carry information, the strongest first."""
     found = [site for site in sites(observation, hop) if site.name in names]
-    checks = [SpanCheck.at(site, most=knowledge.max_nodes) for site in found]
+    checks = [SpanCheck.at(site, most=knowledge.max_nodes, noise=knowledge.noise) for site in found]
     return [check for check in checks if check is not None]
 
 

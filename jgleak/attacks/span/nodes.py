@@ -8,7 +8,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from jgleak.attacks.attack import Clock
-from jgleak.attacks.span.subspace import Subspace
+from jgleak.attacks.noise import largest
+from jgleak.attacks.span.subspace import ROUNDED, Subspace
 from jgleak.features import FeatureSpace
 
 SAFETY = 10.0
@@ -41,10 +42,16 @@ def passing_nodes(
     Differs from the authors' code: the order is chosen, not the schema's, and a partial check is made as soon as the
     *rank* allows one (theirs waits until the number of columns exceeds the rank).
 
+    Under noise a relation is not broken but off by a normal number whose deviation depends on the whole row (see
+    ``Subspace``). Of a partial vector it is at most what the features seen contribute, as a vector, and the most that
+    each of the others can. All relations so far are tested together, since that bound shrinks from step to step.
+
     Raises:
       TooManyCandidates: more than ``most`` partial vectors survive, or ``clock`` ran out: the span says too little.
     """
     if not subspace.informative:
+        if subspace.spread is not None:
+            raise TooManyCandidates(f"the input gradient says nothing about nodes: {subspace.fault}")
         raise TooManyCandidates(
             "the first layer's gradient spans the whole input space (or nothing), so it says nothing about nodes"
         )
@@ -54,6 +61,7 @@ def passing_nodes(
     codes = np.zeros((1, len(space.features)), np.int32)
     choices = np.zeros((1, 0), np.int64)
     seen: Float[np.ndarray, "s a"] = np.zeros((0, 0))
+    broken = np.zeros(1)
     while groups:
         groups.sort(key=lambda g: _value(g, picked, subspace), reverse=True)
         group = groups.pop(0)
@@ -65,15 +73,21 @@ def passing_nodes(
         old, new = np.divmod(np.arange(codes.shape[0] * group.values.shape[0]), group.values.shape[0])
         choices = np.c_[choices[old], new]
         relations = _new_relations(picked, seen, subspace)
-        residual = np.zeros((choices.shape[0], relations.shape[1]))
-        length = np.zeros(choices.shape[0])
-        start = 0
-        for place, part in enumerate(picked):
+        start, tables, lengths = 0, [], []
+        for part in picked:
             stop = start + part.columns.size
-            residual += (part.values @ relations[start:stop])[choices[:, place]]
-            length += np.sum(part.values**2, axis=1)[choices[:, place]]
+            tables.append(part.values @ relations[start:stop])
+            lengths.append(np.sum(part.values**2, axis=1)[:, None])
             start = stop
-        keep = np.linalg.norm(residual, axis=1) <= SAFETY * tolerance * np.sqrt(length)
+        size = np.sqrt(_added(lengths, choices)[:, 0])
+        residual = np.linalg.norm(_added(tables, choices), axis=1)
+        if subspace.spread is None:
+            keep = residual <= SAFETY * tolerance * size
+        else:
+            residual = np.hypot(broken[old], residual)
+            noisy = _noisy(picked, groups, choices, subspace) * largest(seen.shape[1] + relations.shape[1])
+            keep = residual <= noisy + SAFETY * ROUNDED * size
+            broken = residual[keep]
         codes = (codes[old] + group.codes[new])[keep]
         choices = choices[keep]
         seen = np.c_[np.r_[seen, np.zeros((group.columns.size, seen.shape[1]))], relations]
@@ -102,6 +116,25 @@ def _groups(space: FeatureSpace, subspace: Subspace) -> list[_Group]:
     return out
 
 
+def _added(tables: list[Float[np.ndarray, "k b"]], choices: Int[np.ndarray, "T p"]) -> Float[np.ndarray, "T b"]:
+    """The sum over features of the rows chosen."""
+    total = np.zeros((choices.shape[0], tables[0].shape[1]))
+    for place, table in enumerate(tables):
+        total += table[choices[:, place]]
+    return total
+
+
+def _noisy(
+    picked: list[_Group], left: list[_Group], choices: Int[np.ndarray, "T p"], subspace: Subspace
+) -> Float[np.ndarray, " T"]:
+    """The largest deviation that noise gives a relation in any whole vector that a partial one may become."""
+    assert subspace.spread is not None
+    tilt = subspace.spread / largest(subspace.ambient - subspace.rank)
+    parts = [(group.values @ subspace.basis[group.columns]) * tilt for group in [*picked, *left]]
+    known = np.linalg.norm(_added(parts[: len(picked)], choices), axis=1)
+    return known + sum(float(np.linalg.norm(part, axis=1).max()) for part in parts[len(picked) :])
+
+
 def _value(group: _Group, picked: list[_Group], subspace: Subspace) -> float:
     """Relations that a group would bring, per factor by which it multiplies the candidates."""
     before = np.concatenate([p.columns for p in picked]) if picked else np.zeros(0, int)
@@ -114,7 +147,12 @@ def _value(group: _Group, picked: list[_Group], subspace: Subspace) -> float:
 def _rank(rows: Float[np.ndarray, "c r"], subspace: Subspace) -> int:
     if rows.size == 0:
         return 0
-    return int(np.sum(np.linalg.svd(rows, compute_uv=False) > 0.1 * subspace.tolerance))
+    return int(np.sum(np.linalg.svd(rows, compute_uv=False) > _nothing(subspace)))
+
+
+def _nothing(subspace: Subspace) -> float:
+    """Singular values below this show no dimension. Under noise every relation is one of the space seen, exactly."""
+    return 0.1 * (subspace.tolerance if subspace.spread is None else ROUNDED)
 
 
 def _new_relations(
@@ -125,5 +163,5 @@ def _new_relations(
     padded = np.r_[seen, np.zeros((columns.size - seen.shape[0], seen.shape[1]))]
     rows = np.c_[subspace.basis[columns], padded]
     left, values, _ = np.linalg.svd(rows, full_matrices=True)
-    rank = int(np.sum(values > 0.1 * subspace.tolerance))
+    rank = int(np.sum(values > _nothing(subspace)))
     return left[:, rank:]

@@ -306,13 +306,20 @@ def embed(
 
 @jax.jit
 def inside(
-    rows: Float[Array, "B d"], scale: Float[Array, " d"], basis: Float[Array, "d r"], tolerance: Float[Array, ""]
+    rows: Float[Array, "B d"],
+    scale: Float[Array, " d"],
+    basis: Float[Array, "d r"],
+    spread: Float[Array, " r"],
+    tolerance: Float[Array, ""],
 ) -> Bool[Array, " B"]:
-    """The check in all coordinates, at the tables' precision."""
+    """The check in all coordinates, at the tables' precision: what is allowed follows the row's length, and ``spread``
+    its coordinates."""
     scaled = rows / scale
     along = jnp.matmul(scaled, basis, precision="highest")
     rest = scaled - jnp.matmul(along, basis.T, precision="highest")
-    return jnp.sum(rest * rest, axis=1) <= tolerance**2 * jnp.sum(scaled * scaled, axis=1)
+    return jnp.sum(rest * rest, axis=1) <= tolerance**2 * jnp.sum(scaled * scaled, axis=1) + jnp.sum(
+        (along * spread) ** 2, axis=1
+    )
 
 
 def fill(array: np.ndarray, size: int, axis: int = 0, value: float = 0) -> np.ndarray:

@@ -1,0 +1,62 @@
+"""Tests at a stated rate, for an update to whose every entry somebody added independent noise of known deviation."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float
+from scipy.stats import chi2, norm
+
+RATE = 1e-5
+"""How often one test rejects what is true. A graph of 40 nodes meets some hundreds of tests, so that about one in 300
+such graphs is lost to all of them together."""
+
+EDGE = 1.1
+"""Singular values up to this multiple of the largest one that noise alone has count as noise."""
+
+
+def largest(dof: int, rate: float = RATE) -> float:
+    """Length that ``dof`` independent standard normal numbers exceed at a rate of ``rate``."""
+    return float(np.sqrt(chi2.isf(rate, max(dof, 1))))
+
+
+def deviations(count: int) -> float:
+    """Standard deviations that the largest of ``count`` normal numbers exceeds at a rate of ``RATE``."""
+    return float(norm.isf(RATE / max(count, 1)))
+
+
+def edge(noise: float, shape: tuple[int, ...]) -> float:
+    """The largest singular value of a matrix of noise, ``noise (sqrt(d) + sqrt(D))`` (Marchenko and Pastur, 1967)."""
+    return noise * float(np.sqrt(shape[0]) + np.sqrt(shape[1]))
+
+
+def tilts(values: Float[np.ndarray, " r"], noise: float, shape: tuple[int, ...]) -> Float[np.ndarray, " r"]:
+    """How far noise tilts left singular vectors: the tangent of the angle, for each singular value seen.
+
+    For ``G = U S V^T + N`` with ``N`` of deviation ``noise`` and few directions, ``y = s_hat`` shows
+    ``s^2 = (y^2 - a + sqrt((y^2 - a)^2 - 4 b)) / 2`` with ``a = noise^2 (d + D)`` and ``b = noise^4 d D``, and the sine
+    of the angle is ``noise^2 d (noise^2 D + s^2) / (s^2 (s^2 + noise^2 d))`` squared (Benaych-Georges and Nadakuditi,
+    2012, section 3). Far from the edge this is the first order ``noise sqrt(d) / s``.
+
+    Args:
+      values: singular values of the noisy matrix, all above ``edge``.
+      noise: deviation of an entry.
+      shape: dimensions in which the noise is free ``(d, D)``, those of the matrix without the directions' own.
+    """
+    left, right = noise**2 * shape[0], noise**2 * shape[1]
+    rest = values**2 - left - right
+    square = (rest + np.sqrt(np.maximum(rest**2 - 4.0 * left * right, 0.0))) / 2.0
+    sine = left * (right + square) / (square * (square + left))
+    return np.sqrt(sine / (1.0 - sine))
+
+
+def allowances(values: Float[np.ndarray, " r"], noise: float, shape: tuple[int, ...]) -> Float[np.ndarray, " r"]:
+    """Distance from the space that a true row may have, for each unit along each direction (arguments as ``tilts``).
+
+    The part outside is normal in ``d`` dimensions, hence a chi-square quantile; near the edge the angle itself is unsure,
+    since a singular value is only known to ``noise``, and the quantile of the product of both is wider.
+    """
+    angles = tilts(values, noise, shape)
+    unsure = tilts(np.maximum(values - noise, 1.02 * edge(noise, shape)), noise, shape) / angles - 1.0
+    alone = 2.0 / shape[0]
+    wider = deviations(1) * (np.sqrt(alone + 4.0 * unsure**2) - np.sqrt(alone))
+    return angles * np.sqrt(largest(shape[0]) ** 2 / shape[0] + wider)
