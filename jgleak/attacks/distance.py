@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Num
 from scipy.special import expit, softmax
@@ -90,7 +91,8 @@ def gradient_distances(
 
     The distance is ``|g - g*| / |g*|`` in the Frobenius norm over all parameters (GRAIN, section 5.4). Graph
     classification tries every class; regression and node tasks solve for the label that the observed output gradient
-    implies, and compare with that one. A graph too large for a flattened readout is infinitely far.
+    implies, and compare with that one. A graph too large for a flattened readout is infinitely far. Of an update that
+    was clipped as a whole only the direction counts: gradients are stretched to fit first.
     """
     return [_distance(observation, space, graph) for graph in graphs]
 
@@ -101,24 +103,24 @@ def _distance(observation: Observation, space: FeatureSpace, graph: Graph) -> tu
     if slots is not None and graph.n > slots:
         return math.inf, None
     batch = GraphBatch.from_graphs([Graph(graph.x, graph.edges)], space, slots=slots)
-    one = (batch.nodes[0], batch.adjacency[0], batch.node_mask[0])
+    one, seen = (batch.nodes[0], batch.adjacency[0], batch.node_mask[0]), (observation.params, observation.update)
     if model.node_level:
         labels = _node_labels(observation, *one)
         padded = np.zeros((1, batch.node_mask.shape[1]), np.float32 if loss == "mse" else np.int32)
         padded[0, : graph.n] = labels
-        values = _distances(model, observation.params, observation.update, *one, padded, loss)
+        values = _distances(model, *seen, *one, padded, loss, observation.scaled)
         return float(values[0]), labels
     if loss == "mse":
         target = float(_target(model, observation.params, observation.update, *one))
-        values = _distances(model, observation.params, observation.update, *one, np.array([target], np.float32), loss)
+        values = _distances(model, *seen, *one, np.array([target], np.float32), loss, observation.scaled)
         return float(values[0]), target
     classes = np.arange(model.classes)
-    values = np.asarray(_distances(model, observation.params, observation.update, *one, classes, loss))
+    values = np.asarray(_distances(model, *seen, *one, classes, loss, observation.scaled))
     best = int(values.argmin())
     return float(values[best]), best
 
 
-@partial(jax.jit, static_argnames=("model", "loss"))
+@partial(jax.jit, static_argnames=("model", "loss", "scaled"))
 def _distances(
     model: GNN,
     params: Params,
@@ -128,9 +130,14 @@ def _distances(
     mask: Array,
     labels: Num[Array, "K ..."],
     loss: str,
+    scaled: bool,
 ) -> Float[Array, " K"]:
     def one(label: Array) -> Array:
         gradient = jax.grad(lambda p: graph_loss(model, p, nodes, adjacency, mask, label, loss))(params)
+        if scaled:
+            along = optax.tree.vdot(gradient, update)
+            factor = jnp.maximum(along, 0.0) / jnp.maximum(optax.tree.norm(gradient, squared=True), 1e-30)
+            gradient = jax.tree.map(lambda g: factor * g, gradient)
         gap = jax.tree.map(lambda g, seen: jnp.sum((g - seen) ** 2), gradient, update)
         size = jax.tree.map(lambda seen: jnp.sum(jnp.asarray(seen) ** 2), update)
         return jnp.sqrt(sum(jax.tree.leaves(gap)) / jnp.maximum(sum(jax.tree.leaves(size)), 1e-30))

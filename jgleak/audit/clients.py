@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import networkx as nx
 import numpy as np
@@ -75,7 +76,7 @@ def others(specification: Specification, dataset: Dataset) -> list[Graph]:
     return _without(_shaped(other, loaded).graphs, dataset)
 
 
-def _without(graphs: list[Graph], dataset: Dataset) -> list[Graph]:
+def _without(graphs: Sequence[Graph], dataset: Dataset) -> list[Graph]:
     private = {graph.canonical_form() for graph in dataset.graphs}
     return [g for g in graphs if g.canonical_form() not in private]
 

@@ -96,7 +96,7 @@ def _client(specification: Specification, setup: Setup, attack: Attack, first: i
     if protocol not in ("fedsgd", "fedavg") and not setup.model.node_level:
         raise ValueError(f"attack {attack.name!r} attacks node classification ({protocol}); add --node-task")
     observation = _observed(specification, protocol, setup, truths, stream_key(specification, CLIENTS + first))
-    knowledge = knowledge_of(specification, setup, truths)
+    knowledge = knowledge_of(specification, setup, truths, observation)
     reason = attack.refusal(observation, knowledge)
     if reason is not None:
         raise ValueError(f"attack {attack.name!r} cannot run here: {reason}")

@@ -14,7 +14,7 @@ from jgleak.audit.clients import client_graphs, others, public_graphs
 from jgleak.audit.specification import Specification
 from jgleak.datasets import Dataset
 from jgleak.defenses import Defense, parse
-from jgleak.federated import Knowledge
+from jgleak.federated import Knowledge, Observation
 from jgleak.federated.train import train
 from jgleak.gnn import GNN, Params
 from jgleak.graph import Graph, bucket
@@ -83,10 +83,13 @@ def prepare(specification: Specification) -> Setup:
     return Setup(dataset, model, params, loss, tuple(losses), tuple(public), defense)
 
 
-def knowledge_of(specification: Specification, setup: Setup, truths: Sequence[Graph]) -> Knowledge:
+def knowledge_of(
+    specification: Specification, setup: Setup, truths: Sequence[Graph], observation: Observation
+) -> Knowledge:
     """What the specification gives away of one client.
 
-    Labels are sorted, so that they tell no order. Of several graphs the largest one's size is told.
+    Labels are sorted, so that they tell no order. Of several graphs the largest one's size is told. The defence is
+    public, and with it the deviation of its noise.
     """
     know, truth = set(specification.know), truths[0]
     return Knowledge(
@@ -98,6 +101,7 @@ def knowledge_of(specification: Specification, setup: Setup, truths: Sequence[Gr
         max_nodes=specification.max_n,
         auxiliary=setup.public if "auxiliary" in know else (),
         prior=specification.prior,
+        noise=setup.defense.deviation(observation.update),
         distinct_nodes=specification.distinct and specification.dataset.lower() in UNIQUE_NODES,
     )
 

@@ -43,6 +43,6 @@ def _tensors(bound: float, sizes: tuple[int, ...]) -> tuple[float, float]:
     return bound * sum(math.sqrt(size) for size in sizes), bound * math.sqrt(len(sizes))
 
 
-CLIP = Kind("clip", "the update's L2 norm bounded; the bound (DP-SGD)", clip, bounds=_whole)
+CLIP = Kind("clip", "the update's L2 norm bounded; the bound (DP-SGD)", clip, bounds=_whole, scales=True)
 CLIP_ENTRIES = Kind("clip-inf", "every entry bounded; the bound (FedGNN)", clip_entries, bounds=_entries)
 CLIP_TENSORS = Kind("clip-layer", "every tensor's L2 norm bounded; the bound", clip_tensors, bounds=_tensors)

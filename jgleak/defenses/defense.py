@@ -30,6 +30,7 @@ class Kind:
         entry (its root mean square where entries differ); None where what it does is no such noise.
       bounds: from the strength and the sizes of the update's tensors to ``(L1, L2)`` bounds of the update's norms;
         None where it bounds nothing.
+      scales: it changes the update's length alone.
       plain: it has no strength.
     """
 
@@ -40,6 +41,7 @@ class Kind:
     fault: Callable[[float], str | None] = lambda strength: None if strength > 0 else "must be above 0"
     deviation: Callable[[float, PyTree], float] | None = None
     bounds: Callable[[float, tuple[int, ...]], tuple[float, float]] | None = None
+    scales: bool = False
     plain: bool = False
 
 
@@ -105,14 +107,18 @@ class Defense:
     def deviation(self, update: PyTree) -> float | None:
         """Standard deviation of the noise on an entry of the update that left, as anyone who knows the defence sees it.
 
-        None where there is none, and where what happens is not noise around the true gradient alone: entries are
-        pruned, only signs leave, activations are disturbed. Clipping before the noise is no obstacle to a span, which
-        does not see length, but the update is then no gradient of that length: None too.
+        None where there is none, and where what happens is not noise around the true gradient's direction alone:
+        entries are pruned or cut, only signs leave, activations are disturbed.
         """
-        if not self.steps or any(step.kind.deviation is None for step in self.steps):
+        if any(step.kind.deviation is None and not step.kind.scales for step in self.steps):
             return None
         squares = [step.kind.deviation(step.strength, update) ** 2 for step in self.steps if step.kind.deviation]
-        return float(np.sqrt(np.sum(squares)))
+        return float(np.sqrt(np.sum(squares))) if squares else None
+
+    @property
+    def scales(self) -> bool:
+        """The update may leave shorter than the gradient is."""
+        return any(step.kind.scales for step in self.steps)
 
 
 @partial(jax.jit, static_argnames=("defense",))

@@ -71,7 +71,8 @@ def fedsgd(
     batch = GraphBatch.from_graphs(graphs, space, slots=slots)
     each = gradients(model, params, batch, loss=loss, defense=defense, key=first if defense.inside else None)
     update = jax.tree.map(lambda g: np.asarray(g).mean(axis=0), each)
-    return Observation(model, params, defended(defense, update, second), loss, batch_size=len(graphs))
+    sent = defended(defense, update, second)
+    return Observation(model, params, sent, loss, batch_size=len(graphs), scaled=defense.scales)
 
 
 def client_keys(defense: Defense, key: Array | None) -> tuple[Array | None, Array | None]:

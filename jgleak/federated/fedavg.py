@@ -53,7 +53,7 @@ def fedavg(
     mean = _along(model, params, batch, inside, np.float32(rate), loss=loss, defense=defense, steps=steps)
     update = defended(defense, jax.tree.map(np.asarray, mean), second)
     size = len(graphs)
-    return Observation(model, params, update, loss, size, "fedavg", local_steps=steps, local_rate=float(rate))
+    return Observation(model, params, update, loss, size, "fedavg", steps, float(rate), defense.scales)
 
 
 @partial(jax.jit, static_argnames=("model", "loss", "defense", "steps"))

@@ -45,6 +45,7 @@ class Observation:
       protocol: one of ``PROTOCOLS``.
       local_steps: steps of gradient descent on the client (``fedavg``).
       local_rate: their learning rate (``fedavg``).
+      scaled: the update was clipped as a whole, so that its length is not the gradient's.
 
     Raises:
       ValueError: the update does not fit the parameters (a gradient of another model), or is not finite.
@@ -58,6 +59,7 @@ class Observation:
     protocol: str = "fedsgd"
     local_steps: int = 1
     local_rate: float = 0.0
+    scaled: bool = False
 
     def __post_init__(self) -> None:
         self.model.check()
@@ -199,6 +201,7 @@ def save(path: str | Path, observation: Observation, space: FeatureSpace) -> Non
         "protocol": observation.protocol,
         "local_steps": observation.local_steps,
         "local_rate": observation.local_rate,
+        "scaled": observation.scaled,
         "space": space.to_json(),
     }
     trees = {"params": observation.params, "update": observation.update}
@@ -245,6 +248,7 @@ def load(path: str | Path) -> tuple[Observation, FeatureSpace]:
             protocol=header["protocol"],
             local_steps=header.get("local_steps", 1),
             local_rate=header.get("local_rate", 0.0),
+            scaled=bool(header.get("scaled", False)),
         )
         return observation, FeatureSpace.from_json(header["space"])
     except (KeyError, TypeError, OverflowError, RecursionError, json.JSONDecodeError) as error:

@@ -123,8 +123,9 @@ def test_hybrid_is_half_the_variance_inside_and_outside() -> None:
 
 
 def test_only_noise_around_the_gradient_has_a_deviation() -> None:
-    for text in ("", "prune:0.5", "sign", "clip:1+gaussian:0.1", "gaussian:0.1+prune:0.5", "hybrid:0.1"):
+    for text in ("", "prune:0.5", "sign", "clip:1", "clip-inf:1+gaussian:0.1", "gaussian:0.1+prune:0.5", "hybrid:0.1"):
         assert parse(text).deviation(UPDATE) is None
+    assert parse("clip:1+gaussian:0.1").deviation(UPDATE) == pytest.approx(0.1) and parse("clip:1").scales
     assert parse("gaussian:0.3+laplace:0.4").deviation(UPDATE) == pytest.approx(0.5)
 
 

@@ -217,6 +217,8 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
         return "it needs a readout that adds up over nodes: 'node_mlp', or 'pooled' with mean or sum"
     if knowledge.prior not in PRIORS:
         return f"prior {knowledge.prior!r} is unknown; choose one of {', '.join(PRIORS)}"
+    if model.node_level and observation.scaled:
+        return "the update was clipped, and node labels show only in its length; use a graph task, or no clipping"
     if not knowledge.connected:
         return "it assembles connected graphs only; leave connected=True"
     if model.node_level and observation.loss == "mse":
