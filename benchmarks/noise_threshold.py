@@ -1,0 +1,95 @@
+"""The smallest noise at which the census loses half of the clients: ``python benchmarks/noise_threshold.py``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import jax
+import numpy as np
+import typer
+
+from jgleak.attacks.attack import Budget
+from jgleak.attacks.registry import get_attack
+from jgleak.datasets import load
+from jgleak.defenses import Defense, parse
+from jgleak.features import FeatureSpace
+from jgleak.federated import Knowledge, fedsgd
+from jgleak.gnn import GNN, Params
+from jgleak.graph import Graph
+from jgleak.metrics import score
+from machine import host
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def main(
+    graphs: Annotated[int, typer.Option(min=2, help="Tox21 clients.")] = 20,
+    largest: Annotated[int, typer.Option(min=4, help="Their largest number of nodes.")] = 40,
+    precisions: Annotated[str, typer.Option(help="Of the gradients, by commas.")] = "float32,float64",
+    rounded: Annotated[str, typer.Option(help="Defences that only round, by commas.")] = "float16,bfloat16",
+    low: Annotated[float, typer.Option(help="Noise that is surely too small.")] = 1e-7,
+    high: Annotated[float, typer.Option(help="Noise that is surely enough.")] = 1e-2,
+    halvings: Annotated[int, typer.Option(min=1, help="Of the interval between, in its logarithm.")] = 6,
+    seconds: Annotated[float, typer.Option(min=0.1, help="For one client.")] = 20.0,
+    seed: Annotated[int, typer.Option(help="Seeds clients, parameters and noise.")] = 0,
+) -> None:
+    """One JSON line a trial: precision, deviation of the noise, that of a gradient's entry, exact rate, GSM-0.
+
+    Bisection assumes that more noise never helps; the rate at every deviation tried is printed.
+    """
+    print(json.dumps({"host": host(), "graphs": graphs, "seconds": seconds, "seed": seed}), flush=True)
+    data = load("tox21", graphs=graphs, min_nodes=4, max_nodes=largest, seed=seed)
+    model = GNN(data.space.width)
+    params = jax.tree.map(np.asarray, model.initial(key=jax.random.key(seed)))
+    for name in [part for part in rounded.split(",") if part]:
+        trial(model, params, data.graphs, data.space, parse(name), "float32", seconds, seed)
+    for precision in [part for part in precisions.split(",") if part]:
+        below, above = np.log(low), np.log(high)
+        trial(model, params, data.graphs, data.space, Defense(), precision, seconds, seed)
+        for _ in range(halvings):
+            middle = float(np.exp((below + above) / 2))
+            rate = trial(model, params, data.graphs, data.space, parse(f"gaussian:{middle}"), precision, seconds, seed)
+            below, above = (np.log(middle), above) if rate >= 0.5 else (below, np.log(middle))
+        print(json.dumps({"precision": precision, "threshold": [float(np.exp(below)), float(np.exp(above))]}))
+
+
+def trial(
+    model: GNN,
+    params: Params,
+    graphs: Sequence[Graph],
+    space: FeatureSpace,
+    defense: Defense,
+    precision: str,
+    seconds: float,
+    seed: int,
+) -> float:
+    """Attack all clients under one noise; the exact rate."""
+    census, scores, sizes, stops = get_attack("census"), [], [], []
+    for number, graph in enumerate(graphs):
+        key = jax.random.fold_in(jax.random.key(seed), number)
+        with jax.enable_x64(precision == "float64"):
+            own = jax.tree.map(lambda w: w.astype(precision), params)
+            seen = fedsgd(model, own, [graph], space, loss="bce", defense=defense, key=key)
+        entries = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(seen.update)])
+        sizes.append(float(np.sqrt(np.mean(entries**2))))
+        knowledge = Knowledge(space, n=graph.n, noise=defense.deviation(seen.update), prior="molecule")
+        found = census(seen, knowledge, key=key, budget=Budget(seconds=seconds))
+        scores.append(score(graph, found.best, space))
+        stops.append(found.stop)
+    record: dict[str, Any] = {
+        "precision": precision,
+        "defense": str(defense),
+        "entry": float(np.median(sizes)),
+        "exact": float(np.mean([s.exact for s in scores])),
+        "gsm0": float(np.mean([s.gsm0 for s in scores])),
+        "stops": {stop: stops.count(stop) for stop in sorted(set(stops))},
+    }
+    print(json.dumps(record), flush=True)
+    return record["exact"]
+
+
+if __name__ == "__main__":
+    app()
