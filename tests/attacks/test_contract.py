@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
+from jgleak.attacks.fedgig import autoencoder
 from jgleak.attacks.graphdlg.attack import GRAPHDLG, GRAPHDLG_NO_ADAPTER
 from jgleak.attacks.matching import gra_gfa, molgan
 from jgleak.attacks.registry import ATTACKS
@@ -27,7 +28,7 @@ from jgleak.graph import Graph
 def brief_training() -> Iterator[None]:
     """Generators learn little from public graphs: the contract does not ask for success."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (molgan, gra_gfa):
+        for module in (molgan, gra_gfa, autoencoder):
             patch.setattr(module, "STEPS", 20)
         yield
 

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import defense_plots
 import paper_tables
+import utility
 from comparison import Attacker, Line, Table
 from defense_rows import DEFENSES
 from fedgig_rows import FEDGIG
@@ -19,6 +21,7 @@ from graphdlg_rows import GRAPHDLG
 from jgleak.attacks.registry import get_attack
 from jgleak.audit.specification import Specification
 from jgleak.datasets import names
+from jgleak.federated.rounds import Plan
 from soft_measure import claim
 
 SMALL = Specification(
@@ -92,3 +95,31 @@ def test_a_claim_is_compared_with_the_truth() -> None:
     assert claim(client(1.0, 1e-6)) == "exact"
     assert claim(client(0.9, 1e-6)) == claim(client(1.0, 1e-3)) == "wrong"
     assert claim(client(1.0, 1e-6, "failed: rank")) == "fails"
+
+
+def test_the_grid_is_drawn_from_what_was_stored(tmp_path: Path) -> None:
+    """One line for an attack, one for the model; rows that were not measured leave gaps."""
+    stored = [
+        {"row": "tox21-none", "attack": "census", "means": {"exact": {"mean": 1.0}, "GSM-1": {"mean": 1.0}}},
+        {"row": "tox21-noise-2", "attack": "census", "means": {"exact": {"mean": 0.2}, "GSM-1": None}},
+        {"row": "tox21-none", "attack": "utility", "means": {"ROC-AUC": {"mean": 0.7}}},
+    ]
+    source = tmp_path / "defenses.jsonl"
+    source.write_text("".join(json.dumps(record) + "\n" for record in stored), encoding="utf-8")
+    found = CliRunner().invoke(defense_plots.app, ["--source", str(source), "--out", str(tmp_path)])
+    assert found.exit_code == 0, found.output
+    drawn = (tmp_path / "defenses_tox21.svg").read_text(encoding="utf-8")
+    assert drawn.startswith("<?xml") and not (tmp_path / "defenses_mutag.svg").exists()
+    missing = CliRunner().invoke(defense_plots.app, ["--source", str(tmp_path / "none.jsonl")])
+    assert missing.exit_code == 2 and "does not exist" in missing.output
+
+
+def test_the_model_is_trained_under_the_rows_defence() -> None:
+    """Utility on the embedded molecules: a share of graphs, and chance level under overwhelming noise."""
+    row = Line("tiny", "tiny", "ours", {}, Specification(hidden=8), ("utility",), ("accuracy",))
+    plan = Plan(rounds=20, clients=4)
+    record = utility.utility(row, plan)
+    assert record["attack"] == "utility" and 0 <= record["means"]["accuracy"]["mean"] <= 1
+    assert record["graphs"] == record["means"]["ROC-AUC"]["clients"] == round(0.2 * 72)
+    absent = dataclasses.replace(row, experiment=dataclasses.replace(row.experiment, path="nowhere", dataset="mutag"))
+    assert "absent" in utility.utility(absent, plan)

@@ -121,23 +121,32 @@ def error(
     return squares.sum() / jnp.maximum(count.sum(), 1)
 
 
-@lru_cache(maxsize=4)
 def trained(
     graphs: tuple[Graph, ...], space: FeatureSpace, marks: Marks = random_marks
 ) -> tuple[Params, Float[np.ndarray, " T"]]:
     """Weights learnt from public graphs in ``STEPS`` steps of Adam, and the loss of every step."""
+    return _trained(graphs, space, marks, STEPS)
+
+
+@lru_cache(maxsize=4)
+def _trained(
+    graphs: tuple[Graph, ...], space: FeatureSpace, marks: Marks, steps: int
+) -> tuple[Params, Float[np.ndarray, " T"]]:
     small = [g for g in graphs if g.n <= LARGEST] or [min(graphs, key=lambda g: g.n)]
     batch = GraphBatch.from_graphs(small, space, slots=bucket(max(g.n for g in small)))
-    params, losses = jax.device_get(_fit(marks, jax.random.key(SEED), batch.nodes, batch.adjacency, batch.node_mask))
+    key = jax.random.key(SEED)
+    params, losses = jax.device_get(_fit(marks, steps, key, batch.nodes, batch.adjacency, batch.node_mask))
     return params, losses
 
 
-@partial(jax.jit, static_argnames=("marks",))
-def _fit(marks: Marks, key: Array, nodes: Array, adjacency: Array, mask: Array) -> tuple[Params, Float[Array, " T"]]:
+@partial(jax.jit, static_argnames=("marks", "steps"))
+def _fit(
+    marks: Marks, steps: int, key: Array, nodes: Array, adjacency: Array, mask: Array
+) -> tuple[Params, Float[Array, " T"]]:
     first, second = jax.random.split(key)
     blank = nodes[0], adjacency[0], mask[0], marks(first, mask.shape[1])
     params = Autoencoder().init(first, *blank)["params"]
-    optimiser = optax.adam(optax.cosine_decay_schedule(RATE, STEPS))
+    optimiser = optax.adam(optax.cosine_decay_schedule(RATE, steps))
 
     def step(state: tuple[Params, Any], key: Array) -> tuple[tuple[Params, Any], Array]:
         params, memory = state
@@ -146,7 +155,7 @@ def _fit(marks: Marks, key: Array, nodes: Array, adjacency: Array, mask: Array) 
         change, memory = optimiser.update(slope, memory, params)
         return (optax.apply_updates(params, change), memory), loss
 
-    (params, _), losses = jax.lax.scan(step, (params, optimiser.init(params)), jax.random.split(second, STEPS))
+    (params, _), losses = jax.lax.scan(step, (params, optimiser.init(params)), jax.random.split(second, steps))
     return params, losses
 
 

@@ -28,23 +28,26 @@ def weights(lab: Any, public: tuple[Graph, ...]) -> Any:
     return trained(public[:100], lab.space)
 
 
-def test_renumbered_nodes_give_renumbered_edges(lab: Any, weights: Any) -> None:
+def test_renumbered_nodes_give_renumbered_edges(lab: Any) -> None:
     graph = lab.random(N, 3)
     order = np.random.default_rng(1).permutation(N)
     marks = np.asarray(random_marks(jax.random.key(2), N))
     mask = np.ones(N, bool)
     x, a = lab.space.encode(graph.x), graph.adjacency
-    apply = jax.jit(lambda *parts: Autoencoder().apply({"params": weights[0]}, *parts))
+    weights = jax.jit(Autoencoder().init)(jax.random.key(3), x, a, mask, marks)
+    apply = jax.jit(lambda *parts: Autoencoder().apply(weights, *parts))
     straight, other = apply(x, a, mask, marks), apply(x[order], a[np.ix_(order, order)], mask, marks[order])
     np.testing.assert_allclose(np.asarray(straight)[np.ix_(order, order)], other, atol=1e-5)
     np.testing.assert_allclose(straight, straight.T, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_training_reduces_the_loss(weights: Any) -> None:
     losses = weights[1]
     assert losses[-20:].mean() < 0.85 * losses[:5].mean()
 
 
+@pytest.mark.slow
 def test_hidden_edges_stand_out(lab: Any, public: tuple[Graph, ...], weights: Any) -> None:
     """Of the pairs that go in without an edge, those that lost one come out with more than the others."""
     batch = GraphBatch.from_graphs(public[100:], lab.space, slots=N)
