@@ -31,7 +31,9 @@ def _rank(site: Site, knowledge: Knowledge) -> tuple[bool, int]:
 
 def input_subspace(observation: Observation, knowledge: Knowledge) -> Subspace:
     """The span of the input rows."""
-    return Subspace.of_gradient(input_site(observation, knowledge).gradient, most=knowledge.max_nodes, noise=knowledge.noise)
+    return Subspace.of_gradient(
+        input_site(observation, knowledge).gradient, most=knowledge.max_nodes, noise=knowledge.noise
+    )
 
 
 def block_checks(observation: Observation, knowledge: Knowledge, hop: int, names: Sequence[str]) -> list[SpanCheck]:

@@ -15,7 +15,7 @@ D, WIDTH, RANK = 60, 50, 4
 
 
 def noisy(seed: int, *, above: tuple[float, ...] = (40.0, 10.0, 4.0, 2.0)) -> tuple[np.ndarray, np.ndarray, float]:
-    """Rows, a gradient that they span with singular values so many times the noise's edge, and the noise's deviation."""
+    """Rows, a gradient with singular values ``above`` the edge so many times, and the noise's deviation."""
     rng = np.random.default_rng(seed)
     left = np.linalg.qr(rng.normal(size=(D, len(above))))[0]
     right = np.linalg.qr(rng.normal(size=(WIDTH, len(above))))[0]
