@@ -178,7 +178,7 @@ def _signs(tree: Params) -> Params:
 
 
 def _directions(tree: Params, columns: int) -> Params:
-    """Orthonormal vectors for the rows of every matrix ``(1, width, k)``, ``width`` of them where that is affordable."""
+    """Orthonormal vectors for the rows of every matrix ``(1, width, k)``, ``width`` of them where affordable."""
     rng = np.random.default_rng(0)
     rows = sum(leaf.shape[0] for leaf in jax.tree.leaves(tree) if leaf.ndim > 1)
     most = max(1, min(CELLS, PRODUCTS // columns) // (rows * columns))
