@@ -29,6 +29,10 @@ MATCH = 1e-4
 ROUNDING = 3e-6
 """Deviation that rounding adds to the noise of an entry, relative to the typical entry."""
 
+AGREE = 3e-7
+"""How far float32 puts the gradients of one graph, its nodes in another order, from each other, relative to the update:
+graphs of equal gradients must not be told apart by it."""
+
 EQUATIONS = 20_000
 """About how many entries of a gradient are used to solve for node labels."""
 
@@ -72,11 +76,16 @@ class Fit:
         return self.most < 1.0
 
     def excess(self, distances: Sequence[float]) -> Float[np.ndarray, " K"]:
-        """How much less likely each graph is than the best, as the negative logarithm; 0 without noise."""
+        """How much less likely each graph is than the best, as the negative logarithm; 0 without noise.
+
+        What rounding of both gradients may have added is taken off: ``(c sigma + 2 AGREE)^2`` bounds what noise that
+        reaches ``c`` deviations and rounding make of the difference together.
+        """
         square = np.square(np.asarray(distances, np.float64))
         if self.deviation is None or not square.size:
             return np.zeros(square.size)
-        return (square - square.min()) / (2.0 * self.deviation**2)
+        farther = np.sqrt(square - square.min()) - 2.0 * AGREE
+        return np.maximum(farther / self.deviation, 0.0) ** 2 / 2.0
 
     def likely(self, distances: Sequence[float]) -> Bool[np.ndarray, " K"]:
         """The graphs among which the true one is, if it is there at all: none of the others' distances speaks against

@@ -52,8 +52,8 @@ def tilts(values: Float[np.ndarray, " r"], noise: float, shape: tuple[int, ...])
 def allowances(values: Float[np.ndarray, " r"], noise: float, shape: tuple[int, ...]) -> Float[np.ndarray, " r"]:
     """Distance from the space that a true row may have, for each unit along each direction (arguments as ``tilts``).
 
-    The part outside is normal in ``d`` dimensions, hence a chi-square quantile; near the edge the angle itself is unsure,
-    since a singular value is only known to ``noise``, and the quantile of the product of both is wider.
+    The part outside is normal in ``d`` dimensions, hence a chi-square quantile. Near the edge the angle itself is
+    unsure, since a singular value is only known to ``noise``, and the quantile of the product of both is wider.
     """
     angles = tilts(values, noise, shape)
     unsure = tilts(np.maximum(values - noise, 1.02 * edge(noise, shape)), noise, shape) / angles - 1.0

@@ -55,7 +55,8 @@ class Attempt:
     Attributes:
       below: of the blocks below the last hop.
       top: of the last hop's blocks.
-      completed: dimensions that the spans of the node checks are taken to lack (see ``deficit``; under noise ``LOOSER``).
+      completed: dimensions that the spans of the node checks are taken to lack (see ``deficit``; under noise
+        ``LOOSER``).
     """
 
     below: tuple[str, ...]

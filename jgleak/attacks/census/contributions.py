@@ -40,7 +40,7 @@ CELLS, PRODUCTS = 40_000_000, 20_000_000_000
 """Most entries of the system under noise, and of these times its columns: what solving it costs."""
 
 ROUNDING = 1e-6
-"""Rounding of an equation under noise, relative to the typical entry of its weight row."""
+"""Rounding under noise: of an equation, relative to the typical entry of its weight row, and of all of them together."""
 
 
 def unfold(levels: Sequence[Blocks]) -> Int[np.ndarray, "K S"]:
@@ -77,7 +77,8 @@ class Contributions:
       equations: one column a block (and label, where every node has one) ``(M, K)``, of comparable size.
       observed: the same of the update ``(M,)``.
       blocks: the top block of each column ``(K,)``.
-      slack: under noise, the length by which the upstream gradient's own error may move the right-hand side.
+      slack: under noise, the length by which rounding and the upstream gradient's own error may move the right-hand
+        side; the first matters where noise is as small as it.
     """
 
     equations: Float[np.ndarray, "M K"]
@@ -129,7 +130,8 @@ class Contributions:
                 length = np.hypot(noise / np.linalg.norm(update["head"]["linears_0"]["bias"]), ROUNDING * length)
             equations = np.r_[equations, np.concatenate(states).T / length]
             observed = np.r_[observed, pooled / length]
-        slack = 0.0 if noise is None else np.linalg.norm(observed) * noise * _relative(observation, kind)
+        off = 0.0 if noise is None else ROUNDING + noise * _relative(observation, kind)
+        slack = off * np.linalg.norm(observed)
         return Contributions(equations, observed, blocks, float(slack))
 
 
@@ -171,7 +173,7 @@ def _signs(tree: Params) -> Params:
 
 
 def _directions(tree: Params, columns: int) -> Params:
-    """A few orthonormal vectors for the rows of every matrix ``(1, width, k)``, all of them where that is affordable."""
+    """Orthonormal vectors for the rows of every matrix ``(1, width, k)``, ``width`` of them where affordable."""
     rng = np.random.default_rng(0)
     rows = sum(leaf.shape[0] for leaf in jax.tree.leaves(tree) if leaf.ndim > 1)
     most = max(1, min(CELLS, PRODUCTS // columns) // (rows * columns))

@@ -72,9 +72,9 @@ class Counting:
         ``Contributions``); None: the equations are exact up to rounding.
 
     Under noise the residual of the true counts is a chi-square number of as many degrees of freedom as there are
-    equations, and falls into two independent parts: the distance ``R`` of the right-hand side from what any real counts
-    explain, and a part among the ``K`` columns. Both are tested at the stated rate (``noise.RATE``), and the second says
-    which whole counts are possible.
+    equations, and falls into two independent parts: the distance of the right-hand side from what any real counts
+    explain, and a part among the ``K`` columns. Both are tested at the stated rate (``noise.RATE``), and the second
+    says which whole counts are possible.
 
     Attributes:
       residual: that of the best non-negative solution, relative to the right-hand side.

@@ -39,11 +39,9 @@ def nearest(
     order = _order(system)
     number = order.size
     scale = np.linalg.norm(system, 2)
-    triangle: Float[np.ndarray, "K1 K1"] = np.asarray(
-        np.linalg.qr(
-            np.c_[np.r_[system[:, order], RIDGE * scale * np.eye(number)], np.r_[right, np.zeros(number)]], "r"
-        )
-    )
+    ridge = np.r_[system[:, order], RIDGE * scale * np.eye(number)]
+    whole = np.c_[ridge, np.r_[right, np.zeros(number)]]
+    triangle: Float[np.ndarray, "K1 K1"] = np.asarray(np.linalg.qr(whole, mode="r"))
     upper, goal = triangle[:number, :number], triangle[:number, number]
     stack: list[tuple[tuple[int, ...], float, int]] = [((), radius**2, n)]  # the last entries, what is left of both
     while stack:
@@ -74,7 +72,8 @@ def _order(system: Float[np.ndarray, "M K"]) -> Int[np.ndarray, " K"]:
     """Columns so that the last is known best, the one before it is once that is settled, and so on."""
     gram = system.T @ system
     number = gram.shape[0]
-    inverse = np.linalg.inv(gram + (RIDGE * np.linalg.norm(system, 2)) ** 2 * np.eye(number) + 1e-300 * np.eye(number))
+    least = (RIDGE * np.linalg.norm(system, 2)) ** 2
+    inverse = np.linalg.inv(gram + least * np.eye(number))
     waiting, order = list(range(number)), []
     while waiting:
         variance = np.diag(inverse)

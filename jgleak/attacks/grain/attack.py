@@ -33,7 +33,8 @@ def run(observation: Observation, knowledge: Knowledge, *, key: Array, budget: B
     in the readout can fail it), then without the 1-hop check (a singular adjacency can fail it).
 
     Under noise of known deviation every check is a test at a stated rate (docs/noise.md), and the search stops at the
-    first graph that the noise could have turned into the update: another of nearly the same gradient may be the true one.
+    first graph that the noise could have turned into the update; another of nearly the same gradient may be the true
+    one.
 
     Returns:
       The best graph found. ``info`` has the numbers of nodes and blocks and the seconds of each stage.

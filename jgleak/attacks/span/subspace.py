@@ -34,11 +34,11 @@ class Subspace:
     of magnitude, and rounding noise is relative, so without this the rare columns would decide every distance.
 
     Under noise of known deviation nothing is divided, so that the noise stays alike in all coordinates, and whether a
-    row ``z`` is inside is a test. Its part outside the space seen is, to first order, normal in ``d - r`` dimensions with
-    variance ``sum_j (t_j c_j)^2 / (d - r)`` in each, ``c`` the coordinates of ``z`` and ``t_j`` the tangent of the angle
-    by which noise tilts direction ``j`` (``noise.tilts``; far from the floor this is the noise times ``|S^-1 U^T z|``).
-    So a row is allowed a distance of ``|spread * c|``. What no test can see: directions under the noise floor are
-    dropped, and a row that has a part along one is rejected.
+    row ``z`` is inside is a test. Its part outside the space seen is, to first order, normal in ``d - r`` dimensions
+    with variance ``sum_j (t_j c_j)^2 / (d - r)`` in each, ``c`` the row's coordinates and ``t_j`` the tangent of the
+    angle by which noise tilts direction ``j`` (``noise.tilts``; far from the floor this is the noise's deviation times
+    ``|S^-1 U^T z|``). So a row is allowed a distance of ``|spread * c|``. What no test can see: directions under the
+    noise floor are dropped, and a row that has a part along one is rejected.
 
     Attributes:
       basis: orthonormal basis ``(d, r)`` of the scaled space, float64.

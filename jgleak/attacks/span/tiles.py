@@ -317,9 +317,8 @@ def inside(
     scaled = rows / scale
     along = jnp.matmul(scaled, basis, precision="highest")
     rest = scaled - jnp.matmul(along, basis.T, precision="highest")
-    return jnp.sum(rest * rest, axis=1) <= tolerance**2 * jnp.sum(scaled * scaled, axis=1) + jnp.sum(
-        (along * spread) ** 2, axis=1
-    )
+    noisy = jnp.sum((along * spread) ** 2, axis=1)
+    return jnp.sum(rest * rest, axis=1) <= tolerance**2 * jnp.sum(scaled * scaled, axis=1) + noisy
 
 
 def fill(array: np.ndarray, size: int, axis: int = 0, value: float = 0) -> np.ndarray:

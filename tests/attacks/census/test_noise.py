@@ -79,7 +79,8 @@ def test_of_two_graphs_that_fit_the_less_likely_one_is_left_out() -> None:
     assert fit.likely(base.tolist()).all()
     base[1] = np.sqrt(base[0] ** 2 + 100.0 * 1e-6)  # a hundred squared deviations farther away
     assert base[1] < fit.most and fit.likely(base.tolist()).tolist() == [True, False, True]
-    np.testing.assert_allclose(fit.excess(base.tolist()), [0.0, 50.0, 0.0], atol=1e-6)
+    np.testing.assert_allclose(fit.excess(base.tolist()), [0.0, 50.0, 0.0], rtol=1e-2)
+    assert Fit(1e-9, 10_000).likely([1e-7, 3e-7]).all(), "float32 alone may differ so much"
 
 
 @pytest.mark.parametrize("seed", range(8))
