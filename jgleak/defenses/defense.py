@@ -27,7 +27,7 @@ class Kind:
       disturb: from the strength, a key and a layer's output to the disturbed output; None where activations pass.
       fault: what is wrong with a strength, or None.
       deviation: from the strength and the update that left to the standard deviation of the zero-mean noise on an
-        entry (its root mean square where entries differ); None where what it does is no such noise.
+        entry (its root mean square in the tensor where that is largest); None where what it does is no such noise.
       bounds: from the strength and the sizes of the update's tensors to ``(L1, L2)`` bounds of the update's norms;
         None where it bounds nothing.
       scales: it changes the update's length alone.

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, Float, PyTree
 
 from jgleak.defenses.defense import Kind
 from jgleak.defenses.keyed import keyed
@@ -47,17 +47,21 @@ def _as(leaf: Any, dtype: Any) -> Array:
 
 
 def _half(digits: int, update: PyTree) -> float:
-    """Root mean square error of rounding to so many binary digits: uniform within half a unit of the last one."""
-    entries = np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(update)])
-    halves = np.ldexp(1.0, np.frexp(entries)[1] - 1 - digits)
-    return float(np.sqrt(np.mean(np.where(entries == 0, 0.0, halves) ** 2) / 3.0))
+    """Root mean square error of rounding to so many binary digits, uniform within half a unit of the last one, in the
+    tensor where it is largest."""
+
+    def one(leaf: Float[np.ndarray, "..."]) -> float:
+        halves = np.where(leaf == 0, 0.0, np.ldexp(1.0, np.frexp(leaf)[1] - 1 - digits))
+        return float(np.sqrt(np.mean(halves**2) / 3.0))
+
+    return max(one(np.asarray(leaf, np.float64)) for leaf in jax.tree.leaves(update))
 
 
 def _levels(bits: float, update: PyTree) -> float:
-    """Root mean square error of random rounding: the variance is ``unit^2 / 6`` on average over a unit."""
-    leaves = [np.abs(np.asarray(leaf, np.float64)).ravel() for leaf in jax.tree.leaves(update)]
-    units = np.concatenate([np.full(leaf.size, leaf.max() / (2.0 ** (bits - 1) - 1.0)) for leaf in leaves])
-    return float(np.sqrt(np.square(units).mean() / 6.0))
+    """Root mean square error of random rounding, a variance of ``unit^2 / 6`` on average over a unit, in the tensor
+    where it is largest."""
+    largest = max(float(np.abs(leaf).max()) for leaf in jax.tree.leaves(update))
+    return largest / (2.0 ** (bits - 1) - 1.0) / float(np.sqrt(6.0))
 
 
 def _bits(bits: float) -> str | None:
