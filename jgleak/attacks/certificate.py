@@ -20,6 +20,7 @@ class Certificate:
       n_known: the number of nodes was given.
       residual: largest relative gradient distance of a listed graph.
       conditions: what was assumed: a graph that breaks one of them may explain the gradient and be missing.
+      noise: deviation of the noise that the update was taken to carry; graphs of near gradients are listed then.
     """
 
     status: Status
@@ -28,3 +29,4 @@ class Certificate:
     n_known: bool
     residual: float
     conditions: tuple[str, ...] = ()
+    noise: float | None = None

@@ -12,7 +12,7 @@ import numpy as np
 
 from jgleak.attacks.attack import Reconstruction
 from jgleak.attacks.certificate import Certificate, Status
-from jgleak.attacks.distance import MATCH, gradient_distances
+from jgleak.attacks.distance import Fit, gradient_distances
 from jgleak.audit.record import plain
 from jgleak.federated import load
 from jgleak.graph import Graph
@@ -82,10 +82,11 @@ def verify(path: Path) -> Report:
     distances = [distance for distance, _ in gradient_distances(observation, space, graphs)]
     forms = {graph.canonical_form() for graph in graphs}
     furthest = max(distances, default=np.inf)
+    most = Fit.of(observation, None if certificate is None else certificate.noise).most
     lines = [f"graphs listed: {len(graphs)}, different: {len(forms)}, largest gradient distance: {furthest:.1e}"]
     wrong = {
         "no graph is listed": not graphs,
-        f"a listed graph's gradient is more than {MATCH:.0e} away": bool(graphs) and not furthest <= MATCH,
+        f"a listed graph's gradient is more than {most:.0e} away": bool(graphs) and not furthest <= most,
         "two listed graphs are isomorphic": len(forms) < len(graphs),
     }
     if certificate is None:

@@ -193,6 +193,7 @@ def _reconstruction(
         n_known=knowledge.n is not None,
         residual=max(found.distances),
         conditions=tuple(conditions),
+        noise=knowledge.noise,
     )
     graphs = tuple(found.graphs[i] for i in order)
     info = {**info, "seconds": clock.elapsed}

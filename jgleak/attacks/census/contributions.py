@@ -40,7 +40,7 @@ CELLS, PRODUCTS = 40_000_000, 20_000_000_000
 """Most entries of the system under noise, and of these times its columns: what solving it costs."""
 
 ROUNDING = 1e-6
-"""Rounding under noise: of an equation, relative to the typical entry of its weight row, and of all of them."""
+"""Rounding under noise: of an equation, relative to the typical entry of its weight row, and of all together."""
 
 
 def unfold(levels: Sequence[Blocks]) -> Int[np.ndarray, "K S"]:
