@@ -280,8 +280,8 @@ def test_what_clients_send_and_how_they_are_measured(spy: Spy) -> None:
     assert set(PROTOCOLS) == set(KNOWN_PROTOCOLS)
     with pytest.raises(ValueError, match="loss: 'mse' does not fit embedded"):
         prepare(dataclasses.replace(SMALL, loss="mse"))
-    with pytest.raises(ValueError, match="protocol: unknown 'fedavg'"):
-        Specification(protocol="fedavg")
+    with pytest.raises(ValueError, match="protocol: unknown 'fedprox'"):
+        Specification(protocol="fedprox")
 
 
 def test_records_have_edges_and_features_in_both_orders() -> None:

@@ -89,14 +89,20 @@ def test_a_file_holds_no_more_than_the_server_saw(file: Path) -> None:
     with safe_open(str(file), framework="numpy") as opened:
         assert {name.split("/")[0] for name in opened.keys()} == {"params", "update"}  # noqa: SIM118 - not a dict
         header = json.loads(opened.metadata()["jgleak"])
-    assert set(header) == {"format", "model", "loss", "batch_size", "protocol", "space"}
+    public = {"format", "model", "loss", "batch_size", "protocol", "local_steps", "local_rate", "scaled", "space"}
+    assert set(header) == public
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"loss": "hinge"}, r"loss: unknown 'hinge'; choose one of"),
-        ({"protocol": "fedavg"}, "protocol: unknown 'fedavg'; choose one of fedsgd, target_node, node_losses"),
+        (
+            {"protocol": "fedprox"},
+            "protocol: unknown 'fedprox'; choose one of fedsgd, fedavg, target_node, node_losses",
+        ),
+        ({"protocol": "fedavg"}, "local_rate: 'fedavg' needs the client's learning rate"),
+        ({"local_steps": 0}, "local_steps: must be a whole number from 1"),
         ({"batch_size": 0}, "batch_size: must be a whole number from 1, got 0"),
         ({"batch_size": 1.5}, "batch_size: must be a whole number from 1, got 1.5"),
         ({"update": None}, "update: expected a nested dict of arrays named like the model's, got NoneType"),
@@ -168,7 +174,8 @@ def set_model(**fields: Any) -> Any:
         (set_header(format="1"), "the header's format is '1'; it must be a whole number from 1"),
         (set_header(format=0), "the header's format is 0"),
         (set_header(loss="hinge"), "loss: unknown 'hinge'"),
-        (set_header(protocol="fedavg"), "protocol: unknown 'fedavg'"),
+        (set_header(protocol="fedprox"), "protocol: unknown 'fedprox'"),
+        (set_header(protocol="fedavg", local_rate=-1.0), "local_rate: 'fedavg' needs"),
         (set_header(batch_size="many"), "batch_size: must be a whole number from 1, got 'many'"),
         (set_header(space=[]), "feature space: malformed description"),
         (set_header(space={}), "feature space: malformed description"),
