@@ -13,8 +13,8 @@ from utility import UTILITY
 GRAPHS = 20
 """Clients of a cell."""
 
-NOISE = (1e-6, 1e-5, 1e-4, 1e-3)
-"""Standard deviations of Gaussian noise on GRAIN's model, whose gradient entries are about 1e-3."""
+NOISE = (1e-7, 1e-6, 1e-5, 1e-3)
+"""Standard deviations of Gaussian noise on GRAIN's model, whose gradients have entries of about 7e-4."""
 
 VARIANCES = (0.05, 0.1, 0.2, 0.5)
 """GraphDLG's sigma, a variance (appendix A.7); the standard deviation is its square root."""
