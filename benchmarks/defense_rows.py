@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from comparison import Attacker, Column, Line, Table
+from graphdlg_rows import MODEL
 from jgleak.audit.specification import Specification
 from utility import UTILITY
 
@@ -36,16 +37,7 @@ COLUMNS = (
 TOX21 = Specification(dataset="tox21", graphs=GRAPHS, min_nodes=4, max_nodes=40, know=("n",), prior="molecule")
 """GRAIN's model with random weights on Tox21."""
 
-MUTAG = Specification(
-    dataset="mutag",
-    graphs=GRAPHS,
-    hidden=16,
-    readout="pooled",
-    last_activation=True,
-    loss="ce",
-    normalise=False,
-    know=("n",),
-)
+MUTAG = dataclasses.replace(MODEL, dataset="mutag", graphs=GRAPHS, auxiliary="same", min_nodes=None, max_nodes=None)
 """GraphDLG's model on MUTAG."""
 
 METHODS = (

@@ -23,6 +23,7 @@ import optax
 from flax import linen as nn
 from jaxtyping import Array, Bool, Float
 
+from jgleak.attacks.contents import Contents
 from jgleak.attacks.matching.problem import Group
 from jgleak.attacks.matching.relaxations import sigmoid_edges, softmax_features
 
@@ -76,20 +77,11 @@ class Draws(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Public:
-    """Public graphs as a key: equal where all numbers are, so that nothing is learnt twice."""
+class Public(Contents):
+    """Public graphs, and what their columns mean."""
 
     graphs: Graphs
     groups: tuple[Group, ...]
-
-    def __hash__(self) -> int:
-        return hash(self._bytes())
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Public) and self._bytes() == other._bytes()
-
-    def _bytes(self) -> tuple[Any, ...]:
-        return self.groups, *((part.shape, np.asarray(part).tobytes()) for part in self.graphs)
 
 
 class Generator(nn.Module):
