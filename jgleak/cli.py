@@ -116,6 +116,9 @@ def attack(
     """Attack the simulated clients of a data set, and say how much of their graphs came back."""
     stderr, stdout = Console(stderr=True), Console(stderr=json_lines)
     with _mistakes():
+        given = _split(know)
+        if auxiliary != "same" and not auxiliary.startswith("split:") and "auxiliary" not in given:
+            raise ValueError(f"--auxiliary: {auxiliary!r} is given to nobody; add --know auxiliary")
         specification = Specification(
             dataset=dataset,
             task=task,
@@ -143,7 +146,7 @@ def attack(
             seed=seed,
             time_limit=time_limit,
             attack=name,
-            know=_split(know),
+            know=given,
             auxiliary=auxiliary,
             options=_pairs(options),
             node_task=node_task,
@@ -215,6 +218,9 @@ def invert(
     ] = None,
     prior: _Prior = "none",
     max_n: _MaxN = 40,
+    noise: Annotated[
+        float | None, typer.Option(help="Standard deviation of the noise on every entry, where the client added some.")
+    ] = None,
     distinct: Annotated[bool, typer.Option("--distinct", help="Assume that all nodes of a client differ.")] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for reconstruction.json.")] = None,
     json_lines: _Json = False,
@@ -239,7 +245,7 @@ def invert(
         observation, space = load(file)
         if n is None and "n" in chosen.needs:
             raise ValueError(f"n: {name} needs the number of nodes; give --n")
-        knowledge = Knowledge(space=space, n=n, max_nodes=max_n, distinct_nodes=distinct, prior=prior)
+        knowledge = Knowledge(space=space, n=n, max_nodes=max_n, distinct_nodes=distinct, prior=prior, noise=noise)
         begun = time.monotonic()
         with Console(stderr=True).status(name):
             found = chosen(observation, knowledge, key=jax.random.key(seed), budget=Budget(seconds=time_limit))
@@ -267,7 +273,11 @@ def _show(found: Reconstruction, space: FeatureSpace, console: Console) -> None:
     from jgleak.audit.table import certificate_text, graph_table
 
     if found.best is None:
-        console.print(Text(f"nothing found ({found.stop})"))
+        reason = found.info.get("reason")
+        console.print(Text(f"nothing found ({found.stop}){f': {reason}' if reason else ''}"))
+        console.print(
+            "that is no evidence of safety: noise that clients add needs --noise, other defences other attacks"
+        )
         return
     distance = "unknown" if found.gradient_distance is None else f"{found.gradient_distance:.1e}"
     console.print(graph_table(found.best, space))

@@ -130,6 +130,7 @@ class Attack:
         which it nearly is while the client's weights move little.
       needs: fields of ``Knowledge`` without which it cannot begin; for ``n``, known edges or features will do.
       several: it can attack an update over a batch of several graphs.
+      rows: it takes public graphs whose features are the model's input rows themselves (random ones).
       many: the attack on many clients side by side, where that is faster than one by one.
       configure: the attack with other options (``--set``).
     """
@@ -141,6 +142,7 @@ class Attack:
     protocols: tuple[str, ...] = ("fedsgd", "fedavg")
     needs: tuple[str, ...] = ()
     several: bool = False
+    rows: bool = False
     many: RunMany | None = None
     configure: Callable[[Mapping[str, str]], Attack] = _no_options
 
@@ -154,6 +156,8 @@ class Attack:
         for need in self.needs:
             if not _given(need, observation, knowledge):
                 return f"it needs {NEEDS[need]}; give it (Knowledge({need}=...); `jgleak attack --know {need}`)"
+        if not self.rows and any(g.x.shape[1] != len(knowledge.space.features) for g in knowledge.auxiliary):
+            return "the public graphs hold rows for the model, not features of the space; give graphs of a data set"
         return self.unsupported(observation, knowledge)
 
     def __call__(

@@ -101,7 +101,8 @@ def gradient_distances(
     The distance is ``|g - g*| / |g*|`` in the Frobenius norm over all parameters (GRAIN, section 5.4). Graph
     classification tries every class; regression and node tasks solve for the label that the observed output gradient
     implies, and compare with that one. A graph too large for a flattened readout is infinitely far. Of an update that
-    was clipped as a whole only the direction counts: gradients are stretched to fit first.
+    was clipped as a whole only the direction counts: gradients are stretched to fit first, and a regression's label,
+    which shows in the length, is None.
     """
     return [_distance(observation, space, graph) for graph in graphs]
 
@@ -122,7 +123,7 @@ def _distance(observation: Observation, space: FeatureSpace, graph: Graph) -> tu
     if loss == "mse":
         target = float(_target(model, observation.params, observation.update, *one))
         values = _distances(model, *seen, *one, np.array([target], np.float32), loss, observation.scaled)
-        return float(values[0]), target
+        return float(values[0]), None if observation.scaled else target
     classes = np.arange(model.classes)
     values = np.asarray(_distances(model, *seen, *one, classes, loss, observation.scaled))
     best = int(values.argmin())

@@ -68,7 +68,11 @@ def _needs_auxiliary(observation: Observation, knowledge: Knowledge) -> str | No
 
 RANDOM = Attack("random", "random features and a random graph from public knowledge (baseline)", random)
 MEAN_ADJACENCY = Attack(
-    "mean-adjacency", "mean adjacency of auxiliary graphs in file order (baseline)", mean_adjacency, _needs_auxiliary
+    "mean-adjacency",
+    "mean adjacency of auxiliary graphs in file order (baseline)",
+    mean_adjacency,
+    _needs_auxiliary,
+    rows=True,
 )
 EMPTY = Attack("empty", "no edges, every node the most frequent one (baseline)", empty)
 

@@ -82,10 +82,12 @@ def verify(path: Path) -> Report:
     distances = [distance for distance, _ in gradient_distances(observation, space, graphs)]
     forms = {graph.canonical_form() for graph in graphs}
     furthest = max(distances, default=np.inf)
-    most = Fit.of(observation, None if certificate is None else certificate.noise).most
+    fit = Fit.of(observation, None if certificate is None else certificate.noise)
+    most = fit.most
     lines = [f"graphs listed: {len(graphs)}, different: {len(forms)}, largest gradient distance: {furthest:.1e}"]
     wrong = {
         "no graph is listed": not graphs,
+        "it assumes noise that alone explains the update": not fit.informative,
         f"a listed graph's gradient is more than {most:.0e} away": bool(graphs) and not furthest <= most,
         "two listed graphs are isomorphic": len(forms) < len(graphs),
     }
@@ -93,7 +95,8 @@ def verify(path: Path) -> Report:
         lines.append("no certificate: nothing is claimed about other graphs")
     else:
         wrong |= _overclaims(certificate, graphs)
-        lines.append(f"certificate {certificate.status} of {certificate.size}, up to {certificate.n_max} nodes")
+        noisy = "" if certificate.noise is None else f", noise of deviation {certificate.noise:.1e}"
+        lines.append(f"certificate {certificate.status} of {certificate.size}, up to {certificate.n_max} nodes{noisy}")
         lines += [f"  if {condition}" for condition in certificate.conditions]
         lines.append("that there are no other graphs follows from the search, which is not repeated here")
     faults = [fault for fault, found in wrong.items() if found]

@@ -60,10 +60,10 @@ def public_graphs(specification: Specification, dataset: Dataset) -> list[Graph]
         return random_graphs(
             dataset.space, PUBLIC, density, "normal" if features == "normal" else "uniform", sizes, rng
         )
-    fields = {"dataset": kind, "task": None, "path": None, "graphs": None}
+    fields = {"dataset": kind, "auxiliary": "same", "task": None, "path": None, "graphs": None}
     foreign = _load(dataclasses.replace(specification, **fields))
     graphs = distinct(foreign.graphs)[:PUBLIC]
-    return adapted(graphs, foreign.space, dataset.space)
+    return _without(adapted(graphs, foreign.space, dataset.space), dataset)
 
 
 def others(specification: Specification, dataset: Dataset) -> list[Graph]:
@@ -83,7 +83,7 @@ def _without(graphs: Sequence[Graph], dataset: Dataset) -> list[Graph]:
 
 def _source(specification: Specification) -> tuple[str, list[str]]:
     kind, *rest = specification.auxiliary.split(":")
-    return kind, rest
+    return (specification.auxiliary, []) if kind == "tu" else (kind, rest)
 
 
 def _parts(specification: Specification) -> tuple[Dataset, list[Graph], list[Graph]]:

@@ -16,7 +16,9 @@ PROTOCOLS = ("fedsgd", "fedavg", "target_node", "node_losses")
 KNOWABLE = ("n", "adjacency", "features", "labels", "auxiliary")
 """What an attacker may be given beyond the public feature space."""
 
-AUXILIARY = re.compile(r"same|split:\d*\.?\d+|random:(0?\.\d+|0|1):(normal|uniform)|(?!split$|random$)(tu:)?[\w+.-]+")
+AUXILIARY = re.compile(
+    r"same|split:\d*\.?\d+|random:(0?\.\d+|[01](\.0*)?):(normal|uniform)|(?!split$|random$)(tu:)?[\w+.-]+"
+)
 """Where public graphs may come from."""
 
 
@@ -125,6 +127,10 @@ class Specification:
             raise ValueError("know: edges and features are given of clients with one graph; leave --batch out")
         if self.local_steps < 1 or not self.local_rate > 0:
             raise ValueError("local_steps and local_rate: at least one step at a rate above 0")
+        if self.auxiliary.lower() == self.dataset.lower():
+            raise ValueError("auxiliary: that is the clients' own data set; the rest of it is 'same'")
+        if self.local_steps > 1 and self.protocol != "fedavg":
+            raise ValueError("local_steps: only clients of the protocol 'fedavg' make several; take that protocol")
         if not AUXILIARY.fullmatch(self.auxiliary):
             raise ValueError(
                 f"auxiliary: expected 'same', 'split:1.0', 'random:0.05:normal' or a data set, got {self.auxiliary!r}"

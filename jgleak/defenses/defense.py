@@ -64,7 +64,7 @@ class Step:
             raise ValueError(f"defense: the strength of {self.kind.name!r} {fault}, got {self.strength}")
 
     def __str__(self) -> str:
-        return self.kind.name if self.kind.plain else f"{self.kind.name}:{self.strength:g}"
+        return self.kind.name if self.kind.plain else f"{self.kind.name}:{self.strength!r}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +83,8 @@ class Defense:
         """The steps on the update as one optax transformation; every step draws from a key of its own."""
         keys = jax.random.split(key, max(len(self.steps), 1))
         pairs = zip(self.steps, keys, strict=False)
-        return optax.chain(*(s.kind.transform(s.strength, k) for s, k in pairs if s.kind.transform is not None))
+        parts = [s.kind.transform(s.strength, k) for s, k in pairs if s.kind.transform is not None]
+        return optax.chain(*parts) if parts else optax.identity()
 
     def apply(self, update: PyTree, *, key: Array) -> PyTree:
         """One client's update as it leaves, ``update`` a pytree of gradients."""
@@ -108,9 +109,12 @@ class Defense:
         """Standard deviation of the noise on an entry of the update that left, as anyone who knows the defence sees it.
 
         None where there is none, and where what happens is not noise around the true gradient's direction alone:
-        entries are pruned or cut, only signs leave, activations are disturbed.
+        entries are pruned or cut, only signs leave, activations are disturbed, or noise was clipped with it.
         """
         if any(step.kind.deviation is None and not step.kind.scales for step in self.steps):
+            return None
+        noisy = [step.kind.deviation is not None for step in self.steps]
+        if any(step.kind.scales and any(noisy[:i]) for i, step in enumerate(self.steps)):
             return None
         squares = [step.kind.deviation(step.strength, update) ** 2 for step in self.steps if step.kind.deviation]
         return float(np.sqrt(np.sum(squares))) if squares else None

@@ -10,9 +10,11 @@ import dp_accounting
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
+from jgleak.defenses.activation import ACTIVATIONS, ACTIVATIONS_GAUSSIAN
 from jgleak.defenses.clip import CLIP_ENTRIES
 from jgleak.defenses.defense import Defense, Step
 from jgleak.defenses.noise import GAUSSIAN, LAPLACE
+from jgleak.defenses.prune import PRUNE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +43,9 @@ class Privacy:
 def privacy(defense: Defense, sizes: Sequence[int], *, rounds: int = 1, delta: float = 1e-5) -> Privacy:
     """The guarantee of a defence, by composition over rounds.
 
+    A step of noise counts with a bound before it, as long as nothing between can enlarge the update; of several such
+    pairs the best one counts.
+
     Args:
       defense: its steps in order; what follows the noise is post-processing and changes nothing.
       sizes: numbers of entries of the update's tensors.
@@ -48,19 +53,32 @@ def privacy(defense: Defense, sizes: Sequence[int], *, rounds: int = 1, delta: f
       delta: probability with which the guarantee may fail.
 
     Raises:
-      ValueError: ``delta`` is outside (0, 1) or ``rounds`` is below 1.
+      ValueError: ``delta`` is outside (0, 1), ``rounds`` is below 1, or a tensor has no entry.
     """
     if not 0 < delta < 1:
         raise ValueError(f"delta: must lie between 0 and 1, got {delta}")
-    if rounds < 1:
-        raise ValueError(f"rounds: must be at least 1, got {rounds}")
-    noisy = next((i for i, step in enumerate(defense.steps) if step.kind in (GAUSSIAN, LAPLACE)), None)
-    if noisy is None:
+    if not isinstance(rounds, int) or rounds < 1:
+        raise ValueError(f"rounds: must be a whole number from 1, got {rounds}")
+    if not sizes or any(size < 1 for size in sizes):
+        raise ValueError(f"sizes: every tensor of an update has at least one entry, got {list(sizes)}")
+    if not any(step.kind in (GAUSSIAN, LAPLACE) for step in defense.steps):
         return _nothing(delta, rounds, "no noise is added to the update, so two clients can always be told apart")
-    bound = next((step for step in reversed(defense.steps[:noisy]) if step.kind.bounds is not None), None)
-    if bound is None or bound.kind.bounds is None:
-        return _nothing(delta, rounds, "nothing bounds the update before the noise; clip first (clip:1+gaussian:0.1)")
-    noise = defense.steps[noisy]
+    bounds: list[Step] = []
+    found: list[Privacy] = []
+    for step in defense.steps:
+        if step.kind in (GAUSSIAN, LAPLACE):
+            found += [_guaranteed(bound, step, sizes, rounds, delta) for bound in bounds]
+        if step.kind.bounds is not None:
+            bounds.append(step)
+        elif step.kind not in SHRINKING:
+            bounds = []
+    missing = "nothing bounds the update right before the noise; clip there (clip:1+gaussian:0.1)"
+    return min(found, key=lambda privacy: privacy.epsilon, default=_nothing(delta, rounds, missing))
+
+
+def _guaranteed(bound: Step, noise: Step, sizes: Sequence[int], rounds: int, delta: float) -> Privacy:
+    """What one step of noise guarantees on what one clipping left."""
+    assert bound.kind.bounds is not None
     l1, l2 = bound.kind.bounds(bound.strength, tuple(sizes))
     if noise.kind is GAUSSIAN:
         epsilon = _gaussian(noise.strength / (2.0 * l2), rounds, delta)
@@ -97,6 +115,9 @@ def _laplace(multiplier: float, rounds: int, delta: float) -> float:
     accountant.compose(dp_accounting.LaplaceDpEvent(multiplier), rounds)
     return min(pure, float(accountant.get_epsilon(delta)))
 
+
+SHRINKING = (PRUNE, ACTIVATIONS, ACTIVATIONS_GAUSSIAN)
+"""Steps that no update leaves larger than it came, so that an earlier bound stays; noise and rounding are none."""
 
 MODERATE = 100.0
 """Pure epsilons above this are reported as they are: distributions of such losses are large, and the number says "no

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 
 from jgleak.defenses.activation import ACTIVATIONS, ACTIVATIONS_GAUSSIAN
 from jgleak.defenses.clip import CLIP, CLIP_ENTRIES, CLIP_TENSORS
@@ -44,7 +45,7 @@ def parse(text: str) -> Defense:
       ValueError: an unknown name, a missing or surplus strength, or one that the defence cannot take.
     """
     steps: list[Step] = []
-    for part in text.split("+") if text.strip() else ():
+    for part in re.split(r"(?<![0-9][eE])\+", text) if text.strip() else ():
         name, colon, number = part.strip().partition(":")
         if name == HYBRID:
             half = _strength(name, number) / math.sqrt(2.0)

@@ -61,12 +61,20 @@ def federate(
       defense: what every client does before anything leaves.
 
     Raises:
-      ValueError: graphs that do not fit the model, or fewer of them than one client holds.
+      ValueError: graphs that do not fit the model, fewer of them than one client holds, or an impossible plan.
     """
     check_client(model, graphs, space, loss)
+    if min(plan.rounds, plan.clients, plan.batch) < 1 or not (np.isfinite(plan.rate) and plan.rate > 0):
+        raise ValueError(f"plan: rounds, clients and batch from 1 and a rate above 0 are needed, got {plan}")
     if len(graphs) < plan.batch:
         raise ValueError(f"graphs: a client holds {plan.batch}, but there are only {len(graphs)}")
-    return _rounds(model, loss, defense, plan, params, GraphBatch.from_graphs(graphs, space), key)
+    batch = GraphBatch.from_graphs(graphs, space, slots=slots_of(model))
+    return _rounds(model, loss, defense, plan, params, batch, key)
+
+
+def slots_of(model: GNN) -> int | None:
+    """Node slots that a model insists on, or None."""
+    return model.slots if model.readout == "flattened" else None
 
 
 @partial(jax.jit, static_argnames=("model", "loss", "defense", "plan"))
@@ -101,5 +109,6 @@ def outputs(model: GNN, params: Params, graphs: GraphBatch) -> Float[Array, "B C
 
 def accuracy(model: GNN, params: Params, graphs: Sequence[Graph], space: FeatureSpace) -> float:
     """Share of labelled graphs whose class has the largest logit."""
-    found = np.asarray(outputs(model, params, GraphBatch.from_graphs(graphs, space))).argmax(axis=1)
+    batch = GraphBatch.from_graphs(graphs, space, slots=slots_of(model))
+    found = np.asarray(outputs(model, params, batch)).argmax(axis=1)
     return float(np.mean(found == np.array([graph.y for graph in graphs])))

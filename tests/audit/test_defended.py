@@ -11,6 +11,7 @@ import pytest
 
 from jgleak.attacks.attack import Attack, Reconstruction
 from jgleak.attacks.registry import ATTACKS
+from jgleak.audit import clients
 from jgleak.audit.experiment import run
 from jgleak.audit.setup import prepare
 from jgleak.audit.specification import Specification
@@ -104,7 +105,7 @@ def test_auxiliaries_of_every_kind_hold_no_client() -> None:
         setup = prepare(specification)
         private = {graph.canonical_form() for graph in setup.dataset.graphs}
         assert len(setup.dataset.graphs) == 5 and len(setup.public) >= 4
-        if auxiliary != "random:0.1:normal":
+        if not auxiliary.startswith("random"):
             assert not private & {graph.canonical_form() for graph in setup.public}
             assert all(g.x.shape[1] == len(setup.dataset.space.features) for g in setup.public)
 
@@ -113,3 +114,14 @@ def test_auxiliaries_of_every_kind_hold_no_client() -> None:
 def test_unknown_auxiliaries_are_refused(auxiliary: str) -> None:
     with pytest.raises((ValueError, KeyError)):
         prepare(dataclasses.replace(SMALL, attack="empty", know=("auxiliary",), auxiliary=auxiliary))
+
+
+def test_another_set_that_holds_the_clients_gives_them_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same molecules under another name: what is public is cleared of the clients."""
+    specification = dataclasses.replace(SMALL, attack="empty", know=("auxiliary",), auxiliary="synthetic-tree")
+    dataset, load = prepare(specification).dataset, clients._load
+    monkeypatch.setattr(clients, "_load", lambda s: load(dataclasses.replace(s, dataset="embedded")))
+    public = clients.public_graphs(specification, dataset)
+    assert public and not {g.canonical_form() for g in public} & {g.canonical_form() for g in dataset.graphs}
+    with pytest.raises(ValueError, match="clients' own data set"):
+        dataclasses.replace(specification, auxiliary="embedded")

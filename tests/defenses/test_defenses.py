@@ -119,17 +119,26 @@ def test_activation_noise_has_the_stated_deviation_and_differs_between_layers(te
 
 def test_hybrid_is_half_the_variance_inside_and_outside() -> None:
     half = 0.3 / math.sqrt(2)
-    assert str(parse("hybrid:0.3")) == f"activations:{half:g}+laplace:{half:g}"
+    assert str(parse("hybrid:0.3")) == f"activations:{half!r}+laplace:{half!r}"
 
 
 def test_only_noise_around_the_gradient_has_a_deviation() -> None:
-    for text in ("", "prune:0.5", "sign", "clip:1", "clip-inf:1+gaussian:0.1", "gaussian:0.1+prune:0.5", "hybrid:0.1"):
+    for text in (
+        "",
+        "prune:0.5",
+        "sign",
+        "clip:1",
+        "gaussian:0.1+clip:1",
+        "clip-inf:1+gaussian:0.1",
+        "gaussian:0.1+prune:0.5",
+        "hybrid:0.1",
+    ):
         assert parse(text).deviation(UPDATE) is None
     assert parse("clip:1+gaussian:0.1").deviation(UPDATE) == pytest.approx(0.1) and parse("clip:1").scales
     assert parse("gaussian:0.3+laplace:0.4").deviation(UPDATE) == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize("text", ["clip:1+gaussian:0.1", "prune:0.9", "sign", "activations:0.5+quantise:4", ""])
+@pytest.mark.parametrize("text", ["clip:1.0+gaussian:0.123456789", "prune:0.9", "sign", "clip:1e+20+quantise:4.0", ""])
 def test_texts_come_back(text: str) -> None:
     assert str(parse(text)) == text
     assert parse(text) == parse(str(parse(text))) and hash(parse(text)) == hash(parse(text))
@@ -160,6 +169,9 @@ def test_mistakes_are_named(text: str, words: str) -> None:
 def test_no_defence_changes_nothing() -> None:
     assert Defense().apply(UPDATE, key=KEY) is UPDATE
     assert Defense().disturb(key=KEY) is None
+    for text in ("", "activations:0.1"):  # nothing is done to the update itself
+        out, _ = parse(text).transform(key=KEY).update(UPDATE, parse(text).transform(key=KEY).init(UPDATE))
+        np.testing.assert_array_equal(entries(out), entries(UPDATE))
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -51,7 +51,7 @@ def test_fedgnn_states_one_and_guarantees_thousands() -> None:
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("", "no noise"), ("clip:1", "no noise"), ("gaussian:1", "clip first"), ("gaussian:1+clip:1", "clip first"),
+    [("", "no noise"), ("clip:1", "no noise"), ("gaussian:1", "clip there"), ("gaussian:1+clip:1", "clip there"),
      ("prune:0.9", "no noise"), ("activations:1", "no noise")],
 )  # fmt: skip
 def test_nothing_is_promised_without_a_bound_and_noise(text: str, words: str) -> None:
@@ -59,12 +59,29 @@ def test_nothing_is_promised_without_a_bound_and_noise(text: str, words: str) ->
     assert found.epsilon == math.inf and words in found.reason
 
 
+def test_a_step_that_may_enlarge_the_update_undoes_the_bound() -> None:
+    """Stochastic rounding to three levels leaves ``[1, 1/300, ..]`` with twelve times its norm."""
+    for between in ("quantise:2", "sign", "bfloat16", "gaussian:0.001"):
+        assert (
+            privacy(parse(f"clip:1+{between}+gaussian:10"), SIZES).epsilon
+            >= privacy(parse("clip:1+gaussian:10"), SIZES).epsilon
+        )
+    assert privacy(parse("clip:1+quantise:2+gaussian:10"), SIZES).epsilon == math.inf
+    assert privacy(parse("clip:1+prune:0.5+gaussian:10"), SIZES).epsilon < 2
+
+
+def test_the_best_pair_of_bound_and_noise_counts() -> None:
+    best = privacy(parse("clip:1+gaussian:5"), SIZES).epsilon
+    for text in ("gaussian:0.001+clip:1+gaussian:5", "clip:1+clip-layer:100+gaussian:5"):
+        assert privacy(parse(text), SIZES).epsilon == best
+
+
 def test_what_follows_the_noise_costs_nothing() -> None:
     plain, pruned = (privacy(parse(f"clip:1+gaussian:4{more}"), SIZES) for more in ("", "+prune:0.9"))
     assert plain.epsilon == pruned.epsilon
 
 
-@pytest.mark.parametrize("arguments", [{"delta": 0.0}, {"delta": 1.0}, {"rounds": 0}])
+@pytest.mark.parametrize("arguments", [{"delta": 0.0}, {"delta": 1.0}, {"rounds": 0}, {"rounds": 1.5}])
 def test_mistakes_are_named(arguments: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="delta|rounds"):
         privacy(parse("clip:1+gaussian:1"), SIZES, **arguments)  # type: ignore[arg-type]

@@ -85,6 +85,8 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
         )
     if model.node_level and model.readout != "node_mlp":
         return f"node labels are solved for in a per-node readout, and {model.readout!r} is none; use 'node_mlp'"
+    if model.node_level and observation.scaled:
+        return "the update was clipped, and node labels show only in its length; use a graph task, or no clipping"
     return None
 
 

@@ -158,6 +158,7 @@ def entry(name: str, summary: str, options: Options) -> Attack:
         unsupported,
         needs=("n", "auxiliary"),
         several=True,
+        rows=True,
         many=partial(run_many, options),
         configure=configure,
     )

@@ -101,4 +101,5 @@ GRAPHDLG_REFINED = matching(
     RECIPE,
     needs=("n", "auxiliary"),
     unsupported=unsupported,
+    rows=True,
 )
