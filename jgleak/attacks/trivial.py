@@ -102,10 +102,17 @@ def _answer(observation: Observation, knowledge: Knowledge, x: np.ndarray, edges
 
 
 def _modal(knowledge: Knowledge, n: int) -> Num[np.ndarray, "n G"]:
-    """Given features, or the public mean of every column decoded: the most frequent value of each feature."""
+    """Given features, or the most frequent value of each: by the public column means, or else by the public graphs.
+
+    Where the space has no means and no graph is public, nothing tells what is frequent: the first value stands in.
+    """
     if knowledge.features is not None:
         return knowledge.features
     space = knowledge.space
+    public = [g.x for g in knowledge.auxiliary if g.x.shape[1] == len(space.features)]
+    if space.mean is None and public:
+        mean = space.encode(np.concatenate(public)).mean(axis=0)
+        return _determine(space, space.decode(np.tile(mean, (n, 1))))
     return _determine(space, space.decode(np.zeros((n, space.width))))
 
 

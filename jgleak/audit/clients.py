@@ -39,7 +39,7 @@ def client_graphs(specification: Specification) -> Dataset:
 
 
 def public_graphs(specification: Specification, dataset: Dataset) -> list[Graph]:
-    """What the attacker is given: graphs that are no client's, each once up to isomorphism where drawn from a set.
+    """What the attacker is given: graphs of which none is isomorphic to a client's.
 
     Args:
       specification: its ``auxiliary`` says where they come from.

@@ -141,24 +141,26 @@ def _attacked(specification: Specification, attack: Attack, clients: Sequence[_C
     seconds = (time.monotonic() - begun) / sum(len(client.truths) for client in clients)
     compiled = compilations() - compiled
     for client, reconstruction in zip(clients, found, strict=True):
-        for place, truth in enumerate(client.truths):
+        for place, (truth, part) in enumerate(zip(client.truths, _parts(client, reconstruction), strict=True)):
             first = client is clients[0] and place == 0
-            part = _part(client, reconstruction, place)
             yield _result(client, place, truth, part, seconds, compiled if first else 0, failure)
 
 
-def _part(client: _Client, found: Reconstruction, place: int) -> Reconstruction:
-    """What of a batch's reconstruction stands for the graph at ``place``: matched one to one by GSM-1."""
+def _parts(client: _Client, found: Reconstruction) -> list[Reconstruction]:
+    """What of a batch's reconstruction stands for each of the client's graphs: matched one to one by GSM-1."""
     if len(client.truths) == 1 or not found.graphs:
-        return found
-    own = int(match_graphs(client.truths, found.graphs, client.knowledge.space)[place])
+        return [found] * len(client.truths)
+    order = match_graphs(client.truths, found.graphs, client.knowledge.space).tolist()
+    return [_part(found, own) for own in order]
+
+
+def _part(found: Reconstruction, own: int) -> Reconstruction:
+    """One graph of a batch's reconstruction; nothing where it has fewer."""
     if own >= len(found.graphs):
         return dataclasses.replace(found, graphs=(), adjacency=None, features=None)
-    soft = {
-        name: None if rows is None else rows[own]
-        for name, rows in (("adjacency", found.adjacency), ("features", found.features))
-    }
-    return dataclasses.replace(found, graphs=(found.graphs[own],), **soft)
+    adjacency = None if found.adjacency is None else found.adjacency[own]
+    features = None if found.features is None else found.features[own]
+    return dataclasses.replace(found, graphs=(found.graphs[own],), adjacency=adjacency, features=features)
 
 
 def _result(

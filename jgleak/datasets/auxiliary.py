@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from jgleak.features import Feature, FeatureSpace, real
+from jgleak.features import Feature, FeatureSpace
 from jgleak.graph import Graph
 from jgleak.graph import distinct as distinct
 
@@ -91,11 +91,6 @@ def adapted(graphs: Sequence[Graph], source: FeatureSpace, target: FeatureSpace)
     return [Graph(part, graph.edges, None, graph.name) for part, graph in zip(parts, graphs, strict=True)]
 
 
-def real_twin(space: FeatureSpace) -> FeatureSpace:
-    """A space of as many real features as ``space`` has columns, so that ``x`` is the encoder's input itself."""
-    return FeatureSpace(tuple(real(f"column_{i}") for i in range(space.width)))
-
-
 def random_graphs(
     space: FeatureSpace,
     count: int,
@@ -106,9 +101,9 @@ def random_graphs(
 ) -> list[Graph]:
     """Erdős-Rényi graphs with random real features (GraphDLG, Table 3: density 0.05 or 0.1).
 
-    Real numbers are no codes of a one-hot schema. So these graphs belong to ``real_twin(space)``: as many feature
-    entries as ``space`` has columns, which the attacked model takes as its input rows. GraphDLG's decoder reads them
-    so; attacks that decode public features refuse them.
+    Real numbers are no codes of a one-hot schema. So ``x`` has as many entries a node as ``space`` has columns, which
+    the attacked model takes as its input rows. GraphDLG's decoder reads them so; attacks that decode public features
+    refuse them.
 
     Args:
       space: of the attacked model.

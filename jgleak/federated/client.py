@@ -84,7 +84,7 @@ def client_keys(defense: Defense, key: Array | None) -> tuple[Array | None, Arra
     if not defense.steps:
         return None, None
     if key is None:
-        raise ValueError(f"key: the defence {defense} draws random numbers; give key=jax.random.key(...)")
+        raise ValueError(f"key: the defence {defense} is applied under a key; give key=jax.random.key(...)")
     first, second = jax.random.split(key)
     return first, second
 

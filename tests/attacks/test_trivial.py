@@ -130,3 +130,11 @@ def test_registry_suggests_the_closest_name() -> None:
     assert all(name == attack.name for name, attack in ATTACKS.items())
     with pytest.raises(KeyError, match="did you mean 'random'"):
         get_attack("Randm")
+
+
+@pytest.mark.parametrize("attack", [MEAN_ADJACENCY, EMPTY], ids=lambda a: a.name)
+def test_public_graphs_tell_the_commonest_node_where_the_space_has_no_means(attack, observation: Observation) -> None:
+    """Of the public nodes 5 of 9 are of element O (mass 16), and 6 have one neighbour."""
+    found = attack(observation, Knowledge(BARE, n=3, auxiliary=OTHERS), key=jax.random.key(0)).best
+    assert found is not None
+    np.testing.assert_array_equal(found.x, [[2, 1, 2]] * 3)
