@@ -69,14 +69,15 @@ def test_neighbours_are_those_of_plain_matching(histories: list[list[int]], neig
 
 
 def test_the_whole_in_one_call_repeats_itself() -> None:
-    table = embeddings(5)
-    found, again, other = (expand(HISTORIES, table, neighbours=1, key=jax.random.key(seed)) for seed in (0, 0, 1))
+    histories = [*HISTORIES, *[[3, 7]] * 8]
+    table = embeddings(len(histories))
+    found, again, other = (expand(histories, table, neighbours=2, key=jax.random.key(seed)) for seed in (0, 0, 1))
     for user, (one, two) in enumerate(zip(found, again, strict=True)):
-        check(one, HISTORIES, user, 1, table)
+        check(one, histories, user, 2, table)
         np.testing.assert_array_equal(one.by_item(), two.by_item())
     assert any(not np.array_equal(one.by_item(), two.by_item()) for one, two in zip(found, other, strict=True))
-    with pytest.raises(ValueError, match=r"one row for each of 5 users, got shape \(4, 3\)"):
-        expand(HISTORIES, table[:4], neighbours=1, key=jax.random.key(0))
+    with pytest.raises(ValueError, match=r"one row for each of 13 users, got shape \(4, 3\)"):
+        expand(histories, table[:4], neighbours=1, key=jax.random.key(0))
 
 
 def test_every_other_rater_is_equally_likely() -> None:

@@ -120,3 +120,15 @@ def test_the_order_of_ciphertexts_does_not_follow_that_of_ids() -> None:
         Upload.from_bytes(Client(order, [1.0], keys=keys).upload()).items for order in (range(50), range(49, -1, -1))
     ]
     np.testing.assert_array_equal(sent[0], sent[1])
+
+
+def test_the_order_of_embeddings_does_not_follow_that_of_uploads() -> None:
+    keys, third_party = Server().keys(), ThirdParty(neighbours=29, rng=np.random.default_rng(0))
+    clients = [Client([1], [float(user)], keys=keys) for user in range(30)]
+    for client in clients:
+        third_party.receive(client.upload())
+    third_party.match()
+    found = [client.receive(third_party.reply(client.handle)) for client in clients[:2]]
+    orders = [[user for user in one.embeddings[:, 0] if user > 1] for one in found]
+    assert sorted(orders[0]) == sorted(orders[1]) == list(range(2, 30))
+    assert orders[0] != orders[1] and orders[0] != sorted(orders[0])
