@@ -17,12 +17,16 @@ import numpy as np
 import typer
 
 from jgleak.federated.expansion import Client, Server, ThirdParty
+from jgleak.federated.expansion.cipher import SECRET, SESSION, Cipher
 from jgleak.federated.expansion.messages import Upload
 from jgleak.federated.secure import Aggregator, FixedPoint, GradientClient, generate
 from machine import host
 
 ROUND = 128
 """Users of a round (FedGNN, section 4.1)."""
+
+TIES = 100
+"""Ways to break ties of popularity that are averaged over."""
 
 CODE = FixedPoint(bound=1.0, fraction=24, addends=ROUND)
 
@@ -83,7 +87,7 @@ def frequencies(ratings: np.ndarray, rng: np.random.Generator) -> dict[str, Any]
     """The share of ratings whose item the third party names by popularity alone: rank against rank.
 
     ``own``: it knows how many of these users rated each item. ``others``: it has uploads of one half of the users, and
-    the popularity among the other half. ``chance``: items named at random.
+    the popularity among the other half. ``chance``: items named at random. Means over ways to break ties.
     """
     mixed = rng.permutation(ratings)
     half = len(mixed) // 2
@@ -91,22 +95,23 @@ def frequencies(ratings: np.ndarray, rng: np.random.Generator) -> dict[str, Any]
         "part": "frequency attack",
         "own": _named(ratings, ratings.sum(0), rng),
         "others": _named(mixed[:half], mixed[half:].sum(0), rng),
-        "chance": 1 / ratings.shape[1],
+        "chance": round(1 / ratings.shape[1], 5),
     }
 
 
 def _named(ratings: np.ndarray, popularity: np.ndarray, rng: np.random.Generator) -> float:
-    server = Server()
+    server = Server(Cipher(rng.bytes(SECRET), rng.bytes(SESSION)))
     uploads = [Client(np.flatnonzero(row), [0.0], keys=server.keys()).upload() for row in ratings]
     seen = Counter(item.tobytes() for upload in uploads for item in Upload.from_bytes(upload).items)
-    shuffled = [list(seen)[i] for i in rng.permutation(len(seen))]  # ties are broken at random
-    ciphertexts = sorted(shuffled, key=lambda one: -seen[one])
-    items = rng.permutation(len(popularity))
-    guesses = items[np.argsort(-popularity[items], kind="stable")]
-    truth = server.cipher.decrypt(np.frombuffer(b"".join(ciphertexts), np.uint8).reshape(len(ciphertexts), -1))
-    right = truth == guesses[: len(truth)]
-    counts = np.asarray([seen[one] for one in ciphertexts])
-    return round(float(counts[right].sum() / counts.sum()), 4)
+    counts = np.asarray(list(seen.values()))
+    truth = server.cipher.decrypt(np.frombuffer(b"".join(seen), np.uint8).reshape(len(seen), -1))
+    right = 0
+    for _ in range(TIES):
+        ciphertexts, items = rng.permutation(len(counts)), rng.permutation(len(popularity))
+        ciphertexts = ciphertexts[np.argsort(-counts[ciphertexts], kind="stable")]
+        guesses = items[np.argsort(-popularity[items], kind="stable")][: len(ciphertexts)]
+        right += counts[ciphertexts][truth[ciphertexts] == guesses].sum()
+    return round(float(right / (TIES * counts.sum())), 5)
 
 
 def sums(bits: int, clients: int, rows: int, width: int, *, packed: bool, rng: np.random.Generator) -> dict[str, Any]:

@@ -97,20 +97,23 @@ class Cipher:
         nonce = secrets.token_bytes(NONCE)
         return as_array(nonce + self._embeddings.encrypt(nonce, embedding.astype("<f4").tobytes(), self.session))
 
-    def unseal(self, sealed: UInt8[np.ndarray, " L"]) -> Float32[np.ndarray, " D"]:
-        """Inverse of ``seal``.
+    def unseal(self, sealed: UInt8[np.ndarray, "m L"]) -> Float32[np.ndarray, "m D"]:
+        """The embeddings; inverse of ``seal`` row by row.
 
         Raises:
-          ValueError: the sealed embedding was altered, or is of another session.
+          ValueError: a sealed embedding was altered, or is of another session.
         """
-        data = sealed.tobytes()
+        gcm, (count, length) = self._embeddings, sealed.shape
+        data = memoryview(sealed.tobytes())
+        rows = (data[at : at + length] for at in range(0, count * length, length))
         try:
-            plain = self._embeddings.decrypt(data[:NONCE], data[NONCE:], self.session)
+            plain = b"".join(gcm.decrypt(row[:NONCE], row[NONCE:], self.session) for row in rows)
         except (InvalidTag, ValueError) as error:
             raise ValueError(
                 "embeddings: one does not decrypt; it was altered or is of another session; expand again"
             ) from error
-        return np.frombuffer(plain, "<f4").astype(np.float32)
+        width = (length - NONCE - TAG) // 4
+        return np.frombuffer(plain, "<f4").astype(np.float32).reshape(count, width)
 
     @cached_property
     def _items(self) -> AESSIV:

@@ -80,10 +80,10 @@ class Client:
         if not np.array_equal(np.sort(items), np.sort(self._items)):
             raise ValueError("reply: its items are not the ones uploaded; fetch it under your own handle")
         order = np.argsort(items)[np.argsort(np.argsort(self._items))]
-        opened = [self._cipher.unseal(sealed) for sealed in reply.sealed]
-        if any(one.shape != self._embedding.shape for one in opened):
-            raise ValueError(f"reply: a neighbour's embedding has not {len(self._embedding)} numbers; expand again")
-        embeddings = np.asarray(opened, np.float32).reshape(-1, len(self._embedding))
+        embeddings = self._cipher.unseal(reply.sealed)
+        if embeddings.shape[1] != len(self._embedding):
+            was = embeddings.shape[1]
+            raise ValueError(f"reply: embeddings of {was} numbers instead of {len(self._embedding)}; expand again")
         return Neighbours(self._items, embeddings, reply.index[order])
 
 

@@ -32,11 +32,9 @@ class Upload:
     sealed: UInt8[np.ndarray, " L"]
 
     def __post_init__(self) -> None:
-        _check_items("upload", self.items)
+        _check("upload", self.items, self.sealed)
         if len(self.handle) != HANDLE:
             raise ValueError(f"upload: a handle has {HANDLE} bytes, this one {len(self.handle)}; send the upload again")
-        if len(self.sealed) <= NONCE + TAG:
-            raise ValueError(f"upload: {len(self.sealed)} bytes are too few for an encrypted embedding; send it again")
 
     def to_bytes(self) -> bytes:
         """The message."""
@@ -64,7 +62,7 @@ class Reply:
     index: Int32[np.ndarray, "n K"]
 
     def __post_init__(self) -> None:
-        _check_items("reply", self.items)
+        _check("reply", self.items, self.sealed)
         if len(self.index) != len(self.items):
             raise ValueError(f"reply: {len(self.index)} rows of neighbours for {len(self.items)} items; fetch it again")
         if self.index.size and not -1 <= self.index.min() <= self.index.max() < len(self.sealed):
@@ -80,6 +78,8 @@ class Reply:
         return cls(**unpack("reply", REPLY, message))
 
 
-def _check_items(kind: str, items: np.ndarray) -> None:
+def _check(kind: str, items: np.ndarray, sealed: np.ndarray) -> None:
     if items.shape[1] != ITEM:
         raise ValueError(f"{kind}: an encrypted item has {ITEM} bytes, these have {items.shape[1]}; send it again")
+    if sealed.shape[-1] <= NONCE + TAG:
+        raise ValueError(f"{kind}: {sealed.shape[-1]} bytes are too few for an encrypted embedding; send it again")

@@ -31,6 +31,7 @@ class ThirdParty:
         self._rng = rng
         self._users: dict[bytes, int] = {}
         self._uploads: list[Upload] = []
+        self._sealed = np.empty((0, 0), np.uint8)
         self._matches: list[Int32[np.ndarray, "n K"]] | None = None
 
     def receive(self, message: bytes) -> None:
@@ -47,7 +48,7 @@ class ThirdParty:
             raise ValueError("upload: matching is over; start another expansion")
         if upload.handle in self._users:
             raise ValueError("upload: this handle has uploaded already; a client uploads once an expansion")
-        if len(np.unique(upload.items, axis=0)) < len(upload.items):
+        if len({row.tobytes() for row in upload.items}) < len(upload.items):
             raise ValueError("upload: a ciphertext occurs twice; a user's items must be distinct")
         if self._uploads and len(upload.sealed) != len(self._uploads[0].sealed):
             was, now = len(self._uploads[0].sealed), len(upload.sealed)
@@ -75,6 +76,7 @@ class ThirdParty:
             circle = (np.arange(len(users))[:, None] + others) % len(users)
             drawn[starts[users] + places, : len(others)] = users[circle]
         self._matches = np.split(drawn, starts[1:-1])
+        self._sealed = np.asarray([upload.sealed for upload in self._uploads])
 
     def reply(self, handle: bytes) -> bytes:
         """The neighbours of the client that uploaded under ``handle``.
@@ -91,6 +93,4 @@ class ThirdParty:
         chosen = self._rng.permutation(np.unique(match[match >= 0]))  # the order of uploads tells who is who
         rows = np.full(len(self._uploads) + 1, -1, np.int32)  # the last is for -1, no neighbour
         rows[chosen] = np.arange(len(chosen))
-        width = len(self._uploads[user].sealed)
-        sealed = np.asarray([self._uploads[other].sealed for other in chosen], np.uint8).reshape(-1, width)
-        return Reply(self._uploads[user].items, sealed, rows[match]).to_bytes()
+        return Reply(self._uploads[user].items, self._sealed[chosen], rows[match]).to_bytes()

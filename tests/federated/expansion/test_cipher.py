@@ -18,7 +18,7 @@ def test_keys_survive_the_wire() -> None:
     np.testing.assert_array_equal(there.encrypt(ITEMS), cipher.encrypt(ITEMS))
     np.testing.assert_array_equal(there.decrypt(cipher.encrypt(ITEMS)), ITEMS)
     vector = np.asarray([1.5, -0.0, 3e-40, np.float32(0.1)], np.float32)
-    assert there.unseal(cipher.seal(vector)).tobytes() == vector.tobytes()
+    assert there.unseal(cipher.seal(vector)[None]).tobytes() == vector.tobytes()
 
 
 def test_equal_ids_match_within_a_session_only() -> None:
@@ -31,14 +31,14 @@ def test_equal_ids_match_within_a_session_only() -> None:
         with pytest.raises(ValueError, match="of another session"):
             other.decrypt(rows)
         with pytest.raises(ValueError, match="of another session"):
-            other.unseal(cipher.seal(np.ones(2, np.float32)))
+            other.unseal(cipher.seal(np.ones(2, np.float32))[None])
 
 
 def test_sealed_embeddings_never_look_alike() -> None:
     cipher, vector = Cipher.new(), np.ones(4, np.float32)
     assert len({cipher.seal(vector).tobytes() for _ in range(20)}) == 20
     with pytest.raises(ValueError, match="embeddings: one does not decrypt"):
-        cipher.unseal(cipher.seal(vector)[:20])
+        cipher.unseal(cipher.seal(vector)[None, :20])
 
 
 def test_bad_keys_are_refused_and_secrets_not_printed() -> None:

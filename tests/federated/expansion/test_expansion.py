@@ -170,11 +170,13 @@ def test_altered_replies_are_refused() -> None:
         clients[1].receive(message)
     with pytest.raises(ValueError, match="a ciphertext does not decrypt"):
         Client(HISTORIES[0], np.ones(3), keys=Server().keys()).receive(message)
-    with pytest.raises(ValueError, match="has not 4 numbers"):
+    with pytest.raises(ValueError, match="embeddings of 3 numbers instead of 4"):
         wide = Client(HISTORIES[0], np.ones(4), keys=clients_keys(clients[0]))
         wide.receive(message)
     with pytest.raises(ValueError, match="none of the 0 embeddings sent"):
         Reply(reply.items, reply.sealed[:0], reply.index)
+    with pytest.raises(ValueError, match="reply: 20 bytes are too few for an encrypted embedding"):
+        Reply(reply.items, reply.sealed[:, :20], reply.index)
     with pytest.raises(ValueError, match="rows of neighbours"):
         Reply(reply.items[:1], reply.sealed, reply.index)
 
