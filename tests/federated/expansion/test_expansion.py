@@ -71,7 +71,7 @@ def test_neighbours_are_those_of_plain_matching(histories: list[list[int]], neig
 def test_the_whole_in_one_call_repeats_itself() -> None:
     histories = [*HISTORIES, *[[3, 7]] * 8]
     table = embeddings(len(histories))
-    found, again, other = (expand(histories, table, neighbours=2, key=jax.random.key(seed)) for seed in (0, 0, 1))
+    found, again, other = (list(expand(histories, table, neighbours=2, key=jax.random.key(s))) for s in (0, 0, 1))
     for user, (one, two) in enumerate(zip(found, again, strict=True)):
         check(one, histories, user, 2, table)
         np.testing.assert_array_equal(one.by_item(), two.by_item())
@@ -98,7 +98,7 @@ def test_every_other_rater_is_equally_likely() -> None:
 
 def test_ids_of_all_sizes_and_histories_of_none() -> None:
     big = 2**63 - 1
-    found = expand([[0, big], [big], []], embeddings(3), neighbours=4, key=jax.random.key(0))
+    found = list(expand([[0, big], [big], []], embeddings(3), neighbours=4, key=jax.random.key(0)))
     assert found[0].mask.sum(1).tolist() == [0, 1]
     assert found[2].by_item().shape == (0, 4, 3)
     with pytest.raises(ValueError, match="an id occurs twice"):
