@@ -14,7 +14,10 @@ from jaxtyping import Array, Bool, Float, Int
 from jgleak.ratings import Ratings
 
 SMALLEST = 4
-"""Items in the smallest group; each further group doubles them: few shapes compile, and padding is below half."""
+"""Items in the smallest group."""
+
+GROWTH = 4
+"""Factor from one group's items to the next one's: few shapes compile, at the price of some padding."""
 
 BLOCK = 1024
 """Users whose common items with everyone are counted at once."""
@@ -109,9 +112,11 @@ def alone(client: Client) -> Client:
 
 
 def padded(counts: Int[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:
-    """The padded sizes of groups that hold so many items: ``SMALLEST`` times a power of two."""
-    powers = np.ceil(np.log2(np.maximum(counts, SMALLEST) / SMALLEST)).astype(np.int64)
-    return SMALLEST * 2**powers
+    """The padded sizes of groups that hold so many items: ``SMALLEST`` times a power of ``GROWTH``."""
+    sizes = [SMALLEST]
+    while sizes[-1] < np.max(counts):
+        sizes.append(sizes[-1] * GROWTH)
+    return np.array(sizes)[np.searchsorted(sizes, counts)]
 
 
 def neighbour_users(ratings: Ratings, limit: int, rng: np.random.Generator) -> Int[np.ndarray, "U P"]:

@@ -95,8 +95,10 @@ def _predicted(
     group: Client,
     asked: Int[Array, "n m"],
 ) -> Float[Array, "n m"]:
-    def one(pair: tuple[Client, Array]) -> Array:
-        client, items = pair
+    def one(client: Client, items: Array) -> Array:
         return model.predict(model.local(params, client, handed_out), client, params.items[items])
 
-    return jax.lax.map(one, (group, asked), batch_size=SIDE_BY_SIDE)
+    count = asked.shape[0]
+    rows = jnp.minimum(jnp.arange(-(-count // SIDE_BY_SIDE) * SIDE_BY_SIDE), count - 1).reshape(-1, SIDE_BY_SIDE)
+    chunks = jax.tree.map(lambda leaf: leaf[rows], (group, asked))
+    return jax.lax.map(lambda chunk: jax.vmap(one)(*chunk), chunks).reshape(-1, asked.shape[1])[:count]

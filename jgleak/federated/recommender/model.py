@@ -117,12 +117,11 @@ class Recommender:
 
     def _score(self, local: Local, client: Client, asked: Array | None, key: Array | None) -> Array:
         width = self.width
-        user, items, neighbours = (rows[..., :width] for rows in local[1:])
-        if key is not None and self.dropout > 0:
-            keys = jax.random.split(key, 3)
-            user, items, neighbours = map(self._dropped, (user, items, neighbours), keys)
+        rows = jnp.concatenate([local.user[None], local.items, local.neighbours])[:, :width]
+        rows = rows if key is None or self.dropout == 0 else self._dropped(rows, key)
+        items = rows[1 : 1 + local.items.shape[0]]
         wanted = items if asked is None else asked[:, :width]
-        star = Star(user, jnp.concatenate([items, neighbours]), jnp.concatenate([client.mask, client.near]), wanted)
+        star = Star(rows[0], rows[1:], jnp.concatenate([client.mask, client.near]), wanted)
         states = NETWORKS[self.network](local.network, star)
         biases = local.items[:, width:] if asked is None else asked[:, width:]
         return states.asked @ states.user + biases.sum(axis=1) + local.user[width:].sum()

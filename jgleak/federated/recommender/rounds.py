@@ -53,7 +53,7 @@ class Trained(NamedTuple):
 
     Attributes:
       params: the parameters, those of the best epoch where there was a validation set.
-      handed_out: the neighbours' embeddings from the expansion; the initial ones where there was none.
+      handed_out: the embeddings that the neighbours have in the users' graphs; the initial ones before the expansion.
       neighbours: how neighbours took part in those parameters' epoch.
       epoch: the number of epochs behind ``params``.
       validation: RMSE on the validation ratings after every epoch.
@@ -105,8 +105,8 @@ def train(
     total = sum(rows.size for rows in active)
     if total == 0:
         raise ValueError("clients: nobody has rated anything")
-    optimiser = _optimiser(plan)
-    memory, handed_out = optimiser.init(params), params.users
+    server = Server(plan.optimiser, plan.mean, plan.weight)
+    memory, handed_out = server.step(plan.rate, plan.decay).init(params), params.users
     scores, seconds = [], []
     best: tuple[Parameters, Array, Neighbours, int] = (params, handed_out, plan.neighbours, 0)
     for epoch in range(plan.epochs):
@@ -117,14 +117,17 @@ def train(
         dealt = deal(active, -(-total // plan.clients), rng)
         start = time.perf_counter()
         params, memory = jax.block_until_ready(
-            _epoch(model, plan, now, protection, params, memory, handed_out, clients.groups, dealt, drawing)
+            _epoch(
+                *(model, server, now, protection, plan.rate, plan.decay),
+                *(params, memory, handed_out, clients.groups, dealt, drawing),
+            )
         )
         seconds.append(time.perf_counter() - start)
+        table = params.users if now == "trainable" else handed_out
         if validation is not None:
-            table = params.users if now == "trainable" else handed_out
             scores.append(rmse(model, params, clients, validation, neighbours=now, handed_out=table))
         if validation is None or scores[-1] <= min(scores):
-            best = (params, handed_out, now, epoch + 1)
+            best = (params, table, now, epoch + 1)
         if plan.patience is not None and epoch + 1 - best[3] >= plan.patience:
             break
     return Trained(*best, scores, seconds, total / min(seconds))
@@ -141,17 +144,27 @@ def deal(active: list[Int[np.ndarray, " n"]], rounds: int, rng: np.random.Genera
     return tuple(out)
 
 
-def _optimiser(plan: Plan) -> optax.GradientTransformation:
-    inner = optax.scale_by_adam() if plan.optimiser == "adam" else optax.identity()
-    return optax.chain(inner, optax.add_decayed_weights(plan.decay), optax.scale_by_learning_rate(plan.rate))
+class Server(NamedTuple):
+    """What of a plan is compiled; its numbers are not."""
+
+    optimiser: Literal["sgd", "adam"]
+    mean: Literal["clients", "senders"]
+    weight: Literal["equal", "ratings"]
+
+    def step(self, rate: float | Array, decay: float | Array) -> optax.GradientTransformation:
+        """The optimiser, with decoupled weight decay."""
+        inner = optax.scale_by_adam() if self.optimiser == "adam" else optax.identity()
+        return optax.chain(inner, optax.add_decayed_weights(decay), optax.scale_by_learning_rate(rate))
 
 
-@partial(jax.jit, static_argnames=("model", "plan", "neighbours", "protection"))
+@partial(jax.jit, static_argnames=("model", "server", "neighbours", "protection"))
 def _epoch(
     model: Recommender,
-    plan: Plan,
+    server: Server,
     neighbours: Neighbours,
     protection: Protection,
+    rate: Float[Array, ""],
+    decay: Float[Array, ""],
     params: Parameters,
     memory: Any,
     handed_out: Float[Array, "U w"],
@@ -159,7 +172,7 @@ def _epoch(
     dealt: tuple[Int[Array, "R n"], ...],
     key: Array,
 ) -> tuple[Parameters, Any]:
-    optimiser = _optimiser(plan)
+    optimiser = server.step(rate, decay)
 
     def step(state: tuple[Parameters, Any], inputs: tuple[Any, Array]) -> tuple[tuple[Parameters, Any], None]:
         params, memory = state
@@ -171,9 +184,9 @@ def _epoch(
             client = jax.tree.map(lambda leaf, chosen=chosen: leaf[chosen], group)
             keys = jax.random.split(jax.random.fold_in(own, number), chosen.size)
             update = jax.vmap(lambda c, k: one(c, key=k))(client, keys)
-            count = client.mask.sum(axis=1) if plan.weight == "ratings" else jnp.ones(chosen.size)
+            count = client.mask.sum(axis=1) if server.weight == "ratings" else jnp.ones(chosen.size)
             received.append((client, update, jnp.where(chosen >= 0, count, 0.0)))
-        mixed: Any = aggregate(params, received, plan.mean)
+        mixed: Any = aggregate(params, received, server.mean)
         change, memory = optimiser.update(mixed, memory, params)  # type: ignore[arg-type]  # a NamedTuple is a pytree
         return (cast(Parameters, optax.apply_updates(params, change)), memory), None  # type: ignore[arg-type]
 

@@ -34,8 +34,8 @@ def test_a_batch_is_its_clients_one_by_one(model: Recommender, clients: Clients)
     def one(client, key):
         return upload(model, params, params.users, client, neighbours="fixed", protection=protection, key=key)
 
-    batch = jax.vmap(one)(group, keys)
-    alone = one(jax.tree.map(lambda leaf: leaf[2], group), keys[2])
+    batch = jax.jit(jax.vmap(one))(group, keys)
+    alone = jax.jit(one)(jax.tree.map(lambda leaf: leaf[2], group), keys[2])
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a[2], b, atol=1e-5), batch, alone)
 
 
@@ -67,12 +67,13 @@ def test_pseudo_items_are_unrated_with_the_real_ones_moments(clients: Clients) -
     k, many = int(client.mask.sum()), 40000
     real = np.asarray(jax.random.normal(KEY, (client.items.size, 3))) * [1.0, 2.0, 0.5] + [0.0, 1.0, -3.0]
     rows = real[:k]
-    one = pseudo_items(jnp.asarray(real), client, clients.n_items, 8, key=KEY)
+    made_up = jax.jit(pseudo_items, static_argnums=(2, 3))
+    one = made_up(jnp.asarray(real), client, clients.n_items, 8, key=KEY)
     assert np.all(one[1]) and np.unique(one[0]).size == 8
     assert not np.isin(one[0], np.asarray(client.items)[:k]).any()
-    _, there, _ = pseudo_items(jnp.asarray(real), client, clients.n_items, clients.n_items, key=KEY)
+    _, there, _ = made_up(jnp.asarray(real), client, clients.n_items, clients.n_items, key=KEY)
     assert there.sum() == clients.n_items - k
-    _, _, drawn = pseudo_items(jnp.asarray(real), client, many, many - k, key=KEY)
+    _, _, drawn = made_up(jnp.asarray(real), client, many, many - k, key=KEY)
     np.testing.assert_allclose(np.mean(drawn, axis=0), rows.mean(axis=0), atol=0.05)
     np.testing.assert_allclose(np.cov(np.asarray(drawn).T), np.cov(rows.T, bias=True), atol=0.1)
 
