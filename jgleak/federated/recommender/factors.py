@@ -83,6 +83,8 @@ def factorise(
 ) -> Factorised:
     """Rounds of clients with one method; the server adds up the items' gradients and steps.
 
+    An epoch adds the items' penalty once, every round its share of it.
+
     Raises:
       ValueError: no client has a rating, or patience without validation ratings.
     """
@@ -153,7 +155,8 @@ def _epoch(
             there = chosen >= 0
             sums = sums.at[client.items].add(jnp.where(there[:, None, None], gradients, 0.0))
             changed = changed.at[jnp.where(there, client.user, users.shape[0])].set(new, mode="drop")
-        change, memory = optimiser.update(sums + 2.0 * settings.decay * items, memory, items)
+        penalty = 2.0 * settings.decay * items / dealt[0].shape[0]
+        change, memory = optimiser.update(sums + penalty, memory, items)
         return (Factors(changed, jnp.asarray(optax.apply_updates(items, change))), memory), None
 
     return jax.lax.scan(step, (factors, memory), dealt)[0]
