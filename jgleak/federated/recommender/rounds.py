@@ -97,7 +97,7 @@ def train(
       validation: ratings of the same users outside their graphs; the best epoch's parameters are returned.
 
     Raises:
-      ValueError: no client has a rating, or patience without validation ratings.
+      ValueError: no client has a rating, patience without validation ratings, or training diverges.
     """
     if plan.patience is not None and validation is None:
         raise ValueError("patience: stopping early needs validation ratings; take them from the training ratings")
@@ -123,6 +123,11 @@ def train(
             )
         )
         seconds.append(time.perf_counter() - start)
+        if not all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(params)):
+            raise ValueError(
+                f"rate: training diverged in epoch {epoch + 1}; take less than {plan.rate}, clip the updates "
+                "(clip-inf:0.1), or give the model the ratings' centre and scale"
+            )
         table = params.users if now == "trainable" else handed_out
         if validation is not None:
             scores.append(rmse(model, params, clients, validation, neighbours=now, handed_out=table))

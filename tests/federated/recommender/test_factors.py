@@ -36,7 +36,7 @@ def test_fedmf_steps_and_sends_the_items_gradient() -> None:
 @pytest.mark.parametrize("method", [fcf, fedmf])
 def test_both_learn(method, made: Ratings) -> None:
     rest, held = made.validation(0.15, np.random.default_rng(1))
-    settings = Settings(width=2, epochs=60, clients=20, decay=0.3, rate=0.02, user_rate=0.05, centre=3.0, spread=0.3)
+    settings = Settings(width=2, epochs=60, clients=20, decay=2.0, rate=0.02, user_rate=0.02, centre=3.0, spread=0.3)
     found = factorise(method, Clients.from_ratings(rest), settings, key=KEYS[0], validation=held)
     assert min(found.validation) < 0.95 * float(np.sqrt(np.mean((held.values - 3.0) ** 2)))
     assert found.epoch == 1 + int(np.argmin(found.validation))

@@ -95,6 +95,8 @@ def test_impossible_training_is_refused(made: Ratings, model: Recommender, clien
     params = model.initial(key=jax.random.key(0))
     with pytest.raises(ValueError, match="patience"):
         train(model, params, clients, Plan(patience=2), key=KEY)
+    with pytest.raises(ValueError, match="rate: training diverged in epoch 1"):
+        train(model, params, clients, Plan(rate=1e30, clients=20), key=KEY)
     nobody = Clients.from_ratings(made.take(np.zeros(0, int)))
     with pytest.raises(ValueError, match="nobody has rated anything"):
         train(model, params, nobody, Plan(), key=KEY)
