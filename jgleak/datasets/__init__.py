@@ -18,6 +18,8 @@ from jgleak.datasets.musae import musae as musae
 from jgleak.datasets.network import Network as Network
 from jgleak.datasets.planetoid import citeseer as citeseer
 from jgleak.datasets.pokec import pokec as pokec
+from jgleak.datasets.recsys import RATING_SETS as RATING_SETS
+from jgleak.datasets.recsys import ratings as ratings
 from jgleak.datasets.sampling import clients as clients
 from jgleak.datasets.synthetic import synthetic as synthetic
 from jgleak.datasets.tudataset import tudataset as tudataset

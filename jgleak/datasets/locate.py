@@ -57,12 +57,14 @@ class Source:
       place: a file (``moleculenet/tox21.csv.gz``) or a folder (``tudataset/MUTAG``), relative to a data folder.
       remotes: the file itself, or one zip archive, or every file of the folder.
       members: the files that the folder must hold; empty when ``place`` is a file.
+      by_hand: where users fetch the files themselves, when terms forbid us to do it for them; no ``remotes`` then.
     """
 
     name: str
     place: str
     remotes: tuple[Remote, ...]
     members: tuple[str, ...] = ()
+    by_hand: str = ""
 
     def present(self, candidate: Path) -> bool:
         """True when ``candidate`` is the file, or a folder with every member."""
@@ -99,6 +101,11 @@ def locate(source: Source, *, path: str | Path | None = None) -> Path:
     if local and Path(local).is_dir() and (found := source.below(Path(local))) is not None:
         return found
     kept = cache() / source.place
+    if not source.present(kept) and source.by_hand:
+        raise FileNotFoundError(
+            f"{source.name}: {_wanted(source)} was not found in ${VARIABLE} ({local or 'not set'}) nor at {kept}. "
+            f"It may not be passed on: download it yourself from {source.by_hand}, and unpack it there"
+        )
     if not source.present(kept):
         _download(source, kept)
     _verify(source, kept)

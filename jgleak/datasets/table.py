@@ -18,7 +18,7 @@ def read_table(
       file: a UTF-8 text file without blank lines (except at its end).
       dtype: the NumPy type of the entries.
       columns: how many entries a line must have; None takes the first line's count.
-      delimiter: what stands between entries; None means white space.
+      delimiter: what stands between entries, such as ``,`` or ``::``; None means white space.
       header: number of leading lines to skip.
 
     Raises:
@@ -28,6 +28,8 @@ def read_table(
         lines = file.read_text(encoding="utf-8-sig").rstrip().splitlines()[header:]
     except UnicodeDecodeError as error:
         raise ValueError(f"{file.name}: not UTF-8 text ({error.reason} at byte {error.start})") from error
+    if delimiter is not None and len(delimiter) > 1:  # NumPy reads delimiters of one character
+        lines, delimiter = [line.replace(delimiter, "\t") for line in lines], "\t"
     if not lines:
         return np.zeros((0, columns or 0), dtype)
     wanted = columns or len(lines[0].split(delimiter))

@@ -1,0 +1,232 @@
+"""FedGNN's server: rounds of clients, their mean, a step; a whole epoch is one compiled scan."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any, Literal, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, Int
+
+from jgleak.federated.recommender.clients import Client, Clients
+from jgleak.federated.recommender.evaluate import rmse
+from jgleak.federated.recommender.model import Parameters, Recommender
+from jgleak.federated.recommender.update import OPEN, Neighbours, Protection, Upload, upload
+from jgleak.ratings import Ratings
+
+
+class Plan(NamedTuple):
+    """How training goes; the defaults are the paper's (section 4.1).
+
+    Attributes:
+      epochs: times that every user takes part.
+      clients: users of a round.
+      optimiser: of the server, ``sgd`` or ``adam``.
+      rate: its learning rate.
+      decay: decoupled weight decay of the server's step.
+      mean: over what the server divides a sum of gradients: ``clients`` of the round (algorithm 1, line 19), or the
+        ``senders`` of each row of the embeddings.
+      weight: of a client in the mean: ``equal`` (algorithm 1), or its number of ``ratings`` (FedAvg), which it tells.
+      neighbours: neighbour users in the graphs, from the expansion on.
+      expand_at: epochs before the expansion.
+      patience: epochs without a better validation RMSE after which training stops; None never stops early.
+    """
+
+    epochs: int = 3
+    clients: int = 128
+    optimiser: Literal["sgd", "adam"] = "sgd"
+    rate: float = 0.01
+    decay: float = 0.0
+    mean: Literal["clients", "senders"] = "clients"
+    weight: Literal["equal", "ratings"] = "equal"
+    neighbours: Neighbours = "fixed"
+    expand_at: int = 2
+    patience: int | None = None
+
+
+class Trained(NamedTuple):
+    """The outcome of training.
+
+    Attributes:
+      params: the parameters, those of the best epoch where there was a validation set.
+      handed_out: the embeddings that the neighbours have in the users' graphs; the initial ones before the expansion.
+      neighbours: how neighbours took part in those parameters' epoch.
+      epoch: the number of epochs behind ``params``.
+      validation: RMSE on the validation ratings after every epoch.
+      seconds: of every epoch; those in which the scan compiles (the first, and the first after the expansion) take
+        longer.
+      clients_per_second: of the fastest epoch.
+    """
+
+    params: Parameters
+    handed_out: Float[Array, "U w"]
+    neighbours: Neighbours
+    epoch: int
+    validation: list[float]
+    seconds: list[float]
+    clients_per_second: float
+
+
+def train(
+    model: Recommender,
+    params: Parameters,
+    clients: Clients,
+    plan: Plan,
+    *,
+    key: Array,
+    protection: Protection = OPEN,
+    validation: Ratings | None = None,
+) -> Trained:
+    """Federated training (algorithm 1).
+
+    Rounds are dealt, not drawn: in an epoch every user with ratings takes part once, and every round gets its share of
+    each group of ``clients``, so that all rounds of all epochs have one shape. The expansion hands the users' current
+    embeddings to their neighbours.
+
+    Args:
+      model: the model.
+      params: where to start.
+      clients: everyone's training data.
+      plan: epochs, rounds and the server's step.
+      key: orders the clients, and draws all that they draw.
+      protection: what the clients do before sending.
+      validation: ratings of the same users outside their graphs; the best epoch's parameters are returned.
+
+    Raises:
+      ValueError: no client has a rating, patience without validation ratings, or training diverges.
+    """
+    if plan.patience is not None and validation is None:
+        raise ValueError("patience: stopping early needs validation ratings; take them from the training ratings")
+    active = [np.flatnonzero(np.asarray(group.mask.any(axis=1))) for group in clients.groups]
+    total = sum(rows.size for rows in active)
+    if total == 0:
+        raise ValueError("clients: nobody has rated anything")
+    server = Server(plan.optimiser, plan.mean, plan.weight)
+    memory, handed_out = server.step(plan.rate, plan.decay).init(params), params.users
+    scores, seconds = [], []
+    best: tuple[Parameters, Array, Neighbours, int] = (params, handed_out, plan.neighbours, 0)
+    for epoch in range(plan.epochs):
+        ordering, drawing = jax.random.split(jax.random.fold_in(key, epoch))
+        now: Neighbours = plan.neighbours if epoch >= plan.expand_at else "off"
+        handed_out = params.users if epoch == plan.expand_at else handed_out
+        rng = np.random.default_rng(np.asarray(jax.random.key_data(ordering)).tolist())
+        dealt = deal(active, -(-total // plan.clients), rng)
+        start = time.perf_counter()
+        params, memory = jax.block_until_ready(
+            _epoch(
+                *(model, server, now, protection, plan.rate, plan.decay),
+                *(params, memory, handed_out, clients.groups, dealt, drawing),
+            )
+        )
+        seconds.append(time.perf_counter() - start)
+        if not all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(params)):
+            raise ValueError(
+                f"rate: training diverged in epoch {epoch + 1}; take less than {plan.rate}, clip the updates "
+                "(clip-inf:0.1), or give the model the ratings' centre and scale"
+            )
+        table = params.users if now == "trainable" else handed_out
+        if validation is not None:
+            scores.append(rmse(model, params, clients, validation, neighbours=now, handed_out=table))
+        if validation is None or scores[-1] <= min(scores):
+            best = (params, table, now, epoch + 1)
+        if plan.patience is not None and epoch + 1 - best[3] >= plan.patience:
+            break
+    return Trained(*best, scores, seconds, total / min(seconds))
+
+
+def deal(active: list[Int[np.ndarray, " n"]], rounds: int, rng: np.random.Generator) -> tuple[Int[Array, "R n"], ...]:
+    """Rows of each group for every round, in random order, -1 where a round has one client less."""
+    out = []
+    for rows in active:
+        share = -(-rows.size // rounds)
+        table = np.full(rounds * share, -1, np.int32)
+        table[: rows.size] = rng.permutation(rows)
+        out.append(jnp.asarray(rng.permutation(table.reshape(share, rounds).T)))
+    return tuple(out)
+
+
+class Server(NamedTuple):
+    """What of a plan is compiled; its numbers are not."""
+
+    optimiser: Literal["sgd", "adam"]
+    mean: Literal["clients", "senders"]
+    weight: Literal["equal", "ratings"]
+
+    def step(self, rate: float | Array, decay: float | Array) -> optax.GradientTransformation:
+        """The optimiser, with decoupled weight decay."""
+        inner = optax.scale_by_adam() if self.optimiser == "adam" else optax.identity()
+        return optax.chain(inner, optax.add_decayed_weights(decay), optax.scale_by_learning_rate(rate))
+
+
+@partial(jax.jit, static_argnames=("model", "server", "neighbours", "protection"))
+def _epoch(
+    model: Recommender,
+    server: Server,
+    neighbours: Neighbours,
+    protection: Protection,
+    rate: Float[Array, ""],
+    decay: Float[Array, ""],
+    params: Parameters,
+    memory: Any,
+    handed_out: Float[Array, "U w"],
+    groups: tuple[Client, ...],
+    dealt: tuple[Int[Array, "R n"], ...],
+    key: Array,
+) -> tuple[Parameters, Any]:
+    optimiser = server.step(rate, decay)
+
+    def step(state: tuple[Parameters, Any], inputs: tuple[Any, Array]) -> tuple[tuple[Parameters, Any], None]:
+        params, memory = state
+        rows, own = inputs
+        table = params.users if neighbours == "trainable" else handed_out
+        one = partial(upload, model, params, table, neighbours=neighbours, protection=protection)
+        received = []
+        for number, (group, chosen) in enumerate(zip(groups, rows, strict=True)):
+            client = jax.tree.map(lambda leaf, chosen=chosen: leaf[chosen], group)
+            keys = jax.random.split(jax.random.fold_in(own, number), chosen.size)
+            update = jax.vmap(lambda c, k: one(c, key=k))(client, keys)
+            count = client.mask.sum(axis=1) if server.weight == "ratings" else jnp.ones(chosen.size)
+            received.append((client, update, jnp.where(chosen >= 0, count, 0.0)))
+        mixed: Any = aggregate(params, received, server.mean)
+        change, memory = optimiser.update(mixed, memory, params)  # type: ignore[arg-type]  # a NamedTuple is a pytree
+        return (cast(Parameters, optax.apply_updates(params, change)), memory), None  # type: ignore[arg-type]
+
+    keys = jax.random.split(key, dealt[0].shape[0])
+    return jax.lax.scan(step, (params, memory), (dealt, keys))[0]
+
+
+def aggregate(
+    params: Parameters, received: list[tuple[Client, Upload, Float[Array, " n"]]], mean: Literal["clients", "senders"]
+) -> Parameters:
+    """The weighted mean of clients' gradients, in the form of the parameters.
+
+    ``sum_c w_c g_c / sum_c w_c``, where ``c`` runs over all clients of the round (a client that did not send a row adds
+    nothing to it, but counts), or over those that sent the row.
+    """
+    whole = sum(weight.sum() for _, _, weight in received)
+
+    def network(*leaves: Array) -> Array:
+        sums = [jnp.tensordot(w, leaf, 1) for (_, _, w), leaf in zip(received, leaves, strict=True)]
+        return jnp.stack(sums).sum(axis=0) / whole
+
+    users, items = jnp.zeros_like(params.users), jnp.zeros_like(params.items)
+    by_user, by_item = jnp.zeros(users.shape[0]), jnp.zeros(items.shape[0])
+    for client, update, weight in received:
+        g = update.gradient
+        users = users.at[client.user].add(weight[:, None] * g.user)
+        by_user = by_user.at[client.user].add(weight)
+        items = items.at[update.items].add(weight[:, None, None] * g.items)
+        by_item = by_item.at[update.items].add(weight[:, None] * update.sent)
+        if g.neighbours.shape[1]:
+            users = users.at[client.neighbours].add(weight[:, None, None] * g.neighbours)
+            by_user = by_user.at[client.neighbours].add(weight[:, None] * client.near)
+    if mean == "clients":
+        by_user, by_item = whole, whole
+    else:
+        by_user, by_item = (jnp.where(n > 0, n, 1.0)[:, None] for n in (by_user, by_item))
+    mixed = jax.tree.map(network, *(update.gradient.network for _, update, _ in received))
+    return Parameters(mixed, users / by_user, items / by_item)

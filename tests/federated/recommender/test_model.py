@@ -1,0 +1,111 @@
+"""The star's networks are the dense ones; padding and unrated items change nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jgleak.federated.recommender import Client, Clients, Parameters, Recommender
+from jgleak.federated.recommender.model import Local
+from jgleak.federated.recommender.star import HEADS, NETWORKS, STEPS, Star, initial
+from jgleak.gnn.gat import GATConv
+from jgleak.gnn.gcn import GCNConv
+
+WIDTH, LEAVES = 6, 5
+
+
+@partial(jax.jit, static_argnames=("model",))
+def _gradient(model: Recommender, params: Parameters, client: Client) -> Local:
+    return jax.grad(model.loss)(model.local(params, client, params.users), client)
+
+
+@partial(jax.jit, static_argnames=("model",))
+def _predicted(model: Recommender, params: Parameters, client: Client, asked: jax.Array | None = None) -> jax.Array:
+    return model.predict(model.local(params, client, params.users), client, asked)
+
+
+@partial(jax.jit, static_argnames=("name",))
+def _states(name: str, weights: dict[str, jax.Array], star: Star) -> jax.Array:
+    states = NETWORKS[name](weights, star)
+    return jnp.concatenate([states.user[None], states.asked])
+
+
+def _star() -> Star:
+    rows = jax.random.normal(jax.random.key(0), (1 + LEAVES, WIDTH))
+    return Star(rows[0], rows[1:], jnp.ones(LEAVES, bool), rows[1:])
+
+
+def _dense(star: Star) -> tuple[jax.Array, jax.Array]:
+    adjacency = jnp.zeros((1 + LEAVES, 1 + LEAVES)).at[0, 1:].set(1.0).at[1:, 0].set(1.0)
+    return jnp.concatenate([star.user[None], star.leaves]), adjacency
+
+
+@pytest.mark.parametrize("name", ["gat", "gcn"])
+def test_star_is_the_dense_layer(name: str) -> None:
+    weights, star = initial(name, WIDTH, key=jax.random.key(1)), _star()
+    layer = GATConv(WIDTH, WIDTH, heads=HEADS) if name == "gat" else GCNConv(WIDTH, WIDTH)
+    dense = jax.jit(layer.apply)({"params": weights}, *_dense(star), jnp.ones(1 + LEAVES, bool))
+    np.testing.assert_allclose(_states(name, weights, star), dense, atol=1e-5)
+
+
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+def test_gated_star_is_the_dense_recursion() -> None:
+    weights, star = initial("ggnn", WIDTH, key=jax.random.key(1)), _star()
+    w = jax.tree.map(np.asarray, weights)
+    h, adjacency = map(np.asarray, _dense(star))
+    inward, own = np.split(w["input"], 3, axis=1), np.split(w["hidden"], 3, axis=1)
+    for _ in range(STEPS):
+        m = (adjacency / adjacency.sum(axis=1, keepdims=True)) @ (h @ w["message"] + w["message_bias"])
+        update, reset = (_sigmoid(m @ inward[k] + h @ own[k]) for k in (0, 1))
+        h = (1 - update) * h + update * np.tanh(m @ inward[2] + (reset * h) @ own[2])
+    np.testing.assert_allclose(_states("ggnn", weights, star), h, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_padding_changes_nothing(name: str, model: Recommender, clients: Clients) -> None:
+    model = dataclasses.replace(model, network=name)
+    params = model.initial(key=jax.random.key(0))
+    client = clients.one(40)
+    wider = client._replace(
+        items=jnp.pad(client.items, (0, 7)), values=jnp.pad(client.values, (0, 7)), mask=jnp.pad(client.mask, (0, 7))
+    )
+    gradients = [_gradient(model, params, c) for c in (client, wider)]
+    k = client.items.size
+    np.testing.assert_array_equal(gradients[1].items[k:], 0.0)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5),
+        gradients[0],
+        gradients[1]._replace(items=gradients[1].items[:k]),
+    )
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_an_asked_item_is_seen_as_a_rated_one_is(name: str, model: Recommender, clients: Clients) -> None:
+    model = dataclasses.replace(model, network=name)
+    params = model.initial(key=jax.random.key(0))
+    client = clients.one(30)
+    asked = _predicted(model, params, client, params.items[client.items])
+    np.testing.assert_allclose(_predicted(model, params, client), asked, rtol=1e-6)
+
+
+def test_a_user_without_ratings_gets_predictions_and_a_zero_loss(model: Recommender, clients: Clients) -> None:
+    params = model.initial(key=jax.random.key(0))
+    client = clients.one(7)
+    assert np.isfinite(_predicted(model, params, client, params.items)).all()
+    assert all(not np.any(leaf) for leaf in jax.tree.leaves(_gradient(model, params, client)))
+
+
+def test_impossible_models_are_refused() -> None:
+    impossible: list[dict[str, Any]] = [{"network": "sage"}, {"width": 7}, {"dropout": 1.0}, {"scale": 0.0}]
+    for change in impossible:
+        with pytest.raises(ValueError, match=next(iter(change))):
+            Recommender(2, 2, **change)
