@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 
+import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from jgleak.defenses.defense import Kind
+
+SURELY = 10.0
+"""Deviations that no noise spans (Laplace: a chance of 4e-7)."""
 
 
 def clip(bound: float, key: Array) -> optax.GradientTransformation:
@@ -43,6 +47,23 @@ def _tensors(bound: float, sizes: tuple[int, ...]) -> tuple[float, float]:
     return bound * sum(math.sqrt(size) for size in sizes), bound * math.sqrt(len(sizes))
 
 
+def _no_entry_cut(bound: float, update: PyTree, deviation: float) -> bool:
+    """No entry comes near the bound: one that was cut would lie further than ``SURELY`` deviations below it."""
+    return all(
+        float(jnp.max(jnp.abs(leaf), initial=0.0)) < bound - SURELY * deviation for leaf in jax.tree.leaves(update)
+    )
+
+
+def _no_tensor_shrunk(bound: float, update: PyTree, deviation: float) -> bool:
+    """Likewise for norms: noise changes a squared norm of ``bound^2`` by ``2 bound N(0, deviation^2)`` and upwards."""
+    most = bound**2 - 2.0 * SURELY * bound * deviation
+    return all(float(jnp.sum(jnp.square(leaf))) < most for leaf in jax.tree.leaves(update))
+
+
 CLIP = Kind("clip", "the update's L2 norm bounded; the bound (DP-SGD)", clip, bounds=_whole, scales=True)
-CLIP_ENTRIES = Kind("clip-inf", "every entry bounded; the bound (FedGNN)", clip_entries, bounds=_entries)
-CLIP_TENSORS = Kind("clip-layer", "every tensor's L2 norm bounded; the bound", clip_tensors, bounds=_tensors)
+CLIP_ENTRIES = Kind(
+    "clip-inf", "every entry bounded; the bound (FedGNN)", clip_entries, bounds=_entries, idle=_no_entry_cut
+)
+CLIP_TENSORS = Kind(
+    "clip-layer", "every tensor's L2 norm bounded; the bound", clip_tensors, bounds=_tensors, idle=_no_tensor_shrunk
+)

@@ -31,6 +31,8 @@ class Kind:
       bounds: from the strength and the sizes of the update's tensors to ``(L1, L2)`` bounds of the update's norms;
         None where it bounds nothing.
       scales: it changes the update's length alone.
+      idle: from the strength, the update that left and the deviation of the noise that came after, whether the update
+        shows that this step changed nothing (all but surely); None where nothing shows it.
       plain: it has no strength.
     """
 
@@ -42,6 +44,7 @@ class Kind:
     deviation: Callable[[float, PyTree], float] | None = None
     bounds: Callable[[float, tuple[int, ...]], tuple[float, float]] | None = None
     scales: bool = False
+    idle: Callable[[float, PyTree, float], bool] | None = None
     plain: bool = False
 
 
@@ -109,15 +112,18 @@ class Defense:
         """Standard deviation of the noise on an entry of the update that left, as anyone who knows the defence sees it.
 
         None where there is none, and where what happens is not noise around the true gradient's direction alone:
-        entries are pruned or cut, only signs leave, activations are disturbed, or noise was clipped with it.
+        entries are pruned or cut (unless the update shows that the bound was never reached), only signs leave,
+        activations are disturbed, or noise was clipped with it.
         """
-        if any(step.kind.deviation is None and not step.kind.scales for step in self.steps):
-            return None
-        noisy = [step.kind.deviation is not None for step in self.steps]
-        if any(step.kind.scales and any(noisy[:i]) for i, step in enumerate(self.steps)):
-            return None
-        squares = [step.kind.deviation(step.strength, update) ** 2 for step in self.steps if step.kind.deviation]
-        return float(np.sqrt(np.sum(squares))) if squares else None
+        noises = [0.0 if s.kind.deviation is None else s.kind.deviation(s.strength, update) for s in self.steps]
+        after = [float(np.linalg.norm(noises[i:])) for i in range(len(noises))]
+        for number, (step, later) in enumerate(zip(self.steps, after, strict=True)):
+            if step.kind.deviation is not None:
+                continue
+            idle = step.kind.idle is not None and step.kind.idle(step.strength, update, later)
+            if not idle and (not step.kind.scales or any(noises[:number])):
+                return None
+        return after[0] if any(noises) else None
 
     @property
     def scales(self) -> bool:

@@ -114,6 +114,7 @@ def test_the_grid_is_drawn_from_what_was_stored(tmp_path: Path) -> None:
     assert missing.exit_code == 2 and "does not exist" in missing.output
 
 
+@pytest.mark.slow
 def test_the_model_is_trained_under_the_rows_defence() -> None:
     """Utility on the embedded molecules: a share of graphs, and chance level under overwhelming noise."""
     row = Line("tiny", "tiny", "ours", {}, Specification(hidden=8), ("utility",), ("accuracy",))

@@ -83,6 +83,7 @@ def test_clintox_counts(data: Path) -> None:
     assert report.kept + sum(report.dropped.values()) == report.rows
 
 
+@pytest.mark.slow
 def test_tox21_labels_and_counts(data: Path) -> None:
     dataset = moleculenet("tox21", task="SR-p53", path=data)
     assert dataset.name == "tox21/SR-p53"

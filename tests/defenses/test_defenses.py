@@ -138,6 +138,18 @@ def test_only_noise_around_the_gradient_has_a_deviation() -> None:
     assert parse("gaussian:0.3+laplace:0.4").deviation(UPDATE) == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize("kind", ["clip-inf", "clip-layer"])
+def test_a_bound_that_the_update_shows_was_never_reached_leaves_the_noise_known(kind: str) -> None:
+    """FedGNN's combination: noise after a bound on entries."""
+    largest = max(float(np.linalg.norm(np.ravel(leaf))) for leaf in jax.tree.leaves(UPDATE))
+    for bound, known in ((3.0 * largest, True), (0.5 * largest if kind == "clip-layer" else 1e-3, False)):
+        defense = parse(f"{kind}:{bound}+gaussian:1e-5")
+        left = defense.apply(UPDATE, key=jax.random.key(0))
+        assert defense.deviation(left) == (pytest.approx(1e-5) if known else None)
+    loud = parse(f"{kind}:{3.0 * largest}+gaussian:{largest}")
+    assert loud.deviation(loud.apply(UPDATE, key=jax.random.key(0))) is None
+
+
 @pytest.mark.parametrize("text", ["clip:1.0+gaussian:0.123456789", "prune:0.9", "sign", "clip:1e+20+quantise:4.0", ""])
 def test_texts_come_back(text: str) -> None:
     assert str(parse(text)) == text

@@ -57,6 +57,7 @@ def posed(client: Any, prior: Any, **known: Any) -> tuple[Setting, Problem]:
     return pose(client[1], dataclasses.replace(client[2], **known), infer=True, prior=prior)
 
 
+@pytest.mark.slow
 def test_generated_graphs_come_near_the_public_ones(public: Public, priors: dict[Any, Any]) -> None:
     weights, gaps = priors[gi_gan]
     fresh = untrained(N, public)

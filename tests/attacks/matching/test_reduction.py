@@ -24,7 +24,7 @@ def client(labels: Any, n: int = 11) -> Graph:
     return Graph(rng.integers(2, size=(n, 90)), edges, labels)
 
 
-@pytest.mark.parametrize("conv", ["gcn", "sage", "gat", "gin"])
+@pytest.mark.parametrize("conv", ["gcn", "sage", pytest.param("gat", marks=pytest.mark.slow), "gin"])
 def test_a_graph_seen_along_its_own_directions(lab: Any, conv: str) -> None:
     graph = client(1)
     model = lab.model(

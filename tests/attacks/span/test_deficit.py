@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from jgleak.attacks.attack import Budget
 from jgleak.attacks.span.combinations import Slot
@@ -29,6 +30,7 @@ def true_rows(graph: Graph, nodes: Nodes, search: BlockFilter) -> np.ndarray:
     return search.confirm([centre for centre, _ in blocks], [list(around) for _, around in blocks])[2]
 
 
+@pytest.mark.slow
 def test_the_shared_direction_is_the_missing_one() -> None:
     graph, observation, nodes, check = seen("CNC(=O)ON=CC(C)(C)S(C)=O")
     span = check.subspace

@@ -594,6 +594,7 @@ assert one == four and one.keys() == {(c, around) for c, around, passed in expec
 """
 
 
+@pytest.mark.slow
 def test_four_devices_find_what_one_finds() -> None:
     flags = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
     done = subprocess.run(
