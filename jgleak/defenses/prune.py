@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
+import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from jgleak.defenses.defense import Kind
 
@@ -20,11 +21,26 @@ def prune(share: float, key: Array) -> optax.GradientTransformation:
 
     def one(leaf: Array) -> Array:
         size = jnp.abs(leaf)
-        keep = max(math.ceil((1.0 - share) * size.size), 1)
-        least = jnp.sort(size.ravel())[size.size - keep]
-        return jnp.where(size >= least, leaf, 0.0)
+        return jnp.where(size >= largest(size.ravel(), max(math.ceil((1.0 - share) * size.size), 1)), leaf, 0.0)
 
     return optax.stateless_with_tree_map(lambda leaf, _: one(jnp.asarray(leaf)))
+
+
+def largest(sizes: Float[Array, " n"], rank: int) -> Float[Array, ""]:
+    """The ``rank``-th largest of some numbers that are not negative, exactly.
+
+    Such floats are ordered as their bits are, so the answer's bits are settled one after the other, the highest first,
+    by counting: 31 passes for float32. A sort of 90,000 entries takes XLA on a CPU many times as long.
+    """
+    width = jnp.finfo(sizes.dtype).bits
+    bits = jax.lax.bitcast_convert_type(sizes, jnp.dtype(f"uint{width}"))
+
+    def settle(step: Array, found: Array) -> Array:
+        tried = found | (jnp.ones((), bits.dtype) << (width - 2 - step).astype(bits.dtype))
+        return jnp.where(jnp.sum(bits >= tried) >= rank, tried, found)
+
+    found = jax.lax.fori_loop(0, width - 1, settle, jnp.zeros((), bits.dtype))
+    return jax.lax.bitcast_convert_type(found, sizes.dtype)
 
 
 PRUNE = Kind(

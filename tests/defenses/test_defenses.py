@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jgleak.defenses import KINDS, Defense, parse
+from jgleak.defenses.prune import largest
 
 KEY = jax.random.key(0)
 UPDATE: dict[str, Any] = {
@@ -196,3 +197,11 @@ def test_every_kind_keeps_shapes_and_types_and_repeats_itself(name: str) -> None
         np.testing.assert_array_equal(a, b)
     random = kind.transform is not None and name in ("gaussian", "laplace", "quantise")
     assert np.array_equal(entries(once), entries(other)) != random
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float16, jnp.bfloat16])
+@pytest.mark.parametrize("rank", [1, 7, 50])
+def test_the_largest_entries_are_found_without_sorting(dtype: Any, rank: int) -> None:
+    drawn = jnp.abs(jax.random.normal(KEY, (50,))).at[:20].set(0.0).at[20:25].set(1.5).at[25].set(3e-40)
+    sizes = drawn.astype(dtype)
+    assert largest(sizes, rank) == jnp.sort(sizes)[sizes.size - rank]
