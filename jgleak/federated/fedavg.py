@@ -38,7 +38,8 @@ def fedavg(
     Args:
       steps: local steps, each on the mean loss of all graphs.
       rate: their learning rate.
-      model, params, graphs, space, loss, slots, defense, key: as for ``fedsgd``.
+
+    The other arguments are those of ``fedsgd``.
 
     Raises:
       ValueError: as for ``fedsgd``; fewer than one step, a rate that is not positive, or weights that stop being
