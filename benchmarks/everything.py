@@ -1,0 +1,149 @@
+"""Every number in the README, measured again by one command: ``python benchmarks/everything.py``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+from jgleak.version import __version__
+from machine import host
+
+ROOT = Path(__file__).parents[1]
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+class Job(NamedTuple):
+    """One command.
+
+    Attributes:
+      name: what ``--only`` takes, and the name of the file with its output.
+      section: the README's heading whose numbers it makes.
+      command: arguments to Python, from the repository's root.
+    """
+
+    name: str
+    section: str
+    command: tuple[str, ...]
+
+
+def _table(paper: str, rows: str, attacks: str, *more: str) -> tuple[str, ...]:
+    chosen = ("--rows", rows, "--attacks", attacks, *more)
+    return ("benchmarks/paper_tables.py", paper, *chosen, "--write", "--json")
+
+
+def _attack(*arguments: str) -> tuple[str, ...]:
+    return ("-m", "jgleak", "attack", *arguments, "--json")
+
+
+_SIZES = ("--min-nodes", "4", "--max-nodes", "40")
+_GRAIN = "tox21-gcn,tox21-gat,tox21-gelu,tox21-node,citeseer-gcn,citeseer-gat"
+_MODELS = {
+    "gat": ("--model", "gat"),
+    "sage": ("--model", "sage"),
+    "gin": ("--model", "gin"),
+    "three-layers": ("--layers", "3"),
+    "pooled": ("--readout", "pooled", "--last-activation"),
+    "trained": ("--train", "60"),
+}
+_KNOWN = {"n": "n", "n-adjacency": "n,adjacency"}
+
+JOBS = (
+    Job("picture", "jgleak", ("benchmarks/readme_picture.py",)),
+    Job("grain", "Attacks", _table("grain", _GRAIN, "grain")),
+    Job("census", "Attacks", _table("grain", "tox21-gcn,clintox-gcn,freesolv-gcn", "census,census-n")),
+    *(
+        Job(
+            f"census-{name}",
+            "Attacks",
+            _attack("census", "--dataset", "tox21", "--graphs", "50", *_SIZES, "--prior", "molecule", *options),
+        )
+        for name, options in _MODELS.items()
+    ),
+    Job(
+        "census-unseen",
+        "Attacks",
+        _attack("census", "--dataset", "tox21", "--graphs", "100", *_SIZES, "--prior", "molecule", "--seed", "1"),
+    ),
+    *(
+        Job(
+            f"{attack}-{name}",
+            "Attacks",
+            _attack(attack, "--dataset", "tox21", "--graphs", "100", *_SIZES, "--know", k),
+        )
+        for attack in ("dlg", "tableak")
+        for name, k in _KNOWN.items()
+    ),
+    Job("glg", "Attacks", ("benchmarks/paper_tables.py", "glg", "--write", "--json")),
+    Job("fedgig", "Attacks", ("benchmarks/paper_tables.py", "fedgig", "--write", "--json")),
+    Job("graphdlg", "Defences", ("benchmarks/paper_tables.py", "graphdlg", "--time-limit", "20", "--write", "--json")),
+    Job("defenses", "Defences", ("benchmarks/paper_tables.py", "defenses", "--time-limit", "20", "--write", "--json")),
+    Job("plots", "Defences", ("benchmarks/defense_plots.py",)),
+    Job("noise", "Defences", ("benchmarks/noise_threshold.py",)),
+    Job("sums", "Defences", ("benchmarks/secure_aggregation.py",)),
+    Job("recursion", "Defences", ("benchmarks/recursion_speed.py",)),
+    Job("filter", "Why `grain` is fast", ("benchmarks/filter_throughput.py", "--out")),
+    Job("large-molecule", "Why `grain` is fast", ("benchmarks/large_molecule.py",)),
+    Job("matching", "Attacks", ("benchmarks/matching_throughput.py", "--out")),
+)
+
+
+@app.command()
+def main(
+    only: Annotated[str, typer.Option(help="Names, by commas; all by default.")] = "",
+    again: Annotated[bool, typer.Option("--again", help="Also what this version has measured already.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="Name the jobs and their commands.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for what the commands print.")] = ROOT / "build" / "everything",
+) -> None:
+    """Run what makes the README's numbers, one after the other: many hours on two cores.
+
+    What ended well is noted in ``done.jsonl`` and not run again by the same version of jgleak, so that the command can
+    be stopped and repeated. A job that fails is reported, and the others run.
+    """
+    jobs = list(_chosen(only))
+    if listing:
+        for job in jobs:
+            typer.echo(f"{job.name:<22}{job.section:<24}python {' '.join(job.command)}")
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    done = set() if again else _done(out / "done.jsonl")
+    failed = [job.name for job in jobs if job.name not in done and not _run(job, out)]
+    if failed:
+        typer.echo(f"failed: {', '.join(failed)}; what they printed is in {out}", err=True)
+        raise typer.Exit(1)
+
+
+def _chosen(only: str) -> Iterator[Job]:
+    names = [part.strip() for part in only.split(",") if part.strip()]
+    unknown = sorted(set(names) - {job.name for job in JOBS})
+    if unknown:
+        raise typer.BadParameter(f"no job {unknown[0]!r}; choose from {', '.join(job.name for job in JOBS)}")
+    return (job for job in JOBS if not names or job.name in names)
+
+
+def _done(file: Path) -> set[str]:
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    return {entry["job"] for entry in map(json.loads, lines) if entry["version"] == __version__}
+
+
+def _run(job: Job, out: Path) -> bool:
+    typer.echo(f"{job.name}: python {' '.join(job.command)}", err=True)
+    begun = time.monotonic()
+    with (out / f"{job.name}.out").open("w", encoding="utf-8") as output:
+        status = subprocess.run([sys.executable, *job.command], cwd=ROOT, stdout=output, check=False).returncode
+    if status == 0:
+        entry = {"job": job.name, "seconds": time.monotonic() - begun, "version": __version__, "host": host()}
+        with (out / "done.jsonl").open("a", encoding="utf-8") as notes:
+            notes.write(json.dumps(entry) + "\n")
+    return status == 0
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,46 @@
+"""One command for the README's numbers: its jobs are real commands, and what ended well is not run again."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import everything
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_jobs_name_scripts_and_headings_that_exist() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len({job.name for job in everything.JOBS}) == len(everything.JOBS)
+    for job in everything.JOBS:
+        assert f"# {job.section}\n" in readme, job.name
+        assert job.command[0] == "-m" or (ROOT / job.command[0]).exists()
+
+
+def test_a_failure_stops_nothing_and_what_is_done_stays_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+
+    def run(command: list[str], **options: Any) -> SimpleNamespace:
+        ran.append(command[1])
+        return SimpleNamespace(returncode=int("noise" in command[1] and len(ran) < 3))
+
+    monkeypatch.setattr(subprocess, "run", run)
+    arguments = ["--only", "noise,sums", "--out", str(tmp_path)]
+    first = CliRunner().invoke(everything.app, arguments)
+    assert first.exit_code == 1 and "failed: noise" in first.output and len(ran) == 2
+    noted = [json.loads(line)["job"] for line in (tmp_path / "done.jsonl").read_text().splitlines()]
+    assert noted == ["sums"]
+    assert CliRunner().invoke(everything.app, arguments).exit_code == 0
+    assert len(ran) == 3 and "noise" in ran[2], "the sums are not summed again"
+
+
+def test_an_unknown_job_is_a_mistake() -> None:
+    found = CliRunner().invoke(everything.app, ["--only", "everything", "--list"])
+    assert found.exit_code == 2 and "no job 'everything'" in found.output
