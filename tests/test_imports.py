@@ -22,6 +22,7 @@ LAYER = {
     "version": 0,
     "audit": 4,
     "cli": 5,
+    "__main__": 6,
 }
 SIBLINGS_APART = {"attacks", "metrics", "datasets"}
 
