@@ -55,7 +55,7 @@ def _digest(folder: Path, stem: str) -> str | None:
 def start(specification: Path, folder: Path, *options: str) -> subprocess.Popen[bytes]:
     """``jgleak audit`` in a process of its own."""
     command = [*COMMAND, str(specification), "--out", str(folder), *options]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL)
 
 
 def finished(folder: Path) -> int:
@@ -99,6 +99,8 @@ def main() -> int:
     whole, broken, rng = given.folder / "whole", given.folder / "broken", random.Random(given.seed)
     begun = time.monotonic()
     status = start(given.specification, whole).wait()
+    if not (whole / DATABASE).is_file():
+        return status
     planned = open_audit(whole).planned
     print(
         f"unbroken: {finished(whole)} of {planned} units, status {status}, {time.monotonic() - begun:.0f} s", flush=True

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from jgleak.audit.specification import Specification
@@ -39,7 +41,7 @@ def local(work: Sequence[Work]) -> Finished:
         yield chunk, attempt(chunk.specification, chunk.firsts, chunk.graphs)
 
 
-def on_ray(work: Sequence[Work], workers: int | None = None) -> Finished:
+def on_ray(workers: int | None = None) -> Engine:
     """Chunks as Ray tasks, in the order in which they finish.
 
     With ``RAY_ADDRESS`` set they run on that cluster, whose nodes need jgleak and the data under the same paths;
@@ -47,19 +49,25 @@ def on_ray(work: Sequence[Work], workers: int | None = None) -> Finished:
     cluster has any. Ray tries a task again whose worker died; when that does not help its units have failed.
 
     Args:
-      work: the chunks.
       workers: most tasks at a time; None for as many as the cluster has processors.
 
     Raises:
-      ValueError: Ray is not installed, or there is no cluster at the address.
+      ValueError: Ray is not installed; when the engine starts, there is no cluster at the address.
     """
     try:
-        ray: Any = importlib.import_module("ray")
+        ray = importlib.import_module("ray")
     except ImportError as error:
         raise ValueError('engine: ray is not installed; pip install "jgleak[ray]"') from error
+    return partial(_on_cluster, ray, workers)
+
+
+def _on_cluster(ray: Any, workers: int | None, work: Sequence[Work]) -> Finished:
     own = "RAY_ADDRESS" not in os.environ
     try:
-        ray.init(**({"num_cpus": workers, "include_dashboard": False} if own else {}), log_to_driver=False)
+        with warnings.catch_warnings():
+            # Ray starts processes by fork and, at once, exec: JAX's warning of a fork that goes on is not about that.
+            warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
+            ray.init(**({"num_cpus": workers, "include_dashboard": False} if own else {}), log_to_driver=False)
     except (ConnectionError, RuntimeError) as error:
         raise ValueError(f"engine: no Ray cluster could be reached ({error}); look at RAY_ADDRESS") from error
     try:

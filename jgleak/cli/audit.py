@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,15 +51,15 @@ def audit(
             if dry_run:
                 _foresee(grid, out)
             elif out is not None:
-                chosen = local if engine == "local" else partial(on_ray, workers=workers)
-                raise typer.Exit(_conduct(grid, out, resume, engine, chosen))
+                run = local if engine == "local" else on_ray(workers)
+                raise typer.Exit(_conduct(grid, out, resume, engine, run))
         except sqlite3.Error as error:
             raise ValueError(
                 f"out: the store in {out} failed ({error}); --resume goes on from its last unit"
             ) from error
 
 
-def _conduct(grid: Grid, out: Path, resume: bool, name: str, engine: Engine) -> int:
+def _conduct(grid: Grid, out: Path, resume: bool, engine: str, run: Engine) -> int:
     """Run what is left, and show it; the exit status."""
     from jgleak.audit.conduct import enter, remaining
     from jgleak.audit.grid_table import audit_table
@@ -73,10 +72,10 @@ def _conduct(grid: Grid, out: Path, resume: bool, name: str, engine: Engine) -> 
     total, broken = sum(p.graphs for p in planned), sum(s == "failed" for s in finished.values())
     stderr.print(Text(f"{grid.name}: {total} units, {len(finished)} finished before"))
     try:
-        database.started(name)
+        database.started(engine)
         with _progress(stderr) as progress:
             bar = progress.add_task("", total=total, completed=len(finished), failed=broken)
-            for chunk, outcomes in engine(remaining(planned, finished)):
+            for chunk, outcomes in run(remaining(planned, finished)):
                 cell = planned[chunk.position].cell
                 database.add(cell, outcomes)
                 new = sum(outcome.status == "failed" for outcome in outcomes)

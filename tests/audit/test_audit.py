@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import random
+import re
 import sqlite3
 import sys
 from collections.abc import Sequence
@@ -20,6 +21,8 @@ from jgleak.attacks.attack import Attack, Reconstruction
 from jgleak.attacks.registry import ATTACKS
 from jgleak.audit import units
 from jgleak.audit.certified import read
+from jgleak.audit.grid import read_grid
+from jgleak.audit.plan import plan
 from jgleak.audit.results import Unit, open_audit
 from jgleak.audit.specification import Specification
 from jgleak.audit.units import attempt, unit_hash
@@ -28,6 +31,7 @@ from jgleak.datasets import load as load_dataset
 from jgleak.federated import load
 from jgleak.version import __version__
 
+ROOT = Path(__file__).parents[2]
 DATA = """
 name = "small"
 [[data]]
@@ -99,6 +103,24 @@ def test_the_store_holds_every_unit_with_its_files(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "out" / "audit.sqlite") as store:
         assert store.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert store.execute("SELECT engine FROM starts").fetchall() == [("local",)]
+        counts, unique, failed = (store.execute(query).fetchall() for query in _documented("sql")[0].split(";")[:3])
+    assert [row[:3] for row in counts] == [
+        (attack, defense, 3) for attack in ("mean-adjacency", "random") for defense in ("noise", "none")
+    ]
+    assert unique == failed == []
+
+
+def _documented(language: str) -> list[str]:
+    """Blocks of docs/auditing.md."""
+    text = (ROOT / "docs" / "auditing.md").read_text(encoding="utf-8")
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+def test_the_documented_grids_can_run() -> None:
+    example = (ROOT / "docs" / "examples" / "audit.toml").read_text(encoding="utf-8")
+    for text, count in ((example, 54), (_documented("toml")[0], 160)):
+        planned = plan(read_grid(text))
+        assert sum(p.graphs for p in planned) == count and not any(p.impossible for p in planned)
 
 
 def test_batches_share_an_observation_and_have_a_unit_a_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +229,7 @@ def test_a_setup_that_fails_costs_its_cells_only(tmp_path: Path, monkeypatch: py
 
 
 def test_one_client_that_cannot_be_attacked_costs_that_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    specification = Specification(attack="dlg", know=("n",), graphs=3, max_nodes=6, hidden=8, options=(("steps", "1"),))
+    specification = Specification(attack="random", know=("n",), graphs=3, max_nodes=7, hidden=8)
     whole = units.run_chunk
 
     def refuses(specification: Specification, setup: Any, firsts: Sequence[int]) -> Any:
@@ -263,11 +285,11 @@ def test_killed_five_times_and_resumed_it_is_the_unbroken_audit(tmp_path: Path) 
 def test_without_ray_one_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     assert 'pip install "jgleak[ray]"' in error(audit(tmp_path, GRID, "--engine", "ray"))
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason='needs Ray: pip install "jgleak[ray]"')
-@pytest.mark.filterwarnings("default")  # Ray's own
 def test_two_ray_workers_do_the_same(tmp_path: Path) -> None:
     alone = done(tmp_path, GRID, out="alone")
     together = done(tmp_path, GRID, "--engine", "ray", "--workers", "2", out="ray")
