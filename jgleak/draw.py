@@ -47,7 +47,16 @@ FRAME = "tab:green"
 VIEW = (300, 240)
 """Units, width and height, of a picture inside a page."""
 
-INKS = {7: "#4a78e0", 8: "#dd4b39", 9: "#2f9e6e", 15: "#d07a1f", 16: "#a98a12", 17: "#2f9e6e", 35: "#a8593c", 53: "#8e5bc0"}
+INKS = {
+    7: "#4a78e0",
+    8: "#dd4b39",
+    9: "#2f9e6e",
+    15: "#d07a1f",
+    16: "#a98a12",
+    17: "#2f9e6e",
+    35: "#a8593c",
+    53: "#8e5bc0",
+}
 """Colours of elements that are legible on white and on black; all others have the page's text colour."""
 
 
@@ -250,12 +259,14 @@ def _inline_dots(graph: Graph, truth: Graph, space: FeatureSpace) -> str:
     low, span = places.min(axis=0), np.ptp(places, axis=0)
     scale = min((width - 2 * rim) / max(span[0], 1e-9), (height - 2 * rim) / max(span[1], 1e-9), max(VIEW))
     at = np.array(VIEW) / 2 + (places - low - span / 2) * scale
-    lines = "".join(
-        f"M{x:.1f},{y:.1f}L{u:.1f},{v:.1f}" for (x, y), (u, v) in zip(at[graph.edges[:, 0]], at[graph.edges[:, 1]])
-    )
+    ends = at[graph.edges].reshape(-1, 4).tolist()
+    lines = "".join(f"M{x:.1f},{y:.1f}L{u:.1f},{v:.1f}" for x, y, u, v in ends)
     radius = float(np.clip(60 / np.sqrt(graph.n), 2.5, 8))
     inks = [to_hex(colour) for colour in colormaps["tab20"](_kinds(graph, truth, space) % 20)]
-    dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="{ink}"/>' for (x, y), ink in zip(at, inks))
+    dots = "".join(
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="{ink}"/>'
+        for (x, y), ink in zip(at, inks, strict=True)
+    )
     return f'<path d="{lines}" opacity=".5"/><g stroke-width=".8">{dots}</g>'
 
 

@@ -73,7 +73,9 @@ def _truth(path: Path) -> Graph:
 
 
 def _picture(graph: Graph, space: FeatureSpace, truth: Graph, label: str) -> Markup:
-    return Markup(inline_svg(graph, space, beside=truth, label=label))  # safe: it escapes the label and has no other text
+    return Markup(
+        inline_svg(graph, space, beside=truth, label=label)
+    )  # safe: it escapes the label and has no other text
 
 
 def _caption(unit: Unit, truth: Graph, listed: int) -> str:
@@ -87,6 +89,10 @@ def _caption(unit: Unit, truth: Graph, listed: int) -> str:
         words.append(f"GSM-2 {record['gsm2']:.2f}")
     certificate = record["certificate"]
     if certificate is not None:
-        more = {"unique": "the only graph that fits", "k_graphs": "{} graphs fit", "at_least_k": "at least {} graphs fit"}
+        more = {
+            "unique": "the only graph that fits",
+            "k_graphs": "{} graphs fit",
+            "at_least_k": "at least {} graphs fit",
+        }
         words.append(more[certificate["status"]].format(certificate["size"]))
     return "; ".join(words)

@@ -50,10 +50,9 @@ def size_figure(found: Sequence[Row]) -> Figure:
     for panel in panels([row for row in found if row.done]):
         first = next((row.defense for row in panel.rows if row.undefended), panel.rows[0].defense)
         chosen = [row for row in panel.rows if row.defense == first]
-        under = "no defence" if chosen[0].undefended else first
         shown += chosen
         for measure in (EXACT, GSM2):
-            title = f"{_panel(panel, found)}{measure.name} by size, {under}"
+            title = f"{_panel(panel, found)}{measure.name} by size, {chosen[0].under}"
             plots.append(Plot(title, _sizes(chosen, measure, order, title)))
     return Figure(_legend(shown, order), plots)
 
@@ -61,11 +60,11 @@ def size_figure(found: Sequence[Row]) -> Figure:
 def defence_figure(found: Sequence[Leak]) -> Figure:
     """Exact rate and GSM-2 of every attack under every defence."""
     order, plots = _order([leak.row for leak in found]), []
-    leaks = {id(leak.row): leak for leak in found if leak.done}
+    leaks = {leak.row.key: leak for leak in found if leak.done}
     for panel in panels([leak.row for leak in found if leak.done]):
         for measure in (EXACT, GSM2):
             title = f"{_panel(panel, [leak.row for leak in found])}{measure.name} by defence"
-            lanes = [(row, leaks[id(row)].estimates[measure.name]) for row in panel.rows]
+            lanes = [(row, leaks[row.key].estimates[measure.name]) for row in panel.rows]
             plots.append(Plot(title, _defences(lanes, order, title)))
     return Figure(_legend([leak.row for leak in leaks.values()], order), plots)
 
@@ -75,7 +74,7 @@ def sets_figure(found: Sequence[Sets]) -> Figure:
     rows = [one.row for one in found]
     plots = []
     for one in found:
-        title = f"{_panel(one.row, rows)}{one.row.attack}, {'no defence' if one.row.undefended else one.row.defense}"
+        title = f"{_panel(one.row, rows)}{one.row.attack}, {one.row.under}"
         plots.append(Plot(title, _histogram(one, title)))
     names = [*STATUSES, "no certificate"]
     swatches = [Markup('<rect x="1" y="1" width="10" height="10" class="set{}"/>').format(i) for i in range(len(names))]
@@ -124,7 +123,7 @@ def _sizes(found: Sequence[Row], measure: Measure, order: dict[str, int], title:
     columns = [by_size(row, measure) for row in found]
     for k, (name, _, _) in enumerate(SIZES):
         middle = left + (k + 0.5) * step
-        most = max((column[name].clients for column in columns if column[name] is not None), default=0)
+        most = max((one.clients for column in columns if (one := column[name]) is not None), default=0)
         parts.append(TEXT.format(middle, bottom + 17, "tick middle", f"{symbols(name)} nodes"))
         parts.append(TEXT.format(middle, bottom + 31, "tick middle faint", f"{most} client{'s' * (most != 1)}"))
     gap = min(14.0, 0.8 * step / max(1, len(found)))
@@ -153,8 +152,7 @@ def _defences(lanes: Sequence[tuple[Row, Estimate | None]], order: dict[str, int
     marks, labels = [], []
     for defense in dict.fromkeys(row.defense for row, _ in lanes):
         group = [(row, one) for row, one in lanes if row.defense == defense]
-        name = "no defence" if group[0][0].undefended else defense
-        labels.append(TEXT.format(left, y, "label", _short(name)))
+        labels.append(TEXT.format(left, y, "label", _short(group[0][0].under)))
         for row, one in group:
             y += lane
             if one is None:
@@ -162,7 +160,9 @@ def _defences(lanes: Sequence[tuple[Row, Estimate | None]], order: dict[str, int
             x, low, high = (left + v * (right - left) for v in (one.mean, one.low, one.high))
             marks.append(
                 Markup('<g class="series{}">{}{}</g>').format(
-                    order[row.attack] % COLOURS, LINE.format(low, y, high, y, "interval"), _mark(order[row.attack], x, y)
+                    order[row.attack] % COLOURS,
+                    LINE.format(low, y, high, y, "interval"),
+                    _mark(order[row.attack], x, y),
                 )
             )
             labels.append(TEXT.format(WIDTH - 2, y + 4, "tick end", f"{one.mean:.2f}"))
@@ -171,7 +171,7 @@ def _defences(lanes: Sequence[tuple[Row, Estimate | None]], order: dict[str, int
     grid = []
     for tick in (0, 0.25, 0.5, 0.75, 1):
         x = left + tick * (right - left)
-        anchor = {0: "", 1: " end"}.get(tick, " middle")
+        anchor = "" if tick == 0 else " end" if tick == 1 else " middle"
         grid += [LINE.format(x, 20, x, bottom, "grid"), TEXT.format(x, bottom + 14, f"tick{anchor}", f"{tick:g}")]
     return _svg(bottom + 20, title, [*grid, *labels, *marks])
 

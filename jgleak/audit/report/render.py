@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import jinja2
 from markupsafe import Markup
 
+from jgleak.audit.report.content import content
 from jgleak.audit.report.gallery import gallery
 from jgleak.audit.report.plots import defence_figure, sets_figure, size_figure
-from jgleak.audit.report.rows import TRIVIAL, Estimate, Row, clients, panels, rows
-from jgleak.audit.report.summary import summary
-from jgleak.audit.report.tables import EXACT, MEASURES, SETS, STATUSES, by_seed, by_size, leaks, sets, symbols
-from jgleak.audit.report.threat import assumptions
-from jgleak.audit.results import Audit, Unit, open_audit
+from jgleak.audit.report.rows import Estimate
+from jgleak.audit.report.tables import symbols
+from jgleak.audit.results import Audit, open_audit
 
 SUFFIXES = {".html": "report.html.jinja", ".md": "report.md.jinja"}
 """Formats by the suffix of the file to write, with their templates."""
@@ -55,105 +54,48 @@ def render_html(audit: Audit, folder: Path | None = None) -> str:
       audit: the store's content.
       folder: where the private graphs and the reconstructions lie; None leaves pictures and names out.
     """
-    page = jinja2.Environment(autoescape=True, **_options())
-    walls = None if folder is None else gallery(folder, rows(audit))
-    return page.get_template(SUFFIXES[".html"]).render(**_content(audit), walls=walls, **_figures(audit))
+    template = _environment(markdown=False).get_template(SUFFIXES[".html"])
+    filled = content(audit)
+    return template.render(
+        filled,
+        size_figure=size_figure(filled["rows"]),
+        defence_figure=defence_figure(filled["table"]),
+        sets_figure=sets_figure(filled["sets"]),
+        walls=None if folder is None else gallery(folder, filled["rows"]),
+    )
 
 
 def render_markdown(audit: Audit) -> str:
     """The same words and tables without plots, pictures and names."""
-    page = jinja2.Environment(autoescape=False, finalize=_markdown, **_options())
-    return page.get_template(SUFFIXES[".md"]).render(**_content(audit))
+    return _environment(markdown=True).get_template(SUFFIXES[".md"]).render(content(audit))
 
 
-def _options() -> dict[str, Any]:
-    return {
-        "loader": jinja2.PackageLoader("jgleak.audit.report", "."),
-        "undefined": jinja2.StrictUndefined,
-        "trim_blocks": True,
-        "lstrip_blocks": True,
-    }
-
-
-def _content(audit: Audit) -> dict[str, Any]:
-    """What both templates are filled with."""
-    found = rows(audit)
-    table = leaks(found)
-    groups = panels(found)
-    return {
-        "audit": audit,
-        "summary": summary(audit, table),
-        "measures": MEASURES,
-        "leaks": {id(leak.row): leak for leak in table},
-        "panels": groups,
-        "sizes": [(row, by_size(row, EXACT)) for row in found if row.done],
-        "seeds": [(row, by_seed(row)) for row in found if len({u.cell["seed"] for u in row.units}) > 1],
-        "sets": sets(found),
-        "set_names": [name for name, _, _ in SETS],
-        "statuses": STATUSES,
-        "assumptions": [assumptions(panel) for panel in groups],
-        "ended": _ended(found),
-        "facts": _facts(audit),
-        "trivial": sorted(TRIVIAL),
-        "key": id,
-        "clients": clients,
-        "mean": _mean,
-        "interval": _interval,
-        "cell": _cell,
-        "defense": lambda row: "none" if row.undefended else row.defense,
-        "named": lambda row: f"{row.data}, {row.model}, {row.attack}, {'no defence' if row.undefended else row.defense}",
-        "fenced": _fenced,
-        "symbols": symbols,
-    }
-
-
-def _figures(audit: Audit) -> dict[str, Any]:
-    found = rows(audit)
-    return {
-        "size_figure": size_figure(found),
-        "defence_figure": defence_figure(leaks(found)),
-        "sets_figure": sets_figure(sets(found)),
-    }
-
-
-def _ended(found: Sequence[Row]) -> list[tuple[Row, str, str, int]]:
-    """Failures and skips: row, status, the reason's last line, how often."""
-    counted: dict[tuple[int, str, str], int] = {}
-    by_id = {id(row): row for row in found}
-    for row in found:
-        for unit in (*row.of("failed"), *row.of("skipped")):
-            lines = (unit.reason or "no reason was stored").strip().splitlines()
-            key = id(row), unit.status, lines[-1]
-            counted[key] = counted.get(key, 0) + 1
-    return [(by_id[key], status, reason, times) for (key, status, reason), times in counted.items()]
-
-
-def _facts(audit: Audit) -> dict[str, str]:
-    """What it takes to run the audit again, and what it ran on."""
-    units = audit.units
-    versions = sorted({f"{name} {version}" for unit in units for name, version in unit.versions.items()})
-    seeds = dict.fromkeys(unit.cell["seed"] for unit in units)
-    times = sorted(unit.finished_at for unit in units)
-    return {
-        "Devices": _words(units, lambda unit: unit.device),
-        "Versions": ", ".join(versions) or "none",
-        "Seeds": ", ".join(seeds) or "none",
-        "Finished": "nothing yet" if not times else f"{times[0]} to {times[-1]}",
-        "Time in attacks": f"{sum(unit.seconds for unit in units):,.0f} s",
-    }
-
-
-def _words(units: Sequence[Unit], word: Callable[[Unit], str]) -> str:
-    return ", ".join(dict.fromkeys(map(word, units))) or "none"
+@cache
+def _environment(markdown: bool) -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("jgleak.audit.report", "."),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=not markdown,
+        finalize=_markdown if markdown else None,
+    )
+    environment.globals |= {"mean": _mean, "interval": _interval, "cell": _cell, "fenced": _fenced, "symbols": symbols}
+    return environment
 
 
 def _mean(estimate: Estimate, rate: bool = True) -> str:
-    return f"{estimate.mean:.3f}" if rate else f"{estimate.mean:.2g}"
+    return f"{estimate.mean:.3f}" if rate else _rounded(estimate.mean)
 
 
 def _interval(estimate: Estimate, rate: bool = True) -> str:
     low, high = estimate.low, estimate.high
-    return f"{low:.3f}–{high:.3f}" if rate else f"{low:.2g} to {high:.2g}"
+    return f"{low:.3f}–{high:.3f}" if rate else f"{_rounded(low)} to {_rounded(high)}"
+
+
+def _rounded(number: float) -> str:
+    """Two significant figures, in powers of ten where the number is far from 1."""
+    return re.sub(r"e([+-])0*(\d)", r"e\1\2", f"{number:.2g}").replace("e+", "e")
 
 
 def _cell(estimate: Estimate | None, rate: bool = True, of: int | None = None) -> str:

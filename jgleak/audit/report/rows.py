@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from jgleak.attacks.registry import BASELINES
 from jgleak.audit.results import Audit, Unit
-from jgleak.metrics import bootstrap
+from jgleak.metrics import Interval, bootstrap
 
 TRIVIAL = frozenset(attack.name for attack in BASELINES)
 """Attacks that do not read the update: what everybody can guess."""
@@ -26,6 +27,11 @@ class Row(NamedTuple):
     units: tuple[Unit, ...]
 
     @property
+    def key(self) -> tuple[str, str, str, str]:
+        """What tells rows apart."""
+        return self.data, self.model, self.attack, self.defense
+
+    @property
     def done(self) -> list[Unit]:
         """The attacks that ended: all that rates and means are taken over."""
         return self.of("done")
@@ -38,6 +44,18 @@ class Row(NamedTuple):
     def undefended(self) -> bool:
         """The clients apply no defence."""
         return not self.units[0].specification["defense"]
+
+    @property
+    def under(self) -> str:
+        """The defence in words; a grid may name how clients send as well, as batches of several graphs."""
+        if not self.undefended:
+            return self.defense
+        return "no defence" if self.defense == "none" else f"{self.defense} (no defence)"
+
+    @property
+    def place(self) -> str:
+        """Data, model, attack and defence in words."""
+        return f"{self.data}, {self.model}, {self.attack}, {self.under}"
 
     @property
     def trivial(self) -> bool:
@@ -64,10 +82,10 @@ class Estimate(NamedTuple):
 
 def rows(audit: Audit) -> list[Row]:
     """One row for each data set, model, attack and defence, in the grid's order."""
-    found: dict[tuple[str, ...], list[Unit]] = {}
+    found: dict[tuple[str, str, str, str], list[Unit]] = {}
     for unit in audit.units:
-        key = tuple(unit.cell[name] for name in ("data", "model", "attack", "defense"))
-        found.setdefault(key, []).append(unit)
+        cell = unit.cell
+        found.setdefault((cell["data"], cell["model"], cell["attack"], cell["defense"]), []).append(unit)
     return [Row(*key, tuple(units)) for key, units in found.items()]
 
 
@@ -106,5 +124,11 @@ def estimate(units: Sequence[Unit], value: Value) -> Estimate | None:
     groups = clients([unit for unit in units if unit.hash in live])
     if not groups:
         return None
-    interval = bootstrap([sum(live[unit.hash] for unit in group) / len(group) for group in groups])
+    interval = _interval(tuple(sum(live[unit.hash] for unit in group) / len(group) for group in groups))
     return Estimate(interval.mean, interval.low, interval.high, len(groups))
+
+
+@lru_cache(maxsize=4096)
+def _interval(values: tuple[float, ...]) -> Interval:
+    """Page and Markdown ask for the same intervals, and clients that all agree are common."""
+    return bootstrap(values)

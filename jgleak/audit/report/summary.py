@@ -100,10 +100,10 @@ def _undefended(real: Sequence[Leak]) -> list[str]:
 def _defended(real: Sequence[Leak]) -> list[str]:
     """Of each defence the attack that leaks most, since a defence is as good as its worst case."""
     sentences, rows = [], [leak.row for leak in real if not leak.row.undefended]
-    leaks = {id(leak.row): leak for leak in real}
+    leaks = {leak.row.key: leak for leak in real}
     for panel in panels(rows):
         for defense in dict.fromkeys(row.defense for row in panel.rows):
-            group = [leaks[id(row)] for row in panel.rows if row.defense == defense]
+            group = [leaks[row.key] for row in panel.rows if row.defense == defense]
             worst = _strongest(group)
             if worst is not None:
                 most = "the attack" if len(group) == 1 else f"the strongest of {len(group)} attacks,"
@@ -114,9 +114,12 @@ def _defended(real: Sequence[Leak]) -> list[str]:
 
 
 def _place(row: Row, leaks: Sequence[Leak]) -> str:
-    """Data and model, where the audit has several of them."""
+    """Data and model, where the audit has several of them, and how clients send, where the grid names it."""
     several = len({(leak.row.data, leak.row.model) for leak in leaks}) > 1
-    return f"{row.data}, {row.model}: " if several else ""
+    words = [row.data, row.model] if several else []
+    if row.undefended and row.defense != "none":
+        words.append(row.defense)
+    return f"{', '.join(words)}: " if words else ""
 
 
 def _sentence(leak: Leak, after: str = "") -> str:
@@ -130,7 +133,9 @@ def _sentence(leak: Leak, after: str = "") -> str:
     if right:
         text += f" For {right}, a certificate says that no other graph explains the update, under its conditions."
     if wrong:
-        text += f" {wrong} certificate{'s' * (wrong > 1)} of a single graph named a wrong one: a condition did not hold."
+        text += (
+            f" {wrong} certificate{'s' * (wrong > 1)} of a single graph named a wrong one: a condition did not hold."
+        )
     if not _hits(row):
         text += f" Its best graphs reach a GSM-2 of {_mean(leak.estimates['GSM-2']):.2f} on average (1 is perfect)."
     return text
@@ -152,7 +157,9 @@ def _interval(leak: Leak) -> str:
 def _guessing(rows: Sequence[Row]) -> list[str]:
     trivial = list(dict.fromkeys(row.attack for row in rows if row.trivial and row.done))
     if not trivial:
-        return ["No trivial baseline was run (random, mean-adjacency, empty): part of a GSM or an AUC may be guesswork."]
+        return [
+            "No trivial baseline was run (random, mean-adjacency, empty): part of a GSM or an AUC may be guesswork."
+        ]
     sentences, names = [], ", ".join(trivial)
     for one in comparisons(rows):
         tried = len(one.better) + len(one.others)
@@ -171,8 +178,7 @@ def _guessing(rows: Sequence[Row]) -> list[str]:
 
 def _where(row: Row, rows: Sequence[Row]) -> str:
     several = len({(one.data, one.model) for one in rows}) > 1
-    defense = "no defence" if row.undefended else row.defense
-    return f"{row.data}, {row.model}, {defense}" if several else defense
+    return f"{row.data}, {row.model}, {row.under}" if several else row.under
 
 
 def _coverage(audit: Audit) -> list[str]:
@@ -200,5 +206,7 @@ def _limits(audit: Audit, real: Sequence[Leak]) -> list[str]:
     few = [leak for leak in real if 0 < (leak.estimates["exact"] or Estimate(0, 0, 0, 0)).clients < FEW]
     if few:
         sentences.append(f"{len(few)} of {len(real)} rows have fewer than {FEW} clients: too few for a rate.")
+    if any(unit.specification["batch"] > 1 for unit in audit.units):
+        sentences.append("Graphs of one batch share an update; intervals take them as independent and are too narrow.")
     sentences.append("Clients are simulated from data sets; how like them your own clients are, only you can say.")
     return sentences

@@ -52,7 +52,7 @@ STATUSES: tuple[str, ...] = get_args(Status)
 
 
 class Leak(NamedTuple):
-    """One row of the leak table: an estimate for each of ``MEASURES``, by name, and what became of the other attacks."""
+    """One row of the leak table: estimates by the names of ``MEASURES``, and what became of the other attacks."""
 
     row: Row
     done: int

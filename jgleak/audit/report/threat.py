@@ -83,7 +83,7 @@ def _seen(row: Row, spec: Mapping[str, Any]) -> str:
         "target_node": "the gradient of one node's loss, the target",
         "node_losses": "the gradient of every node's loss, one by one",
     }
-    return "; ".join(texts.get(protocol, protocol) for protocol in protocols)
+    return "; ".join(texts[protocol] for protocol in protocols)
 
 
 def _known(spec: Mapping[str, Any]) -> str:
