@@ -44,7 +44,7 @@ ELEMENTS = 118
 FRAME = "tab:green"
 """Colour of the frame around a graph that is exactly the truth."""
 
-VIEW = (300, 240)
+VIEW = (240, 190)
 """Units, width and height, of a picture inside a page."""
 
 INKS = {
@@ -232,7 +232,8 @@ def _inline_molecule(graph: Graph, truth: Graph, space: FeatureSpace) -> str:
     options = drawer.drawOptions()
     options.prepareMolsBeforeDrawing = False
     options.clearBackground = False
-    options.fixedBondLength = VIEW[0] / 10
+    options.fixedBondLength = VIEW[0] / 9
+    options.flagCloseContactsDist = -1
     options.setAtomPalette({-1: (0.0, 0.0, 0.0)} | {number: to_rgb(ink) for number, ink in INKS.items()})
     drawer.DrawMolecule(_placed(graph, truth, space))
     drawer.FinishDrawing()

@@ -55,12 +55,12 @@ def _last_line(reason: str | None) -> str:
 def _facts(audit: Audit) -> dict[str, str]:
     """What the audit ran on, to run it again."""
     units = audit.units
-    times = sorted(unit.finished_at for unit in units)
+    times = sorted(unit.finished_at.replace("T", " ")[:16] for unit in units)
     return {
         "Devices": _listed(unit.device for unit in units),
         "Versions": _listed(sorted(f"{name} {version}" for unit in units for name, version in unit.versions.items())),
         "Seeds": _listed(unit.cell["seed"] for unit in units),
-        "Finished": f"{times[0]} to {times[-1]}" if times else "nothing yet",
+        "Finished": f"{times[0]} to {times[-1]} UTC" if times else "nothing yet",
         "Time in attacks": f"{sum(unit.seconds for unit in units):,.0f} s",
     }
 

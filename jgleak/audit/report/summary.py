@@ -8,6 +8,7 @@ from typing import NamedTuple
 from jgleak.audit.report.baselines import comparisons
 from jgleak.audit.report.rows import Estimate, Row, clients, panels
 from jgleak.audit.report.tables import Leak
+from jgleak.audit.report.threat import in_words
 from jgleak.audit.results import Audit
 
 FEW = 10
@@ -44,6 +45,7 @@ def summary(audit: Audit, table: Sequence[Leak]) -> Summary:
     sections = (
         Section("Without a defence", _undefended(real)),
         Section("With a defence", _defended(real)),
+        Section("Under which assumptions", in_words([leak.row for leak in real])),
         Section("Beside guessing", _guessing([leak.row for leak in table])),
         Section("What was run", _coverage(audit)),
         Section("How far this goes", _limits(audit, real)),
@@ -172,7 +174,9 @@ def _guessing(rows: Sequence[Row]) -> list[str]:
             where = "; ".join(_where(row, rows) for row in one.others)
             sentences.append(f"{one.attack} beat the trivial baselines ({names}), but not clearly here: {where}.")
         else:
-            sentences.append(f"{one.attack} beat the trivial baselines ({names}) wherever both were run.")
+            sentences.append(
+                f"{one.attack} beat the trivial baselines ({names}) in some measure wherever both were run."
+            )
     return sentences
 
 
@@ -199,6 +203,9 @@ def _coverage(audit: Audit) -> list[str]:
 
 def _limits(audit: Audit, real: Sequence[Leak]) -> list[str]:
     sentences = [NO_EVIDENCE]
+    timed = sum(unit.record["stop"] == "time" for leak in real for unit in leak.row.done)
+    if timed:
+        sentences.append(f"The time limit ended {timed} of {sum(leak.done for leak in real)} searches.")
     if any(not leak.row.undefended for leak in real):
         sentences.append("A defence that stops the attacks run here may fall to one that is made for it.")
     if any(not unit.specification["train"] for unit in audit.units):

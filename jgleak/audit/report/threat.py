@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from jgleak.audit.report.rows import Panel, Row
+
+PUBLIC = "the model, its parameters and the schema of node features"
+"""What every server knows."""
 
 KNOWN = {
     "n": "the number of nodes of each client's graph",
@@ -33,6 +36,20 @@ def assumptions(panel: Panel) -> Assumptions:
     own = [{title: text for title, text in f.items() if title not in shared} for f in facts]
     conditions = [(row, listed) for row in panel.rows if (listed := _conditions(row))]
     return Assumptions(panel, shared, list(zip(panel.rows, own, strict=True)), conditions)
+
+
+def in_words(rows: Sequence[Row]) -> list[str]:
+    """The threat model in a few sentences: what the server sees, and what which attack is told beyond that."""
+    seen = dict.fromkeys(_seen(row, row.units[0].specification) for row in rows)
+    sentences = [
+        f"The attacker is the server itself, which follows the protocol. It sees {'; or '.join(seen)}.",
+        f"It knows {PUBLIC}, and which defence clients apply.",
+    ]
+    told: dict[str, dict[str, None]] = {}
+    for row in rows:
+        told.setdefault(row.attack, {}).update(dict.fromkeys(_given(row.units[0].specification)))
+    sentences += [f"{attack} is also told {' and '.join(given)}." for attack, given in told.items() if given]
+    return sentences if rows else []
 
 
 def _facts(row: Row) -> dict[str, str]:
@@ -87,12 +104,15 @@ def _seen(row: Row, spec: Mapping[str, Any]) -> str:
 
 
 def _known(spec: Mapping[str, Any]) -> str:
-    given = ["the model, its parameters and the schema of node features"]
-    given += [KNOWN[name] for name in spec["know"] if name in KNOWN]
+    return "; ".join([PUBLIC, *_given(spec)])
+
+
+def _given(spec: Mapping[str, Any]) -> list[str]:
+    given = [KNOWN[name] for name in spec["know"] if name in KNOWN]
     if "auxiliary" in spec["know"]:
         source = "the rest of the data set" if spec["auxiliary"] == "same" else spec["auxiliary"]
         given.append(f"public graphs ({source})")
-    return "; ".join(given)
+    return given
 
 
 def _certificates(row: Row) -> list[dict[str, Any]]:

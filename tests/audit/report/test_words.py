@@ -86,6 +86,19 @@ def test_few_clients_and_untrained_models_are_caveats() -> None:
     assert "fewer than" not in many and "random parameters" in many
 
 
+def test_the_threat_model_is_part_of_the_summary() -> None:
+    """What the server sees, and which attack is told more than the others."""
+    told = unit(0, attack="dlg")
+    told = told._replace(specification=told.specification | {"know": ["n"]})
+    text = _section(audit(unit(0), told), "Under which assumptions")
+    assert "sees the gradient over one graph of one client" in text
+    assert "dlg is also told the number of nodes of each client's graph." in text and "census is also" not in text
+
+
+def test_a_search_that_ran_out_of_time_is_counted() -> None:
+    assert "The time limit ended 1 of 2 searches" in _section(audit(unit(0, stop="time"), unit(1)), "How far this goes")
+
+
 def test_nothing_ended() -> None:
     for one in (audit(), audit(unit(0, status="failed", reason="no")), audit(planned=8)):
         assert "nothing to report" in _summary(one).headline
