@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from jgleak.audit.report.rows import Panel, Row
@@ -20,22 +20,51 @@ KNOWN = {
 """Knowledge beyond the model, its parameters and the feature schema, in words."""
 
 
+SUBJECTS: tuple[Callable[[Row], str], ...] = (
+    lambda row: "",
+    lambda row: row.attack,
+    lambda row: row.under,
+    lambda row: f"{row.attack}, {row.under}",
+)
+"""What a fact may be said of, from all rows to one."""
+
+
 class Assumptions(NamedTuple):
-    """Facts of one panel, by title: those of all rows, then what each row has of its own."""
+    """Facts of one panel, by title.
+
+    Attributes:
+      panel: the rows.
+      shared: facts of all of them.
+      own: those that differ, said once of each attack or of each defence where they follow from it, else of each row.
+      conditions: of each row's certificates, with how many rest on them.
+    """
 
     panel: Panel
     shared: dict[str, str]
-    own: list[tuple[Row, dict[str, str]]]
+    own: list[tuple[str, dict[str, str]]]
     conditions: list[tuple[Row, list[str]]]
 
 
 def assumptions(panel: Panel) -> Assumptions:
-    """What all rows of a panel assume, said once, and what differs from row to row."""
-    facts = [_facts(row) for row in panel.rows]
-    shared = {title: text for title, text in facts[0].items() if all(f.get(title) == text for f in facts)}
-    own = [{title: text for title, text in f.items() if title not in shared} for f in facts]
+    """What all rows of a panel assume, and what differs."""
+    facts = [(row, _facts(row)) for row in panel.rows]
+    own: dict[str, dict[str, str]] = {}
+    shared: dict[str, str] = {}
+    for title in dict.fromkeys(title for _, found in facts for title in found):
+        for who, text in _said(title, facts).items():
+            (own.setdefault(who, {}) if who else shared)[title] = text
     conditions = [(row, listed) for row in panel.rows if (listed := _conditions(row))]
-    return Assumptions(panel, shared, list(zip(panel.rows, own, strict=True)), conditions)
+    return Assumptions(panel, shared, list(own.items()), conditions)
+
+
+def _said(title: str, facts: Sequence[tuple[Row, dict[str, str]]]) -> dict[str, str]:
+    """One fact by the fewest names that determine it: "" for all rows, the attack, the defence, or both."""
+    said: dict[str, str | None] = {}
+    for name in SUBJECTS:
+        said = {name(row): found.get(title) for row, found in facts}
+        if all(said[name(row)] == found.get(title) for row, found in facts):
+            break
+    return {who: text for who, text in said.items() if text is not None}
 
 
 def in_words(rows: Sequence[Row]) -> list[str]:

@@ -104,11 +104,23 @@ def test_nothing_ended() -> None:
         assert "nothing to report" in _summary(one).headline
 
 
-def test_shared_assumptions_are_said_once() -> None:
-    """Facts of all rows stand apart from each row's own; together they are every row's facts."""
-    one = assumptions(panels(rows(grid()))[0])
+def test_facts_are_said_once_and_of_whom_they_hold() -> None:
+    """Facts of all rows stand apart, those of an attack or a defence with it, others with their row."""
+    cells = [(attack, defense) for attack in ("census", "dlg") for defense in ("none", "prune:0.9")]
+    units = [unit(0, attack=attack, defense=defense) for attack, defense in cells]
+    changes = ({"know": ["n"]} if attack == "dlg" else {} for attack, _ in cells)
+    units = [one._replace(specification=one.specification | change) for one, change in zip(units, changes, strict=True)]
+    units[0] = units[0]._replace(specification=units[0].specification | {"time_limit": 5.0})
+    one = assumptions(panels(rows(audit(*units)))[0])
+    own = dict(one.own)
     assert one.shared["The server sees"].startswith("the gradient over one graph")
-    assert "Defence" not in one.shared
-    assert [own["Defence"].split(",")[0] for _, own in one.own][:2] == ["none", "none"]
-    ((row, conditions),) = one.conditions
+    assert own["dlg"]["The attacker knows"].endswith("number of nodes of each client's graph")
+    assert own["no defence"] == {"Defence": "none"} and own["prune:0.9"]["Defence"].startswith("prune:0.9")
+    limits = {name: facts["Time limit"] for name, facts in own.items() if "Time limit" in facts}
+    assert limits["census, no defence"] == "5 s for each client" and len(limits) == 4
+    assert not set(one.shared) & {title for facts in own.values() for title in facts}
+
+
+def test_conditions_say_how_many_rest_on_them() -> None:
+    ((row, conditions),) = assumptions(panels(rows(grid()))[0]).conditions
     assert row.attack == "census" and conditions == ["the graph is connected (12 of 12)"]
