@@ -11,17 +11,12 @@ from rich.text import Text
 
 from jgleak.attacks.certificate import Certificate
 from jgleak.audit.describe import describe
-from jgleak.audit.plan import Planned
 from jgleak.audit.record import RATES
-from jgleak.audit.results import Unit
 from jgleak.features import FeatureSpace
 from jgleak.graph import Graph
 
 SOFT = (("edge AUC", "edges", "auc"), ("edge AP", "edges", "ap"), ("feature RNMSE", "features", "rnmse"))
 """Means of the summary that people read; the record has more, and all of them in file order too."""
-
-KIND = ("data", "model", "attack", "defense")
-"""What tells the rows of a grid's tables apart."""
 
 
 def clients_table(records: Sequence[Mapping[str, Any]]) -> Table:
@@ -120,49 +115,3 @@ def _words(items: Sequence[tuple[str, Any]]) -> str:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
-
-
-def plan_table(planned: Sequence[Planned], left: Mapping[int, int]) -> Table:
-    """A grid by data, model, attack and defence, all seeds together: units, those left, why some cannot run."""
-    rows: dict[tuple[str, ...], list[Any]] = {}
-    for position, (cell, graphs, impossible) in enumerate(planned):
-        row = rows.setdefault(_kind(cell.label), [0, 0, ""])
-        row[0] += graphs
-        row[1] += left.get(position, 0)
-        row[2] = impossible or row[2]
-    table = Table(*KIND, box=SIMPLE_HEAD, padding=0)
-    for column in ("units", "to run"):
-        table.add_column(column, justify="right")
-    table.add_column("impossible", ratio=1)
-    for kind, (units, run, reason) in rows.items():
-        table.add_row(*map(Text, kind), str(units), str(run), Text(reason))
-    return table
-
-
-def audit_table(units: Sequence[Unit]) -> Table:
-    """What came of a grid, by data, model, attack and defence: rates over the attacked units of all seeds."""
-    groups: dict[tuple[str, ...], list[Unit]] = {}
-    for unit in units:
-        groups.setdefault(_kind(unit.cell), []).append(unit)
-    table = Table(*KIND, box=SIMPLE_HEAD, padding=0)
-    for column in ("units", "failed", "skipped", *RATES, "seconds"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for kind, members in groups.items():
-        attacked = [unit.record for unit in members if unit.status == "done"]
-        counts = [sum(unit.status == status for unit in members) for status in ("failed", "skipped")]
-        means = [_number(sum(r[rate] for r in attacked) / len(attacked) if attacked else None) for rate in RATES]
-        seconds = sum(unit.seconds for unit in members)
-        table.add_row(*map(Text, kind), str(len(members)), *map(str, counts), *means, f"{seconds:.1f}")
-    return table
-
-
-def span(seconds: float) -> str:
-    """A length of time in the unit that people would choose."""
-    for size, name in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {name}"
-    return f"{seconds:.0f} s"
-
-
-def _kind(label: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(label[name] for name in KIND)

@@ -63,8 +63,8 @@ def audit(
 def _conduct(grid: Grid, out: Path, resume: bool, name: str, engine: Engine) -> int:
     """Run what is left, and show it; the exit status."""
     from jgleak.audit.conduct import enter, remaining
+    from jgleak.audit.grid_table import audit_table
     from jgleak.audit.results import open_audit
-    from jgleak.audit.table import audit_table
 
     stderr = Console(stderr=True)
     with stderr.status("looking at data and models"):
@@ -101,9 +101,9 @@ def _called(label: dict[str, str]) -> str:
 def _foresee(grid: Grid, out: Path | None) -> None:
     """Counts and times; of an audit that was begun in the folder, of what is left."""
     from jgleak.audit.conduct import remaining
+    from jgleak.audit.grid_table import plan_table, span
     from jgleak.audit.plan import PROBE, longest, plan, timed
     from jgleak.audit.results import DATABASE, open_audit
-    from jgleak.audit.table import plan_table, span
 
     stderr, stdout = Console(stderr=True), Console()
     begun = out is not None and (out / DATABASE).is_file()

@@ -1,0 +1,277 @@
+"""Audits: what the store holds, what goes on after a break, and that a kill costs nothing and repeats nothing."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import random
+import sqlite3
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from audit_resume import contents, differences, killed
+from jgleak.attacks.attack import Attack, Reconstruction
+from jgleak.attacks.registry import ATTACKS
+from jgleak.audit import units
+from jgleak.audit.certified import read
+from jgleak.audit.results import Unit, open_audit
+from jgleak.audit.specification import Specification
+from jgleak.audit.units import attempt, unit_hash
+from jgleak.cli import app
+from jgleak.datasets import load as load_dataset
+from jgleak.federated import load
+from jgleak.version import __version__
+
+DATA = """
+name = "small"
+[[data]]
+graphs = 3
+max_nodes = 7
+[[model]]
+hidden = 8
+"""
+GRID = (
+    DATA
+    + """
+[[attack]]
+attack = "random"
+know = ["n"]
+[[attack]]
+attack = "mean-adjacency"
+know = ["n", "auxiliary"]
+[[defense]]
+[[defense]]
+defense = "gaussian:0.1"
+"""
+)
+CENSUS = '[[attack]]\nattack = "census"\nknow = ["n"]\nprior = "molecule"\n'
+
+
+def audit(tmp_path: Path, text: str, *options: str, out: str = "out") -> Result:
+    file = tmp_path / "grid.toml"
+    file.write_text(text)
+    return CliRunner().invoke(app, ["audit", str(file), "--out", str(tmp_path / out), *options])
+
+
+def done(tmp_path: Path, text: str, *options: str, status: int = 0, out: str = "out") -> list[Unit]:
+    result = audit(tmp_path, text, *options, out=out)
+    assert result.exit_code == status, result.output
+    return open_audit(tmp_path / out).units
+
+
+def error(result: Result) -> str:
+    """The line of a user's mistake."""
+    assert result.exit_code == 2, result.output
+    lines = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert len(lines) == 1 and "Traceback" not in result.stderr
+    return lines[0]
+
+
+def test_the_store_holds_every_unit_with_its_files(tmp_path: Path) -> None:
+    done(tmp_path, GRID + "name = 'noise'\n")
+    found = open_audit(tmp_path / "out")
+    assert (found.name, found.planned, len(found.units), found.grid_text) == (
+        "small",
+        12,
+        12,
+        GRID + "name = 'noise'\n",
+    )
+    private = load_dataset("embedded", graphs=3, max_nodes=7).graphs
+    for position, unit in enumerate(found.units):
+        assert unit.client == position % 3 and (unit.status, unit.reason) == ("done", None)
+        assert unit.hash == unit_hash(Specification.from_json(unit.specification), unit.client)
+        assert unit.cell["defense"] == ("none" if position < 6 else "noise")
+        assert unit.versions["jgleak"] == __version__ and unit.device == "cpu" and unit.seconds > 0
+        assert unit.record["attack"] == unit.cell["attack"] and unit.record["graph"] == unit.client
+        truth = json.loads((tmp_path / "out" / "truths" / f"{unit.hash}.json").read_text())
+        np.testing.assert_array_equal(truth["x"], private[unit.client].x)
+        np.testing.assert_array_equal(truth["edges"], private[unit.client].edges)
+        assert (truth["y"], truth["name"]) == (private[unit.client].y, private[unit.client].name)
+        graphs, _, place = read(tmp_path / "out" / "reconstructions" / f"{unit.hash}.json")
+        assert len(graphs) == 1 and place.resolve() == (tmp_path / "out" / "observations" / f"{unit.hash}.safetensors")
+        assert load(place)[0].model.hidden == 8
+    with sqlite3.connect(tmp_path / "out" / "audit.sqlite") as store:
+        assert store.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert store.execute("SELECT engine FROM starts").fetchall() == [("local",)]
+
+
+def test_batches_share_an_observation_and_have_a_unit_a_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _fragile(monkeypatch, {})
+    found = done(tmp_path, DATA + '[[attack]]\nattack = "fragile"\n[[defense]]\nbatch = 2\n')
+    assert [unit.client for unit in found] == [0, 1, 2] and {unit.status for unit in found} == {"done"}
+    places = [read(tmp_path / "out" / "reconstructions" / f"{unit.hash}.json")[2].stem for unit in found]
+    assert places == [found[0].hash, found[0].hash, found[2].hash]
+    assert len(list((tmp_path / "out" / "observations").iterdir())) == 2
+    assert [unit.record["batch"] for unit in found] == [2, 2, 1]
+
+
+def test_a_second_audit_needs_resume_and_the_same_grid(tmp_path: Path) -> None:
+    first = done(tmp_path, GRID)
+    assert "is there already; add --resume" in error(audit(tmp_path, GRID))
+    changed = audit(tmp_path, GRID.replace("hidden = 8", "hidden = 9"), "--resume")
+    assert "was begun with another grid: model[0].hidden is 8 there and 9 here" in error(changed)
+    assert "seeds is only here" in error(audit(tmp_path, "seeds = [0]\n" + GRID, "--resume"))
+    assert "defense has 2 entries there and 3 here" in error(
+        audit(tmp_path, GRID + "[[defense]]\nbatch = 2\nname = '2'\n", "--resume")
+    )
+    assert done(tmp_path, "# a comment is no change\n" + GRID, "--resume") == first, "nothing is done twice"
+    with sqlite3.connect(tmp_path / "out" / "audit.lock", isolation_level=None) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        assert "another process audits in" in error(audit(tmp_path, GRID, "--resume"))
+
+
+def test_folders_that_are_no_audit(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    assert "holds no audit, but something else" in error(audit(tmp_path, GRID, "--resume", out="file"))
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "mine.txt").write_text("text")
+    assert "holds no audit, but something else" in error(audit(tmp_path, GRID, "--resume", out="notes"))
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "audit.sqlite").write_text("no store" * 200)
+    assert "cannot write to" in error(audit(tmp_path, GRID, "--resume", out="broken"))
+    with pytest.raises(ValueError, match="holds no audit.sqlite"):
+        open_audit(tmp_path / "notes")
+    with pytest.raises(ValueError, match="is not a readable store"):
+        open_audit(tmp_path / "broken")
+
+
+def test_mistakes_leave_no_folder(tmp_path: Path) -> None:
+    result = audit(tmp_path, GRID.replace("gaussian:0.1", "gauss:1").replace("hidden = 8", "hidden = 0"))
+    assert result.exit_code == 2
+    assert [line.split(":")[1].strip() for line in result.stderr.splitlines()] == [
+        "model[0].hidden",
+        "defense[1].defense",
+    ]
+    assert not (tmp_path / "out").exists()
+    assert "unknown 'slurm'" in error(audit(tmp_path, GRID, "--engine", "slurm"))
+    assert "add --engine ray" in error(audit(tmp_path, GRID, "--workers", "2"))
+    missing = CliRunner().invoke(app, ["audit", str(tmp_path / "no.toml"), "--out", str(tmp_path / "out")])
+    assert "no.toml" in error(missing)
+    assert "--out" in error(CliRunner().invoke(app, ["audit", str(tmp_path / "grid.toml")]))
+
+
+def test_a_dry_run_counts_and_writes_nothing(tmp_path: Path) -> None:
+    result = audit(tmp_path, "time_limit = 30\n" + GRID, "--dry-run")
+    assert result.exit_code == 0, result.output
+    words = " ".join(result.stdout.split())
+    assert "12 units in 4 cells: 12 to run, 0 impossible, 0 in the store" in words
+    assert "at most 6.0 min by the time limits" in words and "about " in words
+    assert not (tmp_path / "out").exists()
+
+
+def _fragile(monkeypatch: pytest.MonkeyPatch, faults: dict[int, BaseException]) -> list[int]:
+    """An attack that raises at some of its calls; the numbers of the calls so far."""
+    calls: list[int] = []
+
+    def run(observation: Any, knowledge: Any, *, key: Any, budget: Any) -> Reconstruction:
+        calls.append(len(calls))
+        if calls[-1] in faults:
+            raise faults[calls[-1]]
+        return Reconstruction((), None, "done")
+
+    monkeypatch.setitem(ATTACKS, "fragile", Attack("fragile", "for tests", run, several=True))
+    return calls
+
+
+FRAGILE = GRID + '[[attack]]\nattack = "fragile"\n'
+
+
+def test_failures_are_recorded_and_stop_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = _fragile(monkeypatch, {1: RuntimeError("no memory left")})
+    found = done(tmp_path, FRAGILE, status=1)
+    assert len(found) == 18 and len(calls) == 6
+    (broken,) = [unit for unit in found if unit.status == "failed"]
+    assert (broken.cell["attack"], broken.client, broken.record["stop"]) == ("fragile", 1, "error")
+    assert broken.reason is not None and "RuntimeError: no memory left" in broken.reason
+    assert done(tmp_path, FRAGILE, "--resume", status=1) == found and len(calls) == 6
+
+
+def test_a_setup_that_fails_costs_its_cells_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = units.shared_setup
+
+    def diverges(specification: Specification) -> Any:
+        if specification.defense:
+            raise ValueError("training diverged")
+        return setup(specification)
+
+    monkeypatch.setattr(units, "shared_setup", diverges)
+    found = done(tmp_path, GRID, status=1)
+    assert [unit.status for unit in found] == ["done"] * 6 + ["failed"] * 6
+    assert all("training diverged" in (unit.reason or "") and unit.record == {} for unit in found[6:])
+
+
+def test_one_client_that_cannot_be_attacked_costs_that_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    specification = Specification(attack="dlg", know=("n",), graphs=3, max_nodes=6, hidden=8, options=(("steps", "1"),))
+    whole = units.run_chunk
+
+    def refuses(specification: Specification, setup: Any, firsts: Sequence[int]) -> Any:
+        if 1 in firsts:
+            raise ValueError("not this one")
+        return whole(specification, setup, firsts)
+
+    monkeypatch.setattr(units, "run_chunk", refuses)
+    found = attempt(specification, range(3), 3)
+    assert [(o.client, o.status) for o in found] == [(0, "done"), (1, "failed"), (2, "done")]
+
+
+def test_ctrl_c_leaves_what_is_done_and_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = _fragile(monkeypatch, {1: KeyboardInterrupt()})
+    first = done(tmp_path, FRAGILE, status=130)
+    assert len(first) == 7
+    found = done(tmp_path, FRAGILE, "--resume")
+    assert len(found) == 18 and [unit for unit in found if unit in first] == first
+    assert len(calls) == 7, "the interrupted client is the only one that is attacked again"
+
+
+def test_impossible_cells_are_in_the_store(tmp_path: Path) -> None:
+    found = done(tmp_path, "skip_impossible = true\n" + GRID + '[[attack]]\nattack = "dlg"\n')
+    skipped = [unit for unit in found if unit.status == "skipped"]
+    assert len(found) == 18 and len(skipped) == 6
+    assert {unit.cell["attack"] for unit in skipped} == {"dlg"}
+    assert all("it needs the number of nodes" in (unit.reason or "") for unit in skipped)
+
+
+def _killed_and_resumed(tmp_path: Path, text: str, kills: int, seed: int) -> None:
+    file, rng = tmp_path / "grid.toml", random.Random(seed)
+    whole = done(tmp_path, text, out="whole")
+    assert not any(unit.record["stop"] == "time" for unit in whole)
+    aims = sorted(rng.sample(range(len(whole)), kills))
+    for aim in aims:
+        _, after = killed(file, tmp_path / "broken", aim, rng.uniform(0.0, 0.3))
+        assert after >= min(aim, 1)
+    done(tmp_path, text, "--resume", out="broken")
+    assert not differences(contents(tmp_path / "whole"), contents(tmp_path / "broken"))
+    assert not list((tmp_path / "broken").rglob("*.part"))
+
+
+def test_killed_twice_and_resumed_it_is_the_unbroken_audit(tmp_path: Path) -> None:
+    _killed_and_resumed(tmp_path, GRID, kills=2, seed=0)
+
+
+@pytest.mark.slow
+def test_killed_five_times_and_resumed_it_is_the_unbroken_audit(tmp_path: Path) -> None:
+    matching = '[[attack]]\nattack = "dlg"\nknow = ["n"]\noptions = {steps = 5, optimiser = "adam"}\ntogether = 2\n'
+    _killed_and_resumed(tmp_path, "time_limit = 600\n" + GRID + CENSUS + matching, kills=5, seed=1)
+
+
+def test_without_ray_one_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert 'pip install "jgleak[ray]"' in error(audit(tmp_path, GRID, "--engine", "ray"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason='needs Ray: pip install "jgleak[ray]"')
+@pytest.mark.filterwarnings("default")  # Ray's own
+def test_two_ray_workers_do_the_same(tmp_path: Path) -> None:
+    alone = done(tmp_path, GRID, out="alone")
+    together = done(tmp_path, GRID, "--engine", "ray", "--workers", "2", out="ray")
+    assert [(u.hash, u.status, u.record["gsm2"]) for u in alone] == [
+        (u.hash, u.status, u.record["gsm2"]) for u in together
+    ]
+    assert not differences(contents(tmp_path / "alone"), contents(tmp_path / "ray"))
