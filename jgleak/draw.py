@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 import io
 import math
+import re
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
+from xml.etree import ElementTree
 
 import networkx as nx
 import numpy as np
@@ -14,6 +17,7 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 from matplotlib.patches import Rectangle
@@ -39,6 +43,21 @@ ELEMENTS = 118
 
 FRAME = "tab:green"
 """Colour of the frame around a graph that is exactly the truth."""
+
+VIEW = (240, 190)
+"""Units, width and height, of a picture inside a page."""
+
+INKS = {
+    7: "#4a78e0",
+    8: "#dd4b39",
+    9: "#2f9e6e",
+    15: "#d07a1f",
+    16: "#a98a12",
+    17: "#2f9e6e",
+    35: "#a8593c",
+    53: "#8e5bc0",
+}
+"""Colours of elements that are legible on white and on black; all others have the page's text colour."""
 
 
 def draw(truth: Graph, reconstruction: Graph | None, space: FeatureSpace, path: str | Path, *, title: str = "") -> None:
@@ -92,6 +111,29 @@ def draw_set(truth: Graph, graphs: Sequence[Graph], space: FeatureSpace, path: s
     if title:
         figure.suptitle(title, fontweight="bold", wrap=True)
     figure.savefig(path, format=path.suffix.lower()[1:])
+
+
+def inline_svg(graph: Graph, space: FeatureSpace, *, beside: Graph | None = None, label: str = "") -> str:
+    """One graph as an ``<svg>`` element for an HTML page: lines in the page's text colour, nothing loaded.
+
+    Args:
+      graph: what to draw, a molecule or a plain graph as in ``draw_set``.
+      space: its feature space.
+      beside: the graph it is compared with, which lends layout and colours.
+      label: what a screen reader says; escaped.
+
+    Raises:
+      ValueError: features outside ``space``.
+    """
+    space.check(graph.x)
+    beside = graph if beside is None else beside
+    graph = _like(beside, graph)
+    body = _inline_molecule(graph, beside, space) if is_molecular(space) else _inline_dots(graph, beside, space)
+    width, height = VIEW
+    return (
+        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label)}" fill="none" '
+        f'stroke="currentColor" stroke-width="1.5" stroke-linecap="round">{body}</svg>'
+    )
 
 
 def is_molecular(space: FeatureSpace) -> bool:
@@ -171,12 +213,62 @@ def _panel(axes: Axes, graph: Graph, space: FeatureSpace, caption: str, truth: G
     if not is_molecular(space):
         _dots(axes, graph, _kinds(graph, truth, space))
         return
+    axes.imshow(_picture(_placed(graph, truth, space), round(size * DPI)), interpolation="antialiased")
+
+
+def _placed(graph: Graph, truth: Graph, space: FeatureSpace) -> Chem.RWMol:
+    """The molecule, with the truth's layout where it has the truth's edges."""
     mol = molecule(graph, space)
     if np.array_equal(graph.edges, truth.edges) and graph.n == truth.n:
         places = molecule(truth, space).GetConformer()
         mol.RemoveAllConformers()
         mol.AddConformer(places)
-    axes.imshow(_picture(mol, round(size * DPI)), interpolation="antialiased")
+    return mol
+
+
+def _inline_molecule(graph: Graph, truth: Graph, space: FeatureSpace) -> str:
+    """RDKit's drawing, element by element, with the styles that differ from the ``<svg>`` around it."""
+    drawer = rdMolDraw2D.MolDraw2DSVG(*VIEW)
+    options = drawer.drawOptions()
+    options.prepareMolsBeforeDrawing = False
+    options.clearBackground = False
+    options.fixedBondLength = VIEW[0] / 9
+    options.flagCloseContactsDist = -1
+    options.setAtomPalette({-1: (0.0, 0.0, 0.0)} | {number: to_rgb(ink) for number, ink in INKS.items()})
+    drawer.DrawMolecule(_placed(graph, truth, space))
+    drawer.FinishDrawing()
+    paths = [e.attrib for e in ElementTree.fromstring(drawer.GetDrawingText()) if e.tag.endswith("path")]
+    return "".join(_path(path["d"], path.get("style", ""), path.get("fill", "none")) for path in paths)
+
+
+def _path(d: str, style: str, fill: str) -> str:
+    """One of RDKit's paths: a bond (a stroke) or part of an atom's symbol (a fill)."""
+    styles = dict(part.split(":", 1) for part in style.split(";") if ":" in part)
+    stroke, fill = styles.get("stroke", "none"), styles.get("fill", fill)
+    colours = "".join(
+        f' {name}="{"currentColor" if colour.upper() == "#000000" else colour}"'
+        for name, colour, usual in (("stroke", stroke, "#000000"), ("fill", fill, "none"))
+        if colour.upper() != usual.upper()
+    )
+    dashes = f' stroke-dasharray="{styles["stroke-dasharray"]}"' if "stroke-dasharray" in styles else ""
+    tight = re.sub(r" *([MLQCZ]) *", r"\1", d).strip()
+    return f'<path d="{tight}"{colours}{dashes}/>'
+
+
+def _inline_dots(graph: Graph, truth: Graph, space: FeatureSpace) -> str:
+    places, (width, height), rim = _layout(graph), VIEW, 16
+    low, span = places.min(axis=0), np.ptp(places, axis=0)
+    scale = min((width - 2 * rim) / max(span[0], 1e-9), (height - 2 * rim) / max(span[1], 1e-9), max(VIEW))
+    at = np.array(VIEW) / 2 + (places - low - span / 2) * scale
+    ends = at[graph.edges].reshape(-1, 4).tolist()
+    lines = "".join(f"M{x:.1f},{y:.1f}L{u:.1f},{v:.1f}" for x, y, u, v in ends)
+    radius = float(np.clip(60 / np.sqrt(graph.n), 2.5, 8))
+    inks = [to_hex(colour) for colour in colormaps["tab20"](_kinds(graph, truth, space) % 20)]
+    dots = "".join(
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="{ink}"/>'
+        for (x, y), ink in zip(at, inks, strict=True)
+    )
+    return f'<path d="{lines}" opacity=".5"/><g stroke-width=".8">{dots}</g>'
 
 
 def _picture(mol: Chem.RWMol, width: int) -> np.ndarray:
@@ -199,10 +291,14 @@ def _kinds(graph: Graph, truth: Graph, space: FeatureSpace) -> np.ndarray:
     return np.array([ranks[tuple(row)] for row in graph.x[:, shown].tolist()])
 
 
-def _dots(axes: Axes, graph: Graph, kinds: np.ndarray) -> None:
+def _layout(graph: Graph) -> np.ndarray:
     g = graph.to_networkx()
     layout = nx.kamada_kawai_layout(g) if nx.is_connected(g) else nx.spring_layout(g, seed=0)
-    places = np.array([layout[v] for v in range(graph.n)])
+    return np.array([layout[v] for v in range(graph.n)])
+
+
+def _dots(axes: Axes, graph: Graph, kinds: np.ndarray) -> None:
+    places = _layout(graph)
     axes.add_collection(LineCollection(list(places[graph.edges]), colors="0.6", linewidths=1.2, zorder=1))
     size = float(np.clip(4000 / graph.n, 15, 260))
     colours = colormaps["tab20"](kinds % 20)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from xml.etree import ElementTree
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -20,7 +21,7 @@ from jgleak.audit.experiment import run
 from jgleak.audit.setup import prepare
 from jgleak.audit.specification import Specification
 from jgleak.audit.store import Store
-from jgleak.draw import DPI, PANEL, SHOWN, SMALL, draw, draw_set, is_molecular, molecule
+from jgleak.draw import DPI, PANEL, SHOWN, SMALL, VIEW, draw, draw_set, inline_svg, is_molecular, molecule
 from jgleak.features import Feature, FeatureSpace, binary, onehot, real
 from jgleak.graph import Graph
 
@@ -212,3 +213,36 @@ def test_global_plotting_state_is_untouched(tmp_path: Path) -> None:
     draw(_social(nx.path_graph(4)), None, SOCIAL, tmp_path / "a.svg")
     assert plt.get_fignums() == []
     assert matplotlib.rcParams.copy() == settings
+
+
+def test_inline_picture_of_a_molecule_is_plain_svg() -> None:
+    """Well formed, labelled, in the page's colour, and nothing that loads: one path a bond at least."""
+    truth = _molecule("OCC(=O)NC")
+    text = inline_svg(truth, ATOMS, label='<b>"quoted"&</b>')
+    root = ElementTree.fromstring(text)
+    assert root.attrib["aria-label"] == '<b>"quoted"&</b>' and root.attrib["stroke"] == "currentColor"
+    assert len(root.findall("path")) >= len(truth.edges)
+    assert "http" not in text and "#000000" not in text
+
+
+def test_inline_pictures_of_one_graph_are_equal() -> None:
+    """A reconstruction that is the truth in another order of nodes is drawn as the truth is."""
+    for truth, space in ((_molecule("OCC(=O)NC"), ATOMS), (_social(nx.path_graph(6)), SOCIAL)):
+        shuffled = truth.permute(np.random.default_rng(1).permutation(truth.n))
+        assert inline_svg(shuffled, space, beside=truth) == inline_svg(truth, space)
+
+
+@pytest.mark.parametrize("g", [nx.empty_graph(1), nx.empty_graph(3), nx.path_graph(2), nx.star_graph(30)])
+def test_inline_dots_lie_within_the_picture(g: nx.Graph) -> None:
+    """Every node is a circle inside the view; as many as the graph has."""
+    space = FeatureSpace((onehot("region", ("north", "south")), onehot("degree", tuple(range(40)))), degree="degree")
+    root = ElementTree.fromstring(inline_svg(_social(g), space))
+    circles = [circle.attrib for circle in root.iter("circle")]
+    assert len(circles) == len(g)
+    for axis, length in (("cx", VIEW[0]), ("cy", VIEW[1])):
+        assert all(0 < float(circle[axis]) < length for circle in circles)
+
+
+def test_inline_picture_refuses_foreign_features() -> None:
+    with pytest.raises(ValueError):
+        inline_svg(Graph(np.full((2, 5), 99), np.array([[0, 1]])), ATOMS)

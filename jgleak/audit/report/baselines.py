@@ -1,0 +1,59 @@
+"""Is an attack any better than what everybody can guess? Compared client by client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from jgleak.audit.report.rows import Row, Value, estimate, panels
+from jgleak.audit.report.tables import MEASURES
+
+COMPARED = tuple(m for m in MEASURES if m.name in ("exact", "GSM-0", "GSM-1", "GSM-2", "edge AUC, aligned"))
+"""What an attack may be better in; the AUC in file order rewards guessing and is left out."""
+
+
+class Comparison(NamedTuple):
+    """One attack beside the trivial baselines of the same grid.
+
+    Attributes:
+      attack: its name in the grid.
+      better: rows in which some measure is clearly higher than every baseline's.
+      others: rows in which none is.
+    """
+
+    attack: str
+    better: list[Row]
+    others: list[Row]
+
+
+def comparisons(found: Sequence[Row]) -> list[Comparison]:
+    """Every attack that shares data, model and defence with a baseline.
+
+    "Clearly higher" is lenient on purpose, since only the opposite is said aloud: for one measure at least, the 95 %
+    interval of the difference to each baseline, on the clients that both attacked, lies above zero.
+    """
+    outcomes: dict[str, Comparison] = {}
+    for panel in panels(found):
+        for row in panel.rows:
+            beside = [other for other in panel.rows if other.trivial and other.defense == row.defense and other.done]
+            if row.trivial or not row.done or not beside:
+                continue
+            one = outcomes.setdefault(row.attack, Comparison(row.attack, [], []))
+            (one.better if _better(row, beside) else one.others).append(row)
+    return list(outcomes.values())
+
+
+def _better(row: Row, baselines: Sequence[Row]) -> bool:
+    return any(all(_above(row, other, measure.value) for other in baselines) for measure in COMPARED)
+
+
+def _above(row: Row, other: Row, value: Value) -> bool:
+    theirs = {(unit.cell["seed"], unit.client): value(unit) for unit in other.done}
+    ours = {(unit.cell["seed"], unit.client): value(unit) for unit in row.done}
+    gaps = {
+        key: float(our) - float(their)
+        for key, our in ours.items()
+        if our is not None and (their := theirs.get(key)) is not None
+    }
+    gap = estimate(row.done, lambda unit: gaps.get((unit.cell["seed"], unit.client)))
+    return gap is not None and gap.low > 0

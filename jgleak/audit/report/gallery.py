@@ -1,0 +1,98 @@
+"""Private graphs beside what attacks made of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from markupsafe import Markup
+
+from jgleak.audit.certified import read
+from jgleak.audit.report.rows import Row
+from jgleak.audit.results import Unit
+from jgleak.draw import inline_svg
+from jgleak.features import FeatureSpace
+from jgleak.federated import load
+from jgleak.graph import Graph
+
+SHOWN = 3
+"""Most clients of one row that are shown, the first ones: a choice by outcome would flatter or frighten."""
+
+MOST = 60
+"""Most pairs of one page; rows share them, and those beyond are left out."""
+
+
+class Pair(NamedTuple):
+    """One client: its graph and the attack's best, as pictures (None: no such graph), and what to say below."""
+
+    name: str
+    truth: Markup | None
+    found: Markup | None
+    exact: bool
+    caption: str
+
+
+class Wall(NamedTuple):
+    """The pairs of one row."""
+
+    row: Row
+    pairs: list[Pair]
+
+
+def gallery(folder: Path, found: Sequence[Row]) -> list[Wall]:
+    """The first clients of every row with an attack that ended.
+
+    A pair whose files are missing or broken says so; the rest of the report does not depend on them.
+    """
+    finished = [row for row in found if row.done]
+    each = max(1, min(SHOWN, MOST // max(1, len(finished))))
+    return [Wall(row, [_pair(folder, unit) for unit in row.done[:each]]) for row in finished[:MOST]]
+
+
+def _pair(folder: Path, unit: Unit) -> Pair:
+    name = unit.record["name"] or f"client {unit.client}"
+    try:
+        truth = _truth(folder / "truths" / f"{unit.hash}.json")
+        graphs, _, observation = read(folder / "reconstructions" / f"{unit.hash}.json")
+        space = load(observation)[1]
+        exact = bool(unit.record["exact"])
+        best = None if not graphs else _picture(graphs[0], space, truth, f"reconstruction of {name}")
+        caption = _caption(unit, truth, len(graphs))
+        return Pair(name, _picture(truth, space, truth, f"the private graph {name}"), best, exact, caption)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        broken = f"no picture: its files are missing or broken ({type(error).__name__})"
+        return Pair(name, None, None, False, broken)
+
+
+def _truth(path: Path) -> Graph:
+    document = json.loads(path.read_text(encoding="utf-8"))
+    return Graph(np.array(document["x"]), np.array(document["edges"], np.int64).reshape(-1, 2))
+
+
+def _picture(graph: Graph, space: FeatureSpace, truth: Graph, label: str) -> Markup:
+    return Markup(
+        inline_svg(graph, space, beside=truth, label=label)
+    )  # safe: it escapes the label and has no other text
+
+
+def _caption(unit: Unit, truth: Graph, listed: int) -> str:
+    record = unit.record
+    words = [f"{truth.n} nodes, {len(truth.edges)} edges", f"seed {unit.cell['seed']}"]
+    if record["exact"]:
+        words.append("rebuilt exactly")
+    elif not listed:
+        words.append(f"nothing recovered ({record['stop']})")
+    else:
+        words.append(f"GSM-2 {record['gsm2']:.2f}")
+    certificate = record["certificate"]
+    if certificate is not None:
+        more = {
+            "unique": "the only graph that fits",
+            "k_graphs": "{} graphs fit",
+            "at_least_k": "at least {} graphs fit",
+        }
+        words.append(more[certificate["status"]].format(certificate["size"]))
+    return "; ".join(words)

@@ -1,0 +1,134 @@
+"""The rows of a report: all results of one data set, model, attack and defence, and estimates over their clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from jgleak.attacks.registry import BASELINES
+from jgleak.audit.results import Audit, Unit
+from jgleak.metrics import Interval, bootstrap
+
+TRIVIAL = frozenset(attack.name for attack in BASELINES)
+"""Attacks that do not read the update: what everybody can guess."""
+
+Value = Callable[[Unit], float | None]
+"""A number of a unit that ended; None where it is undefined."""
+
+
+class Row(NamedTuple):
+    """Units of equal data, model, attack and defence, as the grid calls them, over all of its seeds."""
+
+    data: str
+    model: str
+    attack: str
+    defense: str
+    units: tuple[Unit, ...]
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """What tells rows apart."""
+        return self.data, self.model, self.attack, self.defense
+
+    @property
+    def done(self) -> list[Unit]:
+        """The attacks that ended: all that rates and means are taken over."""
+        return self.of("done")
+
+    def of(self, status: str) -> list[Unit]:
+        """Units of one status."""
+        return [unit for unit in self.units if unit.status == status]
+
+    @property
+    def undefended(self) -> bool:
+        """The clients apply no defence."""
+        return not self.units[0].specification["defense"]
+
+    @property
+    def under(self) -> str:
+        """The defence in words; a grid may name how clients send as well, as batches of several graphs."""
+        if not self.undefended:
+            return self.defense
+        return "no defence" if self.defense == "none" else f"{self.defense} (no defence)"
+
+    @property
+    def place(self) -> str:
+        """Data, model, attack and defence in words."""
+        return f"{self.data}, {self.model}, {self.attack}, {self.under}"
+
+    @property
+    def trivial(self) -> bool:
+        """The attack is a baseline that does not read the update."""
+        return self.units[0].specification["attack"] in TRIVIAL
+
+
+class Panel(NamedTuple):
+    """The rows that share data and model, and can be compared with each other."""
+
+    data: str
+    model: str
+    rows: tuple[Row, ...]
+
+
+class Estimate(NamedTuple):
+    """A mean over clients with its 95 % interval, and the number of clients it is taken over."""
+
+    mean: float
+    low: float
+    high: float
+    clients: int
+
+
+def rows(audit: Audit) -> list[Row]:
+    """One row for each data set, model, attack and defence, in the grid's order."""
+    found: dict[tuple[str, str, str, str], list[Unit]] = {}
+    for unit in audit.units:
+        cell = unit.cell
+        found.setdefault((cell["data"], cell["model"], cell["attack"], cell["defense"]), []).append(unit)
+    return [Row(*key, tuple(units)) for key, units in found.items()]
+
+
+def panels(found: Sequence[Row]) -> list[Panel]:
+    """Rows by data and model, in their order."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in found:
+        groups.setdefault((row.data, row.model), []).append(row)
+    return [Panel(*key, tuple(group)) for key, group in groups.items()]
+
+
+def clients(units: Sequence[Unit]) -> list[list[Unit]]:
+    """Units of one private graph together, one for each seed that drew it.
+
+    A graph attacked under two seeds is no two independent clients. Graphs are told apart by data and name; where names
+    repeat within one seed they identify nothing, and each unit counts as a client of its own.
+    """
+    names = [(unit.cell["data"], unit.record["name"]) for unit in units]
+    within = [(unit.cell["seed"], *name) for unit, name in zip(units, names, strict=True)]
+    if len(set(within)) < len(within):
+        return [[unit] for unit in units]
+    groups: dict[tuple[str, str], list[Unit]] = {}
+    for unit, name in zip(units, names, strict=True):
+        groups.setdefault(name, []).append(unit)
+    return list(groups.values())
+
+
+def estimate(units: Sequence[Unit], value: Value) -> Estimate | None:
+    """The mean of ``value`` over clients and its bootstrap interval; None where no unit has it.
+
+    A client's value is its mean over the seeds. Units without the value (no reconstruction, or a metric that is
+    undefined there) are left out, so ``clients`` may be smaller than the row.
+    """
+    values = {unit.hash: value(unit) for unit in units}
+    live = {name: float(number) for name, number in values.items() if number is not None}
+    groups = clients([unit for unit in units if unit.hash in live])
+    if not groups:
+        return None
+    interval = _interval(tuple(sum(live[unit.hash] for unit in group) / len(group) for group in groups))
+    return Estimate(interval.mean, interval.low, interval.high, len(groups))
+
+
+@lru_cache(maxsize=4096)
+def _interval(values: tuple[float, ...]) -> Interval:
+    """Page and Markdown ask for the same intervals, and clients that all agree are common."""
+    return bootstrap(values)

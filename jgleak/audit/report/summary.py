@@ -1,0 +1,219 @@
+"""The audit in plain words, every sentence derived from counts and intervals by a fixed rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from jgleak.audit.report.baselines import comparisons
+from jgleak.audit.report.rows import Estimate, Row, clients, panels
+from jgleak.audit.report.tables import Leak
+from jgleak.audit.report.threat import in_words
+from jgleak.audit.results import Audit
+
+FEW = 10
+"""With fewer clients than this an interval says little, and the summary says so."""
+
+NO_EVIDENCE = (
+    "An attack that rebuilds nothing is no evidence of safety: another attack, a longer search or more knowledge may."
+)
+UNFINISHED = "Attacks that broke down or were skipped are counted in no rate: they say nothing either way."
+
+
+class Section(NamedTuple):
+    """A few sentences under a heading."""
+
+    title: str
+    sentences: list[str]
+
+
+class Summary(NamedTuple):
+    """One sentence above all, and the sections below it; those without a sentence are left out."""
+
+    headline: str
+    sections: list[Section]
+
+
+def summary(audit: Audit, table: Sequence[Leak]) -> Summary:
+    """What leaks, what defences change, what guessing reaches, what is missing, and how far all this goes.
+
+    Args:
+      audit: the store.
+      table: its leak table, ``jgleak.audit.report.tables.leaks``.
+    """
+    real = [leak for leak in table if leak.done and not leak.row.trivial]
+    sections = (
+        Section("Without a defence", _undefended(real)),
+        Section("With a defence", _defended(real)),
+        Section("Under which assumptions", in_words([leak.row for leak in real])),
+        Section("Beside guessing", _guessing([leak.row for leak in table])),
+        Section("What was run", _coverage(audit)),
+        Section("How far this goes", _limits(audit, real)),
+    )
+    return Summary(_headline(real), [section for section in sections if section.sentences])
+
+
+def _headline(real: Sequence[Leak]) -> str:
+    worst = _strongest([leak for leak in real if leak.row.undefended] or real)
+    if worst is None:
+        return "No attack of this audit has ended yet: there is nothing to report."
+    row = worst.row
+    where = "Without a defence" if row.undefended else f"Under the defence {row.defense}"
+    if _hits(row):
+        return f"{where}, an honest-but-curious server with the attack {row.attack} {_rebuilt(row)}."
+    listed = sum(bool(unit.record["truth_in_set"]) for unit in row.done)
+    if listed:
+        return f"{where}, {row.attack} lists the true graph, among others, in {listed} of {_tries(row)}."
+    return f"{where}, no attack of this audit rebuilt a private graph exactly, which is no evidence of safety."
+
+
+def _strongest(leaks: Iterable[Leak]) -> Leak | None:
+    """The attack that leaks most: by exact reconstructions, then sets with the truth, then GSM-2."""
+    names = ("exact", "truth in set", "GSM-2")
+    return max(leaks, key=lambda leak: tuple(_mean(leak.estimates[name]) for name in names), default=None)
+
+
+def _mean(estimate: Estimate | None) -> float:
+    return -1.0 if estimate is None else estimate.mean
+
+
+def _hits(row: Row) -> int:
+    return sum(bool(unit.record["exact"]) for unit in row.done)
+
+
+def _rebuilt(row: Row) -> str:
+    """How often the private graph came back; several seeds may have drawn the same graph."""
+    different = len(clients(row.done))
+    if different == len(row.done):
+        return f"rebuilt {_hits(row) or 'none'} of {different} private graph{'s' * (different > 1)} exactly"
+    return f"rebuilt the private graph exactly in {_hits(row) or 'none'} of {_tries(row)}"
+
+
+def _tries(row: Row) -> str:
+    tries, different = len(row.done), len(clients(row.done))
+    return f"{tries} attack{'s' * (tries > 1)} on {different} private graph{'s' * (different > 1)}"
+
+
+def _undefended(real: Sequence[Leak]) -> list[str]:
+    chosen = [leak for leak in real if leak.row.undefended]
+    return [f"{_place(leak.row, chosen)}{_sentence(leak)}" for leak in chosen]
+
+
+def _defended(real: Sequence[Leak]) -> list[str]:
+    """Of each defence the attack that leaks most, since a defence is as good as its worst case."""
+    sentences, rows = [], [leak.row for leak in real if not leak.row.undefended]
+    leaks = {leak.row.key: leak for leak in real}
+    for panel in panels(rows):
+        for defense in dict.fromkeys(row.defense for row in panel.rows):
+            group = [leaks[row.key] for row in panel.rows if row.defense == defense]
+            worst = _strongest(group)
+            if worst is not None:
+                most = "the attack" if len(group) == 1 else f"the strongest of {len(group)} attacks,"
+                comma = "" if len(group) == 1 else ","
+                text = f"{_place(worst.row, real)}under {defense}, {most} {_sentence(worst, after=comma)}"
+                sentences.append(text[0].upper() + text[1:])
+    return sentences
+
+
+def _place(row: Row, leaks: Sequence[Leak]) -> str:
+    """Data and model, where the audit has several of them, and how clients send, where the grid names it."""
+    several = len({(leak.row.data, leak.row.model) for leak in leaks}) > 1
+    words = [row.data, row.model] if several else []
+    if row.undefended and row.defense != "none":
+        words.append(row.defense)
+    return f"{', '.join(words)}: " if words else ""
+
+
+def _sentence(leak: Leak, after: str = "") -> str:
+    row = leak.row
+    text = f"{row.attack}{after} {_rebuilt(row)} ({_interval(leak)})."
+    alone = [u.record for u in row.done if (u.record["certificate"] or {}).get("status") == "unique"]
+    right, wrong = (sum(bool(r["truth_in_set"]) is truth for r in alone) for truth in (True, False))
+    listed = sum(bool(u.record["truth_in_set"]) and not u.record["exact"] for u in row.done)
+    if listed:
+        text += f" For {listed} more, the true graph is among those it lists."
+    if right:
+        text += f" For {right}, a certificate says that no other graph explains the update, under its conditions."
+    if wrong:
+        text += (
+            f" {wrong} certificate{'s' * (wrong > 1)} of a single graph named a wrong one: a condition did not hold."
+        )
+    if not _hits(row):
+        text += f" Its best graphs reach a GSM-2 of {_mean(leak.estimates['GSM-2']):.2f} on average (1 is perfect)."
+    return text
+
+
+def _interval(leak: Leak) -> str:
+    """The rate and its interval; where all clients agree, what the bootstrap cannot show: the exact binomial bound."""
+    estimate = leak.estimates["exact"]
+    if estimate is None:
+        return "no rate"
+    rate, bound = f"rate {estimate.mean:.2f}", 0.05 ** (1 / estimate.clients)
+    if estimate.mean == 0:
+        return f"{rate}; with so many clients a true rate of up to {1 - bound:.2f} is not ruled out"
+    if estimate.mean == 1:
+        return f"{rate}; with so many clients a true rate down to {bound:.2f} is not ruled out"
+    return f"{rate}, 95 % interval {estimate.low:.2f} to {estimate.high:.2f}"
+
+
+def _guessing(rows: Sequence[Row]) -> list[str]:
+    trivial = list(dict.fromkeys(row.attack for row in rows if row.trivial and row.done))
+    if not trivial:
+        return [
+            "No trivial baseline was run (random, mean-adjacency, empty): part of a GSM or an AUC may be guesswork."
+        ]
+    sentences, names = [], ", ".join(trivial)
+    for one in comparisons(rows):
+        tried = len(one.better) + len(one.others)
+        if not one.better:
+            sentences.append(
+                f"{one.attack} was never clearly better than the trivial baselines ({names}), which do not read the "
+                f"update: in none of {tried} row{'s' * (tried > 1)}, by no measure."
+            )
+        elif one.others:
+            where = "; ".join(_where(row, rows) for row in one.others)
+            sentences.append(f"{one.attack} beat the trivial baselines ({names}), but not clearly here: {where}.")
+        else:
+            sentences.append(
+                f"{one.attack} beat the trivial baselines ({names}) in some measure wherever both were run."
+            )
+    return sentences
+
+
+def _where(row: Row, rows: Sequence[Row]) -> str:
+    several = len({(one.data, one.model) for one in rows}) > 1
+    return f"{row.data}, {row.model}, {row.under}" if several else row.under
+
+
+def _coverage(audit: Audit) -> list[str]:
+    counts = {status: sum(u.status == status for u in audit.units) for status in ("done", "failed", "skipped")}
+    left = audit.planned - len(audit.units)
+    sentences = [f"{counts['done']} of {audit.planned} planned attacks on single graphs ended."]
+    if counts["failed"]:
+        sentences.append(f"{counts['failed']} broke down.")
+    if counts["skipped"]:
+        were = "was" if counts["skipped"] == 1 else "were"
+        sentences.append(f"{counts['skipped']} {were} skipped: the attack cannot work there.")
+    if left > 0:
+        sentences.append(f"Not in the store: {left}; the audit is running or was stopped, and rates may change.")
+    if counts["failed"] or counts["skipped"]:
+        sentences.append(UNFINISHED)
+    return [" ".join(sentences)]
+
+
+def _limits(audit: Audit, real: Sequence[Leak]) -> list[str]:
+    sentences = [NO_EVIDENCE]
+    timed = sum(unit.record["stop"] == "time" for leak in real for unit in leak.row.done)
+    if timed:
+        sentences.append(f"The time limit ended {timed} of {sum(leak.done for leak in real)} searches.")
+    if any(not leak.row.undefended for leak in real):
+        sentences.append("A defence that stops the attacks run here may fall to one that is made for it.")
+    if any(not unit.specification["train"] for unit in audit.units):
+        sentences.append("Models with random parameters stand for the first round; later rounds may leak otherwise.")
+    few = [leak for leak in real if 0 < (leak.estimates["exact"] or Estimate(0, 0, 0, 0)).clients < FEW]
+    if few:
+        sentences.append(f"{len(few)} of {len(real)} rows have fewer than {FEW} clients: too few for a rate.")
+    if any(unit.specification["batch"] > 1 for unit in audit.units):
+        sentences.append("Graphs of one batch share an update; intervals take them as independent and are too narrow.")
+    sentences.append("Clients are simulated from data sets; how like them your own clients are, only you can say.")
+    return sentences

@@ -1,0 +1,128 @@
+"""The numbers of a report: leaks by row, by size, by seed and by size of the anonymity set."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple, get_args
+
+from jgleak.attacks.certificate import Status
+from jgleak.audit.record import SIZES
+from jgleak.audit.report.rows import Estimate, Row, Value, estimate
+
+
+class Measure(NamedTuple):
+    """A column of the leak table: its name, what is averaged, and whether it is a rate in [0, 1]."""
+
+    name: str
+    value: Value
+    rate: bool = True
+
+
+def _edge_auc(order: str) -> Value:
+    return lambda unit: None if unit.record["edges"] is None else unit.record["edges"][order]["auc"]
+
+
+def _plain(name: str) -> Value:
+    return lambda unit: unit.record[name]
+
+
+EXACT = Measure("exact", _plain("exact"))
+GSM2 = Measure("GSM-2", _plain("gsm2"))
+
+MEASURES = (
+    EXACT,
+    Measure("truth in set", _plain("truth_in_set")),
+    Measure("GSM-0", _plain("gsm0")),
+    Measure("GSM-1", _plain("gsm1")),
+    GSM2,
+    Measure("edge AUC, file order", _edge_auc("file_order")),
+    Measure("edge AUC, aligned", _edge_auc("aligned")),
+    Measure("gradient distance", _plain("gradient_distance"), rate=False),
+    Measure("seconds", _plain("seconds"), rate=False),
+)
+"""Columns of the leak table, over the attacks that ended."""
+
+SETS = (("1", 1, 1), ("2", 2, 2), ("3-5", 3, 5), ("6-10", 6, 10), ("11-100", 11, 100), (">100", 101, math.inf))
+"""Classes of anonymity sets: name, smallest and largest number of listed graphs."""
+
+STATUSES: tuple[str, ...] = get_args(Status)
+"""What a certificate may claim, strongest first."""
+
+
+class Leak(NamedTuple):
+    """One row of the leak table: estimates by the names of ``MEASURES``, and what became of the other attacks."""
+
+    row: Row
+    done: int
+    estimates: dict[str, Estimate | None]
+    failed: int
+    skipped: int
+
+
+def leaks(found: Sequence[Row]) -> list[Leak]:
+    """The leak table."""
+    return [
+        Leak(
+            row,
+            len(row.done),
+            {measure.name: estimate(row.done, measure.value) for measure in MEASURES},
+            len(row.of("failed")),
+            len(row.of("skipped")),
+        )
+        for row in found
+    ]
+
+
+def by_size(row: Row, measure: Measure) -> dict[str, Estimate | None]:
+    """The measure in each size class of ``jgleak.audit.record.SIZES``; None where no client has that size."""
+    return {
+        name: estimate([u for u in row.done if low <= u.record["n_nodes"] <= high], measure.value)
+        for name, low, high in SIZES
+    }
+
+
+def by_seed(row: Row) -> dict[str, Estimate | None]:
+    """The exact rate of each seed alone, to see how far seeds differ."""
+    seeds = dict.fromkeys(unit.cell["seed"] for unit in row.units)
+    return {seed: estimate([u for u in row.done if u.cell["seed"] == seed], EXACT.value) for seed in seeds}
+
+
+class Sets(NamedTuple):
+    """Anonymity sets of one row, from its certificates.
+
+    Attributes:
+      row: where they come from.
+      counts: how many certificates of each status have a set in each class of ``SETS``.
+      bare: attacks that ended without a certificate.
+      wrong: certificates ``unique`` of a graph that is not the truth.
+    """
+
+    row: Row
+    counts: dict[str, dict[str, int]]
+    bare: int
+    wrong: int
+
+
+def sets(found: Sequence[Row]) -> list[Sets]:
+    """One histogram for each row that has a certificate."""
+    histograms = []
+    for row in found:
+        certified = [unit.record for unit in row.done if unit.record["certificate"] is not None]
+        if not certified:
+            continue
+        seen = Counter((r["certificate"]["status"], _set(r["certificate"]["size"])) for r in certified)
+        counts = {status: {name: seen[status, name] for name, _, _ in SETS} for status in STATUSES}
+        wrong = sum(r["certificate"]["status"] == "unique" and not r["truth_in_set"] for r in certified)
+        histograms.append(Sets(row, counts, len(row.done) - len(certified), wrong))
+    return histograms
+
+
+def _set(size: int) -> str:
+    return next((name for name, low, high in SETS if low <= size <= high), SETS[0][0])
+
+
+def symbols(name: str) -> str:
+    """The name of a class as people write it."""
+    return name.replace("<=", "≤").replace(">=", "≥").replace("-", "–")

@@ -1,0 +1,155 @@
+"""What each row takes for granted: what the server sees and knows, and the conditions of its certificates."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from jgleak.audit.report.rows import Panel, Row
+
+PUBLIC = "the model, its parameters and the schema of node features"
+"""What every server knows."""
+
+KNOWN = {
+    "n": "the number of nodes of each client's graph",
+    "adjacency": "the edges of each client's graph",
+    "features": "the node features of each client's graph",
+    "labels": "the labels",
+}
+"""Knowledge beyond the model, its parameters and the feature schema, in words."""
+
+
+SUBJECTS: tuple[Callable[[Row], str], ...] = (
+    lambda row: "",
+    lambda row: row.attack,
+    lambda row: row.under,
+    lambda row: f"{row.attack}, {row.under}",
+)
+"""What a fact may be said of, from all rows to one."""
+
+
+class Assumptions(NamedTuple):
+    """Facts of one panel, by title.
+
+    Attributes:
+      panel: the rows.
+      shared: facts of all of them.
+      own: those that differ, said once of each attack or of each defence where they follow from it, else of each row.
+      conditions: of each row's certificates, with how many rest on them.
+    """
+
+    panel: Panel
+    shared: dict[str, str]
+    own: list[tuple[str, dict[str, str]]]
+    conditions: list[tuple[Row, list[str]]]
+
+
+def assumptions(panel: Panel) -> Assumptions:
+    """What all rows of a panel assume, and what differs."""
+    facts = [(row, _facts(row)) for row in panel.rows]
+    own: dict[str, dict[str, str]] = {}
+    shared: dict[str, str] = {}
+    for title in dict.fromkeys(title for _, found in facts for title in found):
+        for who, text in _said(title, facts).items():
+            (own.setdefault(who, {}) if who else shared)[title] = text
+    conditions = [(row, listed) for row in panel.rows if (listed := _conditions(row))]
+    return Assumptions(panel, shared, list(own.items()), conditions)
+
+
+def _said(title: str, facts: Sequence[tuple[Row, dict[str, str]]]) -> dict[str, str]:
+    """One fact by the fewest names that determine it: "" for all rows, the attack, the defence, or both."""
+    said: dict[str, str | None] = {}
+    for name in SUBJECTS:
+        said = {name(row): found.get(title) for row, found in facts}
+        if all(said[name(row)] == found.get(title) for row, found in facts):
+            break
+    return {who: text for who, text in said.items() if text is not None}
+
+
+def in_words(rows: Sequence[Row]) -> list[str]:
+    """The threat model in a few sentences: what the server sees, and what which attack is told beyond that."""
+    seen = dict.fromkeys(_seen(row, row.units[0].specification) for row in rows)
+    sentences = [
+        f"The attacker is the server itself, which follows the protocol. It sees {'; or '.join(seen)}.",
+        f"It knows {PUBLIC}, and which defence clients apply.",
+    ]
+    told: dict[str, dict[str, None]] = {}
+    for row in rows:
+        told.setdefault(row.attack, {}).update(dict.fromkeys(_given(row.units[0].specification)))
+    sentences += [f"{attack} is also told {' and '.join(given)}." for attack, given in told.items() if given]
+    return sentences if rows else []
+
+
+def _facts(row: Row) -> dict[str, str]:
+    spec = row.units[0].specification
+    facts = {
+        "Data": _data(spec),
+        "Model": _model(spec),
+        "Parameters": f"trained for {spec['train']} epochs before the round" if spec["train"] else "random, untrained",
+        "The server sees": _seen(row, spec),
+        "The attacker knows": _known(spec),
+        "Largest graph looked for": f"{spec['max_n']} nodes (n_max)",
+        "Prior": spec["prior"] if spec["prior"] != "none" else "none: graphs with the same gradient count alike",
+        "Defence": f"{spec['defense']}, known to the attacker" if spec["defense"] else "none",
+        "Time limit": f"{spec['time_limit']:g} s for each client",
+    }
+    if spec["options"]:
+        facts["Options of the attack"] = ", ".join(f"{name} = {value}" for name, value in spec["options"])
+    noise = sorted({c["noise"] for c in _certificates(row) if c["noise"] is not None})
+    if noise:
+        span = f"{noise[0]:.1e}" if len(noise) == 1 else f"{noise[0]:.1e} to {noise[-1]:.1e}"
+        facts["Noise that certificates allow for"] = f"deviation {span} on every entry of the update"
+    return facts
+
+
+def _data(spec: Mapping[str, Any]) -> str:
+    sizes = {"min_nodes": "from {} nodes", "max_nodes": "up to {} nodes"}
+    limits = [text.format(spec[name]) for name, text in sizes.items() if spec[name] is not None]
+    task = "" if spec["task"] is None else f", task {spec['task']}"
+    return ", ".join([f"{spec['dataset']}{task}{', labels by node' if spec['node_task'] else ''}", *limits])
+
+
+def _model(spec: Mapping[str, Any]) -> str:
+    heads = f", {spec['heads']} heads" if spec["model"] == "gat" else ""
+    pooling = f" ({spec['pooling']})" if spec["readout"] == "pooled" else ""
+    extras = {"bias": "with bias", "last_activation": "activation after the last convolution too"}
+    words = [f"{spec['model'].upper()} of {spec['layers']} layers, width {spec['hidden']}{heads}", spec["activation"]]
+    words += [f"readout {spec['readout']}{pooling}", *(text for name, text in extras.items() if spec[name])]
+    return ", ".join(words)
+
+
+def _seen(row: Row, spec: Mapping[str, Any]) -> str:
+    protocols = sorted({unit.record["protocol"] for unit in row.done}) or [spec["protocol"] or "fedsgd"]
+    graphs = "one graph" if spec["batch"] == 1 else f"{spec['batch']} graphs (their mean)"
+    steps = f"{spec['local_steps']} step{'s' * (spec['local_steps'] > 1)} of size {spec['local_rate']:g}"
+    texts = {
+        "fedsgd": f"the gradient over {graphs} of one client, in one round (FedSGD)",
+        "fedavg": f"the change of the weights after {steps} on {graphs} of one client (FedAvg)",
+        "target_node": "the gradient of one node's loss, the target",
+        "node_losses": "the gradient of every node's loss, one by one",
+    }
+    return "; ".join(texts[protocol] for protocol in protocols)
+
+
+def _known(spec: Mapping[str, Any]) -> str:
+    return "; ".join([PUBLIC, *_given(spec)])
+
+
+def _given(spec: Mapping[str, Any]) -> list[str]:
+    given = [KNOWN[name] for name in spec["know"] if name in KNOWN]
+    if "auxiliary" in spec["know"]:
+        source = "the rest of the data set" if spec["auxiliary"] == "same" else spec["auxiliary"]
+        given.append(f"public graphs ({source})")
+    return given
+
+
+def _certificates(row: Row) -> list[dict[str, Any]]:
+    return [unit.record["certificate"] for unit in row.done if unit.record["certificate"] is not None]
+
+
+def _conditions(row: Row) -> list[str]:
+    """Every condition of the row's certificates, with how many of them rest on it."""
+    found = _certificates(row)
+    counted = Counter(condition for certificate in found for condition in dict.fromkeys(certificate["conditions"]))
+    return [f"{condition} ({times} of {len(found)})" for condition, times in counted.most_common()]

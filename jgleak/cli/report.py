@@ -1,0 +1,29 @@
+"""``jgleak report``: an audit's store as a page for people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from jgleak.cli.status import mistakes
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder that `jgleak audit --out` wrote.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The file to write, .html or .md; by default both report.html and report.md in DIR."),
+    ] = None,
+    no_pictures: Annotated[
+        bool, typer.Option("--no-pictures", help="Leave private graphs and their names out, to pass the page on.")
+    ] = False,
+) -> None:
+    """Write an audit's report: what leaks, how sure that is, and what it takes for granted."""
+    with mistakes():
+        from jgleak.audit.report.render import write_report
+
+        for file in (folder / "report.html", folder / "report.md") if out is None else (out,):
+            write_report(folder, file, pictures=not no_pictures)
+            typer.echo(f"wrote {file}")

@@ -1,0 +1,123 @@
+"""Every number of a report is a recomputation from the records, by the same bootstrap as everywhere else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from jgleak.audit.report.baselines import comparisons
+from jgleak.audit.report.rows import clients, estimate, panels, rows
+from jgleak.audit.report.tables import EXACT, MEASURES, SETS, STATUSES, by_seed, by_size, leaks, sets
+from jgleak.metrics import bootstrap
+
+from .made import audit, certificate, grid, unit
+
+
+def test_one_seed_is_the_plain_bootstrap_over_clients() -> None:
+    """With one seed, every estimate is ``bootstrap`` of the records' own column."""
+    hits, distances = [True, False, True, True], [1e-7, 2e-3, 5e-6, 0.0]
+    given = zip(hits, distances, strict=True)
+    found = rows(audit(*(unit(i, exact=hit, gradient_distance=d) for i, (hit, d) in enumerate(given))))
+    (leak,) = leaks(found)
+    wanted = bootstrap([float(hit) for hit in hits])
+    assert leak.estimates["exact"] == (wanted.mean, wanted.low, wanted.high, 4)
+    distance = leak.estimates["gradient distance"]
+    assert distance is not None and distance.mean == pytest.approx(np.mean(distances))
+
+
+def test_every_measure_of_a_large_grid() -> None:
+    """Means over clients equal means over records where every seed drew the same clients."""
+    for leak in leaks(rows(grid())):
+        for measure in MEASURES:
+            column = [measure.value(one) for one in leak.row.done]
+            one = leak.estimates[measure.name]
+            assert (one is None) == (not column)
+            if one is not None:
+                assert one.mean == pytest.approx(np.mean([float(v) for v in column if v is not None]))
+                assert one.low <= one.mean <= one.high and one.clients == 6
+
+
+def test_seeds_on_one_graph_are_no_new_clients() -> None:
+    """Ten seeds that repeat the same two clients leave the interval of two clients."""
+    few = rows(audit(unit(0, gsm2=0.0), unit(1, gsm2=1.0)))[0]
+    many = rows(audit(*(unit(i, gsm2=float(i), seed=str(s)) for s in range(10) for i in range(2))))[0]
+    value = next(m.value for m in MEASURES if m.name == "GSM-2")
+    assert estimate(many.done, value) == estimate(few.done, value)
+    assert {seed: one and one.mean for seed, one in by_seed(many).items()} == {str(s): 1.0 for s in range(10)}
+
+
+def test_names_that_repeat_identify_nobody() -> None:
+    """Two clients of the same name within one seed stay two, in each seed."""
+    units = [unit(i, name="", seed=str(s)) for s in range(2) for i in range(3)]
+    assert len(clients(units)) == 6
+    assert len(clients([unit(i, seed=str(s)) for s in range(2) for i in range(3)])) == 3
+
+
+def test_undefined_values_are_left_out_and_counted() -> None:
+    found = rows(audit(unit(0), unit(1, edges=None, gradient_distance=None), unit(2, auc=None)))
+    estimates = leaks(found)[0].estimates
+    counts = {name: one.clients for name, one in estimates.items() if one is not None}
+    assert counts["exact"] == 3 and counts["gradient distance"] == 2
+    assert counts["edge AUC, file order"] == 2 and counts["edge AUC, aligned"] == 1
+
+
+def test_failures_and_skips_are_in_no_rate() -> None:
+    """A failure is no evidence: the rate is that of the attacks that ended."""
+    found = rows(audit(unit(0), unit(1, status="failed", reason="no"), unit(2, status="skipped", reason="no")))
+    (leak,) = leaks(found)
+    assert (leak.done, leak.failed, leak.skipped) == (1, 1, 1)
+    assert leak.estimates["exact"] == (1.0, 1.0, 1.0, 1)
+    (bare,) = leaks(rows(audit(unit(0, status="failed", reason="no"))))
+    assert set(bare.estimates.values()) == {None}
+
+
+def test_sizes_split_the_clients() -> None:
+    """Size classes are disjoint and their weighted mean is the row's."""
+    row = rows(audit(*(unit(i, n_nodes=n, exact=n < 20) for i, n in enumerate((5, 15, 16, 25, 26, 80)))))[0]
+    classes = by_size(row, EXACT)
+    assert {name: one and (one.mean, one.clients) for name, one in classes.items()} == {
+        "<=15": (1.0, 2),
+        "16-25": (0.5, 2),
+        ">=26": (0.0, 2),
+    }
+
+
+def test_sets_count_every_certificate_once() -> None:
+    listed = [("unique", 1), ("unique", 1), ("k_graphs", 2), ("k_graphs", 5), ("at_least_k", 100), ("at_least_k", 101)]
+    units = [unit(i, certificate=certificate(*one), truth_in_set=i != 1) for i, one in enumerate(listed)]
+    (found,) = sets(rows(audit(*units, unit(9), unit(10, attack="dlg"))))
+    assert sum(found.counts[status][name] for status in STATUSES for name, _, _ in SETS) == len(listed)
+    assert found.counts["unique"]["1"] == 2 and found.counts["k_graphs"] == {
+        **dict.fromkeys(found.counts["unique"], 0)
+    } | {
+        "2": 1,
+        "3-5": 1,
+    }
+    assert found.counts["at_least_k"]["11-100"] == found.counts["at_least_k"][">100"] == 1
+    assert (found.bare, found.wrong) == (1, 1)
+
+
+def test_rows_and_panels_keep_the_order_of_the_grid() -> None:
+    units = [unit(0, model=model, attack=attack) for model in ("b", "a") for attack in ("dlg", "census")]
+    found = panels(rows(audit(*units)))
+    assert [(p.model, [r.attack for r in p.rows]) for p in found] == [
+        ("b", ["dlg", "census"]),
+        ("a", ["dlg", "census"]),
+    ]
+
+
+def test_beating_a_baseline_is_paired_by_client() -> None:
+    """A small gain on every client is clear; the same mean with mixed signs is not; nor is a tie."""
+    base = [unit(i, attack="random", exact=False, gsm0=0.1, gsm1=0.1, gsm2=0.1 * i, auc=0.5) for i in range(8)]
+    gains = {"steady": [0.01] * 8, "mixed": [0.5, -0.48] * 4, "tied": [0.0] * 8}
+    units = [
+        unit(i, attack=name, kind="dlg", exact=False, gsm0=0.1, gsm1=0.1, gsm2=0.1 * i + gain, auc=0.5)
+        for name, column in gains.items()
+        for i, gain in enumerate(column)
+    ]
+    outcome = {one.attack: bool(one.better) for one in comparisons(rows(audit(*base, *units)))}
+    assert outcome == {"steady": True, "mixed": False, "tied": False}
+
+
+def test_a_baseline_under_another_defence_is_no_comparison() -> None:
+    assert comparisons(rows(audit(unit(0), unit(0, attack="random", defense="prune:0.9")))) == []

@@ -1,0 +1,183 @@
+"""The pages: well formed, self-contained, escaped, and the same bytes for the same store."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import jax
+import pytest
+
+from jgleak.attacks.attack import Reconstruction
+from jgleak.audit.certified import write
+from jgleak.audit.report.render import render_html, render_markdown, write_report
+from jgleak.audit.report.rows import rows
+from jgleak.audit.report.tables import leaks
+from jgleak.audit.results import Audit
+from jgleak.datasets import load
+from jgleak.federated import fedsgd, save
+from jgleak.gnn import GNN
+
+from .made import audit, certificate, grid, unit
+
+EVIL = "<script>alert(1)</script>"
+VOID = {"meta", "br"}
+
+
+class Tags(HTMLParser):
+    """Checks that tags are balanced; keeps tags, attributes and text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def _check(page: str) -> Tags:
+    """Balanced, nothing that runs, nothing that is fetched, every link within the page."""
+    tags = Tags(page)
+    names = {tag for tag, _ in tags.seen}
+    assert not names & {"script", "iframe", "object", "embed", "link", "img", "image", "form"}
+    ids = {attributes["id"] for _, attributes in tags.seen if "id" in attributes}
+    for _, attributes in tags.seen:
+        assert not any(name.startswith("on") or name in ("src", "srcset", "xlink:href") for name in attributes)
+        link = attributes.get("href")
+        assert link is None or link[1:] in ids
+    assert not re.search(r"https?://|url\(|@import", page)
+    return tags
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files beside a store, of two clients: one rebuilt exactly, one with nothing found."""
+    place = tmp_path_factory.mktemp("audit")
+    for name in ("truths", "reconstructions", "observations"):
+        (place / name).mkdir()
+    data = load("embedded", graphs=2, max_nodes=6)
+    model = GNN(in_features=data.space.width, hidden=4, layers=1, readout="pooled", readout_widths=())
+    params = model.initial(key=jax.random.key(0))
+    for client, graph in enumerate(data.graphs):
+        name = unit(client).hash
+        observation = place / "observations" / f"{name}.safetensors"
+        save(observation, fedsgd(model, params, [graph], data.space, loss="bce"), data.space)
+        found = Reconstruction((graph,) if client == 0 else (), 0.0 if client == 0 else None, "match")
+        write(place / "reconstructions" / f"{name}.json", found, observation)
+        truth = {"x": graph.x.tolist(), "edges": graph.edges.tolist(), "y": None, "name": graph.name}
+        (place / "truths" / f"{name}.json").write_text(json.dumps(truth))
+    return place
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        audit(),
+        audit(planned=5),
+        audit(unit(0, status="failed", reason="Traceback\nValueError: no"), unit(1, status="skipped", reason="no")),
+        audit(unit(0)),
+        audit(unit(0, edges=None, gradient_distance=None, exact=False, truth_in_set=False, stop="time")),
+        grid(),
+    ],
+    ids=["empty", "not begun", "nothing ended", "one client", "nothing found", "grid"],
+)
+def test_every_audit_makes_a_sound_page(one: Audit) -> None:
+    _check(render_html(one))
+    assert render_markdown(one).startswith("# made up")
+
+
+def test_same_store_same_bytes() -> None:
+    assert render_html(grid()) == render_html(grid())
+    assert render_markdown(grid()) == render_markdown(grid())
+
+
+def test_the_table_holds_the_numbers_of_the_records() -> None:
+    """Means and intervals in the page's and the Markdown's rows, as the estimates are, to three digits."""
+    one = grid()
+    markdown = [line for line in render_markdown(one).splitlines() if line.startswith("| ")]
+    cells = [text.strip() for text in Tags(render_html(one)).text]
+    for leak in leaks(rows(one)):
+        line = next(text for text in markdown if text.startswith(f"| {leak.row.attack} | {leak.row.under} |"))
+        for name in ("exact", "truth in set", "GSM-1", "edge AUC, aligned"):
+            estimate = leak.estimates[name]
+            if estimate is not None:
+                interval = f"{estimate.low:.3f}–{estimate.high:.3f}"
+                assert f"{estimate.mean:.3f} ({interval})" in line
+                assert f"{estimate.mean:.3f}" in cells and interval in cells
+
+
+def test_hostile_names_come_out_as_text(folder: Path) -> None:
+    """Names of clients, labels of the grid, reasons and TOML are text wherever they stand."""
+    names = {"data": EVIL, "model": f"'\"{EVIL}", "attack": EVIL, "defense": EVIL, "kind": "dlg"}
+    spoilt = unit(0)._replace(cell=unit(0, data=EVIL).cell, record=unit(0, name=EVIL).record)
+    units = [
+        unit(5, **names, certificate=certificate() | {"conditions": [EVIL]}),
+        unit(6, **names, status="failed", reason=EVIL),
+    ]
+    units = [one._replace(specification=one.specification | {"defense": EVIL}) for one in units]
+    one = audit(spoilt, *units, name=EVIL, text=f"``` {EVIL}\n</code></pre>")
+    page = render_html(one, folder)
+    tags = _check(page)
+    assert EVIL not in page and EVIL in "".join(tags.text)
+    shown = [attributes["aria-label"] for tag, attributes in tags.seen if tag == "svg" and "aria-label" in attributes]
+    assert f"the private graph {EVIL}" in shown
+    markdown = render_markdown(one)
+    before, fence, block = markdown.partition("````toml\n")
+    assert fence and EVIL not in before and block.endswith("</code></pre>\n````")
+
+
+def test_unicode_names(folder: Path) -> None:
+    page = render_html(audit(unit(0, name="Übung 分子 🧪"), name="Prüfung"), folder)
+    assert "Übung 分子 🧪" in "".join(Tags(page).text) and "Prüfung" in page
+
+
+def test_gallery_shows_truth_beside_reconstruction(folder: Path) -> None:
+    """An exact pair, a client without a reconstruction, one whose files are gone; and none of them on request."""
+    one = audit(unit(0), unit(1, exact=False, stop="time"), unit(2))
+    page = render_html(one, folder)
+    _check(page)
+    assert page.count('class="exact"') == 1 and "nothing recovered (time)" in page
+    assert "no picture: its files are missing or broken (FileNotFoundError)" in page
+    assert "molecule 0" in page and "shows private graphs" in page
+    bare = render_html(one)
+    assert "molecule 0" not in bare and 'id="gallery"' not in bare and "shows private graphs" not in bare
+
+
+def test_a_broken_file_spoils_its_own_picture_only(folder: Path, tmp_path: Path) -> None:
+    for name in ("truths", "reconstructions", "observations"):
+        (tmp_path / name).mkdir()
+        for file in (folder / name).iterdir():
+            (tmp_path / name / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "truths" / f"{unit(0).hash}.json").write_text('{"x": [[0')
+    page = render_html(audit(unit(0), unit(1, exact=False)), tmp_path)
+    assert page.count("no picture: its files are missing or broken") == 1
+
+
+@pytest.mark.parametrize("name", ["report.pdf", "report"])
+def test_the_suffix_chooses_the_format(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="suffix"):
+        write_report(tmp_path, tmp_path / name)
+
+
+def test_no_store_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="audit"):
+        write_report(tmp_path, tmp_path / "report.html")
+    assert not (tmp_path / "report.html").exists()

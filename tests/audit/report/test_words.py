@@ -1,0 +1,126 @@
+"""The summary says what the numbers say, and never more."""
+
+from __future__ import annotations
+
+from jgleak.audit.report.rows import panels, rows
+from jgleak.audit.report.summary import FEW, NO_EVIDENCE, UNFINISHED, Summary, summary
+from jgleak.audit.report.tables import leaks
+from jgleak.audit.report.threat import assumptions
+from jgleak.audit.results import Audit
+
+from .made import audit, certificate, grid, unit
+
+
+def _summary(one: Audit) -> Summary:
+    return summary(one, leaks(rows(one)))
+
+
+def _section(one: Audit, title: str) -> str:
+    return " ".join(s for section in _summary(one).sections if section.title == title for s in section.sentences)
+
+
+def test_counts_and_interval_of_a_strong_attack() -> None:
+    units = [unit(i, exact=i != 3, certificate=certificate() if i < 15 and i != 3 else None) for i in range(20)]
+    words = _summary(audit(*units))
+    assert words.headline.startswith("Without a defence") and "19 of 20 private graphs" in words.headline
+    text = _section(audit(*units), "Without a defence")
+    assert "census rebuilt 19 of 20 private graphs exactly (rate 0.95, 95 % interval 0.85 to 1.00)" in text
+    assert "For 14, a certificate says that no other graph explains the update" in text
+    assert "For 1 more, the true graph is among those it lists" in text
+
+
+def test_where_all_clients_agree_the_exact_bound_is_given() -> None:
+    """No hit in 20 leaves 1 - 0.05 ** (1 / 20) = 0.14 (the rule of three), not an interval without width."""
+    none = _section(audit(*(unit(i, exact=False, truth_in_set=False) for i in range(20))), "Without a defence")
+    assert "rebuilt none of 20" in none and "up to 0.14 is not ruled out" in none and "interval" not in none
+    all_of_them = _section(audit(*(unit(i) for i in range(20))), "Without a defence")
+    assert "rebuilt 20 of 20" in all_of_them and "down to 0.86 is not ruled out" in all_of_them
+
+
+def test_nothing_rebuilt_is_no_evidence_of_safety() -> None:
+    words = _summary(audit(unit(0, exact=False, truth_in_set=False)))
+    assert "no evidence of safety" in words.headline
+    assert any(NO_EVIDENCE in section.sentences for section in words.sections)
+    assert "GSM-2 of 1.00" in _section(audit(unit(0, exact=False)), "Without a defence")
+
+
+def test_a_wrong_unique_certificate_is_said_aloud() -> None:
+    text = _section(audit(unit(0, exact=False, truth_in_set=False, certificate=certificate())), "Without a defence")
+    assert "1 certificate of a single graph named a wrong one" in text
+    assert "no other graph explains" not in text
+
+
+def test_of_each_defence_the_worst_case_counts() -> None:
+    weak = [unit(i, attack="dlg", defense="prune:0.9", exact=False, truth_in_set=False) for i in range(4)]
+    strong = [unit(i, defense="prune:0.9", exact=i < 2) for i in range(4)]
+    text = _section(audit(*weak, *strong), "With a defence")
+    assert text.startswith("Under prune:0.9, the strongest of 2 attacks, census, rebuilt 2 of 4")
+    assert "dlg" not in text
+    assert _summary(audit(*weak, *strong)).headline.startswith("Under the defence prune:0.9")
+
+
+def test_several_seeds_count_attacks_and_graphs() -> None:
+    text = _section(
+        audit(*(unit(i, seed=str(s), exact=s == 0) for s in range(2) for i in range(3))), "Without a defence"
+    )
+    assert "rebuilt the private graph exactly in 3 of 6 attacks on 3 private graphs (rate 0.50" in text
+
+
+def test_an_attack_that_only_guesses_is_told() -> None:
+    text = _section(grid(), "Beside guessing")
+    assert "dlg was never clearly better than the trivial baselines (random)" in text
+    assert "census beat the trivial baselines (random), but not clearly here: clip:1+gaussian:0.1" in text
+    assert "No trivial baseline was run" in _section(audit(unit(0)), "Beside guessing")
+
+
+def test_missing_failed_and_skipped_are_counted() -> None:
+    text = _section(grid(), "What was run")
+    assert text.startswith("72 of 78 planned") and "1 broke down" in text and "1 was skipped" in text
+    assert "Not in the store: 4" in text and UNFINISHED in text
+    assert UNFINISHED not in _section(audit(unit(0)), "What was run")
+
+
+def test_few_clients_and_untrained_models_are_caveats() -> None:
+    assert f"fewer than {FEW} clients" in _section(audit(unit(0)), "How far this goes")
+    many = _section(audit(*(unit(i) for i in range(FEW))), "How far this goes")
+    assert "fewer than" not in many and "random parameters" in many
+
+
+def test_the_threat_model_is_part_of_the_summary() -> None:
+    """What the server sees, and which attack is told more than the others."""
+    told = unit(0, attack="dlg")
+    told = told._replace(specification=told.specification | {"know": ["n"]})
+    text = _section(audit(unit(0), told), "Under which assumptions")
+    assert "sees the gradient over one graph of one client" in text
+    assert "dlg is also told the number of nodes of each client's graph." in text and "census is also" not in text
+
+
+def test_a_search_that_ran_out_of_time_is_counted() -> None:
+    assert "The time limit ended 1 of 2 searches" in _section(audit(unit(0, stop="time"), unit(1)), "How far this goes")
+
+
+def test_nothing_ended() -> None:
+    for one in (audit(), audit(unit(0, status="failed", reason="no")), audit(planned=8)):
+        assert "nothing to report" in _summary(one).headline
+
+
+def test_facts_are_said_once_and_of_whom_they_hold() -> None:
+    """Facts of all rows stand apart, those of an attack or a defence with it, others with their row."""
+    cells = [(attack, defense) for attack in ("census", "dlg") for defense in ("none", "prune:0.9")]
+    units = [unit(0, attack=attack, defense=defense) for attack, defense in cells]
+    changes = ({"know": ["n"]} if attack == "dlg" else {} for attack, _ in cells)
+    units = [one._replace(specification=one.specification | change) for one, change in zip(units, changes, strict=True)]
+    units[0] = units[0]._replace(specification=units[0].specification | {"time_limit": 5.0})
+    one = assumptions(panels(rows(audit(*units)))[0])
+    own = dict(one.own)
+    assert one.shared["The server sees"].startswith("the gradient over one graph")
+    assert own["dlg"]["The attacker knows"].endswith("number of nodes of each client's graph")
+    assert own["no defence"] == {"Defence": "none"} and own["prune:0.9"]["Defence"].startswith("prune:0.9")
+    limits = {name: facts["Time limit"] for name, facts in own.items() if "Time limit" in facts}
+    assert limits["census, no defence"] == "5 s for each client" and len(limits) == 4
+    assert not set(one.shared) & {title for facts in own.values() for title in facts}
+
+
+def test_conditions_say_how_many_rest_on_them() -> None:
+    ((row, conditions),) = assumptions(panels(rows(grid()))[0]).conditions
+    assert row.attack == "census" and conditions == ["the graph is connected (12 of 12)"]
