@@ -19,6 +19,7 @@ LAYER = {
     "metrics": 3,
     "datasets": 3,
     "draw": 3,
+    "interop": 3,
     "version": 0,
     "audit": 4,
     "cli": 5,
