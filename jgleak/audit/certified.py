@@ -14,6 +14,7 @@ from jgleak.attacks.attack import Reconstruction
 from jgleak.attacks.certificate import Certificate, Status
 from jgleak.attacks.distance import Fit, gradient_distances
 from jgleak.audit.record import plain
+from jgleak.features import FeatureSpace
 from jgleak.federated import load
 from jgleak.graph import Graph
 
@@ -28,8 +29,11 @@ class Report:
     text: str
 
 
-def write(path: Path, reconstruction: Reconstruction, observation: Path) -> None:
-    """Write the listed graphs, best first, as feature codes and edges, with the place of their observation."""
+def write(path: Path, reconstruction: Reconstruction, observation: Path, space: FeatureSpace | None = None) -> None:
+    """Write the listed graphs, best first, as feature codes and edges, with the place of their observation.
+
+    ``space`` is kept too, where the observation's file has none or another one.
+    """
     document = {
         "format": FORMAT,
         "observation": os.path.relpath(observation, path.parent),
@@ -37,12 +41,13 @@ def write(path: Path, reconstruction: Reconstruction, observation: Path) -> None
         "stop": reconstruction.stop,
         "certificate": None if reconstruction.certificate is None else dataclasses.asdict(reconstruction.certificate),
         "graphs": [{"x": g.x, "edges": g.edges, "y": g.y} for g in reconstruction.graphs],
+        "space": None if space is None else space.to_json(),
     }
     path.write_text(json.dumps(plain(document)) + "\n", encoding="utf-8")
 
 
-def read(path: Path) -> tuple[list[Graph], Certificate | None, Path]:
-    """Graphs, certificate and the observation's file.
+def read(path: Path) -> tuple[list[Graph], Certificate | None, Path, FeatureSpace | None]:
+    """Graphs, certificate, the observation's file, and the feature space where that file has not the right one.
 
     Raises:
       ValueError: not such a file, or a broken one.
@@ -61,7 +66,9 @@ def read(path: Path) -> tuple[list[Graph], Certificate | None, Path]:
         certificate = document["certificate"]
         if certificate is not None:
             certificate = Certificate(**{**certificate, "conditions": tuple(certificate["conditions"])})
-        return graphs, certificate, path.parent / document["observation"]
+        space = document.get("space")
+        space = None if space is None else FeatureSpace.from_json(space)
+        return graphs, certificate, path.parent / document["observation"], space
     except (KeyError, TypeError) as error:
         raise ValueError(f"file: {path} lacks or breaks the field {error}; write it again") from error
 
@@ -75,8 +82,8 @@ def verify(path: Path) -> Report:
       ValueError: a broken file.
       FileNotFoundError: the observation is not where the file says.
     """
-    graphs, certificate, place = read(path)
-    observation, space = load(place)
+    graphs, certificate, place, space = read(path)
+    observation, space = load(place, space)
     for graph in graphs:
         space.check(graph.x)
     distances = [distance for distance, _ in gradient_distances(observation, space, graphs)]
