@@ -29,21 +29,30 @@ class Report:
     text: str
 
 
-def write(path: Path, reconstruction: Reconstruction, observation: Path, space: FeatureSpace | None = None) -> None:
-    """Write the listed graphs, best first, as feature codes and edges, with the place of their observation.
+def document(reconstruction: Reconstruction, observation: str, space: FeatureSpace | None = None) -> str:
+    """The listed graphs, best first, as feature codes and edges, with their certificate, as JSON.
 
-    ``space`` is kept too, where the observation's file has none or another one.
+    Args:
+      reconstruction: what an attack found.
+      observation: the way from the document's folder to the observation's file.
+      space: the feature space, where that file has none or another one.
     """
-    document = {
+    certificate = reconstruction.certificate
+    fields = {
         "format": FORMAT,
-        "observation": os.path.relpath(observation, path.parent),
+        "observation": observation,
         "gradient_distance": reconstruction.gradient_distance,
         "stop": reconstruction.stop,
-        "certificate": None if reconstruction.certificate is None else dataclasses.asdict(reconstruction.certificate),
+        "certificate": None if certificate is None else dataclasses.asdict(certificate),
         "graphs": [{"x": g.x, "edges": g.edges, "y": g.y} for g in reconstruction.graphs],
         "space": None if space is None else space.to_json(),
     }
-    path.write_text(json.dumps(plain(document)) + "\n", encoding="utf-8")
+    return json.dumps(plain(fields)) + "\n"
+
+
+def write(path: Path, reconstruction: Reconstruction, observation: Path, space: FeatureSpace | None = None) -> None:
+    """Write the document with the place of its observation."""
+    path.write_text(document(reconstruction, os.path.relpath(observation, path.parent), space), encoding="utf-8")
 
 
 def read(path: Path) -> tuple[list[Graph], Certificate | None, Path, FeatureSpace | None]:
@@ -53,22 +62,22 @@ def read(path: Path) -> tuple[list[Graph], Certificate | None, Path, FeatureSpac
       ValueError: not such a file, or a broken one.
     """
     try:
-        document: Any = json.loads(path.read_text(encoding="utf-8"))
+        found: Any = json.loads(path.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(f"file: {path} is not JSON ({error}); give a file of a folder 'reconstructions'") from error
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise ValueError(f"file: {path} is not a {FORMAT!r} file; give one that `jgleak attack --out` wrote")
     try:
         graphs = [
             Graph(np.array(g["x"]), np.array(g["edges"], np.int64).reshape(-1, 2), _label(g["y"]))
-            for g in document["graphs"]
+            for g in found["graphs"]
         ]
-        certificate = document["certificate"]
+        certificate = found["certificate"]
         if certificate is not None:
             certificate = Certificate(**{**certificate, "conditions": tuple(certificate["conditions"])})
-        space = document.get("space")
+        space = found.get("space")
         space = None if space is None else FeatureSpace.from_json(space)
-        return graphs, certificate, path.parent / document["observation"], space
+        return graphs, certificate, path.parent / found["observation"], space
     except (KeyError, TypeError) as error:
         raise ValueError(f"file: {path} lacks or breaks the field {error}; write it again") from error
 

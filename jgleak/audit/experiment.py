@@ -6,18 +6,14 @@ import dataclasses
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
-
-from jaxtyping import Array
 
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
-from jgleak.attacks.registry import get_attack
 from jgleak.audit.compilations import compilations
-from jgleak.audit.setup import CLIENTS, Setup, knowledge_of, prepare, stream_key
+from jgleak.audit.round import Client, chosen_attack, client
+from jgleak.audit.setup import Setup, prepare, stream_key
 from jgleak.audit.specification import Specification
 from jgleak.features import FeatureSpace
-from jgleak.federated import Knowledge, Observation, fedavg, fedsgd
-from jgleak.federated.client import node_gradients, target_gradient
+from jgleak.federated import Observation
 from jgleak.graph import Graph
 from jgleak.metrics import Score, SoftScore, match_graphs, score, soft_score, target_error, truth_in_set
 
@@ -70,58 +66,28 @@ def run(specification: Specification, setup: Setup | None = None) -> Iterator[Re
       ValueError: the attack cannot work with this model, task or knowledge.
     """
     setup = setup or prepare(specification)
-    attack = get_attack(specification.attack)
-    if specification.options:
-        attack = attack.configure(dict(specification.options))
-    size = specification.together if attack.many is not None else 1
-    firsts = range(0, len(setup.dataset.graphs), specification.batch)
-    for start in range(0, len(firsts), size):
-        clients = [_client(specification, setup, attack, first) for first in firsts[start : start + size]]
-        yield from _attacked(specification, attack, clients)
+    for firsts in chunks(specification, len(setup.dataset.graphs)):
+        yield from run_chunk(specification, setup, firsts)
 
 
-class _Client(NamedTuple):
-    """One client: its graphs, the first one's place in the data set, what the server saw and what is told."""
+def chunks(specification: Specification, graphs: int) -> list[range]:
+    """Which clients are attacked side by side: the first graph of each, as many chunks as there are rounds.
 
-    first: int
-    truths: Sequence[Graph]
-    observation: Observation
-    knowledge: Knowledge
-
-
-def _client(specification: Specification, setup: Setup, attack: Attack, first: int) -> _Client:
-    truths = setup.dataset.graphs[first : first + specification.batch]
-    usual = "fedsgd" if "fedsgd" in attack.protocols else attack.protocols[0]
-    protocol = specification.protocol or usual
-    if protocol not in ("fedsgd", "fedavg") and not setup.model.node_level:
-        raise ValueError(f"attack {attack.name!r} attacks node classification ({protocol}); add --node-task")
-    observation = _observed(specification, protocol, setup, truths, stream_key(specification, CLIENTS + first))
-    knowledge = knowledge_of(specification, setup, truths, observation)
-    reason = attack.refusal(observation, knowledge)
-    if reason is not None:
-        raise ValueError(f"attack {attack.name!r} cannot run here: {reason}")
-    return _Client(first, truths, observation, knowledge)
+    They follow from the specification and the number of graphs alone, and results from the chunks alone.
+    """
+    size = specification.together if chosen_attack(specification).many is not None else 1
+    firsts = range(0, graphs, specification.batch)
+    return [firsts[start : start + size] for start in range(0, len(firsts), size)]
 
 
-def _observed(
-    specification: Specification, protocol: str, setup: Setup, truths: Sequence[Graph], key: Array
-) -> Observation:
-    model, params, space, loss = setup.model, setup.params, setup.dataset.space, setup.loss
-    if protocol in ("node_losses", "target_node"):
-        if setup.defense.steps or len(truths) > 1:
-            raise ValueError(f"protocol: {protocol!r} is simulated with one graph and no defence; take fedsgd")
-        if protocol == "node_losses":
-            return node_gradients(model, params, truths[0], space, loss=loss)
-        return target_gradient(model, params, truths, space, loss=loss)
-    slots = model.slots if model.readout == "flattened" else None
-    shared: dict[str, Any] = {"loss": loss, "slots": slots, "defense": setup.defense, "key": key}
-    if protocol == "fedavg":
-        along = {"steps": specification.local_steps, "rate": specification.local_rate}
-        return fedavg(model, params, truths, space, **along, **shared)
-    return fedsgd(model, params, truths, space, **shared)
+def run_chunk(specification: Specification, setup: Setup, firsts: Sequence[int]) -> Iterator[Result]:
+    """Attack the clients whose first graphs are given; otherwise as ``run``."""
+    attack = chosen_attack(specification)
+    clients = [client(specification, setup, first) for first in firsts]
+    yield from _attacked(specification, attack, clients)
 
 
-def _attacked(specification: Specification, attack: Attack, clients: Sequence[_Client]) -> Iterator[Result]:
+def _attacked(specification: Specification, attack: Attack, clients: Sequence[Client]) -> Iterator[Result]:
     """Attack clients side by side; where that breaks down, each on its own, so that one client spoils no other's."""
     failure, compiled, begun = None, compilations(), time.monotonic()
     try:
@@ -146,7 +112,7 @@ def _attacked(specification: Specification, attack: Attack, clients: Sequence[_C
             yield _result(client, place, truth, part, seconds, compiled if first else 0, failure)
 
 
-def _parts(client: _Client, found: Reconstruction) -> list[Reconstruction]:
+def _parts(client: Client, found: Reconstruction) -> list[Reconstruction]:
     """What of a batch's reconstruction stands for each of the client's graphs: matched one to one by GSM-1."""
     if len(client.truths) == 1 or not found.graphs:
         return [found] * len(client.truths)
@@ -164,7 +130,7 @@ def _part(found: Reconstruction, own: int) -> Reconstruction:
 
 
 def _result(
-    client: _Client,
+    client: Client,
     place: int,
     truth: Graph,
     reconstruction: Reconstruction,

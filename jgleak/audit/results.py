@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -82,7 +83,9 @@ def open_audit(folder: Path) -> Audit:
     if not file.is_file():
         raise ValueError(f"audit: {folder} holds no {DATABASE}; give a folder that `jgleak audit --out` wrote")
     try:
-        with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)) as store:
+        # A write-ahead log needs a file beside the store even to be read; where none can be made, nobody writes either.
+        how = "mode=ro" if os.access(folder, os.W_OK) else "immutable=1"
+        with closing(sqlite3.connect(f"{file.resolve().as_uri()}?{how}", uri=True)) as store:
             grid = store.execute("SELECT name, text, format FROM grid").fetchone()
             if grid is None:
                 raise ValueError(f"audit: {file} holds no grid; it was stopped before it began: run it again")

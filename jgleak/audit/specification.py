@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 POOLINGS = ("mean", "sum", "max")
@@ -20,6 +20,18 @@ AUXILIARY = re.compile(
     r"same|split:\d*\.?\d+|random:(0?\.\d+|[01](\.0*)?):(normal|uniform)|(?!split$|random$)(tu:)?[\w+.-]+"
 )
 """Where public graphs may come from."""
+
+
+class Faults(ValueError):
+    """One or several mistakes of a user, found together.
+
+    Attributes:
+      faults: one line each.
+    """
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        super().__init__("; ".join(faults))
+        self.faults = tuple(faults)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +82,7 @@ class Specification:
       max_n: the attacker's bound on the size of a client whose size is unknown (``N_max``).
 
     Raises:
-      ValueError: unknown knowledge, or a number out of range.
+      Faults: unknown words or numbers out of range, all of them.
     """
 
     dataset: str = "embedded"
@@ -112,37 +124,52 @@ class Specification:
     def __post_init__(self) -> None:
         object.__setattr__(self, "know", tuple(self.know))
         object.__setattr__(self, "options", tuple((str(name), str(value)) for name, value in self.options))
-        unknown = sorted(set(self.know) - set(KNOWABLE))
-        if unknown:
-            raise ValueError(f"know: unknown {unknown[0]!r}; choose from {', '.join(KNOWABLE)}")
-        if not self.time_limit > 0:
-            raise ValueError(f"time_limit: must be a positive number of seconds, got {self.time_limit}")
-        if self.pooling not in POOLINGS:
-            raise ValueError(f"pooling: unknown {self.pooling!r}; choose one of {', '.join(POOLINGS)}")
-        if self.protocol is not None and self.protocol not in PROTOCOLS:
-            raise ValueError(f"protocol: unknown {self.protocol!r}; choose one of {', '.join(PROTOCOLS)}")
-        if self.batch < 1:
-            raise ValueError(f"batch: must be at least 1, got {self.batch}")
-        if self.batch > 1 and {"adjacency", "features"} & set(self.know):
-            raise ValueError("know: edges and features are given of clients with one graph; leave --batch out")
-        if self.local_steps < 1 or not self.local_rate > 0:
-            raise ValueError("local_steps and local_rate: at least one step at a rate above 0")
-        if self.auxiliary.lower() == self.dataset.lower():
-            raise ValueError("auxiliary: that is the clients' own data set; the rest of it is 'same'")
-        if self.local_steps > 1 and self.protocol != "fedavg":
-            raise ValueError("local_steps: only clients of the protocol 'fedavg' make several; take that protocol")
-        if not AUXILIARY.fullmatch(self.auxiliary):
-            raise ValueError(
-                f"auxiliary: expected 'same', 'split:1.0', 'random:0.05:normal' or a data set, got {self.auxiliary!r}"
-            )
-        if self.together < 1:
-            raise ValueError(f"together: must be at least 1, got {self.together}")
-        if self.train < 0:
-            raise ValueError(f"train: must be a number of epochs, 0 or more, got {self.train}")
-        if self.max_n < 1:
-            raise ValueError(f"max_n: must be at least 1, got {self.max_n}")
-        if not 0 <= self.seed < 2**32:
-            raise ValueError(f"seed: must lie in 0..2**32 - 1, got {self.seed}")
+        faults = [text for text, wrong in self._faults() if wrong]
+        if faults:
+            raise Faults(faults)
+
+    def _faults(self) -> Iterator[tuple[str, bool]]:
+        """Every mistake that shows without data or model: what to say, and whether it was made."""
+        least, most = 1 if self.min_nodes is None else self.min_nodes, self.max_nodes
+        yield f"graphs: must be at least 1, got {self.graphs}", self.graphs is not None and self.graphs < 1
+        yield (
+            f"min_nodes, max_nodes: expected 1 <= min_nodes <= max_nodes, got {self.min_nodes}, {most}",
+            least < 1 or (most is not None and most < least),
+        )
+        for word in sorted(set(self.know) - set(KNOWABLE)):
+            yield f"know: unknown {word!r}; choose from {', '.join(KNOWABLE)}", True
+        yield f"time_limit: must be a positive number of seconds, got {self.time_limit}", not self.time_limit > 0
+        yield (
+            f"pooling: unknown {self.pooling!r}; choose one of {', '.join(POOLINGS)}",
+            self.pooling not in POOLINGS,
+        )
+        yield (
+            f"protocol: unknown {self.protocol!r}; choose one of {', '.join(PROTOCOLS)}",
+            self.protocol is not None and self.protocol not in PROTOCOLS,
+        )
+        yield f"batch: must be at least 1, got {self.batch}", self.batch < 1
+        yield (
+            "know: edges and features are given of clients with one graph; leave --batch out",
+            self.batch > 1 and bool({"adjacency", "features"} & set(self.know)),
+        )
+        yield f"local_steps: must be at least 1, got {self.local_steps}", self.local_steps < 1
+        yield f"local_rate: must be above 0, got {self.local_rate}", not self.local_rate > 0
+        yield (
+            "auxiliary: that is the clients' own data set; the rest of it is 'same'",
+            self.auxiliary.lower() == self.dataset.lower(),
+        )
+        yield (
+            "local_steps: only clients of the protocol 'fedavg' make several; take that protocol",
+            self.local_steps > 1 and self.protocol != "fedavg",
+        )
+        yield (
+            f"auxiliary: expected 'same', 'split:1.0', 'random:0.05:normal' or a data set, got {self.auxiliary!r}",
+            not AUXILIARY.fullmatch(self.auxiliary),
+        )
+        yield f"together: must be at least 1, got {self.together}", self.together < 1
+        yield f"train: must be a number of epochs, 0 or more, got {self.train}", self.train < 0
+        yield f"max_n: must be at least 1, got {self.max_n}", self.max_n < 1
+        yield f"seed: must lie in 0..2**32 - 1, got {self.seed}", not 0 <= self.seed < 2**32
 
     def to_json(self) -> dict[str, Any]:
         """The fields by name, ready for JSON."""

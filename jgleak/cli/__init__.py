@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from jgleak.cli.attack import attack
+from jgleak.cli.audit import audit
 from jgleak.cli.invert import invert, verify
 from jgleak.cli.listing import show_list
 from jgleak.version import __version__
@@ -18,6 +19,7 @@ app = typer.Typer(
     help="Audit what the gradients of graph neural networks leak in federated learning.",
 )
 app.command()(attack)
+app.command()(audit)
 app.command()(invert)
 app.command()(verify)
 app.command("list")(show_list)

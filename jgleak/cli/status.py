@@ -7,20 +7,23 @@ from contextlib import contextmanager
 
 import typer
 
+from jgleak.audit.specification import Faults
+
 MISTAKE, FAILED, INTERRUPTED = 2, 1, 130
 """The user's mistake, an attack that broke down, Ctrl-C."""
 
 
 @contextmanager
 def mistakes() -> Iterator[None]:
-    """A user's mistake is one line on standard error and exit status 2."""
+    """A user's mistake is a line on standard error and exit status 2."""
     try:
         yield
     except BrokenPipeError:
         raise
     except (ValueError, KeyError, OSError) as error:
         message = error.args[0] if isinstance(error, KeyError) and error.args else str(error)
-        typer.echo("error: " + " ".join(str(message).split()), err=True)
+        for fault in error.faults if isinstance(error, Faults) else (message,):
+            typer.echo("error: " + " ".join(str(fault).split()), err=True)
         raise typer.Exit(MISTAKE) from error
     except KeyboardInterrupt:
         typer.echo("interrupted", err=True)

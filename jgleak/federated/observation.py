@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int, Num
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save as serialised
 
 from jgleak.features import FeatureSpace
 from jgleak.federated.loss import LOSSES
@@ -184,15 +184,12 @@ def unflatten(flat: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def save(path: str | Path, observation: Observation, space: FeatureSpace | None = None) -> None:
-    """Write an observation and the public feature space to one safetensors file.
+def serialise(observation: Observation, space: FeatureSpace | None = None) -> bytes:
+    """An observation and the public feature space as the bytes of one safetensors file.
 
     Tensors are named ``params/...`` and ``update/...``; the header holds one JSON string with the format version, the
-    model, the loss, the protocol and the feature space. Nothing private is written. Without a space the reader must
-    bring one.
-
-    Raises:
-      ValueError: when the file cannot be written.
+    model, the loss, the protocol and the feature space. Nothing private is in it. Without a space the reader must bring
+    one.
     """
     header = {
         "format": FORMAT,
@@ -210,9 +207,18 @@ def save(path: str | Path, observation: Observation, space: FeatureSpace | None 
     tensors = {
         f"{part}/{k}": np.asarray(v, order="C") for part, tree in trees.items() for k, v in flatten(tree).items()
     }
+    return serialised(tensors, metadata={"jgleak": json.dumps(header)})
+
+
+def save(path: str | Path, observation: Observation, space: FeatureSpace | None = None) -> None:
+    """Write ``serialise(observation, space)`` to a file.
+
+    Raises:
+      ValueError: when the file cannot be written.
+    """
     try:
-        save_file(tensors, str(path), metadata={"jgleak": json.dumps(header)})
-    except (OSError, SafetensorError) as error:
+        Path(path).write_bytes(serialise(observation, space))
+    except OSError as error:
         raise ValueError(f"cannot write {path}: {error}; choose a folder you may write to") from error
 
 

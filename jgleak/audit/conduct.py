@@ -1,0 +1,91 @@
+"""An audit from its grid to its store: begun, or gone on with after any interruption."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jgleak.audit.database import SUFFIXES, Database
+from jgleak.audit.engines import Work
+from jgleak.audit.experiment import chunks
+from jgleak.audit.grid import Grid
+from jgleak.audit.plan import Planned, plan
+from jgleak.audit.results import DATABASE
+from jgleak.audit.units import unit_hash
+
+
+def enter(grid: Grid, folder: Path, resume: bool) -> tuple[Database, tuple[Planned, ...]]:
+    """The folder's store, open for writing, and the plan: made now, or read back where the audit was begun before.
+
+    A new plan looks at all data and models before the folder is made; going on looks at those that are still needed.
+
+    Raises:
+      Faults: as ``plan``.
+      ValueError: the folder is in use, holds something else, or another grid; without ``resume``, holds anything.
+    """
+    there = {path.name for path in folder.iterdir()} if folder.is_dir() else {folder.name} if folder.exists() else set()
+    if there and not resume:
+        raise ValueError(f"out: {folder} is there already; add --resume to go on with its audit, or choose another")
+    if there and DATABASE not in there and not there <= {*SUFFIXES, "audit.lock"}:
+        raise ValueError(f"out: {folder} holds no audit, but something else; choose another folder")
+    if DATABASE in there:
+        database = Database(folder)
+        text = database.grid_text()
+        if text is not None:
+            try:
+                return database, _gone_on(grid, text, database)
+            except BaseException:
+                database.close()
+                raise
+        database.close()
+    planned = plan(grid)
+    database = Database(folder)
+    database.begin(grid, planned)
+    return database, planned
+
+
+def _gone_on(grid: Grid, text: str, database: Database) -> tuple[Planned, ...]:
+    changed = difference(tomllib.loads(text), tomllib.loads(grid.text))
+    if changed is not None:
+        raise ValueError(f"out: {database.folder} was begun with another grid: {changed}; choose another folder")
+    planned = database.plan(grid)
+    needed = {work.position for work in remaining(planned, database.finished())}
+    cells = tuple(cell for position, cell in enumerate(grid.cells) if position in needed)
+    plan(dataclasses.replace(grid, cells=cells, skip_impossible=True))
+    return planned
+
+
+def remaining(planned: Sequence[Planned], finished: Mapping[str, str]) -> list[Work]:
+    """The chunks of which a unit has no row yet, in the grid's order."""
+    work = []
+    for position, (cell, graphs, impossible) in enumerate(planned):
+        if impossible is not None:
+            continue
+        batch = cell.specification.batch
+        for firsts in chunks(cell.specification, graphs):
+            units = range(firsts[0], min(firsts[-1] + batch, graphs))
+            if any(unit_hash(cell.specification, unit) not in finished for unit in units):
+                work.append(Work(position, cell.specification, firsts, graphs, len(units)))
+    return work
+
+
+def difference(old: Any, new: Any, place: str = "") -> str | None:
+    """The first place where two TOML documents differ, in words, or None."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in [*old, *(key for key in new if key not in old)]:
+            where = f"{place}.{key}" if place else key
+            if key not in old or key not in new:
+                return f"{where} is only {'there' if key in old else 'here'}"
+            found = difference(old[key], new[key], where)
+            if found is not None:
+                return found
+        return None
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        pairs = enumerate(zip(old, new, strict=True))
+        return next((d for i, (a, b) in pairs if (d := difference(a, b, f"{place}[{i}]")) is not None), None)
+    if isinstance(old, list) and isinstance(new, list) and all(isinstance(entry, dict) for entry in (*old, *new)):
+        return f"{place} has {len(old)} entries there and {len(new)} here"
+    return None if old == new and type(old) is type(new) else f"{place} is {old!r} there and {new!r} here"

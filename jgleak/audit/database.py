@@ -1,0 +1,168 @@
+"""An audit's store on disk: one row a finished unit, its files beside it, and nothing that a kill could spoil."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from jgleak.audit.grid import Cell, Grid
+from jgleak.audit.plan import Planned
+from jgleak.audit.results import DATABASE, FORMAT
+from jgleak.audit.units import Outcome, unit_hash, versions
+from jgleak.version import __version__
+
+SUFFIXES = {"observations": ".safetensors", "reconstructions": ".json", "truths": ".json"}
+"""Folders beside the store, and how their files end."""
+
+_TABLES = """
+CREATE TABLE grid (name TEXT NOT NULL, text TEXT NOT NULL, format TEXT NOT NULL);
+CREATE TABLE starts (started_at TEXT NOT NULL, engine TEXT NOT NULL, device TEXT NOT NULL, versions TEXT NOT NULL);
+CREATE TABLE cells (
+  position INTEGER PRIMARY KEY, cell TEXT NOT NULL UNIQUE, specification TEXT NOT NULL, graphs INTEGER NOT NULL,
+  impossible TEXT
+);
+CREATE TABLE units (
+  hash TEXT PRIMARY KEY, cell TEXT NOT NULL REFERENCES cells (cell), specification TEXT NOT NULL,
+  client INTEGER NOT NULL, status TEXT NOT NULL CHECK (status IN ('done', 'failed', 'skipped')), reason TEXT,
+  record TEXT NOT NULL, device TEXT NOT NULL, versions TEXT NOT NULL, seconds REAL NOT NULL,
+  finished_at TEXT NOT NULL
+);
+"""
+
+
+class Database:
+    """The writing side of a store; one process at a time holds a folder.
+
+    A unit's files are on disk, complete and under their final names, before its row is; the rows of a chunk are one
+    transaction. Whatever a kill leaves behind besides is overwritten by the unit that wrote it. ``synchronous=FULL``
+    waits for the disk at every commit, so that even a power cut takes back no unit that a progress bar had counted; it
+    costs milliseconds, attacks cost seconds.
+
+    Raises:
+      ValueError: when made, if the folder cannot be written, or another process holds it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        try:
+            for name in SUFFIXES:
+                (folder / name).mkdir(parents=True, exist_ok=True)
+            self._lock = _connect(folder / "audit.lock")
+            self._lock.execute("BEGIN EXCLUSIVE")
+            self._store = _connect(folder / DATABASE)
+            self._store.execute("PRAGMA journal_mode = WAL")
+            self._store.execute("PRAGMA synchronous = FULL")
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error):
+                raise ValueError(f"out: another process audits in {folder}; wait for it, or choose another") from error
+            raise ValueError(f"out: cannot write to {folder} ({error}); choose another folder") from error
+        except (OSError, sqlite3.DatabaseError) as error:
+            raise ValueError(f"out: cannot write to {folder} ({error}); choose another folder") from error
+
+    def grid_text(self) -> str | None:
+        """The TOML that the store was begun with; None where it was not begun."""
+        known = self._store.execute("SELECT name FROM sqlite_master WHERE name = 'grid'").fetchone()
+        return self._store.execute("SELECT text FROM grid").fetchone()[0] if known else None
+
+    def begin(self, grid: Grid, planned: Sequence[Planned]) -> None:
+        """Write the grid and its plan, with the units of impossible cells as skipped, in one transaction."""
+        self._store.execute("BEGIN IMMEDIATE")
+        for statement in filter(str.strip, _TABLES.split(";")):
+            self._store.execute(statement)
+        self._store.execute("INSERT INTO grid VALUES (?, ?, ?)", (grid.name, grid.text, FORMAT))
+        for position, (cell, graphs, reason) in enumerate(planned):
+            row = (position, _json(cell.label), _json(cell.specification.to_json()), graphs, reason)
+            self._store.execute("INSERT INTO cells VALUES (?, ?, ?, ?, ?)", row)
+            if reason is not None:
+                device = jax.devices()[0].device_kind
+                skips = [Outcome(i, "skipped", reason, {}, device, versions(), 0.0, {}) for i in range(graphs)]
+                self._insert(cell, skips)
+        self._store.execute("COMMIT")
+
+    def plan(self, grid: Grid) -> tuple[Planned, ...]:
+        """What ``begin`` wrote, for the same grid.
+
+        Raises:
+          ValueError: this jgleak reads other specifications from the grid than the one that began.
+        """
+        rows = self._store.execute("SELECT specification, graphs, impossible FROM cells ORDER BY position").fetchall()
+        if [row[0] for row in rows] != [_json(cell.specification.to_json()) for cell in grid.cells]:
+            raise ValueError(
+                f"out: {self.folder} was begun by a jgleak whose specifications differ from this one's "
+                f"({__version__}); go on with that version, or begin again in another folder"
+            )
+        return tuple(Planned(cell, *row[1:]) for cell, row in zip(grid.cells, rows, strict=True))
+
+    def started(self, engine: str) -> None:
+        """Note that a process begins to work."""
+        row = (_now(), engine, jax.devices()[0].device_kind, _json(versions()))
+        self._store.execute("INSERT INTO starts VALUES (?, ?, ?, ?)", row)
+
+    def finished(self) -> dict[str, str]:
+        """The status of every unit that has one, by its hash."""
+        return dict(self._store.execute("SELECT hash, status FROM units"))
+
+    def add(self, cell: Cell, outcomes: Sequence[Outcome]) -> None:
+        """Keep a chunk: the files of all its units, then all its rows at once, in place of older ones."""
+        for outcome in outcomes:
+            stem = unit_hash(cell.specification, outcome.client)
+            for name, content in outcome.files.items():
+                _write(self.folder / name / f"{stem}{SUFFIXES[name]}", content)
+        for name in SUFFIXES:
+            _sync(self.folder / name)
+        self._store.execute("BEGIN IMMEDIATE")
+        self._insert(cell, outcomes)
+        self._store.execute("COMMIT")
+
+    def _insert(self, cell: Cell, outcomes: Sequence[Outcome]) -> None:
+        label, specification = _json(cell.label), _json(cell.specification.to_json())
+        rows = [
+            (
+                *(unit_hash(cell.specification, o.client), label, specification, o.client, o.status, o.reason),
+                *(_json(o.record), o.device, _json(o.versions), o.seconds, _now()),
+            )
+            for o in outcomes
+        ]
+        self._store.executemany(f"INSERT OR REPLACE INTO units VALUES ({', '.join('?' * 11)})", rows)
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        self._store.close()
+        self._lock.close()
+
+
+def _connect(file: Path) -> sqlite3.Connection:
+    return sqlite3.connect(file, isolation_level=None, timeout=5.0 if file.name == DATABASE else 0.0)
+
+
+def _write(file: Path, content: bytes) -> None:
+    """The file is there with all of its content, or not at all."""
+    part = file.with_name(file.name + ".part")
+    with part.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    part.replace(file)
+
+
+def _sync(folder: Path) -> None:
+    """Names of new files reach the disk too, where folders can be opened (not on Windows)."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        os.fsync(handle)
+        os.close(handle)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")

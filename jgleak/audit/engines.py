@@ -1,0 +1,85 @@
+"""Where chunks run: in this process, or as tasks of a Ray cluster. Only the caller writes anything down."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from jgleak.audit.specification import Specification
+from jgleak.audit.units import Outcome, attempt, failed
+
+
+class Work(NamedTuple):
+    """One chunk: clients attacked together, kept together.
+
+    Attributes:
+      position: of its cell in the grid.
+      specification: of its cell.
+      firsts: the first graph of each client.
+      graphs: of all clients of the cell.
+      units: how many graphs these clients have.
+    """
+
+    position: int
+    specification: Specification
+    firsts: range
+    graphs: int
+    units: int
+
+
+Finished = Iterator[tuple[Work, list[Outcome]]]
+Engine = Callable[[Sequence[Work]], Finished]
+
+
+def local(work: Sequence[Work]) -> Finished:
+    """One chunk after the other, here."""
+    for chunk in work:
+        yield chunk, attempt(chunk.specification, chunk.firsts, chunk.graphs)
+
+
+def on_ray(work: Sequence[Work], workers: int | None = None) -> Finished:
+    """Chunks as Ray tasks, in the order in which they finish.
+
+    With ``RAY_ADDRESS`` set they run on that cluster, whose nodes need jgleak and the data under the same paths;
+    otherwise on a cluster of this machine, which ends with the audit. A task takes one processor, and one GPU where the
+    cluster has any. Ray tries a task again whose worker died; when that does not help its units have failed.
+
+    Args:
+      work: the chunks.
+      workers: most tasks at a time; None for as many as the cluster has processors.
+
+    Raises:
+      ValueError: Ray is not installed, or there is no cluster at the address.
+    """
+    try:
+        ray: Any = importlib.import_module("ray")
+    except ImportError as error:
+        raise ValueError('engine: ray is not installed; pip install "jgleak[ray]"') from error
+    own = "RAY_ADDRESS" not in os.environ
+    try:
+        ray.init(**({"num_cpus": workers, "include_dashboard": False} if own else {}), log_to_driver=False)
+    except (ConnectionError, RuntimeError) as error:
+        raise ValueError(f"engine: no Ray cluster could be reached ({error}); look at RAY_ADDRESS") from error
+    try:
+        gpus = 1 if ray.cluster_resources().get("GPU") else 0
+        task = ray.remote(num_cpus=1, num_gpus=gpus)(attempt)
+        most = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+        waiting, running = list(reversed(work)), {}
+        while waiting or running:
+            while waiting and len(running) < most:
+                chunk = waiting.pop()
+                running[task.remote(chunk.specification, chunk.firsts, chunk.graphs)] = chunk
+            done, _ = ray.wait(list(running), num_returns=1)
+            chunk = running.pop(done[0])
+            yield chunk, _collected(ray, done[0], chunk)
+    finally:
+        ray.shutdown()
+
+
+def _collected(ray: Any, reference: Any, chunk: Work) -> list[Outcome]:
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayError as error:
+        return failed(chunk.specification, chunk.firsts, chunk.graphs, f"the Ray worker died: {error}")

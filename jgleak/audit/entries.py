@@ -1,0 +1,144 @@
+"""The entries of a grid: which fields each table has, what it is called, and what is wrong with it by itself."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any, get_args, get_origin, get_type_hints
+
+from jgleak.attacks.registry import get_attack
+from jgleak.audit.setup import READOUTS
+from jgleak.audit.specification import Faults, Specification
+from jgleak.datasets import names, tasks
+from jgleak.defenses import parse
+from jgleak.federated import LOSSES
+from jgleak.gnn import ACTIVATIONS, CONVOLUTIONS
+
+AXES: Mapping[str, tuple[str, ...]] = {
+    "data": (
+        *("dataset", "task", "path", "graphs", "min_nodes", "max_nodes"),
+        *("normalise", "node_task", "distinct", "degree"),
+    ),
+    "model": (
+        *("model", "layers", "hidden", "heads", "activation", "readout", "pooling"),
+        *("last_activation", "bias", "loss", "train"),
+    ),
+    "attack": ("attack", "options", "know", "auxiliary", "prior", "max_n", "together", "time_limit"),
+    "defense": ("defense", "batch", "protocol", "local_steps", "local_rate"),
+}
+"""Fields of ``Specification`` that a table of each kind may give, beside ``name``."""
+
+_TYPES = get_type_hints(Specification)
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "model": tuple(CONVOLUTIONS),
+    "activation": tuple(ACTIVATIONS),
+    "readout": READOUTS,
+    "loss": LOSSES,
+}
+_WORDS = {int: "a whole number", float: "a number", str: "text in quotes", bool: "true or false"}
+
+
+def label(axis: str, entry: Mapping[str, Any]) -> str:
+    """What people call an entry: its ``name``, or its most telling field (``none`` where clients defend nothing)."""
+    if "name" in entry:
+        return entry["name"]
+    main = {"data": "dataset"}.get(axis, axis)
+    text = str(entry.get(main, getattr(Specification(), main)))
+    return f"{text}/{entry['task']}" if axis == "data" and "task" in entry else text or "none"
+
+
+def entry_faults(axis: str, entry: Mapping[str, Any]) -> Iterator[str]:
+    """Every mistake of one entry, as ``.field: what is wrong``, without loading anything."""
+    sound: dict[str, Any] = {}
+    for key, value in entry.items():
+        fault = _misfit(axis, key, value)
+        if fault is not None:
+            yield f".{key}: {fault}"
+        elif key != "name":
+            sound[key] = value
+    if axis == "attack" and "attack" not in entry:
+        yield ".attack: missing; name one of `jgleak list`"
+    given = {"dataset": "-", **sound, "options": tuple(sound.get("options", {}).items())}
+    try:
+        Specification(**given)
+    except Faults as error:
+        yield from (f".{fault}" for fault in error.faults)
+    for field, choices in _CHOICES.items():
+        if field in sound and sound[field] not in choices:
+            hint = _hint(sound[field], choices)
+            yield f".{field}: unknown {sound[field]!r}; {hint}choose one of {', '.join(choices)}"
+    for field in ("layers", "hidden", "heads"):
+        if sound.get(field, 1) < 1:
+            yield f".{field}: must be at least 1, got {sound[field]}"
+    yield from _looked_up(sound)
+
+
+def _looked_up(sound: Mapping[str, Any]) -> Iterator[str]:
+    """What the registries of attacks, defences and data sets have to say."""
+    if "attack" in sound:
+        try:
+            attack = get_attack(sound["attack"])
+        except KeyError as error:
+            yield f".{error.args[0]}"
+        else:
+            yield from _option_faults(attack.configure, dict(sound.get("options", {})))
+    if "defense" in sound:
+        try:
+            parse(sound["defense"])
+        except ValueError as error:
+            yield f".{error}"
+    if "dataset" in sound or "task" in sound:
+        name, task = sound.get("dataset", Specification.dataset), sound.get("task")
+        try:
+            known = tasks(name)
+        except ValueError:
+            yield f".dataset: no data set {name!r}; {_hint(name, names())}choose one of {', '.join(names())}, tu:NAME"
+        else:
+            if task is not None and task not in known:
+                choice = f"choose one of {', '.join(known)}" if known else "it has only one, leave task out"
+                yield f".task: {name} has no task {task!r}; {choice}"
+
+
+def _option_faults(configure: Any, options: dict[str, Any]) -> Iterator[str]:
+    """One fault after the other: an option that is refused is left out, and the others are tried again."""
+    options = {name: str(value) for name, value in options.items()}
+    while options:
+        try:
+            configure(options)
+            return
+        except ValueError as error:
+            named = re.match(r"option '([^']*)': (.*)", str(error), re.DOTALL)
+            if named is None or named[1] not in options:
+                yield f".options: {error}"
+                return
+            yield f".options.{named[1]}: {named[2]}"
+            del options[named[1]]
+
+
+def _misfit(axis: str, key: str, value: Any) -> str | None:
+    """What is wrong with the name or the type of one field, or None."""
+    if key == "name":
+        return None if isinstance(value, str) and value.strip() else f"expected some text, got {value!r}"
+    if key not in AXES[axis]:
+        home = next((other for other, fields in AXES.items() if key in fields), None)
+        if home is not None:
+            return f"belongs into a [[{home}]] table"
+        known = ("name", *AXES[axis])
+        return f"unknown; {_hint(key, known)}a [[{axis}]] table has {', '.join(known)}"
+    if key == "options":
+        plain = isinstance(value, dict) and all(isinstance(v, str | int | float) for v in value.values())
+        return None if plain else f"expected a table of names and values, as {{steps = 300}}, got {value!r}"
+    hint = _TYPES[key]
+    if get_origin(hint) is tuple:
+        words = isinstance(value, list) and all(isinstance(word, str) for word in value)
+        return None if words else f'expected a list of words, as ["n"], got {value!r}'
+    wanted = next(t for t in get_args(hint) if t is not types.NoneType) if get_args(hint) else hint
+    fits = type(value) is wanted or (wanted is float and type(value) is int)
+    return None if fits else f"expected {_WORDS[wanted]}, got {value!r}"
+
+
+def _hint(word: str, known: tuple[str, ...]) -> str:
+    close = difflib.get_close_matches(word.lower(), known, n=1)
+    return f"did you mean {close[0]!r}? " if close else ""

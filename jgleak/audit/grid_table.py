@@ -1,0 +1,71 @@
+"""A grid's plan and its results as tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from jgleak.audit.plan import Planned
+from jgleak.audit.record import RATES
+from jgleak.audit.results import Unit
+
+KIND = ("data", "model", "attack", "defense")
+"""What tells the rows apart; seeds are taken together."""
+
+
+def plan_table(planned: Sequence[Planned], left: Mapping[int, int]) -> Table:
+    """Units, those left, and why some cannot run, by data, model, attack and defence."""
+    rows: dict[tuple[str, ...], list[Any]] = {}
+    for position, (cell, graphs, impossible) in enumerate(planned):
+        row = rows.setdefault(_kind(cell.label), [0, 0, ""])
+        row[0] += graphs
+        row[1] += left.get(position, 0)
+        row[2] = impossible or row[2]
+    return _table(rows, ("units", "to run", "impossible"))
+
+
+def audit_table(units: Sequence[Unit]) -> Table:
+    """Rates over the units that were attacked, by data, model, attack and defence; columns of zeros are left out."""
+    groups: dict[tuple[str, ...], list[Unit]] = {}
+    for unit in units:
+        groups.setdefault(_kind(unit.cell), []).append(unit)
+    seen = [status for status in ("failed", "skipped") if any(unit.status == status for unit in units)]
+    rows: dict[tuple[str, ...], list[Any]] = {}
+    for kind, members in groups.items():
+        attacked = [unit.record for unit in members if unit.status == "done"]
+        counts = [sum(unit.status == status for unit in members) for status in seen]
+        means = [f"{sum(r[rate] for r in attacked) / len(attacked):.3f}" if attacked else "-" for rate in RATES]
+        rows[kind] = [len(members), *counts, *means, f"{sum(unit.seconds for unit in members):.1f}"]
+    return _table(rows, ("units", *seen, *RATES, "seconds"))
+
+
+def span(seconds: float) -> str:
+    """A length of time in the unit that people would choose."""
+    for size, name in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {name}"
+    return f"{seconds:.0f} s"
+
+
+def _kind(label: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(label[name] for name in KIND)
+
+
+def _table(rows: Mapping[tuple[str, ...], Sequence[Any]], columns: Sequence[str]) -> Table:
+    """What all rows are alike in stands above the table."""
+    alike = [len({kind[i] for kind in rows}) == 1 for i in range(len(KIND))]
+    shared = next(iter(rows), ())
+    title = ", ".join(f"{name}: {text}" for name, text, same in zip(KIND, shared, alike, strict=False) if same)
+    table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD)
+    for name in (name for name, same in zip(KIND, alike, strict=True) if not same):
+        table.add_column(name)
+    for name in columns:
+        table.add_column(name, justify="left" if name == "impossible" else "right", no_wrap=name != "impossible")
+    for kind, row in rows.items():
+        telling = [Text(text) for text, same in zip(kind, alike, strict=True) if not same]
+        table.add_row(*telling, *(Text(str(value)) for value in row))
+    return table

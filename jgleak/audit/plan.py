@@ -1,0 +1,100 @@
+"""What a grid comes to once data and models are looked at: how many units, what cannot run, how long it may take."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from jgleak.audit.grid import Cell, Grid
+from jgleak.audit.round import refusal
+from jgleak.audit.shared import common, shared_setup
+from jgleak.audit.specification import Faults, Specification
+from jgleak.audit.units import attempt
+
+PROBE = 10.0
+"""Most seconds that a dry run grants an attack on one client."""
+
+
+class Planned(NamedTuple):
+    """A cell and what is known of it before it runs.
+
+    Attributes:
+      cell: of the grid.
+      graphs: number of private graphs, each a unit.
+      impossible: why the attack cannot work there, or None.
+    """
+
+    cell: Cell
+    graphs: int
+    impossible: str | None = None
+
+
+def plan(grid: Grid) -> tuple[Planned, ...]:
+    """Load every data set, make every model (untrained) and ask every attack whether it can work there.
+
+    Raises:
+      Faults: all of data that is missing, models that do not fit and, unless the grid skips them, attacks that cannot
+        work; each with the places it is true of.
+    """
+    planned: list[Planned] = []
+    faults: list[tuple[str, str]] = []
+    broken: dict[Specification, str] = {}
+    for cell in grid.cells:
+        untrained = dataclasses.replace(cell.specification, train=0)
+        if common(untrained) not in broken:
+            try:
+                setup = shared_setup(untrained)
+            except (ValueError, KeyError, OSError) as error:
+                broken[common(untrained)] = str(error.args[0] if isinstance(error, KeyError) else error)
+            else:
+                reason = refusal(untrained, setup)
+                planned.append(Planned(cell, len(setup.dataset.graphs), reason))
+                if reason is not None and not grid.skip_impossible:
+                    faults.append((cell.place, f"attack {cell.specification.attack!r} cannot run here: {reason}"))
+                continue
+        faults.append((cell.place, broken[common(untrained)]))
+    if faults:
+        raise Faults(_grouped(faults))
+    return tuple(planned)
+
+
+def _grouped(faults: Iterable[tuple[str, str]]) -> list[str]:
+    """One line for each thing that is wrong, with the first place of it and the number of others."""
+    places: dict[str, list[str]] = {}
+    for place, fault in faults:
+        where = places.setdefault(fault, [])
+        if place not in where:
+            where.append(place)
+    more = {fault: f" (and {len(where) - 1} more such cells)" for fault, where in places.items() if len(where) > 1}
+    return [f"{where[0]}{more.get(fault, '')}: {fault}" for fault, where in places.items()]
+
+
+def longest(planned: Sequence[Planned], left: Mapping[int, int]) -> float:
+    """Seconds after which every unit has reached its time limit; ``left`` is the number of units of each cell."""
+    return sum(count * planned[position].cell.specification.time_limit for position, count in left.items())
+
+
+def timed(planned: Sequence[Planned], left: Mapping[int, int]) -> float:
+    """Seconds that the units left may take, by an attack of at most ``PROBE`` seconds on one client each.
+
+    Every pair of attack and model is timed on every data set, on its first seed and defence, and with untrained
+    weights. Compilation counts, so that the answer is rather too large; an attack that ran out of the probe's time
+    counts with its full limit, and one that broke down with what it took.
+    """
+    seconds: dict[tuple[str, ...], float] = {}
+    total = 0.0
+    for position, count in left.items():
+        label, specification, _ = planned[position].cell
+        kind = label["data"], label["model"], label["attack"]
+        if kind not in seconds:
+            brief = min(PROBE, specification.time_limit)
+            probe = dataclasses.replace(specification, train=0, time_limit=brief)
+            begun = time.monotonic()
+            outcomes = attempt(probe, [0], min(specification.batch, planned[position].graphs))
+            spent = time.monotonic() - begun
+            out_of_time = any(outcome.record.get("stop") == "time" for outcome in outcomes)
+            seconds[kind] = specification.time_limit if out_of_time else spent / len(outcomes)
+        total += count * seconds[kind]
+    return total

@@ -1,0 +1,106 @@
+"""The round under attack: what a client sends, what is told of it, and whether the attack can work with that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from jgleak.attacks.attack import Attack
+from jgleak.attacks.registry import get_attack
+from jgleak.audit.setup import CLIENTS, Setup, knowledge_of, stream_key
+from jgleak.audit.specification import Specification
+from jgleak.federated import Knowledge, Observation, fedavg, fedsgd
+from jgleak.federated.client import node_gradients, target_gradient
+from jgleak.graph import Graph
+
+
+class Client(NamedTuple):
+    """One client: its graphs, the first one's place in the data set, what the server saw and what is told."""
+
+    first: int
+    truths: Sequence[Graph]
+    observation: Observation
+    knowledge: Knowledge
+
+
+def chosen_attack(specification: Specification) -> Attack:
+    """The attack with its options.
+
+    Raises:
+      KeyError: an unknown attack.
+      ValueError: an option that it does not have.
+    """
+    attack = get_attack(specification.attack)
+    return attack.configure(dict(specification.options)) if specification.options else attack
+
+
+def client(specification: Specification, setup: Setup, first: int) -> Client:
+    """The client whose first graph is number ``first``.
+
+    Raises:
+      ValueError: its update cannot be computed, or the attack cannot work with it.
+    """
+    attack, truths = chosen_attack(specification), setup.dataset.graphs[first : first + specification.batch]
+    protocol = _protocol(specification, setup, attack, len(truths))
+    observation = _observed(specification, protocol, setup, truths, stream_key(specification, CLIENTS + first))
+    knowledge = knowledge_of(specification, setup, truths, observation)
+    reason = attack.refusal(observation, knowledge)
+    if reason is not None:
+        raise ValueError(f"attack {attack.name!r} cannot run here: {reason}")
+    return Client(first, truths, observation, knowledge)
+
+
+def refusal(specification: Specification, setup: Setup) -> str | None:
+    """Why the attack cannot work on the first client, else None.
+
+    No gradient is computed: attacks look at shapes and protocol when they refuse, and so zeros will do.
+    """
+    attack, truths = chosen_attack(specification), setup.dataset.graphs[: specification.batch]
+    try:
+        protocol = _protocol(specification, setup, attack, len(truths))
+        lead = (truths[0].n,) if protocol == "node_losses" else ()
+        observation = Observation(
+            setup.model,
+            setup.params,
+            jax.tree.map(lambda leaf: np.zeros(lead + leaf.shape, np.float32), setup.params),
+            setup.loss,
+            batch_size=len(truths),
+            protocol=protocol,
+            local_steps=specification.local_steps,
+            local_rate=specification.local_rate,
+            scaled=setup.defense.scales,
+        )
+        return attack.refusal(observation, knowledge_of(specification, setup, truths, observation))
+    except ValueError as error:
+        return str(error)
+
+
+def _protocol(specification: Specification, setup: Setup, attack: Attack, graphs: int) -> str:
+    """What the client sends: as specified, or what the attack reads."""
+    usual = "fedsgd" if "fedsgd" in attack.protocols else attack.protocols[0]
+    protocol = specification.protocol or usual
+    if protocol not in ("fedsgd", "fedavg") and not setup.model.node_level:
+        raise ValueError(f"attack {attack.name!r} attacks node classification ({protocol}); add --node-task")
+    if protocol in ("node_losses", "target_node") and (setup.defense.steps or graphs > 1):
+        raise ValueError(f"protocol: {protocol!r} is simulated with one graph and no defence; take fedsgd")
+    return protocol
+
+
+def _observed(
+    specification: Specification, protocol: str, setup: Setup, truths: Sequence[Graph], key: Array
+) -> Observation:
+    model, params, space, loss = setup.model, setup.params, setup.dataset.space, setup.loss
+    if protocol == "node_losses":
+        return node_gradients(model, params, truths[0], space, loss=loss)
+    if protocol == "target_node":
+        return target_gradient(model, params, truths, space, loss=loss)
+    slots = model.slots if model.readout == "flattened" else None
+    shared: dict[str, Any] = {"loss": loss, "slots": slots, "defense": setup.defense, "key": key}
+    if protocol == "fedavg":
+        along = {"steps": specification.local_steps, "rate": specification.local_rate}
+        return fedavg(model, params, truths, space, **along, **shared)
+    return fedsgd(model, params, truths, space, **shared)

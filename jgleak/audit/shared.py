@@ -1,0 +1,43 @@
+"""Setups that several cells of a grid share: data, model, training and public graphs are prepared once."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import lru_cache
+
+from jgleak.audit.setup import Setup, prepare
+from jgleak.audit.specification import Specification
+from jgleak.defenses import parse
+
+KEPT = 4
+"""Setups that stay in memory."""
+
+_PLAIN = Specification(attack="empty")
+_PRIVATE = (
+    *("attack", "options", "together", "time_limit", "prior", "max_n"),
+    *("defense", "batch", "protocol", "local_steps", "local_rate"),
+)
+"""Fields that ``prepare`` makes nothing of but the defence."""
+
+
+def common(specification: Specification) -> Specification:
+    """What a specification shares with others of the same setup: fields that do not matter have their defaults."""
+    public = "auxiliary" in specification.know
+    fields = {name: getattr(_PLAIN, name) for name in _PRIVATE} | {"know": ("auxiliary",) if public else ()}
+    if not public and not specification.auxiliary.startswith("split:"):  # a split takes clients away from the data
+        fields["auxiliary"] = _PLAIN.auxiliary
+    return dataclasses.replace(specification, **fields)
+
+
+def shared_setup(specification: Specification) -> Setup:
+    """``prepare(specification)``, most of it taken from an earlier call where one had the same common part.
+
+    Raises:
+      ValueError, KeyError, FileNotFoundError: as ``prepare``.
+    """
+    return _prepared(common(specification))._replace(defense=parse(specification.defense))
+
+
+@lru_cache(KEPT)
+def _prepared(specification: Specification) -> Setup:
+    return prepare(specification)

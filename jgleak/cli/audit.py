@@ -1,0 +1,139 @@
+"""``jgleak audit``: a grid of attacks, models, data, defences and seeds, resumable."""
+
+from __future__ import annotations
+
+import sqlite3
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.text import Text
+
+from jgleak.cli.status import FAILED, INTERRUPTED, mistakes
+
+if TYPE_CHECKING:
+    from jgleak.audit.engines import Engine
+    from jgleak.audit.grid import Grid
+
+
+def audit(
+    file: Annotated[Path, typer.Argument(metavar="SPEC.toml", help="The grid; see docs/auditing.md.")],
+    out: Annotated[Path | None, typer.Option(help="Folder for the store and the reconstructions.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the audit in the folder, if one was begun there.")
+    ] = False,
+    engine: Annotated[str, typer.Option(help="local: in this process; ray: as tasks of a Ray cluster.")] = "local",
+    workers: Annotated[int | None, typer.Option(help="Most chunks at a time (ray).")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything, count the units, estimate the time; run nothing.")
+    ] = False,
+) -> None:
+    """Run a grid of attacks, models, data sets, defences and seeds; stopped at any moment, it goes on with --resume."""
+    with mistakes():
+        if engine not in ("local", "ray"):
+            raise ValueError(f"engine: unknown {engine!r}; choose one of local, ray")
+        if workers is not None and (engine == "local" or workers < 1):
+            raise ValueError("workers: a number of Ray's tasks, from 1; add --engine ray, or leave it out")
+        if out is None and not dry_run:
+            raise ValueError("out: give a folder for the results with --out, or add --dry-run")
+        try:
+            text = file.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{file}: not TOML, which is text in UTF-8 ({error.reason})") from error
+
+        from jgleak.audit.engines import local, on_ray
+        from jgleak.audit.grid import read_grid
+
+        grid = read_grid(text)
+        try:
+            if dry_run:
+                _foresee(grid, out)
+            elif out is not None:
+                chosen = local if engine == "local" else partial(on_ray, workers=workers)
+                raise typer.Exit(_conduct(grid, out, resume, engine, chosen))
+        except sqlite3.Error as error:
+            raise ValueError(
+                f"out: the store in {out} failed ({error}); --resume goes on from its last unit"
+            ) from error
+
+
+def _conduct(grid: Grid, out: Path, resume: bool, name: str, engine: Engine) -> int:
+    """Run what is left, and show it; the exit status."""
+    from jgleak.audit.conduct import enter, remaining
+    from jgleak.audit.grid_table import audit_table
+    from jgleak.audit.results import open_audit
+
+    stderr = Console(stderr=True)
+    with stderr.status("looking at data and models"):
+        database, planned = enter(grid, out, resume)
+    status, finished = 0, database.finished()
+    total, broken = sum(p.graphs for p in planned), sum(s == "failed" for s in finished.values())
+    stderr.print(Text(f"{grid.name}: {total} units, {len(finished)} finished before"))
+    try:
+        database.started(name)
+        with _progress(stderr) as progress:
+            bar = progress.add_task("", total=total, completed=len(finished), failed=broken)
+            for chunk, outcomes in engine(remaining(planned, finished)):
+                cell = planned[chunk.position].cell
+                database.add(cell, outcomes)
+                new = sum(outcome.status == "failed" for outcome in outcomes)
+                broken += new
+                if new:
+                    reason = next(o.reason for o in outcomes if o.status == "failed") or ""
+                    stderr.print(Text(f"{_called(cell.label)}: {new} failed: {reason.strip().splitlines()[-1]}"))
+                progress.update(bar, advance=len(outcomes), failed=broken, description=_called(cell.label))
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+        stderr.print("interrupted; --resume goes on")
+    finally:
+        database.close()
+    Console().print(audit_table(open_audit(out).units))
+    return status or (FAILED if broken else 0)
+
+
+def _called(label: dict[str, str]) -> str:
+    return f"{label['attack']} / {label['data']} / {label['model']} / {label['defense']} / seed {label['seed']}"
+
+
+def _foresee(grid: Grid, out: Path | None) -> None:
+    """Counts and times; of an audit that was begun in the folder, of what is left."""
+    from jgleak.audit.conduct import remaining
+    from jgleak.audit.grid_table import plan_table, span
+    from jgleak.audit.plan import PROBE, longest, plan, timed
+    from jgleak.audit.results import DATABASE, open_audit
+
+    stderr, stdout = Console(stderr=True), Console()
+    begun = out is not None and (out / DATABASE).is_file()
+    finished = {unit.hash: unit.status for unit in open_audit(out).units} if begun and out is not None else {}
+    with stderr.status("looking at data and models"):
+        planned = plan(grid)
+    left: dict[int, int] = {}
+    for chunk in remaining(planned, finished):
+        left[chunk.position] = left.get(chunk.position, 0) + chunk.units
+    stdout.print(plan_table(planned, left))
+    skipped = sum(p.graphs for p in planned if p.impossible is not None)
+    stdout.print(
+        f"{sum(p.graphs for p in planned)} units in {len(planned)} cells: {sum(left.values())} to run, "
+        f"{skipped} impossible, {len(finished)} in the store"
+    )
+    with stderr.status(f"timing one client of each attack, for at most {PROBE:.0f} s"):
+        estimate = timed(planned, left)
+    stdout.print(
+        f"about {span(estimate)}, by one client of each attack on each model and data set, compilation included"
+    )
+    stdout.print(f"at most {span(longest(planned, left))} by the time limits")
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[failed]} failed"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}", markup=False),
+        console=console,
+    )
