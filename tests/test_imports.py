@@ -19,6 +19,8 @@ LAYER = {
     "metrics": 3,
     "datasets": 3,
     "draw": 3,
+    "interop": 3,
+    "smiles": 3,
     "version": 0,
     "audit": 4,
     "cli": 5,

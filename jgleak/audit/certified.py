@@ -14,6 +14,7 @@ from jgleak.attacks.attack import Reconstruction
 from jgleak.attacks.certificate import Certificate, Status
 from jgleak.attacks.distance import Fit, gradient_distances
 from jgleak.audit.record import plain
+from jgleak.features import FeatureSpace
 from jgleak.federated import load
 from jgleak.graph import Graph
 
@@ -28,12 +29,13 @@ class Report:
     text: str
 
 
-def document(reconstruction: Reconstruction, observation: str) -> str:
+def document(reconstruction: Reconstruction, observation: str, space: FeatureSpace | None = None) -> str:
     """The listed graphs, best first, as feature codes and edges, with their certificate, as JSON.
 
     Args:
       reconstruction: what an attack found.
       observation: the way from the document's folder to the observation's file.
+      space: the feature space, where that file has none or another one.
     """
     certificate = reconstruction.certificate
     fields = {
@@ -43,17 +45,18 @@ def document(reconstruction: Reconstruction, observation: str) -> str:
         "stop": reconstruction.stop,
         "certificate": None if certificate is None else dataclasses.asdict(certificate),
         "graphs": [{"x": g.x, "edges": g.edges, "y": g.y} for g in reconstruction.graphs],
+        "space": None if space is None else space.to_json(),
     }
     return json.dumps(plain(fields)) + "\n"
 
 
-def write(path: Path, reconstruction: Reconstruction, observation: Path) -> None:
+def write(path: Path, reconstruction: Reconstruction, observation: Path, space: FeatureSpace | None = None) -> None:
     """Write the document with the place of its observation."""
-    path.write_text(document(reconstruction, os.path.relpath(observation, path.parent)), encoding="utf-8")
+    path.write_text(document(reconstruction, os.path.relpath(observation, path.parent), space), encoding="utf-8")
 
 
-def read(path: Path) -> tuple[list[Graph], Certificate | None, Path]:
-    """Graphs, certificate and the observation's file.
+def read(path: Path) -> tuple[list[Graph], Certificate | None, Path, FeatureSpace | None]:
+    """Graphs, certificate, the observation's file, and the feature space where that file has not the right one.
 
     Raises:
       ValueError: not such a file, or a broken one.
@@ -72,7 +75,9 @@ def read(path: Path) -> tuple[list[Graph], Certificate | None, Path]:
         certificate = found["certificate"]
         if certificate is not None:
             certificate = Certificate(**{**certificate, "conditions": tuple(certificate["conditions"])})
-        return graphs, certificate, path.parent / found["observation"]
+        space = found.get("space")
+        space = None if space is None else FeatureSpace.from_json(space)
+        return graphs, certificate, path.parent / found["observation"], space
     except (KeyError, TypeError) as error:
         raise ValueError(f"file: {path} lacks or breaks the field {error}; write it again") from error
 
@@ -86,8 +91,8 @@ def verify(path: Path) -> Report:
       ValueError: a broken file.
       FileNotFoundError: the observation is not where the file says.
     """
-    graphs, certificate, place = read(path)
-    observation, space = load(place)
+    graphs, certificate, place, space = read(path)
+    observation, space = load(place, space)
     for graph in graphs:
         space.check(graph.x)
     distances = [distance for distance, _ in gradient_distances(observation, space, graphs)]

@@ -18,6 +18,7 @@ from jgleak.version import __version__
 if TYPE_CHECKING:
     from jgleak.attacks.attack import Reconstruction
     from jgleak.features import FeatureSpace
+    from jgleak.smiles import Smiles
 
 
 def invert(
@@ -33,6 +34,13 @@ def invert(
     max_n: MaxN = 40,
     noise: Annotated[
         float | None, typer.Option(help="Standard deviation of the noise on every entry, where the client added some.")
+    ] = None,
+    features: Annotated[
+        str | None,
+        typer.Option(
+            help="What the input's columns mean, where the file does not say: molecules (GRAIN's atom features), "
+            "molecules:tox21 (normalised as in that set), or a JSON schema."
+        ),
     ] = None,
     distinct: Annotated[bool, typer.Option("--distinct", help="Assume that all nodes of a client differ.")] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for reconstruction.json.")] = None,
@@ -50,23 +58,28 @@ def invert(
         from jgleak.audit.certified import write
         from jgleak.audit.describe import describe
         from jgleak.audit.record import plain
+        from jgleak.cli.features import feature_space
         from jgleak.federated import Knowledge, load
+        from jgleak.smiles import smiles
 
         chosen = get_attack(name)
         if options:
             chosen = chosen.configure(dict(pairs(options)))
-        observation, space = load(file)
+        given = None if features is None else feature_space(features)
+        observation, space = load(file, given)
         if n is None and "n" in chosen.needs:
             raise ValueError(f"n: {name} needs the number of nodes; give --n")
         knowledge = Knowledge(space=space, n=n, max_nodes=max_n, distinct_nodes=distinct, prior=prior, noise=noise)
         begun = time.monotonic()
         with Console(stderr=True).status(name):
             found = chosen(observation, knowledge, key=jax.random.key(seed), budget=Budget(seconds=time_limit))
+        molecule = None if found.best is None else smiles(found.best, space)
         record = plain(
             {
                 "file": str(file),
                 "attack": name,
                 "graphs": [describe(g, space) for g in found.graphs],
+                "smiles": None if molecule is None else dataclasses.asdict(molecule) | {"note": molecule.note},
                 "gradient_distance": found.gradient_distance,
                 "stop": found.stop,
                 "certificate": None if found.certificate is None else dataclasses.asdict(found.certificate),
@@ -76,13 +89,13 @@ def invert(
             }
         )
         if out_file is not None:
-            write(out_file, found, file)
+            write(out_file, found, file, given)
         if json_lines:
             print(json.dumps(record), flush=True)
-        _show(found, space, Console(stderr=json_lines))
+        _show(found, molecule, space, Console(stderr=json_lines))
 
 
-def _show(found: Reconstruction, space: FeatureSpace, console: Console) -> None:
+def _show(found: Reconstruction, molecule: Smiles | None, space: FeatureSpace, console: Console) -> None:
     from jgleak.audit.table import certificate_text, graph_table
 
     if found.best is None:
@@ -95,6 +108,8 @@ def _show(found: Reconstruction, space: FeatureSpace, console: Console) -> None:
     distance = "unknown" if found.gradient_distance is None else f"{found.gradient_distance:.1e}"
     console.print(graph_table(found.best, space))
     count = "1 candidate graph" if len(found.graphs) == 1 else f"{len(found.graphs)} candidate graphs, the best shown"
+    if molecule is not None:
+        console.print(Text(f"SMILES {molecule.texts[0]}\n  {molecule.note}"), soft_wrap=True)
     console.print(Text(f"gradient distance {distance}; {count}; stopped: {found.stop}"))
     if found.certificate is not None:
         console.print(Text(certificate_text(found.certificate)))

@@ -184,11 +184,12 @@ def unflatten(flat: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def serialise(observation: Observation, space: FeatureSpace) -> bytes:
+def serialise(observation: Observation, space: FeatureSpace | None = None) -> bytes:
     """An observation and the public feature space as the bytes of one safetensors file.
 
     Tensors are named ``params/...`` and ``update/...``; the header holds one JSON string with the format version, the
-    model, the loss, the protocol and the feature space. Nothing private is in it.
+    model, the loss, the protocol and the feature space. Nothing private is in it. Without a space the reader must bring
+    one.
     """
     header = {
         "format": FORMAT,
@@ -199,7 +200,7 @@ def serialise(observation: Observation, space: FeatureSpace) -> bytes:
         "local_steps": observation.local_steps,
         "local_rate": observation.local_rate,
         "scaled": observation.scaled,
-        "space": space.to_json(),
+        "space": None if space is None else space.to_json(),
     }
     trees = {"params": observation.params, "update": observation.update}
     # safetensors writes an array's buffer as it lies in memory, so the order must be C.
@@ -209,7 +210,7 @@ def serialise(observation: Observation, space: FeatureSpace) -> bytes:
     return serialised(tensors, metadata={"jgleak": json.dumps(header)})
 
 
-def save(path: str | Path, observation: Observation, space: FeatureSpace) -> None:
+def save(path: str | Path, observation: Observation, space: FeatureSpace | None = None) -> None:
     """Write ``serialise(observation, space)`` to a file.
 
     Raises:
@@ -221,11 +222,16 @@ def save(path: str | Path, observation: Observation, space: FeatureSpace) -> Non
         raise ValueError(f"cannot write {path}: {error}; choose a folder you may write to") from error
 
 
-def load(path: str | Path) -> tuple[Observation, FeatureSpace]:
+def load(path: str | Path, space: FeatureSpace | None = None) -> tuple[Observation, FeatureSpace]:
     """Read an observation file; nothing in it is executed.
 
+    Args:
+      path: the file.
+      space: the public feature space, where the file has none or not the right one.
+
     Raises:
-      ValueError: missing or corrupt file, not an observation, a newer format, or contents that contradict each other.
+      ValueError: missing or corrupt file, not an observation, a newer format, contents that contradict each other, or a
+        feature space that is missing or of another width than the model's input.
     """
     try:
         with safe_open(str(path), framework="numpy") as file:
@@ -256,7 +262,16 @@ def load(path: str | Path) -> tuple[Observation, FeatureSpace]:
             local_rate=header.get("local_rate", 0.0),
             scaled=bool(header.get("scaled", False)),
         )
-        return observation, FeatureSpace.from_json(header["space"])
+        if space is None and header["space"] is None:
+            raise ValueError(f"{path}: it names no feature space; give one (load's space, jgleak invert's --features)")
+        if space is None:
+            return observation, FeatureSpace.from_json(header["space"])
+        if space.width != observation.model.in_features:
+            raise ValueError(
+                f"features: this space has {space.width} columns, the model takes {observation.model.in_features}; "
+                "describe the columns that the model was shown"
+            )
+        return observation, space
     except (KeyError, TypeError, OverflowError, RecursionError, json.JSONDecodeError) as error:
         raise ValueError(f"{path}: malformed observation header ({error!r})") from error
 

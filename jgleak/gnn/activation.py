@@ -1,4 +1,4 @@
-"""The activations of the five papers, by name."""
+"""The activations of the five papers, and ELU (usual under attention), by name."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "gelu": lambda x: jax.nn.gelu(x, approximate=False),
     "sigmoid": jax.nn.sigmoid,
     "tanh": jax.numpy.tanh,
+    "elu": jax.nn.elu,
 }
 
 

@@ -92,8 +92,8 @@ class Convolution(nn.Module):
     def _kernel(self, name: str, shape: tuple[int, ...]) -> Float[Array, "F D"]:
         return self.param(name, nn.initializers.xavier_uniform(), shape)
 
-    def _offset(self) -> Float[Array, " D"]:
-        return self.param("bias", nn.initializers.zeros_init(), (self.features,))
+    def _offset(self, name: str = "bias") -> Float[Array, " D"]:
+        return self.param(name, nn.initializers.zeros_init(), (self.features,))
 
 
 def with_self_loops(adjacency: Float[Array, "N N"], mask: Bool[Array, " N"]) -> Float[Array, "N N"]:

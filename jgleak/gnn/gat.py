@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jgleak.gnn.convolution import Convolution, with_self_loops
@@ -22,10 +23,14 @@ class GATConv(Convolution):
     Attributes:
       heads: number of attention heads ``H``.
       concatenate: heads side by side (each ``D / H`` wide) or averaged (each ``D`` wide).
+      negative_slope: of the leaky ReLU in the attention score.
+      residual: add ``x_v W_r``, a linear map of the node's own row (Velickovic et al., section 3.3).
     """
 
     heads: int = 2
     concatenate: bool = True
+    negative_slope: float = NEGATIVE_SLOPE
+    residual: bool = False
 
     @property
     def head_width(self) -> int:
@@ -38,6 +43,8 @@ class GATConv(Convolution):
         self.kernel = self._kernel("kernel", (self.in_features, self.heads * self.head_width))
         self.target = self._kernel("target", (self.heads, self.head_width))
         self.source = self._kernel("source", (self.heads, self.head_width))
+        if self.residual:
+            self.residual_kernel = self._kernel("residual_kernel", (self.in_features, self.features))
         if self.bias:
             self.offset = self._offset()
 
@@ -45,17 +52,21 @@ class GATConv(Convolution):
         self, rows: Float[Array, "N F"], adjacency: Float[Array, "N N"], mask: Bool[Array, " N"]
     ) -> Float[Array, "N D"]:
         values, target, source = self._project(rows)
-        scores = jax.nn.leaky_relu(target[:, None, :] + source[None, :, :], NEGATIVE_SLOPE)
+        scores = jax.nn.leaky_relu(target[:, None, :] + source[None, :, :], self.negative_slope)
         looped = with_self_loops(adjacency, mask)[:, :, None]
         top = jax.lax.stop_gradient(jnp.max(jnp.where(looped > 0, scores, -jnp.inf), axis=1, keepdims=True))
         weights = looped * jnp.exp(jnp.minimum(scores - jnp.where(jnp.isfinite(top), top, 0.0), 60.0))
         total = weights.sum(axis=1)
         mixed = jnp.einsum("vuh,uhd->vhd", weights, values) / jnp.where(total > 0, total, 1.0)[:, :, None]
-        return jnp.where(mask[:, None], self._add_bias(self._merge(mixed)), 0.0)
+        merged = self._merge(mixed)
+        if self.residual:
+            merged = merged + apply_kernel(self, "residual_kernel", self.residual_kernel, rows)
+        return jnp.where(mask[:, None], self._add_bias(merged), 0.0)
 
     def project(self, rows: Float[Array, "T F"]) -> Float[Array, "T P"]:
         values, target, source = self._project(rows)
-        return jnp.concatenate([values.reshape(rows.shape[0], -1), target, source], axis=1)
+        own = [rows @ self.residual_kernel] if self.residual else []
+        return jnp.concatenate([values.reshape(rows.shape[0], -1), target, source, *own], axis=1)
 
     def star_terms(
         self,
@@ -65,26 +76,31 @@ class GATConv(Convolution):
         degrees: Float[Array, " T"],
     ) -> tuple[Float[Array, " E"], Float[Array, "T E"]]:
         everyone = jnp.concatenate([centre[None], projected])
-        values, target, source = jnp.split(everyone, [self.kernel.shape[1], self.kernel.shape[1] + self.heads], axis=1)
-        scores = jax.nn.leaky_relu(target[:1] + source, NEGATIVE_SLOPE)
+        ends = self.kernel.shape[1] + self.heads * np.arange(3)
+        values, target, source, own = jnp.split(everyone, ends, axis=1)
+        scores = jax.nn.leaky_relu(target[:1] + source, self.negative_slope)
         weights = jnp.exp(scores - scores.max(axis=0))  # one factor for the whole star: it cancels in the ratio
         weighted = weights[:, :, None] * values.reshape(-1, self.heads, self.head_width)
-        terms = jnp.concatenate([weighted.reshape(everyone.shape[0], -1), weights], axis=1)
+        terms = jnp.concatenate([weighted.reshape(everyone.shape[0], -1), weights, own.at[1:].set(0.0)], axis=1)
         return terms[0], terms[1:]
 
     def star_select(self, terms: Float[Array, "T E"], columns: Int[Array, " C"]) -> Float[Array, "A T C"]:
-        """Numerators, then denominators, of the one head (concatenated) or all heads (averaged) behind a column."""
+        """Numerators, then denominators, of the one head (concatenated) or all heads (averaged) behind a column.
+
+        Where there is a residual map, its column comes last.
+        """
         total = self.heads * self.head_width
-        if self.concatenate:
-            return jnp.stack([terms[:, columns], terms[:, total + columns // self.head_width]])
-        heads = jnp.arange(self.heads)[:, None]
-        numerators = jnp.moveaxis(terms[:, heads * self.head_width + columns], 1, 0)
-        denominators = jnp.moveaxis(terms[:, total + heads + 0 * columns], 1, 0)
-        return jnp.concatenate([numerators, denominators])
+        heads = (columns // self.head_width)[None] if self.concatenate else jnp.arange(self.heads)[:, None]
+        places = columns[None] if self.concatenate else heads * self.head_width + columns
+        picked = [places, total + heads + 0 * columns]
+        if self.residual:
+            picked.append(total + self.heads + columns[None])
+        return jnp.moveaxis(terms[:, jnp.concatenate(picked)], 1, 0)
 
     def star_combine(self, total: Float[Array, "A ... C"], columns: Int[Array, " C"]) -> Float[Array, "... C"]:
         half = total.shape[0] // 2
-        return self._add_bias((total[:half] / total[half:]).mean(axis=0), columns)
+        mixed = (total[:half] / total[half : 2 * half]).mean(axis=0)
+        return self._add_bias(mixed + total[-1] if self.residual else mixed, columns)
 
     def _project(self, rows: Array) -> tuple[Array, Array, Array]:
         values = apply_kernel(self, "kernel", self.kernel, rows).reshape(-1, self.heads, self.head_width)

@@ -15,6 +15,8 @@ from jgleak.gnn.tap import apply_kernel
 class GINConv(Convolution):
     """GIN layer (Xu et al., ICLR 2019). The first MLP weight is linear, so it is applied before the sum.
 
+    With ``bias`` both linear maps have one; the first is added after the sum.
+
     Attributes:
       epsilon: weight of the centre, fixed.
       inner: activation between the two linear maps.
@@ -30,6 +32,7 @@ class GINConv(Convolution):
         self.kernel = self._kernel("kernel", (self.in_features, self.features))
         self.out_kernel = self._kernel("out_kernel", (self.features, self.features))
         if self.bias:
+            self.inner_offset = self._offset("inner_bias")
             self.offset = self._offset()
 
     def __call__(
@@ -37,7 +40,7 @@ class GINConv(Convolution):
     ) -> Float[Array, "N D"]:
         mapped = apply_kernel(self, "kernel", self.kernel, rows)
         total = (1.0 + self.epsilon) * mapped + adjacency @ mapped
-        out = apply_kernel(self, "out_kernel", self.out_kernel, activation(self.inner)(total))
+        out = apply_kernel(self, "out_kernel", self.out_kernel, activation(self.inner)(self._add_inner(total)))
         return jnp.where(mask[:, None], self._add_bias(out), 0.0)
 
     def project(self, rows: Float[Array, "T F"]) -> Float[Array, "T P"]:
@@ -62,10 +65,15 @@ class GINConv(Convolution):
         return self.star_terms(centre, centre_degree, rows, degrees)  # the sum is linear: with the kernel or without
 
     def star_combine(self, total: Float[Array, "A ... C"], columns: Int[Array, " C"]) -> Float[Array, "... C"]:
-        return total[0]
+        return self._add_inner(total[0], columns)
 
     def star_hidden(self, combined: Float[Array, "... D"]) -> Float[Array, "... D"]:
         return activation(self.inner)(combined)
 
     def star_finish(self, combined: Float[Array, "... D"]) -> Float[Array, "... D"]:
         return self._add_bias(jnp.matmul(self.star_hidden(combined), self.out_kernel, precision="highest"))
+
+    def _add_inner(self, z: Float[Array, "... C"], columns: Int[Array, " C"] | None = None) -> Float[Array, "... C"]:
+        if not self.bias:
+            return z
+        return z + (self.inner_offset if columns is None else jnp.asarray(self.inner_offset)[columns])

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float
 
 from jgleak.gnn.activation import activation
 from jgleak.gnn.convolution import Convolution
-from jgleak.gnn.gat import GATConv
+from jgleak.gnn.gat import NEGATIVE_SLOPE, GATConv
 from jgleak.gnn.gcn import GCNConv
 from jgleak.gnn.gin import GINConv
 from jgleak.gnn.readout import DotProduct, Flattened, NodeMLP, NodeScores, Pooled, Readout
@@ -38,13 +38,20 @@ class GNN(nn.Module):
       conv: ``gcn``, ``gat``, ``sage`` or ``gin``.
       layers: number of convolutions ``L``.
       hidden: width ``D`` of every convolution (the last is ``classes`` wide under ``node_scores``).
-      act: ``relu``, ``gelu``, ``sigmoid`` or ``tanh``.
+      act: ``relu``, ``gelu``, ``sigmoid``, ``tanh`` or ``elu``.
       last_act: apply the activation after the last convolution too.
       bias: give the convolutions a bias.
       heads: attention heads (GAT only); hidden layers concatenate, the last one averages.
+      widths: width of every convolution, where they differ; empty for ``hidden`` throughout.
+      last_heads: heads of the last convolution (GAT only); None for ``heads``.
+      last_concatenate: the last convolution concatenates its heads too (GAT only).
+      negative_slope: slope of the attention score's leaky ReLU below zero (GAT only).
+      residual: every convolution adds a linear map of the node's own row (GAT only).
+      epsilons: weight of a node's own row in every layer, as ``1 + epsilon`` (GIN only); empty for zeros.
       readout: ``node_mlp`` (GRAIN), ``pooled`` (GraphDLG, FedGIG), ``flattened`` (GLG, graph task),
         ``node_scores`` (GLG, node task) or ``dot`` (FedGNN).
       readout_widths: hidden widths of the readout's MLP.
+      readout_act: its activation; None for ``act``.
       pooling: ``mean``, ``sum`` or ``max`` (pooled readout only).
       per_node: node classification, for ``node_mlp``.
       see_input: ``node_mlp`` sees ``[X | H]`` rather than ``H``.
@@ -66,6 +73,13 @@ class GNN(nn.Module):
     per_node: bool = False
     see_input: bool = True
     slots: int = 0
+    widths: tuple[int, ...] = ()
+    last_heads: int | None = None
+    last_concatenate: bool = False
+    negative_slope: float = NEGATIVE_SLOPE
+    residual: bool = False
+    epsilons: tuple[float, ...] = ()
+    readout_act: str | None = None
 
     def setup(self) -> None:
         self.check()
@@ -80,18 +94,27 @@ class GNN(nn.Module):
             raise ValueError(f"conv: unknown {self.conv!r}; choose one of {sorted(CONVOLUTIONS)}")
         if self.readout not in READOUTS:
             raise ValueError(f"readout: unknown {self.readout!r}; choose one of {sorted(READOUTS)}")
-        if min(self.layers, self.hidden, self.classes, self.in_features, self.heads) < 1:
-            raise ValueError("layers, hidden, classes, in_features and heads must be at least 1")
+        counts = (self.layers, self.hidden, self.classes, self.in_features, self.heads, self.last_heads or 1)
+        if min(*counts, *self.widths) < 1:
+            raise ValueError("layers, hidden, classes, in_features, heads and widths must be at least 1")
+        for field in ("widths", "epsilons"):
+            if len(getattr(self, field)) not in (0, self.layers):
+                raise ValueError(f"{field}: expected one entry for each of {self.layers} layers or none")
+        if self.residual and self.conv != "gat":
+            raise ValueError(f"residual: only 'gat' has a residual map here, this model's convolution is {self.conv!r}")
         if self.readout == "flattened" and self.slots < 1:
             raise ValueError("slots: the flattened readout needs the number of node slots it is made for")
         activation(self.act)
+        activation(self.readout_act or self.act)
 
     @nn.nowrap
     def width(self, layer: int) -> int:
         """Width of the rows that enter convolution ``layer`` (``layers`` gives the last states')."""
         if layer == 0:
             return self.in_features
-        return self.classes if layer == self.layers and self.readout == "node_scores" else self.hidden
+        if layer == self.layers and self.readout == "node_scores":
+            return self.classes
+        return self.widths[layer - 1] if self.widths else self.hidden
 
     @nn.nowrap
     def convolution(self, layer: int) -> Convolution:
@@ -102,9 +125,13 @@ class GNN(nn.Module):
             "bias": self.bias,
         }
         if self.conv == "gat":
-            return GATConv(**shared, heads=self.heads, concatenate=layer < self.layers - 1)
+            last = layer == self.layers - 1
+            heads = self.last_heads if last and self.last_heads is not None else self.heads
+            beside = self.last_concatenate or not last
+            slope, own = self.negative_slope, self.residual
+            return GATConv(**shared, heads=heads, concatenate=beside, negative_slope=slope, residual=own)
         if self.conv == "gin":
-            return GINConv(**shared, inner=self.act)
+            return GINConv(**shared, inner=self.act, epsilon=self.epsilons[layer] if self.epsilons else 0.0)
         return CONVOLUTIONS[self.conv](**shared)
 
     @nn.nowrap
@@ -124,12 +151,13 @@ class GNN(nn.Module):
             "state_features": self.width(self.layers),
             "classes": self.classes,
         }
+        act = self.readout_act or self.act
         if self.readout == "node_mlp":
             return NodeMLP(
-                **shared, per_node=self.per_node, widths=self.readout_widths, act=self.act, see_input=self.see_input
+                **shared, per_node=self.per_node, widths=self.readout_widths, act=act, see_input=self.see_input
             )
         if self.readout == "pooled":
-            return Pooled(**shared, widths=self.readout_widths, act=self.act, pooling=self.pooling)
+            return Pooled(**shared, widths=self.readout_widths, act=act, pooling=self.pooling)
         if self.readout == "flattened":
             return Flattened(**shared, slots=self.slots)
         return NodeScores(**shared, per_node=True) if self.readout == "node_scores" else DotProduct(**shared)

@@ -16,7 +16,7 @@ from jaxtyping import Array
 
 from jgleak.gnn.activation import activation
 from jgleak.gnn.convolution import Convolution
-from jgleak.gnn.gat import NEGATIVE_SLOPE, GATConv
+from jgleak.gnn.gat import GATConv
 from jgleak.gnn.gcn import GCNConv
 from jgleak.gnn.gin import GINConv
 from jgleak.gnn.sage import SAGEConv
@@ -30,6 +30,8 @@ CONVOLUTIONS = {
     "gin, no bias": GINConv(WIDTH, 4, inner="gelu"),
     "gat, concatenated": GATConv(WIDTH, 6, bias=True, heads=3),
     "gat, averaged": GATConv(WIDTH, 4, bias=True, heads=2, concatenate=False),
+    "gat, averaged, residual": GATConv(WIDTH, 4, heads=2, concatenate=False, negative_slope=0.1, residual=True),
+    "gat, concatenated, residual": GATConv(WIDTH, 4, bias=True, heads=2, residual=True),
 }
 
 
@@ -127,11 +129,14 @@ def gat_oracle(conv: GATConv, p: Any, graph: Any) -> Any:
     for head, kernel in enumerate(np.split(p["kernel"], conv.heads, axis=1)):
 
         def logit(sent: Any, received: Any, _: Any, head: int = head) -> Any:
-            return jax.nn.leaky_relu(sent @ p["source"][head] + received @ p["target"][head], NEGATIVE_SLOPE)[:, None]
+            return jax.nn.leaky_relu(sent @ p["source"][head] + received @ p["target"][head], conv.negative_slope)[
+                :, None
+            ]
 
         layer = jraph.GAT(lambda nodes, kernel=kernel: nodes @ kernel, logit, lambda nodes: nodes)
         outputs.append(layer(with_self_edges(graph)).nodes)
-    return jnp.concatenate(outputs, axis=1) if conv.concatenate else sum(outputs) / conv.heads
+    own = graph.nodes @ p["residual_kernel"] if conv.residual else 0.0
+    return own + (jnp.concatenate(outputs, axis=1) if conv.concatenate else sum(outputs) / conv.heads)
 
 
 def sage_oracle(conv: SAGEConv, p: Any, graph: Any) -> Any:
@@ -146,7 +151,8 @@ def sage_oracle(conv: SAGEConv, p: Any, graph: Any) -> Any:
 
 def gin_oracle(conv: GINConv, p: Any, graph: Any) -> Any:
     def update(x: Any, sent: Any, total: Any, context: Any) -> Any:
-        return activation(conv.inner)(((1 + conv.epsilon) * x + total) @ p["kernel"]) @ p["out_kernel"]
+        inner = ((1 + conv.epsilon) * x + total) @ p["kernel"] + p.get("inner_bias", 0.0)
+        return activation(conv.inner)(inner) @ p["out_kernel"]
 
     layer = jraph.GraphNetwork(lambda edges, sent, received, context: sent, update)
     return layer(graph).nodes  # type: ignore[return-value]

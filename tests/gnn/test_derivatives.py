@@ -36,7 +36,7 @@ CASES = [
     (
         list(CONVOLUTIONS)[i % 4],
         readout,
-        list(ACTIVATIONS)[(i + i // 4) % 4],
+        list(ACTIVATIONS)[i % 5],
         "mse" if readout == "dot" else LOSSES[i % 3],
     )
     for i, readout in enumerate(READOUTS)

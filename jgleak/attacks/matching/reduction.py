@@ -72,7 +72,8 @@ def reduce(observation: Observation, rows: Float[np.ndarray, "k m"] | None = Non
 
 def _kernels(model: GNN) -> list[str]:
     convolution = model.convolution(0)
-    return sorted({convolution.span_kernel, convolution.aggregate_kernel or convolution.span_kernel})
+    own = {"residual_kernel"} if model.residual else set()
+    return sorted({convolution.span_kernel, convolution.aggregate_kernel or convolution.span_kernel} | own)
 
 
 def _span(columns: Float[np.ndarray, "m c"], rows: np.ndarray | None) -> Float[np.ndarray, "m r"] | None:

@@ -1,0 +1,208 @@
+"""A stranger's parameters and gradients as an ``Observation``: the same function of the graph, in our words."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int, Num
+
+from jgleak.federated.observation import Observation, flatten
+from jgleak.gnn import GNN, Params
+from jgleak.interop.arrays import Arrays, by_name
+from jgleak.interop.graphs import dense
+from jgleak.interop.layers import GAT, Step
+from jgleak.interop.plan import Plan, plan
+from jgleak.interop.take import Slot, epsilons, heads_of, slots, tree
+
+Example = tuple[Num[np.ndarray, "n m"], Int[np.ndarray, "2 e"], Float[np.ndarray, "..."]]
+"""A public graph of any kind and what the model says of it: input rows, edge list, output."""
+
+EQUAL = 1e-4
+"""Most that the bridge's output for an example may differ, relative to the largest entry."""
+
+
+def from_arrays(
+    state: Any,
+    gradients: Any,
+    layers: Sequence[Step],
+    *,
+    loss: str,
+    batch_size: int = 1,
+    reduction: str = "mean",
+    example: Example | None = None,
+) -> Observation:
+    """The observation of a server that sent ``state`` and got ``gradients`` back.
+
+    Args:
+      state: the parameters at which the gradient was taken, by name (``by_name`` says what may hold them). Buffers of
+        layers that the list names are welcome.
+      gradients: of every parameter, under the same names.
+      layers: the forward pass, step by step; see ``jgleak.interop.layers`` and ``plan``.
+      loss: ``bce``, ``ce`` or ``mse``. ``bce`` on a single output becomes ``ce`` on two: with logits ``(0, z)`` the
+        softmax is the sigmoid, and every gradient but the last layer's first column is the same.
+      batch_size: number of graphs whose losses were averaged.
+      reduction: how: ``mean``, or ``sum`` (the gradient is then divided by the batch, and under ``bce`` by outputs).
+      example: a check that is worth its line: the bridge's output for this graph must be the model's. What no name
+        shows (where an activation stands, a transposed square, an edge weight) shows there.
+
+    Raises:
+      ValueError: a description that does not fit the arrays, a part that no attack here handles, gradients of another
+        model, values that are not finite, or an output that differs. Every message says what, why, and what instead.
+    """
+    if reduction not in ("mean", "sum"):
+        raise ValueError(f"reduction: losses of a batch come as 'mean' or 'sum', got {reduction!r}")
+    weights, slopes = by_name(state), by_name(gradients)
+    architecture = plan(layers)
+    _finite("state", weights)
+    _finite("gradient", slopes)
+    places = slots(architecture, weights)
+    _same_names(places, weights, slopes)
+    params = tree(places, weights, gradient=False)
+    update = tree(places, slopes, gradient=True)
+    model = _model(architecture, places, params, weights)
+    _check_shapes(places, params, model)
+    if reduction == "sum":
+        count = batch_size * (model.classes if loss == "bce" else 1)
+        update = jax.tree.map(lambda leaf: leaf / np.asarray(count, leaf.dtype), update)
+    if loss == "bce" and model.classes == 1:
+        loss, model, params, update = "ce", *_two_outputs(model, params, update)
+    observation = Observation(model, params, update, loss, batch_size=batch_size)
+    if example is not None:
+        _check_example(observation, example)
+    return observation
+
+
+def _finite(what: str, arrays: Arrays) -> None:
+    if not arrays:
+        raise ValueError(f"{what}: there is no array; give a dict of arrays by name")
+    for name, array in arrays.items():
+        if not np.all(np.isfinite(array.astype(np.float64))):
+            raise ValueError(
+                f"{what}: {name!r} holds NaN or infinite values, from which nothing follows; take another round's, and "
+                "check the client's loss and learning rate"
+            )
+
+
+def _same_names(places: Sequence[Slot], weights: Arrays, slopes: Arrays) -> None:
+    known = {slot.name for slot in places}
+    for name, slope in slopes.items():
+        if name not in known:
+            raise ValueError(f"gradient: {name!r} is no parameter of this state; it is a gradient of another model")
+        if slope.shape != weights[name].shape:
+            raise ValueError(
+                f"gradient: {name!r} has shape {slope.shape}, the parameter {weights[name].shape}; it is a gradient of "
+                "another model"
+            )
+
+
+def _model(plan: Plan, places: Sequence[Slot], params: Params, weights: Arrays) -> GNN:
+    """The architecture with the sizes that the arrays have."""
+    convs = [params[f"conv_{i}"] for i in range(len(plan.convs))]
+    biased = ["bias" in conv for conv in convs]
+    if len(set(biased)) > 1 or any("inner_bias" in conv and "bias" not in conv for conv in convs):
+        raise ValueError("state: some convolutions have a bias and some have none; give all of them one, or none")
+    if plan.convs[0].kind == "gin" and any(("inner_bias" in conv) != ("bias" in conv) for conv in convs):
+        raise ValueError(
+            "state: one of GIN's two linear maps has a bias and one has none; give both of them one, or none"
+        )
+    last = {"gin": "out_kernel", "sage": "self_kernel"}.get(plan.convs[0].kind, "kernel")
+    widths = [conv[last].shape[1] for conv in convs]
+    heads = heads_of(places, weights)
+    residual = [("residual_kernel" in conv) for conv in convs]
+    if len(set(residual)) > 1:
+        raise ValueError(
+            "state: some convolutions have a residual map and some have none; one or the other is supported"
+        )
+    fields: dict[str, Any] = {}
+    if heads:
+        gats = [conv for conv in plan.convs if isinstance(conv, GAT)]
+        widths = [w if gat.concat else w // h for w, h, gat in zip(widths, heads, gats, strict=True)]
+        fields = _attention(gats, heads) | {"residual": residual[0]}
+    linears = [params["head"][f"linears_{i}"]["kernel"] for i in range(len(plan.linears))]
+    first = convs[0]["self_kernel" if plan.convs[0].kind == "sage" else "kernel"]
+    return GNN(
+        in_features=first.shape[0],
+        classes=linears[-1].shape[1] if linears else widths[-1],
+        conv=plan.convs[0].kind,
+        layers=len(convs),
+        hidden=widths[0],
+        widths=() if len(set(widths)) == 1 else tuple(widths),
+        act=plan.act,
+        last_act=plan.last_act,
+        bias=biased[0],
+        readout=plan.readout,
+        readout_widths=tuple(kernel.shape[1] for kernel in linears[:-1]),
+        readout_act=None if plan.readout_act == plan.act else plan.readout_act,
+        pooling=plan.pooling,
+        per_node=plan.per_node and plan.readout == "node_mlp",
+        see_input=plan.see_input,
+        epsilons=epsilons(places, plan.convs, weights),
+        **fields,
+    )
+
+
+def _attention(gats: Sequence[GAT], heads: Sequence[int]) -> dict[str, Any]:
+    slopes = {gat.negative_slope for gat in gats}
+    if len(set(heads[:-1])) > 1 or len(slopes) > 1 or not all(gat.concat for gat in gats[:-1]):
+        raise ValueError(
+            "layers: every GAT layer but the last must concatenate the same number of heads, and all share one "
+            f"negative slope; these have {list(heads)} heads"
+        )
+    return {
+        "heads": heads[0],
+        "last_heads": None if heads[-1] == heads[0] else heads[-1],
+        "last_concatenate": gats[-1].concat,
+        "negative_slope": slopes.pop(),
+    }
+
+
+def _check_shapes(places: Sequence[Slot], params: Params, model: GNN) -> None:
+    """Every array fits its neighbours; in the stranger's names, which ``Observation`` does not know."""
+    expected = {k: v.shape for k, v in flatten(jax.eval_shape(lambda: model.initial(key=jax.random.key(0)))).items()}
+    got = {path: np.shape(leaf) for path, leaf in flatten(params).items()}
+    for slot in places:
+        if slot.role != "eps" and got[slot.path] != expected.get(slot.path):
+            raise ValueError(
+                f"state: {slot.name!r} is {got[slot.path]} as (in, out), and {expected.get(slot.path)} would fit what "
+                "comes before it; check the order of the layers, 'concat', 'mean' and 'input'"
+            )
+
+
+def _two_outputs(model: GNN, params: Params, update: Params) -> tuple[GNN, Params, Params]:
+    """One output ``z`` as the logits ``(0, z)``; the loss's derivatives there are ``(-d, d)``."""
+    if not model.readout_widths and model.readout == "node_scores":
+        raise ValueError(
+            "loss: 'bce' on one score a node has no linear map to widen; give the model two classes and 'ce'"
+        )
+    last = f"linears_{len(model.readout_widths)}"
+
+    def wider(tree: Params, factor: float) -> Params:
+        head = {k: np.concatenate([factor * v, v], axis=-1) for k, v in tree["head"][last].items()}
+        return {**tree, "head": {**tree["head"], last: head}}
+
+    return dataclasses.replace(model, classes=2), wider(params, 0.0), wider(update, -1.0)
+
+
+def _check_example(observation: Observation, example: Example) -> None:
+    rows, edges, wanted = (by_name({"example": part})["example"] for part in example)
+    model = observation.model
+    if rows.ndim != 2 or rows.shape[1] != model.in_features:
+        raise ValueError(f"example: the model takes rows of {model.in_features} features, got shape {rows.shape}")
+    mask = np.ones(len(rows), bool)
+    found = np.asarray(
+        model.apply({"params": observation.params}, rows.astype(np.float32), dense(edges, len(rows)), mask)
+    )
+    if found.shape[-1] == 2 and wanted.size * 2 == found.size:
+        found = found[..., 1:]
+    if wanted.size != found.size:
+        raise ValueError(f"example: the model's output has {wanted.size} entries, the description's {found.size}")
+    gap = float(np.abs(found.reshape(-1) - wanted.reshape(-1)).max() / max(np.abs(wanted).max(), 1e-6))
+    if not gap <= EQUAL:
+        raise ValueError(
+            f"example: the description's output differs from the model's by {gap:.1e} of its size; look for an "
+            "activation in another place, dropout, edge weights, or a bias that is added before nodes are mixed"
+        )

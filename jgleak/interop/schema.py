@@ -1,0 +1,90 @@
+"""A feature schema as a JSON file: what the columns of a stranger's input mean."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+from jgleak.features import Feature, FeatureSpace, Kind
+
+FIELDS = ("features", "degree", "mean", "std")
+FEATURE_FIELDS = ("name", "values", "kind", "determined_by", "mapping")
+
+
+def read_schema(path: str | Path) -> FeatureSpace:
+    """The feature space that a JSON file describes.
+
+    One object with ``features``, a list in column order. Each has a ``name`` and a ``kind``: ``onehot`` (the default;
+    one column for each of ``values``), ``binary`` (one column, ``values`` two, by default 0 and 1) or ``real`` (one
+    column). A feature that another one fixes may say so (``determined_by``, and ``mapping``: for each of the other's
+    values the place of this one's). Optional beside it: ``degree``, the name of a one-hot feature whose values are
+    numbers of neighbours; ``mean`` and ``std``, one number a column, where the model is shown ``(column - mean) /
+    std``. What ``FeatureSpace.to_json`` writes is such a file.
+
+    Raises:
+      ValueError: naming the file, the feature and the field that does not fit.
+    """
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"features: cannot read {path} ({error.strerror}); give 'molecules' or a JSON file") from error
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(f"features: {path} is not JSON ({error})") from error
+    try:
+        return _space(data)
+    except ValueError as error:
+        raise ValueError(f"features: {path}: {error}") from error
+
+
+def _space(data: Any) -> FeatureSpace:
+    _fields(data, FIELDS, "the schema")
+    listed = data.get("features")
+    if not isinstance(listed, list) or not listed:
+        raise ValueError("'features' must be a list of at least one feature")
+    degree = data.get("degree")
+    if degree is not None and not isinstance(degree, str):
+        raise ValueError(f"'degree' must be the name of a feature, got {degree!r}")
+    features = tuple(_feature(item, place) for place, item in enumerate(listed))
+    statistics = {name: _numbers(data[name], name) for name in ("mean", "std") if data.get(name) is not None}
+    return FeatureSpace(features, degree, **statistics)
+
+
+def _feature(item: Any, place: int) -> Feature:
+    where = f"feature {place}"
+    _fields(item, FEATURE_FIELDS, where)
+    name, kind = item.get("name"), item.get("kind", "onehot")
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"{where} has no 'name'")
+    if kind not in get_args(Kind):
+        raise ValueError(f"{name!r} has the kind {kind!r}; choose one of {', '.join(get_args(Kind))}")
+    values = item.get("values", [0, 1] if kind == "binary" else [])
+    if not isinstance(values, list) or not all(isinstance(v, str | int | float) for v in values):
+        raise ValueError(f"{name!r}: 'values' must be a list of words or numbers, got {values!r}")
+    if len(set(values)) < len(values):
+        raise ValueError(f"{name!r}: 'values' names one value twice")
+    if kind == "real" and values:
+        raise ValueError(f"{name!r}: a real feature has no 'values'")
+    by, mapping = item.get("determined_by"), item.get("mapping") or []
+    if by is not None and not isinstance(by, str):
+        raise ValueError(f"{name!r}: 'determined_by' must be the name of a feature, got {by!r}")
+    if not isinstance(mapping, list) or not all(isinstance(k, int) for k in mapping):
+        raise ValueError(f"{name!r}: 'mapping' must be a list of places, got {mapping!r}")
+    return Feature(name, tuple(values), kind, by, tuple(mapping))
+
+
+def _fields(item: Any, known: tuple[str, ...], where: str) -> None:
+    if not isinstance(item, Mapping):
+        raise ValueError(f"{where} must be an object with the fields {', '.join(known)}")
+    unknown = sorted(set(item) - set(known))
+    if unknown:
+        raise ValueError(f"{where} has the unknown field {unknown[0]!r}; known are {', '.join(known)}")
+
+
+def _numbers(values: Any, name: str) -> np.ndarray:
+    if not isinstance(values, list) or not all(isinstance(v, int | float) for v in values):
+        raise ValueError(f"{name!r} must be a list of numbers, one a column")
+    return np.asarray(values, np.float64)

@@ -1,0 +1,104 @@
+"""Write ``pyg.safetensors``: real PyTorch Geometric models, an input each, its output, and the gradient of a loss.
+
+Run where torch, torch_geometric and safetensors are installed: ``python tests/interop/make_fixture.py``. The tests read
+the file and need none of them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch  # pyright: ignore[reportMissingImports]
+import torch.nn.functional as F  # pyright: ignore[reportMissingImports]
+from safetensors.torch import save_file  # pyright: ignore[reportMissingImports]
+from torch import nn  # pyright: ignore[reportMissingImports]
+from torch_geometric.nn import (  # pyright: ignore[reportMissingImports]
+    GATConv,
+    GCNConv,
+    GINConv,
+    SAGEConv,
+    global_add_pool,
+    global_mean_pool,
+)
+
+FEATURES, NODES = 5, 6
+EDGES = torch.tensor([[0, 1], [1, 2], [2, 3], [3, 0], [3, 4], [4, 5]])
+
+
+class Pooled(nn.Module):
+    """Two convolutions with an activation after each, a pool, two linear maps."""
+
+    def __init__(self, first: nn.Module, second: nn.Module, width: int, outputs: int, pool: Any, act: Any) -> None:
+        super().__init__()
+        self.conv1, self.conv2, self.pool, self.act = first, second, pool, act
+        self.lin1, self.lin2 = nn.Linear(width, 4), nn.Linear(4, outputs)
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        x = self.act(self.conv1(x, edge_index))
+        x = self.act(self.conv2(x, edge_index))
+        x = self.pool(x, torch.zeros(x.shape[0], dtype=torch.long))
+        return self.lin2(self.lin1(x).relu())[0]
+
+
+class Scores(nn.Module):
+    """Two convolutions, the second giving class scores of nodes; an activation between only."""
+
+    def __init__(self, first: nn.Module, second: nn.Module, act: Any) -> None:
+        super().__init__()
+        self.conv1, self.conv2, self.act = first, second, act
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        return self.conv2(self.act(self.conv1(x, edge_index)), edge_index)
+
+
+def mlp(inputs: int, width: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(inputs, width), nn.ReLU(), nn.Linear(width, width))
+
+
+def cases() -> dict[str, tuple[nn.Module, torch.Tensor, str]]:
+    """Name to model, label and loss."""
+    one, zero, nodes = torch.tensor(1), torch.tensor(0), torch.tensor([0, 1, 2, 1, 0, 2])
+    f = FEATURES
+    gat = GATConv(f, 3, heads=2), GATConv(6, 4, heads=3, concat=False)
+    slope = {"negative_slope": 0.1, "residual": True}
+    elu = GATConv(f, 2, heads=2, **slope), GATConv(4, 3, heads=2, concat=False, **slope)
+    gin = GINConv(mlp(f, 5), eps=0.3), GINConv(mlp(5, 5), train_eps=True)
+    return {
+        "gcn": (Pooled(GCNConv(f, 6), GCNConv(6, 6), 6, 1, global_mean_pool, F.relu), one, "bce"),
+        "gcn_narrowing": (Pooled(GCNConv(f, 6), GCNConv(6, 3), 3, 2, global_add_pool, F.gelu), zero, "ce"),
+        "gat": (Pooled(*gat, 4, 2, global_mean_pool, F.relu), one, "bce"),
+        "gat_residual": (Scores(*elu, F.elu), nodes, "ce"),
+        "sage": (Pooled(SAGEConv(f, 6), SAGEConv(6, 6), 6, 3, global_mean_pool, torch.tanh), zero, "ce"),
+        "gin": (Pooled(*gin, 5, 1, global_mean_pool, F.relu), one, "mse"),
+        "gcn_scores": (Scores(GCNConv(f, 4, bias=False), GCNConv(4, 3, bias=False), torch.sigmoid), nodes, "ce"),
+    }
+
+
+def loss_of(output: torch.Tensor, label: torch.Tensor, name: str) -> torch.Tensor:
+    if name == "ce":
+        return F.cross_entropy(output, label)
+    if name == "mse":
+        return F.mse_loss(output, label.float()[None])
+    target = label.float()[None] if output.numel() == 1 else F.one_hot(label, output.numel()).float()
+    return F.binary_cross_entropy_with_logits(output, target)
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    x, edge_index = torch.randn(NODES, FEATURES), torch.cat([EDGES, EDGES.flip(1)]).T.contiguous()
+    tensors = {"x": x, "edge_index": edge_index}
+    for name, (model, label, loss) in cases().items():
+        model.eval()
+        for parameter in model.parameters():  # biases start at zero, where their place would not show
+            parameter.data += 0.3 * torch.randn_like(parameter)
+        output = model(x, edge_index)
+        loss_of(output, label, loss).backward()
+        trees = {"state": model.state_dict(), "gradient": {k: p.grad for k, p in model.named_parameters()}}
+        tensors |= {f"{name}/{part}.{k}": v.detach().clone() for part, tree in trees.items() for k, v in tree.items()}
+        tensors |= {f"{name}/output": output.detach(), f"{name}/label": label.clone()}
+    save_file(tensors, Path(__file__).parent / "pyg.safetensors")
+
+
+if __name__ == "__main__":
+    main()
