@@ -93,6 +93,21 @@ class Clients:
             groups.append(Client(*map(jnp.asarray, held)))
         return cls(tuple(groups), ratings.n_users, ratings.n_items)
 
+    def with_neighbours(self, rows: Int[np.ndarray, "U P"]) -> Clients:
+        """The same devices with other neighbours: rows of a table of embeddings, -1 where there are no more.
+
+        Raises:
+          ValueError: not one row of numbers a user.
+        """
+        if rows.ndim != 2 or len(rows) != self.n_users:
+            raise ValueError(f"rows: expected a row of neighbours for each of {self.n_users} users, got {rows.shape}")
+        groups = []
+        for group in self.groups:
+            own = rows[np.asarray(group.user)]
+            near = jnp.asarray(np.maximum(own, 0), jnp.int32)
+            groups.append(group._replace(neighbours=near, near=jnp.asarray(own >= 0)))
+        return dataclasses.replace(self, groups=tuple(groups))
+
     def one(self, user: int) -> Client:
         """One user's device.
 
@@ -109,6 +124,11 @@ class Clients:
 def alone(client: Client) -> Client:
     """The client without its neighbours."""
     return client._replace(neighbours=client.neighbours[..., :0], near=client.near[..., :0])
+
+
+def apart(client: Client) -> Client:
+    """The client whose neighbours are not in its graph (yet); the arrays keep their shapes."""
+    return client._replace(near=jnp.zeros_like(client.near))
 
 
 def padded(counts: Int[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:

@@ -93,7 +93,7 @@ class ClientUpdate:
 def upload(
     model: Recommender,
     params: Parameters,
-    handed_out: Float[Array, "U w"],
+    handed_out: Float[Array, "H w"],
     client: Client,
     *,
     neighbours: Neighbours,
@@ -147,7 +147,7 @@ def observe(
     key: Array,
     protection: Protection = OPEN,
     neighbours: Neighbours = "off",
-    handed_out: Float[Array, "U w"] | None = None,
+    handed_out: Float[Array, "H w"] | None = None,
     rounds: int = 1,
 ) -> list[list[ClientUpdate]]:
     """What the server sees of some users over rounds at the same parameters.
@@ -160,7 +160,7 @@ def observe(
       key: of dropout, pseudo items and noise.
       protection: what the clients do before sending.
       neighbours: whether neighbour users are in the graphs.
-      handed_out: the neighbours' embeddings ``(U, w)`` from the graph expansion; the current ones by default.
+      handed_out: the neighbours' embeddings ``(H, w)``, ``Trained.handed_out``; the current ones by default.
       rounds: updates of every user, each with new random numbers.
 
     Returns:
