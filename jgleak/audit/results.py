@@ -1,0 +1,106 @@
+"""The reading side of an audit's folder: the grid's text and its finished units, as plain data."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+DATABASE = "audit.sqlite"
+"""Name of the store in an audit's folder."""
+
+FORMAT = "jgleak audit 1"
+"""Version of the store, and of what a unit's hash is taken of."""
+
+_UNITS = """
+SELECT u.hash, u.cell, u.specification, u.client, u.status, u.reason, u.record, u.device, u.versions, u.seconds,
+       u.finished_at
+FROM units AS u JOIN cells AS c ON c.cell = u.cell ORDER BY c.position, u.client
+"""
+
+
+class Unit(NamedTuple):
+    """One private graph of one cell of the grid, attacked.
+
+    Beside the store lie ``observations/HASH.safetensors`` (what the server saw; of a client with several graphs under
+    the first one's hash alone), ``reconstructions/HASH.json`` (which names its observation, as
+    ``jgleak.audit.certified`` reads it) and ``truths/HASH.json`` (``x``, ``edges``, ``y``, ``name`` of the private
+    graph); units that were skipped, or broke down before the attack began, have none of them.
+
+    Attributes:
+      hash: SHA-256 of the specification, the graph's index and the store's format; the key of the unit.
+      cell: what people call the cell: ``data``, ``model``, ``attack``, ``defense`` and ``seed``.
+      specification: as ``Specification.to_json`` gives it.
+      client: position of the graph in the data set; with batches of several, those of one client follow each other.
+      status: ``done``, ``failed`` (the attack broke down) or ``skipped`` (the attack cannot work there).
+      reason: of a failure the traceback, of a skip what is missing; None where the unit is done.
+      record: as ``jgleak.audit.record.result_record`` gives it; empty where the attack never began.
+      device: the accelerator or processor that ran it, as JAX names it.
+      versions: of ``jgleak``, ``jax``, ``numpy`` and ``python``.
+      seconds: wall-clock time of the attack; of clients side by side each one's share.
+      finished_at: ISO 8601, UTC.
+    """
+
+    hash: str
+    cell: dict[str, str]
+    specification: dict[str, Any]
+    client: int
+    status: str
+    reason: str | None
+    record: dict[str, Any]
+    device: str
+    versions: dict[str, str]
+    seconds: float
+    finished_at: str
+
+
+class Audit(NamedTuple):
+    """What a folder holds.
+
+    Attributes:
+      name: the audit's, as its grid says.
+      grid_text: the TOML that it was started with.
+      planned: number of units of the whole grid, the missing ones included.
+      units: the finished ones, in the grid's order.
+    """
+
+    name: str
+    grid_text: str
+    planned: int
+    units: list[Unit]
+
+
+def open_audit(folder: Path) -> Audit:
+    """Read an audit, finished or not; one that is running may be read too.
+
+    Raises:
+      ValueError: the folder holds no store, a corrupt one, or one of another format.
+    """
+    file = folder / DATABASE
+    if not file.is_file():
+        raise ValueError(f"audit: {folder} holds no {DATABASE}; give a folder that `jgleak audit --out` wrote")
+    try:
+        with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)) as store:
+            grid = store.execute("SELECT name, text, format FROM grid").fetchone()
+            if grid is None:
+                raise ValueError(f"audit: {file} holds no grid; it was stopped before it began: run it again")
+            name, text, written = grid
+            if written != FORMAT:
+                raise ValueError(f"audit: {file} has the format {written!r}, this jgleak reads {FORMAT!r}")
+            planned = store.execute("SELECT coalesce(sum(graphs), 0) FROM cells").fetchone()[0]
+            units = [_unit(row) for row in store.execute(_UNITS)]
+    except (sqlite3.Error, json.JSONDecodeError, TypeError) as error:
+        raise ValueError(f"audit: {file} is not a readable store of `jgleak audit` ({error})") from error
+    return Audit(name, text, planned, units)
+
+
+def _unit(row: tuple[Any, ...]) -> Unit:
+    unit = Unit(*row)
+    return unit._replace(
+        cell=json.loads(row[1]),
+        specification=json.loads(row[2]),
+        record=json.loads(row[6]),
+        versions=json.loads(row[8]),
+    )

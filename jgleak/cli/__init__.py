@@ -1,0 +1,43 @@
+"""The command line. JAX is imported inside the commands, so that help and mistakes answer at once."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from jgleak.cli.attack import attack
+from jgleak.cli.invert import invert, verify
+from jgleak.cli.listing import show_list
+from jgleak.version import __version__
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Audit what the gradients of graph neural networks leak in federated learning.",
+)
+app.command()(attack)
+app.command()(invert)
+app.command()(verify)
+app.command("list")(show_list)
+
+
+def main() -> None:
+    """Entry point of the ``jgleak`` command."""
+    app()
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Options of the bare command."""

@@ -1,0 +1,173 @@
+"""``jgleak attack``: one attack on the clients of one data set."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from jgleak.audit.specification import KNOWABLE, PROTOCOLS, Specification
+from jgleak.cli.options import Json, MaxN, Prior, Seconds, Seed, pairs, split
+from jgleak.cli.status import FAILED, INTERRUPTED, mistakes
+
+
+def attack(
+    name: Annotated[str, typer.Argument(help="The attack; see `jgleak list`.")] = "census",
+    dataset: Annotated[str, typer.Option(help="The data set; see `jgleak list`.")] = "embedded",
+    task: Annotated[str | None, typer.Option(help="What is learnt; by default the data set's first task.")] = None,
+    path: Annotated[Path | None, typer.Option(help="Where the data set's files are.")] = None,
+    graphs: Annotated[int | None, typer.Option(help="How many clients.")] = None,
+    min_nodes: Annotated[int | None, typer.Option(help="Smallest client.")] = None,
+    max_nodes: Annotated[int | None, typer.Option(help="Largest client.")] = None,
+    model: Annotated[str, typer.Option(help="Convolution: gcn, gat, sage or gin.")] = "gcn",
+    layers: Annotated[int, typer.Option(help="Number of convolutions.")] = 2,
+    hidden: Annotated[int, typer.Option(help="Width of the convolutions.")] = 300,
+    heads: Annotated[int, typer.Option(help="Attention heads (gat).")] = 2,
+    activation: Annotated[str, typer.Option(help="relu, gelu, sigmoid or tanh.")] = "relu",
+    readout: Annotated[str, typer.Option(help="node_mlp, pooled, flattened or node_scores.")] = "node_mlp",
+    pooling: Annotated[str, typer.Option(help="mean, sum or max (pooled readout).")] = "mean",
+    last_activation: Annotated[
+        bool, typer.Option("--last-activation", help="Apply the activation after the last convolution too.")
+    ] = False,
+    bias: Annotated[bool, typer.Option("--bias", help="Give the convolutions a bias.")] = False,
+    loss: Annotated[str | None, typer.Option(help="bce, ce or mse; by default mse in regression, else bce.")] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="Features as they are in the data, not normalised.")] = False,
+    protocol: Annotated[
+        str | None, typer.Option(help=f"What clients send: {', '.join(PROTOCOLS)}; by default what the attack reads.")
+    ] = None,
+    local_steps: Annotated[int, typer.Option(help="Steps of gradient descent on a client (fedavg).")] = 1,
+    local_rate: Annotated[float, typer.Option(help="Their learning rate (fedavg).")] = 0.1,
+    batch: Annotated[int, typer.Option(help="Graphs of one client, whose update is their mean.")] = 1,
+    defense: Annotated[
+        str, typer.Option(help="What clients do before anything leaves, as clip:1+gaussian:0.1; see `jgleak list`.")
+    ] = "",
+    train: Annotated[int, typer.Option(help="Epochs of training on other graphs of the data set first.")] = 0,
+    seed: Seed = 0,
+    time_limit: Seconds = 60.0,
+    know: Annotated[
+        list[str] | None, typer.Option(help=f"What the attacker is given, by commas: {', '.join(KNOWABLE)}.")
+    ] = None,
+    auxiliary: Annotated[
+        str, typer.Option(help="Public graphs: same, split:1.0, random:0.05:normal, or another data set.")
+    ] = "same",
+    options: Annotated[
+        list[str] | None, typer.Option("--set", help="Options of the attack, as name=value (steps=300).")
+    ] = None,
+    prior: Prior = "none",
+    max_n: MaxN = 40,
+    node_task: Annotated[bool, typer.Option("--node-task", help="Label nodes instead of graphs.")] = False,
+    no_distinct: Annotated[
+        bool, typer.Option("--no-distinct", help="Do not assume that the nodes of a network's client differ.")
+    ] = False,
+    no_degree: Annotated[bool, typer.Option("--no-degree", help="Leave the degree out of the features.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder for results.jsonl, observations and pictures.")] = None,
+    json_lines: Json = False,
+) -> None:
+    """Attack the simulated clients of a data set, and say how much of their graphs came back."""
+    stderr, stdout = Console(stderr=True), Console(stderr=json_lines)
+    with mistakes():
+        given = split(know)
+        if auxiliary != "same" and not auxiliary.startswith("split:") and "auxiliary" not in given:
+            raise ValueError(f"--auxiliary: {auxiliary!r} is given to nobody; add --know auxiliary")
+        specification = Specification(
+            dataset=dataset,
+            task=task,
+            path=None if path is None else str(path),
+            graphs=graphs,
+            min_nodes=min_nodes,
+            max_nodes=max_nodes,
+            model=model,
+            layers=layers,
+            hidden=hidden,
+            heads=heads,
+            activation=activation,
+            readout=readout,
+            pooling=pooling,
+            last_activation=last_activation,
+            bias=bias,
+            loss=loss,
+            normalise=not raw,
+            protocol=protocol,
+            local_steps=local_steps,
+            local_rate=local_rate,
+            batch=batch,
+            defense=defense,
+            train=train,
+            seed=seed,
+            time_limit=time_limit,
+            attack=name,
+            know=given,
+            auxiliary=auxiliary,
+            options=pairs(options),
+            node_task=node_task,
+            distinct=not no_distinct,
+            degree=not no_degree,
+            prior=prior,
+            max_n=max_n,
+        )
+        raise typer.Exit(_audit(specification, out, json_lines, stderr, stdout))
+
+
+def _audit(specification: Specification, out: Path | None, json_lines: bool, stderr: Console, stdout: Console) -> int:
+    """Run, show and store; the exit status. Whatever ends the run, the finished clients are summarised."""
+    from jgleak.audit.experiment import run
+    from jgleak.audit.record import result_record, summary_record
+    from jgleak.audit.setup import prepare
+    from jgleak.audit.store import Store
+    from jgleak.audit.table import clients_table, summary_table
+
+    store = None if out is None else Store(out)
+    with stderr.status("loading" if not specification.train else "loading and training"):
+        setup = prepare(specification)
+    stderr.print(Text(f"{setup.dataset.name}: {setup.dataset.report}"), soft_wrap=True)
+    if setup.training:
+        first, last = setup.training[0], setup.training[-1]
+        stderr.print(
+            f"trained {specification.train} epochs: mean loss {first:.4f} in the first, {last:.4f} in the last"
+        )
+    records, status = [], 0
+    try:
+        with _progress(stderr) as progress:
+            bar = progress.add_task(specification.attack, total=len(setup.dataset.graphs), exact=0)
+            for result in run(specification, setup):
+                record = result_record(result, specification)
+                records.append(record)
+                if json_lines:
+                    print(json.dumps(record), flush=True)
+                if store is not None:
+                    store.add(result, record, setup.dataset.space)
+                if result.failure is not None:
+                    status = FAILED
+                    stderr.print(Text(f"graph {result.index}: the attack broke down\n{result.failure}"), soft_wrap=True)
+                progress.update(bar, advance=1, exact=sum(r["exact"] for r in records))
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+        stderr.print("interrupted")
+    finally:
+        if records or status == INTERRUPTED:
+            summary = summary_record(records, specification)
+            if store is not None:
+                store.append({"summary": summary})
+            stdout.print(clients_table(records), summary_table(summary))
+            if json_lines:
+                print(json.dumps({"summary": summary}), flush=True)
+        if store is not None:
+            store.close()
+    return status
+
+
+def _progress(console: Console) -> Progress:
+    counts = TextColumn("{task.fields[exact]} exact")
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        counts,
+        TimeElapsedColumn(),
+        console=console,
+    )
