@@ -9,6 +9,7 @@ import typer
 from jgleak.cli.attack import attack
 from jgleak.cli.invert import invert, verify
 from jgleak.cli.listing import show_list
+from jgleak.cli.recommender import recommender
 from jgleak.version import __version__
 
 app = typer.Typer(
@@ -20,6 +21,7 @@ app = typer.Typer(
 app.command()(attack)
 app.command()(invert)
 app.command()(verify)
+app.command()(recommender)
 app.command("list")(show_list)
 
 

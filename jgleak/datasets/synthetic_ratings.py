@@ -9,13 +9,16 @@ from jgleak.ratings import Ratings, RatingSplit
 SYNTHETIC = "synthetic-ratings"
 """The name of the set."""
 
+LEAST = 8
+"""Items that every user rates, where there are so many."""
+
 LEVELS = (1.0, 2.0, 3.0, 4.0, 5.0)
 
 
 def synthetic_ratings(
     *,
     users: int = 200,
-    items: int = 80,
+    items: int = 60,
     mean_rated: float = 20.0,
     rank: int = 2,
     noise: float = 0.4,
@@ -25,8 +28,8 @@ def synthetic_ratings(
     """``r_ui = round(3.5 + a_u + b_i + x_u . y_i + noise)``, cut to 1..5, with a random test part.
 
     Offsets ``a``, ``b`` have standard deviations 0.4 and 0.5; the entries of ``x`` and ``y`` are scaled so that
-    ``x_u . y_i`` has 0.6. How many items a user rates varies by a log-normal factor, and popular items are rated more
-    often, as in real sets.
+    ``x_u . y_i`` has 0.6. How many items a user rates varies by a log-normal factor, from ``LEAST`` on, and popular
+    items are rated more often, as in real sets.
 
     Args:
       users: number of users ``U``.
@@ -51,7 +54,7 @@ def synthetic_ratings(
         score = score + 0.6 * taste
     score = score + noise * rng.normal(size=(users, items))
     wanted = mean_rated * np.exp(0.7 * rng.normal(size=users) - 0.7**2 / 2)
-    counts = np.clip(np.round(wanted), 2, items - 1).astype(int)
+    counts = np.clip(np.round(wanted), min(LEAST, items - 1), items - 1).astype(int)
     appeal = rng.gumbel(size=(users, items)) + 0.8 * rng.normal(size=items)
     rated = np.argsort(np.argsort(-appeal, axis=1), axis=1) < counts[:, None]
     who, what = np.nonzero(rated)

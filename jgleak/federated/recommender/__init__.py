@@ -9,6 +9,7 @@ from jgleak.federated.recommender.evaluate import rmse as rmse
 from jgleak.federated.recommender.factors import Factorised as Factorised
 from jgleak.federated.recommender.factors import Factors as Factors
 from jgleak.federated.recommender.factors import Settings as Settings
+from jgleak.federated.recommender.factors import factor_epochs as factor_epochs
 from jgleak.federated.recommender.factors import factorise as factorise
 from jgleak.federated.recommender.factors import factors_rmse as factors_rmse
 from jgleak.federated.recommender.fcf import fcf as fcf
