@@ -62,12 +62,11 @@ def recommender(
             users=users,
             path=None if path is None else str(path),
         )
-        with _records(out) as file:
-            _audit(specification, file, json_lines)
+        _audit(specification, out, json_lines)
 
 
-def _audit(specification: RecommenderSpecification, file: TextIO | None, json_lines: bool) -> None:
-    """Run, tell and store; tables come last, also after an interruption between two rows of leaks."""
+def _audit(specification: RecommenderSpecification, out: Path | None, json_lines: bool) -> None:
+    """Run, tell and store; the table of leaks also comes after an interruption, as far as they got."""
     from jgleak.audit.recommender.leaks import LeakRow
     from jgleak.audit.recommender.run import event_record, run
     from jgleak.audit.recommender.setup import prepare
@@ -76,28 +75,29 @@ def _audit(specification: RecommenderSpecification, file: TextIO | None, json_li
 
     stderr, stdout = Console(stderr=True, highlight=False), Console(stderr=json_lines)
     setup = prepare(specification)
-    stderr.print(data_text(setup), soft_wrap=True, markup=False)
     leaks: list[LeakRow] = []
-    try:
-        for event in run(specification, setup):
-            record = json.dumps(event_record(event, specification))
-            if json_lines:
-                print(record, flush=True)
-            if file is not None:
-                file.write(record + "\n")
-                file.flush()
-            if isinstance(event, Epoch):
-                stderr.print(epoch_text(event), markup=False)
-            elif isinstance(event, Learnt):
-                if event.privacy is not None:
-                    stderr.print(privacy_text(event.privacy), soft_wrap=True, markup=False)
-                stdout.print(errors_table(event, specification))
-            else:
-                leaks.append(event)
-                stderr.print(f"attacked: {event.title}, {event.rounds} updates", markup=False)
-    finally:
-        if leaks:
-            stdout.print(leaks_table(leaks))
+    with _records(out) as file:
+        stderr.print(data_text(setup), soft_wrap=True, markup=False)
+        try:
+            for event in run(specification, setup):
+                record = json.dumps(event_record(event, specification))
+                if json_lines:
+                    print(record, flush=True)
+                if file is not None:
+                    file.write(record + "\n")
+                    file.flush()
+                if isinstance(event, Epoch):
+                    stderr.print(epoch_text(event), markup=False)
+                elif isinstance(event, Learnt):
+                    if event.privacy is not None:
+                        stderr.print(privacy_text(event.privacy), soft_wrap=True, markup=False)
+                    stdout.print(errors_table(event, specification))
+                else:
+                    leaks.append(event)
+                    stderr.print(f"attacked: {event.title}, {event.rounds} updates", markup=False)
+        finally:
+            if leaks:
+                stdout.print(leaks_table(leaks))
 
 
 @contextmanager

@@ -134,8 +134,10 @@ def pseudo_items(
     k = jnp.maximum(client.mask.sum(), 1)
     mean = jnp.where(client.mask[:, None], real, 0.0).sum(axis=0) / k
     centred = jnp.where(client.mask[:, None], real - mean, 0.0)
-    drawn = jax.random.normal(drawing, (items.size, real.shape[0]))
-    return items, best >= 0, mean + drawn @ centred / jnp.sqrt(k)
+    rows, width = real.shape
+    factor = centred if rows <= width else jnp.linalg.qr(centred, mode="r")  # R^T R is the same, from fewer numbers
+    drawn = jax.random.normal(drawing, (items.size, factor.shape[0]))
+    return items, best >= 0, mean + drawn @ factor / jnp.sqrt(k)
 
 
 def observe(
