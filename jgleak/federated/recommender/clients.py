@@ -19,6 +19,9 @@ SMALLEST = 4
 GROWTH = 4
 """Factor from one group's items to the next one's: few shapes compile, at the price of some padding."""
 
+WASTE = 0.1
+"""Share of padding for which one group less is worth it."""
+
 BLOCK = 1024
 """Users whose common items with everyone are counted at once."""
 
@@ -132,11 +135,18 @@ def apart(client: Client) -> Client:
 
 
 def padded(counts: Int[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:
-    """The padded sizes of groups that hold so many items: ``SMALLEST`` times a power of ``GROWTH``."""
+    """The padded sizes of groups that hold so many items: ``SMALLEST`` times a power of ``GROWTH``.
+
+    A group joins the next larger one where that adds little padding (``WASTE`` of all): every group is compiled.
+    """
     sizes = [SMALLEST]
     while sizes[-1] < np.max(counts):
         sizes.append(sizes[-1] * GROWTH)
-    return np.array(sizes)[np.searchsorted(sizes, counts)]
+    held = np.array(sizes)[np.searchsorted(sizes, counts)]
+    for size in sizes[:-1]:
+        joined = np.where(held == size, size * GROWTH, held)
+        held = joined if np.sum(joined) <= (1.0 + WASTE) * np.sum(held) else held
+    return held
 
 
 def neighbour_users(ratings: Ratings, limit: int, rng: np.random.Generator) -> Int[np.ndarray, "U P"]:
