@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from jgleak.attacks.recommender.noise import Noise, noise
 from jgleak.attacks.recommender.public import Public, Sighting, check
 from jgleak.attacks.recommender.unseen import with_neighbours
-from jgleak.attacks.recommender.view import View, expected, predictions, rate, view
+from jgleak.attacks.recommender.view import View, predictions, rate, view
 from jgleak.federated.recommender.model import Local, Recommender
 
 ROUNDING = 1e-6
@@ -79,17 +79,22 @@ def estimate(public: Public, sightings: Sequence[Sighting], items: Int[np.ndarra
     with jax.enable_x64(True):
         views = [view(public, one, items, masked=known.deviation == 0) for one in sightings]
         if public.neighbours == "fixed" and known.deviation == 0:
-            views = [with_neighbours(public, one, known.bound) for one in views]
+            views = [
+                with_neighbours(public, one, seen.params.users, known.bound)
+                for one, seen in zip(views, sightings, strict=True)
+            ]
         return _solve(public, known, views, len(items))
 
 
 def _solve(public: Public, known: Noise, views: list[View], count: int) -> Estimates:
-    size = views[0].client.items.shape[0]
+    size, model = views[0].client.items.shape[0], public.model
     prior, ratings, misfit, wider = public.deviation**-2, np.full(size, public.mean), 0.0, 1.0
+    hidden = model.dropout / (1.0 - model.dropout) if known.deviation else 0.0
     precision = np.eye(size)
     for sweep in range(SWEEPS):
         robust = known.kind == "laplace" and sweep > 0
-        parts = [_normal(public.model, known, robust, one, jnp.asarray(ratings)) for one in views]
+        numbers = [jnp.asarray(value) for value in (known.bound, known.deviation, hidden, robust)]
+        parts = [_normal(model, one, jnp.asarray(ratings), *numbers) for one in views]
         gram, slope, squares = (sum(np.asarray(part[i]) for part in parts) for i in range(3))
         if sweep == 1:
             misfit = float(np.sqrt(squares / len(views)))
@@ -100,43 +105,48 @@ def _solve(public: Public, known: Noise, views: list[View], count: int) -> Estim
     return Estimates(ratings[:count], deviations[:count], misfit)
 
 
-@partial(jax.jit, static_argnames=("model", "known", "robust"))
+@partial(jax.jit, static_argnames=("model",))
 def _normal(
-    model: Recommender, known: Noise, robust: bool, seen: View, ratings: Float[Array, " K"]
+    model: Recommender,
+    seen: View,
+    ratings: Float[Array, " K"],
+    bound: Float[Array, ""],
+    deviation: Float[Array, ""],
+    hidden: Float[Array, ""],
+    robust: Bool[Array, ""],
 ) -> tuple[Float[Array, "K K"], Float[Array, " K"], Float[Array, ""]]:
     """One round's precision, the derivative of its log-likelihood by the ratings, and its mean squared residual."""
-    _, push = jax.linearize(partial(predictions, model, seen), seen.local)
-    pull = jax.linear_transpose(push, seen.local)
+    now, push = jax.linearize(partial(predictions, model, seen), seen.local)
+    transposed = jax.linear_transpose(push, seen.local)
     step, mask = rate(model, seen), seen.client.mask
-    model_says = expected(model, seen, seen.local, ratings)
-    hidden = model.dropout / (1.0 - model.dropout) if known.deviation else 0.0
+
+    def pull(change: Array) -> Local:
+        return transposed(step * jnp.where(mask, change, 0.0))[0]
+
     overall = _mean_square(seen.seen, seen.shown)
 
     def weigh(leaf: Array, shown: Array, says: Array) -> tuple[Array, Array, Array]:
         """Precision, score and squared residual of every entry of one tensor."""
         count = jnp.maximum(shown.sum(), 1.0)
         size, bent = (shown * leaf**2).sum() / count, hidden * (shown * says**2).sum() / count
-        used = shown * (jnp.abs(says if known.deviation else leaf) < known.bound * (1.0 - ROUNDING))
-        rounding = ROUNDING**2 * jnp.maximum(size, ROUNDING * overall)
-        residual = leaf - jnp.clip(says, -known.bound, known.bound)
-        variance = known.deviation**2 + rounding + bent
+        used = shown * (jnp.abs(jnp.where(deviation > 0, says, leaf)) < bound * (1.0 - ROUNDING))
+        residual = leaf - jnp.clip(says, -bound, bound)
+        variance = deviation**2 + bent + ROUNDING**2 * jnp.maximum(size, ROUNDING * overall)
         squares = used * residual**2 / variance
-        if robust:
-            variance = variance - known.deviation**2 / 2.0
-            residual = known.deviation / jnp.sqrt(2.0) * jnp.sign(residual)
-        return used / variance, used / variance * residual, squares
+        variance = jnp.where(robust, variance - deviation**2 / 2.0, variance)
+        score = jnp.where(robust, deviation / jnp.sqrt(2.0) * jnp.sign(residual), residual)
+        return used / variance, used / variance * score, squares
 
-    triples: Any = jax.tree.map(weigh, seen.seen, seen.shown, model_says)
+    triples: Any = jax.tree.map(weigh, seen.seen, seen.shown, pull(now - ratings))
     weights, scores, squares = jax.tree.transpose(jax.tree.structure(seen.seen), None, triples)
     used = sum((leaf > 0).sum() for leaf in jax.tree.leaves(weights))
+    total = sum(leaf.sum() for leaf in jax.tree.leaves(squares))
 
     def row(one: Array) -> Array:
-        return push(jax.tree.map(jnp.multiply, weights, pull(one)[0]))
+        return step * push(jax.tree.map(jnp.multiply, weights, pull(one)))
 
-    gram = step**2 * jax.lax.map(row, jnp.diag(mask.astype(step.dtype)), batch_size=TOGETHER)
-    both = mask[:, None] & mask
-    total = sum(leaf.sum() for leaf in jax.tree.leaves(squares))
-    return jnp.where(both, gram, 0.0), jnp.where(mask, -step * push(scores), 0.0), total / jnp.maximum(used, 1)
+    gram = jnp.where(mask, jax.lax.map(row, jnp.eye(mask.size, dtype=step.dtype), batch_size=TOGETHER), 0.0)
+    return gram, jnp.where(mask, -step * push(scores), 0.0), total / jnp.maximum(used, 1)
 
 
 def _mean_square(tree: Local, shown: Local) -> Float[Array, ""]:

@@ -31,7 +31,7 @@ class _State(NamedTuple):
     step: Array
 
 
-def with_neighbours(public: Public, seen: View, bound: float) -> View:
+def with_neighbours(public: Public, seen: View, users: Float[Array, "U w"], bound: float) -> View:
     """The view with the rows of fixed neighbours that explain the update best.
 
     A user's state hears ``P`` rows that the server does not know (which neighbours, and their dropout). The gradient is
@@ -42,10 +42,18 @@ def with_neighbours(public: Public, seen: View, bound: float) -> View:
     For one graph convolution the same can be had in closed form where nothing is dropped: item gradients are
     ``W (c_k h_u / 2 + b q)``, so their differences give ``c_k`` up to a factor and ``h_u`` up to the inverse factor, and
     the mean fixes the factor. It needs ``W`` inverted and ends with dropout, so the search serves all three networks.
+
+    Args:
+      public: what everyone knows.
+      seen: the round.
+      users: the users' embeddings; the search starts from some of them, spread over the table, for equal rows would
+        stay equal.
+      bound: of an entry; entries that reach it are left out.
     """
-    spread = jnp.std(seen.local.items)
-    start = jnp.full(seen.client.items.shape, public.mean)
-    rows = _search(public.model, seen, start, spread, jnp.asarray(bound))
+    start = users[jnp.linspace(0, users.shape[0] - 1, public.limit).astype(int)]
+    seen = seen._replace(local=seen.local._replace(neighbours=jnp.asarray(start, seen.local.items.dtype)))
+    ratings = jnp.full(seen.client.items.shape, public.mean)
+    rows = _search(public.model, seen, ratings, jnp.std(seen.local.items), jnp.asarray(bound))
     return seen._replace(local=seen.local._replace(neighbours=rows))
 
 
@@ -86,5 +94,5 @@ def _search(
 
     here = (jnp.zeros_like(seen.local.neighbours), ratings)
     first = jnp.linalg.norm(residual(here))
-    start = _State(*here, first, jnp.asarray(1e-3 * spread / spread), jnp.asarray(0))
+    start = _State(*here, first, jnp.asarray(1e-3, spread.dtype), jnp.asarray(0))
     return seen.local.neighbours + spread * jax.lax.while_loop(go_on, step, start).rows

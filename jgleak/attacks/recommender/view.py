@@ -59,9 +59,7 @@ def view(public: Public, sighting: Sighting, items: Int[np.ndarray, " K"], *, ma
     item_rows = padded(update.item_gradients[np.searchsorted(update.items, items)])
     near, seen_near = _neighbours(public, sighting, real)
     network = jax.tree.map(lambda leaf: np.asarray(leaf, real), params.network)
-    local = Local(
-        network, np.asarray(params.users[update.user], real), np.asarray(params.items, real)[numbers], near
-    )
+    local = Local(network, np.asarray(params.users[update.user], real), np.asarray(params.items, real)[numbers], near)
     seen = Local(
         jax.tree.map(lambda leaf: np.asarray(leaf, real), update.network),
         np.asarray(update.user_gradient, real),
@@ -80,9 +78,7 @@ def view(public: Public, sighting: Sighting, items: Int[np.ndarray, " K"], *, ma
         np.full_like(near, public.neighbours == "trainable"),
     )
     there = np.ones(len(near), bool)
-    client = Client(
-        np.int32(update.user), numbers, np.zeros(count, real), mask, np.zeros(len(near), np.int32), there
-    )
+    client = Client(np.int32(update.user), numbers, np.zeros(count, real), mask, np.zeros(len(near), np.int32), there)
     return jax.tree.map(jnp.asarray, View(client, local, factor, seen, shown))
 
 

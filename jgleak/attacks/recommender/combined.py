@@ -1,0 +1,50 @@
+"""One score from all statistics: the sum of their log-likelihood ratios."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from jgleak.attacks.recommender.history import size
+from jgleak.attacks.recommender.public import Public, Sighting
+from jgleak.attacks.recommender.statistics import TINY, agreement, repetition, zeros
+from jgleak.attacks.recommender.trace import network, user
+
+ITERATIONS = 100
+"""Of expectation maximisation in one unknown."""
+
+
+def combined(public: Public, sightings: Sequence[Sighting], items: Int[np.ndarray, " S"]) -> Float[np.ndarray, " S"]:
+    """Log of ``P(seen | rated) / P(seen | pseudo)``, taking the parts of an update as independent.
+
+    Two ratios are known: of the rounds in which an item was sent (``repetition``) and of dropout's zeros (``zeros``).
+    The others are scores ``z`` with a standard normal null; a rated item's is normal about some ``m >= 0`` that depends
+    on unknown ratings and noise. With the known share ``q`` of rated items among those sent, ``m`` is the maximum
+    likelihood of the mixture ``(1 - q) N(0, 1) + q N(m, 1)``, and the ratio is ``m z - m^2 / 2``. A statistic that says
+    nothing gets an ``m`` near 0 and drops out.
+    """
+    scores = (rule(public, sightings, items) for rule in (network, user))
+    scaled = [score / np.sqrt(len(sightings)) for score in scores]
+    if len(sightings) > 1:
+        scaled.append(_standard(agreement(public, sightings, items)))
+    share = min(size(public, sightings) / len(items), 1.0)
+    known = repetition(public, sightings, items) + zeros(public, sightings, items)
+    return known + sum(ratio(score, share) for score in scaled)
+
+
+def ratio(score: Float[np.ndarray, " S"], share: float) -> Float[np.ndarray, " S"]:
+    """``m z - m^2 / 2`` with the maximum-likelihood ``m >= 0`` of the mixture; see ``combined``."""
+    m = max(float(np.quantile(score, 1.0 - share / 2.0)), 0.1)
+    for _ in range(ITERATIONS):
+        odds = np.log(max(share, TINY)) - np.log(max(1.0 - share, TINY)) + m * score - m**2 / 2.0
+        weight = 1.0 / (1.0 + np.exp(-np.clip(odds, -500.0, 500.0)))
+        m = max(float(weight @ score / max(weight.sum(), TINY)), 0.0)
+    return m * score - m**2 / 2.0
+
+
+def _standard(score: Float[np.ndarray, " S"]) -> Float[np.ndarray, " S"]:
+    """In units of the bulk: less the median, by the deviation that the median absolute deviation stands for."""
+    centred = score - np.median(score)
+    return centred / (1.4826 * np.median(np.abs(centred)) + TINY)
