@@ -135,9 +135,25 @@ def pseudo_items(
     mean = jnp.where(client.mask[:, None], real, 0.0).sum(axis=0) / k
     centred = jnp.where(client.mask[:, None], real - mean, 0.0)
     rows, width = real.shape
-    factor = centred if rows <= width else jnp.linalg.qr(centred, mode="r")  # R^T R is the same, from fewer numbers
+    factor = centred if rows <= width else root(centred.T @ centred)  # as good, and takes fewer random numbers
     drawn = jax.random.normal(drawing, (items.size, factor.shape[0]))
     return items, best >= 0, mean + drawn @ factor / jnp.sqrt(k)
+
+
+def root(gram: Float[Array, "w w"]) -> Float[Array, "w w"]:
+    """A matrix ``R`` with ``R^T R = gram``, which is positive semidefinite: Cholesky's, passing pivots of zero.
+
+    Not LAPACK's: in jaxlib 0.10 a batched call waits for workers of the pool that it runs on itself, and two of them
+    side by side on two cores wait for ever.
+    """
+    least = 1e-6 * jnp.trace(gram)
+
+    def step(j: Int[Array, ""], state: tuple[Array, Array]) -> tuple[Array, Array]:
+        rest, out = state
+        row = jnp.where(rest[j, j] > least, rest[j] * jax.lax.rsqrt(jnp.maximum(rest[j, j], least)), 0.0)
+        return rest - jnp.outer(row, row), out.at[j].set(row)
+
+    return jax.lax.fori_loop(0, gram.shape[0], step, (gram, jnp.zeros_like(gram)))[1]
 
 
 def observe(

@@ -13,7 +13,7 @@ from jgleak.audit.recommender.run import event_record, run
 from jgleak.audit.recommender.setup import prepare
 from jgleak.audit.recommender.specification import RecommenderSpecification
 from jgleak.audit.recommender.table import epoch_text, errors_table, leaks_table, privacy_text
-from jgleak.audit.recommender.training import Epoch, Learnt, learn, plans, warm
+from jgleak.audit.recommender.training import Epoch, Learnt, guaranteed, learn, plans, warm
 from jgleak.defenses import parse
 from jgleak.federated.recommender import OPEN, Protection
 
@@ -21,14 +21,15 @@ QUICK = RecommenderSpecification(network="gcn", neighbours=0, epochs=2, users=4,
 FEDGNN = dataclasses.replace(QUICK, defense="clip-inf:0.1+laplace:0.28284271247", pseudo=20)
 
 
-def test_open_training_is_at_least_as_good_as_offsets() -> None:
-    specification = dataclasses.replace(QUICK, epochs=8)
+def test_open_training_is_at_least_as_good_as_offsets_with_neighbours_from_three_parties() -> None:
+    specification = dataclasses.replace(QUICK, epochs=6, neighbours=3, expansion="encrypted")
     *epochs, learnt = learn(specification, prepare(specification))
     assert [e.epoch for e in epochs if isinstance(e, Epoch)] == list(range(1, len(epochs) + 1))
     assert isinstance(learnt, Learnt)
     assert learnt.validation == min(e.validation for e in epochs if isinstance(e, Epoch))
     assert learnt.validation < 1.01 * learnt.bias_validation and learnt.bias_test < 0.9 * learnt.mean_test
     assert learnt.privacy is None and learnt.clients_per_second > 0
+    assert learnt.fitted is not None and learnt.fitted.trained.clients.one(0).near.shape == (3,)
 
 
 @pytest.mark.parametrize("method", ["bias", "fcf", "fedmf"])
@@ -53,10 +54,8 @@ def test_a_protected_run_starts_from_nothing_and_states_both_epsilons() -> None:
     assert learnt.privacy.per_coordinate == pytest.approx(1.0)
     assert learnt.privacy.epsilon == pytest.approx(entries * 2, rel=1e-6)  # pure composition over two rounds
     assert "epsilon 1 an entry and round" in privacy_text(learnt.privacy)
-    none = dataclasses.replace(FEDGNN, defense="")
-    *_, learnt = learn(none, prepare(none))
-    assert isinstance(learnt, Learnt) and learnt.privacy is not None
-    assert privacy_text(learnt.privacy).startswith("privacy: none guaranteed")
+    hidden = guaranteed(setup._replace(protection=Protection(20)), learnt.fitted, 2)
+    assert privacy_text(hidden).startswith("privacy: none guaranteed")
 
 
 def test_paper_constants_are_the_papers() -> None:
@@ -103,10 +102,3 @@ def test_texts() -> None:
     *_, learnt = learn(specification, prepare(specification))
     assert isinstance(learnt, Learnt)
     assert errors_table(learnt, specification).row_count == 2
-
-
-def test_the_encrypted_expansion_trains() -> None:
-    specification = dataclasses.replace(QUICK, neighbours=3, expansion="encrypted", epochs=3)
-    *_, learnt = learn(specification, prepare(specification))
-    assert isinstance(learnt, Learnt) and learnt.fitted is not None
-    assert learnt.epochs == 3 and np.isfinite(learnt.test)
