@@ -16,6 +16,9 @@ from rich.console import Console
 from rich.table import Table
 
 import comparison
+import fedgnn_measure
+import fedgnn_page
+import fedgnn_rows
 import soft_measure
 import soft_page
 import utility
@@ -88,6 +91,15 @@ PAPERS = {
     "fedgig": _soft(FEDGIG),
     "graphdlg": _soft(GRAPHDLG),
     "defenses": _soft(DEFENSES, utility.measure),
+    "fedgnn": Paper(
+        rows=fedgnn_rows.ROWS,
+        methods=fedgnn_rows.METHODS,
+        measure=fedgnn_measure.measure,
+        finished=None,
+        head=fedgnn_page.HEAD,
+        lines=fedgnn_page.lines,
+        document=fedgnn_page.document,
+    ),
 }
 """Papers by the name that users type."""
 
@@ -97,7 +109,10 @@ def main(
     name: Annotated[str, typer.Argument(help=f"The paper: {', '.join(PAPERS)}.")],
     rows: Annotated[str | None, typer.Option(help="Rows to run, by commas; all by default. See --list.")] = None,
     attacks: Annotated[str | None, typer.Option(help="Attacks to run, by commas; all by default. See --list.")] = None,
-    graphs: Annotated[int | None, typer.Option(min=2, help="Clients a row; as many as the paper's by default.")] = None,
+    graphs: Annotated[
+        int | None,
+        typer.Option(min=2, help="Clients a row (of fedgnn: users attacked); as many as the paper's by default."),
+    ] = None,
     time_limit: Annotated[float, typer.Option(min=1e-3, help="Seconds an attack may take on one client.")] = 60.0,
     files: Annotated[
         list[Path] | None,

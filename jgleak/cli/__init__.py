@@ -10,6 +10,7 @@ from jgleak.cli.attack import attack
 from jgleak.cli.audit import audit
 from jgleak.cli.invert import invert, verify
 from jgleak.cli.listing import show_list
+from jgleak.cli.recommender import recommender
 from jgleak.cli.report import report
 from jgleak.version import __version__
 
@@ -24,6 +25,7 @@ app.command()(audit)
 app.command()(invert)
 app.command()(verify)
 app.command()(report)
+app.command()(recommender)
 app.command("list")(show_list)
 
 

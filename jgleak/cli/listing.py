@@ -11,7 +11,7 @@ def show_list() -> None:
     """Name the attacks, defences, data sets, models, readouts, activations and what an attacker may know."""
     from jgleak.attacks.registry import ATTACKS
     from jgleak.audit.setup import READOUTS
-    from jgleak.datasets import names, tasks
+    from jgleak.datasets import RATING_SETS, names, tasks
     from jgleak.defenses.registry import HYBRID, KINDS
     from jgleak.gnn import ACTIVATIONS, CONVOLUTIONS
 
@@ -25,6 +25,12 @@ def show_list() -> None:
         typer.echo(title)
         for entry, text in entries.items():
             typer.echo(f"  {entry:<24}{text}".rstrip())
-    choices = {"models": CONVOLUTIONS, "readouts": READOUTS, "activations": ACTIVATIONS, "knowledge": KNOWABLE}
+    choices = {
+        "models": CONVOLUTIONS,
+        "readouts": READOUTS,
+        "activations": ACTIVATIONS,
+        "knowledge": KNOWABLE,
+        "ratings": RATING_SETS,
+    }
     for title, words in choices.items():
         typer.echo(f"{title:<22}{', '.join(words)}")

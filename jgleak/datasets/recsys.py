@@ -1,4 +1,4 @@
-"""Rating sets: the mgcnn extracts of Flixster, Douban and YahooMusic, and MovieLens 100K, 1M and 10M."""
+"""Rating sets: the mgcnn extracts of Flixster, Douban and YahooMusic, MovieLens 100K, 1M and 10M, and a made-up one."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from jgleak.datasets.locate import Remote, Source, locate
+from jgleak.datasets.synthetic_ratings import SYNTHETIC, synthetic_ratings
 from jgleak.datasets.table import read_table
 from jgleak.ratings import Ratings, RatingSplit
 
@@ -50,7 +51,7 @@ _MOVIES: Mapping[str, tuple[str, tuple[float, ...]]] = {
     "movielens-10m": ("ml-10M100K", _HALVES),
 }
 
-RATING_SETS = (*_MATRICES, *_MOVIES)
+RATING_SETS = (*_MATRICES, *_MOVIES, SYNTHETIC)
 """The names that ``ratings`` knows."""
 
 TEST_SHARE = 0.1
@@ -63,11 +64,11 @@ def ratings(name: str, *, seed: int = 0, path: str | Path | None = None) -> Rati
 
     Flixster, Douban, YahooMusic: 3,000 users and 3,000 items each, with the split published beside them. MovieLens
     100K: the official ``u1.base`` and ``u1.test``. MovieLens 1M and 10M have no such split: a random tenth is held out.
-    Users and items are numbered in the order of their ids.
+    Users and items are numbered in the order of their ids. ``synthetic-ratings`` is ``synthetic_ratings(seed=seed)``.
 
     Args:
       name: one of ``RATING_SETS``.
-      seed: draws the test ratings of MovieLens 1M and 10M; of no effect elsewhere.
+      seed: draws the test ratings of MovieLens 1M and 10M, and all of the made-up set; of no effect elsewhere.
       path: where the files are; see ``jgleak.datasets.locate``.
 
     Raises:
@@ -82,6 +83,8 @@ def ratings(name: str, *, seed: int = 0, path: str | Path | None = None) -> Rati
         return _mgcnn(name, _MATRICES[name], path)
     if name in _MOVIES:
         return _movielens(name, seed, path)
+    if name == SYNTHETIC:
+        return synthetic_ratings(seed=seed)
     raise ValueError(f"name: no rating set {name!r}; known are {', '.join(RATING_SETS)}")
 
 

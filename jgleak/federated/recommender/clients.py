@@ -19,6 +19,9 @@ SMALLEST = 4
 GROWTH = 4
 """Factor from one group's items to the next one's: few shapes compile, at the price of some padding."""
 
+WASTE = 0.1
+"""Share of padding for which one group less is worth it."""
+
 BLOCK = 1024
 """Users whose common items with everyone are counted at once."""
 
@@ -93,6 +96,21 @@ class Clients:
             groups.append(Client(*map(jnp.asarray, held)))
         return cls(tuple(groups), ratings.n_users, ratings.n_items)
 
+    def with_neighbours(self, rows: Int[np.ndarray, "U P"]) -> Clients:
+        """The same devices with other neighbours: rows of a table of embeddings, -1 where there are no more.
+
+        Raises:
+          ValueError: not one row of numbers a user.
+        """
+        if rows.ndim != 2 or len(rows) != self.n_users:
+            raise ValueError(f"rows: expected a row of neighbours for each of {self.n_users} users, got {rows.shape}")
+        groups = []
+        for group in self.groups:
+            own = rows[np.asarray(group.user)]
+            near = jnp.asarray(np.maximum(own, 0), jnp.int32)
+            groups.append(group._replace(neighbours=near, near=jnp.asarray(own >= 0)))
+        return dataclasses.replace(self, groups=tuple(groups))
+
     def one(self, user: int) -> Client:
         """One user's device.
 
@@ -111,12 +129,24 @@ def alone(client: Client) -> Client:
     return client._replace(neighbours=client.neighbours[..., :0], near=client.near[..., :0])
 
 
+def apart(client: Client) -> Client:
+    """The client whose neighbours are not in its graph (yet); the arrays keep their shapes."""
+    return client._replace(near=jnp.zeros_like(client.near))
+
+
 def padded(counts: Int[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:
-    """The padded sizes of groups that hold so many items: ``SMALLEST`` times a power of ``GROWTH``."""
+    """The padded sizes of groups that hold so many items: ``SMALLEST`` times a power of ``GROWTH``.
+
+    A group joins the next larger one where that adds little padding (``WASTE`` of all): every group is compiled.
+    """
     sizes = [SMALLEST]
     while sizes[-1] < np.max(counts):
         sizes.append(sizes[-1] * GROWTH)
-    return np.array(sizes)[np.searchsorted(sizes, counts)]
+    held = np.array(sizes)[np.searchsorted(sizes, counts)]
+    for size in sizes[:-1]:
+        joined = np.where(held == size, size * GROWTH, held)
+        held = joined if np.sum(joined) <= (1.0 + WASTE) * np.sum(held) else held
+    return held
 
 
 def neighbour_users(ratings: Ratings, limit: int, rng: np.random.Generator) -> Int[np.ndarray, "U P"]:

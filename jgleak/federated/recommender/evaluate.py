@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jgleak.federated.recommender.clients import Client, Clients, alone, padded
+from jgleak.federated.recommender.clients import Client, Clients, apart, padded
 from jgleak.federated.recommender.model import Parameters, Recommender
 from jgleak.federated.recommender.update import Neighbours
 from jgleak.ratings import Ratings
@@ -26,7 +26,7 @@ def rmse(
     wanted: Ratings,
     *,
     neighbours: Neighbours = "off",
-    handed_out: Float[Array, "U w"] | None = None,
+    handed_out: Float[Array, "H w"] | None = None,
     bounded: bool = True,
 ) -> float:
     """RMSE of the ratings ``wanted``, items that are not in the users' graphs.
@@ -46,7 +46,7 @@ def rmse(
     asked, table = requests(clients, wanted), params.users if handed_out is None else handed_out
     found = np.zeros(asked.items.shape, np.float32)
     for group in clients.groups:
-        users, graph = np.asarray(group.user), alone(group) if neighbours == "off" else group
+        users, graph = np.asarray(group.user), apart(group) if neighbours == "off" else group
         found[users] = _predicted(model, params, table, graph, jnp.asarray(asked.items[users]))
     return error(asked, found, wanted, bounded=bounded)
 
@@ -91,7 +91,7 @@ def error(asked: Requests, found: Float[np.ndarray, "U m"], wanted: Ratings, *, 
 def _predicted(
     model: Recommender,
     params: Parameters,
-    handed_out: Float[Array, "U w"],
+    handed_out: Float[Array, "H w"],
     group: Client,
     asked: Int[Array, "n m"],
 ) -> Float[Array, "n m"]:

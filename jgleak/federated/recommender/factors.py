@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -67,6 +68,7 @@ class Factorised(NamedTuple):
     factors: Factors
     epoch: int
     validation: list[float]
+    seconds: list[float]
     clients_per_second: float
 
 
@@ -81,15 +83,24 @@ stay, and the gradients of its items' factors, which leave."""
 def factorise(
     method: Method, clients: Clients, settings: Settings, *, key: Array, validation: Ratings | None = None
 ) -> Factorised:
-    """Rounds of clients with one method; the server adds up the items' gradients and steps.
+    """Rounds of clients with one method: the last outcome of ``factor_epochs``, which has the arguments' meaning."""
+    return deque(factor_epochs(method, clients, settings, key=key, validation=validation), maxlen=1)[0]
+
+
+def factor_epochs(
+    method: Method, clients: Clients, settings: Settings, *, key: Array, validation: Ratings | None = None
+) -> Iterator[Factorised]:
+    """The outcome so far after every epoch; the server adds up the items' gradients of a round and steps.
 
     An epoch adds the items' penalty once, every round its share of it.
 
     Raises:
-      ValueError: no client has a rating, or patience without validation ratings.
+      ValueError: no epoch, no client with a rating, or patience without validation ratings.
     """
     if settings.patience is not None and validation is None:
         raise ValueError("patience: stopping early needs validation ratings; take them from the training ratings")
+    if settings.epochs < 1:
+        raise ValueError(f"epochs: must be at least 1, got {settings.epochs}")
     active = [np.flatnonzero(np.asarray(group.mask.any(axis=1))) for group in clients.groups]
     total = sum(rows.size for rows in active)
     if total == 0:
@@ -111,9 +122,9 @@ def factorise(
             scores.append(factors_rmse(factors, settings, clients, validation))
         if validation is None or scores[-1] <= min(scores):
             best = (factors, epoch)
+        yield Factorised(*best, list(scores), list(seconds), total / min(seconds))
         if settings.patience is not None and epoch - best[1] >= settings.patience:
-            break
-    return Factorised(*best, scores, total / min(seconds))
+            return
 
 
 def factors_rmse(factors: Factors, settings: Settings, clients: Clients, wanted: Ratings) -> float:

@@ -95,7 +95,7 @@ class Recommender:
             initial(self.network, self.width, key=third), table(self.n_users, first), table(self.n_items, second)
         )
 
-    def local(self, params: Parameters, client: Client, handed_out: Float[Array, "U w"]) -> Local:
+    def local(self, params: Parameters, client: Client, handed_out: Float[Array, "H w"]) -> Local:
         """What a client downloads; ``handed_out`` is the table its neighbours' embeddings come from."""
         return Local(
             params.network, params.users[client.user], params.items[client.items], handed_out[client.neighbours]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections import deque
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Literal, NamedTuple, cast
 
@@ -12,11 +14,15 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int
 
-from jgleak.federated.recommender.clients import Client, Clients
+from jgleak.federated.recommender.clients import Client, Clients, apart
 from jgleak.federated.recommender.evaluate import rmse
 from jgleak.federated.recommender.model import Parameters, Recommender
 from jgleak.federated.recommender.update import OPEN, Neighbours, Protection, Upload, upload
 from jgleak.ratings import Ratings
+
+Expand = Callable[[Float[Array, "U w"]], tuple[Int[np.ndarray, "U P"], Float[Array, "H w"]]]
+"""A graph expansion: from everyone's embeddings to a table of embeddings that are handed out, and everyone's rows in
+it, -1 where there are no more."""
 
 
 class Plan(NamedTuple):
@@ -34,6 +40,7 @@ class Plan(NamedTuple):
       neighbours: neighbour users in the graphs, from the expansion on.
       expand_at: epochs before the expansion.
       patience: epochs without a better validation RMSE after which training stops; None never stops early.
+      bias_share: of every step, what the embeddings' biases take of it; with 0 they stay as they are.
     """
 
     epochs: int = 3
@@ -46,6 +53,7 @@ class Plan(NamedTuple):
     neighbours: Neighbours = "fixed"
     expand_at: int = 2
     patience: int | None = None
+    bias_share: float = 1.0
 
 
 class Trained(NamedTuple):
@@ -54,6 +62,7 @@ class Trained(NamedTuple):
     Attributes:
       params: the parameters, those of the best epoch where there was a validation set.
       handed_out: the embeddings that the neighbours have in the users' graphs; the initial ones before the expansion.
+      clients: everyone's data, with the neighbours that the last expansion found.
       neighbours: how neighbours took part in those parameters' epoch.
       epoch: the number of epochs behind ``params``.
       validation: RMSE on the validation ratings after every epoch.
@@ -63,7 +72,8 @@ class Trained(NamedTuple):
     """
 
     params: Parameters
-    handed_out: Float[Array, "U w"]
+    handed_out: Float[Array, "H w"]
+    clients: Clients
     neighbours: Neighbours
     epoch: int
     validation: list[float]
@@ -80,12 +90,31 @@ def train(
     key: Array,
     protection: Protection = OPEN,
     validation: Ratings | None = None,
+    expand: Expand | None = None,
 ) -> Trained:
-    """Federated training (algorithm 1).
+    """Federated training (algorithm 1): the last outcome of ``epochs``, which has the arguments' meaning."""
+    outcomes = epochs(
+        model, params, clients, plan, key=key, protection=protection, validation=validation, expand=expand
+    )
+    return deque(outcomes, maxlen=1)[0]
+
+
+def epochs(
+    model: Recommender,
+    params: Parameters,
+    clients: Clients,
+    plan: Plan,
+    *,
+    key: Array,
+    protection: Protection = OPEN,
+    validation: Ratings | None = None,
+    expand: Expand | None = None,
+) -> Iterator[Trained]:
+    """The outcome so far after every epoch of federated training (algorithm 1).
 
     Rounds are dealt, not drawn: in an epoch every user with ratings takes part once, and every round gets its share of
     each group of ``clients``, so that all rounds of all epochs have one shape. The expansion hands the users' current
-    embeddings to their neighbours.
+    embeddings to their neighbours; until then these are in the graphs' arrays, but not in the graphs.
 
     Args:
       model: the model.
@@ -95,12 +124,18 @@ def train(
       key: orders the clients, and draws all that they draw.
       protection: what the clients do before sending.
       validation: ratings of the same users outside their graphs; the best epoch's parameters are returned.
+      expand: the expansion; by default the neighbours that ``clients`` has, with the embeddings of that moment.
 
     Raises:
-      ValueError: no client has a rating, patience without validation ratings, or training diverges.
+      ValueError: no epoch, no client with a rating, patience without validation ratings, embeddings to train that an
+        expansion handed out without their users, or training diverges.
     """
     if plan.patience is not None and validation is None:
         raise ValueError("patience: stopping early needs validation ratings; take them from the training ratings")
+    if plan.epochs < 1:
+        raise ValueError(f"epochs: must be at least 1, got {plan.epochs}")
+    if expand is not None and plan.neighbours == "trainable":
+        raise ValueError("neighbours: nobody knows whose embeddings an expansion handed out; keep them fixed")
     active = [np.flatnonzero(np.asarray(group.mask.any(axis=1))) for group in clients.groups]
     total = sum(rows.size for rows in active)
     if total == 0:
@@ -108,18 +143,23 @@ def train(
     server = Server(plan.optimiser, plan.mean, plan.weight)
     memory, handed_out = server.step(plan.rate, plan.decay).init(params), params.users
     scores, seconds = [], []
-    best: tuple[Parameters, Array, Neighbours, int] = (params, handed_out, plan.neighbours, 0)
+    best: tuple[Parameters, Array, Clients, Neighbours, int] = (params, handed_out, clients, plan.neighbours, 0)
     for epoch in range(plan.epochs):
         ordering, drawing = jax.random.split(jax.random.fold_in(key, epoch))
         now: Neighbours = plan.neighbours if epoch >= plan.expand_at else "off"
-        handed_out = params.users if epoch == plan.expand_at else handed_out
+        if epoch == plan.expand_at:
+            handed_out = params.users
+            if expand is not None:
+                rows, handed_out = expand(params.users)
+                clients = clients.with_neighbours(rows)
         rng = np.random.default_rng(np.asarray(jax.random.key_data(ordering)).tolist())
         dealt = deal(active, -(-total // plan.clients), rng)
+        groups = clients.groups if now != "off" else tuple(map(apart, clients.groups))
         start = time.perf_counter()
         params, memory = jax.block_until_ready(
             _epoch(
-                *(model, server, now, protection, plan.rate, plan.decay),
-                *(params, memory, handed_out, clients.groups, dealt, drawing),
+                *(model, server, plan.neighbours, protection, plan.rate, plan.decay, plan.bias_share),
+                *(params, memory, handed_out, groups, dealt, drawing),
             )
         )
         seconds.append(time.perf_counter() - start)
@@ -132,10 +172,10 @@ def train(
         if validation is not None:
             scores.append(rmse(model, params, clients, validation, neighbours=now, handed_out=table))
         if validation is None or scores[-1] <= min(scores):
-            best = (params, table, now, epoch + 1)
-        if plan.patience is not None and epoch + 1 - best[3] >= plan.patience:
-            break
-    return Trained(*best, scores, seconds, total / min(seconds))
+            best = (params, table, clients, now, epoch + 1)
+        yield Trained(*best, list(scores), list(seconds), total / min(seconds))
+        if plan.patience is not None and epoch + 1 - best[-1] >= plan.patience:
+            return
 
 
 def deal(active: list[Int[np.ndarray, " n"]], rounds: int, rng: np.random.Generator) -> tuple[Int[Array, "R n"], ...]:
@@ -170,9 +210,10 @@ def _epoch(
     protection: Protection,
     rate: Float[Array, ""],
     decay: Float[Array, ""],
+    bias_share: Float[Array, ""],
     params: Parameters,
     memory: Any,
-    handed_out: Float[Array, "U w"],
+    handed_out: Float[Array, "H w"],
     groups: tuple[Client, ...],
     dealt: tuple[Int[Array, "R n"], ...],
     key: Array,
@@ -192,7 +233,11 @@ def _epoch(
             count = client.mask.sum(axis=1) if server.weight == "ratings" else jnp.ones(chosen.size)
             received.append((client, update, jnp.where(chosen >= 0, count, 0.0)))
         mixed: Any = aggregate(params, received, server.mean)
+        change: Any
         change, memory = optimiser.update(mixed, memory, params)  # type: ignore[arg-type]  # a NamedTuple is a pytree
+        if model.bias:
+            users, items = (table.at[:, -1].multiply(bias_share) for table in (change.users, change.items))
+            change = change._replace(users=users, items=items)
         return (cast(Parameters, optax.apply_updates(params, change)), memory), None  # type: ignore[arg-type]
 
     keys = jax.random.split(key, dealt[0].shape[0])

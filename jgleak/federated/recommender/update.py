@@ -93,7 +93,7 @@ class ClientUpdate:
 def upload(
     model: Recommender,
     params: Parameters,
-    handed_out: Float[Array, "U w"],
+    handed_out: Float[Array, "H w"],
     client: Client,
     *,
     neighbours: Neighbours,
@@ -134,8 +134,26 @@ def pseudo_items(
     k = jnp.maximum(client.mask.sum(), 1)
     mean = jnp.where(client.mask[:, None], real, 0.0).sum(axis=0) / k
     centred = jnp.where(client.mask[:, None], real - mean, 0.0)
-    drawn = jax.random.normal(drawing, (items.size, real.shape[0]))
-    return items, best >= 0, mean + drawn @ centred / jnp.sqrt(k)
+    rows, width = real.shape
+    factor = centred if rows <= width else root(centred.T @ centred)  # as good, and takes fewer random numbers
+    drawn = jax.random.normal(drawing, (items.size, factor.shape[0]))
+    return items, best >= 0, mean + drawn @ factor / jnp.sqrt(k)
+
+
+def root(gram: Float[Array, "w w"]) -> Float[Array, "w w"]:
+    """A matrix ``R`` with ``R^T R = gram``, which is positive semidefinite: Cholesky's, passing pivots of zero.
+
+    Not LAPACK's: in jaxlib 0.10 a batched call waits for workers of the pool that it runs on itself, and two of them
+    side by side on two cores wait for ever.
+    """
+    least = 1e-6 * jnp.trace(gram)
+
+    def step(j: Int[Array, ""], state: tuple[Array, Array]) -> tuple[Array, Array]:
+        rest, out = state
+        row = jnp.where(rest[j, j] > least, rest[j] * jax.lax.rsqrt(jnp.maximum(rest[j, j], least)), 0.0)
+        return rest - jnp.outer(row, row), out.at[j].set(row)
+
+    return jax.lax.fori_loop(0, gram.shape[0], step, (gram, jnp.zeros_like(gram)))[1]
 
 
 def observe(
@@ -147,7 +165,7 @@ def observe(
     key: Array,
     protection: Protection = OPEN,
     neighbours: Neighbours = "off",
-    handed_out: Float[Array, "U w"] | None = None,
+    handed_out: Float[Array, "H w"] | None = None,
     rounds: int = 1,
 ) -> list[list[ClientUpdate]]:
     """What the server sees of some users over rounds at the same parameters.
@@ -160,7 +178,7 @@ def observe(
       key: of dropout, pseudo items and noise.
       protection: what the clients do before sending.
       neighbours: whether neighbour users are in the graphs.
-      handed_out: the neighbours' embeddings ``(U, w)`` from the graph expansion; the current ones by default.
+      handed_out: the neighbours' embeddings ``(H, w)``, ``Trained.handed_out``; the current ones by default.
       rounds: updates of every user, each with new random numbers.
 
     Returns:

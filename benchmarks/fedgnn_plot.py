@@ -1,0 +1,59 @@
+"""FedGNN's Figures 5 and 6 with what leaks beside the error: ``python benchmarks/fedgnn_plot.py``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import typer
+
+from fedgnn_page import STRONGEST, curves
+from fedgnn_rows import ROWS
+
+RESULTS = Path(__file__).resolve().parent / "results"
+
+PANELS = {
+    "rmse": "RMSE of the trained model",
+    "auc": "AUC, real items against pseudo items",
+    "precision_at_size": "precision at the history's length",
+    "rmse_all": "error of recovered ratings (levels)",
+}
+
+AXES = {"lambda": "scale of the Laplace noise, M = 1,000", "M": "pseudo items, scale 0.2"}
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def main(
+    source: Annotated[Path, typer.Option(help="What paper_tables.py wrote.")] = RESULTS / "fedgnn.jsonl",
+    out: Annotated[Path, typer.Option(help="The picture.")] = RESULTS / "fedgnn_curves.svg",
+) -> None:
+    """One row of panels against lambda, one against M."""
+    if not source.exists():
+        raise typer.BadParameter(f"{source} does not exist; run paper_tables.py fedgnn first", param_hint="--source")
+    records = [json.loads(line) for line in source.read_text(encoding="utf-8").splitlines()]
+    figure, axes = plt.subplots(len(AXES), len(PANELS), figsize=(3.2 * len(PANELS), 2.6 * len(AXES)))
+    for (name, points), line in zip(curves(ROWS, records).items(), axes, strict=True):
+        for (key, title), panel in zip(PANELS.items(), line, strict=True):
+            found = [(strength, values[key]) for strength, values in points if values.get(key) is not None]
+            if found:
+                panel.plot(*zip(*found, strict=True), "o-", ms=3)
+            panel.set_title(title, fontsize=8)
+            panel.set_xlabel(AXES[name], fontsize=7)
+            panel.tick_params(labelsize=7)
+            panel.grid(alpha=0.3)
+    figure.suptitle(f"Tuned GAT on Douban; leaks after {STRONGEST} updates of a user", fontsize=9)
+    figure.tight_layout()
+    figure.savefig(out, metadata={"Date": None})
+    plt.close(figure)
+    typer.echo(out)
+
+
+if __name__ == "__main__":
+    app()

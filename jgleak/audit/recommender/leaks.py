@@ -1,0 +1,116 @@
+"""What the server learns about single users from the updates of a trained recommender, defence by defence."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Int
+
+from jgleak.attacks.recommender import Public, Sighting, attack
+from jgleak.audit.recommender.setup import Setup, stream_key
+from jgleak.audit.recommender.specification import RecommenderSpecification
+from jgleak.audit.recommender.training import Fitted
+from jgleak.federated.recommender import OPEN, ClientUpdate, Protection, observe
+from jgleak.metrics import Interval
+from jgleak.metrics.recommender import Leak, blind, leak, summarise
+from jgleak.ratings import Ratings
+
+
+class LeakRow(NamedTuple):
+    """What some users' updates showed under one protection after so many rounds.
+
+    Attributes:
+      title: of the protection.
+      protection: what the clients did.
+      rounds: updates of each user that the server had seen.
+      users: how many users were attacked.
+      means: over users, by the names of ``jgleak.metrics.recommender.Leak``.
+      guesses: the same of guessing: any order of the items, and one rating for all of them.
+      seconds: of the attack on one user.
+    """
+
+    title: str
+    protection: Protection
+    rounds: int
+    users: int
+    means: Mapping[str, Interval]
+    guesses: Mapping[str, Interval]
+    seconds: float
+
+
+def ladder(protection: Protection) -> dict[str, Protection]:
+    """The protection and its parts, by title: nothing, pseudo items alone, the defence alone, both."""
+    steps = {"none": OPEN}
+    if protection.pseudo:
+        steps[f"M = {protection.pseudo}"] = Protection(protection.pseudo)
+    if protection.defense.steps:
+        steps[str(protection.defense)] = Protection(0, protection.defense)
+    if protection.pseudo and protection.defense.steps:
+        steps[f"{protection.defense}, M = {protection.pseudo}"] = protection
+    return steps
+
+
+def leaks(
+    specification: RecommenderSpecification,
+    setup: Setup,
+    fitted: Fitted,
+    protections: Mapping[str, Protection] | None = None,
+) -> Iterator[LeakRow]:
+    """Attack the same users under each protection, all at the trained parameters.
+
+    Each user sends ``max(rounds)`` consecutive updates with new noise, pseudo items and dropout; the attack sees the
+    first ones. It knows the model, the protection, the levels and how often each occurs over all users.
+
+    Args:
+      specification: users, rounds and seed.
+      setup: the ratings.
+      fitted: the trained model.
+      protections: by title; ``ladder`` of the experiment's by default.
+    """
+    trained = fitted.trained
+    users = attacked(setup.rest, specification.users, specification.seed)
+    levels = np.asarray(setup.rest.levels)
+    shares = np.mean(setup.rest.values[:, None] == levels, axis=0)
+    for title, protection in (ladder(setup.protection) if protections is None else protections).items():
+        public = Public(
+            *(fitted.model, setup.rest.levels, protection, trained.neighbours),
+            limit=specification.neighbours if trained.neighbours == "fixed" else 0,
+            prior=tuple(shares.tolist()),
+        )
+        seen = observe(
+            *(fitted.model, trained.params, trained.clients, users.tolist()),
+            key=stream_key(specification, "attack"),
+            protection=protection,
+            neighbours=trained.neighbours,
+            handed_out=trained.handed_out,
+            rounds=max(specification.rounds),
+        )
+        for rounds in specification.rounds:
+            start = time.perf_counter()
+            pairs = [
+                _judged(setup.rest, public, trained.params, updates[:rounds], float(levels[np.argmax(shares)]))
+                for updates in seen
+            ]
+            seconds = (time.perf_counter() - start) / len(users)
+            found, guessed = (summarise(column) for column in zip(*pairs, strict=True))
+            yield LeakRow(title, protection, rounds, len(users), found, guessed, seconds)
+
+
+def attacked(ratings: Ratings, count: int, seed: int) -> Int[np.ndarray, " n"]:
+    """A sample of those users who rated anything; all of them where there are fewer than ``count``."""
+    active = np.flatnonzero(ratings.counts())
+    return np.sort(np.random.default_rng(seed).permutation(active)[:count])
+
+
+def _judged(
+    ratings: Ratings, public: Public, params: object, updates: Sequence[ClientUpdate], commonest: float
+) -> tuple[Leak, Leak]:
+    """One user attacked, and guessed, beside the truth."""
+    profile = attack(public, [Sighting(params, update) for update in updates])
+    own = np.flatnonzero(ratings.users == updates[0].user)
+    truth = ratings.items[own], ratings.values[own], ratings.levels
+    guess = blind(profile, *truth, mean=float(ratings.values.mean()), commonest=commonest)
+    return leak(profile, *truth), guess

@@ -1,0 +1,62 @@
+"""From a specification to ratings in three parts, the clients' protection and the keys."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from jgleak.audit.recommender.specification import RecommenderSpecification
+from jgleak.audit.recommender.tuned import TUNED, UNTRIED, Tuned
+from jgleak.datasets import ratings
+from jgleak.defenses import parse
+from jgleak.federated.recommender import Biases, Protection, biases
+from jgleak.ratings import Ratings
+
+VALIDATION = 0.1
+"""Share of the training ratings by which epochs are chosen."""
+
+
+class Setup(NamedTuple):
+    """What an experiment works on.
+
+    Attributes:
+      name: of the data set.
+      rest: what is learnt from: the training ratings without the validation part.
+      held: the validation part.
+      test: the test ratings; looked at once, when all is trained.
+      protection: of the clients' updates.
+      tuned: constants for this set.
+      baseline: offsets of users and items learnt from ``rest``; what every method has to beat.
+    """
+
+    name: str
+    rest: Ratings
+    held: Ratings
+    test: Ratings
+    protection: Protection
+    tuned: Tuned
+    baseline: Biases
+
+
+def prepare(specification: RecommenderSpecification) -> Setup:
+    """Load and split.
+
+    Raises:
+      ValueError: an unknown data set, a damaged file, a defence that cannot be read or is not one of updates.
+      FileNotFoundError: the data set is not here and may not be downloaded.
+    """
+    protection = Protection(specification.pseudo, parse(specification.defense))
+    split = ratings(specification.dataset, seed=specification.seed, path=specification.path)
+    rest, held = split.train.validation(VALIDATION, np.random.default_rng(specification.seed))
+    tuned = TUNED.get(specification.dataset, UNTRIED)
+    baseline = biases(rest, users=tuned.user_penalty, items=tuned.item_penalty)
+    return Setup(split.name, rest, held, split.test, protection, tuned, baseline)
+
+
+def stream_key(specification: RecommenderSpecification, stream: str) -> Array:
+    """A key of its own for ``parameters``, ``training``, ``expansion`` and ``attack``."""
+    number = ("parameters", "training", "expansion", "attack").index(stream)
+    return jax.random.fold_in(jax.random.key(specification.seed), number)

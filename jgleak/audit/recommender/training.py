@@ -1,0 +1,225 @@
+"""Training by any method, epoch by epoch, and what it ends with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from jgleak.audit.recommender.setup import Setup, stream_key
+from jgleak.audit.recommender.specification import RecommenderSpecification
+from jgleak.audit.recommender.tuned import EPOCHS, PATIENCE
+from jgleak.defenses.privacy import Privacy, privacy
+from jgleak.federated.recommender import (
+    OPEN,
+    Clients,
+    Parameters,
+    Plan,
+    Recommender,
+    Settings,
+    Trained,
+    encrypted,
+    epochs,
+    factor_epochs,
+    factors_rmse,
+    fcf,
+    fedmf,
+    neighbour_users,
+    rmse,
+)
+
+PER_ITEM = 10
+"""Others of an item that the third party shows a client (``encrypted``)."""
+
+
+class Epoch(NamedTuple):
+    """One epoch is over.
+
+    Attributes:
+      epoch: its number, from 1.
+      validation: RMSE on the validation ratings.
+      seconds: it took; the first one compiles.
+      clients_per_second: of this epoch.
+    """
+
+    epoch: int
+    validation: float
+    seconds: float
+    clients_per_second: float
+
+
+class Fitted(NamedTuple):
+    """FedGNN's model with all that it takes to watch its clients."""
+
+    model: Recommender
+    trained: Trained
+
+
+class Learnt(NamedTuple):
+    """The end of training.
+
+    Attributes:
+      test: RMSE on the test ratings, at the epoch with the best validation RMSE.
+      validation: that validation RMSE.
+      epoch: that epoch; 0 where there are none.
+      epochs: all that were run.
+      clients_per_second: of the fastest epoch; 0 where there are none.
+      seconds: of all epochs, compilation included.
+      bias_validation: validation RMSE of offsets alone, on the same ratings.
+      bias_test: their test RMSE.
+      mean_test: test RMSE of the training ratings' mean.
+      privacy: what the defence guarantees the user with most items, over all epochs; None where clients send openly.
+      fitted: FedGNN's model; None for other methods.
+    """
+
+    test: float
+    validation: float
+    epoch: int
+    epochs: int
+    clients_per_second: float
+    seconds: float
+    bias_validation: float
+    bias_test: float
+    mean_test: float
+    privacy: Privacy | None
+    fitted: Fitted | None
+
+
+def learn(specification: RecommenderSpecification, setup: Setup) -> Iterator[Epoch | Learnt]:
+    """Train, and end with what was learnt.
+
+    Raises:
+      ValueError: training diverges.
+    """
+    if specification.method == "fedgnn":
+        yield from _fedgnn(specification, setup)
+    elif specification.method == "bias":
+        baseline = setup.baseline
+        yield _learnt(setup, baseline.rmse(setup.test), baseline.rmse(setup.held), 0, [], 0.0)
+    else:
+        yield from _factorised(specification, setup)
+
+
+def _fedgnn(specification: RecommenderSpecification, setup: Setup) -> Iterator[Epoch | Learnt]:
+    model, plan = plans(specification, setup)
+    near, expand = None, None
+    if specification.neighbours and specification.expansion == "plain":
+        near = neighbour_users(setup.rest, specification.neighbours, np.random.default_rng(specification.seed))
+    elif specification.neighbours:
+        key = stream_key(specification, "expansion")
+        expand = encrypted(setup.rest, limit=specification.neighbours, per_item=PER_ITEM, key=key)
+    clients = Clients.from_ratings(setup.rest, near)
+    params = model.initial(key=stream_key(specification, "parameters"))
+    if warm(specification, setup):
+        params = _warmed(setup, model, params)
+    outcomes = epochs(
+        *(model, params, clients, plan),
+        key=stream_key(specification, "training"),
+        protection=setup.protection,
+        validation=setup.held,
+        expand=expand,
+    )
+    trained = None
+    for trained in outcomes:
+        yield _epoch(setup, trained.validation, trained.seconds)
+    assert trained is not None
+    test = rmse(
+        *(model, trained.params, trained.clients, setup.test),
+        neighbours=trained.neighbours,
+        handed_out=trained.handed_out,
+    )
+    fitted = Fitted(model, trained)
+    guarantee = None if setup.protection == OPEN else guaranteed(setup, fitted, len(trained.seconds))
+    yield _learnt(
+        *(setup, test, min(trained.validation), trained.epoch, trained.seconds, trained.clients_per_second),
+        privacy=guarantee,
+        fitted=fitted,
+    )
+
+
+def plans(specification: RecommenderSpecification, setup: Setup) -> tuple[Recommender, Plan]:
+    """FedGNN's model, and how it is trained."""
+    users, items, network = setup.rest.n_users, setup.rest.n_items, specification.network
+    neighbours = "fixed" if specification.neighbours else "off"
+    if specification.settings == "paper":
+        model, plan = Recommender(users, items, network=network), Plan(neighbours=neighbours)
+    else:
+        tuned, values = setup.tuned, setup.rest.values
+        model = Recommender(
+            *(users, items, tuned.width, network, tuned.dropout),
+            bias=True,
+            centre=float(values.mean()),
+            scale=max(float(values.std()), 1e-6),
+            spread=0.05,
+        )
+        plan = Plan(epochs=EPOCHS, patience=PATIENCE, weight="ratings", neighbours=neighbours)
+        if setup.protection == OPEN:
+            plan = plan._replace(optimiser="adam", rate=tuned.rate, mean="senders", bias_share=0.0)
+        else:
+            plan = plan._replace(optimiser="sgd", rate=tuned.defended_rate, weight="equal")
+    return model, plan if specification.epochs is None else plan._replace(epochs=specification.epochs)
+
+
+def warm(specification: RecommenderSpecification, setup: Setup) -> bool:
+    """Training starts from ``biases``: tuned, and nobody hides anything (``biases`` does not)."""
+    return specification.settings == "tuned" and setup.protection == OPEN
+
+
+def _warmed(setup: Setup, model: Recommender, params: Parameters) -> Parameters:
+    users, items = setup.baseline.users / model.scale, setup.baseline.items / model.scale
+    return params._replace(users=params.users.at[:, -1].set(users), items=params.items.at[:, -1].set(items))
+
+
+def guaranteed(setup: Setup, fitted: Fitted, rounds: int, *, delta: float = 1e-5) -> Privacy:
+    """What the defence guarantees the user who sends most: network, own embedding, rated items and pseudo items."""
+    model, params = fitted.model, fitted.trained.params
+    most = int(np.minimum(setup.rest.counts() + setup.protection.pseudo, model.n_items).max())
+    width = params.users.shape[1]
+    sizes = [*(leaf.size for leaf in jax.tree.leaves(params.network)), width, most * width]
+    return privacy(setup.protection.defense, sizes, rounds=rounds, delta=delta)
+
+
+def _factorised(specification: RecommenderSpecification, setup: Setup) -> Iterator[Epoch | Learnt]:
+    method, decay = (fcf, setup.tuned.fcf_decay) if specification.method == "fcf" else (fedmf, setup.tuned.fedmf_decay)
+    values, clients = setup.rest.values, Clients.from_ratings(setup.rest)
+    settings = Settings(
+        width=10,
+        epochs=specification.epochs or EPOCHS,
+        decay=decay,
+        centre=float(values.mean()),
+        scale=max(float(values.std()), 1e-6),
+        spread=0.3,
+        patience=8,
+    )
+    key, found = stream_key(specification, "training"), None
+    for found in factor_epochs(method, clients, settings, key=key, validation=setup.held):
+        yield _epoch(setup, found.validation, found.seconds)
+    assert found is not None
+    test = factors_rmse(found.factors, settings, clients, setup.test)
+    yield _learnt(setup, test, min(found.validation), found.epoch, found.seconds, found.clients_per_second)
+
+
+def _epoch(setup: Setup, validation: list[float], seconds: list[float]) -> Epoch:
+    active = np.count_nonzero(setup.rest.counts())
+    return Epoch(len(seconds), validation[-1], seconds[-1], active / seconds[-1])
+
+
+def _learnt(
+    setup: Setup,
+    test: float,
+    validation: float,
+    epoch: int,
+    seconds: list[float],
+    speed: float,
+    *,
+    privacy: Privacy | None = None,
+    fitted: Fitted | None = None,
+) -> Learnt:
+    baseline = setup.baseline
+    mean = float(np.sqrt(np.mean((setup.test.values - baseline.centre) ** 2)))
+    return Learnt(
+        *(test, validation, epoch, len(seconds), speed, sum(seconds)),
+        *(baseline.rmse(setup.held), baseline.rmse(setup.test), mean, privacy, fitted),
+    )

@@ -1,0 +1,60 @@
+"""Constants of training that work on our rating sets, where FedGNN's published ones do not learn.
+
+With section 4.1's constants (plain gradient descent at 0.01, three epochs of 24 rounds, a mean over 128 clients) an
+embedding moves by about 1e-4 and the error stays where it started. ``TUNED`` holds what was chosen instead, data set by
+data set, on a tenth of the training ratings (``Ratings.validation``, seed 0). The test ratings had no part in it.
+
+What the choices rest on:
+
+- The offsets of users and items (``biases``) explain nearly all that can be explained here: alternating least squares
+  of rank 4 on what they leave over did not lower the validation error of Douban or Flixster at any penalty tried. Adam
+  takes the same step for an item rated once and one rated a hundred times, and finds offsets worse than ridge
+  regression, whose shrinkage knows the counts; learnt from zeros, the same graph network ends above it on all three
+  sets. So an unprotected run starts from ``biases`` and leaves them as they are; the network learns what they leave
+  over, with strong dropout, and stops early. It ends level with them.
+- ``biases`` sends what it sends in the clear. A run with a defence or pseudo items therefore starts from zeros, and its
+  biases are learnt under the defence like all else.
+- Where clients add noise, Adam turns it into steps as long as a signal's. Plain descent averages it out over rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+EPOCHS, PATIENCE = 40, 6
+"""At most so many epochs, and so many without a better validation error."""
+
+
+class Tuned(NamedTuple):
+    """Constants for one rating set.
+
+    Attributes:
+      user_penalty: ridge penalty on users' offsets, of ``biases``.
+      item_penalty: ridge penalty on items' offsets.
+      width: of FedGNN's embeddings.
+      dropout: share of their entries.
+      rate: Adam's, without protection.
+      defended_rate: of plain descent, with a protection.
+      fcf_decay: the penalty of FCF.
+      fedmf_decay: the penalty of FedMF.
+    """
+
+    user_penalty: float
+    item_penalty: float
+    width: int = 16
+    dropout: float = 0.5
+    rate: float = 0.002
+    defended_rate: float = 1.0
+    fcf_decay: float = 3.0
+    fedmf_decay: float = 5.0
+
+
+UNTRIED = Tuned(3.0, 3.0)
+"""For sets that nothing was chosen on: the made-up one and MovieLens."""
+
+TUNED: Mapping[str, Tuned] = {
+    "flixster": Tuned(2.0, 12.0),
+    "douban": Tuned(5.0, 2.0, fcf_decay=10.0),
+    "yahoo-music": Tuned(2.0, 3.0),
+}

@@ -1,0 +1,89 @@
+"""FedGNN's tables: every row can be run, and what was measured stands where it belongs."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedgnn_measure
+import fedgnn_page
+from fedgnn_rows import KINDS, LEAK, METHODS, RMSE, ROWS, Row, defense, grid
+from jgleak.audit.recommender.specification import RecommenderSpecification
+from jgleak.audit.recommender.tuned import TUNED
+from jgleak.defenses import parse
+from jgleak.defenses.privacy import privacy
+
+
+def _error(row: str, test: float, **privacy: Any) -> dict[str, Any]:
+    about = {"device": "cpu", "version": "0", "specification": {"rounds": [1, 20]}}
+    numbers = {
+        "validation": 0.9,
+        "test": test,
+        "bias_test": 0.88,
+        "epoch": 3,
+        "epochs": 9,
+        "clients_per_second": 1234.0,
+    }
+    return {
+        "row": row,
+        "attack": RMSE.name,
+        **numbers,
+        "clients_per_second": 1234.0,
+        "privacy": privacy or None,
+        **about,
+    }
+
+
+def _leak(title: str, rounds: int, auc: float) -> dict[str, Any]:
+    means = {name: {"mean": auc, "low": auc, "high": auc} for name in ("auc", "precision_at_size", "rmse_all")}
+    guesses = {name: {"mean": 0.5, "low": 0.5, "high": 0.5} for name in means}
+    return {"title": title, "rounds": rounds, "means": means, "guesses": guesses}
+
+
+def test_rows_are_named_once_and_start_from_the_papers_defence() -> None:
+    names = [row.name for row in ROWS]
+    assert len(set(names)) == len(names) == 3 * len(KINDS) + 8
+    assert {row.experiment.dataset for row in ROWS} == set(TUNED)
+    paper = next(row for row in ROWS if row.name == "douban-paper")
+    assert (paper.printed, paper.experiment.pseudo, paper.experiment.settings) == (0.790, 1000, "paper")
+    assert privacy(parse(defense(0.2)), [10]).per_coordinate == pytest.approx(1.0, abs=1e-3)  # as in the paper
+    assert defense(0.0) == "clip-inf:0.1"
+    assert grid()["clipped to 0.1, lambda = 0.2, M = 1,000"] == (0.2, 1000) and grid()["no defence"] == (None, 0)
+
+
+def test_errors_stand_beside_the_papers() -> None:
+    records = [_error("douban-fcf", 0.7845), _error("yahoo-music-fcf", 22.4), _error("douban-noise-0.4", 0.91)]
+    fcf, noise = fedgnn_page.lines(ROWS, records)
+    assert fcf == ("FCF", "-", "1.064", "0.784", "0.823", "22.40", "22.9")
+    assert noise[0].endswith("lambda = 0.4, M = 1000") and noise[3] == "0.910"
+
+
+def test_the_page_has_errors_leaks_and_curves() -> None:
+    leaks = [_leak("no defence", 1, 1.0), _leak("no defence", 20, 1.0)]
+    leaks += [_leak("clipped to 0.1, lambda = 0.2, M = 1,000", rounds, 0.6) for rounds in (1, 20)]
+    errors = [
+        _error("douban-gat-defended", 0.83, per_coordinate=1.0, epsilon=2e5),
+        _error("douban-pseudo-100", 0.8, per_coordinate=1.0, epsilon=None),
+    ]
+    about = {"device": "cpu", "version": "0", "specification": {"rounds": [1, 20]}}
+    page = fedgnn_page.document(ROWS, [*errors, {"row": "douban-gat", "attack": LEAK.name, "leaks": leaks, **about}])
+    assert "| `douban-gat-defended` | 0.9000 | 0.8300 | 0.8800 | 3 | 9 | 1,234 | 1 | 2e+05 |" in page
+    assert "| 1 | none |" in page and "Not run: `flixster-paper`" in page
+    assert "| no defence | 1.000 (0.500) |" in page
+    curves = fedgnn_page.curves(ROWS, [*errors, {"row": "douban-gat", "attack": LEAK.name, "leaks": leaks}])
+    assert [strength for strength, _ in curves["lambda"]] == [0.2] and curves["lambda"][0][1]["rmse"] == 0.83
+    assert [strength for strength, _ in curves["M"]] == [100.0, 1000.0] and "auc" not in curves["M"][0][1]
+
+
+def test_measuring_a_row_says_what_is_absent_and_what_was_found(tmp_path: Path) -> None:
+    silent = {"graphs": None, "time_limit": 1.0, "progress": lambda *_: None}
+    gone = Row("x", "x", "ours", RecommenderSpecification(dataset="movielens-1m", path=str(tmp_path)))
+    (absent,) = fedgnn_measure.measure(gone, METHODS, **silent)
+    assert "movielens-1m is not at" in absent["absent"]
+    row = Row("made-up-bias", "made up", "ours", RecommenderSpecification(method="bias"))
+    (found,) = fedgnn_measure.measure(row, METHODS, **silent)
+    assert found["attack"] == "rmse" and found["test"] == found["bias_test"] and found["curve"] == []
+    assert list(fedgnn_measure.measure(dataclasses.replace(row, name="other"), [LEAK], **silent)) == []

@@ -1,0 +1,63 @@
+"""``jgleak recommender``: streams, exit statuses, files, and mistakes in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from jgleak.cli import app
+
+QUICK = ("--network", "gcn", "--neighbours", "0", "--epochs", "2")
+
+
+def jgleak(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["recommender", *arguments])
+
+
+def test_json_lines_and_the_same_in_a_file(tmp_path: Path) -> None:
+    result = jgleak(*QUICK, "--attack", "--users", "3", "--rounds", "1,2", "--json", "--out", str(tmp_path / "run"))
+    assert result.exit_code == 0, result.output
+    records = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [next(iter(r)) for r in records] == ["epoch", "epoch", "learnt", "leak", "leak"]
+    assert [r["leak"]["rounds"] for r in records[3:]] == [1, 2]
+    assert records[2]["learnt"]["specification"]["users"] == 3
+    assert (tmp_path / "run" / "results.jsonl").read_text() == result.stdout
+    assert "clients/s" in result.stderr and "What the server learns about 3 users" in result.stderr
+    again = jgleak(*QUICK, "--out", str(tmp_path / "run"))
+    assert again.exit_code == 2 and "holds an earlier run" in again.stderr
+
+
+def test_tables_on_standard_output() -> None:
+    result = jgleak("--method", "bias")
+    assert result.exit_code == 0, result.output
+    assert "offsets of users and items alone" in result.stdout and "the mean rating" in result.stdout
+    assert "200 users, 60 items" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--dataset", "netflix"), "no rating set 'netflix'; known are flixster"),
+        (("--dataset", "movielens-1m", "--path", "nowhere"), "movielens-1m is not at nowhere"),
+        (("--network", "sage"), "network: unknown 'sage'"),
+        (("--defense", "clip-inff:0.1"), "did you mean 'clip-inf'"),
+        (("--defense", "activations:0.1"), "a recommender defends its update"),
+        (("--rounds", "1,many"), "rounds: expected numbers by commas"),
+        (("--method", "fcf", "--attack"), "fcf only serves to compare errors"),
+    ],
+)
+def test_mistakes_are_one_line(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    result = jgleak(*arguments, "--out", str(tmp_path / "out"))
+    assert result.exit_code == 2 and result.stdout == ""
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert message in line and "Traceback" not in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_unwritable_folder_is_told_at_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = jgleak("--out", str(tmp_path / "file"))
+    assert result.exit_code == 2 and "out: " in result.stderr and "epoch" not in result.stderr
