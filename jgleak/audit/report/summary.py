@@ -133,7 +133,11 @@ def _sentence(leak: Leak, after: str = "") -> str:
     if listed:
         text += f" For {listed} more, the true graph is among those it lists."
     if right:
-        text += f" For {right}, a certificate says that no other graph explains the update, under its conditions."
+        sizes = {record["certificate"]["n_max"] for record in alone}
+        most = f"of up to {sizes.pop()} nodes" if len(sizes) == 1 else "within its bound on nodes"
+        text += (
+            f" For {right}, a certificate says that no other graph {most} explains the update, under its conditions."
+        )
     if wrong:
         text += (
             f" {wrong} certificate{'s' * (wrong > 1)} of a single graph named a wrong one: a condition did not hold."

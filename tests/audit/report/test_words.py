@@ -25,7 +25,7 @@ def test_counts_and_interval_of_a_strong_attack() -> None:
     assert words.headline.startswith("Without a defence") and "19 of 20 private graphs" in words.headline
     text = _section(audit(*units), "Without a defence")
     assert "census rebuilt 19 of 20 private graphs exactly (rate 0.95, 95 % interval 0.85 to 1.00)" in text
-    assert "For 14, a certificate says that no other graph explains the update" in text
+    assert "For 14, a certificate says that no other graph of up to 40 nodes explains the update" in text
     assert "For 1 more, the true graph is among those it lists" in text
 
 
@@ -47,7 +47,7 @@ def test_nothing_rebuilt_is_no_evidence_of_safety() -> None:
 def test_a_wrong_unique_certificate_is_said_aloud() -> None:
     text = _section(audit(unit(0, exact=False, truth_in_set=False, certificate=certificate())), "Without a defence")
     assert "1 certificate of a single graph named a wrong one" in text
-    assert "no other graph explains" not in text
+    assert "no other graph" not in text
 
 
 def test_of_each_defence_the_worst_case_counts() -> None:
