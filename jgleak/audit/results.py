@@ -86,10 +86,7 @@ def open_audit(folder: Path) -> Audit:
         # A write-ahead log needs a file beside the store even to be read; where none can be made, nobody writes either.
         how = "mode=ro" if os.access(folder, os.W_OK) else "immutable=1"
         with closing(sqlite3.connect(f"{file.resolve().as_uri()}?{how}", uri=True)) as store:
-            grid = store.execute("SELECT name, text, format FROM grid").fetchone()
-            if grid is None:
-                raise ValueError(f"audit: {file} holds no grid; it was stopped before it began: run it again")
-            name, text, written = grid
+            name, text, written = store.execute("SELECT name, text, format FROM grid").fetchone()
             if written != FORMAT:
                 raise ValueError(f"audit: {file} has the format {written!r}, this jgleak reads {FORMAT!r}")
             planned = store.execute("SELECT coalesce(sum(graphs), 0) FROM cells").fetchone()[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -138,7 +139,10 @@ class Specification:
         )
         for word in sorted(set(self.know) - set(KNOWABLE)):
             yield f"know: unknown {word!r}; choose from {', '.join(KNOWABLE)}", True
-        yield f"time_limit: must be a positive number of seconds, got {self.time_limit}", not self.time_limit > 0
+        yield (
+            f"time_limit: must be a positive number of seconds, got {self.time_limit}",
+            not 0 < self.time_limit < math.inf,
+        )
         yield (
             f"pooling: unknown {self.pooling!r}; choose one of {', '.join(POOLINGS)}",
             self.pooling not in POOLINGS,

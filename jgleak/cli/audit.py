@@ -89,8 +89,9 @@ def _conduct(grid: Grid, out: Path, resume: bool, engine: str, run: Engine) -> i
         stderr.print("interrupted; --resume goes on")
     finally:
         database.close()
-    Console().print(audit_table(open_audit(out).units))
-    return status or (FAILED if broken else 0)
+    units = open_audit(out).units
+    Console().print(audit_table(units))
+    return status or (FAILED if any(unit.status == "failed" for unit in units) else 0)
 
 
 def _called(label: dict[str, str]) -> str:

@@ -185,6 +185,8 @@ def test_a_dry_run_counts_and_writes_nothing(tmp_path: Path) -> None:
     assert "12 units in 4 cells: 12 to run, 0 impossible, 0 in the store" in words
     assert "at most 6.0 min by the time limits" in words and "about " in words
     assert not (tmp_path / "out").exists()
+    done(tmp_path, GRID)
+    assert "0 to run, 0 impossible, 12 in the store" in " ".join(audit(tmp_path, GRID, "--dry-run").stdout.split())
 
 
 def _fragile(monkeypatch: pytest.MonkeyPatch, faults: dict[int, BaseException]) -> list[int]:

@@ -87,6 +87,7 @@ def test_every_field_has_a_table() -> None:
         (DATA + EMPTY + "know = ['truth']\n", "attack[0].know: unknown 'truth'; choose from n, adjacency"),
         (DATA + EMPTY + "know = 'n'\n", "attack[0].know: expected a list of words, as [\"n\"], got 'n'"),
         (DATA + EMPTY + "max_n = 0\n", "attack[0].max_n: must be at least 1, got 0"),
+        (DATA + EMPTY + "time_limit = inf\n", "attack[0].time_limit: must be a positive number of seconds, got inf"),
         (DATA + EMPTY + "options = {a = 1}\n", "attack[0].options.a: this attack has no options"),
         (DATA + EMPTY + "options = 3\n", "attack[0].options: expected a table of names and values"),
         (DATA + EMPTY + 'auxiliary = "split"\n', "attack[0].auxiliary: expected 'same', 'split:1.0'"),
