@@ -46,7 +46,7 @@ def _leak(title: str, rounds: int, auc: float) -> dict[str, Any]:
 def test_rows_are_named_once_and_start_from_the_papers_defence() -> None:
     names = [row.name for row in ROWS]
     assert len(set(names)) == len(names) == 3 * len(KINDS) + 8
-    assert {row.experiment.dataset for row in ROWS} == set(TUNED)
+    assert {row.experiment.dataset for row in ROWS} < set(TUNED)
     paper = next(row for row in ROWS if row.name == "douban-paper")
     assert (paper.printed, paper.experiment.pseudo, paper.experiment.settings) == (0.790, 1000, "paper")
     assert privacy(parse(defense(0.2)), [10]).per_coordinate == pytest.approx(1.0, abs=1e-3)  # as in the paper

@@ -10,7 +10,7 @@ import numpy as np
 
 from jgleak.audit.recommender.setup import Setup, stream_key
 from jgleak.audit.recommender.specification import RecommenderSpecification
-from jgleak.audit.recommender.tuned import EPOCHS, PATIENCE
+from jgleak.audit.recommender.tuned import DEFENDED_EPOCHS, EPOCHS, PATIENCE
 from jgleak.defenses.privacy import Privacy, privacy
 from jgleak.federated.recommender import (
     OPEN,
@@ -154,11 +154,11 @@ def plans(specification: RecommenderSpecification, setup: Setup) -> tuple[Recomm
             scale=max(float(values.std()), 1e-6),
             spread=0.05,
         )
-        plan = Plan(epochs=EPOCHS, patience=PATIENCE, weight="ratings", neighbours=neighbours)
+        plan = Plan(epochs=EPOCHS, patience=PATIENCE, mean="senders", neighbours=neighbours)
         if setup.protection == OPEN:
-            plan = plan._replace(optimiser="adam", rate=tuned.rate, mean="senders", bias_share=0.0)
+            plan = plan._replace(optimiser="adam", rate=tuned.rate, weight="ratings", bias_share=0.0)
         else:
-            plan = plan._replace(optimiser="sgd", rate=tuned.defended_rate, weight="equal")
+            plan = plan._replace(epochs=DEFENDED_EPOCHS, optimiser="sgd", rate=tuned.defended_rate)
     return model, plan if specification.epochs is None else plan._replace(epochs=specification.epochs)
 
 
@@ -202,7 +202,7 @@ def _factorised(specification: RecommenderSpecification, setup: Setup) -> Iterat
 
 
 def _epoch(setup: Setup, validation: list[float], seconds: list[float]) -> Epoch:
-    active = np.count_nonzero(setup.rest.counts())
+    active = int(np.count_nonzero(setup.rest.counts()))
     return Epoch(len(seconds), validation[-1], seconds[-1], active / seconds[-1])
 
 

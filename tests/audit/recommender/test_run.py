@@ -29,7 +29,6 @@ def test_open_training_is_at_least_as_good_as_offsets_with_neighbours_from_three
     assert learnt.validation == min(e.validation for e in epochs if isinstance(e, Epoch))
     assert learnt.validation < 1.01 * learnt.bias_validation and learnt.bias_test < 0.9 * learnt.mean_test
     assert learnt.privacy is None and learnt.clients_per_second > 0
-    assert learnt.fitted is not None and learnt.fitted.trained.clients.one(0).near.shape == (3,)
 
 
 @pytest.mark.parametrize("method", ["bias", "fcf", "fedmf"])
@@ -73,20 +72,18 @@ def test_the_ladder_has_each_part_alone() -> None:
 
 
 def test_leaks_beside_guesses() -> None:
-    specification = dataclasses.replace(FEDGNN, attack=True)
-    setup = prepare(specification)
-    events = list(run(specification, setup))
+    specification = dataclasses.replace(QUICK, pseudo=20, attack=True)
+    events = list(run(specification, prepare(specification)))
     leaks = {(e.title, e.rounds): e for e in events if isinstance(e, LeakRow)}
-    assert len(leaks) == 4 * 2
+    assert list(leaks) == [("none", 1), ("none", 2), ("M = 20", 1), ("M = 20", 2)]
     nothing, hidden = leaks["none", 1], leaks["M = 20", 1]
     assert nothing.means["precision_at_size"].mean == nothing.means["recall"].mean == 1.0
     assert nothing.means["rmse_all"].mean < 0.1 < nothing.guesses["rmse_all"].mean
     assert hidden.guesses["auc"].mean == pytest.approx(0.5)
-    assert hidden.means["auc"].mean > hidden.guesses["auc"].mean
-    assert leaks["M = 20", 2].means["auc"].mean >= hidden.means["auc"].mean
+    assert hidden.means["auc"].mean > 0.9
     for event in events:
         assert json.loads(json.dumps(event_record(event, specification)))
-    assert leaks_table(list(leaks.values())).row_count == 8
+    assert leaks_table(list(leaks.values())).row_count == 4
 
 
 def test_users_attacked_have_rated_something() -> None:
