@@ -259,7 +259,7 @@ def _inline_dots(graph: Graph, truth: Graph, space: FeatureSpace) -> str:
     places, (width, height), rim = _layout(graph), VIEW, 16
     low, span = places.min(axis=0), np.ptp(places, axis=0)
     scale = min((width - 2 * rim) / max(span[0], 1e-9), (height - 2 * rim) / max(span[1], 1e-9), max(VIEW))
-    at = np.array(VIEW) / 2 + (places - low - span / 2) * scale
+    at = np.array((width, height), float) / 2 + (places - low - span / 2) * scale
     ends = at[graph.edges].reshape(-1, 4).tolist()
     lines = "".join(f"M{x:.1f},{y:.1f}L{u:.1f},{v:.1f}" for x, y, u, v in ends)
     radius = float(np.clip(60 / np.sqrt(graph.n), 2.5, 8))
