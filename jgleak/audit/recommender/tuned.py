@@ -14,9 +14,10 @@ What the choices rest on:
   over, with strong dropout, and stops early. It ends level with them.
 - ``biases`` sends what it sends in the clear. A run with a defence or pseudo items therefore starts from zeros, and its
   biases are learnt under the defence like all else.
-- Where clients add noise, Adam turns it into steps as long as a signal's. Plain descent averages it out over rounds, and
-  a mean over those who sent a row, pseudo items included, keeps the steps of users and items alike. Under the paper's
-  defences the validation error still falls when training ends: more epochs would learn more, and cost more privacy.
+- Where clients add noise, Adam turns it into steps as long as a signal's. Plain descent averages it out over rounds,
+  and a mean over those who sent a row, pseudo items included, keeps the steps of users and items alike. Under the
+  paper's defences the validation error still falls when training ends: more epochs would learn more, and cost more
+  privacy.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 EPOCHS, DEFENDED_EPOCHS, PATIENCE = 40, 20, 6
-"""At most so many epochs, fewer with a protection, whose rounds cost several times as much; and so many without a better
+"""At most so many epochs, fewer with a protection, whose rounds cost several times as much; and epochs without a better
 validation error."""
 
 

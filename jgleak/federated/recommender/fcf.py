@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from jgleak.federated.recommender.factors import Settings
+from jgleak.federated.recommender.linear import solve
 
 
 def fcf(
@@ -26,6 +27,6 @@ def fcf(
     """
     held = jnp.where(mask[:, None], items, 0.0)
     gram = held.T @ held + settings.decay * jnp.eye(items.shape[1])
-    x = jnp.linalg.solve(gram, held.T @ values)
+    x = solve(gram, held.T @ values)
     wrong = jnp.where(mask, values - items @ x, 0.0)
     return x, -2.0 * wrong[:, None] * x

@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jgleak.defenses import Defense, parse
 from jgleak.federated.recommender.clients import Client, Clients, alone
+from jgleak.federated.recommender.linear import root
 from jgleak.federated.recommender.model import Local, Parameters, Recommender
 from jgleak.federated.recommender.star import Weights
 
@@ -138,22 +139,6 @@ def pseudo_items(
     factor = centred if rows <= width else root(centred.T @ centred)  # as good, and takes fewer random numbers
     drawn = jax.random.normal(drawing, (items.size, factor.shape[0]))
     return items, best >= 0, mean + drawn @ factor / jnp.sqrt(k)
-
-
-def root(gram: Float[Array, "w w"]) -> Float[Array, "w w"]:
-    """A matrix ``R`` with ``R^T R = gram``, which is positive semidefinite: Cholesky's, passing pivots of zero.
-
-    Not LAPACK's: in jaxlib 0.10 a batched call waits for workers of the pool that it runs on itself, and two of them
-    side by side on two cores wait for ever.
-    """
-    least = 1e-6 * jnp.trace(gram)
-
-    def step(j: Int[Array, ""], state: tuple[Array, Array]) -> tuple[Array, Array]:
-        rest, out = state
-        row = jnp.where(rest[j, j] > least, rest[j] * jax.lax.rsqrt(jnp.maximum(rest[j, j], least)), 0.0)
-        return rest - jnp.outer(row, row), out.at[j].set(row)
-
-    return jax.lax.fori_loop(0, gram.shape[0], step, (gram, jnp.zeros_like(gram)))[1]
 
 
 def observe(

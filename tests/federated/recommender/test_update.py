@@ -11,7 +11,7 @@ import pytest
 
 from jgleak.defenses import parse
 from jgleak.federated.recommender import Clients, Protection, Recommender, observe
-from jgleak.federated.recommender.update import OPEN, pseudo_items, root, upload
+from jgleak.federated.recommender.update import OPEN, pseudo_items, upload
 from jgleak.ratings import Ratings
 
 KEY = jax.random.key(3)
@@ -76,15 +76,6 @@ def test_pseudo_items_are_unrated_with_the_real_ones_moments(clients: Clients) -
     _, _, drawn = made_up(jnp.asarray(real), client, many, many - k, key=KEY)
     np.testing.assert_allclose(np.mean(drawn, axis=0), rows.mean(axis=0), atol=0.05)
     np.testing.assert_allclose(np.cov(np.asarray(drawn).T), np.cov(rows.T, bias=True), atol=0.1)
-
-
-def test_a_root_squares_to_its_matrix() -> None:
-    for rank in (2, 5):
-        rows = jax.random.normal(KEY, (rank, 5))
-        gram = rows.T @ rows
-        found = jax.jit(root)(gram)
-        np.testing.assert_allclose(found.T @ found, gram, atol=1e-4)
-    assert not np.any(root(jnp.zeros((3, 3))))
 
 
 def test_protected_updates_stay_in_bounds_and_differ_by_round(model: Recommender, clients: Clients) -> None:
