@@ -95,10 +95,19 @@ def tensors(graph: Graph, space: Any) -> Any:
     return Data(x=x, edge_index=edge_index, y=torch.tensor([float(graph.y)]))  # type: ignore[arg-type]
 
 
-def invert(path: Path, graph: Graph, features: str, seconds: float) -> dict[str, Any]:
+def invert(path: Path, graph: Graph, features: Path, seconds: float) -> dict[str, Any]:
     """What the command line prints about one file, and whether it is the truth."""
-    begun = time.perf_counter()
-    options = ["--features", features, "--n", str(graph.n), "--time-limit", str(seconds), "--out", str(path.parent)]
+    begun, work = time.perf_counter(), time.process_time()
+    options = [
+        "--features",
+        str(features),
+        "--n",
+        str(graph.n),
+        "--time-limit",
+        str(seconds),
+        "--out",
+        str(path.parent),
+    ]
     result = CliRunner().invoke(app, ["invert", str(path), *options, "--json"])
     if result.exit_code:
         raise RuntimeError(result.output)
@@ -117,6 +126,7 @@ def invert(path: Path, graph: Graph, features: str, seconds: float) -> dict[str,
         "smiles": None if record["smiles"] is None else record["smiles"]["texts"][0],
         "stop": record["stop"],
         "seconds": round(time.perf_counter() - begun, 1),
+        "cpu_seconds": round(time.process_time() - work, 1),
     }
 
 
@@ -133,7 +143,8 @@ def main() -> None:
     given.folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(0)
 
-    space = feature_space(given.features)
+    space, schema = feature_space(given.features), given.folder / "schema.json"
+    schema.write_text(json.dumps(space.to_json()), encoding="utf-8")
     whole = load("tox21")
     private = load("tox21", graphs=given.graphs, min_nodes=4, max_nodes=given.max_nodes, seed=0).graphs
     names = {graph.name for graph in private}
@@ -155,11 +166,11 @@ def main() -> None:
     for i, graph in enumerate(private):
         path, one = given.folder / f"{i:03d}.safetensors", tensors(graph, space)
         dump(model, one.x, one.edge_index, one.y, path)
-        records.append(invert(path, graph, given.features, given.time_limit))
+        records.append(invert(path, graph, schema, given.time_limit))
         r = records[-1]
         mark = "exact" if r["exact"] else "among the listed" if r["in_set"] else f"not found ({r['stop']})"
         found = f"{mark:<18}{r['status']} of {r['listed']}  {r['smiles']}"
-        line = f"{i:3d} {r['n']:3d} atoms {r['seconds']:6.1f} s  {found}"
+        line = f"{i:3d} {r['n']:3d} atoms {r['seconds']:6.1f} s ({r['cpu_seconds']:.1f} s of CPU)  {found}"
         print(json.dumps(r) if given.json else line, flush=True)
     exact, inside = (sum(r[key] for r in records) for key in ("exact", "in_set"))
     print(f"exact {exact} of {len(records)}, among the listed {inside}", flush=True)

@@ -169,6 +169,25 @@ def test_a_gradient_with_nan_is_refused(observed: Any, tmp_path: Path) -> None:
     assert "'conv_0/kernel' holds NaN" in one_error(jgleak("invert", str(tmp_path / "nan")))
 
 
+def test_an_observation_without_a_space_is_given_one(observed: Any, tmp_path: Path) -> None:
+    tensors, header = observed
+    fields = json.loads(header["jgleak"])
+    file, schema = tmp_path / "seen", tmp_path / "schema.json"
+    save_file(tensors, file, metadata={"jgleak": json.dumps(fields | {"space": None})})
+    schema.write_text(json.dumps({"features": [{"name": "kind", "values": [0, 1]}]}))
+    run = ("invert", str(file), "--attack", "empty", "--n", "3")
+    assert "names no feature space; give one" in one_error(jgleak(*run))
+    assert "has 2 columns, the model takes" in one_error(jgleak(*run, "--features", str(schema)))
+    assert "the nodes of 'synthetic' are not atoms" in one_error(jgleak(*run, "--features", "molecules:synthetic"))
+    assert "give 'molecules' or a JSON file" in one_error(jgleak(*run, "--features", "nowhere.json"))
+    schema.write_text(json.dumps(fields["space"]))
+    for features in ("molecules", "molecules:embedded", str(schema)):
+        shown = jgleak(*run, "--features", features, "--json", "--out", str(tmp_path))
+        assert shown.exit_code == 0, shown.output
+        assert len(json.loads(shown.stdout)["smiles"]["texts"]) == 1 and "SMILES" in shown.stderr
+        assert jgleak("verify", str(tmp_path / "reconstruction.json")).exit_code == 1  # it is read, and explains nothing
+
+
 def test_a_gradient_of_another_model_is_refused(observed: Any, tmp_path: Path) -> None:
     tensors, header = observed
     wider = np.zeros((tensors["update/conv_0/kernel"].shape[0], 9), np.float32)

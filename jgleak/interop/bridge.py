@@ -193,9 +193,8 @@ def _check_example(observation: Observation, example: Example) -> None:
     if rows.ndim != 2 or rows.shape[1] != model.in_features:
         raise ValueError(f"example: the model takes rows of {model.in_features} features, got shape {rows.shape}")
     mask = np.ones(len(rows), bool)
-    found = np.asarray(
-        model.apply({"params": observation.params}, rows.astype(np.float32), dense(edges, len(rows)), mask)
-    )
+    graph = rows.astype(np.float32), dense(edges, len(rows)), mask
+    found = np.asarray(jax.jit(model.apply)({"params": observation.params}, *graph))
     if found.shape[-1] == 2 and wanted.size * 2 == found.size:
         found = found[..., 1:]
     if wanted.size != found.size:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,9 @@ from jgleak.interop.plan import REFUSED
 
 ACTS = {"ReLU": "relu", "GELU": "gelu", "Sigmoid": "sigmoid", "Tanh": "tanh", "ELU": "elu"}
 """Modules that are an activation."""
+
+NORMALISATION = re.compile(r"Norm(\dd)?$")
+"""Names of normalisation layers: ``BatchNorm1d``, ``GraphNorm``, .."""
 
 EXPECTED: Mapping[str, Mapping[str, tuple[Any, str]]] = {
     "GCNConv": {
@@ -68,14 +72,14 @@ def from_pyg(
 def _check_mode(modules: Mapping[str, Any], model: Any, deterministic: bool) -> None:
     for name, module in modules.items():
         kind = type(module).__name__
-        if "Norm" in kind:
+        if NORMALISATION.search(kind):
             raise ValueError(
                 f"model: {name!r} is a {kind}, and the models here have no normalisation layers: "
                 f"{REFUSED['batch_norm']}"
             )
         dropout = getattr(module, "p", 0.0) if "Dropout" in kind else getattr(module, "dropout", 0.0)
         if module.training and isinstance(dropout, int | float) and dropout > 0:
-            raise ValueError(f"model: {name!r} drops out at rate {dropout}: {REFUSED['dropout']}")
+            raise ValueError(f"model: {name or kind!r} drops out at rate {dropout}: {REFUSED['dropout']}")
     if model.training and not deterministic:
         raise ValueError(
             "model: it is in training mode, where functions such as F.dropout may drop out unseen; take the gradient "

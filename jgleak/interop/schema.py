@@ -64,11 +64,11 @@ def _feature(item: Any, place: int) -> Feature:
     values = item.get("values", [0, 1] if kind == "binary" else [])
     if not isinstance(values, list) or not all(isinstance(v, str | int | float) for v in values):
         raise ValueError(f"{name!r}: 'values' must be a list of words or numbers, got {values!r}")
-    if len(set(values)) < len(values):
-        raise ValueError(f"{name!r}: 'values' names one value twice")
     if kind == "real" and values:
         raise ValueError(f"{name!r}: a real feature has no 'values'")
     by, mapping = item.get("determined_by"), item.get("mapping") or []
+    if by is None and len(set(values)) < len(values):
+        raise ValueError(f"{name!r}: 'values' names one value twice")
     if by is not None and not isinstance(by, str):
         raise ValueError(f"{name!r}: 'determined_by' must be the name of a feature, got {by!r}")
     if not isinstance(mapping, list) or not all(isinstance(k, int) for k in mapping):

@@ -85,6 +85,17 @@ def test_round_trip_of_device_arrays_and_of_any_memory_order(world: Any, tmp_pat
     assert space.mean is None
 
 
+def test_a_file_without_a_space_is_read_with_one(world: Any, tmp_path: Path) -> None:
+    sent = world.observation()
+    save(tmp_path / "o", sent)
+    with pytest.raises(ValueError, match="names no feature space; give one"):
+        load(tmp_path / "o")
+    with pytest.raises(ValueError, match="this space has 12 columns, the model takes 13"):
+        load(tmp_path / "o", world.space.without("ring"))
+    observation, space = load(tmp_path / "o", world.space)
+    assert observation.model == sent.model and space is world.space
+
+
 def test_a_file_holds_no_more_than_the_server_saw(file: Path) -> None:
     with safe_open(str(file), framework="numpy") as opened:
         assert {name.split("/")[0] for name in opened.keys()} == {"params", "update"}  # noqa: SIM118 - not a dict

@@ -1,0 +1,96 @@
+"""What the bridge does not take: one sentence each, with what, why and what instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jgleak.interop import GAT, GCN, GIN, SAGE, Linear, from_arrays
+from tests.interop.conftest import HEAD, Stranger
+
+Change = Callable[[dict[str, Any]], Any]
+
+
+def put(tree: str, name: str, value: Any) -> Change:
+    return lambda given: given[tree].__setitem__(name, value)
+
+
+def drop(tree: str, name: str) -> Change:
+    return lambda given: given[tree].pop(name)
+
+
+def both(name: str, value: Any) -> Change:
+    """The same array in both trees; None is as good as absent."""
+    return lambda given: [given[tree].__setitem__(name, value) for tree in ("state", "gradients")]
+
+
+def say(*layers: Any) -> Change:
+    return lambda given: given.update(layers=[*layers])
+
+
+VECTOR = np.ones(6, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("gcn", say(GCN("conv1"), "relu", "dropout", GCN("conv2"), "mean", *HEAD), "'dropout': .* after model.eval"),
+        ("gcn", say(GCN("conv1"), "batch_norm", "relu", GCN("conv2"), "mean", *HEAD), "'batch_norm': .*private data"),
+        ("gcn", put("state", "norm.running_mean", VECTOR), "'norm.running_mean' is batch normalisation: .*attack"),
+        ("gcn", put("state", "norm.num_batches_tracked", np.array(3)), "is batch normalisation"),
+        ("gcn", put("state", "norm.weight", VECTOR), "'norm.weight' belongs to no layer .*normalisation that"),
+        ("gcn", put("state", "conv1.lin_edge.weight", np.ones((6, 2))), "edge features, which no attack"),
+        ("gcn", put("state", "conv1.lin.bias", VECTOR), "a bias added before nodes are mixed"),
+        ("gcn", put("state", "conv3.lin.weight", np.ones((6, 6))), "'conv3.lin.weight' belongs to no layer"),
+        ("gcn", say(GCN("conv1", edge_weights=True), "relu"), "'conv1' is given edge weights; .*called without"),
+        ("gcn", say("conv1", "relu"), "layers: 'conv1' is neither a layer nor one of the words relu"),
+        ("gcn", say(SAGE("conv1"), "relu", GCN("conv2"), "relu", "mean", *HEAD), "convolutions of several kinds"),
+        ("gcn", say(SAGE("conv1"), "relu", SAGE("conv2"), "relu", "mean", *HEAD), r"SAGE\('conv1'\) needs 'conv1.lin"),
+        ("gcn", say(GCN("conv1"), GCN("conv2"), "mean", *HEAD), "no activation stands before 'conv2'"),
+        ("gcn", say(GCN("conv1"), "relu", GCN("conv2"), "tanh", "mean", *HEAD), r"several act.* \(relu, tanh\)"),
+        ("gcn", say(GCN("conv1"), "relu", GCN("conv2"), "max", *HEAD), "'max': a hard maximum is not additive"),
+        ("gcn", say(GCN("conv1"), "relu", GCN("conv2"), "mean", *HEAD, "sigmoid"), "an activation follows the last"),
+        ("gcn", say(GCN("conv1"), "relu", GCN("conv2"), "mean"), "there is no linear map"),
+        ("gcn", say("mean", *HEAD), "there is no convolution"),
+        ("gcn", say(GCN("conv1"), "relu", GCN("conv1"), "relu", "mean", *HEAD), "two of them use 'conv1.lin.weight'"),
+        ("gcn", say(GCN("conv2"), "relu", GCN("conv1"), "relu", "mean", *HEAD), "'conv1.lin.weight' is .* would fit"),
+        ("gcn", drop("state", "conv1.lin.weight"), "needs 'conv1.lin.weight' or .*; there is conv1.bias"),
+        ("gcn", drop("gradients", "conv1.bias"), "gradient: 'conv1.bias' is missing; .*freeze none"),
+        ("gcn", put("gradients", "conv9.bias", VECTOR), "'conv9.bias' is no parameter of this state; .*another model"),
+        ("gcn", put("gradients", "conv1.bias", np.ones(7)), r"shape \(7,\), the parameter \(6,\); .*another model"),
+        ("gcn", put("state", "conv1.bias", np.full(6, np.nan)), "state: 'conv1.bias' holds NaN or infinite values"),
+        ("gcn", put("gradients", "lin1.bias", np.full(4, np.inf)), "gradient: 'lin1.bias' holds NaN or infinite"),
+        ("gcn", both("conv1.lin.weight", np.ones(6)), "expected 2 axes for a kernel, got shape"),
+        ("gcn", put("state", "conv1.bias", "words"), "'conv1.bias' holds <U5, not numbers"),
+        ("gcn", lambda given: given.update(gradients={}), "gradient: there is no array"),
+        ("gcn", lambda given: given.update(reduction="max"), "reduction: .*'mean' or 'sum', got 'max'"),
+        ("gcn", lambda given: given.update(loss="hinge"), "loss: unknown 'hinge'"),
+        ("gcn", both("conv2.bias", None), "some have none; give all"),
+        ("gat", say(GAT("conv1"), "relu", GAT("conv2"), "relu", "mean", *HEAD), "check the order of the layers"),
+        ("gat", both("conv1.att_src", np.ones((2, 2, 3))), r"one vector a head \(1, heads, width\)"),
+        (
+            "gat",
+            say(GAT("conv1"), "relu", GAT("conv2", concat=False, negative_slope=0.5), "mean", *HEAD),
+            "negative slope",
+        ),
+        ("gin", say(GIN("conv1", act="tanh"), "relu", GIN("conv2"), "mean", *HEAD), "several activations"),
+        ("gin", both("conv1.nn.0.bias", None), "GIN's two linear maps"),
+        ("gcn_scores", say(GCN("conv1"), "sigmoid", GCN("conv2"), "sigmoid"), "an activation ends the list"),
+    ],
+)
+def test_a_model_that_no_attack_handles_is_refused(
+    name: str, change: Change, message: str, strangers: dict[str, Stranger]
+) -> None:
+    given = strangers[name].given
+    change(given)
+    with pytest.raises(ValueError, match=message) as caught:
+        from_arrays(**given)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_role_that_a_layer_lacks_is_named() -> None:
+    with pytest.raises(ValueError, match="'lin1' has no array 'weight'; its roles are kernel, bias"):
+        Linear("lin1", names={"weight": "lin1.weight"})

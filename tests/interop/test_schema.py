@@ -1,0 +1,81 @@
+"""Feature schemas in JSON: defaults, the round trip, and one sentence for every mistake."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jgleak.datasets import load
+from jgleak.interop import read_schema
+
+SMALL: dict[str, Any] = {
+    "features": [
+        {"name": "element", "values": ["C", "N", "O"]},
+        {"name": "ring", "kind": "binary"},
+        {"name": "degree", "values": [1, 2, 3]},
+        {"name": "mass", "values": [12, 14, 16], "determined_by": "element", "mapping": [0, 1, 2]},
+    ],
+    "degree": "degree",
+}
+
+
+def written(tmp_path: Path, data: Any) -> Path:
+    path = tmp_path / "schema.json"
+    path.write_text(data if isinstance(data, str) else json.dumps(data))
+    return path
+
+
+def test_a_small_schema_has_defaults(tmp_path: Path) -> None:
+    space = read_schema(written(tmp_path, SMALL))
+    assert space.width == 3 + 1 + 3 + 3 and space.mean is None and space.degree == "degree"
+    assert [f.kind for f in space.features] == ["onehot", "binary", "onehot", "onehot"]
+    np.testing.assert_array_equal(space.encode(np.array([[1, 1, 0, 1]])), [[0, 1, 0, 1, 1, 0, 0, 0, 1, 0]])
+
+
+def test_what_a_space_says_of_itself_is_a_schema(tmp_path: Path) -> None:
+    space = load("embedded", graphs=2).space
+    again = read_schema(written(tmp_path, space.to_json()))
+    assert again.features == space.features and again.degree == space.degree
+    np.testing.assert_array_equal(again.mean, space.mean)
+    np.testing.assert_array_equal(again.std, space.std)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"features": []}, "'features' must be a list of at least one feature"),
+        ({"feature": []}, "the schema has the unknown field 'feature'; known are features, degree, mean, std"),
+        ({"features": ["C"]}, "feature 0 must be an object with the fields name, values"),
+        ({"features": [{"kind": "onehot"}]}, "feature 0 has no 'name'"),
+        ({"features": [{"name": "a", "size": 3}]}, "feature 0 has the unknown field 'size'"),
+        ({"features": [{"name": "a", "kind": "one-hot"}]}, "'a' has the kind 'one-hot'; choose one of onehot"),
+        ({"features": [{"name": "a"}]}, "'a' is one-hot but lists no values"),
+        ({"features": [{"name": "a", "values": "abc"}]}, "'values' must be a list of words or numbers"),
+        ({"features": [{"name": "a", "values": ["b", "b"]}]}, "'values' names one value twice"),
+        ({"features": [{"name": "a", "kind": "real", "values": [1]}]}, "a real feature has no 'values'"),
+        ({"features": [{"name": "a", "values": [1], "determined_by": 3}]}, "'determined_by' must be the name"),
+        ({"features": [{"name": "a", "values": [1], "mapping": "0"}]}, "'mapping' must be a list of places"),
+        ({"features": [{"name": "a", "kind": "real"}] * 2, "degree": None}, "names must be unique"),
+        ({"degree": "size"}, "degree: 'size' must name a one-hot feature"),
+        ({"degree": 3}, "'degree' must be the name of a feature"),
+        ({"mean": [0.0], "std": [1.0]}, r"mean: must be finite with shape \(10,\)"),
+        ({"mean": [0.0] * 10}, "mean, std: give both or neither"),
+        ({"mean": "0", "std": [1.0]}, "'mean' must be a list of numbers, one a column"),
+    ],
+)
+def test_mistakes_are_explained(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"features: .*schema.json: .*{message}"):
+        read_schema(written(tmp_path, SMALL | change))
+
+
+def test_files_that_are_no_json_are_explained(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="is not JSON"):
+        read_schema(written(tmp_path, "{"))
+    with pytest.raises(ValueError, match="give 'molecules' or a JSON file"):
+        read_schema(tmp_path / "nowhere.json")
+    with pytest.raises(ValueError, match="the schema must be an object"):
+        read_schema(written(tmp_path, []))
