@@ -167,10 +167,11 @@ def _slope(
     model: Recommender, known: Noise, group: _Group, ratings: Float[np.ndarray, " K"], robust: bool
 ) -> tuple[Float[np.ndarray, " K"], float]:
     """Derivative of the log-likelihood by the ratings, and the squared residuals in units of their variance."""
-    says = np.clip(_pull(model, group.view, group.now - ratings), -known.bound, known.bound)
+    says = _pull(model, group.view, group.now - ratings)
+    says = np.clip(says, -known.bound, known.bound) if known.deviation else says  # else what was cut has no weight
     residual = group.seen - says
     score = known.deviation / np.sqrt(2.0) * np.sign(residual) if robust else residual
-    scores = np.zeros((TOGETHER, len(says)))
+    scores = np.zeros((TOGETHER, says.size))
     scores[0] = group.gain * score.sum(axis=0)
     slope = -np.asarray(_pushed(model, group.view, scores))[0, : len(ratings)]
     return slope.astype(np.float64), float((group.weight * residual**2).sum())
