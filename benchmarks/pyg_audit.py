@@ -131,7 +131,7 @@ def invert(path: Path, graph: Graph, features: Path, seconds: float) -> dict[str
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--folder", type=Path, required=True, help="for the observations")
     parser.add_argument("--features", default="molecules:tox21", help="as for `jgleak invert`")
     parser.add_argument("--graphs", type=int, default=20)

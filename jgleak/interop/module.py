@@ -77,6 +77,8 @@ def _check_mode(modules: Mapping[str, Any], model: Any, deterministic: bool) -> 
                 f"model: {name!r} is a {kind}, and the models here have no normalisation layers: "
                 f"{REFUSED['batch_norm']}"
             )
+    for name, module in modules.items():
+        kind = type(module).__name__
         dropout = getattr(module, "p", 0.0) if "Dropout" in kind else getattr(module, "dropout", 0.0)
         if module.training and isinstance(dropout, int | float) and dropout > 0:
             raise ValueError(f"model: {name or kind!r} drops out at rate {dropout}: {REFUSED['dropout']}")

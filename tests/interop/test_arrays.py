@@ -99,7 +99,7 @@ def test_files_hold_both_trees(suffix: str, strangers: dict[str, Stranger], tmp_
     one, path = strangers["sage"], tmp_path / f"round.{suffix}"
     arrays = {f"state.{k}": v for k, v in one.state.items()} | {f"gradient/{k}": v for k, v in one.gradient.items()}
     if suffix == "npz":
-        np.savez(path, **arrays)
+        np.savez(path, **arrays)  # type: ignore[arg-type]
     else:
         save_file({k: np.ascontiguousarray(v) for k, v in arrays.items()}, path)
     state, gradient = read_arrays(path)
@@ -108,12 +108,13 @@ def test_files_hold_both_trees(suffix: str, strangers: dict[str, Stranger], tmp_
 
 
 def test_a_file_of_something_else_is_explained(tmp_path: Path) -> None:
-    good = np.ones(2, np.float32)
+    good: Any = np.ones(2, np.float32)
+    objects: Any = np.array([{}], object)
     for name, write, message in (
         ("a.npz", lambda p: np.savez(p, **{"conv1.bias": good}), "'conv1.bias' has no prefix 'state.' or 'gradient.'"),
         ("b.npz", lambda p: np.savez(p, **{"state.bias": good}), "no array is called 'gradient.<name>'"),
         ("c.npz", lambda p: p.write_bytes(b"nonsense"), "cannot be read as .npz"),
-        ("d.npz", lambda p: np.savez(p, **{"state.a": np.array([{}], object)}), "cannot be read as .npz"),
+        ("d.npz", lambda p: np.savez(p, **{"state.a": objects}), "cannot be read as .npz"),
         ("e.safetensors", lambda p: p.write_bytes(b"nonsense"), "cannot be read as .safetensors"),
         ("f.pt", lambda p: p.write_bytes(b""), "come as .safetensors or .npz, this is .pt"),
     ):

@@ -57,13 +57,11 @@ def test_a_sum_over_a_batch_is_divided(name: str, strangers: dict[str, Stranger]
     """BCE's mean runs over the outputs too: of one here."""
     given = strangers[name].given
     mean = from_arrays(**given, batch_size=3)
-    total = from_arrays(**given | {"gradients": {k: 3 * v for k, v in given["gradients"].items()}}, **SUMMED)
+    given["gradients"] = {k: 3 * v for k, v in given["gradients"].items()}
+    total = from_arrays(**given, batch_size=3, reduction="sum")
     for path, leaf in flatten(mean.update).items():
         np.testing.assert_allclose(flatten(total.update)[path], leaf, rtol=1e-6)
     assert mean.batch_size == total.batch_size == 3
-
-
-SUMMED: dict[str, Any] = {"batch_size": 3, "reduction": "sum"}
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -83,7 +81,7 @@ def test_the_example_confirms_every_model(name: str, strangers: dict[str, Strang
 def test_the_example_finds_what_no_name_shows(name: str, wrong: list[Any], strangers: dict[str, Stranger]) -> None:
     one = strangers[name]
     with pytest.raises(ValueError, match="the description's output differs from the model's by"):
-        from_arrays(**one.given | {"layers": wrong}, example=one.example)
+        from_arrays(**{**one.given, "layers": wrong}, example=one.example)
 
 
 def test_the_example_finds_a_square_kernel_the_wrong_way_round(strangers: dict[str, Stranger]) -> None:
@@ -91,7 +89,8 @@ def test_the_example_finds_a_square_kernel_the_wrong_way_round(strangers: dict[s
     trees = [
         {k.replace("conv2.lin.weight", "conv2.lin.kernel"): v for k, v in t.items()} for t in (one.state, one.gradient)
     ]
-    given = one.given | {"state": trees[0], "gradients": trees[1]}
+    given = one.given
+    given |= {"state": trees[0], "gradients": trees[1]}
     from_arrays(**given)
     with pytest.raises(ValueError, match="the description's output differs"):
         from_arrays(**given, example=one.example)

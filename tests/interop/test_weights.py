@@ -51,6 +51,6 @@ def test_lists_that_do_not_fit_are_refused(strangers: dict[str, Stranger]) -> No
     with pytest.raises(ValueError, match="after: 'conv1.bias' has shape .* it was sent as"):
         from_weights(names, before, [np.ones(3, np.float32), *after[1:]], **good)
     with pytest.raises(ValueError, match="a rate above 0, got 1 at 0"):
-        from_weights(names, before, after, **good | {"rate": 0})
+        from_weights(names, before, after, **{**good, "rate": 0})
     with pytest.raises(ValueError, match="'conv1.bias' holds NaN"):
         from_weights(names, before, [np.full(6, np.nan, np.float32), *after[1:]], **good)
