@@ -13,7 +13,7 @@ from jgleak.attacks.recommender import Public, Sighting, attack
 from jgleak.audit.recommender.setup import Setup, stream_key
 from jgleak.audit.recommender.specification import RecommenderSpecification
 from jgleak.audit.recommender.training import Fitted
-from jgleak.federated.recommender import OPEN, ClientUpdate, Protection, observe
+from jgleak.federated.recommender import OPEN, ClientUpdate, Parameters, Protection, observe
 from jgleak.metrics import Interval
 from jgleak.metrics.recommender import Leak, blind, leak, summarise
 from jgleak.ratings import Ratings
@@ -106,7 +106,7 @@ def attacked(ratings: Ratings, count: int, seed: int) -> Int[np.ndarray, " n"]:
 
 
 def _judged(
-    ratings: Ratings, public: Public, params: object, updates: Sequence[ClientUpdate], commonest: float
+    ratings: Ratings, public: Public, params: Parameters, updates: Sequence[ClientUpdate], commonest: float
 ) -> tuple[Leak, Leak]:
     """One user attacked, and guessed, beside the truth."""
     profile = attack(public, [Sighting(params, update) for update in updates])
