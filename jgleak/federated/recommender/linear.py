@@ -24,7 +24,7 @@ def root(gram: Float[Array, "w w"]) -> Float[Array, "w w"]:
 
 
 def solve(gram: Float[Array, "d d"], right: Float[Array, " d"]) -> Float[Array, " d"]:
-    """``x`` with ``gram x = right``, ``gram`` positive definite: Gauss and Jordan's elimination, which needs no pivots."""
+    """``x`` with ``gram x = right``, ``gram`` positive definite: Gauss and Jordan's elimination; it needs no pivots."""
 
     def step(j: Int[Array, ""], rows: Array) -> Array:
         pivot = rows[j] / rows[j, j]
