@@ -187,7 +187,7 @@ def test_an_observation_without_a_space_is_given_one(observed: Any, tmp_path: Pa
         shown = jgleak(*run, "--features", features, "--json", "--out", str(tmp_path))
         assert shown.exit_code == 0, shown.output
         assert len(json.loads(shown.stdout)["smiles"]["texts"]) == 1 and "SMILES" in shown.stderr
-        assert "does not hold" in jgleak("verify", str(tmp_path / "reconstruction.json")).stdout  # but is read
+        assert "does not hold" in jgleak("verify", str(tmp_path / "reconstruction.json")).stdout
 
 
 def test_a_gradient_of_another_model_is_refused(observed: Any, tmp_path: Path) -> None:
