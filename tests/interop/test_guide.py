@@ -1,0 +1,54 @@
+"""The guide's snippets that need no other framework run as they stand."""
+
+from __future__ import annotations
+
+import json
+import re
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from jgleak.interop import read_schema
+from jgleak.interop.module import EXPECTED
+from tests.interop.conftest import Stranger
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "bring-your-own-model.md").read_text(encoding="utf-8")
+
+
+def run(name: str, **names: Any) -> dict[str, Any]:
+    blocks = dict(re.findall(r"<!-- test: (\w+) -->\n```python\n(.*?)```", GUIDE, re.DOTALL))
+    exec(compile(blocks[name], name, "exec"), names)
+    return names
+
+
+def test_arrays_of_a_file_and_of_a_flower_client(
+    strangers: dict[str, Stranger], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = strangers["gcn"]
+    trees = {"state": one.state, "gradient": one.gradient}
+    arrays = {f"{part}.{k}": np.ascontiguousarray(v) for part, tree in trees.items() for k, v in tree.items()}
+    save_file(arrays, tmp_path / "round.safetensors")
+    monkeypatch.chdir(tmp_path)
+    first = run("file")
+    model = types.SimpleNamespace(state_dict=lambda: one.state)
+    sent = list(one.state.values())
+    returned = [w - 0.1 * one.gradient[name] for name, w in one.state.items()]
+    second = run("flower", model=model, sent=sent, returned=returned, layers=first["layers"])
+    assert first["observation"].model == second["observation"].model
+    assert second["observation"].local_steps == 5 and 0 < second["noise"] < 1e-5
+
+
+def test_the_schema_is_one(tmp_path: Path) -> None:
+    (text,) = re.findall(r"```json\n(.*?)```", GUIDE, re.DOTALL)
+    (tmp_path / "schema.json").write_text(text)
+    space = read_schema(tmp_path / "schema.json")
+    assert space.width == 10 and [f.name for f in space.features] == [f["name"] for f in json.loads(text)["features"]]
+
+
+def test_every_layer_has_its_row() -> None:
+    for kind in EXPECTED:
+        assert f"| `{kind.removesuffix('Conv')}` |" in GUIDE
