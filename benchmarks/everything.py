@@ -89,6 +89,7 @@ JOBS = (
     Job("noise", "Defences", ("benchmarks/noise_threshold.py",)),
     Job("sums", "Defences", ("benchmarks/secure_aggregation.py",)),
     Job("recursion", "Defences", ("benchmarks/recursion_speed.py",)),
+    Job("fedgnn", "Recommender", ("benchmarks/paper_tables.py", "fedgnn", "--write", "--json")),
     Job("filter", "Why `grain` is fast", ("benchmarks/filter_throughput.py", "--out")),
     Job("large-molecule", "Why `grain` is fast", ("benchmarks/large_molecule.py",)),
     Job("matching", "Attacks", ("benchmarks/matching_throughput.py", "--out")),
