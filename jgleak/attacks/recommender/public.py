@@ -104,8 +104,8 @@ class Profile:
 
     def nearest(self, levels: Sequence[float]) -> Float[np.ndarray, " S"]:
         """The level nearest to each rating."""
-        levels = np.asarray(levels)
-        return levels[np.abs(self.ratings[:, None] - levels).argmin(axis=1)]
+        steps = np.asarray(levels)
+        return steps[np.abs(self.ratings[:, None] - steps).argmin(axis=1)]
 
 
 def check(public: Public, sightings: Sequence[Sighting]) -> None:

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, Int
 
 from jgleak.attacks.recommender.noise import Noise, noise
 from jgleak.attacks.recommender.public import Public, Sighting, check
 from jgleak.attacks.recommender.unseen import with_neighbours
 from jgleak.attacks.recommender.view import View, predictions, rate, view
-from jgleak.federated.recommender.model import Local, Recommender
+from jgleak.federated.recommender.model import Recommender
 
 ROUNDING = 1e-6
 """Deviation of an entry that single precision alone explains, in units of the root mean square of its tensor."""
 
 SWEEPS = 3
-"""Newton steps: one is exact where nothing was clipped; under Laplace noise and clipping the next ones count more."""
+"""Scoring steps: the first is exact where there is no noise; the others take Laplace noise for what it is."""
 
-TOGETHER = 16
+UNSURE = 12.0
+"""Standard deviations of the mean square of Laplace noise, ``sqrt(5 / entries)`` each, that count as chance: five."""
+
+TOGETHER = 8
 """Rows of the information matrix that are computed side by side."""
+
+TINY = 1e-60
+"""Below the square of any gradient."""
 
 
 class Estimates(NamedTuple):
@@ -55,12 +63,13 @@ def estimate(public: Public, sightings: Sequence[Sighting], items: Int[np.ndarra
     with ``v`` an entry's variance: of rounding, the known noise, and, where noise hides the masks, dropout's
     ``p / (1 - p)`` times the mean square of the expected tensor. Laplace noise of scale ``b`` is worth a variance of
     ``b^2``, half its own, when residuals enter by their score ``b sign(r)`` (Fisher scoring from the Gaussian
-    solution). Entries that are, or are expected to be, cut to the bound are left out. A misfit above 1 widens ``v``
-    until the residuals fit, so that a wrong history or an unknown graph gives the prior back instead of a confident
-    guess.
+    solution). Entries that are, or are expected to be, cut to the bound are left out. A misfit that noise does not
+    explain means that the history or the graph is wrong. Such errors may all point one way, so ``v`` grows as if only
+    as many entries as ratings were independent, and a wrong history gives the prior back instead of a confident guess.
 
-    Fixed neighbours are unknown: without noise they are sought together with the ratings
-    (``jgleak.attacks.recommender.unseen``); under noise they stay at the users' mean embedding.
+    Without noise one round says everything, and the first is used. Fixed neighbours are unknown: without noise they
+    are sought together with the ratings (``jgleak.attacks.recommender.unseen``); under noise they stay at the users'
+    mean embedding.
 
     Raises:
       ValueError: as ``check``; an item was not sent in some round; a defence other than entrywise clipping and noise.
@@ -76,79 +85,131 @@ def estimate(public: Public, sightings: Sequence[Sighting], items: Int[np.ndarra
     if not len(items):
         return Estimates(np.zeros(0), np.zeros(0), 0.0)
     known = noise(public.protection)
+    if known.deviation:
+        views = [view(public, one, items, masked=False) for one in sightings]
+        same = all(one.params is sightings[0].params for one in sightings)
+        return _posterior(public, known, [views] if same else [[one] for one in views], len(items))
     with jax.enable_x64(True):
-        views = [view(public, one, items, masked=known.deviation == 0) for one in sightings]
-        if public.neighbours == "fixed" and known.deviation == 0:
-            views = [
-                with_neighbours(public, one, seen.params.users, known.bound)
-                for one, seen in zip(views, sightings, strict=True)
-            ]
-        return _solve(public, known, views, len(items))
+        first = view(public, sightings[0], items, masked=True)
+        if public.neighbours == "fixed":
+            first = with_neighbours(public, first, sightings[0].params.users, known.bound)
+        return _posterior(public, known, [[first]], len(items))
 
 
-def _solve(public: Public, known: Noise, views: list[View], count: int) -> Estimates:
-    size, model = views[0].client.items.shape[0], public.model
-    prior, ratings, misfit, wider = public.deviation**-2, np.full(size, public.mean), 0.0, 1.0
-    hidden = model.dropout / (1.0 - model.dropout) if known.deviation else 0.0
-    precision = np.eye(size)
+class _Group(NamedTuple):
+    """Rounds at the same parameters, entry by entry of the update laid out in one row of ``n``.
+
+    Attributes:
+      view: the first of them.
+      now: predicted ratings.
+      seen: the updates.
+      weight: 1 over an entry's variance; 0 where it says nothing.
+      gain: the same for an entry's score.
+    """
+
+    view: View
+    now: Float[np.ndarray, " K"]
+    seen: Float[np.ndarray, "R n"]
+    weight: Float[np.ndarray, " n"]
+    gain: Float[np.ndarray, " n"]
+
+
+def _posterior(public: Public, known: Noise, rounds: list[list[View]], count: int) -> Estimates:
+    """Scoring steps from the prior's mean on."""
+    mean, prior = public.mean, public.deviation**-2 * np.eye(count)
+    groups = [_group(public, known, views, count) for views in rounds]
+    gram = sum(len(group.seen) * _information(public.model, group, count) for group in groups)
+    entries = max(sum(len(group.seen) * np.count_nonzero(group.weight) for group in groups), 1)
+    ratings, wider, misfit = np.full(count, mean), 1.0, 0.0
     for sweep in range(SWEEPS):
         robust = known.kind == "laplace" and sweep > 0
-        numbers = [jnp.asarray(value) for value in (known.bound, known.deviation, hidden, robust)]
-        parts = [_normal(model, one, jnp.asarray(ratings), *numbers) for one in views]
-        gram, slope, squares = (sum(np.asarray(part[i]) for part in parts) for i in range(3))
+        slopes, squares = zip(*(_slope(public.model, known, group, ratings, robust) for group in groups), strict=True)
         if sweep == 1:
-            misfit = float(np.sqrt(squares / len(views)))
-            wider = max(misfit, 1.0)
-        precision = gram / wider**2 + prior * np.eye(size)
-        ratings = ratings + np.linalg.solve(precision, slope / wider**2 + prior * (public.mean - ratings))
-    deviations = np.sqrt(np.diag(np.linalg.inv(precision)))
-    return Estimates(ratings[:count], deviations[:count], misfit)
+            misfit = sum(squares) / entries
+            excess = max(misfit - 1.0 - UNSURE / np.sqrt(entries), 0.0)
+            wider = 1.0 + excess * entries / count
+        step = np.linalg.solve(gram / wider + prior, sum(slopes) / wider + prior @ (mean - ratings))
+        ratings = ratings + step
+    deviations = np.sqrt(np.diag(np.linalg.inv(gram / wider + prior)))
+    return Estimates(ratings, deviations, float(np.sqrt(misfit)))
 
 
-@partial(jax.jit, static_argnames=("model",))
-def _normal(
-    model: Recommender,
-    seen: View,
-    ratings: Float[Array, " K"],
-    bound: Float[Array, ""],
-    deviation: Float[Array, ""],
-    hidden: Float[Array, ""],
-    robust: Bool[Array, ""],
-) -> tuple[Float[Array, "K K"], Float[Array, " K"], Float[Array, ""]]:
-    """One round's precision, the derivative of its log-likelihood by the ratings, and its mean squared residual."""
-    now, push = jax.linearize(partial(predictions, model, seen), seen.local)
-    transposed = jax.linear_transpose(push, seen.local)
-    step, mask = rate(model, seen), seen.client.mask
-
-    def pull(change: Array) -> Local:
-        return transposed(step * jnp.where(mask, change, 0.0))[0]
-
-    overall = _mean_square(seen.seen, seen.shown)
-
-    def weigh(leaf: Array, shown: Array, says: Array) -> tuple[Array, Array, Array]:
-        """Precision, score and squared residual of every entry of one tensor."""
-        count = jnp.maximum(shown.sum(), 1.0)
-        size, bent = (shown * leaf**2).sum() / count, hidden * (shown * says**2).sum() / count
-        used = shown * (jnp.abs(jnp.where(deviation > 0, says, leaf)) < bound * (1.0 - ROUNDING))
-        residual = leaf - jnp.clip(says, -bound, bound)
-        variance = deviation**2 + bent + ROUNDING**2 * jnp.maximum(size, ROUNDING * overall)
-        squares = used * residual**2 / variance
-        variance = jnp.where(robust, variance - deviation**2 / 2.0, variance)
-        score = jnp.where(robust, deviation / jnp.sqrt(2.0) * jnp.sign(residual), residual)
-        return used / variance, used / variance * score, squares
-
-    triples: Any = jax.tree.map(weigh, seen.seen, seen.shown, pull(now - ratings))
-    weights, scores, squares = jax.tree.transpose(jax.tree.structure(seen.seen), None, triples)
-    used = sum((leaf > 0).sum() for leaf in jax.tree.leaves(weights))
-    total = sum(leaf.sum() for leaf in jax.tree.leaves(squares))
-
-    def row(one: Array) -> Array:
-        return step * push(jax.tree.map(jnp.multiply, weights, pull(one)))
-
-    gram = jnp.where(mask, jax.lax.map(row, jnp.eye(mask.size, dtype=step.dtype), batch_size=TOGETHER), 0.0)
-    return gram, jnp.where(mask, -step * push(scores), 0.0), total / jnp.maximum(used, 1)
+def _group(public: Public, known: Noise, views: list[View], count: int) -> _Group:
+    """Variances of all entries, one tensor at a time, at the prior's mean ratings."""
+    view, model = views[0], public.model
+    now = np.asarray(_now(model, view), np.float64)[:count]
+    seen = np.stack([np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(one.seen)]) for one in views])
+    shown = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(view.shown)]) > 0
+    says = _pull(model, view, now - public.mean)
+    hidden = model.dropout / (1.0 - model.dropout) if known.deviation else 0.0
+    sizes = [leaf.size for leaf in jax.tree.leaves(view.seen)]
+    tensor = np.repeat(np.arange(len(sizes)), sizes)
+    members = np.maximum(np.bincount(tensor, shown), 1.0)
+    size, bent = (np.bincount(tensor, shown * row**2) / members for row in (seen[0], says))
+    rounding = ROUNDING**2 * np.maximum(size, max(ROUNDING * size.max(), TINY))
+    variance = (known.deviation**2 + hidden * bent + rounding)[tensor]
+    used = shown & (np.abs(says if known.deviation else seen[0]) < known.bound * (1.0 - ROUNDING))
+    sharper = known.deviation**2 / 2.0 if known.kind == "laplace" else 0.0
+    return _Group(view, now, seen, used / variance, used / (variance - sharper))
 
 
-def _mean_square(tree: Local, shown: Local) -> Float[Array, ""]:
-    total = sum((part * leaf**2).sum() for leaf, part in zip(*map(jax.tree.leaves, (tree, shown)), strict=True))
-    return total / sum(part.sum() for part in jax.tree.leaves(shown))
+def _information(model: Recommender, group: _Group, count: int) -> Float[np.ndarray, "K K"]:
+    """``(2 / (K scale^2))^2 J diag(1 / v) J^T``, some rows at a time."""
+    rows = np.eye(-(-count // TOGETHER) * TOGETHER, group.view.client.items.shape[0])
+    gram = [
+        np.asarray(_pushed(model, group.view, group.gain * _pulled(model, group.view, some)))
+        for some in rows.reshape(-1, TOGETHER, rows.shape[1])
+    ]
+    return np.concatenate(gram)[:count, :count].astype(np.float64)
+
+
+def _slope(
+    model: Recommender, known: Noise, group: _Group, ratings: Float[np.ndarray, " K"], robust: bool
+) -> tuple[Float[np.ndarray, " K"], float]:
+    """Derivative of the log-likelihood by the ratings, and the squared residuals in units of their variance."""
+    says = _pull(model, group.view, group.now - ratings)
+    says = np.clip(says, -known.bound, known.bound) if known.deviation else says  # else what was cut has no weight
+    residual = group.seen - says
+    score = known.deviation / np.sqrt(2.0) * np.sign(residual) if robust else residual
+    scores = np.zeros((TOGETHER, says.size))
+    scores[0] = group.gain * score.sum(axis=0)
+    slope = -np.asarray(_pushed(model, group.view, scores))[0, : len(ratings)]
+    return slope.astype(np.float64), float((group.weight * residual**2).sum())
+
+
+def _pull(model: Recommender, seen: View, change: Float[np.ndarray, " K"]) -> Float[np.ndarray, " n"]:
+    changes = np.zeros((TOGETHER, seen.client.items.shape[0]))
+    changes[0, : len(change)] = change
+    return np.asarray(_pulled(model, seen, changes)[0], np.float64)
+
+
+def _open(function: Callable[..., Array]) -> Callable[..., Array]:
+    """Compiled, for a model without its dropout, which the view has: one compilation serves all."""
+    compiled = jax.jit(function, static_argnums=0)
+    return lambda model, *arguments: compiled(dataclasses.replace(model, dropout=0.0), *arguments)
+
+
+@_open
+def _now(model: Recommender, seen: View) -> Float[Array, " K"]:
+    return predictions(model, seen, seen.local)
+
+
+@_open
+def _pulled(model: Recommender, seen: View, changes: Float[Array, "B K"]) -> Float[Array, "B n"]:
+    """``J^T (p - t) 2 / (K scale^2)`` for many ``p - t``."""
+    _, pull = jax.vjp(partial(predictions, model, seen), seen.local)
+
+    def one(change: Float[Array, " K"]) -> Float[Array, " n"]:
+        weighted = rate(model, seen) * jnp.where(seen.client.mask, change.astype(seen.local.user.dtype), 0.0)
+        return ravel_pytree(pull(weighted)[0])[0]
+
+    return jax.vmap(one)(changes)
+
+
+@_open
+def _pushed(model: Recommender, seen: View, scores: Float[Array, "B n"]) -> Float[Array, "B K"]:
+    """The transpose of ``_pulled``."""
+    _, push = jax.linearize(partial(predictions, model, seen), seen.local)
+    _, lay_out = ravel_pytree(seen.local)
+    some = jax.vmap(lambda row: push(lay_out(row)))(scores.astype(seen.local.user.dtype))
+    return rate(model, seen) * jnp.where(seen.client.mask, some, 0.0)

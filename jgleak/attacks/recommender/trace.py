@@ -44,12 +44,12 @@ def traces(
     - ``network``: the derivative by the weights of ``h_k . v``, where ``v`` stands for ``h_u`` times the sign of the
       residuals: the mean of all item gradients of the round (see ``direction``), carried from an embedding to a hidden
       state by the derivative ``d h / d x``.
-    - ``user``: the derivative by the user's embedding of ``h_u . h_k`` at fixed ``h_k``, times the sign of the residuals,
-      that of the prediction less the prior's mean rating.
+    - ``user``: the derivative by the user's embedding of ``h_u . h_k`` at fixed ``h_k``, times the sign of the
+      residuals, that of the prediction less the prior's mean rating.
 
-    Neither needs the history; where a star graph is needed (its size, and what the user hears), the items that were sent
-    most often stand in for it. Items that were *not* sent in the round are surely unrated: their mean and deviation
-    are the null distribution, and scores are in its units.
+    Neither needs the history; where a star graph is needed (its size, and what the user hears), the items that were
+    sent most often stand in for it. Items that were *not* sent in the round are surely unrated: their mean and
+    deviation are the null distribution, and scores are in its units.
     """
     counts = presence(sightings, items).sum(axis=0)
     length = max(size(public, sightings), 1)
@@ -93,7 +93,8 @@ def _traces(
     star = Star(centre, everything[leaves], mask, everything)
 
     def states(weights: Weights, own: Array, asked: Array) -> tuple[Array, Array]:
-        return tuple(NETWORKS[model.network](weights, star._replace(user=own, asked=asked)))
+        out = NETWORKS[model.network](weights, star._replace(user=own, asked=asked))
+        return out.user, out.asked
 
     hidden, outer = states(params.network, centre, everything)
     if part == "network":

@@ -2,46 +2,44 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
+from scipy.optimize import least_squares
+from scipy.sparse.linalg import LinearOperator
 
 from jgleak.attacks.recommender.public import Public
 from jgleak.attacks.recommender.view import View, expected
-from jgleak.federated.recommender.model import Recommender
+from jgleak.federated.recommender.model import Local, Recommender
 
-STEPS = 40
+STEPS = 60
 """Steps of the search at most."""
 
-INNER = 60
-"""Conjugate gradient iterations of a step at most."""
+INNER = 100
+"""Iterations of a step's linear least squares at most."""
 
-DONE = 1e-6
-"""Relative distance at which the search is over; the update itself is rounded to about 1e-7."""
-
-
-class _State(NamedTuple):
-    rows: Array
-    ratings: Array
-    distance: Array
-    damping: Array
-    step: Array
+DONE = 1e-12
+"""Relative change, of the squared distance or of the unknowns, at which the search ends."""
 
 
 def with_neighbours(public: Public, seen: View, users: Float[Array, "U w"], bound: float) -> View:
     """The view with the rows of fixed neighbours that explain the update best.
 
-    A user's state hears ``P`` rows that the server does not know (which neighbours, and their dropout). The gradient is
-    smooth in them and linear in the ratings, so Gauss-Newton steps with Levenberg and Marquardt's damping look for both at
-    once; conjugate gradients solve each step without a matrix. The rows are not unique (a graph convolution hears their
-    sum alone) and of no use of their own; what they do to the user's state is what counts.
+    A user's state hears ``P`` rows that the server does not know (which neighbours, and their dropout). The gradient
+    is smooth in them and linear in the ratings, so Gauss-Newton steps within a trust region look for both at once
+    (``scipy.optimize.least_squares``, whose steps need products with the Jacobian alone). The rows are not unique (a
+    graph convolution hears their sum alone) and of no use of their own; what they do to the user's state counts.
 
     For one graph convolution the same can be had in closed form where nothing is dropped: item gradients are
-    ``W (c_k h_u / 2 + b q)``, so their differences give ``c_k`` up to a factor and ``h_u`` up to the inverse factor, and
-    the mean fixes the factor. It needs ``W`` inverted and ends with dropout, so the search serves all three networks.
+    ``W (c_k h_u / 2 + b q)``, so their differences give ``c_k`` up to a factor and ``h_u`` up to the inverse factor,
+    and the mean fixes the factor. It needs ``W`` inverted and ends with dropout, so the search serves all networks.
 
     Args:
       public: what everyone knows.
@@ -50,49 +48,83 @@ def with_neighbours(public: Public, seen: View, users: Float[Array, "U w"], boun
         stay equal.
       bound: of an entry; entries that reach it are left out.
     """
+    model = dataclasses.replace(public.model, dropout=0.0)  # the view has it
     start = users[jnp.linspace(0, users.shape[0] - 1, public.limit).astype(int)]
-    seen = seen._replace(local=seen.local._replace(neighbours=jnp.asarray(start, seen.local.items.dtype)))
-    ratings = jnp.full(seen.client.items.shape, public.mean)
-    rows = _search(public.model, seen, ratings, jnp.std(seen.local.items), jnp.asarray(bound))
-    return seen._replace(local=seen.local._replace(neighbours=rows))
+    local = seen.local._replace(neighbours=jnp.asarray(start, seen.local.items.dtype))
+    seen, spread = seen._replace(local=local), float(jnp.std(local.items))
+    count, size = int(seen.client.mask.sum()), seen.client.items.shape[0]
+    weights = jax.tree.map(lambda leaf, shown: shown * (jnp.abs(leaf) < bound * (1.0 - 1e-6)), seen.seen, seen.shown)
+    parts = zip(*map(jax.tree.leaves, (weights, seen.seen)), strict=True)
+    whole = np.sqrt(sum(float((used * leaf**2).sum()) for used, leaf in parts))
+    weights = jax.tree.map(lambda leaf: leaf / max(whole, np.finfo(float).tiny), weights)
+
+    def unknowns(x: Float[np.ndarray, " u"]) -> tuple[Array, Array]:
+        ratings = np.zeros(size)
+        ratings[:count] = x[:count]
+        return jnp.asarray(ratings), spread * jnp.asarray(x[count:]).reshape(start.shape)
+
+    def back(change: tuple[Array, Array]) -> Float[np.ndarray, " u"]:
+        return np.concatenate([np.asarray(change[0])[:count], spread * np.asarray(change[1]).ravel()])
+
+    def jacobian(x: Float[np.ndarray, " u"]) -> LinearOperator:
+        here = unknowns(x)
+        return _Jacobian(
+            (rows.size, x.size),
+            lambda v: np.asarray(_push(model, seen, weights, here, unknowns(v))),
+            lambda v: back(_pull(model, seen, weights, here, jnp.asarray(v))),
+        )
+
+    first = np.concatenate([np.full(count, public.mean), np.zeros(start.size)])
+    rows = np.asarray(_residual(model, seen, weights, unknowns(first)))
+    found = least_squares(
+        lambda x: np.asarray(_residual(model, seen, weights, unknowns(x))),
+        first,
+        jac=cast(Any, jacobian),
+        tr_solver="lsmr",
+        tr_options={"maxiter": INNER},
+        ftol=DONE,
+        xtol=DONE,
+        gtol=DONE,
+        max_nfev=STEPS,
+    )
+    return seen._replace(local=local._replace(neighbours=local.neighbours + unknowns(found.x)[1]))
 
 
-@partial(jax.jit, static_argnames=("model",))
-def _search(
-    model: Recommender, seen: View, ratings: Float[Array, " K"], spread: Float[Array, ""], bound: Float[Array, ""]
-) -> Float[Array, "P w"]:
-    """Neighbours' rows, from the mean embedding on; a step is taken where the distance falls."""
-    inside = jax.tree.map(lambda leaf, shown: shown * (jnp.abs(leaf) < bound * (1.0 - 1e-6)), seen.seen, seen.shown)
-    sizes = jax.tree.map(lambda leaf, used: jnp.sqrt((used * leaf**2).sum()), seen.seen, inside)
-    whole = jnp.maximum(jnp.sqrt(sum(size**2 for size in jax.tree.leaves(sizes))), jnp.finfo(spread.dtype).tiny)
+class _Jacobian(LinearOperator):
+    """Products with a Jacobian and with its transpose."""
 
-    def residual(moved: tuple[Array, Array]) -> Array:
-        rows, ratings = seen.local.neighbours + spread * moved[0], moved[1]
-        says = expected(model, seen, seen.local._replace(neighbours=rows), ratings)
-        parts = jax.tree.map(lambda a, b, used: (used * (a - b)).ravel() / whole, says, seen.seen, inside)
-        return jnp.concatenate(jax.tree.leaves(parts))
+    def __init__(
+        self, shape: tuple[int, int], push: Callable[[np.ndarray], np.ndarray], pull: Callable[[np.ndarray], np.ndarray]
+    ) -> None:
+        super().__init__(np.float64, shape)
+        self.push, self.pull = push, pull
 
-    def go_on(state: _State) -> Array:
-        return (state.step < STEPS) & (state.distance > DONE) & (state.damping < 1e8)
+    def _matvec(self, x: np.ndarray) -> np.ndarray:
+        return self.push(np.ravel(x))
 
-    def step(state: _State) -> _State:
-        here = (state.rows, state.ratings)
-        wrong, push = jax.linearize(residual, here)
-        pull = jax.linear_transpose(push, here)
+    def _rmatvec(self, x: np.ndarray) -> np.ndarray:
+        return self.pull(np.ravel(x))
 
-        def normal(x: tuple[Array, Array]) -> tuple[Array, Array]:
-            return jax.tree.map(lambda a, b: a + state.damping * b, pull(push(x))[0], x)
 
-        target = jax.tree.map(jnp.negative, pull(wrong)[0])
-        change, _ = jax.scipy.sparse.linalg.cg(normal, target, maxiter=INNER, tol=1e-4)
-        there = jax.tree.map(jnp.add, here, change)
-        distance = jnp.linalg.norm(residual(there))
-        better = distance < state.distance
-        rows, ratings = jax.tree.map(lambda a, b: jnp.where(better, a, b), there, here)
-        damping = jnp.where(better, state.damping / 10.0, state.damping * 10.0)
-        return _State(rows, ratings, jnp.where(better, distance, state.distance), damping, state.step + 1)
+def _difference(model: Recommender, seen: View, weights: Local, here: tuple[Array, Array]) -> Float[Array, " n"]:
+    """What the update has beyond what ratings and moves of the neighbours' rows explain, relative to its length."""
+    ratings, moves = here
+    local = seen.local._replace(neighbours=seen.local.neighbours + moves)
+    return ravel_pytree(
+        jax.tree.map(lambda used, a, b: used * (a - b), weights, expected(model, seen, local, ratings), seen.seen)
+    )[0]
 
-    here = (jnp.zeros_like(seen.local.neighbours), ratings)
-    first = jnp.linalg.norm(residual(here))
-    start = _State(*here, first, jnp.asarray(1e-3, spread.dtype), jnp.asarray(0))
-    return seen.local.neighbours + spread * jax.lax.while_loop(go_on, step, start).rows
+
+_residual = jax.jit(_difference, static_argnums=0)
+
+
+@partial(jax.jit, static_argnums=0)
+def _push(model: Recommender, seen: View, weights: Local, here: tuple[Array, Array], v: tuple[Array, Array]) -> Array:
+    return jax.jvp(partial(_difference, model, seen, weights), (here,), (v,))[1]
+
+
+@partial(jax.jit, static_argnums=0)
+def _pull(
+    model: Recommender, seen: View, weights: Local, here: tuple[Array, Array], v: Float[Array, " n"]
+) -> tuple[Array, Array]:
+    return jax.vjp(partial(_difference, model, seen, weights), here)[1](v)[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -46,40 +46,28 @@ def view(public: Public, sighting: Sighting, items: Int[np.ndarray, " K"], *, ma
     Fixed neighbours are unknown. Their number is not, and it enters the normalisation; their rows start as the mean
     embedding of all users.
     """
-    model, (params, update) = public.model, sighting
-    count = max(SMALLEST, 1 << int(np.ceil(np.log2(max(len(items), 1)))))
-    mask = np.arange(count) < len(items)
-    numbers = np.zeros(count, np.int32)
+    (params, update), size = sighting, max(SMALLEST, 1 << max(len(items) - 1, 0).bit_length())
+    mask, numbers = np.arange(size) < len(items), np.zeros(size, np.int32)
     numbers[: len(items)] = items
-    real = np.float64 if jax.config.jax_enable_x64 else np.float32
-
-    def padded(rows: np.ndarray) -> np.ndarray:
-        return np.pad(np.asarray(rows, real), ((0, count - len(items)), (0, 0)))
-
-    item_rows = padded(update.item_gradients[np.searchsorted(update.items, items)])
-    near, seen_near = _neighbours(public, sighting, real)
-    network = jax.tree.map(lambda leaf: np.asarray(leaf, real), params.network)
-    local = Local(network, np.asarray(params.users[update.user], real), np.asarray(params.items, real)[numbers], near)
-    seen = Local(
-        jax.tree.map(lambda leaf: np.asarray(leaf, real), update.network),
-        np.asarray(update.user_gradient, real),
-        item_rows,
-        seen_near,
+    item_rows: Any = np.zeros((size, params.items.shape[1]))
+    item_rows[: len(items)] = update.item_gradients[np.searchsorted(update.items, items)]
+    near, seen_near = _neighbours(public, sighting)
+    local: Any = Local(params.network, params.users[update.user], params.items[numbers], near)
+    of_user: Any = update.user_gradient
+    seen: Any = Local(update.network, of_user, item_rows, seen_near)
+    factor: Any = jax.tree.map(np.ones_like, seen)
+    if masked and public.model.dropout:
+        hidden = near if public.neighbours == "fixed" else seen_near
+        factor = Local(factor.network, *(_factor(public.model, rows) for rows in (of_user, item_rows, hidden)))
+    shown: Any = jax.tree.map(np.ones_like, seen)._replace(
+        items=np.ones_like(item_rows) * mask[:, None],
+        neighbours=np.full_like(seen_near, public.neighbours == "trainable"),
     )
-    factor = jax.tree.map(np.ones_like, local)
-    if masked and model.dropout:
-        factor = Local(factor.network, *(_factor(model, rows) for rows in seen[1:]))
-        if public.neighbours == "fixed":
-            factor = factor._replace(neighbours=np.ones_like(near))
-    shown = Local(
-        jax.tree.map(np.ones_like, local.network),
-        np.ones_like(local.user),
-        np.broadcast_to(mask[:, None], item_rows.shape).astype(real),
-        np.full_like(near, public.neighbours == "trainable"),
+    zeros, there = np.zeros(len(near), np.int32), np.ones(len(near), bool)
+    star = Client(*map(jnp.asarray, (update.user, numbers, np.zeros(size), mask, zeros, there)))
+    return View(
+        star, *(jax.tree.map(lambda leaf: jnp.asarray(leaf, float), part) for part in (local, factor, seen, shown))
     )
-    there = np.ones(len(near), bool)
-    client = Client(np.int32(update.user), numbers, np.zeros(count, real), mask, np.zeros(len(near), np.int32), there)
-    return jax.tree.map(jnp.asarray, View(client, local, factor, seen, shown))
 
 
 def predictions(model: Recommender, seen: View, local: Local) -> Float[Array, " K"]:
@@ -99,19 +87,18 @@ def expected(model: Recommender, seen: View, local: Local, ratings: Float[Array,
     return pull(rate(model, seen) * jnp.where(seen.client.mask, now - ratings, 0.0))[0]
 
 
-def _factor(model: Recommender, rows: Float[np.ndarray, "... w"]) -> Float[np.ndarray, "... w"]:
+def _factor(model: Recommender, rows: Float[np.ndarray, "... w"]) -> Any:
     """Dropout's factors from a gradient's zeros; a row of zeros alone (its residuals vanish) counts as kept."""
     kept = (rows != 0) | np.all(rows == 0, axis=-1, keepdims=True)
     factor = np.where(kept, 1.0 / (1.0 - model.dropout), 0.0)
     factor[..., model.width :] = 1.0
-    return factor.astype(rows.dtype)
+    return factor
 
 
-def _neighbours(public: Public, sighting: Sighting, real: type) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of the neighbours as the server knows them, and their gradients."""
-    params, update = sighting
+def _neighbours(public: Public, sighting: Sighting) -> tuple[Any, Any]:
+    """Rows ``(P, w)`` of the neighbours as the server knows them, and their gradients."""
+    users, update = np.asarray(sighting.params.users), sighting.update
     if public.neighbours == "trainable":
-        rows = np.asarray(params.users, real)[update.neighbours]
-        return rows, np.asarray(update.neighbour_gradients, real)
-    rows = np.tile(np.asarray(params.users, real).mean(axis=0), (public.limit, 1))
+        return users[update.neighbours], update.neighbour_gradients
+    rows = np.tile(users.mean(axis=0), (public.limit, 1))
     return rows, np.zeros_like(rows)

@@ -1,0 +1,152 @@
+"""Ratings: exact without defences, no more than the updates say with them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+import numpy as np
+import pytest
+
+from jgleak.attacks.recommender import Public, Sighting, attack, estimate, history
+from jgleak.attacks.recommender.view import expected, view
+from jgleak.defenses import parse
+from jgleak.federated.recommender import Clients, Protection
+from jgleak.ratings import Ratings
+
+Watch = Callable[..., tuple[Public, list[list[Sighting]]]]
+
+WATCHED = (20, 24, 28, 32)
+"""Users whose histories are padded to one length, for one compilation."""
+
+
+def truth(made: Ratings, user: int) -> tuple[np.ndarray, np.ndarray]:
+    return made.items[made.users == user], made.values[made.users == user]
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+@pytest.mark.parametrize("network", ["gcn", "gat", "ggnn"])
+def test_without_defences_everything_is_read_exactly(made: Ratings, watch: Watch, network: str, dropout: float) -> None:
+    public, sightings = watch(WATCHED, network=network, dropout=dropout)
+    for user, seen in zip(WATCHED, sightings, strict=True):
+        items, values = truth(made, user)
+        found = attack(public, seen)
+        assert found.items[found.reported].tolist() == items.tolist()
+        np.testing.assert_allclose(found.ratings, values, atol=1e-3)
+        assert found.nearest(public.levels).tolist() == values.tolist()
+        assert found.deviations.max() < 1e-2 and found.info["misfit"] < 2
+
+
+@pytest.mark.parametrize("neighbours", ["trainable", "fixed"])
+def test_neighbours_known_and_unknown(made: Ratings, watch: Watch, neighbours: str) -> None:
+    public, sightings = watch(WATCHED, dropout=0.2, neighbours=neighbours)
+    for user, seen in zip(WATCHED, sightings, strict=True):
+        np.testing.assert_allclose(attack(public, seen).ratings, truth(made, user)[1], atol=0.05)
+
+
+def test_the_expected_gradient_is_the_losses(made: Ratings, watch: Watch) -> None:
+    public, ((seen,),) = watch([28])
+    items, values = truth(made, 28)
+    known = view(public, seen, items, masked=True)
+    client = known.client._replace(values=np.pad(values, (0, known.client.items.size - len(values))))
+    ours = jax.jit(expected, static_argnums=0)(public.model, known, known.local, client.values)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), ours, known.seen)
+    theirs = jax.jit(jax.grad(public.model.loss))(known.local, client)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), ours, theirs)
+
+
+def test_the_order_of_a_users_ratings_changes_nothing(made: Ratings, watch: Watch) -> None:
+    turned = Clients.from_ratings(made.take(np.arange(len(made))[::-1]))
+    (public, (seen,)), (_, (other,)) = watch([28], bias=True), watch([28], bias=True, of=turned)
+    np.testing.assert_allclose(attack(public, seen).ratings, attack(public, other).ratings, atol=1e-3)
+
+
+def test_entries_that_are_cut_are_left_out(made: Ratings, watch: Watch) -> None:
+    public, (seen,) = watch([28], protection=Protection(0, parse("clip-inf:0.05")))
+    assert np.mean(np.abs(seen[0].update.item_gradients) >= 0.05) > 0.1
+    found = attack(public, seen)
+    np.testing.assert_allclose(found.ratings, truth(made, 28)[1], atol=1e-2)
+
+
+@pytest.mark.parametrize("defense", ["laplace:0.02", "gaussian:0.02"])
+def test_deviations_are_the_errors(made: Ratings, watch: Watch, defense: str) -> None:
+    public, sightings = watch(WATCHED, protection=Protection(0, parse(defense)), rounds=4)
+    found = [attack(public, seen) for seen in sightings]
+    errors = [one.ratings - truth(made, user)[1] for user, one in zip(WATCHED, found, strict=True)]
+    ratio = np.concatenate(errors) / np.concatenate([one.deviations for one in found])
+    assert 0.75 < np.sqrt(np.mean(ratio**2)) < 1.3
+    assert max(one.deviations.max() for one in found) < 0.9 * public.deviation
+    one = np.concatenate([attack(public, seen[:1]).deviations for seen in sightings])
+    many = np.concatenate([one.deviations for one in found])
+    precision = [np.median(part**-2.0 - public.deviation**-2) for part in (one, many)]
+    assert 2.5 < precision[1] / precision[0] < 6.0
+
+
+def test_noise_without_end_gives_the_prior_back(watch: Watch) -> None:
+    public, (seen,) = watch([28], protection=Protection(0, parse("clip-inf:0.1+laplace:1000")), rounds=2)
+    found = attack(dataclasses.replace(public, prior=(0.0, 0.0, 0.0, 0.5, 0.5)), seen)
+    np.testing.assert_allclose(found.ratings, 4.5, atol=1e-2)
+    np.testing.assert_allclose(found.deviations, 0.5, rtol=1e-3)
+
+
+def test_a_wrong_history_is_not_believed(made: Ratings, watch: Watch) -> None:
+    public, (seen,) = watch([28], protection=Protection(20))
+    items = seen[0].update.items
+    wrong = np.setdiff1d(items, truth(made, 28)[0])
+    found = estimate(public, seen, np.sort(np.r_[wrong[:10], truth(made, 28)[0][:6]]))
+    assert found.misfit > 1e4 and np.median(found.deviations) > 0.5 * public.deviation
+
+
+def test_two_truths_behind_one_update_give_the_same_bits(made: Ratings, watch: Watch) -> None:
+    tight = Protection(0, parse("clip-inf:1e-9"))
+    same = [
+        watch([28], centre=0.0, protection=tight, of=Clients.from_ratings(dataclasses.replace(made, values=values)))
+        for values in (np.full(len(made), 5.0), np.full(len(made), 4.0))
+    ]
+    for a, b in zip(*(jax.tree.leaves(dataclasses.asdict(seen[0][0].update)) for _, seen in same), strict=True):
+        np.testing.assert_array_equal(a, b)
+    first, second = (attack(public, seen[0]) for public, seen in same)
+    for field in ("items", "scores", "reported", "ratings", "deviations"):
+        np.testing.assert_array_equal(getattr(first, field), getattr(second, field))
+    np.testing.assert_allclose(first.ratings, 3.0)
+
+
+def test_rounds_at_other_parameters_count_each_at_its_own(made: Ratings, watch: Watch) -> None:
+    public, (seen,) = watch([28], protection=Protection(0, parse("gaussian:0.02")), rounds=2)
+    again = [Sighting(one.params._replace(), one.update) for one in seen]
+    one, other = (estimate(public, some, history(public, some)) for some in (seen, again))
+    np.testing.assert_allclose(one.ratings, other.ratings, atol=1e-3)
+    np.testing.assert_allclose(one.deviations, other.deviations, rtol=1e-3)
+
+
+def test_what_cannot_be_attacked_is_said(watch: Watch) -> None:
+    public, (seen,) = watch([28])
+    (params, update), items = seen[0], seen[0].update.items
+    bad = dataclasses.replace(update, user_gradient=update.user_gradient * np.nan)
+    nothing = dataclasses.replace(update, items=items[:0], item_gradients=update.item_gradients[:0])
+    other = dataclasses.replace(update, user=3)
+    for some, what in (
+        ([], "there is none"),
+        ([Sighting(params, bad)], "not finite"),
+        ([Sighting(params._replace(items=params.items[:3]), update)], "items of round 0"),
+        ([Sighting(params._replace(network={}), update)], "network"),
+        ([Sighting(params, nothing)], "no history"),
+        ([seen[0], Sighting(params, other)], "one user at a time"),
+    ):
+        with pytest.raises(ValueError, match=what):
+            attack(public, some)
+    with pytest.raises(ValueError, match="unknown 'luck'; choose one of combined"):
+        attack(public, seen, statistic="luck")
+    with pytest.raises(ValueError, match="not sent in round 0"):
+        estimate(public, seen, np.setdiff1d(np.arange(80), items)[:2])
+    with pytest.raises(ValueError, match="prune:0.5 leaves of a rating is not worked out"):
+        attack(dataclasses.replace(public, protection=Protection(0, parse("prune:0.5"))), seen)
+    for change, what in (
+        ({"levels": (2.0, 1.0)}, "ascending"),
+        ({"prior": (0.5, 0.5)}, "share for each of 5 levels"),
+        ({"neighbours": "fixed"}, "need their number"),
+        ({"neighbours": "some"}, "unknown 'some'"),
+    ):
+        with pytest.raises(ValueError, match=what):
+            dataclasses.replace(public, **change)

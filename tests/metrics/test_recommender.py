@@ -1,0 +1,66 @@
+"""Scores of recovered histories and ratings, against counting by hand."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from jgleak.metrics.recommender import blind, leak, summarise
+
+
+class Profile(NamedTuple):
+    """What an attack would say."""
+
+    items: np.ndarray
+    scores: np.ndarray
+    reported: np.ndarray
+    ratings: np.ndarray
+
+
+FOUND = Profile(
+    items=np.array([1, 3, 4, 7, 9]),
+    scores=np.array([5.0, 1.0, 4.0, 1.0, 0.0]),
+    reported=np.array([True, False, True, False, False]),
+    ratings=np.array([10.0, 25.0, 34.0, 25.0, 25.0]),
+)
+LEVELS = (10.0, 20.0, 30.0, 40.0)
+
+
+def test_everything_by_hand() -> None:
+    found = leak(FOUND, np.array([7, 1]), np.array([40.0, 20.0]), LEVELS)
+    assert found.auc == pytest.approx((3 + 0.5 + 1) / 6)
+    assert found.precision_at_size == 0.5 and found.precision == 0.5 and found.recall == 0.5
+    assert found.rmse == found.mae == 1.0 and found.nearest == 0.0
+    assert found.rmse_all == pytest.approx(np.sqrt((1 + 1.5**2) / 2)) and found.mae_all == 1.25
+
+
+def test_ties_share() -> None:
+    level = FOUND._replace(scores=np.zeros(5))
+    found = leak(level, np.array([3, 9]), np.array([20.0, 30.0]), LEVELS)
+    assert found.auc == 0.5 and found.precision_at_size == pytest.approx(0.4)
+    assert np.isnan(found.rmse) and found.recall == 0.0 and found.nearest_all == 0.5
+
+
+def test_blind_guesses() -> None:
+    found = blind(FOUND, np.array([7, 1]), np.array([40.0, 20.0]), LEVELS, mean=25.0, commonest=20.0)
+    assert found.auc == 0.5 and found.precision == found.recall == 0.4
+    assert found.mae == 1.0 and found.nearest == 0.5
+
+
+def test_means_leave_undefined_users_out() -> None:
+    scored = leak(FOUND, np.array([7, 1]), np.array([40.0, 20.0]), LEVELS)
+    means = summarise([scored, scored._replace(rmse=np.nan, auc=np.nan)], resamples=50)
+    assert means["rmse"].mean == 1.0 and means["recall"].mean == 0.5
+    assert np.isnan(summarise([scored._replace(auc=np.nan)])["auc"].mean)
+
+
+def test_what_cannot_be_scored_is_said() -> None:
+    for items, values in (([], []), ([1, 1], [20.0, 20.0]), ([1, 3], [20.0])):
+        with pytest.raises(ValueError, match="distinct rated items"):
+            leak(FOUND, np.array(items), np.array(values), LEVELS)
+    with pytest.raises(ValueError, match="never sent"):
+        leak(FOUND, np.array([2]), np.array([20.0]), LEVELS)
+    with pytest.raises(ValueError, match="one user at least"):
+        summarise([])
