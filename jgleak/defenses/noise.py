@@ -6,6 +6,7 @@ import math
 
 import jax
 import optax
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree
 
 from jgleak.defenses.defense import Kind
@@ -18,9 +19,18 @@ def gaussian(deviation: float, key: Array) -> optax.GradientTransformation:
 
 
 def laplace(deviation: float, key: Array) -> optax.GradientTransformation:
-    """Adds independent Laplace noise of the given standard deviation, hence of scale ``deviation / sqrt(2)``."""
+    """Adds independent Laplace noise of the given standard deviation, hence of scale ``deviation / sqrt(2)``.
 
-    return keyed(lambda leaf, own: leaf + laplace_like(deviation, own, leaf), key)
+    The tensors draw together: a draw takes about a second to compile, and an update has many tensors.
+    """
+    noisy = keyed(lambda leaf, own: leaf + laplace_like(deviation, own, leaf), key)
+
+    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[PyTree, PyTree]:
+        flat, unravel = ravel_pytree(updates)
+        changed, state = noisy.update(flat, state)
+        return unravel(changed), state
+
+    return optax.GradientTransformation(noisy.init, update)
 
 
 def laplace_like(deviation: float, key: Array, like: Array) -> Array:

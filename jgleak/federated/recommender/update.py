@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -181,24 +181,22 @@ def observe(
     for user in users:
         client = clients.one(user)
         keys = jax.random.split(jax.random.fold_in(key, user), rounds)
-        many = jax.device_get(_uploads(model, neighbours, protection, params, table, client, keys))
-        shown = neighbours == "trainable"
-        out.append([_as_seen(jax.tree.map(lambda leaf, r=r: leaf[r], many), client, shown) for r in range(rounds)])
+        sent = [jax.device_get(_upload(model, neighbours, protection, params, table, client, own)) for own in keys]
+        out.append([_as_seen(one, client, neighbours == "trainable") for one in sent])
     return out
 
 
 @partial(jax.jit, static_argnames=("model", "neighbours", "protection"))
-def _uploads(
+def _upload(
     model: Recommender,
     neighbours: Neighbours,
     protection: Protection,
     params: Parameters,
     handed_out: Array,
     client: Client,
-    keys: Array,
+    key: Array,
 ) -> Upload:
-    one: Any = partial(upload, model, params, handed_out, client, neighbours=neighbours, protection=protection)
-    return jax.vmap(lambda key: one(key=key))(keys)
+    return upload(model, params, handed_out, client, neighbours=neighbours, protection=protection, key=key)
 
 
 def _as_seen(one: Upload, client: Client, shown: bool) -> ClientUpdate:
