@@ -281,7 +281,8 @@ def test_killed_twice_and_resumed_it_is_the_unbroken_audit(tmp_path: Path) -> No
 @pytest.mark.slow
 def test_killed_five_times_and_resumed_it_is_the_unbroken_audit(tmp_path: Path) -> None:
     matching = '[[attack]]\nattack = "dlg"\nknow = ["n"]\noptions = {steps = 5, optimiser = "adam"}\ntogether = 2\n'
-    _killed_and_resumed(tmp_path, "time_limit = 600\n" + GRID + CENSUS + matching, kills=5, seed=1)
+    wide = GRID.replace("hidden = 8", "hidden = 32")
+    _killed_and_resumed(tmp_path, "time_limit = 600\n" + wide + CENSUS + matching, kills=5, seed=1)
 
 
 def test_without_ray_one_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
