@@ -142,9 +142,9 @@ def _shared(directions: Float[np.ndarray, "S k"], rng: np.random.Generator) -> l
     """Groups of at least ``SHARED`` equal directions, the largest first."""
     groups: dict[bytes, Int[np.ndarray, " G"]] = {}
     for _ in range(ROUNDS):
-        axes = linalg.qr(rng.normal(size=(directions.shape[1], AXES)), mode="economic")[0]
-        cells = np.floor(directions @ axes / CELL + rng.random(AXES)).astype(np.int64)
-        key = cells @ rng.integers(1, 1 << 40, AXES)
+        axes = linalg.qr(rng.normal(size=(directions.shape[1], AXES)), mode="economic")[0]  # fewer in a narrow space
+        cells = np.floor(directions @ axes / CELL + rng.random(axes.shape[1])).astype(np.int64)
+        key = cells @ rng.integers(1, 1 << 40, axes.shape[1])
         order = np.argsort(key, kind="stable")
         starts = np.flatnonzero(np.r_[True, np.diff(key[order]) != 0, True])
         sizes = np.diff(starts)

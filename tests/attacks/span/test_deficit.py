@@ -7,7 +7,7 @@ import pytest
 
 from jgleak.attacks.attack import Budget
 from jgleak.attacks.span.combinations import Slot
-from jgleak.attacks.span.deficit import completed
+from jgleak.attacks.span.deficit import _shared, completed
 from jgleak.attacks.span.filter import BlockFilter
 from jgleak.attacks.span.hops import Nodes
 from jgleak.attacks.span.subspace import Subspace
@@ -52,3 +52,13 @@ def test_without_time_nothing_is_found() -> None:
     search = BlockFilter(observation.model, observation.params, 0, nodes.rows, nodes.degrees)
     assert completed(search, [(0, [Slot(np.arange(3), 1)])], span, Budget(seconds=1e-9).start()) == []
     assert completed(search, [], span, FOREVER) == []
+
+
+def test_directions_of_a_narrow_space_are_grouped() -> None:
+    """Fewer coordinates than cells have axes."""
+    rng = np.random.default_rng(0)
+    lone = rng.normal(size=(20, 3))
+    directions = np.concatenate(
+        [np.tile([[0.6, 0.0, 0.8]], (5, 1)), lone / np.linalg.norm(lone, axis=1, keepdims=True)]
+    )
+    assert _shared(directions, rng)[0].tolist() == [0, 1, 2, 3, 4]
