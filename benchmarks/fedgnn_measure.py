@@ -24,8 +24,9 @@ def measure(
 ) -> Iterator[dict[str, Any]]:
     """Train once; then the error, and the leaks where the row is ``CURVE``'s open GAT.
 
-    Leaks are those of ``grid``'s protections on updates at this one model's parameters. ``graphs`` is the number of
-    users attacked; there is no time limit. Data that are not here, and training that diverges, make a record with
+    Leaks are those of ``grid``'s protections on updates at this one model's parameters; their record comes again with
+    each protection, so that nothing is lost when a run is cut. ``graphs`` is the number of users attacked; there is no
+    time limit. Data that are not here, and training that diverges, make a record with
     ``absent``.
     """
     wanted = [m for m in methods if m is RMSE or row.name == f"{CURVE}-gat"]
@@ -55,9 +56,10 @@ def measure(
             title: Protection(pseudo, parse("" if scale is None else defense(scale)))
             for title, (scale, pseudo) in grid().items()
         }
-        rows = []
-        for number, leak in enumerate(leaks(specification, setup, learnt.fitted, protections), start=1):
-            progress(LEAK.name, number, len(protections) * len(specification.rounds))
-            rows.append(event_record(leak, specification)["leak"])
         kept = {name: record[name] for name in ("device", "version", "specification")}
-        yield {**about, "attack": LEAK.name, **kept, "leaks": rows}
+        rows: list[dict[str, Any]] = []
+        for title, protection in protections.items():
+            progress(LEAK.name, len(rows) // len(specification.rounds), len(protections))
+            for leak in leaks(specification, setup, learnt.fitted, {title: protection}):
+                rows.append(event_record(leak, specification)["leak"])
+            yield {**about, "attack": LEAK.name, **kept, "leaks": list(rows)}
