@@ -59,7 +59,7 @@ class Stars:
                 out["aggregate"] = adjacency @ rows / jnp.maximum(degrees, 1)[:, None]
             if conv == "gin":
                 out["aggregate"] = rows + adjacency @ rows
-                out["hidden"] = activation(self.model.act)(out["aggregate"] @ weights["kernel"])
+                out["hidden"] = activation(self.model.act)(out["aggregate"] @ weights["kernel"] + weights["inner_bias"])
             return {view: values[0] for view, values in out.items()}
 
         self.dense = jax.jit(jax.vmap(one))
