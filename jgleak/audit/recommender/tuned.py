@@ -1,8 +1,8 @@
 """Constants of training that work on our rating sets, where FedGNN's published ones do not learn.
 
 With section 4.1's constants (plain gradient descent at 0.01, three epochs of 24 rounds, a mean over 128 clients)
-training ends where it started, or diverges. ``TUNED`` holds what was chosen instead, data set by data set, on a tenth of
-the training ratings (``Ratings.validation``, seed 0). The test ratings had no part in it.
+training ends where it started, or diverges. ``TUNED`` holds what was chosen instead, data set by data set, on a tenth
+of the training ratings (``Ratings.validation``, seed 0). The test ratings had no part in it.
 
 What the choices rest on:
 
