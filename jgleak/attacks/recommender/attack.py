@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float, Int
 
-from jgleak.attacks.recommender.combined import combined
+from jgleak.attacks.recommender.combined import certainty, combined
 from jgleak.attacks.recommender.history import size
 from jgleak.attacks.recommender.public import Profile, Public, Sighting, check
 from jgleak.attacks.recommender.ratings import estimate
@@ -71,7 +71,8 @@ def attack(public: Public, sightings: Sequence[Sighting], *, statistic: str = "c
     reported = np.zeros(len(items), bool)
     reported[best] = True
     ratings, deviations = np.full(len(items), public.mean), np.full(len(items), public.deviation)
-    found = estimate(public, sightings, items[reported])
+    sure = certainty(public, sightings, items, reported)
+    found = estimate(public, sightings, items[reported], certainty=sure)
     ratings[reported], deviations[reported] = found.ratings, found.deviations
-    info = {"rounds": float(len(sightings)), "size": float(length), "misfit": found.misfit}
+    info = {"rounds": float(len(sightings)), "size": float(length), "misfit": found.misfit, "certainty": sure}
     return Profile(items, scores, reported, ratings, deviations, info)

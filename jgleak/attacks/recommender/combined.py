@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from jgleak.attacks.recommender.history import size
 from jgleak.attacks.recommender.public import Public, Sighting
@@ -32,6 +32,23 @@ def combined(public: Public, sightings: Sequence[Sighting], items: Int[np.ndarra
     share = min(size(public, sightings) / len(items), 1.0)
     known = repetition(public, sightings, items) + zeros(public, sightings, items)
     return known + sum(ratio(score, share) for score in scaled)
+
+
+def certainty(
+    public: Public,
+    sightings: Sequence[Sighting],
+    items: Int[np.ndarray, " S"],
+    reported: Bool[np.ndarray, " S"],
+) -> float:
+    """The share of the reported items that are expected to be rated, by the posterior odds of ``combined``.
+
+    1 where nothing else was sent.
+    """
+    share = min(size(public, sightings) / len(items), 1.0)
+    if share == 1.0 or not reported.any():
+        return 1.0
+    odds = np.log(share / (1.0 - share)) + combined(public, sightings, items)[reported]
+    return float(np.mean(1.0 / (1.0 + np.exp(-np.clip(odds, -500.0, 500.0)))))
 
 
 def ratio(score: Float[np.ndarray, " S"], share: float) -> Float[np.ndarray, " S"]:

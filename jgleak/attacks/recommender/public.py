@@ -91,8 +91,9 @@ class Profile:
       reported: the history that the attack reports ``(S,)``.
       ratings: posterior means ``(S,)``, in the levels' unit; the prior's where the item is not reported.
       deviations: posterior standard deviations ``(S,)``; near the prior's where the updates say nothing.
-      info: ``rounds``; ``size``, the history's length as the attack sees it; ``misfit``, root mean square of what the
-        reported ratings leave unexplained, in units of the noise (or of rounding): far above 1, they explain nothing.
+      info: ``rounds``; ``size``, the history's length as the attack sees it; ``certainty``, the share of the reported
+        items that it expects to be rated; ``misfit``, root mean square of what the reported ratings leave unexplained,
+        in units of the noise (or of rounding): far above 1, they explain nothing.
     """
 
     items: Int[np.ndarray, " S"]

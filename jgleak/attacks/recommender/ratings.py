@@ -49,7 +49,9 @@ class Estimates(NamedTuple):
     misfit: float
 
 
-def estimate(public: Public, sightings: Sequence[Sighting], items: Int[np.ndarray, " K"]) -> Estimates:
+def estimate(
+    public: Public, sightings: Sequence[Sighting], items: Int[np.ndarray, " K"], *, certainty: float = 1.0
+) -> Estimates:
     """The ratings that a user gave ``items``, supposed to be the history, from one or more rounds.
 
     With predictions ``p_k`` at the parameters sent and ``J`` their derivative by all that leaves the client, the loss
@@ -66,13 +68,23 @@ def estimate(public: Public, sightings: Sequence[Sighting], items: Int[np.ndarra
     solution). Entries that are, or are expected to be, cut to the bound are left out. A misfit that noise does not
     explain means that the history or the graph is wrong. Such errors may all point one way, so ``v`` grows as if only
     as many entries as ratings were independent, and a wrong history gives the prior back instead of a confident guess.
+    Noise can hide a misfit, so there a ``certainty`` below 1 counts as a further, independent error of the ratings with
+    the variance ``(1 - certainty) ((p - prior mean)^2 + prior variance)``: a wrong graph errs in proportion to the
+    residual, however many rounds there are.
 
     Without noise one round says everything, and the first is used. Fixed neighbours are unknown: without noise they
     are sought together with the ratings (``jgleak.attacks.recommender.unseen``); under noise they stay at the users'
     mean embedding.
 
+    Args:
+      public: what everyone knows.
+      sightings: the user's rounds.
+      items: the supposed history.
+      certainty: the share of ``items`` expected to be rated.
+
     Raises:
-      ValueError: as ``check``; an item was not sent in some round; a defence other than entrywise clipping and noise.
+      ValueError: as ``check``; a certainty outside [0, 1]; an item was not sent in some round; a defence other than
+        entrywise clipping and noise.
     """
     check(public, sightings)
     items = np.sort(np.asarray(items))
@@ -82,18 +94,20 @@ def estimate(public: Public, sightings: Sequence[Sighting], items: Int[np.ndarra
                 f"items: {np.setdiff1d(items, update.items)[:5]} were not sent in round {number}; a rated item is sent "
                 "in every round"
             )
+    if not 0 <= certainty <= 1:
+        raise ValueError(f"certainty: a share in [0, 1], got {certainty}")
     if not len(items):
         return Estimates(np.zeros(0), np.zeros(0), 0.0)
     known = noise(public.protection)
     if known.deviation:
         views = [view(public, one, items, masked=False) for one in sightings]
         same = all(one.params is sightings[0].params for one in sightings)
-        return _posterior(public, known, [views] if same else [[one] for one in views], len(items))
+        return _posterior(public, known, [views] if same else [[one] for one in views], len(items), certainty)
     with jax.enable_x64(True):
         first = view(public, sightings[0], items, masked=True)
         if public.neighbours == "fixed":
             first = with_neighbours(public, first, sightings[0].params.users, known.bound)
-        return _posterior(public, known, [[first]], len(items))
+        return _posterior(public, known, [[first]], len(items), 1.0)
 
 
 class _Group(NamedTuple):
@@ -114,23 +128,25 @@ class _Group(NamedTuple):
     gain: Float[np.ndarray, " n"]
 
 
-def _posterior(public: Public, known: Noise, rounds: list[list[View]], count: int) -> Estimates:
+def _posterior(public: Public, known: Noise, rounds: list[list[View]], count: int, certainty: float) -> Estimates:
     """Scoring steps from the prior's mean on."""
-    mean, prior = public.mean, public.deviation**-2 * np.eye(count)
+    mean, prior, model = public.mean, public.deviation**-2 * np.eye(count), public.model
     groups = [_group(public, known, views, count) for views in rounds]
-    gram = sum(len(group.seen) * _information(public.model, group, count) for group in groups)
+    gram = sum(len(group.seen) * _information(model, group, count) for group in groups)
     entries = max(sum(len(group.seen) * np.count_nonzero(group.weight) for group in groups), 1)
-    ratings, wider, misfit = np.full(count, mean), 1.0, 0.0
+    doubt = (1.0 - certainty) * ((groups[0].now - mean) ** 2 + public.deviation**2)
+    ratings, misfit, wider, duller = np.full(count, mean), 0.0, 1.0, np.eye(count)
     for sweep in range(SWEEPS):
         robust = known.kind == "laplace" and sweep > 0
-        slopes, squares = zip(*(_slope(public.model, known, group, ratings, robust) for group in groups), strict=True)
+        slopes, squares = zip(*(_slope(model, known, group, ratings, robust) for group in groups), strict=True)
         if sweep == 1:
             misfit = sum(squares) / entries
             excess = max(misfit - 1.0 - UNSURE / np.sqrt(entries), 0.0)
             wider = 1.0 + excess * entries / count
-        step = np.linalg.solve(gram / wider + prior, sum(slopes) / wider + prior @ (mean - ratings))
+        duller = np.linalg.inv(np.eye(count) + gram / wider * doubt) / wider  # (G^-1 + V)^-1 = (1 + G V)^-1 G
+        step = np.linalg.solve(duller @ gram + prior, duller @ sum(slopes) + prior @ (mean - ratings))
         ratings = ratings + step
-    deviations = np.sqrt(np.diag(np.linalg.inv(gram / wider + prior)))
+    deviations = np.sqrt(np.diag(np.linalg.inv(duller @ gram + prior)))
     return Estimates(ratings, deviations, float(np.sqrt(misfit)))
 
 

@@ -34,7 +34,7 @@ def presence(sightings: Sequence[Sighting], items: Int[np.ndarray, " S"]) -> Boo
 def rows(sightings: Sequence[Sighting], items: Int[np.ndarray, " S"]) -> Float[np.ndarray, "R S w"]:
     """Each item's gradient in each round; zero where it was not sent."""
     width = sightings[0].update.item_gradients.shape[1]
-    out = np.zeros((len(sightings), len(items), width))
+    out = np.zeros((len(sightings), len(items), width), sightings[0].update.item_gradients.dtype)
     for own, (_, update) in zip(out, sightings, strict=True):
         own[np.searchsorted(items, update.items)] = update.item_gradients
     return out

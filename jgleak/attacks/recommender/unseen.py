@@ -19,7 +19,7 @@ from jgleak.attacks.recommender.public import Public
 from jgleak.attacks.recommender.view import View, expected
 from jgleak.federated.recommender.model import Local, Recommender
 
-STEPS = 60
+STEPS = 100
 """Steps of the search at most."""
 
 INNER = 100
@@ -32,10 +32,15 @@ DONE = 1e-12
 def with_neighbours(public: Public, seen: View, users: Float[Array, "U w"], bound: float) -> View:
     """The view with the rows of fixed neighbours that explain the update best.
 
-    A user's state hears ``P`` rows that the server does not know (which neighbours, and their dropout). The gradient
-    is smooth in them and linear in the ratings, so Gauss-Newton steps within a trust region look for both at once
-    (``scipy.optimize.least_squares``, whose steps need products with the Jacobian alone). The rows are not unique (a
-    graph convolution hears their sum alone) and of no use of their own; what they do to the user's state counts.
+    A user's state hears ``P`` rows that the server does not know (which neighbours, and their dropout). Item gradients
+    are smooth in what these do to the user's state (a sum for a graph convolution; a mean and the attention's
+    denominators; a mean at each step of the gated network) and linear in the ratings, so Gauss-Newton steps within a
+    trust region look for both at once (``scipy.optimize.least_squares``, whose steps need products with the Jacobian
+    alone). The rows are not unique and of no use of their own.
+
+    The gradients of the network and of the user also depend on *each* row, though weakly, and fitting those too makes
+    the search stall far from the solution; the view that comes back does not show them. So the item gradients, ``K D``
+    numbers, have to determine ``K`` ratings and about ``D`` to ``2 D`` unknowns: a history of one item does not.
 
     For one graph convolution the same can be had in closed form where nothing is dropped: item gradients are
     ``W (c_k h_u / 2 + b q)``, so their differences give ``c_k`` up to a factor and ``h_u`` up to the inverse factor,
@@ -52,6 +57,8 @@ def with_neighbours(public: Public, seen: View, users: Float[Array, "U w"], boun
     start = users[jnp.linspace(0, users.shape[0] - 1, public.limit).astype(int)]
     local = seen.local._replace(neighbours=jnp.asarray(start, seen.local.items.dtype))
     seen, spread = seen._replace(local=local), float(jnp.std(local.items))
+    network, user = jax.tree.map(jnp.zeros_like, (seen.shown.network, seen.shown.user))
+    seen = seen._replace(shown=seen.shown._replace(network=network, user=user))
     count, size = int(seen.client.mask.sum()), seen.client.items.shape[0]
     weights = jax.tree.map(lambda leaf, shown: shown * (jnp.abs(leaf) < bound * (1.0 - 1e-6)), seen.seen, seen.shown)
     parts = zip(*map(jax.tree.leaves, (weights, seen.seen)), strict=True)

@@ -98,6 +98,17 @@ def test_a_wrong_history_is_not_believed(made: Ratings, watch: Watch) -> None:
     assert found.misfit > 1e4 and np.median(found.deviations) > 0.5 * public.deviation
 
 
+def test_noise_that_hides_a_wrong_history_needs_doubt(made: Ratings, watch: Watch) -> None:
+    public, (seen,) = watch([28], protection=Protection(0, parse("gaussian:0.02")), rounds=4)
+    items = history(public, seen)
+    sure, unsure, lost = (estimate(public, seen, items, certainty=share) for share in (1.0, 0.5, 0.0))
+    assert np.all(sure.deviations < unsure.deviations) and np.all(unsure.deviations < lost.deviations)
+    assert np.all(lost.deviations > 0.65 * public.deviation)
+    assert np.abs(lost.ratings - public.mean).sum() < np.abs(sure.ratings - public.mean).sum()
+    with pytest.raises(ValueError, match="a share in"):
+        estimate(public, seen, items, certainty=1.5)
+
+
 def test_two_truths_behind_one_update_give_the_same_bits(made: Ratings, watch: Watch) -> None:
     tight = Protection(0, parse("clip-inf:1e-9"))
     same = [
