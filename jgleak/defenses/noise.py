@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import jax
 import optax
@@ -28,7 +29,7 @@ def laplace(deviation: float, key: Array) -> optax.GradientTransformation:
     def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[PyTree, PyTree]:
         flat, unravel = ravel_pytree(updates)
         changed, state = noisy.update(flat, state)
-        return unravel(changed), state
+        return unravel(cast(Array, changed)), state
 
     return optax.GradientTransformation(noisy.init, update)
 
