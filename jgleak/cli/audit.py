@@ -40,6 +40,8 @@ def audit(
             raise ValueError("out: give a folder for the results with --out, or add --dry-run")
         try:
             text = file.read_text(encoding="utf-8")
+        except OSError as error:
+            raise ValueError(f"{file}: cannot be read ({error.strerror}); give the grid's TOML file") from error
         except UnicodeDecodeError as error:
             raise ValueError(f"{file}: not TOML, which is text in UTF-8 ({error.reason})") from error
 

@@ -95,15 +95,25 @@ def invert(
         _show(found, molecule, space, Console(stderr=json_lines))
 
 
+HINTS = {
+    "time": "the time ran out, compilation included: raise --time-limit",
+    "no candidates": "no node passed the span checks: is --features what the model was shown (raw or normalised), and "
+    "is the update as the client computed it? Noise needs --noise, other defences need other attacks; narrow or "
+    "untrained models can hide nodes",
+}
+"""What to try, by why an attack stopped without a graph."""
+
+OTHERWISE = "noise that clients add needs --noise, other defences need other attacks"
+
+
 def _show(found: Reconstruction, molecule: Smiles | None, space: FeatureSpace, console: Console) -> None:
     from jgleak.audit.table import certificate_text, graph_table
 
     if found.best is None:
         reason = found.info.get("reason")
         console.print(Text(f"nothing found ({found.stop}){f': {reason}' if reason else ''}"))
-        console.print(
-            "that is no evidence of safety: noise that clients add needs --noise, other defences other attacks"
-        )
+        console.print(Text(HINTS.get(found.stop, OTHERWISE)))
+        console.print("that is no evidence of safety: another attack, or the next round, may find the graph")
         return
     distance = "unknown" if found.gradient_distance is None else f"{found.gradient_distance:.1e}"
     console.print(graph_table(found.best, space))

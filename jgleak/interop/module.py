@@ -96,7 +96,8 @@ def _steps(word: Step, modules: Mapping[str, Any]) -> list[Step]:
         if word in ACTIVATIONS or word in (*POOLS, INPUT, *REFUSED):
             return [word]
         raise ValueError(
-            f"layers: the model has no submodule {word!r}; it has {', '.join(name for name in modules if name)}"
+            f"layers: the model has no submodule {word!r}; it has {', '.join(name for name in modules if name)}; words "
+            f"are {', '.join((*ACTIVATIONS, *POOLS, INPUT))}"
         )
     module, kind = modules[word], type(modules[word]).__name__
     if kind in ("Sequential", "ModuleList"):
