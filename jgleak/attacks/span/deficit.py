@@ -141,10 +141,11 @@ def _unit(rows: Float[np.ndarray, "S k"]) -> Float[np.ndarray, "S k"]:
 def _shared(directions: Float[np.ndarray, "S k"], rng: np.random.Generator) -> list[Int[np.ndarray, " G"]]:
     """Groups of at least ``SHARED`` equal directions, the largest first."""
     groups: dict[bytes, Int[np.ndarray, " G"]] = {}
+    width = min(directions.shape[1], AXES)
     for _ in range(ROUNDS):
-        axes = linalg.qr(rng.normal(size=(directions.shape[1], AXES)), mode="economic")[0]  # fewer in a narrow space
-        cells = np.floor(directions @ axes / CELL + rng.random(axes.shape[1])).astype(np.int64)
-        key = cells @ rng.integers(1, 1 << 40, axes.shape[1])
+        axes = linalg.qr(rng.normal(size=(directions.shape[1], AXES)), mode="economic")[0]
+        cells = np.floor(directions @ axes / CELL + rng.random(width)).astype(np.int64)
+        key = cells @ rng.integers(1, 1 << 40, width)
         order = np.argsort(key, kind="stable")
         starts = np.flatnonzero(np.r_[True, np.diff(key[order]) != 0, True])
         sizes = np.diff(starts)
