@@ -62,7 +62,8 @@ def leaks(
     """Attack the same users under each protection, all at the trained parameters.
 
     Each user sends ``max(rounds)`` consecutive updates with new noise, pseudo items and dropout; the attack sees the
-    first ones. It knows the model, the protection, the levels and how often each occurs over all users.
+    first ones. It knows the model, the protection, the levels and how often each occurs over the users that are not
+    attacked (where all are, nothing).
 
     Args:
       specification: users, rounds and seed.
@@ -73,12 +74,14 @@ def leaks(
     trained = fitted.trained
     users = attacked(setup.rest, specification.users, specification.seed)
     levels = np.asarray(setup.rest.levels)
-    shares = np.mean(setup.rest.values[:, None] == levels, axis=0)
+    published = setup.rest.take(~np.isin(setup.rest.users, users))
+    known = published if len(published) else setup.rest
+    shares = np.mean(known.values[:, None] == levels, axis=0)
     for title, protection in (ladder(setup.protection) if protections is None else protections).items():
         public = Public(
             *(fitted.model, setup.rest.levels, protection, trained.neighbours),
             limit=specification.neighbours if trained.neighbours == "fixed" else 0,
-            prior=tuple(shares.tolist()),
+            prior=tuple(shares.tolist()) if len(published) else None,
         )
         seen = observe(
             *(fitted.model, trained.params, trained.clients, users.tolist()),
@@ -91,7 +94,9 @@ def leaks(
         for rounds in specification.rounds:
             start = time.perf_counter()
             pairs = [
-                _judged(setup.rest, public, trained.params, updates[:rounds], float(levels[np.argmax(shares)]))
+                _judged(
+                    setup.rest, public, trained.params, updates[:rounds], known.values.mean(), levels[shares.argmax()]
+                )
                 for updates in seen
             ]
             seconds = (time.perf_counter() - start) / len(users)
@@ -106,11 +111,16 @@ def attacked(ratings: Ratings, count: int, seed: int) -> Int[np.ndarray, " n"]:
 
 
 def _judged(
-    ratings: Ratings, public: Public, params: Parameters, updates: Sequence[ClientUpdate], commonest: float
+    ratings: Ratings,
+    public: Public,
+    params: Parameters,
+    updates: Sequence[ClientUpdate],
+    mean: float,
+    commonest: float,
 ) -> tuple[Leak, Leak]:
     """One user attacked, and guessed, beside the truth."""
     profile = attack(public, [Sighting(params, update) for update in updates])
     own = np.flatnonzero(ratings.users == updates[0].user)
     truth = ratings.items[own], ratings.values[own], ratings.levels
-    guess = blind(profile, *truth, mean=float(ratings.values.mean()), commonest=commonest)
+    guess = blind(profile, *truth, mean=float(mean), commonest=float(commonest))
     return leak(profile, *truth), guess
