@@ -77,6 +77,7 @@ def leaks(
     published = setup.rest.take(~np.isin(setup.rest.users, users))
     known = published if len(published) else setup.rest
     shares = np.mean(known.values[:, None] == levels, axis=0)
+    mean, commonest = float(known.values.mean()), float(levels[shares.argmax()])
     for title, protection in (ladder(setup.protection) if protections is None else protections).items():
         public = Public(
             *(fitted.model, setup.rest.levels, protection, trained.neighbours),
@@ -93,12 +94,7 @@ def leaks(
         )
         for rounds in specification.rounds:
             start = time.perf_counter()
-            pairs = [
-                _judged(
-                    setup.rest, public, trained.params, updates[:rounds], known.values.mean(), levels[shares.argmax()]
-                )
-                for updates in seen
-            ]
+            pairs = [_judged(setup.rest, public, trained.params, updates[:rounds], mean, commonest) for updates in seen]
             seconds = (time.perf_counter() - start) / len(users)
             found, guessed = (summarise(column) for column in zip(*pairs, strict=True))
             yield LeakRow(title, protection, rounds, len(users), found, guessed, seconds)
@@ -122,5 +118,5 @@ def _judged(
     profile = attack(public, [Sighting(params, update) for update in updates])
     own = np.flatnonzero(ratings.users == updates[0].user)
     truth = ratings.items[own], ratings.values[own], ratings.levels
-    guess = blind(profile, *truth, mean=float(mean), commonest=float(commonest))
+    guess = blind(profile, *truth, mean=mean, commonest=commonest)
     return leak(profile, *truth), guess
