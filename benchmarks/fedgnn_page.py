@@ -24,7 +24,8 @@ chose the constants (`jgleak/audit/recommender/tuned.py`). The paper's line is w
 - **The paper's constants** (descent at 0.01, three epochs) do not learn here; see the row, where it was run.
 - **Tuned without defence** starts from the offsets of users and items (ridge regression) and leaves them alone.
 - **Tuned with the paper's defences** (entries clipped to 0.1, Laplace noise of scale 0.2, 1,000 pseudo items) starts
-  from zeros: the offsets' exchange is not protected.
+  from zeros: the offsets' exchange is not protected. A user's own offset never leaves the device, and items' offsets
+  are learnt under the defence.
 - **Offsets alone** have no graph, no embedding and no privacy. What does not beat them has learnt nothing from the
   graph.
 - MovieLens is not among the rows: its files have to be fetched by hand."""

@@ -72,6 +72,9 @@ def estimate(
     the variance ``(1 - certainty) ((p - prior mean)^2 + prior variance)``: a wrong graph errs in proportion to the
     residual, however many rounds there are.
 
+    Where devices keep the user's offset to themselves (``Recommender.own = p``), what they learn from is
+    ``centre + S (t - centre)`` with ``S = 1 - 11^T / (K + p)``: linear in the ratings as well, and not singular.
+
     Without noise one round says everything, and the first is used. Fixed neighbours are unknown: without noise they
     are sought together with the ratings (``jgleak.attacks.recommender.unseen``); under noise they stay at the users'
     mean embedding.
@@ -131,22 +134,26 @@ class _Group(NamedTuple):
 def _posterior(public: Public, known: Noise, rounds: list[list[View]], count: int, certainty: float) -> Estimates:
     """Scoring steps from the prior's mean on."""
     mean, prior, model = public.mean, public.deviation**-2 * np.eye(count), public.model
+    kept = 0.0 if model.own is None else 1.0 / (count + model.own)
+    less = np.eye(count) - kept  # S, which is symmetric
     groups = [_group(public, known, views, count) for views in rounds]
     gram = sum(len(group.seen) * _information(model, group, count) for group in groups)
     entries = max(sum(len(group.seen) * np.count_nonzero(group.weight) for group in groups), 1)
     doubt = (1.0 - certainty) * ((groups[0].now - mean) ** 2 + public.deviation**2)
-    ratings, misfit, wider, duller = np.full(count, mean), 0.0, 1.0, np.eye(count)
+    ratings, misfit, wider, sharpness = np.full(count, mean), 0.0, 1.0, prior
     for sweep in range(SWEEPS):
         robust = known.kind == "laplace" and sweep > 0
-        slopes, squares = zip(*(_slope(model, known, group, ratings, robust) for group in groups), strict=True)
+        learnt = model.centre + less @ (ratings - model.centre)
+        slopes, squares = zip(*(_slope(model, known, group, learnt, robust) for group in groups), strict=True)
         if sweep == 1:
             misfit = sum(squares) / entries
             excess = max(misfit - 1.0 - UNSURE / np.sqrt(entries), 0.0)
             wider = 1.0 + excess * entries / count
         duller = np.linalg.inv(np.eye(count) + gram / wider * doubt) / wider  # (G^-1 + V)^-1 = (1 + G V)^-1 G
-        step = np.linalg.solve(duller @ gram + prior, duller @ sum(slopes) + prior @ (mean - ratings))
+        sharpness = less @ duller @ gram @ less + prior
+        step = np.linalg.solve(sharpness, less @ duller @ sum(slopes) + prior @ (mean - ratings))
         ratings = ratings + step
-    deviations = np.sqrt(np.diag(np.linalg.inv(duller @ gram + prior)))
+    deviations = np.sqrt(np.diag(np.linalg.inv(sharpness)))
     return Estimates(ratings, deviations, float(np.sqrt(misfit)))
 
 

@@ -71,18 +71,18 @@ def view(public: Public, sighting: Sighting, items: Int[np.ndarray, " K"], *, ma
 
 
 def predictions(model: Recommender, seen: View, local: Local) -> Float[Array, " K"]:
-    """Predicted ratings of the supposed history at ``local``, with the view's dropout."""
+    """Predictions for the supposed history at ``local``, with the view's dropout, less the user's offset."""
     rows = (leaf * factor for leaf, factor in zip(local[1:], seen.factor[1:], strict=True))
-    return model.predict(Local(local.network, *rows), seen.client)
+    return model.shared(Local(local.network, *rows), seen.client)
 
 
 def rate(model: Recommender, seen: View) -> Float[Array, ""]:
-    """``2 / (K scale^2)``: the loss' derivative by a prediction, for each unit that it is off."""
-    return 2.0 / (seen.client.mask.sum() * model.scale**2)
+    """``2 / (K scale^2)``: the loss' derivative by a prediction, for each unit that it is off; ``K`` is 1 for sums."""
+    return 2.0 / (model.addends(seen.client) * model.scale**2)
 
 
 def expected(model: Recommender, seen: View, local: Local, ratings: Float[Array, " K"]) -> Local:
-    """The gradient that a user with these ratings computes: ``J^T (p - t) 2 / (K scale^2)``."""
+    """The gradient that a user with these ratings, less the own offset, computes: ``J^T (p - t) 2 / (K scale^2)``."""
     now, pull = jax.vjp(partial(predictions, model, seen), local)
     return pull(rate(model, seen) * jnp.where(seen.client.mask, now - ratings, 0.0))[0]
 

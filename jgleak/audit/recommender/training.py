@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from jgleak.audit.recommender.setup import Setup, stream_key
 from jgleak.audit.recommender.specification import RecommenderSpecification
-from jgleak.audit.recommender.tuned import DEFENDED_EPOCHS, EPOCHS, PATIENCE
+from jgleak.audit.recommender.tuned import DEFENDED_EPOCHS, EPOCHS, GRAPH_SHARE, PATIENCE
 from jgleak.defenses.privacy import Privacy, privacy
 from jgleak.federated.recommender import (
     OPEN,
@@ -154,11 +155,12 @@ def plans(specification: RecommenderSpecification, setup: Setup) -> tuple[Recomm
             scale=max(float(values.std()), 1e-6),
             spread=0.05,
         )
-        plan = Plan(epochs=EPOCHS, patience=PATIENCE, mean="senders", neighbours=neighbours)
+        plan = Plan(epochs=EPOCHS, patience=PATIENCE, neighbours=neighbours)
         if setup.protection == OPEN:
-            plan = plan._replace(optimiser="adam", rate=tuned.rate, weight="ratings", bias_share=0.0)
+            plan = plan._replace(optimiser="adam", rate=tuned.rate, mean="senders", weight="ratings", bias_share=0.0)
         else:
-            plan = plan._replace(epochs=DEFENDED_EPOCHS, optimiser="sgd", rate=tuned.defended_rate)
+            model = dataclasses.replace(model, reduction="sum", own=tuned.user_penalty)
+            plan = plan._replace(epochs=DEFENDED_EPOCHS, rate=tuned.defended_rate, graph_share=GRAPH_SHARE)
     return model, plan if specification.epochs is None else plan._replace(epochs=specification.epochs)
 
 

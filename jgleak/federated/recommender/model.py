@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from jgleak.federated.recommender.clients import Client
 from jgleak.federated.recommender.star import HEADS, NETWORKS, Star, Weights, initial
+
+Reduction = Literal["mean", "sum"]
+"""How a client's loss gathers the squared errors of its ratings."""
 
 
 class Parameters(NamedTuple):
@@ -60,9 +63,13 @@ class Recommender:
       centre: rating that a zero dot product stands for; the paper's is 0, tuned models take the training ratings' mean.
       scale: of the dot product and of the loss; tuned models take the training ratings' standard deviation.
       spread: standard deviation of the initial embeddings.
+      reduction: of the loss over the client's ratings, ``mean`` (section 3.2) or ``sum``.
+      own: penalty of the user's offset (``offset``), which the device subtracts from its ratings before training and
+        adds to its predictions, and which never leaves it; None, as in the paper, has no offset.
 
     Raises:
-      ValueError: an unknown network, a width that the heads do not divide, a dropout outside [0, 1), no scale.
+      ValueError: an unknown network or reduction, a width that the heads do not divide, a dropout outside [0, 1), no
+        scale, a penalty that is not positive.
     """
 
     n_users: int
@@ -74,6 +81,8 @@ class Recommender:
     centre: float = 0.0
     scale: float = 1.0
     spread: float = 0.1
+    reduction: Reduction = "mean"
+    own: float | None = None
 
     def __post_init__(self) -> None:
         if self.network not in NETWORKS:
@@ -82,6 +91,10 @@ class Recommender:
             raise ValueError(f"width: {self.width} is not a positive multiple of the {HEADS} attention heads")
         if not 0 <= self.dropout < 1 or self.scale <= 0:
             raise ValueError(f"dropout, scale: need 0 <= dropout < 1 < 1 + scale, got {self.dropout}, {self.scale}")
+        if self.reduction not in get_args(Reduction):
+            raise ValueError(f"reduction: unknown {self.reduction!r}; choose one of {', '.join(get_args(Reduction))}")
+        if self.own is not None and self.own <= 0:
+            raise ValueError(f"own: the penalty must be positive, got {self.own}; None has no offset")
 
     def initial(self, *, key: Array) -> Parameters:
         """Random embeddings and weights; biases are zero."""
@@ -108,12 +121,30 @@ class Recommender:
 
         A ``key`` turns dropout on.
         """
+        return self.offset(client) + self.shared(local, client, asked, key=key)
+
+    def shared(
+        self, local: Local, client: Client, asked: Float[Array, "m w"] | None = None, *, key: Array | None = None
+    ) -> Float[Array, " m"]:
+        """``predict`` without the user's offset: what follows from what the server knows, and no rating enters."""
         return self.centre + self.scale * self._score(local, client, asked, key)
 
+    def offset(self, client: Client) -> Float[Array, ""]:
+        """How far the user rates above ``centre``: ``sum_k (t_k - centre) / (K + own)``; 0 where ``own`` is None."""
+        if self.own is None:
+            return jnp.zeros(())
+        above = jnp.where(client.mask, client.values - self.centre, 0.0)
+        return above.sum() / (client.mask.sum() + self.own)
+
     def loss(self, local: Local, client: Client, *, key: Array | None = None) -> Float[Array, ""]:
-        """Mean squared error of the client's ratings (section 3.2), in units of ``scale``; 0 without ratings."""
-        wrong = self._score(local, client, None, key) - (client.values - self.centre) / self.scale
-        return jnp.sum(jnp.where(client.mask, wrong**2, 0.0)) / jnp.maximum(client.mask.sum(), 1)
+        """Squared error of the client's ratings (section 3.2), in units of ``scale``; 0 without ratings."""
+        above = client.values - self.offset(client) - self.centre
+        total = jnp.sum(jnp.where(client.mask, (self._score(local, client, None, key) - above / self.scale) ** 2, 0.0))
+        return total / self.addends(client)
+
+    def addends(self, client: Client) -> Int[Array, ""]:
+        """What the loss divides the sum of squared errors by: the number of ratings (1 at least), or 1."""
+        return jnp.maximum(client.mask.sum(), 1) if self.reduction == "mean" else jnp.ones((), int)
 
     def _score(self, local: Local, client: Client, asked: Array | None, key: Array | None) -> Array:
         width = self.width

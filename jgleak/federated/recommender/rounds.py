@@ -41,6 +41,7 @@ class Plan(NamedTuple):
       expand_at: epochs before the expansion.
       patience: epochs without a better validation RMSE after which training stops; None never stops early.
       bias_share: of every step, what the embeddings' biases take of it; with 0 they stay as they are.
+      graph_share: the same of the network and of the rest of the embeddings.
     """
 
     epochs: int = 3
@@ -54,6 +55,7 @@ class Plan(NamedTuple):
     expand_at: int = 2
     patience: int | None = None
     bias_share: float = 1.0
+    graph_share: float = 1.0
 
 
 class Trained(NamedTuple):
@@ -155,10 +157,10 @@ def epochs(
         rng = np.random.default_rng(np.asarray(jax.random.key_data(ordering)).tolist())
         dealt = deal(active, -(-total // plan.clients), rng)
         groups = clients.groups if now != "off" else tuple(map(apart, clients.groups))
-        start = time.perf_counter()
+        shares, start = (plan.bias_share, plan.graph_share), time.perf_counter()
         params, memory = jax.block_until_ready(
             _epoch(
-                *(model, server, plan.neighbours, protection, plan.rate, plan.decay, plan.bias_share),
+                *(model, server, plan.neighbours, protection, plan.rate, plan.decay, shares),
                 *(params, memory, handed_out, groups, dealt, drawing),
             )
         )
@@ -210,7 +212,7 @@ def _epoch(
     protection: Protection,
     rate: Float[Array, ""],
     decay: Float[Array, ""],
-    bias_share: Float[Array, ""],
+    shares: tuple[Float[Array, ""], Float[Array, ""]],
     params: Parameters,
     memory: Any,
     handed_out: Float[Array, "H w"],
@@ -235,9 +237,10 @@ def _epoch(
         mixed: Any = aggregate(params, received, server.mean)
         change: Any
         change, memory = optimiser.update(mixed, memory, params)  # type: ignore[arg-type]  # a NamedTuple is a pytree
-        if model.bias:
-            users, items = (table.at[:, -1].multiply(bias_share) for table in (change.users, change.items))
-            change = change._replace(users=users, items=items)
+        by_bias, by_graph = shares
+        share = jnp.full(params.users.shape[1], by_graph).at[model.width :].set(by_bias)
+        network = jax.tree.map(lambda leaf: leaf * by_graph, change.network)
+        change = Parameters(network, change.users * share, change.items * share)
         return (cast(Parameters, optax.apply_updates(params, change)), memory), None  # type: ignore[arg-type]
 
     keys = jax.random.split(key, dealt[0].shape[0])

@@ -10,6 +10,7 @@ import pytest
 
 from jgleak.attacks.recommender import Public, Sighting
 from jgleak.federated.recommender import OPEN, Clients, Protection, Recommender, neighbour_users, observe
+from jgleak.federated.recommender.model import Reduction
 from jgleak.federated.recommender.update import Neighbours
 from jgleak.ratings import Ratings
 
@@ -43,9 +44,11 @@ def watch(made: Ratings) -> Watch:
         neighbours: Neighbours = "off",
         protection: Protection = OPEN,
         rounds: int = 1,
+        reduction: Reduction = "mean",
+        own: float | None = None,
         of: Clients = clients,
     ) -> tuple[Public, list[list[Sighting]]]:
-        model = Recommender(USERS, ITEMS, 8, network, dropout, bias, centre, scale=1.5, spread=0.5)
+        model = Recommender(USERS, ITEMS, 8, network, dropout, bias, centre, 1.5, 0.5, reduction, own)
         params = model.initial(key=jax.random.key(0))
         key = jax.random.key(5)
         seen = observe(model, params, of, users, key=key, protection=protection, neighbours=neighbours, rounds=rounds)

@@ -38,6 +38,14 @@ def test_without_defences_everything_is_read_exactly(made: Ratings, watch: Watch
         assert found.deviations.max() < 1e-2 and found.info["misfit"] < 2
 
 
+def test_an_offset_that_stays_on_the_device_is_read_as_well(made: Ratings, watch: Watch) -> None:
+    public, sightings = watch(WATCHED, dropout=0.2, bias=True, reduction="sum", own=5.0)
+    for user, seen in zip(WATCHED, sightings, strict=True):
+        found = attack(public, seen)
+        np.testing.assert_allclose(found.ratings, truth(made, user)[1], atol=1e-2)
+        assert found.info["misfit"] < 2
+
+
 @pytest.mark.parametrize("neighbours", ["trainable", "fixed"])
 def test_neighbours_known_and_unknown(made: Ratings, watch: Watch, neighbours: str) -> None:
     public, sightings = watch(WATCHED, dropout=0.2, neighbours=neighbours)
@@ -69,9 +77,10 @@ def test_entries_that_are_cut_are_left_out(made: Ratings, watch: Watch) -> None:
     np.testing.assert_allclose(found.ratings, truth(made, 28)[1], atol=1e-2)
 
 
+@pytest.mark.parametrize("own", [None, 5.0])
 @pytest.mark.parametrize("defense", ["laplace:0.02", "gaussian:0.02"])
-def test_deviations_are_the_errors(made: Ratings, watch: Watch, defense: str) -> None:
-    public, sightings = watch(WATCHED, protection=Protection(0, parse(defense)), rounds=4)
+def test_deviations_are_the_errors(made: Ratings, watch: Watch, defense: str, own: float | None) -> None:
+    public, sightings = watch(WATCHED, protection=Protection(0, parse(defense)), rounds=4, own=own)
     found = [attack(public, seen) for seen in sightings]
     errors = [one.ratings - truth(made, user)[1] for user, one in zip(WATCHED, found, strict=True)]
     ratio = np.concatenate(errors) / np.concatenate([one.deviations for one in found])

@@ -48,6 +48,7 @@ def test_a_protected_run_starts_from_nothing_and_states_both_epsilons() -> None:
     assert not warm(FEDGNN, setup) and warm(QUICK, prepare(QUICK))
     *_, learnt = learn(FEDGNN, setup)
     assert isinstance(learnt, Learnt) and learnt.privacy is not None and learnt.fitted is not None
+    assert learnt.test < 0.95 * learnt.mean_test  # the devices' own offsets
     model, most = learnt.fitted.model, int(np.minimum(setup.rest.counts() + 20, 60).max())
     entries = model.width**2 + (1 + most) * (model.width + 1)
     assert learnt.privacy.per_coordinate == pytest.approx(1.0)

@@ -104,8 +104,37 @@ def test_a_user_without_ratings_gets_predictions_and_a_zero_loss(model: Recommen
     assert all(not np.any(leaf) for leaf in jax.tree.leaves(_gradient(model, params, client)))
 
 
+def test_the_users_offset_is_in_predictions_and_not_in_the_gradient(model: Recommender, clients: Clients) -> None:
+    client, penalty, params = clients.one(40), 3.0, model.initial(key=jax.random.key(0))
+    device = dataclasses.replace(model, own=penalty)
+    offset = float((client.values - model.centre)[client.mask].sum()) / (float(client.mask.sum()) + penalty)
+    assert abs(offset) > 0.05
+    lower = client._replace(values=client.values - offset)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6),
+        _gradient(device, params, client),
+        _gradient(model, params, lower),
+    )
+    np.testing.assert_allclose(
+        _predicted(device, params, client), _predicted(model, params, client) + offset, atol=1e-6
+    )
+
+
+def test_a_sum_is_a_mean_of_as_many(model: Recommender, clients: Clients) -> None:
+    client, params = clients.one(40), model.initial(key=jax.random.key(0))
+    count, total = float(client.mask.sum()), dataclasses.replace(model, reduction="sum")
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, count * b, rtol=1e-4, atol=1e-6),
+        _gradient(total, params, client),
+        _gradient(model, params, client),
+    )
+
+
 def test_impossible_models_are_refused() -> None:
-    impossible: list[dict[str, Any]] = [{"network": "sage"}, {"width": 7}, {"dropout": 1.0}, {"scale": 0.0}]
+    impossible: list[dict[str, Any]] = [
+        *({"network": "sage"}, {"width": 7}, {"dropout": 1.0}, {"scale": 0.0}),
+        *({"reduction": "max"}, {"own": 0.0}),
+    ]
     for change in impossible:
         with pytest.raises(ValueError, match=next(iter(change))):
             Recommender(2, 2, **change)
