@@ -17,7 +17,7 @@ from jgleak.audit.results import DATABASE
 from jgleak.audit.units import unit_hash
 
 
-def enter(grid: Grid, folder: Path, resume: bool) -> tuple[Database, tuple[Planned, ...]]:
+def enter(grid: Grid, folder: Path, resume: bool, retry_failed: bool = False) -> tuple[Database, tuple[Planned, ...]]:
     """The folder's store, open for writing, and the plan: made now, or read back where the audit was begun before.
 
     A new plan looks at all data and models before the folder is made; going on looks at those that are still needed.
@@ -36,7 +36,7 @@ def enter(grid: Grid, folder: Path, resume: bool) -> tuple[Database, tuple[Plann
         text = database.grid_text()
         if text is not None:
             try:
-                return database, _gone_on(grid, text, database)
+                return database, _gone_on(grid, text, database, retry_failed)
             except BaseException:
                 database.close()
                 raise
@@ -47,12 +47,12 @@ def enter(grid: Grid, folder: Path, resume: bool) -> tuple[Database, tuple[Plann
     return database, planned
 
 
-def _gone_on(grid: Grid, text: str, database: Database) -> tuple[Planned, ...]:
+def _gone_on(grid: Grid, text: str, database: Database, retry_failed: bool) -> tuple[Planned, ...]:
     changed = difference(tomllib.loads(text), tomllib.loads(grid.text))
     if changed is not None:
         raise ValueError(f"out: {database.folder} was begun with another grid: {changed}; choose another folder")
     planned = database.plan(grid)
-    needed = {work.position for work in remaining(planned, database.finished())}
+    needed = {work.position for work in remaining(planned, database.finished(retry_failed))}
     cells = tuple(cell for position, cell in enumerate(grid.cells) if position in needed)
     plan(dataclasses.replace(grid, cells=cells, skip_impossible=True))
     return planned

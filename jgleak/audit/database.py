@@ -105,9 +105,10 @@ class Database:
         row = (_now(), engine, jax.devices()[0].device_kind, _json(versions()))
         self._store.execute("INSERT INTO starts VALUES (?, ?, ?, ?)", row)
 
-    def finished(self) -> dict[str, str]:
-        """The status of every unit that has one, by its hash."""
-        return dict(self._store.execute("SELECT hash, status FROM units"))
+    def finished(self, retry_failed: bool = False) -> dict[str, str]:
+        """The status of every unit that has one, by its hash; without failed ones where these are to be tried again."""
+        rows = self._store.execute("SELECT hash, status FROM units")
+        return {key: status for key, status in rows if not (retry_failed and status == "failed")}
 
     def add(self, cell: Cell, outcomes: Sequence[Outcome]) -> None:
         """Keep a chunk: the files of all its units, then all its rows at once, in place of older ones."""

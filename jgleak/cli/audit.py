@@ -24,6 +24,9 @@ def audit(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the audit in the folder, if one was begun there.")
     ] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="With --resume: also run again what failed.")
+    ] = False,
     engine: Annotated[str, typer.Option(help="local: in this process; ray: as tasks of a Ray cluster.")] = "local",
     workers: Annotated[int | None, typer.Option(help="Most chunks at a time (ray).")] = None,
     dry_run: Annotated[
@@ -36,6 +39,8 @@ def audit(
             raise ValueError(f"engine: unknown {engine!r}; choose one of local, ray")
         if workers is not None and (engine == "local" or workers < 1):
             raise ValueError("workers: a number of Ray's tasks, from 1; add --engine ray, or leave it out")
+        if retry_failed and not resume:
+            raise ValueError("retry-failed: there is nothing to try again in a new audit; add --resume")
         if out is None and not dry_run:
             raise ValueError("out: give a folder for the results with --out, or add --dry-run")
         try:
@@ -54,14 +59,14 @@ def audit(
                 _foresee(grid, out)
             elif out is not None:
                 run = local if engine == "local" else on_ray(workers)
-                raise typer.Exit(_conduct(grid, out, resume, engine, run))
+                raise typer.Exit(_conduct(grid, out, resume, retry_failed, engine, run))
         except sqlite3.Error as error:
             raise ValueError(
                 f"out: the store in {out} failed ({error}); --resume goes on from its last unit"
             ) from error
 
 
-def _conduct(grid: Grid, out: Path, resume: bool, engine: str, run: Engine) -> int:
+def _conduct(grid: Grid, out: Path, resume: bool, retry_failed: bool, engine: str, run: Engine) -> int:
     """Run what is left, and show it; the exit status."""
     from jgleak.audit.conduct import enter, remaining
     from jgleak.audit.grid_table import audit_table
@@ -69,8 +74,8 @@ def _conduct(grid: Grid, out: Path, resume: bool, engine: str, run: Engine) -> i
 
     stderr = Console(stderr=True)
     with stderr.status("looking at data and models"):
-        database, planned = enter(grid, out, resume)
-    status, finished = 0, database.finished()
+        database, planned = enter(grid, out, resume, retry_failed)
+    status, finished = 0, database.finished(retry_failed)
     total, broken = sum(p.graphs for p in planned), sum(s == "failed" for s in finished.values())
     stderr.print(Text(f"{grid.name}: {total} units, {len(finished)} finished before"))
     try:

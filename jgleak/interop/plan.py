@@ -102,7 +102,7 @@ def _known(steps: Sequence[Step]) -> None:
 def _alternate(steps: Sequence[Step], kind: type[Layer], what: str) -> tuple[list, list[str]]:
     """Layers of one kind with an activation after each, the last perhaps without."""
     layers, acts = [], []
-    for step in steps:
+    for number, step in enumerate(steps):
         if isinstance(step, kind):
             if len(acts) < len(layers):
                 raise ValueError(
@@ -112,13 +112,19 @@ def _alternate(steps: Sequence[Step], kind: type[Layer], what: str) -> tuple[lis
         elif isinstance(step, str) and step in ACTIVATIONS and len(acts) < len(layers):
             acts.append(step)
         else:
-            name = step.name if isinstance(step, Layer) else step
-            raise ValueError(f"layers: {name!r} stands where a {what} or its activation was expected")
+            place = "at the beginning" if number == 0 else f"after {_called(steps[number - 1])!r}"
+            raise ValueError(
+                f"layers: {_called(step)!r}, {place}, stands where a {what} or its activation was expected"
+            )
     if not layers:
         raise ValueError(f"layers: there is no {what}; write the forward pass down, step by step")
     if len({type(layer) for layer in layers}) > 1:
         raise ValueError("layers: convolutions of several kinds; the models here have one kind throughout")
     return layers, acts
+
+
+def _called(step: Step) -> str:
+    return step.name if isinstance(step, Layer) else step
 
 
 def _one(what: str, acts: set[str]) -> str | None:

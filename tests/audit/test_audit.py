@@ -214,6 +214,10 @@ def test_failures_are_recorded_and_stop_nothing(tmp_path: Path, monkeypatch: pyt
     assert (broken.cell["attack"], broken.client, broken.record["stop"]) == ("fragile", 1, "error")
     assert broken.reason is not None and "RuntimeError: no memory left" in broken.reason
     assert done(tmp_path, FRAGILE, "--resume", status=1) == found and len(calls) == 6
+    assert "add --resume" in error(audit(tmp_path, FRAGILE, "--retry-failed"))
+    mended = done(tmp_path, FRAGILE, "--resume", "--retry-failed")
+    assert len(calls) == 7 and {unit.status for unit in mended} == {"done"}
+    assert [unit for unit in mended if unit in found] == [unit for unit in found if unit != broken]
 
 
 def test_a_setup_that_fails_costs_its_cells_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
