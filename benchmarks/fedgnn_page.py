@@ -78,7 +78,7 @@ def leak_lines(records: Sequence[Record]) -> list[Line]:
 
 
 def curves(rows: Sequence[Row], records: Sequence[Record]) -> dict[str, list[tuple[float, Record]]]:
-    """Against ``lambda`` and ``M``: the strength, and what was measured there, ``rmse`` and the leak's means."""
+    """Against ``lambda`` and ``M``: the strength, and what was measured there: ``error`` (test RMSE) and the leaks."""
     errors = {
         (row.scale if row.scale is not None else 0.2, row.experiment.pseudo): r["test"]
         for row in rows
@@ -96,7 +96,7 @@ def curves(rows: Sequence[Row], records: Sequence[Record]) -> dict[str, list[tup
     axes = {"lambda": [(scale, (scale, 1000)) for scale in LAMBDAS], "M": [(float(m), (0.2, m)) for m in PSEUDO]}
     return {
         name: [
-            (strength, {**({"rmse": errors[point]} if point in errors else {}), **means.get(point, {})})
+            (strength, {**({"error": errors[point]} if point in errors else {}), **means.get(point, {})})
             for strength, point in points
             if point in errors or point in means
         ]
@@ -131,7 +131,7 @@ def _curve_parts(rows: Sequence[Row], records: Sequence[Record]) -> list[str]:
     parts = []
     for name, points in curves(rows, records).items():
         if points:
-            shown = ("rmse", "auc", "precision_at_size", "rmse_all")
+            shown = ("error", "auc", "precision_at_size", "rmse_all")
             table = [(f"{strength:g}", *(_number(found.get(key)) for key in shown)) for strength, found in points]
             parts.append(markdown((name, "RMSE", "AUC", "precision", "rating error"), table))
     return ["## Against lambda and M", CURVES.format(rounds=STRONGEST), *parts] if parts else []

@@ -18,7 +18,7 @@ from fedgnn_rows import ROWS
 RESULTS = Path(__file__).resolve().parent / "results"
 
 PANELS = {
-    "rmse": "RMSE of the trained model",
+    "error": "RMSE of the trained model",
     "auc": "AUC, real items against pseudo items",
     "precision_at_size": "precision at the history's length",
     "rmse_all": "error of recovered ratings (levels)",

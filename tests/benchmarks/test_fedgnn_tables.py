@@ -38,7 +38,7 @@ def _error(row: str, test: float, **privacy: Any) -> dict[str, Any]:
 
 
 def _leak(title: str, rounds: int, auc: float) -> dict[str, Any]:
-    means = {name: {"mean": auc, "low": auc, "high": auc} for name in ("auc", "precision_at_size", "rmse_all")}
+    means = {name: {"mean": auc, "low": auc, "high": auc} for name in ("auc", "precision_at_size", "rmse", "rmse_all")}
     guesses = {name: {"mean": 0.5, "low": 0.5, "high": 0.5} for name in means}
     return {"title": title, "rounds": rounds, "means": means, "guesses": guesses}
 
@@ -74,7 +74,7 @@ def test_the_page_has_errors_leaks_and_curves() -> None:
     assert "| 1 | none |" in page and "Not run: `flixster-paper`" in page
     assert "| no defence | 1.000 (0.500) |" in page
     curves = fedgnn_page.curves(ROWS, [*errors, {"row": "douban-gat", "attack": LEAK.name, "leaks": leaks}])
-    assert [strength for strength, _ in curves["lambda"]] == [0.2] and curves["lambda"][0][1]["rmse"] == 0.83
+    assert [strength for strength, _ in curves["lambda"]] == [0.2] and curves["lambda"][0][1]["error"] == 0.83
     assert [strength for strength, _ in curves["M"]] == [100.0, 1000.0] and "auc" not in curves["M"][0][1]
 
 

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 
 from jgleak.attacks.recommender.history import size
 from jgleak.attacks.recommender.public import Public, Sighting
-from jgleak.attacks.recommender.statistics import TINY, agreement, repetition, zeros
+from jgleak.attacks.recommender.statistics import TINY, agreement, pairs, repetition, zeros
 from jgleak.attacks.recommender.trace import network, user
 
 ITERATIONS = 100
@@ -28,7 +28,7 @@ def combined(public: Public, sightings: Sequence[Sighting], items: Int[np.ndarra
     scores = (rule(public, sightings, items) for rule in (network, user))
     scaled = [score / np.sqrt(len(sightings)) for score in scores]
     if len(sightings) > 1:
-        scaled.append(_standard(agreement(public, sightings, items)))
+        scaled.append(_standard(agreement(public, sightings, items), pairs(sightings, items)))
     share = min(size(public, sightings) / len(items), 1.0)
     known = repetition(public, sightings, items) + zeros(public, sightings, items)
     return known + sum(ratio(score, share) for score in scaled)
@@ -61,7 +61,13 @@ def ratio(score: Float[np.ndarray, " S"], share: float) -> Float[np.ndarray, " S
     return m * score - m**2 / 2.0
 
 
-def _standard(score: Float[np.ndarray, " S"]) -> Float[np.ndarray, " S"]:
-    """In units of the bulk: less the median, by the deviation that the median absolute deviation stands for."""
-    centred = score - np.median(score)
-    return centred / (1.4826 * np.median(np.abs(centred)) + TINY)
+def _standard(score: Float[np.ndarray, " S"], pairs: Int[np.ndarray, " S"]) -> Float[np.ndarray, " S"]:
+    """Means over ``pairs`` in units of the bulk: less the median, by the deviation that the median absolute deviation
+    stands for, after the square root of ``pairs`` has made them alike. 0 where there is no pair, or no spread."""
+    out, told = np.zeros(len(score)), pairs > 0
+    if told.any():
+        alike = score[told] * np.sqrt(pairs[told])
+        centred = alike - np.median(alike)
+        spread = 1.4826 * np.median(np.abs(centred))
+        out[told] = centred / spread if spread > 0 else 0.0
+    return out

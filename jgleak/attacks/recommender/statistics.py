@@ -101,5 +101,10 @@ def agreement(public: Public, sightings: Sequence[Sighting], items: Int[np.ndarr
     centred = np.where(there[:, :, None], seen - mean, 0.0)
     centred = centred / np.sqrt(np.maximum((centred**2).sum(axis=(1, 2), keepdims=True), TINY))
     total, own = centred.sum(axis=0), (centred**2).sum(axis=(0, 2))
-    pairs = there.sum(axis=0) * (there.sum(axis=0) - 1)
-    return ((total**2).sum(axis=1) - own) / np.maximum(pairs, 1)
+    return ((total**2).sum(axis=1) - own) / np.maximum(pairs(sightings, items), 1)
+
+
+def pairs(sightings: Sequence[Sighting], items: Int[np.ndarray, " S"]) -> Int[np.ndarray, " S"]:
+    """Ordered pairs of rounds in which each item was sent."""
+    count = presence(sightings, items).sum(axis=0)
+    return count * (count - 1)

@@ -44,6 +44,13 @@ def test_repetition_finds_the_history_among_fresh_pseudo_items(made: Ratings, wa
     assert size(public, sightings[0]) == k
 
 
+def test_items_that_never_come_twice_do_not_drown_repetition(made: Ratings, watch: Watch) -> None:
+    public, sightings = watch(FEW, protection=Protection(5, parse("clip-inf:0.1+laplace:1")), rounds=5)
+    _, scores = real_scores(public, sightings[0], "agreement")
+    assert np.median(np.abs(scores - np.median(scores))) == 0
+    assert auc(made, public, sightings, "combined") > 0.99
+
+
 def test_one_round_of_noise_says_nothing(made: Ratings, watch: Watch) -> None:
     public, sightings = watch(FEW, protection=Protection(20, parse("clip-inf:0.1+laplace:1000")))
     for statistic in STATISTICS:
