@@ -2,7 +2,8 @@
 
 ``python benchmarks/audit_resume.py SPEC.toml FOLDER --kills 5`` runs ``jgleak audit`` once without a break into
 FOLDER/whole, and once into FOLDER/broken, killed with SIGKILL at random moments of its work and resumed every time.
-Then it compares the two unit by unit: rows and files, times of the clock left out.
+Then it compares the two unit by unit: rows and files, times of the clock left out. With ``--ray 2`` it also runs the
+audit on a Ray cluster of two workers, into FOLDER/ray, and compares that.
 """
 
 from __future__ import annotations
@@ -95,6 +96,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--kills", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--ray", type=int, default=0, metavar="WORKERS", help="also on a Ray cluster of so many")
     given = parser.parse_args()
     whole, broken, rng = given.folder / "whole", given.folder / "broken", random.Random(given.seed)
     begun = time.monotonic()
@@ -113,10 +115,17 @@ def main() -> int:
     print(
         f"resumed: {finished(broken)} of {planned} units, status {status}, {time.monotonic() - begun:.0f} s", flush=True
     )
-    one, other = contents(whole), contents(broken)
+    one = contents(whole)
     out_of_time = sum(row["record"].get("stop") == "time" for row, _ in one.values())
-    wrong = differences(one, other)
-    print(f"stopped by the clock: {out_of_time}; units that differ: {len(wrong)}")
+    wrong = differences(one, contents(broken))
+    print(f"stopped by the clock: {out_of_time}; units that differ: {len(wrong)}", flush=True)
+    if given.ray:
+        begun, spread = time.monotonic(), given.folder / "ray"
+        status = start(given.specification, spread, "--engine", "ray", "--workers", str(given.ray)).wait()
+        seconds = time.monotonic() - begun
+        other = differences(one, contents(spread))
+        print(f"on Ray: {finished(spread)} of {planned} units, status {status}, {seconds:.0f} s; differ: {len(other)}")
+        wrong += other
     print(*wrong, sep="\n")
     return 1 if wrong else 0
 
