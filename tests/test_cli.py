@@ -39,6 +39,12 @@ def one_error(result: Result) -> str:
     return lines[0]
 
 
+def test_a_short_last_client_is_said() -> None:
+    said = "batch: the last client has 1 of 2 graphs"
+    assert said in jgleak("attack", "empty", *QUICK, "--graphs", "3", "--batch", "2").stderr
+    assert said not in jgleak("attack", "empty", *QUICK, "--batch", "2").stderr
+
+
 def test_json_lines_alone_on_standard_output() -> None:
     result = jgleak("attack", "empty", *QUICK, "--json")
     assert result.exit_code == 0, result.output

@@ -125,6 +125,9 @@ def _audit(specification: Specification, out: Path | None, json_lines: bool, std
     with stderr.status("loading" if not specification.train else "loading and training"):
         setup = prepare(specification)
     stderr.print(Text(f"{setup.dataset.name}: {setup.dataset.report}"), soft_wrap=True)
+    short = len(setup.dataset.graphs) % specification.batch
+    if short:
+        stderr.print(f"batch: the last client has {short} of {specification.batch} graphs")
     if setup.training:
         first, last = setup.training[0], setup.training[-1]
         stderr.print(
