@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fedgnn_rows import CURVE, LEAK, RMSE, Measurement, Row, defense, grid
+from fedgnn_rows import LEAK, RMSE, Measurement, Row, defense, watched
 from jgleak.audit.recommender.leaks import leaks
 from jgleak.audit.recommender.run import event_record
 from jgleak.audit.recommender.setup import prepare
@@ -22,14 +22,14 @@ USERS = 50
 def measure(
     row: Row, methods: Sequence[Measurement], *, graphs: int | None, time_limit: float, progress: Progress
 ) -> Iterator[dict[str, Any]]:
-    """Train once; then the error, and the leaks where the row is ``CURVE``'s open GAT.
+    """Train once; then the error, and the leaks where the row has protections that are ``watched``.
 
-    Leaks are those of ``grid``'s protections on updates at this one model's parameters; their record comes again with
-    each protection, so that nothing is lost when a run is cut. ``graphs`` is the number of users attacked; there is no
+    Leaks are those of updates at this one model's parameters; their record comes again with each protection, so that
+    nothing is lost when a run is cut. ``graphs`` is the number of users attacked; there is no
     time limit. Data that are not here, and training that diverges, make a record with
     ``absent``.
     """
-    wanted = [m for m in methods if m is RMSE or row.name == f"{CURVE}-gat"]
+    wanted = [m for m in methods if m is RMSE or watched(row)]
     if not wanted:
         return
     specification = dataclasses.replace(row.experiment, users=graphs or USERS)
@@ -54,7 +54,7 @@ def measure(
     if LEAK in wanted and learnt.fitted is not None:
         protections = {
             title: Protection(pseudo, parse("" if scale is None else defense(scale)))
-            for title, (scale, pseudo) in grid().items()
+            for title, (scale, pseudo) in watched(row).items()
         }
         kept = {name: record[name] for name in ("device", "version", "specification")}
         rows: list[dict[str, Any]] = []

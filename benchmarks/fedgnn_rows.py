@@ -132,6 +132,14 @@ def grid() -> dict[str, tuple[float | None, int]]:
     return {_protection(scale, pseudo): (scale, pseudo) for scale, pseudo in points}
 
 
+def watched(row: Row) -> dict[str, tuple[float | None, int]]:
+    """Protections under which a row's users are attacked, as in ``grid``: all for the open GAT; for the GAT that was
+    trained under the paper's, that one."""
+    if row.name == f"{CURVE}-gat":
+        return grid()
+    return {"the same, trained under it": (0.2, 1000)} if row.name == f"{CURVE}-gat-defended" else {}
+
+
 def _protection(scale: float | None, pseudo: int) -> str:
     parts = [] if scale is None else ["clipped to 0.1"] + [f"lambda = {scale:g}"] * (scale > 0)
     parts += [f"M = {pseudo:,}"] if pseudo else []

@@ -10,7 +10,7 @@ import pytest
 
 import fedgnn_measure
 import fedgnn_page
-from fedgnn_rows import KINDS, LEAK, METHODS, RMSE, ROWS, Row, defense, grid
+from fedgnn_rows import KINDS, LEAK, METHODS, RMSE, ROWS, Row, defense, grid, watched
 from jgleak.audit.recommender.specification import RecommenderSpecification
 from jgleak.audit.recommender.tuned import TUNED
 from jgleak.defenses import parse
@@ -51,6 +51,7 @@ def test_rows_are_named_once_and_start_from_the_papers_defence() -> None:
     assert (paper.printed, paper.experiment.pseudo, paper.experiment.settings) == (0.790, 1000, "paper")
     assert privacy(parse(defense(0.2)), [10]).per_coordinate == pytest.approx(1.0, abs=1e-3)  # as in the paper
     assert defense(0.0) == "clip-inf:0.1"
+    assert [row.name for row in ROWS if watched(row)] == ["douban-gat-defended", "douban-gat"]
     assert grid()["clipped to 0.1, lambda = 0.2, M = 1,000"] == (0.2, 1000) and grid()["no defence"] == (None, 0)
 
 
