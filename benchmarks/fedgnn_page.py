@@ -37,7 +37,7 @@ pseudo items (1 where only real items are sent). *Precision*: of as many items a
 *Rating*: RMSE in levels over the whole history, where items that were not found count with the mean rating. Brackets:
 guessing (any order; one rating for everything). 95 % bootstrap intervals over users are in `fedgnn.jsonl`. *Trained
 under it*: clipped to 0.1, lambda = 0.2, M = 1,000, at the parameters of the GAT that was trained so, whose loss is a
-sum and whose users keep their offset; the attack leaves out what reaches the bound, so more may leak."""
+sum and whose users keep their offset."""
 
 CURVES = """\
 RMSE: tuned GAT trained under the protection, Douban. Leaks: as above, {rounds} updates. `fedgnn_curves.svg` shows

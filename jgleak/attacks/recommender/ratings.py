@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
+from jgleak.attacks.recommender.clipped import Clipped, clipped
 from jgleak.attacks.recommender.noise import Noise, noise
 from jgleak.attacks.recommender.public import Public, Sighting, check
 from jgleak.attacks.recommender.unseen import with_neighbours
@@ -65,7 +66,9 @@ def estimate(
     with ``v`` an entry's variance: of rounding, the known noise, and, where noise hides the masks, dropout's
     ``p / (1 - p)`` times the mean square of the expected tensor. Laplace noise of scale ``b`` is worth a variance of
     ``b^2``, half its own, when residuals enter by their score ``b sign(r)`` (Fisher scoring from the Gaussian
-    solution). Entries that are, or are expected to be, cut to the bound are left out. A misfit that noise does not
+    solution). Without noise, entries that are cut to the bound are seen and left out. With noise nobody sees them:
+    there clipping is the line that fits best over the prior (``clipped``). What the line misses is the same in every
+    round and alike in an item's whole row, and counts as an error of the rating. A misfit that noise does not
     explain means that the history or the graph is wrong. Such errors may all point one way, so ``v`` grows as if only
     as many entries as ratings were independent, and a wrong history gives the prior back instead of a confident guess.
     Noise can hide a misfit, so there a ``certainty`` below 1 counts as a further, independent error of the ratings with
@@ -119,16 +122,22 @@ class _Group(NamedTuple):
     Attributes:
       view: the first of them.
       now: predicted ratings.
+      bend: what clipping leaves of an entry.
+      centre: the entry expected at the prior's mean ratings, where ``bend`` was taken.
       seen: the updates.
       weight: 1 over an entry's variance; 0 where it says nothing.
       gain: the same for an entry's score.
+      missed: ``gain`` times what the line misses, in units of the variance that one rating alone gives the entry.
     """
 
     view: View
     now: Float[np.ndarray, " K"]
+    bend: Clipped
+    centre: Float[np.ndarray, " n"]
     seen: Float[np.ndarray, "R n"]
     weight: Float[np.ndarray, " n"]
     gain: Float[np.ndarray, " n"]
+    missed: Float[np.ndarray, " n"]
 
 
 def _posterior(public: Public, known: Noise, rounds: list[list[View]], count: int, certainty: float) -> Estimates:
@@ -137,9 +146,13 @@ def _posterior(public: Public, known: Noise, rounds: list[list[View]], count: in
     kept = 0.0 if model.own is None else 1.0 / (count + model.own)
     less = np.eye(count) - kept  # S, which is symmetric
     groups = [_group(public, known, views, count) for views in rounds]
-    gram = sum(len(group.seen) * _information(model, group, count) for group in groups)
+    gram, missed = np.zeros((count, count)), np.zeros(count)
+    for group in groups:
+        told, bent = _information(model, group, count)
+        gram, missed = gram + len(group.seen) * told, missed + len(group.seen) * bent
     entries = max(sum(len(group.seen) * np.count_nonzero(group.weight) for group in groups), 1)
     doubt = (1.0 - certainty) * ((groups[0].now - mean) ** 2 + public.deviation**2)
+    doubt = doubt + missed / np.maximum(np.diag(gram), TINY)
     ratings, misfit, wider, sharpness = np.full(count, mean), 0.0, 1.0, prior
     for sweep in range(SWEEPS):
         robust = known.kind == "laplace" and sweep > 0
@@ -170,32 +183,50 @@ def _group(public: Public, known: Noise, views: list[View], count: int) -> _Grou
     members = np.maximum(np.bincount(tensor, shown), 1.0)
     size, bent = (np.bincount(tensor, shown * row**2) / members for row in (seen[0], says))
     rounding = ROUNDING**2 * np.maximum(size, max(ROUNDING * size.max(), TINY))
+    bound = known.bound if known.deviation else np.inf
+    squares = _squares(model, view, count) if np.isfinite(bound) else np.zeros_like(says)
+    bend = clipped(says, public.deviation**2 * squares, bound)
     variance = (known.deviation**2 + hidden * bent + rounding)[tensor]
-    used = shown & (np.abs(says if known.deviation else seen[0]) < known.bound * (1.0 - ROUNDING))
+    used = shown & (np.abs(seen[0]) < known.bound * (1.0 - ROUNDING) if np.isinf(bound) else True)
     sharper = known.deviation**2 / 2.0 if known.kind == "laplace" else 0.0
-    return _Group(view, now, seen, used / variance, used / (variance - sharper))
+    gain = used / (variance - sharper)
+    return _Group(view, now, bend, says, seen, used / variance, gain, gain * bend.left / np.maximum(squares, TINY))
 
 
-def _information(model: Recommender, group: _Group, count: int) -> Float[np.ndarray, "K K"]:
-    """``(2 / (K scale^2))^2 J diag(1 / v) J^T``, some rows at a time."""
-    rows = np.eye(-(-count // TOGETHER) * TOGETHER, group.view.client.items.shape[0])
-    gram = [
-        np.asarray(_pushed(model, group.view, group.gain * _pulled(model, group.view, some)))
-        for some in rows.reshape(-1, TOGETHER, rows.shape[1])
-    ]
-    return np.concatenate(gram)[:count, :count].astype(np.float64)
+def _squares(model: Recommender, view: View, count: int) -> Float[np.ndarray, " n"]:
+    """Every entry's variance, for ratings of variance one."""
+    squares = (np.square(np.asarray(rows, np.float64)).sum(axis=0) for rows in _columns(model, view, count))
+    return np.sum(list(squares), axis=0)
+
+
+def _information(
+    model: Recommender, group: _Group, count: int
+) -> tuple[Float[np.ndarray, "K K"], Float[np.ndarray, " K"]]:
+    """``(2 / (K scale^2))^2 J diag(slope^2 / v) J^T``, some rows at a time, and what of it the lines miss."""
+    gain = group.gain * group.bend.slope**2
+    gram, missed = [], []
+    for rows in _columns(model, group.view, count):
+        gram.append(np.asarray(_pushed(model, group.view, gain * rows)))
+        missed.append(np.square(np.asarray(rows, np.float64)) @ group.missed)
+    return np.concatenate(gram)[:count, :count].astype(np.float64), np.concatenate(missed)[:count]
+
+
+def _columns(model: Recommender, view: View, count: int) -> Iterator[Array]:
+    """``J^T 2 / (K scale^2)``, ``TOGETHER`` ratings at a time."""
+    rows = np.eye(-(-count // TOGETHER) * TOGETHER, view.client.items.shape[0])
+    return (_pulled(model, view, some) for some in rows.reshape(-1, TOGETHER, rows.shape[1]))
 
 
 def _slope(
     model: Recommender, known: Noise, group: _Group, ratings: Float[np.ndarray, " K"], robust: bool
 ) -> tuple[Float[np.ndarray, " K"], float]:
     """Derivative of the log-likelihood by the ratings, and the squared residuals in units of their variance."""
-    says = _pull(model, group.view, group.now - ratings)
-    says = np.clip(says, -known.bound, known.bound) if known.deviation else says  # else what was cut has no weight
+    bend = group.bend
+    says = bend.expected + bend.slope * (_pull(model, group.view, group.now - ratings) - group.centre)
     residual = group.seen - says
     score = known.deviation / np.sqrt(2.0) * np.sign(residual) if robust else residual
     scores = np.zeros((TOGETHER, says.size))
-    scores[0] = group.gain * score.sum(axis=0)
+    scores[0] = group.gain * bend.slope * score.sum(axis=0)
     slope = -np.asarray(_pushed(model, group.view, scores))[0, : len(ratings)]
     return slope.astype(np.float64), float((group.weight * residual**2).sum())
 
