@@ -75,7 +75,5 @@ def identify(specification: Specification, rows: Sequence[Row]) -> tuple[Row, Me
 
 def _gap(here: Specification, there: Specification) -> dict[str, tuple[Any, Any]]:
     """Fields that differ, with both values; the order of what is known does not matter."""
-    first, second = (dataclasses.replace(s, know=tuple(sorted(s.know))) for s in (here, there))
-    names = [field.name for field in dataclasses.fields(Specification) if field.name not in FREE]
-    pairs = {name: (getattr(first, name), getattr(second, name)) for name in names}
-    return {name: (a, b) for name, (a, b) in pairs.items() if a != b}
+    first, second = (vars(s) | {"know": tuple(sorted(s.know))} for s in (here, there))
+    return {name: (a, second[name]) for name, a in first.items() if name not in FREE and a != second[name]}

@@ -1,8 +1,8 @@
 """Settings of every test: what suits many small problems on a few busy cores.
 
-XLA compiles with few optimisations, since most functions here run once or twice, and what one process has compiled the
-others find in a cache. BLAS uses one thread: more threads
-than free cores make a small decomposition many times slower.
+XLA compiles with few optimisations, without its slow fusion emitters and each function in one piece, since most
+functions here run once or twice; what one process has compiled the others find in a cache. BLAS uses one thread: more
+threads than free cores make a small decomposition many times slower.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "xla"))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1")
 threadpool_limits(1, user_api="blas")

@@ -36,7 +36,17 @@ def brief_training() -> Iterator[None]:
 LEARNERS = (GRAPHDLG, GRAPHDLG_NO_ADAPTER)
 """Their steps are those of learning from public graphs; they search nothing, so they restart nothing."""
 
-EVERY = pytest.mark.parametrize("attack", ATTACKS.values(), ids=lambda attack: attack.name)
+KIN = ("gi-gan", "gra-gfa", "fedgig-ordered", "graphdlg-refined")
+"""Slow to compile, and built from the parts of others that stay: tested here with the slow tests alone."""
+
+
+def every(*attacks: Attack) -> pytest.MarkDecorator:
+    """A test of each of some attacks."""
+    marks = {name: pytest.mark.slow for name in KIN}
+    return pytest.mark.parametrize("attack", [pytest.param(a, id=a.name, marks=marks.get(a.name, ())) for a in attacks])
+
+
+EVERY = every(*ATTACKS.values())
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +81,7 @@ def public(lab: Any) -> tuple[Graph, ...]:
 
 
 def run(attack: Attack, observation: Observation, knowledge: Knowledge, seed: int = 0) -> Reconstruction:
-    return quick(attack)(observation, knowledge, key=jax.random.key(seed), budget=Budget(seconds=60.0))
+    return quick(attack)(observation, knowledge, key=jax.random.key(seed), budget=Budget(seconds=600.0))
 
 
 @functools.cache
@@ -121,9 +131,7 @@ def test_same_key_same_result_and_nothing_is_changed(attack: Attack, lab: Any, t
         np.testing.assert_array_equal(g.edges, edges)
 
 
-@pytest.mark.parametrize(
-    "attack", [a for a in ATTACKS.values() if a.protocols != ("node_losses",)], ids=lambda attack: attack.name
-)
+@every(*(a for a in ATTACKS.values() if a.protocols != ("node_losses",)))
 def test_node_order_does_not_matter(attack: Attack, lab: Any, truth: Graph) -> None:
     """One gradient does not show the nodes' order, so the answers agree (the target node stays where it is)."""
     shuffled = truth.permute(np.array([0, 5, 3, 4, 1, 2]))

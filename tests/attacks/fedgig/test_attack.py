@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import jax
@@ -77,11 +78,14 @@ def test_the_autoencoder_softens_what_was_found(found: dict[str, Reconstruction]
 
 def test_without_the_constraint_edges_are_soft(lab: Any, truth: Graph) -> None:
     setting, problem = _posed(lab, truth, Knowledge(lab.space, n=6))
-    values = normal(setting, problem, jax.random.key(0))
+    values = jax.jit(partial(normal, setting))(problem, jax.random.key(0))
     step = jnp.asarray(500)
-    guess = fedgig.relax_sparse(setting, problem, values, step)
+    sparse, free = (
+        jax.jit(partial(relax, setting)) for relax in (fedgig.relax_sparse, fedgig.WITHOUT_CONSTRAINT.relax)
+    )
+    guess = sparse(problem, values, step)
     hard = guess.adjacency[0]
-    soft = fedgig.WITHOUT_CONSTRAINT.relax(setting, problem, values, step).adjacency[0]
+    soft = free(problem, values, step).adjacency[0]
     assert set(np.unique(hard)) <= {0.0, 1.0}
     assert np.unique(soft).size > 10
     assert float(fedgig.penalty(setting, guess, step)) == pytest.approx(fedgig.PENALTY * float(hard.sum()), rel=1e-5)
@@ -99,7 +103,8 @@ def test_n_max_comes_from_public_knowledge(lab: Any) -> None:
 
 def test_known_edges_stay(lab: Any, truth: Graph) -> None:
     setting, problem = _posed(lab, truth, Knowledge(lab.space, adjacency=truth.adjacency))
-    guess = fedgig.relax_sparse(setting, problem, normal(setting, problem, jax.random.key(0)), jnp.asarray(0))
+    relax = jax.jit(partial(fedgig.relax_sparse, setting))
+    guess = relax(problem, jax.jit(partial(normal, setting))(problem, jax.random.key(0)), 0)
     kept = fedgig.finish(setting, problem, guess).adjacency[0, :6, :6]
     np.testing.assert_array_equal(kept, truth.adjacency)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -64,16 +65,17 @@ def test_corruption_hides_and_adds_edges(lab: Any) -> None:
     graph = lab.ring([0] * 40)
     edges, mask = jnp.asarray(graph.adjacency), jnp.ones(40, bool)
     keys = jax.random.split(jax.random.key(0), 50)
-    seen = np.asarray(jax.vmap(lambda k: corrupt(k, edges, mask, 0.25, 0.5))(keys))
+    corrupted = jax.jit(jax.vmap(lambda k, hidden, false: corrupt(k, edges, mask, hidden, false), (0, None, None)))
+    seen = np.asarray(corrupted(keys, 0.25, 0.5))
     kept, added = seen[:, graph.adjacency > 0].mean(), seen[:, graph.adjacency == 0].sum() / 50 / 80
     assert kept == pytest.approx(0.75, abs=0.04)
     assert added == pytest.approx(0.5, abs=0.06)
     np.testing.assert_array_equal(seen, seen.transpose(0, 2, 1))
-    np.testing.assert_array_equal(corrupt(keys[0], edges, mask, 0.0, 0.0), graph.adjacency)
+    np.testing.assert_array_equal(corrupted(keys, 0.0, 0.0)[0], graph.adjacency)
 
 
 def test_marks_are_orthogonal_while_there_is_room() -> None:
     for marks in (random_marks, place_marks):
-        rows = np.asarray(marks(jax.random.key(0), 24))
+        rows = np.asarray(jax.jit(marks, static_argnums=1)(jax.random.key(0), 24))
         np.testing.assert_allclose(rows @ rows.T, autoencoder.MARK**2 * np.eye(24), atol=1e-4)
-        assert marks(jax.random.key(0), 104).shape == (104, autoencoder.WIDTH)
+        assert jax.eval_shape(partial(marks, slots=104), jax.random.key(0)).shape == (104, autoencoder.WIDTH)

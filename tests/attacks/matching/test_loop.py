@@ -74,7 +74,7 @@ def test_numbers_that_stop_being_finite_end_a_restart(clients: Any) -> None:
     assert min(one.info["steps"] for one in found) < 60
 
 
-@pytest.mark.parametrize("optimiser", ["adam", "signed_adam", "lbfgs"])
+@pytest.mark.parametrize("optimiser", ["adam", pytest.param("signed_adam", marks=pytest.mark.slow), "lbfgs"])
 def test_every_optimiser_comes_closer(clients: Any, optimiser: str) -> None:
     rate = {} if optimiser == "lbfgs" else {"lr": 0.05}
     recipe = configured(WITH_LABELS, {"steps": 50, "optimiser": optimiser, **rate})

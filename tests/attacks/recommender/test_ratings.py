@@ -26,8 +26,16 @@ def truth(made: Ratings, user: int) -> tuple[np.ndarray, np.ndarray]:
     return made.items[made.users == user], made.values[made.users == user]
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.2])
-@pytest.mark.parametrize("network", ["gcn", "gat", "ggnn"])
+@pytest.mark.parametrize(
+    ("network", "dropout"),
+    [
+        ("gcn", 0.0),
+        ("gcn", 0.2),
+        ("gat", 0.2),
+        ("ggnn", 0.2),
+        *(pytest.param(network, 0.0, marks=pytest.mark.slow) for network in ("gat", "ggnn")),
+    ],
+)
 def test_without_defences_everything_is_read_exactly(made: Ratings, watch: Watch, network: str, dropout: float) -> None:
     public, sightings = watch(WATCHED, network=network, dropout=dropout)
     for user, seen in zip(WATCHED, sightings, strict=True):
@@ -78,8 +86,15 @@ def test_entries_that_are_cut_are_left_out(made: Ratings, watch: Watch) -> None:
     np.testing.assert_allclose(found.ratings, truth(made, 28)[1], atol=1e-2)
 
 
-@pytest.mark.parametrize("own", [None, 5.0])
-@pytest.mark.parametrize("defense", ["laplace:0.02", "gaussian:0.02"])
+@pytest.mark.parametrize(
+    ("defense", "own"),
+    [
+        ("laplace:0.02", None),
+        ("gaussian:0.02", 5.0),
+        pytest.param("laplace:0.02", 5.0, marks=pytest.mark.slow),
+        pytest.param("gaussian:0.02", None, marks=pytest.mark.slow),
+    ],
+)
 def test_deviations_are_the_errors(made: Ratings, watch: Watch, defense: str, own: float | None) -> None:
     public, sightings = watch(WATCHED, protection=Protection(0, parse(defense)), rounds=4, own=own)
     found = [attack(public, seen) for seen in sightings]
