@@ -90,6 +90,7 @@ JOBS = (
     Job("sums", "Defences", ("benchmarks/secure_aggregation.py",)),
     Job("recursion", "Defences", ("benchmarks/recursion_speed.py",)),
     Job("fedgnn", "Recommender", ("benchmarks/paper_tables.py", "fedgnn", "--write", "--json")),
+    Job("curves", "Recommender", ("benchmarks/fedgnn_plot.py",)),
     Job("filter", "Why `grain` is fast", ("benchmarks/filter_throughput.py", "--out")),
     Job("large-molecule", "Why `grain` is fast", ("benchmarks/large_molecule.py",)),
     Job("matching", "Attacks", ("benchmarks/matching_throughput.py", "--out")),

@@ -40,8 +40,8 @@ under it*: clipped to 0.1, lambda = 0.2, M = 1,000, at the parameters of the GAT
 sum and whose users keep their offset."""
 
 CURVES = """\
-RMSE: tuned GAT trained under the protection, Douban. Leaks: as above, {rounds} updates. `fedgnn_curves.svg` shows
-both."""
+RMSE: tuned GAT trained under the protection, Douban. Leaks: as above, {rounds} updates. `fedgnn_curves.svg` shows both,
+and fewer updates."""
 
 STRONGEST = 20
 """Updates seen in the curves."""
@@ -80,7 +80,9 @@ def leak_lines(records: Sequence[Record]) -> list[Line]:
     return out
 
 
-def curves(rows: Sequence[Row], records: Sequence[Record]) -> dict[str, list[tuple[float, Record]]]:
+def curves(
+    rows: Sequence[Row], records: Sequence[Record], updates: int = STRONGEST
+) -> dict[str, list[tuple[float, Record]]]:
     """Against ``lambda`` and ``M``: the strength, and what was measured there: ``error`` (test RMSE) and the leaks."""
     errors = {
         (row.scale if row.scale is not None else 0.2, row.experiment.pseudo): r["test"]
@@ -94,7 +96,7 @@ def curves(rows: Sequence[Row], records: Sequence[Record]) -> dict[str, list[tup
     for r in records:
         if r["attack"] == LEAK.name:
             for leak in r["leaks"]:
-                if leak["rounds"] == STRONGEST and leak["title"] in grid():
+                if leak["rounds"] == updates and leak["title"] in grid():
                     means[grid()[leak["title"]]] = {name: value["mean"] for name, value in leak["means"].items()}
     axes = {"lambda": [(scale, (scale, 1000)) for scale in LAMBDAS], "M": [(float(m), (0.2, m)) for m in PSEUDO]}
     return {

@@ -12,7 +12,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import typer
 
-from fedgnn_page import STRONGEST, curves
+from fedgnn_page import curves
 from fedgnn_rows import ROWS
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -23,6 +23,9 @@ PANELS = {
     "precision_at_size": "precision at the history's length",
     "rmse_all": "error of recovered ratings (levels)",
 }
+
+UPDATES = (1, 5, 20)
+"""Of a user, one line each."""
 
 AXES = {"lambda": "scale of the Laplace noise, M = 1,000", "M": "pseudo items, scale 0.2"}
 
@@ -39,16 +42,22 @@ def main(
         raise typer.BadParameter(f"{source} does not exist; run paper_tables.py fedgnn first", param_hint="--source")
     records = [json.loads(line) for line in source.read_text(encoding="utf-8").splitlines()]
     figure, axes = plt.subplots(len(AXES), len(PANELS), figsize=(3.2 * len(PANELS), 2.6 * len(AXES)))
-    for (name, points), line in zip(curves(ROWS, records).items(), axes, strict=True):
+    for count in UPDATES:
+        for (_, points), line in zip(curves(ROWS, records, count).items(), axes, strict=True):
+            for key, panel in zip(PANELS, line, strict=True):
+                found = [(strength, values[key]) for strength, values in points if values.get(key) is not None]
+                if found and (key != "error" or count == UPDATES[0]):
+                    panel.plot(*zip(*found, strict=True), "o-", ms=3, label=f"{count} update{'s' * (count > 1)}")
+    for name, line in zip(AXES, axes, strict=True):
         for (key, title), panel in zip(PANELS.items(), line, strict=True):
-            found = [(strength, values[key]) for strength, values in points if values.get(key) is not None]
-            if found:
-                panel.plot(*zip(*found, strict=True), "o-", ms=3)
+            if key != "error" and panel.get_legend_handles_labels()[0]:
+                panel.set_ylim(bottom=-0.03)
+                panel.legend(fontsize=7)
             panel.set_title(title, fontsize=8)
             panel.set_xlabel(AXES[name], fontsize=7)
             panel.tick_params(labelsize=7)
             panel.grid(alpha=0.3)
-    figure.suptitle(f"Tuned GAT on Douban; leaks after {STRONGEST} updates of a user", fontsize=9)
+    figure.suptitle("Tuned GAT on Douban: its error, and what one user's updates show", fontsize=9)
     figure.tight_layout()
     figure.savefig(out, metadata={"Date": None})
     plt.close(figure)
