@@ -57,7 +57,9 @@ def main(
             panel.set_xlabel(AXES[name], fontsize=7)
             panel.tick_params(labelsize=7)
             panel.grid(alpha=0.3)
-    figure.suptitle("Tuned GAT on Douban: its error, and what one user's updates show", fontsize=9)
+    figure.suptitle(
+        "GAT on Douban: errors of models trained under each protection; leaks at one openly trained model", fontsize=9
+    )
     figure.tight_layout()
     figure.savefig(out, metadata={"Date": None})
     plt.close(figure)

@@ -64,11 +64,11 @@ def zeros(public: Public, sightings: Sequence[Sighting], items: Int[np.ndarray, 
 
     Dropout with probability ``p`` leaves ``n ~ Binomial(D, p)`` zeros in a real item's gradient, and none in a pseudo
     item's, which mixes the real ones: ``n > 0`` is certainty, ``n = 0`` has the ratio ``(1 - p)^D``. Nothing is learnt
-    without dropout or under noise.
+    without dropout, or where a defence does more than clip: noise hides zeros, pruning and rounding make them.
     """
     p, width = public.model.dropout, public.model.width
     out = np.zeros(len(items))
-    if p == 0 or any(step.kind.name in ("laplace", "gaussian") for step in public.protection.defense.steps):
+    if p == 0 or not all(step.kind.name.startswith("clip") for step in public.protection.defense.steps):
         return out
     there = presence(sightings, items)
     found = (rows(sightings, items)[:, :, :width] == 0).any(axis=2) & there

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
+from jgleak.attacks.recommender.noise import noise
 from jgleak.audit.recommender.specification import RecommenderSpecification
 from jgleak.audit.recommender.tuned import TUNED, UNTRIED, Tuned
 from jgleak.datasets import ratings
@@ -45,10 +46,13 @@ def prepare(specification: RecommenderSpecification) -> Setup:
     """Load and split.
 
     Raises:
-      ValueError: an unknown data set, a damaged file, a defence that cannot be read or is not one of updates.
+      ValueError: an unknown data set, a damaged file, a defence that cannot be read or is not one of updates; where
+        users are attacked, one that the attack cannot read.
       FileNotFoundError: the data set is not here and may not be downloaded.
     """
     protection = Protection(specification.pseudo, parse(specification.defense))
+    if specification.attack:
+        noise(protection)  # refuses what the attack cannot read, before anything is trained
     split = ratings(specification.dataset, seed=specification.seed, path=specification.path)
     rest, held = split.train.validation(VALIDATION, np.random.default_rng(specification.seed))
     tuned = TUNED.get(specification.dataset, UNTRIED)

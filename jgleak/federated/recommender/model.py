@@ -64,8 +64,8 @@ class Recommender:
       scale: of the dot product and of the loss; tuned models take the training ratings' standard deviation.
       spread: standard deviation of the initial embeddings.
       reduction: of the loss over the client's ratings, ``mean`` (section 3.2) or ``sum``.
-      own: penalty of the user's offset (``offset``), which the device subtracts from its ratings before training and
-        adds to its predictions, and which never leaves it; None, as in the paper, has no offset.
+      own: penalty of the user's offset (``offset``), which the device subtracts from its ratings before training, adds
+        to its predictions and does not send, though updates depend on it; None, as in the paper, has no offset.
 
     Raises:
       ValueError: an unknown network or reduction, a width that the heads do not divide, a dropout outside [0, 1), no
@@ -90,7 +90,7 @@ class Recommender:
         if self.width < 1 or (self.network == "gat" and self.width % HEADS):
             raise ValueError(f"width: {self.width} is not a positive multiple of the {HEADS} attention heads")
         if not 0 <= self.dropout < 1 or self.scale <= 0:
-            raise ValueError(f"dropout, scale: need 0 <= dropout < 1 < 1 + scale, got {self.dropout}, {self.scale}")
+            raise ValueError(f"dropout, scale: must lie in [0, 1) and above 0, got {self.dropout} and {self.scale}")
         if self.reduction not in get_args(Reduction):
             raise ValueError(f"reduction: unknown {self.reduction!r}; choose one of {', '.join(get_args(Reduction))}")
         if self.own is not None and self.own <= 0:
@@ -137,7 +137,10 @@ class Recommender:
         return above.sum() / (client.mask.sum() + self.own)
 
     def loss(self, local: Local, client: Client, *, key: Array | None = None) -> Float[Array, ""]:
-        """Squared error of the client's ratings (section 3.2), in units of ``scale``; 0 without ratings."""
+        """Squared errors of the client's ratings less ``offset``, in units of ``scale``, gathered by ``reduction``.
+
+        The mean without an offset is section 3.2's; 0 without ratings.
+        """
         above = client.values - self.offset(client) - self.centre
         total = jnp.sum(jnp.where(client.mask, (self._score(local, client, None, key) - above / self.scale) ** 2, 0.0))
         return total / self.addends(client)

@@ -100,3 +100,9 @@ def test_texts() -> None:
     *_, learnt = learn(specification, prepare(specification))
     assert isinstance(learnt, Learnt)
     assert errors_table(learnt, specification).row_count == 2
+
+
+def test_a_defence_that_the_attack_cannot_read_is_refused_before_training() -> None:
+    with pytest.raises(ValueError, match="what prune:0.5 leaves of a rating is not worked out"):
+        prepare(dataclasses.replace(QUICK, defense="prune:0.5", attack=True))
+    assert prepare(dataclasses.replace(QUICK, defense="prune:0.5", attack=False)).protection.defense.steps
