@@ -25,9 +25,9 @@ chose the constants (`jgleak/audit/recommender/tuned.py`). The paper's line is w
   here.
 - **Tuned without defence** starts from the offsets of users and items (ridge regression) and leaves them alone.
 - **Tuned with the paper's defences** (entries clipped to 0.1, Laplace noise of scale 0.2, 1,000 pseudo items) starts
-  from zeros: the offsets' exchange is not protected. It is a variant of ours: the user's own offset stays on the device,
-  the loss is a sum, embeddings have biases. On Flixster and YahooMusic it stops after epochs 2 and 1, at the error of
-  the user's own offset; only on Douban are items' offsets learnt through the noise.
+  from zeros: the offsets' exchange is not protected. It is a variant of ours: the user's own offset stays on the
+  device, the loss is a sum, embeddings have biases. On Flixster and YahooMusic it stops after epochs 2 and 1, at the
+  error of the user's own offset; only on Douban are items' offsets learnt through the noise.
 - **Offsets alone** have no graph, no embedding and no privacy. What does not beat them has learnt nothing from the
   graph.
 - **Neighbours** join the graphs after two epochs; rows whose best epoch is 1 or 2 are of models without them.
@@ -35,18 +35,19 @@ chose the constants (`jgleak/audit/recommender/tuned.py`). The paper's line is w
 - MovieLens is not among the rows: its files have to be fetched by hand."""
 
 LEAKS = """\
-Tuned GAT on Douban, trained openly; then each user sends 1, 5 and 20 updates at these parameters under each protection.
-Its best epoch is before the graph expansion, so there are no neighbours in these graphs. The attack knows the model, the protection, the levels of ratings and how often each occurs. *AUC*: real items told from
-pseudo items (- where only real items are sent). *Precision*: of as many items as the user rated, those ranked first.
-*Rating*: RMSE in levels over the whole history, where items that were not found count with the mean rating. Brackets:
-guessing (any order; one rating for everything). 95 % bootstrap intervals over users are in `fedgnn.jsonl`. *Trained
-under it*: clipped to 0.1, lambda = 0.2, M = 1,000, at the parameters of the GAT that was trained so, whose loss is a
-sum, whose users keep their offset, and whose graphs have neighbours that the attack does not know."""
+Tuned GAT on Douban, trained openly; then each user sends 1, 5 and 20 updates at these parameters under each
+protection. Its best epoch is before the graph expansion, so there are no neighbours in these graphs. The attack
+knows the model, the protection, the levels of ratings and how often each occurs. *AUC*: real items told from pseudo
+items (- where only real items are sent). *Precision*: of as many items as the user rated, those ranked first.
+*Rating*: RMSE in levels over the whole history, where items that were not found count with the mean rating.
+Brackets: guessing (any order; one rating for everything). 95 % bootstrap intervals over users are in `fedgnn.jsonl`.
+*Trained under it*: clipped to 0.1, lambda = 0.2, M = 1,000, at the parameters of the GAT that was trained so, whose
+loss is a sum, whose users keep their offset, and whose graphs have neighbours that the attack does not know."""
 
 CURVES = """\
-RMSE: tuned GAT trained under each protection, Douban; at most 100 epochs, which all but lambda = 0.4 and M = 1,000 and
-more nearly use up (lambda = 0.4 stopped after 12). Leaks: at the one openly trained model, as above, {rounds} updates. `fedgnn_curves.svg` shows both,
-and fewer updates."""
+RMSE: tuned GAT trained under each protection, Douban; at most 100 epochs, which all but lambda = 0.4 and M = 1,000
+and more nearly use up (lambda = 0.4 stopped after 12). Leaks: at the one openly trained model, as above, {rounds}
+updates. `fedgnn_curves.svg` shows both, and fewer updates."""
 
 STRONGEST = 20
 """Updates seen in the curves."""

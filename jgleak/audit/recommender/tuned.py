@@ -14,8 +14,8 @@ What the choices rest on:
   over, with strong dropout, and stops early. It ends level with them.
 - ``biases`` sends what it sends in the clear. A run with a defence or pseudo items therefore starts from zeros. What it
   can have without sending it is the user's offset: the device subtracts it before training and adds it to its
-  predictions (``Recommender.own``), and nobody else needs it. That alone has the validation errors 0.862, 0.851 and 21.05 on
-  Flixster, Douban and YahooMusic.
+  predictions (``Recommender.own``), and nobody else needs it. That alone has the validation errors 0.862, 0.851 and
+  21.05 on Flixster, Douban and YahooMusic.
 - Items' offsets are learnt under the defence like all else. A loss that is a sum over ratings drives their gradients
   to the clipping bound, which says no more than a sign, but says it as loudly as the defence allows. Where clients
   add noise, Adam turns it into steps as long as a signal's, and plain descent averages it out over rounds. An item of
