@@ -11,7 +11,7 @@ import numpy as np
 
 from jgleak.audit.recommender.setup import Setup, stream_key
 from jgleak.audit.recommender.specification import RecommenderSpecification
-from jgleak.audit.recommender.tuned import DEFENDED_EPOCHS, EPOCHS, GRAPH_SHARE, PATIENCE
+from jgleak.audit.recommender.tuned import EPOCHS, PATIENCE
 from jgleak.defenses.privacy import Privacy, privacy
 from jgleak.federated.recommender import (
     OPEN,
@@ -159,8 +159,9 @@ def plans(specification: RecommenderSpecification, setup: Setup) -> tuple[Recomm
         if setup.protection == OPEN:
             plan = plan._replace(optimiser="adam", rate=tuned.rate, mean="senders", weight="ratings", bias_share=0.0)
         else:
-            model = dataclasses.replace(model, reduction="sum", own=tuned.user_penalty)
-            plan = plan._replace(epochs=DEFENDED_EPOCHS, rate=tuned.defended_rate, graph_share=GRAPH_SHARE)
+            chosen = tuned.protected
+            model = dataclasses.replace(model, reduction=chosen.reduction, own=tuned.user_penalty)
+            plan = plan._replace(epochs=chosen.epochs, rate=chosen.rate, graph_share=chosen.graph_share)
     return model, plan if specification.epochs is None else plan._replace(epochs=specification.epochs)
 
 

@@ -30,14 +30,26 @@ What the choices rest on:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-GRAPH_SHARE = 0.03
-"""What the network and the embeddings take of a step, with a protection."""
+EPOCHS, PATIENCE = 40, 6
+"""At most so many epochs; and epochs without a better validation error."""
 
-EPOCHS, DEFENDED_EPOCHS, PATIENCE = 40, 100, 6
-"""At most so many epochs, more with a protection, whose noise has to average out; and epochs without a better
-validation error."""
+
+class Protected(NamedTuple):
+    """Constants for runs with a defence or pseudo items, by plain descent.
+
+    Attributes:
+      rate: of a step.
+      graph_share: what the network and the embeddings take of it; offsets take it whole.
+      reduction: of a client's loss over its ratings.
+      epochs: at most; more than without a protection, for noise has to average out.
+    """
+
+    rate: float = 0.4
+    graph_share: float = 0.03
+    reduction: Literal["sum", "mean"] = "sum"
+    epochs: int = 100
 
 
 class Tuned(NamedTuple):
@@ -49,9 +61,9 @@ class Tuned(NamedTuple):
       width: of FedGNN's embeddings.
       dropout: share of their entries.
       rate: Adam's, without protection.
-      defended_rate: of plain descent, with a protection.
       fcf_decay: the penalty of FCF.
       fedmf_decay: the penalty of FedMF.
+      protected: with a defence or pseudo items.
     """
 
     user_penalty: float
@@ -59,9 +71,9 @@ class Tuned(NamedTuple):
     width: int = 16
     dropout: float = 0.5
     rate: float = 0.002
-    defended_rate: float = 0.4
     fcf_decay: float = 3.0
     fedmf_decay: float = 5.0
+    protected: Protected = Protected()
 
 
 UNTRIED = Tuned(3.0, 3.0)
