@@ -58,10 +58,8 @@ def main(
 
 def error(specification: RecommenderSpecification, setup: Setup, candidate: Protected) -> float:
     """The least validation error of a training, infinite where it diverges; printed."""
-    learnt = None
     try:
-        for learnt in learn(specification, setup._replace(tuned=setup.tuned._replace(protected=candidate))):
-            pass
+        *_, learnt = learn(specification, setup._replace(tuned=setup.tuned._replace(protected=candidate)))
     except ValueError as reason:
         print(json.dumps({**candidate._asdict(), "diverged": str(reason)}), flush=True)
         return float("inf")

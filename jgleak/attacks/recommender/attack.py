@@ -71,7 +71,8 @@ def attack(public: Public, sightings: Sequence[Sighting], *, statistic: str = "c
     reported = np.zeros(len(items), bool)
     reported[best] = True
     ratings, deviations = np.full(len(items), public.mean), np.full(len(items), public.deviation)
-    sure = certainty(public, sightings, items, reported)
+    ratios = scores if statistic == "combined" else combined(public, sightings, items)
+    sure = certainty(ratios[reported], length / len(items))
     found = estimate(public, sightings, items[reported], certainty=sure)
     ratings[reported], deviations[reported] = found.ratings, found.deviations
     info = {"rounds": float(len(sightings)), "size": float(length), "misfit": found.misfit, "certainty": sure}

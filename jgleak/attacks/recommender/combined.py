@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from jgleak.attacks.recommender.history import size
 from jgleak.attacks.recommender.public import Public, Sighting
@@ -34,20 +34,16 @@ def combined(public: Public, sightings: Sequence[Sighting], items: Int[np.ndarra
     return known + sum(ratio(score, share) for score in scaled)
 
 
-def certainty(
-    public: Public,
-    sightings: Sequence[Sighting],
-    items: Int[np.ndarray, " S"],
-    reported: Bool[np.ndarray, " S"],
-) -> float:
-    """The share of the reported items that are expected to be rated, by the posterior odds of ``combined``.
+def certainty(ratios: Float[np.ndarray, " K"], share: float) -> float:
+    """The share of the reported items that are expected to be rated, by their posterior odds.
 
-    1 where nothing else was sent.
+    Args:
+      ratios: ``combined`` at the items that are reported.
+      share: of rated items among all that were sent; at 1 there is nothing else.
     """
-    share = min(size(public, sightings) / len(items), 1.0)
-    if share == 1.0 or not reported.any():
+    if share >= 1.0 or not len(ratios):
         return 1.0
-    odds = np.log(share / (1.0 - share)) + combined(public, sightings, items)[reported]
+    odds = np.log(share / (1.0 - share)) + ratios
     return float(np.mean(1.0 / (1.0 + np.exp(-np.clip(odds, -500.0, 500.0)))))
 
 

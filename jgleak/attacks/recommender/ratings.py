@@ -64,11 +64,11 @@ def estimate(
         precision = sum_rounds (2 / (K scale^2))^2 J diag(1 / v) J^T + 1 / prior variance,
 
     with ``v`` an entry's variance: of rounding, the known noise, and, where noise hides the masks, dropout's
-    ``p / (1 - p)`` times the mean square of the expected tensor. Laplace noise of scale ``b`` is worth a variance of
-    ``b^2``, half its own, when residuals enter by their score ``b sign(r)`` (Fisher scoring from the Gaussian
-    solution). Without noise, entries that are cut to the bound are seen and left out. With noise nobody sees them:
-    there clipping is the line that fits best over the prior (``clipped``). What the line misses is the same in every
-    round and alike in an item's whole row, and counts as an error of the rating. A misfit that noise does not
+    ``p (1 - p)`` times the mean square of what it leaves of the expected tensor, clipped. Laplace noise of scale ``b``
+    is worth a variance of ``b^2``, half its own, when residuals enter by their score ``b sign(r)`` (Fisher scoring from
+    the Gaussian solution). Without noise, entries that are cut to the bound are seen and left out. With noise nobody
+    sees them: there clipping is the line that fits best over the prior (``clipped``). What the line misses is the same
+    in every round and alike in an item's whole row, and counts as an error of the rating. A misfit that noise does not
     explain means that the history or the graph is wrong. Such errors may all point one way, so ``v`` grows as if only
     as many entries as ratings were independent, and a wrong history gives the prior back instead of a confident guess.
     Noise can hide a misfit, so there a ``certainty`` below 1 counts as a further, independent error of the ratings with
@@ -76,7 +76,8 @@ def estimate(
     residual, however many rounds there are.
 
     Where devices keep the user's offset to themselves (``Recommender.own = p``), what they learn from is
-    ``centre + S (t - centre)`` with ``S = 1 - 11^T / (K + p)``: linear in the ratings as well, and not singular.
+    ``centre + S (t - centre)`` with ``S = 1 - 11^T / (K + p)``: linear in the ratings as well, and not singular, with
+    ``S J`` in the place of ``J``.
 
     Without noise one round says everything, and the first is used. Fixed neighbours are unknown: without noise they
     are sought together with the ratings (``jgleak.attacks.recommender.unseen``); under noise they stay at the users'
@@ -145,10 +146,10 @@ def _posterior(public: Public, known: Noise, rounds: list[list[View]], count: in
     mean, prior, model = public.mean, public.deviation**-2 * np.eye(count), public.model
     kept = 0.0 if model.own is None else 1.0 / (count + model.own)
     less = np.eye(count) - kept  # S, which is symmetric
-    groups = [_group(public, known, views, count) for views in rounds]
+    groups = [_group(public, known, views, less) for views in rounds]
     gram, missed = np.zeros((count, count)), np.zeros(count)
     for group in groups:
-        told, bent = _information(model, group, count)
+        told, bent = _information(model, group, less)
         gram, missed = gram + len(group.seen) * told, missed + len(group.seen) * bent
     entries = max(sum(len(group.seen) * np.count_nonzero(group.weight) for group in groups), 1)
     doubt = (1.0 - certainty) * ((groups[0].now - mean) ** 2 + public.deviation**2)
@@ -156,35 +157,36 @@ def _posterior(public: Public, known: Noise, rounds: list[list[View]], count: in
     ratings, misfit, wider, sharpness = np.full(count, mean), 0.0, 1.0, prior
     for sweep in range(SWEEPS):
         robust = known.kind == "laplace" and sweep > 0
-        learnt = model.centre + less @ (ratings - model.centre)
+        learnt = _learnt(model, less, ratings)
         slopes, squares = zip(*(_slope(model, known, group, learnt, robust) for group in groups), strict=True)
         if sweep == 1:
             misfit = sum(squares) / entries
             excess = max(misfit - 1.0 - UNSURE / np.sqrt(entries), 0.0)
             wider = 1.0 + excess * entries / count
         duller = np.linalg.inv(np.eye(count) + gram / wider * doubt) / wider  # (G^-1 + V)^-1 = (1 + G V)^-1 G
-        sharpness = less @ duller @ gram @ less + prior
-        step = np.linalg.solve(sharpness, less @ duller @ sum(slopes) + prior @ (mean - ratings))
+        sharpness = duller @ gram + prior
+        step = np.linalg.solve(sharpness, duller @ less @ sum(slopes) + prior @ (mean - ratings))
         ratings = ratings + step
     deviations = np.sqrt(np.diag(np.linalg.inv(sharpness)))
     return Estimates(ratings, deviations, float(np.sqrt(misfit)))
 
 
-def _group(public: Public, known: Noise, views: list[View], count: int) -> _Group:
+def _group(public: Public, known: Noise, views: list[View], less: Float[np.ndarray, "K K"]) -> _Group:
     """Variances of all entries, one tensor at a time, at the prior's mean ratings."""
-    view, model = views[0], public.model
+    view, model, count = views[0], public.model, len(less)
     now = np.asarray(_now(model, view), np.float64)[:count]
     seen = np.stack([np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(one.seen)]) for one in views])
     shown = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(view.shown)]) > 0
-    says = _pull(model, view, now - public.mean)
-    hidden = model.dropout / (1.0 - model.dropout) if known.deviation else 0.0
+    says = _pull(model, view, now - _learnt(model, less, np.full(count, public.mean)))
+    bound = known.bound if known.deviation else np.inf
+    hidden = model.dropout * (1.0 - model.dropout) if known.deviation else 0.0
+    kept = np.clip(says / (1.0 - model.dropout), -bound, bound)  # what dropout leaves
     sizes = [leaf.size for leaf in jax.tree.leaves(view.seen)]
     tensor = np.repeat(np.arange(len(sizes)), sizes)
     members = np.maximum(np.bincount(tensor, shown), 1.0)
-    size, bent = (np.bincount(tensor, shown * row**2) / members for row in (seen[0], says))
+    size, bent = (np.bincount(tensor, shown * row**2) / members for row in (seen[0], kept))
     rounding = ROUNDING**2 * np.maximum(size, max(ROUNDING * size.max(), TINY))
-    bound = known.bound if known.deviation else np.inf
-    squares = _squares(model, view, count) if np.isfinite(bound) else np.zeros_like(says)
+    squares = _squares(model, view, less) if np.isfinite(bound) else np.zeros_like(says)
     bend = clipped(says, public.deviation**2 * squares, bound)
     variance = (known.deviation**2 + hidden * bent + rounding)[tensor]
     used = shown & (np.abs(seen[0]) < known.bound * (1.0 - ROUNDING) if np.isinf(bound) else True)
@@ -193,27 +195,35 @@ def _group(public: Public, known: Noise, views: list[View], count: int) -> _Grou
     return _Group(view, now, bend, says, seen, used / variance, gain, gain * bend.left / np.maximum(squares, TINY))
 
 
-def _squares(model: Recommender, view: View, count: int) -> Float[np.ndarray, " n"]:
+def _learnt(
+    model: Recommender, less: Float[np.ndarray, "K K"], ratings: Float[np.ndarray, " K"]
+) -> Float[np.ndarray, " K"]:
+    """What a device learns from: the ratings, less the user's offset where it keeps that."""
+    return model.centre + less @ (ratings - model.centre)
+
+
+def _squares(model: Recommender, view: View, less: Float[np.ndarray, "K K"]) -> Float[np.ndarray, " n"]:
     """Every entry's variance, for ratings of variance one."""
-    squares = (np.square(np.asarray(rows, np.float64)).sum(axis=0) for rows in _columns(model, view, count))
+    squares = (np.square(np.asarray(rows, np.float64)).sum(axis=0) for rows in _columns(model, view, less))
     return np.sum(list(squares), axis=0)
 
 
 def _information(
-    model: Recommender, group: _Group, count: int
+    model: Recommender, group: _Group, less: Float[np.ndarray, "K K"]
 ) -> tuple[Float[np.ndarray, "K K"], Float[np.ndarray, " K"]]:
-    """``(2 / (K scale^2))^2 J diag(slope^2 / v) J^T``, some rows at a time, and what of it the lines miss."""
-    gain = group.gain * group.bend.slope**2
+    """``(2 / (K scale^2))^2 S J diag(slope^2 / v) J^T S``, some rows at a time, and what of it the lines miss."""
+    gain, count = group.gain * group.bend.slope**2, len(less)
     gram, missed = [], []
-    for rows in _columns(model, group.view, count):
+    for rows in _columns(model, group.view, less):
         gram.append(np.asarray(_pushed(model, group.view, gain * rows)))
         missed.append(np.square(np.asarray(rows, np.float64)) @ group.missed)
-    return np.concatenate(gram)[:count, :count].astype(np.float64), np.concatenate(missed)[:count]
+    return np.concatenate(gram)[:count, :count].astype(np.float64) @ less, np.concatenate(missed)[:count]
 
 
-def _columns(model: Recommender, view: View, count: int) -> Iterator[Array]:
-    """``J^T 2 / (K scale^2)``, ``TOGETHER`` ratings at a time."""
-    rows = np.eye(-(-count // TOGETHER) * TOGETHER, view.client.items.shape[0])
+def _columns(model: Recommender, view: View, less: Float[np.ndarray, "K K"]) -> Iterator[Array]:
+    """``J^T S 2 / (K scale^2)``, ``TOGETHER`` ratings at a time."""
+    rows = np.zeros((-(-len(less) // TOGETHER) * TOGETHER, view.client.items.shape[0]))
+    rows[: len(less), : len(less)] = less
     return (_pulled(model, view, some) for some in rows.reshape(-1, TOGETHER, rows.shape[1]))
 
 
