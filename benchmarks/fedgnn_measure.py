@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fedgnn_rows import LEAK, RMSE, Measurement, Row, defense, watched
-from jgleak.audit.recommender.leaks import leaks
+from jgleak.audit.recommender.leaks import Attacked, leaks
 from jgleak.audit.recommender.run import event_record
 from jgleak.audit.recommender.setup import prepare
 from jgleak.audit.recommender.training import Epoch, Learnt, learn
@@ -59,7 +59,9 @@ def measure(
         kept = {name: record[name] for name in ("device", "version", "specification")}
         rows: list[dict[str, Any]] = []
         for title, protection in protections.items():
-            progress(LEAK.name, len(rows) // len(specification.rounds), len(protections))
             for leak in leaks(specification, setup, learnt.fitted, {title: protection}):
-                rows.append(event_record(leak, specification)["leak"])
+                if isinstance(leak, Attacked):
+                    progress(f"{title}, {leak.rounds} updates", leak.done, leak.users)
+                else:
+                    rows.append(event_record(leak, specification)["leak"])
             yield {**about, "attack": LEAK.name, **kept, "leaks": list(rows)}

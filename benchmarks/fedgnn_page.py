@@ -41,7 +41,8 @@ protection. Its best epoch is before the graph expansion, so there are no neighb
 knows the model, the protection, the levels of ratings and how often each occurs. *AUC*: real items told from pseudo
 items (- where only real items are sent). *Precision*: of as many items as the user rated, those ranked first.
 *Rating*: RMSE in levels over the whole history, where items that were not found count with the mean rating.
-Brackets: guessing (any order; one rating for everything). 95 % bootstrap intervals over users are in `fedgnn.jsonl`.
+Square brackets: 95 % bootstrap intervals over users, where they are wider than what is printed. Round ones: guessing
+(any order; one rating for everything).
 *Trained under it*: clipped to 0.1, lambda = 0.2, M = 1,000, at the parameters of the GAT that was trained so, whose
 loss is a sum, whose users keep their offset, and whose graphs have neighbours that the attack does not know."""
 
@@ -156,11 +157,12 @@ def _leak_head(records: Sequence[Record]) -> Line:
 
 
 def _leak(leak: Record, name: str) -> str:
-    return f"{_mean(leak['means'], name)} ({_mean(leak['guesses'], name)})"
-
-
-def _mean(means: Record, name: str) -> str:
-    return _number(means[name]["mean"]) if name in means else "-"
+    found, guessed = leak["means"].get(name, {}), leak["guesses"].get(name, {})
+    if found.get("mean") is None:
+        return "-"
+    bounds = [_number(found.get(bound)) for bound in ("mean", "low", "high")]
+    interval = "" if len(set(bounds)) == 1 else f" [{bounds[1]}, {bounds[2]}]"
+    return f"{bounds[0]}{interval} ({_number(guessed.get('mean'))})"
 
 
 def _number(value: float | None) -> str:

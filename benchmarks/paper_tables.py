@@ -113,7 +113,9 @@ def main(
         int | None,
         typer.Option(min=2, help="Clients a row (of fedgnn: users attacked); as many as the paper's by default."),
     ] = None,
-    time_limit: Annotated[float, typer.Option(min=1e-3, help="Seconds an attack may take on one client.")] = 60.0,
+    time_limit: Annotated[
+        float, typer.Option(min=1e-3, help="Seconds an attack may take on one client; fedgnn has none.")
+    ] = 60.0,
     files: Annotated[
         list[Path] | None,
         typer.Option(

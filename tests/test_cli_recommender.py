@@ -21,8 +21,9 @@ def test_json_lines_and_the_same_in_a_file(tmp_path: Path) -> None:
     result = jgleak(*QUICK, "--attack", "--users", "3", "--rounds", "1,2", "--json", "--out", str(tmp_path / "run"))
     assert result.exit_code == 0, result.output
     records = [json.loads(line) for line in result.stdout.splitlines()]
-    assert [next(iter(r)) for r in records] == ["epoch", "epoch", "learnt", "leak", "leak"]
-    assert [r["leak"]["rounds"] for r in records[3:]] == [1, 2]
+    assert [next(iter(r)) for r in records] == ["epoch", "epoch", "learnt", *(["user"] * 3 + ["leak"]) * 2]
+    assert [r["leak"]["rounds"] for r in records[6::4]] == [1, 2]
+    assert [r["user"]["done"] for r in records if "user" in r] == [1, 2, 3] * 2
     assert records[2]["learnt"]["specification"]["users"] == 3
     assert (tmp_path / "run" / "results.jsonl").read_text() == result.stdout
     assert "clients/s" in result.stderr and "What the server learns about 3 users" in result.stderr

@@ -67,7 +67,7 @@ def recommender(
 
 def _audit(specification: RecommenderSpecification, out: Path | None, json_lines: bool) -> None:
     """Run, tell and store; the table of leaks also comes after an interruption, as far as they got."""
-    from jgleak.audit.recommender.leaks import LeakRow
+    from jgleak.audit.recommender.leaks import Attacked, LeakRow
     from jgleak.audit.recommender.run import event_record, run
     from jgleak.audit.recommender.setup import prepare
     from jgleak.audit.recommender.table import data_text, epoch_text, errors_table, leaks_table, privacy_text
@@ -76,7 +76,7 @@ def _audit(specification: RecommenderSpecification, out: Path | None, json_lines
     stderr, stdout = Console(stderr=True, highlight=False), Console(stderr=json_lines)
     setup = prepare(specification)
     leaks: list[LeakRow] = []
-    with _records(out) as file:
+    with _records(out) as file, stderr.status("training") as status:
         stderr.print(data_text(setup), soft_wrap=True, markup=False)
         try:
             for event in run(specification, setup):
@@ -92,6 +92,8 @@ def _audit(specification: RecommenderSpecification, out: Path | None, json_lines
                     if event.privacy is not None:
                         stderr.print(privacy_text(event.privacy), soft_wrap=True, markup=False)
                     stdout.print(errors_table(event, specification))
+                elif isinstance(event, Attacked):
+                    status.update(f"attack after {event.rounds} updates: user {event.done} of {event.users}")
                 else:
                     leaks.append(event)
                     stderr.print(f"attacked: {event.title}, {event.rounds} updates", markup=False)

@@ -30,7 +30,12 @@ def clipped(mean: Float[np.ndarray, " n"], variance: Float[np.ndarray, " n"], bo
       mean: of ``g``.
       variance: of ``g``.
       bound: above 0; may be infinite.
+
+    Raises:
+      ValueError: a bound that is not above 0.
     """
+    if not bound > 0:
+        raise ValueError(f"bound: clipping needs one above 0, got {bound}")
     if np.isinf(bound):
         return Clipped(mean, np.ones_like(mean), np.zeros_like(mean))
     deviation = np.sqrt(np.maximum(variance, (1e-9 * bound) ** 2))

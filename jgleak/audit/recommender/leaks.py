@@ -19,6 +19,28 @@ from jgleak.metrics.recommender import Leak, blind, leak, summarise
 from jgleak.ratings import Ratings
 
 
+class Attacked(NamedTuple):
+    """One user was attacked.
+
+    Attributes:
+      title: of the protection.
+      rounds: updates that the server had seen.
+      user: the user's number.
+      done: users attacked so far under this protection, from so many updates.
+      users: of how many.
+      leak: what was found, beside the truth.
+      guess: the same of guessing.
+    """
+
+    title: str
+    rounds: int
+    user: int
+    done: int
+    users: int
+    leak: Leak
+    guess: Leak
+
+
 class LeakRow(NamedTuple):
     """What some users' updates showed under one protection after so many rounds.
 
@@ -58,8 +80,8 @@ def leaks(
     setup: Setup,
     fitted: Fitted,
     protections: Mapping[str, Protection] | None = None,
-) -> Iterator[LeakRow]:
-    """Attack the same users under each protection, all at the trained parameters.
+) -> Iterator[Attacked | LeakRow]:
+    """Attack the same users under each protection, all at the trained parameters; each user, then their means.
 
     Each user sends ``max(rounds)`` consecutive updates with new noise, pseudo items and dropout; the attack sees the
     first ones. It knows the model, the protection, the levels and how often each occurs over the users that are not
@@ -94,7 +116,10 @@ def leaks(
         )
         for rounds in specification.rounds:
             start = time.perf_counter()
-            pairs = [_judged(setup.rest, public, trained.params, updates[:rounds], mean, commonest) for updates in seen]
+            pairs: list[tuple[Leak, Leak]] = []
+            for updates in seen:
+                pairs.append(_judged(setup.rest, public, trained.params, updates[:rounds], mean, commonest))
+                yield Attacked(title, rounds, updates[0].user, len(pairs), len(users), *pairs[-1])
             seconds = (time.perf_counter() - start) / len(users)
             found, guessed = (summarise(column) for column in zip(*pairs, strict=True))
             yield LeakRow(title, protection, rounds, len(users), found, guessed, seconds)

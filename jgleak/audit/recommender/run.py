@@ -8,19 +8,19 @@ from typing import Any
 
 import jax
 
-from jgleak.audit.recommender.leaks import LeakRow, leaks
+from jgleak.audit.recommender.leaks import Attacked, LeakRow, leaks
 from jgleak.audit.recommender.setup import Setup, prepare
 from jgleak.audit.recommender.specification import RecommenderSpecification
 from jgleak.audit.recommender.training import Epoch, Learnt, learn
 from jgleak.audit.record import plain
 from jgleak.version import __version__
 
-Event = Epoch | Learnt | LeakRow
+Event = Epoch | Learnt | Attacked | LeakRow
 
 
 def run(specification: RecommenderSpecification, setup: Setup | None = None) -> Iterator[Event]:
-    """Train, yielding an ``Epoch`` as each is over and ``Learnt`` at the end; then attack, yielding a ``LeakRow`` for
-    each protection and number of rounds.
+    """Train, yielding an ``Epoch`` as each is over and ``Learnt`` at the end; then attack, yielding an
+    ``Attacked`` for each user and a ``LeakRow`` for each protection and number of rounds.
 
     Args:
       specification: the experiment.
@@ -39,7 +39,7 @@ def run(specification: RecommenderSpecification, setup: Setup | None = None) -> 
 
 
 def event_record(event: Event, specification: RecommenderSpecification) -> dict[str, Any]:
-    """An event as plain data, ready for JSON, under its kind: ``epoch``, ``learnt`` or ``leak``.
+    """An event as plain data, ready for JSON, under its kind: ``epoch``, ``learnt``, ``user`` or ``leak``.
 
     Infinite and undefined numbers become None: a defence without a guarantee has ``epsilon`` None.
     """
@@ -50,6 +50,8 @@ def event_record(event: Event, specification: RecommenderSpecification) -> dict[
         about = {"device": jax.devices()[0].device_kind, "version": __version__}
         fields = {name: value for name, value in event._asdict().items() if name != "fitted"}
         return plain({"learnt": {**fields, "privacy": privacy, **about, "specification": specification.to_json()}})
+    if isinstance(event, Attacked):
+        return plain({"user": {**event._asdict(), "leak": event.leak._asdict(), "guess": event.guess._asdict()}})
     fields = {name: value for name, value in event._asdict().items() if name != "protection"}
     protection = {"defense": str(event.protection.defense), "pseudo": event.protection.pseudo}
     means, guesses = (

@@ -11,7 +11,7 @@ import numpy as np
 
 from jgleak.audit.recommender.setup import Setup, stream_key
 from jgleak.audit.recommender.specification import RecommenderSpecification
-from jgleak.audit.recommender.tuned import EPOCHS, PATIENCE
+from jgleak.audit.recommender.tuned import EPOCHS, FACTOR_EPOCHS, FACTOR_PATIENCE, PATIENCE
 from jgleak.defenses.privacy import Privacy, privacy
 from jgleak.federated.recommender import (
     OPEN,
@@ -189,12 +189,12 @@ def _factorised(specification: RecommenderSpecification, setup: Setup) -> Iterat
     values, clients = setup.rest.values, Clients.from_ratings(setup.rest)
     settings = Settings(
         width=10,
-        epochs=specification.epochs or EPOCHS,
+        epochs=specification.epochs or FACTOR_EPOCHS,
         decay=decay,
         centre=float(values.mean()),
         scale=max(float(values.std()), 1e-6),
         spread=0.3,
-        patience=8,
+        patience=FACTOR_PATIENCE,
     )
     key, found = stream_key(specification, "training"), None
     for found in factor_epochs(method, clients, settings, key=key, validation=setup.held):

@@ -35,6 +35,9 @@ from typing import Literal, NamedTuple
 EPOCHS, PATIENCE = 40, 6
 """At most so many epochs; and epochs without a better validation error."""
 
+FACTOR_EPOCHS, FACTOR_PATIENCE = 400, 8
+"""The same for FCF and FedMF, whose epochs take tenths of a second."""
+
 
 class Protected(NamedTuple):
     """Constants for runs with a defence or pseudo items, by plain descent.

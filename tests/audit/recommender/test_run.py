@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from jgleak.audit.recommender.leaks import LeakRow, attacked, ladder
+from jgleak.audit.recommender.leaks import Attacked, LeakRow, attacked, ladder
 from jgleak.audit.recommender.run import event_record, run
 from jgleak.audit.recommender.setup import prepare
 from jgleak.audit.recommender.specification import RecommenderSpecification
@@ -84,6 +84,9 @@ def test_leaks_beside_guesses() -> None:
     assert hidden.means["auc"].mean > 0.9
     for event in events:
         assert json.loads(json.dumps(event_record(event, specification)))
+    users = [e for e in events if isinstance(e, Attacked) and (e.title, e.rounds) == ("M = 20", 1)]
+    assert len({e.user for e in users}) == hidden.users
+    assert np.mean([e.leak.auc for e in users]) == pytest.approx(hidden.means["auc"].mean)
     assert leaks_table(list(leaks.values())).row_count == 4
 
 
