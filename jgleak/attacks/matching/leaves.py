@@ -67,6 +67,17 @@ def pairs(found: Any, seen: Any) -> list[tuple[Any, Any]]:
     )
 
 
+def stretched(found: Any, factor: Float[Array, " T"]) -> Any:
+    """A tree of gradients, each of the ``T`` times its factor."""
+
+    def one(leaf: Any) -> Any:
+        if isinstance(leaf, Outer):
+            return Outer(leaf.rows, leaf.slopes * factor[:, None, None])
+        return leaf * factor.reshape(-1, *[1] * (leaf.ndim - 1))
+
+    return jax.tree.map(one, found, is_leaf=lambda leaf: isinstance(leaf, Outer))
+
+
 def gap(found: Any, seen: Any) -> Float[Array, " T"]:
     """``|a - b|^2`` of one leaf.
 

@@ -37,9 +37,16 @@ Objective = Callable[[Params, Params], Float[Array, ""]]
 
 
 def gradients(setting: Setting, problem: Problem, guess: Guess) -> Params:
-    """The gradients a guess would have sent, to be compared with ``problem.update``: an ``Outer`` a kernel."""
+    """The gradients a guess would have sent, to be compared with ``problem.update``: an ``Outer`` a kernel.
+
+    Where the update was clipped as a whole, its length is not the gradient's: they are stretched to that length.
+    """
     graphs = (guess.nodes, guess.adjacency, problem.mask, guess.labels)
-    return factored_gradients(setting.model, problem.params, *graphs, setting.loss, problem.shares)
+    found = factored_gradients(setting.model, problem.params, *graphs, setting.loss, problem.shares)
+    if not setting.scaled:
+        return found
+    longer = _wanted(problem.update) / jnp.maximum(_total(found, problem.update, leaves.size), TINY)
+    return leaves.stretched(found, jnp.sqrt(jnp.maximum(longer, TINY)))
 
 
 def squared(found: Params, seen: Params) -> Float[Array, ""]:

@@ -38,6 +38,7 @@ class Setting:
       groups: the features' columns.
       labels_known: the labels are given or inferred, so they are not searched for.
       own_params: every client's parameters are its own (seen along its own feature directions).
+      scaled: the update was clipped as a whole (``Observation.scaled``).
     """
 
     model: GNN
@@ -46,6 +47,7 @@ class Setting:
     groups: tuple[Group, ...]
     labels_known: bool
     own_params: bool = False
+    scaled: bool = False
 
 
 @jax.tree_util.register_dataclass
@@ -117,7 +119,8 @@ def pose(
     mask[:, :n] = True
     labels = _labels(observation, knowledge, graphs, n, slots, infer)
     groups_ = groups(space) if basis is None else ()
-    setting = Setting(model, observation.loss, observation.protocol, groups_, labels is not None, basis is not None)
+    common = (labels is not None, basis is not None, observation.scaled)
+    setting = Setting(model, observation.loss, observation.protocol, groups_, *common)
     mean, scale = normalisation(space) if basis is None else (np.zeros(width), np.ones(width))
     features, edges = (knowledge.features, knowledge.adjacency) if dummy is None else (None, dummy)
 

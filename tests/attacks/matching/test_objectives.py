@@ -8,11 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.flatten_util import ravel_pytree
 
 from jgleak.attacks.matching.objectives import Guess, cosine, distance, gradients, layerwise, squared
 from jgleak.attacks.matching.problem import Problem, Setting, pose
 from jgleak.attacks.matching.recipe import hard_distance
 from jgleak.attacks.matching.relaxations import sigmoid_edges
+from jgleak.defenses import parse
 from jgleak.federated import Knowledge, Observation, fedsgd
 from jgleak.federated.client import node_gradients, target_gradient
 from jgleak.graph import Graph
@@ -62,6 +64,23 @@ def test_gradients_of_every_node_and_of_target_nodes(lab: Any) -> None:
     mean = fedsgd(model, params, [graph], lab.space, loss="ce")
     each = node_gradients(model, params, graph, lab.space, loss="ce")
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b.mean(axis=0), atol=1e-6), mean.update, each.update)
+
+
+def test_of_a_clipped_update_only_the_direction_counts(lab: Any) -> None:
+    graphs = [lab.random(6, 0)]
+    model = lab.model(hidden=8, readout="pooled", readout_widths=())
+    params = lab.params(model)
+    apart = jax.jit(lambda *case: squared(gradients(*case), case[1].update), static_argnums=0)
+    lengths, errors = [], []
+    for defense in map(parse, ("", "clip:0.01", "clip:0.0001")):
+        observation = fedsgd(model, params, graphs, lab.space, loss="ce", defense=defense, key=jax.random.key(0))
+        lengths.append(float(jnp.linalg.norm(ravel_pytree(observation.update)[0])))
+        setting, problem, truth = posed(lab, observation, graphs)
+        other = truth._replace(adjacency=truth.adjacency[:, ::-1, ::-1])
+        assert gap(setting, problem, truth) < 1e-5
+        errors.append([float(apart(setting, problem, guess)) for guess in (truth, other)])
+    assert lengths[0] > 0.01 and lengths[1:] == pytest.approx([0.01, 0.0001], rel=1e-5)
+    assert errors[1] == pytest.approx(errors[2], abs=1e-5) and errors[1][1] > 1e-3
 
 
 def test_distances_in_closed_form() -> None:
