@@ -21,12 +21,16 @@ from jgleak.attacks.matching.recipe import Recipe, State, answer, init, step
 STRIDE = 50
 """Steps between two looks at the clock and at which restarts are done."""
 
+CACHED = 32
+"""Members that a core of a CPU steps together: more of them leave its cache between two operations."""
+
 
 class Run:
     """All restarts of all clients of one setting, advanced together.
 
     A CPU runs the many small operations of a step on one core each, one after another. So there the clients are dealt
-    to as many lanes as there are cores, a thread each; on an accelerator one lane has them all.
+    to as many lanes as there are cores, a thread each, and a lane steps few at a time (``CACHED``); on an accelerator
+    one lane has them all.
 
     Args:
       recipe: the attack, its compiled part.
@@ -37,7 +41,8 @@ class Run:
 
     def __init__(self, recipe: Recipe, setting: Setting, problems: Sequence[Problem], keys: Sequence[Array]) -> None:
         self.recipe, self.setting = recipe, setting
-        size = len(problems) // lanes(len(problems))
+        self._lanes = lanes(len(problems))
+        size = piece(len(problems), recipe.restarts)
         parts = [slice(start, start + size) for start in range(0, len(problems), size)]
         self._problems = [jax.device_put(side_by_side(problems[part], setting)) for part in parts]
         drawn = [jnp.stack(keys[part]) for part in parts]
@@ -46,7 +51,7 @@ class Run:
 
     def advance(self) -> Float[np.ndarray, "B K stride"]:
         """``STRIDE`` steps; the data terms before each."""
-        with ThreadPoolExecutor(len(self._states)) as pool:
+        with ThreadPoolExecutor(self._lanes) as pool:
             stride = pool.map if self._compiled else map  # the first stride compiles, in one thread
             ended = list(stride(self._advance, self._problems, self._states))
         self._compiled = True
@@ -85,6 +90,14 @@ def lanes(clients: int) -> int:
         return 1
     cores = getattr(os, "process_cpu_count", os.cpu_count)() or 1
     return min(clients, 2 ** (cores.bit_length() - 1))
+
+
+def piece(clients: int, restarts: int) -> int:
+    """How many of so many clients (a power of two) are one compiled piece."""
+    each = clients // lanes(clients)
+    if jax.default_backend() != "cpu":
+        return each
+    return min(each, 2 ** (max(CACHED // restarts, 1).bit_length() - 1))
 
 
 @partial(jax.jit, static_argnames=("recipe", "setting"))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.attack import Budget
-from jgleak.attacks.matching import loop
+from jgleak.attacks.matching import loop, run
 from jgleak.attacks.matching.dlg import DLG, RECIPE, WITH_LABELS
 from jgleak.attacks.matching.invergrad import RECIPE as INVERGRAD_RECIPE
 from jgleak.attacks.matching.options import configured, settings
@@ -46,6 +46,16 @@ def test_side_by_side_as_one_by_one_and_without_new_shapes(clients: Any) -> None
         assert first.best.isomorphic(second.best)
         assert first.gradient_distance == pytest.approx(second.gradient_distance, rel=1e-3)
         np.testing.assert_allclose(first.adjacency, second.adjacency, atol=2e-2)
+
+
+def test_small_pieces_make_the_whole(clients: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = many(QUICK, clients)
+    monkeypatch.setattr(run, "CACHED", 2)
+    monkeypatch.setattr(run, "lanes", lambda clients: 2)
+    assert run.piece(8, QUICK.restarts) == 1
+    for one, other in zip(whole, many(QUICK, clients), strict=True):
+        assert one.best.isomorphic(other.best)
+        np.testing.assert_allclose(one.adjacency, other.adjacency, atol=2e-2)
 
 
 def test_progress_trace_and_best_so_far(clients: Any) -> None:
