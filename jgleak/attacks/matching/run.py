@@ -47,25 +47,31 @@ class Run:
         self._problems = [jax.device_put(side_by_side(problems[part], setting)) for part in parts]
         drawn = [jnp.stack(keys[part]) for part in parts]
         self._states = [begin(recipe, setting, *part) for part in zip(self._problems, drawn, strict=True)]
+        self._resting: list[Float[np.ndarray, "b K 1"] | None] = [None] * len(parts)
         self._compiled = False
 
     def advance(self) -> Float[np.ndarray, "B K stride"]:
-        """``STRIDE`` steps; the data terms before each."""
+        """``STRIDE`` steps; the data terms before each. Pieces that are done rest: nothing moves there any more."""
         with ThreadPoolExecutor(self._lanes) as pool:
             stride = pool.map if self._compiled else map  # the first stride compiles, in one thread
-            ended = list(stride(self._advance, self._problems, self._states))
+            values = list(stride(self._advance, range(len(self._states))))
         self._compiled = True
-        self._states = [states for states, _ in ended]
-        return np.concatenate([values for _, values in ended])
+        return np.concatenate(values)
 
-    def _advance(self, problems: Problem, states: State) -> tuple[State, Float[np.ndarray, "b K stride"]]:
-        states, values = advance(self.recipe, self.setting, problems, states)
-        return states, np.asarray(values)
+    def _advance(self, number: int) -> Float[np.ndarray, "b K stride"]:
+        last = self._resting[number]
+        if last is not None:
+            return np.repeat(last, STRIDE, axis=-1)
+        states, values = advance(self.recipe, self.setting, self._problems[number], self._states[number])
+        self._states[number], values = states, np.asarray(values)
+        if bool(jnp.all(states.done)):
+            self._resting[number] = np.asarray(values[..., -1:])
+        return values
 
     @property
     def done(self) -> bool:
         """Every restart stays where it is."""
-        return all(bool(jnp.all(states.done)) for states in self._states)
+        return all(last is not None for last in self._resting)
 
     @property
     def steps(self) -> Int[np.ndarray, "B K"]:

@@ -48,14 +48,19 @@ def test_side_by_side_as_one_by_one_and_without_new_shapes(clients: Any) -> None
         np.testing.assert_allclose(first.adjacency, second.adjacency, atol=2e-2)
 
 
-def test_small_pieces_make_the_whole(clients: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = many(QUICK, clients)
+def test_small_pieces_make_the_whole_and_rest_when_they_are_done(clients: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    losses = [one.info["matching_losses"] for one in many(QUICK, clients)]
+    recipe = dataclasses.replace(QUICK, target=1.5 * np.median(np.max(losses, axis=1)), steps=3 * STRIDE)
+    whole = many(recipe, clients, trace=True)
+    assert 1 < len({one.info["steps"] for one in whole}), "some are done before others"
     monkeypatch.setattr(run, "CACHED", 2)
     monkeypatch.setattr(run, "lanes", lambda clients: 2)
-    assert run.piece(8, QUICK.restarts) == 1
-    for one, other in zip(whole, many(QUICK, clients), strict=True):
+    assert run.piece(8, recipe.restarts) == 1
+    for one, other in zip(whole, many(recipe, clients, trace=True), strict=True):
         assert one.best.isomorphic(other.best)
+        assert one.info["steps"] == other.info["steps"]
         np.testing.assert_allclose(one.adjacency, other.adjacency, atol=2e-2)
+        np.testing.assert_allclose(one.info["trace"], other.info["trace"], rtol=5e-2)
 
 
 def test_progress_trace_and_best_so_far(clients: Any) -> None:
