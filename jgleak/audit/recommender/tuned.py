@@ -23,8 +23,8 @@ What the choices rest on:
   add noise, Adam turns it into steps as long as a signal's, and plain descent averages it out over rounds. An item of
   Douban has 37 ratings and 1,000 pseudo gradients an epoch, so this takes epochs: the validation error goes from
   0.849 after the first to 0.789 after 74. Every epoch costs privacy; the statement of a run composes them all.
-- Noise moves the network and the rest of the embeddings about. With none of the steps, or ``GRAPH_SHARE`` of them,
-  the validation error on Douban is the same (0.795 after 56 epochs): there nothing of the graph is learnt.
+- Noise moves the network and the rest of the embeddings about. With none of the steps, or 0.03, 0.1 or 0.3 of them,
+  the validation error on Douban is 0.7752, 0.7757, 0.7757 and 0.7750 (seed 1): there nothing of the graph is learnt.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Protected(NamedTuple):
     """
 
     rate: float = 0.4
-    graph_share: float = 0.03
+    graph_share: float = 0.3
     reduction: Literal["sum", "mean"] = "sum"
     epochs: int = 100
 
