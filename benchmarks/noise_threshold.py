@@ -30,13 +30,14 @@ def main(
     largest: Annotated[int, typer.Option(min=4, help="Their largest number of nodes.")] = 40,
     precisions: Annotated[str, typer.Option(help="Of the gradients, by commas.")] = "float32,float64",
     rounded: Annotated[str, typer.Option(help="Defences that only round, by commas.")] = "float16,bfloat16",
+    beside: Annotated[str, typer.Option(help="Attacks that face the rounding beside the census, by commas.")] = "dlg",
     low: Annotated[float, typer.Option(help="Noise that is surely too small.")] = 1e-7,
     high: Annotated[float, typer.Option(help="Noise that is surely enough.")] = 1e-2,
     halvings: Annotated[int, typer.Option(min=1, help="Of the interval between, in its logarithm.")] = 6,
     seconds: Annotated[float, typer.Option(min=0.1, help="For one client.")] = 20.0,
     seed: Annotated[int, typer.Option(help="Seeds clients, parameters and noise.")] = 0,
 ) -> None:
-    """One JSON line a trial: precision, deviation of the noise, that of a gradient's entry, exact rate, GSM-0.
+    """One JSON line a trial: attack, precision, noise, a gradient's typical entry, exact rate, GSM-0 and GSM-1.
 
     Bisection assumes that more noise never helps; the rate at every deviation tried is printed.
     """
@@ -44,19 +45,22 @@ def main(
     data = load("tox21", graphs=graphs, min_nodes=4, max_nodes=largest, seed=seed)
     model = GNN(data.space.width)
     params = jax.tree.map(np.asarray, model.initial(key=jax.random.key(seed)))
+    shown = model, params, data.graphs, data.space
     for name in [part for part in rounded.split(",") if part]:
-        trial(model, params, data.graphs, data.space, parse(name), "float32", seconds, seed)
+        for attack in ["census", *(part for part in beside.split(",") if part)]:
+            trial(attack, *shown, parse(name), "float32", seconds, seed)
     for precision in [part for part in precisions.split(",") if part]:
         below, above = np.log(low), np.log(high)
-        trial(model, params, data.graphs, data.space, Defense(), precision, seconds, seed)
+        trial("census", *shown, Defense(), precision, seconds, seed)
         for _ in range(halvings):
             middle = float(np.exp((below + above) / 2))
-            rate = trial(model, params, data.graphs, data.space, parse(f"gaussian:{middle}"), precision, seconds, seed)
+            rate = trial("census", *shown, parse(f"gaussian:{middle}"), precision, seconds, seed)
             below, above = (np.log(middle), above) if rate >= 0.5 else (below, np.log(middle))
         print(json.dumps({"precision": precision, "threshold": [float(np.exp(below)), float(np.exp(above))]}))
 
 
 def trial(
+    name: str,
     model: GNN,
     params: Params,
     graphs: Sequence[Graph],
@@ -67,7 +71,7 @@ def trial(
     seed: int,
 ) -> float:
     """Attack all clients under one noise; the exact rate."""
-    census, scores, sizes, stops = get_attack("census"), [], [], []
+    attack, scores, sizes, stops = get_attack(name), [], [], []
     for number, graph in enumerate(graphs):
         key = jax.random.fold_in(jax.random.key(seed), number)
         with jax.enable_x64(precision == "float64"):
@@ -76,15 +80,17 @@ def trial(
         entries = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(seen.update)])
         sizes.append(float(np.sqrt(np.mean(entries**2))))
         knowledge = Knowledge(space, n=graph.n, noise=defense.deviation(seen.update), prior="molecule")
-        found = census(seen, knowledge, key=key, budget=Budget(seconds=seconds))
+        found = attack(seen, knowledge, key=key, budget=Budget(seconds=seconds))
         scores.append(score(graph, found.best, space))
         stops.append(found.stop)
     record: dict[str, Any] = {
+        "attack": name,
         "precision": precision,
         "defense": str(defense),
         "entry": float(np.median(sizes)),
         "exact": float(np.mean([s.exact for s in scores])),
         "gsm0": float(np.mean([s.gsm0 for s in scores])),
+        "gsm1": float(np.mean([s.gsm1 for s in scores])),
         "stops": {stop: stops.count(stop) for stop in sorted(set(stops))},
     }
     print(json.dumps(record), flush=True)
