@@ -27,6 +27,7 @@ from fedgig_rows import FEDGIG
 from glg_rows import GLG
 from grain_rows import ROWS
 from graphdlg_rows import GRAPHDLG
+from jgleak.cli.status import spinner
 from measure import finished, measure
 from methods import METHODS
 from page import HEAD, document, mean, results
@@ -177,10 +178,10 @@ def _run(
     paper: Paper, rows: Sequence[Any], methods: Sequence[Any], graphs: int | None, time_limit: float, stderr: Console
 ) -> Iterator[Record]:
     for row in rows:
-        with stderr.status(row.title) as status:
+        with spinner(stderr, row.title) as status:
 
             def progress(attack: str, done: int, total: int, title: str = row.title) -> None:
-                status.update(f"{title}: {attack} {done}/{total}")
+                status.update(status.task_ids[0], description=f"{title}: {attack} {done}/{total}")
 
             yield from paper.measure(row, methods, graphs=graphs, time_limit=time_limit, progress=progress)
 

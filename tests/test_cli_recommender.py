@@ -13,12 +13,13 @@ from jgleak.cli import app
 QUICK = ("--network", "gcn", "--neighbours", "0", "--epochs", "2")
 
 
-def jgleak(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["recommender", *arguments])
+def jgleak(*arguments: str, **environment: str) -> Result:
+    return CliRunner().invoke(app, ["recommender", *arguments], env=environment)
 
 
 def test_json_lines_and_the_same_in_a_file(tmp_path: Path) -> None:
-    result = jgleak(*QUICK, "--attack", "--users", "3", "--rounds", "1,2", "--json", "--out", str(tmp_path / "run"))
+    options = ("--attack", "--users", "3", "--rounds", "1,2", "--json", "--out", str(tmp_path / "run"))
+    result = jgleak(*QUICK, *options, FORCE_COLOR="1")  # as on a terminal: the spinner takes none of the lines
     assert result.exit_code == 0, result.output
     records = [json.loads(line) for line in result.stdout.splitlines()]
     assert [next(iter(r)) for r in records] == ["epoch", "epoch", "learnt", *(["user"] * 3 + ["leak"]) * 2]

@@ -173,4 +173,5 @@ def _progress(console: Console) -> Progress:
         counts,
         TimeElapsedColumn(),
         console=console,
+        redirect_stdout=False,
     )

@@ -19,7 +19,7 @@ from jgleak.audit.recommender.specification import (
     RecommenderSpecification,
 )
 from jgleak.cli.options import Json
-from jgleak.cli.status import mistakes
+from jgleak.cli.status import mistakes, spinner
 
 
 def recommender(
@@ -76,9 +76,9 @@ def _audit(specification: RecommenderSpecification, out: Path | None, json_lines
     stderr, stdout = Console(stderr=True, highlight=False), Console(stderr=json_lines)
     setup = prepare(specification)
     leaks: list[LeakRow] = []
-    with _records(out) as file, stderr.status("training") as status:
-        stderr.print(data_text(setup), soft_wrap=True, markup=False)
-        try:
+    try:
+        with _records(out) as file, spinner(stderr, "training") as progress:
+            stderr.print(data_text(setup), soft_wrap=True, markup=False)
             for event in run(specification, setup):
                 record = json.dumps(event_record(event, specification))
                 if json_lines:
@@ -91,15 +91,19 @@ def _audit(specification: RecommenderSpecification, out: Path | None, json_lines
                 elif isinstance(event, Learnt):
                     if event.privacy is not None:
                         stderr.print(privacy_text(event.privacy), soft_wrap=True, markup=False)
+                    progress.stop()
                     stdout.print(errors_table(event, specification))
+                    progress.start()
+                    progress.update(progress.task_ids[0], description="attacking")
                 elif isinstance(event, Attacked):
-                    status.update(f"attack after {event.rounds} updates: user {event.done} of {event.users}")
+                    told = f"attacking after {event.rounds} updates: user {event.done} of {event.users}"
+                    progress.update(progress.task_ids[0], description=told)
                 else:
                     leaks.append(event)
                     stderr.print(f"attacked: {event.title}, {event.rounds} updates", markup=False)
-        finally:
-            if leaks:
-                stdout.print(leaks_table(leaks))
+    finally:
+        if leaks:
+            stdout.print(leaks_table(leaks))
 
 
 @contextmanager

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn
 
 from jgleak.audit.specification import Faults
 
@@ -28,3 +30,12 @@ def mistakes() -> Iterator[None]:
     except KeyboardInterrupt:
         typer.echo("interrupted", err=True)
         raise typer.Exit(INTERRUPTED) from None
+
+
+def spinner(console: Console, text: str) -> Progress:
+    """One task, that says what is going on and vanishes at the end; standard output is left alone."""
+    progress = Progress(
+        SpinnerColumn(), TextColumn("{task.description}"), console=console, transient=True, redirect_stdout=False
+    )
+    progress.add_task(text, total=None)
+    return progress

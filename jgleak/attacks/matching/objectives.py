@@ -39,13 +39,16 @@ Objective = Callable[[Params, Params], Float[Array, ""]]
 def gradients(setting: Setting, problem: Problem, guess: Guess) -> Params:
     """The gradients a guess would have sent, to be compared with ``problem.update``: an ``Outer`` a kernel.
 
-    Where the update was clipped as a whole, its length is not the gradient's: they are stretched to that length.
+    Where the update was clipped as a whole (``Setting.scaled``), its length is not the gradient's: they are stretched
+    to that length. A zero gradient stays one.
     """
     graphs = (guess.nodes, guess.adjacency, problem.mask, guess.labels)
     found = factored_gradients(setting.model, problem.params, *graphs, setting.loss, problem.shares)
     if not setting.scaled:
         return found
-    longer = _wanted(problem.update) / jnp.maximum(_total(found, problem.update, leaves.size), TINY)
+    square = _total(found, problem.update, leaves.size)
+    live = square > TINY
+    longer = jnp.where(live, _wanted(problem.update), 1.0) / jnp.where(live, square, 1.0)
     return leaves.stretched(found, jnp.sqrt(jnp.maximum(longer, TINY)))
 
 
@@ -60,9 +63,10 @@ def cosine(found: Params, seen: Params) -> Float[Array, ""]:
 
     A zero gradient on either side has no direction and counts as orthogonal.
     """
-    inner, product = _total(found, seen, leaves.inner), _total(found, seen, leaves.size) * _wanted(seen)
-    live = product > TINY
-    return jnp.mean(1.0 - jnp.where(live, inner * jax.lax.rsqrt(jnp.where(live, product, 1.0)), 0.0))
+    inner, size, wanted = _total(found, seen, leaves.inner), _total(found, seen, leaves.size), _wanted(seen)
+    live = (size > TINY) & (wanted > TINY)
+    size, wanted = (jax.lax.rsqrt(jnp.where(live, square, 1.0)) for square in (size, wanted))
+    return jnp.mean(1.0 - jnp.where(live, inner * size * wanted, 0.0))
 
 
 def layerwise(weights: Mapping[str, float], objective: Objective = squared) -> Objective:

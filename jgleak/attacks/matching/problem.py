@@ -38,7 +38,8 @@ class Setting:
       groups: the features' columns.
       labels_known: the labels are given or inferred, so they are not searched for.
       own_params: every client's parameters are its own (seen along its own feature directions).
-      scaled: the update was clipped as a whole (``Observation.scaled``).
+      scaled: the update was clipped as a whole (``Observation.scaled``), and no label can make up for it: a label
+        searched for, or a target that follows from the gradient, absorbs the factor.
     """
 
     model: GNN
@@ -119,7 +120,8 @@ def pose(
     mask[:, :n] = True
     labels = _labels(observation, knowledge, graphs, n, slots, infer)
     groups_ = groups(space) if basis is None else ()
-    common = (labels is not None, basis is not None, observation.scaled)
+    absorbed = labels is None or (observation.loss == "mse" and knowledge.labels is None)
+    common = (labels is not None, basis is not None, observation.scaled and not absorbed)
     setting = Setting(model, observation.loss, observation.protocol, groups_, *common)
     mean, scale = normalisation(space) if basis is None else (np.zeros(width), np.ones(width))
     features, edges = (knowledge.features, knowledge.adjacency) if dummy is None else (None, dummy)

@@ -52,9 +52,10 @@ class Run:
 
     def advance(self) -> Float[np.ndarray, "B K stride"]:
         """``STRIDE`` steps; the data terms before each. Pieces that are done rest: nothing moves there any more."""
+        rest = range(1, len(self._states))
+        first = [] if self._compiled else [self._advance(0)]  # one thread compiles
         with ThreadPoolExecutor(self._lanes) as pool:
-            stride = pool.map if self._compiled else map  # the first stride compiles, in one thread
-            values = list(stride(self._advance, range(len(self._states))))
+            values = [*first, *pool.map(self._advance, rest if first else range(len(self._states)))]
         self._compiled = True
         return np.concatenate(values)
 

@@ -23,20 +23,17 @@ class Clipped(NamedTuple):
     left: Float[np.ndarray, " n"]
 
 
-def clipped(mean: Float[np.ndarray, " n"], variance: Float[np.ndarray, " n"], bound: float) -> Clipped:
-    """Statistical linearisation of clipping under ``g ~ N(mean, variance)``; exact for an infinite bound.
+def clipped(
+    mean: Float[np.ndarray, " n"], variance: Float[np.ndarray, " n"], bound: Float[np.ndarray, " n"]
+) -> Clipped:
+    """Statistical linearisation of clipping under ``g ~ N(mean, variance)``; exact for infinite bounds.
 
     Args:
       mean: of ``g``.
       variance: of ``g``.
-      bound: above 0; may be infinite.
-
-    Raises:
-      ValueError: a bound that is not above 0.
+      bound: above 0; all of them may be infinite.
     """
-    if not bound > 0:
-        raise ValueError(f"bound: clipping needs one above 0, got {bound}")
-    if np.isinf(bound):
+    if np.isinf(bound).all():
         return Clipped(mean, np.ones_like(mean), np.zeros_like(mean))
     deviation = np.sqrt(np.maximum(variance, (1e-9 * bound) ** 2))
     low, high = (-bound - mean) / deviation, (bound - mean) / deviation

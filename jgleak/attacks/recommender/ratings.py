@@ -73,7 +73,7 @@ def estimate(
     as many entries as ratings were independent, and a wrong history gives the prior back instead of a confident guess.
     Noise can hide a misfit, so there a ``certainty`` below 1 counts as a further, independent error of the ratings with
     the variance ``(1 - certainty) ((p - prior mean)^2 + prior variance)``: a wrong graph errs in proportion to the
-    residual, however many rounds there are.
+    residual, however many rounds there are. It is one of what the device learns from.
 
     Where devices keep the user's offset to themselves (``Recommender.own = p``), what they learn from is
     ``centre + S (t - centre)`` with ``S = 1 - 11^T / (K + p)``: linear in the ratings as well, and not singular, with
@@ -152,8 +152,11 @@ def _posterior(public: Public, known: Noise, rounds: list[list[View]], count: in
         told, bent = _information(model, group, less)
         gram, missed = gram + len(group.seen) * told, missed + len(group.seen) * bent
     entries = max(sum(len(group.seen) * np.count_nonzero(group.weight) for group in groups), 1)
-    doubt = (1.0 - certainty) * ((groups[0].now - mean) ** 2 + public.deviation**2)
-    doubt = doubt + missed / np.maximum(np.diag(gram), TINY)
+    wrong = (1.0 - certainty) * (
+        (groups[0].now - _learnt(model, less, np.full(count, mean))) ** 2 + public.deviation**2
+    )
+    more = np.linalg.inv(less)
+    doubt = more * wrong @ more + np.diag(missed / np.maximum(np.diag(gram), TINY))
     ratings, misfit, wider, sharpness = np.full(count, mean), 0.0, 1.0, prior
     for sweep in range(SWEEPS):
         robust = known.kind == "laplace" and sweep > 0
@@ -163,7 +166,7 @@ def _posterior(public: Public, known: Noise, rounds: list[list[View]], count: in
             misfit = sum(squares) / entries
             excess = max(misfit - 1.0 - UNSURE / np.sqrt(entries), 0.0)
             wider = 1.0 + excess * entries / count
-        duller = np.linalg.inv(np.eye(count) + gram / wider * doubt) / wider  # (G^-1 + V)^-1 = (1 + G V)^-1 G
+        duller = np.linalg.inv(np.eye(count) + gram / wider @ doubt) / wider  # (G^-1 + V)^-1 = (1 + G V)^-1 G
         sharpness = duller @ gram + prior
         step = np.linalg.solve(sharpness, duller @ less @ sum(slopes) + prior @ (mean - ratings))
         ratings = ratings + step
@@ -180,19 +183,29 @@ def _group(public: Public, known: Noise, views: list[View], less: Float[np.ndarr
     says = _pull(model, view, now - _learnt(model, less, np.full(count, public.mean)))
     bound = known.bound if known.deviation else np.inf
     hidden = model.dropout * (1.0 - model.dropout) if known.deviation else 0.0
-    kept = np.clip(says / (1.0 - model.dropout), -bound, bound)  # what dropout leaves
+    left = np.clip(says / (1.0 - model.dropout), -bound, bound)  # of an entry that dropout keeps
     sizes = [leaf.size for leaf in jax.tree.leaves(view.seen)]
     tensor = np.repeat(np.arange(len(sizes)), sizes)
     members = np.maximum(np.bincount(tensor, shown), 1.0)
-    size, bent = (np.bincount(tensor, shown * row**2) / members for row in (seen[0], kept))
+    size, bent = (np.bincount(tensor, shown * row**2) / members for row in (seen[0], left))
     rounding = ROUNDING**2 * np.maximum(size, max(ROUNDING * size.max(), TINY))
     squares = _squares(model, view, less) if np.isfinite(bound) else np.zeros_like(says)
-    bend = clipped(says, public.deviation**2 * squares, bound)
+    bend = clipped(says, public.deviation**2 * squares, bound * _kept(model, view))
     variance = (known.deviation**2 + hidden * bent + rounding)[tensor]
     used = shown & (np.abs(seen[0]) < known.bound * (1.0 - ROUNDING) if np.isinf(bound) else True)
     sharper = known.deviation**2 / 2.0 if known.kind == "laplace" else 0.0
     gain = used / (variance - sharper)
     return _Group(view, now, bend, says, seen, used / variance, gain, gain * bend.left / np.maximum(squares, TINY))
+
+
+def _kept(model: Recommender, view: View) -> Float[np.ndarray, " n"]:
+    """The share ``q`` of the rounds in which dropout keeps an entry: ``clip(g / q, bound)`` then, in the mean
+    ``clip(g, q bound)``. Biases and the network have no dropout."""
+
+    here = np.where(np.arange(view.seen.user.size) < model.width, 1.0 - model.dropout, 1.0)
+    network = [np.ones(leaf.size) for leaf in jax.tree.leaves(view.seen.network)]
+    rows = [np.tile(here, leaf.size // here.size) for leaf in (view.seen.user, view.seen.items, view.seen.neighbours)]
+    return np.concatenate([*network, *rows])
 
 
 def _learnt(
@@ -228,16 +241,16 @@ def _columns(model: Recommender, view: View, less: Float[np.ndarray, "K K"]) -> 
 
 
 def _slope(
-    model: Recommender, known: Noise, group: _Group, ratings: Float[np.ndarray, " K"], robust: bool
+    model: Recommender, known: Noise, group: _Group, learnt: Float[np.ndarray, " K"], robust: bool
 ) -> tuple[Float[np.ndarray, " K"], float]:
-    """Derivative of the log-likelihood by the ratings, and the squared residuals in units of their variance."""
+    """Derivative of the log-likelihood by what is learnt from, and the squared residuals in units of their variance."""
     bend = group.bend
-    says = bend.expected + bend.slope * (_pull(model, group.view, group.now - ratings) - group.centre)
+    says = bend.expected + bend.slope * (_pull(model, group.view, group.now - learnt) - group.centre)
     residual = group.seen - says
     score = known.deviation / np.sqrt(2.0) * np.sign(residual) if robust else residual
     scores = np.zeros((TOGETHER, says.size))
     scores[0] = group.gain * bend.slope * score.sum(axis=0)
-    slope = -np.asarray(_pushed(model, group.view, scores))[0, : len(ratings)]
+    slope = -np.asarray(_pushed(model, group.view, scores))[0, : len(learnt)]
     return slope.astype(np.float64), float((group.weight * residual**2).sum())
 
 

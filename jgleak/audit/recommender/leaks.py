@@ -115,12 +115,12 @@ def leaks(
             rounds=max(specification.rounds),
         )
         for rounds in specification.rounds:
-            start = time.perf_counter()
-            pairs: list[tuple[Leak, Leak]] = []
+            pairs, seconds = list[tuple[Leak, Leak]](), 0.0
             for updates in seen:
+                start = time.perf_counter()
                 pairs.append(_judged(setup.rest, public, trained.params, updates[:rounds], mean, commonest))
+                seconds += (time.perf_counter() - start) / len(users)
                 yield Attacked(title, rounds, updates[0].user, len(pairs), len(users), *pairs[-1])
-            seconds = (time.perf_counter() - start) / len(users)
             found, guessed = (summarise(column) for column in zip(*pairs, strict=True))
             yield LeakRow(title, protection, rounds, len(users), found, guessed, seconds)
 

@@ -55,12 +55,15 @@ def test_small_pieces_make_the_whole_and_rest_when_they_are_done(clients: Any, m
     assert 1 < len({one.info["steps"] for one in whole}), "some are done before others"
     monkeypatch.setattr(run, "CACHED", 2)
     monkeypatch.setattr(run, "lanes", lambda clients: 2)
+    stepped: list[int] = []
+    monkeypatch.setattr(run, "advance", lambda *given, own=run.advance: stepped.append(1) or own(*given))
     assert run.piece(8, recipe.restarts) == 1
     for one, other in zip(whole, many(recipe, clients, trace=True), strict=True):
         assert one.best.isomorphic(other.best)
         assert one.info["steps"] == other.info["steps"]
         np.testing.assert_allclose(one.adjacency, other.adjacency, atol=2e-2)
         np.testing.assert_allclose(one.info["trace"], other.info["trace"], rtol=5e-2)
+    assert 8 < len(stepped) < 3 * 8, "eight pieces, three strides, and some rest"
 
 
 def test_progress_trace_and_best_so_far(clients: Any) -> None:

@@ -83,6 +83,19 @@ def test_of_a_clipped_update_only_the_direction_counts(lab: Any) -> None:
     assert errors[1] == pytest.approx(errors[2], abs=1e-5) and errors[1][1] > 1e-3
 
 
+def test_labels_that_absorb_clipping_leave_the_length_alone(lab: Any) -> None:
+    graph = lab.random(6, 0)
+    for loss, classes in (("mse", 1), ("ce", 2)):
+        model = lab.model(hidden=8, readout="pooled", readout_widths=(), classes=classes)
+        clip = parse("clip:0.0001")
+        seen = fedsgd(model, lab.params(model), [graph], lab.space, loss=loss, defense=clip, key=jax.random.key(0))
+        assert seen.scaled
+        for infer, labels, scaled in ((False, None, False), (True, None, loss == "ce"), (True, [graph.y], True)):
+            known = Knowledge(lab.space, n=graph.n, labels=None if labels is None else np.array(labels))
+            setting, _ = pose(seen, known, infer=infer)
+            assert setting.scaled == scaled, (loss, infer, labels)
+
+
 def test_distances_in_closed_form() -> None:
     rng = np.random.default_rng(0)
     found: Any = {"conv_0": rng.normal(size=(2, 3, 4)), "head": {"bias": rng.normal(size=(2, 4))}}

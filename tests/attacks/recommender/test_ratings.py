@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import numpy as np
@@ -108,10 +109,12 @@ def test_deviations_are_the_errors(made: Ratings, watch: Watch, defense: str, ow
     assert 2.5 < precision[1] / precision[0] < 6.0
 
 
-@pytest.mark.parametrize("own", [None, 5.0])
-def test_deviations_know_what_clipping_cuts(made: Ratings, watch: Watch, own: float | None) -> None:
+@pytest.mark.parametrize(
+    "settings", [{}, {"own": 5.0}, {"own": 5.0, "centre": 2.0, "dropout": 0.5, "bias": True}], ids=str
+)
+def test_deviations_know_what_clipping_cuts(made: Ratings, watch: Watch, settings: Any) -> None:
     tight = Protection(0, parse("clip-inf:0.01+laplace:0.02"))
-    public, sightings = watch(WATCHED, protection=tight, rounds=4, own=own)
+    public, sightings = watch(WATCHED, protection=tight, rounds=4, **settings)
     found = [attack(public, seen) for seen in sightings]
     errors = np.concatenate([one.ratings - truth(made, user)[1] for user, one in zip(WATCHED, found, strict=True)])
     deviations = np.concatenate([one.deviations for one in found])
@@ -125,7 +128,7 @@ def test_the_line_that_stands_for_clipping(bound: float, mean: float, variance: 
     rng = np.random.default_rng(0)
     g = mean + np.sqrt(variance) * rng.normal(size=1_000_000)
     cut = np.clip(g, -bound, bound)
-    found = clipped(np.array([mean]), np.array([variance]), bound)
+    found = clipped(np.array([mean]), np.array([variance]), np.array([bound]))
     assert found.expected[0] == pytest.approx(cut.mean(), abs=4e-3)
     if variance:
         slope = np.mean((cut - cut.mean()) * (g - mean)) / variance
