@@ -32,7 +32,7 @@ chose the constants (`jgleak/audit/recommender/tuned.py`); those under a defence
 - **Offsets alone** have no graph, no embedding and no privacy. What does not beat them has learnt nothing from the
   graph.
 - **Neighbours** join the graphs after two epochs; rows whose best epoch is 1 or 2 are of models without them.
-- **FCF and FedMF** have no offsets; a best epoch of 39 or 40 has met their limit of 40.
+- **FCF and FedMF** have no offsets, and send their gradients without noise.
 - MovieLens is not among the rows: its files have to be fetched by hand."""
 
 LEAKS = """\
@@ -47,8 +47,8 @@ Square brackets: 95 % bootstrap intervals over users, where they are wider than 
 loss is a sum, whose users keep their offset, and whose graphs have neighbours that the attack does not know."""
 
 CURVES = """\
-RMSE: tuned GAT trained under each protection, Douban; at most 100 epochs, which all but lambda = 0.4 and M = 1,000
-and more nearly use up (lambda = 0.4 stopped after 12). Leaks: at the one openly trained model, as above, {rounds}
+RMSE: tuned GAT trained under each protection, Douban; at most 100 epochs, which little protection uses up (the epochs
+are below). Leaks: at the one openly trained model, as above, {rounds}
 updates. `fedgnn_curves.svg` shows both, and fewer updates."""
 
 STRONGEST = 20

@@ -46,7 +46,7 @@ def test_a_short_last_client_is_said() -> None:
 
 
 def test_json_lines_alone_on_standard_output() -> None:
-    result = jgleak("attack", "empty", *QUICK, "--json")
+    result = CliRunner(env={"FORCE_COLOR": "1"}).invoke(app, ["attack", "empty", *QUICK, "--json"])  # as on a terminal
     assert result.exit_code == 0, result.output
     *records, last = [json.loads(line) for line in result.stdout.splitlines()]
     assert [r["graph"] for r in records] == [0, 1]
