@@ -4,9 +4,9 @@ With section 4.1's constants (plain gradient descent at 0.01, three epochs of 24
 training ends where it started, or diverges. ``TUNED`` holds what was chosen instead, data set by data set, on a tenth
 of the training ratings (``Ratings.validation``, seed 0). The constants for protected runs are the same for all sets;
 ``benchmarks/fedgnn_choice.py`` chose them on Douban, on the validation part of another seed, and its candidates are in
-``benchmarks/results/fedgnn_choice.jsonl``. No test rating had a part in these choices. What was put among the candidates
-(a sum, plain descent, such rates), and the user's offset on the device, come from a first search on seed 0, in which
-test errors stood beside validation errors.
+``benchmarks/results/fedgnn_choice.jsonl``. No test rating had a part in these choices. What was put among the
+candidates (a sum, plain descent, such rates), and the user's offset on the device, come from a first search on seed 0,
+in which test errors stood beside validation errors.
 
 What the choices rest on:
 
