@@ -20,7 +20,8 @@ Written by `benchmarks/paper_tables.py fedgnn --write`; do not edit. RMSE of pre
 published splits, lower is better; *paper* is what Wu et al. (2022) print in Table 3, means of ten runs. Ours are single
 runs with seed 0. All rows learn from nine tenths of the training ratings; the last tenth says which epoch counts, and
 chose the constants (`jgleak/audit/recommender/tuned.py`); those under a defence were chosen on Douban with seed 1
-(`fedgnn_choice.py`, candidates in `fedgnn_choice.jsonl`). The paper's line is with its defences.
+(`fedgnn_choice.py`, candidates in `fedgnn_choice.jsonl`) without a test rating; what was tried at all goes back to a
+search that had test errors on the screen. The paper's line is with its defences.
 
 - **The paper's constants** (descent at 0.01, three epochs), in our reading of what the paper leaves open, do not learn
   here.
@@ -48,8 +49,8 @@ loss is a sum, whose users keep their offset, and whose graphs have neighbours t
 
 CURVES = """\
 RMSE: tuned GAT trained under each protection, Douban; at most 100 epochs, which little protection uses up (the epochs
-are below). Leaks: at the one openly trained model, as above, {rounds}
-updates. `fedgnn_curves.svg` shows both, and fewer updates."""
+are below). Leaks: at the one openly trained model, as above, {rounds} updates. `fedgnn_curves.svg` shows both, and
+fewer updates."""
 
 STRONGEST = 20
 """Updates seen in the curves."""

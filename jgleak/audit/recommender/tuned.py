@@ -32,7 +32,9 @@ What the choices rest on:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import NamedTuple
+
+from jgleak.federated.recommender.model import Reduction
 
 EPOCHS, PATIENCE = 40, 6
 """At most so many epochs; and epochs without a better validation error."""
@@ -53,7 +55,7 @@ class Protected(NamedTuple):
 
     rate: float = 0.4
     graph_share: float = 0.3
-    reduction: Literal["sum", "mean"] = "sum"
+    reduction: Reduction = "sum"
     epochs: int = 100
 
 
