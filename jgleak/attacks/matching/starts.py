@@ -20,6 +20,12 @@ Start = Callable[[Setting, Problem, Array], Variables]
 SPARSE = 0.05
 """Edges of a sparse start: about the density of a sparse graph of a hundred nodes."""
 
+SPREAD = 0.3
+"""Deviation of logits around the public frequencies."""
+
+RAREST = 1e-3
+"""No value of a feature starts as less likely than this."""
+
 
 def normal(setting: Setting, problem: Problem, key: Array) -> Variables:
     """Standard normal variables for all that is unknown (DLG)."""
@@ -61,6 +67,29 @@ def at(value: float, setting: Setting, problem: Problem, key: Array) -> Variable
     """All features and edges at one value (GLG, appendix F.3, "the effect of initialization")."""
     variables = normal(setting, problem, key)
     return {name: v if name == "labels" else jnp.full(v.shape, value) for name, v in variables.items()}
+
+
+def frequent(setting: Setting, problem: Problem, key: Array) -> Variables:
+    """Logits near the public frequencies of every feature's values, for relaxations by softmax.
+
+    The server has the frequencies: they are what the feature space subtracts. A random mixture instead has a little of
+    every rare value, which standardising makes large: on Tox21 its gradients are twenty times as long as a client's.
+    """
+    variables = normal(setting, problem, key)
+    if "nodes" not in variables:
+        return variables
+    parts = []
+    for group in setting.groups:
+        columns = slice(group.start, group.start + group.columns)
+        drawn, mean, scale = variables["nodes"][..., columns], problem.mean[columns], problem.scale[columns]
+        if group.kind == "onehot":
+            parts.append(jnp.log(jnp.maximum(mean, RAREST)) + SPREAD * drawn)
+        elif group.kind == "binary":
+            odds = jnp.clip(mean, RAREST, 1 - RAREST)
+            parts.append(jnp.where(mean > 0, jnp.log(odds) - jnp.log1p(-odds), 0.0) + SPREAD * drawn)
+        else:
+            parts.append(mean + drawn / jnp.where(scale > 0, scale, 1.0))
+    return variables | {"nodes": jnp.concatenate(parts, axis=-1)}
 
 
 NAMED: dict[str, Start] = {"normal": normal, "bernoulli": bernoulli, "sparse": sparse}

@@ -1,0 +1,95 @@
+"""TabLeak's start stands at the public frequencies, and its ensemble at the mean that the gradient speaks for."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jgleak.attacks.matching import relaxations, starts, tableak
+from jgleak.attacks.matching.objectives import Guess, squared
+from jgleak.attacks.matching.problem import Problem, Setting, pose
+from jgleak.attacks.matching.recipe import gradients, relax_structured
+from jgleak.datasets import load
+from jgleak.federated import Knowledge, fedsgd
+from jgleak.gnn import GNN
+
+
+@pytest.fixture(scope="module")
+def posed() -> tuple[Setting, Problem, Any]:
+    """A molecule of the embedded set in a small model, its labels known."""
+    data = load("embedded", max_nodes=8)
+    graph = max(data.graphs, key=lambda g: g.n)
+    model = GNN(in_features=data.space.width, hidden=8, layers=1, readout="pooled", readout_widths=())
+    seen = fedsgd(model, model.initial(key=jax.random.key(0)), [graph], data.space, loss="ce")
+    labels = np.atleast_1d(np.asarray(graph.y))
+    setting, problem = pose(seen, Knowledge(data.space, n=graph.n, labels=labels), infer=True)
+    slots = problem.mask.shape[1]
+    nodes: Any = np.zeros((1, slots, data.space.width), np.float32)
+    edges: Any = np.zeros((1, slots, slots), np.float32)
+    nodes[0, : graph.n], edges[0, : graph.n, : graph.n] = data.space.encode(graph.x), graph.adjacency
+    known: Any = np.asarray(problem.labels)
+    return setting, problem, Guess(nodes, edges, known)
+
+
+def test_the_start_has_public_frequencies_and_gradients_of_a_clients_length(
+    posed: tuple[Setting, Problem, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting, problem, _ = posed
+    step = jnp.zeros((), int)
+
+    def far(start: starts.Start) -> float:
+        guess = relax_structured(setting, problem, start(setting, problem, jax.random.key(1)), step)
+        return float(squared(gradients(setting, problem, guess), problem.update))
+
+    assert far(starts.frequent) < 0.1 * far(starts.normal)
+    monkeypatch.setattr(starts, "SPREAD", 0.0)
+    rows = starts.frequent(setting, problem, jax.random.key(1))["nodes"]
+    frequencies = np.asarray(relaxations.softmax_features(rows, setting.groups))
+    seen = np.asarray(problem.mean) > starts.RAREST
+    assert seen.sum() > 10
+    np.testing.assert_allclose(frequencies[..., seen], np.broadcast_to(problem.mean, rows.shape)[..., seen], rtol=0.3)
+
+
+def test_without_public_statistics_the_start_is_even(posed: tuple[Setting, Problem, Any]) -> None:
+    setting, problem, _ = posed
+    none: Any = np.zeros(np.shape(problem.mean), np.float32)
+    bare = dataclasses.replace(problem, mean=none, scale=none + 1)
+    rows = starts.frequent(setting, bare, jax.random.key(1))["nodes"]
+    mixed = np.asarray(relaxations.softmax_features(rows, setting.groups))
+    for group in setting.groups:
+        columns = mixed[..., group.start : group.start + group.columns]
+        even = 0.5 if group.kind == "binary" else 1 / group.columns
+        np.testing.assert_allclose(columns.mean(axis=(0, 1)), even, rtol=0.5)
+
+
+def test_restarts_that_agree_up_to_order_are_averaged_and_others_left_out(posed: tuple[Setting, Problem, Any]) -> None:
+    setting, problem, truth = posed
+    n, rng = int(np.asarray(problem.mask).sum()), np.random.default_rng(0)
+
+    def blurred(order: Any) -> tuple[Any, Any]:
+        nodes, edges = truth.nodes.copy(), truth.adjacency.copy()
+        nodes[0, :n] += 0.2 * rng.normal(size=nodes[0, :n].shape)
+        nodes[0, :n], edges[0, :n, :n] = nodes[0, order], edges[0][np.ix_(order, order)]
+        return nodes, edges
+
+    def answer(restarts: list[tuple[Any, Any]]) -> Guess:
+        all_labels = [truth.labels] * len(restarts)
+        parts: Any = [np.stack(part) for part in (*zip(*restarts, strict=True), all_labels)]
+        return tableak.ensemble(setting, problem, Guess(*parts), np.arange(len(restarts)) / 100)
+
+    def wrong() -> tuple[Any, Any]:
+        return 3 * rng.normal(size=truth.nodes.shape).astype(np.float32), 1 - truth.adjacency
+
+    own = np.arange(n)
+    same = [blurred(own), *(blurred(rng.permutation(n)) for _ in range(3))]
+    assert (
+        np.abs(answer([*same, *(wrong() for _ in range(4))]).nodes - truth.nodes)[0, :n].mean()
+        < 0.6 * np.abs(same[0][0] - truth.nodes)[0, :n].mean()
+    ), "the noise of four restarts averages out once their nodes are matched"
+    alone = answer([same[0], *(wrong() for _ in range(7))])
+    np.testing.assert_array_equal(alone.nodes, same[0][0])
