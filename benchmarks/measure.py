@@ -34,7 +34,7 @@ def measure(
     A row whose data are not there or too few, and a method that cannot work on it, have ``absent`` (the reason) instead
     of results.
     """
-    size = {"graphs": graphs or row.printed.graphs, "time_limit": time_limit}
+    size = _size(row, graphs, time_limit)
     try:
         told = tuple(sorted({what for method in methods for what in method.know}))
         setup = prepare(dataclasses.replace(row.experiment, know=told, **size))
@@ -42,13 +42,22 @@ def measure(
         yield {"row": row.name, "attack": None, "absent": str(error)}
         return
     for method in methods:
-        specification = dataclasses.replace(method.specification(row), **size)
+        specification = wanted(row, method, graphs, time_limit)
         try:
             clients = attacked(specification, setup, method.name, progress)
         except ValueError as error:
             yield {"row": row.name, "attack": method.name, "absent": str(error)}
             continue
         yield record(row, method, clients, summary_record(clients, specification))
+
+
+def wanted(row: Row, method: Method, graphs: int | None, time_limit: float) -> Specification:
+    """The experiment of a method on a row."""
+    return dataclasses.replace(method.specification(row), **_size(row, graphs, time_limit))
+
+
+def _size(row: Row, graphs: int | None, time_limit: float) -> dict[str, Any]:
+    return {"graphs": graphs or row.printed.graphs, "time_limit": time_limit}
 
 
 def finished(file: Path, rows: Sequence[Row]) -> Iterator[dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
@@ -27,8 +27,10 @@ from fedgig_rows import FEDGIG
 from glg_rows import GLG
 from grain_rows import ROWS
 from graphdlg_rows import GRAPHDLG
+from jgleak.audit.specification import Specification
 from jgleak.cli.status import spinner
-from measure import finished, measure
+from jgleak.version import __version__
+from measure import finished, measure, wanted
 from methods import METHODS
 from page import HEAD, document, mean, results
 
@@ -52,6 +54,10 @@ class Named(Protocol):
 N = TypeVar("N", bound=Named)
 
 
+Wanted = Callable[[Any, Any, int | None, float], Specification | None]
+"""From a row, an attack, the number of clients and the seconds for each."""
+
+
 class Paper(NamedTuple):
     """A paper's rows, the attacks beside them, how a row is measured and read, and how all of it is shown.
 
@@ -60,6 +66,8 @@ class Paper(NamedTuple):
       methods: attacks.
       measure: runs a row; ``measure.measure``.
       finished: reads a finished run; None where only running is supported.
+      wanted: the specification that a row's run of an attack has, None where it is not run there; None in all where no
+        stored result says enough to be told from another.
       head: titles of the columns.
       lines: the table, without intervals.
       document: the page.
@@ -69,17 +77,23 @@ class Paper(NamedTuple):
     methods: Sequence[Any]
     measure: Callable[..., Iterator[Record]]
     finished: Callable[[Path, Sequence[Any]], Iterator[Record]] | None
+    wanted: Wanted | None
     head: Sequence[str]
     lines: Callable[[Sequence[Any], Sequence[Record]], Sequence[Sequence[str]]]
     document: Callable[[Sequence[Any], Sequence[Record]], str]
 
 
-def _soft(table: comparison.Table, measure: Callable[..., Iterator[Record]] = soft_measure.measure) -> Paper:
+def _soft(
+    table: comparison.Table,
+    measure: Callable[..., Iterator[Record]] = soft_measure.measure,
+    wanted: Wanted = soft_measure.wanted,
+) -> Paper:
     return Paper(
         rows=table.rows,
         methods=table.methods,
         measure=partial(measure, table),
         finished=None,
+        wanted=wanted,
         head=soft_page.head(table),
         lines=lambda rows, records: soft_page.lines(dataclasses.replace(table, rows=rows), records, soft_page.mean),
         document=lambda rows, records: soft_page.document(dataclasses.replace(table, rows=rows), records),
@@ -87,16 +101,17 @@ def _soft(table: comparison.Table, measure: Callable[..., Iterator[Record]] = so
 
 
 PAPERS = {
-    "grain": Paper(ROWS, METHODS, measure, finished, HEAD, partial(results, show=mean), document),
+    "grain": Paper(ROWS, METHODS, measure, finished, wanted, HEAD, partial(results, show=mean), document),
     "glg": _soft(GLG),
     "fedgig": _soft(FEDGIG),
     "graphdlg": _soft(GRAPHDLG),
-    "defenses": _soft(DEFENSES, utility.measure),
+    "defenses": _soft(DEFENSES, utility.measure, utility.wanted),
     "fedgnn": Paper(
         rows=fedgnn_rows.ROWS,
         methods=fedgnn_rows.METHODS,
         measure=fedgnn_measure.measure,
         finished=None,
+        wanted=None,
         head=fedgnn_page.HEAD,
         lines=fedgnn_page.lines,
         document=fedgnn_page.document,
@@ -127,6 +142,10 @@ def main(
     write: Annotated[
         bool, typer.Option("--write", help="Merge the results into benchmarks/results and render the page.")
     ] = False,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Take over what benchmarks/results has of this version, run in the same way."),
+    ] = False,
     show: Annotated[bool, typer.Option("--list", help="Name the rows and attacks and exit.")] = False,
 ) -> None:
     """Run the experiments of a paper on our data, and print its numbers beside ours."""
@@ -147,9 +166,14 @@ def main(
         )
     if files and paper.finished is None:
         raise typer.BadParameter(f"only grain's runs are read from files; run {name}", param_hint="--from")
+    if resume and (files or paper.wanted is None):
+        raise typer.BadParameter(f"{'files are read' if files else name + ' is run'} whole", param_hint="--resume")
     stderr, records = Console(stderr=True), []
+    stored = _stored(name) if resume else {}
     try:
-        for record in _read(files, paper) if files else _run(paper, chosen, methods, graphs, time_limit, stderr):
+        for record in (
+            _read(files, paper) if files else _run(paper, chosen, methods, graphs, time_limit, stored, stderr)
+        ):
             if json_lines:
                 print(json.dumps(record), flush=True)
             if "absent" in record:
@@ -175,15 +199,50 @@ def _chosen(known: dict[str, N], names: str | None, option: str) -> list[N]:
 
 
 def _run(
-    paper: Paper, rows: Sequence[Any], methods: Sequence[Any], graphs: int | None, time_limit: float, stderr: Console
+    paper: Paper,
+    rows: Sequence[Any],
+    methods: Sequence[Any],
+    graphs: int | None,
+    time_limit: float,
+    stored: Mapping[tuple[str, str], Record],
+    stderr: Console,
 ) -> Iterator[Record]:
     for row in rows:
+        done = {m.name: _done(paper, row, m, graphs, time_limit, stored) for m in methods} if stored else {}
+        yield from (record for record in done.values() if record)
+        left = [method for method in methods if done.get(method.name) is None]
+        if not left:
+            continue
         with spinner(stderr, row.title) as status:
 
             def progress(attack: str, done: int, total: int, title: str = row.title) -> None:
                 status.update(status.task_ids[0], description=f"{title}: {attack} {done}/{total}")
 
-            yield from paper.measure(row, methods, graphs=graphs, time_limit=time_limit, progress=progress)
+            yield from paper.measure(row, left, graphs=graphs, time_limit=time_limit, progress=progress)
+
+
+def _stored(name: str) -> dict[tuple[str, str], Record]:
+    """What ``benchmarks/results`` has of a paper, by row and attack."""
+    file = RESULTS / f"{name}.jsonl"
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    return {(record["row"], record["attack"]): record for record in map(json.loads, lines)}
+
+
+def _done(
+    paper: Paper,
+    row: Any,
+    method: Any,
+    graphs: int | None,
+    time_limit: float,
+    stored: Mapping[tuple[str, str], Record],
+) -> Record | None:
+    """What this version made of the attack on the row, with the same specification; empty where the row has it not."""
+    assert paper.wanted is not None
+    wanted, record = paper.wanted(row, method, graphs, time_limit), stored.get((row.name, method.name))
+    if wanted is None:
+        return {}
+    same = record is not None and record["version"] == __version__ and record["specification"] == wanted.to_json()
+    return record if same else None
 
 
 def _read(files: Sequence[Path], paper: Paper) -> Iterator[Record]:
@@ -199,8 +258,7 @@ def _write(name: str, record: dict[str, Any]) -> None:
     """Replace one row and attack among the stored ones, in the paper's order, and render all of them."""
     RESULTS.mkdir(exist_ok=True)
     file = RESULTS / f"{name}.jsonl"
-    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-    stored = {(r["row"], r["attack"]): r for r in (*map(json.loads, lines), record)}
+    stored = _stored(name) | {(record["row"], record["attack"]): record}
     paper = PAPERS[name]
     order = [(row.name, method.name) for row in paper.rows for method in paper.methods]
     ordered = [stored[key] for key in order if key in stored]

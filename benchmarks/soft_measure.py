@@ -12,6 +12,7 @@ import numpy as np
 from comparison import Attacker, Column, Line, Table
 from jgleak.audit.record import summary_record
 from jgleak.audit.setup import prepare
+from jgleak.audit.specification import Specification
 from jgleak.metrics import bootstrap
 from measure import Progress, attacked
 
@@ -35,7 +36,7 @@ def measure(
     if not chosen:
         yield {"row": row.name, "attack": None, "absent": f"its attacks are {', '.join(row.attackers)}; choose of them"}
         return
-    size: dict[str, Any] = {"graphs": graphs or row.experiment.graphs, "time_limit": time_limit}
+    size = _size(row, graphs, time_limit)
     told = tuple(sorted({*row.experiment.know, *(what for method in chosen for what in method.know)}))
     try:
         setup = prepare(dataclasses.replace(row.experiment, know=told, attack=chosen[0].attack, **size))
@@ -51,6 +52,15 @@ def measure(
             continue
         columns = [column for column in table.columns if column.title in row.columns]
         yield record(row, method, columns, clients, summary_record(clients, specification))
+
+
+def wanted(row: Line, method: Attacker, graphs: int | None, time_limit: float) -> Specification | None:
+    """The experiment of an attacker on a row, where the row has it."""
+    return row.specification(method, **_size(row, graphs, time_limit)) if method.name in row.attackers else None
+
+
+def _size(row: Line, graphs: int | None, time_limit: float) -> dict[str, Any]:
+    return {"graphs": graphs or row.experiment.graphs, "time_limit": time_limit}
 
 
 def record(

@@ -42,9 +42,20 @@ def measure(
         yield from soft_measure.measure(table, row, rest, graphs=graphs, time_limit=time_limit, progress=progress)
 
 
+def wanted(row: Line, method: Attacker, graphs: int | None, time_limit: float) -> Specification | None:
+    """``soft_measure.wanted``; of the utility the training's, whose clients are not those that are attacked."""
+    if method.name == UTILITY:
+        return _trained(row) if UTILITY in row.attackers else None
+    return soft_measure.wanted(row, method, graphs, time_limit)
+
+
+def _trained(row: Line) -> Specification:
+    return dataclasses.replace(row.experiment, graphs=POOL, attack="empty", know=())
+
+
 def utility(row: Line, plan: Plan = PLAN) -> dict[str, Any]:
     """The record of a model trained under the row's defence: accuracy and ROC-AUC, with intervals over graphs."""
-    specification = dataclasses.replace(row.experiment, graphs=POOL, attack="empty", know=())
+    specification = _trained(row)
     try:
         setup = _pool(specification)
     except (FileNotFoundError, ValueError) as error:

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import defense_plots
 import paper_tables
+import soft_measure
 import utility
 from comparison import Attacker, Line, Table
 from defense_rows import DEFENSES
@@ -78,6 +79,13 @@ def test_a_row_is_measured_shown_and_merged(tmp_path: Path, monkeypatch: pytest.
     assert "path" in absent["absent"]
     page = (tmp_path / "glg.md").read_text()
     assert "| paper: closed form | 0.002 |" in page and "2 of 2 | 2 of 2" in page and "Not run: `absent`" in page
+    ran: list[Any] = []
+    own = soft_measure.attacked
+    monkeypatch.setattr(soft_measure, "attacked", lambda *given: ran.append(given[2]) or own(*given))
+    again = CliRunner().invoke(paper_tables.app, ["glg", "--resume", "--json"])
+    assert [json.loads(line) for line in again.stdout.splitlines()] == [found, other, absent] and not ran
+    CliRunner().invoke(paper_tables.app, ["glg", "--resume", "--time-limit", "50", "--attacks", "closed-form"])
+    assert ran == ["closed-form"], "another time limit is another run"
     other = CliRunner().invoke(paper_tables.app, ["glg", "--rows", "absent", "--attacks", "closed-form", "--json"])
     assert other.exit_code == 0 and "its attacks are node-2" in other.stdout
     refused = CliRunner().invoke(paper_tables.app, ["fedgig", "--from", __file__])
