@@ -33,15 +33,25 @@ class Compressed(NamedTuple):
     right: Float[Array, "D r"]
 
 
+class Whole(NamedTuple):
+    """One observed gradient of a rank above what its rows allow: a defence changed its entries.
+
+    Attributes:
+      gradient: ``(F, D)``.
+    """
+
+    gradient: Float[Array, "F D"]
+
+
 Found = Outer | Float[Array, "T ..."]
-Seen = Compressed | Float[Array, "T ..."]
+Seen = Compressed | Whole | Float[Array, "T ..."]
 
 
 def compressed(leaf: Float[np.ndarray, "T ..."], rows: int) -> Any:
-    """A kernel's observed gradient in factors, where that is smaller and loses nothing; otherwise as it is.
+    """A kernel's observed gradient in factors, where these are smaller; otherwise as it is.
 
     The gradient of a kernel over graphs of ``rows`` nodes in all has at most that rank. Noise, clipped or dropped
-    entries of a defence raise it: such a gradient stays as it is.
+    entries of a defence raise it: factors of such a gradient would lose something, and it stays ``Whole``.
     """
     if leaf.ndim != 3 or leaf.shape[0] > 1 or 2 * rows * sum(leaf.shape[1:]) >= leaf.size:
         return leaf
@@ -52,7 +62,8 @@ def compressed(leaf: Float[np.ndarray, "T ..."], rows: int) -> Any:
     kept: Any = (basis @ left[:, :rows], values[:rows], right[:rows].T)
     lost = np.linalg.norm(gradient - (kept[0] * kept[1]) @ kept[2].T)
     if lost > DROPPED * np.linalg.norm(gradient):
-        return leaf
+        gradient: Any = leaf[0]
+        return Whole(gradient)
     return Compressed(*(part.astype(np.float32) for part in kept))
 
 
@@ -60,8 +71,8 @@ def pairs(found: Any, seen: Any) -> list[tuple[Any, Any]]:
     """The leaves of both trees, side by side."""
     return list(
         zip(
-            jax.tree.leaves(found, is_leaf=lambda leaf: isinstance(leaf, Outer | Compressed)),
-            jax.tree.leaves(seen, is_leaf=lambda leaf: isinstance(leaf, Outer | Compressed)),
+            jax.tree.leaves(found, is_leaf=lambda leaf: isinstance(leaf, Outer | Compressed | Whole)),
+            jax.tree.leaves(seen, is_leaf=lambda leaf: isinstance(leaf, Outer | Compressed | Whole)),
             strict=True,
         )
     )
@@ -83,10 +94,18 @@ def gap(found: Any, seen: Any) -> Float[Array, " T"]:
 
     Where ``b`` is in factors, ``a`` is split by ``b``'s rows and columns into four blocks. Only in the last one, beside
     and beyond ``b``, is the norm taken from products of Gram matrices; so small differences are not lost in large ones.
+    A ``Whole`` one, which nothing comes near, is compared without forming ``a``: differences below 1e-3 of it are lost.
     """
+    if isinstance(seen, Whole):
+        return jnp.maximum(size(found, seen) - 2 * inner(found, seen) + wanted(seen), 0.0)
     if not isinstance(seen, Compressed):
         return _square(_dense(found) - seen)
     return _gap(found.rows, found.slopes[0], seen)[None]
+
+
+def exact_gap(found: Any, seen: Any) -> Float[Array, " T"]:
+    """``gap``, which loses nothing of a ``Whole`` one either."""
+    return gap(found, seen.gradient[None]) if isinstance(seen, Whole) else gap(found, seen)
 
 
 @jax.custom_vjp
@@ -117,13 +136,15 @@ _gap.defvjp(_gap_and_kept, _gap_slopes)
 
 def size(found: Any, seen: Any) -> Float[Array, " T"]:
     """``|a|^2`` of one leaf that is compared with ``seen``."""
-    if not isinstance(seen, Compressed):
+    if not isinstance(seen, Compressed | Whole):
         return _square(_dense(found))
     return jnp.sum(_gram(found.rows) * _gram(found.slopes[0]))[None]
 
 
 def inner(found: Any, seen: Any) -> Float[Array, " T"]:
     """``<a, b>`` of one leaf."""
+    if isinstance(seen, Whole):
+        return jnp.sum(product(found.rows, seen.gradient) * found.slopes[0])[None]
     if not isinstance(seen, Compressed):
         dense = _dense(found)
         return jnp.sum(dense * seen, axis=tuple(range(1, dense.ndim)))
@@ -132,6 +153,8 @@ def inner(found: Any, seen: Any) -> Float[Array, " T"]:
 
 def wanted(seen: Any) -> Float[Array, " T"]:
     """``|b|^2`` of one leaf."""
+    if isinstance(seen, Whole):
+        return jnp.sum(jnp.square(seen.gradient))[None]
     return jnp.sum(seen.values**2)[None] if isinstance(seen, Compressed) else _square(seen)
 
 

@@ -85,7 +85,7 @@ def layerwise(weights: Mapping[str, float], objective: Objective = squared) -> O
 
 def distance(found: Params, seen: Params) -> Float[Array, ""]:
     """The relative gradient distance ``|g - g*| / |g*|`` over all parameters and all ``T`` gradients."""
-    gap, wanted = _total(found, seen, leaves.gap), _wanted(seen)
+    gap, wanted = _total(found, seen, leaves.exact_gap), _wanted(seen)
     return jnp.sqrt(gap.sum() / jnp.maximum(wanted.sum(), TINY))
 
 

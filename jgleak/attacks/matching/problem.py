@@ -58,7 +58,7 @@ class Problem:
 
     Attributes:
       params: the parameters of the round.
-      update: the observed gradients, every leaf ``(T, ...)`` or ``Compressed``.
+      update: the observed gradients, every leaf ``(T, ...)``, ``Compressed`` or ``Whole`` (``leaves``).
       mask: ``(G, N)`` True for the client's nodes.
       shares: ``(T, G, N)`` weights of the nodes' losses (node tasks; of the graphs' means, otherwise unused).
       mean: ``(m,)`` what the feature space subtracts from the raw columns.

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jgleak.attacks.matching import leaves
-from jgleak.attacks.matching.leaves import Compressed, compressed
+from jgleak.attacks.matching.leaves import Compressed, Whole, compressed
 from jgleak.attacks.matching.product import product, product_left, product_right
 from jgleak.federated.factors import Outer
 
@@ -59,16 +59,37 @@ def test_small_distances_are_told_from_zero(rank: int) -> None:
     np.testing.assert_allclose(leaves.gap(shifted, seen), [1e-10 * whole], rtol=0.1)
 
 
-def test_what_is_not_of_low_rank_stays_as_it_is() -> None:
+def test_what_is_not_of_low_rank_stays_whole() -> None:
     truth = dense(outer(0)).astype(np.float32)
     noisy = truth + 1e-4 * np.random.default_rng(0).normal(size=truth.shape).astype(np.float32)
     assert isinstance(compressed(truth, ROWS), Compressed)
-    assert compressed(noisy, ROWS) is noisy
+    whole = compressed(noisy, ROWS)
+    assert isinstance(whole, Whole)
+    np.testing.assert_array_equal(whole.gradient, noisy[0])
     many = np.concatenate([truth, truth])
     assert compressed(many, ROWS) is many, "several gradients"
     assert compressed(truth, 10) is truth, "factors of ten columns are not smaller by half"
     bias = truth[:, 0]
     assert compressed(bias, ROWS) is bias
+
+
+@pytest.mark.parametrize("one", [leaves.gap, leaves.size, leaves.inner, leaves.exact_gap])
+def test_whole_gradients_are_compared_without_forming_the_other(one: Any) -> None:
+    found, truth = outer(3), dense(outer(4)).astype(np.float32)
+    truth += np.random.default_rng(0).normal(size=truth.shape).astype(np.float32)
+    whole = compressed(truth, ROWS)
+    np.testing.assert_allclose(one(found, whole), one(found, truth), rtol=1e-4)
+    np.testing.assert_allclose(leaves.wanted(whole), leaves.wanted(truth), rtol=1e-5)
+    slopes = [jax.grad(lambda leaf, seen=seen: one(leaf, seen)[0])(found) for seen in (whole, truth)]
+    for a, b in zip(*slopes, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3 * np.abs(b).max())
+
+
+def test_the_distance_of_an_answer_loses_nothing() -> None:
+    found = outer(3)
+    near = dense(found).astype(np.float32) + 1e-4 * np.random.default_rng(0).normal(size=(1, F, D)).astype(np.float32)
+    far = np.sum((dense(found) - near) ** 2)
+    np.testing.assert_allclose(leaves.exact_gap(found, compressed(near, ROWS)), [far], rtol=1e-2)
 
 
 @pytest.mark.parametrize("one", [leaves.gap, leaves.size, leaves.inner], ids=["gap", "size", "inner"])

@@ -1,0 +1,51 @@
+"""The habit of files: exact where every public file has it, the overall shares where none says more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from jgleak.attacks.graphdlg.places import places
+from jgleak.features import Feature, FeatureSpace
+from jgleak.graph import Graph
+
+SPACE = FeatureSpace(
+    (Feature("kind", ("a", "b", "c")), Feature("flag", (0, 1), kind="binary"), Feature("x", (), "real"))
+)
+
+
+def file(n: int, x: float = 0.0) -> Graph:
+    """Begins with ``b``, ends with a flagged ``c``, is ``a`` between."""
+    rows = np.zeros((n, 3))
+    rows[0, 0], rows[-1, 0], rows[-1, 1], rows[:, 2] = 1, 2, 1, x
+    return Graph(rows, np.array([(i, i + 1) for i in range(n - 1)]))
+
+
+def named(graphs: list[Graph], n: int, slots: int = 8) -> Any:
+    return np.asarray(places(graphs, SPACE, slots).logits(jnp.asarray(n), slots))
+
+
+def test_first_and_last_places_are_told_for_every_size() -> None:
+    graphs = [file(n) for n in (3, 4, 5, 6) for _ in range(10)]
+    for n in (4, 6, 7):
+        found = named(graphs, n)
+        np.testing.assert_array_equal(found[:n, :3].argmax(axis=1), [1, *[0] * (n - 2), 2])
+        np.testing.assert_array_equal(found[:n, 3] > 0, [False] * (n - 1) + [True])
+        assert not found[n:].any(), "padding says nothing"
+
+
+def test_places_no_public_graph_has_get_the_overall_shares() -> None:
+    graphs = [file(3, x=2.0)] * 5
+    found = named(graphs, 20, slots=32)
+    np.testing.assert_allclose(np.exp(found[8, :3]), [1 / 3] * 3, rtol=1e-5)
+    np.testing.assert_allclose(found[8, 4], 2.0, rtol=1e-5)
+
+
+def test_statistics_of_the_space_are_undone() -> None:
+    plain = [file(4)] * 6
+    raw = np.concatenate([SPACE.encode(g.x) for g in plain])
+    space = FeatureSpace(SPACE.features, mean=raw.mean(axis=0), std=raw.std(axis=0))
+    with_statistics = places(plain, space, 8).logits(jnp.asarray(4), 8)
+    np.testing.assert_allclose(with_statistics, named(plain, 4), atol=1e-4)
