@@ -241,8 +241,9 @@ def _done(
     wanted, record = paper.wanted(row, method, graphs, time_limit), stored.get((row.name, method.name))
     if wanted is None:
         return {}
-    same = record is not None and record["version"] == __version__ and record["specification"] == wanted.to_json()
-    return record if same else None
+    if record is None or record["version"] != __version__:
+        return None
+    return record if Specification.from_json(record["specification"]) == wanted else None
 
 
 def _read(files: Sequence[Path], paper: Paper) -> Iterator[Record]:

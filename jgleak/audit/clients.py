@@ -111,6 +111,7 @@ def _load(specification: Specification) -> Dataset:
 def _shaped(specification: Specification, dataset: Dataset) -> Dataset:
     dataset = _labelled(specification, dataset)
     dataset = dataset if specification.degree else _without_degree(dataset)
+    dataset = dataset if specification.attributes else _without_attributes(dataset)
     if specification.normalise:
         return dataset
     return dataclasses.replace(dataset, space=dataclasses.replace(dataset.space, mean=None, std=None))
@@ -137,6 +138,26 @@ def _without_degree(dataset: Dataset) -> Dataset:
     space = dataset.space
     if space.degree is None:
         raise ValueError(f"degree: {dataset.name} has no degree among its features; leave --no-degree out")
-    g = space.index(space.degree)
-    graphs = [dataclasses.replace(graph, x=np.delete(graph.x, g, axis=1)) for graph in dataset.graphs]
-    return dataclasses.replace(dataset, graphs=graphs, space=space.without(space.degree))
+    return _without_features(dataset, [space.degree])
+
+
+def _without_attributes(dataset: Dataset) -> Dataset:
+    real = [feature.name for feature in dataset.space.features if feature.kind == "real"]
+    if not real:
+        raise ValueError(f"attributes: {dataset.name} has no real-valued features; leave --no-attributes out")
+    if len(real) == len(dataset.space.features):
+        raise ValueError(f"attributes: {dataset.name} has no other features; leave --no-attributes out")
+    return _without_features(dataset, real)
+
+
+def _without_features(dataset: Dataset, names: Sequence[str]) -> Dataset:
+    space = dataset.space
+    columns = [space.index(name) for name in names]
+    for name in names:
+        space = space.without(name)
+    rows = (np.delete(graph.x, columns, axis=1) for graph in dataset.graphs)
+    graphs = [
+        dataclasses.replace(graph, x=x.astype(np.int32) if space.discrete else x)
+        for graph, x in zip(dataset.graphs, rows, strict=True)
+    ]
+    return dataclasses.replace(dataset, graphs=graphs, space=space)

@@ -19,7 +19,7 @@ from jgleak.gnn import ACTIVATIONS, CONVOLUTIONS
 AXES: Mapping[str, tuple[str, ...]] = {
     "data": (
         *("dataset", "task", "path", "graphs", "min_nodes", "max_nodes"),
-        *("normalise", "node_task", "distinct", "degree"),
+        *("normalise", "node_task", "distinct", "degree", "attributes"),
     ),
     "model": (
         *("model", "layers", "hidden", "heads", "activation", "readout", "pooling"),

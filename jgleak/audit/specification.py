@@ -79,6 +79,7 @@ class Specification:
       node_task: label nodes instead of graphs.
       distinct: assume that no two nodes of a client share their features, in the networks where GRAIN does.
       degree: keep the degree among the features.
+      attributes: keep the real-valued features (the node attributes of a TUDataset).
       prior: how the attacker ranks graphs with the same gradient: ``none`` or ``molecule``.
       max_n: the attacker's bound on the size of a client whose size is unknown (``N_max``).
 
@@ -119,6 +120,7 @@ class Specification:
     node_task: bool = False
     distinct: bool = True
     degree: bool = True
+    attributes: bool = True
     prior: str = "none"
     max_n: int = 40
 

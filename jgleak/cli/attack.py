@@ -65,6 +65,9 @@ def attack(
         bool, typer.Option("--no-distinct", help="Do not assume that the nodes of a network's client differ.")
     ] = False,
     no_degree: Annotated[bool, typer.Option("--no-degree", help="Leave the degree out of the features.")] = False,
+    no_attributes: Annotated[
+        bool, typer.Option("--no-attributes", help="Leave the real-valued features out; labels of nodes stay.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for results.jsonl, observations and pictures.")] = None,
     json_lines: Json = False,
 ) -> None:
@@ -107,6 +110,7 @@ def attack(
             node_task=node_task,
             distinct=not no_distinct,
             degree=not no_degree,
+            attributes=not no_attributes,
             prior=prior,
             max_n=max_n,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -152,6 +153,29 @@ def test_without_degree_no_column_states_it() -> None:
     assert bare.model.in_features == full.model.in_features - space.features[column].columns
     for whole, cut in zip(full.dataset.graphs, bare.dataset.graphs, strict=True):
         np.testing.assert_array_equal(np.delete(whole.x, column, axis=1), cut.x)
+
+
+def test_without_attributes_node_labels_remain(tmp_path: Path) -> None:
+    folder = tmp_path / "ENZYMES"
+    folder.mkdir()
+    for part, lines in {
+        "A": ["1, 2", "2, 1", "3, 4", "4, 3", "5, 6", "6, 5"],
+        "graph_indicator": [1, 1, 2, 2, 3, 3],
+        "graph_labels": [1, 2, 1],
+        "node_labels": [1, 2, 3, 1, 2, 1],
+        "node_attributes": [f"{i}.5, -{i}.25" for i in range(6)],
+    }.items():
+        (folder / f"ENZYMES_{part}.txt").write_text("\n".join(map(str, lines)) + "\n")
+    both = Specification(dataset="enzymes", path=str(folder), attack="random", graphs=3, know=("n",))
+    full, bare = (prepare(dataclasses.replace(both, attributes=keep)).dataset for keep in (True, False))
+    assert full.space.width == 5 and bare.space.width == 3 and bare.space.discrete
+    for whole, cut in zip(full.graphs, bare.graphs, strict=True):
+        np.testing.assert_array_equal(whole.x[:, :1], cut.x)
+    assert len(list(run(dataclasses.replace(both, attributes=False)))) == 3
+    with pytest.raises(ValueError, match="no real-valued features; leave --no-attributes out"):
+        prepare(dataclasses.replace(SMALL, attributes=False))
+    with pytest.raises(ValueError, match="no other features; leave --no-attributes out"):
+        prepare(Specification(dataset="synthetic-glg", graphs=2, attributes=False))
 
 
 @pytest.mark.parametrize("readout", ["node_mlp", "pooled", "flattened"])
