@@ -29,7 +29,7 @@ from grain_rows import ROWS
 from graphdlg_rows import GRAPHDLG
 from jgleak.audit.specification import Specification
 from jgleak.cli.status import spinner
-from jgleak.version import __version__
+from machine import sources
 from measure import finished, measure, wanted
 from methods import METHODS
 from page import HEAD, document, mean, results
@@ -144,7 +144,7 @@ def main(
     ] = False,
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Take over what benchmarks/results has of this version, run in the same way."),
+        typer.Option("--resume", help="Take over what benchmarks/results has of this very code, run in the same way."),
     ] = False,
     show: Annotated[bool, typer.Option("--list", help="Name the rows and attacks and exit.")] = False,
 ) -> None:
@@ -169,18 +169,21 @@ def main(
     if resume and (files or paper.wanted is None):
         raise typer.BadParameter(f"{'files are read' if files else name + ' is run'} whole", param_hint="--resume")
     stderr, records = Console(stderr=True), []
-    stored = _stored(name) if resume else {}
+    stored, digest = _stored(name) if resume else {}, sources()
     try:
         for record in (
             _read(files, paper) if files else _run(paper, chosen, methods, graphs, time_limit, stored, stderr)
         ):
+            taken_over = "sources" in record
+            if not (taken_over or files or "absent" in record):
+                record = record | {"sources": digest}
             if json_lines:
                 print(json.dumps(record), flush=True)
             if "absent" in record:
                 stderr.print(f"{record['row']}: absent. {record['absent']}", markup=False)
                 continue
             records.append(record)
-            if write:
+            if write and not taken_over:
                 _write(name, record)
     except KeyboardInterrupt:
         stderr.print("interrupted; what was finished follows")
@@ -236,12 +239,12 @@ def _done(
     time_limit: float,
     stored: Mapping[tuple[str, str], Record],
 ) -> Record | None:
-    """What this version made of the attack on the row, with the same specification; empty where the row has it not."""
+    """What this code made of the attack on the row, with the same specification; empty where the row has it not."""
     assert paper.wanted is not None
     wanted, record = paper.wanted(row, method, graphs, time_limit), stored.get((row.name, method.name))
     if wanted is None:
         return {}
-    if record is None or record["version"] != __version__:
+    if record is None or record.get("sources") != sources():
         return None
     return record if Specification.from_json(record["specification"]) == wanted else None
 

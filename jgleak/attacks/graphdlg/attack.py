@@ -134,15 +134,23 @@ def learnt(options: Options, observations: Sequence[Observation], knowledges: Se
 def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
     """Why the embedding or the recursion does not show, or None."""
     model = observation.model
-    if model.readout != "pooled":
-        return (
-            f"the readout {model.readout!r} does not leak one embedding a graph; it needs 'pooled' (--readout pooled)"
-        )
+    if (reason := no_embedding(observation, knowledge)) is not None:
+        return reason
     if model.conv != "gcn":
         return f"the recursion is that of GCN, not of {model.conv!r}; use --model gcn, or the census"
     if model.act not in SLOPES and model.layers > 1:
         return f"the slope of {model.act!r} does not follow from its value; use one of {', '.join(SLOPES)}"
     return None
+
+
+def no_embedding(observation: Observation, knowledge: Knowledge) -> str | None:
+    """Why the embedding does not show, or None."""
+    if observation.model.readout == "pooled":
+        return None
+    return (
+        f"the readout {observation.model.readout!r} does not leak one embedding a graph; "
+        "it needs 'pooled' (--readout pooled)"
+    )
 
 
 def entry(name: str, summary: str, options: Options) -> Attack:

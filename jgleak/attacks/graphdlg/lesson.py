@@ -47,20 +47,24 @@ def lesson(observations: Sequence[Observation], knowledges: Sequence[Knowledge])
 def padded(
     graphs: Sequence[Graph], space: FeatureSpace
 ) -> tuple[Float[np.ndarray, "P N m"], Float[np.ndarray, "P N N"], np.ndarray]:
-    """Rows, edges and masks of public graphs.
-
-    A graph with as many feature entries as the space has *columns* (where that is more than features) holds encoded
-    rows already: random real-valued features that are no codes of the space (GraphDLG, Table 3).
-    """
+    """Rows, edges and masks of public graphs."""
     slots = bucket(max(g.n for g in graphs))
     rows = np.zeros((len(graphs), slots, space.width), np.float32)
     edges = np.zeros((len(graphs), slots, slots), np.float32)
     mask = np.zeros((len(graphs), slots), bool)
     for i, g in enumerate(graphs):
-        encoded = g.x.shape[1] == space.width != len(space.features)
-        rows[i, : g.n] = g.x if encoded else space.encode(g.x)
+        rows[i, : g.n] = encoded(g, space)
         edges[i, : g.n, : g.n], mask[i, : g.n] = g.adjacency, True
     return rows, edges, mask
+
+
+def encoded(graph: Graph, space: FeatureSpace) -> Float[np.ndarray, "n m"]:
+    """The rows of a public graph as the model takes them.
+
+    A graph with as many feature entries as the space has *columns* (where that is more than features) holds such rows
+    already: random real-valued features that are no codes of the space (GraphDLG, Table 3).
+    """
+    return graph.x if graph.x.shape[1] == space.width != len(space.features) else space.encode(graph.x)
 
 
 @partial(jax.jit, static_argnames=("model",))

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from jgleak.attacks.graphdlg.lesson import encoded
 from jgleak.features import FeatureSpace
 from jgleak.graph import Graph
 
@@ -74,5 +75,5 @@ def _logits(space: FeatureSpace, shares: Float[np.ndarray, "... m"]) -> Float[np
 
 
 def _raw(space: FeatureSpace, graph: Graph) -> Float[np.ndarray, "n m"]:
-    rows = space.encode(graph.x)
+    rows = encoded(graph, space)
     return rows if space.mean is None or space.std is None else rows * space.std + space.mean

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jgleak.attacks.graphdlg.attack import Options, learnt, unsupported
+from jgleak.attacks.graphdlg.attack import Options, learnt, no_embedding
 from jgleak.attacks.graphdlg.decoder import Decoder
 from jgleak.attacks.graphdlg.places import Places, places
 from jgleak.attacks.matching.leaves import Compressed, Whole
@@ -100,9 +100,9 @@ RECIPE = Recipe(start=start, relax=relax_structured, project=pull, lr=0.05, step
 
 GRAPHDLG_REFINED = matching(
     "graphdlg-refined",
-    "GraphDLG as the start of gradient matching (ours)",
+    "gradient matching from GraphDLG's edges and the files' habit of features (ours)",
     RECIPE,
     needs=("n", "auxiliary"),
-    unsupported=unsupported,
+    unsupported=no_embedding,
     rows=True,
 )

@@ -33,8 +33,12 @@ class Compressed(NamedTuple):
     right: Float[Array, "D r"]
 
 
+RAISED = 1e-3
+"""What factors would leave out of a gradient that counts as ``Whole``, relative: no guess of few rows comes nearer."""
+
+
 class Whole(NamedTuple):
-    """One observed gradient of a rank above what its rows allow: a defence changed its entries.
+    """One observed gradient of a rank far above what its rows allow: noise or dropped entries, mostly.
 
     Attributes:
       gradient: ``(F, D)``.
@@ -51,7 +55,8 @@ def compressed(leaf: Float[np.ndarray, "T ..."], rows: int) -> Any:
     """A kernel's observed gradient in factors, where these are smaller; otherwise as it is.
 
     The gradient of a kernel over graphs of ``rows`` nodes in all has at most that rank. Noise, clipped or dropped
-    entries of a defence raise it: factors of such a gradient would lose something, and it stays ``Whole``.
+    entries of a defence and local steps raise it. Where factors would lose little, the gradient stays as it is, so that
+    small distances are told from zero; where they would lose much (``RAISED``), it is ``Whole``.
     """
     if leaf.ndim != 3 or leaf.shape[0] > 1 or 2 * rows * sum(leaf.shape[1:]) >= leaf.size:
         return leaf
@@ -61,9 +66,11 @@ def compressed(leaf: Float[np.ndarray, "T ..."], rows: int) -> Any:
     left, values, right = np.linalg.svd(basis.T @ gradient, full_matrices=False)
     kept: Any = (basis @ left[:, :rows], values[:rows], right[:rows].T)
     lost = np.linalg.norm(gradient - (kept[0] * kept[1]) @ kept[2].T)
+    whole: Any = leaf[0]
+    if lost > RAISED * np.linalg.norm(gradient):
+        return Whole(whole)
     if lost > DROPPED * np.linalg.norm(gradient):
-        gradient: Any = leaf[0]
-        return Whole(gradient)
+        return leaf
     return Compressed(*(part.astype(np.float32) for part in kept))
 
 
@@ -94,7 +101,7 @@ def gap(found: Any, seen: Any) -> Float[Array, " T"]:
 
     Where ``b`` is in factors, ``a`` is split by ``b``'s rows and columns into four blocks. Only in the last one, beside
     and beyond ``b``, is the norm taken from products of Gram matrices; so small differences are not lost in large ones.
-    A ``Whole`` one, which nothing comes near, is compared without forming ``a``: differences below 1e-3 of it are lost.
+    A ``Whole`` one is compared without forming ``a``; nothing comes so near to it that rounding would matter.
     """
     if isinstance(seen, Whole):
         return jnp.maximum(size(found, seen) - 2 * inner(found, seen) + wanted(seen), 0.0)

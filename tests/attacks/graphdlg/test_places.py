@@ -43,6 +43,11 @@ def test_places_no_public_graph_has_get_the_overall_shares() -> None:
     np.testing.assert_allclose(found[8, 4], 2.0, rtol=1e-5)
 
 
+def test_rows_that_are_encoded_already_are_taken_as_they_are() -> None:
+    graphs = [Graph(SPACE.encode(g.x), g.edges) for g in [file(3), file(5)]]
+    np.testing.assert_array_equal(named(graphs, 5), named([file(3), file(5)], 5))
+
+
 def test_statistics_of_the_space_are_undone() -> None:
     plain = [file(4)] * 6
     raw = np.concatenate([SPACE.encode(g.x) for g in plain])
