@@ -116,7 +116,7 @@ def test_the_refinement_needs_no_recursion(lab: Any) -> None:
     rows = tuple(Graph(lab.space.encode(g.x), g.edges, g.y) for g in public(lab))
     for graphs in (public(lab), rows):
         found = run(GRAPHDLG_REFINED, observation, Knowledge(lab.space, n=7, auxiliary=graphs), steps="5")
-        assert found.best.n == 7 and found.features is not None
+        assert found.best is not None and found.best.n == 7 and found.features is not None
 
 
 def test_options_say_what_they_take() -> None:
