@@ -8,6 +8,7 @@ import platform
 import re
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,7 @@ def peak(*, size: int = 2048, repeats: int = 10) -> tuple[float, str]:
     return reached[by] * (1 if jax.default_backend() == "cpu" else jax.device_count()), by
 
 
+@cache
 def sources() -> str:
     """A digest of all code that a number depends on: the package and the benchmarks."""
     digest = hashlib.sha256()
