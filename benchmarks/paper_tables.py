@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
@@ -33,6 +34,7 @@ from machine import sources
 from measure import finished, measure, wanted
 from methods import METHODS
 from page import HEAD, document, mean, results
+from workers import share
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
@@ -56,6 +58,13 @@ N = TypeVar("N", bound=Named)
 
 Wanted = Callable[[Any, Any, int | None, float], Specification | None]
 """From a row, an attack, the number of clients and the seconds for each."""
+
+
+class Size(NamedTuple):
+    """How much is measured: clients a row (None for the paper's), and seconds for each."""
+
+    graphs: int | None
+    time_limit: float
 
 
 class Paper(NamedTuple):
@@ -146,6 +155,9 @@ def main(
         bool,
         typer.Option("--resume", help="Take over what benchmarks/results has of this very code, run in the same way."),
     ] = False,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Processes that share the rows' attacks, each on its own part of the cores.")
+    ] = 1,
     show: Annotated[bool, typer.Option("--list", help="Name the rows and attacks and exit.")] = False,
 ) -> None:
     """Run the experiments of a paper on our data, and print its numbers beside ours."""
@@ -170,10 +182,9 @@ def main(
         raise typer.BadParameter(f"{'files are read' if files else name + ' is run'} whole", param_hint="--resume")
     stderr, records = Console(stderr=True), []
     stored, digest = _stored(name) if resume else {}, sources()
+    size = Size(graphs, time_limit)
     try:
-        for record in (
-            _read(files, paper) if files else _run(paper, chosen, methods, graphs, time_limit, stored, stderr)
-        ):
+        for record in _read(files, paper) if files else _run(name, chosen, methods, size, stored, workers, stderr):
             taken_over = "sources" in record
             if not (taken_over or files or "absent" in record):
                 record = record | {"sources": digest}
@@ -188,6 +199,9 @@ def main(
     except KeyboardInterrupt:
         stderr.print("interrupted; what was finished follows")
         raise typer.Exit(130) from None
+    except BrokenProcessPool:
+        stderr.print("a worker died (out of memory?); what was finished follows; try fewer workers", markup=False)
+        raise typer.Exit(1) from None
     finally:
         if records:
             Console(stderr=json_lines).print(_table(paper, chosen, records))
@@ -202,26 +216,50 @@ def _chosen(known: dict[str, N], names: str | None, option: str) -> list[N]:
 
 
 def _run(
-    paper: Paper,
+    name: str,
     rows: Sequence[Any],
     methods: Sequence[Any],
-    graphs: int | None,
-    time_limit: float,
+    size: Size,
     stored: Mapping[tuple[str, str], Record],
+    workers: int,
     stderr: Console,
 ) -> Iterator[Record]:
+    """What is stored, then what is left: row by row here, or its cells among workers, as they are done."""
+    paper, left = PAPERS[name], list[tuple[Any, list[Any]]]()
     for row in rows:
-        done = {m.name: _done(paper, row, m, graphs, time_limit, stored) for m in methods} if stored else {}
+        done = {m.name: _done(paper, row, m, size, stored) for m in methods} if stored else {}
         yield from (record for record in done.values() if record)
-        left = [method for method in methods if done.get(method.name) is None]
-        if not left:
-            continue
+        if open_ := [method for method in methods if done.get(method.name) is None]:
+            left.append((row, open_))
+    if workers > 1:
+        yield from _shared(name, left, size, workers, stderr)
+        return
+    for row, open_ in left:
         with spinner(stderr, row.title) as status:
 
             def progress(attack: str, done: int, total: int, title: str = row.title) -> None:
                 status.update(status.task_ids[0], description=f"{title}: {attack} {done}/{total}")
 
-            yield from paper.measure(row, left, graphs=graphs, time_limit=time_limit, progress=progress)
+            yield from paper.measure(row, open_, **size._asdict(), progress=progress)
+
+
+def _shared(
+    name: str, left: Sequence[tuple[Any, Sequence[Any]]], size: Size, workers: int, stderr: Console
+) -> Iterator[Record]:
+    cells = [(name, row.name, method.name, size) for row, methods in left for method in methods]
+    with spinner(stderr, name) as status:
+        for done, records in enumerate(share(cell, cells, workers), start=1):
+            status.update(status.task_ids[0], description=f"{name}: {done} of {len(cells)} cells")
+            yield from records
+
+
+def cell(name: str, row: str, method: str, size: Size) -> list[Record]:
+    """The records of one attack on one row of a paper; empty where the row has it not."""
+    paper = PAPERS[name]
+    (one,), (by,) = [r for r in paper.rows if r.name == row], [m for m in paper.methods if m.name == method]
+    if paper.wanted is not None and paper.wanted(one, by, *size) is None:
+        return []
+    return list(paper.measure(one, [by], **size._asdict(), progress=lambda *_: None))
 
 
 def _stored(name: str) -> dict[tuple[str, str], Record]:
@@ -235,13 +273,12 @@ def _done(
     paper: Paper,
     row: Any,
     method: Any,
-    graphs: int | None,
-    time_limit: float,
+    size: Size,
     stored: Mapping[tuple[str, str], Record],
 ) -> Record | None:
     """What this code made of the attack on the row, with the same specification; empty where the row has it not."""
     assert paper.wanted is not None
-    wanted, record = paper.wanted(row, method, graphs, time_limit), stored.get((row.name, method.name))
+    wanted, record = paper.wanted(row, method, *size), stored.get((row.name, method.name))
     if wanted is None:
         return {}
     if record is None or record.get("sources") != sources():

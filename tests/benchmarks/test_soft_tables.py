@@ -86,6 +86,11 @@ def test_a_row_is_measured_shown_and_merged(tmp_path: Path, monkeypatch: pytest.
     assert [json.loads(line) for line in again.stdout.splitlines()] == [found, other, absent] and not ran
     CliRunner().invoke(paper_tables.app, ["glg", "--resume", "--time-limit", "50", "--attacks", "closed-form"])
     assert ran == ["closed-form"], "another time limit is another run"
+    monkeypatch.setattr(paper_tables, "share", lambda task, calls, workers: (task(*call) for call in calls))
+    shared = CliRunner().invoke(paper_tables.app, ["glg", "--workers", "2", "--json"])
+    records = [json.loads(line) for line in shared.stdout.splitlines()]
+    assert [(r["row"], r["attack"]) for r in records] == [("c", "closed-form"), ("c", "node-2"), ("absent", None)]
+    assert [r["means"] for r in records[:2]] == [found["means"], other["means"]]
     other = CliRunner().invoke(paper_tables.app, ["glg", "--rows", "absent", "--attacks", "closed-form", "--json"])
     assert other.exit_code == 0 and "its attacks are node-2" in other.stdout
     refused = CliRunner().invoke(paper_tables.app, ["fedgig", "--from", __file__])

@@ -1,0 +1,46 @@
+"""Work shared among processes, each with its own part of the cores."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from multiprocessing.queues import SimpleQueue
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def share(task: Callable[..., T], calls: Sequence[tuple[Any, ...]], workers: int) -> Iterator[T]:
+    """What ``task`` returns for each of ``calls``, as they are done.
+
+    Processes start anew, so that each JAX makes a thread a core of its own, and keep what they have compiled. ``task``
+    is a function of a module, which imports without doing anything. What was not begun is dropped when the caller
+    leaves early.
+
+    Raises:
+      BrokenProcessPool: a process died.
+    """
+    context = get_context("spawn")
+    parts: SimpleQueue[list[int]] = context.SimpleQueue()
+    for part in _parts(workers):
+        parts.put(part)
+    with ProcessPoolExecutor(workers, context, initializer=_bind, initargs=(parts,)) as pool:
+        futures = [pool.submit(task, *call) for call in calls]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _parts(workers: int) -> list[list[int]]:
+    """Cores a worker; more workers than cores share them."""
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    return [cores[i % len(cores) :: workers] if cores else [] for i in range(workers)]
+
+
+def _bind(parts: SimpleQueue[list[int]]) -> None:
+    if cores := parts.get():
+        os.sched_setaffinity(0, cores)

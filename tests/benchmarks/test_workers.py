@@ -1,0 +1,30 @@
+"""Work shared among processes: all of it is done, each process on its own cores, and a death is told."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures.process import BrokenProcessPool
+
+import pytest
+
+from workers import share
+
+
+def test_all_calls_are_answered() -> None:
+    assert sorted(share(pow, [(base, 2) for base in range(6)], 2)) == [0, 1, 4, 9, 16, 25]
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="needs two cores to choose from"
+)
+def test_a_worker_has_its_own_part_of_the_cores() -> None:
+    whole = os.sched_getaffinity(0)
+    for part in share(os.sched_getaffinity, [(0,)] * 8, 2):
+        assert len(part) <= (len(whole) + 1) // 2
+        assert part < whole
+    assert os.sched_getaffinity(0) == whole
+
+
+def test_a_worker_that_dies_is_told() -> None:
+    with pytest.raises(BrokenProcessPool):
+        list(share(os._exit, [(1,)], 1))
