@@ -8,8 +8,10 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int
 
+from jgleak.gnn.precise import Precise
 
-class Convolution(nn.Module):
+
+class Convolution(Precise):
     """Base of the convolutions; a subclass is one pure map from node rows to pre-activations.
 
     Attributes:

@@ -71,7 +71,7 @@ class GINConv(Convolution):
         return activation(self.inner)(combined)
 
     def star_finish(self, combined: Float[Array, "... D"]) -> Float[Array, "... D"]:
-        return self._add_bias(jnp.matmul(self.star_hidden(combined), self.out_kernel, precision="highest"))
+        return self._add_bias(self.star_hidden(combined) @ self.out_kernel)
 
     def _add_inner(self, z: Float[Array, "... C"], columns: Int[Array, " C"] | None = None) -> Float[Array, "... C"]:
         if not self.bias:

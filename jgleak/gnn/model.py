@@ -16,6 +16,7 @@ from jgleak.gnn.convolution import Convolution
 from jgleak.gnn.gat import NEGATIVE_SLOPE, GATConv
 from jgleak.gnn.gcn import GCNConv
 from jgleak.gnn.gin import GINConv
+from jgleak.gnn.precise import Precise
 from jgleak.gnn.readout import DotProduct, Flattened, NodeMLP, NodeScores, Pooled, Readout
 from jgleak.gnn.sage import SAGEConv
 
@@ -26,7 +27,7 @@ Params = Any
 """A pytree of weights, ``{"conv_0": {"kernel": ...}, ..., "readout": {...}}``."""
 
 
-class GNN(nn.Module):
+class GNN(Precise):
     """``H_0 = X``, ``H_{l+1} = act(conv_l(H_l, A))``, then the readout.
 
     The defaults are GRAIN's model: two GCN layers of width 300, no bias, ReLU between and none after the last, an MLP

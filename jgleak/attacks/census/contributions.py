@@ -240,7 +240,7 @@ def _columns(
         full = {**weights, "head": weights.get("head", params["head"])}
         state = embed(model, full, rows, degrees, tree)
         if kind == "pooled":
-            return upstream @ state, state
+            return jnp.matmul(upstream, state, precision="highest"), state
         out: Any = model.apply({"params": full}, rows[tree[:1]], state[None], method="node_hidden")
         logits = out[1][0]
         return (label_loss(logits, label, loss) if kind == "labelled" else upstream @ logits), state

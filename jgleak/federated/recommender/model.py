@@ -156,9 +156,10 @@ class Recommender:
         items = rows[1 : 1 + local.items.shape[0]]
         wanted = items if asked is None else asked[:, :width]
         star = Star(rows[0], rows[1:], jnp.concatenate([client.mask, client.near]), wanted)
-        states = NETWORKS[self.network](local.network, star)
         biases = local.items[:, width:] if asked is None else asked[:, width:]
-        return states.asked @ states.user + biases.sum(axis=1) + local.user[width:].sum()
+        with jax.default_matmul_precision("highest"):  # as gnn.precise
+            states = NETWORKS[self.network](local.network, star)
+            return states.asked @ states.user + biases.sum(axis=1) + local.user[width:].sum()
 
     def _dropped(self, rows: Array, key: Array) -> Array:
         kept = jax.random.bernoulli(key, 1.0 - self.dropout, rows.shape)

@@ -1,0 +1,65 @@
+"""No matrix product of a model, nor of its derivatives, may be rounded by a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.extend.core import Jaxpr, jaxprs_in_params
+from jax.flatten_util import ravel_pytree
+
+from jgleak.attacks.matching.product import product, product_left, product_right
+from jgleak.federated.loss import graph_loss
+from jgleak.gnn import CONVOLUTIONS, GNN
+
+SLOTS, WIDTH = 4, 3
+READOUTS: dict[str, dict[str, Any]] = {
+    "node_mlp": {},
+    "pooled": {"pooling": "sum"},
+    "flattened": {"slots": SLOTS},
+    "node_scores": {},
+    "dot": {},
+}
+
+
+def products(jaxpr: Jaxpr) -> Iterator[Any]:
+    """The precision of every product in it and in what it calls."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "dot_general":
+            yield equation.params["precision"]
+        for inner in jaxprs_in_params(equation.params):
+            yield from products(inner)
+
+
+def precisions(function: Callable[..., Any], *arguments: Any) -> list[Any]:
+    return list(products(jax.make_jaxpr(function)(*arguments).jaxpr))
+
+
+@pytest.mark.parametrize("conv", CONVOLUTIONS)
+@pytest.mark.parametrize("readout", READOUTS)
+def test_of_a_model(conv: str, readout: str, params_of: Callable[..., Any], graph_of: Callable[..., Any]) -> None:
+    """The loss, its gradient, and the gradient of the gradient's length by the features."""
+    model = GNN(WIDTH, conv=conv, hidden=4, readout=readout, readout_widths=(4,), act="sigmoid", **READOUTS[readout])
+    params, (rows, adjacency, mask) = params_of(model, SLOTS, WIDTH, 0), graph_of(3, SLOTS, WIDTH, 0)
+    label = jnp.ones(SLOTS, int) if model.node_level else jnp.int32(1)
+
+    def loss(params: Any, rows: Any) -> Any:
+        return graph_loss(model, params, rows, adjacency, mask, label, "mse" if readout == "dot" else "ce")
+
+    def length(rows: Any) -> Any:
+        return jnp.sum(ravel_pytree(jax.grad(loss)(params, rows))[0] ** 2)
+
+    for found in (precisions(loss, params, rows), precisions(jax.grad(loss), params, rows)):
+        assert found and set(found) == {(jax.lax.Precision.HIGHEST,) * 2}
+    assert set(precisions(jax.grad(length), rows)) == {(jax.lax.Precision.HIGHEST,) * 2}
+
+
+@pytest.mark.parametrize("multiply", [product, product_left, product_right])
+def test_of_matching(multiply: Callable[..., Any]) -> None:
+    a = jnp.ones((2, 3, 3))
+    slope = partial(jax.grad(lambda a, b: multiply(a, b).sum(), argnums=(0, 1)))
+    assert set(precisions(slope, a, a)) == {(jax.lax.Precision.HIGHEST,) * 2}
