@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
 from multiprocessing.queues import SimpleQueue
 from typing import Any, TypeVar
 
@@ -26,7 +28,7 @@ def share(task: Callable[..., T], calls: Sequence[tuple[Any, ...]], workers: int
     parts: SimpleQueue[list[int]] = context.SimpleQueue()
     for part in _parts(workers):
         parts.put(part)
-    with ProcessPoolExecutor(workers, context, initializer=_bind, initargs=(parts,)) as pool:
+    with ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(parts,)) as pool:
         futures = [pool.submit(task, *call) for call in calls]
         try:
             for future in as_completed(futures):
@@ -41,6 +43,14 @@ def _parts(workers: int) -> list[list[int]]:
     return [cores[i % len(cores) :: workers] if cores else [] for i in range(workers)]
 
 
-def _bind(parts: SimpleQueue[list[int]]) -> None:
+def _begin(parts: SimpleQueue[list[int]]) -> None:
     if cores := parts.get():
         os.sched_setaffinity(0, cores)
+    threading.Thread(target=_follow, daemon=True).start()
+
+
+def _follow() -> None:
+    """End with the parent, however it ended: nobody would read what comes."""
+    if (parent := parent_process()) is not None:
+        wait([parent.sentinel])
+        os._exit(1)
