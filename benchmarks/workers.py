@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context, parent_process
+from multiprocessing import active_children, get_context, parent_process
 from multiprocessing.connection import wait
 from multiprocessing.queues import SimpleQueue
 from typing import Any, TypeVar
@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def share(task: Callable[..., T], calls: Sequence[tuple[Any, ...]], workers: int) -> Iterator[T]:
+def share(task: Callable[..., T], calls: Sequence[tuple[Any, ...]], workers: int) -> Generator[T, None, None]:
     """What ``task`` returns for each of ``calls``, as they are done.
 
     Processes start anew, so that each JAX makes a thread a core of its own, and keep what they have compiled. ``task``
-    is a function of a module, which imports without doing anything. What was not begun is dropped when the caller
-    leaves early.
+    is a function of a module, which imports without doing anything. When the caller leaves early, what was begun is
+    dropped.
 
     Raises:
       BrokenProcessPool: a process died.
@@ -28,13 +28,16 @@ def share(task: Callable[..., T], calls: Sequence[tuple[Any, ...]], workers: int
     parts: SimpleQueue[list[int]] = context.SimpleQueue()
     for part in _parts(workers):
         parts.put(part)
+    others = set(active_children())
     with ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(parts,)) as pool:
         futures = [pool.submit(task, *call) for call in calls]
         try:
             for future in as_completed(futures):
                 yield future.result()
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            if not all(future.done() for future in futures):
+                for process in set(active_children()) - others:
+                    process.terminate()
 
 
 def _parts(workers: int) -> list[list[int]]:

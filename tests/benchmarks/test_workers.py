@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from concurrent.futures.process import BrokenProcessPool
 
 import pytest
@@ -28,3 +29,10 @@ def test_a_worker_has_its_own_part_of_the_cores() -> None:
 def test_a_worker_that_dies_is_told() -> None:
     with pytest.raises(BrokenProcessPool):
         list(share(os._exit, [(1,)], 1))
+
+
+def test_who_leaves_early_waits_for_nothing() -> None:
+    begun, calls = time.monotonic(), share(time.sleep, [(0,), (60,), (60,), (60,)], 1)
+    next(calls)
+    calls.close()
+    assert time.monotonic() - begun < 50
