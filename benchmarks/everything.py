@@ -34,9 +34,12 @@ class Job(NamedTuple):
     command: tuple[str, ...]
 
 
-def _table(paper: str, rows: str, attacks: str, *more: str) -> tuple[str, ...]:
-    chosen = ("--rows", rows, "--attacks", attacks, *more)
-    return ("benchmarks/paper_tables.py", paper, *chosen, "--write", "--json")
+def _whole(paper: str, *more: str) -> tuple[str, ...]:
+    return ("benchmarks/paper_tables.py", paper, *more, "--write", "--json")
+
+
+def _table(paper: str, rows: str, attacks: str) -> tuple[str, ...]:
+    return _whole(paper, "--rows", rows, "--attacks", attacks)
 
 
 def _attack(*arguments: str) -> tuple[str, ...]:
@@ -81,15 +84,15 @@ JOBS = (
         for attack in ("dlg", "tableak")
         for name, k in _KNOWN.items()
     ),
-    Job("glg", "Attacks", ("benchmarks/paper_tables.py", "glg", "--write", "--json")),
-    Job("fedgig", "Attacks", ("benchmarks/paper_tables.py", "fedgig", "--write", "--json")),
-    Job("graphdlg", "Defences", ("benchmarks/paper_tables.py", "graphdlg", "--time-limit", "20", "--write", "--json")),
-    Job("defenses", "Defences", ("benchmarks/paper_tables.py", "defenses", "--time-limit", "20", "--write", "--json")),
+    Job("glg", "Attacks", _whole("glg")),
+    Job("fedgig", "Attacks", _whole("fedgig")),
+    Job("graphdlg", "Defences", _whole("graphdlg", "--time-limit", "20")),
+    Job("defenses", "Defences", _whole("defenses", "--time-limit", "20", "--workers", "2")),
     Job("plots", "Defences", ("benchmarks/defense_plots.py",)),
     Job("noise", "Defences", ("benchmarks/noise_threshold.py",)),
     Job("sums", "Defences", ("benchmarks/secure_aggregation.py",)),
     Job("recursion", "Defences", ("benchmarks/recursion_speed.py",)),
-    Job("fedgnn", "Recommender", ("benchmarks/paper_tables.py", "fedgnn", "--write", "--json")),
+    Job("fedgnn", "Recommender", _whole("fedgnn")),
     Job("curves", "Recommender", ("benchmarks/fedgnn_plot.py",)),
     Job("filter", "Why `grain` is fast", ("benchmarks/filter_throughput.py", "--out")),
     Job("large-molecule", "Why `grain` is fast", ("benchmarks/large_molecule.py",)),
