@@ -9,7 +9,10 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import active_children, get_context, parent_process
 from multiprocessing.connection import wait
 from multiprocessing.queues import SimpleQueue
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
+
+import jax
 
 T = TypeVar("T")
 
@@ -17,8 +20,8 @@ T = TypeVar("T")
 def share(task: Callable[..., T], calls: Sequence[tuple[Any, ...]], workers: int) -> Generator[T, None, None]:
     """What ``task`` returns for each of ``calls``, as they are done.
 
-    Processes start anew, so that each JAX makes a thread a core of its own, and keep what they have compiled. ``task``
-    is a function of a module, which imports without doing anything. When the caller leaves early, what was begun is
+    Processes start anew, so that each JAX makes a thread a core of its own, and share what they compile. ``task`` is a
+    function of a module, which imports without doing anything. When the caller leaves early, what was begun is
     dropped.
 
     Raises:
@@ -29,7 +32,10 @@ def share(task: Callable[..., T], calls: Sequence[tuple[Any, ...]], workers: int
     for part in _parts(workers):
         parts.put(part)
     others = set(active_children())
-    with ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(parts,)) as pool:
+    with (
+        TemporaryDirectory() as compiled,
+        ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(parts, compiled)) as pool,
+    ):
         futures = [pool.submit(task, *call) for call in calls]
         try:
             for future in as_completed(futures):
@@ -46,7 +52,9 @@ def _parts(workers: int) -> list[list[int]]:
     return [cores[i % len(cores) :: workers] if cores else [] for i in range(workers)]
 
 
-def _begin(parts: SimpleQueue[list[int]]) -> None:
+def _begin(parts: SimpleQueue[list[int]], compiled: str) -> None:
+    jax.config.update("jax_compilation_cache_dir", compiled)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
     if cores := parts.get():
         os.sched_setaffinity(0, cores)
     threading.Thread(target=_follow, daemon=True).start()
