@@ -1,15 +1,18 @@
-"""GraphDLG refined by gradient matching (ours): its edges are where the search starts and what they are held to.
+"""GraphDLG refined by gradient matching (ours): its edges are where the search begins.
 
 Running the model on recovered features to read the unknown last slopes off its states cannot help: the recovered rows
 are multiples of one another, and their slopes equal (see ``closed_form.recursion``). Even the true slopes make
 molecules' features worse. So the gradients are matched instead, with a softmax a feature that starts at what nodes are
-at their place in public files (``places``); the pull to the decoder's log odds keeps the edges in the files' order too.
+at their place in public files (``places``). Edges start half way between the decoder's log odds and those of their
+places, and a pull back there keeps them in the files' order too. On held-out public graphs (three folds, each graph
+once) AUC, AP, accuracy in file order of the decoder alone were .929, .819, .944 on MUTAG, .879, .720, .879 on PTC_MR;
+half way they were .945, .853, .950 and .885, .737, .892.
 
-On 16 other graphs of MUTAG (2 layers of width 16, 200 steps), node accuracy in file order and aligned, and the AP of
-edges in both: .87, .96, .79, .32; from the recursion's features .74, .83, .78, .20. A pull of 1e-2 to the habit of
-features as well gave .86, .95, .79, .27. On 8 others, from the recursion's features, ``NOISE``, ``PULL``, rate of
-.3, 1e-2, .05 gave a node accuracy of .81 aligned and edges' AP of .783 in file order, .30 aligned; .3, 5e-2, .05: .89,
-.802, .30; .1, 1e-2, .02: .74, .790, .28.
+With the decoder's edges alone, on 16 other graphs of MUTAG (2 layers of width 16, 200 steps): node accuracy in file
+order and aligned, and the AP of edges in both: .87, .96, .79, .32; from the recursion's features .74, .83, .78, .20. A
+pull of 1e-2 to the habit of features as well gave .86, .95, .79, .27. On 8 others, from the recursion's features,
+``NOISE``, ``PULL``, rate of .3, 1e-2, .05 gave a node accuracy of .81 aligned and edges' AP of .783 in file order, .30
+aligned; .3, 5e-2, .05: .89, .802, .30; .1, 1e-2, .02: .74, .790, .28.
 """
 
 from __future__ import annotations
@@ -66,18 +69,19 @@ def learn(observations: Sequence[Observation], knowledges: Sequence[Knowledge], 
 
 
 def start(setting: Setting, problem: Problem, key: Array) -> Variables:
-    """Edges at the decoder's log odds; features at what is common at their place; with a little noise."""
+    """Edges half way between the decoder's log odds and their places'; features at their places'; a little noise."""
     variables = {name: NOISE * v for name, v in normal(setting, problem, key).items()}
     slots = problem.mask.shape[1]
     layer = problem.update["head"]["linears_0"]
     delta = _observed(layer["bias"])
     pooled = _observed(layer["kernel"]) @ delta / (delta @ delta)
-    decoded = problem.prior.decoder.logits(pooled)[:slots, :slots]
+    n, habit = jnp.sum(problem.mask[0]), problem.prior.places
+    decoded = (problem.prior.decoder.logits(pooled)[:slots, :slots] + habit.edge_logits(n, slots)) / 2
     if "adjacency" in variables:
         variables["adjacency"] += decoded
         variables["decoded"] = decoded
     if "nodes" in variables:
-        variables["nodes"] += problem.prior.places.logits(jnp.sum(problem.mask[0]), slots)
+        variables["nodes"] += habit.node_logits(n, slots)
     return variables
 
 

@@ -24,7 +24,7 @@ def file(n: int, x: float = 0.0) -> Graph:
 
 
 def named(graphs: list[Graph], n: int, slots: int = 8) -> Any:
-    return np.asarray(places(graphs, SPACE, slots).logits(jnp.asarray(n), slots))
+    return np.asarray(places(graphs, SPACE, slots).node_logits(jnp.asarray(n), slots))
 
 
 def test_first_and_last_places_are_told_for_every_size() -> None:
@@ -52,5 +52,24 @@ def test_statistics_of_the_space_are_undone() -> None:
     plain = [file(4)] * 6
     raw = np.concatenate([SPACE.encode(g.x) for g in plain])
     space = FeatureSpace(SPACE.features, mean=raw.mean(axis=0), std=raw.std(axis=0))
-    with_statistics = places(plain, space, 8).logits(jnp.asarray(4), 8)
+    with_statistics = places(plain, space, 8).node_logits(jnp.asarray(4), 8)
     np.testing.assert_allclose(with_statistics, named(plain, 4), atol=1e-4)
+
+
+def test_edges_are_told_from_both_ends() -> None:
+    """Paths whose first node is also bound to the third, and whose last one to the last but two."""
+    graphs = []
+    for n in (6, 7, 8, 9) * 10:
+        edges = [*((i, i + 1) for i in range(n - 1)), (0, 2), (n - 3, n - 1)]
+        graphs.append(Graph(np.zeros((n, 3)), np.array(edges)))
+    for n in (6, 8, 11):
+        found = np.asarray(places(graphs, SPACE, 16).edge_logits(jnp.asarray(n), 16))
+        np.testing.assert_array_equal(found, found.T)
+        assert not found[n:].any() and not np.diag(found).any()
+        wanted = [*((i, i + 1) for i in range(n - 1)), (0, 2), (n - 3, n - 1)]
+        assert sorted(map(tuple, np.argwhere(np.triu(found > 0)).tolist())) == sorted(wanted)
+
+
+def test_no_habit_of_edges_without_pairs() -> None:
+    alone = Graph(np.zeros((1, 3)), np.zeros((0, 2), np.int64))
+    assert np.isfinite(places([alone], SPACE, 4).edge_logits(jnp.asarray(3), 4)).all()
