@@ -2,45 +2,28 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 
+import jax
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-import comparison
-import fedgnn_measure
-import fedgnn_page
-import fedgnn_rows
-import soft_measure
-import soft_page
-import utility
-from defense_rows import DEFENSES
-from fedgig_rows import FEDGIG
-from glg_rows import GLG
-from grain_rows import ROWS
-from graphdlg_rows import GRAPHDLG
 from jgleak.audit.specification import Specification
 from jgleak.cli.status import spinner
 from machine import sources
-from measure import finished, measure, wanted
-from methods import METHODS
-from page import HEAD, document, mean, results
+from papers import PAPERS, Paper, Record, Size, cell
 from workers import share
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-
-Record = dict[str, Any]
 
 
 class Named(Protocol):
@@ -54,79 +37,6 @@ class Named(Protocol):
 
 
 N = TypeVar("N", bound=Named)
-
-
-Wanted = Callable[[Any, Any, int | None, float], Specification | None]
-"""From a row, an attack, the number of clients and the seconds for each."""
-
-
-class Size(NamedTuple):
-    """How much is measured: clients a row (None for the paper's), and seconds for each."""
-
-    graphs: int | None
-    time_limit: float
-
-
-class Paper(NamedTuple):
-    """A paper's rows, the attacks beside them, how a row is measured and read, and how all of it is shown.
-
-    Attributes:
-      rows: of its tables.
-      methods: attacks.
-      measure: runs a row; ``measure.measure``.
-      finished: reads a finished run; None where only running is supported.
-      wanted: the specification that a row's run of an attack has, None where it is not run there; None in all where no
-        stored result says enough to be told from another.
-      head: titles of the columns.
-      lines: the table, without intervals.
-      document: the page.
-    """
-
-    rows: Sequence[Any]
-    methods: Sequence[Any]
-    measure: Callable[..., Iterator[Record]]
-    finished: Callable[[Path, Sequence[Any]], Iterator[Record]] | None
-    wanted: Wanted | None
-    head: Sequence[str]
-    lines: Callable[[Sequence[Any], Sequence[Record]], Sequence[Sequence[str]]]
-    document: Callable[[Sequence[Any], Sequence[Record]], str]
-
-
-def _soft(
-    table: comparison.Table,
-    measure: Callable[..., Iterator[Record]] = soft_measure.measure,
-    wanted: Wanted = soft_measure.wanted,
-) -> Paper:
-    return Paper(
-        rows=table.rows,
-        methods=table.methods,
-        measure=partial(measure, table),
-        finished=None,
-        wanted=wanted,
-        head=soft_page.head(table),
-        lines=lambda rows, records: soft_page.lines(dataclasses.replace(table, rows=rows), records, soft_page.mean),
-        document=lambda rows, records: soft_page.document(dataclasses.replace(table, rows=rows), records),
-    )
-
-
-PAPERS = {
-    "grain": Paper(ROWS, METHODS, measure, finished, wanted, HEAD, partial(results, show=mean), document),
-    "glg": _soft(GLG),
-    "fedgig": _soft(FEDGIG),
-    "graphdlg": _soft(GRAPHDLG),
-    "defenses": _soft(DEFENSES, utility.measure, utility.wanted),
-    "fedgnn": Paper(
-        rows=fedgnn_rows.ROWS,
-        methods=fedgnn_rows.METHODS,
-        measure=fedgnn_measure.measure,
-        finished=None,
-        wanted=None,
-        head=fedgnn_page.HEAD,
-        lines=fedgnn_page.lines,
-        document=fedgnn_page.document,
-    ),
-}
-"""Papers by the name that users type."""
 
 
 @app.command()
@@ -180,6 +90,8 @@ def main(
         raise typer.BadParameter(f"only grain's runs are read from files; run {name}", param_hint="--from")
     if resume and (files or paper.wanted is None):
         raise typer.BadParameter(f"{'files are read' if files else name + ' is run'} whole", param_hint="--resume")
+    if workers > 1 and (reason := _alone(name, files)):
+        raise typer.BadParameter(reason, param_hint="--workers")
     stderr, records = Console(stderr=True), []
     stored, digest = _stored(name) if resume else {}, sources()
     size = Size(graphs, time_limit)
@@ -187,7 +99,7 @@ def main(
         for record in _read(files, paper) if files else _run(name, chosen, methods, size, stored, workers, stderr):
             taken_over = "sources" in record
             if not (taken_over or files or "absent" in record):
-                record = record | {"sources": digest}
+                record = record | {"sources": digest, "workers": workers}
             if json_lines:
                 print(json.dumps(record), flush=True)
             if "absent" in record:
@@ -199,9 +111,9 @@ def main(
     except KeyboardInterrupt:
         stderr.print("interrupted; what was finished follows")
         raise typer.Exit(130) from None
-    except BrokenProcessPool:
-        stderr.print("a worker died (out of memory?); what was finished follows; try fewer workers", markup=False)
-        raise typer.Exit(1) from None
+    except BrokenProcessPool as error:
+        stderr.print(f"a worker died (out of memory? try fewer): {error} What was finished follows", markup=False)
+        raise typer.Exit(1) from error
     finally:
         if records:
             Console(stderr=json_lines).print(_table(paper, chosen, records))
@@ -213,6 +125,15 @@ def _chosen(known: dict[str, N], names: str | None, option: str) -> list[N]:
         if name not in known:
             raise typer.BadParameter(f"there is no {name!r}; choose of {', '.join(known)}", param_hint=option)
     return [known[name] for name in wanted]
+
+
+def _alone(name: str, files: Sequence[Path] | None) -> str | None:
+    """Why the work cannot be shared, or None."""
+    if files:
+        return "files are read, nothing is run"
+    if PAPERS[name].wanted is None:
+        return f"{name} trains once for all attacks on a row; leave it out"
+    return None if jax.default_backend() == "cpu" else "it shares a processor's cores; leave it out on accelerators"
 
 
 def _run(
@@ -227,7 +148,7 @@ def _run(
     """What is stored, then what is left: row by row here, or its cells among workers, as they are done."""
     paper, left = PAPERS[name], list[tuple[Any, list[Any]]]()
     for row in rows:
-        done = {m.name: _done(paper, row, m, size, stored) for m in methods} if stored else {}
+        done = {m.name: _done(paper, row, m, size, workers, stored) for m in methods} if stored else {}
         yield from (record for record in done.values() if record)
         if open_ := [method for method in methods if done.get(method.name) is None]:
             left.append((row, open_))
@@ -246,20 +167,27 @@ def _run(
 def _shared(
     name: str, left: Sequence[tuple[Any, Sequence[Any]]], size: Size, workers: int, stderr: Console
 ) -> Iterator[Record]:
-    cells = [(name, row.name, method.name, size) for row, methods in left for method in methods]
+    paper, absent = PAPERS[name], set[str]()
+    assert paper.wanted is not None
+    cells = [
+        (name, row.name, method.name, size)
+        for row, methods in left
+        for method in methods
+        if paper.wanted(row, method, *size) is not None
+    ]
+    running = {row for _, row, _, _ in cells}
+    for row, methods in left:
+        if row.name not in running:  # says why
+            yield from paper.measure(row, methods, **size._asdict(), progress=lambda *_: None)
     with spinner(stderr, name) as status:
         for done, records in enumerate(share(cell, cells, workers), start=1):
             status.update(status.task_ids[0], description=f"{name}: {done} of {len(cells)} cells")
-            yield from records
-
-
-def cell(name: str, row: str, method: str, size: Size) -> list[Record]:
-    """The records of one attack on one row of a paper; empty where the row has it not."""
-    paper = PAPERS[name]
-    (one,), (by,) = [r for r in paper.rows if r.name == row], [m for m in paper.methods if m.name == method]
-    if paper.wanted is not None and paper.wanted(one, by, *size) is None:
-        return []
-    return list(paper.measure(one, [by], **size._asdict(), progress=lambda *_: None))
+            for record in records:
+                whole = "absent" in record and record["attack"] is None
+                if not (whole and record["row"] in absent):
+                    yield record
+                if whole:
+                    absent.add(record["row"])
 
 
 def _stored(name: str) -> dict[tuple[str, str], Record]:
@@ -274,14 +202,15 @@ def _done(
     row: Any,
     method: Any,
     size: Size,
+    workers: int,
     stored: Mapping[tuple[str, str], Record],
 ) -> Record | None:
-    """What this code made of the attack on the row, with the same specification; empty where the row has it not."""
+    """What this code made of the attack on the row in the same way; empty where the row has it not."""
     assert paper.wanted is not None
     wanted, record = paper.wanted(row, method, *size), stored.get((row.name, method.name))
     if wanted is None:
         return {}
-    if record is None or record.get("sources") != sources():
+    if record is None or (record.get("sources"), record.get("workers")) != (sources(), workers):
         return None
     return record if Specification.from_json(record["specification"]) == wanted else None
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from multiprocessing import active_children, get_context, parent_process
 from multiprocessing.connection import wait
 from multiprocessing.queues import SimpleQueue
@@ -20,44 +21,57 @@ T = TypeVar("T")
 def share(task: Callable[..., T], calls: Sequence[tuple[Any, ...]], workers: int) -> Generator[T, None, None]:
     """What ``task`` returns for each of ``calls``, as they are done.
 
-    Processes start anew, so that each JAX makes a thread a core of its own, and share what they compile. ``task`` is a
-    function of a module, which imports without doing anything. When the caller leaves early, what was begun is
-    dropped.
+    Processes start anew, so that each JAX makes a thread a core of its own (where the system binds processes to cores),
+    and share what they compile. ``task`` is a function of a module, which imports without doing anything. When the
+    caller leaves early, what was begun is dropped.
 
     Raises:
       BrokenProcessPool: a process died.
+      Exception: the first that ``task`` raised, when all other calls are done.
     """
-    context = get_context("spawn")
+    context, failed = get_context("spawn"), list[Exception]()
+    workers = min(workers, len(calls)) or 1
     parts: SimpleQueue[list[int]] = context.SimpleQueue()
-    for part in _parts(workers):
+    for part in partition(_cores(), workers):
         parts.put(part)
-    others = set(active_children())
+    others, futures = set(active_children()), list[Future[T]]()
     with (
         TemporaryDirectory() as compiled,
         ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(parts, compiled)) as pool,
     ):
-        futures = [pool.submit(task, *call) for call in calls]
         try:
+            futures += [pool.submit(task, *call) for call in calls]
             for future in as_completed(futures):
-                yield future.result()
+                if isinstance(error := future.exception(), Exception):
+                    failed.append(error)
+                else:
+                    yield future.result()
         finally:
-            if not all(future.done() for future in futures):
+            if len(futures) < len(calls) or not all(future.done() for future in futures):
                 for process in set(active_children()) - others:
                     process.terminate()
+    if failed:
+        raise failed[0]
 
 
-def _parts(workers: int) -> list[list[int]]:
-    """Cores a worker; more workers than cores share them."""
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    return [cores[i % len(cores) :: workers] if cores else [] for i in range(workers)]
+def partition(cores: Sequence[int], workers: int) -> list[list[int]]:
+    """Cores a worker, as equal as can be; more workers than cores share them."""
+    return [list(cores[i % len(cores) :: workers]) if cores else [] for i in range(workers)]
+
+
+def _cores() -> list[int]:
+    """Those this process may use; empty where the system does not bind processes to cores."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
 
 def _begin(parts: SimpleQueue[list[int]], compiled: str) -> None:
-    jax.config.update("jax_compilation_cache_dir", compiled)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started us ends us
+    threading.Thread(target=_follow, daemon=True).start()
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        jax.config.update("jax_compilation_cache_dir", compiled)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
     if cores := parts.get():
         os.sched_setaffinity(0, cores)
-    threading.Thread(target=_follow, daemon=True).start()
 
 
 def _follow() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 import defense_plots
 import paper_tables
+import papers
 import soft_measure
 import utility
 from comparison import Attacker, Line, Table
@@ -68,7 +70,7 @@ def test_rows_name_what_exists(table: Table) -> None:
 
 
 def test_a_row_is_measured_shown_and_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(paper_tables.PAPERS, "glg", paper_tables._soft(TINY))
+    monkeypatch.setitem(paper_tables.PAPERS, "glg", papers.soft(TINY))
     monkeypatch.setattr(paper_tables, "RESULTS", tmp_path)
     result = CliRunner().invoke(paper_tables.app, ["glg", "--json", "--write"])
     assert result.exit_code == 0, result.output
@@ -86,15 +88,34 @@ def test_a_row_is_measured_shown_and_merged(tmp_path: Path, monkeypatch: pytest.
     assert [json.loads(line) for line in again.stdout.splitlines()] == [found, other, absent] and not ran
     CliRunner().invoke(paper_tables.app, ["glg", "--resume", "--time-limit", "50", "--attacks", "closed-form"])
     assert ran == ["closed-form"], "another time limit is another run"
-    monkeypatch.setattr(paper_tables, "share", lambda task, calls, workers: (task(*call) for call in calls))
-    shared = CliRunner().invoke(paper_tables.app, ["glg", "--workers", "2", "--json"])
-    records = [json.loads(line) for line in shared.stdout.splitlines()]
-    assert [(r["row"], r["attack"]) for r in records] == [("c", "closed-form"), ("c", "node-2"), ("absent", None)]
-    assert [r["means"] for r in records[:2]] == [found["means"], other["means"]]
     other = CliRunner().invoke(paper_tables.app, ["glg", "--rows", "absent", "--attacks", "closed-form", "--json"])
     assert other.exit_code == 0 and "its attacks are node-2" in other.stdout
     refused = CliRunner().invoke(paper_tables.app, ["fedgig", "--from", __file__])
     assert refused.exit_code == 2 and "only grain's runs" in refused.output
+
+
+def test_cells_are_shared_among_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same records, here without processes; a row without data says so once; what cannot be shared is refused."""
+    monkeypatch.setitem(paper_tables.PAPERS, "glg", papers.soft(TINY))
+    monkeypatch.setattr(paper_tables, "share", lambda task, calls, workers: (task(*call) for call in calls))
+    options = ["glg", "--json", "--attacks", "closed-form"]
+    alone, shared = (CliRunner().invoke(paper_tables.app, [*options, *more]) for more in ([], ["--workers", "2"]))
+    assert shared.exit_code == 0, shared.output
+    found = [[json.loads(line) for line in result.stdout.splitlines()] for result in (alone, shared)]
+    assert sorted(r["row"] for r in found[1]) == sorted(r["row"] for r in found[0]) == ["absent", "c"]
+    means = [next(r["means"] for r in records if r["row"] == "c") for records in found]
+    assert means[0] == means[1]
+    for name, more, message in (("fedgnn", [], "trains once"), ("grain", ["--from", __file__], "files are read")):
+        refused = CliRunner().invoke(paper_tables.app, [name, "--workers", "2", *more])
+        assert refused.exit_code == 2 and message in refused.output
+
+    def dies(*_: Any) -> Any:
+        raise BrokenProcessPool("a process ended")
+        yield
+
+    monkeypatch.setattr(paper_tables, "share", dies)
+    died = CliRunner().invoke(paper_tables.app, [*options, "--rows", "c", "--workers", "2"])
+    assert died.exit_code == 1 and "try fewer" in died.output
 
 
 def test_a_claim_is_compared_with_the_truth() -> None:

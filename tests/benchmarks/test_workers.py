@@ -8,7 +8,7 @@ from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 
-from workers import share
+from workers import partition, share
 
 
 def test_all_calls_are_answered() -> None:
@@ -24,6 +24,24 @@ def test_a_worker_has_its_own_part_of_the_cores() -> None:
         assert len(part) <= (len(whole) + 1) // 2
         assert part < whole
     assert os.sched_getaffinity(0) == whole
+
+
+@pytest.mark.parametrize(("cores", "workers"), [([0, 1], 2), ([3, 5, 6, 7, 9], 2), ([0, 1, 2], 3), ([4], 1)])
+def test_every_core_is_of_one_worker(cores: list[int], workers: int) -> None:
+    parts = partition(cores, workers)
+    assert sorted(core for part in parts for core in part) == cores
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_more_workers_than_cores_share_them() -> None:
+    assert partition([2, 3], 3) == [[2], [3], [2]] and partition([], 2) == [[], []]
+
+
+def test_a_call_that_fails_costs_no_other() -> None:
+    calls, found = share(pow, [(2, 3), ("two", 3), (3, 2)], 1), []
+    with pytest.raises(TypeError):
+        found.extend(calls)
+    assert sorted(found) == [8, 9]
 
 
 def test_a_worker_that_dies_is_told() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import jax
@@ -61,5 +60,5 @@ def test_of_a_model(conv: str, readout: str, params_of: Callable[..., Any], grap
 @pytest.mark.parametrize("multiply", [product, product_left, product_right])
 def test_of_matching(multiply: Callable[..., Any]) -> None:
     a = jnp.ones((2, 3, 3))
-    slope = partial(jax.grad(lambda a, b: multiply(a, b).sum(), argnums=(0, 1)))
+    slope = jax.grad(lambda a, b: multiply(a, b).sum(), argnums=(0, 1))
     assert set(precisions(slope, a, a)) == {(jax.lax.Precision.HIGHEST,) * 2}

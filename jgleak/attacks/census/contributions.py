@@ -236,14 +236,16 @@ def _columns(
 ) -> tuple[Float[Array, "B M"], Float[Array, "B D"]]:
     """``vmap(grad)`` over blocks, sketched."""
 
+    along = partial(jnp.matmul, upstream, precision="highest")
+
     def value(weights: Params, tree: Array, label: Array) -> tuple[Array, Array]:
         full = {**weights, "head": weights.get("head", params["head"])}
         state = embed(model, full, rows, degrees, tree)
         if kind == "pooled":
-            return jnp.matmul(upstream, state, precision="highest"), state
+            return along(state), state
         out: Any = model.apply({"params": full}, rows[tree[:1]], state[None], method="node_hidden")
         logits = out[1][0]
-        return (label_loss(logits, label, loss) if kind == "labelled" else upstream @ logits), state
+        return (label_loss(logits, label, loss) if kind == "labelled" else along(logits)), state
 
     weights = {k: v for k, v in params.items() if kind != "pooled" or k != "head"}
 

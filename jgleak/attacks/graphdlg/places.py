@@ -8,7 +8,7 @@ half of MUTAG, PTC_MR, ENZYMES from the other half; the commonest node .70, .66,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -26,7 +26,7 @@ RARE = 1e-3
 
 
 class Habit(NamedTuple):
-    """Log odds by place.
+    """What is usual at a place, as logarithms (or as means, of real features).
 
     Attributes:
       first: ``(S, ..)`` by the distance from the first node of a graph.
@@ -75,27 +75,41 @@ def _read(
 def places(graphs: Sequence[Graph], space: FeatureSpace, slots: int) -> Places:
     """The habits of public graphs, for graphs of up to ``slots`` nodes."""
     raw = [_raw(space, g) for g in graphs]
-    nodes = [_logits(space, share) for share in _shares(raw, np.concatenate(raw).mean(axis=0), (slots,))]
-    edges = [g.adjacency for g in graphs]
-    pairs = sum(g.n * (g.n - 1) for g in graphs)
-    density = np.float32(sum(a.sum() for a in edges) / max(pairs, 1))
-    return Places(Habit(*nodes), Habit(*(_odds(share) for share in _shares(edges, density, (slots, slots)))))
+    overall = np.concatenate(raw).mean(axis=0)
+    ends = (
+        _share([r[:slots] for r in raw], overall, (slots,)),
+        _share([r[::-1][:slots] for r in raw], overall, (slots,)),
+    )
+    corners = [_corners(g, slots) for g in graphs]
+    density = np.array(2 * sum(len(g.edges) for g in graphs) / max(sum(g.n * (g.n - 1) for g in graphs), 1))
+    sides = [_share([pair[side] for pair in corners], density, (slots, slots)) for side in (0, 1)]
+    return Places(
+        Habit(*(_logits(space, share) for share in (*ends, overall))),
+        Habit(*(_odds(share) for share in (*sides, density))),
+    )
 
 
-def _shares(
-    tables: Sequence[Float[np.ndarray, "..."]], overall: Any, slots: tuple[int, ...]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Means of tables whose first axes are places, from both ends, and of all places."""
-    ends, axes = [], tuple(range(len(slots)))
-    for turn in (False, True):
-        total = np.full((*slots, *np.shape(overall)), WEIGHT * overall)
-        count = np.full(slots, WEIGHT)
-        for table in tables:
-            kept = tuple(slice(0, min(len(table), size)) for size in slots)
-            total[kept] += (np.flip(table, axes) if turn else table)[kept]
-            count[kept] += 1
-        ends.append(total / count.reshape(count.shape + (1,) * np.ndim(overall)))
-    return ends[0], ends[1], np.asarray(overall)
+def _corners(graph: Graph, slots: int) -> tuple[Float[np.ndarray, "k k"], Float[np.ndarray, "k k"]]:
+    """The adjacency of the first nodes, and that of the last ones from the end; never the whole matrix."""
+    kept = min(graph.n, slots)
+    found = []
+    for edges in (graph.edges, graph.n - 1 - graph.edges):
+        corner, near = np.zeros((kept, kept), np.float32), edges[(edges < kept).all(axis=1)]
+        corner[near[:, 0], near[:, 1]] = corner[near[:, 1], near[:, 0]] = 1.0
+        found.append(corner)
+    return found[0], found[1]
+
+
+def _share(
+    tables: Sequence[Float[np.ndarray, "..."]], overall: Float[np.ndarray, "..."], slots: tuple[int, ...]
+) -> Float[np.ndarray, "..."]:
+    """The mean of tables whose first axes are places, up to ``slots`` of them."""
+    total, count = np.full((*slots, *overall.shape), WEIGHT * overall), np.full(slots, WEIGHT)
+    for table in tables:
+        kept = tuple(slice(0, size) for size in table.shape[: len(slots)])
+        total[kept] += table
+        count[kept] += 1
+    return total / count.reshape(count.shape + (1,) * overall.ndim)
 
 
 def _odds(share: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:

@@ -35,10 +35,10 @@ from jgleak.federated.observation import Knowledge, Observation
 from jgleak.graph import bucket
 
 NOISE = 0.3
-"""Deviation of the start around the decoder's log odds and the files' habit."""
+"""Deviation of the start around the prior's log odds."""
 
 PULL = 5e-2
-"""Share of the way back to the decoder's log odds that every step goes."""
+"""Share of the way back to the prior's log odds of edges that every step goes."""
 
 
 class Prior(NamedTuple):
@@ -46,7 +46,7 @@ class Prior(NamedTuple):
 
     Attributes:
       decoder: GraphDLG's.
-      places: which features nodes have by their place in a file.
+      places: which features nodes have by their place in a file, and which edges.
     """
 
     decoder: Decoder
@@ -54,7 +54,7 @@ class Prior(NamedTuple):
 
 
 def learn(observations: Sequence[Observation], knowledges: Sequence[Knowledge], key: Array) -> Prior:
-    """GraphDLG's decoder and the habit of files, from the auxiliary graphs of the first client (they are public).
+    """GraphDLG's decoder and the habits of files, from the auxiliary graphs of the first client (they are public).
 
     Raises:
       ValueError: the clients' models or parameters differ; a decoder fits one encoder.
@@ -74,23 +74,23 @@ def start(setting: Setting, problem: Problem, key: Array) -> Variables:
     slots = problem.mask.shape[1]
     layer = problem.update["head"]["linears_0"]
     delta = _observed(layer["bias"])
-    pooled = _observed(layer["kernel"]) @ delta / (delta @ delta)
+    pooled = jnp.matmul(_observed(layer["kernel"]), delta, precision="highest") / jnp.sum(delta**2)
     n, habit = jnp.sum(problem.mask[0]), problem.prior.places
-    decoded = (problem.prior.decoder.logits(pooled)[:slots, :slots] + habit.edge_logits(n, slots)) / 2
+    anchor = (problem.prior.decoder.logits(pooled)[:slots, :slots] + habit.edge_logits(n, slots)) / 2
     if "adjacency" in variables:
-        variables["adjacency"] += decoded
-        variables["decoded"] = decoded
+        variables["adjacency"] += anchor
+        variables["anchor"] = anchor
     if "nodes" in variables:
         variables["nodes"] += habit.node_logits(n, slots)
     return variables
 
 
 def pull(setting: Setting, problem: Problem, variables: Variables) -> Variables:
-    """A small part of the way back to the decoder's log odds (a Gaussian prior on the variables, as weight decay)."""
+    """A small part of the way back to the prior's log odds (a Gaussian prior on the variables, as weight decay)."""
     if "adjacency" not in variables:
         return variables
     edges = variables["adjacency"]
-    return variables | {"adjacency": edges + PULL * (variables["decoded"] - edges)}
+    return variables | {"adjacency": edges + PULL * (variables["anchor"] - edges)}
 
 
 def _observed(leaf: Any) -> Array:
@@ -104,7 +104,7 @@ RECIPE = Recipe(start=start, relax=relax_structured, project=pull, lr=0.05, step
 
 GRAPHDLG_REFINED = matching(
     "graphdlg-refined",
-    "gradient matching from GraphDLG's edges and the files' habit of features (ours)",
+    "gradient matching from GraphDLG's edges and the files' habits (ours)",
     RECIPE,
     needs=("n", "auxiliary"),
     unsupported=no_embedding,

@@ -27,6 +27,7 @@ from jgleak.attacks.matching.loop import matching
 from jgleak.attacks.matching.molgan import Graphs, Params, Public, initial
 from jgleak.attacks.matching.objectives import Guess
 from jgleak.attacks.matching.problem import Group, Problem, Setting
+from jgleak.attacks.matching.product import product_right
 from jgleak.attacks.matching.recipe import Recipe, known_or, relaxed_labels
 from jgleak.attacks.matching.relaxations import sigmoid_edges, softmax_features
 from jgleak.attacks.matching.starts import Variables
@@ -122,7 +123,7 @@ def start(setting: Setting, problem: Problem, key: Array) -> Variables:
 def relax(setting: Setting, problem: Problem, variables: Variables, step: Int[Array, ""]) -> Guess:
     """Edges ``sigmoid(H Hᵀ)`` and the features that go with them; the random rows stay as they were drawn."""
     mask = jnp.asarray(problem.mask)
-    inner = jnp.einsum("gik,gjk->gij", variables["embeddings"], variables["embeddings"])
+    inner = product_right(variables["embeddings"], variables["embeddings"])
     adjacency = known_or(problem.adjacency, lambda: sigmoid_edges(inner, mask))
     rows = jax.lax.stop_gradient(variables["rows"])
 

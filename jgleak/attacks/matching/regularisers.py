@@ -7,6 +7,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from jgleak.attacks.matching.problem import Group
+from jgleak.attacks.matching.product import product
 
 TINY = 1e-6
 """Degrees and probabilities below this count as zero."""
@@ -22,7 +23,7 @@ def smoothness(nodes: Float[Array, "... N m"], adjacency: Float[Array, "... N N"
     scale = jnp.where(live, lax.rsqrt(jnp.where(live, degree, 1.0)), 0.0)
     scaled = nodes * scale[..., None]
     square = jnp.sum(scaled**2, axis=-1)
-    mixed = jnp.sum(scaled * (adjacency @ scaled))
+    mixed = jnp.sum(scaled * product(adjacency, scaled))
     return jnp.sum(degree * square) - mixed
 
 

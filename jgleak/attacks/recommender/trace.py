@@ -17,6 +17,7 @@ from jgleak.attacks.recommender.statistics import TINY, presence
 from jgleak.federated.recommender.clients import SMALLEST
 from jgleak.federated.recommender.model import Parameters, Recommender
 from jgleak.federated.recommender.star import NETWORKS, Star, Weights
+from jgleak.gnn.precise import precise
 
 CONTROLS = 10
 """Items that were not sent, at least, to compare with; with fewer, the items sent are compared with each other."""
@@ -75,6 +76,7 @@ def _standard(every: Float[np.ndarray, " I"], sent: Int[np.ndarray, " S"]) -> Fl
 
 
 @partial(jax.jit, static_argnames=("model", "part"))
+@precise
 def _traces(
     model: Recommender,
     prior: float,

@@ -7,8 +7,10 @@ from jaxtyping import Array, Bool, Float
 
 from jgleak.federated.recommender.factors import Settings
 from jgleak.federated.recommender.linear import solve
+from jgleak.gnn.precise import precise
 
 
+@precise
 def fcf(
     settings: Settings,
     own: Float[Array, " d"],

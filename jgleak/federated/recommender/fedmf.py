@@ -6,8 +6,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from jgleak.federated.recommender.factors import Settings
+from jgleak.gnn.precise import precise
 
 
+@precise
 def fedmf(
     settings: Settings,
     own: Float[Array, " d"],

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from jgleak.federated.recommender.clients import Client
 from jgleak.federated.recommender.star import HEADS, NETWORKS, Star, Weights, initial
+from jgleak.gnn.precise import precise
 
 Reduction = Literal["mean", "sum"]
 """How a client's loss gathers the squared errors of its ratings."""
@@ -149,6 +150,7 @@ class Recommender:
         """What the loss divides the sum of squared errors by: the number of ratings (1 at least), or 1."""
         return jnp.maximum(client.mask.sum(), 1) if self.reduction == "mean" else jnp.ones((), int)
 
+    @precise
     def _score(self, local: Local, client: Client, asked: Array | None, key: Array | None) -> Array:
         width = self.width
         rows = jnp.concatenate([local.user[None], local.items, local.neighbours])[:, :width]
@@ -157,9 +159,8 @@ class Recommender:
         wanted = items if asked is None else asked[:, :width]
         star = Star(rows[0], rows[1:], jnp.concatenate([client.mask, client.near]), wanted)
         biases = local.items[:, width:] if asked is None else asked[:, width:]
-        with jax.default_matmul_precision("highest"):  # as gnn.precise
-            states = NETWORKS[self.network](local.network, star)
-            return states.asked @ states.user + biases.sum(axis=1) + local.user[width:].sum()
+        states = NETWORKS[self.network](local.network, star)
+        return states.asked @ states.user + biases.sum(axis=1) + local.user[width:].sum()
 
     def _dropped(self, rows: Array, key: Array) -> Array:
         kept = jax.random.bernoulli(key, 1.0 - self.dropout, rows.shape)

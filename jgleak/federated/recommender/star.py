@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from jgleak.gnn.gat import NEGATIVE_SLOPE
+from jgleak.gnn.precise import precise
 
 HEADS = 2
 """Attention heads; the paper names no number."""
@@ -43,6 +44,7 @@ class States(NamedTuple):
     asked: Float[Array, "m D"]
 
 
+@precise
 def gat(weights: Weights, star: Star) -> States:
     """Graph attention (Velickovic et al., ICLR 2018) with self-loops; ``jgleak.gnn.gat.GATConv`` on the star.
 
@@ -65,6 +67,7 @@ def gat(weights: Weights, star: Star) -> States:
     return States(centre, (own * asked + (1.0 - own) * user).reshape(-1, heads * width))
 
 
+@precise
 def gcn(weights: Weights, star: Star) -> States:
     """Graph convolution (Kipf and Welling, ICLR 2017); ``jgleak.gnn.gcn.GCNConv`` on the star."""
     degree = star.mask.sum() + 1.0  # self-loops count
@@ -74,6 +77,7 @@ def gcn(weights: Weights, star: Star) -> States:
     return States(centre, asked / 2.0 + between * user)
 
 
+@precise
 def ggnn(weights: Weights, star: Star) -> States:
     """Gated graph network (Li et al., ICLR 2016) on the star.
 

@@ -17,6 +17,7 @@ from jgleak.federated.recommender.clients import Client, Clients, alone
 from jgleak.federated.recommender.linear import root
 from jgleak.federated.recommender.model import Local, Parameters, Recommender
 from jgleak.federated.recommender.star import Weights
+from jgleak.gnn.precise import precise
 
 Neighbours = Literal["off", "fixed", "trainable"]
 """Neighbour users: left out; with embeddings as they were at the graph expansion; with the current, learnt ones."""
@@ -124,6 +125,7 @@ def upload(
     return Upload(gradient, items, sent)
 
 
+@precise
 def pseudo_items(
     real: Float[Array, "K w"], client: Client, n_items: int, count: int, *, key: Array
 ) -> tuple[Int[Array, " M"], Bool[Array, " M"], Float[Array, "M w"]]:
