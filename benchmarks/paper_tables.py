@@ -150,18 +150,18 @@ def _run(
     for row in rows:
         done = {m.name: _done(paper, row, m, size, workers, stored) for m in methods} if stored else {}
         yield from (record for record in done.values() if record)
-        if open_ := [method for method in methods if done.get(method.name) is None]:
-            left.append((row, open_))
+        if missing := [method for method in methods if done.get(method.name) is None]:
+            left.append((row, missing))
     if workers > 1:
         yield from _shared(name, left, size, workers, stderr)
         return
-    for row, open_ in left:
+    for row, missing in left:
         with spinner(stderr, row.title) as status:
 
             def progress(attack: str, done: int, total: int, title: str = row.title) -> None:
                 status.update(status.task_ids[0], description=f"{title}: {attack} {done}/{total}")
 
-            yield from paper.measure(row, open_, **size._asdict(), progress=progress)
+            yield from paper.measure(row, missing, **size._asdict(), progress=progress)
 
 
 def _shared(

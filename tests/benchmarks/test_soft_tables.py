@@ -94,7 +94,7 @@ def test_a_row_is_measured_shown_and_merged(tmp_path: Path, monkeypatch: pytest.
     assert refused.exit_code == 2 and "only grain's runs" in refused.output
 
 
-def test_cells_are_shared_among_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cells_are_shared_among_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same records, here without processes; a row without data says so once; what cannot be shared is refused."""
     monkeypatch.setitem(paper_tables.PAPERS, "glg", papers.soft(TINY))
     monkeypatch.setattr(paper_tables, "share", lambda task, calls, workers: (task(*call) for call in calls))
