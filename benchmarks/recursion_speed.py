@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import jax
@@ -21,9 +22,32 @@ from jgleak.federated import fedsgd
 from jgleak.gnn import GNN
 from jgleak.graph import Graph, GraphBatch
 from machine import host, seconds
+from page import markdown
 
 FULL = 1e-4
 """Relative singular value from which a direction counts: float32 gradients lose what is weaker to rounding."""
+
+DIGITS = 6
+"""To which states of nodes are compared."""
+
+EXACT = 1e-3
+"""Relative error of the features below which they count as recovered."""
+
+RESULTS = Path(__file__).parent / "results"
+
+ABOUT = """\
+Written by `benchmarks/recursion_speed.py --write`; do not edit. The features that the recursion gets from the
+gradients of {graphs} graphs of each set, one a client, with the true edges and random weights: GCN with ReLU, one
+linear map after pooling, cross-entropy.
+
+*Full rank*: share of graphs whose `r_i` have full row rank in every layer (relative singular values above {full:g}).
+*Of differing nodes*: the same, with nodes that have equal states in all layers counted once: their rows of `r_i` are
+equal, and the least solution gives them equal states, as they have. *Largest error* is the relative error of the
+features among those. *Exact*: share of all graphs with an error below {exact:g}, with the true slopes of the last
+activation (under maximum pooling also the true last states), and with the paper's ones."""
+
+HEAD = ("", "layers", "width", "full rank", "of differing nodes", "largest error", "exact", "exact, ones",
+        "median error", "median, ones")  # fmt: skip
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -35,9 +59,11 @@ def main(
     nodes: Annotated[int, typer.Option(min=2, help="For the speed.")] = 30,
     width: Annotated[int, typer.Option(min=2, help="For the speed.")] = 64,
     repeats: Annotated[int, typer.Option(min=1, help="The best counts.")] = 5,
+    write: Annotated[bool, typer.Option("--write", help="Into results/recursion.jsonl and .md.")] = False,
 ) -> None:
     """One JSON line for the speed of one layer's solve, and one for every data set, depth, pooling and width."""
-    print(json.dumps({"host": host(), "nodes": nodes, "width": width} | speed(nodes, width, repeats)), flush=True)
+    records = [{"host": host(), "nodes": nodes, "width": width} | speed(nodes, width, repeats)]
+    print(json.dumps(records[0]), flush=True)
     for name in [part.strip() for part in datasets.split(",") if part.strip()]:
         data = load(name, graphs=graphs, seed=0)
         space = dataclasses.replace(data.space, mean=None, std=None)
@@ -47,7 +73,12 @@ def main(
                     shared: dict[str, Any] = {"readout": "pooled", "readout_widths": (), "last_act": True}
                     model = GNN(space.width, data.classes, layers=layers, hidden=hidden, pooling=pooling, **shared)
                     row = {"dataset": name, "layers": layers, "pooling": pooling, "hidden": hidden}
-                    print(json.dumps(row | exactness(model, data.graphs, space)), flush=True)
+                    records.append(row | exactness(model, data.graphs, space))
+                    print(json.dumps(records[-1]), flush=True)
+    if write:
+        lines = "".join(json.dumps(record) + "\n" for record in records)
+        (RESULTS / "recursion.jsonl").write_text(lines, encoding="utf-8")
+        (RESULTS / "recursion.md").write_text(document(records), encoding="utf-8")
 
 
 def speed(nodes: int, width: int, repeats: int) -> dict[str, float]:
@@ -78,31 +109,71 @@ def by_kronecker(coefficients: Float[Array, "n D"], gradient: Float[Array, "F D"
 
 
 def exactness(model: GNN, graphs: Sequence[Graph], space: FeatureSpace) -> dict[str, Any]:
-    """Share of graphs whose ``r_i`` all have full row rank, and the features' errors, with the true edges."""
+    """How often the conditions hold, and the features' errors, with the true edges.
+
+    Nodes of equal states in all layers have equal rows in every ``r_i``, and the least solution gives them equal
+    states: full row rank is asked of the nodes that differ.
+    """
     params = model.initial(key=jax.random.key(0))
     slots = GraphBatch.from_graphs(graphs, space).node_mask.shape[1]
     updates = [fedsgd(model, params, [g], space, loss="ce", slots=slots).update for g in graphs]
-    edges, last = [g.adjacency for g in graphs], _last_states(model, params, graphs, space)
+    edges, all_states = [g.adjacency for g in graphs], _states(model, params, graphs, space)
+    last = [layers[-1] for layers in all_states]
     slopes = [(rows > 0).astype(float) for rows in last]
     known = last if model.pooling == "max" else None
     true = recover(model, params, updates, edges, last=slopes, states=known)
     ones = recover(model, params, updates, edges)
-    ranks = [[np.linalg.matrix_rank(r, rtol=FULL) for r in found.coefficients] for found in true]
-    full = [min(rank) == g.n for rank, g in zip(ranks, graphs, strict=True)]
+    ranks = [min(np.linalg.matrix_rank(r, rtol=FULL) for r in f.coefficients) for f in true]
+    kinds = [len(np.unique(np.round(np.concatenate(layers, 1), DIGITS), axis=0)) for layers in all_states]
+    full = [rank == g.n for rank, g in zip(ranks, graphs, strict=True)]
+    differing = [rank == kind for rank, kind in zip(ranks, kinds, strict=True)]
     errors = [_errors(found, graphs, space) for found in (true, ones)]
     return {
+        "graphs": len(graphs),
         "full_rank": float(np.mean(full)),
         "error_full_rank": float(errors[0][full].max()) if any(full) else None,
+        "full_rank_differing": float(np.mean(differing)),
+        "error_full_rank_differing": float(errors[0][differing].max()) if any(differing) else None,
+        "exact_true_mask": float(np.mean(errors[0] < EXACT)),
+        "exact_ones": float(np.mean(errors[1] < EXACT)),
         "error_true_mask": float(np.median(errors[0])),
         "error_ones": float(np.median(errors[1])),
     }
 
 
-def _last_states(model: GNN, params: Any, graphs: Sequence[Graph], space: FeatureSpace) -> list[np.ndarray]:
+def document(records: Sequence[dict[str, Any]]) -> str:
+    """The page: the speed's record first, then one line a setting."""
+    first, *rows = records
+    graphs = ", ".join(str(n) for n in sorted({row["graphs"] for row in rows}))
+    parts = [
+        "# GraphDLG's recursion: when it is exact, and what it costs",
+        f"One solve at {first['nodes']} nodes and width {first['width']}: {1e3 * first['pinv']:.2f} ms by the "
+        f"pseudo-inverse, {first['kronecker']:.1f} s by the paper's Kronecker system, {first['ratio']:,.0f} times as "
+        f"long; both give the same states. {first['host']}.",
+        ABOUT.format(graphs=graphs, full=FULL, exact=EXACT),
+        markdown(HEAD, [_line(row) for row in rows]),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _line(row: dict[str, Any]) -> tuple[str, ...]:
+    worst = row["error_full_rank_differing"]
+    return (
+        f"{row['dataset']}, {row['pooling']}",
+        str(row["layers"]),
+        str(row["hidden"]),
+        *(f"{row[name]:.2f}" for name in ("full_rank", "full_rank_differing")),
+        "" if worst is None else f"{worst:.0e}",
+        *(f"{row[name]:.2f}" for name in ("exact_true_mask", "exact_ones")),
+        *(f"{row[name]:.2g}" for name in ("error_true_mask", "error_ones")),
+    )
+
+
+def _states(model: GNN, params: Any, graphs: Sequence[Graph], space: FeatureSpace) -> list[list[np.ndarray]]:
     batch = GraphBatch.from_graphs(graphs, space)
     run = jax.jit(jax.vmap(lambda x, a, m: model.apply({"params": params}, x, a, m, method="states")))
-    found: Any = run(batch.nodes, batch.adjacency, batch.node_mask)
-    return [np.asarray(found[-1])[i, : g.n] for i, g in enumerate(graphs)]
+    found: Any = jax.device_get(run(batch.nodes, batch.adjacency, batch.node_mask))
+    return [[layer[i, : g.n] for layer in found] for i, g in enumerate(graphs)]
 
 
 def _errors(found: list[Recovered], graphs: Sequence[Graph], space: FeatureSpace) -> Float[np.ndarray, " G"]:

@@ -17,8 +17,10 @@ recovered features are one row, scaled node by node by what ``S`` alone says, an
 values. Nor does it help to run the model on them and read the slopes off its states: rows that are positive multiples
 of one another have equal signs, so the slopes are again the same in every row.
 
-With the true slopes the recursion is exact wherever every ``r_i`` has full row rank. On molecules that is rare: nodes
-of equal neighbourhoods have equal rows, and a few patterns of slopes are shared by all nodes.
+With the true slopes the recursion is exact wherever every ``r_i`` has full row rank, and also where it has one row each
+for the nodes that differ: nodes with equal states in all layers have equal rows, and the least solution gives them
+equal states. On molecules even that is rare in narrow models, where all nodes share a few patterns of slopes
+(``benchmarks/results/recursion.md``).
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ class Recovered(NamedTuple):
 
     Attributes:
       states: ``H_0`` (the encoded features), ``H_1``, .. ``H_{L-1}``, each ``(N, F)``.
-      coefficients: ``r_1``, .. ``r_L``, each ``(N, D)``; a state is exact where its ``r`` has full row rank.
+      coefficients: ``r_1``, .. ``r_L``, each ``(N, D)``; a state is exact where its ``r`` has full row rank, or one
+        independent row for each kind of node.
     """
 
     states: tuple[Float[Array, "N F"], ...]

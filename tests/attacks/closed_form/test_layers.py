@@ -87,6 +87,13 @@ def test_the_gradient_below_is_the_derivative(conv: str, act: str) -> None:
         np.testing.assert_allclose(one, jax.grad(output)(jnp.asarray(z), seen), atol=1e-4)
 
 
+def test_a_positive_value_below_the_noise_of_its_node_is_a_zero() -> None:
+    """A ReLU gives no negative states, so they show how far rounding has moved the zeros."""
+    states = np.array([[1.0, 3e-4, -2e-4, 0.0], [1.0, 3e-4, 0.0, 1e-6]])
+    np.testing.assert_array_equal(slopes.slope_of("relu", states), [[1, 0, 0, 0], [1, 1, 0, 0]])
+    np.testing.assert_array_equal(slopes.slope_of("relu", jnp.asarray(states)), [[1, 0, 0, 0], [1, 1, 0, 0]])
+
+
 def pendant_paths() -> np.ndarray:
     """A hub with two pendant paths of two nodes and a triangle: three directions are hidden."""
     adjacency = np.zeros((8, 8))

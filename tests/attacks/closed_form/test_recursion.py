@@ -85,6 +85,18 @@ def test_exact_with_the_true_slopes(layers: int, pooling: str) -> None:
     assert exact >= 2
 
 
+@pytest.mark.parametrize("pooling", ["mean", "sum", "max"])
+def test_equal_nodes_need_one_row_between_them(pooling: str) -> None:
+    """Two leaves of a star are alike: the rows are dependent, and the features come back all the same."""
+    rows = np.random.default_rng(0).normal(size=(4, 6))
+    star = Graph(np.r_[rows, rows[3:]], np.array([(0, 1), (1, 2), (1, 3), (1, 4)]), 1)
+    net = model(2, pooling=pooling)
+    last = states(net, [star])[0][-1]
+    one = recovered(net, [star], last=[(last > 0).astype(float)], states=[last])[0]
+    assert [np.linalg.matrix_rank(r, rtol=1e-4) for r in one.coefficients] == [4, 4]
+    np.testing.assert_allclose(one.states[0], star.x, atol=1e-3 * np.linalg.norm(star.x))
+
+
 @pytest.mark.parametrize("layers", [2, 3, 4])
 @pytest.mark.parametrize("slopes", ["ones", "true"])
 def test_the_same_as_the_kronecker_system(layers: int, slopes: str) -> None:
