@@ -1,4 +1,8 @@
-"""Every number in the README, measured again by one command: ``python benchmarks/everything.py``."""
+"""The README's numbers, measured again by one command: ``python benchmarks/everything.py``.
+
+Not among them: noise beside nodes and blocks (docs/noise.md), the model made in PyTorch Geometric
+(``pyg_audit.py``, which needs it installed), and the constants under defences (``fedgnn_choice.py``).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from jgleak.version import __version__
-from machine import host
+from machine import host, sources
 
 ROOT = Path(__file__).parents[1]
 
@@ -46,6 +50,7 @@ def _attack(*arguments: str) -> tuple[str, ...]:
     return ("-m", "jgleak", "attack", *arguments, "--json")
 
 
+_NOISE = ("--graphs", "12", "--halvings", "5", "--seconds", "10", "--write")
 _SIZES = ("--min-nodes", "4", "--max-nodes", "40")
 _GRAIN = "tox21-gcn,tox21-gat,tox21-gelu,tox21-node,citeseer-gcn,citeseer-gat"
 _MODELS = {
@@ -89,9 +94,13 @@ JOBS = (
     Job("graphdlg", "Defences", _whole("graphdlg")),
     Job("defenses", "Defences", _whole("defenses", "--time-limit", "20")),
     Job("plots", "Defences", ("benchmarks/defense_plots.py",)),
-    Job("noise", "Defences", ("benchmarks/noise_threshold.py",)),
-    Job("sums", "Defences", ("benchmarks/secure_aggregation.py",)),
-    Job("recursion", "Defences", ("benchmarks/recursion_speed.py",)),
+    Job(
+        "noise",
+        "Defences",
+        ("benchmarks/noise_threshold.py", *_NOISE),
+    ),
+    Job("sums", "Defences", ("benchmarks/secure_aggregation.py", "--trials", "6", "--write")),
+    Job("recursion", "Defences", ("benchmarks/recursion_speed.py", "--graphs", "20", "--write")),
     Job("fedgnn", "Recommender", _whole("fedgnn")),
     Job("curves", "Recommender", ("benchmarks/fedgnn_plot.py",)),
     Job("filter", "Why `grain` is fast", ("benchmarks/filter_throughput.py", "--out")),
@@ -103,14 +112,14 @@ JOBS = (
 @app.command()
 def main(
     only: Annotated[str, typer.Option(help="Names, by commas; all by default.")] = "",
-    again: Annotated[bool, typer.Option("--again", help="Also what this version has measured already.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Also what this code has measured already.")] = False,
     listing: Annotated[bool, typer.Option("--list", help="Name the jobs and their commands.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for what the commands print.")] = ROOT / "build" / "everything",
 ) -> None:
     """Run what makes the README's numbers, one after the other: many hours on two cores.
 
-    What ended well is noted in ``done.jsonl`` and not run again by the same version of jgleak, so that the command can
-    be stopped and repeated. A job that fails is reported, and the others run.
+    What ended well is noted in ``done.jsonl`` and not run again by the same code (a digest of all sources is noted with
+    it), so that the command can be stopped and repeated. A job that fails is reported, and the others run.
     """
     jobs = list(_chosen(only))
     if listing:
@@ -135,7 +144,7 @@ def _chosen(only: str) -> Iterator[Job]:
 
 def _done(file: Path) -> set[str]:
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-    return {entry["job"] for entry in map(json.loads, lines) if entry["version"] == __version__}
+    return {entry["job"] for entry in map(json.loads, lines) if entry.get("sources") == sources()}
 
 
 def _run(job: Job, out: Path) -> bool:
@@ -144,7 +153,8 @@ def _run(job: Job, out: Path) -> bool:
     with (out / f"{job.name}.out").open("w", encoding="utf-8") as output:
         status = subprocess.run([sys.executable, *job.command], cwd=ROOT, stdout=output, check=False).returncode
     if status == 0:
-        entry = {"job": job.name, "seconds": time.monotonic() - begun, "version": __version__, "host": host()}
+        entry = {"job": job.name, "seconds": time.monotonic() - begun, "host": host()}
+        entry |= {"version": __version__, "sources": sources()}
         with (out / "done.jsonl").open("a", encoding="utf-8") as notes:
             notes.write(json.dumps(entry) + "\n")
     return status == 0

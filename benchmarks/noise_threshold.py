@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -19,6 +18,7 @@ from jgleak.federated import Knowledge, fedsgd
 from jgleak.gnn import GNN, Params
 from jgleak.graph import Graph
 from jgleak.metrics import score
+from lines import Lines
 from machine import host
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -36,27 +36,31 @@ def main(
     halvings: Annotated[int, typer.Option(min=1, help="Of the interval between, in its logarithm.")] = 6,
     seconds: Annotated[float, typer.Option(min=0.1, help="For one client.")] = 20.0,
     seed: Annotated[int, typer.Option(help="Seeds clients, parameters and noise.")] = 0,
+    write: Annotated[bool, typer.Option("--write", help="Into results/noise_threshold.jsonl.")] = False,
 ) -> None:
     """One JSON line a trial: attack, precision, noise, a gradient's typical entry, exact rate, GSM-0 and GSM-1.
 
     Bisection assumes that more noise never helps; the rate at every deviation tried is printed.
     """
-    print(json.dumps({"host": host(), "graphs": graphs, "seconds": seconds, "seed": seed}), flush=True)
+    lines = Lines()
+    lines.say({"host": host(), "graphs": graphs, "seconds": seconds, "seed": seed})
     data = load("tox21", graphs=graphs, min_nodes=4, max_nodes=largest, seed=seed)
     model = GNN(data.space.width)
     params = jax.tree.map(np.asarray, model.initial(key=jax.random.key(seed)))
     shown = model, params, data.graphs, data.space
     for name in [part for part in rounded.split(",") if part]:
         for attack in ["census", *(part for part in beside.split(",") if part)]:
-            trial(attack, *shown, parse(name), "float32", seconds, seed)
+            lines.say(trial(attack, *shown, parse(name), "float32", seconds, seed))
     for precision in [part for part in precisions.split(",") if part]:
         below, above = np.log(low), np.log(high)
-        trial("census", *shown, Defense(), precision, seconds, seed)
+        lines.say(trial("census", *shown, Defense(), precision, seconds, seed))
         for _ in range(halvings):
             middle = float(np.exp((below + above) / 2))
-            rate = trial("census", *shown, parse(f"gaussian:{middle}"), precision, seconds, seed)
-            below, above = (np.log(middle), above) if rate >= 0.5 else (below, np.log(middle))
-        print(json.dumps({"precision": precision, "threshold": [float(np.exp(below)), float(np.exp(above))]}))
+            lines.say(trial("census", *shown, parse(f"gaussian:{middle}"), precision, seconds, seed))
+            below, above = (np.log(middle), above) if lines[-1]["exact"] >= 0.5 else (below, np.log(middle))
+        lines.say({"precision": precision, "threshold": [float(np.exp(below)), float(np.exp(above))]})
+    if write:
+        lines.write("noise_threshold")
 
 
 def trial(
@@ -69,8 +73,8 @@ def trial(
     precision: str,
     seconds: float,
     seed: int,
-) -> float:
-    """Attack all clients under one noise; the exact rate."""
+) -> dict[str, Any]:
+    """Attack all clients under one noise."""
     attack, scores, sizes, stops = get_attack(name), [], [], []
     for number, graph in enumerate(graphs):
         key = jax.random.fold_in(jax.random.key(seed), number)
@@ -83,7 +87,7 @@ def trial(
         found = attack(seen, knowledge, key=key, budget=Budget(seconds=seconds))
         scores.append(score(graph, found.best, space))
         stops.append(found.stop)
-    record: dict[str, Any] = {
+    return {
         "attack": name,
         "precision": precision,
         "defense": str(defense),
@@ -93,8 +97,6 @@ def trial(
         "gsm1": float(np.mean([s.gsm1 for s in scores])),
         "stops": {stop: stops.count(stop) for stop in sorted(set(stops))},
     }
-    print(json.dumps(record), flush=True)
-    return record["exact"]
 
 
 if __name__ == "__main__":

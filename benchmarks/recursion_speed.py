@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import jax
@@ -21,6 +19,7 @@ from jgleak.features import FeatureSpace
 from jgleak.federated import fedsgd
 from jgleak.gnn import GNN
 from jgleak.graph import Graph, GraphBatch
+from lines import RESULTS, Lines
 from machine import host, seconds
 from page import markdown
 
@@ -32,8 +31,6 @@ DIGITS = 6
 
 EXACT = 1e-3
 """Relative error of the features below which they count as recovered."""
-
-RESULTS = Path(__file__).parent / "results"
 
 ABOUT = """\
 Written by `benchmarks/recursion_speed.py --write`; do not edit. The features that the recursion gets from the
@@ -62,8 +59,8 @@ def main(
     write: Annotated[bool, typer.Option("--write", help="Into results/recursion.jsonl and .md.")] = False,
 ) -> None:
     """One JSON line for the speed of one layer's solve, and one for every data set, depth, pooling and width."""
-    records = [{"host": host(), "nodes": nodes, "width": width} | speed(nodes, width, repeats)]
-    print(json.dumps(records[0]), flush=True)
+    lines = Lines()
+    lines.say({"host": host(), "nodes": nodes, "width": width} | speed(nodes, width, repeats))
     for name in [part.strip() for part in datasets.split(",") if part.strip()]:
         data = load(name, graphs=graphs, seed=0)
         space = dataclasses.replace(data.space, mean=None, std=None)
@@ -73,12 +70,10 @@ def main(
                     shared: dict[str, Any] = {"readout": "pooled", "readout_widths": (), "last_act": True}
                     model = GNN(space.width, data.classes, layers=layers, hidden=hidden, pooling=pooling, **shared)
                     row = {"dataset": name, "layers": layers, "pooling": pooling, "hidden": hidden}
-                    records.append(row | exactness(model, data.graphs, space))
-                    print(json.dumps(records[-1]), flush=True)
+                    lines.say(row | exactness(model, data.graphs, space))
     if write:
-        lines = "".join(json.dumps(record) + "\n" for record in records)
-        (RESULTS / "recursion.jsonl").write_text(lines, encoding="utf-8")
-        (RESULTS / "recursion.md").write_text(document(records), encoding="utf-8")
+        lines.write("recursion")
+        (RESULTS / "recursion.md").write_text(document(lines), encoding="utf-8")
 
 
 def speed(nodes: int, width: int, repeats: int) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -22,6 +21,7 @@ from jgleak.federated import Knowledge, Observation, fedsgd
 from jgleak.federated.rounds import outputs
 from jgleak.gnn import GNN
 from jgleak.graph import Graph, GraphBatch
+from lines import Lines
 from machine import host
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -34,13 +34,15 @@ def main(
     trials: Annotated[int, typer.Option(min=1, help="Sums of each size.")] = 10,
     seconds: Annotated[float, typer.Option(min=1.0, help="For one sum.")] = 20.0,
     seed: Annotated[int, typer.Option(help="Seeds clients and parameters.")] = 0,
+    write: Annotated[bool, typer.Option("--write", help="Into results/secure_aggregation.jsonl.")] = False,
 ) -> None:
     """One JSON line a size: how much of the union of the clients' nodes and 1-hop blocks the sum gives away.
 
     Secure aggregation hides every client's own update. The sum of k clients with a graph each has the direction of the
     mean over a batch of k graphs, which is what is attacked.
     """
-    print(json.dumps({"host": host(), "dataset": dataset, "trials": trials, "seed": seed}), flush=True)
+    lines = Lines()
+    lines.say({"host": host(), "dataset": dataset, "trials": trials, "seconds": seconds, "seed": seed})
     sizes = [int(part) for part in sums.split(",")]
     data = load(dataset, graphs=max(sizes) * trials, min_nodes=4, max_nodes=40, seed=seed)
     model = GNN(data.space.width)
@@ -53,7 +55,9 @@ def main(
         for graphs in groups:
             observation = fedsgd(model, params, graphs, data.space, loss="bce")
             found.append(learnt(observation, graphs, data.space, seconds, logits))
-        print(json.dumps({"clients": size} | _mean(found)), flush=True)
+        lines.say({"clients": size} | _mean(found))
+    if write:
+        lines.write("secure_aggregation")
 
 
 def learnt(

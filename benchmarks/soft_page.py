@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from comparison import Attacker, Table
@@ -42,12 +42,12 @@ def document(table: Table, records: Sequence[Record]) -> str:
     """The whole page."""
     name = table.title.split(",")[0].lower()
     written = f"Written by `benchmarks/paper_tables.py {name} --write`; do not edit. Means over clients with 95 %"
-    idle = ", ".join(f"`{row.name}`" for row in table.rows if row.name not in {r["row"] for r in records})
+    idle = ", ".join(_idle(table, records))
     parts = [
         f"# {table.title}",
         f"{written}\nbootstrap intervals. {table.about}",
         markdown(head(table), lines(table, records, interval)),
-        f"Not run: {idle}." if idle else "",
+        f"Not run, or refused: {idle}." if idle else "",
         "## How it was run",
         markdown(("row", "attack", "clients", "options", "seed", "ended", "device", "jgleak"), _runs(records)),
     ]
@@ -74,6 +74,15 @@ def _ours(table: Table, method: Attacker, found: Record, show: Callable[[Record]
     return (method.title, *cells, *claims, f"{found['seconds_a_client']:.1f}")
 
 
+def _idle(table: Table, records: Sequence[Record]) -> Iterator[str]:
+    """Rows without any record, and the attackers that other rows lack."""
+    for row in table.rows:
+        measured = {r["attack"] for r in records if r["row"] == row.name}
+        missing = [name for name in row.attackers if name not in measured]
+        if missing:
+            yield f"`{row.name}` ({', '.join(missing)})" if measured else f"`{row.name}`"
+
+
 def _claims(table: Table) -> bool:
     return any(method.attack == "closed-form" for method in table.methods)
 
@@ -84,8 +93,9 @@ def _runs(records: Sequence[Record]) -> list[Cells]:
         done = r["specification"]
         options = ", ".join(f"{name}={value}" for name, value in done["options"])
         stops = ", ".join(f"{count} {stop}" for stop, count in sorted(r["stops"].items()))
+        device = r["device"] + (f", {r['workers']} workers" if r.get("workers", 1) > 1 else "")
         out.append(
-            (f"`{r['row']}`", r["attack"], str(r["graphs"]), options, str(r["seed"]), stops, r["device"], r["version"])
+            (f"`{r['row']}`", r["attack"], str(r["graphs"]), options, str(r["seed"]), stops, device, r["version"])
         )
     return out
 

@@ -39,6 +39,9 @@ def test_a_failure_stops_nothing_and_what_is_done_stays_done(tmp_path: Path, mon
     assert noted == ["sums"]
     assert CliRunner().invoke(everything.app, arguments).exit_code == 0
     assert len(ran) == 3 and "noise" in ran[2], "the sums are not summed again"
+    monkeypatch.setattr(everything, "sources", lambda: "other code")
+    assert CliRunner().invoke(everything.app, arguments).exit_code == 0
+    assert len(ran) == 5, "other code measures both again"
 
 
 def test_an_unknown_job_is_a_mistake() -> None:
