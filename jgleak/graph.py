@@ -150,8 +150,11 @@ class Graph:
         return out
 
     def canonical_form(self) -> tuple[bytes, bytes]:
-        """Equal for two graphs exactly when they are isomorphic with equal features (labels ``y`` are ignored)."""
-        rows, colours = np.unique(self.x, axis=0, return_inverse=True)
+        """Equal for two graphs exactly when they are isomorphic with equal features (labels ``y`` are ignored).
+
+        Numbers count, not their type: codes of 32 bits and of 64 are the same.
+        """
+        rows, colours = np.unique(np.asarray(self.x, np.float64) + 0.0, axis=0, return_inverse=True)  # no -0
         plain = igraph.Graph(n=self.n, edges=self.edges.tolist(), vertex_attrs={"colour": colours.ravel().tolist()})
         canonical = plain.permute_vertices(plain.canonical_permutation(color=plain.vs["colour"]))
         edges = np.sort(np.array(canonical.get_edgelist(), np.int64).reshape(-1, 2), axis=1)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
 from jgleak.audit.compilations import compilations
+from jgleak.audit.programs import forget_programs
 from jgleak.audit.round import Client, chosen_attack, client
 from jgleak.audit.setup import Setup, prepare, stream_key
 from jgleak.audit.specification import Specification
@@ -82,6 +83,7 @@ def chunks(specification: Specification, graphs: int) -> list[range]:
 
 def run_chunk(specification: Specification, setup: Setup, firsts: Sequence[int]) -> Iterator[Result]:
     """Attack the clients whose first graphs are given; otherwise as ``run``."""
+    forget_programs()
     attack = chosen_attack(specification)
     clients = [client(specification, setup, first) for first in firsts]
     yield from _attacked(specification, attack, clients)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from itertools import combinations, permutations
 from typing import Any
@@ -180,3 +181,7 @@ def test_canonical_forms_tell_isomorphism(lab: Any) -> None:
     for order in permutations(range(4)):
         assert graph.permute(np.array(order)).canonical_form() == graph.canonical_form()
     assert other.canonical_form() != graph.canonical_form()
+    for kind in (np.int32, np.float32):
+        assert dataclasses.replace(graph, x=graph.x.astype(kind)).canonical_form() == graph.canonical_form()
+    zeros = [Graph(np.array([[z], [1.0]]), np.array([(0, 1)])).canonical_form() for z in (0.0, -0.0)]
+    assert zeros[0] == zeros[1]

@@ -1,0 +1,32 @@
+"""Compiled programs, kept only as long as the system lets a process map their code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax
+
+ALLOWED, MAPPED = Path("/proc/sys/vm/max_map_count"), Path("/proc/self/maps")
+"""How many memory mappings Linux allows a process (usually 65,530), and those it has."""
+
+SHARE = 0.5
+"""Part of the allowed mappings from which programs are forgotten."""
+
+
+def forget_programs() -> bool:
+    """Forget what was compiled once it takes half of the mappings that the system allows; True where it did.
+
+    XLA maps about thirteen regions for every program on a CPU. After some 5,000 programs a process has no mapping left:
+    compilation fails with "Cannot allocate memory", however much is free, and the process dies. Called between pieces
+    of work; what is needed again is compiled again. A system that does not tell its limit is taken to have none.
+    """
+    try:
+        allowed = int(ALLOWED.read_text())
+        with MAPPED.open("rb") as lines:
+            mapped = sum(1 for _ in lines)
+    except (OSError, ValueError):
+        return False
+    if mapped <= SHARE * allowed:
+        return False
+    jax.clear_caches()
+    return True
