@@ -33,6 +33,9 @@ AGREE = 3e-7
 """How far float32 puts the gradients of one graph, its nodes in another order, from each other, relative to the update:
 graphs of equal gradients must not be told apart by it."""
 
+ALIKE = 1e-5
+"""How far apart outputs of equal nodes may be, relative to the largest output (at least 1)."""
+
 EQUATIONS = 20_000
 """About how many entries of a gradient are used to solve for node labels."""
 
@@ -142,8 +145,13 @@ def _distances(
     loss: str,
     scaled: bool,
 ) -> Float[Array, " K"]:
+    peak = jnp.max(jnp.stack([jnp.max(jnp.abs(jnp.asarray(leaf)), initial=0.0) for leaf in jax.tree.leaves(update)]))
+    unit = jnp.where(peak > 0, peak, 1.0)  # squares of a tiny update would be lost
+    update = jax.tree.map(lambda seen: seen / unit, update)
+
     def one(label: Array) -> Array:
         gradient = jax.grad(lambda p: graph_loss(model, p, nodes, adjacency, mask, label, loss))(params)
+        gradient = jax.tree.map(lambda g: g / unit, gradient)
         if scaled:
             along = optax.tree.vdot(gradient, update)
             factor = jnp.maximum(along, 0.0) / jnp.maximum(optax.tree.norm(gradient, squared=True), 1e-30)
@@ -172,24 +180,34 @@ def _node_labels(observation: Observation, nodes: Array, adjacency: Array, mask:
     outputs share their part of ``D``, so only their labels' counts show; rounding gives each count to someone.
     """
     model, loss = observation.model, observation.loss
-    last = ("head", f"linears_{len(model.readout_widths)}") if model.readout == "node_mlp" else ()
-    outputs, slopes = _output_slopes(model, observation.params, nodes, adjacency, mask, last)
-    wanted = np.asarray(_some(_at(observation.update, last)), np.float64)
     n = int(np.asarray(mask).sum())
-    logits = np.asarray(outputs, np.float64)[:n]
-    design = np.asarray(slopes, np.float64)[:n].reshape(logits.size, wanted.size)
-    sums = np.linalg.lstsq(design.T, wanted, rcond=1e-6)[0].reshape(logits.shape) * n
+    last = ("head", f"linears_{len(model.readout_widths)}")
+    for path in [last, ("head",)] if model.readout == "node_mlp" else [()]:
+        outputs, slopes = _output_slopes(model, observation.params, nodes, adjacency, mask, path)
+        wanted = np.asarray(_some(_at(observation.update, path)), np.float64)
+        logits = np.asarray(outputs, np.float64)[:n]
+        design = np.asarray(slopes, np.float64)[:n].reshape(logits.size, wanted.size)
+        solution, _, rank, _ = np.linalg.lstsq(design.T, wanted, rcond=1e-6)
+        place = _alike(logits.reshape(n, -1))
+        if rank >= (place.max() + 1) * logits.size // n:
+            break  # the last map alone tells all nodes apart that can be
+    sums = solution.reshape(logits.shape) * n
     if loss == "mse":
         return logits.reshape(n) - sums.reshape(n) / 2
     probability = expit(logits) if loss == "bce" else softmax(logits, axis=1)
     votes = probability - sums * (model.classes if loss == "bce" else 1)
-    _, place = np.unique(logits.round(5), axis=0, return_inverse=True)
     labels = np.zeros(n, np.int32)
     for group in range(place.max() + 1):
         members = np.flatnonzero(place == group)
         counts = _share(votes[members].sum(axis=0), members.size)
         labels[members] = np.repeat(np.arange(model.classes), counts)
     return labels
+
+
+def _alike(logits: Float[np.ndarray, "n C"]) -> np.ndarray:
+    """A number for each node, equal for nodes whose outputs are equal up to rounding."""
+    near = np.abs(logits[:, None] - logits[None]).max(axis=2) <= ALIKE * max(1.0, float(np.abs(logits).max()))
+    return np.unique(near.argmax(axis=1), return_inverse=True)[1]
 
 
 def _share(votes: Float[np.ndarray, " C"], count: int) -> np.ndarray:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
-from jgleak.attacks.distance import gradient_distances
-from jgleak.federated import Observation
+from jgleak.attacks.distance import _alike, gradient_distances
+from jgleak.federated import Observation, fedsgd
 from jgleak.graph import Graph
 
 ZERO = 1e-5
@@ -66,6 +67,38 @@ def test_node_classes(readout: str, loss: str, lab: Any) -> None:
             else:
                 assert sorted(found.tolist()) == sorted(labels.tolist())
     assert closest(lab.observe(model, different, loss), lab, twins)[0] > 100 * ZERO
+
+
+def test_labels_where_the_last_map_is_narrow(lab: Any) -> None:
+    """Ten different nodes in a readout of four last units: the maps below tell them apart."""
+    model = lab.model(classes=2, hidden=32, readout_widths=(24, 4), per_node=True)
+    labels = np.array([0, 1, 1, 0, 1, 0, 0, 1, 1, 0])
+    truth = dataclasses.replace(lab.path([0, 1, 2, 3, 0, 2, 1, 3, 3, 0]), y=labels)
+    distance, found = closest(lab.observe(model, truth), lab, truth)
+    assert distance < ZERO
+    np.testing.assert_array_equal(found, labels)
+
+
+def test_equal_outputs_are_equal_up_to_rounding() -> None:
+    """A pair on both sides of a rounding boundary is a pair; what differs by more is none."""
+    logits = np.array([[1.0, 0.499995], [1.0, 0.500004], [1.0, 0.51], [1.0, 0.499995]])
+    np.testing.assert_array_equal(_alike(logits), [0, 0, 1, 0])
+    np.testing.assert_array_equal(_alike(1e3 * logits[:, 1:]), [0, 1, 2, 0])
+
+
+def test_a_tiny_gradient_is_still_compared(lab: Any) -> None:
+    """Output and target nearly agree, and the update is about 1e-20 long: its squares are no float32."""
+    model = lab.model(classes=1, hidden=16)
+    params = jax.tree.map(np.copy, lab.params(model))
+    last = params["head"][f"linears_{len(model.readout_widths)}"]
+    last["kernel"] *= 1e-20
+    last["bias"] *= 0
+    truth, other = (dataclasses.replace(lab.path(colours), y=0.0) for colours in ([0, 1, 2], [0, 0, 3]))
+    observation = fedsgd(model, params, [truth], lab.space, loss="mse")
+    size = max(float(np.abs(leaf).max()) for leaf in jax.tree.leaves(observation.update))
+    assert 0 < size < 1e-18
+    assert closest(observation, lab, truth)[0] < ZERO
+    assert closest(observation, lab, other)[0] > 100 * ZERO
 
 
 def test_ratings(lab: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -76,9 +77,11 @@ def run(observation: Observation, knowledge: Knowledge, *, key: Array, budget: B
                 if weaker is not None:
                     more = _explain(observation, knowledge, weaker, clock)
                     info["candidates"] = candidates.checked
-                    if more.exhausted and found.forms <= more.forms:
+                    if more.exhausted and _forms(found) <= _forms(more):
                         levels, found = weaker, more
-                        info |= _facts(levels, found)
+                    else:
+                        found = _joined(found, more, Fit.of(observation, knowledge.noise))
+                    info |= _facts(levels, found)
                 return _reconstruction(observation, knowledge, levels, found, info, clock)
             stop = "missing blocks" if not found.explained else "nothing assembled"
     except TooManyCandidates as error:
@@ -143,6 +146,9 @@ def _explain(observation: Observation, knowledge: Knowledge, levels: Levels, clo
         for blocks, edges in assembly.graphs():
             codes = levels.nodes.codes[top.kinds[list(blocks)]]
             _add(observation, knowledge, fit, found, Graph(codes, np.array(edges, np.int64).reshape(-1, 2)))
+            if clock.left <= 0:
+                found.exhausted = False
+                break
             if len(found.graphs) >= LISTED:
                 found.exhausted = False
                 return _likely(found, fit)
@@ -154,11 +160,27 @@ def _explain(observation: Observation, knowledge: Knowledge, levels: Levels, clo
     return _likely(found, fit)
 
 
+def _forms(found: _Set) -> set[tuple[bytes, bytes]]:
+    """Of the graphs that have the observed gradient (``forms`` has also those that were rejected)."""
+    return {graph.canonical_form() for graph in found.graphs}
+
+
+def _joined(found: _Set, more: _Set, fit: Fit) -> _Set:
+    """With the graphs that a search under weaker conditions found before it ended: they refute the stronger ones."""
+    known = _forms(found)
+    extra = [i for i, graph in enumerate(more.graphs) if graph.canonical_form() not in known]
+    if not extra:
+        return found
+    graphs = [*found.graphs, *(more.graphs[i] for i in extra)]
+    distances = [*found.distances, *(more.distances[i] for i in extra)]
+    return _likely(dataclasses.replace(found, graphs=graphs, distances=distances, exhausted=False), fit)
+
+
 def _likely(found: _Set, fit: Fit) -> _Set:
     """Without the graphs that are too unlikely beside the best, where noise accepts several gradients."""
     kept = np.flatnonzero(fit.likely(found.distances)).tolist()
     found.graphs, found.distances = [found.graphs[i] for i in kept], [found.distances[i] for i in kept]
-    found.forms = {graph.canonical_form() for graph in found.graphs} if fit.deviation is not None else found.forms
+    found.forms = _forms(found) if fit.deviation is not None else found.forms
     return found
 
 
@@ -181,6 +203,7 @@ def _reconstruction(
     scores = scores + np.round(Fit.of(observation, knowledge.noise).excess(found.distances))
     order = sorted(range(len(scores)), key=lambda i: (scores[i], found.graphs[i].n, plainness(found.graphs[i])))
     conditions = [*levels.conditions, *degrees_assumed(knowledge, levels.nodes)]
+    conditions += _rows_assumed(observation, knowledge)
     if knowledge.noise is not None:
         conditions += _noise_assumed(knowledge.noise)
     if knowledge.connected:
@@ -198,6 +221,16 @@ def _reconstruction(
     graphs = tuple(found.graphs[i] for i in order)
     info = {**info, "seconds": clock.elapsed}
     return Reconstruction(graphs, found.distances[order[0]], "match", certificate=certificate, info=info)
+
+
+def _rows_assumed(observation: Observation, knowledge: Knowledge) -> Iterator[str]:
+    """What every search here takes for granted of rows and of the update."""
+    space = knowledge.space
+    if any(space.possible(g).size < len(f.values) for g, f in enumerate(space.features)):
+        yield "no node has a feature value that the public statistics lack"
+    yield "no row that a check looks at is zero"
+    if observation.protocol == "fedavg":
+        yield f"the update of {observation.local_steps} local steps is that of one gradient"
 
 
 def _noise_assumed(noise: float) -> list[str]:
@@ -218,6 +251,10 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
         return "it needs a readout that adds up over nodes: 'node_mlp', or 'pooled' with mean or sum"
     if knowledge.prior not in PRIORS:
         return f"prior {knowledge.prior!r} is unknown; choose one of {', '.join(PRIORS)}"
+    try:
+        PRIORS[knowledge.prior].scores([], knowledge.space)
+    except ValueError as error:
+        return str(error)
     if model.node_level and observation.scaled:
         return "the update was clipped, and node labels show only in its length; use a graph task, or no clipping"
     if not knowledge.connected:

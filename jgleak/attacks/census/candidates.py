@@ -229,7 +229,7 @@ class Candidates:
             if blocks.unsearched:
                 left = sum(part.size for part in blocks.unsearched)
                 conditions.append(f"{left} candidates of {hop}-hop blocks were not looked at")
-        complete = nodes is self.nodes and not any(blocks.unsearched for blocks in hops)
+        complete = nodes is self.nodes and nodes.complete and not any(blocks.unsearched for blocks in hops)
         return Levels(nodes, (*hops[:-1], top), tuple(conditions), complete)
 
     def _grown(self, nodes: Nodes, chosen: Sequence[Chosen], most: float = np.inf) -> list[Blocks]:
@@ -280,7 +280,7 @@ def _key(chosen: Sequence[Chosen]) -> tuple[tuple[str, ...], ...]:
 
 
 def _part(nodes: Nodes, mask: Bool[np.ndarray, " T"]) -> Nodes:
-    return Nodes(nodes.codes[mask], nodes.rows[mask], nodes.degrees[mask])
+    return Nodes(nodes.codes[mask], nodes.rows[mask], nodes.degrees[mask], complete=nodes.complete)
 
 
 def degrees_assumed(knowledge: Knowledge, nodes: Nodes) -> tuple[str, ...]:

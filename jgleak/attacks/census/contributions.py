@@ -177,6 +177,7 @@ def _directions(tree: Params, columns: int) -> Params:
     rng = np.random.default_rng(0)
     rows = sum(leaf.shape[0] for leaf in jax.tree.leaves(tree) if leaf.ndim > 1)
     most = max(1, min(CELLS, PRODUCTS // columns) // (rows * columns))
+    most = 1 << (most.bit_length() - 1)  # a compiled shape: a power of two
 
     def one(leaf: np.ndarray) -> np.ndarray:
         if leaf.ndim == 1:

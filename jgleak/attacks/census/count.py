@@ -9,12 +9,13 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from jaxtyping import Float, Int
 from scipy import linalg
-from scipy.optimize import linprog, nnls
+from scipy.optimize import linprog
 
 from jgleak.attacks.attack import Clock
 from jgleak.attacks.census.exclude import possible
 from jgleak.attacks.census.nearest import nearest
 from jgleak.attacks.noise import largest
+from jgleak.attacks.nonnegative import nonnegative
 from jgleak.attacks.span.hops import Blocks
 
 RESIDUAL = 1e-3
@@ -34,6 +35,9 @@ CLOSE = 1e-3
 
 EXACT = 10.0
 """Under noise, the violation of one edge's balance weighs so many times what noise can leave."""
+
+INFEASIBLE = 2
+"""SciPy's status of a linear programme without any solution."""
 
 STEPS, COLUMNS, LISTED = 200_000, 400, 500
 """Under noise: most partial vectors for one number of nodes, most blocks to count, and most censuses looked at."""
@@ -109,8 +113,8 @@ class Counting:
         whole = np.c_[np.concatenate(rows), np.concatenate(right)]
         triangle: Float[np.ndarray, "R K1"] = np.asarray(np.linalg.qr(whole, mode="r"))
         system, goal = triangle[:, :-1], triangle[:, -1]
-        solution, rest = nnls(system, goal, maxiter=30 * system.shape[1])
-        self.residual = float(rest) if np.any(observed) else np.inf
+        solution, rest = nonnegative(system, goal) or (np.zeros(system.shape[1]), np.inf)
+        self.residual = rest if np.any(observed) else np.inf
         limit = None
         if slack is not None:
             self.limit = limit = _limit(system, goal, observed.size, slack, weight)
@@ -122,7 +126,9 @@ class Counting:
         self.columns = np.flatnonzero(mask)
         self.slack, self.whitened = slack, (system[:, mask] * weight, goal * weight)
         nothing = np.zeros(self.columns.size), np.zeros((self.columns.size, 0))
-        self.mean, self.null = _solved(system[:, mask], goal) if slack is None else nothing
+        wanted = slack is None and self.explained
+        blur = (1 if absolute else most) * self.residual / (WHOLE / 2)
+        self.mean, self.null = _solved(system[:, mask], goal, blur) if wanted else nothing
 
     @property
     def explained(self) -> bool:
@@ -198,17 +204,22 @@ def _limit(
 
 
 def _solved(
-    system: Float[np.ndarray, "M K"], right: Float[np.ndarray, " M"]
+    system: Float[np.ndarray, "M K"], right: Float[np.ndarray, " M"], blur: float
 ) -> tuple[Float[np.ndarray, " K"], Float[np.ndarray, "K q"]]:
-    """The smallest solution, columns scaled to one size, and the null space, its largest entry 1."""
+    """The smallest solution, columns scaled to one size, and the null space, its largest entry 1.
+
+    A direction of singular value ``s`` magnifies what rounding has left in the equations by ``1 / s``: where that moves
+    a count by ``WHOLE / 2`` (``s`` below ``blur``), the direction is taken to be free.
+    """
     size = np.linalg.norm(system, axis=0)
     size = np.where(size > 0, size, 1.0)
     left, values, across = linalg.svd(system / size, full_matrices=False, check_finite=False)
-    real = values > NULL * values[:1]
+    floor = max(NULL * float(values[0]), blur) if values.size else 0.0
+    real = values > floor
     mean = (across[real].T @ ((left[:, real].T @ right) / values[real])) / size
     null = across[~real].T / size[:, None]
     if size.size > values.size:
-        null = linalg.null_space(system / size, rcond=NULL) / size[:, None]
+        null = linalg.null_space(system / size, rcond=floor / float(values[0])) / size[:, None]
     return mean, null / (np.abs(null).max() if null.size else 1.0)
 
 
@@ -293,10 +304,9 @@ def _range(
         "bounds": (None, None),
         "method": "highs",
     }
-    low = linprog(directions[entry], **limits)
-    if low.status != 0:
+    low, high = (linprog(sign * directions[entry], **limits) for sign in (1.0, -1.0))
+    if INFEASIBLE in (low.status, high.status):
         return 1, 0
-    high = linprog(-directions[entry], **limits)
-    if high.status != 0:
-        return 1, 0
+    if low.status != 0 or high.status != 0:  # a programme that was not solved cuts nothing off
+        return 0, n
     return math.ceil(part[entry] + low.fun - WHOLE), math.floor(part[entry] - high.fun + WHOLE)

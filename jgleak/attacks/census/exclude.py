@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.optimize import nnls
 
 from jgleak.attacks.attack import Clock
+from jgleak.attacks.nonnegative import nonnegative
 
 SLACK = 1e-5
 """Relative residual that rounding of float32 gradients explains."""
@@ -57,11 +57,12 @@ def possible(
         group = groups.pop()
         total = np.zeros((1, number + 1))
         total[0, group], total[0, -1] = WEIGHT, -WEIGHT
-        found, off = nnls(np.r_[widened, total], np.r_[right, WEIGHT * least], maxiter=30 * number)
-        if off > most:
+        found = nonnegative(np.r_[widened, total], np.r_[right, WEIGHT * least])
+        if found is not None and found[1] > most:
             excluded[group] = True
             continue
-        shown |= found[:-1] >= least
+        if found is not None:
+            shown |= found[0][:-1] >= least
         if group.size == 1:
             shown[group] = True
         half = group.size // 2

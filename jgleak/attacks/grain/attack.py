@@ -83,6 +83,8 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
             f"with two layers the 2-hop blocks are checked in a per-node readout, and {model.readout!r} is none; "
             "use readout 'node_mlp' or three layers"
         )
+    if model.readout == "flattened":
+        return "a flattened readout depends on the order of nodes, which is not searched; use another readout"
     if model.node_level and model.readout != "node_mlp":
         return f"node labels are solved for in a per-node readout, and {model.readout!r} is none; use 'node_mlp'"
     if model.node_level and observation.scaled:

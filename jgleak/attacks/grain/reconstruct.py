@@ -9,13 +9,13 @@ from functools import partial
 import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float
-from scipy.optimize import nnls
 
 from jgleak.attacks.attack import Clock, Reconstruction
 from jgleak.attacks.distance import Fit, Label, gradient_distances
 from jgleak.attacks.grain.build import Builder, Census, Gluing, Partial
 from jgleak.attacks.grain.candidates import Candidates
 from jgleak.attacks.noise import largest
+from jgleak.attacks.nonnegative import nonnegative
 from jgleak.attacks.span.hops import Blocks, reciprocal
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.gnn import GNN, Params
@@ -33,7 +33,7 @@ class Search:
 
     def __init__(self, observation: Observation, knowledge: Knowledge, candidates: Candidates, clock: Clock) -> None:
         self.observation, self.knowledge, self.candidates, self.clock = observation, knowledge, candidates, clock
-        self.tested: dict[Census, float] = {}
+        self.tested: dict[object, float] = {}
         self.best: tuple[float, Graph] | None = None
         self.largest: Partial | None = None
         self.rank = block_order(candidates)
@@ -53,7 +53,7 @@ class Search:
         census = partial.census
         divisor = math.gcd(*(count for _, count in census))
         share = tuple((block, count // divisor) for block, count in census)
-        key = share if not self.observation.model.node_level else census
+        key = self._key(partial, census, share)
         if key in self.tested:
             distance = self.tested[key]
             if self.best is not None and distance <= self.most and len(partial.kinds) < self.best[1].n:
@@ -68,6 +68,14 @@ class Search:
         if self.best is None or (distance, graph.n) < (self.best[0], self.best[1].n):
             self.best = (distance, self.graph(partial, label))
         return distance <= self.most
+
+    def _key(self, partial: Partial, census: Census, share: Census) -> object:
+        """What decides the gradient: of two convolutions the 2-hop blocks, where nodes are averaged only their shares;
+        of more convolutions the graph."""
+        model = self.observation.model
+        if model.layers > 2:
+            return self.graph(partial).canonical_form()
+        return census if model.node_level else share
 
     def _plausible(self, share: Census) -> bool:
         """The mean of the nodes' last hidden rows is known from the gradient: a cheap test before the whole one."""
@@ -128,9 +136,8 @@ def _stages(search: Search) -> Iterator[Bool[np.ndarray, " K"]]:
     if search.last_rows is not None and everything.size:
         rows, mean = search.last_rows
         scale = np.linalg.norm(mean)
-        weights, rest = nnls(np.r_[rows.T / scale, np.ones((1, rows.shape[0]))], np.r_[mean / scale, 1.0])
-        asked = weights > 1e-4
-        if rest < 1e-3 and not asked.all():
+        found = nonnegative(np.r_[rows.T / scale, np.ones((1, rows.shape[0]))], np.r_[mean / scale, 1.0])
+        if found is not None and found[1] < 1e-3 and not (asked := found[0] > 1e-4).all():
             yield asked
     yield everything
 

@@ -27,12 +27,14 @@ class Nodes:
       rows: encoded rows ``(T, m)``.
       degrees: number of neighbours ``(T,)``.
       certain: all of them occur: as many passed as the span has dimensions.
+      complete: all that pass are here; False where a budget ended the filter.
     """
 
     codes: Int[np.ndarray, "T G"]
     rows: Float[np.ndarray, "T m"]
     degrees: Int[np.ndarray, " T"]
     certain: bool = False
+    complete: bool = True
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,7 @@ from jgleak.attacks.span.subspace import Subspace
 from jgleak.attacks.span.words import passing_words, wordy
 from jgleak.federated.observation import Knowledge, Observation
 
-UNKNOWN_DEGREES = (1, 2, 3, 4)
+UNKNOWN_DEGREES = (0, 1, 2, 3, 4)
 """Degrees tried where the features do not state them and ``Knowledge.max_degree`` gives no bound."""
 
 
@@ -51,12 +51,17 @@ def find_nodes(observation: Observation, knowledge: Knowledge, *, clock: Clock) 
     """
     space = knowledge.space
     span = input_subspace(observation, knowledge)
-    codes = passing_words(space, span, clock=clock) if wordy(space) else passing_nodes(space, span, clock=clock)
+    if wordy(space):
+        codes, complete = passing_words(space, span, clock=clock)
+    else:
+        codes, complete = passing_nodes(space, span, clock=clock), True
     degrees = space.degrees(codes)
     certain = degrees is not None and codes.shape[0] == span.rank
     if degrees is None:
-        tried = UNKNOWN_DEGREES if knowledge.max_degree is None else tuple(range(1, knowledge.max_degree + 1))
+        tried = UNKNOWN_DEGREES if knowledge.max_degree is None else tuple(range(knowledge.max_degree + 1))
+        if knowledge.connected and knowledge.n is not None and knowledge.n > 1:
+            tried = tuple(degree for degree in tried if degree)  # nobody is alone
         degrees = np.tile(np.array(tried), codes.shape[0])
         codes = np.repeat(codes, len(tried), axis=0)
     possible = degrees < knowledge.max_nodes
-    return Nodes(codes[possible], space.encode(codes[possible]), degrees[possible], certain)
+    return Nodes(codes[possible], space.encode(codes[possible]), degrees[possible], certain, complete)

@@ -48,7 +48,7 @@ def one_hop(
       mutual: a block needs one around each neighbour that holds its centre; False where some true blocks are known to
         fail the checks.
     """
-    search = BlockFilter(model, params, 0, nodes.rows, nodes.degrees, checks)
+    search = BlockFilter(model, params, 0, nodes.rows, nodes.degrees, checks, fixed=nodes.rows)
     number, degrees = nodes.degrees.size, nodes.degrees.tolist()
     possible: Bool[np.ndarray, "T T"] = np.outer(nodes.degrees > 0, nodes.degrees > 0)
     waiting, spent = set(range(number)), 0

@@ -10,6 +10,8 @@ can make them, cut the space down to the rows one by one.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.optimize import linprog
@@ -29,13 +31,25 @@ BRANCHES = 20_000
 """Most partitions examined."""
 
 
+class Words(NamedTuple):
+    """What the filter found.
+
+    Attributes:
+      codes: feature vectors ``(T, G)``.
+      complete: False where the clock or ``BRANCHES`` ended the search.
+    """
+
+    codes: Int[np.ndarray, "T G"]
+    complete: bool
+
+
 def wordy(space: FeatureSpace) -> bool:
     """True for a schema dominated by binary features."""
     return sum(f.kind == "binary" for f in space.features) >= MANY
 
 
-def passing_words(space: FeatureSpace, subspace: Subspace, *, clock: Clock | None = None) -> Int[np.ndarray, "T G"]:
-    """All feature vectors of a wordy schema in the span, as codes ``(T, G)``; those found when ``clock`` runs out.
+def passing_words(space: FeatureSpace, subspace: Subspace, *, clock: Clock | None = None) -> Words:
+    """All feature vectors of a wordy schema in the span; those found when ``clock`` runs out.
 
     Raises:
       TooManyCandidates: the span fills its space or is empty, or hardly any column is free of words.
@@ -43,15 +57,15 @@ def passing_words(space: FeatureSpace, subspace: Subspace, *, clock: Clock | Non
     if not subspace.informative:
         raise TooManyCandidates("the input gradient spans the whole input space (or nothing)")
     words, unity = _functionals(space, subspace)
-    rows = _rows(words, unity, clock)
+    rows, complete = _rows(words, unity, clock)
     if rows.shape[0] == 0:
-        return np.zeros((0, len(space.features)), np.int32)
+        return Words(np.zeros((0, len(space.features)), np.int32), complete)
     bits = rows @ words.T
     clean = np.all(np.minimum(np.abs(bits), np.abs(bits - 1.0)) <= 5 * CLOSE, axis=1)
     codes = np.unique(_codes(space, bits[clean].round().astype(int)), axis=0)
-    if codes.shape[0] == 0:
-        return codes
-    return codes[subspace.distances(space.encode(codes)) <= subspace.tolerance]
+    if codes.shape[0]:
+        codes = codes[subspace.distances(space.encode(codes)) <= subspace.tolerance]
+    return Words(codes, complete)
 
 
 def _functionals(space: FeatureSpace, subspace: Subspace) -> tuple[Float[np.ndarray, "m r"], Float[np.ndarray, " r"]]:
@@ -67,8 +81,8 @@ def _functionals(space: FeatureSpace, subspace: Subspace) -> tuple[Float[np.ndar
 
 def _rows(
     words: Float[np.ndarray, "m r"], unity: Float[np.ndarray, " r"], clock: Clock | None
-) -> Float[np.ndarray, "T r"]:
-    """Coordinates of every row consistent with all partitions found."""
+) -> tuple[Float[np.ndarray, "T r"], bool]:
+    """Coordinates of every row consistent with all partitions found, and whether all of them were looked at."""
     size = np.linalg.norm(words, axis=1)
     patterns = _distinct(words[size > CLOSE * size.max()])
     found: list[np.ndarray] = []
@@ -90,7 +104,7 @@ def _rows(
             kept = _null(others)
             if kept.shape[1]:
                 stack.append((space @ kept, _lift(parts[chosen], space)))
-    return np.array(found).reshape(-1, unity.size)
+    return np.array(found).reshape(-1, unity.size), not stack
 
 
 def _partition(patterns: Float[np.ndarray, "K r"], one: Float[np.ndarray, " r"]) -> Float[np.ndarray, "p r"]:

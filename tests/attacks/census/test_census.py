@@ -12,13 +12,16 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.attack import Budget
+from jgleak.attacks.census import attack
 from jgleak.attacks.census.assemble import Assembly
 from jgleak.attacks.census.attack import CENSUS
+from jgleak.attacks.census.candidates import Candidates
 from jgleak.attacks.census.contributions import Contributions
-from jgleak.attacks.census.count import Counting
+from jgleak.attacks.census.count import Counting, _solved
 from jgleak.attacks.span.hops import Blocks, Nodes
-from jgleak.features import FeatureSpace
-from jgleak.federated import Knowledge
+from jgleak.features import FeatureSpace, onehot
+from jgleak.federated import Knowledge, fedsgd
+from jgleak.gnn import GNN
 from jgleak.graph import Graph
 
 FOREVER = Budget(seconds=1e6).start()
@@ -185,3 +188,63 @@ def test_canonical_forms_tell_isomorphism(lab: Any) -> None:
         assert dataclasses.replace(graph, x=graph.x.astype(kind)).canonical_form() == graph.canonical_form()
     zeros = [Graph(np.array([[z], [1.0]]), np.array([(0, 1)])).canonical_form() for z in (0.0, -0.0)]
     assert zeros[0] == zeros[1]
+
+
+def test_one_layer(lab: Any) -> None:
+    """Blocks of one hop are the last, and the readout that sees the input checks them."""
+    for seed in range(3):
+        graph = lab.random(6, seed, extra=0)
+        found = CENSUS(
+            lab.observe(lab.model(layers=1), graph), Knowledge(lab.space, n=6), key=jax.random.key(0),
+            budget=Budget(seconds=60),
+        )  # fmt: skip
+        assert found.certificate is not None and graph.canonical_form() in {g.canonical_form() for g in found.graphs}
+
+
+@pytest.mark.parametrize("n", [None, 1])
+def test_a_single_node_that_does_not_state_its_degree(n: int | None, lab: Any) -> None:
+    """An edge between two nodes alike has the gradient of one such node: whoever lists the edge must list the node."""
+    space = FeatureSpace((onehot("colour", range(4)),))
+    node, model = Graph(np.array([[2]], np.int32), np.zeros((0, 2), np.int64), 1), GNN(4, hidden=64)
+    observation = fedsgd(model, lab.params(model), [node], space, loss="bce")
+    found = CENSUS(observation, Knowledge(space, n=n, max_nodes=2), key=jax.random.key(0), budget=Budget(seconds=60))
+    assert [graph.n for graph in found.graphs] == ([1, 2] if n is None else [1])
+    assert found.certificate is not None and found.certificate.status == ("k_graphs" if n is None else "unique")
+
+
+def test_what_a_search_under_weaker_conditions_finds_is_kept(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if it does not end: a second graph of this gradient refutes the conditions under which one was unique."""
+    truth, other = lab.path([0, 1, 2]), lab.path([0, 2, 1])
+    observation = lab.observe(lab.model(), truth)
+    sets = [
+        attack._Set(0.0, 0, True, [truth], [1e-7], {truth.canonical_form()}),
+        attack._Set(0.0, 0, True, [other, truth], [1e-7, 1e-7], set(), exhausted=False),
+    ]
+    monkeypatch.setattr(attack, "_explain", lambda *given: sets.pop(0))
+    found = CENSUS(observation, Knowledge(lab.space, n=3), key=jax.random.key(0), budget=Budget(seconds=60))
+    assert {g.canonical_form() for g in found.graphs} == {truth.canonical_form(), other.canonical_form()}
+    assert found.certificate is not None and found.certificate.status == "at_least_k"
+
+
+def test_a_prior_of_other_features_is_refused_before_the_search(lab: Any) -> None:
+    observation = lab.observe(lab.model(), lab.path([0, 1]))
+    assert "'molecule' needs the features" in str(CENSUS.refusal(observation, Knowledge(lab.space, prior="molecule")))
+    assert CENSUS.refusal(observation, Knowledge(lab.space)) is None
+
+
+def test_a_word_filter_that_was_cut_leaves_no_complete_levels(lab: Any) -> None:
+    observation, knowledge = lab.observe(lab.model(), lab.path([0, 1, 2])), Knowledge(lab.space, n=3)
+    candidates = Candidates(observation, knowledge, FOREVER, Budget(seconds=60))
+    assert next(candidates.attempts()).complete
+    candidates.nodes = dataclasses.replace(candidates.nodes, complete=False)
+    assert not next(candidates.attempts()).complete
+
+
+def test_directions_that_rounding_magnifies_are_free() -> None:
+    """Equations off by 1e-6 and a direction of 1e-4: the count it would fix is off by more than it may be."""
+    system = np.array([[1.0, 1.0], [1e-4, -1e-4]])
+    sharp, nothing = _solved(system, system @ [2.0, 3.0], 0.0)
+    np.testing.assert_allclose(sharp, [2.0, 3.0])
+    assert nothing.shape == (2, 0)
+    _, free = _solved(system, system @ [2.0, 3.0], 40 * 1e-6 / 0.05)
+    assert free.shape == (2, 1)

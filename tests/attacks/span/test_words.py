@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from jgleak.attacks.attack import Budget
 from jgleak.attacks.span.nodes import TooManyCandidates
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.attacks.span.words import MANY, passing_words, wordy
@@ -51,7 +52,7 @@ def test_tiny_schemas_are_brute_force(words: int, used: int, nodes: int, seed: i
     every = np.array([(*bits, d) for bits in product((0, 1), repeat=words) for d in range(DEGREES)])
     inside = every[subspace.distances(space.encode(every)) <= subspace.tolerance]
     assert as_set(truth) <= as_set(inside)
-    assert as_set(passing_words(space, subspace)) == as_set(inside)
+    assert as_set(passing_words(space, subspace).codes) == as_set(inside)
 
 
 @pytest.mark.parametrize(("nodes", "words"), [(1, 200), (6, 300), (15, 600), (30, 1200)])
@@ -61,9 +62,21 @@ def test_rows_of_sparse_matrices_are_recovered(nodes: int, words: int) -> None:
     rng = np.random.default_rng(nodes)
     common = rng.random(words) ** 4 * 0.25
     truth = np.c_[rng.random((nodes, words)) < common, rng.integers(DEGREES, size=nodes)].astype(np.int32)
-    found = passing_words(space, span_of(space, truth, 0))
-    assert as_set(truth) <= as_set(found)
+    found, complete = passing_words(space, span_of(space, truth, 0))
+    assert complete and as_set(truth) <= as_set(found)
     assert len(found) <= nodes + 3
+
+
+def test_a_search_that_was_cut_short_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the clock or the number of branches: what is there is there, and more may be missing."""
+    space, rng = fitted(300, 2), np.random.default_rng(6)
+    truth = np.c_[rng.random((6, 300)) < 0.05, rng.integers(DEGREES, size=6)].astype(np.int32)
+    subspace = span_of(space, truth, 0)
+    whole, complete = passing_words(space, subspace)
+    monkeypatch.setattr("jgleak.attacks.span.words.BRANCHES", 3)
+    part, cut = passing_words(space, subspace)
+    assert complete and not cut and as_set(part) < as_set(whole)
+    assert not passing_words(space, subspace, clock=Budget(seconds=1e-9).start()).complete
 
 
 def test_what_counts_as_wordy() -> None:

@@ -1,0 +1,21 @@
+"""Non-negative least squares that may give up."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float
+from scipy.optimize import nnls
+
+ROUNDS = 30
+"""Most steps of the active-set method, for each column (SciPy's default is 3)."""
+
+
+def nonnegative(
+    system: Float[np.ndarray, "M K"], right: Float[np.ndarray, " M"]
+) -> tuple[Float[np.ndarray, " K"], float] | None:
+    """The best non-negative ``x`` for ``system @ x == right`` and its residual; None where it did not converge."""
+    try:
+        solution, rest = nnls(system, right, maxiter=ROUNDS * system.shape[1])
+    except RuntimeError:
+        return None
+    return solution, float(rest)
