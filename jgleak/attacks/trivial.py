@@ -89,7 +89,7 @@ def _edges(knowledge: Knowledge) -> Int[np.ndarray, "e 2"]:
 
 
 def _answer(observation: Observation, knowledge: Knowledge, x: np.ndarray, edges: np.ndarray) -> Reconstruction:
-    """The guess with the labels that are known, or else with those whose gradient comes closest."""
+    """The guess with the labels that are known, or else with those whose gradient comes closest; that distance."""
     graph = Graph(x, edges)
     if knowledge.labels is not None:
         labels = np.asarray(knowledge.labels)
@@ -98,7 +98,7 @@ def _answer(observation: Observation, knowledge: Knowledge, x: np.ndarray, edges
         elif labels.shape == (graph.n,):
             graph = dataclasses.replace(graph, y=labels)
     distance, label = gradient_distances(observation, knowledge.space, [graph])[0]
-    return Reconstruction((dataclasses.replace(graph, y=label),), distance, "done")
+    return Reconstruction((graph if graph.y is not None else dataclasses.replace(graph, y=label),), distance, "done")
 
 
 def _modal(knowledge: Knowledge, n: int) -> Num[np.ndarray, "n G"]:

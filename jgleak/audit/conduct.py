@@ -11,10 +11,10 @@ from typing import Any
 from jgleak.audit.database import SUFFIXES, Database
 from jgleak.audit.engines import Work
 from jgleak.audit.experiment import chunks
-from jgleak.audit.grid import Grid
+from jgleak.audit.grid import Cell, Grid
 from jgleak.audit.plan import Planned, plan
 from jgleak.audit.results import DATABASE
-from jgleak.audit.units import unit_hash
+from jgleak.audit.units import Outcome, unit_hash
 
 
 def enter(grid: Grid, folder: Path, resume: bool, retry_failed: bool = False) -> tuple[Database, tuple[Planned, ...]]:
@@ -70,6 +70,11 @@ def remaining(planned: Sequence[Planned], finished: Mapping[str, str]) -> list[W
             if any(unit_hash(cell.specification, unit) not in finished for unit in units):
                 work.append(Work(position, cell.specification, firsts, graphs, len(units)))
     return work
+
+
+def unfinished(cell: Cell, outcomes: Sequence[Outcome], finished: Mapping[str, str]) -> list[Outcome]:
+    """Of a chunk that ran again as a whole the units that had no row yet: what was finished stays as it is."""
+    return [outcome for outcome in outcomes if unit_hash(cell.specification, outcome.client) not in finished]
 
 
 def difference(old: Any, new: Any, place: str = "") -> str | None:

@@ -83,8 +83,9 @@ def open_audit(folder: Path) -> Audit:
     if not file.is_file():
         raise ValueError(f"audit: {folder} holds no {DATABASE}; give a folder that `jgleak audit --out` wrote")
     try:
-        # A write-ahead log needs a file beside the store even to be read; where none can be made, nobody writes either.
-        how = "mode=ro" if os.access(folder, os.W_OK) else "immutable=1"
+        # A write-ahead log needs a file beside the store even to be read; where none can be made, there must be no log.
+        log = file.with_name(f"{DATABASE}-wal")
+        how = "mode=ro" if os.access(folder, os.W_OK) or (log.exists() and log.stat().st_size) else "immutable=1"
         with closing(sqlite3.connect(f"{file.resolve().as_uri()}?{how}", uri=True)) as store:
             name, text, written = store.execute("SELECT name, text, format FROM grid").fetchone()
             if written != FORMAT:

@@ -88,16 +88,21 @@ def knowledge_of(
 ) -> Knowledge:
     """What the specification gives away of one client.
 
-    Labels are sorted, so that they tell no order. Of several graphs the largest one's size is told. The defence is
-    public, and with it the deviation of its noise.
+    Labels are sorted, so that they tell no order, but where the order of nodes is told anyway: by known edges or
+    features, by the target node's gradient, or by one gradient a node. Of several graphs the largest one's size is
+    told, or the edges and features of the first. The defence is public, and with it the deviation of its noise.
     """
     know, truth = set(specification.know), truths[0]
+    labels = np.concatenate([np.atleast_1d(np.asarray(g.y)) for g in truths])
+    told = know & {"adjacency", "features"} or observation.protocol in ("target_node", "node_losses")
+    if not (setup.model.node_level and told):
+        labels = np.sort(labels)
     return Knowledge(
         space=setup.dataset.space,
-        n=max(graph.n for graph in truths) if know & {"n", "adjacency", "features"} else None,
+        n=truth.n if know & {"adjacency", "features"} else max(g.n for g in truths) if "n" in know else None,
         adjacency=truth.adjacency if "adjacency" in know else None,
         features=truth.x.copy() if "features" in know else None,
-        labels=np.sort(np.concatenate([np.atleast_1d(np.asarray(g.y)) for g in truths])) if "labels" in know else None,
+        labels=labels if "labels" in know else None,
         max_nodes=specification.max_n,
         auxiliary=setup.public if "auxiliary" in know else (),
         prior=specification.prior,

@@ -68,7 +68,7 @@ def audit(
 
 def _conduct(grid: Grid, out: Path, resume: bool, retry_failed: bool, engine: str, run: Engine) -> int:
     """Run what is left, and show it; the exit status."""
-    from jgleak.audit.conduct import enter, remaining
+    from jgleak.audit.conduct import enter, remaining, unfinished
     from jgleak.audit.grid_table import audit_table
     from jgleak.audit.results import open_audit
 
@@ -84,6 +84,7 @@ def _conduct(grid: Grid, out: Path, resume: bool, retry_failed: bool, engine: st
             bar = progress.add_task("", total=total, completed=len(finished), failed=broken)
             for chunk, outcomes in run(remaining(planned, finished)):
                 cell = planned[chunk.position].cell
+                outcomes = unfinished(cell, outcomes, finished)
                 database.add(cell, outcomes)
                 new = sum(outcome.status == "failed" for outcome in outcomes)
                 broken += new

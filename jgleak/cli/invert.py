@@ -73,7 +73,12 @@ def invert(
         begun = time.monotonic()
         with Console(stderr=True).status(name):
             found = chosen(observation, knowledge, key=jax.random.key(seed), budget=Budget(seconds=time_limit))
-        molecule = None if found.best is None else smiles(found.best, space)
+        if out_file is not None:
+            write(out_file, found, file, given)
+        try:
+            molecule = None if found.best is None else smiles(found.best, space)
+        except (ValueError, TypeError):  # a schema whose values are words: no molecule, but a graph
+            molecule = None
         record = plain(
             {
                 "file": str(file),
@@ -88,8 +93,6 @@ def invert(
                 "version": __version__,
             }
         )
-        if out_file is not None:
-            write(out_file, found, file, given)
         if json_lines:
             print(json.dumps(record), flush=True)
         _show(found, molecule, space, Console(stderr=json_lines))

@@ -148,6 +148,13 @@ class Knowledge:
     def __post_init__(self) -> None:
         if self.n is not None and self.n < 1:
             raise ValueError(f"n: a graph has at least one node, got {self.n}")
+        parts = [(name, part) for name in ("adjacency", "features") if (part := getattr(self, name)) is not None]
+        given = {name: np.shape(part)[-2] for name, part in parts if np.ndim(part) >= 2}
+        if self.n is not None and all(np.ndim(part) == 2 for _, part in parts):
+            given["n"] = self.n
+        if len(set(given.values())) > 1:
+            said = ", ".join(f"{name} of {nodes} nodes" for name, nodes in given.items())
+            raise ValueError(f"knowledge: what is given disagrees: {said}")
         if self.max_nodes < 1:
             raise ValueError(f"max_nodes: must be at least 1, got {self.max_nodes}")
         if self.n is not None and self.n > self.max_nodes:

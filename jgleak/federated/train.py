@@ -12,6 +12,7 @@ import optax
 
 from jgleak.features import FeatureSpace
 from jgleak.federated.loss import graph_loss
+from jgleak.federated.rounds import slots_of
 from jgleak.gnn import GNN, Params
 from jgleak.graph import Graph, GraphBatch
 
@@ -46,9 +47,12 @@ def train(
     Raises:
       ValueError: too few graphs.
     """
+    slots = slots_of(model)
+    graphs = [graph for graph in graphs if slots is None or graph.n <= slots]
     if len(graphs) < BATCH:
-        raise ValueError(f"train: {len(graphs)} public graphs are too few; give at least {BATCH}")
-    everything = GraphBatch.from_graphs(graphs, space)
+        fit = "" if slots is None else f" of at most {slots} nodes, which the readout has slots for,"
+        raise ValueError(f"train: {len(graphs)} public graphs{fit} are too few; give at least {BATCH}")
+    everything = GraphBatch.from_graphs(graphs, space, slots=slots)
     optimizer = optax.adam(RATE)
     state, rng, losses = optimizer.init(params), np.random.default_rng(seed), []
     for _ in range(epochs):

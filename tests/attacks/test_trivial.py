@@ -66,6 +66,13 @@ def test_the_closest_label_is_found_when_it_is_unknown(attack, observation: Obse
 
 
 @pytest.mark.parametrize("attack", BASELINES, ids=lambda a: a.name)
+def test_a_known_label_is_kept_even_if_another_comes_closer(attack, observation: Observation) -> None:
+    knowledge = Knowledge(SPACE, adjacency=TRUTH.adjacency, features=TRUTH.x, labels=np.array([0]), auxiliary=OTHERS)
+    best = attack(observation, knowledge, key=jax.random.key(1)).best
+    assert best is not None and best.y == 0
+
+
+@pytest.mark.parametrize("attack", BASELINES, ids=lambda a: a.name)
 def test_the_number_of_nodes_and_the_key_are_honoured(attack, observation: Observation) -> None:
     knowledge = Knowledge(SPACE, n=7, auxiliary=OTHERS)
     first, again = (attack(observation, knowledge, key=jax.random.key(3)).best for _ in range(2))

@@ -21,11 +21,12 @@ from jgleak.attacks.attack import Attack, Reconstruction
 from jgleak.attacks.registry import ATTACKS
 from jgleak.audit import units
 from jgleak.audit.certified import read
-from jgleak.audit.grid import read_grid
+from jgleak.audit.conduct import unfinished
+from jgleak.audit.grid import Cell, read_grid
 from jgleak.audit.plan import plan
 from jgleak.audit.results import Unit, open_audit
 from jgleak.audit.specification import Specification
-from jgleak.audit.units import attempt, unit_hash
+from jgleak.audit.units import Outcome, attempt, unit_hash
 from jgleak.cli import app
 from jgleak.datasets import load as load_dataset
 from jgleak.federated import load
@@ -304,3 +305,12 @@ def test_two_ray_workers_do_the_same(tmp_path: Path) -> None:
         (u.hash, u.status, u.record["gsm2"]) for u in together
     ]
     assert not differences(contents(tmp_path / "alone"), contents(tmp_path / "ray"))
+
+
+def test_a_chunk_that_runs_again_leaves_finished_units_alone() -> None:
+    """One of three has failed and its chunk is retried: what went wrong this time does not replace the others."""
+    specification = Specification(attack="dlg", know=("n",), graphs=3)
+    again = [Outcome(i, "failed", "no memory", {}, "cpu", {}, 0.0, {}) for i in range(3)]
+    finished = {unit_hash(specification, 0): "done", unit_hash(specification, 2): "done"}
+    kept = unfinished(Cell({}, specification, "attack[0]"), again, finished)
+    assert [outcome.client for outcome in kept] == [1]

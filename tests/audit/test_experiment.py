@@ -124,6 +124,14 @@ def test_known_node_labels_tell_no_order(spy: Spy) -> None:
         np.testing.assert_array_equal(labels, np.sort(np.asarray(result.truth.y)))
 
 
+def test_known_node_labels_keep_an_order_that_is_told_anyway(spy: Spy) -> None:
+    """Where the nodes' order is told by their edges, a sorted label would be another node's."""
+    know = ("adjacency", "labels")
+    for result in run(dataclasses.replace(SMALL, attack="spy", know=know, node_task=True)):
+        labels = spy.seen[-1][1].labels
+        np.testing.assert_array_equal(labels, np.asarray(result.truth.y))
+
+
 def test_same_seed_same_experiment_other_seed_another() -> None:
     def trace(seed: int) -> list[tuple[str, list]]:
         specification = dataclasses.replace(SMALL, attack="random", seed=seed)

@@ -318,3 +318,12 @@ def test_knowledge_is_checked(world: Any) -> None:
         Knowledge(world.space, n=0)
     with pytest.raises(ValueError, match="max_nodes: must be at least 1, got 0"):
         Knowledge(world.space, max_nodes=0)
+
+
+def test_knowledge_that_disagrees_is_refused(world: Any) -> None:
+    edges, rows = np.zeros((3, 3), np.float32), np.zeros((4, len(world.space.features)))
+    with pytest.raises(ValueError, match="disagrees: adjacency of 3 nodes, features of 4 nodes"):
+        Knowledge(world.space, adjacency=edges, features=rows)
+    with pytest.raises(ValueError, match="adjacency of 3 nodes, n of 5 nodes"):
+        Knowledge(world.space, adjacency=edges, n=5)
+    assert Knowledge(world.space, adjacency=edges, n=3).n == 3

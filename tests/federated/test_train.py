@@ -25,3 +25,14 @@ def test_training_fits_what_can_be_told_apart(world: Any) -> None:
     assert jax.tree.structure(first.params) == jax.tree.structure(start)
     with pytest.raises(ValueError, match="too few"):
         train(model, start, graphs[: BATCH - 1], world.space, loss="bce", epochs=1)
+
+
+def test_a_flattened_readout_trains_on_what_its_slots_hold(world: Any) -> None:
+    sizes = np.random.default_rng(0).integers(2, 12, 2 * BATCH).tolist()
+    graphs = [world.graph(n, seed, node_labels=False) for seed, n in enumerate(sizes)]
+    graphs = [type(g)(g.x, g.edges, int(g.n > 4)) for g in graphs]
+    model = world.model(conv="gcn", readout="flattened", slots=16, hidden=8)
+    assert len(train(model, world.params(model), graphs, world.space, loss="bce", epochs=2).losses) == 2
+    small = world.model(conv="gcn", readout="flattened", slots=4, hidden=8)
+    with pytest.raises(ValueError, match="of at most 4 nodes, which the readout has slots for, are too few"):
+        train(small, world.params(small), graphs, world.space, loss="bce", epochs=1)

@@ -115,5 +115,8 @@ def _distance(observation: Observation, space: FeatureSpace, graph: Graph) -> fl
     else:
         again = node_gradients(model, params, graph, space, loss=loss)
     seen, own = flatten(observation.update), flatten(jax.tree.map(np.asarray, again.update))
+    if observation.scaled:  # clipped: the length says nothing
+        along, size = (sum(float(np.vdot(own[name], part[name])) for name in seen) for part in (seen, own))
+        own = {name: max(along, 0.0) / max(size, 1e-30) * leaf for name, leaf in own.items()}
     gap = sum(np.sum(np.square(own[name] - seen[name], dtype=np.float64)) for name in seen)
     return float(np.sqrt(gap / sum(np.sum(np.square(leaf, dtype=np.float64)) for leaf in seen.values())))

@@ -29,7 +29,8 @@ def infer_label(observation: Observation) -> int:
     """The class of one graph, or of one target node: the only entry whose gradient is negative.
 
     ``dL/dlogit = (p - 1[true class]) / scale`` for cross-entropy and for BCE on one-hot labels, so the true class is
-    the one negative entry (iDLG). An activation that does not fall (sigmoid, as in GLG's node task) keeps the signs.
+    the one negative entry (iDLG). An activation that does not fall (sigmoid, as in GLG's node task) keeps the signs;
+    GELU after the last convolution of ``node_scores`` does fall, and is refused.
 
     Raises:
       ConditionFailed: a batch of several labels, a regression, no bias, or signs that fit no class.
@@ -110,6 +111,9 @@ def prior_probability(observation: Observation, logits: Float[np.ndarray, "k C"]
 
 def _negative(observation: Observation, gradients: Float[np.ndarray, "k C"]) -> Int[np.ndarray, " k"]:
     _classes_only(observation)
+    model = observation.model
+    if model.readout == "node_scores" and model.last_act and model.act == "gelu":
+        raise ConditionFailed("GELU falls before it rises, so the signs behind it name no class; give the labels")
     if not np.all((gradients < 0).sum(axis=1) == 1):
         raise ConditionFailed(
             "the signs of the last bias's gradient fit no class (exactly one must be negative); the update is noisy, "

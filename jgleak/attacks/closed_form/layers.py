@@ -95,7 +95,8 @@ def edges_of(
       ConditionFailed: the rounded adjacency does not make the gradients, or nodes of equal states neighbour others of
         equal states, which leaves their edges open.
     """
-    aggregated = _solve([upstream], [layer.gradients["neighbour_kernel"]])
+    kernel = layer.gradients["neighbour_kernel"]
+    aggregated = _solve([upstream], [kernel]) if np.any(kernel) else np.zeros_like(rows)  # without edges it is zero
     group, size = _equal_rows(rows)
     distinct = np.stack([rows[group == g].mean(axis=0) for g in range(size.size)])
     rank = f"the {len(rows)} states have {size.size} distinct rows and rank {_rank(distinct)}"

@@ -93,7 +93,10 @@ def output_gradients(observation: Observation) -> Float[np.ndarray, "B n D"]:
         return upstream
     states = aggregated_row(observation.update["head"]["linear"]["kernel"], bias).reshape(model.slots, -1)
     sizes = np.linalg.norm(states, axis=1)
-    n = int(np.flatnonzero(sizes > CONDITION * sizes.max())[-1]) + 1
+    live = np.flatnonzero(sizes > CONDITION * sizes.max())
+    if not live.size:
+        raise ConditionFailed("all states that enter the readout are zero, so that no node shows")
+    n = int(live[-1]) + 1
     weight = np.asarray(observation.params["head"]["linear"]["kernel"], np.float64)
     upstream = (weight @ bias).reshape(states.shape)[:n]
     return (upstream * slope_of(model.act, states[:n]) if model.last_act else upstream)[None]

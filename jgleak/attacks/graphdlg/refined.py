@@ -100,7 +100,7 @@ def _observed(leaf: Any) -> Array:
     return (leaf.left * leaf.values) @ leaf.right.T if isinstance(leaf, Compressed) else leaf[0]
 
 
-RECIPE = Recipe(start=start, relax=relax_structured, project=pull, lr=0.05, steps=200, learn=learn)
+RECIPE = Recipe(start=start, relax=relax_structured, project=pull, lr=0.05, steps=200, learn=learn, latent=True)
 
 GRAPHDLG_REFINED = matching(
     "graphdlg-refined",

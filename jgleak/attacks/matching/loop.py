@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from collections import defaultdict
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
 from jgleak.attacks.distance import MATCH
@@ -122,11 +123,18 @@ class _Client(NamedTuple):
 def _posed(
     recipe: Recipe, observation: Observation, knowledge: Knowledge, prior: Any
 ) -> tuple[Setting, Problem, Float[np.ndarray, "m r"] | None]:
-    known = None if knowledge.features is None else knowledge.space.encode(knowledge.features)
-    seen, basis = reduce(observation, known) if recipe.reduce else (observation, None)
+    seen, basis = reduce(observation, _known_rows(knowledge)) if recipe.reduce else (observation, None)
     dummy = None if recipe.dummy is None else recipe.dummy()
     setting, problem = pose(seen, knowledge, infer=recipe.infer_labels, basis=basis, dummy=dummy, prior=prior)
     return setting, problem, basis
+
+
+def _known_rows(knowledge: Knowledge) -> Float[np.ndarray, "n m"] | None:
+    """The encoded rows that are known, of all graphs of a batch."""
+    if knowledge.features is None:
+        return None
+    features = np.asarray(knowledge.features)
+    return knowledge.space.encode(features.reshape(-1, features.shape[-1]))
 
 
 def _together(recipe: Recipe, problem: Problem) -> int:
@@ -146,7 +154,7 @@ def _run(
     begun, count, setting = time.monotonic(), len(clients), clients[0].setting
     filled = [*clients, *[clients[-1]] * (2 ** math.ceil(math.log2(count)) - count)]
     together = Run(on_device(recipe), setting, [c.problem for c in filled], [c.key for c in filled])
-    stop, history = "steps", []
+    late, history = False, []
     for made in range(0, recipe.steps, STRIDE):
         values = together.advance()
         if trace:
@@ -154,10 +162,9 @@ def _run(
         if progress is not None:
             progress(min(made + STRIDE, recipe.steps), together.values[:count])
         if together.done:
-            stop = "converged" if together.steps.max() < recipe.steps else stop
             break
         if time.monotonic() - begun > budget.seconds * count:
-            stop = "time"
+            late = True
             break
     guesses, values = together.answers()
     steps = together.steps
@@ -180,7 +187,7 @@ def _run(
         Reconstruction(
             graphs=found.graphs,
             gradient_distance=distance,
-            stop="match" if distance < MATCH else stop,
+            stop="match" if distance < MATCH else _stop(recipe, values[i], steps[i], late),
             adjacency=np.asarray(found.soft.adjacency if len(found.graphs) > 1 else found.soft.adjacency[0]),
             features=np.asarray(found.soft.nodes if len(found.graphs) > 1 else found.soft.nodes[0]),
             info={
@@ -196,6 +203,15 @@ def _run(
     ]
 
 
+def _stop(recipe: Recipe, values: Float[np.ndarray, " K"], steps: Int[np.ndarray, " K"], late: bool) -> str:
+    """Why one client's restarts ended: a small data term, all steps, the clock, or numbers that are not finite."""
+    if values.min() < 2 * recipe.target:  # computed again, it may have moved by rounding
+        return "converged"
+    if steps.max() >= recipe.steps:
+        return "steps"
+    return "time" if late else "diverged"
+
+
 def _hard_distances(recipe: Recipe, clients: list[_Client], answers: list[Answer]) -> list[float]:
     """Relative gradient distances of the rounded answers, in all columns that the answers or the gradients have."""
     problems, guesses, settings = [], [], []
@@ -207,6 +223,8 @@ def _hard_distances(recipe: Recipe, clients: list[_Client], answers: list[Answer
             dummy = None if recipe.dummy is None else recipe.dummy()
             setting, problem = pose(seen, client.knowledge, infer=recipe.infer_labels, basis=basis, dummy=dummy)
             nodes = nodes if basis is None else nodes @ basis.astype(np.float32)
+        if client.observation.scaled and setting.loss != "mse":
+            setting = dataclasses.replace(setting, scaled=True)  # a class, once rounded, no longer absorbs the clipping
         settings.append(setting)
         problems.append(problem)
         guesses.append(found.hard._replace(nodes=nodes))

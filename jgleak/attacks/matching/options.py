@@ -63,7 +63,7 @@ def configured(recipe: Recipe, options: Mapping[str, Any]) -> Recipe:
     if "objective" in given:
         changes["objective"] = OBJECTIVES[_one_of("objective", given["objective"], OBJECTIVES)]
     if "init" in given and recipe.latent:
-        raise ValueError("option 'init': this attack searches for what its generator is fed with; leave it out")
+        raise ValueError("option 'init': this attack starts from what public graphs have taught it; leave it out")
     if "init" in given:
         changes["start"] = starts.named(given["init"])
     if "optimiser" in given:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -131,7 +132,9 @@ def pose(
 
     fields: dict[str, Any] = dict(  # NumPy arrays until a jitted function takes them to the device
         params=jax.tree.map(np.asarray, observation.params),
-        update=jax.tree.map(partial(_observed, observation.gradients, graphs * slots), observation.update),
+        update=jax.tree_util.tree_map_with_path(
+            partial(_observed, observation.gradients, graphs * slots), observation.update
+        ),
         mask=mask,
         shares=_shares(observation.protocol, graphs, n, slots),
         mean=mean.astype(np.float32),
@@ -166,9 +169,10 @@ def normalisation(space: FeatureSpace) -> tuple[Float[np.ndarray, " m"], Float[n
     return space.mean.astype(np.float32), scale.astype(np.float32)
 
 
-def _observed(count: int | None, rows: int, leaf: Any) -> Any:
-    """One leaf as the objectives take it: ``T`` gradients in front, in factors where that is smaller."""
-    return compressed(np.asarray(leaf, np.float32)[slice(None) if count else None], rows)
+def _observed(count: int | None, rows: int, path: Sequence[Any], leaf: Any) -> Any:
+    """One leaf as the objectives take it: ``T`` gradients in front, a kernel's in factors where that is smaller."""
+    leaf = np.asarray(leaf, np.float32)[slice(None) if count else None]
+    return compressed(leaf, rows) if path[-1].key.endswith("kernel") else leaf
 
 
 def _shares(protocol: str, graphs: int, n: int, slots: int) -> Float[np.ndarray, "T G N"]:
@@ -209,6 +213,10 @@ def _labels(
     rows = np.zeros((graphs, slots), np.float32 if regression else np.int64)
     if observation.protocol == "target_node":
         rows[:, 0] = labels.reshape(graphs, -1)[:, 0]
+    elif graphs > 1:
+        return None  # whose label is whose in a batch of graphs is not told: they are searched for
+    elif labels.size != n:
+        raise ValueError(f"labels: {labels.size} given for {n} nodes")
     else:
         rows[:, :n] = labels.reshape(graphs, n)
     return rows if regression else np.eye(model.classes, dtype=np.float32)[rows.astype(int)]

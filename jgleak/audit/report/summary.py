@@ -134,7 +134,10 @@ def _sentence(leak: Leak, after: str = "") -> str:
         text += f" For {listed} more, the true graph is among those it lists."
     if right:
         sizes = {record["certificate"]["n_max"] for record in alone}
-        most = f"of up to {sizes.pop()} nodes" if len(sizes) == 1 else "within its bound on nodes"
+        known = all(record["certificate"]["n_known"] for record in alone)
+        most = "of its known size" if known else "within its bound on nodes"
+        if len(sizes) == 1:
+            most = f"of {sizes.pop()} nodes" if known else f"of up to {sizes.pop()} nodes"
         text += (
             f" For {right}, a certificate says that no other graph {most} explains the update, under its conditions."
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -212,3 +213,38 @@ def test_without_bias_or_labels_it_says_so() -> None:
     with pytest.raises(ValueError, match="give the labels"):
         attack(regression, space)
     assert attack(regression, space, labels=scored.y).stop == "match"
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_without_edges_there_is_nothing_to_aggregate(n: int) -> None:
+    """GraphSAGE on isolated nodes: the neighbours' kernel has no gradient, and the features still show."""
+    space, rng = space_of("gaussian", 20), np.random.default_rng(n)
+    graph = Graph(rng.normal(size=(n, 20)), np.zeros((0, 2), np.int64), 1)
+    found = attack(observe(model_of("sage", "graph", 20), graph, space), space)
+    assert found.stop == "match" and found.best is not None and found.best.edges.size == 0
+    assert error(found, graph, space) < 1e-4
+
+
+def test_a_clipped_update_is_compared_by_its_direction() -> None:
+    space, rng = space_of("gaussian", 20), np.random.default_rng(6)
+    graph, model = draw(rng, 6, "gaussian", 20, "graph"), model_of("sage", "graph", 20)
+    whole = observe(model, graph, space)
+    clipped = jax.tree.map(lambda leaf: np.float32(0.1) * leaf, whole.update)
+    found = attack(dataclasses.replace(whole, update=clipped, scaled=True), space)
+    assert found.stop == "match" and found.info["features"] == "exact"
+    np.testing.assert_array_equal(found.adjacency, graph.adjacency)
+
+
+def test_states_that_are_all_zero_are_a_reason() -> None:
+    """ReLU without a bias's help: blank features reach the readout as zeros."""
+    space = space_of("binary", 20)
+    graph = Graph(np.zeros((3, 20), np.int32), np.array([(0, 1), (1, 2)]), 1)
+    model = model_of("sage", "graph", 20, act="relu")
+    params = model.initial(key=KEY)
+    params = {
+        layer: {name: leaf * 0 if name == "bias" and layer != "head" else leaf for name, leaf in part.items()}
+        for layer, part in params.items()
+    }
+    observation = fedsgd(model, params, [graph], space, loss="ce", slots=model.slots)
+    found = attack(observation, space)
+    assert not found.graphs and "no node shows" in str(found.info)

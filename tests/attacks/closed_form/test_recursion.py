@@ -94,7 +94,7 @@ def test_equal_nodes_need_one_row_between_them(pooling: str) -> None:
     last = states(net, [star])[0][-1]
     one = recovered(net, [star], last=[(last > 0).astype(float)], states=[last])[0]
     assert [np.linalg.matrix_rank(r, rtol=1e-4) for r in one.coefficients] == [4, 4]
-    np.testing.assert_allclose(one.states[0], star.x, atol=1e-3 * np.linalg.norm(star.x))
+    np.testing.assert_allclose(one.states[0], star.x, atol=float(1e-3 * np.linalg.norm(star.x)))
 
 
 @pytest.mark.parametrize("layers", [2, 3, 4])

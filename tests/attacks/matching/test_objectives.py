@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
+from jgleak.attacks.attack import Budget
 from jgleak.attacks.matching.objectives import Guess, cosine, distance, gradients, layerwise, squared
 from jgleak.attacks.matching.problem import Problem, Setting, pose
 from jgleak.attacks.matching.recipe import hard_distance
 from jgleak.attacks.matching.relaxations import sigmoid_edges
+from jgleak.attacks.registry import get_attack
 from jgleak.defenses import parse
 from jgleak.federated import Knowledge, Observation, fedsgd
 from jgleak.federated.client import node_gradients, target_gradient
@@ -135,3 +137,25 @@ def test_derivatives_are_finite_at_the_edge_of_the_domain(lab: Any, conv: str) -
                 edges = np.full((1, 8, 8), height, np.float32)
                 found = slopes(edges, Problem(**{**vars(problem), "update": update}))
                 assert all(np.isfinite(leaf).all() for leaf in found), (graph.n, height)
+
+
+def test_a_rounded_answer_is_compared_with_a_clipped_update_by_direction(lab: Any) -> None:
+    """DLG searches for labels, which absorb the clipping until they are rounded to a class."""
+    graph, model = lab.path([0, 1, 2]), lab.model(hidden=16, readout_widths=(8,))
+    length = float(np.linalg.norm(ravel_pytree(lab.observe(model, graph).update)[0]))
+    clip = parse(f"clip:{length / 2}")
+    seen = fedsgd(model, lab.params(model), [graph], lab.space, loss="bce", defense=clip, key=jax.random.key(0))
+    known = Knowledge(lab.space, adjacency=graph.adjacency, features=graph.x)
+    dlg = get_attack("dlg").configure({"steps": "200"})
+    found = dlg(seen, known, key=jax.random.key(1), budget=Budget(seconds=60))
+    assert found.best is not None and found.best.y == graph.y
+    assert found.gradient_distance is not None and found.gradient_distance < 1e-4 and found.stop == "match"
+
+
+def test_attention_vectors_of_many_heads_are_no_kernels(lab: Any) -> None:
+    """Their gradients are matrices too, and stay as they are."""
+    graph, model = lab.path([0, 1, 2]), lab.model(conv="gat", hidden=64, heads=32)
+    observation = lab.observe(model, graph)
+    attack = get_attack("dlg").configure({"steps": "3"})
+    found = attack(observation, Knowledge(lab.space, n=3), key=jax.random.key(0), budget=Budget(seconds=60))
+    assert found.best is not None and found.best.n == 3
