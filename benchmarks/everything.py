@@ -119,7 +119,8 @@ def main(
     """Run what makes the README's numbers, one after the other: many hours on two cores.
 
     What ended well is noted in ``done.jsonl`` and not run again by the same code (a digest of all sources is noted with
-    it), so that the command can be stopped and repeated. A job that fails is reported, and the others run.
+    it), so that the command can be stopped and repeated. A job that fails, or lacks its data, is reported, and the
+    others run.
     """
     jobs = list(_chosen(only))
     if listing:
@@ -152,12 +153,20 @@ def _run(job: Job, out: Path) -> bool:
     begun = time.monotonic()
     with (out / f"{job.name}.out").open("w", encoding="utf-8") as output:
         status = subprocess.run([sys.executable, *job.command], cwd=ROOT, stdout=output, check=False).returncode
-    if status == 0:
+    if status == 0 and not _lacks_data(out / f"{job.name}.out"):
         entry = {"job": job.name, "seconds": time.monotonic() - begun, "host": host()}
         entry |= {"version": __version__, "sources": sources()}
         with (out / "done.jsonl").open("a", encoding="utf-8") as notes:
             notes.write(json.dumps(entry) + "\n")
-    return status == 0
+        return True
+    return False
+
+
+def _lacks_data(file: Path) -> bool:
+    """Whether a table's job says of some row that its data are not there."""
+    lines = file.read_text(encoding="utf-8").splitlines()
+    records = [json.loads(line) for line in lines if line.startswith('{"row"')]
+    return any("absent" in record and record["attack"] in (None, "rmse") for record in records)
 
 
 if __name__ == "__main__":

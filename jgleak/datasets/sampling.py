@@ -60,7 +60,7 @@ def clients(
     tally, cut = Tally.resume(network.report), []
     for (_, low, high), count in zip(sizes, _counts(sizes, graphs), strict=True):
         cut += [_client(network, scheme, low, high, labels, rng, tally) for _ in range(count)]
-    drawn = [Graph(g.x, g.edges, g.y, f"{network.name} client {i}") for i, g in enumerate(cut)]
+    drawn = [Graph(g.x, g.edges, g.y, f"{network.name} client {i} of seed {seed}") for i, g in enumerate(cut)]
     task = "node" if labels == "node" else "binary" if network.classes == 2 else "multiclass"
     rejected = sum(tally.dropped.values()) - sum(network.report.dropped.values())
     report = tally.report(len(drawn) + rejected, len(drawn))

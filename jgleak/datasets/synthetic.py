@@ -96,7 +96,7 @@ def synthetic(
         else:
             x = rng.standard_normal((n, width))
         y = rng.integers(classes, size=n) if labels == "node" else int(rng.integers(classes))
-        drawn.append(Graph(x, edges, y, f"synthetic-{kind} {i}"))
+        drawn.append(Graph(x, edges, y, f"synthetic-{kind} {i} of seed {seed}"))
     task = "node" if labels == "node" else "binary" if classes == 2 else "multiclass"
     fitted = fit(space, drawn)
     return Dataset(f"synthetic-{kind}", drawn, fitted, task, classes, LoadReport(graphs, graphs))

@@ -44,6 +44,21 @@ def test_a_failure_stops_nothing_and_what_is_done_stays_done(tmp_path: Path, mon
     assert len(ran) == 5, "other code measures both again"
 
 
+def test_a_table_without_its_data_is_not_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"row": "a", "attack": "dlg", "absent": "it refuses"}, {"row": "b", "attack": None, "absent": "no file"}]
+
+    def run(command: list[str], stdout: Any, **options: Any) -> SimpleNamespace:
+        stdout.write("".join(json.dumps(row) + "\n" for row in rows))
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    arguments = ["--only", "fedgig", "--out", str(tmp_path)]
+    assert CliRunner().invoke(everything.app, arguments).exit_code == 1
+    assert not (tmp_path / "done.jsonl").exists()
+    rows.pop()
+    assert CliRunner().invoke(everything.app, arguments).exit_code == 0, "an attack that refuses a row is an answer"
+
+
 def test_an_unknown_job_is_a_mistake() -> None:
     found = CliRunner().invoke(everything.app, ["--only", "everything", "--list"])
     assert found.exit_code == 2 and "no job 'everything'" in found.output

@@ -87,6 +87,12 @@ def test_statistics_are_fitted_on_the_clients() -> None:
     np.testing.assert_allclose(encoded.mean(axis=0), 0, atol=1e-6)
 
 
+def test_clients_of_other_seeds_have_other_names() -> None:
+    """A report counts graphs by name: those of two seeds are no two attacks on one client."""
+    drawn = [clients(NETWORK, "grow", graphs=3, sizes=((1.0, 5, 9),), seed=seed).graphs for seed in (0, 1)]
+    assert len({graph.name for graphs in drawn for graph in graphs}) == 6
+
+
 def test_shares_add_up_and_seeds_repeat() -> None:
     mix = ((0.2, 1, 10), (0.4, 10, 20), (0.3, 20, 30), (0.1, 30, 40))
     for graphs in (1, 7, 100):

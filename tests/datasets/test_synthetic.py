@@ -21,6 +21,7 @@ def test_same_seed_same_graphs_and_connected(kind: Kind) -> None:
         for a, b in zip(one.graphs, two.graphs, strict=True)
     )
     assert any(a.n != b.n or not np.array_equal(a.x, b.x) for a, b in zip(one.graphs, other.graphs, strict=True))
+    assert not {g.name for g in one.graphs} & {g.name for g in other.graphs}
     for g in one.graphs:
         assert g.connected and 10 <= g.n <= 30
         stated = one.space.degrees(g.x)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from jgleak.audit.report.rows import Row, Value, estimate, panels
 from jgleak.audit.report.tables import MEASURES
+from jgleak.audit.results import Unit
 
 COMPARED = tuple(m for m in MEASURES if m.name in ("exact", "GSM-0", "GSM-1", "GSM-2", "edge AUC, aligned"))
 """What an attack may be better in; the AUC in file order rewards guessing and is left out."""
@@ -48,12 +49,17 @@ def _better(row: Row, baselines: Sequence[Row]) -> bool:
 
 
 def _above(row: Row, other: Row, value: Value) -> bool:
-    theirs = {(unit.cell["seed"], unit.client): value(unit) for unit in other.done}
-    ours = {(unit.cell["seed"], unit.client): value(unit) for unit in row.done}
+    theirs = {_client(unit): value(unit) for unit in other.done}
+    ours = {_client(unit): value(unit) for unit in row.done}
     gaps = {
         key: float(our) - float(their)
         for key, our in ours.items()
         if our is not None and (their := theirs.get(key)) is not None
     }
-    gap = estimate(row.done, lambda unit: gaps.get((unit.cell["seed"], unit.client)))
+    gap = estimate(row.done, lambda unit: gaps.get(_client(unit)))
     return gap is not None and gap.low > 0
+
+
+def _client(unit: Unit) -> tuple[str, int, str]:
+    """One private graph: with its name, as auxiliaries may change which graphs are clients."""
+    return unit.cell["seed"], unit.client, unit.record["name"]

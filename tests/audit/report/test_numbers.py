@@ -119,5 +119,12 @@ def test_beating_a_baseline_is_paired_by_client() -> None:
     assert outcome == {"steady": True, "mixed": False, "tied": False}
 
 
+def test_another_graph_at_the_same_place_is_no_pair() -> None:
+    """Auxiliaries may change which graphs are clients; then nothing is compared client by client."""
+    base = [unit(i, attack="random", name=f"other {i}", gsm2=0.1) for i in range(8)]
+    (one,) = comparisons(rows(audit(*base, *(unit(i, attack="dlg", gsm2=0.9) for i in range(8)))))
+    assert not one.better
+
+
 def test_a_baseline_under_another_defence_is_no_comparison() -> None:
     assert comparisons(rows(audit(unit(0), unit(0, attack="random", defense="prune:0.9")))) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from jgleak.audit.report.rows import panels, rows
 from jgleak.audit.report.summary import FEW, NO_EVIDENCE, UNFINISHED, Summary, summary
 from jgleak.audit.report.tables import leaks
@@ -27,6 +29,13 @@ def test_counts_and_interval_of_a_strong_attack() -> None:
     assert "census rebuilt 19 of 20 private graphs exactly (rate 0.95, 95 % interval 0.85 to 1.00)" in text
     assert "For 14, a certificate says that no other graph of up to 40 nodes explains the update" in text
     assert "For 1 more, the true graph is among those it lists" in text
+
+
+@pytest.mark.parametrize(("bounds", "says"), [((12,), "of 12 nodes"), ((12, 13), "of its known size")])
+def test_where_the_size_was_known_the_claim_is_of_that_size(bounds: tuple[int, ...], says: str) -> None:
+    known = [certificate() | {"n_known": True, "n_max": bounds[i % len(bounds)]} for i in range(4)]
+    text = _section(audit(*(unit(i, certificate=one) for i, one in enumerate(known))), "Without a defence")
+    assert f"For 4, a certificate says that no other graph {says} explains the update" in text
 
 
 def test_where_all_clients_agree_the_exact_bound_is_given() -> None:
