@@ -10,9 +10,9 @@ ZERO = 1e-5
 """States below this share of the largest are a ReLU's zeros; one mistaken is noticed one layer further down."""
 
 MARGIN = 2.0
-"""A ReLU has no negative states: what is less than so many times a node's most negative one is a zero that rounding
-has moved. On a molecule of PTC_MR (3 layers of width 128, maximum pooling, full ranks, states off by 1e-5 and 3e-5)
-``ZERO`` alone took zeros for positive states, and the features were off by 6.5 times their length."""
+"""A ReLU has no negative states: what is less than so many times a node's most negative one is a zero that rounding has
+moved. Of 20 molecules of PTC_MR (3 layers of width 128, true edges and last slopes) the median error of the features
+fell from 7.5 to 2.1 under mean and from 4.9 to 1.4 under sum pooling. One slope mistaken is enough to spoil a graph."""
 
 SLOPES = ("sigmoid", "tanh", "relu")
 """Activations whose slope is a function of their value."""
