@@ -25,6 +25,7 @@ def test_soft_matrix_by_hand() -> None:
     result = edge_scores(path(0, 1, 2), SPACE, soft).file_order
     expected = EdgeScore(
         accuracy=1 / 3,
+        accuracy_all=5 / 9,
         jaccard=1 / 3,
         mse=(0.01 + 0.36 + 0.64) / 3,
         mae=(0.1 + 0.6 + 0.8) / 3,
