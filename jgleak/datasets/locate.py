@@ -22,6 +22,7 @@ import os
 import tempfile
 import warnings
 import zipfile
+import zlib
 from pathlib import Path, PurePosixPath
 
 import pooch
@@ -169,8 +170,8 @@ def _unpack(source: Source, archive: Path) -> None:
             for entry in bundle.infolist():
                 if not entry.is_dir():
                     (archive.parent / PurePosixPath(entry.filename).name).write_bytes(bundle.read(entry))
-    except zipfile.BadZipFile as error:
-        raise ValueError(f"{source.name}: the download {archive.name} is not a zip archive") from error
+    except (zipfile.BadZipFile, EOFError, zlib.error, NotImplementedError, RuntimeError) as error:
+        raise ValueError(f"{source.name}: the download {archive.name} is not a sound zip archive ({error})") from error
     archive.unlink()
 
 

@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import gzip
 import math
+import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -123,7 +124,7 @@ def _rows(file: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
             if missing:
                 raise ValueError(f"{file.name}, line 1: no column {missing[0]!r}; found {reader.fieldnames}")
             rows = list(reader)
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{file.name}: not a readable CSV file ({error})") from error
     for i, row in enumerate(rows, start=2):
         if any(row[column] is None for column in columns):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,7 @@ def _file(path: Path) -> dict[str, np.ndarray]:
                 return {name: file[name] for name in file.files}
         with safe_open(str(path), framework="numpy") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-    except (OSError, SafetensorError, BadZipFile, ValueError, TypeError) as error:
+    except (OSError, EOFError, SafetensorError, BadZipFile, zlib.error, ValueError, TypeError) as error:
         raise ValueError(f"{path}: cannot be read as {path.suffix} ({error})") from error
 
 

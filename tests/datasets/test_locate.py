@@ -123,7 +123,13 @@ def test_archive_must_be_one_and_hold_the_members(server: tuple[str, Path], own_
     address, folder = server
     source = Source("TOY", "tudataset/TOY", (Remote(address + "TOY.zip"),), ("TOY_A.txt",))
     (folder / "TOY.zip").write_bytes(b"an error page")
-    with pytest.raises(ValueError, match="not a zip archive"):
+    with pytest.raises(ValueError, match="not a sound zip archive"):
+        locate(source)
+    with zipfile.ZipFile(folder / "TOY.zip", "w", zipfile.ZIP_DEFLATED) as bundle:
+        bundle.writestr("TOY_A.txt", "1, 2\n" * 20)
+    whole = (folder / "TOY.zip").read_bytes()
+    (folder / "TOY.zip").write_bytes(whole[:39] + b"\xff" * 9 + whole[48:])  # where the packed bytes begin
+    with pytest.raises(ValueError, match="not a sound zip archive"):
         locate(source)
     with zipfile.ZipFile(folder / "TOY.zip", "w") as bundle:
         bundle.writestr("README.txt", "")

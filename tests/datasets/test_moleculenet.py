@@ -57,8 +57,9 @@ def test_faulty_tables(tmp_path: Path, rows: str, header: str, message: str) -> 
         moleculenet("clintox", path=_clintox(tmp_path, rows, header))
 
 
-def test_damaged_archive(tmp_path: Path) -> None:
-    (tmp_path / "clintox.csv.gz").write_bytes(b"not gzip")
+@pytest.mark.parametrize("content", [b"not gzip", gzip.compress(b"", mtime=0)[:10] + b"\xff" * 20, b"\x1f\x8b"])
+def test_damaged_archive(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "clintox.csv.gz").write_bytes(content)
     with pytest.raises(ValueError, match=r"clintox\.csv\.gz: not a readable CSV file"):
         moleculenet("clintox", path=tmp_path)
 

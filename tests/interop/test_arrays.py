@@ -114,6 +114,7 @@ def test_a_file_of_something_else_is_explained(tmp_path: Path) -> None:
         ("a.npz", lambda p: np.savez(p, **{"conv1.bias": good}), "'conv1.bias' has no prefix 'state.' or 'gradient.'"),
         ("b.npz", lambda p: np.savez(p, **{"state.bias": good}), "no array is called 'gradient.<name>'"),
         ("c.npz", lambda p: p.write_bytes(b"nonsense"), "cannot be read as .npz"),
+        ("empty.npz", lambda p: p.write_bytes(b""), "cannot be read as .npz"),
         ("d.npz", lambda p: np.savez(p, **{"state.a": objects}), "cannot be read as .npz"),
         ("e.safetensors", lambda p: p.write_bytes(b"nonsense"), "cannot be read as .safetensors"),
         ("f.pt", lambda p: p.write_bytes(b""), "come as .safetensors or .npz, this is .pt"),
