@@ -80,9 +80,11 @@ def load(
     random (a smaller sample with the same seed is the beginning of a larger one). The normalisation of the space is
     fitted on the whole set before. **Networks**: ``graphs`` (100) client subgraphs, by GRAIN's scheme and size mix
     (CiteSeer), by growth with that mix (Pokec) or as GLG's 3-hop balls of at most 100 nodes (Facebook, GitHub);
-    either bound on the size replaces the mix. **Synthetic**: ``graphs`` (100) connected graphs of 10 to 30 nodes
+    either bound on the size replaces the mix. The normalisation is that of all nodes, and of degrees in further
+    subgraphs. **Synthetic**: ``graphs`` (100) connected graphs of 10 to 30 nodes
     with discrete features, or GLG's (``synthetic-glg``: Erdos-Renyi graphs of 50 nodes and mean degree 4 with 100
-    normal features, a number that the paper does not print). Call ``synthetic`` for everything else.
+    normal features, a number that the paper does not print), normalised as further graphs of the generator are. Call
+    ``synthetic`` for everything else.
 
     Args:
       name: one of ``names()``, or ``tu:NAME``; upper and lower case do not matter, except in ``NAME``.

@@ -40,7 +40,7 @@ class Dataset:
     Attributes:
       name: the catalogue name, with the task where there are several (``tox21/SR-p53``).
       graphs: the graphs, each with its label ``y``.
-      space: the public feature space, with normalisation statistics fitted on the whole set.
+      space: the public feature space, with normalisation statistics of the whole set, network or generator (``load``).
       task: what is learnt; ``binary`` and ``multiclass`` label graphs, ``node`` labels nodes.
       classes: number of model outputs ``C`` (2 for binary tasks, 1 for regression).
       report: what was dropped and why.

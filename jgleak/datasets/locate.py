@@ -170,7 +170,7 @@ def _unpack(source: Source, archive: Path) -> None:
             for entry in bundle.infolist():
                 if not entry.is_dir():
                     (archive.parent / PurePosixPath(entry.filename).name).write_bytes(bundle.read(entry))
-    except (zipfile.BadZipFile, EOFError, zlib.error, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, EOFError, zlib.error, RuntimeError) as error:
         raise ValueError(f"{source.name}: the download {archive.name} is not a sound zip archive ({error})") from error
     archive.unlink()
 

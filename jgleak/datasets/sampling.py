@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
 from jaxtyping import Int
 
 from jgleak.datasets.dataset import Dataset
-from jgleak.datasets.fit import fit
+from jgleak.datasets.fit import NODES, fit_apart
 from jgleak.datasets.network import Network
 from jgleak.datasets.tally import Tally
+from jgleak.features import FeatureSpace
 from jgleak.graph import Graph
 
 Scheme = Literal["balls", "grow", "sampled_balls"]
@@ -21,6 +22,9 @@ GRAIN_SIZES: Sizes = ((0.2, 1, 10), (0.4, 10, 20), (0.3, 20, 30), (0.1, 30, 40))
 """Share, smallest and largest size of client subgraphs (GRAIN, section 6.1)."""
 
 HOPS = 3
+OTHERS = 200
+"""Further subgraphs whose degrees stand for what is public."""
+
 ATTEMPTS = 5000
 """Draws a client before its size range is given up."""
 
@@ -36,9 +40,11 @@ def clients(
 ) -> Dataset:
     """Client subgraphs of a network, drawn independently of each other (they may overlap).
 
-    Nodes keep the network's order inside a client. The normalisation of the space is fitted on the clients drawn.
-    The report goes on from the network's own; its rows are draws. A draw is rejected, and counted, when its size is
-    out of range, when no member's class is known (``graph``) or when some member's is not (``node``).
+    Nodes keep the network's order inside a client. The normalisation of the space does not depend on which clients are
+    drawn: it is that of all nodes of the network (the clients' among them), of degrees that of ``OTHERS`` further
+    subgraphs, drawn alike, and of one node of every degree that a client can have. The report goes on from the
+    network's own; its rows are draws. A draw is rejected, and counted, when its size is out of range, when no member's
+    class is known (``graph``) or when some member's is not (``node``).
 
     Args:
       network: where to cut.
@@ -64,7 +70,28 @@ def clients(
     task = "node" if labels == "node" else "binary" if network.classes == 2 else "multiclass"
     rejected = sum(tally.dropped.values()) - sum(network.report.dropped.values())
     report = tally.report(len(drawn) + rejected, len(drawn))
-    return Dataset(network.name, drawn, fit(network.space, drawn), task, network.classes, report)
+    return Dataset(network.name, drawn, _public(network, scheme, sizes, labels, seed), task, network.classes, report)
+
+
+def _public(network: Network, scheme: Scheme, sizes: Sizes, labels: str, seed: int) -> FeatureSpace:
+    """The space with statistics that anyone may know: of all nodes' features, of degrees in other subgraphs."""
+    rows = (network.x[start : start + NODES].toarray() for start in range(0, network.n, NODES))
+    degrees: list[Int[np.ndarray, " n"]] = []
+    possible = range(min(max(high for _, _, high in sizes), len(network.space.features[-1].values)))
+    if network.space.degree is not None:
+        degrees = [graph.degree for graph in _others(network, scheme, sizes, labels, seed)]
+    return fit_apart(network.space, rows, degrees, possible)
+
+
+def _others(network: Network, scheme: Scheme, sizes: Sizes, labels: str, seed: int) -> Iterator[Graph]:
+    """``OTHERS`` further subgraphs, of the same mix of sizes; fewer of sizes that hardly occur."""
+    rng, tally = np.random.default_rng([seed, 1]), Tally()
+    for (_, low, high), count in zip(sizes, _counts(sizes, OTHERS), strict=True):
+        for _ in range(count):
+            try:
+                yield _client(network, scheme, low, high, labels, rng, tally)
+            except ValueError:
+                break
 
 
 def _counts(sizes: Sizes, graphs: int) -> list[int]:

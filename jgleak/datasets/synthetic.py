@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Literal
 
@@ -9,11 +10,14 @@ import networkx as nx
 import numpy as np
 
 from jgleak.datasets.dataset import Dataset, LoadReport
-from jgleak.datasets.fit import fit
+from jgleak.datasets.fit import fit_apart
 from jgleak.features import FeatureSpace, onehot, real
 from jgleak.graph import Graph
 
 Kind = Literal["er", "ba", "regular", "tree"]
+
+OTHERS = 100
+"""Further graphs whose statistics are public: the clients' own are not looked at."""
 
 ATTEMPTS = 1000
 """Draws a graph before ``connected`` is given up."""
@@ -56,7 +60,8 @@ def synthetic(
 
     ``p = degree / (n - 1)`` for ``er``; ``degree / 2`` edges a new node, rounded, for ``ba``; exact degrees for
     ``regular`` (only sizes that allow them are drawn); ``tree`` ignores ``degree``. Labels are uniform, as in GLG's
-    synthetic set (section 5, "Synthetic", with ``gaussian`` features, n = 50 and mean degree 4).
+    synthetic set (section 5, "Synthetic", with ``gaussian`` features, n = 50 and mean degree 4). The normalisation of
+    the space is that of ``OTHERS`` further graphs, and of one node of every type and degree.
 
     Args:
       kind: a key of ``KINDS``.
@@ -83,10 +88,9 @@ def synthetic(
     if labels not in ("graph", "node"):
         raise ValueError(f"labels: must be 'graph' or 'node', got {labels!r}")
     sizes = _sizes(kind, nodes, degree)
-    rng = np.random.default_rng(seed)
     space = _space(features, width, int(sizes[-1]))
-    drawn = []
-    for i in range(graphs):
+
+    def draw(rng: np.random.Generator) -> Graph:
         topology = _draw(kind, int(rng.choice(sizes)), degree, connected, rng)
         edges = np.array(sorted(topology.edges), np.int64).reshape(-1, 2)
         n = topology.number_of_nodes()
@@ -95,11 +99,22 @@ def synthetic(
             x = np.stack([types, degrees], axis=1).astype(np.int32)
         else:
             x = rng.standard_normal((n, width))
-        y = rng.integers(classes, size=n) if labels == "node" else int(rng.integers(classes))
-        drawn.append(Graph(x, edges, y, f"synthetic-{kind} {i} of seed {seed}"))
+        return Graph(x, edges, rng.integers(classes, size=n) if labels == "node" else int(rng.integers(classes)))
+
+    rng, other = np.random.default_rng(seed), np.random.default_rng([seed, 1])
+    drawn = [dataclasses.replace(draw(rng), name=f"synthetic-{kind} {i} of seed {seed}") for i in range(graphs)]
+    others = [draw(other) for _ in range(OTHERS)]
     task = "node" if labels == "node" else "binary" if classes == 2 else "multiclass"
-    fitted = fit(space, drawn)
+    fitted = _fitted(space, others, range(0) if kind == "regular" else range(int(sizes[-1])))
     return Dataset(f"synthetic-{kind}", drawn, fitted, task, classes, LoadReport(graphs, graphs))
+
+
+def _fitted(space: FeatureSpace, others: list[Graph], possible: range) -> FeatureSpace:
+    """Statistics of other graphs, and of one node of every type and of every possible degree."""
+    if space.degree is None:
+        return fit_apart(space, [g.x for g in others], [], possible)
+    types = [*(g.x[:, :1] for g in others), np.arange(len(space.features[0].values))[:, None]]
+    return fit_apart(space, types, [g.degree for g in others], possible)
 
 
 def _sizes(kind: Kind, nodes: tuple[int, int], degree: float) -> np.ndarray:

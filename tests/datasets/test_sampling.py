@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jgleak.datasets import LoadReport, Network, clients
+from jgleak.datasets import LoadReport, Network, clients, sampling
 from jgleak.datasets.network import client_space, undirected
 from jgleak.datasets.sampling import Scheme, ball, balls, grow, sampled_balls
 from jgleak.features import onehot
@@ -81,10 +81,24 @@ def test_clients_are_induced_subgraphs(scheme: Scheme) -> None:
     assert dataset.report.rows == 10 + sum(dataset.report.dropped.values())
 
 
-def test_statistics_are_fitted_on_the_clients() -> None:
-    dataset = clients(NETWORK, "grow", graphs=10, sizes=((1.0, 5, 9),), seed=4)
-    encoded = np.concatenate([dataset.space.encode(g.x) for g in dataset.graphs])
-    np.testing.assert_allclose(encoded.mean(axis=0), 0, atol=1e-6)
+@pytest.mark.parametrize("degree", [True, False])
+def test_statistics_do_not_depend_on_the_clients(degree: bool) -> None:
+    """They are of the whole network, and of degrees in other subgraphs; no possible degree is excluded."""
+    network = _network(GRAPH, degree=degree)
+    one, ten = (clients(network, "grow", graphs=count, sizes=((1.0, 5, 9),), seed=4) for count in (1, 10))
+    assert one.space.to_json() == ten.space.to_json()
+    mean = one.space.mean
+    assert mean is not None
+    np.testing.assert_allclose(mean[:120], np.bincount(network.x.toarray()[:, 0], minlength=120) / 120, atol=1e-12)
+    if degree:
+        assert one.space.possible(1).tolist() == list(range(9))
+
+
+def test_sizes_that_hardly_occur_do_not_stop_the_statistics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients of the common size are all found; of the rare one none is asked for, and none is found for statistics."""
+    monkeypatch.setattr(sampling, "ATTEMPTS", 20)
+    dataset = clients(NETWORK, "balls", graphs=1, sizes=((0.6, 1, 100), (0.4, 119, 120)), seed=0)
+    assert dataset.space.possible(1).tolist() == list(range(100))
 
 
 def test_clients_of_other_seeds_have_other_names() -> None:

@@ -28,6 +28,15 @@ def test_same_seed_same_graphs_and_connected(kind: Kind) -> None:
         assert stated is not None and np.array_equal(stated, g.degree)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_statistics_do_not_depend_on_the_clients(kind: Kind) -> None:
+    one, eight = (synthetic(kind, graphs=count, width=40, seed=5) for count in (1, 8))
+    assert one.space.to_json() == eight.space.to_json()
+    drawn = np.concatenate([g.x for g in eight.graphs])
+    for feature in (0, 1):
+        assert set(drawn[:, feature].tolist()) <= set(one.space.possible(feature).tolist())
+
+
 def test_each_kind_is_what_it_says() -> None:
     assert all(nx.is_tree(g.to_networkx()) for g in synthetic("tree", graphs=10, seed=0).graphs)
     regular = synthetic("regular", graphs=10, degree=3, seed=0).graphs
