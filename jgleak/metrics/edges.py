@@ -19,8 +19,8 @@ class EdgeScore:
 
     Attributes:
       accuracy: share of pairs that are right after the threshold.
-      accuracy_all: of all ``N²`` entries of the matrix, a right (zero) diagonal among them. That is what GraphDLG
-        prints: its case study of 14 nodes (Table 2) has multiples of 1/196.
+      accuracy_all: of all ``N²`` entries of the matrix, with a diagonal that is always right. GraphDLG counts all
+        entries (its case study of 14 nodes, Table 2, has multiples of 1/196), those of wrong diagonals too.
       jaccard: edges in both over edges in either, after the threshold; NaN when neither graph has an edge.
       mse: mean squared difference of the soft entries.
       mae: mean absolute difference of the soft entries.

@@ -96,11 +96,11 @@ def test_diagonal_and_asymmetry() -> None:
 
 
 def test_published_normalisations() -> None:
-    """The conversions in the docstring: GLG's MAE (equation 45) and accuracy over all N² entries."""
+    """GLG's MAE (equation 45) by the docstring's conversion, and the accuracy over all N² entries."""
     truth, soft = path(0, 1, 2, 0), np.triu(np.random.default_rng(1).random((4, 4)), 1)
     soft += soft.T
     result = edge_scores(truth, SPACE, soft).file_order
     lower = np.abs(np.tril(truth.adjacency) - np.tril(soft)).sum()
     assert 2 * lower / (4 * 5) == pytest.approx(result.mae * 3 / 5)
     everywhere = np.mean(truth.adjacency == (soft >= 0.5))
-    assert everywhere == pytest.approx(1 - (1 - result.accuracy) * 3 / 4)
+    assert everywhere == pytest.approx(result.accuracy_all)
