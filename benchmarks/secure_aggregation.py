@@ -47,7 +47,9 @@ def main(
     data = load(dataset, graphs=max(sizes) * trials, min_nodes=4, max_nodes=40, seed=seed)
     model = GNN(data.space.width)
     params = model.initial(key=jax.random.key(seed))
-    public = load(dataset, graphs=100, min_nodes=4, max_nodes=40, seed=seed + 1).graphs
+    private = {graph.canonical_form() for graph in data.graphs}
+    other = load(dataset, graphs=100, min_nodes=4, max_nodes=40, seed=seed + 1).graphs
+    public = [graph for graph in other if graph.canonical_form() not in private]
     logits = np.asarray(outputs(model, params, GraphBatch.from_graphs(public, data.space)))
     for size in sizes:
         groups = [data.graphs[i * size : (i + 1) * size] for i in range(trials)]

@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 from jgleak.attacks.attack import Attack, Reconstruction
 from jgleak.attacks.registry import ATTACKS
-from jgleak.audit import experiment
+from jgleak.audit import setup
 from jgleak.cli import app
 from jgleak.federated import load
 from jgleak.version import __version__
@@ -149,13 +149,29 @@ def test_a_mistake_is_one_line_and_status_2(arguments: tuple[str, ...], hint: st
 
 
 def test_unwritable_out_is_found_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(experiment, "prepare", lambda specification: pytest.fail("work began"))
+    monkeypatch.setattr(setup, "prepare", lambda specification: pytest.fail("work began"))
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
     folders = [blocked / "folder", *([Path("/proc/results")] if sys.platform == "linux" else [])]
     for folder in map(str, folders):
         assert "out: cannot write" in one_error(jgleak("attack", "empty", "--out", folder))
         assert "out: cannot write" in one_error(jgleak("invert", "any.safetensors", "--out", folder))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "hint"),
+    [
+        (("empty", "--dataset", "tox21", "--path", "/nowhere"), "/nowhere"),
+        (("dlg",), "cannot run here"),
+        (("idlg", "--know", "n", "--set", "stepz=3"), "stepz"),
+    ],
+)
+def test_a_run_that_never_began_leaves_its_folder_free(tmp_path: Path, wrong: tuple[str, ...], hint: str) -> None:
+    made, own = tmp_path / "new" / "deep", tmp_path / "own"
+    own.mkdir()
+    for folder in (made, own):
+        assert hint in one_error(jgleak("attack", *wrong, *QUICK, "--out", str(folder)))
+    assert not made.parent.exists() and own.is_dir() and not list(own.iterdir())
 
 
 @pytest.fixture(scope="module")

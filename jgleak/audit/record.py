@@ -21,6 +21,9 @@ SIZES = (("<=15", 1, 15), ("16-25", 16, 25), (">=26", 26, math.inf))
 RATES = ("exact", "gsm0", "gsm1", "gsm2")
 """What is averaged over clients."""
 
+SOFT = (("edge AUC", "edges", "auc"), ("edge AP", "edges", "ap"), ("feature RNMSE", "features", "rnmse"))
+"""Means of the summary that people read, aligned; the record has more, and all of them in file order too."""
+
 
 def result_record(result: Result, specification: Specification) -> dict[str, Any]:
     """One client: rates in [0, 1], seconds of wall clock. Of the private graph it holds the name and the size."""
@@ -56,7 +59,7 @@ def summary_record(records: Sequence[Mapping[str, Any]], specification: Specific
     Size classes without a client are left out. With no client at all the rates are None. ``twins`` counts graphs that
     reproduce the observed gradient and are not the truth, ``unique`` the certificates of that status, ``unique_wrong``
     those beside another truth; ``listed`` counts clients with a certificate. ``edges`` and ``features`` are means over
-    the clients with a reconstruction, in file order and aligned.
+    the clients where they are defined, in file order and aligned; ``counts`` says how many those of ``SOFT`` have.
     """
     rates = {name: bootstrap([float(r[name]) for r in records]) if records else None for name in RATES}
     classes = {name: [r["exact"] for r in records if low <= r["n_nodes"] <= high] for name, low, high in SIZES}
@@ -69,6 +72,8 @@ def summary_record(records: Sequence[Mapping[str, Any]], specification: Specific
             "sizes": {name: len(hits) for name, hits in classes.items() if hits},
             **{name: mean_scores([r[name] for r in records if r[name]]) for name in ("edges", "features")},
             "target_error": mean_scores([{"rnmse": r["target_error"]} for r in records])["rnmse"] if records else None,
+            "counts": {metric: _defined(records, what, metric) for _, what, metric in SOFT}
+            | {"target_error": sum(r["target_error"] is not None for r in records)},
             "twins": sum(r["stop"] == "match" and not r["exact"] for r in records),
             "listed": sum(r["certificate"] is not None for r in records),
             "truth_in_set_rate": np.mean([r["truth_in_set"] for r in records]) if records else None,
@@ -83,6 +88,11 @@ def summary_record(records: Sequence[Mapping[str, Any]], specification: Specific
             "specification": specification.to_json(),
         }
     )
+
+
+def _defined(records: Sequence[Mapping[str, Any]], what: str, metric: str) -> int:
+    """Clients with a reconstruction for which the aligned metric is defined."""
+    return sum(r[what] is not None and r[what]["aligned"].get(metric) is not None for r in records)
 
 
 def _unique(record: Mapping[str, Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,7 +28,9 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        folders = (folder / "observations", folder / "reconstructions", folder, *folder.parents)
         try:
+            self._made = tuple(f for f in folders if not f.exists())
             (folder / "observations").mkdir(parents=True, exist_ok=True)
             (folder / "reconstructions").mkdir(exist_ok=True)
             self._records = (folder / "results.jsonl").open("x", encoding="utf-8")
@@ -53,8 +56,14 @@ class Store:
         self._records.flush()
 
     def close(self) -> None:
-        """Close the file of records."""
+        """Close the file of records. Without any, what was made is taken away: the next run may have the folder."""
         self._records.close()
+        records = self.folder / "results.jsonl"
+        if records.stat().st_size == 0:
+            records.unlink()
+            for folder in self._made:
+                with contextlib.suppress(OSError):  # it holds something that is not ours
+                    folder.rmdir()
 
 
 def _verdict(result: Result) -> str:

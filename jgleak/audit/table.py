@@ -11,12 +11,9 @@ from rich.text import Text
 
 from jgleak.attacks.certificate import Certificate
 from jgleak.audit.describe import describe
-from jgleak.audit.record import RATES
+from jgleak.audit.record import RATES, SOFT
 from jgleak.features import FeatureSpace
 from jgleak.graph import Graph
-
-SOFT = (("edge AUC", "edges", "auc"), ("edge AP", "edges", "ap"), ("feature RNMSE", "features", "rnmse"))
-"""Means of the summary that people read; the record has more, and all of them in file order too."""
 
 
 def clients_table(records: Sequence[Mapping[str, Any]]) -> Table:
@@ -73,9 +70,10 @@ def summary_table(summary: Mapping[str, Any]) -> Table:
     for title, what, metric in SOFT:
         if summary[what]:
             mean = summary[what]["aligned"][metric]
-            table.add_row(f"{title}, aligned", _number(mean), "", "", str(clients))
+            table.add_row(f"{title}, aligned", _number(mean), "", "", str(summary["counts"][metric]))
     if summary["target_error"] is not None:
-        table.add_row("target's feature RNMSE", _number(summary["target_error"]), "", "", str(clients))
+        count = str(summary["counts"]["target_error"])
+        table.add_row("target's feature RNMSE", _number(summary["target_error"]), "", "", count)
     for size, rate in summary["exact_rate_by_size"].items():
         table.add_row(f"exact, {size} nodes", _number(rate), "", "", str(summary["sizes"][size]))
     return table

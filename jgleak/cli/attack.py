@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -14,6 +14,9 @@ from rich.text import Text
 from jgleak.audit.specification import KNOWABLE, PROTOCOLS, Specification
 from jgleak.cli.options import Json, MaxN, Prior, Seconds, Seed, pairs, split
 from jgleak.cli.status import FAILED, INTERRUPTED, mistakes
+
+if TYPE_CHECKING:
+    from jgleak.audit.setup import Setup
 
 
 def attack(
@@ -121,24 +124,13 @@ def _audit(specification: Specification, out: Path | None, json_lines: bool, std
     """Run, show and store; the exit status. Whatever ends the run, the finished clients are summarised."""
     from jgleak.audit.experiment import run
     from jgleak.audit.record import result_record, summary_record
-    from jgleak.audit.setup import prepare
     from jgleak.audit.store import Store
     from jgleak.audit.table import clients_table, summary_table
 
     store = None if out is None else Store(out)
-    with stderr.status("loading" if not specification.train else "loading and training"):
-        setup = prepare(specification)
-    stderr.print(Text(f"{setup.dataset.name}: {setup.dataset.report}"), soft_wrap=True)
-    short = len(setup.dataset.graphs) % specification.batch
-    if short:
-        stderr.print(f"batch: the last client has {short} of {specification.batch} graphs")
-    if setup.training:
-        first, last = setup.training[0], setup.training[-1]
-        stderr.print(
-            f"trained {specification.train} epochs: mean loss {first:.4f} in the first, {last:.4f} in the last"
-        )
     records, status = [], 0
     try:
+        setup = _prepared(specification, stderr)
         with _progress(stderr) as progress:
             bar = progress.add_task(specification.attack, total=len(setup.dataset.graphs), exact=0)
             for result in run(specification, setup):
@@ -156,7 +148,7 @@ def _audit(specification: Specification, out: Path | None, json_lines: bool, std
         status = INTERRUPTED
         stderr.print("interrupted")
     finally:
-        if records or status == INTERRUPTED:
+        if records:
             summary = summary_record(records, specification)
             if store is not None:
                 store.append({"summary": summary})
@@ -166,6 +158,24 @@ def _audit(specification: Specification, out: Path | None, json_lines: bool, std
         if store is not None:
             store.close()
     return status
+
+
+def _prepared(specification: Specification, stderr: Console) -> Setup:
+    """Data, model and what led to its parameters, with what there is to say of them."""
+    from jgleak.audit.setup import prepare
+
+    with stderr.status("loading" if not specification.train else "loading and training"):
+        setup = prepare(specification)
+    stderr.print(Text(f"{setup.dataset.name}: {setup.dataset.report}"), soft_wrap=True)
+    short = len(setup.dataset.graphs) % specification.batch
+    if short:
+        stderr.print(f"batch: the last client has {short} of {specification.batch} graphs")
+    if setup.training:
+        first, last = setup.training[0], setup.training[-1]
+        stderr.print(
+            f"trained {specification.train} epochs: mean loss {first:.4f} in the first, {last:.4f} in the last"
+        )
+    return setup
 
 
 def _progress(console: Console) -> Progress:

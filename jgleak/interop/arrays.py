@@ -70,7 +70,7 @@ def _file(path: Path) -> dict[str, np.ndarray]:
                 return {name: file[name] for name in file.files}
         with safe_open(str(path), framework="numpy") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-    except (OSError, EOFError, SafetensorError, BadZipFile, zlib.error, ValueError, TypeError) as error:
+    except (OSError, EOFError, SafetensorError, BadZipFile, zlib.error, RuntimeError, ValueError, TypeError) as error:
         raise ValueError(f"{path}: cannot be read as {path.suffix} ({error})") from error
 
 

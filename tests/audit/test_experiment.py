@@ -330,5 +330,12 @@ def test_records_have_edges_and_features_in_both_orders() -> None:
     assert {"edge AUC, aligned", "edge AP, aligned", "feature RNMSE, aligned"} < set(names)
     accuracy = [record["edges"]["aligned"]["accuracy"] for record in records]
     assert summary["edges"]["aligned"]["accuracy"] == pytest.approx(np.mean(accuracy))
+    nothing = {**records[0], "edges": None, "features": None}
+    edges = records[0]["edges"]
+    alone = {**records[0], "edges": {**edges, "aligned": {**edges["aligned"], "auc": None}}}
+    table = summary_table(summary_record([*records, nothing, alone], SMALL))
+    shown = dict(zip(table.columns[0].cells, table.columns[-1].cells, strict=True))
+    assert shown["edge AUC, aligned"] == str(len(records)) and shown["edge AP, aligned"] == str(len(records) + 1)
+    assert shown["gsm0"] == str(len(records) + 2)
     assert summary["target_error"] is None
     json.dumps(summary)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,15 @@ def test_files_hold_both_trees(suffix: str, strangers: dict[str, Stranger], tmp_
     from_arrays(state, gradient, one.layers, loss=one.loss, example=one.example)
 
 
+def _packed(method: bytes) -> bytes:
+    """An archive that names another way of packing."""
+    stream = io.BytesIO()
+    np.savez(stream, **{"state.a": np.ones(2)})
+    content, entry = bytearray(stream.getvalue()), stream.getvalue().rindex(b"PK\x01\x02")
+    content[entry + 10 : entry + 12] = method
+    return bytes(content)
+
+
 def test_a_file_of_something_else_is_explained(tmp_path: Path) -> None:
     good: Any = np.ones(2, np.float32)
     objects: Any = np.array([{}], object)
@@ -115,6 +125,7 @@ def test_a_file_of_something_else_is_explained(tmp_path: Path) -> None:
         ("b.npz", lambda p: np.savez(p, **{"state.bias": good}), "no array is called 'gradient.<name>'"),
         ("c.npz", lambda p: p.write_bytes(b"nonsense"), "cannot be read as .npz"),
         ("empty.npz", lambda p: p.write_bytes(b""), "cannot be read as .npz"),
+        ("method.npz", lambda p: p.write_bytes(_packed(b"\x63\x00")), "cannot be read as .npz"),
         ("d.npz", lambda p: np.savez(p, **{"state.a": objects}), "cannot be read as .npz"),
         ("e.safetensors", lambda p: p.write_bytes(b"nonsense"), "cannot be read as .safetensors"),
         ("f.pt", lambda p: p.write_bytes(b""), "come as .safetensors or .npz, this is .pt"),

@@ -39,8 +39,8 @@ def privacy_text(privacy: Privacy) -> str:
         return f"privacy: none guaranteed; {privacy.reason}"
     stated = "" if privacy.per_coordinate is None else f"epsilon {privacy.per_coordinate:.3g} an entry and round; "
     return (
-        f"privacy: {stated}epsilon {privacy.epsilon:,.3g} for all entries over {privacy.rounds} rounds "
-        f"(delta {privacy.delta:g}; {privacy.reason})"
+        f"privacy: {stated}epsilon {privacy.epsilon:,.3g} for the values of all entries over {privacy.rounds} rounds, "
+        f"not for which rows are sent (delta {privacy.delta:g}; {privacy.reason})"
     )
 
 
