@@ -110,8 +110,8 @@ def test_files_hold_both_trees(suffix: str, strangers: dict[str, Stranger], tmp_
 
 def _packed(method: bytes) -> bytes:
     """An archive that names another way of packing."""
-    stream = io.BytesIO()
-    np.savez(stream, **{"state.a": np.ones(2)})
+    stream, arrays = io.BytesIO(), dict[str, Any]({"state.a": np.ones(2)})
+    np.savez(stream, **arrays)
     content, entry = bytearray(stream.getvalue()), stream.getvalue().rindex(b"PK\x01\x02")
     content[entry + 10 : entry + 12] = method
     return bytes(content)
