@@ -24,7 +24,8 @@ def enter(grid: Grid, folder: Path, resume: bool, retry_failed: bool = False) ->
 
     Raises:
       Faults: as ``plan``.
-      ValueError: the folder is in use, holds something else, or another grid; without ``resume``, holds anything.
+      ValueError: the folder is in use, holds something else, or another grid, or was begun with other data or in
+        another format; without ``resume``, holds anything.
     """
     there = {path.name for path in folder.iterdir()} if folder.is_dir() else {folder.name} if folder.exists() else set()
     if there and not resume:
@@ -33,13 +34,13 @@ def enter(grid: Grid, folder: Path, resume: bool, retry_failed: bool = False) ->
         raise ValueError(f"out: {folder} holds no audit, but something else; choose another folder")
     if DATABASE in there:
         database = Database(folder)
-        text = database.grid_text()
-        if text is not None:
-            try:
+        try:
+            text = database.grid_text()
+            if text is not None:
                 return database, _gone_on(grid, text, database, retry_failed)
-            except BaseException:
-                database.close()
-                raise
+        except BaseException:
+            database.close()
+            raise
         database.close()
     planned = plan(grid)
     database = Database(folder)
@@ -53,15 +54,23 @@ def _gone_on(grid: Grid, text: str, database: Database, retry_failed: bool) -> t
         raise ValueError(f"out: {database.folder} was begun with another grid: {changed}; choose another folder")
     planned = database.plan(grid)
     needed = {work.position for work in remaining(planned, database.finished(retry_failed))}
-    cells = tuple(cell for position, cell in enumerate(grid.cells) if position in needed)
-    plan(dataclasses.replace(grid, cells=cells, skip_impossible=True))
+    before = [planned[position] for position in sorted(needed)]
+    cells = tuple(cell for cell, *_ in before)
+    for old, new in zip(before, plan(dataclasses.replace(grid, cells=cells, skip_impossible=True)), strict=True):
+        if old.data != new.data:
+            changed = f"{old.graphs} clients' graphs there and {new.graphs} here"
+            raise ValueError(
+                f"out: {database.folder} was begun with other data ({old.cell.place}: "
+                f"{changed if old.graphs != new.graphs else 'not the same graphs'}); bring them back, or begin again "
+                f"in another folder"
+            )
     return planned
 
 
 def remaining(planned: Sequence[Planned], finished: Mapping[str, str]) -> list[Work]:
     """The chunks of which a unit has no row yet, in the grid's order."""
     work = []
-    for position, (cell, graphs, impossible) in enumerate(planned):
+    for position, (cell, graphs, _, impossible) in enumerate(planned):
         if impossible is not None:
             continue
         batch = cell.specification.batch

@@ -26,7 +26,7 @@ CREATE TABLE grid (name TEXT NOT NULL, text TEXT NOT NULL, format TEXT NOT NULL)
 CREATE TABLE starts (started_at TEXT NOT NULL, engine TEXT NOT NULL, device TEXT NOT NULL, versions TEXT NOT NULL);
 CREATE TABLE cells (
   position INTEGER PRIMARY KEY, cell TEXT NOT NULL UNIQUE, specification TEXT NOT NULL, graphs INTEGER NOT NULL,
-  impossible TEXT
+  data TEXT NOT NULL, impossible TEXT
 );
 CREATE TABLE units (
   hash TEXT PRIMARY KEY, cell TEXT NOT NULL REFERENCES cells (cell), specification TEXT NOT NULL,
@@ -67,9 +67,21 @@ class Database:
             raise ValueError(f"out: cannot write to {folder} ({error}); choose another folder") from error
 
     def grid_text(self) -> str | None:
-        """The TOML that the store was begun with; None where it was not begun."""
+        """The TOML that the store was begun with; None where it was not begun.
+
+        Raises:
+          ValueError: the store has another format.
+        """
         known = self._store.execute("SELECT name FROM sqlite_master WHERE name = 'grid'").fetchone()
-        return self._store.execute("SELECT text FROM grid").fetchone()[0] if known else None
+        if not known:
+            return None
+        text, written = self._store.execute("SELECT text, format FROM grid").fetchone()
+        if written != FORMAT:
+            raise ValueError(
+                f"out: {self.folder} holds an audit of the format {written!r}, this jgleak writes {FORMAT!r}; go on "
+                f"with the version that began it, or begin again in another folder"
+            )
+        return text
 
     def begin(self, grid: Grid, planned: Sequence[Planned]) -> None:
         """Write the grid and its plan, with the units of impossible cells as skipped, in one transaction."""
@@ -77,9 +89,9 @@ class Database:
         for statement in filter(str.strip, _TABLES.split(";")):
             self._store.execute(statement)
         self._store.execute("INSERT INTO grid VALUES (?, ?, ?)", (grid.name, grid.text, FORMAT))
-        for position, (cell, graphs, reason) in enumerate(planned):
-            row = (position, _json(cell.label), _json(cell.specification.to_json()), graphs, reason)
-            self._store.execute("INSERT INTO cells VALUES (?, ?, ?, ?, ?)", row)
+        for position, (cell, graphs, data, reason) in enumerate(planned):
+            row = (position, _json(cell.label), _json(cell.specification.to_json()), graphs, data, reason)
+            self._store.execute("INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?)", row)
             if reason is not None:
                 device = jax.devices()[0].device_kind
                 skips = [Outcome(i, "skipped", reason, {}, device, versions(), 0.0, {}) for i in range(graphs)]
@@ -92,7 +104,8 @@ class Database:
         Raises:
           ValueError: this jgleak reads other specifications from the grid than the one that began.
         """
-        rows = self._store.execute("SELECT specification, graphs, impossible FROM cells ORDER BY position").fetchall()
+        columns = "specification, graphs, data, impossible"
+        rows = self._store.execute(f"SELECT {columns} FROM cells ORDER BY position").fetchall()
         if [row[0] for row in rows] != [_json(cell.specification.to_json()) for cell in grid.cells]:
             raise ValueError(
                 f"out: {self.folder} was begun by a jgleak whose specifications differ from this one's "

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
 from jgleak.audit.compilations import compilations
 from jgleak.audit.programs import forget_programs
-from jgleak.audit.round import Client, chosen_attack, client
+from jgleak.audit.round import Client, chosen_attack, client, refusal
 from jgleak.audit.setup import Setup, prepare, stream_key
 from jgleak.audit.specification import Specification
 from jgleak.features import FeatureSpace
@@ -29,20 +29,21 @@ class Result:
     Attributes:
       index: position of the client in the data set.
       truth: its private graph.
-      observation: what the server saw.
+      observation: what the server saw; None where the client's update could not be computed.
       reconstruction: what the attack made of it.
       score: the best reconstruction beside the truth.
       truth_in_set: the truth is among the listed reconstructions.
       seconds: wall-clock time of the attack; of graphs attacked side by side, each one's share.
       compilations: functions that XLA compiled during the attack; of clients side by side, the first has them all.
-      failure: the traceback, when the attack broke down on this client; the reconstruction is empty then.
+      failure: the traceback, when the attack broke down on this client, or why it could not be attacked at all; the
+        reconstruction is empty then.
       soft: edges and features beside the truth, soft where the attack gives them so; None where nothing was found.
       target_error: RNMSE of the target's features, under the protocol ``target_node`` (which shows little else).
     """
 
     index: int
     truth: Graph
-    observation: Observation
+    observation: Observation | None
     reconstruction: Reconstruction
     score: Score
     truth_in_set: bool
@@ -57,7 +58,8 @@ def run(specification: Specification, setup: Setup | None = None) -> Iterator[Re
     """Attack the clients, yielding each result as it is finished (one by one, or many side by side).
 
     An exception inside an attack ends that client only: its result has an empty reconstruction, ``stop`` is
-    ``"error"`` and ``failure`` holds the traceback.
+    ``"error"`` and ``failure`` holds the traceback. So does an update that cannot be computed (training that ran away
+    on this client, say) or that the attack refuses: ``failure`` says why.
 
     Args:
       specification: the experiment.
@@ -67,6 +69,9 @@ def run(specification: Specification, setup: Setup | None = None) -> Iterator[Re
       ValueError: the attack cannot work with this model, task or knowledge.
     """
     setup = setup or prepare(specification)
+    reason = refusal(specification, setup)
+    if reason is not None:
+        raise ValueError(f"attack {specification.attack!r} cannot run here: {reason}")
     for firsts in chunks(specification, len(setup.dataset.graphs)):
         yield from run_chunk(specification, setup, firsts)
 
@@ -85,8 +90,22 @@ def run_chunk(specification: Specification, setup: Setup, firsts: Sequence[int])
     """Attack the clients whose first graphs are given; otherwise as ``run``."""
     forget_programs()
     attack = chosen_attack(specification)
-    clients = [client(specification, setup, first) for first in firsts]
-    yield from _attacked(specification, attack, clients)
+    clients = []
+    for first in firsts:
+        try:
+            clients.append(client(specification, setup, first))
+        except ValueError as error:
+            yield from _unattacked(specification, setup, first, str(error))
+    if clients:
+        yield from _attacked(specification, attack, clients)
+
+
+def _unattacked(specification: Specification, setup: Setup, first: int, reason: str) -> Iterator[Result]:
+    """A client that there is nothing to attack of."""
+    nothing = Reconstruction((), None, "error")
+    for place, truth in enumerate(setup.dataset.graphs[first : first + specification.batch]):
+        quality = score(truth, None, setup.dataset.space)
+        yield Result(first + place, truth, None, nothing, quality, False, 0.0, 0, reason)
 
 
 def _attacked(specification: Specification, attack: Attack, clients: Sequence[Client]) -> Iterator[Result]:

@@ -20,7 +20,7 @@ KIND = ("data", "model", "attack", "defense")
 def plan_table(planned: Sequence[Planned], left: Mapping[int, int]) -> Table:
     """Units, those left, and why some cannot run, by data, model, attack and defence."""
     rows: dict[tuple[str, ...], list[Any]] = {}
-    for position, (cell, graphs, impossible) in enumerate(planned):
+    for position, (cell, graphs, _, impossible) in enumerate(planned):
         row = rows.setdefault(_kind(cell.label), [0, 0, ""])
         row[0] += graphs
         row[1] += left.get(position, 0)

@@ -7,11 +7,14 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from jgleak.audit.clients import others
 from jgleak.audit.grid import Cell, Grid
 from jgleak.audit.round import refusal
 from jgleak.audit.shared import common, shared_setup
 from jgleak.audit.specification import Faults, Specification
 from jgleak.audit.units import attempt
+from jgleak.datasets.digest import digest
+from jgleak.federated.train import trainable
 
 PROBE = 10.0
 """Most seconds that a dry run grants an attack on one client."""
@@ -23,11 +26,13 @@ class Planned(NamedTuple):
     Attributes:
       cell: of the grid.
       graphs: number of private graphs, each a unit.
+      data: digest of the private graphs and of the public ones that the attacker is given.
       impossible: why the attack cannot work there, or None.
     """
 
     cell: Cell
     graphs: int
+    data: str
     impossible: str | None = None
 
 
@@ -40,24 +45,36 @@ def plan(grid: Grid) -> tuple[Planned, ...]:
     """
     planned: list[Planned] = []
     faults: list[tuple[str, str]] = []
-    broken: dict[Specification, str] = {}
+    data: dict[Specification, str | Exception] = {}
     for cell in grid.cells:
-        untrained = dataclasses.replace(cell.specification, train=0)
-        if common(untrained) not in broken:
-            try:
-                setup = shared_setup(untrained)
-            except (ValueError, KeyError, OSError) as error:
-                broken[common(untrained)] = str(error.args[0] if isinstance(error, KeyError) else error)
-            else:
-                reason = refusal(untrained, setup)
-                planned.append(Planned(cell, len(setup.dataset.graphs), reason))
-                if reason is not None and not grid.skip_impossible:
-                    faults.append((cell.place, f"attack {cell.specification.attack!r} cannot run here: {reason}"))
-                continue
-        faults.append((cell.place, broken[common(untrained)]))
+        specification = cell.specification
+        alike = common(dataclasses.replace(specification, train=min(specification.train, 1)))
+        if alike not in data:
+            data[alike] = _data(alike)
+        seen = data[alike]
+        if isinstance(seen, Exception):
+            faults.append((cell.place, str(seen.args[0] if isinstance(seen, KeyError) else seen)))
+            continue
+        untrained = dataclasses.replace(specification, train=0)
+        setup = shared_setup(untrained)
+        reason = refusal(untrained, setup)
+        planned.append(Planned(cell, len(setup.dataset.graphs), seen, reason))
+        if reason is not None and not grid.skip_impossible:
+            faults.append((cell.place, f"attack {specification.attack!r} cannot run here: {reason}"))
     if faults:
         raise Faults(_grouped(faults))
     return tuple(planned)
+
+
+def _data(specification: Specification) -> str | Exception:
+    """The digest of the graphs, or why there is no setup."""
+    try:
+        setup = shared_setup(dataclasses.replace(specification, train=0))
+        if specification.train:
+            trainable(setup.model, others(specification, setup.dataset))
+    except (ValueError, KeyError, OSError) as error:
+        return error
+    return digest([*setup.dataset.graphs, *setup.public])
 
 
 def _grouped(faults: Iterable[tuple[str, str]]) -> list[str]:

@@ -27,7 +27,7 @@ SOFT = (("edge AUC", "edges", "auc"), ("edge AP", "edges", "ap"), ("feature RNMS
 
 def result_record(result: Result, specification: Specification) -> dict[str, Any]:
     """One client: rates in [0, 1], seconds of wall clock. Of the private graph it holds the name and the size."""
-    found = result.reconstruction
+    found, seen = result.reconstruction, result.observation
     record = {
         "graph": result.index,
         "name": result.truth.name,
@@ -39,9 +39,9 @@ def result_record(result: Result, specification: Specification) -> dict[str, Any
         "truth_in_set": result.truth_in_set,
         **({"edges": None, "features": None} if result.soft is None else dataclasses.asdict(result.soft)),
         "target_error": result.target_error,
-        "protocol": result.observation.protocol,
-        "loss": result.observation.loss,
-        "batch": result.observation.batch_size,
+        "protocol": None if seen is None else seen.protocol,
+        "loss": None if seen is None else seen.loss,
+        "batch": None if seen is None else seen.batch_size,
         "defense": specification.defense,
         "gradient_distance": found.gradient_distance,
         "stop": found.stop,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 DATABASE = "audit.sqlite"
 """Name of the store in an audit's folder."""
 
-FORMAT = "jgleak audit 1"
+FORMAT = "jgleak audit 2"
 """Version of the store, and of what a unit's hash is taken of."""
 
 _UNITS = """

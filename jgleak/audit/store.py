@@ -40,8 +40,11 @@ class Store:
             raise ValueError(f"out: cannot write to {folder} ({error.strerror}); choose another folder") from error
 
     def add(self, result: Result, record: Mapping[str, Any], space: FeatureSpace) -> None:
-        """Keep one client: its record first, then the observation, then the picture."""
+        """Keep one client: its record first, then the observation, then the picture; of one without an update the
+        record alone."""
         self.append(record)
+        if result.observation is None:
+            return
         number = f"{result.index:03d}"
         observation = self.folder / "observations" / f"{number}.safetensors"
         save(observation, result.observation, space)

@@ -85,7 +85,7 @@ def _attempt(specification: Specification, setup: Setup, firsts: Sequence[int]) 
     try:
         results = list(run_chunk(specification, setup, firsts))
         return [_outcome(result, specification, setup) for result in results]
-    except Exception:  # an update that cannot be computed, an attack that refuses this client: recorded, as above
+    except Exception:  # a defect on the way to a client's update, or in what is made of an attack: recorded, as above
         if len(firsts) > 1:
             return [outcome for first in firsts for outcome in _attempt(specification, setup, [first])]
         return failed(specification, firsts, len(setup.dataset.graphs), traceback.format_exc())
@@ -98,6 +98,9 @@ def failed(specification: Specification, firsts: Sequence[int], graphs: int, rea
 
 
 def _outcome(result: Result, specification: Specification, setup: Setup) -> Outcome:
+    if result.observation is None:
+        device = jax.devices()[0].device_kind
+        return Outcome(result.index, "failed", result.failure, {}, device, versions(), 0.0, {})
     place = result.index % specification.batch
     seen = unit_hash(specification, result.index - place)
     truth = result.truth

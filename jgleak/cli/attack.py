@@ -142,7 +142,8 @@ def _audit(specification: Specification, out: Path | None, json_lines: bool, std
                     store.add(result, record, setup.dataset.space)
                 if result.failure is not None:
                     status = FAILED
-                    stderr.print(Text(f"graph {result.index}: the attack broke down\n{result.failure}"), soft_wrap=True)
+                    what = "the attack broke down\n" if result.observation is not None else ""
+                    stderr.print(Text(f"graph {result.index}: {what}{result.failure}"), soft_wrap=True)
                 progress.update(bar, advance=1, exact=sum(r["exact"] for r in records))
     except KeyboardInterrupt:
         status = INTERRUPTED

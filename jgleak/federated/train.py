@@ -30,6 +30,20 @@ class Trained(NamedTuple):
     losses: list[float]
 
 
+def trainable(model: GNN, graphs: Sequence[Graph]) -> list[Graph]:
+    """Those that the model can be trained on: graphs that its readout has slots for.
+
+    Raises:
+      ValueError: fewer than ``BATCH``.
+    """
+    slots = slots_of(model)
+    graphs = [graph for graph in graphs if slots is None or graph.n <= slots]
+    if len(graphs) < BATCH:
+        fit = "" if slots is None else f" of at most {slots} nodes, which the readout has slots for,"
+        raise ValueError(f"train: {len(graphs)} public graphs{fit} are too few; give at least {BATCH}")
+    return graphs
+
+
 def train(
     model: GNN, params: Params, graphs: Sequence[Graph], space: FeatureSpace, *, loss: str, epochs: int, seed: int = 0
 ) -> Trained:
@@ -47,12 +61,8 @@ def train(
     Raises:
       ValueError: too few graphs.
     """
-    slots = slots_of(model)
-    graphs = [graph for graph in graphs if slots is None or graph.n <= slots]
-    if len(graphs) < BATCH:
-        fit = "" if slots is None else f" of at most {slots} nodes, which the readout has slots for,"
-        raise ValueError(f"train: {len(graphs)} public graphs{fit} are too few; give at least {BATCH}")
-    everything = GraphBatch.from_graphs(graphs, space, slots=slots)
+    graphs = trainable(model, graphs)
+    everything = GraphBatch.from_graphs(graphs, space, slots=slots_of(model))
     optimizer = optax.adam(RATE)
     state, rng, losses = optimizer.init(params), np.random.default_rng(seed), []
     for _ in range(epochs):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib.util
 import json
 import random
@@ -19,7 +20,7 @@ from typer.testing import CliRunner, Result
 from audit_resume import contents, differences, killed
 from jgleak.attacks.attack import Attack, Reconstruction
 from jgleak.attacks.registry import ATTACKS
-from jgleak.audit import units
+from jgleak.audit import shared, units
 from jgleak.audit.certified import read
 from jgleak.audit.conduct import unfinished
 from jgleak.audit.grid import Cell, read_grid
@@ -149,6 +150,65 @@ def test_a_second_audit_needs_resume_and_the_same_grid(tmp_path: Path) -> None:
         assert "another process audits in" in error(audit(tmp_path, GRID, "--resume"))
 
 
+def test_other_data_than_the_audit_was_begun_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared, "_prepared", shared._prepared.__wrapped__)  # data are read again, as by a new process
+    file = tmp_path / "clintox.csv.gz"
+    text = f"""
+[[data]]
+dataset = "clintox"
+path = "{tmp_path}"
+[[model]]
+hidden = 8
+[[attack]]
+attack = "random"
+know = ["n"]
+"""
+
+    def write(*molecules: str) -> None:
+        rows = "\n".join(f"{smiles},1,0" for smiles in molecules)
+        file.write_bytes(gzip.compress(f"smiles,FDA_APPROVED,CT_TOX\n{rows}\n".encode()))
+
+    write("CCO", "CCN", "CCC")
+    assert len(done(tmp_path, text)) == 3
+    with sqlite3.connect(tmp_path / "out" / "audit.sqlite") as store:
+        store.execute("DELETE FROM units WHERE client = 2")
+    write("CCO", "CCN")
+    assert "with other data (attack[0], defense[0], model[0], data[0]: 3 clients' graphs there and 2 here)" in error(
+        audit(tmp_path, text, "--resume")
+    )
+    write("CCO", "CCN", "CCCl")
+    assert "data[0]: not the same graphs); bring them back" in error(audit(tmp_path, text, "--resume"))
+    write("CCO", "CCN", "CCC")
+    assert [unit.client for unit in done(tmp_path, text, "--resume")] == [0, 1, 2]
+    with sqlite3.connect(tmp_path / "out" / "audit.sqlite") as store:
+        store.execute("UPDATE grid SET format = 'jgleak audit 1'")
+    assert "an audit of the format 'jgleak audit 1', this jgleak writes" in error(audit(tmp_path, text, "--resume"))
+
+
+def test_too_few_graphs_to_train_on_show_before_anything_runs(tmp_path: Path) -> None:
+    file = tmp_path / "clintox.csv.gz"
+    rows = "\n".join(f"{'C' * size}O,1,0" for size in range(1, 9))
+    file.write_bytes(gzip.compress(f"smiles,FDA_APPROVED,CT_TOX\n{rows}\n".encode()))
+    text = f"""
+[[data]]
+dataset = "clintox"
+path = "{tmp_path}"
+graphs = 3
+[[model]]
+hidden = 8
+[[model]]
+name = "trained"
+hidden = 8
+train = 1
+[[attack]]
+attack = "random"
+know = ["n"]
+"""
+    message = error(audit(tmp_path, text))
+    assert message.startswith("error: attack[0], defense[0], model[1], data[0]: train: 5 public graphs are too few")
+    assert not (tmp_path / "out").exists()
+
+
 def test_folders_that_are_no_audit(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     assert "holds no audit, but something else" in error(audit(tmp_path, GRID, "--resume", out="file"))
@@ -235,7 +295,7 @@ def test_a_setup_that_fails_costs_its_cells_only(tmp_path: Path, monkeypatch: py
     assert all("training diverged" in (unit.reason or "") and unit.record == {} for unit in found[6:])
 
 
-def test_one_client_that_cannot_be_attacked_costs_that_client(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_beside_the_attack_costs_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
     specification = Specification(attack="random", know=("n",), graphs=3, max_nodes=7, hidden=8)
     whole = units.run_chunk
 

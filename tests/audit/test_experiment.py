@@ -12,12 +12,15 @@ import pytest
 
 from jgleak.attacks.attack import Attack, Reconstruction
 from jgleak.attacks.registry import ATTACKS
+from jgleak.audit import round as rounds
 from jgleak.audit.clients import on_cycle
 from jgleak.audit.experiment import run
 from jgleak.audit.record import plain, result_record, summary_record
 from jgleak.audit.setup import prepare
 from jgleak.audit.specification import PROTOCOLS, Specification
+from jgleak.audit.store import Store
 from jgleak.audit.table import graph_table, summary_table
+from jgleak.audit.units import attempt
 from jgleak.features import FeatureSpace, onehot
 from jgleak.federated import Knowledge, Observation
 from jgleak.federated.observation import PROTOCOLS as KNOWN_PROTOCOLS
@@ -65,6 +68,7 @@ def test_nothing_is_known_unless_given(spy: Spy) -> None:
     results = list(run(dataclasses.replace(SMALL, attack="spy", time_limit=7.0)))
     assert len(results) == len(spy.seen) == 3
     for result, (observation, knowledge) in zip(results, spy.seen, strict=True):
+        assert result.observation is not None
         jax.tree.map(np.testing.assert_array_equal, observation.update, result.observation.update)
         assert (observation.model, observation.batch_size) == (result.observation.model, 1)
         assert observation.params is result.observation.params
@@ -228,6 +232,34 @@ def test_one_breakdown_costs_one_client(monkeypatch: pytest.MonkeyPatch) -> None
     assert "no memory left" in str(results[1].failure)
     summary = summary_record([result_record(r, specification) for r in results], specification)
     assert (summary["graphs"], summary["failures"]) == (3, 1)
+
+
+def test_a_client_without_an_update_costs_that_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real local training that runs away on one client of three."""
+    update = rounds.fedavg
+
+    def runaway(model, params, graphs, space, **options):
+        rate = 1e30 if graphs[0].name == victim else options["rate"]
+        return update(model, params, graphs, space, **{**options, "rate": rate})
+
+    monkeypatch.setattr(rounds, "fedavg", runaway)
+    specification = dataclasses.replace(SMALL, attack="random", know=("n",), protocol="fedavg", local_steps=4)
+    victim = prepare(specification).dataset.graphs[1].name
+    found = {result.index: result for result in run(specification)}
+    assert [found[i].observation is None for i in range(3)] == [False, True, False]
+    assert [found[i].failure is None for i in range(3)] == [True, False, True]
+    assert "finite" in str(found[1].failure) and found[1].reconstruction.stop == "error" and not found[1].score.exact
+    record = result_record(found[1], specification)
+    assert (record["gsm2"], record["protocol"], record["failure"]) == (0.0, None, found[1].failure)
+    store = Store(tmp_path / "out")
+    for result in found.values():
+        store.add(result, result_record(result, specification), prepare(specification).dataset.space)
+    store.close()
+    assert len((tmp_path / "out" / "results.jsonl").read_text().splitlines()) == 3
+    assert sorted(file.stem for file in (tmp_path / "out" / "observations").iterdir()) == ["000", "002"]
+    outcomes = {outcome.client: outcome for outcome in attempt(specification, range(3), 3)}
+    assert [outcomes[i].status for i in range(3)] == ["done", "failed", "done"]
+    assert (outcomes[1].reason, outcomes[1].record, outcomes[1].files) == (found[1].failure, {}, {})
 
 
 def test_summary_counts_by_size() -> None:

@@ -23,6 +23,7 @@ from typing import Any
 import jax
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.special import expit
 
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
 from jgleak.attacks.closed_form.pooled import pooled_embedding
@@ -121,7 +122,7 @@ def edges(
     out = []
     for observation, knowledge, one in zip(observations, knowledges, logits, strict=True):
         n = size(observation, knowledge) or 0
-        probability = 1.0 / (1.0 + np.exp(-one[:n, :n])) * (1.0 - np.eye(n, dtype=np.float32))
+        probability = expit(one[:n, :n]) * (1.0 - np.eye(n, dtype=np.float32))
         out.append(probability if knowledge.adjacency is None else np.asarray(knowledge.adjacency, np.float32))
     return out
 

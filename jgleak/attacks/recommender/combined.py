@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.special import expit
 
 from jgleak.attacks.recommender.history import size
 from jgleak.attacks.recommender.public import Public, Sighting
@@ -44,7 +45,7 @@ def certainty(ratios: Float[np.ndarray, " K"], share: float) -> float:
     if share >= 1.0 or not len(ratios):
         return 1.0
     odds = np.log(share / (1.0 - share)) + ratios
-    return float(np.mean(1.0 / (1.0 + np.exp(-np.clip(odds, -500.0, 500.0)))))
+    return float(np.mean(expit(odds)))
 
 
 def ratio(score: Float[np.ndarray, " S"], share: float) -> Float[np.ndarray, " S"]:
@@ -52,7 +53,7 @@ def ratio(score: Float[np.ndarray, " S"], share: float) -> Float[np.ndarray, " S
     m = max(float(np.quantile(score, 1.0 - share / 2.0)), 0.1)
     for _ in range(ITERATIONS):
         odds = np.log(max(share, TINY)) - np.log(max(1.0 - share, TINY)) + m * score - m**2 / 2.0
-        weight = 1.0 / (1.0 + np.exp(-np.clip(odds, -500.0, 500.0)))
+        weight = expit(odds)
         m = max(float(weight @ score / max(weight.sum(), TINY)), 0.0)
     return m * score - m**2 / 2.0
 
