@@ -70,14 +70,14 @@ def _gone_on(grid: Grid, text: str, database: Database, retry_failed: bool) -> t
 def remaining(planned: Sequence[Planned], finished: Mapping[str, str]) -> list[Work]:
     """The chunks of which a unit has no row yet, in the grid's order."""
     work = []
-    for position, (cell, graphs, _, impossible) in enumerate(planned):
+    for position, (cell, graphs, data, impossible) in enumerate(planned):
         if impossible is not None:
             continue
         batch = cell.specification.batch
         for firsts in chunks(cell.specification, graphs):
             units = range(firsts[0], min(firsts[-1] + batch, graphs))
             if any(unit_hash(cell.specification, unit) not in finished for unit in units):
-                work.append(Work(position, cell.specification, firsts, graphs, len(units)))
+                work.append(Work(position, cell.specification, firsts, graphs, data, len(units)))
     return work
 
 

@@ -21,6 +21,7 @@ class Work(NamedTuple):
       specification: of its cell.
       firsts: the first graph of each client.
       graphs: of all clients of the cell.
+      data: their digest when the audit began.
       units: how many graphs these clients have.
     """
 
@@ -28,7 +29,13 @@ class Work(NamedTuple):
     specification: Specification
     firsts: range
     graphs: int
+    data: str
     units: int
+
+    @property
+    def call(self) -> tuple[Specification, range, int, str]:
+        """Arguments of ``attempt``."""
+        return self.specification, self.firsts, self.graphs, self.data
 
 
 Finished = Iterator[tuple[Work, list[Outcome]]]
@@ -38,7 +45,7 @@ Engine = Callable[[Sequence[Work]], Finished]
 def local(work: Sequence[Work]) -> Finished:
     """One chunk after the other, here."""
     for chunk in work:
-        yield chunk, attempt(chunk.specification, chunk.firsts, chunk.graphs)
+        yield chunk, attempt(*chunk.call)
 
 
 def on_ray(workers: int | None = None) -> Engine:
@@ -78,7 +85,7 @@ def _on_cluster(ray: Any, workers: int | None, work: Sequence[Work]) -> Finished
         while waiting or running:
             while waiting and len(running) < most:
                 chunk = waiting.pop()
-                running[task.remote(chunk.specification, chunk.firsts, chunk.graphs)] = chunk
+                running[task.remote(*chunk.call)] = chunk
             done, _ = ray.wait(list(running), num_returns=1)
             chunk = running.pop(done[0])
             yield chunk, _collected(ray, done[0], chunk)

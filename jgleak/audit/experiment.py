@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import heapq
 import time
 import traceback
 from collections.abc import Iterator, Sequence
@@ -90,22 +91,26 @@ def run_chunk(specification: Specification, setup: Setup, firsts: Sequence[int])
     """Attack the clients whose first graphs are given; otherwise as ``run``."""
     forget_programs()
     attack = chosen_attack(specification)
-    clients = []
+    clients, lost = list[Client](), list[Result]()
     for first in firsts:
         try:
             clients.append(client(specification, setup, first))
         except ValueError as error:
-            yield from _unattacked(specification, setup, first, str(error))
-    if clients:
-        yield from _attacked(specification, attack, clients)
+            lost += _unattacked(specification, setup, first, str(error))
+        except Exception:  # a defect on the way to one client's update: the others' must not go with it
+            lost += _unattacked(specification, setup, first, traceback.format_exc())
+    found = _attacked(specification, attack, clients) if clients else iter(())
+    yield from heapq.merge(lost, found, key=lambda result: result.index)
 
 
-def _unattacked(specification: Specification, setup: Setup, first: int, reason: str) -> Iterator[Result]:
+def _unattacked(specification: Specification, setup: Setup, first: int, reason: str) -> list[Result]:
     """A client that there is nothing to attack of."""
-    nothing = Reconstruction((), None, "error")
-    for place, truth in enumerate(setup.dataset.graphs[first : first + specification.batch]):
-        quality = score(truth, None, setup.dataset.space)
-        yield Result(first + place, truth, None, nothing, quality, False, 0.0, 0, reason)
+    nothing, space = Reconstruction((), None, "error"), setup.dataset.space
+    truths = setup.dataset.graphs[first : first + specification.batch]
+    return [
+        Result(first + place, truth, None, nothing, score(truth, None, space), False, 0.0, 0, reason)
+        for place, truth in enumerate(truths)
+    ]
 
 
 def _attacked(specification: Specification, attack: Attack, clients: Sequence[Client]) -> Iterator[Result]:

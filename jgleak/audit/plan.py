@@ -7,14 +7,12 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from jgleak.audit.clients import others
 from jgleak.audit.grid import Cell, Grid
 from jgleak.audit.round import refusal
+from jgleak.audit.setup import data_digest, training_graphs
 from jgleak.audit.shared import common, shared_setup
 from jgleak.audit.specification import Faults, Specification
 from jgleak.audit.units import attempt
-from jgleak.datasets.digest import digest
-from jgleak.federated.train import trainable
 
 PROBE = 10.0
 """Most seconds that a dry run grants an attack on one client."""
@@ -26,7 +24,7 @@ class Planned(NamedTuple):
     Attributes:
       cell: of the grid.
       graphs: number of private graphs, each a unit.
-      data: digest of the private graphs and of the public ones that the attacker is given.
+      data: digest of all graphs and of the feature space (``data_digest``).
       impossible: why the attack cannot work there, or None.
     """
 
@@ -37,28 +35,29 @@ class Planned(NamedTuple):
 
 
 def plan(grid: Grid) -> tuple[Planned, ...]:
-    """Load every data set, make every model (untrained) and ask every attack whether it can work there.
+    """Load every data set, make every model (untrained), count the graphs to train it on, and ask every attack whether
+    it can work there.
 
     Raises:
-      Faults: all of data that is missing, models that do not fit and, unless the grid skips them, attacks that cannot
-        work; each with the places it is true of.
+      Faults: all of data that is missing or too little, models that do not fit and, unless the grid skips them, attacks
+        that cannot work; each with the places it is true of.
     """
     planned: list[Planned] = []
     faults: list[tuple[str, str]] = []
-    data: dict[Specification, str | Exception] = {}
+    digests: dict[Specification, str | Exception] = {}
     for cell in grid.cells:
         specification = cell.specification
         alike = common(dataclasses.replace(specification, train=min(specification.train, 1)))
-        if alike not in data:
-            data[alike] = _data(alike)
-        seen = data[alike]
-        if isinstance(seen, Exception):
-            faults.append((cell.place, str(seen.args[0] if isinstance(seen, KeyError) else seen)))
+        if alike not in digests:
+            digests[alike] = _digest(alike)
+        data = digests[alike]
+        if isinstance(data, Exception):
+            faults.append((cell.place, str(data.args[0] if isinstance(data, KeyError) else data)))
             continue
         untrained = dataclasses.replace(specification, train=0)
         setup = shared_setup(untrained)
         reason = refusal(untrained, setup)
-        planned.append(Planned(cell, len(setup.dataset.graphs), seen, reason))
+        planned.append(Planned(cell, len(setup.dataset.graphs), data, reason))
         if reason is not None and not grid.skip_impossible:
             faults.append((cell.place, f"attack {specification.attack!r} cannot run here: {reason}"))
     if faults:
@@ -66,15 +65,14 @@ def plan(grid: Grid) -> tuple[Planned, ...]:
     return tuple(planned)
 
 
-def _data(specification: Specification) -> str | Exception:
-    """The digest of the graphs, or why there is no setup."""
+def _digest(specification: Specification) -> str | Exception:
+    """The digest of what the model is attacked and trained with, or why there is no setup."""
     try:
         setup = shared_setup(dataclasses.replace(specification, train=0))
-        if specification.train:
-            trainable(setup.model, others(specification, setup.dataset))
+        graphs = training_graphs(specification, setup.dataset, setup.model)
     except (ValueError, KeyError, OSError) as error:
         return error
-    return digest([*setup.dataset.graphs, *setup.public])
+    return data_digest(setup._replace(trained_on=tuple(graphs)))
 
 
 def _grouped(faults: Iterable[tuple[str, str]]) -> list[str]:
@@ -109,7 +107,7 @@ def timed(planned: Sequence[Planned], left: Mapping[int, int]) -> float:
             brief = min(PROBE, specification.time_limit)
             probe = dataclasses.replace(specification, train=0, time_limit=brief)
             begun = time.monotonic()
-            outcomes = attempt(probe, [0], min(specification.batch, planned[position].graphs))
+            outcomes = attempt(probe, [0], min(specification.batch, planned[position].graphs), None)
             spent = time.monotonic() - begun
             out_of_time = any(outcome.record.get("stop") == "time" for outcome in outcomes)
             seconds[kind] = specification.time_limit if out_of_time else spent / len(outcomes)

@@ -37,6 +37,7 @@ def result_record(result: Result, specification: Specification) -> dict[str, Any
         "compilations": result.compilations,
         **dataclasses.asdict(result.score),
         "truth_in_set": result.truth_in_set,
+        "attacked": seen is not None,
         **({"edges": None, "features": None} if result.soft is None else dataclasses.asdict(result.soft)),
         "target_error": result.target_error,
         "protocol": None if seen is None else seen.protocol,
@@ -56,16 +57,21 @@ def result_record(result: Result, specification: Specification) -> dict[str, Any
 def summary_record(records: Sequence[Mapping[str, Any]], specification: Specification) -> dict[str, Any]:
     """All clients: means with 95 % bootstrap intervals, and the rate of exact reconstructions by size class.
 
+    Those whose update could not be computed (``attacked`` is False) count in ``graphs`` and ``failures`` alone: that
+    nothing came back from them says nothing.
+
     Size classes without a client are left out. With no client at all the rates are None. ``twins`` counts graphs that
     reproduce the observed gradient and are not the truth, ``unique`` the certificates of that status, ``unique_wrong``
     those beside another truth; ``listed`` counts clients with a certificate. ``edges`` and ``features`` are means over
     the clients where they are defined, in file order and aligned; ``counts`` says how many those of ``SOFT`` have.
     """
+    everybody, records = records, [r for r in records if r["attacked"]]
     rates = {name: bootstrap([float(r[name]) for r in records]) if records else None for name in RATES}
     classes = {name: [r["exact"] for r in records if low <= r["n_nodes"] <= high] for name, low, high in SIZES}
     return plain(
         {
-            "graphs": len(records),
+            "graphs": len(everybody),
+            "attacked": len(records),
             "exact_rate": rates["exact"].mean if rates["exact"] else None,
             **{name: dataclasses.asdict(rate) if rate else None for name, rate in rates.items()},
             "exact_rate_by_size": {name: np.mean(hits) for name, hits in classes.items() if hits},
@@ -79,7 +85,7 @@ def summary_record(records: Sequence[Mapping[str, Any]], specification: Specific
             "truth_in_set_rate": np.mean([r["truth_in_set"] for r in records]) if records else None,
             "unique": sum(_unique(r) for r in records),
             "unique_wrong": sum(_unique(r) and not r["exact"] for r in records),
-            "failures": sum(r["failure"] is not None for r in records),
+            "failures": sum(r["failure"] is not None for r in everybody),
             "compilations": sum(r["compilations"] for r in records),
             "seconds_total": sum(r["seconds"] for r in records),
             "seed": specification.seed,

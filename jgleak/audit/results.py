@@ -35,8 +35,10 @@ class Unit(NamedTuple):
       cell: what people call the cell: ``data``, ``model``, ``attack``, ``defense`` and ``seed``.
       specification: as ``Specification.to_json`` gives it.
       client: position of the graph in the data set; with batches of several, those of one client follow each other.
-      status: ``done``, ``failed`` (the attack broke down) or ``skipped`` (the attack cannot work there).
-      reason: of a failure the traceback, of a skip what is missing; None where the unit is done.
+      status: ``done``, ``failed`` (the attack broke down, or there was no update to attack) or ``skipped`` (the attack
+        cannot work there).
+      reason: of a failure the traceback or why there was no update, of a skip what is missing; None where the unit is
+        done.
       record: as ``jgleak.audit.record.result_record`` gives it; empty where the attack never began.
       device: the accelerator or processor that ran it, as JAX names it.
       versions: of ``jgleak``, ``jax``, ``numpy`` and ``python``.
@@ -89,7 +91,10 @@ def open_audit(folder: Path) -> Audit:
         with closing(sqlite3.connect(f"{file.resolve().as_uri()}?{how}", uri=True)) as store:
             name, text, written = store.execute("SELECT name, text, format FROM grid").fetchone()
             if written != FORMAT:
-                raise ValueError(f"audit: {file} has the format {written!r}, this jgleak reads {FORMAT!r}")
+                raise ValueError(
+                    f"audit: {file} has the format {written!r}, this jgleak reads {FORMAT!r}; read it with the version "
+                    f"that wrote it"
+                )
             planned = store.execute("SELECT coalesce(sum(graphs), 0) FROM cells").fetchone()[0]
             units = [_unit(row) for row in store.execute(_UNITS)]
     except (sqlite3.Error, json.JSONDecodeError, TypeError) as error:

@@ -84,7 +84,7 @@ def _protocol(specification: Specification, setup: Setup, attack: Attack, graphs
     usual = "fedsgd" if "fedsgd" in attack.protocols else attack.protocols[0]
     protocol = specification.protocol or usual
     if protocol not in ("fedsgd", "fedavg") and not setup.model.node_level:
-        raise ValueError(f"attack {attack.name!r} attacks node classification ({protocol}); add --node-task")
+        raise ValueError(f"it attacks node classification ({protocol}); add --node-task")
     if protocol in ("node_losses", "target_node") and (setup.defense.steps or graphs > 1):
         raise ValueError(f"protocol: {protocol!r} is simulated with one graph and no defence; take fedsgd")
     return protocol

@@ -13,9 +13,10 @@ from jgleak.attacks.registry import get_attack
 from jgleak.audit.clients import client_graphs, others, public_graphs
 from jgleak.audit.specification import Specification
 from jgleak.datasets import Dataset
+from jgleak.datasets.digest import digest
 from jgleak.defenses import Defense, parse
 from jgleak.federated import Knowledge, Observation
-from jgleak.federated.train import train
+from jgleak.federated.train import train, trainable
 from jgleak.gnn import GNN, Params
 from jgleak.graph import Graph, bucket
 
@@ -39,6 +40,7 @@ class Setup(NamedTuple):
       loss: of the round.
       training: mean loss of every epoch that led to the parameters; empty for random ones.
       public: graphs that are no client's (``Specification.auxiliary``); only where the attacker is given some.
+      trained_on: graphs that are no client's, which led to the parameters.
       defense: what every client does before its update leaves.
     """
 
@@ -48,6 +50,7 @@ class Setup(NamedTuple):
     loss: str
     training: tuple[float, ...] = ()
     public: tuple[Graph, ...] = ()
+    trained_on: tuple[Graph, ...] = ()
     defense: Defense = Defense()
 
 
@@ -75,12 +78,25 @@ def prepare(specification: Specification) -> Setup:
     public = public_graphs(specification, dataset) if given else []
     if given and not public:
         raise ValueError(f"know: every graph of {dataset.name} is a client, so none is public; take fewer (--graphs)")
-    losses: Sequence[float] = ()
+    graphs, losses = training_graphs(specification, dataset, model), list[float]()
     if specification.train:
-        graphs = others(specification, dataset)
         epochs, seed = specification.train, specification.seed
         params, losses = train(model, params, graphs, dataset.space, loss=loss, epochs=epochs, seed=seed)
-    return Setup(dataset, model, params, loss, tuple(losses), tuple(public), defense)
+    return Setup(dataset, model, params, loss, tuple(losses), tuple(public), tuple(graphs), defense)
+
+
+def training_graphs(specification: Specification, dataset: Dataset, model: GNN) -> list[Graph]:
+    """Public graphs to train the model on; none where it stays as it is drawn.
+
+    Raises:
+      ValueError: there are too few.
+    """
+    return trainable(model, others(specification, dataset)) if specification.train else []
+
+
+def data_digest(setup: Setup) -> str:
+    """What results follow from besides the specification: all graphs, and the feature space."""
+    return digest(setup.dataset.space, setup.dataset.graphs, setup.public, setup.trained_on)
 
 
 def knowledge_of(

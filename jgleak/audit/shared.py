@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from functools import lru_cache
 
-from jgleak.audit.setup import Setup, prepare
+from jgleak.audit.setup import Setup, data_digest, prepare
 from jgleak.audit.specification import Specification
 from jgleak.defenses import parse
 
@@ -36,6 +36,20 @@ def shared_setup(specification: Specification) -> Setup:
       ValueError, KeyError, FileNotFoundError: as ``prepare``.
     """
     return _prepared(common(specification))._replace(defense=parse(specification.defense))
+
+
+def shared_digest(specification: Specification) -> str:
+    """``data_digest`` of that setup, computed once.
+
+    Raises:
+      ValueError, KeyError, FileNotFoundError: as ``prepare``.
+    """
+    return _digest(common(specification))
+
+
+@lru_cache(KEPT)
+def _digest(specification: Specification) -> str:
+    return data_digest(_prepared(specification))
 
 
 @lru_cache(KEPT)

@@ -50,7 +50,7 @@ def _ending(record: Mapping[str, Any]) -> str:
 
 def summary_table(summary: Mapping[str, Any]) -> Table:
     """Rates over all clients with their 95 % intervals, then exact reconstructions by size."""
-    clients, attack = summary["graphs"], summary["specification"]["attack"]
+    clients, attack = summary["attacked"], summary["specification"]["attack"]
     title = f"{attack}: {clients} clients in {summary['seconds_total']:.1f} s ({summary['device']})"
     title += f", {summary['compilations']} compilations"
     table = Table(title=title, title_justify="left", caption_justify="left", box=SIMPLE_HEAD)
@@ -59,6 +59,8 @@ def summary_table(summary: Mapping[str, Any]) -> Table:
     for name in RATES:
         interval = summary[name] or {}
         table.add_row(name, *(_number(interval.get(k)) for k in ("mean", "low", "high")), str(clients))
+    if clients < summary["graphs"]:
+        table.add_row("without an update", "", "", "", str(summary["graphs"] - clients))
     if summary["listed"]:
         table.add_row("truth among the listed", _number(summary["truth_in_set_rate"]), "", "", str(clients))
     twins = summary["twins"]

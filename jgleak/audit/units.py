@@ -17,7 +17,7 @@ from jgleak.audit.experiment import Result, run_chunk
 from jgleak.audit.record import plain, result_record
 from jgleak.audit.results import FORMAT
 from jgleak.audit.setup import Setup
-from jgleak.audit.shared import shared_setup
+from jgleak.audit.shared import shared_digest, shared_setup
 from jgleak.audit.specification import Specification
 from jgleak.federated.observation import serialise
 from jgleak.version import __version__
@@ -29,7 +29,7 @@ class Outcome(NamedTuple):
     Attributes:
       client: position of the private graph in the data set.
       status: ``done`` or ``failed``.
-      reason: of a failure the traceback.
+      reason: of a failure the traceback, or why there was nothing to attack.
       record: as ``result_record`` gives it; empty where the attack never began.
       device: what JAX ran on.
       versions: of what ran.
@@ -63,7 +63,7 @@ def versions() -> dict[str, str]:
     }
 
 
-def attempt(specification: Specification, firsts: Sequence[int], graphs: int) -> list[Outcome]:
+def attempt(specification: Specification, firsts: Sequence[int], graphs: int, data: str | None) -> list[Outcome]:
     """Attack some clients, side by side where the attack can.
 
     Nothing that goes wrong comes out as an exception: without a setup every unit has failed, and where the chunk cannot
@@ -73,11 +73,14 @@ def attempt(specification: Specification, firsts: Sequence[int], graphs: int) ->
       specification: of their cell.
       firsts: the first graph of each client.
       graphs: how many graphs all clients of the cell have together.
+      data: their digest when the audit began; None where any will do.
     """
     try:
         setup = shared_setup(specification)
     except Exception:  # recorded: the units of this cell fail, the others go on
         return failed(specification, firsts, graphs, traceback.format_exc())
+    if data not in (None, shared_digest(specification)):
+        return failed(specification, firsts, graphs, "the data have changed since the audit began; bring them back")
     return _attempt(specification, setup, firsts)
 
 
@@ -93,14 +96,16 @@ def _attempt(specification: Specification, setup: Setup, firsts: Sequence[int]) 
 
 def failed(specification: Specification, firsts: Sequence[int], graphs: int, reason: str) -> list[Outcome]:
     """All units of some clients, none of which could be attacked; otherwise as ``attempt``."""
-    device, last = jax.devices()[0].device_kind, min(firsts[-1] + specification.batch, graphs)
-    return [Outcome(unit, "failed", reason, {}, device, versions(), 0.0, {}) for unit in range(firsts[0], last)]
+    return [_failed(unit, reason) for unit in range(firsts[0], min(firsts[-1] + specification.batch, graphs))]
+
+
+def _failed(unit: int, reason: str) -> Outcome:
+    return Outcome(unit, "failed", reason, {}, jax.devices()[0].device_kind, versions(), 0.0, {})
 
 
 def _outcome(result: Result, specification: Specification, setup: Setup) -> Outcome:
     if result.observation is None:
-        device = jax.devices()[0].device_kind
-        return Outcome(result.index, "failed", result.failure, {}, device, versions(), 0.0, {})
+        return _failed(result.index, str(result.failure))
     place = result.index % specification.batch
     seen = unit_hash(specification, result.index - place)
     truth = result.truth

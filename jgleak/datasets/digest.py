@@ -1,25 +1,38 @@
-"""Fingerprints of graphs: whether data are still what they were."""
+"""Fingerprints of data: whether they are still what they were."""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import json
 from collections.abc import Iterable
 
 import numpy as np
 
+from jgleak.features import FeatureSpace
 from jgleak.graph import Graph
 
+DIGITS = 9
+"""Of the public statistics: sums of floats may differ in their last digits from machine to machine."""
 
-def digest(graphs: Iterable[Graph]) -> str:
-    """SHA-256 of features, edges and labels, in the order of the graphs and of their nodes; the same on every machine.
 
-    Names are left out: nothing that is computed follows from them.
+def digest(space: FeatureSpace, *parts: Iterable[Graph]) -> str:
+    """SHA-256 of the feature space with its statistics, and of the features, edges and labels of all graphs.
+
+    Everything counts but names, which nothing is computed from, and integer types; it is the same on every machine.
+
+    Args:
+      space: of all graphs.
+      parts: kinds of graphs, as the clients' and the public ones; the order of kinds, graphs and nodes counts.
     """
-    total = hashlib.sha256()
-    for graph in graphs:
-        for part in (graph.x, graph.edges, np.asarray(graph.y)):
-            whole = np.issubdtype(part.dtype, np.integer)
-            values = np.ascontiguousarray(part, dtype="<i8" if whole else "<f8")
-            total.update(f"{values.dtype.str}{values.shape}".encode())
-            total.update(values.data)
+    statistics = [None if v is None else [f"{x:.{DIGITS}g}" for x in v.tolist()] for v in (space.mean, space.std)]
+    schema = [dataclasses.asdict(feature) for feature in space.features]
+    total = hashlib.sha256(json.dumps([schema, space.degree, statistics], sort_keys=True).encode())
+    for part in parts:
+        total.update(b"part")
+        for graph in part:
+            for values in (graph.x, graph.edges, np.asarray(graph.y)):
+                kind = "<i8" if np.issubdtype(values.dtype, np.integer) else "<f8"
+                total.update(f"{kind}{values.shape}".encode())
+                total.update(np.ascontiguousarray(values, dtype=kind).data)
     return total.hexdigest()

@@ -52,6 +52,11 @@ def fedavg(
     batch = GraphBatch.from_graphs(graphs, space, slots=slots)
     inside = first if defense.inside else None
     mean = _along(model, params, batch, inside, np.float32(rate), loss=loss, defense=defense, steps=steps)
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(jax.device_get(mean))):
+        raise ValueError(
+            f"local_rate: the client's weights are not finite after {steps} steps at a rate of {rate:g}; take a "
+            f"smaller rate or fewer steps"
+        )
     update = defended(defense, jax.tree.map(np.asarray, mean), second)
     size = len(graphs)
     return Observation(model, params, update, loss, size, "fedavg", steps, float(rate), defense.scales)

@@ -40,7 +40,10 @@ def trainable(model: GNN, graphs: Sequence[Graph]) -> list[Graph]:
     graphs = [graph for graph in graphs if slots is None or graph.n <= slots]
     if len(graphs) < BATCH:
         fit = "" if slots is None else f" of at most {slots} nodes, which the readout has slots for,"
-        raise ValueError(f"train: {len(graphs)} public graphs{fit} are too few; give at least {BATCH}")
+        raise ValueError(
+            f"train: {len(graphs)} public graphs{fit} are too few, {BATCH} are needed; "
+            f"take fewer clients, or leave training out"
+        )
     return graphs
 
 
@@ -59,7 +62,7 @@ def train(
       seed: orders the graphs of every pass.
 
     Raises:
-      ValueError: too few graphs.
+      ValueError: too few graphs; weights that stop being finite on the way.
     """
     graphs = trainable(model, graphs)
     everything = GraphBatch.from_graphs(graphs, space, slots=slots_of(model))
@@ -73,6 +76,8 @@ def train(
             params, state, value = _step(model, optimizer, loss, params, state, batch)
             values.append(value)
         losses.append(float(np.mean(jax.device_get(values))))
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(jax.device_get(params))):
+        raise ValueError(f"train: after {epochs} epochs the weights are not finite; take fewer, or look at the labels")
     return Trained(params, losses)
 
 

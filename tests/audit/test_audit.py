@@ -157,6 +157,7 @@ def test_other_data_than_the_audit_was_begun_with(tmp_path: Path, monkeypatch: p
 [[data]]
 dataset = "clintox"
 path = "{tmp_path}"
+max_nodes = 3
 [[model]]
 hidden = 8
 [[attack]]
@@ -172,17 +173,30 @@ know = ["n"]
     assert len(done(tmp_path, text)) == 3
     with sqlite3.connect(tmp_path / "out" / "audit.sqlite") as store:
         store.execute("DELETE FROM units WHERE client = 2")
+    kept = open_audit(tmp_path / "out").units
     write("CCO", "CCN")
     assert "with other data (attack[0], defense[0], model[0], data[0]: 3 clients' graphs there and 2 here)" in error(
         audit(tmp_path, text, "--resume")
     )
     write("CCO", "CCN", "CCCl")
     assert "data[0]: not the same graphs); bring them back" in error(audit(tmp_path, text, "--resume"))
+    write("CCO", "CCN", "CCC", "CCCCCCCC")
+    assert "not the same graphs" in error(audit(tmp_path, text, "--resume")), "no client, but of the public statistics"
+    assert open_audit(tmp_path / "out").units == kept
     write("CCO", "CCN", "CCC")
     assert [unit.client for unit in done(tmp_path, text, "--resume")] == [0, 1, 2]
     with sqlite3.connect(tmp_path / "out" / "audit.sqlite") as store:
         store.execute("UPDATE grid SET format = 'jgleak audit 1'")
     assert "an audit of the format 'jgleak audit 1', this jgleak writes" in error(audit(tmp_path, text, "--resume"))
+
+
+def test_data_that_change_while_an_audit_runs() -> None:
+    specification = Specification(attack="random", know=("n",), graphs=3, max_nodes=7, hidden=8)
+    before = shared.shared_digest(specification)
+    assert [outcome.status for outcome in attempt(specification, range(3), 3, before)] == ["done"] * 3
+    found = attempt(specification, range(4), 4, "another")
+    assert [(o.status, o.files) for o in found] == [("failed", {})] * 4
+    assert all("the data have changed" in (outcome.reason or "") for outcome in found)
 
 
 def test_too_few_graphs_to_train_on_show_before_anything_runs(tmp_path: Path) -> None:
@@ -206,6 +220,7 @@ know = ["n"]
 """
     message = error(audit(tmp_path, text))
     assert message.startswith("error: attack[0], defense[0], model[1], data[0]: train: 5 public graphs are too few")
+    assert "take fewer clients" in message
     assert not (tmp_path / "out").exists()
 
 
@@ -305,7 +320,7 @@ def test_a_defect_beside_the_attack_costs_one_client(monkeypatch: pytest.MonkeyP
         return whole(specification, setup, firsts)
 
     monkeypatch.setattr(units, "run_chunk", refuses)
-    found = attempt(specification, range(3), 3)
+    found = attempt(specification, range(3), 3, None)
     assert [(o.client, o.status) for o in found] == [(0, "done"), (1, "failed"), (2, "done")]
 
 

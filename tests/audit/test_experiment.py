@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Collection
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from jgleak.attacks.attack import Attack, Reconstruction
 from jgleak.attacks.registry import ATTACKS
@@ -21,6 +23,7 @@ from jgleak.audit.specification import PROTOCOLS, Specification
 from jgleak.audit.store import Store
 from jgleak.audit.table import graph_table, summary_table
 from jgleak.audit.units import attempt
+from jgleak.cli import app
 from jgleak.features import FeatureSpace, onehot
 from jgleak.federated import Knowledge, Observation
 from jgleak.federated.observation import PROTOCOLS as KNOWN_PROTOCOLS
@@ -234,32 +237,60 @@ def test_one_breakdown_costs_one_client(monkeypatch: pytest.MonkeyPatch) -> None
     assert (summary["graphs"], summary["failures"]) == (3, 1)
 
 
-def test_a_client_without_an_update_costs_that_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Real local training that runs away on one client of three."""
+def _runaway(monkeypatch: pytest.MonkeyPatch, victims: Collection[str]) -> None:
+    """Real local training that runs away on some clients."""
     update = rounds.fedavg
 
-    def runaway(model, params, graphs, space, **options):
-        rate = 1e30 if graphs[0].name == victim else options["rate"]
+    def wild(model, params, graphs, space, **options):
+        rate = 1e30 if graphs[0].name in victims else options["rate"]
         return update(model, params, graphs, space, **{**options, "rate": rate})
 
-    monkeypatch.setattr(rounds, "fedavg", runaway)
-    specification = dataclasses.replace(SMALL, attack="random", know=("n",), protocol="fedavg", local_steps=4)
-    victim = prepare(specification).dataset.graphs[1].name
-    found = {result.index: result for result in run(specification)}
-    assert [found[i].observation is None for i in range(3)] == [False, True, False]
-    assert [found[i].failure is None for i in range(3)] == [True, False, True]
-    assert "finite" in str(found[1].failure) and found[1].reconstruction.stop == "error" and not found[1].score.exact
-    record = result_record(found[1], specification)
-    assert (record["gsm2"], record["protocol"], record["failure"]) == (0.0, None, found[1].failure)
-    store = Store(tmp_path / "out")
-    for result in found.values():
-        store.add(result, result_record(result, specification), prepare(specification).dataset.space)
+    monkeypatch.setattr(rounds, "fedavg", wild)
+
+
+LOCAL = dataclasses.replace(SMALL, attack="side", know=("n",), protocol="fedavg", local_steps=4)
+
+
+def test_a_client_without_an_update_costs_that_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guess = ATTACKS["random"].run
+
+    def many(observations, knowledges, *, keys, budget) -> list[Reconstruction]:
+        clients = zip(observations, knowledges, keys, strict=True)
+        return [guess(seen, known, key=key, budget=budget) for seen, known, key in clients]
+
+    monkeypatch.setitem(ATTACKS, "side", Attack("side", "for tests", guess, many=many, protocols=PROTOCOLS))
+    setup = prepare(LOCAL)
+    _runaway(monkeypatch, [setup.dataset.graphs[1].name])
+    found = list(run(LOCAL, setup))
+    assert [result.index for result in found] == [0, 1, 2], "in order, though attacked side by side"
+    assert [result.observation is None for result in found] == [False, True, False]
+    assert [result.failure is None for result in found] == [True, False, True]
+    assert "local_rate: the client's weights are not finite after 4 steps" in str(found[1].failure)
+    records, store = [result_record(result, LOCAL) for result in found], Store(tmp_path / "out")
+    for result, record in zip(found, records, strict=True):
+        store.add(result, record, setup.dataset.space)
     store.close()
     assert len((tmp_path / "out" / "results.jsonl").read_text().splitlines()) == 3
     assert sorted(file.stem for file in (tmp_path / "out" / "observations").iterdir()) == ["000", "002"]
-    outcomes = {outcome.client: outcome for outcome in attempt(specification, range(3), 3)}
-    assert [outcomes[i].status for i in range(3)] == ["done", "failed", "done"]
+    assert (records[1]["stop"], records[1]["protocol"], records[1]["attacked"]) == ("error", None, False)
+    summary, without = summary_record(records, LOCAL), summary_record(records[::2], LOCAL)
+    assert (summary["graphs"], summary["attacked"], summary["failures"]) == (3, 2, 1)
+    assert all(summary[name] == without[name] for name in ("exact", "gsm1", "edges", "sizes", "counts"))
+    assert "without an update" in [str(cell) for cell in summary_table(summary).columns[0].cells]
+    outcomes = attempt(LOCAL, range(3), 3, None)
+    assert [outcome.status for outcome in outcomes] == ["done", "failed", "done"]
     assert (outcomes[1].reason, outcomes[1].record, outcomes[1].files) == (found[1].failure, {}, {})
+
+
+def test_without_any_update_the_command_says_so(tmp_path: Path) -> None:
+    words = ["attack", "random", "--know", "n", "--graphs", "2", "--max-nodes", "7", "--hidden", "8"]
+    away = ["--protocol", "fedavg", "--local-steps", "4", "--local-rate", "1e30"]
+    result = CliRunner().invoke(app, [*words, *away, "--json"])
+    assert result.exit_code == 1 and "broke down" not in result.stderr and "Traceback" not in result.stderr
+    assert result.stderr.count("local_rate: the client's weights are not finite") == 2
+    *records, last = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [record["attacked"] for record in records] == [False, False]
+    assert (last["summary"]["graphs"], last["summary"]["attacked"], last["summary"]["exact"]) == (2, 0, None)
 
 
 def test_summary_counts_by_size() -> None:
@@ -272,6 +303,7 @@ def test_summary_counts_by_size() -> None:
         "failure": None,
         "stop": "done",
         "truth_in_set": True,
+        "attacked": True,
         "certificate": {"status": "unique"},
         "edges": {"aligned": {"auc": 0.5}},
         "features": None,
