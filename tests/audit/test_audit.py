@@ -150,40 +150,31 @@ def test_a_second_audit_needs_resume_and_the_same_grid(tmp_path: Path) -> None:
         assert "another process audits in" in error(audit(tmp_path, GRID, "--resume"))
 
 
+def _own_data(folder: Path, entry: str, *molecules: str) -> str:
+    """A grid of one cell on molecules of one's own, which are written."""
+    rows = "\n".join(f"{smiles},1,0" for smiles in molecules)
+    (folder / "clintox.csv.gz").write_bytes(gzip.compress(f"smiles,FDA_APPROVED,CT_TOX\n{rows}\n".encode()))
+    data = f'[[data]]\ndataset = "clintox"\npath = "{folder}"\n{entry}\n'
+    return data + '[[attack]]\nattack = "random"\nknow = ["n"]\n[[model]]\nhidden = 8\n'
+
+
 def test_other_data_than_the_audit_was_begun_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared, "_prepared", shared._prepared.__wrapped__)  # data are read again, as by a new process
-    file = tmp_path / "clintox.csv.gz"
-    text = f"""
-[[data]]
-dataset = "clintox"
-path = "{tmp_path}"
-max_nodes = 3
-[[model]]
-hidden = 8
-[[attack]]
-attack = "random"
-know = ["n"]
-"""
-
-    def write(*molecules: str) -> None:
-        rows = "\n".join(f"{smiles},1,0" for smiles in molecules)
-        file.write_bytes(gzip.compress(f"smiles,FDA_APPROVED,CT_TOX\n{rows}\n".encode()))
-
-    write("CCO", "CCN", "CCC")
+    text = _own_data(tmp_path, "max_nodes = 3", "CCO", "CCN", "CCC")
     assert len(done(tmp_path, text)) == 3
     with sqlite3.connect(tmp_path / "out" / "audit.sqlite") as store:
         store.execute("DELETE FROM units WHERE client = 2")
     kept = open_audit(tmp_path / "out").units
-    write("CCO", "CCN")
+    _own_data(tmp_path, "", "CCO", "CCN")
     assert "with other data (attack[0], defense[0], model[0], data[0]: 3 clients' graphs there and 2 here)" in error(
         audit(tmp_path, text, "--resume")
     )
-    write("CCO", "CCN", "CCCl")
+    _own_data(tmp_path, "", "CCO", "CCN", "CCCl")
     assert "data[0]: not the same graphs); bring them back" in error(audit(tmp_path, text, "--resume"))
-    write("CCO", "CCN", "CCC", "CCCCCCCC")
+    _own_data(tmp_path, "", "CCO", "CCN", "CCC", "CCCCCCCC")
     assert "not the same graphs" in error(audit(tmp_path, text, "--resume")), "no client, but of the public statistics"
     assert open_audit(tmp_path / "out").units == kept
-    write("CCO", "CCN", "CCC")
+    _own_data(tmp_path, "", "CCO", "CCN", "CCC")
     assert [unit.client for unit in done(tmp_path, text, "--resume")] == [0, 1, 2]
     with sqlite3.connect(tmp_path / "out" / "audit.sqlite") as store:
         store.execute("UPDATE grid SET format = 'jgleak audit 1'")
@@ -200,24 +191,8 @@ def test_data_that_change_while_an_audit_runs() -> None:
 
 
 def test_too_few_graphs_to_train_on_show_before_anything_runs(tmp_path: Path) -> None:
-    file = tmp_path / "clintox.csv.gz"
-    rows = "\n".join(f"{'C' * size}O,1,0" for size in range(1, 9))
-    file.write_bytes(gzip.compress(f"smiles,FDA_APPROVED,CT_TOX\n{rows}\n".encode()))
-    text = f"""
-[[data]]
-dataset = "clintox"
-path = "{tmp_path}"
-graphs = 3
-[[model]]
-hidden = 8
-[[model]]
-name = "trained"
-hidden = 8
-train = 1
-[[attack]]
-attack = "random"
-know = ["n"]
-"""
+    text = _own_data(tmp_path, "graphs = 3", *("C" * size for size in range(2, 10)))
+    text += "[[model]]\nname = 'trained'\nhidden = 8\ntrain = 1\n"
     message = error(audit(tmp_path, text))
     assert message.startswith("error: attack[0], defense[0], model[1], data[0]: train: 5 public graphs are too few")
     assert "take fewer clients" in message
