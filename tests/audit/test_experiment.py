@@ -343,6 +343,7 @@ def test_twins_match_the_gradient_and_are_not_the_truth() -> None:
         "seconds": 1.0,
         "compilations": 0,
         "truth_in_set": True,
+        "attacked": True,
         "certificate": None,
         "edges": None,
         "features": None,
