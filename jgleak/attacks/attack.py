@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 from threadpoolctl import threadpool_limits
 
 from jgleak.attacks.certificate import Certificate
+from jgleak.attacks.told import size
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.graph import Graph
 
@@ -27,7 +28,8 @@ class Reconstruction:
       gradient_distance: ``|g - g*| / |g*|`` of the first graph's gradient against the observed one, over all
         parameters (0 is a perfect match), or None when no graph was found.
       stop: why the attack ended: ``match``, ``exhausted``, ``time``, ``no candidates``, ``done``.
-      adjacency: soft adjacency ``(n, n)`` where the attack has one; ``(B, n, n)`` for a batch.
+      adjacency: soft adjacency ``(n, n)`` where the attack has one; ``(B, n, n)`` for a batch, ``n`` of its
+        largest graph.
       features: soft encoded features ``(n, m)`` where the attack has them; ``(B, n, m)`` for a batch.
       certificate: what is known about other graphs with the same gradient, where the attack looks for them.
       info: counts and seconds by stage, for people and benchmarks.
@@ -152,7 +154,15 @@ class Attack:
             known = " or ".join(repr(p) for p in self.protocols)
             return f"it reads updates of the protocol {known}, not {observation.protocol!r}; let the client send that"
         if observation.batch_size > 1 and not self.several:
-            return f"the update mixes {observation.batch_size} graphs and it attacks one; record batches of one"
+            return (
+                f"the update mixes {observation.batch_size} graphs and it attacks one; record batches of one, "
+                "or take an attack on batches (gradient matching, as dlg)"
+            )
+        if knowledge.sizes and len(knowledge.sizes) != observation.batch_size:
+            given, graphs = len(knowledge.sizes), observation.batch_size
+            return (
+                f"sizes of {given} graph(s) are given and {graphs} are behind the update; give one a graph, or n alone"
+            )
         for need in self.needs:
             if not _given(need, observation, knowledge):
                 return f"it needs {NEEDS[need]}; give it (Knowledge({need}=...); `jgleak attack --know {need}`)"
@@ -217,7 +227,6 @@ NEEDS = {
 
 def _given(need: str, observation: Observation, knowledge: Knowledge) -> bool:
     if need == "n":
-        known = knowledge.n, knowledge.adjacency, knowledge.features, observation.gradients
-        return any(part is not None for part in known)
+        return size(observation, knowledge) is not None
     value = getattr(knowledge, need)
     return value is not None and (need != "auxiliary" or len(value) > 0)

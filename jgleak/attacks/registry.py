@@ -18,14 +18,14 @@ from jgleak.attacks.matching.glg import GLG_GRAPH, GLG_NODE_1, GLG_NODE_2
 from jgleak.attacks.matching.gra_gfa import GRA_GFA
 from jgleak.attacks.matching.invergrad import INVERGRAD
 from jgleak.attacks.matching.tableak import TABLEAK
-from jgleak.attacks.trivial import EMPTY, MEAN_ADJACENCY, RANDOM
+from jgleak.attacks.trivial import EMPTY, FILE_HABIT, MEAN_ADJACENCY, RANDOM
 
 EXACT = (CENSUS, GRAIN, CLOSED_FORM)
 MATCHING = (DLG, DLG_BP, IDLG, IDLG_BP, INVERGRAD, TABLEAK, GLG_NODE_1, GLG_NODE_2, GLG_GRAPH)
 GENERATORS = (GI_GAN, GRA_GFA)
 FEDGIGS = (FEDGIG, FEDGIG_ORDERED, FEDGIG_NO_CONSTRAINT, FEDGIG_NO_AUTOENCODER)
 GRAPHDLGS = (GRAPHDLG, GRAPHDLG_NO_ADAPTER, GRAPHDLG_REFINED)
-BASELINES = (RANDOM, MEAN_ADJACENCY, EMPTY)
+BASELINES = (RANDOM, MEAN_ADJACENCY, FILE_HABIT, EMPTY)
 
 ATTACKS: dict[str, Attack] = {
     attack.name: attack for attack in (*EXACT, *MATCHING, *GENERATORS, *FEDGIGS, *GRAPHDLGS, *BASELINES)

@@ -7,6 +7,7 @@ answer as they are. The observation only serves to state the gradient distance o
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import jax
 import networkx as nx
@@ -14,31 +15,26 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Num
 
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
-from jgleak.attacks.distance import gradient_distances
+from jgleak.attacks.distance import Label, gradient_distances
+from jgleak.attacks.graphdlg.places import places
+from jgleak.attacks.told import apart, together
 from jgleak.features import FeatureSpace
 from jgleak.federated.observation import Knowledge, Observation
-from jgleak.graph import Graph
+from jgleak.graph import Graph, bucket
 
 MODEST = 20
 """A random graph has at most this many nodes when nothing tells its size."""
 
 
 def random(observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget) -> Reconstruction:
-    """A random graph with random features, from public knowledge only.
+    """Random graphs with random features, from public knowledge only.
 
     Features are drawn independently from the public column means (uniformly where the space has none). The number of
     edges is half the sum of the degrees that the features state, and that of a spanning tree where they state none;
     the graph is a random tree with random further edges. Features that were not given then state its real degrees.
     """
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-    n = _size(knowledge) or int(rng.integers(1, min(knowledge.max_nodes, MODEST), endpoint=True))
-    x = _sample(knowledge.space, n, rng) if knowledge.features is None else knowledge.features
-    degrees = knowledge.space.degrees(x)
-    wanted = n - 1 if degrees is None else round(int(degrees.sum()) / 2)
-    edges = _random_edges(n, wanted, knowledge.connected, rng) if knowledge.adjacency is None else _edges(knowledge)
-    if knowledge.features is None:
-        x = _with_degrees(knowledge.space, x, np.bincount(edges.ravel(), minlength=n))
-    return _answer(observation, knowledge, x, edges)
+    return _answer(observation, knowledge, [_random(one, rng) for one in apart(observation, knowledge)])
 
 
 def mean_adjacency(observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget) -> Reconstruction:
@@ -47,17 +43,39 @@ def mean_adjacency(observation: Observation, knowledge: Knowledge, *, key: Array
     Smaller graphs count as zeros beyond their nodes. A graph of unknown size gets the auxiliaries' median size. The
     soft adjacency is kept in ``Reconstruction.adjacency``; the nodes are those of ``empty``.
     """
-    n = _size(knowledge) or round(float(np.median([g.n for g in knowledge.auxiliary])))
-    soft = _mean(knowledge.auxiliary, n) if knowledge.adjacency is None else knowledge.adjacency
-    edges = np.argwhere(np.triu(soft > 0.5, 1))
-    return dataclasses.replace(_answer(observation, knowledge, _modal(knowledge, n), edges), adjacency=soft)
+    each = apart(observation, knowledge)
+    soft = [_mean(one) for one in each]
+    graphs = [Graph(_modal(one, len(a)), _likely(a)) for one, a in zip(each, soft, strict=True)]
+    return dataclasses.replace(_answer(observation, knowledge, graphs), adjacency=together(soft))
 
 
 def empty(observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget) -> Reconstruction:
     """No edges, and every node has the publicly most frequent value of every feature; one node where n is unknown."""
-    n = _size(knowledge) or 1
-    edges = np.zeros((0, 2), np.int64) if knowledge.adjacency is None else _edges(knowledge)
-    return _answer(observation, knowledge, _modal(knowledge, n), edges)
+    each = apart(observation, knowledge)
+    return _answer(observation, knowledge, [Graph(_modal(one, one.n or 1), _edges(one)) for one in each])
+
+
+def file_habit(observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget) -> Reconstruction:
+    """The edges and features that are usual at their places in public files, counted from both ends (``places``).
+
+    Soft ones are kept in ``Reconstruction.adjacency`` and ``features``. A graph of unknown size gets the public graphs'
+    median size. What an attack gains over this in file order is due to the gradient.
+    """
+    each, space = apart(observation, knowledge), knowledge.space
+    told = [one.n or _usual(one) for one in each]
+    habit = places(knowledge.auxiliary, space, bucket(max(told)))
+    soft, rows, graphs = list[np.ndarray](), list[np.ndarray](), list[Graph]()
+    for one, n in zip(each, told, strict=True):
+        soft.append(habit.edges_of(n) if one.adjacency is None else np.asarray(one.adjacency))
+        rows.append(habit.rows_of(n, space) if one.features is None else space.encode(one.features))
+        graphs.append(Graph(space.decode(rows[-1]) if one.features is None else one.features, _likely(soft[-1])))
+    found = _answer(observation, knowledge, graphs)
+    return dataclasses.replace(found, adjacency=together(soft), features=together(rows))
+
+
+def _usual(knowledge: Knowledge) -> int:
+    """The public graphs' median size."""
+    return round(float(np.median([g.n for g in knowledge.auxiliary])))
 
 
 def _needs_auxiliary(observation: Observation, knowledge: Knowledge) -> str | None:
@@ -66,39 +84,58 @@ def _needs_auxiliary(observation: Observation, knowledge: Knowledge) -> str | No
     return "it averages public graphs and Knowledge.auxiliary is empty; give some (--know auxiliary)"
 
 
-RANDOM = Attack("random", "random features and a random graph from public knowledge (baseline)", random)
+RANDOM = Attack("random", "random features and a random graph from public knowledge (baseline)", random, several=True)
 MEAN_ADJACENCY = Attack(
     "mean-adjacency",
     "mean adjacency of auxiliary graphs in file order (baseline)",
     mean_adjacency,
     _needs_auxiliary,
+    several=True,
     rows=True,
 )
-EMPTY = Attack("empty", "no edges, every node the most frequent one (baseline)", empty)
-
-
-def _size(knowledge: Knowledge) -> int | None:
-    for known in (knowledge.adjacency, knowledge.features):
-        if known is not None:
-            return known.shape[0]
-    return knowledge.n
+FILE_HABIT = Attack(
+    "file-habit",
+    "edges and features usual at their places in public files (baseline)",
+    file_habit,
+    needs=("auxiliary",),
+    several=True,
+)
+EMPTY = Attack("empty", "no edges, every node the most frequent one (baseline)", empty, several=True)
 
 
 def _edges(knowledge: Knowledge) -> Int[np.ndarray, "e 2"]:
-    return np.argwhere(np.triu(np.asarray(knowledge.adjacency) > 0.5, 1))
+    """Known ones, or else none."""
+    return np.zeros((0, 2), np.int64) if knowledge.adjacency is None else _likely(np.asarray(knowledge.adjacency))
 
 
-def _answer(observation: Observation, knowledge: Knowledge, x: np.ndarray, edges: np.ndarray) -> Reconstruction:
-    """The guess with the labels that are known, or else with those whose gradient comes closest; that distance."""
-    graph = Graph(x, edges)
+def _likely(soft: Float[np.ndarray, "n n"]) -> Int[np.ndarray, "e 2"]:
+    return np.argwhere(np.triu(soft > 0.5, 1))
+
+
+def _random(knowledge: Knowledge, rng: np.random.Generator) -> Graph:
+    """One random graph, of a random size where none is told."""
+    n = knowledge.n or int(rng.integers(1, min(knowledge.max_nodes, MODEST), endpoint=True))
+    x = _sample(knowledge.space, n, rng) if knowledge.features is None else knowledge.features
+    degrees = knowledge.space.degrees(x)
+    wanted = n - 1 if degrees is None else round(int(degrees.sum()) / 2)
+    edges = _random_edges(n, wanted, knowledge.connected, rng) if knowledge.adjacency is None else _edges(knowledge)
+    if knowledge.features is None:
+        x = _with_degrees(knowledge.space, x, np.bincount(edges.ravel(), minlength=n))
+    return Graph(x, edges)
+
+
+def _answer(observation: Observation, knowledge: Knowledge, graphs: Sequence[Graph]) -> Reconstruction:
+    """The guess with known labels, or else with those whose gradient comes closest; the distance of the first graph."""
+    found = gradient_distances(observation, knowledge.space, graphs)
+    labels: list[Label] = [label for _, label in found]
     if knowledge.labels is not None:
-        labels = np.asarray(knowledge.labels)
+        known = np.asarray(knowledge.labels)
         if not observation.model.node_level:
-            graph = dataclasses.replace(graph, y=labels.ravel()[0].item())
-        elif labels.shape == (graph.n,):
-            graph = dataclasses.replace(graph, y=labels)
-    distance, label = gradient_distances(observation, knowledge.space, [graph])[0]
-    return Reconstruction((graph if graph.y is not None else dataclasses.replace(graph, y=label),), distance, "done")
+            labels = known.ravel()[: len(graphs)].tolist()
+        elif len(graphs) == 1 and known.shape == (graphs[0].n,):
+            labels = [known]
+    named = tuple(dataclasses.replace(graph, y=y) for graph, y in zip(graphs, labels, strict=True))
+    return Reconstruction(named, found[0][0], "done")
 
 
 def _modal(knowledge: Knowledge, n: int) -> Num[np.ndarray, "n G"]:
@@ -116,7 +153,12 @@ def _modal(knowledge: Knowledge, n: int) -> Num[np.ndarray, "n G"]:
     return _determine(space, space.decode(np.zeros((n, space.width))))
 
 
-def _mean(graphs: tuple[Graph, ...], n: int) -> Float[np.ndarray, "n n"]:
+def _mean(knowledge: Knowledge) -> Float[np.ndarray, "n n"]:
+    """Known edges, or the public graphs' mean, of their median size where none is told."""
+    if knowledge.adjacency is not None:
+        return np.asarray(knowledge.adjacency)
+    graphs = knowledge.auxiliary
+    n = knowledge.n or _usual(knowledge)
     total = np.zeros((n, n), np.float32)
     for g in graphs:
         k = min(n, g.n)

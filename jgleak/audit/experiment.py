@@ -150,9 +150,10 @@ def _part(found: Reconstruction, own: int) -> Reconstruction:
     """One graph of a batch's reconstruction; nothing where it has fewer."""
     if own >= len(found.graphs):
         return dataclasses.replace(found, graphs=(), adjacency=None, features=None)
-    adjacency = None if found.adjacency is None else found.adjacency[own]
-    features = None if found.features is None else found.features[own]
-    return dataclasses.replace(found, graphs=(found.graphs[own],), adjacency=adjacency, features=features)
+    graph = found.graphs[own]
+    adjacency = None if found.adjacency is None else found.adjacency[own, : graph.n, : graph.n]
+    features = None if found.features is None else found.features[own, : graph.n]
+    return dataclasses.replace(found, graphs=(graph,), adjacency=adjacency, features=features)
 
 
 def _result(

@@ -105,17 +105,23 @@ def knowledge_of(
     """What the specification gives away of one client.
 
     Labels are sorted, so that they tell no order, but where the order of nodes is told anyway: by known edges or
-    features, by the target node's gradient, or by one gradient a node. Of several graphs the largest one's size is
-    told, or the edges and features of the first. The defence is public, and with it the deviation of its noise.
+    features, by the target node's gradient, or by one gradient a node. Of several graphs all sizes are told, the
+    largest first, each with its graph's label where both are known; or the edges and features of the first graph. The
+    defence is public, and with it the deviation of its noise.
     """
-    know, truth = set(specification.know), truths[0]
+    know, truth, by_node = set(specification.know), truths[0], setup.model.node_level
+    shown = know & {"adjacency", "features"}
+    sized = "n" in know and not shown
+    ordered = by_node and (shown or observation.protocol in ("target_node", "node_losses"))
+    if not ordered:
+        truths = sorted(truths, key=lambda g: (-g.n if sized else 0, 0 if by_node else g.y))
     labels = np.concatenate([np.atleast_1d(np.asarray(g.y)) for g in truths])
-    told = know & {"adjacency", "features"} or observation.protocol in ("target_node", "node_losses")
-    if not (setup.model.node_level and told):
+    if by_node and not ordered:
         labels = np.sort(labels)
     return Knowledge(
         space=setup.dataset.space,
-        n=truth.n if know & {"adjacency", "features"} else max(g.n for g in truths) if "n" in know else None,
+        n=truth.n if shown else max(g.n for g in truths) if sized else None,
+        sizes=tuple(g.n for g in truths) if sized and len(truths) > 1 else (),
         adjacency=truth.adjacency if "adjacency" in know else None,
         features=truth.x.copy() if "features" in know else None,
         labels=labels if "labels" in know else None,

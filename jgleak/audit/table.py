@@ -30,13 +30,16 @@ def clients_table(records: Sequence[Mapping[str, Any]]) -> Table:
             str(r["graph"]),
             Text(r["name"]),
             str(r["n_nodes"]),
-            "yes" if r["exact"] else "no",
-            *(f"{r[name]:.3f}" for name in ("gsm0", "gsm1", "gsm2")),
+            *(_rates(r) if r["attacked"] else "----"),
             "-" if distance is None else f"{distance:.1e}",
             f"{r['seconds']:.2f}",
             _ending(r),
         )
     return table
+
+
+def _rates(record: Mapping[str, Any]) -> list[str]:
+    return ["yes" if record["exact"] else "no", *(f"{record[name]:.3f}" for name in ("gsm0", "gsm1", "gsm2"))]
 
 
 def _ending(record: Mapping[str, Any]) -> str:
@@ -70,9 +73,10 @@ def summary_table(summary: Mapping[str, Any]) -> Table:
     if summary["unique"]:
         table.add_row("certified unique", _number(summary["unique"] / clients), "", "", str(summary["unique"]))
     for title, what, metric in SOFT:
-        if summary[what]:
-            mean = summary[what]["aligned"][metric]
-            table.add_row(f"{title}, aligned", _number(mean), "", "", str(summary["counts"][metric]))
+        for order, words in (("aligned", "aligned"), ("file_order", "in file order")):
+            if summary[what] and summary["counts"][metric]:
+                mean = summary[what][order][metric]
+                table.add_row(f"{title}, {words}", _number(mean), "", "", str(summary["counts"][metric]))
     if summary["target_error"] is not None:
         count = str(summary["counts"]["target_error"])
         table.add_row("target's feature RNMSE", _number(summary["target_error"]), "", "", count)

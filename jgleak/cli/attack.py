@@ -128,7 +128,7 @@ def _audit(specification: Specification, out: Path | None, json_lines: bool, std
     from jgleak.audit.table import clients_table, summary_table
 
     store = None if out is None else Store(out)
-    records, status = [], 0
+    records, status, said = [], 0, None
     try:
         setup = _prepared(specification, stderr)
         with _progress(stderr) as progress:
@@ -143,7 +143,9 @@ def _audit(specification: Specification, out: Path | None, json_lines: bool, std
                 if result.failure is not None:
                     status = FAILED
                     what = "the attack broke down\n" if result.observation is not None else ""
-                    stderr.print(Text(f"graph {result.index}: {what}{result.failure}"), soft_wrap=True)
+                    told = what + result.failure if result.failure != said else "the same"
+                    stderr.print(Text(f"graph {result.index}: {told}"), soft_wrap=True)
+                    said = result.failure
                 progress.update(bar, advance=1, exact=sum(r["exact"] for r in records))
     except KeyboardInterrupt:
         status = INTERRUPTED

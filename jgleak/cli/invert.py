@@ -26,7 +26,10 @@ def invert(
     name: Annotated[str, typer.Option("--attack", help="The attack; see `jgleak list`.")] = "census",
     seed: Seed = 0,
     time_limit: Seconds = 60.0,
-    n: Annotated[int | None, typer.Option(help="Number of nodes, where it is known.")] = None,
+    n: Annotated[
+        str | None,
+        typer.Option(help="Number of nodes, where it is known; of a batch, one for all or one each (9,7)."),
+    ] = None,
     options: Annotated[
         list[str] | None, typer.Option("--set", help="Options of the attack, as name=value (steps=300).")
     ] = None,
@@ -69,7 +72,16 @@ def invert(
         observation, space = load(file, given)
         if n is None and "n" in chosen.needs:
             raise ValueError(f"n: {name} needs the number of nodes; give --n")
-        knowledge = Knowledge(space=space, n=n, max_nodes=max_n, distinct_nodes=distinct, prior=prior, noise=noise)
+        known = _sizes(n)
+        knowledge = Knowledge(
+            space=space,
+            n=max(known, default=None),
+            sizes=known if len(known) > 1 else (),
+            max_nodes=max_n,
+            distinct_nodes=distinct,
+            prior=prior,
+            noise=noise,
+        )
         begun = time.monotonic()
         with Console(stderr=True).status(name):
             found = chosen(observation, knowledge, key=jax.random.key(seed), budget=Budget(seconds=time_limit))
@@ -96,6 +108,14 @@ def invert(
         if json_lines:
             print(json.dumps(record), flush=True)
         _show(found, molecule, space, Console(stderr=json_lines))
+
+
+def _sizes(text: str | None) -> tuple[int, ...]:
+    """Numbers of nodes from text, of one graph or of several."""
+    try:
+        return tuple(int(word) for word in text.split(",")) if text is not None else ()
+    except ValueError as error:
+        raise ValueError(f"n: expected a whole number, or several with commas (17,13), got {text!r}") from error
 
 
 HINTS = {

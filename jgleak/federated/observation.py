@@ -116,7 +116,8 @@ class Knowledge:
 
     Attributes:
       space: the public feature space.
-      n: number of nodes.
+      n: number of nodes; of a batch's largest graph.
+      sizes: number of nodes of every graph of a batch, in the order of ``labels``; none given: each has ``n``.
       adjacency: true adjacency ``(n, n)`` ("+A" in the papers).
       features: true node features ``(n, G)`` ("+X").
       labels: graph labels of the batch, or the node labels.
@@ -134,6 +135,7 @@ class Knowledge:
 
     space: FeatureSpace
     n: int | None = None
+    sizes: tuple[int, ...] = ()
     adjacency: Float[np.ndarray, "n n"] | None = None
     features: Num[np.ndarray, "n G"] | None = None
     labels: Int[np.ndarray, "..."] | None = None
@@ -146,12 +148,18 @@ class Knowledge:
     noise: float | None = None
 
     def __post_init__(self) -> None:
-        if self.n is not None and self.n < 1:
-            raise ValueError(f"n: a graph has at least one node, got {self.n}")
+        if self.n is None and self.sizes:
+            object.__setattr__(self, "n", max(self.sizes))
+        if any(n < 1 for n in (*self.sizes, self.n) if n is not None):
+            raise ValueError(f"n: a graph has at least one node, got {min(self.sizes, default=self.n)}")
+        if self.sizes and max(self.sizes) != self.n:
+            raise ValueError(f"sizes: the largest graph has {max(self.sizes)} nodes, n says {self.n}; leave n out")
         parts = [(name, part) for name in ("adjacency", "features") if (part := getattr(self, name)) is not None]
         given = {name: np.shape(part)[-2] for name, part in parts if np.ndim(part) >= 2}
         if self.n is not None and all(np.ndim(part) == 2 for _, part in parts):
             given["n"] = self.n
+        if self.sizes and any(np.ndim(part) == 2 for _, part in parts):
+            given["the smallest graph"] = min(self.sizes)
         if len(set(given.values())) > 1:
             said = ", ".join(f"{name} of {nodes} nodes" for name, nodes in given.items())
             raise ValueError(f"knowledge: what is given disagrees: {said}")

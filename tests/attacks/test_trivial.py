@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jgleak.attacks.registry import ATTACKS, get_attack
-from jgleak.attacks.trivial import EMPTY, MEAN_ADJACENCY, RANDOM
+from jgleak.attacks.trivial import EMPTY, FILE_HABIT, MEAN_ADJACENCY, RANDOM
 from jgleak.features import Feature, FeatureSpace, onehot
 from jgleak.federated import Knowledge, Observation, fedsgd
 from jgleak.gnn import GNN
 from jgleak.graph import Graph
 
-BASELINES = (RANDOM, MEAN_ADJACENCY, EMPTY)
+BASELINES = (RANDOM, MEAN_ADJACENCY, FILE_HABIT, EMPTY)
 BARE = FeatureSpace(
     (
         onehot("element", ("C", "N", "O")),
@@ -121,6 +121,34 @@ def test_empty_is_one_most_frequent_node(observation: Observation) -> None:
     assert best is not None
     assert len(best.edges) == 0
     np.testing.assert_array_equal(best.x, [[0, 2, 0]])
+
+
+@pytest.mark.parametrize("attack", BASELINES, ids=lambda a: a.name)
+def test_a_batch_gets_a_guess_for_every_size(attack) -> None:
+    graphs = [path_graph([0, 0, 1, 0, 2]), path_graph([0, 1]), path_graph([2, 0, 0])]
+    model = GNN(in_features=SPACE.width, hidden=6, readout_widths=(5,))
+    seen = fedsgd(model, model.initial(key=jax.random.key(0)), graphs, SPACE, loss="bce")
+    known = Knowledge(SPACE, sizes=(5, 2, 3), labels=np.array([1, 0, 1]), auxiliary=OTHERS)
+    found = attack(seen, known, key=jax.random.key(0))
+    assert [g.n for g in found.graphs] == [5, 2, 3] and [g.y for g in found.graphs] == [1, 0, 1]
+    unsized = attack(seen, Knowledge(SPACE, auxiliary=OTHERS), key=jax.random.key(0))
+    assert len(unsized.graphs) == 3
+    if attack in (MEAN_ADJACENCY, FILE_HABIT):
+        assert found.adjacency.shape == (3, 5, 5) and not found.adjacency[1, 2:].any()
+        alone = attack(seen, Knowledge(SPACE, n=5, auxiliary=OTHERS), key=jax.random.key(0))
+        np.testing.assert_allclose(found.adjacency[0], alone.adjacency[0], atol=1e-6)
+
+
+def test_the_habit_of_files_is_told_where_all_files_have_it(observation: Observation) -> None:
+    """Public paths begin with N and end with O; a guess of any size does so too."""
+    public = tuple(path_graph([1, *[0] * k, 2]) for k in (1, 2, 3, 4) for _ in range(10))
+    found = FILE_HABIT(observation, Knowledge(SPACE, n=5, auxiliary=public), key=jax.random.key(0))
+    assert found.best is not None and found.features is not None
+    np.testing.assert_array_equal(found.best.x, path_graph([1, 0, 0, 0, 2]).x)
+    np.testing.assert_array_equal(found.best.edges, path_graph([0] * 5).edges)
+    np.testing.assert_array_equal(found.best.x, SPACE.decode(found.features))
+    with pytest.raises(ValueError, match="auxiliary"):
+        FILE_HABIT(observation, Knowledge(SPACE, n=5), key=jax.random.key(0))
 
 
 def test_node_labels_that_are_known_are_used() -> None:

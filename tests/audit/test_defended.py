@@ -43,8 +43,13 @@ def test_every_graph_of_a_batch_meets_its_own_reconstruction(seen: list[Any]) ->
     assert [o.batch_size for o, _ in seen] == [2, 2, 1]
     assert [r.index for r in results] == list(range(5)) and all(r.score.exact for r in results)
     first, second = (results[i].truth for i in (0, 1))
-    assert seen[0][1].n == max(first.n, second.n)
-    np.testing.assert_array_equal(np.asarray(seen[0][1].labels), np.sort(np.array([first.y, second.y])))
+    order = sorted((first, second), key=lambda g: (-g.n, g.y))
+    assert seen[0][1].sizes == tuple(g.n for g in order) and seen[0][1].n == order[0].n
+    np.testing.assert_array_equal(np.asarray(seen[0][1].labels), [g.y for g in order])
+    assert seen[2][1].sizes == () and seen[2][1].n == results[4].truth.n
+    list(run(dataclasses.replace(SMALL, batch=2, know=("labels",))))
+    assert seen[3][1].sizes == () and seen[3][1].n is None
+    np.testing.assert_array_equal(np.asarray(seen[3][1].labels), np.sort(np.array([first.y, second.y])))
 
 
 def test_what_was_not_found_in_a_batch_counts_as_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -327,3 +327,15 @@ def test_knowledge_that_disagrees_is_refused(world: Any) -> None:
     with pytest.raises(ValueError, match="adjacency of 3 nodes, n of 5 nodes"):
         Knowledge(world.space, adjacency=edges, n=5)
     assert Knowledge(world.space, adjacency=edges, n=3).n == 3
+    with pytest.raises(ValueError, match="adjacency of 3 nodes, n of 3 nodes, the smallest graph of 2 nodes"):
+        Knowledge(world.space, adjacency=edges, sizes=(3, 2))
+
+
+def test_sizes_of_a_batch_tell_its_largest_graph(world: Any) -> None:
+    known = Knowledge(world.space, sizes=(7, 50, 3))
+    assert (known.n, known.max_nodes) == (50, 50)
+    assert Knowledge(world.space, n=50, sizes=(7, 50, 3)) == known
+    with pytest.raises(ValueError, match="the largest graph has 50 nodes, n says 60"):
+        Knowledge(world.space, n=60, sizes=(7, 50, 3))
+    with pytest.raises(ValueError, match="at least one node, got 0"):
+        Knowledge(world.space, sizes=(7, 0))

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jgleak.metrics.batch import assign, match_batch
+from jgleak.features import FeatureSpace, onehot
+from jgleak.graph import Graph
+from jgleak.metrics.batch import assign, match_batch, match_graphs
 
 
 @given(st.integers(0, 1000))
@@ -35,3 +37,18 @@ def test_a_shuffled_batch_is_found_again() -> None:
         live = np.linalg.norm(truth[i], axis=1) > 0
         by_node = np.linalg.norm(noise[i], axis=1)[live] / np.linalg.norm(truth[i], axis=1)[live]
         assert float(errors[i]) == pytest.approx(by_node.mean(), rel=1e-4)
+
+
+def test_graphs_meet_those_of_their_own_size_first() -> None:
+    """However unlike it is; among graphs of one size the likeness decides."""
+    space = FeatureSpace((onehot("kind", ("a", "b")),))
+
+    def graph(kinds: list[int], edges: list[tuple[int, int]]) -> Graph:
+        return Graph(np.array(kinds)[:, None], np.array(edges))
+
+    path = graph([0] * 5, [(0, 1), (1, 2), (2, 3), (3, 4)])
+    short = graph([0] * 4, [(0, 1), (1, 2), (2, 3)])
+    star = graph([1] * 4, [(0, 1), (0, 2), (0, 3)])
+    np.testing.assert_array_equal(match_graphs([short, path], [graph([0] * 5, [(0, 1)]), star], space), [1, 0])
+    np.testing.assert_array_equal(match_graphs([short, star], [star, short], space), [1, 0])
+    np.testing.assert_array_equal(match_graphs([star, short], [short], space), [1, 0])

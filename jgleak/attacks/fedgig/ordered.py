@@ -24,9 +24,10 @@ from jgleak.attacks.fedgig import autoencoder
 from jgleak.attacks.fedgig.attack import RECIPE, learn_degree
 from jgleak.attacks.matching.loop import matching
 from jgleak.attacks.matching.objectives import Guess
-from jgleak.attacks.matching.problem import Problem, Setting, size
+from jgleak.attacks.matching.problem import Problem, Setting
 from jgleak.attacks.matching.recipe import Recipe
 from jgleak.attacks.matching.starts import Variables, normal
+from jgleak.attacks.told import size
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.graph import Graph, bucket
 

@@ -7,8 +7,9 @@ of public graphs without duplicates, inputs standardised by the public ones: AUC
 the embedding tells a little more than it, in AP. The adapter changes no number by more than .007 there, where public
 and attacked graphs are of one kind.
 
-Where we differ: inputs are standardised; the adapter compares hidden states (see ``decoder``); a client's size is
-given, and only its own places are read.
+Where we differ: inputs are standardised and kept in the public ones' range; the adapter compares hidden states (see
+``decoder``); rows become mixtures of existing ones (see ``mixtures``); sizes are given, and only a graph's own places
+are read.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ from jgleak.attacks.closed_form.slopes import SLOPES
 from jgleak.attacks.distance import MATCH, gradient_distances
 from jgleak.attacks.graphdlg.decoder import Decoder, trained
 from jgleak.attacks.graphdlg.lesson import lesson
+from jgleak.attacks.graphdlg.mixtures import mixtures
 from jgleak.attacks.matching.options import whole
-from jgleak.attacks.matching.problem import size
+from jgleak.attacks.told import apart, together
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.graph import Graph
 
@@ -70,7 +72,7 @@ def run_many(
     """Attack many clients: one decoder and one batched recursion for all that share a model, parameters and graphs.
 
     The adapter sees all of these clients' embeddings. Deterministic; the keys play no part, and no search means no
-    clock. The gradient of a batch is read as that of one graph, which stands for each of its graphs.
+    clock. The gradient of a batch is read as that of one graph, once for every size that its graphs have.
 
     Returns:
       Soft edges in ``adjacency`` (known ones as they are), the recursion's rows in ``features`` (known ones encoded),
@@ -93,9 +95,11 @@ def _group(
     begun = time.monotonic()
     try:
         soft = edges(options, observations, knowledges)
-        hard = [(a >= 0.5).astype(np.float32) for a in soft]
-        model, params = observations[0].model, observations[0].params
-        rows = [np.asarray(r.states[0]) for r in recover(model, params, [o.update for o in observations], hard)]
+        model, params, space = observations[0].model, observations[0].params, knowledges[0].space
+        updates = [o.update for o, graphs in zip(observations, soft, strict=True) for _ in graphs]
+        hard = [(a >= 0.5).astype(np.float32) for graphs in soft for a in graphs]
+        found = (mixtures(space, np.asarray(one.states[0])) for one in recover(model, params, updates, hard))
+        rows = [[next(found) for _ in graphs] for graphs in soft]
     except ConditionFailed as error:
         if len(observations) > 1:
             return [_group(options, [o], [k])[0] for o, k in zip(observations, knowledges, strict=True)]
@@ -107,24 +111,26 @@ def _group(
 
 def edges(
     options: Options, observations: Sequence[Observation], knowledges: Sequence[Knowledge]
-) -> list[Float[np.ndarray, "n n"]]:
-    """Every client's edge probabilities: those that are known, or what the decoder makes of its leaked embedding.
+) -> list[list[Float[np.ndarray, "n n"]]]:
+    """Edge probabilities of every client's graphs: known ones, or what the decoder makes of its leaked embedding.
 
     Raises:
       ConditionFailed: the gradient of some client's head is zero.
     """
-    known = [k.adjacency for k in knowledges]
-    if all(a is not None for a in known):
-        return [np.asarray(a, np.float32) for a in known]
-    embeddings = [pooled_embedding(o.update).astype(np.float32) for o in observations]
-    decoder = learnt(options, observations, knowledges)
-    logits = np.asarray(jax.jit(jax.vmap(decoder.logits))(np.stack(embeddings)))
-    out = []
-    for observation, knowledge, one in zip(observations, knowledges, logits, strict=True):
-        n = size(observation, knowledge) or 0
-        probability = expit(one[:n, :n]) * (1.0 - np.eye(n, dtype=np.float32))
-        out.append(probability if knowledge.adjacency is None else np.asarray(knowledge.adjacency, np.float32))
-    return out
+    each = [apart(o, k) for o, k in zip(observations, knowledges, strict=True)]
+    logits = None
+    if any(k.adjacency is None for k in knowledges):
+        embeddings = [pooled_embedding(o.update).astype(np.float32) for o in observations]
+        decoder = learnt(options, observations, knowledges)
+        logits = np.asarray(jax.jit(jax.vmap(decoder.logits))(np.stack(embeddings)))
+    return [[_edges(one, None if logits is None else logits[i]) for one in graphs] for i, graphs in enumerate(each)]
+
+
+def _edges(knowledge: Knowledge, logits: Float[np.ndarray, "S S"] | None) -> Float[np.ndarray, "n n"]:
+    if logits is None or knowledge.adjacency is not None:
+        return np.asarray(knowledge.adjacency, np.float32)
+    n = knowledge.n or 0
+    return expit(logits[:n, :n]) * (1.0 - np.eye(n, dtype=np.float32))
 
 
 def learnt(options: Options, observations: Sequence[Observation], knowledges: Sequence[Knowledge]) -> Decoder:
@@ -201,24 +207,23 @@ def _answer(
     options: Options,
     observation: Observation,
     knowledge: Knowledge,
-    soft: Float[np.ndarray, "n n"],
-    rows: Float[np.ndarray, "n m"],
+    soft: Sequence[Float[np.ndarray, "n n"]],
+    rows: Sequence[Float[np.ndarray, "n m"]],
     seconds: float,
 ) -> Reconstruction:
-    space, several = knowledge.space, observation.batch_size
-    if knowledge.features is not None:
-        rows = space.encode(knowledge.features)
-    x = space.decode(rows) if knowledge.features is None else knowledge.features
-    graph = Graph(x, np.argwhere(np.triu(soft >= 0.5, 1)))
-    distance, label = gradient_distances(observation, space, [graph])[0]
-    labels = [label] * several if knowledge.labels is None else np.ravel(knowledge.labels)[:several].tolist()
-    soft, rows = (np.broadcast_to(part.astype(np.float32), (several, *part.shape)) for part in (soft, rows))
+    space, given = knowledge.space, [one.features for one in apart(observation, knowledge)]
+    rows = [row if x is None else space.encode(x) for row, x in zip(rows, given, strict=True)]
+    xs = [space.decode(row) if x is None else x for row, x in zip(rows, given, strict=True)]
+    graphs = [Graph(x, np.argwhere(np.triu(a >= 0.5, 1))) for x, a in zip(xs, soft, strict=True)]
+    distances, labels = zip(*gradient_distances(observation, space, graphs), strict=True)
+    if knowledge.labels is not None:
+        labels = np.ravel(knowledge.labels)[: len(graphs)].tolist()
     return Reconstruction(
-        tuple(dataclasses.replace(graph, y=y) for y in labels),
-        distance,
-        "match" if distance < MATCH else "done",
-        adjacency=soft if several > 1 else soft[0],
-        features=rows if several > 1 else rows[0],
+        tuple(dataclasses.replace(graph, y=y) for graph, y in zip(graphs, labels, strict=True)),
+        distances[0],
+        "match" if distances[0] < MATCH else "done",
+        adjacency=together(soft),
+        features=together(rows),
         info={"seconds": seconds, "options": dataclasses.asdict(options)},
     )
 

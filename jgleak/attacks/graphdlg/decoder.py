@@ -76,16 +76,25 @@ class Decoder(NamedTuple):
       params: of the network.
       mean: of the public embeddings.
       scale: one over their deviation; 0 where they are all alike.
+      low: the least of every standardised column among them.
+      high: the greatest.
     """
 
     params: Params
     mean: Float[Array | np.ndarray, " D"]
     scale: Float[Array | np.ndarray, " D"]
+    low: Float[Array | np.ndarray, " D"]
+    high: Float[Array | np.ndarray, " D"]
 
     def logits(self, embedding: Float[Array | np.ndarray, " D"]) -> Float[Array, "S S"]:
-        """Log odds of the edges between ``S`` places; 0 on the diagonal."""
+        """Log odds of the edges between ``S`` places; 0 on the diagonal.
+
+        What lies beyond all public embeddings is moved to their range: nothing was learnt there, and the embedding of a
+        batch, whose weights may be negative (``pooled_embedding``), is often far outside.
+        """
         slots = round(self.params[f"Dense_{len(WIDTHS)}"]["bias"].size ** 0.5)
-        found: Any = Network(slots).apply({"params": self.params}, (embedding - self.mean) * self.scale)
+        within = jnp.clip((embedding - self.mean) * self.scale, self.low, self.high)
+        found: Any = Network(slots).apply({"params": self.params}, within)
         return found[1]
 
 
@@ -97,7 +106,7 @@ def trained(lesson: Lesson, *, steps: int, weight: float) -> Decoder:
     scale = np.where(live, 1.0 / np.where(live, deviation, 1.0), 0.0).astype(np.float32)
     public, victims = ((part - mean) * scale for part in (lesson.embeddings, lesson.victims))
     params = jax.device_get(_fit(steps, weight, jax.random.key(SEED), public, lesson.edges, victims))
-    return Decoder(params, mean, scale)
+    return Decoder(params, mean, scale, public.min(axis=0), public.max(axis=0))
 
 
 @partial(jax.jit, static_argnames=("steps",))

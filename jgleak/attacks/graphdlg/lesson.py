@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from jgleak.attacks.closed_form.pooled import pooled_embedding
 from jgleak.attacks.graphdlg.decoder import Lesson
-from jgleak.attacks.matching.problem import size
+from jgleak.attacks.told import size
 from jgleak.features import FeatureSpace
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.gnn import GNN, Params

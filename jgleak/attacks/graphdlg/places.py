@@ -13,8 +13,11 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
+from scipy.special import expit
 
 from jgleak.attacks.graphdlg.lesson import encoded
+from jgleak.attacks.matching.problem import groups
+from jgleak.attacks.matching.relaxations import softmax_features
 from jgleak.features import FeatureSpace
 from jgleak.graph import Graph
 
@@ -62,6 +65,17 @@ class Places(NamedTuple):
         forward, backward = jnp.asarray(self.edges.first), jnp.asarray(self.edges.last)
         found = forward[first[:, None], first] + backward[last[:, None], last] - self.edges.overall
         return jnp.where(inside[:, None] & inside & ~jnp.eye(slots, dtype=bool), found, 0.0)
+
+    def edges_of(self, n: int) -> Float[np.ndarray, "n n"]:
+        """Edge probabilities of a graph of ``n`` nodes, on the host."""
+        logits = np.asarray(self.edge_logits(jnp.asarray(n), max(n, len(self.edges.first))))
+        return expit(logits[:n, :n]) * (1.0 - np.eye(n, dtype=np.float32))
+
+    def rows_of(self, n: int, space: FeatureSpace) -> Float[np.ndarray, "n m"]:
+        """Its features, as shares of their values, encoded."""
+        logits = self.node_logits(jnp.asarray(n), max(n, len(self.features.first)))
+        raw = softmax_features(logits, groups(space))
+        return space.normalise(np.asarray(raw)[:n]).astype(np.float32)
 
 
 def _read(

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
@@ -28,9 +29,10 @@ from jgleak.attacks.graphdlg.decoder import Decoder
 from jgleak.attacks.graphdlg.places import Places, places
 from jgleak.attacks.matching.leaves import Compressed, Whole
 from jgleak.attacks.matching.loop import matching
-from jgleak.attacks.matching.problem import Problem, Setting, size
+from jgleak.attacks.matching.problem import Problem, Setting
 from jgleak.attacks.matching.recipe import Recipe, relax_structured
 from jgleak.attacks.matching.starts import Variables, normal
+from jgleak.attacks.told import size
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.graph import bucket
 
@@ -75,13 +77,14 @@ def start(setting: Setting, problem: Problem, key: Array) -> Variables:
     layer = problem.update["head"]["linears_0"]
     delta = _observed(layer["bias"])
     pooled = jnp.matmul(_observed(layer["kernel"]), delta, precision="highest") / jnp.sum(delta**2)
-    n, habit = jnp.sum(problem.mask[0]), problem.prior.places
-    anchor = (problem.prior.decoder.logits(pooled)[:slots, :slots] + habit.edge_logits(n, slots)) / 2
+    sizes, habit = jnp.sum(problem.mask, axis=1), problem.prior.places
     if "adjacency" in variables:
+        decoded = problem.prior.decoder.logits(pooled)[:slots, :slots]
+        anchor = (decoded + jax.vmap(lambda n: habit.edge_logits(n, slots))(sizes)) / 2
         variables["adjacency"] += anchor
         variables["anchor"] = anchor
     if "nodes" in variables:
-        variables["nodes"] += habit.node_logits(n, slots)
+        variables["nodes"] += jax.vmap(lambda n: habit.node_logits(n, slots))(sizes)
     return variables
 
 

@@ -19,9 +19,10 @@ from jgleak.attacks.matching import molgan, relaxations, starts
 from jgleak.attacks.matching.loop import matching
 from jgleak.attacks.matching.molgan import Graphs, Public
 from jgleak.attacks.matching.objectives import Guess
-from jgleak.attacks.matching.problem import Group, Problem, Setting, groups, normalisation, size
+from jgleak.attacks.matching.problem import Group, Problem, Setting, groups, normalisation
 from jgleak.attacks.matching.recipe import Recipe, known_or, relaxed_labels
 from jgleak.attacks.matching.starts import Variables
+from jgleak.attacks.told import size
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.graph import GraphBatch, bucket
 

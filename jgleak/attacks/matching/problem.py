@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float, Num
 from jgleak.attacks.closed_form.labels import infer_label, infer_node_labels, infer_target
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.matching.leaves import compressed
+from jgleak.attacks.told import apart
 from jgleak.features import FeatureSpace
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.gnn import GNN, Params
@@ -110,22 +111,23 @@ def pose(
       ValueError: nothing tells the number of nodes, or the model has fewer slots.
     """
     model, space = observation.model, knowledge.space
-    n = size(observation, knowledge) if dummy is None else len(dummy)
-    if n is None:
+    chosen = {} if dummy is None else {"n": None, "sizes": (), "adjacency": dummy, "features": None}
+    each = apart(observation, dataclasses.replace(knowledge, **chosen))
+    sizes = [one.n for one in each if one.n is not None]
+    if not sizes:
         raise ValueError("n: gradient matching searches through matrices of the client's size; give Knowledge(n=...)")
+    n = max(sizes)
     slots = model.slots if model.readout == "flattened" else bucket(n)
     if n > slots:
         raise ValueError(f"n: the model's flattened readout has {slots} node slots, fewer than the {n} nodes given")
     graphs, width = observation.batch_size, model.in_features
-    mask = np.zeros((graphs, slots), bool)
-    mask[:, :n] = True
+    mask = np.arange(slots) < np.array(sizes)[:, None]
     labels = _labels(observation, knowledge, graphs, n, slots, infer)
     groups_ = groups(space) if basis is None else ()
     absorbed = labels is None or (observation.loss == "mse" and knowledge.labels is None)
     common = (labels is not None, basis is not None, observation.scaled and not absorbed)
     setting = Setting(model, observation.loss, observation.protocol, groups_, *common)
     mean, scale = normalisation(space) if basis is None else (np.zeros(width), np.ones(width))
-    features, edges = (knowledge.features, knowledge.adjacency) if dummy is None else (None, dummy)
 
     def rows(x: np.ndarray) -> Float[np.ndarray, "n m"]:
         return space.encode(x) if basis is None else space.encode(x) @ basis
@@ -136,23 +138,15 @@ def pose(
             partial(_observed, observation.gradients, graphs * slots), observation.update
         ),
         mask=mask,
-        shares=_shares(observation.protocol, graphs, n, slots),
+        shares=_shares(observation.protocol, mask),
         mean=mean.astype(np.float32),
         scale=scale.astype(np.float32),
-        nodes=_fill(features, rows, (graphs, slots, width)),
-        adjacency=_fill(edges, np.asarray, (graphs, slots, slots)),
+        nodes=_fill([one.features for one in each], rows, (graphs, slots, width)),
+        adjacency=_fill([one.adjacency for one in each], np.asarray, (graphs, slots, slots)),
         labels=labels,
         prior=prior,
     )
     return setting, Problem(**fields)
-
-
-def size(observation: Observation, knowledge: Knowledge) -> int | None:
-    """Number of nodes of the client's graphs, as far as it is known."""
-    for known in (knowledge.adjacency, knowledge.features):
-        if known is not None:
-            return np.shape(known)[-2]
-    return observation.gradients if observation.gradients is not None else knowledge.n
 
 
 def groups(space: FeatureSpace) -> tuple[Group, ...]:
@@ -175,24 +169,24 @@ def _observed(count: int | None, rows: int, path: Sequence[Any], leaf: Any) -> A
     return compressed(leaf, rows) if path[-1].key.endswith("kernel") else leaf
 
 
-def _shares(protocol: str, graphs: int, n: int, slots: int) -> Float[np.ndarray, "T G N"]:
+def _shares(protocol: str, mask: Bool[np.ndarray, "G N"]) -> Float[np.ndarray, "T G N"]:
     if protocol == "node_losses":
-        return np.eye(n, slots, dtype=np.float32)[:, None]
-    shares = np.zeros((1, graphs, slots), np.float32)
+        return np.eye(*mask.shape[1:], dtype=np.float32)[: mask.sum(), None]
+    shares = np.zeros((1, *mask.shape), np.float32)
     if protocol == "target_node":
-        shares[:, :, 0] = 1.0 / graphs
+        shares[:, :, 0] = 1.0 / len(mask)
     else:
-        shares[:, :, :n] = 1.0 / (graphs * n)
+        shares[0] = mask / (len(mask) * mask.sum(axis=1, keepdims=True))
     return shares
 
 
-def _fill(known: Any, encode: Any, shape: tuple[int, ...]) -> Float[np.ndarray, "..."] | None:
-    """What is known of every graph, padded to ``shape``; a single matrix holds for each of them."""
-    if known is None:
-        return None
+def _fill(each: Sequence[np.ndarray | None], encode: Any, shape: tuple[int, ...]) -> Float[np.ndarray, "..."] | None:
+    """What is known of every graph, padded to ``shape``."""
     out = np.zeros(shape, np.float32)
-    for i, one in enumerate(known if np.ndim(known) == 3 else [known] * shape[0]):
-        rows = encode(one)
+    for i, known in enumerate(each):
+        if known is None:
+            return None
+        rows = encode(known)
         out[i, : rows.shape[0], : rows.shape[1]] = rows
     return out
 

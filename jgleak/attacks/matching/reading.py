@@ -19,7 +19,7 @@ class Answer(NamedTuple):
 
     Attributes:
       graphs: one for every graph of the batch.
-      soft: nodes ``(G, n, m)`` and adjacency ``(G, n, n)`` to report, and the labels.
+      soft: nodes ``(G, n, m)`` and adjacency ``(G, n, n)`` to report, ``n`` of the largest graph, and the labels.
       hard: the graphs as the model is shown them, padded.
     """
 
@@ -63,7 +63,7 @@ def read(
         graph = Graph(x, np.argwhere(np.triu(np.maximum(hard, hard.T), 1) > 0), _label(setting, labels[g], n))
         graphs.append(graph)
         hard_nodes[g, :n], hard_edges[g, :n, :n] = space.encode(x), graph.adjacency
-    n = sizes[0]
+    n = max(sizes)
     reported = (hard_edges if recipe.hard else edges)[:, :n, :n]
     return Answer(tuple(graphs), _guess(nodes[:, :n], reported, labels), _guess(hard_nodes, hard_edges, labels))
 

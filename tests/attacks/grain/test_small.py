@@ -139,7 +139,7 @@ def test_models_it_cannot_attack(fields: dict[str, Any], hint: str, lab: Any) ->
 
 def test_batches_and_real_features_are_refused(lab: Any) -> None:
     observation = dataclasses.replace(_unobserved(lab, lab.model(hidden=8)), batch_size=2)
-    with pytest.raises(ValueError, match="mixes 2 graphs and it attacks one; record batches of one"):
+    with pytest.raises(ValueError, match="attacks one; record batches of one, or take an attack on batches"):
         GRAIN(observation, Knowledge(lab.space), key=jax.random.key(0))
     numbers = FeatureSpace(tuple(real(f"r{i}") for i in range(lab.space.width)))
     with pytest.raises(ValueError, match="real-valued"):

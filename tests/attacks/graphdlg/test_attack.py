@@ -6,14 +6,18 @@ import dataclasses
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
 from jgleak.attacks.closed_form.recursion import recover
 from jgleak.attacks.graphdlg.attack import GRAPHDLG, GRAPHDLG_NO_ADAPTER
-from jgleak.attacks.graphdlg.refined import GRAPHDLG_REFINED, RECIPE
+from jgleak.attacks.graphdlg.mixtures import mixtures
+from jgleak.attacks.graphdlg.refined import GRAPHDLG_REFINED, NOISE, RECIPE, learn, start
 from jgleak.attacks.matching.loop import invert_many
+from jgleak.attacks.matching.problem import pose
+from jgleak.attacks.matching.starts import normal
 from jgleak.federated import Knowledge, Observation, fedsgd
 from jgleak.graph import Graph
 
@@ -52,18 +56,43 @@ def test_features_are_the_recursions_rows(lab: Any) -> None:
     found = run(GRAPHDLG, observation, known)
     rows = recover(model, observation.params, [observation.update], [truth.adjacency])[0].states[0]
     assert found.best is not None and found.features is not None
-    np.testing.assert_allclose(found.features, rows, rtol=1e-5, atol=1e-6)
-    np.testing.assert_array_equal(found.best.x, lab.space.decode(rows))
+    shares = mixtures(lab.space, np.asarray(rows))
+    np.testing.assert_allclose(found.features, shares, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(found.best.x, lab.space.decode(shares))
     np.testing.assert_array_equal(found.best.edges, truth.edges)
 
 
-def test_a_batch_gets_one_structure(lab: Any) -> None:
+def test_a_batch_gets_one_structure_in_every_size(lab: Any) -> None:
     model = lab.model(**FIELDS)
-    graphs = [lab.random(7, seed) for seed in range(5, 8)]
+    graphs = [lab.random(n, seed) for n, seed in ((7, 5), (4, 6), (7, 7))]
     observation = fedsgd(model, lab.params(model), graphs, lab.space, loss="ce")
-    found = run(GRAPHDLG, observation, Knowledge(lab.space, n=7, auxiliary=public(lab)), steps="20")
-    assert len(found.graphs) == 3 and found.adjacency is not None and found.adjacency.shape == (3, 7, 7)
-    assert all(np.array_equal(g.edges, found.graphs[0].edges) for g in found.graphs)
+    known = Knowledge(lab.space, sizes=(7, 4, 7), auxiliary=public(lab))
+    found = run(GRAPHDLG, observation, known, steps="20")
+    assert [g.n for g in found.graphs] == [7, 4, 7]
+    assert found.adjacency is not None and found.adjacency.shape == (3, 7, 7)
+    np.testing.assert_array_equal(found.adjacency[0], found.adjacency[2])
+    np.testing.assert_array_equal(found.adjacency[1, :4, :4], found.adjacency[0, :4, :4])
+    assert not found.adjacency[1, 4:].any() and not found.adjacency[1, :, 4:].any()
+    one_number = run(GRAPHDLG, observation, Knowledge(lab.space, n=7, auxiliary=public(lab)), steps="20")
+    assert [g.n for g in one_number.graphs] == [7, 7, 7]
+    wrong = Knowledge(lab.space, sizes=(7, 4), auxiliary=public(lab))
+    assert "sizes of 2 graph(s) are given and 3 are behind the update" in str(GRAPHDLG.refusal(observation, wrong))
+
+
+def test_the_refinement_begins_at_every_graphs_own_places(lab: Any) -> None:
+    model = lab.model(**FIELDS)
+    graphs = [lab.random(n, seed) for n, seed in ((7, 5), (4, 6))]
+    observation = fedsgd(model, lab.params(model), graphs, lab.space, loss="ce")
+    known = Knowledge(lab.space, sizes=(7, 4), auxiliary=public(lab))
+    prior = learn([observation], [known], jax.random.key(0))
+    setting, problem = pose(observation, known, infer=False, prior=prior)
+    begun = start(setting, problem, jax.random.key(0))
+    noise = NOISE * normal(setting, problem, jax.random.key(0))["nodes"]
+    for g, n in enumerate((7, 4)):
+        expected = np.asarray(prior.places.node_logits(jnp.asarray(n), problem.mask.shape[1]))
+        np.testing.assert_allclose(np.asarray(begun["nodes"] - noise)[g], expected, atol=1e-5)
+    found = run(GRAPHDLG_REFINED, observation, known, steps="2")
+    assert [g.n for g in found.graphs] == [7, 4]
 
 
 def test_the_adapter_changes_the_decoder(lab: Any) -> None:

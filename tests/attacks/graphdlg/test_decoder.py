@@ -60,6 +60,13 @@ def test_alike_embeddings_do_no_harm() -> None:
     assert bool(jnp.all(jnp.isfinite(logits)))
 
 
+def test_beyond_the_public_embeddings_the_decoder_stays_at_their_border(small: decoder.Lesson) -> None:
+    found = decoder.trained(small, steps=20, weight=0.0)
+    top = small.embeddings.max(axis=0)
+    np.testing.assert_allclose(found.logits(top + 100.0), found.logits(top), atol=1e-5)
+    assert np.abs(np.asarray(found.logits(top - 0.1) - found.logits(top))).max() > 1e-4
+
+
 def test_the_lesson_holds_distinct_public_graphs_and_leaked_embeddings(lab: Any) -> None:
     model = lab.model(hidden=16, readout="pooled", readout_widths=())
     public = [lab.random(7, seed) for seed in range(3)]

@@ -73,3 +73,17 @@ def test_edges_are_told_from_both_ends() -> None:
 def test_no_habit_of_edges_without_pairs() -> None:
     alone = Graph(np.zeros((1, 3)), np.zeros((0, 2), np.int64))
     assert np.isfinite(places([alone], SPACE, 4).edge_logits(jnp.asarray(3), 4)).all()
+
+
+def test_shares_and_probabilities_are_those_of_the_logits() -> None:
+    graphs = [file(n) for n in (3, 4, 5, 6) for _ in range(10)]
+    found = places(graphs, SPACE, 8)
+    for n in (4, 8, 11):
+        logits = np.asarray(found.node_logits(jnp.asarray(n), 16))[:n]
+        shares = np.exp(logits[:, :3]) / np.exp(logits[:, :3]).sum(axis=1, keepdims=True)
+        rows = found.rows_of(n, SPACE)
+        np.testing.assert_allclose(rows[:, :3], shares, rtol=1e-4)
+        np.testing.assert_allclose(rows[:, 3], 1 / (1 + np.exp(-logits[:, 3])), rtol=1e-4)
+        edges = found.edges_of(n)
+        assert edges.shape == (n, n) and not np.diag(edges).any()
+        np.testing.assert_array_equal(edges > 0.5, np.abs(np.subtract.outer(np.arange(n), np.arange(n))) == 1)

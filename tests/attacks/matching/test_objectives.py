@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -26,10 +27,12 @@ CONVOLUTIONS = pytest.mark.parametrize("conv", ["gcn", "sage", "gat", "gin"])
 
 def posed(lab: Any, observation: Observation, graphs: list[Graph]) -> tuple[Setting, Problem, Guess]:
     """The problem, and the guess that is the truth."""
+    most = max(g.n for g in graphs)
     knowledge = Knowledge(
         lab.space,
-        features=np.stack([g.x for g in graphs]),
-        adjacency=np.stack([g.adjacency for g in graphs]),
+        sizes=tuple(g.n for g in graphs),
+        features=np.stack([np.pad(g.x, ((0, most - g.n), (0, 0))) for g in graphs]),
+        adjacency=np.stack([np.pad(g.adjacency, (0, most - g.n)) for g in graphs]),
         labels=np.stack([np.asarray(g.y) for g in graphs]),
     )
     setting, problem = pose(observation, knowledge, infer=False)
@@ -66,6 +69,18 @@ def test_gradients_of_every_node_and_of_target_nodes(lab: Any) -> None:
     mean = fedsgd(model, params, [graph], lab.space, loss="ce")
     each = node_gradients(model, params, graph, lab.space, loss="ce")
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b.mean(axis=0), atol=1e-6), mean.update, each.update)
+
+
+def test_graphs_of_a_batch_have_sizes_of_their_own(lab: Any) -> None:
+    """The truth explains the update where every graph has its own size, and does not where all have the largest."""
+    graphs = [lab.random(3, 0), lab.random(7, 1), lab.random(5, 2)]
+    model = lab.model(hidden=8, readout="pooled", readout_widths=())
+    observation = fedsgd(model, lab.params(model), graphs, lab.space, loss="ce")
+    setting, problem, truth = posed(lab, observation, graphs)
+    np.testing.assert_array_equal(np.asarray(problem.mask).sum(axis=1), [3, 7, 5])
+    assert gap(setting, problem, truth) < 1e-5
+    largest = dataclasses.replace(problem, mask=np.arange(problem.mask.shape[1]) < np.full((3, 1), 7))
+    assert gap(setting, largest, truth) > 1e-2
 
 
 def test_of_a_clipped_update_only_the_direction_counts(lab: Any) -> None:

@@ -1,0 +1,50 @@
+"""What is told of each of the graphs behind an update, and answers for each of them as one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from jgleak.federated.observation import Knowledge, Observation
+
+
+def size(observation: Observation, knowledge: Knowledge) -> int | None:
+    """Number of nodes of the client's graph, or of its largest one; None where nothing tells it."""
+    for known in (knowledge.adjacency, knowledge.features):
+        if known is not None:
+            return np.shape(known)[-2]
+    return observation.gradients if observation.gradients is not None else knowledge.n
+
+
+def apart(observation: Observation, knowledge: Knowledge) -> list[Knowledge]:
+    """What is known of every graph of a batch as if it were alone: its size, its edges and features without padding.
+
+    One number of nodes, one matrix, is that of all graphs. Labels stay together.
+    """
+    several = knowledge.sizes or (size(observation, knowledge),) * observation.batch_size
+    return [_alone(knowledge, g, n) for g, n in enumerate(several)]
+
+
+def _alone(knowledge: Knowledge, g: int, n: int | None) -> Knowledge:
+    edges, rows = knowledge.adjacency, knowledge.features
+    edges = edges[g] if edges is not None and np.ndim(edges) == 3 else edges
+    rows = rows[g] if rows is not None and np.ndim(rows) == 3 else rows
+    return dataclasses.replace(
+        knowledge,
+        n=n,
+        sizes=(),
+        adjacency=None if edges is None else edges[:n, :n],
+        features=None if rows is None else rows[:n],
+    )
+
+
+def together(matrices: Sequence[Float[np.ndarray, "n k"]]) -> Float[np.ndarray, "*B N K"]:
+    """Soft edges or features of every graph as in a ``Reconstruction``: padded to the largest, or one graph's alone."""
+    rows, columns = np.max([matrix.shape for matrix in matrices], axis=0)
+    out = np.zeros((len(matrices), rows, columns), np.float32)
+    for g, matrix in enumerate(matrices):
+        out[g, : matrix.shape[0], : matrix.shape[1]] = matrix
+    return out if len(matrices) > 1 else out[0]
