@@ -93,9 +93,10 @@ ROWS = (
 
 ABOUT = """\
 No paper printed these. *exact* and GSM-1 count a client without an answer as 0; the AUC of edges (in file order and
-aligned) is over clients with an answer only, and a batch's graphs are matched to what came back by GSM-1. *The model
-itself* was trained for federated rounds under the same defence; its accuracy and ROC-AUC are on graphs held out. The
-attacker knows the defence and n. Noise is given by its standard deviation; GraphDLG's sigma, a variance, is its square.
-Activation noise is Laplace's on every layer's output. Clipping is to an L2 norm of 0.1."""
+aligned) is over clients with an answer only, and a batch's graphs are matched to what came back by size, then by GSM-1.
+*The model itself* was trained for federated rounds under the same defence; its accuracy and ROC-AUC are on graphs held
+out. The attacker knows the defence and n, of a batch every graph's. Noise is given by its standard deviation;
+GraphDLG's sigma, a variance, is its square. Activation noise is Laplace's on every layer's output. Clipping is to an L2
+norm of 0.1."""
 
 DEFENSES = Table("Defenses, every attack under every one", ABOUT, ROWS, METHODS, COLUMNS)
