@@ -43,7 +43,7 @@ METHODS = (
     Attacker("graphdlg-refined", "GraphDLG, refined (ours)", "graphdlg-refined", ("auxiliary",)),
     Attacker("mean-adjacency", "baseline: mean adjacency", "mean-adjacency", ("auxiliary",)),
     Attacker("file-habit", "baseline: habit of files", "file-habit", ("auxiliary",)),
-    Attacker("empty", "baseline: no edges, commonest node", "empty"),
+    Attacker("empty", "baseline: no edges, commonest node", "empty", ("auxiliary",)),
 )
 
 ALL = tuple(method.name for method in METHODS)
