@@ -9,6 +9,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from jgleak.gnn.convolution import Convolution, with_self_loops
+from jgleak.gnn.mix import mix
 from jgleak.gnn.tap import apply_kernel
 
 
@@ -27,7 +28,7 @@ class GCNConv(Convolution):
     ) -> Float[Array, "N D"]:
         looped = with_self_loops(adjacency, mask)
         scale = jnp.where(mask, lax.rsqrt(jnp.where(mask, looped.sum(axis=1), 1.0)), 0.0)
-        mixed = (scale[:, None] * looped * scale[None, :]) @ apply_kernel(self, "kernel", self.kernel, rows)
+        mixed = mix(scale[:, None] * looped * scale[None, :], apply_kernel(self, "kernel", self.kernel, rows))
         return jnp.where(mask[:, None], self._add_bias(mixed), 0.0)
 
     def project(self, rows: Float[Array, "T F"]) -> Float[Array, "T P"]:

@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jgleak.gnn.activation import activation
 from jgleak.gnn.convolution import Convolution
+from jgleak.gnn.mix import mix
 from jgleak.gnn.tap import apply_kernel
 
 
@@ -39,7 +40,7 @@ class GINConv(Convolution):
         self, rows: Float[Array, "N F"], adjacency: Float[Array, "N N"], mask: Bool[Array, " N"]
     ) -> Float[Array, "N D"]:
         mapped = apply_kernel(self, "kernel", self.kernel, rows)
-        total = (1.0 + self.epsilon) * mapped + adjacency @ mapped
+        total = (1.0 + self.epsilon) * mapped + mix(adjacency, mapped)
         out = apply_kernel(self, "out_kernel", self.out_kernel, activation(self.inner)(self._add_inner(total)))
         return jnp.where(mask[:, None], self._add_bias(out), 0.0)
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from jgleak.gnn.convolution import Convolution
+from jgleak.gnn.mix import mix
 from jgleak.gnn.tap import apply_kernel
 
 FAINT = 1e-6
@@ -30,7 +31,7 @@ class SAGEConv(Convolution):
         self, rows: Float[Array, "N F"], adjacency: Float[Array, "N N"], mask: Bool[Array, " N"]
     ) -> Float[Array, "N D"]:
         degree = adjacency.sum(axis=1, keepdims=True)
-        mean = (adjacency @ rows) / jnp.where(degree > FAINT, degree, 1.0)
+        mean = mix(adjacency, rows) / jnp.where(degree > FAINT, degree, 1.0)
         own = apply_kernel(self, "self_kernel", self.self_kernel, rows)
         others = apply_kernel(self, "neighbour_kernel", self.neighbour_kernel, mean)
         return jnp.where(mask[:, None], self._add_bias(own + others), 0.0)

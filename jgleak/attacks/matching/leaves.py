@@ -47,42 +47,45 @@ class Whole(NamedTuple):
     gradient: Float[Array, "F D"]
 
 
-Found = Outer | Float[Array, "T ..."]
-Seen = Compressed | Whole | Float[Array, "T ..."]
+class Dense(NamedTuple):
+    """Observed gradients of a small kernel, as they are, each transposed: so no product of a step has to transpose.
+
+    Attributes:
+      columns: ``(T, D, F)``.
+    """
+
+    columns: Float[Array, "T D F"]
 
 
-def compressed(leaf: Float[np.ndarray, "T ..."], rows: int) -> Any:
+def compressed(leaf: Float[np.ndarray, "T F D"], rows: int) -> Compressed | Whole | Dense:
     """A kernel's observed gradient in factors, where these are smaller; otherwise as it is.
 
     The gradient of a kernel over graphs of ``rows`` nodes in all has at most that rank. Noise, clipped or dropped
     entries of a defence and local steps raise it. Where factors would lose little, the gradient stays as it is, so that
     small distances are told from zero; where they would lose much (``RAISED``), it is ``Whole``.
     """
-    if leaf.ndim != 3 or leaf.shape[0] > 1 or 2 * rows * sum(leaf.shape[1:]) >= leaf.size:
-        return leaf
+    whole: Any = leaf[0]
+    turned: Any = np.ascontiguousarray(leaf.swapaxes(1, 2))  # NumPy's until a jitted function takes it to the device
+    if leaf.shape[0] > 1 or 2 * rows * sum(leaf.shape[1:]) >= leaf.size:
+        return Dense(turned)
     gradient = leaf[0].astype(np.float64)
     drawn = np.random.default_rng(0).standard_normal((gradient.shape[1], rows + OVERSAMPLED))
     basis = np.linalg.qr(gradient @ drawn)[0]
     left, values, right = np.linalg.svd(basis.T @ gradient, full_matrices=False)
-    kept: Any = (basis @ left[:, :rows], values[:rows], right[:rows].T)
+    kept: Any = basis @ left[:, :rows], values[:rows], right[:rows].T
     lost = np.linalg.norm(gradient - (kept[0] * kept[1]) @ kept[2].T)
-    whole: Any = leaf[0]
     if lost > RAISED * np.linalg.norm(gradient):
         return Whole(whole)
     if lost > DROPPED * np.linalg.norm(gradient):
-        return leaf
+        return Dense(turned)
     return Compressed(*(part.astype(np.float32) for part in kept))
 
 
 def pairs(found: Any, seen: Any) -> list[tuple[Any, Any]]:
-    """The leaves of both trees, side by side."""
-    return list(
-        zip(
-            jax.tree.leaves(found, is_leaf=lambda leaf: isinstance(leaf, Outer | Compressed | Whole)),
-            jax.tree.leaves(seen, is_leaf=lambda leaf: isinstance(leaf, Outer | Compressed | Whole)),
-            strict=True,
-        )
-    )
+    """The leaves of both trees, side by side: an ``Outer`` beside ``Compressed``, ``Whole`` or ``Dense``, or arrays."""
+    kernels = Outer | Compressed | Whole | Dense
+    each = (jax.tree.leaves(tree, is_leaf=lambda leaf: isinstance(leaf, kernels)) for tree in (found, seen))
+    return list(zip(*each, strict=True))
 
 
 def stretched(found: Any, factor: Float[Array, " T"]) -> Any:
@@ -105,14 +108,38 @@ def gap(found: Any, seen: Any) -> Float[Array, " T"]:
     """
     if isinstance(seen, Whole):
         return jnp.maximum(size(found, seen) - 2 * inner(found, seen) + wanted(seen), 0.0)
-    if not isinstance(seen, Compressed):
-        return _square(_dense(found) - seen)
-    return _gap(found.rows, found.slopes[0], seen)[None]
+    if isinstance(seen, Compressed):
+        return _gap(found.rows, found.slopes[0], seen)[None]
+    if isinstance(seen, Dense):
+        count, width, _ = seen.columns.shape
+        columns = seen.columns.reshape(count * width, -1)
+        return _dense_gap(found.rows, _columns(found), columns).reshape(count, width).sum(axis=1)
+    return _square(found - seen)
 
 
 def exact_gap(found: Any, seen: Any) -> Float[Array, " T"]:
     """``gap``, which loses nothing of a ``Whole`` one either."""
-    return gap(found, seen.gradient[None]) if isinstance(seen, Whole) else gap(found, seen)
+    return gap(found, Dense(seen.gradient.T[None])) if isinstance(seen, Whole) else gap(found, seen)
+
+
+@jax.custom_vjp
+def _dense_gap(rows: Float[Array, "R F"], slopes: Float[Array, "R C"], seen: Float[Array, "C F"]) -> Float[Array, " C"]:
+    return _dense_gap_and_kept(rows, slopes, seen)[0]
+
+
+def _dense_gap_and_kept(rows: Array, slopes: Array, seen: Array) -> tuple[Float[Array, " C"], Any]:
+    difference = product_left(slopes, rows) - seen
+    return jnp.sum(jnp.square(difference), axis=1), (rows, slopes, difference)
+
+
+def _dense_gap_slopes(kept: Any, slope: Float[Array, " C"]) -> tuple[Array, Array, Array]:
+    """From one difference, which lies as both products take it."""
+    rows, slopes, difference = kept
+    by_rows = product(2 * slope * slopes, difference)
+    return by_rows, 2 * slope * product_right(rows, difference), -2 * slope[:, None] * difference
+
+
+_dense_gap.defvjp(_dense_gap_and_kept, _dense_gap_slopes)
 
 
 @jax.custom_vjp
@@ -143,32 +170,42 @@ _gap.defvjp(_gap_and_kept, _gap_slopes)
 
 def size(found: Any, seen: Any) -> Float[Array, " T"]:
     """``|a|^2`` of one leaf that is compared with ``seen``."""
-    if not isinstance(seen, Compressed | Whole):
-        return _square(_dense(found))
-    return jnp.sum(_gram(found.rows) * _gram(found.slopes[0]))[None]
+    if isinstance(seen, Compressed | Whole):
+        return jnp.sum(_gram(found.rows) * _gram(found.slopes[0]))[None]
+    return _square(_formed(found))
 
 
 def inner(found: Any, seen: Any) -> Float[Array, " T"]:
     """``<a, b>`` of one leaf."""
     if isinstance(seen, Whole):
         return jnp.sum(product(found.rows, seen.gradient) * found.slopes[0])[None]
-    if not isinstance(seen, Compressed):
-        dense = _dense(found)
-        return jnp.sum(dense * seen, axis=tuple(range(1, dense.ndim)))
-    return jnp.sum(product(found.rows, seen.left) * product(found.slopes[0], seen.right) * seen.values)[None]
+    if isinstance(seen, Compressed):
+        return jnp.sum(product(found.rows, seen.left) * product(found.slopes[0], seen.right) * seen.values)[None]
+    formed = _formed(found)
+    both = formed * (seen.columns if isinstance(seen, Dense) else seen)
+    return jnp.sum(both, axis=tuple(range(1, both.ndim)))
 
 
 def wanted(seen: Any) -> Float[Array, " T"]:
     """``|b|^2`` of one leaf."""
     if isinstance(seen, Whole):
         return jnp.sum(jnp.square(seen.gradient))[None]
-    return jnp.sum(seen.values**2)[None] if isinstance(seen, Compressed) else _square(seen)
+    if isinstance(seen, Compressed):
+        return jnp.sum(seen.values**2)[None]
+    return _square(seen.columns if isinstance(seen, Dense) else seen)
 
 
-def _dense(found: Any) -> Float[Array, "T ..."]:
+def _columns(found: Outer) -> Float[Array, "R C"]:
+    """The slopes of ``T`` gradients as one of a kernel ``T`` times as wide."""
+    return jnp.moveaxis(found.slopes, 0, 1).reshape(found.rows.shape[0], -1)
+
+
+def _formed(found: Any) -> Float[Array, "T ..."]:
+    """The gradients themselves; a kernel's transposed, as ``Dense`` has them."""
     if not isinstance(found, Outer):
         return found
-    return jax.vmap(product_left, (None, 0))(found.rows, found.slopes)
+    count, _, width = found.slopes.shape
+    return product_left(_columns(found), found.rows).reshape(count, width, -1)
 
 
 def _gram(rows: Float[Array, "R F"]) -> Float[Array, "R R"]:

@@ -60,7 +60,7 @@ class Problem:
 
     Attributes:
       params: the parameters of the round.
-      update: the observed gradients, every leaf ``(T, ...)``, ``Compressed`` or ``Whole`` (``leaves``).
+      update: the observed gradients, every leaf ``(T, ...)``, kernels as ``leaves.compressed`` has them.
       mask: ``(G, N)`` True for the client's nodes.
       shares: ``(T, G, N)`` weights of the nodes' losses (node tasks; of the graphs' means, otherwise unused).
       mean: ``(m,)`` what the feature space subtracts from the raw columns.
@@ -164,7 +164,7 @@ def normalisation(space: FeatureSpace) -> tuple[Float[np.ndarray, " m"], Float[n
 
 
 def _observed(count: int | None, rows: int, path: Sequence[Any], leaf: Any) -> Any:
-    """One leaf as the objectives take it: ``T`` gradients in front, a kernel's in factors where that is smaller."""
+    """One leaf as the objectives take it: ``T`` gradients in front, a kernel's ``compressed``."""
     leaf = np.asarray(leaf, np.float32)[slice(None) if count else None]
     return compressed(leaf, rows) if path[-1].key.endswith("kernel") else leaf
 

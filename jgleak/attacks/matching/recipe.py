@@ -145,7 +145,7 @@ def step(recipe: Recipe, setting: Setting, problem: Problem, state: State) -> tu
     )
     stepped: Any = optax.apply_updates(state.variables, change)
     moved = recipe.project(setting, problem, stepped)
-    sound = jnp.isfinite(value) & _finite(slope) & _finite(moved)
+    sound = jnp.isfinite(value) & _finite(slope, moved)
     better = sound & (data < state.value) & ~state.done
     stay = state.done | ~sound | (data < recipe.target)
     return State(
@@ -201,8 +201,10 @@ def known_or(known: Any, otherwise: Callable[[], Array]) -> Array:
     return otherwise() if known is None else jnp.asarray(known)
 
 
-def _finite(tree: Any) -> Bool[Array, ""]:
-    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]))
+def _finite(slope: Any, moved: Any) -> Bool[Array, ""]:
+    """Every number of two like trees, in one pass over both."""
+    both = jax.tree.map(lambda a, b: jnp.all(jnp.isfinite(a) & jnp.isfinite(b)), slope, moved)
+    return jnp.all(jnp.stack(jax.tree.leaves(both)))
 
 
 def _choose(first: Bool[Array, ""], yes: Any, no: Any) -> Any:

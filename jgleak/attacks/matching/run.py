@@ -117,7 +117,11 @@ def begin(recipe: Recipe, setting: Setting, problems: Problem, keys: Array) -> S
     return jax.vmap(one, (axes(setting), 0))(problems, keys)
 
 
-@partial(jax.jit, static_argnames=("recipe", "setting"), donate_argnames=("states",))
+ONE_CORE: Any = {"xla_cpu_multi_thread_eigen": False}
+"""A CPU's lanes take a core each; products dealt to all cores would wait for each other (other devices ignore it)."""
+
+
+@partial(jax.jit, static_argnames=("recipe", "setting"), donate_argnames=("states",), compiler_options=ONE_CORE)
 def advance(
     recipe: Recipe, setting: Setting, problems: Problem, states: State
 ) -> tuple[State, Float[Array, "B K stride"]]:

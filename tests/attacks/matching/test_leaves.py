@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jgleak.attacks.matching import leaves
-from jgleak.attacks.matching.leaves import Compressed, Whole, compressed
+from jgleak.attacks.matching.leaves import Compressed, Dense, Whole, compressed
 from jgleak.attacks.matching.product import product, product_left, product_right
 from jgleak.federated.factors import Outer
 
@@ -31,6 +31,10 @@ def dense(leaf: Outer) -> np.ndarray:
     return np.einsum("rf,trd->tfd", *(np.asarray(part, np.float64) for part in leaf))
 
 
+def formed(gradients: Any) -> Dense:
+    return Dense(jnp.swapaxes(jnp.asarray(gradients, jnp.float32), 1, 2))
+
+
 @given(st.integers(0, 100), st.integers(1, ROWS), st.integers(1, ROWS), st.floats(0.01, 100.0))
 @settings(max_examples=25, deadline=None)
 def test_products_in_factors(seed: int, rank: int, other: int, scale: float) -> None:
@@ -45,7 +49,7 @@ def test_products_in_factors(seed: int, rank: int, other: int, scale: float) -> 
     np.testing.assert_allclose(leaves.inner(found, seen), [np.sum(a * b)], atol=4e-4 * float(np.linalg.norm(a)) * scale)
     np.testing.assert_allclose(leaves.wanted(seen), [np.sum(b**2)], rtol=1e-4)
     for one in (leaves.gap, leaves.size, leaves.inner):
-        np.testing.assert_allclose(one(found, seen), one(found, b.astype(np.float32)), rtol=1e-3, atol=1e-3 * scale)
+        np.testing.assert_allclose(one(found, seen), one(found, formed(b)), rtol=1e-3, atol=1e-3 * scale)
 
 
 @pytest.mark.parametrize("rank", [1, 3, ROWS])
@@ -69,12 +73,36 @@ def test_what_is_not_of_low_rank_stays_whole() -> None:
     slightly = truth + 1e-5 * (noisy - truth)
     assert not isinstance(compressed(slightly, ROWS), Whole)
     little = truth + 1e-2 * (noisy - truth)
-    assert compressed(little, ROWS) is little, "near enough that a square expanded would lose what is left"
     many = np.concatenate([truth, truth])
-    assert compressed(many, ROWS) is many, "several gradients"
-    assert compressed(truth, 10) is truth, "factors of ten columns are not smaller by half"
-    bias = truth[:, 0]
-    assert compressed(bias, ROWS) is bias
+    for leaf, rows, why in (
+        (little, ROWS, "near enough that a square expanded would lose what is left"),
+        (many, ROWS, "several gradients"),
+        (truth, 10, "factors of ten columns are not smaller by half"),
+    ):
+        kept = compressed(leaf, rows)
+        assert isinstance(kept, Dense), why
+        np.testing.assert_array_equal(kept.columns, leaf.swapaxes(1, 2))
+
+
+@pytest.mark.parametrize("one", [leaves.gap, leaves.size, leaves.inner], ids=["gap", "size", "inner"])
+def test_several_gradients_of_one_kernel_are_compared_one_by_one(one: Any) -> None:
+    """Each of three has its own number, and its own derivative: those of the arrays themselves."""
+    rng = np.random.default_rng(0)
+    parts = [rng.normal(size=(ROWS, F)), rng.normal(size=(3, ROWS, D))]
+    found = Outer(*(jnp.asarray(part, jnp.float32) for part in parts))
+    seen, weights = jnp.asarray(rng.normal(size=(3, F, D)), jnp.float32), jnp.asarray([1.0, -2.0, 0.5])
+    by_hand = jnp.einsum("rf,trd->tfd", *found)
+    np.testing.assert_allclose(one(found, formed(seen)), one(by_hand, seen), rtol=1e-4, atol=1e-2)
+    slopes = jax.grad(lambda leaf: weights @ one(leaf, formed(seen)))(found)
+    wanted = jax.grad(lambda leaf: weights @ one(jnp.einsum("rf,trd->tfd", *leaf), seen))(found)
+    for a, b in zip(slopes, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3 * float(np.abs(b).max()))
+
+
+def test_a_small_kernels_gradient_has_a_derivative_too() -> None:
+    found, seen = outer(0), formed(dense(outer(1)))
+    slope = jax.grad(lambda columns: leaves.gap(found, Dense(columns))[0])(seen.columns)
+    np.testing.assert_allclose(slope, 2 * (seen.columns - formed(dense(found)).columns), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("one", [leaves.gap, leaves.size, leaves.inner, leaves.exact_gap])
@@ -82,9 +110,9 @@ def test_whole_gradients_are_compared_without_forming_the_other(one: Any) -> Non
     found, truth = outer(3), dense(outer(4)).astype(np.float32)
     truth += np.random.default_rng(0).normal(size=truth.shape).astype(np.float32)
     whole = compressed(truth, ROWS)
-    np.testing.assert_allclose(one(found, whole), one(found, truth), rtol=1e-4)
-    np.testing.assert_allclose(leaves.wanted(whole), leaves.wanted(truth), rtol=1e-5)
-    slopes = [jax.grad(lambda leaf, seen=seen: one(leaf, seen)[0])(found) for seen in (whole, truth)]
+    np.testing.assert_allclose(one(found, whole), one(found, formed(truth)), rtol=1e-4)
+    np.testing.assert_allclose(leaves.wanted(whole), leaves.wanted(formed(truth)), rtol=1e-5)
+    slopes = [jax.grad(lambda leaf, seen=seen: one(leaf, seen)[0])(found) for seen in (whole, formed(truth))]
     for a, b in zip(*slopes, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3 * np.abs(b).max())
 
