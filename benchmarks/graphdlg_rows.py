@@ -224,7 +224,7 @@ the one-hot rows. Edge accuracy is at a threshold of 0.5, of all n² entries of 
 entries of it wrong, so that GraphDLG's line compares best. *Of pairs* leaves the diagonal out, as all other columns of
 edges do (if the paper's AUC has it, ours would be up to .013 higher). Half of the set (a Dirichlet split by label) is
 the attacker's, and n is known, of a batch every graph's. In batches every graph is matched with a reconstruction of its
-own size by GSM-1. *Habit of files* is what public graphs have at the same places, without a gradient: what an attack
-has above it in file order, the gradient told."""
+own size by GSM-1. *Habit of files* is what public graphs have at the same places, without a gradient: an attack that is
+not clearly above both of these baselines has not shown that the gradient told it anything."""
 
 GRAPHDLG = Table("GraphDLG, reproduced", ABOUT, ROWS, METHODS, COLUMNS)

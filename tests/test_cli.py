@@ -95,6 +95,18 @@ def test_out_holds_everything_and_invert_reads_it(tmp_path: Path) -> None:
     assert checked.exit_code == 1 and "does not hold" in checked.stdout, "an edgeless guess explains no gradient"
 
 
+def test_a_batchs_sizes_are_given_with_commas_and_all_its_graphs_are_shown(tmp_path: Path) -> None:
+    attack = jgleak("attack", "empty", *QUICK, "--batch", "2", "--out", str(tmp_path))
+    assert attack.exit_code == 0, attack.output
+    run = ("invert", str(tmp_path / "observations" / "000.safetensors"), "--attack", "empty", "--n")
+    shown = jgleak(*run, "4,3")
+    assert shown.exit_code == 0, shown.output
+    assert "4 nodes, 0 edges" in shown.stdout and "3 nodes, 0 edges" in shown.stdout
+    assert "gradient distance unknown; the 2 graphs of the batch, in no order" in shown.stdout
+    assert "sizes of 3 graph(s) are given and 2 are behind the update" in one_error(jgleak(*run, "5,4,3"))
+    assert "n: expected a whole number, or several with commas" in one_error(jgleak(*run, "4,"))
+
+
 def test_a_node_protocol_asks_for_a_node_task() -> None:
     refused = jgleak("attack", "glg-node-2", *QUICK)
     assert refused.exit_code == 2 and "add --node-task" in refused.output

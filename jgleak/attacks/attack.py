@@ -26,7 +26,8 @@ class Reconstruction:
       graphs: candidate graphs, best first; empty when nothing was found. For an update over a batch of several graphs
         they are the batch, in no order.
       gradient_distance: ``|g - g*| / |g*|`` of the first graph's gradient against the observed one, over all
-        parameters (0 is a perfect match), or None when no graph was found.
+        parameters (0 is a perfect match), of a batch that of all its graphs together; None when no graph was found, or
+        where an attack does not compute it for a batch.
       stop: why the attack ended: ``match``, ``exhausted``, ``time``, ``no candidates``, ``done``.
       adjacency: soft adjacency ``(n, n)`` where the attack has one; ``(B, n, n)`` for a batch, ``n`` of its
         largest graph.

@@ -59,7 +59,7 @@ def file_habit(observation: Observation, knowledge: Knowledge, *, key: Array, bu
     """The edges and features that are usual at their places in public files, counted from both ends (``places``).
 
     Soft ones are kept in ``Reconstruction.adjacency`` and ``features``. A graph of unknown size gets the public graphs'
-    median size. What an attack gains over this in file order is due to the gradient.
+    median size. An attack that is not clearly above this in file order has not shown what the gradient told it.
     """
     each, space = apart(observation, knowledge), knowledge.space
     told = [one.n or _usual(one) for one in each]
@@ -125,7 +125,7 @@ def _random(knowledge: Knowledge, rng: np.random.Generator) -> Graph:
 
 
 def _answer(observation: Observation, knowledge: Knowledge, graphs: Sequence[Graph]) -> Reconstruction:
-    """The guess with known labels, or else with those whose gradient comes closest; the distance of the first graph."""
+    """The guess with known labels, or else with those whose gradient comes closest; the distance of one graph alone."""
     found = gradient_distances(observation, knowledge.space, graphs)
     labels: list[Label] = [label for _, label in found]
     if knowledge.labels is not None:
@@ -135,7 +135,7 @@ def _answer(observation: Observation, knowledge: Knowledge, graphs: Sequence[Gra
         elif len(graphs) == 1 and known.shape == (graphs[0].n,):
             labels = [known]
     named = tuple(dataclasses.replace(graph, y=y) for graph, y in zip(graphs, labels, strict=True))
-    return Reconstruction(named, found[0][0], "done")
+    return Reconstruction(named, found[0][0] if len(found) == 1 else None, "done")
 
 
 def _modal(knowledge: Knowledge, n: int) -> Num[np.ndarray, "n G"]:

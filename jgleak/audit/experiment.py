@@ -139,7 +139,7 @@ def _attacked(specification: Specification, attack: Attack, clients: Sequence[Cl
 
 
 def _parts(client: Client, found: Reconstruction) -> list[Reconstruction]:
-    """What of a batch's reconstruction stands for each of the client's graphs: matched one to one by GSM-1."""
+    """What of a batch's reconstruction stands for each of the client's graphs: matched by size, then by GSM-1."""
     if len(client.truths) == 1 or not found.graphs:
         return [found] * len(client.truths)
     order = match_graphs(client.truths, found.graphs, client.knowledge.space).tolist()

@@ -107,7 +107,7 @@ def invert(
         )
         if json_lines:
             print(json.dumps(record), flush=True)
-        _show(found, molecule, space, Console(stderr=json_lines))
+        _show(found, molecule, space, observation.batch_size, Console(stderr=json_lines))
 
 
 def _sizes(text: str | None) -> tuple[int, ...]:
@@ -129,7 +129,7 @@ HINTS = {
 OTHERWISE = "noise that clients add needs --noise, other defences need other attacks"
 
 
-def _show(found: Reconstruction, molecule: Smiles | None, space: FeatureSpace, console: Console) -> None:
+def _show(found: Reconstruction, molecule: Smiles | None, space: FeatureSpace, batch: int, console: Console) -> None:
     from jgleak.audit.table import certificate_text, graph_table
 
     if found.best is None:
@@ -139,8 +139,10 @@ def _show(found: Reconstruction, molecule: Smiles | None, space: FeatureSpace, c
         console.print("that is no evidence of safety: another attack, or the next round, may find the graph")
         return
     distance = "unknown" if found.gradient_distance is None else f"{found.gradient_distance:.1e}"
-    console.print(graph_table(found.best, space))
+    for graph in found.graphs if batch > 1 else [found.best]:
+        console.print(graph_table(graph, space))
     count = "1 candidate graph" if len(found.graphs) == 1 else f"{len(found.graphs)} candidate graphs, the best shown"
+    count = count if batch == 1 else f"the {len(found.graphs)} graphs of the batch, in no order"
     if molecule is not None:
         console.print(Text(f"SMILES {molecule.texts[0]}\n  {molecule.note}"), soft_wrap=True)
     console.print(Text(f"gradient distance {distance}; {count}; stopped: {found.stop}"))

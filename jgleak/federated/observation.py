@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -118,8 +118,8 @@ class Knowledge:
       space: the public feature space.
       n: number of nodes; of a batch's largest graph.
       sizes: number of nodes of every graph of a batch, in the order of ``labels``; none given: each has ``n``.
-      adjacency: true adjacency ``(n, n)`` ("+A" in the papers).
-      features: true node features ``(n, G)`` ("+X").
+      adjacency: true adjacency ``(n, n)`` ("+A" in the papers); of a batch ``(B, n, n)``, padded to the largest graph.
+      features: true node features ``(n, G)`` ("+X"); of a batch ``(B, n, G)``.
       labels: graph labels of the batch, or the node labels.
       max_nodes: no client graph is larger than this (``N_max``).
       max_degree: no node has more neighbours.
@@ -135,7 +135,7 @@ class Knowledge:
 
     space: FeatureSpace
     n: int | None = None
-    sizes: tuple[int, ...] = ()
+    sizes: Sequence[int] = ()
     adjacency: Float[np.ndarray, "n n"] | None = None
     features: Num[np.ndarray, "n G"] | None = None
     labels: Int[np.ndarray, "..."] | None = None
@@ -148,6 +148,7 @@ class Knowledge:
     noise: float | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "sizes", tuple(int(n) for n in self.sizes))
         if self.n is None and self.sizes:
             object.__setattr__(self, "n", max(self.sizes))
         if any(n < 1 for n in (*self.sizes, self.n) if n is not None):
@@ -160,6 +161,11 @@ class Knowledge:
             given["n"] = self.n
         if self.sizes and any(np.ndim(part) == 2 for _, part in parts):
             given["the smallest graph"] = min(self.sizes)
+        if self.sizes and any(np.ndim(part) == 3 for _, part in parts):
+            given["the largest graph"] = max(self.sizes)
+            counts = {len(self.sizes), *(np.shape(part)[0] for _, part in parts if np.ndim(part) == 3)}
+            if len(counts) > 1:
+                raise ValueError(f"sizes: {len(self.sizes)} given, and edges or features of another number of graphs")
         if len(set(given.values())) > 1:
             said = ", ".join(f"{name} of {nodes} nodes" for name, nodes in given.items())
             raise ValueError(f"knowledge: what is given disagrees: {said}")

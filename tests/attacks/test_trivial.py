@@ -131,6 +131,7 @@ def test_a_batch_gets_a_guess_for_every_size(attack) -> None:
     known = Knowledge(SPACE, sizes=(5, 2, 3), labels=np.array([1, 0, 1]), auxiliary=OTHERS)
     found = attack(seen, known, key=jax.random.key(0))
     assert [g.n for g in found.graphs] == [5, 2, 3] and [g.y for g in found.graphs] == [1, 0, 1]
+    assert found.gradient_distance is None, "the distance of one graph of three would say nothing"
     unsized = attack(seen, Knowledge(SPACE, auxiliary=OTHERS), key=jax.random.key(0))
     assert len(unsized.graphs) == 3
     if attack in (MEAN_ADJACENCY, FILE_HABIT):

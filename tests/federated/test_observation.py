@@ -339,3 +339,10 @@ def test_sizes_of_a_batch_tell_its_largest_graph(world: Any) -> None:
         Knowledge(world.space, n=60, sizes=(7, 50, 3))
     with pytest.raises(ValueError, match="at least one node, got 0"):
         Knowledge(world.space, sizes=(7, 0))
+    assert Knowledge(world.space, sizes=[7, 50, 3]).sizes == (7, 50, 3)
+    padded = np.zeros((2, 7, 7))
+    assert Knowledge(world.space, sizes=(7, 3), adjacency=padded).n == 7
+    with pytest.raises(ValueError, match="disagrees: adjacency of 7 nodes, the largest graph of 5 nodes"):
+        Knowledge(world.space, sizes=(5, 3), adjacency=padded)
+    with pytest.raises(ValueError, match="sizes: 3 given, and edges or features of another number of graphs"):
+        Knowledge(world.space, sizes=(7, 3, 2), adjacency=padded)

@@ -216,12 +216,13 @@ def _answer(
     xs = [space.decode(row) if x is None else x for row, x in zip(rows, given, strict=True)]
     graphs = [Graph(x, np.argwhere(np.triu(a >= 0.5, 1))) for x, a in zip(xs, soft, strict=True)]
     distances, labels = zip(*gradient_distances(observation, space, graphs), strict=True)
+    distance = distances[0] if len(graphs) == 1 else None  # that of one graph of a batch alone would say nothing
     if knowledge.labels is not None:
         labels = np.ravel(knowledge.labels)[: len(graphs)].tolist()
     return Reconstruction(
         tuple(dataclasses.replace(graph, y=y) for graph, y in zip(graphs, labels, strict=True)),
-        distances[0],
-        "match" if distances[0] < MATCH else "done",
+        distance,
+        "match" if distance is not None and distance < MATCH else "done",
         adjacency=together(soft),
         features=together(rows),
         info={"seconds": seconds, "options": dataclasses.asdict(options)},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from jgleak.attacks.registry import BASELINES
 from jgleak.audit.report.baselines import comparisons
 from jgleak.audit.report.rows import Estimate, Row, clients, panels
 from jgleak.audit.report.tables import Leak
@@ -166,9 +167,8 @@ def _interval(leak: Leak) -> str:
 def _guessing(rows: Sequence[Row]) -> list[str]:
     trivial = list(dict.fromkeys(row.attack for row in rows if row.trivial and row.done))
     if not trivial:
-        return [
-            "No trivial baseline was run (random, mean-adjacency, empty): part of a GSM or an AUC may be guesswork."
-        ]
+        known = ", ".join(attack.name for attack in BASELINES)
+        return [f"No trivial baseline was run ({known}): part of a GSM or an AUC may be guesswork."]
     sentences, names = [], ", ".join(trivial)
     for one in comparisons(rows):
         tried = len(one.better) + len(one.others)
