@@ -50,10 +50,11 @@ METHODS = (
     Attacker("graphdlg", "GraphDLG", "graphdlg", ("auxiliary",)),
     Attacker("graphdlg-refined", "GraphDLG, refined (ours)", "graphdlg-refined", ("auxiliary",)),
     Attacker("mean-adjacency", "baseline: mean adjacency", "mean-adjacency", ("auxiliary",)),
+    Attacker("file-habit", "baseline: habit of files", "file-habit", ("auxiliary",)),
 )
 
-ON_TOX21 = (UTILITY, "census", "grain", "dlg", "tableak", "fedgig", "mean-adjacency")
-ON_MUTAG = (UTILITY, "graphdlg", "graphdlg-refined", "mean-adjacency")
+ON_TOX21 = (UTILITY, "census", "grain", "dlg", "tableak", "fedgig", "mean-adjacency", "file-habit")
+ON_MUTAG = (UTILITY, "graphdlg", "graphdlg-refined", "mean-adjacency", "file-habit")
 
 
 def defenses(noise: Sequence[float], kind: str) -> tuple[tuple[str, str], ...]:

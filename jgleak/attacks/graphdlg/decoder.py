@@ -105,8 +105,10 @@ def trained(lesson: Lesson, *, steps: int, weight: float) -> Decoder:
     live = deviation > 1e-6 * np.abs(lesson.embeddings).max(initial=0.0)
     scale = np.where(live, 1.0 / np.where(live, deviation, 1.0), 0.0).astype(np.float32)
     public, victims = ((part - mean) * scale for part in (lesson.embeddings, lesson.victims))
-    params = jax.device_get(_fit(steps, weight, jax.random.key(SEED), public, lesson.edges, victims))
-    return Decoder(params, mean, scale, public.min(axis=0), public.max(axis=0))
+    low, high = public.min(axis=0), public.max(axis=0)
+    seen = np.clip(victims, low, high)
+    params = jax.device_get(_fit(steps, weight, jax.random.key(SEED), public, lesson.edges, seen))
+    return Decoder(params, mean, scale, low, high)
 
 
 @partial(jax.jit, static_argnames=("steps",))

@@ -67,6 +67,17 @@ def test_beyond_the_public_embeddings_the_decoder_stays_at_their_border(small: d
     assert np.abs(np.asarray(found.logits(top - 0.1) - found.logits(top))).max() > 1e-4
 
 
+def test_the_adapter_compares_embeddings_as_the_decoder_will_see_them(small: decoder.Lesson) -> None:
+    low, high = small.embeddings.min(axis=0), small.embeddings.max(axis=0)
+    far = high + np.array([[100.0], [3.0]], np.float32)
+    found, border, apart = (
+        decoder.trained(decoder.Lesson(small.embeddings, small.edges, victims), steps=20, weight=0.2)
+        for victims in (far, np.stack([high, high]), np.stack([low, high]))
+    )
+    np.testing.assert_allclose(found.logits(high), border.logits(high), atol=1e-4)
+    assert np.abs(np.asarray(apart.logits(high) - border.logits(high))).max() > 1e-3
+
+
 def test_the_lesson_holds_distinct_public_graphs_and_leaked_embeddings(lab: Any) -> None:
     model = lab.model(hidden=16, readout="pooled", readout_widths=())
     public = [lab.random(7, seed) for seed in range(3)]
