@@ -105,7 +105,9 @@ def _observed(leaf: Any) -> Array:
     return (leaf.left * leaf.values) @ leaf.right.T if isinstance(leaf, Compressed) else leaf[0]
 
 
-RECIPE = Recipe(start=start, relax=relax_structured, project=pull, lr=0.05, steps=200, learn=learn, latent=True)
+RECIPE = Recipe(
+    start=start, relax=relax_structured, project=pull, lr=0.05, steps=200, learn=learn, latent=True, cautious=True
+)
 
 GRAPHDLG_REFINED = matching(
     "graphdlg-refined",

@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
-from jgleak.attacks.distance import MATCH
-from jgleak.attacks.matching.objectives import Guess
+from jgleak.attacks.distance import MATCH, Fit
+from jgleak.attacks.matching.objectives import Guess, squared
 from jgleak.attacks.matching.options import configured, settings
 from jgleak.attacks.matching.problem import Problem, Setting, pose
 from jgleak.attacks.matching.reading import Answer, choose, read
@@ -30,6 +30,8 @@ MEMORY = 2 << 30
 
 COPIES = 12
 """Arrays as large as the gradient and the rows that one member's second derivative keeps alive, roughly."""
+
+NOTHING_TOLD = "noise of the known deviation explains the start: the answer is what public graphs say, not the gradient"
 
 Progress = Callable[[int, Float[np.ndarray, "B K"]], None]
 """Called after every stride with the steps made and the data terms of all clients and restarts."""
@@ -125,8 +127,10 @@ def _posed(
 ) -> tuple[Setting, Problem, Float[np.ndarray, "m r"] | None]:
     seen, basis = reduce(observation, _known_rows(knowledge)) if recipe.reduce else (observation, None)
     dummy = None if recipe.dummy is None else recipe.dummy()
-    setting, problem = pose(seen, knowledge, infer=recipe.infer_labels, basis=basis, dummy=dummy, prior=prior)
-    return setting, problem, basis
+    asked = recipe.cautious and recipe.objective is squared and knowledge.noise is not None
+    explained = Fit.of(observation, knowledge.noise).most ** 2 if asked else 0.0
+    given: dict[str, Any] = {"basis": basis, "dummy": dummy, "prior": prior, "explained": explained}
+    return *pose(seen, knowledge, infer=recipe.infer_labels, **given), basis
 
 
 def _known_rows(knowledge: Knowledge) -> Float[np.ndarray, "n m"] | None:
@@ -187,7 +191,7 @@ def _run(
         Reconstruction(
             graphs=found.graphs,
             gradient_distance=distance,
-            stop="match" if distance < MATCH else _stop(recipe, values[i], steps[i], late),
+            stop="match" if distance < MATCH else _stop(recipe, client.problem, values[i], steps[i], late),
             adjacency=np.asarray(found.soft.adjacency if len(found.graphs) > 1 else found.soft.adjacency[0]),
             features=np.asarray(found.soft.nodes if len(found.graphs) > 1 else found.soft.nodes[0]),
             info={
@@ -197,15 +201,18 @@ def _run(
                 "matching_loss": float(values[i].min()),
                 "matching_losses": values[i].tolist(),
                 **({"trace": curves[i].tolist()} if curves is not None else {}),
+                **({"reason": NOTHING_TOLD} if client.problem.explained > 0 and not steps[i].any() else {}),
             },
         )
-        for i, (found, distance) in enumerate(zip(answers, distances, strict=True))
+        for i, (client, found, distance) in enumerate(zip(clients, answers, distances, strict=True))
     ]
 
 
-def _stop(recipe: Recipe, values: Float[np.ndarray, " K"], steps: Int[np.ndarray, " K"], late: bool) -> str:
+def _stop(
+    recipe: Recipe, problem: Problem, values: Float[np.ndarray, " K"], steps: Int[np.ndarray, " K"], late: bool
+) -> str:
     """Why one client's restarts ended: a small data term, all steps, the clock, or numbers that are not finite."""
-    if values.min() < 2 * recipe.target:  # computed again, it may have moved by rounding
+    if values.min() < max(2 * recipe.target, 1.01 * float(problem.explained)):  # again, it may have moved by rounding
         return "converged"
     if steps.max() >= recipe.steps:
         return "steps"

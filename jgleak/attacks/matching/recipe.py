@@ -30,7 +30,8 @@ class State:
       best: the variables of the smallest data term so far.
       value: that data term.
       step: steps made.
-      done: it has reached the target, made all steps, or its numbers stopped being finite; it stays where it is.
+      done: it has reached the target or what noise explains, made all steps, or its numbers stopped being finite; it
+        stays where it is.
     """
 
     variables: Variables
@@ -85,6 +86,8 @@ class Recipe:
       dummy: edges of the dummy graphs, where the attack does not search for the client's own.
       latent: the start's variables are the recipe's own (a latent vector), so that no other start fits them.
       reduce: search along the feature directions that the gradient shows (features must be free).
+      cautious: end a restart where the update's known noise explains what is left (the discrepancy principle), so that
+        what the start says is given up only for what the gradient says for sure; under ``squared`` only.
     """
 
     start: Start
@@ -107,6 +110,7 @@ class Recipe:
     dummy: Callable[[], Float[np.ndarray, "n n"]] | None = None
     latent: bool = False
     reduce: bool = False
+    cautious: bool = False
 
 
 def on_device(recipe: Recipe) -> Recipe:
@@ -147,7 +151,7 @@ def step(recipe: Recipe, setting: Setting, problem: Problem, state: State) -> tu
     moved = recipe.project(setting, problem, stepped)
     sound = jnp.isfinite(value) & _finite(slope, moved)
     better = sound & (data < state.value) & ~state.done
-    stay = state.done | ~sound | (data < recipe.target)
+    stay = state.done | ~sound | (data < jnp.maximum(recipe.target, problem.explained))
     return State(
         variables=_choose(stay, state.variables, moved),
         memory=_choose(stay, state.memory, memory),
