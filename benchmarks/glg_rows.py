@@ -28,6 +28,7 @@ METHODS = (
     Attacker("closed-form", "closed form (ours)", "closed-form"),
     Attacker("node-1", "iterative", "glg-node-1", options=(STEPS, ("lr", "0.05"))),
     Attacker("node-2", "iterative", "glg-node-2", options=(STEPS,)),
+    Attacker("node-2-lr", "iterative, lr 0.05", "glg-node-2", options=(STEPS, ("lr", "0.05"))),
     Attacker("graph", "iterative", "glg-graph", options=(STEPS,)),
     Attacker("graph-lr", "iterative, lr 0.05", "glg-graph", options=(STEPS, ("lr", "0.05"))),
     Attacker("graph-cosine", "iterative, the paper's objective", "glg-graph", options=(STEPS, ("objective", "cosine"))),
@@ -125,7 +126,7 @@ def _rows(
 
 
 EDGES = ("ACC", "AUC", "AP")
-BOTH = ("closed-form", "node-2")
+BOTH = ("closed-form", "node-2-lr", "node-2")
 WHOLE = ("closed-form", "graph-cosine", "graph-lr", "graph")
 ALL = ("RNMSE", "RNMSE aligned", "AUC", "AP", "AUC aligned")
 NODES = dataclasses.replace(NODE, protocol="node_losses", together=4)
