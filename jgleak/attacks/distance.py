@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Num
 from scipy.special import expit, softmax
 
 from jgleak.attacks.noise import deviations, largest
+from jgleak.defenses.prune import smallest, told
 from jgleak.features import FeatureSpace
 from jgleak.federated.loss import graph_loss
 from jgleak.federated.observation import Observation
@@ -105,13 +106,14 @@ def gradient_distances(
     classification tries every class; regression and node tasks solve for the label that the observed output gradient
     implies, and compare with that one. A graph too large for a flattened readout is infinitely far. Of an update that
     was clipped as a whole only the direction counts: gradients are stretched to fit first, and a regression's label,
-    which shows in the length, is None.
+    which shows in the length, is None. Of a pruned one the entries that were sent count, and of the others what they
+    exceed the smallest of these by (``defenses.prune.told``).
     """
     return [_distance(observation, space, graph) for graph in graphs]
 
 
 def _distance(observation: Observation, space: FeatureSpace, graph: Graph) -> tuple[float, Label]:
-    model, loss = observation.model, observation.loss
+    model, loss, marks = observation.model, observation.loss, (observation.scaled, observation.pruned)
     slots = model.slots if model.readout == "flattened" else None
     if slots is not None and graph.n > slots:
         return math.inf, None
@@ -121,19 +123,19 @@ def _distance(observation: Observation, space: FeatureSpace, graph: Graph) -> tu
         labels = _node_labels(observation, *one)
         padded = np.zeros((1, batch.node_mask.shape[1]), np.float32 if loss == "mse" else np.int32)
         padded[0, : graph.n] = labels
-        values = _distances(model, *seen, *one, padded, loss, observation.scaled)
+        values = _distances(model, *seen, *one, padded, loss, *marks)
         return float(values[0]), labels
     if loss == "mse":
         target = float(_target(model, observation.params, observation.update, *one))
-        values = _distances(model, *seen, *one, np.array([target], np.float32), loss, observation.scaled)
+        values = _distances(model, *seen, *one, np.array([target], np.float32), loss, *marks)
         return float(values[0]), None if observation.scaled else target
     classes = np.arange(model.classes)
-    values = np.asarray(_distances(model, *seen, *one, classes, loss, observation.scaled))
+    values = np.asarray(_distances(model, *seen, *one, classes, loss, *marks))
     best = int(values.argmin())
     return float(values[best]), best
 
 
-@partial(jax.jit, static_argnames=("model", "loss", "scaled"))
+@partial(jax.jit, static_argnames=("model", "loss", "scaled", "pruned"))
 def _distances(
     model: GNN,
     params: Params,
@@ -144,6 +146,7 @@ def _distances(
     labels: Num[Array, "K ..."],
     loss: str,
     scaled: bool,
+    pruned: bool,
 ) -> Float[Array, " K"]:
     peak = jnp.max(jnp.stack([jnp.max(jnp.abs(jnp.asarray(leaf)), initial=0.0) for leaf in jax.tree.leaves(update)]))
     unit = jnp.where(peak > 0, peak, 1.0)  # squares of a tiny update would be lost
@@ -153,9 +156,12 @@ def _distances(
         gradient = jax.grad(lambda p: graph_loss(model, p, nodes, adjacency, mask, label, loss))(params)
         gradient = jax.tree.map(lambda g: g / unit, gradient)
         if scaled:
-            along = optax.tree.vdot(gradient, update)
-            factor = jnp.maximum(along, 0.0) / jnp.maximum(optax.tree.norm(gradient, squared=True), 1e-30)
+            sent = jax.tree.map(lambda g, seen: jnp.where(seen != 0, g, 0.0), gradient, update) if pruned else gradient
+            along = optax.tree.vdot(sent, update)
+            factor = jnp.maximum(along, 0.0) / jnp.maximum(optax.tree.norm(sent, squared=True), 1e-30)
             gradient = jax.tree.map(lambda g: factor * g, gradient)
+        if pruned:
+            gradient = jax.tree.map(lambda g, seen: told(g, seen, smallest(seen)), gradient, update)
         gap = jax.tree.map(lambda g, seen: jnp.sum((g - seen) ** 2), gradient, update)
         size = jax.tree.map(lambda seen: jnp.sum(jnp.asarray(seen) ** 2), update)
         return jnp.sqrt(sum(jax.tree.leaves(gap)) / jnp.maximum(sum(jax.tree.leaves(size)), 1e-30))

@@ -73,6 +73,7 @@ def refusal(specification: Specification, setup: Setup) -> str | None:
             local_steps=specification.local_steps,
             local_rate=specification.local_rate,
             scaled=setup.defense.scales,
+            pruned=setup.defense.drops,
         )
         return attack.refusal(observation, knowledge_of(specification, setup, truths, observation))
     except ValueError as error:

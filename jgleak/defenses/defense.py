@@ -31,6 +31,7 @@ class Kind:
       bounds: from the strength and the sizes of the update's tensors to ``(L1, L2)`` bounds of the update's norms;
         None where it bounds nothing.
       scales: it changes the update's length alone.
+      drops: it sets the smallest entries of a tensor to zero.
       idle: from the strength, the update that left and the deviation of the noise that came after, whether the update
         shows that this step changed nothing (all but surely); None where nothing shows it.
       plain: it has no strength.
@@ -44,6 +45,7 @@ class Kind:
     deviation: Callable[[float, PyTree], float] | None = None
     bounds: Callable[[float, tuple[int, ...]], tuple[float, float]] | None = None
     scales: bool = False
+    drops: bool = False
     idle: Callable[[float, PyTree, float], bool] | None = None
     plain: bool = False
 
@@ -129,6 +131,11 @@ class Defense:
     def scales(self) -> bool:
         """The update may leave shorter than the gradient is."""
         return any(step.kind.scales for step in self.steps)
+
+    @property
+    def drops(self) -> bool:
+        """Entries of the update that are zero may have been left out."""
+        return any(step.kind.drops for step in self.steps)
 
 
 @partial(jax.jit, static_argnames=("defense",))

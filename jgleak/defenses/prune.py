@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Float
 
@@ -24,6 +26,28 @@ def prune(share: float, key: Array) -> optax.GradientTransformation:
         return jnp.where(size >= largest(size.ravel(), max(math.ceil((1.0 - share) * size.size), 1)), leaf, 0.0)
 
     return optax.stateless_with_tree_map(lambda leaf, _: one(jnp.asarray(leaf)))
+
+
+def told(gradient: Float[Array, "..."], sent: Float[Array, "..."], least: Float[Array, "..."]) -> Float[Array, "..."]:
+    """A gradient as far as a pruned update speaks of it: it equals ``sent`` where the update could be its own.
+
+    Entries that were sent are what they are. One that was left out is no larger than the smallest that was sent: only
+    what it exceeds that by speaks against the gradient.
+
+    Args:
+      gradient: of one tensor (or several, side by side).
+      sent: the update, zero where an entry was left out.
+      least: size of the smallest entry that was sent (``smallest``).
+    """
+    beyond = jnp.sign(gradient) * jnp.maximum(jnp.abs(gradient) - least, 0.0)
+    return jnp.where(sent != 0, gradient, beyond)
+
+
+def smallest(sent: Float[Array | np.ndarray, "..."], axes: Sequence[int] | None = None) -> Float[Array, "..."]:
+    """Size of the smallest entry that was sent, over ``axes`` (all by default), which are kept; 0 where none was."""
+    sizes = jnp.where(jnp.asarray(sent) != 0, jnp.abs(jnp.asarray(sent)), jnp.inf)
+    found = jnp.min(sizes, axis=None if axes is None else tuple(axes), keepdims=True, initial=jnp.inf)
+    return jnp.where(jnp.isfinite(found), found, 0.0)
 
 
 def largest(sizes: Float[Array, " n"], rank: int) -> Float[Array, ""]:
@@ -48,4 +72,5 @@ PRUNE = Kind(
     "the smallest entries of every tensor set to zero; their share (gradient compression)",
     prune,
     fault=lambda share: None if 0 < share < 1 else "must lie between 0 and 1",
+    drops=True,
 )

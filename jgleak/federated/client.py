@@ -72,7 +72,8 @@ def fedsgd(
     each = gradients(model, params, batch, loss=loss, defense=defense, key=first if defense.inside else None)
     update = jax.tree.map(lambda g: np.asarray(g).mean(axis=0), each)
     sent = defended(defense, update, second)
-    return Observation(model, params, sent, loss, batch_size=len(graphs), scaled=defense.scales)
+    size = len(graphs)
+    return Observation(model, params, sent, loss, batch_size=size, scaled=defense.scales, pruned=defense.drops)
 
 
 def client_keys(defense: Defense, key: Array | None) -> tuple[Array | None, Array | None]:

@@ -59,7 +59,7 @@ def fedavg(
         )
     update = defended(defense, jax.tree.map(np.asarray, mean), second)
     size = len(graphs)
-    return Observation(model, params, update, loss, size, "fedavg", steps, float(rate), defense.scales)
+    return Observation(model, params, update, loss, size, "fedavg", steps, float(rate), defense.scales, defense.drops)
 
 
 @partial(jax.jit, static_argnames=("model", "loss", "defense", "steps"))

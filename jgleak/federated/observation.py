@@ -46,6 +46,7 @@ class Observation:
       local_steps: steps of gradient descent on the client (``fedavg``).
       local_rate: their learning rate (``fedavg``).
       scaled: the update was clipped as a whole, so that its length is not the gradient's.
+      pruned: the smallest entries of its tensors were left out, and are zero.
 
     Raises:
       ValueError: the update does not fit the parameters (a gradient of another model), or is not finite.
@@ -60,6 +61,7 @@ class Observation:
     local_steps: int = 1
     local_rate: float = 0.0
     scaled: bool = False
+    pruned: bool = False
 
     def __post_init__(self) -> None:
         self.model.check()
@@ -221,6 +223,7 @@ def serialise(observation: Observation, space: FeatureSpace | None = None) -> by
         "local_steps": observation.local_steps,
         "local_rate": observation.local_rate,
         "scaled": observation.scaled,
+        "pruned": observation.pruned,
         "space": None if space is None else space.to_json(),
     }
     trees = {"params": observation.params, "update": observation.update}
@@ -282,6 +285,7 @@ def load(path: str | Path, space: FeatureSpace | None = None) -> tuple[Observati
             local_steps=header.get("local_steps", 1),
             local_rate=header.get("local_rate", 0.0),
             scaled=bool(header.get("scaled", False)),
+            pruned=bool(header.get("pruned", False)),
         )
         if space is None and header["space"] is None:
             raise ValueError(f"{path}: it names no feature space; give one (load's space, jgleak invert's --features)")

@@ -100,7 +100,18 @@ def test_a_file_holds_no_more_than_the_server_saw(file: Path) -> None:
     with safe_open(str(file), framework="numpy") as opened:
         assert {name.split("/")[0] for name in opened.keys()} == {"params", "update"}  # noqa: SIM118 - not a dict
         header = json.loads(opened.metadata()["jgleak"])
-    public = {"format", "model", "loss", "batch_size", "protocol", "local_steps", "local_rate", "scaled", "space"}
+    public = {
+        "format",
+        "model",
+        "loss",
+        "batch_size",
+        "protocol",
+        "local_steps",
+        "local_rate",
+        "scaled",
+        "pruned",
+        "space",
+    }
     assert set(header) == public
 
 

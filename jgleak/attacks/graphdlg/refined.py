@@ -27,7 +27,7 @@ from jaxtyping import Array
 from jgleak.attacks.graphdlg.attack import Options, learnt, no_embedding
 from jgleak.attacks.graphdlg.decoder import Decoder
 from jgleak.attacks.graphdlg.places import Places, places
-from jgleak.attacks.matching.leaves import Compressed, Dense, Whole
+from jgleak.attacks.matching.leaves import Compressed, Dense, Kept, Whole
 from jgleak.attacks.matching.loop import matching
 from jgleak.attacks.matching.problem import Problem, Setting
 from jgleak.attacks.matching.recipe import Recipe, relax_structured
@@ -102,6 +102,8 @@ def _observed(leaf: Any) -> Array:
         return leaf.gradient
     if isinstance(leaf, Dense):
         return leaf.columns[0].T
+    if isinstance(leaf, Kept):
+        return leaf.entries[0].T
     return (leaf.left * leaf.values) @ leaf.right.T if isinstance(leaf, Compressed) else leaf[0]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jgleak.attacks.matching.product import product, product_left, product_right
+from jgleak.defenses.prune import smallest, told
 from jgleak.federated.factors import Outer
 
 DROPPED = 1e-6
@@ -57,6 +58,24 @@ class Dense(NamedTuple):
     columns: Float[Array, "T D F"]
 
 
+class Kept(NamedTuple):
+    """Observed gradients of which pruning left the largest entries (``defenses.prune.told``).
+
+    Attributes:
+      entries: ``(T, ...)``, zero where nothing was sent; of a kernel each transposed, as ``Dense``.
+      least: ``(T, 1, ...)`` size of the smallest that was sent.
+    """
+
+    entries: Float[Array, "T ..."]
+    least: Float[Array, "T ..."]
+
+
+def kept(leaf: Float[np.ndarray, "T ..."], kernel: bool) -> Kept:
+    """A pruned tensor's observed gradients."""
+    entries: Any = np.ascontiguousarray(leaf.swapaxes(1, 2)) if kernel else leaf
+    return Kept(entries, np.asarray(smallest(entries, range(1, entries.ndim))))  # type: ignore[arg-type]
+
+
 def compressed(leaf: Float[np.ndarray, "T F D"], rows: int) -> Compressed | Whole | Dense:
     """A kernel's observed gradient in factors, where these are smaller; otherwise as it is.
 
@@ -82,8 +101,8 @@ def compressed(leaf: Float[np.ndarray, "T F D"], rows: int) -> Compressed | Whol
 
 
 def pairs(found: Any, seen: Any) -> list[tuple[Any, Any]]:
-    """The leaves of both trees, side by side: an ``Outer`` beside ``Compressed``, ``Whole`` or ``Dense``, or arrays."""
-    kernels = Outer | Compressed | Whole | Dense
+    """The leaves of both trees, side by side: arrays, or an ``Outer`` beside one of the observed kinds."""
+    kernels = Outer | Compressed | Whole | Dense | Kept
     each = (jax.tree.leaves(tree, is_leaf=lambda leaf: isinstance(leaf, kernels)) for tree in (found, seen))
     return list(zip(*each, strict=True))
 
@@ -114,7 +133,7 @@ def gap(found: Any, seen: Any) -> Float[Array, " T"]:
         count, width, _ = seen.columns.shape
         columns = seen.columns.reshape(count * width, -1)
         return _dense_gap(found.rows, _columns(found), columns).reshape(count, width).sum(axis=1)
-    return _square(found - seen)
+    return _square(_formed(found, seen) - _entries(seen))
 
 
 def exact_gap(found: Any, seen: Any) -> Float[Array, " T"]:
@@ -172,7 +191,12 @@ def size(found: Any, seen: Any) -> Float[Array, " T"]:
     """``|a|^2`` of one leaf that is compared with ``seen``."""
     if isinstance(seen, Compressed | Whole):
         return jnp.sum(_gram(found.rows) * _gram(found.slopes[0]))[None]
-    return _square(_formed(found))
+    return _square(_formed(found, seen))
+
+
+def sent_size(found: Any, seen: Any) -> Float[Array, " T"]:
+    """``size`` of the entries that were sent."""
+    return _square(_formed(found, None) * (seen.entries != 0)) if isinstance(seen, Kept) else size(found, seen)
 
 
 def inner(found: Any, seen: Any) -> Float[Array, " T"]:
@@ -181,8 +205,7 @@ def inner(found: Any, seen: Any) -> Float[Array, " T"]:
         return jnp.sum(product(found.rows, seen.gradient) * found.slopes[0])[None]
     if isinstance(seen, Compressed):
         return jnp.sum(product(found.rows, seen.left) * product(found.slopes[0], seen.right) * seen.values)[None]
-    formed = _formed(found)
-    both = formed * (seen.columns if isinstance(seen, Dense) else seen)
+    both = _formed(found, seen) * _entries(seen)
     return jnp.sum(both, axis=tuple(range(1, both.ndim)))
 
 
@@ -192,7 +215,7 @@ def wanted(seen: Any) -> Float[Array, " T"]:
         return jnp.sum(jnp.square(seen.gradient))[None]
     if isinstance(seen, Compressed):
         return jnp.sum(seen.values**2)[None]
-    return _square(seen.columns if isinstance(seen, Dense) else seen)
+    return _square(_entries(seen))
 
 
 def _columns(found: Outer) -> Float[Array, "R C"]:
@@ -200,12 +223,19 @@ def _columns(found: Outer) -> Float[Array, "R C"]:
     return jnp.moveaxis(found.slopes, 0, 1).reshape(found.rows.shape[0], -1)
 
 
-def _formed(found: Any) -> Float[Array, "T ..."]:
-    """The gradients themselves; a kernel's transposed, as ``Dense`` has them."""
-    if not isinstance(found, Outer):
-        return found
-    count, _, width = found.slopes.shape
-    return product_left(_columns(found), found.rows).reshape(count, width, -1)
+def _formed(found: Any, seen: Any) -> Float[Array, "T ..."]:
+    """The gradients themselves, a kernel's transposed, as ``Dense`` has them; as far as a pruned one speaks of them."""
+    if isinstance(found, Outer):
+        count, _, width = found.slopes.shape
+        found = product_left(_columns(found), found.rows).reshape(count, width, -1)
+    return told(found, *seen) if isinstance(seen, Kept) else found
+
+
+def _entries(seen: Any) -> Float[Array, "T ..."]:
+    """What was observed, as ``_formed`` has what was guessed."""
+    if isinstance(seen, Kept):
+        return seen.entries
+    return seen.columns if isinstance(seen, Dense) else seen
 
 
 def _gram(rows: Float[Array, "R F"]) -> Float[Array, "R R"]:

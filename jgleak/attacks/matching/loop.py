@@ -125,7 +125,8 @@ class _Client(NamedTuple):
 def _posed(
     recipe: Recipe, observation: Observation, knowledge: Knowledge, prior: Any
 ) -> tuple[Setting, Problem, Float[np.ndarray, "m r"] | None]:
-    seen, basis = reduce(observation, _known_rows(knowledge)) if recipe.reduce else (observation, None)
+    reducible = recipe.reduce and not observation.pruned  # what was left out lies along all directions
+    seen, basis = reduce(observation, _known_rows(knowledge)) if reducible else (observation, None)
     dummy = None if recipe.dummy is None else recipe.dummy()
     asked = recipe.cautious and recipe.objective is squared and knowledge.noise is not None
     explained = Fit.of(observation, knowledge.noise).most ** 2 if asked else 0.0

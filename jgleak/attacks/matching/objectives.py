@@ -46,7 +46,7 @@ def gradients(setting: Setting, problem: Problem, guess: Guess) -> Params:
     found = factored_gradients(setting.model, problem.params, *graphs, setting.loss, problem.shares)
     if not setting.scaled:
         return found
-    square = _total(found, problem.update, leaves.size)
+    square = _total(found, problem.update, leaves.sent_size)
     live = square > TINY
     longer = jnp.where(live, _wanted(problem.update), 1.0) / jnp.where(live, square, 1.0)
     return leaves.stretched(found, jnp.sqrt(jnp.maximum(longer, TINY)))

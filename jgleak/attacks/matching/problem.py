@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Num
 
 from jgleak.attacks.closed_form.labels import infer_label, infer_node_labels, infer_target
 from jgleak.attacks.closed_form.propositions import ConditionFailed
-from jgleak.attacks.matching.leaves import compressed
+from jgleak.attacks.matching.leaves import compressed, kept
 from jgleak.attacks.told import apart
 from jgleak.features import FeatureSpace
 from jgleak.federated.observation import Knowledge, Observation
@@ -138,9 +138,7 @@ def pose(
 
     fields: dict[str, Any] = dict(  # NumPy arrays until a jitted function takes them to the device
         params=jax.tree.map(np.asarray, observation.params),
-        update=jax.tree_util.tree_map_with_path(
-            partial(_observed, observation.gradients, graphs * slots), observation.update
-        ),
+        update=jax.tree_util.tree_map_with_path(partial(_observed, observation, graphs * slots), observation.update),
         mask=mask,
         shares=_shares(observation.protocol, mask),
         mean=mean.astype(np.float32),
@@ -168,10 +166,16 @@ def normalisation(space: FeatureSpace) -> tuple[Float[np.ndarray, " m"], Float[n
     return space.mean.astype(np.float32), scale.astype(np.float32)
 
 
-def _observed(count: int | None, rows: int, path: Sequence[Any], leaf: Any) -> Any:
-    """One leaf as the objectives take it: ``T`` gradients in front, a kernel's ``compressed``."""
-    leaf = np.asarray(leaf, np.float32)[slice(None) if count else None]
-    return compressed(leaf, rows) if path[-1].key.endswith("kernel") else leaf
+def _observed(observation: Observation, rows: int, path: Sequence[Any], leaf: Any) -> Any:
+    """One leaf as the objectives take it: ``T`` gradients in front, a kernel's ``compressed``, pruned ones ``Kept``."""
+    leaf, kernel = np.asarray(leaf, np.float32)[slice(None) if observation.gradients else None], _is_kernel(path)
+    if observation.pruned:
+        return kept(leaf, kernel)
+    return compressed(leaf, rows) if kernel else leaf
+
+
+def _is_kernel(path: Sequence[Any]) -> bool:
+    return path[-1].key.endswith("kernel")
 
 
 def _shares(protocol: str, mask: Bool[np.ndarray, "G N"]) -> Float[np.ndarray, "T G N"]:

@@ -208,7 +208,7 @@ def known_or(known: Any, otherwise: Callable[[], Array]) -> Array:
 def _finite(slope: Any, moved: Any) -> Bool[Array, ""]:
     """Every number of two like trees, in one pass over both."""
     both = jax.tree.map(lambda a, b: jnp.all(jnp.isfinite(a) & jnp.isfinite(b)), slope, moved)
-    return jnp.all(jnp.stack(jax.tree.leaves(both)))
+    return jax.tree.reduce(jnp.logical_and, both, jnp.asarray(True))
 
 
 def _choose(first: Bool[Array, ""], yes: Any, no: Any) -> Any:

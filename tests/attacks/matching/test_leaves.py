@@ -124,6 +124,35 @@ def test_the_distance_of_an_answer_loses_nothing() -> None:
     np.testing.assert_allclose(leaves.exact_gap(found, compressed(near, ROWS)), [far], rtol=1e-2)
 
 
+@pytest.mark.parametrize("one", [leaves.gap, leaves.size, leaves.inner, leaves.exact_gap, leaves.sent_size])
+def test_of_a_pruned_kernel_only_what_was_sent_counts_and_what_was_too_large_to_be_left_out(one: Any) -> None:
+    found, truth = outer(3), dense(outer(4)).astype(np.float32)
+    bound = np.quantile(np.abs(truth), 0.9)
+    sent = np.where(np.abs(truth) >= bound, truth, 0.0)
+    seen = leaves.kept(sent, kernel=True)
+
+    def by_hand(leaf: Outer) -> Any:
+        formed = jnp.einsum("rf,trd->tfd", *leaf)
+        least = np.abs(sent[sent != 0]).min()
+        rest = jnp.where(one is leaves.sent_size, 0.0, jnp.sign(formed) * jnp.maximum(jnp.abs(formed) - least, 0.0))
+        shown = jnp.where(sent != 0, formed, rest)
+        if one in (leaves.size, leaves.sent_size):
+            return jnp.sum(shown**2)
+        return jnp.sum(shown * sent) if one is leaves.inner else jnp.sum((shown - sent) ** 2)
+
+    np.testing.assert_allclose(one(found, seen), [by_hand(found)], rtol=1e-4)
+    slopes = jax.grad(lambda leaf: one(leaf, seen)[0])(found), jax.grad(by_hand)(found)
+    for a, b in zip(*slopes, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3 * float(np.abs(b).max()))
+    assert float(leaves.gap(outer(4), seen)[0]) < 1e-8 * float(leaves.wanted(seen)[0])
+
+
+def test_of_a_pruned_bias_too() -> None:
+    seen = leaves.kept(np.array([[0.0, -2.0, 5.0]], np.float32), kernel=False)
+    np.testing.assert_allclose(leaves.gap(jnp.array([[1.9, -2.0, 5.0]]), seen), [0.0])
+    np.testing.assert_allclose(leaves.gap(jnp.array([[-3.0, -1.0, 5.0]]), seen), [2.0])
+
+
 @pytest.mark.parametrize("one", [leaves.gap, leaves.size, leaves.inner], ids=["gap", "size", "inner"])
 def test_derivatives_in_factors(one: Any) -> None:
     found, truth = outer(3), dense(outer(4)).astype(np.float32)

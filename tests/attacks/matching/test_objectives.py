@@ -12,6 +12,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from jgleak.attacks.attack import Budget
+from jgleak.attacks.distance import gradient_distances
 from jgleak.attacks.matching.objectives import Guess, cosine, distance, gradients, layerwise, squared
 from jgleak.attacks.matching.problem import Problem, Setting, pose
 from jgleak.attacks.matching.recipe import hard_distance
@@ -165,6 +166,23 @@ def test_a_rounded_answer_is_compared_with_a_clipped_update_by_direction(lab: An
     found = dlg(seen, known, key=jax.random.key(1), budget=Budget(seconds=60))
     assert found.best is not None and found.best.y == graph.y
     assert found.gradient_distance is not None and found.gradient_distance < 1e-4 and found.stop == "match"
+
+
+@pytest.mark.parametrize("defense", ["prune:0.9", "clip:{half}+prune:0.9"])
+@pytest.mark.parametrize("objective", ["squared", "cosine"])
+def test_the_truth_explains_a_pruned_update(lab: Any, defense: str, objective: str) -> None:
+    graph, model = lab.path([0, 1, 2]), lab.model(hidden=16, readout_widths=(8,))
+    length = float(np.linalg.norm(ravel_pytree(lab.observe(model, graph).update)[0]))
+    pruned = parse(defense.format(half=length / 2))
+    seen = fedsgd(model, lab.params(model), [graph], lab.space, loss="bce", defense=pruned, key=jax.random.key(0))
+    distances = gradient_distances(seen, lab.space, [graph, lab.path([0, 2, 1])])
+    assert distances[0][0] < 1e-5 and distances[0][1] == graph.y and distances[1][0] > 1e-2
+    known = Knowledge(lab.space, adjacency=graph.adjacency, features=graph.x, labels=graph.y)
+    idlg = get_attack("idlg").configure({"steps": "2", "objective": objective})
+    found = idlg(seen, known, key=jax.random.key(1), budget=Budget(seconds=60))
+    assert found.stop == "match" and found.info["matching_loss"] < 1e-6
+    blind = idlg(dataclasses.replace(seen, pruned=False), known, key=jax.random.key(1), budget=Budget(seconds=60))
+    assert blind.gradient_distance is not None and blind.gradient_distance > 0.1
 
 
 def test_attention_vectors_of_many_heads_are_no_kernels(lab: Any) -> None:
