@@ -28,7 +28,11 @@ def prune(share: float, key: Array) -> optax.GradientTransformation:
     return optax.stateless_with_tree_map(lambda leaf, _: one(jnp.asarray(leaf)))
 
 
-def told(gradient: Float[Array, "..."], sent: Float[Array, "..."], least: Float[Array, "..."]) -> Float[Array, "..."]:
+def told(
+    gradient: Float[Array | np.ndarray, "..."],
+    sent: Float[Array | np.ndarray, "..."],
+    least: Float[Array | np.ndarray, "..."],
+) -> Float[Array, "..."]:
     """A gradient as far as a pruned update speaks of it: it equals ``sent`` where the update could be its own.
 
     Entries that were sent are what they are. One that was left out is no larger than the smallest that was sent: only
