@@ -146,8 +146,6 @@ def _show(found: Reconstruction, molecule: Smiles | None, space: FeatureSpace, b
     if molecule is not None:
         console.print(Text(f"SMILES {molecule.texts[0]}\n  {molecule.note}"), soft_wrap=True)
     console.print(Text(f"gradient distance {distance}; {count}; stopped: {found.stop}"))
-    if "reason" in found.info:
-        console.print(Text(found.info["reason"]))
     if found.certificate is not None:
         console.print(Text(certificate_text(found.certificate)))
 

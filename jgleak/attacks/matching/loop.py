@@ -31,7 +31,7 @@ MEMORY = 2 << 30
 COPIES = 12
 """Arrays as large as the gradient and the rows that one member's second derivative keeps alive, roughly."""
 
-NOTHING_TOLD = "noise of the known deviation explains the start: the answer is what public graphs say, not the gradient"
+NOTHING_TOLD = "noise of the known deviation explains the start: no gradient was matched, the answer is the start"
 
 Progress = Callable[[int, Float[np.ndarray, "B K"]], None]
 """Called after every stride with the steps made and the data terms of all clients and restarts."""
@@ -128,10 +128,25 @@ def _posed(
     reducible = recipe.reduce and not observation.pruned  # what was left out lies along all directions
     seen, basis = reduce(observation, _known_rows(knowledge)) if reducible else (observation, None)
     dummy = None if recipe.dummy is None else recipe.dummy()
-    asked = recipe.cautious and recipe.objective is squared and knowledge.noise is not None
-    explained = Fit.of(observation, knowledge.noise).most ** 2 if asked else 0.0
-    given: dict[str, Any] = {"basis": basis, "dummy": dummy, "prior": prior, "explained": explained}
-    return *pose(seen, knowledge, infer=recipe.infer_labels, **given), basis
+    setting, problem = pose(seen, knowledge, infer=recipe.infer_labels, basis=basis, dummy=dummy, prior=prior)
+    if recipe.cautious:
+        explained = np.asarray(_explained(recipe, setting, observation, knowledge.noise), np.float32)
+        problem = dataclasses.replace(problem, explained=explained)
+    return setting, problem, basis
+
+
+def _explained(recipe: Recipe, setting: Setting, observation: Observation, noise: float | None) -> float:
+    """A value of the ``squared`` objective that noise explains; 0 of several gradients, and under other objectives.
+
+    A clipped update bounds what is left beside the guess's direction, ``1 - cos^2 <= e``; its guesses are stretched to
+    the update's length, which leaves ``2 (1 - cos)``.
+    """
+    if noise is None or recipe.objective is not squared or observation.gradients is not None:
+        return 0.0
+    most = Fit.of(observation, noise).most ** 2
+    if not setting.scaled:
+        return most
+    return 2.0 * (1.0 - math.sqrt(1.0 - most)) if most < 1.0 else math.inf
 
 
 def _known_rows(knowledge: Knowledge) -> Float[np.ndarray, "n m"] | None:
@@ -202,7 +217,11 @@ def _run(
                 "matching_loss": float(values[i].min()),
                 "matching_losses": values[i].tolist(),
                 **({"trace": curves[i].tolist()} if curves is not None else {}),
-                **({"reason": NOTHING_TOLD} if client.problem.explained > 0 and not steps[i].any() else {}),
+                **(
+                    {"reason": NOTHING_TOLD}
+                    if values[i].min() < client.problem.explained and not steps[i].any()
+                    else {}
+                ),
             },
         )
         for i, (client, found, distance) in enumerate(zip(clients, answers, distances, strict=True))
@@ -213,7 +232,8 @@ def _stop(
     recipe: Recipe, problem: Problem, values: Float[np.ndarray, " K"], steps: Int[np.ndarray, " K"], late: bool
 ) -> str:
     """Why one client's restarts ended: a small data term, all steps, the clock, or numbers that are not finite."""
-    if values.min() < max(2 * recipe.target, 1.01 * float(problem.explained)):  # again, it may have moved by rounding
+    explained = float(problem.explained) if steps.max() < recipe.steps else 0.0
+    if values.min() < max(2 * recipe.target, 1.01 * explained):  # computed again, it may have moved by rounding
         return "converged"
     if steps.max() >= recipe.steps:
         return "steps"

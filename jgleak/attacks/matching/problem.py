@@ -69,7 +69,7 @@ class Problem:
       adjacency: ``(G, N, N)`` edges, where they are known.
       labels: distributions over classes ``(G, C)`` or ``(G, N, C)``, targets ``(G,)`` or ``(G, N)``, where known.
       prior: whatever the attack learnt from public graphs.
-      explained: a relative squared distance that the noise of the update explains; 0 where none is, or none asks.
+      explained: a value of the ``squared`` objective that the noise of the update explains; 0 where none is or asks.
     """
 
     params: Params
@@ -98,7 +98,6 @@ def pose(
     basis: Float[np.ndarray, "m r"] | None = None,
     dummy: Float[np.ndarray, "n n"] | None = None,
     prior: Any = None,
-    explained: float = 0.0,
 ) -> tuple[Setting, Problem]:
     """An observation and what is known besides, as a device problem.
 
@@ -109,7 +108,6 @@ def pose(
       basis: the directions that the observation's feature columns stand for; none: the space's own columns.
       dummy: edges of the dummy graphs, where the attack chooses them itself; nothing of the client's is known then.
       prior: what the attack learnt from public graphs.
-      explained: a relative squared distance that counts as reached.
 
     Raises:
       ValueError: nothing tells the number of nodes, or the model has fewer slots.
@@ -147,7 +145,6 @@ def pose(
         adjacency=_fill([one.adjacency for one in each], np.asarray, (graphs, slots, slots)),
         labels=labels,
         prior=prior,
-        explained=np.asarray(explained, np.float32),
     )
     return setting, Problem(**fields)
 

@@ -116,7 +116,7 @@ class Recipe:
 def on_device(recipe: Recipe) -> Recipe:
     """The part of a recipe that is compiled: attacks that differ on the host alone share their functions."""
     return dataclasses.replace(
-        recipe, combine=None, rounding=threshold, hard=False, learn=_nothing, finish=None, dummy=None
+        recipe, combine=None, rounding=threshold, hard=False, learn=_nothing, finish=None, dummy=None, cautious=False
     )
 
 
