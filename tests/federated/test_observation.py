@@ -96,6 +96,14 @@ def test_a_file_without_a_space_is_read_with_one(world: Any, tmp_path: Path) -> 
     assert observation.model == sent.model and space is world.space
 
 
+@pytest.mark.parametrize("mark", ["scaled", "pruned"])
+def test_a_file_says_what_was_done_to_the_update(world: Any, tmp_path: Path, mark: str) -> None:
+    sent = world.observation()
+    save(tmp_path / "o", dataclasses.replace(sent, **{mark: True}), world.space)
+    found = load(tmp_path / "o")[0]
+    assert {"scaled": found.scaled, "pruned": found.pruned} == {"scaled": False, "pruned": False, mark: True}
+
+
 def test_a_file_holds_no_more_than_the_server_saw(file: Path) -> None:
     with safe_open(str(file), framework="numpy") as opened:
         assert {name.split("/")[0] for name in opened.keys()} == {"params", "update"}  # noqa: SIM118 - not a dict
