@@ -126,7 +126,7 @@ def _distance(observation: Observation, space: FeatureSpace, graph: Graph) -> tu
         values = _distances(model, *seen, *one, padded, loss, *marks)
         return float(values[0]), labels
     if loss == "mse":
-        target = float(_target(model, observation.params, observation.update, *one))
+        target = float(_target(model, *seen, *one, observation.pruned))
         values = _distances(model, *seen, *one, np.array([target], np.float32), loss, *marks)
         return float(values[0]), None if observation.scaled else target
     classes = np.arange(model.classes)
@@ -156,7 +156,7 @@ def _distances(
         gradient = jax.grad(lambda p: graph_loss(model, p, nodes, adjacency, mask, label, loss))(params)
         gradient = jax.tree.map(lambda g: g / unit, gradient)
         if scaled:
-            sent = jax.tree.map(lambda g, seen: jnp.where(seen != 0, g, 0.0), gradient, update) if pruned else gradient
+            sent = _sent(gradient, update) if pruned else gradient
             along = optax.tree.vdot(sent, update)
             factor = jnp.maximum(along, 0.0) / jnp.maximum(optax.tree.norm(sent, squared=True), 1e-30)
             gradient = jax.tree.map(lambda g: factor * g, gradient)
@@ -169,10 +169,18 @@ def _distances(
     return jax.lax.map(one, labels)
 
 
-@partial(jax.jit, static_argnames=("model",))
-def _target(model: GNN, params: Params, update: Params, nodes: Array, adjacency: Array, mask: Array) -> Array:
-    """Regression target: the gradient is ``2 (output - y)`` times the output's own gradient."""
+def _sent(gradient: Params, update: Params) -> Params:
+    """A gradient without the entries that pruning left out of the update."""
+    return jax.tree.map(lambda g, seen: jnp.where(seen != 0, g, 0.0), gradient, update)
+
+
+@partial(jax.jit, static_argnames=("model", "pruned"))
+def _target(
+    model: GNN, params: Params, update: Params, nodes: Array, adjacency: Array, mask: Array, pruned: bool
+) -> Array:
+    """Regression target: the gradient is ``2 (output - y)`` times the output's own gradient, wherever it was sent."""
     output, gradient = jax.value_and_grad(lambda p: model.apply({"params": p}, nodes, adjacency, mask)[0])(params)
+    gradient = _sent(gradient, update) if pruned else gradient
     inner = sum(jax.tree.leaves(jax.tree.map(lambda g, seen: jnp.sum(g * seen), gradient, update)))
     square = sum(jax.tree.leaves(jax.tree.map(lambda g: jnp.sum(g * g), gradient)))
     return output - 0.5 * inner / jnp.maximum(square, 1e-30)
@@ -193,7 +201,8 @@ def _node_labels(observation: Observation, nodes: Array, adjacency: Array, mask:
         wanted = np.asarray(_some(_at(observation.update, path)), np.float64)
         logits = np.asarray(outputs, np.float64)[:n]
         design = np.asarray(slopes, np.float64)[:n].reshape(logits.size, wanted.size)
-        solution, _, rank, _ = np.linalg.lstsq(design.T, wanted, rcond=1e-6)
+        told_of = wanted != 0 if observation.pruned else slice(None)  # an entry that was left out is no equation
+        solution, _, rank, _ = np.linalg.lstsq(design[:, told_of].T, wanted[told_of], rcond=1e-6)
         place = _alike(logits.reshape(n, -1))
         if rank >= (place.max() + 1) * logits.size // n:
             break  # the last map alone tells all nodes apart that can be

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.distance import _alike, gradient_distances
+from jgleak.defenses import parse
 from jgleak.federated import Observation, fedsgd
 from jgleak.graph import Graph
 
@@ -84,6 +85,34 @@ def test_equal_outputs_are_equal_up_to_rounding() -> None:
     logits = np.array([[1.0, 0.499995], [1.0, 0.500004], [1.0, 0.51], [1.0, 0.499995]])
     np.testing.assert_array_equal(_alike(logits), [0, 0, 1, 0])
     np.testing.assert_array_equal(_alike(1e3 * logits[:, 1:]), [0, 1, 2, 0])
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9])
+@pytest.mark.parametrize(("readout", "loss"), [("pooled", "mse"), ("node_mlp", "bce"), ("node_scores", "ce")])
+def test_labels_follow_from_the_entries_that_pruning_left(readout: str, loss: str, share: float, lab: Any) -> None:
+    """Read as zeros, entries that were left out pull targets and votes to the model's own outputs."""
+    labels: Any = 7.5 if loss == "mse" else np.array([2, 0, 1, 1])
+    model = lab.model(classes=1 if loss == "mse" else 3, hidden=32, readout=readout, per_node=readout == "node_mlp")
+    truth = dataclasses.replace(lab.path([0, 1, 2, 3]), y=labels)
+    observation = lab.observe(model, truth, loss)
+    sent = parse(f"prune:{share}").apply(observation.update, key=jax.random.key(0))
+    sent = jax.tree.map(np.asarray, sent)
+    distance, found = closest(dataclasses.replace(observation, update=sent, pruned=True), lab, truth)
+    assert distance < ZERO
+    np.testing.assert_allclose(found, labels, rtol=1e-4)
+    as_zeros, pulled = closest(dataclasses.replace(observation, update=sent), lab, truth)
+    assert as_zeros > 100 * ZERO
+    if loss == "mse":
+        assert abs(pulled - labels) > 10 * 1e-4 * labels
+
+
+def test_a_pruned_update_of_zeros_has_finite_distances(lab: Any) -> None:
+    for readout, loss in (("pooled", "mse"), ("node_scores", "ce")):
+        model = lab.model(classes=1 if loss == "mse" else 3, hidden=16, readout=readout)
+        truth = dataclasses.replace(lab.path([0, 1]), y=1.0 if loss == "mse" else np.array([0, 1]))
+        observation = lab.observe(model, truth, loss)
+        blank = jax.tree.map(np.zeros_like, observation.update)
+        assert np.isfinite(closest(dataclasses.replace(observation, update=blank, pruned=True), lab, truth)[0])
 
 
 def test_a_tiny_gradient_is_still_compared(lab: Any) -> None:

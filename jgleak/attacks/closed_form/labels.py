@@ -87,7 +87,7 @@ def infer_target(observation: Observation) -> float:
     ``dL/db = 2 (o - y)``.
 
     Raises:
-      ConditionFailed: another readout or loss, a batch, or a zero gradient.
+      ConditionFailed: another readout or loss, a batch, a zero gradient, or a weight whose gradient was left out.
     """
     model = observation.model
     if observation.loss != "mse" or model.readout != "pooled" or model.readout_widths or observation.batch_size > 1:
@@ -97,6 +97,8 @@ def infer_target(observation: Observation) -> float:
     if gradient == 0.0:
         raise ConditionFailed("the gradient is zero: the output already equals the target")
     pooled = np.asarray(seen["kernel"], np.float64)[:, 0] / gradient
+    if observation.pruned and not pooled.all():
+        raise ConditionFailed("entries of the last map were pruned, so the output does not follow; give the target")
     output = float(pooled @ np.asarray(weights["kernel"], np.float64)[:, 0] + np.asarray(weights["bias"])[0])
     return output - gradient / 2
 

@@ -17,6 +17,7 @@ from jgleak.attacks.closed_form.labels import (
     prior_probability,
 )
 from jgleak.attacks.closed_form.propositions import ConditionFailed
+from jgleak.defenses import parse
 from jgleak.federated import fedsgd
 from jgleak.federated.client import node_gradients, target_gradient
 from jgleak.graph import Graph
@@ -77,6 +78,10 @@ def test_targets_of_a_regression(lab: Any) -> None:
     for y in (-3.25, 0.0, 1.5):
         seen = fedsgd(model, lab.params(model), [dataclasses.replace(lab.random(6, 4), y=y)], lab.space, loss="mse")
         assert infer_target(seen) == pytest.approx(y, abs=1e-4)
+        assert infer_target(dataclasses.replace(seen, pruned=True)) == pytest.approx(y, abs=1e-4)  # all was sent
+        sent = parse("prune:0.5").apply(seen.update, key=jax.random.key(0))
+        with pytest.raises(ConditionFailed, match="were pruned"):
+            infer_target(dataclasses.replace(seen, update=jax.tree.map(np.asarray, sent), pruned=True))
     with pytest.raises(ConditionFailed, match="a regression has no classes"):
         infer_label(seen)
 
