@@ -123,7 +123,7 @@ def invert(path: Path, graph: Graph, features: Path, seconds: float) -> dict[str
         "in_set": any(same),
         "listed": len(listed),
         "status": None if certificate is None else certificate["status"],
-        "smiles": None if record["smiles"] is None else record["smiles"]["texts"][0],
+        "smiles": next((molecule["texts"][0] for molecule in record["smiles"] if molecule is not None), None),
         "stop": record["stop"],
         "seconds": round(time.perf_counter() - begun, 1),
         "cpu_seconds": round(time.process_time() - work, 1),

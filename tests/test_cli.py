@@ -18,6 +18,7 @@ from typer.testing import CliRunner, Result
 from jgleak.attacks.attack import Attack, Reconstruction
 from jgleak.attacks.registry import ATTACKS
 from jgleak.audit import setup
+from jgleak.audit.table import reasons
 from jgleak.cli import app
 from jgleak.federated import load
 from jgleak.version import __version__
@@ -87,8 +88,7 @@ def test_out_holds_everything_and_invert_reads_it(tmp_path: Path) -> None:
     found = json.loads(as_json.stdout)
     assert found["stop"] == "done"
     assert [sorted(node) for node in found["graphs"][0]["nodes"]] == [sorted(f.name for f in space.features)] * 3
-    unsized = jgleak("invert", str(file), "--attack", "dlg")
-    assert unsized.exit_code == 2 and "dlg needs the number of nodes; give --n" in unsized.output
+    assert "dlg needs the number of nodes; give --n" in one_error(jgleak("invert", str(file), "--attack", "dlg"))
     matched = jgleak("invert", str(file), "--attack", "dlg", "--n", "3", "--set", "steps=1", "--json")
     assert json.loads(matched.stdout)["info"]["options"]["steps"] == 1
     checked = jgleak("verify", str(tmp_path / "reconstruction.json"))
@@ -105,6 +105,45 @@ def test_a_batchs_sizes_are_given_with_commas_and_all_its_graphs_are_shown(tmp_p
     assert "gradient distance unknown; the 2 graphs of the batch, in no order" in shown.stdout
     assert "sizes of 3 graph(s) are given and 2 are behind the update" in one_error(jgleak(*run, "5,4,3"))
     assert "n: expected a whole number, or several with commas" in one_error(jgleak(*run, "4,"))
+    unsized = one_error(jgleak("invert", run[1], "--attack", "dlg"))
+    assert "one number for all graphs or one each (--n 9,7)" in unsized
+    assert {p.name for p in (tmp_path / "observations").iterdir()} == {"000.safetensors"}, "one update, one file"
+    for name in ("000", "001"):
+        document = json.loads((tmp_path / "reconstructions" / f"{name}.json").read_text())
+        assert document["observation"] == "../observations/000.safetensors" and document["reason"] is None
+
+
+def test_public_graphs_for_a_saved_observation(tmp_path: Path) -> None:
+    attack = jgleak("attack", "empty", *QUICK, "--out", str(tmp_path))
+    assert attack.exit_code == 0, attack.output
+    run = ("invert", str(tmp_path / "observations" / "000.safetensors"), "--attack", "mean-adjacency", "--n", "4")
+    generator = jgleak("invert", run[1], "--attack", "gi-gan", "--n", "4")
+    assert "gi-gan needs public graphs; name a data set" in one_error(generator)
+    assert "nowhere" in one_error(jgleak(*run, "--auxiliary", "nowhere"))
+    found = jgleak(*run, "--auxiliary", "embedded", "--json")
+    assert found.exit_code == 0, found.output
+    (guess,) = json.loads(found.stdout)["graphs"]
+    assert len(guess["nodes"]) == 4 and guess["edges"], "public molecules of four atoms are connected"
+
+
+def test_why_an_attack_ended_is_told(tmp_path: Path) -> None:
+    words = (*QUICK, "--know", "n", "--defense", "gaussian:1", "--out", str(tmp_path))
+    shown = jgleak("attack", "census", *words)
+    assert shown.exit_code == 0, shown.output
+    assert "graphs 0, 1: noise of deviation 1.0e+00 alone explains the update" in shown.stdout
+    reason = json.loads((tmp_path / "reconstructions" / "001.json").read_text())["reason"]
+    assert reason == "noise of deviation 1.0e+00 alone explains the update"
+    run = ("invert", str(tmp_path / "observations" / "001.safetensors"), "--n", "5")
+    known, unknown = (" ".join(jgleak(*run, *noise).stdout.split()) for noise in (("--noise", "1"), ()))
+    assert f"nothing found (no information): {reason} --noise must be what the clients added" in known
+    assert "oise that clients add needs --noise" in unknown
+
+
+def test_many_reasons_are_cut() -> None:
+    told = [{"graph": i, "info": {"reason": f"reason {min(i, 6)}"}} for i in range(8)]
+    lines = reasons([*told, {"graph": 99, "info": {}}])
+    assert lines[0] == "graphs 6, 7: reason 6" and lines[1] == "graph 0: reason 0"
+    assert lines[-1].startswith("2 more reasons") and len(lines) == 6
 
 
 def test_a_node_protocol_asks_for_a_node_task() -> None:
@@ -220,7 +259,8 @@ def test_an_observation_without_a_space_is_given_one(observed: Any, tmp_path: Pa
     for features in ("molecules", "molecules:embedded", str(schema)):
         shown = jgleak(*run, "--features", features, "--json", "--out", str(tmp_path))
         assert shown.exit_code == 0, shown.output
-        assert len(json.loads(shown.stdout)["smiles"]["texts"]) == 1 and "SMILES" in shown.stderr
+        (molecule,) = json.loads(shown.stdout)["smiles"]
+        assert molecule["texts"] and not molecule["inferred"] and "no SMILES: no bond orders fit" in shown.stderr
         assert "does not hold" in jgleak("verify", str(tmp_path / "reconstruction.json")).stdout
 
 

@@ -43,6 +43,7 @@ def document(reconstruction: Reconstruction, observation: str, space: FeatureSpa
         "observation": observation,
         "gradient_distance": reconstruction.gradient_distance,
         "stop": reconstruction.stop,
+        "reason": reconstruction.info.get("reason"),
         "certificate": None if certificate is None else dataclasses.asdict(certificate),
         "graphs": [{"x": g.x, "edges": g.edges, "y": g.y} for g in reconstruction.graphs],
         "space": None if space is None else space.to_json(),

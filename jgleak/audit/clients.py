@@ -12,6 +12,7 @@ from jaxtyping import Int
 from jgleak.audit.specification import Specification
 from jgleak.datasets import Dataset, load, tasks
 from jgleak.datasets.auxiliary import adapted, dirichlet_split, distinct, random_graphs
+from jgleak.features import FeatureSpace
 from jgleak.graph import Graph
 
 PUBLIC = 1000
@@ -62,8 +63,12 @@ def public_graphs(specification: Specification, dataset: Dataset) -> list[Graph]
         )
     fields = {"dataset": kind, "auxiliary": "same", "task": None, "path": None, "graphs": None}
     foreign = _load(dataclasses.replace(specification, **fields))
-    graphs = distinct(foreign.graphs)[:PUBLIC]
-    return _without(adapted(graphs, foreign.space, dataset.space), dataset)
+    return _without(foreign_graphs(foreign, dataset.space), dataset)
+
+
+def foreign_graphs(foreign: Dataset, space: FeatureSpace) -> list[Graph]:
+    """Distinct graphs of another data set, ``PUBLIC`` at most, with the features of ``space``."""
+    return adapted(distinct(foreign.graphs)[:PUBLIC], foreign.space, space)
 
 
 def others(specification: Specification, dataset: Dataset) -> list[Graph]:

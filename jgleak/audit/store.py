@@ -13,12 +13,12 @@ from jgleak.audit.certified import write
 from jgleak.audit.experiment import Result
 from jgleak.draw import draw_set
 from jgleak.features import FeatureSpace
-from jgleak.federated import save
+from jgleak.federated import Observation, save
 
 
 class Store:
-    """``results.jsonl``, ``observations/NNN.safetensors``, ``reconstructions/NNN.json`` and one picture
-    ``NNN.png`` a client, of all graphs listed for it.
+    """``results.jsonl``, ``observations/NNN.safetensors`` a client (under its first graph's number), and a graph
+    ``reconstructions/NNN.json`` and one picture ``NNN.png``, of all graphs listed for it.
 
     A folder holds one run: a second one would mix its files with the first's.
 
@@ -28,6 +28,7 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._saved: tuple[Observation, Path] | None = None
         folders = (folder / "observations", folder / "reconstructions", folder, *folder.parents)
         try:
             self._made = tuple(f for f in folders if not f.exists())
@@ -46,12 +47,18 @@ class Store:
         if result.observation is None:
             return
         number = f"{result.index:03d}"
-        observation = self.folder / "observations" / f"{number}.safetensors"
-        save(observation, result.observation, space)
+        observation = self._kept(result.observation, f"{number}.safetensors", space)
         write(self.folder / "reconstructions" / f"{number}.json", result.reconstruction, observation)
         picture = self.folder / f"{number}.png"
         title = f"{record['attack']}: {_verdict(result)}"
         draw_set(result.truth, result.reconstruction.graphs, space, picture, title=title)
+
+    def _kept(self, observation: Observation, name: str, space: FeatureSpace) -> Path:
+        """Where the observation is, under ``name`` if it is new: the graphs of a batch share theirs."""
+        if self._saved is None or self._saved[0] is not observation:
+            self._saved = observation, self.folder / "observations" / name
+            save(self._saved[1], observation, space)
+        return self._saved[1]
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Write one line and hand it to the operating system."""

@@ -15,6 +15,9 @@ from jgleak.audit.record import RATES, SOFT
 from jgleak.features import FeatureSpace
 from jgleak.graph import Graph
 
+REASONS = 5
+"""Most reasons that are told one by one."""
+
 
 def clients_table(records: Sequence[Mapping[str, Any]]) -> Table:
     """One row a client; names are cut to the width that the numbers leave."""
@@ -49,6 +52,21 @@ def _ending(record: Mapping[str, Any]) -> str:
         return record["stop"]
     size = certificate["size"]
     return {"unique": "unique", "k_graphs": f"1 of {size}", "at_least_k": f"1 of {size}+"}[certificate["status"]]
+
+
+def reasons(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What attacks say of how they ended, each with the clients that it holds for; the commonest ones first."""
+    said: dict[str, list[str]] = {}
+    for record in records:
+        reason = record["info"].get("reason")
+        if reason:
+            said.setdefault(reason, []).append(str(record["graph"]))
+    lines = [
+        f"graph{'s' * (len(graphs) > 1)} {', '.join(graphs)}: {reason}"
+        for reason, graphs in sorted(said.items(), key=lambda item: -len(item[1]))
+    ]
+    more = [f"{len(lines) - REASONS} more reasons are in the records (--json, --out)"] if len(lines) > REASONS else []
+    return lines[:REASONS] + more
 
 
 def summary_table(summary: Mapping[str, Any]) -> Table:

@@ -125,7 +125,7 @@ def _audit(specification: Specification, out: Path | None, json_lines: bool, std
     from jgleak.audit.experiment import run
     from jgleak.audit.record import result_record, summary_record
     from jgleak.audit.store import Store
-    from jgleak.audit.table import clients_table, summary_table
+    from jgleak.audit.table import clients_table, reasons, summary_table
 
     store = None if out is None else Store(out)
     records, status, said = [], 0, None
@@ -156,6 +156,8 @@ def _audit(specification: Specification, out: Path | None, json_lines: bool, std
             if store is not None:
                 store.append({"summary": summary})
             stdout.print(clients_table(records), summary_table(summary))
+            for line in reasons(records):
+                stdout.print(Text(line), soft_wrap=True)
             if json_lines:
                 print(json.dumps({"summary": summary}), flush=True)
         if store is not None:

@@ -16,8 +16,11 @@ from jgleak.cli.status import FAILED, mistakes
 from jgleak.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jgleak.attacks.attack import Reconstruction
     from jgleak.features import FeatureSpace
+    from jgleak.graph import Graph
     from jgleak.smiles import Smiles
 
 
@@ -45,6 +48,10 @@ def invert(
             "molecules:tox21 (normalised as in that set), or a JSON schema."
         ),
     ] = None,
+    auxiliary: Annotated[
+        str | None,
+        typer.Option(help="A data set whose graphs are public, for attacks that need some (tox21, tu:MUTAG)."),
+    ] = None,
     distinct: Annotated[bool, typer.Option("--distinct", help="Assume that all nodes of a client differ.")] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for reconstruction.json.")] = None,
     json_lines: Json = False,
@@ -59,11 +66,12 @@ def invert(
         from jgleak.attacks.attack import Budget
         from jgleak.attacks.registry import get_attack
         from jgleak.audit.certified import write
+        from jgleak.audit.clients import foreign_graphs
         from jgleak.audit.describe import describe
         from jgleak.audit.record import plain
         from jgleak.cli.features import feature_space
+        from jgleak.datasets import load as load_dataset
         from jgleak.federated import Knowledge, load
-        from jgleak.smiles import smiles
 
         chosen = get_attack(name)
         if options:
@@ -71,13 +79,18 @@ def invert(
         given = None if features is None else feature_space(features)
         observation, space = load(file, given)
         if n is None and "n" in chosen.needs:
-            raise ValueError(f"n: {name} needs the number of nodes; give --n")
+            several = "" if observation.batch_size == 1 else ", one number for all graphs or one each (--n 9,7)"
+            raise ValueError(f"n: {name} needs the number of nodes; give --n{several}")
+        if auxiliary is None and "auxiliary" in chosen.needs:
+            raise ValueError(f"auxiliary: {name} needs public graphs; name a data set of such (--auxiliary tox21)")
+        public = () if auxiliary is None else foreign_graphs(load_dataset(auxiliary, max_nodes=max_n), space)
         known = _sizes(n)
         knowledge = Knowledge(
             space=space,
             n=max(known, default=None),
             sizes=known if len(known) > 1 else (),
             max_nodes=max_n,
+            auxiliary=tuple(public),
             distinct_nodes=distinct,
             prior=prior,
             noise=noise,
@@ -87,16 +100,14 @@ def invert(
             found = chosen(observation, knowledge, key=jax.random.key(seed), budget=Budget(seconds=time_limit))
         if out_file is not None:
             write(out_file, found, file, given)
-        try:
-            molecule = None if found.best is None else smiles(found.best, space)
-        except (ValueError, TypeError):  # a schema whose values are words: no molecule, but a graph
-            molecule = None
+        shown = found.graphs if observation.batch_size > 1 else found.graphs[:1]
+        molecules = [_molecule(graph, space) for graph in shown]
         record = plain(
             {
                 "file": str(file),
                 "attack": name,
                 "graphs": [describe(g, space) for g in found.graphs],
-                "smiles": None if molecule is None else dataclasses.asdict(molecule) | {"note": molecule.note},
+                "smiles": [None if m is None else dataclasses.asdict(m) | {"note": m.note} for m in molecules],
                 "gradient_distance": found.gradient_distance,
                 "stop": found.stop,
                 "certificate": None if found.certificate is None else dataclasses.asdict(found.certificate),
@@ -107,7 +118,7 @@ def invert(
         )
         if json_lines:
             print(json.dumps(record), flush=True)
-        _show(found, molecule, space, observation.batch_size, Console(stderr=json_lines))
+        _show(found, list(zip(shown, molecules, strict=True)), space, noise, Console(stderr=json_lines))
 
 
 def _sizes(text: str | None) -> tuple[int, ...]:
@@ -118,34 +129,57 @@ def _sizes(text: str | None) -> tuple[int, ...]:
         raise ValueError(f"n: expected a whole number, or several with commas (17,13), got {text!r}") from error
 
 
-HINTS = {
-    "time": "the time ran out, compilation included: raise --time-limit",
-    "no candidates": "no node passed the span checks: is --features what the model was shown (raw or normalised), and "
-    "is the update as the client computed it? Noise needs --noise, other defences need other attacks; narrow or "
-    "untrained models can hide nodes",
-}
-"""What to try, by why an attack stopped without a graph."""
+def _molecule(graph: Graph, space: FeatureSpace) -> Smiles | None:
+    from jgleak.smiles import smiles
 
-OTHERWISE = "noise that clients add needs --noise, other defences need other attacks"
+    try:
+        return smiles(graph, space)
+    except (ValueError, TypeError):  # a schema whose values are words: no molecule, but a graph
+        return None
 
 
-def _show(found: Reconstruction, molecule: Smiles | None, space: FeatureSpace, batch: int, console: Console) -> None:
+def _hint(stop: str, noise: float | None) -> str:
+    """What to try, by why an attack stopped without a graph."""
+    if stop == "time":
+        return "the time ran out, compilation included: raise --time-limit"
+    told = "noise that clients add needs --noise, " if noise is None else "--noise must be what the clients added, "
+    told += "other defences need other attacks"
+    if stop != "no candidates":
+        return told
+    return (
+        "no node passed the span checks: is --features what the model was shown (raw or normalised), and is the update "
+        f"as the client computed it? {told[0].upper()}{told[1:]}; narrow or untrained models can hide nodes"
+    )
+
+
+def _show(
+    found: Reconstruction,
+    shown: Sequence[tuple[Graph, Smiles | None]],
+    space: FeatureSpace,
+    noise: float | None,
+    console: Console,
+) -> None:
     from jgleak.audit.table import certificate_text, graph_table
 
+    reason = found.info.get("reason")
     if found.best is None:
-        reason = found.info.get("reason")
         console.print(Text(f"nothing found ({found.stop}){f': {reason}' if reason else ''}"))
-        console.print(Text(HINTS.get(found.stop, OTHERWISE)))
+        console.print(Text(_hint(found.stop, noise)))
         console.print("that is no evidence of safety: another attack, or the next round, may find the graph")
         return
-    distance = "unknown" if found.gradient_distance is None else f"{found.gradient_distance:.1e}"
-    for graph in found.graphs if batch > 1 else [found.best]:
+    for graph, molecule in shown:
         console.print(graph_table(graph, space))
+        if molecule is not None:
+            fits = f"SMILES {molecule.texts[0]}\n  {molecule.note}"
+            console.print(
+                Text(fits if molecule.inferred else "no SMILES: no bond orders fit these atoms"), soft_wrap=True
+            )
+    distance = "unknown" if found.gradient_distance is None else f"{found.gradient_distance:.1e}"
     count = "1 candidate graph" if len(found.graphs) == 1 else f"{len(found.graphs)} candidate graphs, the best shown"
-    count = count if batch == 1 else f"the {len(found.graphs)} graphs of the batch, in no order"
-    if molecule is not None:
-        console.print(Text(f"SMILES {molecule.texts[0]}\n  {molecule.note}"), soft_wrap=True)
+    count = count if len(shown) == 1 else f"the {len(found.graphs)} graphs of the batch, in no order"
     console.print(Text(f"gradient distance {distance}; {count}; stopped: {found.stop}"))
+    if reason:
+        console.print(Text(reason), soft_wrap=True)
     if found.certificate is not None:
         console.print(Text(certificate_text(found.certificate)))
 
