@@ -10,7 +10,7 @@ from jgleak.attacks.attack import Attack, Budget, Reconstruction
 from jgleak.attacks.closed_form.labels import infer_label, infer_node_labels, last_bias
 from jgleak.attacks.closed_form.peel import Found, peel
 from jgleak.attacks.closed_form.propositions import ConditionFailed
-from jgleak.attacks.closed_form.slopes import SLOPES
+from jgleak.attacks.closed_form.slopes import VALUES
 from jgleak.attacks.distance import MATCH
 from jgleak.features import FeatureSpace
 from jgleak.federated.client import fedsgd, node_gradients
@@ -70,8 +70,8 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
         )
     if model.readout == "node_scores" and not model.bias:
         return "the gradient at the last layer's output is read off its bias; give the convolutions one (bias=True)"
-    if model.act not in SLOPES and (model.layers > 1 or model.last_act):
-        return f"the slope of {model.act!r} does not follow from its value; use one of {', '.join(SLOPES)}"
+    if model.act not in VALUES and (model.layers > 1 or model.last_act):
+        return f"the slope of {model.act!r} does not follow from its value; use one of {', '.join(VALUES)}"
     if observation.loss == "mse" and knowledge.labels is None:
         return "a regression's targets do not show in signs; give the labels (--know labels)"
     return None

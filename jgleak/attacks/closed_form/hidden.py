@@ -2,67 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from jaxtyping import Float
-from scipy.special import expit
+from scipy.optimize import minimize
 
-from jgleak.attacks.closed_form.propositions import CONDITION, FIT, ConditionFailed
-from jgleak.attacks.closed_form.slopes import slope_of
+from jgleak.attacks.closed_form.slopes import VALUES
 
-HIDDEN = 1e-9
-"""Eigenvalues of the normalised adjacency below this are zero."""
+FAINT = 1e-3
+"""Eigenvalues of the normalised adjacency below this pass on less than rounding spoils."""
 
-NEWTON = 50
-"""Most steps of Newton's method, and most halvings of one."""
+RIDGE = 1e-6
+"""Keeps states finite that rounding has moved out of the activation's range."""
 
-INVERSES = ("sigmoid", "tanh")
-"""Activations that can be undone."""
+STEPS = 500
 
-
-def reach_of(mixing: Float[np.ndarray, "n n"]) -> tuple[Float[np.ndarray, "n r"], Float[np.ndarray, "n k"]]:
-    """Orthonormal bases of what a GCN's symmetric ``S`` passes on, and of what it hides (``S`` times it is 0).
-
-    Nodes of one closed neighbourhood hide their difference, for example, and so do two pendant paths at one node.
-    """
-    values, vectors = np.linalg.eigh(mixing)
-    hidden = np.abs(values) < HIDDEN
-    return vectors[:, ~hidden], vectors[:, hidden]
+INTEGRALS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "sigmoid": lambda z: np.logaddexp(0.0, z),
+    "tanh": lambda z: np.logaddexp(z, -z),
+    "relu": lambda z: 0.5 * np.maximum(z, 0.0) ** 2,
+}
+"""Functions whose derivative is the activation; convex, as it never falls."""
 
 
 def completed(
     states: Float[np.ndarray, "n D"], mixing: Float[np.ndarray, "n n"], act: str, bias: Float[np.ndarray, " D"]
 ) -> Float[np.ndarray, "n D"]:
-    """A GCN's hidden states with the part that its edges hide, from that part's absence before the activation.
+    """A GCN's hidden states ``act(Z)`` with the part that the edges above hide.
 
-    The states are ``act(Z)`` and ``Z - bias = S (..)`` has no hidden part. So ``Z - bias = R b`` for a basis ``R`` of
-    what ``S`` passes on, and ``Rᵀ act(R b + bias) = Rᵀ states`` are as many equations as unknowns, the stationary point
-    of a strictly convex function; Newton's method finds it, column by column.
-
-    Raises:
-      ConditionFailed: something is hidden and the activation is not invertible, or Newton's method ends elsewhere.
+    Nodes of one closed neighbourhood hide their difference, for example, and so do two pendant paths at one node.
+    ``Z - bias = S (..)`` has no such part: ``Z = R b + bias`` with a basis ``R`` of what ``S`` passes on. Then ``Rᵀ
+    act(R b + bias) = Rᵀ states`` are as many equations as unknowns, and the stationary points of a convex function,
+    all of which have the same ``act(Z)``, be the activation invertible or not (a minimum of a sum of convex functions
+    has one gradient of each that is smooth). L-BFGS finds one.
     """
-    reach, hidden = reach_of(mixing)
-    if hidden.shape[1] == 0:
+    values, vectors = np.linalg.eigh(mixing)
+    reach = vectors[:, np.abs(values) > FAINT]
+    if reach.shape[1] == len(mixing):
         return states
-    if act not in INVERSES:
-        raise ConditionFailed(f"the normalised adjacency is singular and {act!r} is not invertible; nothing tells more")
-    wanted, value = reach.T @ states, {"sigmoid": expit, "tanh": np.tanh}[act]
-    z = np.broadcast_to(bias, states.shape).astype(np.float64)
-    gap = reach.T @ value(z) - wanted
-    for _ in range(NEWTON):
-        if np.abs(gap).max() < 1e-12:
-            break
-        slopes = np.einsum("nr,nd,ns->drs", reach, slope_of(act, value(z)), reach, optimize=True)
-        slopes += CONDITION**2 * np.eye(reach.shape[1])  # where an activation is saturated
-        step = reach @ np.linalg.solve(slopes, gap.T[..., None])[..., 0].T
-        length = np.ones(states.shape[1])
-        for _ in range(NEWTON):
-            nearer = reach.T @ value(z - length * step) - wanted
-            longer = np.linalg.norm(nearer, axis=0) > np.linalg.norm(gap, axis=0)
-            if not longer.any():
-                break
-            length = np.where(longer, length / 2, length)
-        z, gap = z - length * step, nearer
-    if not np.abs(gap).max() < FIT:
-        raise ConditionFailed("no states have the mixed states that the gradients show; the update was changed")
-    return value(z)
+    wanted, shape = reach.T @ states, (reach.shape[1], states.shape[1])
+
+    def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        b = flat.reshape(shape)
+        z = reach @ b + bias
+        value = np.sum(INTEGRALS[act](z)) - np.sum(b * wanted) + RIDGE / 2 * np.sum(b * b)
+        return float(value), np.ravel(reach.T @ VALUES[act](z) - wanted + RIDGE * b)
+
+    best = minimize(objective, np.zeros(wanted.size), jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
+    return VALUES[act](reach @ best.x.reshape(shape) + bias)

@@ -11,7 +11,8 @@ always known, from the gradient of the last bias, and every layer's ``D`` follow
 3. ``D`` below ``= (dL/dH) * act'``, and ``act'`` is a function of ``H`` (``below``),
 
 down to the features. So no layer but the last has to see a single row, and neither features nor edges have to be known
-for GraphSAGE. Several gradients of one graph (one a node's loss) are stacked: each adds columns to ``E``.
+for GraphSAGE; a GCN, whose edges have to be, needs more care (``unmix``). Several gradients of one graph (one a node's
+loss) are stacked: each adds columns to ``E``.
 
 Everything is float64 on the host, from float32 gradients. Each function checks its condition and raises
 ``ConditionFailed`` where it does not hold.
@@ -26,8 +27,8 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.sparse.csgraph import connected_components
 
-from jgleak.attacks.closed_form.hidden import reach_of
 from jgleak.attacks.closed_form.propositions import CONDITION, FIT, ConditionFailed
+from jgleak.federated.observation import Observation
 
 
 class Layer(NamedTuple):
@@ -36,12 +37,27 @@ class Layer(NamedTuple):
     Attributes:
       conv: ``gcn`` (weight ``kernel``) or ``sage`` (``self_kernel`` and ``neighbour_kernel``).
       weights: kernels ``(F, D)``.
-      gradients: their gradients ``(B, F, D)``.
+      bias: ``(D,)``.
+      gradients: those of the kernels ``(B, F, D)``.
     """
 
     conv: str
     weights: Mapping[str, Float[np.ndarray, "F D"]]
+    bias: Float[np.ndarray, " D"]
     gradients: Mapping[str, Float[np.ndarray, "B F D"]]
+
+    @staticmethod
+    def of(observation: Observation, depth: int) -> Layer:
+        """The convolution ``depth`` of an observation's model; without biases they are 0."""
+        weights, seen = (tree[f"conv_{depth}"] for tree in (observation.params, observation.update))
+        names = [name for name in weights if name != "bias"]
+        each = observation.gradients is not None
+        return Layer(
+            observation.model.conv,
+            {name: np.asarray(weights[name], np.float64) for name in names},
+            np.asarray(weights.get("bias", np.zeros(weights[names[0]].shape[1])), np.float64),
+            {name: np.asarray(seen[name]) if each else np.asarray(seen[name])[None] for name in names},
+        )
 
 
 def mixing_of(conv: str, adjacency: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "n n"]:
@@ -57,28 +73,22 @@ def mixing_of(conv: str, adjacency: Float[np.ndarray, "n n"]) -> Float[np.ndarra
 def rows_of(
     layer: Layer, upstream: Float[np.ndarray, "B n D"], mixing: Float[np.ndarray, "n n"] | None
 ) -> Float[np.ndarray, "n F"]:
-    """The states that entered a layer, from the gradients at its output.
+    """The states that entered a GraphSAGE layer, from the gradients at its output.
 
-    Where each of the ``upstream`` gradients has one row, these are Propositions 1, 2 and 4. What a GCN's edges hide
-    is left 0: a node's row is its own where the node has no part in it (see ``reach_of``).
+    Where each of the ``upstream`` gradients has one row, these are Propositions 1 and 2.
 
     Args:
-      layer: the layer.
+      layer: a GraphSAGE layer.
       upstream: ``dL/dZ`` in each gradient.
-      mixing: the normalised adjacency, where it is known; GraphSAGE's self kernel serves without.
+      mixing: the normalised adjacency, where it is known; the self kernel serves without.
 
     Raises:
-      ConditionFailed: GCN without edges; gradients at the output without full row rank (more nodes than units in one
-        gradient, for example); gradients that no states fit.
+      ConditionFailed: gradients at the output without full row rank (more nodes than units in one gradient, for
+        example); gradients that no states fit.
     """
     if mixing is None:
-        if layer.conv == "gcn":
-            raise ConditionFailed("GCN's gradients show the states only after they are mixed; give the edges")
         return _solve([upstream], [layer.gradients["self_kernel"]])
-    if layer.conv == "sage":
-        return _solve(*_both_kernels(layer, upstream, mixing))
-    reach, _ = reach_of(mixing)
-    return reach @ _solve([reach.T @ mixing.T @ upstream], [layer.gradients["kernel"]])
+    return _solve(*_both_kernels(layer, upstream, mixing))
 
 
 def edges_of(

@@ -7,17 +7,17 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from jgleak.attacks.closed_form.hidden import completed, reach_of
 from jgleak.attacks.closed_form.labels import last_bias
 from jgleak.attacks.closed_form.layers import Layer, below, edges_of, mixing_of, rows_of
 from jgleak.attacks.closed_form.propositions import (
     CONDITION,
+    FIT,
     ConditionFailed,
     adjacency_of_gradient,
     aggregated_row,
 )
 from jgleak.attacks.closed_form.slopes import slope_of
-from jgleak.features import FeatureSpace
+from jgleak.attacks.closed_form.unmix import unmixed
 from jgleak.federated.observation import Knowledge, Observation
 
 
@@ -53,10 +53,14 @@ def peel(observation: Observation, knowledge: Knowledge) -> Found:
         for part in (adjacency, features):
             if part is not None and len(part) != upstream.shape[1]:
                 raise ValueError(f"knowledge: it has {len(part)} nodes, the gradients come from {upstream.shape[1]}")
+        if model.conv == "gcn" and not (edges and rows):
+            if mixing is None:
+                raise ConditionFailed("GCN's gradients show the states only after they are mixed; give the edges")
+            features, rows = _unmixed(observation, upstream, mixing)
         for depth in reversed(range(model.layers)):
             if edges and rows:
                 break
-            layer = _layer(observation, depth)
+            layer = Layer.of(observation, depth)
             states = rows_of(layer, upstream, mixing)
             if depth == 0 and not rows:
                 features, rows = states, "exact"
@@ -65,10 +69,9 @@ def peel(observation: Observation, knowledge: Knowledge) -> Found:
                 mixing = mixing_of(model.conv, adjacency)
                 states = rows_of(layer, upstream, mixing)  # from both kernels
             if depth > 0:
-                states = _whole(observation, depth, states, mixing)
                 upstream = below(layer, upstream, mixing, slope_of(model.act, states))
             elif rows != "known":
-                features, rows = _with_blank(model.conv, states, mixing, space)
+                features, rows = states, "exact"
     except ConditionFailed as error:
         edges, rows = edges or f"failed: {error}", rows or f"failed: {error}"
     if edges.startswith("failed") and rows == "known":
@@ -102,37 +105,22 @@ def output_gradients(observation: Observation) -> Float[np.ndarray, "B n D"]:
     return (upstream * slope_of(model.act, states[:n]) if model.last_act else upstream)[None]
 
 
-def _layer(observation: Observation, depth: int) -> Layer:
-    weights, seen = (tree[f"conv_{depth}"] for tree in (observation.params, observation.update))
-    names = [name for name in weights if name != "bias"]
-    each = observation.gradients is not None
-    return Layer(
-        observation.model.conv,
-        {name: np.asarray(weights[name], np.float64) for name in names},
-        {name: np.asarray(seen[name]) if each else np.asarray(seen[name])[None] for name in names},
-    )
-
-
-def _whole(
-    observation: Observation, depth: int, states: Float[np.ndarray, "n D"], mixing: Float[np.ndarray, "n n"]
-) -> Float[np.ndarray, "n D"]:
-    if observation.model.conv != "gcn":
-        return states
-    bias = observation.params[f"conv_{depth - 1}"].get("bias", np.zeros(states.shape[1]))
-    return completed(states, mixing, observation.model.act, np.asarray(bias, np.float64))
-
-
-def _with_blank(
-    conv: str, states: Float[np.ndarray, "n m"], mixing: Float[np.ndarray, "n n"], space: FeatureSpace
+def _unmixed(
+    observation: Observation, upstream: Float[np.ndarray, "B n D"], mixing: Float[np.ndarray, "n n"]
 ) -> tuple[Float[np.ndarray, "n m"], str]:
-    """Features whose hidden part, if any, is that of nodes without features (all raw columns 0)."""
-    hidden = reach_of(mixing)[1] if conv == "gcn" else np.zeros((len(states), 0))
-    touched = int(np.sum(np.linalg.norm(hidden, axis=1) > CONDITION))
-    if not touched:
-        return states, "exact"
-    blank = np.outer(hidden @ hidden.sum(axis=0), space.normalise(np.zeros(space.width)))
-    why = f"{touched} of {len(states)} nodes show only in sums: the normalised adjacency is singular"
-    return states + blank, f"partial: {why}"
+    """A GCN's features, and which of them are the prior's rather than the gradient's."""
+    model = observation.model
+    found = unmixed([Layer.of(observation, depth) for depth in range(model.layers)], upstream, mixing, model.act)
+    if found.misfit > FIT:
+        return (
+            found.features,
+            f"partial: its gradients are {found.misfit:.1e} from the observed; was the update changed?",
+        )
+    unsure = int(np.sum(found.doubt > FIT))
+    if not unsure:
+        return found.features, "exact"
+    why = f"{unsure} of {len(mixing)} nodes show only in sums, the normalised adjacency being singular or nearly so"
+    return found.features, f"partial: {why}; expected RNMSE {found.doubt.mean():.1e}"
 
 
 def _edges_from_features(

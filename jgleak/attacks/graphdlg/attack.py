@@ -30,7 +30,7 @@ from jgleak.attacks.attack import Attack, Budget, Reconstruction
 from jgleak.attacks.closed_form.pooled import pooled_embedding
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.closed_form.recursion import recover
-from jgleak.attacks.closed_form.slopes import SLOPES
+from jgleak.attacks.closed_form.slopes import VALUES
 from jgleak.attacks.distance import MATCH, gradient_distances
 from jgleak.attacks.graphdlg.decoder import Decoder, trained
 from jgleak.attacks.graphdlg.lesson import lesson
@@ -145,8 +145,8 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
         return reason
     if model.conv != "gcn":
         return f"the recursion is that of GCN, not of {model.conv!r}; use --model gcn, or the census"
-    if model.act not in SLOPES and model.layers > 1:
-        return f"the slope of {model.act!r} does not follow from its value; use one of {', '.join(SLOPES)}"
+    if model.act not in VALUES and model.layers > 1:
+        return f"the slope of {model.act!r} does not follow from its value; use one of {', '.join(VALUES)}"
     return None
 
 

@@ -1,0 +1,136 @@
+"""A GCN whose edges are known, peeled down to its features as far as its mixing lets them show.
+
+GCN's kernel has the gradient ``Hᵀ Sᵀ D``, which is exact linear algebra (Proposition 4) while ``S`` is well
+conditioned. On networks it is not: nodes of one closed neighbourhood hide their difference, pendant paths nearly do,
+and each eigenvalue ``v`` of ``S`` amplifies the rounding of float32 by ``1 / v``, at every layer again. Two things help:
+
+- *Shrinking.* Along directions that rounding has spoilt the answer keeps to a prior (``shrunk``), the public mean for
+  features; what is hidden of hidden states follows from the activation (``hidden``).
+- *Passes.* Above the features everything depends on them through ``S X`` alone, in which what ``S`` hides has no part.
+  So the features that were found make hidden states, far better ones than those that were peeled; these make the
+  gradients at the first layer, and these the features, until the model's gradients come no nearer to the observed.
+
+How strong to shrink is tried, and judged by the whole model's gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from jgleak.attacks.closed_form.hidden import completed
+from jgleak.attacks.closed_form.layers import Layer, below
+from jgleak.attacks.closed_form.shrunk import Shrunk, block_weights, shrunk
+from jgleak.attacks.closed_form.slopes import VALUES, slope_of
+
+PASSES = 20
+"""Most passes; on GLG's subgraphs three to five bring the gradients as near as rounding allows."""
+
+NEARER = 0.9
+"""A pass that leaves more than this share of the distance is the last."""
+
+STRENGTHS = 10.0 ** np.arange(7)
+"""Times the noise that the least-squares fit shows; it shows little where there are as many nodes as units."""
+
+ALIKE = 1.01
+"""Distances within this factor are equal, and the weaker shrinking is taken."""
+
+
+class Unmixed(NamedTuple):
+    """Features, and what of them is a guess.
+
+    Attributes:
+      features: encoded ``(n, m)``.
+      doubt: how far each node's row is expected to be off, from 0 to 1 (the prior's): ``Shrunk.doubt``.
+      misfit: relative distance of the kernels' gradients from the observed ones.
+    """
+
+    features: Float[np.ndarray, "n m"]
+    doubt: Float[np.ndarray, " n"]
+    misfit: float
+
+
+def unmixed(
+    layers: Sequence[Layer], output: Float[np.ndarray, "B n D"], mixing: Float[np.ndarray, "n n"], act: str
+) -> Unmixed:
+    """Features of a GCN's nodes.
+
+    Args:
+      layers: the convolutions, the first one first.
+      output: ``dL/dZ`` of the last one, in each gradient.
+      mixing: the normalised adjacency ``S``.
+      act: the activation between them.
+
+    Raises:
+      ConditionFailed: a layer without any gradient, or an activation whose value does not tell its slope.
+    """
+    upstream = output
+    for layer, under in zip(layers[:0:-1], layers[-2::-1], strict=True):
+        prior = np.tile(VALUES[act](under.bias), (len(mixing), 1))
+        states = completed(_fit(layer, upstream, mixing, prior).rows(), mixing, act, under.bias)
+        upstream = below(layer, upstream, mixing, slope_of(act, states))
+    best = None
+    for _ in range(PASSES):
+        fit = _fit(layers[0], upstream, mixing, np.zeros((len(mixing), len(layers[0].weights["kernel"]))))
+        tried = list[tuple[Unmixed, np.ndarray]]()
+        for strength in STRENGTHS:
+            rows = fit.rows(strength)
+            gradients = _upstream(layers, output, mixing, rows, act)
+            tried.append((Unmixed(rows, fit.doubt(strength), _misfit(layers, gradients, mixing, fit)), gradients[0][1]))
+        least = min(found.misfit for found, _ in tried)
+        found, above = next(one for one in tried if one[0].misfit <= ALIKE * least)
+        nearer = best is None or found.misfit < NEARER * best.misfit
+        best = found if best is None or found.misfit < best.misfit else best
+        if not nearer:
+            break
+        upstream = above
+    assert best is not None
+    return best
+
+
+def _fit(
+    layer: Layer,
+    upstream: Float[np.ndarray, "B n D"],
+    mixing: Float[np.ndarray, "n n"],
+    prior: Float[np.ndarray, "n F"],
+) -> Shrunk:
+    return shrunk(mixing.T @ upstream, layer.gradients["kernel"], prior)
+
+
+def _upstream(
+    layers: Sequence[Layer],
+    output: Float[np.ndarray, "B n D"],
+    mixing: Float[np.ndarray, "n n"],
+    rows: Float[np.ndarray, "n m"],
+    act: str,
+) -> list[tuple[Float[np.ndarray, "n F"], Float[np.ndarray, "B n D"]]]:
+    """Of every layer, the states that enter it and ``dL/dZ``, if the features are ``rows``."""
+    states = [rows]
+    for layer in layers[:-1]:
+        states.append(VALUES[act](mixing @ states[-1] @ layer.weights["kernel"] + layer.bias))
+    found = [output]
+    for layer, state in zip(layers[:0:-1], states[:0:-1], strict=True):
+        found.append(below(layer, found[-1], mixing, slope_of(act, state)))
+    return list(zip(states, found[::-1], strict=True))
+
+
+def _misfit(
+    layers: Sequence[Layer],
+    made: Sequence[tuple[Float[np.ndarray, "n F"], Float[np.ndarray, "B n D"]]],
+    mixing: Float[np.ndarray, "n n"],
+    fit: Shrunk,
+) -> float:
+    """Relative distance of the kernels' gradients, the first layer's along the directions of its ``fit``."""
+    (rows, upstream), *above = made
+    weights = block_weights(layers[0].gradients["kernel"])
+    design = np.einsum("b,bnd,bdr->nr", weights, mixing.T @ upstream, fit.right, optimize=True)
+    total = float(np.sum(np.square(rows.T @ design - fit.seen))) / np.sum(weights > 0)
+    for layer, (states, gradient) in zip(layers[1:], above, strict=True):
+        seen = layer.gradients["kernel"]
+        weights = block_weights(seen)
+        gaps = (w * (states.T @ e - g) for w, e, g in zip(weights, mixing.T @ gradient, seen, strict=True))
+        total += sum(float(np.sum(np.square(gap))) for gap in gaps) / max(np.sum(weights > 0), 1)
+    return float(np.sqrt(total / len(layers)))
