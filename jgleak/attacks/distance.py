@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Num
 from scipy.special import expit, softmax
 
 from jgleak.attacks.noise import deviations, largest
-from jgleak.defenses.prune import smallest, told
+from jgleak.defenses.prune import bounds, told
 from jgleak.features import FeatureSpace
 from jgleak.federated.loss import graph_loss
 from jgleak.federated.observation import Observation
@@ -54,7 +54,7 @@ class Fit:
 
     Attributes:
       deviation: of an entry's noise and rounding, relative to the update's length; None without noise.
-      entries: number of entries of the update.
+      entries: number of entries that were sent.
     """
 
     deviation: float | None
@@ -64,7 +64,7 @@ class Fit:
     def of(observation: Observation, noise: float | None) -> Fit:
         """What to ask of the graphs behind an observation."""
         leaves = [np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(observation.update)]
-        entries = sum(leaf.size for leaf in leaves)
+        entries = sum(int(np.count_nonzero(leaf)) if observation.pruned else leaf.size for leaf in leaves)
         size = math.sqrt(sum(float(leaf @ leaf) for leaf in leaves))
         relative = None if noise is None else math.hypot(noise / max(size, 1e-30), ROUNDING / math.sqrt(entries))
         return Fit(relative, entries)
@@ -151,6 +151,7 @@ def _distances(
     peak = jnp.max(jnp.stack([jnp.max(jnp.abs(jnp.asarray(leaf)), initial=0.0) for leaf in jax.tree.leaves(update)]))
     unit = jnp.where(peak > 0, peak, 1.0)  # squares of a tiny update would be lost
     update = jax.tree.map(lambda seen: seen / unit, update)
+    least = bounds(update) if pruned else None
 
     def one(label: Array) -> Array:
         gradient = jax.grad(lambda p: graph_loss(model, p, nodes, adjacency, mask, label, loss))(params)
@@ -161,7 +162,7 @@ def _distances(
             factor = jnp.maximum(along, 0.0) / jnp.maximum(optax.tree.norm(sent, squared=True), 1e-30)
             gradient = jax.tree.map(lambda g: factor * g, gradient)
         if pruned:
-            gradient = jax.tree.map(lambda g, seen: told(g, seen, smallest(seen)), gradient, update)
+            gradient = jax.tree.map(told, gradient, update, least)
         gap = jax.tree.map(lambda g, seen: jnp.sum((g - seen) ** 2), gradient, update)
         size = jax.tree.map(lambda seen: jnp.sum(jnp.asarray(seen) ** 2), update)
         return jnp.sqrt(sum(jax.tree.leaves(gap)) / jnp.maximum(sum(jax.tree.leaves(size)), 1e-30))

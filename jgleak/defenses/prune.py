@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from jgleak.defenses.defense import Kind
 
@@ -23,9 +22,14 @@ def prune(share: float, key: Array) -> optax.GradientTransformation:
 
     def one(leaf: Array) -> Array:
         size = jnp.abs(leaf)
-        return jnp.where(size >= largest(size.ravel(), max(math.ceil((1.0 - share) * size.size), 1)), leaf, 0.0)
+        return jnp.where(size >= largest(size.ravel(), max(size.size - _left_out(share, size.size), 1)), leaf, 0.0)
 
     return optax.stateless_with_tree_map(lambda leaf, _: one(jnp.asarray(leaf)))
+
+
+def _left_out(share: float, size: int) -> int:
+    """A share of ``size`` entries, rounded down, where 0.7 of 10 are 7 though the nearest double is a little less."""
+    return math.floor(round(share * size, 6))
 
 
 def told(
@@ -41,17 +45,39 @@ def told(
     Args:
       gradient: of one tensor (or several, side by side).
       sent: the update, zero where an entry was left out.
-      least: size of the smallest entry that was sent (``smallest``).
+      least: size of the smallest entry that was sent (``bounds``).
     """
     beyond = jnp.sign(gradient) * jnp.maximum(jnp.abs(gradient) - least, 0.0)
     return jnp.where(sent != 0, gradient, beyond)
 
 
-def smallest(sent: Float[Array | np.ndarray, "..."], axes: Sequence[int] | None = None) -> Float[Array, "..."]:
-    """Size of the smallest entry that was sent, over ``axes`` (all by default), which are kept; 0 where none was."""
-    sizes = jnp.where(jnp.asarray(sent) != 0, jnp.abs(jnp.asarray(sent)), jnp.inf)
-    found = jnp.min(sizes, axis=None if axes is None else tuple(axes), keepdims=True, initial=jnp.inf)
-    return jnp.where(jnp.isfinite(found), found, 0.0)
+def bounds(sent: PyTree, axis: int = 0) -> PyTree:
+    """Size that no entry which was left out exceeds: of each tensor, the smallest that was sent of it.
+
+    Of a tensor of which nothing was sent, the smallest of all: the client took the largest entries of the whole update
+    then, not of every tensor.
+
+    Args:
+      sent: the update, or several side by side.
+      axis: the first axis of a single update's tensors; the axes before are of several, each with bounds of its own.
+
+    Returns:
+      Arrays of the same axes, of length 1 from ``axis`` on; 0 where nothing was sent at all.
+    """
+
+    def smallest(leaf: Array | np.ndarray) -> Array:
+        sizes = jnp.where(jnp.asarray(leaf) != 0, jnp.abs(jnp.asarray(leaf)), jnp.inf)
+        return jnp.min(sizes, axis=tuple(range(axis, sizes.ndim)), keepdims=True, initial=jnp.inf)
+
+    each = jax.tree.map(smallest, sent)
+    flat = [leaf.reshape(leaf.shape[:axis]) for leaf in jax.tree.leaves(each)]
+    whole = jnp.min(jnp.stack(flat), axis=0)
+    whole = jnp.where(jnp.isfinite(whole), whole, 0.0)
+    return jax.tree.map(lambda leaf: jnp.where(jnp.isfinite(leaf), leaf, _beside(whole, leaf)), each)
+
+
+def _beside(whole: Array, leaf: Array) -> Array:
+    return whole.reshape(whole.shape + (1,) * (leaf.ndim - whole.ndim))
 
 
 def largest(sizes: Float[Array, " n"], rank: int) -> Float[Array, ""]:

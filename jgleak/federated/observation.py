@@ -46,7 +46,7 @@ class Observation:
       local_steps: steps of gradient descent on the client (``fedavg``).
       local_rate: their learning rate (``fedavg``).
       scaled: the update was clipped as a whole, so that its length is not the gradient's.
-      pruned: the smallest entries of its tensors were left out, and are zero.
+      pruned: the smallest entries of its tensors, or of all of it, were left out, and are zero.
 
     Raises:
       ValueError: the update does not fit the parameters (a gradient of another model), or is not finite.
@@ -77,6 +77,9 @@ class Observation:
             raise ValueError(f"local_steps: must be a whole number from 1, got {self.local_steps!r}")
         if self.protocol == "fedavg" and not (np.isfinite(self.local_rate) and self.local_rate > 0):
             raise ValueError(f"local_rate: 'fedavg' needs the client's learning rate above 0, got {self.local_rate!r}")
+        for mark in ("scaled", "pruned"):
+            if not isinstance(getattr(self, mark), bool):
+                raise ValueError(f"{mark}: must be true or false, got {getattr(self, mark)!r}")
         for what, tree in (("params", self.params), ("update", self.update)):
             _check_depth(what, tree, self.model.layers)
         expected = jax.eval_shape(lambda: self.model.initial(key=jax.random.key(0)))
@@ -284,8 +287,8 @@ def load(path: str | Path, space: FeatureSpace | None = None) -> tuple[Observati
             protocol=header["protocol"],
             local_steps=header.get("local_steps", 1),
             local_rate=header.get("local_rate", 0.0),
-            scaled=bool(header.get("scaled", False)),
-            pruned=bool(header.get("pruned", False)),
+            scaled=header.get("scaled", False),
+            pruned=header.get("pruned", False),
         )
         if space is None and header["space"] is None:
             raise ValueError(f"{path}: it names no feature space; give one (load's space, jgleak invert's --features)")

@@ -127,6 +127,7 @@ def test_a_file_holds_no_more_than_the_server_saw(file: Path) -> None:
     ("change", "message"),
     [
         ({"loss": "hinge"}, r"loss: unknown 'hinge'; choose one of"),
+        ({"pruned": "false"}, "pruned: must be true or false, got 'false'"),
         (
             {"protocol": "fedprox"},
             "protocol: unknown 'fedprox'; choose one of fedsgd, fedavg, target_node, node_losses",

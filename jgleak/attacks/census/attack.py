@@ -206,6 +206,8 @@ def _reconstruction(
     conditions += _rows_assumed(observation, knowledge)
     if knowledge.noise is not None:
         conditions += _noise_assumed(knowledge.noise)
+    if observation.pruned:
+        conditions.append("whole gradients are compared by the entries that were sent; the update was pruned")
     if knowledge.connected:
         conditions.append("the graph is connected")
     size = len(order)

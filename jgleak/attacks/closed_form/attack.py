@@ -72,6 +72,8 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
         return "the gradient at the last layer's output is read off its bias; give the convolutions one (bias=True)"
     if model.act not in VALUES and (model.layers > 1 or model.last_act):
         return f"the slope of {model.act!r} does not follow from its value; use one of {', '.join(VALUES)}"
+    if observation.pruned:
+        return "entries of the update were left out, and linear algebra needs them all; gradient matching does not"
     if observation.loss == "mse" and knowledge.labels is None:
         return "a regression's targets do not show in signs; give the labels (--know labels)"
     return None

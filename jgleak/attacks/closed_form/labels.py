@@ -87,18 +87,18 @@ def infer_target(observation: Observation) -> float:
     ``dL/db = 2 (o - y)``.
 
     Raises:
-      ConditionFailed: another readout or loss, a batch, a zero gradient, or a weight whose gradient was left out.
+      ConditionFailed: another readout or loss, a batch, a zero gradient, or a pruned update.
     """
     model = observation.model
     if observation.loss != "mse" or model.readout != "pooled" or model.readout_widths or observation.batch_size > 1:
         raise ConditionFailed("the target shows only with one graph, squared error and one linear map after pooling")
     seen, weights = (tree["head"]["linears_0"] for tree in (observation.update, observation.params))
+    if observation.pruned:  # noise that was added later hides which entries were left out
+        raise ConditionFailed("entries of the update were pruned, so the output need not follow; give the target")
     gradient = float(np.asarray(seen["bias"])[0])
     if gradient == 0.0:
         raise ConditionFailed("the gradient is zero: the output already equals the target")
     pooled = np.asarray(seen["kernel"], np.float64)[:, 0] / gradient
-    if observation.pruned and not pooled.all():
-        raise ConditionFailed("entries of the last map were pruned, so the output does not follow; give the target")
     output = float(pooled @ np.asarray(weights["kernel"], np.float64)[:, 0] + np.asarray(weights["bias"])[0])
     return output - gradient / 2
 

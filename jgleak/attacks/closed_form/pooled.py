@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from jaxtyping import Float
 
@@ -29,7 +31,17 @@ def pooled_embedding(update: Params) -> Float[np.ndarray, " D"]:
             "the gradient of the readout's first bias is zero, so the pooled embedding does not show; "
             "observe another round"
         )
-    return np.asarray(layer["kernel"], np.float64) @ delta / (delta @ delta)
+    return entering(np.asarray(layer["kernel"], np.float64), delta)
+
+
+def entering(kernel: Any, delta: Any) -> Any:
+    """``p (D,)`` of ``dL/dW = p delta^T (D, F)`` by least squares, each entry from its own row's; host or traced.
+
+    Only entries of ``dL/dW`` that are not 0 count: pruning may have left out the others, and of an update that was not
+    pruned they are 0 where ``p`` or ``delta`` is, which changes nothing.
+    """
+    square = (kernel != 0) @ (delta * delta)
+    return kernel @ delta / (square + (square == 0))
 
 
 def pooled_gradient(params: Params, update: Params) -> Float[np.ndarray, " D"]:

@@ -2,7 +2,7 @@
 
 GCN's kernel has the gradient ``Hᵀ Sᵀ D``, which is exact linear algebra (Proposition 4) while ``S`` is well
 conditioned. On networks it is not: nodes of one closed neighbourhood hide their difference, pendant paths nearly do,
-and each eigenvalue ``v`` of ``S`` amplifies the rounding of float32 by ``1 / v``, at every layer again. Two things help:
+and each eigenvalue ``v`` of ``S`` amplifies the rounding of float32 by ``1 / v``, at every layer again. What helps:
 
 - *Shrinking.* Along directions that rounding has spoilt the answer keeps to a prior (``shrunk``), the public mean for
   features; what is hidden of hidden states follows from the activation (``hidden``).

@@ -24,6 +24,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from jgleak.attacks.closed_form.pooled import entering
 from jgleak.attacks.graphdlg.attack import Options, learnt, no_embedding
 from jgleak.attacks.graphdlg.decoder import Decoder
 from jgleak.attacks.graphdlg.places import Places, places
@@ -76,7 +77,8 @@ def start(setting: Setting, problem: Problem, key: Array) -> Variables:
     slots = problem.mask.shape[1]
     layer = problem.update["head"]["linears_0"]
     delta = _observed(layer["bias"])
-    pooled = jnp.matmul(_observed(layer["kernel"]), delta, precision="highest") / jnp.sum(delta**2)
+    with jax.default_matmul_precision("highest"):
+        pooled = entering(_observed(layer["kernel"]), delta)
     sizes, habit = jnp.sum(problem.mask, axis=1), problem.prior.places
     if "adjacency" in variables:
         decoded = problem.prior.decoder.logits(pooled)[:slots, :slots]

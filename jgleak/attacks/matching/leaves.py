@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jgleak.attacks.matching.product import product, product_left, product_right
-from jgleak.defenses.prune import smallest, told
+from jgleak.defenses.prune import told
 from jgleak.federated.factors import Outer
 
 DROPPED = 1e-6
@@ -63,17 +63,17 @@ class Kept(NamedTuple):
 
     Attributes:
       entries: ``(T, ...)``, zero where nothing was sent; of a kernel each transposed, as ``Dense``.
-      least: ``(T, 1, ...)`` size of the smallest that was sent.
+      least: ``(T, 1, ...)`` size that no other exceeds (``defenses.prune.bounds``).
     """
 
     entries: Float[Array, "T ..."]
     least: Float[Array, "T ..."]
 
 
-def kept(leaf: Float[np.ndarray, "T ..."], kernel: bool) -> Kept:
-    """A pruned tensor's observed gradients."""
+def kept(leaf: Float[np.ndarray, "T ..."], least: Float[np.ndarray, "T ..."], kernel: bool) -> Kept:
+    """A pruned tensor's observed gradients, and the bound of what was left out of each."""
     entries: Any = np.ascontiguousarray(leaf.swapaxes(1, 2)) if kernel else leaf
-    return Kept(entries, np.asarray(smallest(entries, range(1, entries.ndim))))  # type: ignore[arg-type]
+    return Kept(entries, least)  # type: ignore[arg-type]
 
 
 def compressed(leaf: Float[np.ndarray, "T F D"], rows: int) -> Compressed | Whole | Dense:

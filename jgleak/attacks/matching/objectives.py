@@ -17,6 +17,9 @@ from jgleak.gnn import Params
 TINY = 1e-30
 """Squared norms below this count as zero."""
 
+STRETCH = 1e-6
+"""A guess's gradient is stretched by the entries that were sent, but not as if they were less than this of it."""
+
 
 class Guess(NamedTuple):
     """A relaxed client: what the model is shown.
@@ -46,7 +49,9 @@ def gradients(setting: Setting, problem: Problem, guess: Guess) -> Params:
     found = factored_gradients(setting.model, problem.params, *graphs, setting.loss, problem.shares)
     if not setting.scaled:
         return found
-    square = _total(found, problem.update, leaves.sent_size)
+    square = jnp.maximum(
+        _total(found, problem.update, leaves.sent_size), STRETCH * _total(found, problem.update, leaves.size)
+    )
     live = square > TINY
     longer = jnp.where(live, _wanted(problem.update), 1.0) / jnp.where(live, square, 1.0)
     return leaves.stretched(found, jnp.sqrt(jnp.maximum(longer, TINY)))

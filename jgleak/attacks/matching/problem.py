@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +14,7 @@ from jgleak.attacks.closed_form.labels import infer_label, infer_node_labels, in
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.matching.leaves import compressed, kept
 from jgleak.attacks.told import apart
+from jgleak.defenses.prune import bounds
 from jgleak.features import FeatureSpace
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.gnn import GNN, Params
@@ -136,7 +136,7 @@ def pose(
 
     fields: dict[str, Any] = dict(  # NumPy arrays until a jitted function takes them to the device
         params=jax.tree.map(np.asarray, observation.params),
-        update=jax.tree_util.tree_map_with_path(partial(_observed, observation, graphs * slots), observation.update),
+        update=_observed(observation, graphs * slots),
         mask=mask,
         shares=_shares(observation.protocol, mask),
         mean=mean.astype(np.float32),
@@ -163,12 +163,18 @@ def normalisation(space: FeatureSpace) -> tuple[Float[np.ndarray, " m"], Float[n
     return space.mean.astype(np.float32), scale.astype(np.float32)
 
 
-def _observed(observation: Observation, rows: int, path: Sequence[Any], leaf: Any) -> Any:
-    """One leaf as the objectives take it: ``T`` gradients in front, a kernel's ``compressed``, pruned ones ``Kept``."""
-    leaf, kernel = np.asarray(leaf, np.float32)[slice(None) if observation.gradients else None], _is_kernel(path)
+def _observed(observation: Observation, rows: int) -> Any:
+    """The update as the objectives take it: ``T`` gradients in front, kernels ``compressed``, pruned ones ``Kept``."""
+    several = slice(None) if observation.gradients else None
+    update = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32)[several], observation.update)
     if observation.pruned:
-        return kept(leaf, kernel)
-    return compressed(leaf, rows) if kernel else leaf
+        least = jax.tree.map(np.asarray, bounds(update, axis=1))
+        return jax.tree_util.tree_map_with_path(
+            lambda path, leaf, bound: kept(leaf, bound, _is_kernel(path)), update, least
+        )
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: compressed(leaf, rows) if _is_kernel(path) else leaf, update
+    )
 
 
 def _is_kernel(path: Sequence[Any]) -> bool:

@@ -238,6 +238,13 @@ def test_a_clipped_update_is_compared_by_its_direction() -> None:
     np.testing.assert_array_equal(found.adjacency, graph.adjacency)
 
 
+def test_a_pruned_update_is_refused() -> None:
+    space, rng = space_of("gaussian", 20), np.random.default_rng(6)
+    whole = observe(model_of("sage", "graph", 20), draw(rng, 6, "gaussian", 20, "graph"), space)
+    with pytest.raises(ValueError, match="closed-form.*entries of the update were left out"):
+        attack(dataclasses.replace(whole, pruned=True), space)
+
+
 def test_states_that_are_all_zero_are_a_reason() -> None:
     """ReLU without a bias's help: blank features reach the readout as zeros."""
     space = space_of("binary", 20)

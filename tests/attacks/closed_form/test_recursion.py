@@ -13,6 +13,7 @@ import pytest
 from jgleak.attacks.closed_form.pooled import pooled_embedding
 from jgleak.attacks.closed_form.propositions import CONDITION, ConditionFailed
 from jgleak.attacks.closed_form.recursion import Recovered, pooling_weights, recover
+from jgleak.defenses import parse
 from jgleak.features import FeatureSpace, real
 from jgleak.federated import Observation, fedsgd
 from jgleak.gnn import GNN
@@ -160,6 +161,17 @@ def test_the_pooled_embedding_under_any_readout(widths: tuple[int, ...]) -> None
     net = model(2, hidden=16, readout_widths=widths)
     for one, wanted in zip(seen(net, graphs()[:3]), states(net, graphs()[:3]), strict=True):
         np.testing.assert_allclose(pooled_embedding(one.update), wanted[-1].mean(axis=0), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9])
+def test_the_pooled_embedding_of_a_pruned_update_is_right_where_it_shows(share: float) -> None:
+    net, several = model(2, hidden=16, readout_widths=(12,)), graphs()[:3]
+    for one, wanted in zip(seen(net, several), states(net, several), strict=True):
+        sent = jax.tree.map(np.asarray, parse(f"prune:{share}").apply(one.update, key=jax.random.key(0)))
+        layer, truth = sent["head"]["linears_0"], wanted[-1].mean(axis=0)
+        shown = np.any((layer["kernel"] != 0) & (layer["bias"] != 0), axis=1)
+        assert shown.any() and not shown.all()
+        np.testing.assert_allclose(pooled_embedding(sent), np.where(shown, truth, 0.0), rtol=1e-4, atol=1e-6)
 
 
 def test_the_embedding_of_a_batch_is_a_weighted_mean() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from jgleak.attacks.matching import leaves
 from jgleak.attacks.matching.leaves import Compressed, Dense, Whole, compressed
 from jgleak.attacks.matching.product import product, product_left, product_right
+from jgleak.defenses.prune import bounds
 from jgleak.federated.factors import Outer
 
 ROWS, F, D = 6, 40, 30
@@ -129,7 +130,7 @@ def test_of_a_pruned_kernel_only_what_was_sent_counts_and_what_was_too_large_to_
     found, truth = outer(3), dense(outer(4)).astype(np.float32)
     bound = np.quantile(np.abs(truth), 0.9)
     sent = np.where(np.abs(truth) >= bound, truth, 0.0)
-    seen = leaves.kept(sent, kernel=True)
+    seen = leaves.kept(sent, np.asarray(bounds(sent, axis=1)), kernel=True)
 
     def by_hand(leaf: Outer) -> Any:
         formed = jnp.einsum("rf,trd->tfd", *leaf)
@@ -148,7 +149,7 @@ def test_of_a_pruned_kernel_only_what_was_sent_counts_and_what_was_too_large_to_
 
 
 def test_of_a_pruned_bias_too() -> None:
-    seen = leaves.kept(np.array([[0.0, -2.0, 5.0]], np.float32), kernel=False)
+    seen = leaves.kept(np.array([[0.0, -2.0, 5.0]], np.float32), np.array([[2.0]], np.float32), kernel=False)
     np.testing.assert_allclose(leaves.gap(jnp.array([[1.9, -2.0, 5.0]]), seen), [0.0])
     np.testing.assert_allclose(leaves.gap(jnp.array([[-3.0, -1.0, 5.0]]), seen), [2.0])
 
