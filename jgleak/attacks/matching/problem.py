@@ -42,6 +42,7 @@ class Setting:
       own_params: every client's parameters are its own (seen along its own feature directions).
       scaled: the update was clipped as a whole (``Observation.scaled``), and no label can make up for it: a label
         searched for, or a target that follows from the gradient, absorbs the factor.
+      degrees: the first of the columns that state degrees, where these follow from known edges.
     """
 
     model: GNN
@@ -51,6 +52,7 @@ class Setting:
     labels_known: bool
     own_params: bool = False
     scaled: bool = False
+    degrees: int | None = None
 
 
 @jax.tree_util.register_dataclass
@@ -67,6 +69,7 @@ class Problem:
       scale: ``(m,)`` what it multiplies them with afterwards; 0 for a column without deviation.
       nodes: ``(G, N, m)`` encoded features, where they are known.
       adjacency: ``(G, N, N)`` edges, where they are known.
+      degrees: ``(G, N, w)`` encoded columns that state degrees, where these follow from the edges.
       labels: distributions over classes ``(G, C)`` or ``(G, N, C)``, targets ``(G,)`` or ``(G, N)``, where known.
       prior: whatever the attack learnt from public graphs.
       explained: a value of the ``squared`` objective that the noise of the update explains; 0 where none is or asks.
@@ -80,6 +83,7 @@ class Problem:
     scale: Float[Array, " m"]
     nodes: Float[Array, "G N m"] | None = None
     adjacency: Float[Array, "G N N"] | None = None
+    degrees: Float[Array, "G N w"] | None = None
     labels: Num[Array, "..."] | None = None
     prior: Any = None
     explained: Float[Array | np.ndarray, ""] = dataclasses.field(default_factory=lambda: np.zeros((), np.float32))
@@ -127,7 +131,9 @@ def pose(
     labels = _labels(observation, knowledge, graphs, n, slots, infer)
     groups_ = groups(space) if basis is None else ()
     absorbed = labels is None or (observation.loss == "mse" and knowledge.labels is None)
-    common = (labels is not None, basis is not None, observation.scaled and not absorbed)
+    degrees = _degrees(space, each, slots) if basis is None and dummy is None else None
+    start = None if degrees is None or space.degree is None else space.offsets[space.index(space.degree)]
+    common = (labels is not None, basis is not None, observation.scaled and not absorbed, start)
     setting = Setting(model, observation.loss, observation.protocol, groups_, *common)
     mean, scale = normalisation(space) if basis is None else (np.zeros(width), np.ones(width))
 
@@ -143,6 +149,7 @@ def pose(
         scale=scale.astype(np.float32),
         nodes=_fill([one.features for one in each], rows, (graphs, slots, width)),
         adjacency=_fill([one.adjacency for one in each], np.asarray, (graphs, slots, slots)),
+        degrees=degrees,
         labels=labels,
         prior=prior,
     )
@@ -161,6 +168,23 @@ def normalisation(space: FeatureSpace) -> tuple[Float[np.ndarray, " m"], Float[n
     live = space.std > 0
     scale = np.where(live, 1.0 / np.where(live, space.std, 1.0), 0.0)
     return space.mean.astype(np.float32), scale.astype(np.float32)
+
+
+def _degrees(space: FeatureSpace, each: Sequence[Knowledge], slots: int) -> Float[np.ndarray, "G N w"] | None:
+    """The columns that state degrees, from known edges; None where features are known or some graph's edges are not."""
+    if space.degree is None or any(one.adjacency is None or one.features is not None for one in each):
+        return None
+    feature = space.index(space.degree)
+    start, values = space.offsets[feature], list(space.features[feature].values)
+    columns = np.zeros((len(each), slots, len(values)), np.float32)
+    for graph, one in enumerate(each):
+        degrees = np.asarray(one.adjacency).sum(axis=1).astype(int)
+        if not set(degrees.tolist()) <= set(values):
+            return None  # the schema's degrees are capped, or others
+        x = np.zeros((len(degrees), len(space.features)), np.int64)
+        x[:, feature] = [values.index(degree) for degree in degrees]
+        columns[graph, : len(x)] = space.encode(x)[:, start : start + len(values)]
+    return columns
 
 
 def _observed(observation: Observation, rows: int) -> Any:

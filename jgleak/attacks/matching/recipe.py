@@ -138,7 +138,7 @@ def step(recipe: Recipe, setting: Setting, problem: Problem, state: State) -> tu
     """One step, and the data term before it."""
 
     def total(variables: Variables) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        guess = recipe.relax(setting, problem, variables, state.step)
+        guess = relaxed(recipe, setting, problem, variables, state.step)
         data = recipe.objective(gradients(setting, problem, guess), problem.update)
         return data + recipe.penalty(setting, guess, state.step), data
 
@@ -162,9 +162,18 @@ def step(recipe: Recipe, setting: Setting, problem: Problem, state: State) -> tu
     ), data
 
 
+def relaxed(recipe: Recipe, setting: Setting, problem: Problem, variables: Variables, step: Int[Array, ""]) -> Guess:
+    """What the model is shown; degrees that features state and known edges tell are set, not searched for."""
+    guess = recipe.relax(setting, problem, variables, step)
+    if setting.degrees is None or problem.degrees is None:
+        return guess
+    columns = slice(setting.degrees, setting.degrees + problem.degrees.shape[-1])
+    return guess._replace(nodes=guess.nodes.at[..., columns].set(problem.degrees))
+
+
 def answer(recipe: Recipe, setting: Setting, problem: Problem, state: State) -> tuple[Guess, Float[Array, ""]]:
     """The relaxed graph a restart ends with, and its data term (infinite where that is not finite)."""
-    guess = recipe.relax(setting, problem, state.best if recipe.keep == "best" else state.variables, state.step)
+    guess = relaxed(recipe, setting, problem, state.best if recipe.keep == "best" else state.variables, state.step)
     value = recipe.objective(gradients(setting, problem, guess), problem.update)
     return guess, jnp.where(jnp.isfinite(value), value, jnp.inf)
 

@@ -14,6 +14,7 @@ from jgleak.attacks.matching import loop, run
 from jgleak.attacks.matching.dlg import DLG, RECIPE, WITH_LABELS
 from jgleak.attacks.matching.invergrad import RECIPE as INVERGRAD_RECIPE
 from jgleak.attacks.matching.options import configured, settings
+from jgleak.attacks.matching.problem import pose
 from jgleak.attacks.matching.run import STRIDE, compilations_of_the_loop
 from jgleak.attacks.registry import get_attack
 from jgleak.federated import Knowledge, Observation, fedsgd
@@ -111,8 +112,23 @@ def test_known_edges_and_features_are_kept(lab: Any) -> None:
         assert found.best is not None
         if "adjacency" in given:
             np.testing.assert_array_equal(found.best.edges, truth.edges)
+            np.testing.assert_array_equal(lab.space.degrees(found.best.x), truth.degree)  # which its features state
         else:
             np.testing.assert_array_equal(found.best.x, truth.x)
+
+
+def test_degrees_beyond_the_schema_are_searched_for(lab: Any) -> None:
+    """A star of seven: its centre's degree is none that a feature can state, so no degree is taken from the edges."""
+    model = lab.model(layers=1, hidden=16, readout="pooled", readout_widths=())
+    seen = fedsgd(model, lab.params(model), [lab.path([0] * 7)], lab.space, loss="ce")
+    star = np.zeros((7, 7))
+    star[0, 1:] = star[1:, 0] = 1.0
+    recipe = configured(WITH_LABELS, {"steps": "1"})
+    found = loop.invert(recipe, seen, Knowledge(lab.space, adjacency=star), key=jax.random.key(0), budget=LONG)
+    assert found.best is not None and found.best.degree.max() == 6
+    path = np.diag(np.ones(6), 1) + np.diag(np.ones(6), -1)
+    settings_ = [pose(seen, Knowledge(lab.space, adjacency=a), infer=True)[0].degrees for a in (star, path)]
+    assert settings_ == [None, lab.space.offsets[1]]
 
 
 def test_a_batch_comes_back_as_graphs_of_the_batch(lab: Any) -> None:
