@@ -188,6 +188,17 @@ class FeatureSpace:
         g = self.index(self.degree)
         return np.asarray(self.features[g].values, dtype=np.int64)[np.asarray(x)[:, g].astype(int)]
 
+    def degree_codes(self, degrees: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+        """Codes of the feature that states degrees (n,); -1 for a degree outside of the schema.
+
+        Raises:
+          ValueError: degree is not a feature.
+        """
+        if self.degree is None:
+            raise ValueError("space: no feature states degrees")
+        codes = {int(value): code for code, value in enumerate(self.features[self.index(self.degree)].values)}
+        return np.array([codes.get(int(degree), -1) for degree in degrees], dtype=np.int64)
+
     def fit(self, xs: Iterable[Num[np.ndarray, "n G"]]) -> FeatureSpace:
         """The same schema with column means and deviations over all nodes of ``xs``."""
         bare = dataclasses.replace(self, mean=None, std=None)

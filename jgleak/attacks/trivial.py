@@ -196,8 +196,8 @@ def _with_degrees(
     if space.degree is None:
         return x
     g = space.index(space.degree)
-    codes = {value: code for code, value in enumerate(space.features[g].values)}
-    x[:, g] = [codes.get(int(d), old) for d, old in zip(degrees, x[:, g], strict=True)]
+    codes = space.degree_codes(degrees)
+    x[:, g] = np.where(codes < 0, x[:, g], codes)
     return _determine(space, x)
 
 

@@ -25,7 +25,7 @@ READ = (("node_scores", "node_losses"), ("flattened", "fedsgd"), ("flattened", "
 
 
 def run(observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget) -> Reconstruction:
-    """Peel the model as far as the conditions hold (see ``layers``). Deterministic and without search.
+    """Peel the model as far as the conditions hold (see ``layers``). Deterministic.
 
     GraphSAGE gives edges and features with nothing known; GCN gives the features of known edges. Where only one of both
     shows, the graph has no edges, or the public mean decoded at every node.

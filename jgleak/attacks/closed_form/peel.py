@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from jgleak.attacks.closed_form.hidden import FAINT
 from jgleak.attacks.closed_form.labels import last_bias
 from jgleak.attacks.closed_form.layers import Layer, below, edges_of, mixing_of, rows_of
 from jgleak.attacks.closed_form.propositions import (
@@ -41,7 +42,7 @@ def peel(observation: Observation, knowledge: Knowledge) -> Found:
     """Adjacency and encoded features, each from what is known or from the layers, the last one first.
 
     Raises:
-      ValueError: the known edges or features are of another number of nodes than the gradients.
+      ValueError: the gradients cannot be of as many nodes as the known edges or features.
     """
     model, space = observation.model, knowledge.space
     features = None if knowledge.features is None else np.asarray(space.encode(knowledge.features), np.float64)
@@ -49,10 +50,8 @@ def peel(observation: Observation, knowledge: Knowledge) -> Found:
     edges, rows = ("" if known is None else "known" for known in (adjacency, features))
     mixing = None if adjacency is None else mixing_of(model.conv, adjacency)
     try:
-        upstream = output_gradients(observation)
-        for part in (adjacency, features):
-            if part is not None and len(part) != upstream.shape[1]:
-                raise ValueError(f"knowledge: it has {len(part)} nodes, the gradients come from {upstream.shape[1]}")
+        told = next((len(part) for part in (adjacency, features) if part is not None), None)
+        upstream = output_gradients(observation, told)
         if model.conv == "gcn" and not (edges and rows):
             if mixing is None:
                 raise ConditionFailed("GCN's gradients show the states only after they are mixed; give the edges")
@@ -79,8 +78,8 @@ def peel(observation: Observation, knowledge: Knowledge) -> Found:
     return Found(adjacency, features, edges, rows)
 
 
-def output_gradients(observation: Observation) -> Float[np.ndarray, "B n D"]:
-    """``dL/dZ`` at the last convolution, in each gradient.
+def output_gradients(observation: Observation, told: int | None = None) -> Float[np.ndarray, "B n D"]:
+    """``dL/dZ`` at the last convolution, in each gradient, of ``told`` nodes or as many as show.
 
     Under ``node_scores`` the gradient of the last bias is the one row that each node's loss has. Under ``flattened``
     the readout's gradient is an outer product of its bias's and of all states (Proposition 1), whose zero rows are
@@ -88,38 +87,58 @@ def output_gradients(observation: Observation) -> Float[np.ndarray, "B n D"]:
 
     Raises:
       ConditionFailed: the output's gradient is zero, or no outer product.
+      ValueError: they cannot be of ``told`` nodes.
     """
     model, bias = observation.model, last_bias(observation.model, observation.update)
     if model.readout == "node_scores":
-        upstream = np.zeros((len(bias), *bias.shape))
-        upstream[range(len(bias)), range(len(bias))] = bias
+        n = _count(told, len(bias), len(bias))
+        upstream = np.zeros((n, *bias.shape))
+        upstream[range(n), range(n)] = bias
         return upstream
     states = aggregated_row(observation.update["head"]["linear"]["kernel"], bias).reshape(model.slots, -1)
     sizes = np.linalg.norm(states, axis=1)
     live = np.flatnonzero(sizes > CONDITION * sizes.max())
     if not live.size:
         raise ConditionFailed("all states that enter the readout are zero, so that no node shows")
-    n = int(live[-1]) + 1
+    n = _count(told, int(live[-1]) + 1, model.slots)
     weight = np.asarray(observation.params["head"]["linear"]["kernel"], np.float64)
     upstream = (weight @ bias).reshape(states.shape)[:n]
     return (upstream * slope_of(model.act, states[:n]) if model.last_act else upstream)[None]
 
 
+def _count(told: int | None, shown: int, most: int) -> int:
+    """Nodes of the graph; the last of them may be dead and not show."""
+    if told is not None and not shown <= told <= most:
+        raise ValueError(f"knowledge: it has {told} nodes, the gradients come from {shown}")
+    return shown if told is None else told
+
+
 def _unmixed(
     observation: Observation, upstream: Float[np.ndarray, "B n D"], mixing: Float[np.ndarray, "n n"]
 ) -> tuple[Float[np.ndarray, "n m"], str]:
-    """A GCN's features, and which of them are the prior's rather than the gradient's."""
+    """A GCN's features, and which of them are the prior's rather than the gradient's.
+
+    Raises:
+      ConditionFailed: too few directions of the gradient reach the layers, and what fits these does not fit the whole.
+    """
     model = observation.model
     found = unmixed([Layer.of(observation, depth) for depth in range(model.layers)], upstream, mixing, model.act)
+    passed = int(np.sum(np.abs(np.linalg.eigvalsh(mixing)) > FAINT))
+    few = f"the gradients have rank {found.rank}, and the edges pass {passed} directions of {len(mixing)} nodes on"
     if found.misfit > FIT:
-        return (
-            found.features,
-            f"partial: its gradients are {found.misfit:.1e} from the observed; was the update changed?",
-        )
+        if found.rank < passed:
+            raise ConditionFailed(few)
+        why = f"its gradients are {found.misfit:.1e} from the observed; was the update changed?"
+        return found.features, f"partial: {why}"
     unsure = int(np.sum(found.doubt > FIT))
     if not unsure:
         return found.features, "exact"
-    why = f"{unsure} of {len(mixing)} nodes show only in sums, the normalised adjacency being singular or nearly so"
+    if found.rank < passed:
+        why = few
+    elif passed < len(mixing):
+        why = f"{unsure} of {len(mixing)} nodes show only in sums, the normalised adjacency being singular or nearly so"
+    else:
+        why = f"rounding or noise hides some of {unsure} of {len(mixing)} nodes"
     return found.features, f"partial: {why}; expected RNMSE {found.doubt.mean():.1e}"
 
 

@@ -33,6 +33,7 @@ class Shrunk(NamedTuple):
       gap: what least squares finds, less the prior ``(F, r)``.
       prior: ``(n, F)``.
       ratio: ``s² / t²``.
+      noise: the noise's share of the gradients (of their norm).
       missed: what least squares leaves of ``G``, as a share.
     """
 
@@ -43,6 +44,7 @@ class Shrunk(NamedTuple):
     gap: Float[np.ndarray, "F r"]
     prior: Float[np.ndarray, "n F"]
     ratio: float
+    noise: float
     missed: float
 
     def rows(self, strength: float = 1.0) -> Float[np.ndarray, "n F"]:
@@ -77,11 +79,13 @@ def shrunk(
     gap = seen / values - prior.T @ left
     total, size = float(np.sum(weights > 0)), gradients.shape[1]
     rest = max(total - float(np.sum(np.square(seen))), 0.0)
-    count = right.shape[1] - len(values)
-    noise = max(rest / (size * count) if count > 0 else 0.0, ROUNDING**2 * total / (size * right.shape[1]))
+    columns = design.shape[2] * int(total)
+    count = columns - len(values)
+    noise = max(rest / (size * count) if count > 0 else 0.0, ROUNDING**2 * total / (size * columns))
     spread = (np.mean(np.square(gap), axis=0) - noise / np.square(values))[: (len(values) + 1) // 2]
     ratio = noise / max(float(np.median(spread)), noise * SMALLEST, np.finfo(np.float64).tiny)
-    return Shrunk(left, values, parts, seen, gap, prior, ratio, float(np.sqrt(rest / total)))
+    share = float(np.sqrt(noise * size * columns / total))
+    return Shrunk(left, values, parts, seen, gap, prior, ratio, share, float(np.sqrt(rest / total)))
 
 
 def block_weights(gradients: Sequence[np.ndarray] | np.ndarray) -> Float[np.ndarray, " B"]:

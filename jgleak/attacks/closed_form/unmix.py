@@ -4,8 +4,9 @@ GCN's kernel has the gradient ``Hᵀ Sᵀ D``, which is exact linear algebra (Pr
 conditioned. On networks it is not: nodes of one closed neighbourhood hide their difference, pendant paths nearly do,
 and each eigenvalue ``v`` of ``S`` amplifies the rounding of float32 by ``1 / v``, at every layer again. What helps:
 
-- *Shrinking.* Along directions that rounding has spoilt the answer keeps to a prior (``shrunk``), the public mean for
-  features; what is hidden of hidden states follows from the activation (``hidden``).
+- *Shrinking.* Along directions that rounding has spoilt the answer keeps to a prior (``shrunk``), which of
+  features is zero, the public mean where they are standardised; what is hidden of hidden states follows from the
+  activation (``hidden``).
 - *Passes.* Above the features everything depends on them through ``S X`` alone, in which what ``S`` hides has no part.
   So the features that were found make hidden states, far better ones than those that were peeled; these make the
   gradients at the first layer, and these the features, until the model's gradients come no nearer to the observed.
@@ -23,6 +24,7 @@ from jaxtyping import Float
 
 from jgleak.attacks.closed_form.hidden import completed
 from jgleak.attacks.closed_form.layers import Layer, below
+from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.closed_form.shrunk import Shrunk, block_weights, shrunk
 from jgleak.attacks.closed_form.slopes import VALUES, slope_of
 
@@ -44,13 +46,16 @@ class Unmixed(NamedTuple):
 
     Attributes:
       features: encoded ``(n, m)``.
-      doubt: how far each node's row is expected to be off, from 0 to 1 (the prior's): ``Shrunk.doubt``.
+      doubt: how far each node's row is expected to be off, from 0 to 1 (the prior's): ``Shrunk.doubt``, the misfit
+        being noise too.
       misfit: relative distance of the kernels' gradients from the observed ones.
+      rank: of the gradients that reach the layers, the least.
     """
 
     features: Float[np.ndarray, "n m"]
     doubt: Float[np.ndarray, " n"]
     misfit: float
+    rank: int
 
 
 def unmixed(
@@ -62,24 +67,34 @@ def unmixed(
       layers: the convolutions, the first one first.
       output: ``dL/dZ`` of the last one, in each gradient.
       mixing: the normalised adjacency ``S``.
-      act: the activation between them.
+      act: the activation between them, of ``VALUES``.
 
     Raises:
-      ConditionFailed: a layer without any gradient, or an activation whose value does not tell its slope.
+      ConditionFailed: a layer without any gradient.
     """
-    upstream = output
+    upstream, rank = output, len(mixing)
     for layer, under in zip(layers[:0:-1], layers[-2::-1], strict=True):
         prior = np.tile(VALUES[act](under.bias), (len(mixing), 1))
-        states = completed(_fit(layer, upstream, mixing, prior).rows(), mixing, act, under.bias)
+        fit = _fit(layer, upstream, mixing, prior)
+        rank = min(rank, len(fit.values))
+        states = completed(fit.rows(), mixing, act, under.bias)
         upstream = below(layer, upstream, mixing, slope_of(act, states))
     best = None
     for _ in range(PASSES):
-        fit = _fit(layers[0], upstream, mixing, np.zeros((len(mixing), len(layers[0].weights["kernel"]))))
+        try:
+            fit = _fit(layers[0], upstream, mixing, np.zeros((len(mixing), len(layers[0].weights["kernel"]))))
+        except ConditionFailed:
+            if best is None:
+                raise
+            break  # the features that were found let no gradient through: the pass before found better ones
+        reached = min(rank, len(fit.values))
         tried = list[tuple[Unmixed, np.ndarray]]()
         for strength in STRENGTHS:
             rows = fit.rows(strength)
             gradients = _upstream(layers, output, mixing, rows, act)
-            tried.append((Unmixed(rows, fit.doubt(strength), _misfit(layers, gradients, mixing, fit)), gradients[0][1]))
+            misfit = _misfit(layers, gradients, mixing, fit)
+            doubt = fit.doubt(max(strength, (misfit / fit.noise) ** 2))
+            tried.append((Unmixed(rows, doubt, misfit, reached), gradients[0][1]))
         least = min(found.misfit for found, _ in tried)
         found, above = next(one for one in tried if one[0].misfit <= ALIKE * least)
         nearer = best is None or found.misfit < NEARER * best.misfit
@@ -123,11 +138,11 @@ def _misfit(
     mixing: Float[np.ndarray, "n n"],
     fit: Shrunk,
 ) -> float:
-    """Relative distance of the kernels' gradients, the first layer's along the directions of its ``fit``."""
+    """Relative distance of the kernels' gradients, the first layer's along the directions of its ``fit`` and beside."""
     (rows, upstream), *above = made
     weights = block_weights(layers[0].gradients["kernel"])
     design = np.einsum("b,bnd,bdr->nr", weights, mixing.T @ upstream, fit.right, optimize=True)
-    total = float(np.sum(np.square(rows.T @ design - fit.seen))) / np.sum(weights > 0)
+    total = float(np.sum(np.square(rows.T @ design - fit.seen))) / np.sum(weights > 0) + fit.missed**2
     for layer, (states, gradient) in zip(layers[1:], above, strict=True):
         seen = layer.gradients["kernel"]
         weights = block_weights(seen)

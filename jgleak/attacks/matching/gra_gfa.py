@@ -5,7 +5,8 @@ generator makes the features from ``A`` and a random matrix. Where that says no 
 give public graphs their features back and frozen afterwards; ``H`` is as wide as there are node slots, since fewer
 dimensions cannot hold sparse graphs (at most ``d + 1`` vectors are pairwise at obtuse angles in ``d`` dimensions).
 
-Known edges leave ``H`` without effect: the features are then what the generator thinks of these edges.
+Known edges leave ``H`` without effect: the features are then what the generator thinks of these edges, but for degrees
+that the edges tell.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Setting:
       own_params: every client's parameters are its own (seen along its own feature directions).
       scaled: the update was clipped as a whole (``Observation.scaled``), and no label can make up for it: a label
         searched for, or a target that follows from the gradient, absorbs the factor.
-      degrees: the first of the columns that state degrees, where these follow from known edges.
+      degree_column: the first column of the feature that states degrees, where these follow from known edges.
     """
 
     model: GNN
@@ -52,7 +52,7 @@ class Setting:
     labels_known: bool
     own_params: bool = False
     scaled: bool = False
-    degrees: int | None = None
+    degree_column: int | None = None
 
 
 @jax.tree_util.register_dataclass
@@ -175,15 +175,15 @@ def _degrees(space: FeatureSpace, each: Sequence[Knowledge], slots: int) -> Floa
     if space.degree is None or any(one.adjacency is None or one.features is not None for one in each):
         return None
     feature = space.index(space.degree)
-    start, values = space.offsets[feature], list(space.features[feature].values)
-    columns = np.zeros((len(each), slots, len(values)), np.float32)
+    start, width = space.offsets[feature], space.features[feature].columns
+    columns = np.zeros((len(each), slots, width), np.float32)
     for graph, one in enumerate(each):
-        degrees = np.asarray(one.adjacency).sum(axis=1).astype(int)
-        if not set(degrees.tolist()) <= set(values):
+        codes = space.degree_codes(np.asarray(one.adjacency).sum(axis=1).astype(int))
+        if (codes < 0).any():
             return None  # the schema's degrees are capped, or others
-        x = np.zeros((len(degrees), len(space.features)), np.int64)
-        x[:, feature] = [values.index(degree) for degree in degrees]
-        columns[graph, : len(x)] = space.encode(x)[:, start : start + len(values)]
+        x = np.zeros((len(codes), len(space.features)), np.int64)
+        x[:, feature] = codes
+        columns[graph, : len(x)] = space.encode(x)[:, start : start + width]
     return columns
 
 

@@ -165,9 +165,9 @@ def step(recipe: Recipe, setting: Setting, problem: Problem, state: State) -> tu
 def relaxed(recipe: Recipe, setting: Setting, problem: Problem, variables: Variables, step: Int[Array, ""]) -> Guess:
     """What the model is shown; degrees that features state and known edges tell are set, not searched for."""
     guess = recipe.relax(setting, problem, variables, step)
-    if setting.degrees is None or problem.degrees is None:
+    if setting.degree_column is None or problem.degrees is None:
         return guess
-    columns = slice(setting.degrees, setting.degrees + problem.degrees.shape[-1])
+    columns = slice(setting.degree_column, setting.degree_column + problem.degrees.shape[-1])
     return guess._replace(nodes=guess.nodes.at[..., columns].set(problem.degrees))
 
 

@@ -4,8 +4,8 @@ Rows start near the public frequencies of their values (``starts.frequent``), wh
 matter on GRAIN's model, where features are standardised: from random mixtures the squared distance spends its steps on
 the gradient's length, and the softmaxes saturate. On 8 other Tox21 graphs (9 to 16 nodes, edges unknown), 4 restarts
 of 500 steps: GSM-1 .82 with the cosine from normal logits, .91 from frequencies with a spread of .3, .93 with 1. With
-edges known .52, .55, .53, and .10 for the squared distance from normal logits. Rates .05, .2 and .3 and a decaying one
-were no better (on graphs that may be among the tables').
+edges known, but degrees searched for, .52, .55, .53, and .10 for the squared distance from normal logits. Rates .05, .2
+and .3 and a decaying one were no better (on graphs that may be among the tables').
 """
 
 from __future__ import annotations

@@ -258,3 +258,41 @@ def test_states_that_are_all_zero_are_a_reason() -> None:
     observation = fedsgd(model, params, [graph], space, loss="ce", slots=model.slots)
     found = attack(observation, space)
     assert not found.graphs and "no node shows" in str(found.info)
+
+
+@pytest.mark.parametrize(("layers", "rows"), [(2, "failed"), (1, "partial")])
+def test_more_nodes_than_units_are_not_told_apart(layers: int, rows: str) -> None:
+    """One gradient of 12 units shows 12 directions of 20 nodes; above the features nothing makes up for the rest."""
+    rng, space = np.random.default_rng(0), space_of("gaussian", 30)
+    graph, model = draw(rng, 20, "gaussian", 30, "graph"), model_of("gcn", "graph", 30, layers=layers, hidden=12)
+    found = attack(observe(model, graph, space), space, adjacency=graph.adjacency)
+    note = found.info["features"]
+    assert (
+        note.startswith(rows) and "the gradients have rank 12, and the edges pass 20 directions of 20 nodes on" in note
+    )
+    if rows == "partial":
+        assert found.features is not None
+        assert np.linalg.norm(found.features - graph.x) < np.linalg.norm(graph.x)
+
+
+def test_noise_on_a_gcn_is_not_blamed_on_its_edges() -> None:
+    rng, space = np.random.default_rng(0), space_of("gaussian", 30)
+    graph, model = draw(rng, 8, "gaussian", 30, "graph"), model_of("gcn", "graph", 30, layers=1)
+    seen = observe(model, graph, space)
+    kernel = np.asarray(seen.update["conv_0"]["kernel"])
+    noise = 1e-2 * np.sqrt(np.mean(kernel**2)) * rng.normal(size=kernel.shape).astype(np.float32)
+    spoilt = {**seen.update["conv_0"], "kernel": kernel + noise}
+    seen = dataclasses.replace(seen, update={**seen.update, "conv_0": spoilt})
+    note = attack(seen, space, adjacency=graph.adjacency).info["features"]
+    assert note.startswith("partial: its gradients are") and "was the update changed?" in note
+
+
+def test_a_last_node_that_is_dead_is_counted_where_the_edges_are_known() -> None:
+    """Its states are zero, so that the readout's gradient ends at the node before."""
+    rng, space = np.random.default_rng(0), space_of("gaussian", 10)
+    model = model_of("gcn", "graph", 10, act="relu", hidden=2)
+    notes = list[str]()
+    for _ in range(12):
+        graph = draw(rng, 8, "gaussian", 10, "graph")
+        notes.append(attack(observe(model, graph, space), space, adjacency=graph.adjacency).info["features"])
+    assert all(note.startswith(("failed: ", "partial: ")) for note in notes)

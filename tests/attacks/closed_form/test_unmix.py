@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jgleak.attacks.closed_form import shrunk as filters
+from jgleak.attacks.closed_form import unmix
 from jgleak.attacks.closed_form.hidden import completed
 from jgleak.attacks.closed_form.layers import Layer, mixing_of
 from jgleak.attacks.closed_form.propositions import ConditionFailed
@@ -150,3 +151,54 @@ def test_without_a_gradient_nothing_shows() -> None:
     for design, seen in ((np.zeros((1, 4, 3)), np.ones((1, 2, 3))), (rng.normal(size=(1, 4, 3)), np.zeros((1, 2, 3)))):
         with pytest.raises(ConditionFailed, match="no gradient reaches the layer"):
             filters.shrunk(design, seen, np.zeros((4, 2)))
+
+
+def test_noise_that_a_fit_cannot_show_is_judged_by_the_whole_model() -> None:
+    """As many nodes as units: every gradient is fitted, rounding and all, so the layer alone tells nothing of it."""
+    actual, stated = list[float](), list[float]()
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        basis = np.linalg.qr(rng.normal(size=(16, 16)))[0]
+        mixing = basis @ np.diag(np.geomspace(1, 1e-4, 16)) @ basis.T
+        x = rng.normal(size=(16, 9))
+        layers, output = made(rng, mixing, x, "sigmoid", 2, width=16)
+        found = unmixed(layers, output, mixing, "sigmoid")
+        actual.append(float(np.linalg.norm(found.features - x) / np.linalg.norm(x)))
+        stated.append(float(np.sqrt(np.mean(found.doubt**2))))
+    assert max(actual) < 1.0  # the prior's; least squares has 4 to 34
+    np.testing.assert_allclose(stated, actual, rtol=0.5)
+
+
+def test_what_the_gradients_do_not_fit_is_doubted() -> None:
+    """Passes end at some distance from the gradients, which says more about the features than their rounding does."""
+    rng = np.random.default_rng(6)
+    adjacency = connected(rng, 12)
+    mixing, x = mixing_of("gcn", adjacency), rng.normal(size=(12, 9))
+    layers, output = made(rng, mixing, x, "sigmoid", 2, width=12)
+    for noise in (0.0, 1e-4, 1e-2):
+        spoilt = list[Layer]()
+        for layer in layers:
+            kernel = layer.gradients["kernel"]
+            size = noise * np.sqrt(np.mean(np.square(kernel)))
+            spoilt.append(layer._replace(gradients={"kernel": kernel + size * rng.normal(size=kernel.shape)}))
+        found = unmixed(spoilt, output, mixing, "sigmoid")
+        error = np.linalg.norm(found.features - x) / np.linalg.norm(x)
+        assert error < 2.0 * np.sqrt(np.mean(found.doubt**2)) + 1e-6
+
+
+def test_a_pass_without_gradient_leaves_the_answer_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(7)
+    mixing, x = mixing_of("gcn", connected(rng, 9)), rng.normal(size=(9, 7))
+    layers, output = made(rng, mixing, x, "sigmoid", 2)
+    with monkeypatch.context() as patched:
+        patched.setattr(unmix, "PASSES", 1)
+        first = unmixed(layers, output, mixing, "sigmoid")
+    calls = list[int]()
+
+    def dries_up(design: np.ndarray, gradients: np.ndarray, prior: np.ndarray) -> filters.Shrunk:
+        calls.append(len(calls))
+        return filters.shrunk(design * (len(calls) < 3), gradients, prior)
+
+    monkeypatch.setattr(unmix, "shrunk", dries_up)
+    np.testing.assert_array_equal(unmixed(layers, output, mixing, "sigmoid").features, first.features)
+    assert len(calls) == 3

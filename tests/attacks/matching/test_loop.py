@@ -123,11 +123,8 @@ def test_degrees_beyond_the_schema_are_searched_for(lab: Any) -> None:
     seen = fedsgd(model, lab.params(model), [lab.path([0] * 7)], lab.space, loss="ce")
     star = np.zeros((7, 7))
     star[0, 1:] = star[1:, 0] = 1.0
-    recipe = configured(WITH_LABELS, {"steps": "1"})
-    found = loop.invert(recipe, seen, Knowledge(lab.space, adjacency=star), key=jax.random.key(0), budget=LONG)
-    assert found.best is not None and found.best.degree.max() == 6
     path = np.diag(np.ones(6), 1) + np.diag(np.ones(6), -1)
-    settings_ = [pose(seen, Knowledge(lab.space, adjacency=a), infer=True)[0].degrees for a in (star, path)]
+    settings_ = [pose(seen, Knowledge(lab.space, adjacency=a), infer=True)[0].degree_column for a in (star, path)]
     assert settings_ == [None, lab.space.offsets[1]]
 
 
