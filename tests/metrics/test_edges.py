@@ -7,7 +7,8 @@ import dataclasses
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from jgleak.graph import Graph
 from jgleak.metrics.edges import EdgeScore, edge_scores
@@ -104,3 +105,18 @@ def test_published_normalisations() -> None:
     assert 2 * lower / (4 * 5) == pytest.approx(result.mae * 3 / 5)
     everywhere = np.mean(truth.adjacency == (soft >= 0.5))
     assert everywhere == pytest.approx(result.accuracy_all)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.integers(4, 12), st.floats(0.05, 0.9), st.integers(2, 50))
+def test_the_auc_bounds_the_average_precision(seed: int, n: int, share: float, levels: int) -> None:
+    """``AP <= 1 - (1 - π)(1 - AUC)``: what a high AP beside a lower AUC says about the share ``π`` of positives."""
+    rng = np.random.default_rng(seed)
+    pairs = np.argwhere(np.triu(np.ones((n, n)), 1))
+    edges = pairs[rng.random(len(pairs)) < share]
+    assume(0 < len(edges) < len(pairs))
+    truth = Graph(path(*[0] * n).x, edges)
+    soft = np.triu(rng.random((n, n)) + truth.adjacency * rng.random(), 1)
+    soft = np.round(levels * (soft + soft.T)) / levels  # ties too
+    scores = edge_scores(truth, SPACE, soft).file_order
+    assert scores.ap <= 1 - (1 - len(edges) / len(pairs)) * (1 - scores.auc) + 1e-9
