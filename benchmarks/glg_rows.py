@@ -29,8 +29,10 @@ METHODS = (
     Attacker("node-1", "iterative", "glg-node-1", options=(("steps", "2000"), ("lr", "0.05"))),
     Attacker("node-2", "iterative", "glg-node-2", options=(STEPS,)),
     Attacker("node-2-lr", "iterative, lr 0.05", "glg-node-2", options=(STEPS, ("lr", "0.05"))),
+    Attacker("node-2-lbfgs", "iterative, L-BFGS", "glg-node-2", options=(("steps", "1000"), ("optimiser", "lbfgs"))),
     Attacker("graph", "iterative", "glg-graph", options=(STEPS,)),
     Attacker("graph-lr", "iterative, lr 0.05", "glg-graph", options=(STEPS, ("lr", "0.05"))),
+    Attacker("graph-lbfgs", "iterative, L-BFGS", "glg-graph", options=(("steps", "1000"), ("optimiser", "lbfgs"))),
     Attacker("graph-cosine", "iterative, the paper's objective", "glg-graph", options=(STEPS, ("objective", "cosine"))),
     Attacker(
         "graph-cosine-lr",
@@ -132,8 +134,8 @@ def _rows(
 
 
 EDGES = ("ACC", "AUC", "AP")
-BOTH = ("closed-form", "node-2-lr", "node-2")
-WHOLE = ("closed-form", "graph-cosine-lr", "graph-cosine", "graph-lr", "graph")
+BOTH = ("closed-form", "node-2-lbfgs", "node-2-lr", "node-2")
+WHOLE = ("closed-form", "graph-cosine-lr", "graph-cosine", "graph-lbfgs", "graph-lr", "graph")
 ALL = ("RNMSE", "RNMSE aligned", "AUC", "AP", "AUC aligned")
 NODES = dataclasses.replace(NODE, protocol="node_losses", together=4)
 
