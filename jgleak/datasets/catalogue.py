@@ -124,8 +124,8 @@ def _key(name: str) -> str:
     key = name.lower()
     if key not in names():
         close = difflib.get_close_matches(key, names(), n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        raise ValueError(f"name: no data set {name!r}; {hint}Known are {', '.join(names())} and tu:NAME")
+        hint = f"; did you mean {close[0]!r}?" if close else "."
+        raise ValueError(f"no data set {name!r}{hint} Known are {', '.join(names())} and tu:NAME")
     return key
 
 

@@ -216,6 +216,7 @@ def _run(
                 "options": settings(recipe),
                 "matching_loss": float(values[i].min()),
                 "matching_losses": values[i].tolist(),
+                **({"degrees": "those of the known edges"} if client.problem.degrees is not None else {}),
                 **({"trace": curves[i].tolist()} if curves is not None else {}),
                 **(
                     {"reason": NOTHING_TOLD}

@@ -110,6 +110,7 @@ def test_known_edges_and_features_are_kept(lab: Any) -> None:
     for given in ({"adjacency": truth.adjacency}, {"features": truth.x}):
         found = loop.invert(recipe, seen, Knowledge(lab.space, **given), key=jax.random.key(0), budget=LONG)
         assert found.best is not None
+        assert ("degrees" in found.info) == ("adjacency" in given)
         if "adjacency" in given:
             np.testing.assert_array_equal(found.best.edges, truth.edges)
             np.testing.assert_array_equal(lab.space.degrees(found.best.x), truth.degree)  # which its features state
