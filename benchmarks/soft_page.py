@@ -71,7 +71,10 @@ def _ours(table: Table, method: Attacker, found: Record, show: Callable[[Record]
         held, right = found["holds"], found["exact"]
         claims = ("", "") if held is None else (f"{held} of {found['graphs']}", f"{right} of {held}")
     cells = ("" if value is None else show(value) for value in means)
-    return (method.title, *cells, *claims, f"{found['seconds_a_client']:.1f}")
+    answers = sum(client["gradient_distance"] is not None for client in found["clients"])
+    some = method.attack == "census" and answers < found["graphs"]
+    title = f"{method.title}, {answers} of {found['graphs']} answered" if some else method.title
+    return (title, *cells, *claims, f"{found['seconds_a_client']:.1f}")
 
 
 def _idle(table: Table, records: Sequence[Record]) -> Iterator[str]:

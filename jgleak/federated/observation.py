@@ -121,7 +121,7 @@ class Knowledge:
 
     Attributes:
       space: the public feature space.
-      n: number of nodes; of a batch's largest graph.
+      n: number of nodes; of a batch's largest graph. Known edges and features tell it.
       sizes: number of nodes of every graph of a batch, in the order of ``labels``; none given: each has ``n``.
       adjacency: true adjacency ``(n, n)`` ("+A" in the papers); of a batch ``(B, n, n)``, padded to the largest graph.
       features: true node features ``(n, G)`` ("+X"); of a batch ``(B, n, G)``.
@@ -174,6 +174,8 @@ class Knowledge:
         if len(set(given.values())) > 1:
             said = ", ".join(f"{name} of {nodes} nodes" for name, nodes in given.items())
             raise ValueError(f"knowledge: what is given disagrees: {said}")
+        if self.n is None and given:
+            object.__setattr__(self, "n", max(given.values()))
         if self.max_nodes < 1:
             raise ValueError(f"max_nodes: must be at least 1, got {self.max_nodes}")
         if self.n is not None and self.n > self.max_nodes:

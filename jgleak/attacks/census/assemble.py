@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import igraph
@@ -24,8 +24,15 @@ class Assembled(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class _Partial:
-    """A connected partial graph: blocks of its nodes, edges, what each node still needs, blocks not yet placed."""
+class Partial:
+    """A connected partial graph.
+
+    Attributes:
+      blocks: of its nodes.
+      edges: between them.
+      needs: for each node the classes of the neighbours that it still lacks.
+      left: blocks not yet placed, and how many of each.
+    """
 
     blocks: tuple[int, ...]
     edges: Edges
@@ -47,13 +54,25 @@ class Assembly:
       counts: nodes with each block ``(K,)``.
       clock: ends the search.
       most: most partial graphs in total.
+      beam: most partial graphs of one number of edges; None: all of them.
+      guide: which of them are kept, those with the smallest values; without one they are drawn.
     """
 
-    def __init__(self, blocks: Blocks, counts: Int[np.ndarray, " K"], *, clock: Clock, most: int) -> None:
+    def __init__(
+        self,
+        blocks: Blocks,
+        counts: Int[np.ndarray, " K"],
+        *,
+        clock: Clock,
+        most: int,
+        beam: int | None = None,
+        guide: Callable[[Partial], float] | None = None,
+    ) -> None:
         self.roots = blocks.roots.tolist()
         self.neighbours = blocks.neighbours
         self.counts = {int(k): int(counts[k]) for k in np.flatnonzero(counts)}
-        self.clock, self.most = clock, most
+        self.clock, self.most, self.beam, self.guide = clock, most, beam, guide
+        self.rng = np.random.default_rng(0)
         self.exhausted = True
         self.steps = 0
         self.holding: dict[tuple[int, int], list[int]] = {}
@@ -65,13 +84,15 @@ class Assembly:
         """Every connected graph of this census, each isomorphism class once; see ``exhausted`` afterwards."""
         start = min(self.counts, key=lambda k: (self.counts[k], -len(self.neighbours[k]), k))
         left = {**self.counts, start: self.counts[start] - 1}
-        level = [_Partial((start,), (), (self.neighbours[start],), _frozen(left))]
+        level = [Partial((start,), (), (self.neighbours[start],), _frozen(left))]
         while level:
-            following: dict[object, _Partial] = {}
-            done: dict[object, _Partial] = {}
+            following: dict[object, Partial] = {}
+            done: dict[object, Partial] = {}
+            ended = False
             for partial in level:
                 self.steps += 1
-                if self.steps > self.most or self.clock.left <= 0:
+                ended = self.steps > self.most or self.clock.left <= 0
+                if ended:
                     self.exhausted = False
                     break
                 for grown in self._grow(partial):
@@ -80,14 +101,22 @@ class Assembly:
                         continue
                     (done if closed else following).setdefault(_canonical(grown), grown)
             yield from (Assembled(partial.blocks, partial.edges) for partial in done.values())
-            if not self.exhausted:
+            if ended:
                 return
-            level = list(following.values())
+            level = self._kept(list(following.values()))
             if not level and not done and len(self.counts) == 1 and not self.neighbours[start]:
                 yield Assembled((start,), ())
                 return
 
-    def _grow(self, partial: _Partial) -> list[_Partial]:
+    def _kept(self, level: list[Partial]) -> list[Partial]:
+        if self.beam is None or len(level) <= self.beam:
+            return level
+        self.exhausted = False
+        if self.guide is not None:
+            return sorted(level, key=self.guide)[: self.beam]
+        return [level[i] for i in np.sort(self.rng.choice(len(level), self.beam, replace=False))]
+
+    def _grow(self, partial: Partial) -> list[Partial]:
         """All ways to give one node, the most constrained, its next neighbour."""
         best: tuple[int, int, list[int], list[int]] | None = None
         left = dict(partial.left)
@@ -117,13 +146,13 @@ class Assembly:
             needs = list(partial.needs)
             needs[v], needs[u] = _without(needs[v], wanted), _without(needs[u], mine)
             edge = (min(u, v), max(u, v))
-            out.append(_Partial(partial.blocks, (*partial.edges, edge), tuple(needs), partial.left))
+            out.append(Partial(partial.blocks, (*partial.edges, edge), tuple(needs), partial.left))
         for k in new:
             needs = [*partial.needs, _without(self.neighbours[k], mine)]
             needs[v] = _without(needs[v], wanted)
             edge = (v, len(partial.blocks))
             rest = _frozen({**left, k: left[k] - 1})
-            out.append(_Partial((*partial.blocks, k), (*partial.edges, edge), tuple(needs), rest))
+            out.append(Partial((*partial.blocks, k), (*partial.edges, edge), tuple(needs), rest))
         return out
 
 
@@ -136,7 +165,7 @@ def _frozen(left: dict[int, int]) -> tuple[tuple[int, int], ...]:
     return tuple((k, number) for k, number in left.items() if number)
 
 
-def _canonical(partial: _Partial) -> object:
+def _canonical(partial: Partial) -> object:
     """Equal exactly for isomorphic partial graphs (blocks kept)."""
     graph = igraph.Graph(n=len(partial.blocks), edges=partial.edges, vertex_attrs={"block": partial.blocks})
     canonical = graph.permute_vertices(graph.canonical_permutation(color=partial.blocks))

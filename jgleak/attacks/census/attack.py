@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Int
 
 from jgleak.attacks.attack import Attack, Budget, Clock, Reconstruction
-from jgleak.attacks.census.assemble import Assembly
+from jgleak.attacks.census.assemble import Assembly, Partial
 from jgleak.attacks.census.candidates import Candidates, Levels, degrees_assumed
 from jgleak.attacks.census.contributions import Contributions
 from jgleak.attacks.census.count import Counting
+from jgleak.attacks.census.familiar import Familiar
 from jgleak.attacks.census.plain import plainness
 from jgleak.attacks.census.prior import PRIORS
 from jgleak.attacks.certificate import Certificate
 from jgleak.attacks.distance import Fit, gradient_distances
 from jgleak.attacks.noise import RATE
+from jgleak.attacks.numbering import Rows, numbered
 from jgleak.attacks.span.nodes import TooManyCandidates
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.graph import Graph
@@ -27,7 +29,14 @@ PROGRAMMES = 2_000
 """Most nodes of the search tree for whole-number solutions, for one number of nodes."""
 
 PARTIALS = (100_000, 5_000)
-"""Most partial graphs of one census: of the smallest number of nodes that has one, and of larger ones."""
+"""Most partial graphs of one census: of the smallest number of nodes that has one, and of larger ones, or where one was
+too vast already."""
+
+BEAM = 200
+"""Partial graphs kept at every step where all of them were too many."""
+
+NEAR = 1e-5
+"""Graphs whose gradient is off by less come first: rounding explains that easily, and ten times as much hardly."""
 
 LISTED = 2_000
 """Most graphs in an anonymity set."""
@@ -115,6 +124,7 @@ def _explain(observation: Observation, knowledge: Knowledge, levels: Levels, clo
         return dataclasses.replace(found, exhausted=False)
     model = observation.model
     absolute = model.readout == "pooled" and model.pooling == "sum"
+    told = Rows.of(knowledge)
     most = knowledge.n or knowledge.max_nodes
     counting = Counting(
         system.equations,
@@ -124,40 +134,103 @@ def _explain(observation: Observation, knowledge: Knowledge, levels: Levels, clo
         absolute=absolute,
         most=most,
         clock=clock,
+        rows=None if told is None else (told.index(levels.nodes.codes[top.kinds[system.blocks]]), told.counts),
         slack=None if knowledge.noise is None else system.slack,
     )
     found.residual, found.null, found.explained = counting.residual, counting.null.shape[1], counting.explained
     if not counting.explained:
         return found
     sizes = range(1, knowledge.max_nodes + 1) if knowledge.n is None else [knowledge.n]
-    fit = Fit.of(observation, knowledge.noise)
-    seen: set[tuple[int, ...]] = set()
+    assembling = _Assembling(observation, knowledge, levels, found, clock)
+    seen: set[bytes] = set()
+    vast: list[np.ndarray] = []
     for census in counting.solutions(sizes, clock, budget=PROGRAMMES):
         if census is None:
             found.exhausted = False
             continue
         counts = np.bincount(system.blocks, census.counts, minlength=top.size).astype(np.int64)
-        if tuple(counts) in seen:
+        if counts.tobytes() in seen:
             continue
-        seen.add(tuple(counts))
+        seen.add(counts.tobytes())
         found.censuses += 1
-        steps = PARTIALS[bool(found.graphs) and census.n > found.graphs[0].n]
-        assembly = Assembly(top, counts, clock=clock, most=steps)
-        for blocks, edges in assembly.graphs():
-            codes = levels.nodes.codes[top.kinds[list(blocks)]]
-            _add(observation, knowledge, fit, found, Graph(codes, np.array(edges, np.int64).reshape(-1, 2)))
-            if clock.left <= 0:
-                found.exhausted = False
-                break
-            if len(found.graphs) >= LISTED:
-                found.exhausted = False
-                return _likely(found, fit)
-        found.partials += assembly.steps
-        found.exhausted &= assembly.exhausted
-        if clock.left <= 0:
+        if not assembling.some(counts) if knowledge.auxiliary else not assembling.all(counts):
+            vast.append(counts)
+        if clock.left <= 0 or len(found.graphs) >= LISTED:
             found.exhausted = False
             break
-    return _likely(found, fit)
+    for counts in vast:
+        if clock.left <= 0 or len(found.graphs) >= LISTED or not knowledge.auxiliary:
+            found.exhausted = False
+            break
+        found.exhausted &= assembling.all(counts)
+    return _likely(found, Fit.of(observation, knowledge.noise))
+
+
+class _Assembling:
+    """Adds to ``found`` the graphs of one census after the other.
+
+    Graphs of one census have the same gradient, since the readout adds up what blocks contribute; only node labels
+    depend on the graph.
+    """
+
+    def __init__(
+        self, observation: Observation, knowledge: Knowledge, levels: Levels, found: _Set, clock: Clock
+    ) -> None:
+        self.observation, self.knowledge, self.levels = observation, knowledge, levels
+        self.found, self.clock = found, clock
+        self.most = Fit.of(observation, knowledge.noise).most
+        self.guide = _guide(levels, knowledge)
+        self.steps = PARTIALS[0]
+
+    def all(self, counts: Int[np.ndarray, " K"]) -> bool:
+        """Every graph; False where they were too many, or time ran out. Then there are some, where some are met."""
+        larger = bool(self.found.graphs) and counts.sum() > self.found.graphs[0].n
+        before, steps = len(self.found.graphs), PARTIALS[1] if larger else self.steps
+        done = self._add(counts, steps, None)
+        if not done:
+            self.steps = PARTIALS[1]
+            if len(self.found.graphs) == before:
+                self._add(counts, steps, BEAM)
+        return done
+
+    def some(self, counts: Int[np.ndarray, " K"]) -> bool:
+        """Those that look most familiar; True where these are all."""
+        return self._add(counts, self.steps, BEAM)
+
+    def _add(self, counts: Int[np.ndarray, " K"], steps: int, beam: int | None) -> bool:
+        top, found, shared = self.levels.hops[-1], self.found, None
+        assembly = Assembly(top, counts, clock=self.clock, most=steps, beam=beam, guide=self.guide)
+        for blocks, edges in assembly.graphs():
+            graph = Graph(self.levels.nodes.codes[top.kinds[list(blocks)]], np.array(edges, np.int64).reshape(-1, 2))
+            form = graph.canonical_form()
+            if form not in found.forms:
+                found.forms.add(form)
+                if shared is None or self.observation.model.node_level:
+                    shared = gradient_distances(self.observation, self.knowledge.space, [graph])[0]
+                if shared[0] <= self.most:
+                    found.graphs.append(dataclasses.replace(graph, y=shared[1]))
+                    found.distances.append(shared[0])
+            if self.clock.left <= 0 or len(found.graphs) >= LISTED:
+                return False
+        found.partials += assembly.steps
+        return assembly.exhausted
+
+
+def _guide(levels: Levels, knowledge: Knowledge) -> Callable[[Partial], float] | None:
+    """How surprising a part of a graph is beside public graphs."""
+    if not knowledge.auxiliary:
+        return None
+    familiar = Familiar(knowledge.auxiliary)
+    codes = [tuple(row) for row in levels.nodes.codes[levels.hops[-1].kinds].tolist()]
+
+    def surprise(partial: Partial) -> float:
+        neighbours: list[list[int]] = [[] for _ in partial.blocks]
+        for u, v in partial.edges:
+            neighbours[u].append(v)
+            neighbours[v].append(u)
+        return familiar.of([codes[k] for k in partial.blocks], neighbours, [not needs for needs in partial.needs])
+
+    return surprise
 
 
 def _forms(found: _Set) -> set[tuple[bytes, bytes]]:
@@ -184,24 +257,15 @@ def _likely(found: _Set, fit: Fit) -> _Set:
     return found
 
 
-def _add(observation: Observation, knowledge: Knowledge, fit: Fit, found: _Set, graph: Graph) -> None:
-    """Keep a graph that is new and has the observed gradient."""
-    form = graph.canonical_form()
-    if form in found.forms:
-        return
-    found.forms.add(form)
-    distance, label = gradient_distances(observation, knowledge.space, [graph])[0]
-    if distance <= fit.most:
-        found.graphs.append(dataclasses.replace(graph, y=label))
-        found.distances.append(distance)
-
-
 def _reconstruction(
     observation: Observation, knowledge: Knowledge, levels: Levels, found: _Set, info: dict[str, Any], clock: Clock
 ) -> Reconstruction:
     scores = PRIORS[knowledge.prior].scores(found.graphs, knowledge.space)
+    if knowledge.auxiliary:
+        scores = np.add(scores, Familiar(knowledge.auxiliary).surprises(found.graphs))
     scores = scores + np.round(Fit.of(observation, knowledge.noise).excess(found.distances))
-    order = sorted(range(len(scores)), key=lambda i: (scores[i], found.graphs[i].n, plainness(found.graphs[i])))
+    far = np.array(found.distances) > NEAR
+    order = sorted(range(len(scores)), key=lambda i: (far[i], scores[i], found.graphs[i].n, plainness(found.graphs[i])))
     conditions = [*levels.conditions, *degrees_assumed(knowledge, levels.nodes)]
     conditions += _rows_assumed(observation, knowledge)
     if knowledge.noise is not None:
@@ -220,7 +284,7 @@ def _reconstruction(
         conditions=tuple(conditions),
         noise=knowledge.noise,
     )
-    graphs = tuple(found.graphs[i] for i in order)
+    graphs = (numbered(found.graphs[order[0]], knowledge), *(found.graphs[i] for i in order[1:]))
     info = {**info, "seconds": clock.elapsed}
     return Reconstruction(graphs, found.distances[order[0]], "match", certificate=certificate, info=info)
 

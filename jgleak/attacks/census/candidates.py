@@ -9,7 +9,9 @@ import numpy as np
 from jaxtyping import Bool
 
 from jgleak.attacks.attack import Budget, Clock
+from jgleak.attacks.census import reach
 from jgleak.attacks.census.prior import PRIORS
+from jgleak.attacks.census.public import CONDITION, beside
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.deficit import completed
 from jgleak.attacks.span.filter import BlockFilter
@@ -123,10 +125,12 @@ class Candidates:
         self.observation, self.knowledge, self.clock = observation, knowledge, clock
         self.budget = dataclasses.replace(budget, blocks=min(budget.blocks, KEPT))
         self.nodes = find_nodes(observation, knowledge, clock=clock.part(SHARE))
-        self.says = _says(input_site(observation, knowledge), 0)
+        told = knowledge.features is not None
+        self.says = () if told else (_says(input_site(observation, knowledge), 0),)
         self.kept: dict[tuple[object, ...], Blocks] = {}
         self.spans: dict[tuple[object, ...], list[SpanCheck]] = {}
         self.checked = 0
+        self._weak = reach.ends_linear(observation.model) or knowledge.space.degree is None
 
     def attempts(self) -> Iterator[Levels]:
         """Candidates of ever weaker checks; attempts that cannot be afforded or repeat an earlier one are left out."""
@@ -149,9 +153,12 @@ class Candidates:
         return self._levels(self.nodes, (), chosen, most=WEAK_CANDIDATES)
 
     def _node_sets(self) -> Iterator[tuple[Nodes, tuple[str, ...]]]:
+        public, space = self.knowledge.auxiliary, self.knowledge.space
+        if public and self._weak and one_hop_count(self.nodes) > MOST:
+            yield beside(self.nodes, public), (CONDITION,)
         usual = PRIORS[self.knowledge.prior].usual
         if usual is not None and one_hop_count(self.nodes) > MANY:
-            mask = usual(self.nodes.codes, self.knowledge.space)
+            mask = usual(self.nodes.codes, space)
             if mask.any() and not mask.all():
                 yield (
                     _part(self.nodes, mask),
@@ -163,8 +170,9 @@ class Candidates:
         """The checks of every hop; several choices where a completed span has several candidates."""
         observation, most = self.observation, self.knowledge.max_nodes
         hops: list[Chosen] = []
-        for hop in range(1, observation.model.layers + 1):
-            wanted = attempt.top if hop == observation.model.layers else attempt.below
+        last, linear = reach.hops(observation.model), reach.ends_linear(observation.model)
+        for hop in range(1, last + 1):
+            wanted = attempt.below if hop < last else set(attempt.top) - ({"node"} if linear else set())
             found = [site for site in sites(observation, hop) if site.name in wanted]
             pairs = [(site, SpanCheck.at(site, most=most, noise=self.knowledge.noise)) for site in found]
             hops.append(tuple((site.name, check, _says(site, hop)) for site, check in pairs if check is not None))
@@ -190,7 +198,7 @@ class Candidates:
         if not hops[hop - 1] or len(grown) < len(done):
             return
         says = f"{hop}-hop blocks in the span of the node check plus {lacking} dimension(s) that several of them share"
-        key = (lacking, nodes.degrees.size, *_key(done))
+        key = (lacking, nodes.degrees.size, nodes.listed is None, *_key(done))
         if key not in self.spans:
             self.spans[key] = self._completions(lacking, nodes, grown, hops[hop - 1][0][1])
         for number, completion in enumerate(self.spans[key]):
@@ -221,7 +229,7 @@ class Candidates:
         top = reciprocal(hops[-1])
         if not 0 < top.size <= MOST:
             return None
-        conditions = [*conditions, self.says]
+        conditions = [*conditions, *self.says]
         for hop, (blocks, checks) in enumerate(zip(hops, chosen, strict=True), start=1):
             conditions += [says for _, _, says in checks]
             if blocks.condition:
@@ -239,7 +247,7 @@ class Candidates:
             ways = one_hop_count(nodes) if hop == 1 else next_hop_count(hops[-1])
             if ways > (most if checks else min(most, KEPT)):
                 break
-            key = (nodes.degrees.size, *_key(chosen[:hop]))
+            key = (nodes.degrees.size, nodes.listed is None, *_key(chosen[:hop]))
             if key not in self.kept:
                 self.kept[key] = self._grow(nodes, hops, [check for _, check, _ in checks])
                 self.checked += self.kept[key].checked

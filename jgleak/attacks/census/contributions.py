@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Num
 
 from jgleak.attacks.attack import Clock
+from jgleak.attacks.census.reach import hops
 from jgleak.attacks.closed_form.pooled import pooled_embedding, pooled_gradient
 from jgleak.attacks.noise import largest
 from jgleak.attacks.span.hops import Blocks, Nodes
@@ -35,6 +36,9 @@ FAINT = 0.1
 """Smallest scale of an equation, relative to the median of the largest weight in its layer: what is much fainter is
 rounding noise of that weight's size (the gradient of an attention's target vector, which a softmax hardly sees)."""
 
+
+FEW, EQUATIONS = 32, 256
+"""A weight of fewer rows than this becomes so many equations, not one a row."""
 
 CELLS, PRODUCTS = 40_000_000, 20_000_000_000
 """Most entries of the system under noise, and of these times its columns: what solving it costs."""
@@ -163,11 +167,13 @@ def _relative(observation: Observation, kind: str) -> float:
 
 
 def _signs(tree: Params) -> Params:
-    """Random signs for every entry of every matrix; vectors are equations as they are."""
-    rng = np.random.default_rng(0)
+    """Random signs for every entry of every matrix, several a row where there are few rows; vectors as they are."""
+    rng, signs = np.random.default_rng(0), np.array([-1.0, 1.0], np.float32)
 
     def one(leaf: np.ndarray) -> np.ndarray:
-        return rng.choice(np.array([-1.0, 1.0], np.float32), leaf.shape if leaf.ndim > 1 else 1)
+        if leaf.ndim > 1 and leaf.shape[0] < FEW:
+            return rng.choice(signs, (1, leaf.shape[1], -(-EQUATIONS // leaf.shape[0])))
+        return rng.choice(signs, leaf.shape if leaf.ndim > 1 else 1)
 
     return jax.tree.map(one, tree)
 
@@ -260,11 +266,18 @@ def _columns(
 def embed(
     model: GNN, params: Params, rows: Float[Array, "T m"], degrees: Float[Array, " T"], tree: Int[Array, " S"]
 ) -> Float[Array, " D"]:
-    """The root's last state, from its unfolding tree alone; differentiable in ``params``."""
-    side = round(tree.shape[0] ** (1 / model.layers))
+    """The root's last state, from its unfolding tree alone; differentiable in ``params``.
+
+    Of a model that ends linear it is what the root adds to the sum of all last states: its own state below counts as
+    often as it and its neighbours take it up (``reach``).
+    """
+    side = round(tree.shape[0] ** (1 / hops(model)))
     present, kinds = tree >= 0, jnp.maximum(tree, 0)
     states, degree = rows[kinds], degrees[kinds]
+    around = degree[:side], present[:side]
     for layer in range(model.layers):
+        if layer == hops(model):
+            states, (degree, present) = jnp.repeat(states, side, axis=0), around
         call = partial(model.apply_layer, layer, params[f"conv_{layer}"])
         columns = jnp.arange(model.width(layer + 1))
 

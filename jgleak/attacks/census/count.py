@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -35,6 +36,12 @@ CLOSE = 1e-3
 
 EXACT = 10.0
 """Under noise, the violation of one edge's balance weighs so many times what noise can leave."""
+
+NEAR = 1e-5
+"""Relative residual that rounding explains easily, and ten times that of the best non-negative solution more."""
+
+SHARE = 0.5
+"""Part of the time left that the search for such whole-number solutions may take."""
 
 INFEASIBLE = 2
 """SciPy's status of a linear programme without any solution."""
@@ -72,6 +79,8 @@ class Counting:
       absolute: the right-hand side is that of whole counts (sum pooling), not of shares.
       most: largest number of nodes.
       clock: ends the exclusion of blocks.
+      rows: which of the told feature rows each column's node has ``(K,)``, and how many nodes have each; None where
+        none are told.
       slack: under noise, when equations come with independent errors of deviation one, what else may be off (see
         ``Contributions``); None: the equations are exact up to rounding.
 
@@ -96,21 +105,25 @@ class Counting:
         absolute: bool,
         most: int,
         clock: Clock,
+        rows: tuple[Int[np.ndarray, " K"], Int[np.ndarray, " R"]] | None = None,
         slack: float | None = None,
     ) -> None:
         self.equations, self.observed, self.absolute = equations, observed, absolute
         out, back, loops = _ends(blocks)
         self.degrees = blocks.degrees[block]
         self.balance, self.loops = (out - back)[:, block], loops[:, block]
+        self.told = _told(*rows) if rows is not None else np.zeros((0, block.size), np.int64)
+        told = self.told / max(1, np.abs(self.told).max(initial=1))
         weight = float(np.linalg.norm(observed) or 1.0)
         exact, self.limit = 1.0, RESIDUAL
         if slack is not None:
             exact = max(1.0, EXACT * most * (largest(observed.size) + slack) / weight)
-        rows, right = [equations / weight, exact * self.balance], [observed / weight, np.zeros(self.balance.shape[0])]
+        parts = [equations / weight, exact * self.balance, exact * told]
+        right = [observed / weight, np.zeros(self.balance.shape[0] + told.shape[0])]
         if not absolute:
-            rows.append(np.full((1, equations.shape[1]), exact))
+            parts.append(np.full((1, equations.shape[1]), exact))
             right.append(np.full(1, exact))
-        whole = np.c_[np.concatenate(rows), np.concatenate(right)]
+        whole = np.c_[np.concatenate(parts), np.concatenate(right)]
         triangle: Float[np.ndarray, "R K1"] = np.asarray(np.linalg.qr(whole, mode="r"))
         system, goal = triangle[:, :-1], triangle[:, -1]
         solution, rest = nonnegative(system, goal) or (np.zeros(system.shape[1]), np.inf)
@@ -124,7 +137,7 @@ class Counting:
             rest = self.residual
             mask = possible(system, goal, solution=solution, residual=rest, least=least, clock=clock, limit=limit)
         self.columns = np.flatnonzero(mask)
-        self.slack, self.whitened = slack, (system[:, mask] * weight, goal * weight)
+        self.slack, self.weight, self.reduced = slack, weight, (system[:, mask], goal)
         nothing = np.zeros(self.columns.size), np.zeros((self.columns.size, 0))
         wanted = slack is None and self.explained
         blur = (1 if absolute else most) * self.residual / (WHOLE / 2)
@@ -138,7 +151,9 @@ class Counting:
     def solutions(self, sizes: Iterable[int], clock: Clock, *, budget: int) -> Iterator[Census | None]:
         """Every census for the given numbers of nodes, smallest first; None where the budget ended a search early.
 
-        Under noise the censuses of one number of nodes come nearest first.
+        Of one number of nodes those come first, the nearest before the others, whose residual rounding explains easily:
+        of the true census it is far below that of most others which the equations hardly tell apart. Under noise all
+        come in this order.
         """
         if self.slack is not None:
             yield from self._nearest(sizes, self.slack, clock)
@@ -148,26 +163,40 @@ class Counting:
             return
         free = np.linalg.norm(self.null, axis=1) > 1e-6 if self.null.shape[1] else np.zeros(self.mean.size, bool)
         for n in sizes:
-            scale = 1 if self.absolute else n
+            scale, seen = 1 if self.absolute else n, set[bytes]()
             base = self.mean * scale
             fixed = base[~free]
             if np.any(np.abs(fixed - np.round(fixed)) > WHOLE) or np.any(fixed < -WHOLE):
                 continue
-            for found in _whole(base, self.null, free, n, clock, budget):
+            close = self._close(n, scale, clock.part(SHARE)) if free.any() else []
+            for found in chain(close, _whole(base, self.null, free, n, clock, budget)):
+                census = found if found is None or isinstance(found, Census) else self._census(found, n, scale)
                 if found is None:
                     yield None
-                    continue
-                counts = np.zeros(self.degrees.size, np.int64)
-                counts[self.columns] = found
-                census = self._checked(counts, n, scale)
-                if census is not None:
+                elif census is not None and census.counts.tobytes() not in seen:
+                    seen.add(census.counts.tobytes())
                     yield census
+
+    def _close(self, n: int, scale: int, clock: Clock) -> list[Census]:
+        """Censuses whose residual rounding explains easily, nearest first; not all where the clock ends."""
+        if self.columns.size > COLUMNS:
+            return []
+        system, right = self.reduced
+        radius = NEAR + 10.0 * self.residual
+        near = nearest(system / scale, right, n=n, radius=radius, clock=clock, steps=STEPS)
+        found = [self._census(some, n, scale) for some in near if some is not None]
+        return sorted((census for census in found if census is not None), key=lambda census: census.residual)
+
+    def _census(self, found: Int[np.ndarray, " k"], n: int, scale: int) -> Census | None:
+        counts = np.zeros(self.degrees.size, np.int64)
+        counts[self.columns] = found
+        return self._checked(counts, n, scale)
 
     def _nearest(self, sizes: Iterable[int], slack: float, clock: Clock) -> Iterator[Census | None]:
         if self.columns.size > COLUMNS:
             yield None
             return
-        system, right = self.whitened
+        system, right = (part * self.weight for part in self.reduced)
         radius = largest(self.columns.size) + slack
         for n in sizes:
             scale, found = 1 if self.absolute else n, []
@@ -175,9 +204,7 @@ class Counting:
                 if some is None or len(found) >= LISTED:
                     yield None
                     break
-                counts = np.zeros(self.degrees.size, np.int64)
-                counts[self.columns] = some
-                census = self._checked(counts, n, scale)
+                census = self._census(some, n, scale)
                 if census is not None:
                     found.append(census)
             yield from sorted(found, key=lambda census: census.residual)
@@ -185,7 +212,7 @@ class Counting:
     def _checked(self, counts: Int[np.ndarray, " K"], n: int, scale: int) -> Census | None:
         if counts.sum() != n or counts @ self.degrees < 2 * (n - 1):
             return None
-        if np.any(self.balance @ counts) or np.any(self.loops @ counts % 2):
+        if np.any(self.balance @ counts) or np.any(self.told @ counts) or np.any(self.loops @ counts % 2):
             return None
         right = self.observed * scale
         residual = float(np.linalg.norm(self.equations @ counts - right) / np.linalg.norm(right))
@@ -242,6 +269,11 @@ def _ends(
     for which, row, k in entries:
         tables[which][row, k] += 1
     return tables[0], tables[1], tables[2]
+
+
+def _told(row: Int[np.ndarray, " K"], counts: Int[np.ndarray, " R"]) -> Int[np.ndarray, "R K"]:
+    """For every told row an equation that is zero where it has its share of the nodes."""
+    return counts.sum() * (row == np.arange(counts.size)[:, None]) - counts[:, None]
 
 
 def _whole(

@@ -13,6 +13,9 @@ from jgleak.attacks.attack import Clock
 RIDGE = 1e-9
 """Share of the largest singular value added to all, so that directions nobody sees have an end."""
 
+INVERTIBLE = 1e-13
+"""Share of the largest eigenvalue added to all for the order of the entries, on which nothing but time depends."""
+
 
 def nearest(
     system: Float[np.ndarray, "M K"],
@@ -72,8 +75,7 @@ def _order(system: Float[np.ndarray, "M K"]) -> Int[np.ndarray, " K"]:
     """Columns so that the last is known best, the one before it is once that is settled, and so on."""
     gram = system.T @ system
     number = gram.shape[0]
-    least = (RIDGE * np.linalg.norm(system, 2)) ** 2
-    inverse = np.linalg.inv(gram + least * np.eye(number))
+    inverse = np.linalg.inv(gram + INVERTIBLE * np.linalg.norm(gram, 2) * np.eye(number))
     waiting, order = list(range(number)), []
     while waiting:
         variance = np.diag(inverse)

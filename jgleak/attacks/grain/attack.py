@@ -12,6 +12,7 @@ from jgleak.attacks.distance import Fit
 from jgleak.attacks.grain.candidates import find_candidates
 from jgleak.attacks.grain.distinct import reconstruct_distinct
 from jgleak.attacks.grain.reconstruct import reconstruct
+from jgleak.attacks.numbering import numbered
 from jgleak.attacks.span.hops import Blocks
 from jgleak.attacks.span.levels import find_nodes
 from jgleak.attacks.span.nodes import TooManyCandidates
@@ -64,7 +65,9 @@ def run(observation: Observation, knowledge: Knowledge, *, key: Array, budget: B
             best = result
         if result.stop in ("match", "time"):
             break
-    return dataclasses.replace(best, info={**best.info, "seconds_nodes": seconds_nodes, "seconds": clock.elapsed})
+    graphs = tuple(numbered(graph, knowledge) for graph in best.graphs)
+    info = {**best.info, "seconds_nodes": seconds_nodes, "seconds": clock.elapsed}
+    return dataclasses.replace(best, graphs=graphs, info=info)
 
 
 def _distance(result: Reconstruction) -> float:

@@ -16,6 +16,7 @@ from jgleak.attacks.grain.build import Builder, Census, Gluing, Partial
 from jgleak.attacks.grain.candidates import Candidates
 from jgleak.attacks.noise import largest
 from jgleak.attacks.nonnegative import nonnegative
+from jgleak.attacks.numbering import Rows
 from jgleak.attacks.span.hops import Blocks, reciprocal
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.gnn import GNN, Params
@@ -36,6 +37,7 @@ class Search:
         self.tested: dict[object, float] = {}
         self.best: tuple[float, Graph] | None = None
         self.largest: Partial | None = None
+        self.rows = Rows.of(knowledge)
         self.rank = block_order(candidates)
         self.last_rows = _last_rows(observation, candidates)
         self.noisy_mean = _noisy_mean(observation, knowledge)
@@ -46,6 +48,13 @@ class Search:
         """A partial graph's nodes and edges as a Graph with the features of its nodes."""
         roots = self.candidates.ones.roots[np.array(partial.kinds)]
         return Graph(self.candidates.nodes.codes[roots], np.array(partial.edges, np.int64).reshape(-1, 2), label)
+
+    def told(self, partial: Partial) -> bool:
+        """True where a graph is as large as is known, and has the feature rows that are."""
+        known = self.knowledge.n
+        return (known is None or len(partial.kinds) == known) and (
+            self.rows is None or self.rows.agree(self.graph(partial).x)
+        )
 
     def test(self, partial: Partial) -> bool:
         """Compare a closed graph's gradient with the observed one; True when they match."""
@@ -157,7 +166,7 @@ def _stage(search: Search, chosen: Bool[np.ndarray, " K"]) -> str | None:
                 gluing = _gluing(search, left)
                 builder = Builder(gluing, most=most, clock=search.clock, steps=steps)
                 for closed in builder.closures(int(twos.roots[start])):
-                    if (knowledge.n is None or len(closed.kinds) == knowledge.n) and search.test(closed):
+                    if search.told(closed) and search.test(closed):
                         return "match"
                     if search.clock.left <= 0:
                         return "time"

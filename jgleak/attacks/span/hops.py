@@ -28,6 +28,7 @@ class Nodes:
       degrees: number of neighbours ``(T,)``.
       certain: all of them occur: as many passed as the span has dimensions.
       complete: all that pass are here; False where a budget ended the filter.
+      listed: the neighbourhoods that may occur, each a node and its sorted neighbours; None: all.
     """
 
     codes: Int[np.ndarray, "T G"]
@@ -35,6 +36,7 @@ class Nodes:
     degrees: Int[np.ndarray, " T"]
     certain: bool = False
     complete: bool = True
+    listed: tuple[tuple[int, Neighbours], ...] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,7 +134,9 @@ def next_hop_count(below: Blocks) -> int:
 
 
 def one_hop_count(nodes: Nodes) -> int:
-    """Number of all 1-hop neighbourhoods of these nodes, unchecked."""
+    """Number of all 1-hop neighbourhoods of these nodes that may occur, unchecked."""
+    if nodes.listed is not None:
+        return len(nodes.listed)
     possible = nodes.degrees > 0
     return sum(total(repeated(possible, int(degree))) for degree in nodes.degrees)
 

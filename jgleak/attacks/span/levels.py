@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from jaxtyping import Int
 
 from jgleak.attacks.attack import Clock
+from jgleak.attacks.numbering import Rows
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.hops import Nodes
 from jgleak.attacks.span.nodes import passing_nodes
@@ -44,19 +46,19 @@ def block_checks(observation: Observation, knowledge: Knowledge, hop: int, names
 
 
 def find_nodes(observation: Observation, knowledge: Knowledge, *, clock: Clock) -> Nodes:
-    """Feature vectors that pass the node filter, each with the degree it states or all degrees it might have.
+    """Feature vectors, each with the degree it states or all degrees it might have: those told, or else those that pass
+    the node filter.
 
     Raises:
       TooManyCandidates: the input span carries too little information.
     """
-    space = knowledge.space
-    span = input_subspace(observation, knowledge)
-    if wordy(space):
-        codes, complete = passing_words(space, span, clock=clock)
+    space, told = knowledge.space, Rows.of(knowledge)
+    if told is not None:
+        codes, complete, certain = told.codes.astype(np.int32), True, True
     else:
-        codes, complete = passing_nodes(space, span, clock=clock), True
+        codes, complete, certain = _passing(observation, knowledge, clock)
     degrees = space.degrees(codes)
-    certain = degrees is not None and codes.shape[0] == span.rank
+    certain &= degrees is not None
     if degrees is None:
         tried = UNKNOWN_DEGREES if knowledge.max_degree is None else tuple(range(knowledge.max_degree + 1))
         if knowledge.connected and knowledge.n is not None and knowledge.n > 1:
@@ -65,3 +67,13 @@ def find_nodes(observation: Observation, knowledge: Knowledge, *, clock: Clock) 
         codes = np.repeat(codes, len(tried), axis=0)
     possible = degrees < knowledge.max_nodes
     return Nodes(codes[possible], space.encode(codes[possible]), degrees[possible], certain, complete)
+
+
+def _passing(observation: Observation, knowledge: Knowledge, clock: Clock) -> tuple[Int[np.ndarray, "T G"], bool, bool]:
+    """Feature vectors that pass; whether that is all that do, and whether as many passed as the span has dimensions."""
+    space, span = knowledge.space, input_subspace(observation, knowledge)
+    if wordy(space):
+        codes, complete = passing_words(space, span, clock=clock)
+    else:
+        codes, complete = passing_nodes(space, span, clock=clock), True
+    return codes, complete, codes.shape[0] == span.rank

@@ -13,7 +13,7 @@ from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import Slot
 from jgleak.attacks.span.filter import BlockFilter, Found, Request
-from jgleak.attacks.span.hops import Blocks, Nodes, joined, reciprocal, repeated
+from jgleak.attacks.span.hops import Blocks, Neighbours, Nodes, joined, reciprocal, repeated
 from jgleak.gnn import GNN, Params
 
 TOGETHER = 32
@@ -49,6 +49,10 @@ def one_hop(
         fail the checks.
     """
     search = BlockFilter(model, params, 0, nodes.rows, nodes.degrees, checks, fixed=nodes.rows)
+    if nodes.listed is not None:
+        found = search.blocks([_exactly(*block) for block in nodes.listed], clock=clock, budget=budget)
+        blocks = joined([found], np.arange(nodes.degrees.size))
+        return reciprocal(blocks) if mutual else blocks
     number, degrees = nodes.degrees.size, nodes.degrees.tolist()
     possible: Bool[np.ndarray, "T T"] = np.outer(nodes.degrees > 0, nodes.degrees > 0)
     waiting, spent = set(range(number)), 0
@@ -77,6 +81,10 @@ def one_hop(
         condition = f"some node has fewer than {min(degrees[c] for c in waiting)} neighbours"
     blocks = joined(parts, np.arange(number))
     return dataclasses.replace(reciprocal(blocks) if mutual else blocks, condition=condition)
+
+
+def _exactly(centre: int, neighbours: Neighbours) -> Request:
+    return centre, [Slot(np.array([t]), neighbours.count(t)) for t in sorted(set(neighbours))]
 
 
 def likely(nodes: Nodes, blocks: Blocks) -> list[Request]:

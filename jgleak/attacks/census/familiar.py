@@ -1,0 +1,87 @@
+"""How familiar a graph looks to somebody who knows public ones: its neighbourhoods' shares among theirs."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Sequence
+
+from jgleak.graph import Graph
+
+RADIUS = 4
+"""Neighbourhoods of up to so many hops are compared, as unfolding trees (Weisfeiler and Leman's colours)."""
+
+UNSEEN = 0.1
+"""A neighbourhood that no public graph has counts as if so many nodes had it."""
+
+
+class Familiar:
+    """The neighbourhoods of public graphs.
+
+    Args:
+      public: the graphs.
+    """
+
+    def __init__(self, public: Sequence[Graph]) -> None:
+        self.names: dict[Hashable, int] = {}
+        self.counts = [Counter[int]() for _ in range(RADIUS + 1)]
+        for graph in public:
+            codes = [tuple(row) for row in graph.x.tolist()]
+            for count, colours in zip(self.counts, self._colours(codes, graph.neighbours), strict=True):
+                count.update(colour for colour in colours if colour is not None)
+        self.nodes = sum(graph.n for graph in public)
+        self.usual = [
+            sum(number * self._surprise(r, colour) for colour, number in count.items()) / self.nodes
+            for r, count in enumerate(self.counts)
+        ]
+
+    def surprises(self, graphs: Sequence[Graph]) -> list[float]:
+        """Surprise at each graph, in comparison: ``of`` whole graphs."""
+        return [self.of([tuple(row) for row in graph.x.tolist()], graph.neighbours) for graph in graphs]
+
+    def of(
+        self,
+        codes: Sequence[tuple[int, ...]],
+        neighbours: Sequence[Sequence[int]],
+        closed: Sequence[bool] | None = None,
+    ) -> float:
+        """Surprise at a graph or a part of one, beyond that at as many nodes of public graphs.
+
+        The negative logarithms of its neighbourhoods' shares are added up over all radii and all nodes whose
+        neighbourhood is known.
+
+        Args:
+          codes: feature codes of its nodes.
+          neighbours: of every node.
+          closed: which nodes have all their neighbours; all, where nothing is said.
+        """
+        known = self._colours(codes, neighbours, closed)
+        return sum(
+            self._surprise(r, colour) - self.usual[r]
+            for r, colours in enumerate(known)
+            for colour in colours
+            if colour is not None
+        )
+
+    def _surprise(self, radius: int, colour: int) -> float:
+        return -math.log(max(self.counts[radius][colour], UNSEEN) / self.nodes)
+
+    def _colours(
+        self,
+        codes: Sequence[tuple[int, ...]],
+        neighbours: Sequence[Sequence[int]],
+        closed: Sequence[bool] | None = None,
+    ) -> list[list[int | None]]:
+        """Every node's colour for each radius: equal ones are of equal unfolding trees; None where it is not known."""
+        found: list[list[int | None]] = [[self._name(row) for row in codes]]
+        for _ in range(RADIUS):
+            last, level = found[-1], list[int | None]()
+            for v, near in enumerate(neighbours):
+                around = [colour for u in near if (colour := last[u]) is not None]
+                whole = (closed is None or closed[v]) and len(around) == len(near) and last[v] is not None
+                level.append(self._name((last[v], tuple(sorted(around)))) if whole else None)
+            found.append(level)
+        return found
+
+    def _name(self, key: Hashable) -> int:
+        return self.names.setdefault(key, len(self.names))

@@ -1,0 +1,26 @@
+"""The blocks of public graphs: what to count first where the gradient hardly tells one block from another."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from jgleak.attacks.span.hops import Neighbours, Nodes
+from jgleak.graph import Graph
+
+CONDITION = "every node has the neighbours of some node of a public graph"
+
+
+def beside(nodes: Nodes, graphs: Sequence[Graph]) -> Nodes:
+    """The same nodes, only with neighbourhoods that some node of ``graphs`` has."""
+    pairs = zip(nodes.codes.tolist(), nodes.degrees.tolist(), strict=True)
+    kinds = {(tuple(codes), degree): kind for kind, (codes, degree) in enumerate(pairs)}
+    seen: set[tuple[int, Neighbours]] = set()
+    for graph in graphs:
+        pairs = zip(graph.x.tolist(), graph.degree.tolist(), strict=True)
+        own = [kinds.get((tuple(codes), degree), -1) for codes, degree in pairs]
+        for kind, neighbours in zip(own, graph.neighbours, strict=True):
+            around = tuple(sorted(own[u] for u in neighbours))
+            if min(kind, *around, kind) >= 0:
+                seen.add((kind, around))
+    return dataclasses.replace(nodes, listed=tuple(sorted(seen)))
