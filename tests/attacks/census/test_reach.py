@@ -104,7 +104,8 @@ def test_the_set_among_graphs_of_told_rows_is_that_of_brute_force(layers: int, p
 def test_told_rows_leave_no_condition_on_the_input(lab: Any) -> None:
     truth = lab.random(6, 3)
     seen = lab.observe(lab.model(), truth)
-    free, told = (attacked(seen, Knowledge(lab.space, **known)) for known in ({"n": 6}, {"features": truth.x}))
+    free = attacked(seen, Knowledge(lab.space, n=6))
+    told = attacked(seen, Knowledge(lab.space, features=truth.x))
     assert free.certificate is not None and told.certificate is not None
     assert any("of nodes" in condition for condition in free.certificate.conditions)
     assert not any("of nodes" in condition for condition in told.certificate.conditions)
