@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -98,13 +99,14 @@ def likeliest(
       The node at each place, as ``Graph.permute`` takes it.
     """
     rng, n = np.random.default_rng(0), len(adjacency)
+    gains = _Gains(adjacency, edges, nodes)
     best, most = np.arange(n), -np.inf
     for start in range(STARTS):
         weight = np.full((n, n), 1.0 / n)
         if start:
             weight = (weight + np.eye(n)[_assigned(nodes + 1e-3 * rng.random((n, n)))].T) / 2
-        order = _exchanged(adjacency, edges, nodes, _relaxed(adjacency, edges, nodes, weight))
-        value = _value(adjacency, edges, nodes, order)
+        order = gains.exchanged(gains.relaxed(weight))
+        value = gains.value(order)
         if value > most:
             best, most = order, value
     return best
@@ -116,49 +118,40 @@ def _assigned(gain: Float[np.ndarray, "n n"]) -> Int[np.ndarray, " n"]:
     return nodes[np.argsort(at)]
 
 
-def _value(
-    adjacency: Float[np.ndarray, "n n"],
-    edges: Float[np.ndarray, "n n"],
-    nodes: Float[np.ndarray, "n n"],
-    order: Int[np.ndarray, " n"],
-) -> float:
-    inside = adjacency[np.ix_(order, order)]
-    return float((inside * edges).sum() / 2 + nodes[order, np.arange(len(order))].sum())
+class _Gains(NamedTuple):
+    """A graph, and what an order of its nodes gains: see ``likeliest``."""
 
+    adjacency: Float[np.ndarray, "n n"]
+    edges: Float[np.ndarray, "n n"]
+    nodes: Float[np.ndarray, "n n"]
 
-def _relaxed(
-    adjacency: Float[np.ndarray, "n n"],
-    edges: Float[np.ndarray, "n n"],
-    nodes: Float[np.ndarray, "n n"],
-    weight: Float[np.ndarray, "n n"],
-) -> Int[np.ndarray, " n"]:
-    """Frank-Wolfe steps from ``weight`` (nodes to places), each as far as its quadratic says, then rounded."""
-    eye = np.eye(len(adjacency))
-    for _ in range(ROUNDS):
-        slope = adjacency @ weight @ edges + nodes
-        way = eye[_assigned(slope)].T - weight
-        gain, bend = (slope * way).sum(), (adjacency @ way @ edges * way).sum() / 2
-        if gain <= LEAST:
-            break
-        weight = weight + (1.0 if bend >= 0 else min(1.0, -gain / (2 * bend))) * way
-    return _assigned(np.where(nodes <= FORBIDDEN / 2, FORBIDDEN, weight))
+    def value(self, order: Int[np.ndarray, " n"]) -> float:
+        """What an order gains in all."""
+        inside = self.adjacency[np.ix_(order, order)]
+        return float((inside * self.edges).sum() / 2 + self.nodes[order, np.arange(len(order))].sum())
 
+    def relaxed(self, weight: Float[np.ndarray, "n n"]) -> Int[np.ndarray, " n"]:
+        """Frank-Wolfe steps from ``weight`` (nodes to places), each as far as its quadratic says, then rounded."""
+        eye = np.eye(len(weight))
+        for _ in range(ROUNDS):
+            slope = self.adjacency @ weight @ self.edges + self.nodes
+            way = eye[_assigned(slope)].T - weight
+            gain, bend = (slope * way).sum(), (self.adjacency @ way @ self.edges * way).sum() / 2
+            if gain <= LEAST:
+                break
+            weight = weight + (1.0 if bend >= 0 else min(1.0, -gain / (2 * bend))) * way
+        return _assigned(np.where(self.nodes <= FORBIDDEN / 2, FORBIDDEN, weight))
 
-def _exchanged(
-    adjacency: Float[np.ndarray, "n n"],
-    edges: Float[np.ndarray, "n n"],
-    nodes: Float[np.ndarray, "n n"],
-    order: Int[np.ndarray, " n"],
-) -> Int[np.ndarray, " n"]:
-    """As long as it helps, the exchange of two places that gains most."""
-    order = order.copy()
-    while True:
-        inside, at = adjacency[np.ix_(order, order)], nodes[order]
-        moved = inside @ edges  # [i, j]: the edges of the node at place i, were it at place j
-        stays = np.diag(moved)
-        gain = moved + moved.T - stays[:, None] - stays + 2 * inside * edges  # an edge between the two stays one
-        gain += at + at.T - np.diag(at)[:, None] - np.diag(at)
-        i, j = np.unravel_index(np.argmax(gain), gain.shape)
-        if gain[i, j] <= LEAST:
-            return order
-        order[[i, j]] = order[[j, i]]
+    def exchanged(self, order: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+        """As long as it helps, the exchange of two places that gains most."""
+        order = order.copy()
+        while True:
+            inside, at = self.adjacency[np.ix_(order, order)], self.nodes[order]
+            moved = inside @ self.edges  # [i, j]: the edges of the node at place i, were it at place j
+            stays = np.diag(moved)
+            gain = moved + moved.T - stays[:, None] - stays + 2 * inside * self.edges  # an edge between the two stays
+            gain += at + at.T - np.diag(at)[:, None] - np.diag(at)
+            i, j = np.unravel_index(np.argmax(gain), gain.shape)
+            if gain[i, j] <= LEAST:
+                return order
+            order[[i, j]] = order[[j, i]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ def value(adjacency: np.ndarray, edges: np.ndarray, nodes: np.ndarray, order: An
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 6))
-def test_the_likeliest_order_is_about_the_best_of_all(seed: int, n: int) -> None:
+def test_the_likeliest_order_is_among_the_best_and_no_exchange_betters_it(seed: int, n: int) -> None:
     rng = np.random.default_rng(seed)
     adjacency = np.triu(rng.random((n, n)) < 0.5, 1).astype(float)
     adjacency += adjacency.T
@@ -33,7 +33,12 @@ def test_the_likeliest_order_is_about_the_best_of_all(seed: int, n: int) -> None
     values = [value(adjacency, edges, nodes, order) for order in permutations(range(n))]
     found = likeliest(adjacency, edges, nodes)
     assert sorted(found.tolist()) == list(range(n))
-    assert value(adjacency, edges, nodes, found) >= np.quantile(values, 0.97)
+    reached = value(adjacency, edges, nodes, found)
+    assert reached >= np.quantile(values, 0.9)
+    for i, j in combinations(range(n), 2):
+        other = found.copy()
+        other[[i, j]] = other[[j, i]]
+        assert value(adjacency, edges, nodes, other) <= reached + 1e-5
 
 
 def test_forbidden_places_stay_empty() -> None:

@@ -14,7 +14,7 @@ from jgleak.attacks.census.assemble import Assembly, Partial
 from jgleak.attacks.census.candidates import Candidates, Levels, degrees_assumed
 from jgleak.attacks.census.contributions import Contributions
 from jgleak.attacks.census.count import Counting
-from jgleak.attacks.census.familiar import Familiar
+from jgleak.attacks.census.familiar import Familiar, labels
 from jgleak.attacks.census.plain import plainness
 from jgleak.attacks.census.prior import PRIORS
 from jgleak.attacks.certificate import Certificate
@@ -221,14 +221,14 @@ def _guide(levels: Levels, knowledge: Knowledge) -> Callable[[Partial], float] |
     if not knowledge.auxiliary:
         return None
     familiar = Familiar(knowledge.auxiliary)
-    codes = [tuple(row) for row in levels.nodes.codes[levels.hops[-1].kinds].tolist()]
+    names = labels(levels.nodes.codes[levels.hops[-1].kinds])
 
     def surprise(partial: Partial) -> float:
         neighbours: list[list[int]] = [[] for _ in partial.blocks]
         for u, v in partial.edges:
             neighbours[u].append(v)
             neighbours[v].append(u)
-        return familiar.of([codes[k] for k in partial.blocks], neighbours, [not needs for needs in partial.needs])
+        return familiar.of([names[k] for k in partial.blocks], neighbours, [not needs for needs in partial.needs])
 
     return surprise
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
+
+import numpy as np
+from jaxtyping import Int
 
 from jgleak.graph import Graph
 
@@ -13,6 +17,12 @@ RADIUS = 4
 
 UNSEEN = 0.1
 """A neighbourhood that no public graph has counts as if so many nodes had it."""
+
+
+def labels(codes: Int[np.ndarray, "k G"]) -> list[bytes]:
+    """A short name for every row of feature codes, equal for equal rows: word features have thousands of columns."""
+    rows = np.ascontiguousarray(codes, np.int64)
+    return [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows]
 
 
 class Familiar:
@@ -26,8 +36,7 @@ class Familiar:
         self.names: dict[Hashable, int] = {}
         self.counts = [Counter[int]() for _ in range(RADIUS + 1)]
         for graph in public:
-            codes = [tuple(row) for row in graph.x.tolist()]
-            for count, colours in zip(self.counts, self._colours(codes, graph.neighbours), strict=True):
+            for count, colours in zip(self.counts, self._colours(labels(graph.x), graph.neighbours), strict=True):
                 count.update(colour for colour in colours if colour is not None)
         self.nodes = sum(graph.n for graph in public)
         self.usual = [
@@ -37,11 +46,11 @@ class Familiar:
 
     def surprises(self, graphs: Sequence[Graph]) -> list[float]:
         """Surprise at each graph, in comparison: ``of`` whole graphs."""
-        return [self.of([tuple(row) for row in graph.x.tolist()], graph.neighbours) for graph in graphs]
+        return [self.of(labels(graph.x), graph.neighbours) for graph in graphs]
 
     def of(
         self,
-        codes: Sequence[tuple[int, ...]],
+        nodes: Sequence[bytes],
         neighbours: Sequence[Sequence[int]],
         closed: Sequence[bool] | None = None,
     ) -> float:
@@ -51,11 +60,11 @@ class Familiar:
         neighbourhood is known.
 
         Args:
-          codes: feature codes of its nodes.
+          nodes: their labels (``labels``).
           neighbours: of every node.
           closed: which nodes have all their neighbours; all, where nothing is said.
         """
-        known = self._colours(codes, neighbours, closed)
+        known = self._colours(nodes, neighbours, closed)
         return sum(
             self._surprise(r, colour) - self.usual[r]
             for r, colours in enumerate(known)
@@ -68,12 +77,12 @@ class Familiar:
 
     def _colours(
         self,
-        codes: Sequence[tuple[int, ...]],
+        nodes: Sequence[bytes],
         neighbours: Sequence[Sequence[int]],
         closed: Sequence[bool] | None = None,
     ) -> list[list[int | None]]:
         """Every node's colour for each radius: equal ones are of equal unfolding trees; None where it is not known."""
-        found: list[list[int | None]] = [[self._name(row) for row in codes]]
+        found: list[list[int | None]] = [[self._name(node) for node in nodes]]
         for _ in range(RADIUS):
             last, level = found[-1], list[int | None]()
             for v, near in enumerate(neighbours):

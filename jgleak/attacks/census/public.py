@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from jgleak.attacks.census.familiar import labels
 from jgleak.attacks.span.hops import Neighbours, Nodes
 from jgleak.graph import Graph
 
@@ -13,12 +14,11 @@ CONDITION = "every node has the neighbours of some node of a public graph"
 
 def beside(nodes: Nodes, graphs: Sequence[Graph]) -> Nodes:
     """The same nodes, only with neighbourhoods that some node of ``graphs`` has."""
-    pairs = zip(nodes.codes.tolist(), nodes.degrees.tolist(), strict=True)
-    kinds = {(tuple(codes), degree): kind for kind, (codes, degree) in enumerate(pairs)}
+    pairs = zip(labels(nodes.codes), nodes.degrees.tolist(), strict=True)
+    kinds = {pair: kind for kind, pair in enumerate(pairs)}
     seen: set[tuple[int, Neighbours]] = set()
     for graph in graphs:
-        pairs = zip(graph.x.tolist(), graph.degree.tolist(), strict=True)
-        own = [kinds.get((tuple(codes), degree), -1) for codes, degree in pairs]
+        own = [kinds.get(pair, -1) for pair in zip(labels(graph.x), graph.degree.tolist(), strict=True)]
         for kind, neighbours in zip(own, graph.neighbours, strict=True):
             around = tuple(sorted(own[u] for u in neighbours))
             if min(kind, *around, kind) >= 0:

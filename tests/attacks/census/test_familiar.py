@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jgleak.attacks.census.familiar import UNSEEN, Familiar
+from jgleak.attacks.census.familiar import UNSEEN, Familiar, labels
 
 
 def test_public_graphs_surprise_less(lab: Any) -> None:
@@ -34,9 +34,9 @@ def test_an_open_node_is_only_itself(lab: Any) -> None:
     """A part whose nodes all lack neighbours shows their features; once closed it is the whole graph."""
     graph = lab.path([0, 1, 2])
     familiar = Familiar([graph])
-    codes, neighbours = [tuple(row) for row in graph.x.tolist()], graph.neighbours
-    whole = familiar.of(codes, neighbours, [True] * 3)
+    nodes, neighbours = labels(graph.x), graph.neighbours
+    whole = familiar.of(nodes, neighbours, [True] * 3)
     assert whole == familiar.surprises([graph])[0] == pytest.approx(0.0)
     unknown = Familiar([lab.path([3, 3])])
-    alone = unknown.of(codes, neighbours, [False] * 3)
+    alone = unknown.of(nodes, neighbours, [False] * 3)
     assert alone == pytest.approx(3 * (-np.log(UNSEEN / 2)))
