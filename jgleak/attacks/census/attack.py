@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,7 @@ def run(observation: Observation, knowledge: Knowledge, *, key: Array, budget: B
             info |= _facts(levels, found)
             if found.graphs:
                 weaker = candidates.weakest() if found.exhausted else None
-                if weaker is not None:
+                if weaker is not None and weaker.conditions != levels.conditions:
                     more = _explain(observation, knowledge, weaker, clock)
                     info["candidates"] = candidates.checked
                     if more.exhausted and _forms(found) <= _forms(more):
@@ -179,7 +180,6 @@ class _Assembling:
         self.observation, self.knowledge, self.levels = observation, knowledge, levels
         self.found, self.clock = found, clock
         self.most = Fit.of(observation, knowledge.noise).most
-        self.guide = _guide(levels, knowledge)
         self.steps = PARTIALS[0]
 
     def all(self, counts: Int[np.ndarray, " K"]) -> bool:
@@ -199,7 +199,8 @@ class _Assembling:
 
     def _add(self, counts: Int[np.ndarray, " K"], steps: int, beam: int | None) -> bool:
         top, found, shared = self.levels.hops[-1], self.found, None
-        assembly = Assembly(top, counts, clock=self.clock, most=steps, beam=beam, guide=self.guide)
+        guide = self._surprise if self.knowledge.auxiliary else None
+        assembly = Assembly(top, counts, clock=self.clock, most=steps, beam=beam, guide=guide)
         for blocks, edges in assembly.graphs():
             graph = Graph(self.levels.nodes.codes[top.kinds[list(blocks)]], np.array(edges, np.int64).reshape(-1, 2))
             form = graph.canonical_form()
@@ -215,22 +216,20 @@ class _Assembling:
         found.partials += assembly.steps
         return assembly.exhausted
 
+    @cached_property
+    def _familiar(self) -> tuple[Familiar, list[bytes]]:
+        """What public graphs look like, and a name for the root of every block."""
+        names = labels(self.levels.nodes.codes[self.levels.hops[-1].kinds])
+        return Familiar(self.knowledge.auxiliary), names
 
-def _guide(levels: Levels, knowledge: Knowledge) -> Callable[[Partial], float] | None:
-    """How surprising a part of a graph is beside public graphs."""
-    if not knowledge.auxiliary:
-        return None
-    familiar = Familiar(knowledge.auxiliary)
-    names = labels(levels.nodes.codes[levels.hops[-1].kinds])
-
-    def surprise(partial: Partial) -> float:
+    def _surprise(self, partial: Partial) -> float:
+        """At a part of a graph, beside public ones."""
+        familiar, names = self._familiar
         neighbours: list[list[int]] = [[] for _ in partial.blocks]
         for u, v in partial.edges:
             neighbours[u].append(v)
             neighbours[v].append(u)
         return familiar.of([names[k] for k in partial.blocks], neighbours, [not needs for needs in partial.needs])
-
-    return surprise
 
 
 def _forms(found: _Set) -> set[tuple[bytes, bytes]]:
