@@ -160,6 +160,12 @@ class Knowledge:
             raise ValueError(f"n: a graph has at least one node, got {min(self.sizes, default=self.n)}")
         if self.sizes and max(self.sizes) != self.n:
             raise ValueError(f"sizes: the largest graph has {max(self.sizes)} nodes, n says {self.n}; leave n out")
+        if self.features is not None:
+            rows = np.asarray(self.features)
+            try:
+                self.space.check(rows.reshape(-1, rows.shape[-1]) if rows.ndim else rows)
+            except ValueError as error:
+                raise ValueError(f"features: what is known of nodes does not fit the feature space: {error}") from None
         parts = [(name, part) for name in ("adjacency", "features") if (part := getattr(self, name)) is not None]
         given = {name: np.shape(part)[-2] for name, part in parts if np.ndim(part) >= 2}
         if self.n is not None and all(np.ndim(part) == 2 for _, part in parts):

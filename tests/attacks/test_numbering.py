@@ -90,3 +90,16 @@ def test_known_rows_tell_the_size(lab: Any) -> None:
     assert Knowledge(lab.space, features=lab.path([0, 1, 2]).x).n == 3
     assert Knowledge(lab.space, adjacency=np.zeros((4, 4))).n == 4
     assert Knowledge(lab.space).n is None
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda x: x[:, :2], r"features: .* expected shape \(n, 3\)"),
+        (lambda x: x * np.nan, "features: .* NaN"),
+        (lambda x: x + 50, "features: .* outside 0.."),
+    ],
+)
+def test_rows_that_do_not_fit_the_schema_are_refused(spoil: Any, message: str, lab: Any) -> None:
+    with pytest.raises(ValueError, match=message):
+        Knowledge(lab.space, features=spoil(lab.path([0, 1, 2]).x))
