@@ -42,7 +42,7 @@ def star_counts(graph: Graph) -> tuple[Any, ...]:
     return tuple(sorted((row, tuple(sorted(rows[u] for u in near))) for row, near in pairs))
 
 
-@pytest.mark.parametrize("pooling", ["mean", "sum"])
+@pytest.mark.parametrize("pooling", ["mean", pytest.param("sum", marks=pytest.mark.slow)])
 def test_a_linear_end_hides_all_but_the_blocks_below(pooling: str) -> None:
     """Graphs with the same 1-hop blocks have one gradient under two layers, and not under an activation at the end."""
     space = typed(2)
@@ -66,7 +66,13 @@ def test_a_linear_end_hides_all_but_the_blocks_below(pooling: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("layers", "pooling", "last_act"), [(2, "mean", False), (2, "sum", False), (3, "mean", False), (2, "mean", True)]
+    ("layers", "pooling", "last_act"),
+    [
+        (2, "mean", False),
+        pytest.param(2, "sum", False, marks=pytest.mark.slow),
+        pytest.param(3, "mean", False, marks=pytest.mark.slow),
+        pytest.param(2, "mean", True, marks=pytest.mark.slow),
+    ],
 )
 def test_the_set_among_graphs_of_told_rows_is_that_of_brute_force(layers: int, pooling: str, last_act: bool) -> None:
     space = typed(2)
