@@ -54,7 +54,7 @@ class Fit:
 
     Attributes:
       deviation: of an entry's noise and rounding, relative to the update's length; None without noise.
-      entries: number of entries that were sent.
+      entries: number of entries that were sent, at least 1.
     """
 
     deviation: float | None
@@ -65,6 +65,7 @@ class Fit:
         """What to ask of the graphs behind an observation."""
         leaves = [np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(observation.update)]
         entries = sum(int(np.count_nonzero(leaf)) if observation.pruned else leaf.size for leaf in leaves)
+        entries = max(entries, 1)
         size = math.sqrt(sum(float(leaf @ leaf) for leaf in leaves))
         relative = None if noise is None else math.hypot(noise / max(size, 1e-30), ROUNDING / math.sqrt(entries))
         return Fit(relative, entries)

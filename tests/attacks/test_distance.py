@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from jgleak.attacks.distance import _alike, gradient_distances
+from jgleak.attacks.distance import Fit, _alike, gradient_distances
 from jgleak.defenses import parse
 from jgleak.federated import Observation, fedsgd
 from jgleak.graph import Graph
@@ -113,6 +113,15 @@ def test_a_pruned_update_of_zeros_has_finite_distances(lab: Any) -> None:
         observation = lab.observe(model, truth, loss)
         blank = jax.tree.map(np.zeros_like, observation.update)
         assert np.isfinite(closest(dataclasses.replace(observation, update=blank, pruned=True), lab, truth)[0])
+
+
+@pytest.mark.parametrize("pruned", [False, True])
+def test_an_update_of_zeros_under_noise_says_nothing(pruned: bool, lab: Any) -> None:
+    observation = lab.observe(lab.model(hidden=16), lab.path([0, 1]))
+    blank = jax.tree.map(np.zeros_like, observation.update)
+    fit = Fit.of(dataclasses.replace(observation, update=blank, pruned=pruned), 1e-3)
+    assert np.isfinite(fit.most) and not fit.informative
+    assert Fit.of(observation, 1e-9).informative
 
 
 def test_a_tiny_gradient_is_still_compared(lab: Any) -> None:

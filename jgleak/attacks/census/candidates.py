@@ -45,6 +45,9 @@ LOOSER = (4.0, 8.0)
 """Under noise spans are not completed. Their missing dimensions are those under the noise floor, where all rows are
 short; so a row is allowed this many times what noise explains instead."""
 
+TOLD = "the nodes have the feature rows that were told"
+"""The condition that takes the place of an input check: graphs of other rows are not looked for."""
+
 WEAK_BLOCKS, WEAK_CANDIDATES = 300, 3_000_000
 """A certificate rests on the weakest checks alone when there are no more unchecked blocks below the last hop, and
 candidates of the last hop, than this."""
@@ -126,7 +129,7 @@ class Candidates:
         self.budget = dataclasses.replace(budget, blocks=min(budget.blocks, KEPT))
         self.nodes = find_nodes(observation, knowledge, clock=clock.part(SHARE))
         told = knowledge.features is not None
-        self.says = () if told else (_says(input_site(observation, knowledge), 0),)
+        self.says = TOLD if told else _says(input_site(observation, knowledge), 0)
         self.kept: dict[tuple[object, ...], Blocks] = {}
         self.spans: dict[tuple[object, ...], list[SpanCheck]] = {}
         self.checked = 0
@@ -229,7 +232,7 @@ class Candidates:
         top = reciprocal(hops[-1])
         if not 0 < top.size <= MOST:
             return None
-        conditions = [*conditions, *self.says]
+        conditions = [*conditions, self.says]
         for hop, (blocks, checks) in enumerate(zip(hops, chosen, strict=True), start=1):
             conditions += [says for _, _, says in checks]
             if blocks.condition:

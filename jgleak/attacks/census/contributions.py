@@ -70,7 +70,7 @@ class Contributions:
 
     With an additive readout the gradient over *all* parameters is ``sum_c mu_c G_c``, ``G_c`` the gradient of
     ``delta . rho(root)`` for block ``c`` alone. Each weight row becomes one equation, its entries combined with random
-    signs, so no full gradient is kept.
+    signs, so no full gradient is kept; or several, where a weight has ``FEW`` rows.
 
     Under noise of known deviation a weight row becomes as many equations as ``CELLS`` allows, its products with
     orthonormal vectors: each has the noise's own deviation, and one of 300 would show a 300th of what the row says
@@ -99,7 +99,7 @@ class Contributions:
         *,
         noise: float | None = None,
     ) -> Contributions | None:
-        """The system of an observation, from the blocks of 1, 2, .. L hops; None if the clock ends first."""
+        """The system of an observation, from the blocks of 1, .. ``reach.hops`` hops; None if the clock ends first."""
         model, params = observation.model, observation.params
         update = jax.tree.map(np.asarray, observation.update)
         upstream, kind = _upstream(observation)

@@ -13,6 +13,7 @@ import pytest
 from jgleak.attacks.attack import Budget, Reconstruction
 from jgleak.attacks.census import candidates
 from jgleak.attacks.census.attack import CENSUS
+from jgleak.attacks.census.candidates import TOLD
 from jgleak.attacks.census.public import CONDITION
 from jgleak.attacks.census.reach import ends_linear, hops
 from jgleak.attacks.distance import gradient_distances
@@ -107,7 +108,7 @@ def test_the_set_among_graphs_of_told_rows_is_that_of_brute_force(layers: int, p
     assert silent <= 4 and (several > 0 or last_act)
 
 
-def test_told_rows_leave_no_condition_on_the_input(lab: Any) -> None:
+def test_told_rows_are_a_condition_in_place_of_the_input_check(lab: Any) -> None:
     truth = lab.random(6, 3)
     seen = lab.observe(lab.model(), truth)
     free = attacked(seen, Knowledge(lab.space, n=6))
@@ -115,7 +116,33 @@ def test_told_rows_leave_no_condition_on_the_input(lab: Any) -> None:
     assert free.certificate is not None and told.certificate is not None
     assert any("of nodes" in condition for condition in free.certificate.conditions)
     assert not any("of nodes" in condition for condition in told.certificate.conditions)
+    assert TOLD in told.certificate.conditions and TOLD not in free.certificate.conditions
     assert told.best is not None and told.best.isomorphic(truth)
+
+
+def test_other_rows_may_have_the_same_gradient_and_the_certificate_says_what_it_takes_for_granted() -> None:
+    """Two joined nodes of a GCN show the mean of their rows alone: (0,0),(1,1) is (0,1),(1,0)."""
+    space = FeatureSpace((onehot("a", range(2)), onehot("b", range(2))))
+    model, edge = pooled(space), np.array([(0, 1)])
+    truth, other = (Graph(np.array(x, np.int32), edge, 1) for x in ([(0, 0), (1, 1)], [(0, 1), (1, 0)]))
+    seen = fedsgd(model, weights(model, 0), [truth], space, loss="bce")
+    assert gradient_distances(seen, space, [other])[0][0] < 1e-6
+    found = attacked(seen, Knowledge(space, features=truth.x))
+    assert found.certificate is not None and found.certificate.status == "unique"
+    assert TOLD in found.certificate.conditions
+
+
+def test_every_listed_graph_has_its_nodes_where_the_told_rows_are() -> None:
+    space = typed(2)
+    model = pooled(space, bias=True)
+    params, rng = weights(model, 3), np.random.default_rng(0)
+    population = Population(model, params, space, small_graphs(5, space))
+    truth = population.graphs[population.shared(1)[0]]
+    client = dataclasses.replace(truth.permute(rng.permutation(truth.n)), y=1)
+    found = attacked(fedsgd(model, params, [client], space, loss="bce"), Knowledge(space, features=client.x))
+    assert found.graphs
+    for graph in found.graphs:
+        np.testing.assert_array_equal(graph.x, client.x)
 
 
 def test_rows_that_are_not_the_clients_explain_nothing(lab: Any) -> None:
