@@ -41,7 +41,7 @@ NEAR = 1e-5
 """Relative residual that rounding explains easily, and ten times that of the best non-negative solution more."""
 
 SHARE = 0.5
-"""Part of the time left that the search for such whole-number solutions may take."""
+"""Part of the time left that the search for such whole-number solutions may take, for all numbers of nodes together."""
 
 INFEASIBLE = 2
 """SciPy's status of a linear programme without any solution."""
@@ -162,13 +162,14 @@ class Counting:
             yield None
             return
         free = np.linalg.norm(self.null, axis=1) > 1e-6 if self.null.shape[1] else np.zeros(self.mean.size, bool)
+        share = clock.part(SHARE)
         for n in sizes:
             scale, seen = 1 if self.absolute else n, set[bytes]()
             base = self.mean * scale
             fixed = base[~free]
             if np.any(np.abs(fixed - np.round(fixed)) > WHOLE) or np.any(fixed < -WHOLE):
                 continue
-            close = self._close(n, scale, clock.part(SHARE)) if free.any() else []
+            close = self._close(n, scale, share) if free.any() else []
             for found in chain(close, _whole(base, self.null, free, n, clock, budget)):
                 census = found if found is None or isinstance(found, Census) else self._census(found, n, scale)
                 if found is None:
