@@ -177,6 +177,8 @@ def test_a_certificate_is_verified_from_scratch(tmp_path: Path) -> None:
         file.write_text(broken)
         bad = jgleak("verify", str(file))
         assert bad.exit_code == 2 and bad.stderr.startswith("error: file:")
+    for absent in (tmp_path, tmp_path / "absent.json"):
+        assert "give a file of a folder 'reconstructions'" in one_error(jgleak("verify", str(absent)))
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,10 @@ def read(path: Path) -> tuple[list[Graph], Certificate | None, Path, FeatureSpac
     """
     try:
         found: Any = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(
+            f"file: cannot read {path} ({error.strerror}); give a file of a folder 'reconstructions'"
+        ) from error
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(f"file: {path} is not JSON ({error}); give a file of a folder 'reconstructions'") from error
     if not isinstance(found, dict) or found.get("format") != FORMAT:

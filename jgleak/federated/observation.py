@@ -273,7 +273,11 @@ def load(path: str | Path, space: FeatureSpace | None = None) -> tuple[Observati
             metadata = file.metadata() or {}
             tensors = {name: _tensor(file, name, path) for name in file.keys()}  # noqa: SIM118 - not a dict
     except (OSError, SafetensorError) as error:
-        raise ValueError(f"cannot read {path} as a safetensors file: {error}") from error
+        reason = "it is a folder" if Path(path).is_dir() else error
+        raise ValueError(
+            f"cannot read {path} as a safetensors file: {reason}; give one that `jgleak.save` or "
+            "`jgleak attack --out` wrote"
+        ) from error
     if "jgleak" not in metadata:
         raise ValueError(f"{path}: not a jgleak observation (no 'jgleak' header); write one with jgleak.save")
     try:

@@ -258,8 +258,8 @@ def test_other_files_are_told_apart(tmp_path: Path, content: bytes) -> None:
 
 
 def test_missing_files_and_folders_are_explained(tmp_path: Path) -> None:
-    for path in (tmp_path / "absent", tmp_path):
-        with pytest.raises(ValueError, match="cannot read .* as a safetensors file"):
+    for path, reason in ((tmp_path / "absent", "No such file"), (tmp_path, "it is a folder")):
+        with pytest.raises(ValueError, match=f"cannot read .* as a safetensors file: {reason}.*; give one that"):
             load(path)
 
 
