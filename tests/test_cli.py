@@ -159,10 +159,18 @@ def test_a_certificate_is_verified_from_scratch(tmp_path: Path) -> None:
     assert good.exit_code == 0 and good.stdout.splitlines()[-1] == "holds"
     document = json.loads(file.read_text())
     twice = {**document, "graphs": [*document["graphs"], document["graphs"][0]]}
-    certificate = document["certificate"]
+    certificate, true = document["certificate"], document["graphs"][0]["y"]
+
+    def labelled(y: object) -> dict:
+        return {**document, "graphs": [{**document["graphs"][0], "y": y}, *document["graphs"][1:]]}
+
     forgeries = (
         (twice, "two listed graphs are isomorphic"),
         ({**document, "graphs": []}, "no graph is listed"),
+        (labelled(1 - true), f"graph 0: y: with its label {1 - true} its gradient is "),
+        (labelled(9), "graph 0: y: 9 has a label outside the classes 0..1"),
+        (labelled(None), "graph 0: y: expected one label, got None"),
+        (labelled([1] * len(document["graphs"][0]["x"])), "graph 0: y: expected one label, got array([1, "),
         ({**document, "certificate": {**certificate, "size": 7}}, "it counts 7 graphs, "),
         ({**document, "certificate": {**certificate, "n_max": 2}}, "a listed graph has more than 2 nodes"),
         ({**document, "certificate": {**certificate, "conditions": []}}, "it names no condition"),

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -113,25 +113,66 @@ def gradient_distances(
     return [_distance(observation, space, graph) for graph in graphs]
 
 
-def _distance(observation: Observation, space: FeatureSpace, graph: Graph) -> tuple[float, Label]:
-    model, loss, marks = observation.model, observation.loss, (observation.scaled, observation.pruned)
+def labelled_distance(observation: Observation, space: FeatureSpace, graph: Graph) -> float:
+    """The relative gradient distance of a graph with the label that it states (``gradient_distances``).
+
+    Raises:
+      ValueError: it states no label, or one that this model and loss do not have.
+    """
+    model, loss = observation.model, observation.loss
+    shape, label = (graph.n,) if model.node_level else (), np.asarray(graph.y if graph.y is not None else np.nan)
+    if label.shape != shape or not np.all(np.isfinite(np.asarray(label, np.float64))):
+        wanted = f"a label for each of its {graph.n} nodes" if model.node_level else "one label"
+        raise ValueError(f"y: expected {wanted}, got {graph.y!r}")
+    if loss != "mse" and not np.all(np.isin(label, np.arange(model.classes))):
+        raise ValueError(f"y: {graph.y!r} has a label outside the classes 0..{model.classes - 1}")
+    one = _arrays(observation, space, graph)
+    return math.inf if one is None else float(_at_labels(observation, one, _padded(label, loss, one))[0])
+
+
+One: TypeAlias = tuple[Any, Any, Any]
+"""Nodes, adjacency and mask of one padded graph."""
+
+
+def _arrays(observation: Observation, space: FeatureSpace, graph: Graph) -> One | None:
+    """The graph as the model is shown it; None where it is too large for a flattened readout."""
+    model = observation.model
     slots = model.slots if model.readout == "flattened" else None
     if slots is not None and graph.n > slots:
-        return math.inf, None
+        return None
     batch = GraphBatch.from_graphs([Graph(graph.x, graph.edges)], space, slots=slots)
-    one, seen = (batch.nodes[0], batch.adjacency[0], batch.node_mask[0]), (observation.params, observation.update)
+    return batch.nodes[0], batch.adjacency[0], batch.node_mask[0]
+
+
+def _padded(labels: Any, loss: str, one: One) -> Num[np.ndarray, "1 ..."]:
+    """One graph's label, or its nodes' labels with zeros behind them, as the only one to compare."""
+    kind = np.float32 if loss == "mse" else np.int32
+    if not np.ndim(labels):
+        return np.array([labels], kind)
+    padded = np.zeros((1, one[2].shape[0]), kind)
+    padded[0, : len(labels)] = labels
+    return padded
+
+
+def _at_labels(observation: Observation, one: One, labels: Num[np.ndarray, "K ..."]) -> Float[np.ndarray, " K"]:
+    marks = observation.scaled, observation.pruned
+    seen = observation.params, observation.update
+    return np.asarray(_distances(observation.model, *seen, *one, labels, observation.loss, *marks))
+
+
+def _distance(observation: Observation, space: FeatureSpace, graph: Graph) -> tuple[float, Label]:
+    model, loss = observation.model, observation.loss
+    one = _arrays(observation, space, graph)
+    if one is None:
+        return math.inf, None
     if model.node_level:
         labels = _node_labels(observation, *one)
-        padded = np.zeros((1, batch.node_mask.shape[1]), np.float32 if loss == "mse" else np.int32)
-        padded[0, : graph.n] = labels
-        values = _distances(model, *seen, *one, padded, loss, *marks)
-        return float(values[0]), labels
+        return float(_at_labels(observation, one, _padded(labels, loss, one))[0]), labels
     if loss == "mse":
-        target = float(_target(model, *seen, *one, observation.pruned))
-        values = _distances(model, *seen, *one, np.array([target], np.float32), loss, *marks)
-        return float(values[0]), None if observation.scaled else target
-    classes = np.arange(model.classes)
-    values = np.asarray(_distances(model, *seen, *one, classes, loss, *marks))
+        target = float(_target(model, observation.params, observation.update, *one, observation.pruned))
+        distance = float(_at_labels(observation, one, _padded(target, loss, one))[0])
+        return distance, None if observation.scaled else target
+    values = _at_labels(observation, one, np.arange(model.classes))
     best = int(values.argmin())
     return float(values[best]), best
 

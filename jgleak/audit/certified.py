@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,10 +13,10 @@ import numpy as np
 
 from jgleak.attacks.attack import Reconstruction
 from jgleak.attacks.certificate import Certificate, Status
-from jgleak.attacks.distance import Fit, gradient_distances
+from jgleak.attacks.distance import Fit, Label, gradient_distances, labelled_distance
 from jgleak.audit.record import plain
 from jgleak.features import FeatureSpace
-from jgleak.federated import load
+from jgleak.federated import Observation, load
 from jgleak.graph import Graph
 
 FORMAT = "jgleak reconstruction 1"
@@ -88,7 +89,8 @@ def read(path: Path) -> tuple[list[Graph], Certificate | None, Path, FeatureSpac
 
 
 def verify(path: Path) -> Report:
-    """Recompute every graph's gradient, compare all graphs with each other, and the certificate with both.
+    """Recompute every graph's gradient, at its best label and at the label it states; compare all graphs with each
+    other, and the certificate with both.
 
     What a certificate says about graphs that are *not* listed follows from the search alone and is not repeated.
 
@@ -100,7 +102,7 @@ def verify(path: Path) -> Report:
     observation, space = load(place, space)
     for graph in graphs:
         space.check(graph.x)
-    distances = [distance for distance, _ in gradient_distances(observation, space, graphs)]
+    distances, implied = zip(*gradient_distances(observation, space, graphs), strict=True) if graphs else ((), ())
     forms = {graph.canonical_form() for graph in graphs}
     furthest = max(distances, default=np.inf)
     fit = Fit.of(observation, None if certificate is None else certificate.noise)
@@ -112,6 +114,7 @@ def verify(path: Path) -> Report:
         f"a listed graph's gradient is more than {most:.0e} away": bool(graphs) and not furthest <= most,
         "two listed graphs are isomorphic": len(forms) < len(graphs),
     }
+    wrong |= dict.fromkeys(_mislabelled(observation, space, graphs, implied, most), True)
     if certificate is None:
         lines.append("no certificate: nothing is claimed about other graphs")
     else:
@@ -124,6 +127,22 @@ def verify(path: Path) -> Report:
     lines += [f"fault: {fault}" for fault in faults]
     lines.append("does not hold" if faults else "holds")
     return Report(not faults, "\n".join(lines))
+
+
+def _mislabelled(
+    observation: Observation, space: FeatureSpace, graphs: Sequence[Graph], implied: Sequence[Label], most: float
+) -> Iterator[str]:
+    """What is wrong with the labels of listed graphs. Where the update does not show a label, none is checked."""
+    for place, (graph, label) in enumerate(zip(graphs, implied, strict=True)):
+        if label is None:
+            continue
+        try:
+            distance = labelled_distance(observation, space, graph)
+        except ValueError as error:
+            yield f"graph {place}: {error}"
+            continue
+        if not distance <= most:
+            yield f"graph {place}: y: with its label {graph.y!r} its gradient is {distance:.0e} away, over {most:.0e}"
 
 
 def _overclaims(certificate: Certificate, graphs: list[Graph]) -> dict[str, bool]:

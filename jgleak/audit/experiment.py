@@ -17,7 +17,7 @@ from jgleak.audit.specification import Specification
 from jgleak.features import FeatureSpace
 from jgleak.federated import Observation
 from jgleak.graph import Graph
-from jgleak.metrics import Score, SoftScore, match_graphs, score, soft_score, target_error, truth_in_set
+from jgleak.metrics import Score, SoftScore, guess_rate, match_graphs, score, soft_score, target_error, truth_in_set
 
 REAL_TOLERANCE = 1e-3
 """Real-valued features this close count as recovered exactly."""
@@ -34,6 +34,7 @@ class Result:
       reconstruction: what the attack made of it.
       score: the best reconstruction beside the truth.
       truth_in_set: the truth is among the listed reconstructions.
+      guess_rate: how often one of the listed reconstructions, drawn at random, is the truth.
       seconds: wall-clock time of the attack; of graphs attacked side by side, each one's share.
       compilations: functions that XLA compiled during the attack; of clients side by side, the first has them all.
       failure: the traceback, when the attack broke down on this client, or why it could not be attacked at all; the
@@ -48,6 +49,7 @@ class Result:
     reconstruction: Reconstruction
     score: Score
     truth_in_set: bool
+    guess_rate: float
     seconds: float
     compilations: int
     failure: str | None = None
@@ -108,7 +110,7 @@ def _unattacked(specification: Specification, setup: Setup, first: int, reason: 
     nothing, space = Reconstruction((), None, "error"), setup.dataset.space
     truths = setup.dataset.graphs[first : first + specification.batch]
     return [
-        Result(first + place, truth, None, nothing, score(truth, None, space), False, 0.0, 0, reason)
+        Result(first + place, truth, None, nothing, score(truth, None, space), False, 0.0, 0.0, 0, reason)
         for place, truth in enumerate(truths)
     ]
 
@@ -178,6 +180,7 @@ def _result(
         reconstruction=reconstruction,
         score=quality,
         truth_in_set=listed,
+        guess_rate=guess_rate(truth, reconstruction.graphs, tolerance=tolerance) if listed else 0.0,
         seconds=seconds,
         compilations=compiled,
         failure=failure,

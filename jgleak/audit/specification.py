@@ -80,7 +80,8 @@ class Specification:
       distinct: assume that no two nodes of a client share their features, in the networks where GRAIN does.
       degree: keep the degree among the features.
       attributes: keep the real-valued features (the node attributes of a TUDataset).
-      prior: how the attacker ranks graphs with the same gradient: ``none`` or ``molecule``.
+      prior: how the attacker ranks graphs with the same gradient: ``none``, ``plain``, ``molecule`` or ``auto``
+        (``molecule`` where the features name atoms, else ``plain``).
       max_n: the attacker's bound on the size of a client whose size is unknown (``N_max``).
 
     Raises:
@@ -121,7 +122,7 @@ class Specification:
     distinct: bool = True
     degree: bool = True
     attributes: bool = True
-    prior: str = "none"
+    prior: str = "auto"
     max_n: int = 40
 
     def __post_init__(self) -> None:

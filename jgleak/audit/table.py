@@ -84,6 +84,7 @@ def summary_table(summary: Mapping[str, Any]) -> Table:
         table.add_row("without an update", "", "", "", str(summary["graphs"] - clients))
     if summary["listed"]:
         table.add_row("truth among the listed", _number(summary["truth_in_set_rate"]), "", "", str(clients))
+        table.add_row("exact by a guess among the listed", _number(summary["guess_rate"]), "", "", str(clients))
     twins = summary["twins"]
     if twins:
         who = "1 reconstruction differs" if twins == 1 else f"{twins} reconstructions differ"

@@ -61,7 +61,7 @@ def attack(
     options: Annotated[
         list[str] | None, typer.Option("--set", help="Options of the attack, as name=value (steps=300).")
     ] = None,
-    prior: Prior = "none",
+    prior: Prior = "auto",
     max_n: MaxN = 40,
     node_task: Annotated[bool, typer.Option("--node-task", help="Label nodes instead of graphs.")] = False,
     no_distinct: Annotated[

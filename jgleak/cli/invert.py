@@ -36,7 +36,7 @@ def invert(
     options: Annotated[
         list[str] | None, typer.Option("--set", help="Options of the attack, as name=value (steps=300).")
     ] = None,
-    prior: Prior = "none",
+    prior: Prior = "auto",
     max_n: MaxN = 40,
     noise: Annotated[
         float | None, typer.Option(help="Standard deviation of the noise on every entry, where the client added some.")

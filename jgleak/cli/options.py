@@ -9,7 +9,13 @@ import typer
 
 Seconds = Annotated[float, typer.Option("--time-limit", help="Seconds an attack may take on one client.")]
 Seed = Annotated[int, typer.Option(help="Seeds the clients, the parameters and the attack.")]
-Prior = Annotated[str, typer.Option(help="How graphs with the same gradient are ranked: none or molecule.")]
+Prior = Annotated[
+    str,
+    typer.Option(
+        help="How graphs with the same gradient are ranked: none, plain (structure), molecule (chemistry), or auto: "
+        "molecule where the features name atoms, else plain."
+    ),
+]
 MaxN = Annotated[int, typer.Option(help="Largest client the attacker expects.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON lines on standard output, everything else on standard error.")]
 

@@ -131,8 +131,8 @@ class Knowledge:
       auxiliary: public graphs of the same kind.
       connected: client graphs are connected.
       distinct_nodes: no two nodes of a client share a feature vector (GRAIN's uniqueness heuristic).
-      prior: what makes one explaining graph more plausible than another: a name of
-        ``jgleak.attacks.census.prior.PRIORS``.
+      prior: how graphs with the same gradient are ranked: ``none``, ``plain``, ``molecule``, or ``auto``, which is
+        ``molecule`` where the features name atoms and ``plain`` elsewhere (``jgleak.attacks.census.prior``).
       noise: standard deviation of independent noise on every entry of the update, which the server knows because it
         publishes the defence's parameters; None: none was added. What GRAIN and the census do with it, and what to say
         of updates in low precision: docs/noise.md.
@@ -149,7 +149,7 @@ class Knowledge:
     auxiliary: tuple[Graph, ...] = ()
     connected: bool = True
     distinct_nodes: bool = False
-    prior: str = "none"
+    prior: str = "auto"
     noise: float | None = None
 
     def __post_init__(self) -> None:

@@ -1,6 +1,7 @@
 """Metrics: the only place where the truth and a reconstruction meet."""
 
 from jgleak.metrics.alignment import align as align
+from jgleak.metrics.anonymity import guess_rate as guess_rate
 from jgleak.metrics.anonymity import truth_in_set as truth_in_set
 from jgleak.metrics.batch import BatchMatch as BatchMatch
 from jgleak.metrics.batch import assign as assign

@@ -304,6 +304,7 @@ def test_summary_counts_by_size() -> None:
         "failure": None,
         "stop": "done",
         "truth_in_set": True,
+        "guess_rate": 0.5,
         "attacked": True,
         "certificate": {"status": "unique"},
         "edges": {"aligned": {"auc": 0.5}},
@@ -320,6 +321,7 @@ def test_summary_counts_by_size() -> None:
     assert summary["seconds_total"] == 8.0
     assert summary["compilations"] == 8
     assert (summary["truth_in_set_rate"], summary["unique"], summary["unique_wrong"]) == (1.0, 4, 1)
+    assert summary["guess_rate"] == 0.5
     assert Specification.from_json(summary["specification"]) == SMALL
     assert summary_record([], SMALL)["exact_rate"] is None
 
@@ -344,6 +346,7 @@ def test_twins_match_the_gradient_and_are_not_the_truth() -> None:
         "seconds": 1.0,
         "compilations": 0,
         "truth_in_set": True,
+        "guess_rate": 0.5,
         "attacked": True,
         "certificate": None,
         "edges": None,

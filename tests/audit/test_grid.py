@@ -96,7 +96,7 @@ def test_every_field_has_a_table() -> None:
         (DATA + EMPTY + "[[defense]]\nprotocol = 'sgd'\n", "defense[0].protocol: unknown 'sgd'; choose one of fedsgd"),
         (DATA + EMPTY + "[[defense]]\nlocal_steps = 3\n", "defense[0].local_steps: only clients of the protocol"),
         (DATA + EMPTY + EMPTY, "attack[1].name: attack[0] is called 'empty' too; give each a name of its own"),
-        (DATA + EMPTY + EMPTY + "name = 'again'\nprior = 'none'\n", "attack[1], defense[0], model[0], data[0]: "),
+        (DATA + EMPTY + EMPTY + "name = 'again'\nprior = 'auto'\n", "attack[1], defense[0], model[0], data[0]: "),
         (
             DATA + EMPTY + "know = ['features']\n[[defense]]\nbatch = 2\n",
             "attack[0], defense[0], model[0], data[0]: know: edges and features are given of clients with one graph",

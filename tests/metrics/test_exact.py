@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 
 from jgleak.graph import Graph
+from jgleak.metrics.anonymity import guess_rate
 from jgleak.metrics.exact import exact, isomorphism
 
 from .graphs import path, permuted, plain
@@ -59,3 +60,10 @@ def test_large_symmetric_graphs_are_cheap() -> None:
         truth = plain(nx.convert_node_labels_to_integers(graph))
         assert exact(truth, truth.permute(np.random.default_rng(0).permutation(truth.n)))
     assert time.perf_counter() - start < 5.0
+
+
+def test_a_guess_among_the_listed() -> None:
+    truth, other = path(0, 1, 2), path(0, 2, 1)
+    again = truth.permute(np.array([2, 0, 1]))
+    assert guess_rate(truth, [other, again]) == 0.5
+    assert guess_rate(truth, [other]) == guess_rate(truth, []) == 0.0

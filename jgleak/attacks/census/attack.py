@@ -16,8 +16,7 @@ from jgleak.attacks.census.candidates import Candidates, Levels, degrees_assumed
 from jgleak.attacks.census.contributions import Contributions
 from jgleak.attacks.census.count import Counting
 from jgleak.attacks.census.familiar import Familiar, labels
-from jgleak.attacks.census.plain import plainness
-from jgleak.attacks.census.prior import PRIORS
+from jgleak.attacks.census.prior import PRIORS, resolved
 from jgleak.attacks.certificate import Certificate
 from jgleak.attacks.distance import Fit, gradient_distances
 from jgleak.attacks.noise import RATE
@@ -59,7 +58,7 @@ class _Set:
 
 
 def run(observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget) -> Reconstruction:
-    """Exact reconstruction with a certificate (theory.md, sections 3 and 4).
+    """Exact reconstruction with a certificate (docs/theory.md).
 
     Candidate blocks pass span checks; the gradient, a weighted sum of what each block contributes, is solved for whole
     numbers of blocks; every connected graph with these blocks is assembled. While the equations leave a residual or
@@ -67,8 +66,8 @@ def run(observation: Observation, knowledge: Knowledge, *, key: Array, budget: B
 
     Returns:
       The anonymity set with its certificate. Best first: gradients nearer than ``NEAR`` before others, then by the
-      surprise of the prior and, where there are public graphs, of neighbourhoods, by size and plainness. ``info`` has
-      the numbers of candidates and blocks, the residual of the census, and seconds.
+      surprise of the prior and, where there are public graphs, of neighbourhoods, then as the prior breaks ties.
+      ``info`` has the numbers of candidates and blocks, the residual of the census, and seconds.
     """
     del key
     clock = budget.start()
@@ -260,12 +259,13 @@ def _likely(found: _Set, fit: Fit) -> _Set:
 def _reconstruction(
     observation: Observation, knowledge: Knowledge, levels: Levels, found: _Set, info: dict[str, Any], clock: Clock
 ) -> Reconstruction:
-    scores = PRIORS[knowledge.prior].scores(found.graphs, knowledge.space)
+    prior = PRIORS[resolved(knowledge.prior, knowledge.space)]
+    scores = prior.scores(found.graphs, knowledge.space)
     if knowledge.auxiliary:
         scores = np.add(scores, Familiar(knowledge.auxiliary).surprises(found.graphs))
     scores = scores + np.round(Fit.of(observation, knowledge.noise).excess(found.distances))
     far = np.array(found.distances) > NEAR
-    order = sorted(range(len(scores)), key=lambda i: (far[i], scores[i], found.graphs[i].n, plainness(found.graphs[i])))
+    order = sorted(range(len(scores)), key=lambda i: (far[i], scores[i], prior.ties(found.graphs[i])))
     conditions = [*levels.conditions, *degrees_assumed(knowledge, levels.nodes)]
     conditions += _rows_assumed(observation, knowledge)
     if knowledge.noise is not None:
@@ -317,10 +317,8 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
         return "it enumerates feature values, and this feature space has real-valued ones; use discrete features"
     if model.readout not in ("node_mlp", "pooled") or (model.readout == "pooled" and model.pooling == "max"):
         return "it needs a readout that adds up over nodes: 'node_mlp', or 'pooled' with mean or sum"
-    if knowledge.prior not in PRIORS:
-        return f"prior {knowledge.prior!r} is unknown; choose one of {', '.join(PRIORS)}"
     try:
-        PRIORS[knowledge.prior].scores([], knowledge.space)
+        resolved(knowledge.prior, knowledge.space)
     except ValueError as error:
         return str(error)
     if model.node_level and observation.scaled:

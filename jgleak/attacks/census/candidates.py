@@ -10,7 +10,7 @@ from jaxtyping import Bool
 
 from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.census import reach
-from jgleak.attacks.census.prior import PRIORS
+from jgleak.attacks.census.prior import PRIORS, resolved
 from jgleak.attacks.census.public import CONDITION, beside
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.deficit import completed
@@ -159,7 +159,7 @@ class Candidates:
         public, space = self.knowledge.auxiliary, self.knowledge.space
         if public and self._weak and one_hop_count(self.nodes) > MOST:
             yield beside(self.nodes, public), (CONDITION,)
-        usual = PRIORS[self.knowledge.prior].usual
+        usual = PRIORS[resolved(self.knowledge.prior, self.knowledge.space)].usual
         if usual is not None and one_hop_count(self.nodes) > MANY:
             mask = usual(self.nodes.codes, space)
             if mask.any() and not mask.all():

@@ -1,6 +1,8 @@
-"""Which of equally plausible graphs comes first, without any knowledge of the field: the plainer one."""
+"""Orders of graphs without any knowledge of the field: by structure alone, and by nothing at all."""
 
 from __future__ import annotations
+
+import hashlib
 
 import numpy as np
 from rdkit import Chem
@@ -11,13 +13,22 @@ RADIUS = 6
 """Surroundings are compared up to this many edges."""
 
 
-def plainness(graph: Graph) -> tuple[int, int]:
-    """Total length of its shortest cycles, then the number of kinds of surroundings its nodes have: smaller is plainer.
+def plainness(graph: Graph) -> tuple[int, int, int, bytes]:
+    """What the ranking ``plain`` goes by: smaller comes first.
 
-    Graphs with the same blocks have equally many edges. Most of them close cycles across the whole graph, which real
-    ones seldom do; and real ones repeat their parts.
+    A smaller graph explains as much. Graphs with the same blocks have equally many edges; most of them close cycles
+    across the whole graph, which real ones seldom do, and real ones repeat their parts.
+
+    Returns:
+      The number of nodes, the total length of the shortest cycles, the number of kinds of surroundings that nodes
+      have, and ``arbitrary`` for what is still tied.
     """
-    return sum(len(ring) for ring in rings(graph)), surroundings(graph)
+    return graph.n, sum(len(ring) for ring in rings(graph)), surroundings(graph), arbitrary(graph)
+
+
+def arbitrary(graph: Graph) -> bytes:
+    """A digest of the canonical form: an order that knows nothing of graphs, and that no search decides."""
+    return hashlib.blake2b(b"".join(graph.canonical_form()), digest_size=16).digest()
 
 
 def rings(graph: Graph) -> list[set[int]]:

@@ -1,16 +1,23 @@
-"""How plausible an explaining graph is. A prior ranks; it never removes a graph from the anonymity set."""
+"""How plausible an explaining graph is. A prior ranks; it never removes a graph from the anonymity set.
+
+There are three rankings. ``none`` knows nothing: a digest decides which graph of a set comes first, so the truth of a
+set of ``k`` comes first at a rate of ``1 / k``. ``plain`` looks at structure alone. ``molecule`` knows chemistry, and
+uses ``plain`` for what is still tied. ``auto`` stands for ``molecule`` where the features name atoms, and for ``plain``
+elsewhere.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import networkx as nx
 import numpy as np
 from jaxtyping import Bool, Int
 from rdkit import Chem, rdBase
 
-from jgleak.attacks.census.plain import rings
+from jgleak.attacks.census.plain import arbitrary, plainness, rings
 from jgleak.features import FeatureSpace
 from jgleak.graph import Graph
 
@@ -42,10 +49,12 @@ class Prior:
 
     Attributes:
       scores: surprise at each graph, smaller is more plausible.
+      ties: a key that sorts graphs of equal scores, smaller comes first.
       usual: which feature codes ``(T, G)`` are common ones, to be tried first where all of them cannot be; None: all.
     """
 
     scores: Callable[[Sequence[Graph], FeatureSpace], list[float]]
+    ties: Callable[[Graph], Any]
     usual: Callable[[Int[np.ndarray, "T G"], FeatureSpace], Bool[np.ndarray, " T"]] | None = None
 
 
@@ -111,14 +120,43 @@ def _is_usual(number: int, charge: int, hydrogens: int, aromatic: int, degree: i
     return kind not in ("SP", "S") or spare in (1, 2) or (kind == "S" and spare == 0)
 
 
-PRIORS: dict[str, Prior] = {"none": Prior(no_scores), "molecule": Prior(molecule_scores, usual_atoms)}
+PRIORS: dict[str, Prior] = {
+    "none": Prior(no_scores, arbitrary),
+    "plain": Prior(no_scores, plainness),
+    "molecule": Prior(molecule_scores, plainness, usual_atoms),
+}
 """By the name that users type."""
+
+NAMES = ("auto", *PRIORS)
+"""What ``Knowledge.prior`` may be."""
+
+
+def resolved(name: str, space: FeatureSpace) -> str:
+    """The prior that ``name`` stands for with these features: itself, or what ``auto`` chooses.
+
+    Raises:
+      ValueError: an unknown prior, or one that needs other features.
+    """
+    if name not in NAMES:
+        raise ValueError(f"prior {name!r} is unknown; choose one of {', '.join(NAMES)}")
+    if name == "auto":
+        return "plain" if _missing(space) else "molecule"
+    if name == "molecule":
+        _check(space)
+    return name
+
+
+def _missing(space: FeatureSpace) -> set[str]:
+    """Features that chemistry cannot do without and the space lacks."""
+    return {"atomic_number", "hydrogens", "aromatic"} - {f.name for f in space.features}
 
 
 def _check(space: FeatureSpace) -> None:
-    missing = {"atomic_number", "hydrogens", "aromatic"} - {f.name for f in space.features}
+    missing = _missing(space)
     if missing:
-        raise ValueError(f"prior: 'molecule' needs the features {', '.join(sorted(missing))}; use prior 'none'")
+        raise ValueError(
+            f"prior: 'molecule' needs the features {', '.join(sorted(missing))}; use prior 'plain', or 'auto'"
+        )
 
 
 def _column(codes: Int[np.ndarray, "T G"], space: FeatureSpace, name: str) -> list[int]:

@@ -34,6 +34,7 @@ GSM2 = Measure("GSM-2", _plain("gsm2"))
 MEASURES = (
     EXACT,
     Measure("truth in set", _plain("truth_in_set")),
+    Measure("guess in set", lambda unit: unit.record.get("guess_rate")),  # audits of version 0.1 lack it
     Measure("GSM-0", _plain("gsm0")),
     Measure("GSM-1", _plain("gsm1")),
     GSM2,

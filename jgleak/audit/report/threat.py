@@ -29,6 +29,15 @@ SUBJECTS: tuple[Callable[[Row], str], ...] = (
 """What a fact may be said of, from all rows to one."""
 
 
+RANKINGS = {
+    "none": "none: a digest decides which of them comes first",
+    "plain": "by structure alone: smaller graphs, shorter cycles, repeated parts first",
+    "molecule": "chemistry, then structure",
+    "auto": "chemistry where the features name atoms; structure",
+}
+"""The priors in words."""
+
+
 class Assumptions(NamedTuple):
     """Facts of one panel, by title.
 
@@ -90,7 +99,7 @@ def _facts(row: Row) -> dict[str, str]:
         "The server sees": _seen(row, spec),
         "The attacker knows": _known(spec),
         "Largest graph looked for": f"{spec['max_n']} nodes (n_max)",
-        "Prior": spec["prior"] if spec["prior"] != "none" else "none: graphs with the same gradient count alike",
+        "Ranking of graphs with the same gradient": RANKINGS[spec["prior"]],
         "Defence": f"{spec['defense']}, known to the attacker" if spec["defense"] else "none",
         "Time limit": f"{spec['time_limit']:g} s for each client",
     }

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
-from jgleak.attacks.census.plain import plainness, rings, surroundings
-from jgleak.attacks.census.prior import PRIORS, molecule_scores, usual_atoms
+from jgleak.attacks.attack import Budget
+from jgleak.attacks.census.attack import CENSUS
+from jgleak.attacks.census.plain import arbitrary, plainness, rings, surroundings
+from jgleak.attacks.census.prior import PRIORS, molecule_scores, resolved, usual_atoms
 from jgleak.datasets import load
 from jgleak.datasets.molecules import MOLECULE_SPACE, molecule_graph
+from jgleak.federated import Knowledge
 from jgleak.graph import Graph
 
 
 def test_rings_and_surroundings(lab: Any) -> None:
     two = lab.graph([0] * 6, [(0, 1), (1, 2), (0, 2), (2, 3), (3, 4), (4, 5), (3, 5)])
     assert sorted(map(sorted, rings(two))) == [[0, 1, 2], [3, 4, 5]]
-    assert (surroundings(two), plainness(two)) == (2, (6, 2)), "ends and bridge ends, each twice"
+    assert (surroundings(two), plainness(two)[:3]) == (2, (6, 6, 2)), "ends and bridge ends, each twice"
     hexagon = lab.ring([0] * 6)
-    assert plainness(hexagon) == (6, 1)
+    assert plainness(hexagon)[:3] == (6, 6, 1)
     assert surroundings(lab.path([0, 1, 2, 3])) == 4
 
 
@@ -27,6 +31,36 @@ def test_plainness_ignores_the_order_of_nodes(lab: Any) -> None:
     for seed in range(5):
         graph = lab.random(9, seed, extra=2)
         assert plainness(graph.permute(np.random.default_rng(seed).permutation(9))) == plainness(graph)
+
+
+def test_the_arbitrary_order_knows_nothing(lab: Any) -> None:
+    """It is one of graphs, not of their numbering, and neither size nor plainness shows in it."""
+    graphs = [lab.random(3 + seed % 8, seed, extra=seed % 3) for seed in range(400)]
+    shuffled = [g.permute(np.random.default_rng(i).permutation(g.n)) for i, g in enumerate(graphs)]
+    keys = [arbitrary(graph) for graph in graphs]
+    assert keys == [arbitrary(graph) for graph in shuffled]
+    places = np.argsort(np.argsort(keys))
+    for known in ([g.n for g in graphs], [len(g.edges) - g.n for g in graphs], [surroundings(g) for g in graphs]):
+        assert abs(np.corrcoef(places, known)[0, 1]) < 3 / np.sqrt(len(graphs))
+
+
+def test_auto_is_chemistry_where_features_name_atoms(lab: Any) -> None:
+    assert resolved("auto", MOLECULE_SPACE) == "molecule" and resolved("auto", lab.space) == "plain"
+    assert [resolved(name, MOLECULE_SPACE) for name in PRIORS] == list(PRIORS)
+    with pytest.raises(ValueError, match="prior 'rings' is unknown; choose one of auto, none, plain, molecule"):
+        resolved("rings", MOLECULE_SPACE)
+
+
+def test_the_ranking_decides_the_order_of_a_set_and_nothing_else(lab: Any) -> None:
+    """A ring and its covers have one gradient: only ``none`` does not put the smallest first."""
+    observation, sets = lab.observe(lab.model(), lab.ring([0, 1, 2])), {}
+    for prior in ("none", "plain", "auto"):
+        known = Knowledge(lab.space, max_nodes=12, prior=prior)
+        found = CENSUS(observation, known, key=jax.random.key(0), budget=Budget(seconds=60))
+        assert found.certificate is not None and found.certificate.status == "k_graphs"
+        sets[prior] = list(found.graphs)
+    assert [g.n for g in sets["plain"]] == [g.n for g in sets["auto"]] == [3, 6, 9, 12]
+    assert [arbitrary(g) for g in sets["none"]] == sorted(arbitrary(g) for g in sets["plain"])
 
 
 def test_real_atoms_are_usual() -> None:

@@ -37,6 +37,7 @@ def unit(client: int, *, status: str = "done", reason: str | None = None, **give
         "seconds": 1.5,
         "exact": True,
         "truth_in_set": True,
+        "guess_rate": 0.25,
         "gsm0": 1.0,
         "gsm1": 1.0,
         "gsm2": 1.0,
