@@ -19,7 +19,10 @@ from methods import Method, identify
 
 Record = Mapping[str, Any]
 
-KEPT = ("graph", "n_nodes", *RATES, "truth_in_set", "gradient_distance", "seconds", "stop", "failure")
+RECALL = "gsm0_recall"
+"""GSM-0 as the authors' code has it (``jgleak.metrics.gsm.Gsm``). Records of early runs lack it."""
+
+KEPT = ("graph", "n_nodes", *RATES, RECALL, "truth_in_set", "gradient_distance", "seconds", "stop", "failure")
 """What is kept of a client, beside the status of its certificate."""
 
 Progress = Callable[[str, int, int], None]
@@ -119,9 +122,14 @@ def printed(row: Row) -> dict[str, float | None]:
 
 
 def rates(clients: Sequence[Record]) -> dict[str, Any]:
-    """Means over clients, each with its interval; how many were certified unique, and how many of those wrongly."""
+    """Means over clients, each with its interval; how many were certified unique, and how many of those wrongly.
+
+    ``RECALL`` is left out where a client has none.
+    """
     unique = [c["certificate"] == "unique" for c in clients]
     values = {name: [c[name] for c in clients] for name in (*RATES, "truth_in_set")} | {"unique": unique}
+    if all(c.get(RECALL) is not None for c in clients):
+        values[RECALL] = [c[RECALL] for c in clients]
     return {
         "graphs": len(clients),
         **{name: dataclasses.asdict(bootstrap([float(v) for v in column])) for name, column in values.items()},

@@ -62,6 +62,14 @@ def test_errors_stand_beside_the_papers() -> None:
     assert noise[0].endswith("lambda = 0.4, M = 1000") and noise[3] == "0.910"
 
 
+def test_a_constant_stands_first() -> None:
+    records = [_error("douban-fcf", 0.7845), _error("flixster-fcf", 1.0)]
+    records[0] |= {"mean_test": 0.91125, "specification": {"dataset": "douban"}}
+    constant, fcf = fedgnn_page.lines(ROWS, records)
+    assert constant == ("the mean of the training ratings", "-", "", "0.911", "", "-", "")
+    assert fcf[0] == "FCF"
+
+
 def test_the_page_has_errors_leaks_and_curves() -> None:
     leaks = [_leak("no defence", 1, 1.0), _leak("no defence", 20, 1.0)]
     leaks += [_leak("clipped to 0.1, lambda = 0.2, M = 1,000", rounds, 0.6) for rounds in (1, 20)]

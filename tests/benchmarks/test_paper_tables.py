@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import grain_rows
+import page
 import paper_tables
 from grain_rows import Printed, Row
 from jgleak.audit.experiment import run
@@ -89,10 +90,23 @@ def test_written_records_are_merged_and_rendered(results: Path) -> None:
         assert tables("--rows", "a,b", "--attacks", attacks, "--write").exit_code == 0
     stored = [json.loads(line) for line in (results / "grain.jsonl").read_text().splitlines()]
     assert [(r["row"], r["attack"]) for r in stored] == [("a", "random"), ("a", "empty"), ("a", "mean-adjacency")]
-    page = (results / "grain.md").read_text()
-    order = [page.index(text) for text in ("**First**", "| paper | 50.0 | 40.0 | 30.0 | 20.0 |", "baseline: empty (2")]
+    text = (results / "grain.md").read_text()
+    order = [
+        text.index(part) for part in ("**First**", "| paper |  | 50.0 | 40.0 | 30.0 | 20.0 |", "baseline: empty (2")
+    ]
     assert order == sorted(order)
-    assert "Not run: `b`, `c`." in page
+    assert "Not run: `b`, `c`." in text
+
+
+def test_both_definitions_of_gsm0_stand_in_the_table(results: Path) -> None:
+    assert tables("--rows", "a", "--attacks", "empty", "--write").exit_code == 0
+    (stored,) = [json.loads(line) for line in (results / "grain.jsonl").read_text().splitlines()]
+    f1, recall = (page.interval(stored["rates"][name]) for name in ("gsm0", "gsm0_recall"))
+    assert f1 != recall
+    assert f"| baseline: empty (2 graphs) | {f1} | {recall} | " in (results / "grain.md").read_text()
+    early = {name: rate for name, rate in stored["rates"].items() if name != "gsm0_recall"}
+    *_, line = page.results(ROWS, [stored | {"rates": early}], page.mean)
+    assert line[1] == page.mean(stored["rates"]["gsm0"]) and line[2] == ""
 
 
 def test_finished_runs_are_read_and_not_repeated(results: Path, tmp_path: Path) -> None:
@@ -104,10 +118,10 @@ def test_finished_runs_are_read_and_not_repeated(results: Path, tmp_path: Path) 
     assert (stored["row"], stored["attack"], stored["seed"], stored["graphs"]) == ("a", "census", 3, 2)
     assert stored["rates"]["exact"] == {"mean": 1.0, "low": 1.0, "high": 1.0}
     assert stored["hours_per_100"] == pytest.approx(2.0)
-    page = (results / "grain.md").read_text()
-    assert "| 100.0 [100.0, 100.0] | 0 of 2 | 2.0 |" in page
-    assert "| `a` | census | 2 | first | 99 | 3 |" in page
-    assert "| `a` | <=15 |  | - | 100.0 [100.0, 100.0] of 2 | - |" in page
+    text = (results / "grain.md").read_text()
+    assert "| 100.0 [100.0, 100.0] | 0 of 2 | 2.0 |" in text
+    assert "| `a` | census | 2 | first | 99 | 3 |" in text
+    assert "| `a` | <=15 |  | - | 100.0 [100.0, 100.0] of 2 | - |" in text
 
 
 def test_unique_and_wrong_are_counted() -> None:
