@@ -52,6 +52,7 @@ def _attack(*arguments: str) -> tuple[str, ...]:
 
 _NOISE = ("--graphs", "12", "--halvings", "5", "--seconds", "10", "--write")
 _SIZES = ("--min-nodes", "4", "--max-nodes", "40")
+_CENSUS = "census,census-plain,census-none,census-n,census-n-plain,census-n-none"
 _GRAIN = "tox21-gcn,tox21-gat,tox21-gelu,tox21-node,citeseer-gcn,citeseer-gat"
 _MODELS = {
     "gat": ("--model", "gat"),
@@ -66,19 +67,19 @@ _KNOWN = {"n": "n", "n-adjacency": "n,adjacency"}
 JOBS = (
     Job("picture", "jgleak", ("benchmarks/readme_picture.py",)),
     Job("grain", "Attacks", _table("grain", _GRAIN, "grain")),
-    Job("census", "Attacks", _table("grain", "tox21-gcn,clintox-gcn,freesolv-gcn", "census,census-n")),
+    Job("census", "Attacks", _table("grain", "tox21-gcn,clintox-gcn,freesolv-gcn", _CENSUS)),
     *(
         Job(
             f"census-{name}",
             "Attacks",
-            _attack("census", "--dataset", "tox21", "--graphs", "50", *_SIZES, "--prior", "molecule", *options),
+            _attack("census", "--dataset", "tox21", "--graphs", "50", *_SIZES, *options),
         )
         for name, options in _MODELS.items()
     ),
     Job(
         "census-unseen",
         "Attacks",
-        _attack("census", "--dataset", "tox21", "--graphs", "100", *_SIZES, "--prior", "molecule", "--seed", "1"),
+        _attack("census", "--dataset", "tox21", "--graphs", "100", *_SIZES, "--seed", "1"),
     ),
     *(
         Job(

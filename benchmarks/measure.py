@@ -22,7 +22,10 @@ Record = Mapping[str, Any]
 RECALL = "gsm0_recall"
 """GSM-0 as the authors' code has it (``jgleak.metrics.gsm.Gsm``). Records of early runs lack it."""
 
-KEPT = ("graph", "n_nodes", *RATES, RECALL, "truth_in_set", "gradient_distance", "seconds", "stop", "failure")
+KEPT = (
+    *("graph", "n_nodes", *RATES, RECALL, "truth_in_set", "guess_rate"),
+    *("gradient_distance", "seconds", "stop", "failure"),
+)
 """What is kept of a client, beside the status of its certificate."""
 
 Progress = Callable[[str, int, int], None]
@@ -46,6 +49,8 @@ def measure(
         return
     for method in methods:
         specification = wanted(row, method, graphs, time_limit)
+        if specification is None:
+            continue
         try:
             clients = attacked(specification, setup, method.name, progress)
         except ValueError as error:
@@ -54,9 +59,10 @@ def measure(
         yield record(row, method, clients, summary_record(clients, specification))
 
 
-def wanted(row: Row, method: Method, graphs: int | None, time_limit: float) -> Specification:
-    """The experiment of a method on a row."""
-    return dataclasses.replace(method.specification(row), **_size(row, graphs, time_limit))
+def wanted(row: Row, method: Method, graphs: int | None, time_limit: float) -> Specification | None:
+    """The experiment of a method on a row; None where it is not run there."""
+    specification = method.specification(row)
+    return None if specification is None else dataclasses.replace(specification, **_size(row, graphs, time_limit))
 
 
 def _size(row: Row, graphs: int | None, time_limit: float) -> dict[str, Any]:
@@ -124,12 +130,13 @@ def printed(row: Row) -> dict[str, float | None]:
 def rates(clients: Sequence[Record]) -> dict[str, Any]:
     """Means over clients, each with its interval; how many were certified unique, and how many of those wrongly.
 
-    ``RECALL`` is left out where a client has none.
+    ``RECALL`` and ``guess_rate`` are left out where a client has none.
     """
     unique = [c["certificate"] == "unique" for c in clients]
     values = {name: [c[name] for c in clients] for name in (*RATES, "truth_in_set")} | {"unique": unique}
-    if all(c.get(RECALL) is not None for c in clients):
-        values[RECALL] = [c[RECALL] for c in clients]
+    for name in (RECALL, "guess_rate"):
+        if all(c.get(name) is not None for c in clients):
+            values[name] = [c[name] for c in clients]
     return {
         "graphs": len(clients),
         **{name: dataclasses.asdict(bootstrap([float(v) for v in column])) for name, column in values.items()},

@@ -11,7 +11,7 @@ from jgleak.audit.specification import Specification
 from jgleak.datasets.moleculenet import TABLES
 
 MOLECULES = ("embedded", *TABLES)
-"""Data sets whose graphs the prior "molecule" can rank."""
+"""Data sets whose graphs the ranking "molecule" fits."""
 
 FREE = ("task", "path", "graphs", "seed", "time_limit")
 """What two runs of one row may differ in; the page names it."""
@@ -26,7 +26,8 @@ class Method:
       title: what people read.
       attack: a name of jgleak's registry.
       know: what it is told beyond what the row says.
-      prior: how it ranks molecules; other graphs are not ranked.
+      prior: how it ranks graphs with the same gradient. ``plain`` is run on molecules alone: elsewhere it is what
+        ``auto`` chooses.
       certifies: it lists all graphs that it cannot tell apart, with a certificate.
       baseline: it never looks at the gradient.
     """
@@ -35,21 +36,26 @@ class Method:
     title: str
     attack: str
     know: tuple[str, ...] = ()
-    prior: str = "none"
+    prior: str = "auto"
     certifies: bool = False
     baseline: bool = False
 
-    def specification(self, row: Row) -> Specification:
-        """The row's experiment with this attack; how many graphs and how long is left open."""
-        prior = self.prior if row.experiment.dataset in MOLECULES else "none"
+    def specification(self, row: Row) -> Specification | None:
+        """The row's experiment with this attack; how many graphs and how long is left open. None: not run there."""
+        if self.prior == "plain" and row.experiment.dataset not in MOLECULES:
+            return None
         know = tuple(dict.fromkeys((*row.experiment.know, *self.know)))
-        return dataclasses.replace(row.experiment, attack=self.attack, know=know, prior=prior)
+        return dataclasses.replace(row.experiment, attack=self.attack, know=know, prior=self.prior)
 
 
 METHODS = (
     Method("grain", "GRAIN, by jgleak", "grain"),
-    Method("census", "census, n unknown", "census", prior="molecule", certifies=True),
+    Method("census", "census, n unknown", "census", certifies=True),
+    Method("census-plain", "census, n unknown, ranked by structure", "census", prior="plain", certifies=True),
+    Method("census-none", "census, n unknown, not ranked", "census", prior="none", certifies=True),
     Method("census-n", "census, n known", "census", ("n",), certifies=True),
+    Method("census-n-plain", "census, n known, ranked by structure", "census", ("n",), "plain", certifies=True),
+    Method("census-n-none", "census, n known, not ranked", "census", ("n",), "none", certifies=True),
     Method("random", "baseline: random", "random", ("n",), baseline=True),
     Method("empty", "baseline: empty", "empty", ("n",), baseline=True),
     Method("mean-adjacency", "baseline: mean-adjacency", "mean-adjacency", ("n", "auxiliary"), baseline=True),
@@ -63,8 +69,9 @@ def identify(specification: Specification, rows: Sequence[Row]) -> tuple[Row, Me
     Raises:
       ValueError: there is none; the message names the nearest and how it differs.
     """
-    pairs = [(row, method) for row in rows for method in METHODS]
-    gaps = [_gap(specification, method.specification(row)) for row, method in pairs]
+    known = [(row, method, method.specification(row)) for row in rows for method in METHODS]
+    pairs = [(row, method) for row, method, wanted in known if wanted is not None]
+    gaps = [_gap(specification, wanted) for _, _, wanted in known if wanted is not None]
     nearest = min(range(len(pairs)), key=lambda i: len(gaps[i]))
     row, method = pairs[nearest]
     if gaps[nearest]:

@@ -15,7 +15,7 @@ Line = tuple[str, ...]
 
 COLUMNS = ("gsm0", "gsm1", "gsm2", "exact")
 ATTACKS = [method for method in METHODS if not method.baseline]
-CLAIMS = ("in set", "unique", "wrong")
+CLAIMS = ("in set", "guess", "unique", "wrong")
 HEAD = ("", "GSM-0, F1", "GSM-0, recall", "GSM-1", "GSM-2", "FULL", *CLAIMS, "h / 100")
 
 ABOUT = """\
@@ -23,9 +23,10 @@ Written by `benchmarks/paper_tables.py grain --write`; do not edit. Rates are pe
 over graphs. *Paper* is what Drencheva et al. (ICLR 2025) print for their own sample of the same data.
 
 - **GRAIN, by jgleak** knows the feature space only, as in the paper; it returns the first graph that matches.
-- **census, n unknown** knows the feature space only. It lists every graph that explains the gradient; where nodes are
-  atoms, chemistry decides which comes first (`--prior molecule`).
-- **census, n known** is told the number of nodes, and nothing ranks what it lists.
+- **census** knows the feature space, and the number of nodes where that is said. It lists every graph that explains
+  the gradient. By default chemistry decides which of them comes first where nodes are atoms, and structure elsewhere.
+  *Ranked by structure*: fewer nodes, shorter cycles, repeated parts first. *Not ranked*: a digest decides, so *FULL* is
+  then one draw, and *guess* its expected value.
 - **Baselines** never look at the gradient. They are told the number of nodes and, as all attacks are, how frequent each
   value of a feature is in the whole data set.
 
@@ -36,7 +37,8 @@ features' values, weighted by their numbers of columns, as in that code, but ove
 (242 columns, theirs 140). It is shown for molecules, and for runs that stored it. Most atoms share most of their
 features, so a guess already scores high by either: read a GSM-0 beside those of the baselines.
 
-*FULL*: the first graph is the truth. *In set*: one of the listed graphs is. *Unique*: certified to be the only graph.
+*FULL*: the first graph is the truth. *In set*: one of the listed graphs is. *Guess*: the rate at which a graph drawn at
+random from the list is the truth, 1/k for the truth among k. *Unique*: certified to be the only graph.
 *Wrong*: how many of the certified ones are not the truth. *h / 100*: hours of the attack for 100 graphs."""
 
 
@@ -72,7 +74,7 @@ def results(rows: Sequence[Row], records: Sequence[Record], show: Callable[[Reco
         lines.append((f"**{row.title}** ({row.source})", *[""] * (len(HEAD) - 1)))
         if any(number is not None for number in paper.values()):
             gsm0, *others = (_percent(paper[c]) for c in COLUMNS)
-            lines.append(("paper", "", gsm0, *others, "", "", "", _hours(paper["hours_per_100"])))
+            lines.append(("paper", "", gsm0, *others, *[""] * len(CLAIMS), _hours(paper["hours_per_100"])))
         for method in METHODS:
             if method.name in measured:
                 r = measured[method.name]
@@ -113,7 +115,7 @@ def sizes(records: Sequence[Record]) -> list[Line]:
             found = {method: (names, classes[size]) for method, (names, classes) in pooled.items() if size in classes}
             if found:
                 paper = (f"{number:.1f}" for number in numbers)
-                lines.append((f"**{group.title}, {size} nodes**", "paper", *paper, "", "", ""))
+                lines.append((f"**{group.title}, {size} nodes**", "paper", *paper, *[""] * len(CLAIMS)))
             for method, (names, part) in found.items():
                 means = (interval(part[c]) for c in ("gsm0", "gsm2", "exact"))
                 lines.append((names, _who(method, part), *means, *_claims(method, part, interval)))
@@ -158,10 +160,12 @@ def _who(method: Method, found: Record) -> str:
 
 
 def _claims(method: Method, found: Record, show: Callable[[Record], str]) -> Line:
-    """Truth in the set, share certified unique and how many of those are wrong."""
+    """Truth in the set, rate of a guess in it, share certified unique and how many of those are wrong."""
     if not method.certifies:
-        return "", "", ""
-    return show(found["truth_in_set"]), show(found["unique"]), f"{found['unique_wrong']} of {found['unique_count']}"
+        return ("",) * len(CLAIMS)
+    guess = show(found["guess_rate"]) if "guess_rate" in found else ""
+    wrong = f"{found['unique_wrong']} of {found['unique_count']}"
+    return show(found["truth_in_set"]), guess, show(found["unique"]), wrong
 
 
 def _full(found: Record | None) -> str:

@@ -55,15 +55,20 @@ def test_rows_and_attacks_are_named_once_and_told_apart() -> None:
     assert all(name in names for group in grain_rows.SIZES for name in group.rows)
     for row in grain_rows.ROWS:
         for method in METHODS:
-            assert identify(method.specification(row), grain_rows.ROWS) == (row, method)
+            specification = method.specification(row)
+            assert specification is None or identify(specification, grain_rows.ROWS) == (row, method)
 
 
-def test_molecules_are_ranked_only_where_nodes_are_atoms() -> None:
-    row = {row.name: row for row in grain_rows.ROWS}
-    census = {method.name: method for method in METHODS}["census"]
-    assert census.specification(row["freesolv-gcn"]).prior == "molecule"
-    assert census.specification(row["citeseer-gcn"]).prior == "none"
-    assert census.specification(row["tox21-node"]).know == ("labels",)
+def test_every_ranking_is_run_where_it_differs() -> None:
+    rows = {row.name: row for row in grain_rows.ROWS}
+    census = [method for method in METHODS if method.attack == "census"]
+    told = {name: [m.specification(rows[name]) for m in census] for name in ("freesolv-gcn", "citeseer-gcn")}
+    assert [s and (s.prior, s.know) for s in told["freesolv-gcn"]] == [
+        (prior, know) for know in ((), ("n",)) for prior in ("auto", "plain", "none")
+    ]
+    assert [s and s.prior for s in told["citeseer-gcn"]] == ["auto", None, "none"] * 2
+    node = census[0].specification(rows["tox21-node"])
+    assert node is not None and node.know == ("labels",)
 
 
 def test_one_object_a_row_and_attack(results: Path) -> None:
@@ -111,7 +116,7 @@ def test_both_definitions_of_gsm0_stand_in_the_table(results: Path) -> None:
 
 def test_finished_runs_are_read_and_not_repeated(results: Path, tmp_path: Path) -> None:
     unique = {"certificate": {"status": "unique", "size": 1}, "exact": True, "seconds": 72.0}
-    specification = dataclasses.replace(TINY, prior="molecule", graphs=2, seed=3, time_limit=99.0)
+    specification = dataclasses.replace(TINY, graphs=2, seed=3, time_limit=99.0)
     file = finished_run(tmp_path / "run.jsonl", specification, **unique)
     assert tables("--from", str(file), "--write").exit_code == 0
     (stored,) = [json.loads(line) for line in (results / "grain.jsonl").read_text().splitlines()]
@@ -119,9 +124,9 @@ def test_finished_runs_are_read_and_not_repeated(results: Path, tmp_path: Path) 
     assert stored["rates"]["exact"] == {"mean": 1.0, "low": 1.0, "high": 1.0}
     assert stored["hours_per_100"] == pytest.approx(2.0)
     text = (results / "grain.md").read_text()
-    assert "| 100.0 [100.0, 100.0] | 0 of 2 | 2.0 |" in text
+    assert "| 0.0 [0.0, 0.0] | 100.0 [100.0, 100.0] | 0 of 2 | 2.0 |" in text, "a guess, unique, wrong, hours"
     assert "| `a` | census | 2 | first | 99 | 3 |" in text
-    assert "| `a` | <=15 |  | - | 100.0 [100.0, 100.0] of 2 | - |" in text
+    assert "| `a` | <=15 |  | - | 100.0 [100.0, 100.0] of 2 | - | - | - | - | - |" in text
 
 
 def test_unique_and_wrong_are_counted() -> None:
