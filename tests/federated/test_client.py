@@ -50,13 +50,15 @@ def test_node_order_leaves_gradients_unchanged(setting: Any, world: Any, n: int,
 
 
 def test_fedsgd_sends_the_mean_gradient(setting: Any, world: Any) -> None:
-    """A batch of one graph twice has that graph's own gradient; two graphs have the mean of theirs."""
+    """Two graphs have the mean of what each alone would send; one graph twice sends what it sends alone."""
     model, params, loss, node_labels = setting
     graphs = [world.graph(n, 7, node_labels=node_labels) for n in (3, 8)]
     sent = fedsgd(model, params, graphs, world.space, loss=loss)
     assert sent.batch_size == 2 and sent.protocol == "fedsgd" and sent.loss == loss and sent.params is params
-    alone = [fedsgd(model, params, [g, g], world.space, loss=loss).update for g in graphs]
+    alone = [fedsgd(model, params, [g], world.space, loss=loss).update for g in graphs]
     assert_trees_close(sent.update, jax.tree.map(lambda *leaves: np.mean(leaves, axis=0), *alone), rtol=1e-5)
+    twice = fedsgd(model, params, [graphs[1], graphs[1]], world.space, loss=loss).update
+    assert_trees_close(twice, alone[1], rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["gcn, node_mlp", "gat, per node", "gin, max"])
