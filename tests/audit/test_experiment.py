@@ -124,19 +124,33 @@ def test_one_client_that_breaks_an_attack_side_by_side_costs_that_client(monkeyp
     assert calls[0] == 3
 
 
+UNSORTED = dataclasses.replace(SMALL, attack="spy", min_nodes=20, max_nodes=24, node_task=True)
+"""Clients whose nodes' labels rise and fall along the file."""
+
+
 def test_known_node_labels_tell_no_order(spy: Spy) -> None:
-    for result in run(dataclasses.replace(SMALL, attack="spy", know=("labels",), node_task=True)):
-        labels = spy.seen[-1][1].labels
-        assert labels is not None
-        np.testing.assert_array_equal(labels, np.sort(np.asarray(result.truth.y)))
+    """However the file numbers the nodes, the attacker is told one and the same: how many there are of each class."""
+    for result in run(dataclasses.replace(UNSORTED, know=("labels",))):
+        labels, truth = spy.seen[-1][1].labels, np.asarray(result.truth.y)
+        assert labels is not None and (np.diff(truth) < 0).any()
+        np.testing.assert_array_equal(labels, np.repeat([0, 1], np.bincount(truth, minlength=2)))
 
 
-def test_known_node_labels_keep_an_order_that_is_told_anyway(spy: Spy) -> None:
-    """Where the nodes' order is told by their edges, a sorted label would be another node's."""
-    know = ("adjacency", "labels")
-    for result in run(dataclasses.replace(SMALL, attack="spy", know=know, node_task=True)):
-        labels = spy.seen[-1][1].labels
-        np.testing.assert_array_equal(labels, np.asarray(result.truth.y))
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"know": ("adjacency", "labels")},
+        {"know": ("features", "labels")},
+        {"protocol": "node_losses"},
+        {"protocol": "target_node"},
+    ],
+)
+def test_known_node_labels_keep_an_order_that_is_told_anyway(told: dict, spy: Spy) -> None:
+    """Where the nodes' order is told by edges, features or one gradient a node, a sorted label would be another's."""
+    for result in run(dataclasses.replace(UNSORTED, **({"know": ("labels",)} | told))):
+        labels, truth = spy.seen[-1][1].labels, np.asarray(result.truth.y)
+        assert (np.diff(truth) < 0).any()
+        np.testing.assert_array_equal(labels, truth)
 
 
 def test_same_seed_same_experiment_other_seed_another() -> None:
