@@ -92,6 +92,30 @@ def test_without_the_constraint_edges_are_soft(lab: Any, truth: Graph) -> None:
     assert fedgig.WITHOUT_CONSTRAINT.penalty(setting, guess, step) == 0
 
 
+def test_fewer_edges_of_a_node_remain_at_every_step_until_n_max(lab: Any) -> None:
+    """Equation 5 with the paper's rate: ``n(t) = max(n_0 - .15 t, n_max)``, read off the rows that relaxation keeps.
+
+    Every edge is more likely than not, and node 0's are the least likely ones of their other ends: these would keep
+    one only if they kept all of theirs, so that node 0 has exactly its own ``n(t)``.
+    """
+    n, most = 40, 3
+    setting, problem = _posed(lab, lab.ring([0] * n), Knowledge(lab.space, n=n))
+    values = np.triu(np.random.default_rng(0).uniform(1.0, 2.0, (n, n)), 1)
+    values[0, 1:] = np.random.default_rng(1).permutation(np.linspace(0.1, 0.5, n - 1))
+    variables = {
+        "nodes": jnp.zeros((1, n, lab.space.width)),
+        "adjacency": jnp.asarray((values + values.T)[None], jnp.float32),
+    }
+    relax = jax.jit(partial(fedgig.relax_sparse, setting))
+    limits = []
+    for t in (0, 20, 100, 160, 180, 200, 999):
+        row = np.asarray(relax(problem, variables, jnp.asarray(t)).adjacency[0, 0])
+        limits.append(int(row.sum()))
+        np.testing.assert_array_equal(np.flatnonzero(row), np.sort(1 + np.argsort(-values[0, 1:])[: limits[-1]]))
+    assert limits[0] == fedgig.FIRST < n - 1
+    assert limits == [max(fedgig.FIRST - fall, most) for fall in (0, 3, 15, 24, 27, 30, 149.85)]
+
+
 def test_n_max_comes_from_public_knowledge(lab: Any) -> None:
     auxiliary = (lab.ring([0] * 5), lab.graph([0] * 6, [(0, i) for i in range(1, 6)]))
     known = Knowledge(lab.space, n=6, auxiliary=auxiliary)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from jgleak.attacks.attack import Budget
 from jgleak.attacks.matching import loop, run
 from jgleak.attacks.matching.dlg import DLG, RECIPE, WITH_LABELS
 from jgleak.attacks.matching.invergrad import RECIPE as INVERGRAD_RECIPE
+from jgleak.attacks.matching.objectives import Guess
 from jgleak.attacks.matching.options import configured, settings
 from jgleak.attacks.matching.problem import pose
+from jgleak.attacks.matching.recipe import init, relax_free, step
 from jgleak.attacks.matching.run import STRIDE, compilations_of_the_loop
 from jgleak.attacks.registry import get_attack
 from jgleak.federated import Knowledge, Observation, fedsgd
@@ -65,6 +70,32 @@ def test_small_pieces_make_the_whole_and_rest_when_they_are_done(clients: Any, m
         np.testing.assert_allclose(one.adjacency, other.adjacency, atol=2e-2)
         np.testing.assert_allclose(one.info["trace"], other.info["trace"], rtol=5e-2)
     assert 8 < len(stepped) < 3 * 8, "eight pieces, three strides, and some rest"
+
+
+def test_relaxation_and_penalty_are_told_the_number_of_steps(clients: Any) -> None:
+    """Features shown ``t`` times as large, and ``t`` times their sum added: the derivative is ``t²`` at every step."""
+    rate, steps = 1e-3, 6
+
+    def growing(setting: Any, problem: Any, variables: Any, step: Any) -> Guess:
+        guess = relax_free(setting, problem, variables, step)
+        return guess._replace(nodes=step * guess.nodes)
+
+    recipe = dataclasses.replace(
+        RECIPE,
+        relax=growing,
+        objective=lambda found, seen: jnp.zeros(()),
+        penalty=lambda setting, guess, step: step * jnp.sum(guess.nodes),
+        optimiser=optax.sgd,
+        lr=rate,
+        target=-1.0,
+    )
+    setting, problem = pose(clients[0][0], clients[1][0], infer=True)
+    state = begun = init(recipe, setting, problem, key=jax.random.key(0))
+    advance = jax.jit(partial(step, recipe, setting))
+    for _ in range(steps):
+        state = advance(problem, state)[0]
+    fallen = np.asarray(begun.variables["nodes"] - state.variables["nodes"])[np.asarray(problem.mask)]
+    np.testing.assert_allclose(fallen, rate * sum(t**2 for t in range(steps)), rtol=1e-3)
 
 
 def test_progress_trace_and_best_so_far(clients: Any) -> None:
