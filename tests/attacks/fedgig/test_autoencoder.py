@@ -74,6 +74,47 @@ def test_corruption_hides_and_adds_edges(lab: Any) -> None:
     np.testing.assert_array_equal(corrupted(keys, 0.0, 0.0)[0], graph.adjacency)
 
 
+def test_padding_is_no_node(lab: Any) -> None:
+    """Slots without a node gain no edges, by chance or from the network, and change nothing between real nodes."""
+    graph, slots = lab.random(N, 3), 16
+    batches = [GraphBatch.from_graphs([graph], lab.space, slots=s) for s in (N, slots)]
+    marks = np.asarray(jax.jit(random_marks, static_argnums=1)(jax.random.key(2), slots))
+    parts = [(b.nodes[0], b.adjacency[0], b.node_mask[0], marks[:s]) for b, s in zip(batches, (N, slots), strict=True)]
+    weights = jax.jit(Autoencoder().init)(jax.random.key(3), *parts[0])
+    whole, padded = (np.asarray(jax.jit(Autoencoder().apply)(weights, *part)) for part in parts)
+    np.testing.assert_allclose(padded[:N, :N], whole, atol=1e-6)
+    assert not padded[N:].any() and not padded[:, N:].any() and not padded.diagonal().any()
+    mask = np.asarray(batches[1].node_mask[0])
+    seen = np.asarray(jax.jit(corrupt)(jax.random.key(0), batches[1].adjacency[0], mask, 0.0, 10.0))
+    assert seen[:N, :N].sum() > graph.adjacency.sum() + 10
+    assert not seen[N:].any() and not seen[:, N:].any() and not seen.diagonal().any()
+
+
+@pytest.mark.parametrize(("hidden", "false"), [(0.0, 0.0), (0.6, 0.0), (0.0, 0.6), (0.6, 0.6)])
+def test_what_is_learnt_is_the_whole_graph_from_a_masked_one(
+    hidden: float, false: float, lab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An auto-encoder that returns the edges it is shown errs on those hidden or added, and on no others.
+
+    Shares are uniform up to their limits: on average half of either limit, of the graph's edges, of all pairs.
+    """
+    monkeypatch.setattr(autoencoder, "HIDDEN", hidden)
+    monkeypatch.setattr(autoencoder, "FALSE", false)
+    graph, copies = lab.random(N, 3), 2000
+    batch = GraphBatch.from_graphs([graph], lab.space, slots=12)
+    parts = batch.nodes, batch.adjacency, batch.node_mask
+
+    def blank(key: Any, slots: int) -> Any:
+        return jnp.zeros((slots, autoencoder.WIDTH))
+
+    weights = Autoencoder().init(jax.random.key(0), *(part[0] for part in parts), blank(None, 12))["params"]
+    shown = jax.tree.map(jnp.zeros_like, weights) | {"own": jnp.asarray(200.0), "offset": jnp.asarray(-100.0)}
+    many = [jnp.repeat(part, copies, axis=0) for part in parts]
+    found = jax.jit(partial(autoencoder.error, blank))(shown, jax.random.key(1), *many)
+    density = 2 * len(graph.edges) / (N * (N - 1))
+    assert float(found) == pytest.approx((hidden + false) / 2 * density, rel=0.05, abs=1e-6)
+
+
 def test_marks_are_orthogonal_while_there_is_room() -> None:
     for marks in (random_marks, place_marks):
         rows = np.asarray(jax.jit(marks, static_argnums=1)(jax.random.key(0), 24))
