@@ -7,6 +7,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -51,20 +52,23 @@ class Database:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        try:
-            for name in SUFFIXES:
-                (folder / name).mkdir(parents=True, exist_ok=True)
-            self._lock = _connect(folder / "audit.lock")
-            self._lock.execute("BEGIN EXCLUSIVE")
-            self._store = _connect(folder / DATABASE)
-            self._store.execute("PRAGMA journal_mode = WAL")
-            self._store.execute("PRAGMA synchronous = FULL")
-        except sqlite3.OperationalError as error:
-            if "locked" in str(error):
-                raise ValueError(f"out: another process audits in {folder}; wait for it, or choose another") from error
-            raise ValueError(f"out: cannot write to {folder} ({error}); choose another folder") from error
-        except (OSError, sqlite3.DatabaseError) as error:
-            raise ValueError(f"out: cannot write to {folder} ({error}); choose another folder") from error
+        held = f"out: another process audits in {folder}; wait for it, or choose another"
+        with ExitStack() as opened:  # closed again where something fails
+            try:
+                for name in SUFFIXES:
+                    (folder / name).mkdir(parents=True, exist_ok=True)
+                lock = opened.enter_context(closing(_connect(folder / "audit.lock")))
+                lock.execute("BEGIN EXCLUSIVE")
+                self._store = opened.enter_context(closing(_connect(folder / DATABASE)))
+                self._store.execute("PRAGMA journal_mode = WAL")
+                self._store.execute("PRAGMA synchronous = FULL")
+            except sqlite3.OperationalError as error:
+                if "locked" in str(error):
+                    raise ValueError(held) from error
+                raise ValueError(f"out: cannot write to {folder} ({error}); choose another folder") from error
+            except (OSError, sqlite3.DatabaseError) as error:
+                raise ValueError(f"out: cannot write to {folder} ({error}); choose another folder") from error
+            self._opened = opened.pop_all()
 
     def grid_text(self) -> str | None:
         """The TOML that the store was begun with; None where it was not begun.
@@ -148,8 +152,7 @@ class Database:
 
     def close(self) -> None:
         """Let go of the folder."""
-        self._store.close()
-        self._lock.close()
+        self._opened.close()
 
 
 def _connect(file: Path) -> sqlite3.Connection:

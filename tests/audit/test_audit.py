@@ -10,6 +10,7 @@ import re
 import sqlite3
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,7 @@ def test_the_store_holds_every_unit_with_its_files(tmp_path: Path) -> None:
         graphs, _, place, _ = read(tmp_path / "out" / "reconstructions" / f"{unit.hash}.json")
         assert len(graphs) == 1 and place.resolve() == (tmp_path / "out" / "observations" / f"{unit.hash}.safetensors")
         assert load(place)[0].model.hidden == 8
-    with sqlite3.connect(tmp_path / "out" / "audit.sqlite") as store:
+    with closing(sqlite3.connect(tmp_path / "out" / "audit.sqlite", isolation_level=None)) as store:
         assert store.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert store.execute("SELECT engine FROM starts").fetchall() == [("local",)]
         counts, unique, failed = (store.execute(query).fetchall() for query in _documented("sql")[0].split(";")[:3])
@@ -145,7 +146,7 @@ def test_a_second_audit_needs_resume_and_the_same_grid(tmp_path: Path) -> None:
         audit(tmp_path, GRID + "[[defense]]\nbatch = 2\nname = '2'\n", "--resume")
     )
     assert done(tmp_path, "# a comment is no change\n" + GRID, "--resume") == first, "nothing is done twice"
-    with sqlite3.connect(tmp_path / "out" / "audit.lock", isolation_level=None) as other:
+    with closing(sqlite3.connect(tmp_path / "out" / "audit.lock", isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         assert "another process audits in" in error(audit(tmp_path, GRID, "--resume"))
 
@@ -162,7 +163,7 @@ def test_other_data_than_the_audit_was_begun_with(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(shared, "_prepared", shared._prepared.__wrapped__)  # data are read again, as by a new process
     text = _own_data(tmp_path, "max_nodes = 3", "CCO", "CCN", "CCC")
     assert len(done(tmp_path, text)) == 3
-    with sqlite3.connect(tmp_path / "out" / "audit.sqlite") as store:
+    with closing(sqlite3.connect(tmp_path / "out" / "audit.sqlite", isolation_level=None)) as store:
         store.execute("DELETE FROM units WHERE client = 2")
     kept = open_audit(tmp_path / "out").units
     _own_data(tmp_path, "", "CCO", "CCN")
@@ -176,7 +177,7 @@ def test_other_data_than_the_audit_was_begun_with(tmp_path: Path, monkeypatch: p
     assert open_audit(tmp_path / "out").units == kept
     _own_data(tmp_path, "", "CCO", "CCN", "CCC")
     assert [unit.client for unit in done(tmp_path, text, "--resume")] == [0, 1, 2]
-    with sqlite3.connect(tmp_path / "out" / "audit.sqlite") as store:
+    with closing(sqlite3.connect(tmp_path / "out" / "audit.sqlite", isolation_level=None)) as store:
         store.execute("UPDATE grid SET format = 'jgleak audit 1'")
     assert "an audit of the format 'jgleak audit 1', this jgleak writes" in error(audit(tmp_path, text, "--resume"))
 
