@@ -80,10 +80,20 @@ class Line:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A paper's tables: rows, attackers, columns, and the text above them."""
+    """A paper's tables: rows, attackers, columns, and the text above them.
+
+    Attributes:
+      title: of the page.
+      about: the text above the table.
+      rows: the experiments.
+      methods: everything that is run on some row.
+      columns: all metrics.
+      against: attackers, and those that each is compared with, client by client.
+    """
 
     title: str
     about: str
     rows: Sequence[Line]
     methods: Sequence[Attacker]
     columns: Sequence[Column]
+    against: Sequence[tuple[str, Sequence[str]]] = ()

@@ -19,7 +19,7 @@ from jgleak.metrics import edge_scores
 from lines import RESULTS, Lines
 from page import markdown
 
-SETS = {row.name: row for row in FEDGIG.rows if not row.name.endswith("-activated")}
+SETS = {row.name: row for row in FEDGIG.rows if row.name == row.experiment.dataset}
 
 MEASURES = ("accuracy", "jaccard", "mse", "auc")
 
@@ -58,7 +58,7 @@ def main(
 
 
 def _scored(setup: Setup) -> dict[str, Any]:
-    space, clients, public = setup.dataset.space, setup.dataset.graphs, tuple(setup.auxiliary)
+    space, clients, public = setup.dataset.space, setup.dataset.graphs, setup.public
     return {"graphs": len(clients), "short": short(clients)} | orders(clients, space, public)
 
 

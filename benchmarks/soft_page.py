@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from comparison import Attacker, Table
+from jgleak.metrics import bootstrap
 from page import markdown
 
 Record = Mapping[str, Any]
 Cells = tuple[str, ...]
 
 CLAIMS = ("condition holds", "exact")
+
+PAIRED = """\
+## On the same clients
+
+Both attacks' means over the clients that both answered, then by how much the first is higher, with a 95 % bootstrap
+interval of the clients' differences. A client is left out where a value is undefined (the AUC of a complete graph).
+An interval that contains 0 shows no difference; graphs of
+one batch are counted as independent, which makes intervals too narrow."""
 
 
 def head(table: Table) -> Cells:
@@ -48,10 +59,57 @@ def document(table: Table, records: Sequence[Record]) -> str:
         f"{written}\nbootstrap intervals. {table.about}",
         markdown(head(table), lines(table, records, interval)),
         f"Not run, or refused: {idle}." if idle else "",
+        *([PAIRED, markdown(_paired_head(table), pairs)] if (pairs := paired(table, records)) else ()),
         "## How it was run",
         markdown(("row", "attack", "clients", "options", "seed", "ended", "device", "jgleak"), _runs(records)),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def paired(table: Table, records: Sequence[Record]) -> list[Cells]:
+    """Attackers beside those that the table compares them with, over the same clients."""
+    titles = {method.name: method.title for method in table.methods}
+    stored = {(record["row"], record["attack"]): record for record in records}
+    out = []
+    for row in table.rows:
+        lines = [
+            (f"{titles[one]}; {titles[other]}", *_differences(table, stored[row.name, one], stored[row.name, other]))
+            for one, others in table.against
+            for other in others
+            if (row.name, one) in stored and (row.name, other) in stored
+        ]
+        if lines:
+            out += [(f"**{row.title}**", *[""] * (len(table.columns) + 1)), *lines]
+    return out
+
+
+def _paired_head(table: Table) -> Cells:
+    return ("", "clients", *head(table)[1 : 1 + len(table.columns)])
+
+
+def _differences(table: Table, one: Record, other: Record) -> Cells:
+    """How many clients both answered, and in every column the two means and the mean difference over these."""
+    pairs = [
+        pair
+        for pair in zip(one["clients"], other["clients"], strict=True)
+        if all(_answered(table, client) for client in pair)
+    ]
+    return (str(len(pairs)), *(_difference(column.title, pairs) for column in table.columns))
+
+
+def _answered(table: Table, client: Record) -> bool:
+    """Whether there is a graph that was compared with the truth; other columns count a client without one as 0."""
+    return any(client.get(column.title) is not None for column in table.columns if column.path[0] == "edges")
+
+
+def _difference(title: str, pairs: Sequence[tuple[Record, Record]]) -> str:
+    given = [[client.get(title) for client in pair] for pair in pairs]
+    values = np.array([pair for pair in given if None not in pair], float).reshape(-1, 2)
+    values = values[np.isfinite(values).all(axis=1)]
+    if not len(values):
+        return ""
+    (one, other), found = values.mean(axis=0), bootstrap(values[:, 0] - values[:, 1])
+    return f"{one:.3f}; {other:.3f}: {found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
 
 
 def interval(rate: Record) -> str:
