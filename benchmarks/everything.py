@@ -93,6 +93,7 @@ JOBS = (
     Job("glg", "Attacks", _whole("glg")),
     Job("fedgig", "Attacks", _whole("fedgig")),
     Job("graphdlg", "Defences", _whole("graphdlg")),
+    Job("public-part", "Defences", ("benchmarks/public_part.py", "--write")),
     Job("defenses", "Defences", _whole("defenses", "--time-limit", "20")),
     Job("plots", "Defences", ("benchmarks/defense_plots.py",)),
     Job(
