@@ -1,7 +1,8 @@
 """The README's numbers, measured again by one command: ``python benchmarks/everything.py``.
 
 Not among them: noise beside nodes and blocks (docs/noise.md), the model made in PyTorch Geometric
-(``pyg_audit.py``, which needs it installed), and the constants under defences (``fedgnn_choice.py``).
+(``pyg_audit.py``, which needs it installed), and the constants of the recommender (``fedgnn_choice.py``,
+``factor_choice.py``).
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ _NOISE = ("--graphs", "12", "--halvings", "5", "--seconds", "10", "--write")
 _SIZES = ("--min-nodes", "4", "--max-nodes", "40")
 _CENSUS = "census,census-plain,census-none,census-n,census-n-plain,census-n-none"
 _GRAIN = "tox21-gcn,tox21-gat,tox21-gelu,tox21-node,citeseer-gcn,citeseer-gat"
+_GUESSES = "random,empty,mean-adjacency"
 _MODELS = {
     "gat": ("--model", "gat"),
     "sage": ("--model", "sage"),
@@ -66,8 +68,9 @@ _KNOWN = {"n": "n", "n-adjacency": "n,adjacency"}
 
 JOBS = (
     Job("picture", "jgleak", ("benchmarks/readme_picture.py",)),
-    Job("grain", "Attacks", _table("grain", _GRAIN, "grain")),
-    Job("census", "Attacks", _table("grain", "tox21-gcn,clintox-gcn,freesolv-gcn", _CENSUS)),
+    Job("grain", "Attacks", _table("grain", _GRAIN, f"grain,{_GUESSES}")),
+    Job("census", "Attacks", _table("grain", "tox21-gcn,clintox-gcn,freesolv-gcn", f"{_CENSUS},{_GUESSES}")),
+    Job("guesses", "Attacks", ("benchmarks/gsm0_guesses.py",)),
     *(
         Job(
             f"census-{name}",

@@ -40,7 +40,13 @@ METHODS = (
         "glg-graph",
         options=(STEPS, ("objective", "cosine"), ("lr", "0.05")),
     ),
+    Attacker("random", "baseline: random", "random", ("n",)),
+    Attacker("empty", "baseline: empty", "empty", ("n",)),
+    Attacker("mean-adjacency", "baseline: mean adjacency", "mean-adjacency", ("n", "auxiliary")),
 )
+
+BASELINES = ("random", "empty", "mean-adjacency")
+"""They never look at the gradient."""
 
 DATASETS = {"facebook": "Facebook", "github": "GitHub", "synthetic-glg": "synthetic"}
 CONVOLUTIONS = {"sage": "GraphSAGE", "gcn": "GCN"}
@@ -128,7 +134,7 @@ def _rows(
                 source=source,
                 printed={} if numbers is None else {attackers[-1]: numbers},
                 experiment=dataclasses.replace(experiment, model=conv, dataset=dataset),
-                attackers=attackers,
+                attackers=(*attackers, *BASELINES),
                 columns=columns,
             )
 
@@ -203,6 +209,11 @@ nodes, features as they are in the files. RNMSE is of the features before roundi
 are of the edges over node pairs. *Condition holds*: the share of clients on which the closed form says that its
 conditions hold for all that is asked, *exact*: on which of those the edges are right and the features' RNMSE is below
 1e-4; the closed form's other columns are means over the clients on which it has an answer. The learning rate 0.05 was
-chosen after looking at four of the Facebook clients under node attacker 1; nothing was tuned on the other rows."""
+chosen after looking at four of the Facebook clients under node attacker 1; nothing was tuned on the other rows.
+
+The baselines never look at a gradient, and are told what the row's attackers are told and the number of nodes. *Random*
+draws edges and features (standard normal ones, or coin tosses for words: features are not standardised here, so that no
+frequencies are public), *empty* has no edges and zeros for features, *mean adjacency* the mean of other subgraphs in
+file order over zeros. The RNMSE of zeros is 1."""
 
 GLG = Table("GLG, reproduced", ABOUT, ROWS, METHODS, COLUMNS)

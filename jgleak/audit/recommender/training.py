@@ -185,7 +185,12 @@ def guaranteed(setup: Setup, fitted: Fitted, rounds: int, *, delta: float = 1e-5
 
 
 def _factorised(specification: RecommenderSpecification, setup: Setup) -> Iterator[Epoch | Learnt]:
-    method, decay = (fcf, setup.tuned.fcf_decay) if specification.method == "fcf" else (fedmf, setup.tuned.fedmf_decay)
+    tuned = setup.tuned
+    method, decay, spread = (
+        (fcf, tuned.fcf_decay, tuned.fcf_spread)
+        if specification.method == "fcf"
+        else (fedmf, tuned.fedmf_decay, tuned.fedmf_spread)
+    )
     values, clients = setup.rest.values, Clients.from_ratings(setup.rest)
     settings = Settings(
         width=10,
@@ -193,7 +198,7 @@ def _factorised(specification: RecommenderSpecification, setup: Setup) -> Iterat
         decay=decay,
         centre=float(values.mean()),
         scale=max(float(values.std()), 1e-6),
-        spread=0.3,
+        spread=spread,
         patience=FACTOR_PATIENCE,
     )
     key, found = stream_key(specification, "training"), None

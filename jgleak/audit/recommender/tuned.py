@@ -69,7 +69,9 @@ class Tuned(NamedTuple):
       dropout: share of their entries.
       rate: Adam's, without protection.
       fcf_decay: the penalty of FCF.
+      fcf_spread: standard deviation of its initial factors.
       fedmf_decay: the penalty of FedMF.
+      fedmf_spread: standard deviation of its initial factors.
       protected: with a defence or pseudo items.
     """
 
@@ -79,7 +81,9 @@ class Tuned(NamedTuple):
     dropout: float = 0.5
     rate: float = 0.002
     fcf_decay: float = 3.0
+    fcf_spread: float = 0.3
     fedmf_decay: float = 5.0
+    fedmf_spread: float = 0.3
     protected: Protected = Protected()
 
 
