@@ -47,7 +47,7 @@ class Assembly:
     one node of the rarest block: some node's next missing neighbour is a node already there or a new one. Partial
     graphs are merged under isomorphisms that keep every node's block. That is safe at any step, because what can
     become of a partial graph depends on nothing else; merging parts on their own before combining them would not be
-    (docs/theory.md).
+    (docs/theory.md, section 3).
 
     Args:
       blocks: top blocks.

@@ -58,7 +58,7 @@ class _Set:
 
 
 def run(observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget) -> Reconstruction:
-    """Exact reconstruction with a certificate (docs/theory.md).
+    """Exact reconstruction with a certificate (docs/theory.md, sections 2 and 3).
 
     Candidate blocks pass span checks; the gradient, a weighted sum of what each block contributes, is solved for whole
     numbers of blocks; every connected graph with these blocks is assembled. While the equations leave a residual or
