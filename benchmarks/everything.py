@@ -1,4 +1,4 @@
-"""The README's numbers, measured again by one command: ``python benchmarks/everything.py``.
+"""The numbers of README and docs, measured again by one command: ``python benchmarks/everything.py``.
 
 Not among them: noise beside nodes and blocks (docs/noise.md), the model made in PyTorch Geometric
 (``pyg_audit.py``, which needs it installed), and the constants of the recommender (``fedgnn_choice.py``,
@@ -30,12 +30,12 @@ class Job(NamedTuple):
 
     Attributes:
       name: what ``--only`` takes, and the name of the file with its output.
-      section: the README's heading whose numbers it makes.
+      page: the page whose numbers it makes.
       command: arguments to Python, from the repository's root.
     """
 
     name: str
-    section: str
+    page: str
     command: tuple[str, ...]
 
 
@@ -67,50 +67,54 @@ _MODELS = {
 _KNOWN = {"n": "n", "n-adjacency": "n,adjacency"}
 
 JOBS = (
-    Job("picture", "jgleak", ("benchmarks/readme_picture.py",)),
-    Job("grain", "Attacks", _table("grain", _GRAIN, f"grain,{_GUESSES}")),
-    Job("census", "Attacks", _table("grain", "tox21-gcn,clintox-gcn,freesolv-gcn", f"{_CENSUS},{_GUESSES}")),
-    Job("guesses", "Attacks", ("benchmarks/gsm0_guesses.py",)),
+    Job("picture", "README.md", ("benchmarks/readme_picture.py",)),
+    Job("grain", "docs/results/molecules.md", _table("grain", _GRAIN, f"grain,{_GUESSES}")),
+    Job(
+        "census",
+        "docs/results/molecules.md",
+        _table("grain", "tox21-gcn,clintox-gcn,freesolv-gcn", f"{_CENSUS},{_GUESSES}"),
+    ),
+    Job("guesses", "docs/results/matching.md", ("benchmarks/gsm0_guesses.py",)),
     *(
         Job(
             f"census-{name}",
-            "Attacks",
+            "docs/results/molecules.md",
             _attack("census", "--dataset", "tox21", "--graphs", "50", *_SIZES, *options),
         )
         for name, options in _MODELS.items()
     ),
     Job(
         "census-unseen",
-        "Attacks",
+        "docs/results/molecules.md",
         _attack("census", "--dataset", "tox21", "--graphs", "100", *_SIZES, "--seed", "1"),
     ),
     *(
         Job(
             f"{attack}-{name}",
-            "Attacks",
+            "docs/results/matching.md",
             _attack(attack, "--dataset", "tox21", "--graphs", "100", *_SIZES, "--know", k),
         )
         for attack in ("dlg", "tableak")
         for name, k in _KNOWN.items()
     ),
-    Job("glg", "Attacks", _whole("glg")),
-    Job("fedgig", "Attacks", _whole("fedgig")),
-    Job("graphdlg", "Defences", _whole("graphdlg")),
-    Job("public-part", "Defences", ("benchmarks/public_part.py", "--write")),
-    Job("defenses", "Defences", _whole("defenses", "--time-limit", "20")),
-    Job("plots", "Defences", ("benchmarks/defense_plots.py",)),
+    Job("glg", "docs/results/glg.md", _whole("glg")),
+    Job("fedgig", "docs/results/fedgig.md", _whole("fedgig")),
+    Job("graphdlg", "docs/results/graphdlg.md", _whole("graphdlg")),
+    Job("public-part", "docs/results/graphdlg.md", ("benchmarks/public_part.py", "--write")),
+    Job("defenses", "docs/results/defenses.md", _whole("defenses", "--time-limit", "20")),
+    Job("plots", "docs/results/defenses.md", ("benchmarks/defense_plots.py",)),
     Job(
         "noise",
-        "Defences",
+        "docs/results/defenses.md",
         ("benchmarks/noise_threshold.py", *_NOISE),
     ),
-    Job("sums", "Defences", ("benchmarks/secure_aggregation.py", "--trials", "6", "--write")),
-    Job("recursion", "Defences", ("benchmarks/recursion_speed.py", "--graphs", "20", "--write")),
-    Job("fedgnn", "Recommender", _whole("fedgnn")),
-    Job("curves", "Recommender", ("benchmarks/fedgnn_plot.py",)),
-    Job("filter", "Why `grain` is fast", ("benchmarks/filter_throughput.py", "--out")),
-    Job("large-molecule", "Why `grain` is fast", ("benchmarks/large_molecule.py",)),
-    Job("matching", "Attacks", ("benchmarks/matching_throughput.py", "--out")),
+    Job("sums", "docs/defenses.md", ("benchmarks/secure_aggregation.py", "--trials", "6", "--write")),
+    Job("recursion", "docs/graphdlg.md", ("benchmarks/recursion_speed.py", "--graphs", "20", "--write")),
+    Job("fedgnn", "docs/results/recommender.md", _whole("fedgnn")),
+    Job("curves", "docs/results/recommender.md", ("benchmarks/fedgnn_plot.py",)),
+    Job("filter", "docs/grain.md", ("benchmarks/filter_throughput.py", "--out")),
+    Job("large-molecule", "docs/grain.md", ("benchmarks/large_molecule.py",)),
+    Job("matching", "docs/matching.md", ("benchmarks/matching_throughput.py", "--out")),
 )
 
 
@@ -121,7 +125,7 @@ def main(
     listing: Annotated[bool, typer.Option("--list", help="Name the jobs and their commands.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for what the commands print.")] = ROOT / "build" / "everything",
 ) -> None:
-    """Run what makes the README's numbers, one after the other: many hours on two cores.
+    """Run what makes the numbers of README and docs, one after the other: many hours on two cores.
 
     What ended well is noted in ``done.jsonl`` and not run again by the same code (a digest of all sources is noted with
     it), so that the command can be stopped and repeated. A job that fails, or lacks its data, is reported, and the
@@ -130,7 +134,7 @@ def main(
     jobs = list(_chosen(only))
     if listing:
         for job in jobs:
-            typer.echo(f"{job.name:<22}{job.section:<24}python {' '.join(job.command)}")
+            typer.echo(f"{job.name:<22}{job.page:<32}python {' '.join(job.command)}")
         return
     out.mkdir(parents=True, exist_ok=True)
     done = set() if again else _done(out / "done.jsonl")

@@ -17,14 +17,14 @@ def blocks(page: str) -> list[str]:
 
 @pytest.mark.parametrize("page", ["adding-a-defence.md", pytest.param("index.md", marks=pytest.mark.slow)])
 def test_examples_run(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict = {}
     for code in blocks(page):
-        names: dict = {}
         exec(compile(code, page, "exec"), names)
-        if page == "index.md":
-            assert "Certificate(" in capsys.readouterr().out and names["found"].best is not None
-        else:
-            kernel = names["update"]["kernel"]
-            assert set(kernel.ravel().tolist()) == {0.0, 2.0}, "entries are dropped or doubled"
+    if page == "index.md":
+        assert "Certificate(" in capsys.readouterr().out and names["found"].best is not None
+    else:
+        kernel = names["update"]["kernel"]
+        assert set(kernel.ravel().tolist()) == {0.0, 2.0}, "entries are dropped or doubled"
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=lambda p: p.name)

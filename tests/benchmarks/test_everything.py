@@ -16,11 +16,10 @@ import everything
 ROOT = Path(__file__).parents[2]
 
 
-def test_jobs_name_scripts_and_headings_that_exist() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_jobs_name_scripts_and_pages_that_exist() -> None:
     assert len({job.name for job in everything.JOBS}) == len(everything.JOBS)
     for job in everything.JOBS:
-        assert f"# {job.section}\n" in readme, job.name
+        assert (ROOT / job.page).is_file(), job.name
         assert job.command[0] == "-m" or (ROOT / job.command[0]).exists()
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,8 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jgleak.defenses import KINDS, Defense, parse
+from jgleak.defenses.defense import Kind, Step
 from jgleak.defenses.prune import largest
 
+GUIDE = Path(__file__).parents[2] / "docs" / "adding-a-defence.md"
 KEY = jax.random.key(0)
 UPDATE: dict[str, Any] = {
     "kernel": np.linspace(-3.0, 5.0, 24, dtype=np.float32).reshape(6, 4),
@@ -189,14 +193,34 @@ def test_no_defence_changes_nothing() -> None:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_every_kind_keeps_shapes_and_types_and_repeats_itself(name: str) -> None:
-    kind = KINDS[name]
-    text = name if kind.plain else f"{name}:{ {'prune': 0.5, 'quantise': 4}.get(name, 0.1) }"
-    once, again, other = applied(text), applied(text), applied(text, key=jax.random.key(1))
+    check_kind(KINDS[name], {"prune": 0.5, "quantise": 4.0}.get(name, 0.1))
+
+
+def test_the_guides_own_kind_passes_the_same_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    names: dict[str, Any] = {}
+    for code in re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL):
+        exec(compile(code, str(GUIDE), "exec"), names)
+    check_kind(names["DROP"], 0.5)
+    monkeypatch.setitem(KINDS, "drop", names["DROP"])
+    ones = {"a": np.ones((200, 200), np.float32)}
+    out = np.asarray(parse("drop:0.75").apply(ones, key=KEY)["a"])
+    assert set(np.unique(out)) == {0.0, 4.0} and abs(out.mean() - 1.0) < 0.05, "the mean stays"
+    with pytest.raises(ValueError, match=r"lies in \(0, 1\)"):
+        parse("drop:1.5")
+
+
+def check_kind(kind: Kind, strength: float) -> None:
+    """What every kind promises: tensors keep their shapes and types, and one key gives one result."""
+    defense = Defense((Step(kind) if kind.plain else Step(kind, strength),))
+    once, again = (defense.apply(UPDATE, key=KEY) for _ in range(2))
     for a, b, c in zip(*map(jax.tree.leaves, (once, again, UPDATE)), strict=True):
         assert np.shape(a) == c.shape and np.asarray(a).dtype == c.dtype
         np.testing.assert_array_equal(a, b)
-    random = kind.transform is not None and name in ("gaussian", "laplace", "quantise")
-    assert np.array_equal(entries(once), entries(other)) != random
+
+
+@pytest.mark.parametrize("text", ["gaussian:0.1", "laplace:0.1", "quantise:4"])
+def test_random_kinds_draw_by_their_key(text: str) -> None:
+    assert not np.array_equal(entries(applied(text)), entries(applied(text, key=jax.random.key(1))))
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float16, jnp.bfloat16])
