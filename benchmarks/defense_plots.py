@@ -18,7 +18,12 @@ from utility import UTILITY
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
-FAMILIES = {"noise": "noise on the update", "prune": "pruning", "activations": "noise on activations"}
+FAMILIES = {
+    "noise": "noise on the update",
+    "prune": "pruning",
+    "activations": "noise on activations",
+    "hybrid": "noise on both",
+}
 
 PANELS = {"tox21": ("exact", "GSM-1", "ROC-AUC"), "mutag": ("GSM-1", "AUC aligned", "accuracy")}
 """Columns of each data set's plot; the last one is the model's own."""
@@ -46,11 +51,13 @@ def main(
 
 
 def _draw(dataset: str, columns: Sequence[str], records: Sequence[Record], path: Path) -> None:
+    known = {row.name for row in DEFENSES.rows}
+    families = [family for family in FAMILIES if f"{dataset}-{family}-1" in known]
     figure, axes = plt.subplots(
-        len(FAMILIES), len(columns), figsize=(3.4 * len(columns), 2.6 * len(FAMILIES)), squeeze=False
+        len(families), len(columns), figsize=(3.4 * len(columns), 2.6 * len(families)), squeeze=False
     )
     handles: dict[str, Any] = {}
-    for family, line in zip(FAMILIES, axes, strict=True):
+    for family, line in zip(families, axes, strict=True):
         rows = [f"{dataset}-none", *(f"{dataset}-{family}-{i}" for i in range(1, 5))]
         ticks = ["none", *(_strength(row) for row in rows[1:])]
         for column, panel in zip(columns, line, strict=True):
