@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from jax.extend.core import Jaxpr, jaxprs_in_params
+from jax.extend.core import Jaxpr
 from jax.flatten_util import ravel_pytree
 
 from jgleak.attacks.matching.product import product, product_left, product_right
@@ -30,8 +30,10 @@ def products(jaxpr: Jaxpr) -> Iterator[Any]:
     for equation in jaxpr.eqns:
         if equation.primitive.name == "dot_general":
             yield equation.params["precision"]
-        for inner in jaxprs_in_params(equation.params):
-            yield from products(inner)
+        for value in jax.tree.leaves(equation.params):
+            inner = getattr(value, "jaxpr", value)  # closed ones hold theirs
+            if isinstance(inner, Jaxpr):
+                yield from products(inner)
 
 
 def precisions(function: Callable[..., Any], *arguments: Any) -> list[Any]:
