@@ -33,7 +33,7 @@ def gathered(problem: Problem, members: Int[np.ndarray, "n degree"]) -> Callable
     own, subspace = problem.degrees[0] + 1.0, problem.check.subspace
     rows, scale, basis = (a.astype(np.float32) for a in (problem.rows, subspace.scale, subspace.basis))
     mixing = (1.0 / np.sqrt(own * (problem.degrees + 1.0))).astype(np.float32)
-    kernel, centre = np.asarray(problem.params["conv_0"]["kernel"]), rows[0] / np.float32(own)
+    kernel, centre = np.asarray(problem.params["layers_0"]["conv"]["kernel"]), rows[0] / np.float32(own)
 
     def run() -> Blocks:
         found = []
@@ -149,7 +149,7 @@ def _tile(
 
 def filtered(problem: Problem) -> Callable[[], Blocks]:
     """jgleak's filter, on all candidates."""
-    search = BlockFilter(problem.model, problem.params, 0, problem.rows, problem.degrees, [problem.check])
+    search = BlockFilter(*problem.model.layer_at(problem.params, 0), problem.rows, problem.degrees, [problem.check])
     slot = Slot(np.arange(problem.rows.shape[0]), problem.degree)
     budget = Budget(seconds=3600, candidates=problem.candidates)
 

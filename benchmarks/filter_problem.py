@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import Neighbourhoods, Slot, neighbourhoods
 from jgleak.attacks.span.subspace import Subspace
-from jgleak.gnn import GNN, Params
+from jgleak.gnn import GNN, Params, standard
 
 GROUPS = (16, 10, 8, 6, 5, 5)
 """Sizes of the one-hot groups of a node row: 50 columns, as many as a molecule's atoms have."""
@@ -64,7 +64,7 @@ class Problem:
         assert plan is not None
         begin = np.searchsorted(plan.tail_first, plan.prefix(np.arange(plan.prefix_count))[1])
         begin = begin[: np.searchsorted(np.cumsum(plan.tail.shape[0] - begin), part) + 1]
-        model = GNN(in_features=rows.shape[1], hidden=HIDDEN)
+        model = standard(rows.shape[1], hidden=HIDDEN)
         params = model.initial(key=jax.random.key(seed))
         problem = Problem(rank, degree, seed, model, params, rows, degrees, plan, begin)
         subspace = problem.check.subspace
@@ -109,7 +109,7 @@ class Problem:
     def terms(self) -> Float[np.ndarray, "T+1 D"]:
         """What the centre (place 0) and each neighbour (its place + 1) add to the pre-activation, in float64."""
         own = float(self.degrees[0] + 1)
-        projected = self.rows @ np.asarray(self.params["conv_0"]["kernel"], np.float64)
+        projected = self.rows @ np.asarray(self.params["layers_0"]["conv"]["kernel"], np.float64)
         return np.r_[projected[:1] / own, projected / np.sqrt(own * (self.degrees + 1.0))[:, None]]
 
     def states(self, members: Int[np.ndarray, "n degree"]) -> Float[np.ndarray, "n D"]:

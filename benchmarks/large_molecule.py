@@ -22,7 +22,7 @@ from jgleak.attacks.span.hops import Nodes, one_hop_count
 from jgleak.attacks.span.levels import block_checks, find_nodes
 from jgleak.datasets import load
 from jgleak.federated import Knowledge, Observation, fedsgd
-from jgleak.gnn import GNN
+from jgleak.gnn import standard
 from jgleak.graph import Graph
 
 FEWEST, LEAST = 150, 100_000_000
@@ -36,7 +36,7 @@ def main(
 ) -> None:
     """Search every centre without any pruning between centres, and compare with the truth."""
     dataset = load("tox21", task="SR-p53", graphs=2000, min_nodes=4, max_nodes=40, seed=seed)
-    model = GNN(in_features=dataset.space.width)
+    model = standard(dataset.space.width)
     params = model.initial(key=jax.random.key(seed))
     for truth in dataset.graphs:
         observation = fedsgd(model, params, [truth], dataset.space, loss="bce")
@@ -54,7 +54,7 @@ def main(
 
 def _filtered(observation: Observation, knowledge: Knowledge, nodes: Nodes, truth: Graph) -> dict[str, object]:
     checks = block_checks(observation, knowledge, 1, ("node",))
-    search = BlockFilter(observation.model, observation.params, 0, nodes.rows, nodes.degrees, checks)
+    search = BlockFilter(*observation.model.layer_at(observation.params, 0), nodes.rows, nodes.degrees, checks)
     options = np.flatnonzero(nodes.degrees > 0)
     requests = [(c, [Slot(options, int(d))] if d else []) for c, d in enumerate(nodes.degrees.tolist())]
     begun = time.perf_counter()

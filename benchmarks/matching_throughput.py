@@ -19,7 +19,7 @@ from jgleak.attacks.matching.recipe import Recipe
 from jgleak.attacks.matching.run import STRIDE, Run, compilations_of_the_loop
 from jgleak.datasets import load
 from jgleak.federated import Knowledge, fedsgd
-from jgleak.gnn import GNN
+from jgleak.gnn import Pooled, standard
 from jgleak.version import __version__
 from machine import host, seconds
 from page import markdown
@@ -27,11 +27,11 @@ from page import markdown
 RESULTS = Path(__file__).resolve().parent / "results"
 
 MODELS: dict[str, dict[str, Any]] = {
-    "graphdlg": {"hidden": 16, "readout": "pooled", "readout_widths": ()},
-    "fedgig": {"hidden": 100, "readout": "pooled", "readout_widths": ()},
+    "graphdlg": {"hidden": 16, "readout": Pooled()},
+    "fedgig": {"hidden": 100, "readout": Pooled()},
     "grain": {},
 }
-"""The papers' models, by what they change of the defaults (GRAIN's)."""
+"""The papers' models, by what they change of ``standard``'s (GRAIN's)."""
 
 HEAD = ("model", "nodes", "clients x restarts", "side by side", "one by one", "ratio", "compiled", "again")
 
@@ -73,7 +73,7 @@ def main(
 
 def _measure(name: str, nodes: int, clients: int, restarts: int, alone: int, repeats: int) -> dict[str, Any]:
     data = load("embedded", max_nodes=nodes)
-    model = GNN(in_features=data.space.width, **MODELS[name])
+    model = standard(data.space.width, **MODELS[name])
     params = model.initial(key=jax.random.key(0))
     graphs = [data.graphs[i % len(data.graphs)] for i in range(clients)]
     posed = [

@@ -15,7 +15,7 @@ from jgleak.datasets import load
 from jgleak.defenses import Defense, parse
 from jgleak.features import FeatureSpace
 from jgleak.federated import Knowledge, fedsgd
-from jgleak.gnn import GNN, Params
+from jgleak.gnn import GNN, Params, standard
 from jgleak.graph import Graph
 from jgleak.metrics import score
 from lines import Lines
@@ -45,7 +45,7 @@ def main(
     lines = Lines()
     lines.say({"host": host(), "graphs": graphs, "seconds": seconds, "seed": seed})
     data = load("tox21", graphs=graphs, min_nodes=4, max_nodes=largest, seed=seed)
-    model = GNN(data.space.width)
+    model = standard(data.space.width)
     params = jax.tree.map(np.asarray, model.initial(key=jax.random.key(seed)))
     shown = model, params, data.graphs, data.space
     for name in [part for part in rounded.split(",") if part]:

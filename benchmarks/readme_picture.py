@@ -7,9 +7,10 @@ from pathlib import Path
 import jax
 from rdkit.Chem.Draw import rdMolDraw2D
 
-from jgleak import GNN, Budget, Graph, Knowledge, fedsgd, get_attack
+from jgleak import Budget, Graph, Knowledge, fedsgd, get_attack
 from jgleak.datasets import embedded
 from jgleak.draw import molecule
+from jgleak.gnn import standard
 from jgleak.metrics.exact import isomorphism
 
 PICTURE = Path(__file__).resolve().parents[1] / "docs" / "reconstruction.png"
@@ -24,7 +25,7 @@ def main() -> None:
     """Attack each drug as its own client, and draw truth and reconstruction side by side, two drugs a line."""
     dataset = embedded()
     named = {g.name.split(":")[0]: g for g in dataset.graphs}
-    model = GNN(in_features=dataset.space.width, classes=dataset.classes)
+    model = standard(dataset.space.width)
     params = model.initial(key=jax.random.key(SEED))
     grain, knowledge, budget = get_attack("grain"), Knowledge(space=dataset.space), Budget(seconds=300.0)
     molecules, legends = [], []

@@ -17,7 +17,7 @@ from jgleak.attacks.closed_form.recursion import Recovered, recover
 from jgleak.datasets import load
 from jgleak.features import FeatureSpace
 from jgleak.federated import fedsgd
-from jgleak.gnn import GNN
+from jgleak.gnn import GNN, MLP, Pooled, standard
 from jgleak.graph import Graph, GraphBatch
 from lines import RESULTS, Lines
 from machine import host, seconds
@@ -63,8 +63,8 @@ def main(
         for layers in (2, 3, 4):
             for pooling in ("mean", "sum", "max"):
                 for hidden in (16, 64, 128):
-                    shared: dict[str, Any] = {"readout": "pooled", "readout_widths": (), "last_act": True}
-                    model = GNN(space.width, data.classes, layers=layers, hidden=hidden, pooling=pooling, **shared)
+                    readout = Pooled(pooling, MLP((data.classes,)))
+                    model = standard(space.width, "gcn", readout, layers=layers, hidden=hidden, last_act=True)
                     row = {"dataset": name, "layers": layers, "pooling": pooling, "hidden": hidden}
                     lines.say(row | exactness(model, data.graphs, space))
     if write:
@@ -106,7 +106,7 @@ def exactness(model: GNN, graphs: Sequence[Graph], space: FeatureSpace) -> dict[
     updates = [fedsgd(model, params, [g], space, loss="ce", slots=slots).update for g in graphs]
     edges, last = [g.adjacency for g in graphs], _last_states(model, params, graphs, space)
     slopes = [(rows > 0).astype(float) for rows in last]
-    known = last if model.pooling == "max" else None
+    known = last if model.readout.additive is None else None
     true = recover(model, params, updates, edges, last=slopes, states=known)
     ones = recover(model, params, updates, edges)
     ranks = [min(np.linalg.matrix_rank(r, rtol=FULL) for r in f.coefficients) for f in true]

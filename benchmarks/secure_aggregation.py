@@ -19,7 +19,7 @@ from jgleak.datasets import load
 from jgleak.features import FeatureSpace
 from jgleak.federated import Knowledge, Observation, fedsgd
 from jgleak.federated.rounds import outputs
-from jgleak.gnn import GNN
+from jgleak.gnn import standard
 from jgleak.graph import Graph, GraphBatch
 from lines import Lines
 from machine import host
@@ -45,7 +45,7 @@ def main(
     lines.say({"host": host(), "dataset": dataset, "trials": trials, "seconds": seconds, "seed": seed})
     sizes = [int(part) for part in sums.split(",")]
     data = load(dataset, graphs=max(sizes) * trials, min_nodes=4, max_nodes=40, seed=seed)
-    model = GNN(data.space.width)
+    model = standard(data.space.width)
     params = model.initial(key=jax.random.key(seed))
     private = {graph.canonical_form() for graph in data.graphs}
     other = load(dataset, graphs=100, min_nodes=4, max_nodes=40, seed=seed + 1).graphs

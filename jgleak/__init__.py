@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from jgleak.federated.observation import load as load
     from jgleak.federated.observation import save as save
     from jgleak.gnn.model import GNN as GNN
+    from jgleak.gnn.standard import standard as standard
     from jgleak.graph import Graph as Graph
     from jgleak.graph import GraphBatch as GraphBatch
 
@@ -44,6 +45,7 @@ _HOMES = {
     "get_attack": "jgleak.attacks.registry",
     "load": "jgleak.federated.observation",
     "save": "jgleak.federated.observation",
+    "standard": "jgleak.gnn.standard",
 }
 
 

@@ -246,10 +246,10 @@ def observed(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, np.nda
 
 def test_a_gradient_with_nan_is_refused(observed: Any, tmp_path: Path) -> None:
     tensors, header = observed
-    kernel = tensors["update/conv_0/kernel"].copy()
+    kernel = tensors["update/layers_0/conv/kernel"].copy()
     kernel[0, 0] = np.nan
-    save_file(tensors | {"update/conv_0/kernel": kernel}, tmp_path / "nan", metadata=header)
-    assert "'conv_0/kernel' holds NaN" in one_error(jgleak("invert", str(tmp_path / "nan")))
+    save_file(tensors | {"update/layers_0/conv/kernel": kernel}, tmp_path / "nan", metadata=header)
+    assert "'layers_0/conv/kernel' holds NaN" in one_error(jgleak("invert", str(tmp_path / "nan")))
 
 
 def test_an_observation_without_a_space_is_given_one(observed: Any, tmp_path: Path) -> None:
@@ -276,10 +276,10 @@ def test_an_observation_without_a_space_is_given_one(observed: Any, tmp_path: Pa
 
 def test_a_gradient_of_another_model_is_refused(observed: Any, tmp_path: Path) -> None:
     tensors, header = observed
-    wider = np.zeros((tensors["update/conv_0/kernel"].shape[0], 9), np.float32)
-    save_file(tensors | {"update/conv_0/kernel": wider}, tmp_path / "wider", metadata=header)
+    wider = np.zeros((tensors["update/layers_0/conv/kernel"].shape[0], 9), np.float32)
+    save_file(tensors | {"update/layers_0/conv/kernel": wider}, tmp_path / "wider", metadata=header)
     assert "belongs to another model" in one_error(jgleak("invert", str(tmp_path / "wider")))
-    fewer = {name: tensor for name, tensor in tensors.items() if name != "update/conv_1/kernel"}
+    fewer = {name: tensor for name, tensor in tensors.items() if name != "update/layers_1/conv/kernel"}
     save_file(fewer, tmp_path / "fewer", metadata=header)
     assert "fewer layers" in one_error(jgleak("invert", str(tmp_path / "fewer")))
 

@@ -124,8 +124,8 @@ def labelled_distance(observation: Observation, space: FeatureSpace, graph: Grap
     if label.shape != shape or not np.all(np.isfinite(np.asarray(label, np.float64))):
         wanted = f"a label for each of its {graph.n} nodes" if model.node_level else "one label"
         raise ValueError(f"y: expected {wanted}, got {graph.y!r}")
-    if loss != "mse" and not np.all(np.isin(label, np.arange(model.classes))):
-        raise ValueError(f"y: {graph.y!r} has a label outside the classes 0..{model.classes - 1}")
+    if loss != "mse" and not np.all(np.isin(label, np.arange(model.outputs))):
+        raise ValueError(f"y: {graph.y!r} has a label outside the classes 0..{model.outputs - 1}")
     one = _arrays(observation, space, graph)
     return math.inf if one is None else float(_at_labels(observation, one, _padded(label, loss, one))[0])
 
@@ -136,8 +136,7 @@ One: TypeAlias = tuple[Any, Any, Any]
 
 def _arrays(observation: Observation, space: FeatureSpace, graph: Graph) -> One | None:
     """The graph as the model is shown it; None where it is too large for a flattened readout."""
-    model = observation.model
-    slots = model.slots if model.readout == "flattened" else None
+    slots = observation.model.readout.slots
     if slots is not None and graph.n > slots:
         return None
     batch = GraphBatch.from_graphs([Graph(graph.x, graph.edges)], space, slots=slots)
@@ -172,7 +171,7 @@ def _distance(observation: Observation, space: FeatureSpace, graph: Graph) -> tu
         target = float(_target(model, observation.params, observation.update, *one, observation.pruned))
         distance = float(_at_labels(observation, one, _padded(target, loss, one))[0])
         return distance, None if observation.scaled else target
-    values = _at_labels(observation, one, np.arange(model.classes))
+    values = _at_labels(observation, one, np.arange(model.outputs))
     best = int(values.argmin())
     return float(values[best]), best
 
@@ -238,8 +237,7 @@ def _node_labels(observation: Observation, nodes: Array, adjacency: Array, mask:
     """
     model, loss = observation.model, observation.loss
     n = int(np.asarray(mask).sum())
-    last = ("head", f"linears_{len(model.readout_widths)}")
-    for path in [last, ("head",)] if model.readout == "node_mlp" else [()]:
+    for path in model.nearest_output:
         outputs, slopes = _output_slopes(model, observation.params, nodes, adjacency, mask, path)
         wanted = np.asarray(_some(_at(observation.update, path)), np.float64)
         logits = np.asarray(outputs, np.float64)[:n]
@@ -253,12 +251,12 @@ def _node_labels(observation: Observation, nodes: Array, adjacency: Array, mask:
     if loss == "mse":
         return logits.reshape(n) - sums.reshape(n) / 2
     probability = expit(logits) if loss == "bce" else softmax(logits, axis=1)
-    votes = probability - sums * (model.classes if loss == "bce" else 1)
+    votes = probability - sums * (model.outputs if loss == "bce" else 1)
     labels = np.zeros(n, np.int32)
     for group in range(place.max() + 1):
         members = np.flatnonzero(place == group)
         counts = _share(votes[members].sum(axis=0), members.size)
-        labels[members] = np.repeat(np.arange(model.classes), counts)
+        labels[members] = np.repeat(np.arange(model.outputs), counts)
     return labels
 
 

@@ -99,7 +99,7 @@ def _observed(
         return node_gradients(model, params, truths[0], space, loss=loss)
     if protocol == "target_node":
         return target_gradient(model, params, truths, space, loss=loss)
-    slots = model.slots if model.readout == "flattened" else None
+    slots = model.readout.slots
     shared: dict[str, Any] = {"loss": loss, "slots": slots, "defense": setup.defense, "key": key}
     if protocol == "fedavg":
         along = {"steps": specification.local_steps, "rate": specification.local_rate}

@@ -17,7 +17,7 @@ from jgleak.datasets.digest import digest
 from jgleak.defenses import Defense, parse
 from jgleak.federated import Knowledge, Observation
 from jgleak.federated.train import train, trainable
-from jgleak.gnn import GNN, Params
+from jgleak.gnn import GNN, MLP, Flattened, GATConv, NodeMLP, NodeScores, Params, Pooled, Readout, standard
 from jgleak.graph import Graph, bucket
 
 UNIQUE_NODES = ("citeseer", "facebook", "github", "pokec")
@@ -157,21 +157,25 @@ def _model(specification: Specification, dataset: Dataset) -> GNN:
         raise ValueError(f"readout: {readout!r} labels graphs and this task labels nodes; take node_mlp or node_scores")
     if not by_node and readout == "node_scores":
         raise ValueError("readout: 'node_scores' labels nodes and this task labels graphs; add --node-task")
-    model = GNN(
-        in_features=dataset.space.width,
-        classes=dataset.classes,
-        conv=specification.model,
+    conv, act, width = specification.model, specification.activation, specification.hidden
+    return standard(
+        dataset.space.width,
+        GATConv(width, specification.bias, specification.heads) if conv == GATConv.kind else conv,
+        _readout(specification, dataset),
         layers=specification.layers,
-        hidden=specification.hidden,
-        act=specification.activation,
-        heads=specification.heads,
-        readout=readout,
-        pooling=specification.pooling,
+        hidden=width,
+        act=act,
         last_act=specification.last_activation,
         bias=specification.bias,
-        readout_widths=GNN.readout_widths if readout == "node_mlp" else (),
-        per_node=by_node,
-        slots=bucket(max(g.n for g in dataset.graphs)) if readout == "flattened" else 0,
     )
-    model.check()
-    return model
+
+
+def _readout(specification: Specification, dataset: Dataset) -> Readout:
+    act, outputs = specification.activation, dataset.classes
+    if specification.readout == NodeMLP.kind:
+        return NodeMLP(mlp=MLP((300, 64, outputs), act), per_node=dataset.task == "node")
+    if specification.readout == Pooled.kind:
+        return Pooled(pooling=specification.pooling, mlp=MLP((outputs,), act))
+    if specification.readout == Flattened.kind:
+        return Flattened(size=bucket(max(g.n for g in dataset.graphs)), classes=outputs)
+    return NodeScores(outputs)

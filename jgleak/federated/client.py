@@ -143,10 +143,12 @@ def check_client(model: GNN, graphs: Sequence[Graph], space: FeatureSpace, loss:
         raise ValueError(f"loss: unknown {loss!r}; choose one of {LOSSES}")
     if model.in_features != space.width:
         raise ValueError(f"model: takes {model.in_features} features a node, but the feature space has {space.width}")
-    if model.readout == "dot" and loss != "mse":
-        raise ValueError(f"loss: {loss!r} needs class scores, but a 'dot' readout predicts ratings; use 'mse'")
-    if model.readout != "dot" and loss == "mse" and model.classes != 1:
-        raise ValueError(f"loss: 'mse' is the squared error of one output, this model has {model.classes} classes")
+    if model.readout.rates and loss != "mse":
+        raise ValueError(
+            f"loss: {loss!r} needs class scores, but the readout {model.readout.kind!r} predicts ratings; use 'mse'"
+        )
+    if not model.readout.rates and loss == "mse" and model.outputs != 1:
+        raise ValueError(f"loss: 'mse' is the squared error of one output, this model has {model.outputs} outputs")
     if not graphs:
         raise ValueError("graphs: a client needs at least one graph")
     for g in graphs:
@@ -155,5 +157,5 @@ def check_client(model: GNN, graphs: Sequence[Graph], space: FeatureSpace, loss:
         if model.node_level != (isinstance(g.y, np.ndarray) and g.y.ndim == 1):
             want = "node labels (n,)" if model.node_level else "one graph label"
             raise ValueError(f"graphs: {g.name or 'a graph'} needs {want} for this model's readout")
-        if loss != "mse" and not np.isin(g.y, np.arange(model.classes)).all():
-            raise ValueError(f"graphs: a label of {g.name or 'a graph'} is not a class 0..{model.classes - 1}")
+        if loss != "mse" and not np.isin(g.y, np.arange(model.outputs)).all():
+            raise ValueError(f"graphs: a label of {g.name or 'a graph'} is not a class 0..{model.outputs - 1}")

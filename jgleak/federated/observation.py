@@ -16,11 +16,12 @@ from safetensors.numpy import save as serialised
 
 from jgleak.features import FeatureSpace
 from jgleak.federated.loss import LOSSES
-from jgleak.gnn import GNN, Params
+from jgleak.gnn import GNN, Params, version_1
+from jgleak.gnn.serial import model_from_json, model_to_json
 from jgleak.graph import Graph
 
-FORMAT = 1
-"""Version of the observation file."""
+FORMAT = 2
+"""Version of the observation file; 1 was that of jgleak 0.1 (``version_1``)."""
 
 PROTOCOLS = ("fedsgd", "fedavg", "target_node", "node_losses")
 """``fedsgd``: the mean gradient over the batch's graphs. ``fedavg``: the mean of such gradients along several local
@@ -81,7 +82,7 @@ class Observation:
             if not isinstance(getattr(self, mark), bool):
                 raise ValueError(f"{mark}: must be true or false, got {getattr(self, mark)!r}")
         for what, tree in (("params", self.params), ("update", self.update)):
-            _check_depth(what, tree, self.model.layers)
+            _check_depth(what, tree, self.model.depth)
         expected = jax.eval_shape(lambda: self.model.initial(key=jax.random.key(0)))
         _check_tree("params", self.params, flatten(expected))
         _check_tree("update", self.update, flatten(expected), self.gradients)
@@ -97,8 +98,9 @@ def _check_depth(what: str, tree: Params, layers: int) -> None:
     # Before the described model is built: a file may claim any number of layers.
     if not isinstance(tree, Mapping):
         raise ValueError(f"{what}: expected a nested dict of arrays named like the model's, got {type(tree).__name__}")
-    if f"conv_{layers - 1}" not in tree:
-        raise ValueError(f"{what}: lacks the tensors of 'conv_{layers - 1}'; it belongs to a model of fewer layers")
+    last = f"layers_{layers - 1}"
+    if last not in tree:
+        raise ValueError(f"{what}: lacks the tensors of {last!r}; it belongs to a model of fewer layers")
 
 
 def _check_tree(what: str, tree: Params, expected: Mapping[str, Any], beside: int | None = None) -> None:
@@ -290,8 +292,10 @@ def load(path: str | Path, space: FeatureSpace | None = None) -> tuple[Observati
             part: unflatten({k.removeprefix(part + "/"): v for k, v in tensors.items() if k.startswith(part + "/")})
             for part in ("params", "update")
         }
+        if header["format"] == 1:
+            trees = {part: version_1.tree_of(tree) for part, tree in trees.items()}
         observation = Observation(
-            model=model_from_json(header["model"]),
+            model=(version_1.model_of if header["format"] == 1 else model_from_json)(header["model"]),
             params=trees["params"],
             update=trees["update"],
             loss=header["loss"],
@@ -321,21 +325,3 @@ def _tensor(file: Any, name: str, path: str | Path) -> np.ndarray:
     if dtype not in DTYPES:
         raise ValueError(f"{path}: tensor {name!r} has type {dtype}; an observation holds {', '.join(DTYPES)}")
     return file.get_tensor(name)
-
-
-def model_to_json(model: GNN) -> dict[str, Any]:
-    """The model's fields by name."""
-    names = [f.name for f in dataclasses.fields(model) if f.name not in ("parent", "name")]
-    return {name: getattr(model, name) for name in names}
-
-
-def model_from_json(data: Mapping[str, Any]) -> GNN:
-    """Inverse of ``model_to_json``; raises ``ValueError`` for unknown fields."""
-    known = {f.name for f in dataclasses.fields(GNN)} - {"parent", "name"}
-    if not isinstance(data, Mapping):
-        raise ValueError(f"model: expected fields by name, got {data!r}")
-    unknown = set(data) - known
-    if unknown:
-        raise ValueError(f"model: unknown fields {sorted(unknown)}; known ones are {sorted(known)}")
-    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
-    return GNN(**fields)

@@ -74,7 +74,7 @@ def federate(
 
 def slots_of(model: GNN) -> int | None:
     """Node slots that a model insists on, or None."""
-    return model.slots if model.readout == "flattened" else None
+    return model.readout.slots
 
 
 @partial(jax.jit, static_argnames=("model", "loss", "defense", "plan"))

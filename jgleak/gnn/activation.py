@@ -13,6 +13,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "sigmoid": jax.nn.sigmoid,
     "tanh": jax.numpy.tanh,
     "elu": jax.nn.elu,
+    "identity": lambda x: x,
 }
 
 

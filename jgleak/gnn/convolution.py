@@ -2,38 +2,81 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int
 
 from jgleak.gnn.precise import Precise
 
+AnyArray = TypeVar("AnyArray", Array, np.ndarray)
+"""Of JAX or of NumPy; what is computed from it is of the same kind."""
+
 
 class Convolution(Precise):
     """Base of the convolutions; a subclass is one pure map from node rows to pre-activations.
 
+    The width ``F`` of the rows that come in follows from them.
+
     Attributes:
-      in_features: width ``F`` of the incoming node rows.
       features: width ``D`` of the outgoing node rows.
       bias: add a bias to the output.
 
     Class attributes:
+      kind: what users type.
       span_kernel: name of the weight ``W`` (F x D) that is applied to node rows *before* they are mixed, so that
         the columns of its gradient live in the span of the rows (GRAIN, Theorem 5.1).
       aggregate_kernel: name of the weight whose gradient is ``aggregate^T dL/dZ``, with the rows *after* they are
         mixed; None where the mixing depends on the weights (attention).
       hidden_kernel: name of a second weight inside the layer, whose gradient spans the layer's own hidden rows.
+      residual_kernel: name of the weight of a map that nodes' own rows pass beside the mixing.
+      peels: the pre-activations are ``H W_own + (S H) W_mixed`` with ``S`` from ``mixing``, one of both or both: linear
+        in the rows, so that linear algebra leads back to them.
+      symmetric: ``S`` is symmetric, and every row passes it.
     """
 
-    in_features: int
     features: int
     bias: bool = False
 
+    kind: ClassVar[str] = ""
     span_kernel: ClassVar[str] = "kernel"
     aggregate_kernel: ClassVar[str | None] = None
     hidden_kernel: ClassVar[str | None] = None
+    peels: ClassVar[bool] = False
+    symmetric: ClassVar[bool] = False
+
+    @property
+    def residual_kernel(self) -> str | None:
+        return None
+
+    @property
+    def own_kernel(self) -> str | None:
+        """The weight of rows that are never mixed, where there is one."""
+        return self.span_kernel if self.span_kernel != self.aggregate_kernel else None
+
+    @property
+    def input_kernels(self) -> tuple[str, ...]:
+        """Every weight that the incoming rows, mixed or not, are multiplied by."""
+        names = (self.span_kernel, self.aggregate_kernel, self.residual_kernel)
+        return tuple(dict.fromkeys(name for name in names if name is not None))
+
+    @nn.nowrap
+    def check(self) -> None:
+        """Raise ``ValueError`` for an unknown name or an impossible size."""
+        at_least_one(features=self.features)
+
+    @staticmethod
+    def mixing(adjacency: Float[AnyArray, "N N"], mask: Bool[AnyArray, " N"]) -> Float[AnyArray, "N N"]:
+        """``S``, how much every row takes of every other, where that does not depend on weights.
+
+        Of NumPy arrays it is one, in their precision, made without JAX.
+
+        Raises:
+          TypeError: it does.
+        """
+        raise TypeError("the mixing of this convolution depends on its weights")
 
     def __call__(
         self, rows: Float[Array, "N F"], adjacency: Float[Array, "N N"], mask: Bool[Array, " N"]
@@ -86,18 +129,36 @@ class Convolution(Precise):
         """All columns of ``star_combine``'s result to the pre-activation."""
         return combined
 
-    def _add_bias(self, z: Float[Array, "... C"], columns: Int[Array, " C"] | None = None) -> Float[Array, "... C"]:
+    def _add_bias(
+        self, z: Float[Array, "... C"], columns: Int[Array, " C"] | None = None, name: str = "bias"
+    ) -> Float[Array, "... C"]:
         if not self.bias:
             return z
-        return z + (self.offset if columns is None else jnp.asarray(self.offset)[columns])
+        offset = jnp.asarray(self._weight(name))
+        return z + (offset if columns is None else offset[columns])
 
     def _kernel(self, name: str, shape: tuple[int, ...]) -> Float[Array, "F D"]:
+        """A weight, made in ``__call__``."""
         return self.param(name, nn.initializers.xavier_uniform(), shape)
 
-    def _offset(self, name: str = "bias") -> Float[Array, " D"]:
-        return self.param(name, nn.initializers.zeros_init(), (self.features,))
+    def _offsets(self, *names: str) -> None:
+        """The biases, made in ``__call__`` where the layer has them."""
+        for name in names if self.bias else ():
+            self.param(name, nn.initializers.zeros_init(), (self.features,))
+
+    def _weight(self, name: str) -> Array:
+        """A weight that ``__call__`` made."""
+        return self.get_variable("params", name)
 
 
-def with_self_loops(adjacency: Float[Array, "N N"], mask: Bool[Array, " N"]) -> Float[Array, "N N"]:
+def at_least_one(**sizes: int) -> None:
+    """Raise ``ValueError`` for a size below 1, by its name."""
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{name}: must be at least 1, got {size}")
+
+
+def with_self_loops(adjacency: Float[AnyArray, "N N"], mask: Bool[AnyArray, " N"]) -> Float[AnyArray, "N N"]:
     """``A + I`` on the real nodes."""
-    return adjacency + jnp.diag(mask.astype(adjacency.dtype))
+    xp = adjacency.__array_namespace__()
+    return adjacency + xp.diag(mask.astype(adjacency.dtype))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int
 
-from jgleak.gnn.convolution import Convolution, with_self_loops
+from jgleak.gnn.convolution import Convolution, at_least_one, with_self_loops
 from jgleak.gnn.tap import apply_kernel
 
 NEGATIVE_SLOPE = 0.2
@@ -27,31 +30,38 @@ class GATConv(Convolution):
       residual: add ``x_v W_r``, a linear map of the node's own row (Velickovic et al., section 3.3).
     """
 
+    kind: ClassVar[str] = "gat"
+
     heads: int = 2
     concatenate: bool = True
     negative_slope: float = NEGATIVE_SLOPE
     residual: bool = False
+
+    @nn.nowrap
+    def check(self) -> None:
+        super().check()
+        at_least_one(heads=self.heads)
+        if self.concatenate and self.features % self.heads:
+            raise ValueError(f"features: width {self.features} is not divisible by {self.heads} heads")
 
     @property
     def head_width(self) -> int:
         """Columns of one head."""
         return self.features // self.heads if self.concatenate else self.features
 
-    def setup(self) -> None:
-        if self.concatenate and self.features % self.heads:
-            raise ValueError(f"hidden: width {self.features} is not divisible by {self.heads} heads")
-        self.kernel = self._kernel("kernel", (self.in_features, self.heads * self.head_width))
-        self.target = self._kernel("target", (self.heads, self.head_width))
-        self.source = self._kernel("source", (self.heads, self.head_width))
-        if self.residual:
-            self.residual_kernel = self._kernel("residual_kernel", (self.in_features, self.features))
-        if self.bias:
-            self.offset = self._offset()
+    @property
+    def residual_kernel(self) -> str | None:
+        return "residual_kernel" if self.residual else None
 
+    @nn.compact
     def __call__(
         self, rows: Float[Array, "N F"], adjacency: Float[Array, "N N"], mask: Bool[Array, " N"]
     ) -> Float[Array, "N D"]:
-        values, target, source = self._project(rows)
+        kernel = self._kernel("kernel", (rows.shape[-1], self.heads * self.head_width))
+        for name in ("target", "source"):
+            self._kernel(name, (self.heads, self.head_width))
+        self._offsets("bias")
+        values, target, source = self._scored(apply_kernel(self, "kernel", kernel, rows))
         scores = jax.nn.leaky_relu(target[:, None, :] + source[None, :, :], self.negative_slope)
         looped = with_self_loops(adjacency, mask)[:, :, None]
         top = jax.lax.stop_gradient(jnp.max(jnp.where(looped > 0, scores, -jnp.inf), axis=1, keepdims=True))
@@ -60,12 +70,13 @@ class GATConv(Convolution):
         mixed = jnp.einsum("vuh,uhd->vhd", weights, values) / jnp.where(total > 0, total, 1.0)[:, :, None]
         merged = self._merge(mixed)
         if self.residual:
-            merged = merged + apply_kernel(self, "residual_kernel", self.residual_kernel, rows)
+            beside = self._kernel("residual_kernel", (rows.shape[-1], self.features))
+            merged = merged + apply_kernel(self, "residual_kernel", beside, rows)
         return jnp.where(mask[:, None], self._add_bias(merged), 0.0)
 
     def project(self, rows: Float[Array, "T F"]) -> Float[Array, "T P"]:
-        values, target, source = self._project(rows)
-        own = [rows @ self.residual_kernel] if self.residual else []
+        values, target, source = self._scored(rows @ self._weight("kernel"))
+        own = [rows @ self._weight("residual_kernel")] if self.residual else []
         return jnp.concatenate([values.reshape(rows.shape[0], -1), target, source, *own], axis=1)
 
     def star_terms(
@@ -76,7 +87,7 @@ class GATConv(Convolution):
         degrees: Float[Array, " T"],
     ) -> tuple[Float[Array, " E"], Float[Array, "T E"]]:
         everyone = jnp.concatenate([centre[None], projected])
-        ends = self.kernel.shape[1] + self.heads * np.arange(3)
+        ends = self.heads * self.head_width + self.heads * np.arange(3)
         values, target, source, own = jnp.split(everyone, ends, axis=1)
         scores = jax.nn.leaky_relu(target[:1] + source, self.negative_slope)
         weights = jnp.exp(scores - scores.max(axis=0))  # one factor for the whole star: it cancels in the ratio
@@ -102,9 +113,11 @@ class GATConv(Convolution):
         mixed = (total[:half] / total[half : 2 * half]).mean(axis=0)
         return self._add_bias(mixed + total[-1] if self.residual else mixed, columns)
 
-    def _project(self, rows: Array) -> tuple[Array, Array, Array]:
-        values = apply_kernel(self, "kernel", self.kernel, rows).reshape(-1, self.heads, self.head_width)
-        return values, jnp.einsum("nhd,hd->nh", values, self.target), jnp.einsum("nhd,hd->nh", values, self.source)
+    def _scored(self, mapped: Float[Array, "N Hd"]) -> tuple[Array, Array, Array]:
+        """Mapped rows by head, and what each adds to the score of an edge as its target and as its source."""
+        values = mapped.reshape(-1, self.heads, self.head_width)
+        target, source = (jnp.einsum("nhd,hd->nh", values, self._weight(name)) for name in ("target", "source"))
+        return values, target, source
 
     def _merge(self, mixed: Float[Array, "... H d"]) -> Float[Array, "... D"]:
         return mixed.reshape(*mixed.shape[:-2], self.features) if self.concatenate else mixed.mean(axis=-2)

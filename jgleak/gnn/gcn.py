@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 import jax.numpy as jnp
+from flax import linen as nn
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from jgleak.gnn.convolution import Convolution, with_self_loops
+from jgleak.gnn.convolution import AnyArray, Convolution, with_self_loops
 from jgleak.gnn.mix import mix
 from jgleak.gnn.tap import apply_kernel
 
@@ -16,23 +17,31 @@ from jgleak.gnn.tap import apply_kernel
 class GCNConv(Convolution):
     """GCN layer (Kipf & Welling, ICLR 2017); degrees count the self-loop."""
 
+    kind: ClassVar[str] = "gcn"
+
     aggregate_kernel: ClassVar[str | None] = "kernel"
+    peels: ClassVar[bool] = True
+    symmetric: ClassVar[bool] = True
 
-    def setup(self) -> None:
-        self.kernel = self._kernel("kernel", (self.in_features, self.features))
-        if self.bias:
-            self.offset = self._offset()
+    @staticmethod
+    def mixing(adjacency: Float[AnyArray, "N N"], mask: Bool[AnyArray, " N"]) -> Float[AnyArray, "N N"]:
+        """``D^-1/2 (A + I) D^-1/2``; rows and columns of padding are 0."""
+        xp = adjacency.__array_namespace__()
+        looped = with_self_loops(adjacency, mask)
+        scale = xp.where(mask, 1.0 / xp.sqrt(xp.where(mask, looped.sum(axis=1), 1.0)), 0.0)
+        return scale[:, None] * looped * scale[None, :]
 
+    @nn.compact
     def __call__(
         self, rows: Float[Array, "N F"], adjacency: Float[Array, "N N"], mask: Bool[Array, " N"]
     ) -> Float[Array, "N D"]:
-        looped = with_self_loops(adjacency, mask)
-        scale = jnp.where(mask, lax.rsqrt(jnp.where(mask, looped.sum(axis=1), 1.0)), 0.0)
-        mixed = mix(scale[:, None] * looped * scale[None, :], apply_kernel(self, "kernel", self.kernel, rows))
+        kernel = self._kernel("kernel", (rows.shape[-1], self.features))
+        self._offsets("bias")
+        mixed = mix(self.mixing(jnp.asarray(adjacency), mask), apply_kernel(self, "kernel", kernel, rows))
         return jnp.where(mask[:, None], self._add_bias(mixed), 0.0)
 
     def project(self, rows: Float[Array, "T F"]) -> Float[Array, "T P"]:
-        return rows @ self.kernel
+        return rows @ self._weight("kernel")
 
     def star_terms(
         self,

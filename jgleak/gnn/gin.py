@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import jax.numpy as jnp
+from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int
 
 from jgleak.gnn.activation import activation
@@ -23,29 +24,33 @@ class GINConv(Convolution):
       inner: activation between the two linear maps.
     """
 
+    kind: ClassVar[str] = "gin"
+
     epsilon: float = 0.0
     inner: str = "relu"
 
     aggregate_kernel: ClassVar[str | None] = "kernel"
     hidden_kernel: ClassVar[str | None] = "out_kernel"
 
-    def setup(self) -> None:
-        self.kernel = self._kernel("kernel", (self.in_features, self.features))
-        self.out_kernel = self._kernel("out_kernel", (self.features, self.features))
-        if self.bias:
-            self.inner_offset = self._offset("inner_bias")
-            self.offset = self._offset()
+    @nn.nowrap
+    def check(self) -> None:
+        super().check()
+        activation(self.inner)
 
+    @nn.compact
     def __call__(
         self, rows: Float[Array, "N F"], adjacency: Float[Array, "N N"], mask: Bool[Array, " N"]
     ) -> Float[Array, "N D"]:
-        mapped = apply_kernel(self, "kernel", self.kernel, rows)
+        kernel = self._kernel("kernel", (rows.shape[-1], self.features))
+        out_kernel = self._kernel("out_kernel", (self.features, self.features))
+        self._offsets("inner_bias", "bias")
+        mapped = apply_kernel(self, "kernel", kernel, rows)
         total = (1.0 + self.epsilon) * mapped + mix(adjacency, mapped)
-        out = apply_kernel(self, "out_kernel", self.out_kernel, activation(self.inner)(self._add_inner(total)))
+        out = apply_kernel(self, "out_kernel", out_kernel, activation(self.inner)(self._add_inner(total)))
         return jnp.where(mask[:, None], self._add_bias(out), 0.0)
 
     def project(self, rows: Float[Array, "T F"]) -> Float[Array, "T P"]:
-        return rows @ self.kernel
+        return rows @ self._weight("kernel")
 
     def star_terms(
         self,
@@ -72,9 +77,7 @@ class GINConv(Convolution):
         return activation(self.inner)(combined)
 
     def star_finish(self, combined: Float[Array, "... D"]) -> Float[Array, "... D"]:
-        return self._add_bias(self.star_hidden(combined) @ self.out_kernel)
+        return self._add_bias(self.star_hidden(combined) @ self._weight("out_kernel"))
 
     def _add_inner(self, z: Float[Array, "... C"], columns: Int[Array, " C"] | None = None) -> Float[Array, "... C"]:
-        if not self.bias:
-            return z
-        return z + (self.inner_offset if columns is None else jnp.asarray(self.inner_offset)[columns])
+        return self._add_bias(z, columns, "inner_bias")

@@ -1,172 +1,113 @@
-"""The model under attack: a stack of convolutions and a readout, as one pure function of its parameters."""
+"""The model under attack: layers and a readout, as one pure function of its parameters."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Bool, Float
 
-from jgleak.gnn.activation import activation
-from jgleak.gnn.convolution import Convolution
-from jgleak.gnn.gat import NEGATIVE_SLOPE, GATConv
-from jgleak.gnn.gcn import GCNConv
-from jgleak.gnn.gin import GINConv
+from jgleak.gnn.convolution import at_least_one
+from jgleak.gnn.layer import Layer
 from jgleak.gnn.precise import Precise
-from jgleak.gnn.readout import DotProduct, Flattened, NodeMLP, NodeScores, Pooled, Readout
-from jgleak.gnn.sage import SAGEConv
-
-CONVOLUTIONS: dict[str, type[Convolution]] = {"gcn": GCNConv, "gat": GATConv, "sage": SAGEConv, "gin": GINConv}
-READOUTS = ("node_mlp", "pooled", "flattened", "node_scores", "dot")
+from jgleak.gnn.readout import NodeMLP, Pooled, Readout
 
 Params = Any
-"""A pytree of weights, ``{"conv_0": {"kernel": ...}, ..., "readout": {...}}``."""
+"""A pytree of weights: ``{"layers_0": {"conv": {"kernel": ...}}, ..., "readout": {"mlp": {"linears_0": ...}}}``."""
 
 
 class GNN(Precise):
-    """``H_0 = X``, ``H_{l+1} = act(conv_l(H_l, A))``, then the readout.
+    """``H_0 = X``, ``H_{l+1} = layer_l(H_l, A)``, then the readout. ``jgleak.gnn.standard`` makes the papers' models.
 
-    The defaults are GRAIN's model: two GCN layers of width 300, no bias, ReLU between and none after the last, an MLP
-    [X | H] -> 300 -> 64 -> C on every node, logits averaged over nodes.
+    Frozen and hashable: equal compositions are one static argument of a compiled function.
 
     Attributes:
-      in_features: width ``m`` of the encoded node features.
-      classes: number of outputs ``C``.
-      conv: ``gcn``, ``gat``, ``sage`` or ``gin``.
-      layers: number of convolutions ``L``.
-      hidden: width ``D`` of every convolution (the last is ``classes`` wide under ``node_scores``).
-      act: ``relu``, ``gelu``, ``sigmoid``, ``tanh`` or ``elu``.
-      last_act: apply the activation after the last convolution too.
-      bias: give the convolutions a bias.
-      heads: attention heads (GAT only); hidden layers concatenate, the last one averages.
-      widths: width of every convolution, where they differ; empty for ``hidden`` throughout.
-      last_heads: heads of the last convolution (GAT only); None for ``heads``.
-      last_concatenate: the last convolution concatenates its heads too (GAT only).
-      negative_slope: slope of the attention score's leaky ReLU below zero (GAT only).
-      residual: every convolution adds a linear map of the node's own row (GAT only).
-      epsilons: weight of a node's own row in every layer, as ``1 + epsilon`` (GIN only); empty for zeros.
-      readout: ``node_mlp`` (GRAIN), ``pooled`` (GraphDLG, FedGIG), ``flattened`` (GLG, graph task),
-        ``node_scores`` (GLG, node task) or ``dot`` (FedGNN).
-      readout_widths: hidden widths of the readout's MLP.
-      readout_act: its activation; None for ``act``.
-      pooling: ``mean``, ``sum`` or ``max`` (pooled readout only).
-      per_node: node classification, for ``node_mlp``.
-      see_input: ``node_mlp`` sees ``[X | H]`` rather than ``H``.
-      slots: node slots of the flattened readout.
+      in_features: width ``m`` of the encoded node features; all other widths follow.
+      layers: the first one's input is ``X``.
+      readout: from the last states to the output.
     """
 
     in_features: int
-    classes: int = 2
-    conv: str = "gcn"
-    layers: int = 2
-    hidden: int = 300
-    act: str = "relu"
-    last_act: bool = False
-    bias: bool = False
-    heads: int = 2
-    readout: str = "node_mlp"
-    readout_widths: tuple[int, ...] = (300, 64)
-    pooling: str = "mean"
-    per_node: bool = False
-    see_input: bool = True
-    slots: int = 0
-    widths: tuple[int, ...] = ()
-    last_heads: int | None = None
-    last_concatenate: bool = False
-    negative_slope: float = NEGATIVE_SLOPE
-    residual: bool = False
-    epsilons: tuple[float, ...] = ()
-    readout_act: str | None = None
+    layers: tuple[Layer, ...]
+    readout: Readout
 
-    def setup(self) -> None:
-        self.check()
-        for layer in range(self.layers):
-            setattr(self, f"conv_{layer}", self.convolution(layer))
-        self.head = self._readout()
+    def __post_init__(self) -> None:
+        # Flax shares the weights of a module that stands in two places; every layer is to have its own.
+        object.__setattr__(self, "layers", tuple(layer.clone(_deep_clone=True) for layer in self.layers))
+        super().__post_init__()
 
     @nn.nowrap
     def check(self) -> None:
         """Raise ``ValueError`` for an unknown name or an impossible size."""
-        if self.conv not in CONVOLUTIONS:
-            raise ValueError(f"conv: unknown {self.conv!r}; choose one of {sorted(CONVOLUTIONS)}")
-        if self.readout not in READOUTS:
-            raise ValueError(f"readout: unknown {self.readout!r}; choose one of {sorted(READOUTS)}")
-        counts = (self.layers, self.hidden, self.classes, self.in_features, self.heads, self.last_heads or 1)
-        if min(*counts, *self.widths) < 1:
-            raise ValueError("layers, hidden, classes, in_features, heads and widths must be at least 1")
-        for field in ("widths", "epsilons"):
-            if len(getattr(self, field)) not in (0, self.layers):
-                raise ValueError(f"{field}: expected one entry for each of {self.layers} layers or none")
-        if self.residual and self.conv != "gat":
-            raise ValueError(f"residual: only 'gat' has a residual map here, this model's convolution is {self.conv!r}")
-        if self.readout == "flattened" and self.slots < 1:
-            raise ValueError("slots: the flattened readout needs the number of node slots it is made for")
-        activation(self.act)
-        activation(self.readout_act or self.act)
+        if not self.layers:
+            raise ValueError("layers: a model needs at least one")
+        at_least_one(in_features=self.in_features)
+        for layer in self.layers:
+            layer.check()
+        self.readout.check()
+        states = self.layers[-1].features
+        if self.readout.passes_states and states != self.outputs:
+            raise ValueError(f"readout: its {self.outputs} outputs are the last states, which are {states} wide")
 
-    @nn.nowrap
-    def width(self, layer: int) -> int:
-        """Width of the rows that enter convolution ``layer`` (``layers`` gives the last states')."""
-        if layer == 0:
-            return self.in_features
-        if layer == self.layers and self.readout == "node_scores":
-            return self.classes
-        return self.widths[layer - 1] if self.widths else self.hidden
+    @property
+    def depth(self) -> int:
+        """Number of layers ``L``."""
+        return len(self.layers)
 
-    @nn.nowrap
-    def convolution(self, layer: int) -> Convolution:
-        """The convolution of one layer, unbound: use it with ``params["conv_<layer>"]``."""
-        shared: dict[str, Any] = {
-            "in_features": self.width(layer),
-            "features": self.width(layer + 1),
-            "bias": self.bias,
-        }
-        if self.conv == "gat":
-            last = layer == self.layers - 1
-            heads = self.last_heads if last and self.last_heads is not None else self.heads
-            beside = self.last_concatenate or not last
-            slope, own = self.negative_slope, self.residual
-            return GATConv(**shared, heads=heads, concatenate=beside, negative_slope=slope, residual=own)
-        if self.conv == "gin":
-            return GINConv(**shared, inner=self.act, epsilon=self.epsilons[layer] if self.epsilons else 0.0)
-        return CONVOLUTIONS[self.conv](**shared)
-
-    @nn.nowrap
-    def apply_layer(self, layer: int, weights: Params, method: str, *arguments: Any) -> Any:
-        """A method of one convolution (``project``, ``star_terms``, ..) under its own weights."""
-        return self.convolution(layer).apply({"params": weights}, *arguments, method=method)
-
-    @nn.nowrap
-    def activate(self, layer: int, z: Float[Array, "... D"]) -> Float[Array, "... D"]:
-        """Pre-activations of convolution ``layer`` to states."""
-        last = layer == self.layers - 1
-        return z if last and not self.last_act else activation(self.act)(z)
-
-    def _readout(self) -> Readout:
-        shared: dict[str, Any] = {
-            "in_features": self.in_features,
-            "state_features": self.width(self.layers),
-            "classes": self.classes,
-        }
-        act = self.readout_act or self.act
-        if self.readout == "node_mlp":
-            return NodeMLP(
-                **shared, per_node=self.per_node, widths=self.readout_widths, act=act, see_input=self.see_input
-            )
-        if self.readout == "pooled":
-            return Pooled(**shared, widths=self.readout_widths, act=act, pooling=self.pooling)
-        if self.readout == "flattened":
-            return Flattened(**shared, slots=self.slots)
-        return NodeScores(**shared, per_node=True) if self.readout == "node_scores" else DotProduct(**shared)
+    @property
+    def outputs(self) -> int:
+        """Number of outputs ``C``: classes, or 1 in regression."""
+        return self.readout.outputs
 
     @property
     def node_level(self) -> bool:
         """True when the output is one row a node (node classification, ratings)."""
-        return self.readout in ("node_scores", "dot") or (self.readout == "node_mlp" and self.per_node)
+        return self.readout.node_level
+
+    @nn.nowrap
+    def layer_at(self, params: Params, layer: int) -> tuple[Layer, Any]:
+        """One layer, and its parameters."""
+        return self.layers[layer], self.layer_of(params, layer)
+
+    @nn.nowrap
+    def layer_of(self, tree: Mapping[str, Any], layer: int) -> Any:
+        """One layer's part of a tree like the parameters."""
+        return tree[f"layers_{layer}"]
+
+    @nn.nowrap
+    def conv_of(self, tree: Mapping[str, Any], layer: int) -> Any:
+        """One convolution's part of a tree like the parameters."""
+        return self.layer_of(tree, layer)["conv"]
+
+    @nn.nowrap
+    def with_conv(self, tree: Mapping[str, Any], layer: int, conv: Any) -> dict[str, Any]:
+        """The tree with another part for one convolution."""
+        return {**tree, f"layers_{layer}": {**self.layer_of(tree, layer), "conv": conv}}
+
+    @nn.nowrap
+    def readout_of(self, tree: Mapping[str, Any]) -> Any:
+        """The readout's part of a tree like the parameters; empty where it has no weight."""
+        return tree.get("readout", {})
+
+    @nn.nowrap
+    def output_bias(self, update: Mapping[str, Any]) -> Float[np.ndarray, "... C"] | None:
+        """The gradient of the bias that is added to the logits; None where the model adds none."""
+        if self.readout.passes_states:
+            last = self.conv_of(update, self.depth - 1)
+        else:
+            last = self.readout.last(self.readout_of(update))
+        return np.asarray(last["bias"]) if "bias" in last else None
+
+    @property
+    def nearest_output(self) -> tuple[tuple[str, ...], ...]:
+        """Places in the parameters, those whose weights act next to the output first."""
+        last = self.readout.last_map
+        return (("readout", *last), ("readout",)) if last else ((),)
 
     def states(
         self,
@@ -177,28 +118,27 @@ class GNN(Precise):
     ) -> list[Float[Array, "N D"]]:
         """``[H_0, H_1, ..., H_L]`` of one padded graph; ``disturb`` maps a layer's number and output to another."""
         out = [nodes]
-        for layer in range(self.layers):
-            conv = getattr(self, f"conv_{layer}")
-            state = self.activate(layer, conv(out[-1], adjacency, mask))
-            state = state if disturb is None else disturb(layer, state)
+        for number, layer in enumerate(self.layers):
+            state = layer(out[-1], adjacency, mask)
+            state = state if disturb is None else disturb(number, state)
             out.append(jnp.where(mask[:, None], state, 0.0))
         return out
 
     def node_hidden(
         self, nodes: Float[Array, "N m"], states: Float[Array, "N D"]
     ) -> tuple[Float[Array, "N h"], Float[Array, "N C"]]:
-        """Every node's last hidden row and logits under a ``node_mlp`` readout, before any averaging."""
-        if not isinstance(self.head, NodeMLP):
-            raise ValueError(f"readout: {self.readout!r} has no hidden row a node; use 'node_mlp'")
-        return self.head.node_hidden(nodes, states)
+        """Every node's last hidden row and logits under a readout that maps nodes one by one, before any averaging."""
+        if not isinstance(self.readout, NodeMLP):
+            raise ValueError(f"readout: {self.readout.kind!r} has no hidden row a node; use 'node_mlp'")
+        return self.readout.node_hidden(nodes, states)
 
     def embed(
         self, nodes: Float[Array, "N m"], adjacency: Float[Array, "N N"], mask: Bool[Array, " N"]
     ) -> Float[Array, " D"]:
         """The vector that enters the MLP of a ``pooled`` readout."""
-        if not isinstance(self.head, Pooled):
-            raise ValueError(f"readout: {self.readout!r} does not pool its nodes; use 'pooled'")
-        return self.head.pool(self.states(nodes, adjacency, mask)[-1], mask)
+        if not isinstance(self.readout, Pooled):
+            raise ValueError(f"readout: {self.readout.kind!r} does not pool its nodes; use 'pooled'")
+        return self.readout.pool(self.states(nodes, adjacency, mask)[-1], mask)
 
     def __call__(
         self,
@@ -211,16 +151,17 @@ class GNN(Precise):
 
         ``disturb`` is what a client does to each layer's output (``jgleak.defenses``); an attacker leaves it out.
         """
-        return self.head(nodes, self.states(nodes, adjacency, mask, disturb)[-1], mask)
+        return self.readout(nodes, self.states(nodes, adjacency, mask, disturb)[-1], mask)
 
     @nn.nowrap
     def initial(self, *, key: Array) -> Params:
         """Random parameters: Glorot-uniform convolutions, readout uniform in ±1/sqrt(fan_in)."""
+        self.check()
         return _initial(self, key)
 
 
 @partial(jax.jit, static_argnames=("model",))
 def _initial(model: GNN, key: Array) -> Params:
-    size = model.slots if model.readout == "flattened" else 2
+    size = model.readout.slots or 2
     blank = jnp.zeros((size, model.in_features)), jnp.zeros((size, size)), jnp.ones(size, bool)
     return model.init(key, *blank)["params"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 import jax.numpy as jnp
+from flax import linen as nn
 from jaxtyping import Array, Bool, Float
 
-from jgleak.gnn.convolution import Convolution
+from jgleak.gnn.convolution import AnyArray, Convolution
 from jgleak.gnn.mix import mix
 from jgleak.gnn.tap import apply_kernel
 
@@ -18,26 +19,33 @@ FAINT = 1e-6
 class SAGEConv(Convolution):
     """GraphSAGE-mean layer (Hamilton et al., NeurIPS 2017; GLG eq. for GraphSAGE). Isolated nodes aggregate zero."""
 
+    kind: ClassVar[str] = "sage"
+
     span_kernel: ClassVar[str] = "self_kernel"
     aggregate_kernel: ClassVar[str | None] = "neighbour_kernel"
+    peels: ClassVar[bool] = True
 
-    def setup(self) -> None:
-        self.self_kernel = self._kernel("self_kernel", (self.in_features, self.features))
-        self.neighbour_kernel = self._kernel("neighbour_kernel", (self.in_features, self.features))
-        if self.bias:
-            self.offset = self._offset()
+    @staticmethod
+    def mixing(adjacency: Float[AnyArray, "N N"], mask: Bool[AnyArray, " N"]) -> Float[AnyArray, "N N"]:
+        """``D^-1 A``; rows of isolated nodes are 0."""
+        degree = adjacency.sum(axis=1, keepdims=True)
+        return adjacency / adjacency.__array_namespace__().where(degree > FAINT, degree, 1.0)
 
+    @nn.compact
     def __call__(
         self, rows: Float[Array, "N F"], adjacency: Float[Array, "N N"], mask: Bool[Array, " N"]
     ) -> Float[Array, "N D"]:
+        shape = (rows.shape[-1], self.features)
+        self_kernel, neighbour_kernel = (self._kernel(name, shape) for name in ("self_kernel", "neighbour_kernel"))
+        self._offsets("bias")
         degree = adjacency.sum(axis=1, keepdims=True)
         mean = mix(adjacency, rows) / jnp.where(degree > FAINT, degree, 1.0)
-        own = apply_kernel(self, "self_kernel", self.self_kernel, rows)
-        others = apply_kernel(self, "neighbour_kernel", self.neighbour_kernel, mean)
+        own = apply_kernel(self, "self_kernel", self_kernel, rows)
+        others = apply_kernel(self, "neighbour_kernel", neighbour_kernel, mean)
         return jnp.where(mask[:, None], self._add_bias(own + others), 0.0)
 
     def project(self, rows: Float[Array, "T F"]) -> Float[Array, "T P"]:
-        return rows @ jnp.concatenate([self.self_kernel, self.neighbour_kernel], axis=1)
+        return rows @ jnp.concatenate([self._weight("self_kernel"), self._weight("neighbour_kernel")], axis=1)
 
     def star_terms(
         self,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -11,12 +10,26 @@ import numpy as np
 from jaxtyping import Float, Int, Num
 
 from jgleak.federated.observation import Observation, flatten
-from jgleak.gnn import GNN, Params
+from jgleak.gnn import (
+    CONVOLUTIONS,
+    GNN,
+    MLP,
+    Convolution,
+    GATConv,
+    GINConv,
+    Layer,
+    NodeMLP,
+    NodeScores,
+    Params,
+    Pooled,
+    Readout,
+    SAGEConv,
+)
 from jgleak.interop.arrays import Arrays, by_name
 from jgleak.interop.graphs import dense
-from jgleak.interop.layers import GAT, Step
+from jgleak.interop.layers import GAT, GIN, Conv, Step
 from jgleak.interop.plan import Plan, plan
-from jgleak.interop.take import Slot, epsilons, heads_of, slots, tree
+from jgleak.interop.take import Slot, epsilons_of, heads_of, slots, tree
 
 Example = tuple[Num[np.ndarray, "n m"], Int[np.ndarray, "2 e"], Float[np.ndarray, "..."]]
 """A public graph of any kind and what the model says of it: input rows, edge list, output."""
@@ -66,9 +79,9 @@ def from_arrays(
     model = _model(architecture, places, params, weights)
     _check_shapes(places, params, model)
     if reduction == "sum":
-        count = batch_size * (model.classes if loss == "bce" else 1)
+        count = batch_size * (model.outputs if loss == "bce" else 1)
         update = jax.tree.map(lambda leaf: leaf / np.asarray(count, leaf.dtype), update)
-    if loss == "bce" and model.classes == 1:
+    if loss == "bce" and model.outputs == 1:
         loss, model, params, update = "ce", *_two_outputs(model, params, update)
     observation = Observation(model, params, update, loss, batch_size=batch_size)
     if example is not None:
@@ -101,63 +114,67 @@ def _same_names(places: Sequence[Slot], weights: Arrays, slopes: Arrays) -> None
 
 def _model(plan: Plan, places: Sequence[Slot], params: Params, weights: Arrays) -> GNN:
     """The architecture with the sizes that the arrays have."""
-    convs = [params[f"conv_{i}"] for i in range(len(plan.convs))]
-    biased = ["bias" in conv for conv in convs]
-    if len(set(biased)) > 1 or any("inner_bias" in conv and "bias" not in conv for conv in convs):
-        raise ValueError("state: some convolutions have a bias and some have none; give all of them one, or none")
-    if plan.convs[0].kind == "gin" and any(("inner_bias" in conv) != ("bias" in conv) for conv in convs):
-        raise ValueError(
-            "state: one of GIN's two linear maps has a bias and one has none; give both of them one, or none"
-        )
-    last = {"gin": "out_kernel", "sage": "self_kernel"}.get(plan.convs[0].kind, "kernel")
-    widths = [conv[last].shape[1] for conv in convs]
-    heads = heads_of(places, weights)
-    residual = [("residual_kernel" in conv) for conv in convs]
-    if len(set(residual)) > 1:
-        raise ValueError(
-            "state: some convolutions have a residual map and some have none; one or the other is supported"
-        )
-    fields: dict[str, Any] = {}
-    if heads:
-        gats = [conv for conv in plan.convs if isinstance(conv, GAT)]
-        widths = [w if gat.concat else w // h for w, h, gat in zip(widths, heads, gats, strict=True)]
-        fields = _attention(gats, heads) | {"residual": residual[0]}
-    linears = [params["head"][f"linears_{i}"]["kernel"] for i in range(len(plan.linears))]
-    first = convs[0]["self_kernel" if plan.convs[0].kind == "sage" else "kernel"]
+    parts = [params[f"layers_{i}"]["conv"] for i in range(len(plan.convs))]
+    _alike(plan, parts)
+    heads = iter(heads_of(places, weights))
+    epsilons = epsilons_of(places, weights)
+    convs = [
+        _convolution(step, part, heads, epsilons.get(step.name, 0.0))
+        for step, part in zip(plan.convs, parts, strict=True)
+    ]
+    if plan.convs[0].kind == GATConv.kind:
+        _attention(convs)
+    acts = [plan.act if i < len(convs) - 1 or plan.last_act else "identity" for i in range(len(convs))]
+    linears = [params["readout"]["mlp"][f"linears_{i}"]["kernel"] for i in range(len(plan.linears))]
+    mlp = MLP(tuple(kernel.shape[1] for kernel in linears), plan.readout_act)
+    readouts: dict[str, Readout] = {
+        NodeScores.kind: NodeScores(convs[-1].features),
+        NodeMLP.kind: NodeMLP(mlp=mlp, per_node=plan.per_node, see_input=plan.see_input),
+        Pooled.kind: Pooled(pooling=plan.pooling, mlp=mlp),
+    }
     return GNN(
-        in_features=first.shape[0],
-        classes=linears[-1].shape[1] if linears else widths[-1],
-        conv=plan.convs[0].kind,
-        layers=len(convs),
-        hidden=widths[0],
-        widths=() if len(set(widths)) == 1 else tuple(widths),
-        act=plan.act,
-        last_act=plan.last_act,
-        bias=biased[0],
-        readout=plan.readout,
-        readout_widths=tuple(kernel.shape[1] for kernel in linears[:-1]),
-        readout_act=None if plan.readout_act == plan.act else plan.readout_act,
-        pooling=plan.pooling,
-        per_node=plan.per_node and plan.readout == "node_mlp",
-        see_input=plan.see_input,
-        epsilons=epsilons(places, plan.convs, weights),
-        **fields,
+        in_features=parts[0][convs[0].span_kernel].shape[0],
+        layers=tuple(Layer(conv=conv, act=act) for conv, act in zip(convs, acts, strict=True)),
+        readout=readouts[plan.readout],
     )
 
 
-def _attention(gats: Sequence[GAT], heads: Sequence[int]) -> dict[str, Any]:
-    slopes = {gat.negative_slope for gat in gats}
-    if len(set(heads[:-1])) > 1 or len(slopes) > 1 or not all(gat.concat for gat in gats[:-1]):
+def _alike(plan: Plan, parts: Sequence[Params]) -> None:
+    """Raise ``ValueError`` where some convolutions have an array that others lack."""
+    biased = ["bias" in part for part in parts]
+    if len(set(biased)) > 1 or any("inner_bias" in part and "bias" not in part for part in parts):
+        raise ValueError("state: some convolutions have a bias and some have none; give all of them one, or none")
+    if plan.convs[0].kind == GINConv.kind and any(("inner_bias" in part) != ("bias" in part) for part in parts):
+        raise ValueError(
+            "state: one of GIN's two linear maps has a bias and one has none; give both of them one, or none"
+        )
+    if len({"residual_kernel" in part for part in parts}) > 1:
+        raise ValueError(
+            "state: some convolutions have a residual map and some have none; one or the other is supported"
+        )
+
+
+def _convolution(step: Conv, part: Params, heads: Iterator[int], epsilon: float) -> Convolution:
+    last = {GINConv.kind: "out_kernel", SAGEConv.kind: "self_kernel"}.get(step.kind, "kernel")
+    width, bias = part[last].shape[1], "bias" in part
+    if isinstance(step, GAT):
+        own, count = "residual_kernel" in part, next(heads)
+        features = width if step.concat else width // count
+        slope = step.negative_slope
+        return GATConv(features, bias, count, concatenate=step.concat, negative_slope=slope, residual=own)
+    if isinstance(step, GIN):
+        return GINConv(width, bias, epsilon=epsilon, inner=step.act)
+    return CONVOLUTIONS[step.kind](features=width, bias=bias)
+
+
+def _attention(convs: Sequence[Convolution]) -> None:
+    gats = [conv for conv in convs if isinstance(conv, GATConv)]
+    heads, slopes = [conv.heads for conv in gats], {conv.negative_slope for conv in gats}
+    if len(set(heads[:-1])) > 1 or len(slopes) > 1 or not all(conv.concatenate for conv in gats[:-1]):
         raise ValueError(
             "layers: every GAT layer but the last must concatenate the same number of heads, and all share one "
-            f"negative slope; these have {list(heads)} heads"
+            f"negative slope; these have {heads} heads"
         )
-    return {
-        "heads": heads[0],
-        "last_heads": None if heads[-1] == heads[0] else heads[-1],
-        "last_concatenate": gats[-1].concat,
-        "negative_slope": slopes.pop(),
-    }
 
 
 def _check_shapes(places: Sequence[Slot], params: Params, model: GNN) -> None:
@@ -174,17 +191,19 @@ def _check_shapes(places: Sequence[Slot], params: Params, model: GNN) -> None:
 
 def _two_outputs(model: GNN, params: Params, update: Params) -> tuple[GNN, Params, Params]:
     """One output ``z`` as the logits ``(0, z)``; the loss's derivatives there are ``(-d, d)``."""
-    if not model.readout_widths and model.readout == "node_scores":
+    readout = model.readout
+    if not isinstance(readout, NodeMLP | Pooled):
         raise ValueError(
             "loss: 'bce' on one score a node has no linear map to widen; give the model two classes and 'ce'"
         )
-    last = f"linears_{len(model.readout_widths)}"
+    mlp = readout.mlp.clone(widths=(*readout.mlp.widths[:-1], 2))
 
     def wider(tree: Params, factor: float) -> Params:
-        head = {k: np.concatenate([factor * v, v], axis=-1) for k, v in tree["head"][last].items()}
-        return {**tree, "head": {**tree["head"], last: head}}
+        maps = tree["readout"]["mlp"]
+        last = {k: np.concatenate([factor * v, v], axis=-1) for k, v in maps[mlp.last].items()}
+        return {**tree, "readout": {"mlp": {**maps, mlp.last: last}}}
 
-    return dataclasses.replace(model, classes=2), wider(params, 0.0), wider(update, -1.0)
+    return model.clone(readout=readout.clone(mlp=mlp)), wider(params, 0.0), wider(update, -1.0)
 
 
 def _check_example(observation: Observation, example: Example) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from jgleak.federated.observation import unflatten
 from jgleak.gnn import Params
 from jgleak.interop.arrays import Arrays
-from jgleak.interop.layers import GAT, GIN, Conv, Layer
+from jgleak.interop.layers import GAT, GIN, Layer
 from jgleak.interop.plan import Plan
 
 NORMALISED = ("running_mean", "running_var", "num_batches_tracked")
@@ -53,9 +53,9 @@ def slots(plan: Plan, state: Arrays) -> list[Slot]:
             )
     out = []
     for number, layer in enumerate(plan.convs):
-        out += _of(layer, f"conv_{number}", state)
+        out += _of(layer, f"layers_{number}/conv", state)
     for number, layer in enumerate(plan.linears):
-        out += _of(layer, f"head/linears_{number}", state)
+        out += _of(layer, f"readout/mlp/linears_{number}", state)
     used = [slot.name for slot in out]
     for name in used:
         if used.count(name) > 1:
@@ -148,8 +148,7 @@ def _scores(array: np.ndarray, name: str) -> np.ndarray:
     return array.reshape(array.shape[-2:])
 
 
-def epsilons(slots: Sequence[Slot], convs: Sequence[Conv], state: Arrays) -> tuple[float, ...]:
-    """GIN's weight of a node itself in every layer; empty where all are zero."""
-    stored = {slot.layer.name: float(state[slot.name].reshape(-1)[0]) for slot in slots if slot.role == "eps"}
-    values = tuple(stored.get(conv.name, conv.eps) for conv in convs if isinstance(conv, GIN))
-    return values if any(values) else ()
+def epsilons_of(slots: Sequence[Slot], state: Arrays) -> dict[str, float]:
+    """GIN's weight of a node itself by the name of the layer, where an array or the layer says it."""
+    said = {slot.layer.name: slot.layer.eps for slot in slots if isinstance(slot.layer, GIN)}
+    return said | {slot.layer.name: float(state[slot.name].reshape(-1)[0]) for slot in slots if slot.role == "eps"}

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from models import flat
 
 from jgleak.features import Feature, FeatureSpace, onehot
 from jgleak.federated import Observation, fedsgd
@@ -72,7 +73,7 @@ class Lab:
 
     def model(self, **fields: Any) -> GNN:
         """GRAIN's architecture, narrower."""
-        return GNN(**({"in_features": self.space.width, "hidden": 128, "readout_widths": (64, 16)} | fields))
+        return flat(**({"in_features": self.space.width, "hidden": 128, "readout_widths": (64, 16)} | fields))
 
     def params(self, model: GNN) -> Any:
         """Uniform weights of the usual size, without compiling an initialiser."""
@@ -84,7 +85,7 @@ class Lab:
 
     def observe(self, model: GNN, graph: Graph, loss: str = "bce", space: FeatureSpace | None = None) -> Observation:
         """What the server sees of one client."""
-        slots = model.slots if model.readout == "flattened" else None
+        slots = model.readout.slots
         return fedsgd(model, self.params(model), [graph], space or self.space, loss=loss, slots=slots)
 
 

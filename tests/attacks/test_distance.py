@@ -128,7 +128,7 @@ def test_a_tiny_gradient_is_still_compared(lab: Any) -> None:
     """Output and target nearly agree, and the update is about 1e-20 long: its squares are no float32."""
     model = lab.model(classes=1, hidden=16)
     params = jax.tree.map(np.copy, lab.params(model))
-    last = params["head"][f"linears_{len(model.readout_widths)}"]
+    last = model.readout.last(model.readout_of(params))
     last["kernel"] *= 1e-20
     last["bias"] *= 0
     truth, other = (dataclasses.replace(lab.path(colours), y=0.0) for colours in ([0, 1, 2], [0, 0, 3]))
@@ -159,6 +159,5 @@ def test_a_flattened_readout_holds_so_many_nodes(lab: Any) -> None:
 def test_a_vanishing_gradient_has_no_infinite_distance(lab: Any) -> None:
     model = lab.model(classes=1, hidden=16)
     observation = lab.observe(model, dataclasses.replace(lab.path([0, 1]), y=1.0), "mse")
-    blank = {k: {n: v * 0 for n, v in w.items()} if k != "head" else w for k, w in observation.update.items()}
-    blank["head"] = {k: {n: v * 0 for n, v in w.items()} for k, w in observation.update["head"].items()}
+    blank = jax.tree.map(lambda leaf: leaf * 0, observation.update)
     assert np.isfinite(closest(dataclasses.replace(observation, update=blank), lab, lab.path([1, 1]))[0])

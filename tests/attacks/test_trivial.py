@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from models import flat
 
 from jgleak.attacks.registry import ATTACKS, get_attack
 from jgleak.attacks.trivial import EMPTY, FILE_HABIT, MEAN_ADJACENCY, RANDOM
 from jgleak.features import Feature, FeatureSpace, onehot
 from jgleak.federated import Knowledge, Observation, fedsgd
-from jgleak.gnn import GNN
 from jgleak.graph import Graph
 
 BASELINES = (RANDOM, MEAN_ADJACENCY, FILE_HABIT, EMPTY)
@@ -43,7 +43,7 @@ OTHERS = (path_graph([0, 0]), path_graph([0, 1, 2]), path_graph([2, 2, 2, 2]))
 
 @pytest.fixture(scope="module")
 def observation() -> Observation:
-    model = GNN(in_features=SPACE.width, hidden=6, readout_widths=(5,))
+    model = flat(in_features=SPACE.width, hidden=6, readout_widths=(5,))
     return fedsgd(model, model.initial(key=jax.random.key(0)), [TRUTH], SPACE, loss="bce")
 
 
@@ -126,7 +126,7 @@ def test_empty_is_one_most_frequent_node(observation: Observation) -> None:
 @pytest.mark.parametrize("attack", BASELINES, ids=lambda a: a.name)
 def test_a_batch_gets_a_guess_for_every_size(attack) -> None:
     graphs = [path_graph([0, 0, 1, 0, 2]), path_graph([0, 1]), path_graph([2, 0, 0])]
-    model = GNN(in_features=SPACE.width, hidden=6, readout_widths=(5,))
+    model = flat(in_features=SPACE.width, hidden=6, readout_widths=(5,))
     seen = fedsgd(model, model.initial(key=jax.random.key(0)), graphs, SPACE, loss="bce")
     known = Knowledge(SPACE, sizes=(5, 2, 3), labels=np.array([1, 0, 1]), auxiliary=OTHERS)
     found = attack(seen, known, key=jax.random.key(0))
@@ -154,7 +154,7 @@ def test_the_habit_of_files_is_told_where_all_files_have_it(observation: Observa
 
 def test_node_labels_that_are_known_are_used() -> None:
     truth = dataclasses.replace(TRUTH, y=np.array([0, 0, 1, 1, 1]))
-    model = GNN(in_features=SPACE.width, hidden=6, readout="node_scores")
+    model = flat(in_features=SPACE.width, hidden=6, readout="node_scores")
     observation = fedsgd(model, model.initial(key=jax.random.key(0)), [truth], SPACE, loss="bce")
     knowledge = Knowledge(SPACE, adjacency=truth.adjacency, features=truth.x, labels=np.array([0, 0, 1, 1, 1]))
     found = EMPTY(observation, knowledge, key=jax.random.key(0))

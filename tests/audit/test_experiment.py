@@ -388,7 +388,7 @@ def test_what_clients_send_and_how_they_are_measured(spy: Spy) -> None:
     )
     list(run(dataclasses.replace(node, bias=True, loss="ce", normalise=False)))
     seen, known = spy.seen[0]
-    assert seen.protocol == "node_losses" and seen.loss == "ce" and "bias" in seen.params["conv_0"]
+    assert seen.protocol == "node_losses" and seen.loss == "ce" and "bias" in seen.params["layers_0"]["conv"]
     assert known.space.mean is None and known.space.std is None
     list(run(dataclasses.replace(node, protocol="target_node")))
     assert spy.seen[1][0].protocol == "target_node" and spy.seen[1][0].gradients is None

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import numpy as np
+from models import flat
 from typer.testing import CliRunner
 
 import recursion_speed
 from jgleak.features import FeatureSpace, real
-from jgleak.gnn import GNN
 from jgleak.graph import Graph
 
 
@@ -24,7 +24,7 @@ def test_nodes_that_are_alike_need_no_full_rank() -> None:
     """A star with two equal leaves has no full row rank and comes back all the same; the page says both."""
     rows = np.random.default_rng(0).normal(size=(4, 6))
     star = Graph(np.r_[rows, rows[3:]], np.array([(0, 1), (1, 2), (1, 3), (1, 4)]), 1)
-    net = GNN(in_features=6, layers=2, hidden=64, last_act=True, readout="pooled", readout_widths=())
+    net = flat(in_features=6, layers=2, hidden=64, last_act=True, readout="pooled", readout_widths=())
     row = recursion_speed.exactness(net, [star], FeatureSpace(tuple(real(f"x{i}") for i in range(6))))
     assert row["full_rank"] == 0.0 and row["error_full_rank"] is None
     assert (row["exact_true_mask"], row["exact_ones"]) == (1.0, 0.0)

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from models import flat
 
 from jgleak.features import FeatureSpace, binary, onehot
 from jgleak.federated.observation import Observation
@@ -31,7 +32,7 @@ class World:
         return self.space.fit([self.graph(8, seed).x for seed in range(20)])
 
     def model(self, **fields: Any) -> GNN:
-        return GNN(**({"in_features": self.space.width, "hidden": 4, "readout_widths": (5, 3)} | fields))
+        return flat(**({"in_features": self.space.width, "hidden": 4, "readout_widths": (5, 3)} | fields))
 
     def params(self, model: GNN, seed: int = 0) -> Any:
         shapes = jax.eval_shape(lambda: model.initial(key=jax.random.key(0)))

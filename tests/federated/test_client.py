@@ -81,7 +81,8 @@ def test_a_batch_s_gradients_are_those_of_a_loop(name: str, world: Any) -> None:
 
 
 def test_graphs_of_one_bucket_share_a_compilation(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    fields = {"hidden": 3, "readout": "pooled", "readout_widths": ()}
+    # No other test has this width: what it compiled would not be traced again.
+    fields = {"hidden": 17, "readout": "pooled", "readout_widths": ()}
     params = world.params(world.model(**fields))
     monkeypatch.setattr(client, "graph_loss", chex.assert_max_traces(client.graph_loss, n=1))
     for n in (1, 3, 8):
@@ -104,8 +105,8 @@ def test_graphs_of_one_bucket_share_a_compilation(world: Any, monkeypatch: pytes
         ({}, -1, "ce", r"is not a class 0\.\.1"),
         ({}, 0.5, "ce", r"is not a class 0\.\.1"),
         ({"readout": "node_scores"}, np.array([0, 1, 2, 0]), "ce", r"is not a class 0\.\.1"),
-        ({}, 0.5, "mse", "'mse' is the squared error of one output, this model has 2 classes"),
-        ({"readout": "dot"}, np.zeros(4, int), "ce", "a 'dot' readout predicts ratings; use 'mse'"),
+        ({}, 0.5, "mse", "'mse' is the squared error of one output, this model has 2 outputs"),
+        ({"readout": "dot"}, np.zeros(4, int), "ce", "the readout 'dot' predicts ratings; use 'mse'"),
     ],
 )
 def test_a_client_s_mistake_is_explained(world: Any, fields: Any, label: Any, loss: str, message: str) -> None:

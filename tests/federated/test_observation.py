@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from models import flat
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
@@ -27,7 +28,6 @@ from jgleak.federated.observation import (
     save,
     unflatten,
 )
-from jgleak.gnn import GNN
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_round_trip_keeps_every_bit(world: Any, tmp_path: Path, dtype: str) -> N
 
     model = world.model(conv="gat", heads=2, bias=True, last_act=True, act="gelu", readout_widths=(7, 5))
     update = jax.tree.map(lambda w: w * np.float32(1e-30), world.params(model, 4))
-    update["conv_0"]["kernel"][0, 0] = -0.0
+    update["layers_0"]["conv"]["kernel"][0, 0] = -0.0
     sent = Observation(model, cast(world.params(model, 3)), cast(update), "ce", batch_size=3)
     save(tmp_path / "a.safetensors", sent, world.fitted())
     back, space = load(str(tmp_path / "a.safetensors"))
@@ -138,16 +138,16 @@ def test_a_file_holds_no_more_than_the_server_saw(file: Path) -> None:
         ({"batch_size": 1.5}, "batch_size: must be a whole number from 1, got 1.5"),
         ({"update": None}, "update: expected a nested dict of arrays named like the model's, got NoneType"),
         ({"params": [1.0]}, "params: expected a nested dict"),
-        ({"model": GNN(in_features=13, conv="gcnn")}, "conv: unknown 'gcnn'"),
-        ({"model": GNN(in_features=13, hidden=4, layers=3, readout_widths=(5, 3))}, "lacks the tensors of 'conv_2'"),
-        ({"model": GNN(in_features=13, hidden=4, layers=1, readout_widths=(5, 3))}, "params: .*another model"),
+        ({"model": flat(in_features=13, hidden=4, act="swish")}, "activation: unknown 'swish'"),
+        ({"model": flat(in_features=13, hidden=4, layers=3, readout_widths=(5, 3))}, "lacks the tensors of 'layers_2'"),
+        ({"model": flat(in_features=13, hidden=4, layers=1, readout_widths=(5, 3))}, "params: .*another model"),
         (
-            {"model": GNN(in_features=13, hidden=5, readout_widths=(5, 3))},
+            {"model": flat(in_features=13, hidden=5, readout_widths=(5, 3))},
             r"has shape \(13, 4\), this model has \(13, 5\)",
         ),
         (
-            {"model": GNN(in_features=13, hidden=4, bias=True, readout_widths=(5, 3))},
-            "params: lacks tensor 'conv_0/bias'",
+            {"model": flat(in_features=13, hidden=4, bias=True, readout_widths=(5, 3))},
+            "params: lacks tensor 'layers_0/conv/bias'",
         ),
     ],
 )
@@ -160,15 +160,15 @@ def test_an_observation_that_contradicts_itself_is_refused(world: Any, change: A
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_values_that_are_not_finite_are_refused(world: Any, part: str, value: float) -> None:
     tree = world.params(world.model())
-    tree["conv_1"]["kernel"][2, 1] = value
-    with pytest.raises(ValueError, match=f"{part}: 'conv_1/kernel' holds NaN or infinite values"):
+    tree["layers_1"]["conv"]["kernel"][2, 1] = value
+    with pytest.raises(ValueError, match=f"{part}: 'layers_1/conv/kernel' holds NaN or infinite values"):
         world.observation(**{part: tree})
 
 
 def test_missing_and_unexpected_tensors_are_named(world: Any) -> None:
     update = world.params(world.model())
-    del update["head"]["linears_0"]["bias"]
-    with pytest.raises(ValueError, match="update: lacks tensor 'head/linears_0/bias'"):
+    del update["readout"]["mlp"]["linears_0"]["bias"]
+    with pytest.raises(ValueError, match="update: lacks tensor 'readout/mlp/linears_0/bias'"):
         world.observation(update=update)
     params = world.params(world.model()) | {"extra": {"kernel": np.zeros(2)}}
     with pytest.raises(ValueError, match="params: has an unexpected tensor 'extra/kernel'"):
@@ -191,17 +191,41 @@ def set_model(**fields: Any) -> Any:
     return lambda tensors, header: header | {"model": header["model"] | fields}
 
 
+def set_layer(**fields: Any) -> Any:
+    def spoil(tensors: Any, header: Any) -> Any:
+        first, *others = header["model"]["layers"]
+        return header | {"model": header["model"] | {"layers": [first | fields, *others]}}
+
+    return spoil
+
+
+def set_conv(**fields: Any) -> Any:
+    def spoil(tensors: Any, header: Any) -> Any:
+        return set_layer(conv=header["model"]["layers"][0]["conv"] | fields)(tensors, header)
+
+    return spoil
+
+
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (drop("update/conv_0/kernel"), "update: lacks tensor 'conv_0/kernel'"),
-        (drop("params/conv_1/kernel"), "params: lacks the tensors of 'conv_1'"),
-        (put("update/conv_0/kernel", np.full((13, 4), np.nan, np.float32)), "update: 'conv_0/kernel' holds NaN"),
-        (put("update/conv_0/kernel", np.zeros((4, 13), np.float32)), r"has shape \(4, 13\), this model has \(13, 4\)"),
-        (put("update/conv_0/kernel", np.zeros((13, 4), np.int32)), "tensor 'update/conv_0/kernel' has type I32"),
-        (put("update/conv_0/kernel", np.zeros((13, 4), np.complex64)), "has type C64; an observation holds F32"),
-        (put("params/conv_0", np.zeros(3, np.float32)), "is a tensor and a folder of tensors at once"),
-        (set_header(format=2), r"written by a newer jgleak \(format 2\); upgrade to read it"),
+        (drop("update/layers_0/conv/kernel"), "update: lacks tensor 'layers_0/conv/kernel'"),
+        (drop("params/layers_1/conv/kernel"), "params: lacks the tensors of 'layers_1'"),
+        (
+            put("update/layers_0/conv/kernel", np.full((13, 4), np.nan, np.float32)),
+            "update: 'layers_0/conv/kernel' holds NaN",
+        ),
+        (
+            put("update/layers_0/conv/kernel", np.zeros((4, 13), np.float32)),
+            r"has shape \(4, 13\), this model has \(13, 4\)",
+        ),
+        (
+            put("update/layers_0/conv/kernel", np.zeros((13, 4), np.int32)),
+            "tensor 'update/layers_0/conv/kernel' has type I32",
+        ),
+        (put("update/layers_0/conv/kernel", np.zeros((13, 4), np.complex64)), "has type C64; an observation holds F32"),
+        (put("params/layers_0", np.zeros(3, np.float32)), "is a tensor and a folder of tensors at once"),
+        (set_header(format=3), r"written by a newer jgleak \(format 3\); upgrade to read it"),
         (set_header(format="1"), "the header's format is '1'; it must be a whole number from 1"),
         (set_header(format=0), "the header's format is 0"),
         (set_header(loss="hinge"), "loss: unknown 'hinge'"),
@@ -212,14 +236,24 @@ def set_model(**fields: Any) -> Any:
         (set_header(space={}), "feature space: malformed description"),
         (set_header(model=[]), "model: expected fields by name"),
         (set_header(model=None), "model: expected fields by name"),
-        (set_model(width=3), r"model: unknown fields \['width'\]; known ones are"),
-        (set_model(parent="os"), r"model: unknown fields \['parent'\]"),
-        (set_model(conv="gcnn"), "conv: unknown 'gcnn'"),
-        (set_model(act={}), "malformed observation header"),
-        (set_model(layers=10**9), "lacks the tensors of 'conv_999999999'"),
-        (set_model(hidden=10**12), "malformed observation header|another model"),
-        (set_model(hidden="wide"), "malformed observation header"),
-        (set_model(hidden=4.5), "malformed observation header"),
+        (set_model(width=3), "model: unknown field 'width'; known ones are in_features, layers, readout"),
+        (set_model(parent="os"), "model: unknown field 'parent'"),
+        (set_model(in_features={}), "model.in_features: expected a whole number, got {}"),
+        (set_model(layers=10**9), "model.layers: expected a list, got 1000000000"),
+        (set_model(layers=[]), "layers: a model needs at least one"),
+        (set_model(layers=[{"kind": "layer"}]), "conv"),
+        (set_model(layers=[{"kind": "os"}]), r"model.layers\[0\]: expected a part of the kind layer, got 'os'"),
+        (set_model(readout="mlp"), "model.readout: expected a part of the kind .*node_mlp.*, got 'mlp'"),
+        (set_model(readout={"kind": "pooled", "width": 4}), "model.readout: unknown field 'width'"),
+        (set_layer(act={}), r"model.layers\[0\].act: expected a word, got {}"),
+        (set_layer(act="cosine"), "activation: unknown 'cosine'"),
+        (set_conv(kind="gcnn"), r"model.layers\[0\].conv: expected a part of the kind .*gcn.*, got 'gcnn'"),
+        (set_conv(features=10**12), "malformed observation header|another model"),
+        (set_conv(features="wide"), r"conv.features: expected a whole number, got 'wide'"),
+        (set_conv(features=4.5), r"conv.features: expected a whole number, got 4.5"),
+        (set_conv(features=True), r"conv.features: expected a whole number, got True"),
+        (set_conv(features=0), "features: must be at least 1"),
+        (set_conv(bias=1), r"conv.bias: expected true or false, got 1"),
         (
             lambda tensors, header: {k: v for k, v in header.items() if k != "loss"},
             r"malformed .* \(KeyError\('loss'\)\)",
@@ -307,8 +341,9 @@ def test_loading_executes_nothing(file: Path, tmp_path: Path) -> None:
             load(tmp_path / name)
     payload = f"__import__('pathlib').Path({str(tmp_path / 'executed')!r}).touch()"
     for spoil in (
-        set_model(act=payload),
-        set_model(conv=payload),
+        set_layer(act=payload),
+        set_conv(kind=payload),
+        set_model(readout=payload),
         set_header(loss=payload),
         set_header(protocol=payload),
     ):
@@ -326,9 +361,9 @@ def test_flatten_and_unflatten_are_inverse(world: Any) -> None:
     params = world.params(world.model())
     assert_equal_bits(unflatten(flatten(params)), params)
     assert set(flatten({"a": {"b": 1, "c": {"d": 2}}})) == {"a/b", "a/c/d"}
-    for flat in ({"a": 1, "a/b": 2}, {"a/b": 2, "a": 1}):
+    for names in ({"a": 1, "a/b": 2}, {"a/b": 2, "a": 1}):
         with pytest.raises(ValueError, match="'a' is a tensor and a folder of tensors at once"):
-            unflatten(flat)
+            unflatten(names)
 
 
 def test_knowledge_is_checked(world: Any) -> None:

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
+from models import flat
 
 from jgleak.federated.loss import LOSSES, graph_loss
-from jgleak.gnn import ACTIVATIONS, CONVOLUTIONS, GNN
+from jgleak.gnn import ACTIVATIONS, CONVOLUTIONS
 
 WIDTH, SLOTS, NODES = 3, 6, 5
 READOUTS: dict[str, dict[str, Any]] = {
@@ -36,7 +37,7 @@ CASES = [
     (
         list(CONVOLUTIONS)[i % 4],
         readout,
-        list(ACTIVATIONS)[i % 5],
+        list(ACTIVATIONS)[i % 6],
         "mse" if readout == "dot" else LOSSES[i % 3],
     )
     for i, readout in enumerate(READOUTS)
@@ -52,7 +53,7 @@ def test_the_quick_cases_cover_every_part() -> None:
 
 def problem(conv: str, readout: str, act: str, loss: str, make: Callable[..., Any], graph_of: Any, **more: Any) -> Any:
     """A loss of (parameters, relaxed adjacency, features), and a point to differentiate it at; call under x64."""
-    model = GNN(
+    model = flat(
         in_features=WIDTH,
         classes=1 if loss == "mse" else 2,
         conv=conv,

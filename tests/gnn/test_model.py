@@ -8,9 +8,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from models import flat
 from scipy.special import erf, expit, logsumexp
 
-from jgleak.gnn import ACTIVATIONS, GNN
+from jgleak.gnn import (
+    ACTIVATIONS,
+    GNN,
+    MLP,
+    Flattened,
+    GATConv,
+    GCNConv,
+    GINConv,
+    Layer,
+    NodeMLP,
+    NodeScores,
+    Pooled,
+    standard,
+)
 from jgleak.gnn.activation import activation
 
 WIDTH, SLOTS, NODES = 3, 6, 4
@@ -39,62 +53,66 @@ def test_layers_and_readouts_in_closed_form(params_of: Any, graph_of: Any, quick
     mix = looped / np.sqrt(np.outer(looped.sum(1), looped.sum(1)))
 
     def output(**readout: Any) -> tuple[Any, np.ndarray, np.ndarray]:
-        model = GNN(**body, **readout)
+        model = flat(**body, **readout)
         params = params_of(model, SLOTS, WIDTH, seed=1)
         got = quick_jit(model.apply)({"params": params}, rows, adjacency, mask)
-        convs = params["conv_0"], params["conv_1"]
+        convs = [model.conv_of(params, layer) for layer in range(2)]
         hidden = np.tanh(mix @ rows[:NODES] @ convs[0]["kernel"] + convs[0]["bias"])
-        return params.get("head"), np.asarray(got), mix @ hidden @ convs[1]["kernel"] + convs[1]["bias"]
+        return model.readout_of(params), np.asarray(got), mix @ hidden @ convs[1]["kernel"] + convs[1]["bias"]
 
     def linear(x: np.ndarray, layer: Any) -> np.ndarray:
         return x @ layer["kernel"] + layer["bias"]
 
     head, got, states = output(readout_widths=(5, 3))
     seen = np.concatenate([rows[:NODES], states], axis=1)
-    per_node = linear(np.tanh(linear(np.tanh(linear(seen, head["linears_0"])), head["linears_1"])), head["linears_2"])
+    per_node = linear(
+        np.tanh(linear(np.tanh(linear(seen, head["mlp"]["linears_0"])), head["mlp"]["linears_1"])),
+        head["mlp"]["linears_2"],
+    )
     np.testing.assert_allclose(got, per_node.mean(0), rtol=1e-4, atol=1e-5)
 
     head, got, states = output(readout_widths=(5,), per_node=True, see_input=False)
-    expected = linear(np.tanh(linear(states, head["linears_0"])), head["linears_1"])
+    expected = linear(np.tanh(linear(states, head["mlp"]["linears_0"])), head["mlp"]["linears_1"])
     np.testing.assert_allclose(got[:NODES], expected, rtol=1e-4, atol=1e-5)
 
     pools = {"mean": states.mean(0), "sum": states.sum(0), "max": logsumexp(states, axis=0)}
     for pooling in pools:
         head, got, states = output(readout="pooled", readout_widths=(), pooling=pooling)
         pools = {"mean": states.mean(0), "sum": states.sum(0), "max": logsumexp(states, axis=0)}
-        np.testing.assert_allclose(got, linear(pools[pooling], head["linears_0"]), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(got, linear(pools[pooling], head["mlp"]["linears_0"]), rtol=1e-4, atol=1e-5)
 
     head, got, states = output(readout="flattened", slots=SLOTS)
-    flat = np.zeros(SLOTS * 4)
-    flat[: states.size] = states.ravel()
-    np.testing.assert_allclose(got, linear(flat, head["linear"]), rtol=1e-4, atol=1e-5)
+    vector = np.zeros(SLOTS * 4)
+    vector[: states.size] = states.ravel()
+    np.testing.assert_allclose(got, linear(vector, head["linear"]), rtol=1e-4, atol=1e-5)
 
     head, got, states = output(readout="node_scores")
-    assert head is None and got.shape == (SLOTS, 2)
+    assert not head and got.shape == (SLOTS, 2)
     np.testing.assert_allclose(got[:NODES], states, rtol=1e-4, atol=1e-5)
 
     head, got, states = output(readout="dot")
-    assert head is None
+    assert not head
     np.testing.assert_allclose(got[:NODES], states @ states[0], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("conv", ["gcn", "gat", "sage", "gin"])
 def test_states_have_the_announced_widths(conv: str, params_of: Any, graph_of: Any) -> None:
-    model = GNN(in_features=WIDTH, classes=5, conv=conv, layers=3, hidden=4, act="sigmoid", readout="node_scores")
+    model = flat(in_features=WIDTH, classes=5, conv=conv, layers=3, hidden=4, act="sigmoid", readout="node_scores")
     params = params_of(model, SLOTS, WIDTH, seed=0)
     graph = graph_of(NODES, SLOTS, WIDTH, seed=0)
     states = jax.eval_shape(lambda p: model.apply({"params": p}, *graph, method="states"), params)
-    assert [s.shape for s in states] == [(SLOTS, model.width(layer)) for layer in range(4)]  # type: ignore[union-attr]
-    assert [model.width(layer) for layer in range(4)] == [WIDTH, 4, 4, 5]
-    for layer in range(3):
-        conv_params = params_of(model.convolution(layer), SLOTS, model.width(layer), seed=0)
-        assert jax.tree.map(np.shape, conv_params) == jax.tree.map(np.shape, params[f"conv_{layer}"])
+    widths = [WIDTH, *(layer.features for layer in model.layers)]
+    assert [s.shape for s in states] == [(SLOTS, width) for width in widths]  # type: ignore[union-attr]
+    assert widths == [WIDTH, 4, 4, 5]
+    for number, (layer, width) in enumerate(zip(model.layers, widths, strict=False)):
+        alone = params_of(layer, SLOTS, width, seed=0)
+        assert jax.tree.map(np.shape, alone) == jax.tree.map(np.shape, model.layer_of(params, number))
 
 
 def test_padding_has_no_state_even_where_the_activation_of_zero_is_not_zero(
     params_of: Any, graph_of: Any, quick_jit: Any
 ) -> None:
-    model = GNN(in_features=WIDTH, hidden=4, act="sigmoid", last_act=True, bias=True, readout="pooled")
+    model = flat(in_features=WIDTH, hidden=4, act="sigmoid", last_act=True, bias=True, readout="pooled")
     params = params_of(model, SLOTS, WIDTH, seed=0)
     graph = graph_of(NODES, SLOTS, WIDTH, seed=0)
     states = quick_jit(lambda p: model.apply({"params": p}, *graph, method="states"))(params)
@@ -103,34 +121,44 @@ def test_padding_has_no_state_even_where_the_activation_of_zero_is_not_zero(
 
 
 def test_initial_parameters_are_seeded_and_bounded() -> None:
-    model = GNN(in_features=WIDTH, layers=1, hidden=4, readout="pooled", readout_widths=())
+    model = flat(in_features=WIDTH, layers=1, hidden=4, readout="pooled", readout_widths=())
     params, again, other = (model.initial(key=jax.random.key(seed)) for seed in (0, 0, 1))
     assert jax.tree.all(jax.tree.map(lambda a, b: bool((a == b).all()), params, again))
-    assert not np.array_equal(params["conv_0"]["kernel"], other["conv_0"]["kernel"])
-    assert abs(params["conv_0"]["kernel"]).max() <= np.sqrt(6 / (WIDTH + 4))
-    assert abs(params["head"]["linears_0"]["kernel"]).max() <= 1 / np.sqrt(4)
+    assert not np.array_equal(*(model.conv_of(tree, 0)["kernel"] for tree in (params, other)))
+    assert abs(params["layers_0"]["conv"]["kernel"]).max() <= np.sqrt(6 / (WIDTH + 4))
+    assert abs(params["readout"]["mlp"]["linears_0"]["kernel"]).max() <= 1 / np.sqrt(4)
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
         ({"conv": "gcnn"}, r"conv: unknown 'gcnn'; choose one of \['gat', 'gcn', 'gin', 'sage'\]"),
-        ({"readout": "mean"}, "readout: unknown 'mean'; choose one of"),
         ({"act": "swish"}, r"activation: unknown 'swish'; choose one of"),
-        ({"layers": 0}, "must be at least 1"),
-        ({"classes": 0}, "must be at least 1"),
-        ({"readout": "flattened"}, "slots: the flattened readout needs the number of node slots"),
-        ({"readout": "pooled", "pooling": "median"}, "pooling: unknown 'median'"),
-        ({"conv": "gat", "hidden": 5}, "hidden: width 5 is not divisible by 2 heads"),
+        ({"layers": 0}, "layers: a model needs at least one, got 0"),
+        ({"hidden": 0}, "features: must be at least 1, got 0"),
+        ({"readout": NodeMLP(mlp=MLP((5, 0)))}, "widths: must be at least 1, got 0"),
+        ({"readout": NodeMLP(mlp=MLP((5, 2), act="swish"))}, r"activation: unknown 'swish'"),
+        ({"readout": Flattened(size=0)}, "size: must be at least 1"),
+        ({"readout": Pooled(pooling="median")}, "pooling: unknown 'median'; choose one of mean, sum, max"),
+        ({"conv": GATConv(5)}, "features: width 5 is not divisible by 2 heads"),
+        ({"conv": GATConv(4, heads=0)}, "heads: must be at least 1"),
+        ({"conv": GINConv(4, inner="swish")}, "activation: unknown 'swish'"),
     ],
 )
-def test_an_impossible_model_is_refused(fields: dict[str, Any], message: str, params_of: Any) -> None:
+def test_an_impossible_model_is_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        params_of(GNN(in_features=WIDTH, **fields), SLOTS, WIDTH, seed=0)
+        standard(WIDTH, **fields)
+
+
+def test_states_that_are_outputs_have_their_width() -> None:
+    model = GNN(in_features=WIDTH, layers=(Layer(GCNConv(4)),), readout=NodeScores(3))
+    with pytest.raises(ValueError, match="its 3 outputs are the last states, which are 4 wide"):
+        model.initial(key=jax.random.key(0))
+    assert standard(WIDTH, "sage", NodeScores(3), hidden=4).layers[-1].features == 3
 
 
 def test_a_flattened_readout_wants_its_number_of_slots(params_of: Any, graph_of: Any) -> None:
-    model = GNN(in_features=WIDTH, hidden=4, readout="flattened", slots=SLOTS)
+    model = flat(in_features=WIDTH, hidden=4, readout="flattened", slots=SLOTS)
     params = params_of(model, SLOTS, WIDTH, seed=0)
     with pytest.raises(ValueError, match=f"made for {SLOTS} node slots, got a batch of 8"):
         model.apply({"params": params}, *graph_of(NODES, 8, WIDTH, seed=0))

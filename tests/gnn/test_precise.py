@@ -10,10 +10,11 @@ import jax.numpy as jnp
 import pytest
 from jax.extend.core import Jaxpr
 from jax.flatten_util import ravel_pytree
+from models import flat
 
 from jgleak.attacks.matching.product import product, product_left, product_right
 from jgleak.federated.loss import graph_loss
-from jgleak.gnn import CONVOLUTIONS, GNN
+from jgleak.gnn import CONVOLUTIONS
 
 SLOTS, WIDTH = 4, 3
 READOUTS: dict[str, dict[str, Any]] = {
@@ -44,7 +45,9 @@ def precisions(function: Callable[..., Any], *arguments: Any) -> list[Any]:
 @pytest.mark.parametrize("readout", READOUTS)
 def test_of_a_model(conv: str, readout: str, params_of: Callable[..., Any], graph_of: Callable[..., Any]) -> None:
     """The loss, its gradient, and the gradient of the gradient's length by the features."""
-    model = GNN(WIDTH, conv=conv, hidden=4, readout=readout, readout_widths=(4,), act="sigmoid", **READOUTS[readout])
+    model = flat(
+        in_features=WIDTH, conv=conv, hidden=4, readout=readout, readout_widths=(4,), act="sigmoid", **READOUTS[readout]
+    )
     params, (rows, adjacency, mask) = params_of(model, SLOTS, WIDTH, 0), graph_of(3, SLOTS, WIDTH, 0)
     label = jnp.ones(SLOTS, int) if model.node_level else jnp.int32(1)
 

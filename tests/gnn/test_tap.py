@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from models import flat
 
 from jgleak.federated.factors import Outer, factored_gradients
 from jgleak.federated.loss import graph_loss
@@ -16,12 +17,12 @@ from jgleak.gnn import GNN
 GRAPHS, SLOTS, WIDTH = 2, 6, 5
 
 MODELS = {
-    "gcn": GNN(WIDTH, hidden=4, readout_widths=(6, 3)),
-    "gat": GNN(WIDTH, hidden=4, conv="gat", bias=True, readout="pooled", readout_widths=()),
-    "gin": GNN(WIDTH, hidden=4, conv="gin", bias=True, act="sigmoid", readout="pooled", pooling="max"),
-    "sage": GNN(WIDTH, hidden=4, conv="sage", layers=3, readout="flattened", slots=SLOTS),
-    "node_mlp": GNN(WIDTH, hidden=4, per_node=True, readout_widths=(6,)),
-    "node_scores": GNN(WIDTH, hidden=4, conv="sage", bias=True, readout="node_scores"),
+    "gcn": flat(in_features=WIDTH, hidden=4, readout_widths=(6, 3)),
+    "gat": flat(in_features=WIDTH, hidden=4, conv="gat", bias=True, readout="pooled", readout_widths=()),
+    "gin": flat(in_features=WIDTH, hidden=4, conv="gin", bias=True, act="sigmoid", readout="pooled", pooling="max"),
+    "sage": flat(in_features=WIDTH, hidden=4, conv="sage", layers=3, readout="flattened", slots=SLOTS),
+    "node_mlp": flat(in_features=WIDTH, hidden=4, per_node=True, readout_widths=(6,)),
+    "node_scores": flat(in_features=WIDTH, hidden=4, conv="sage", bias=True, readout="node_scores"),
 }
 
 
@@ -56,7 +57,9 @@ def test_factors_are_the_gradient(model: GNN) -> None:
     kernels = [
         leaf for leaf in jax.tree.leaves(found, is_leaf=lambda x: isinstance(x, Outer)) if isinstance(leaf, Outer)
     ]
-    assert len(kernels) == sum(leaf.ndim == 2 for leaf in jax.tree.leaves(params)) - (4 if model.conv == "gat" else 0)
+    assert len(kernels) == sum(leaf.ndim == 2 for leaf in jax.tree.leaves(params)) - (
+        4 if model.layers[0].conv.kind == "gat" else 0
+    )
 
     def dense(leaf: Any) -> Any:
         return np.einsum("rf,trd->tfd", *leaf) if isinstance(leaf, Outer) else leaf
@@ -69,12 +72,12 @@ def test_looking_in_changes_nothing() -> None:
     """Without probes and without asking for the rows, the model is what it is; and forward mode works."""
     model = MODELS["gcn"]
     params = model.initial(key=jax.random.key(0))
-    assert set(params) == {"conv_0", "conv_1", "head"}
+    assert set(params) == {"layers_0", "layers_1", "readout"}
     nodes, edges, mask, _ = (part[0] for part in client(model))
     out: Any = model.apply({"params": params}, nodes, edges, mask)
     seen, rows = model.apply({"params": params}, nodes, edges, mask, mutable=["intermediates"])
     np.testing.assert_array_equal(out, seen)
-    np.testing.assert_array_equal(rows["intermediates"]["conv_0"]["kernel"], nodes)
+    np.testing.assert_array_equal(rows["intermediates"]["layers_0"]["conv"]["kernel"], nodes)
     slope = jax.jvp(lambda a: model.apply({"params": params}, nodes, a, mask), (edges,), (edges,))[1]
     later: Any = model.apply({"params": params}, nodes, 1.001 * edges, mask)
     np.testing.assert_allclose(slope, (later - out) / 1e-3, rtol=2e-2, atol=1e-4)

@@ -80,7 +80,7 @@ def test_a_linen_model_is_recomputed() -> None:
     gradient = jax.jit(jax.grad(lambda p: model.apply({"params": p}, ROWS)[0]))(params)  # type: ignore[index]
     example = ROWS, EDGES, np.asarray(model.apply({"params": params}, ROWS))
     seen = from_arrays(params, gradient, LAYERS, loss="ce", example=example)
-    np.testing.assert_array_equal(seen.update["conv_1"]["kernel"], gradient["conv2"]["lin"]["kernel"])
+    np.testing.assert_array_equal(seen.update["layers_1"]["conv"]["kernel"], gradient["conv2"]["lin"]["kernel"])
     flat = {tuple(k.split("/")): v for k, v in flatten(params).items()}
     assert list(by_name(flat)) == list(by_name(params))
 

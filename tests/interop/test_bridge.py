@@ -44,7 +44,7 @@ def test_outputs_and_gradients_are_the_original_s(
     output, gradient = recomputed(seen, one)
     wanted = one.example[2]
     if name == "gcn":  # one output with BCE: two logits, the first of them zero
-        assert seen.loss == "ce" and seen.model.classes == 2 and output[0] == 0.0
+        assert seen.loss == "ce" and seen.model.outputs == 2 and output[0] == 0.0
         output = output[1:]
     np.testing.assert_allclose(output, wanted, atol=1e-5 * np.abs(wanted).max())
     size = max(np.abs(leaf).max() for leaf in flatten(gradient).values())
@@ -110,7 +110,8 @@ def test_an_example_must_be_a_simple_graph_of_the_model_s_rows(strangers: dict[s
 
 def test_a_saved_observation_is_the_same(strangers: dict[str, Stranger], tmp_path: Path) -> None:
     seen = from_arrays(**strangers["gin"].given)
-    assert seen.model.epsilons == pytest.approx((0.3, float(strangers["gin"].state["conv2.eps"][0])))
+    epsilons = [layer.conv.epsilon for layer in seen.model.layers]
+    assert epsilons == pytest.approx([0.3, float(strangers["gin"].state["conv2.eps"][0])])
     space = FeatureSpace((onehot("kind", "abcde"),))
     save(tmp_path / "seen", seen)
     again, _ = load(tmp_path / "seen", space)

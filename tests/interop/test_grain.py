@@ -43,7 +43,8 @@ def test_the_gcn() -> None:
     states = mixing @ np.maximum(mixing @ X @ state["gcn.W_list.0"], 0) @ state["gcn.W_list.1"]
     output = readout(state, np.concatenate([X, states], axis=1))
     seen = from_arrays(state, state, grain_gcn(), loss="bce", example=(X, BOTH, output))
-    assert seen.model.see_input and not seen.model.bias and seen.model.readout_widths == (D, 3)
+    model = seen.model
+    assert model.readout.sees_input and not model.layers[0].conv.bias and model.readout.mlp.widths == (D, 3, 2)
 
 
 def test_the_gat() -> None:
@@ -67,6 +68,6 @@ def test_the_gat() -> None:
         rows = rows if i else np.where(rows > 0, rows, np.expm1(rows))
     seen = from_arrays(state, state, grain_gat(), loss="bce", example=(X, BOTH, readout(state, rows)))
     skip = state["gat_net.1.skip_proj.weight"].T.reshape(2 * D, 2, D)
-    np.testing.assert_allclose(seen.params["conv_1"]["residual_kernel"], skip.mean(axis=1), rtol=1e-6)
-    np.testing.assert_allclose(seen.update["conv_1"]["residual_kernel"], skip.sum(axis=1), rtol=1e-6)
-    assert seen.model.widths == (2 * D, D) and seen.model.readout_act == "relu"
+    np.testing.assert_allclose(seen.params["layers_1"]["conv"]["residual_kernel"], skip.mean(axis=1), rtol=1e-6)
+    np.testing.assert_allclose(seen.update["layers_1"]["conv"]["residual_kernel"], skip.sum(axis=1), rtol=1e-6)
+    assert [layer.features for layer in seen.model.layers] == [2 * D, D] and seen.model.readout.mlp.act == "relu"

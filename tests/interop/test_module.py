@@ -84,7 +84,10 @@ def test_a_sequential_stands_for_its_parts_and_idle_dropout_is_passed_over() -> 
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
     seen = from_pyg(model, ["conv1", "relu", "mean", "head"], loss="ce")
-    assert (seen.model.readout_widths, seen.model.readout_act, seen.model.last_act) == ((5,), "elu", True)
+    model = seen.model
+    assert (model.readout.mlp.widths[:-1], model.readout.mlp.act) == ((5,), "elu") and model.layers[
+        -1
+    ].act != "identity"
 
 
 def test_training_mode_is_taken_where_the_stranger_vouches_for_it() -> None:

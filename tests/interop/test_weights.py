@@ -39,7 +39,7 @@ def test_several_steps_are_their_mean(strangers: dict[str, Stranger]) -> None:
     names, before, after = lists(one, 0.5)
     seen = from_weights(names, before, after, one.layers, rate=0.1, steps=5, loss=one.loss)
     assert (seen.protocol, seen.local_steps, seen.local_rate) == ("fedavg", 5, 0.1)
-    np.testing.assert_allclose(seen.update["head"]["linears_0"]["bias"], one.gradient["lin1.bias"], atol=1e-5)
+    np.testing.assert_allclose(seen.update["readout"]["mlp"]["linears_0"]["bias"], one.gradient["lin1.bias"], atol=1e-5)
 
 
 def test_lists_that_do_not_fit_are_refused(strangers: dict[str, Stranger]) -> None:

@@ -123,8 +123,6 @@ def _explain(observation: Observation, knowledge: Knowledge, levels: Levels, clo
     system = Contributions.of(observation, levels.nodes, levels.hops, clock, noise=knowledge.noise)
     if system is None:
         return dataclasses.replace(found, exhausted=False)
-    model = observation.model
-    absolute = model.readout == "pooled" and model.pooling == "sum"
     told = Rows.of(knowledge)
     most = knowledge.n or knowledge.max_nodes
     counting = Counting(
@@ -132,7 +130,7 @@ def _explain(observation: Observation, knowledge: Knowledge, levels: Levels, clo
         system.observed,
         top,
         system.blocks,
-        absolute=absolute,
+        absolute=observation.model.readout.counts_nodes,
         most=most,
         clock=clock,
         rows=None if told is None else (told.index(levels.nodes.codes[top.kinds[system.blocks]]), told.counts),
@@ -315,7 +313,7 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
     model = observation.model
     if not knowledge.space.discrete:
         return "it enumerates feature values, and this feature space has real-valued ones; use discrete features"
-    if model.readout not in ("node_mlp", "pooled") or (model.readout == "pooled" and model.pooling == "max"):
+    if model.readout.additive is None:
         return "it needs a readout that adds up over nodes: 'node_mlp', or 'pooled' with mean or sum"
     try:
         resolved(knowledge.prior, knowledge.space)

@@ -183,7 +183,7 @@ class Candidates:
             yield hops
         elif self.knowledge.noise is not None:
             yield [*(_loosened(hop, LOOSER[attempt.completed - 1]) for hop in hops[:-1]), *hops[-1:]]
-        elif observation.model.convolution(0).hidden_kernel is None:
+        elif observation.model.layers[0].conv.hidden_kernel is None:
             yield from self._completed(attempt.completed, nodes, hops, [])
 
     def _completed(
@@ -214,7 +214,7 @@ class Candidates:
         if grown:
             search, requests = next_search(model, params, nodes, grown[-1], [], hop=len(grown) + 1)
         else:
-            search = BlockFilter(model, params, 0, nodes.rows, nodes.degrees)
+            search = BlockFilter(*model.layer_at(params, 0), nodes.rows, nodes.degrees)
             known = one_hop(model, params, nodes, [check], clock=clock, budget=self.budget, mutual=False)
             requests = likely(nodes, known)
         spans = [check.subspace]

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int, Num
 
 from jgleak.attacks.attack import Clock
 from jgleak.attacks.census.reach import hops
-from jgleak.attacks.closed_form.pooled import pooled_embedding, pooled_gradient
+from jgleak.attacks.closed_form.pooled import pooled_embedding
 from jgleak.attacks.noise import largest
 from jgleak.attacks.span.hops import Blocks, Nodes
 from jgleak.federated.loss import label_loss
@@ -102,14 +102,17 @@ class Contributions:
         """The system of an observation, from the blocks of 1, .. ``reach.hops`` hops; None if the clock ends first."""
         model, params = observation.model, observation.params
         update = jax.tree.map(np.asarray, observation.update)
-        upstream, kind = _upstream(observation)
+        kind = "labelled" if model.node_level else model.readout.additive
+        readout, weights = model.readout, (model.readout_of(params), model.readout_of(update))
+        none = np.zeros(model.outputs)
+        upstream = (none if kind == "labelled" else readout.upstream(*weights)).astype(np.float32)
         size = next(s for s in (*NODES, nodes.degrees.size) if s >= nodes.degrees.size)
         pad = size - nodes.degrees.size
         rows = np.pad(nodes.rows.astype(np.float32), ((0, pad), (0, 0)))
         degrees = np.pad(nodes.degrees.astype(np.float32), (0, pad))
-        used = update if kind != "pooled" else {k: v for k, v in update.items() if k != "head"}
+        used = update if kind != "pooled" else {k: v for k, v in update.items() if k != "readout"}
         trees = unfold(levels)
-        labels = np.arange(model.classes if kind == "labelled" else 1, dtype=np.int32)
+        labels = np.arange(model.outputs if kind == "labelled" else 1, dtype=np.int32)
         signs = _signs(used) if noise is None else _directions(used, trees.shape[0] * labels.size)
         observed, scale = _observed(used, signs)
         if noise is not None:
@@ -128,42 +131,19 @@ class Contributions:
             states.append(np.asarray(state, np.float64)[:here])
         equations, observed = np.concatenate(columns).T / scale[:, None], observed / scale
         if kind == "pooled":
-            pooled = pooled_embedding(update)
+            pooled = pooled_embedding(model, update)
             length = np.linalg.norm(pooled) / np.sqrt(pooled.size)
             if noise is not None:
-                length = np.hypot(noise / np.linalg.norm(update["head"]["linears_0"]["bias"]), ROUNDING * length)
+                delta = np.linalg.norm(readout.first(weights[1])["bias"])
+                length = np.hypot(noise / delta, ROUNDING * length)
             equations = np.r_[equations, np.concatenate(states).T / length]
             observed = np.r_[observed, pooled / length]
-        off = 0.0 if noise is None else ROUNDING + noise * _relative(observation, kind)
+        off = 0.0 if noise is None else ROUNDING
+        if noise is not None and kind != "labelled":
+            entries, spread = readout.upstream_spread(*weights)
+            off += noise * largest(entries) * spread
         slack = off * np.linalg.norm(observed)
         return Contributions(equations, observed, blocks, float(slack))
-
-
-def _upstream(observation: Observation) -> tuple[Float[np.ndarray, " C"], str]:
-    """The gradient at the additive part's output, and what kind of readout it is.
-
-    It is read off a bias gradient: ``delta`` at the logits of a per-node readout, ``dL/dpooled`` before a pooled one.
-    """
-    model, update, params = observation.model, observation.update, observation.params
-    if model.readout == "pooled":
-        return pooled_gradient(params, update).astype(np.float32), "pooled"
-    if model.node_level:
-        return np.zeros(model.classes, np.float32), "labelled"
-    last = update["head"][f"linears_{len(model.readout_widths)}"]
-    return np.asarray(last["bias"], np.float32), "nodes"
-
-
-def _relative(observation: Observation, kind: str) -> float:
-    """How much of itself the upstream gradient is off, for each unit of noise: a bound at the rate of the tests."""
-    update, params = observation.update, observation.params
-    if kind == "labelled":
-        return 0.0
-    layer = "linears_0" if kind == "pooled" else f"linears_{len(observation.model.readout_widths)}"
-    delta = np.asarray(update["head"][layer]["bias"], np.float64)
-    if kind == "nodes":
-        return largest(delta.size) / float(np.linalg.norm(delta))
-    kernel = np.asarray(params["head"][layer]["kernel"], np.float64)
-    return largest(delta.size) * float(np.linalg.norm(kernel, 2) / np.linalg.norm(kernel @ delta))
 
 
 def _signs(tree: Params) -> Params:
@@ -246,7 +226,7 @@ def _columns(
     along = partial(jnp.matmul, upstream, precision="highest")
 
     def value(weights: Params, tree: Array, label: Array) -> tuple[Array, Array]:
-        full = {**weights, "head": weights.get("head", params["head"])}
+        full = {**params, **weights}
         state = embed(model, full, rows, degrees, tree)
         if kind == "pooled":
             return along(state), state
@@ -254,7 +234,7 @@ def _columns(
         logits = out[1][0]
         return (label_loss(logits, label, loss) if kind == "labelled" else along(logits)), state
 
-    weights = {k: v for k, v in params.items() if kind != "pooled" or k != "head"}
+    weights = {k: v for k, v in params.items() if kind != "pooled" or k != "readout"}
 
     def one(tree: Array, label: Array) -> tuple[Array, Array]:
         gradient, state = jax.grad(value, has_aux=True)(weights, tree, label)
@@ -275,23 +255,10 @@ def embed(
     present, kinds = tree >= 0, jnp.maximum(tree, 0)
     states, degree = rows[kinds], degrees[kinds]
     around = degree[:side], present[:side]
-    for layer in range(model.layers):
-        if layer == hops(model):
+    for number, layer in enumerate(model.layers):
+        if number == hops(model):
             states, (degree, present) = jnp.repeat(states, side, axis=0), around
-        call = partial(model.apply_layer, layer, params[f"conv_{layer}"])
-        columns = jnp.arange(model.width(layer + 1))
-
-        def star(rows: Array, degree: Array, present: Array, call: Any = call, columns: Array = columns) -> Array:
-            own, others = call("star_terms", rows[0], degree[0], rows[1:], degree[1:])
-            total = own + jnp.where(present[1:, None], others, 0.0).sum(axis=0)
-            selected = call("star_select", total[None], columns)[:, 0]
-            return call("star_finish", call("star_combine", selected, columns))
-
-        projected = call("project", states)
-        shape = (-1, side)
-        pre = jax.vmap(star)(
-            projected.reshape(*shape, projected.shape[-1]), degree.reshape(shape), present.reshape(shape)
-        )
-        states = model.activate(layer, pre)
-        degree, present = degree.reshape(shape)[:, 0], present.reshape(shape)[:, 0]
+        star = states.reshape(-1, side, states.shape[-1]), degree.reshape(-1, side), present.reshape(-1, side)
+        states = layer.by(model.layer_of(params, number), "rooted", *star)
+        degree, present = star[1][:, 0], star[2][:, 0]
     return states[0]

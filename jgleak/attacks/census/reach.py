@@ -6,16 +6,17 @@ from jgleak.gnn import GNN
 
 
 def ends_linear(model: GNN) -> bool:
-    """True where the last convolution is a GCN's without an activation, added up over nodes.
+    """True where the last layer mixes by a symmetric ``S`` (GCN) without an activation, added up over nodes.
 
     Then ``1ᵀ S H W = (S 1)ᵀ H W`` (``S`` is symmetric): a node of state ``h`` adds ``c h W`` to the pooled state, and
     ``c``, its row sum in ``S``, follows from its degree and its neighbours'. The nodes at distance ``L`` do not matter:
     graphs with the same blocks of ``L - 1`` hops have the same gradient.
     """
-    additive = model.readout == "pooled" and model.pooling in ("mean", "sum")
-    return additive and model.conv == "gcn" and not model.last_act and model.layers > 1
+    last = model.layers[-1]
+    linear = last.act == "identity" and last.conv.peels and last.conv.symmetric
+    return model.readout.additive == "pooled" and linear and model.depth > 1
 
 
 def hops(model: GNN) -> int:
     """Hops of the blocks that decide what a node contributes."""
-    return model.layers - ends_linear(model)
+    return model.depth - ends_linear(model)

@@ -15,13 +15,8 @@ from jgleak.attacks.distance import MATCH
 from jgleak.features import FeatureSpace
 from jgleak.federated.client import fedsgd, node_gradients
 from jgleak.federated.observation import Knowledge, Observation, flatten
+from jgleak.gnn import CONVOLUTIONS
 from jgleak.graph import Graph
-
-CONVOLUTIONS = ("gcn", "sage")
-
-
-READ = (("node_scores", "node_losses"), ("flattened", "fedsgd"), ("flattened", "fedavg"))
-"""Readouts and protocols that show the gradient at the last layer's output."""
 
 
 def run(observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget) -> Reconstruction:
@@ -61,17 +56,25 @@ def run(observation: Observation, knowledge: Knowledge, *, key: Array, budget: B
 def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
     """Why the model cannot be peeled, or None."""
     model = observation.model
-    if model.conv not in CONVOLUTIONS:
-        return f"the mixing of {model.conv!r} is not linear; use one of {', '.join(CONVOLUTIONS)}"
-    if (model.readout, observation.protocol) not in READ:
+    foreign = [layer.conv.kind for layer in model.layers if not layer.conv.peels]
+    if foreign:
+        linear = (kind for kind, conv in CONVOLUTIONS.items() if conv.peels)
+        return f"the mixing of {foreign[0]!r} is not linear; use one of {', '.join(linear)}"
+    if len({layer.conv.kind for layer in model.layers}) > 1:
+        return "its layers are of several kinds, which are not peeled together; use one kind throughout"
+    nodes = model.readout.passes_states and observation.protocol == "node_losses"
+    if not nodes and not (model.readout.slots and observation.protocol in ("fedsgd", "fedavg")):
         return (
             "it needs the gradient at the last layer's output: protocol 'node_losses' with readout 'node_scores', or "
-            f"'fedsgd' with 'flattened'; this is {observation.protocol!r} with {model.readout!r}"
+            f"'fedsgd' with 'flattened'; this is {observation.protocol!r} with {model.readout.kind!r}"
         )
-    if model.readout == "node_scores" and not model.bias:
+    if model.readout.passes_states and not model.layers[-1].conv.bias:
         return "the gradient at the last layer's output is read off its bias; give the convolutions one (bias=True)"
-    if model.act not in VALUES and (model.layers > 1 or model.last_act):
-        return f"the slope of {model.act!r} does not follow from its value; use one of {', '.join(VALUES)}"
+    acts = [layer.act for layer in model.layers if layer.act not in VALUES]
+    if acts:
+        return f"the slope of {acts[0]!r} does not follow from its value; use one of {', '.join(VALUES)}"
+    if len({layer.act for layer in model.layers[:-1]}) > 1:
+        return "the activations between its layers differ; use one throughout"
     if observation.pruned:
         return "entries of the update were left out, and linear algebra needs them all; gradient matching does not"
     if observation.loss == "mse" and knowledge.labels is None:
@@ -113,7 +116,7 @@ def _distance(observation: Observation, space: FeatureSpace, graph: Graph) -> fl
     """Relative distance of the graph's own update, by the client's protocol, from the observed one."""
     model, params, loss = observation.model, observation.params, observation.loss
     if observation.gradients is None:
-        again = fedsgd(model, params, [graph], space, loss=loss, slots=model.slots)
+        again = fedsgd(model, params, [graph], space, loss=loss, slots=model.readout.slots)
     else:
         again = node_gradients(model, params, graph, space, loss=loss)
     seen, own = flatten(observation.update), flatten(jax.tree.map(np.asarray, again.update))

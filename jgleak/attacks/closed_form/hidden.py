@@ -22,6 +22,7 @@ INTEGRALS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "sigmoid": lambda z: np.logaddexp(0.0, z),
     "tanh": lambda z: np.logaddexp(z, -z),
     "relu": lambda z: 0.5 * np.maximum(z, 0.0) ** 2,
+    "identity": lambda z: 0.5 * z**2,
 }
 """Functions whose derivative is the activation; convex, as it never falls."""
 

@@ -17,12 +17,10 @@ def last_bias(model: GNN, update: Params) -> Float[np.ndarray, "... C"]:
     Raises:
       ConditionFailed: the model adds none (a ``dot`` readout, or ``node_scores`` without bias).
     """
-    if model.readout == "dot" or (model.readout == "node_scores" and not model.bias):
-        raise ConditionFailed(f"the {model.readout!r} readout adds no bias to its output; give the labels")
-    head = update["head"] if model.readout != "node_scores" else update[f"conv_{model.layers - 1}"]
-    depth = len(model.readout_widths)
-    layer = {"node_mlp": f"linears_{depth}", "pooled": f"linears_{depth}", "flattened": "linear"}.get(model.readout)
-    return np.asarray((head if layer is None else head[layer])["bias"], np.float64)
+    bias = model.output_bias(update)
+    if bias is None:
+        raise ConditionFailed(f"the {model.readout.kind!r} readout adds no bias to its output; give the labels")
+    return np.asarray(bias, np.float64)
 
 
 def infer_label(observation: Observation) -> int:
@@ -71,7 +69,7 @@ def infer_counts(observation: Observation, probability: Float[np.ndarray, " C"])
         raise ValueError(
             f"probability: expected one entry for each of {gradient.size} classes, got {probability.shape}"
         )
-    scale = observation.model.classes if observation.loss == "bce" else 1
+    scale = observation.model.outputs if observation.loss == "bce" else 1
     share = np.clip(probability - scale * gradient, 0.0, None)
     share = share / share.sum() if share.sum() > 0 else np.full(share.size, 1 / share.size)
     votes = share * observation.batch_size
@@ -90,9 +88,10 @@ def infer_target(observation: Observation) -> float:
       ConditionFailed: another readout or loss, a batch, a zero gradient, or a pruned update.
     """
     model = observation.model
-    if observation.loss != "mse" or model.readout != "pooled" or model.readout_widths or observation.batch_size > 1:
+    readout = model.readout
+    if observation.loss != "mse" or not readout.pools or readout.maps > 1 or observation.batch_size > 1:
         raise ConditionFailed("the target shows only with one graph, squared error and one linear map after pooling")
-    seen, weights = (tree["head"]["linears_0"] for tree in (observation.update, observation.params))
+    seen, weights = (readout.first(model.readout_of(tree)) for tree in (observation.update, observation.params))
     if observation.pruned:  # noise that was added later hides which entries were left out
         raise ConditionFailed("entries of the update were pruned, so the output need not follow; give the target")
     gradient = float(np.asarray(seen["bias"])[0])
@@ -114,7 +113,7 @@ def prior_probability(observation: Observation, logits: Float[np.ndarray, "k C"]
 def _negative(observation: Observation, gradients: Float[np.ndarray, "k C"]) -> Int[np.ndarray, " k"]:
     _classes_only(observation)
     model = observation.model
-    if model.readout == "node_scores" and model.last_act and model.act == "gelu":
+    if model.readout.passes_states and model.layers[-1].act == "gelu":
         raise ConditionFailed("GELU falls before it rises, so the signs behind it name no class; give the labels")
     if not np.all((gradients < 0).sum(axis=1) == 1):
         raise ConditionFailed(

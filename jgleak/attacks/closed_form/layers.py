@@ -21,7 +21,7 @@ Everything is float64 on the host, from float32 gradients. Each function checks 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -29,19 +29,20 @@ from scipy.sparse.csgraph import connected_components
 
 from jgleak.attacks.closed_form.propositions import CONDITION, FIT, ConditionFailed
 from jgleak.federated.observation import Observation
+from jgleak.gnn import Convolution
 
 
 class Layer(NamedTuple):
     """One convolution as the server sees it, in ``B`` gradients of one graph.
 
     Attributes:
-      conv: ``gcn`` (weight ``kernel``) or ``sage`` (``self_kernel`` and ``neighbour_kernel``).
+      conv: a convolution that ``peels``.
       weights: kernels ``(F, D)``.
       bias: ``(D,)``.
       gradients: those of the kernels ``(B, F, D)``.
     """
 
-    conv: str
+    conv: Convolution
     weights: Mapping[str, Float[np.ndarray, "F D"]]
     bias: Float[np.ndarray, " D"]
     gradients: Mapping[str, Float[np.ndarray, "B F D"]]
@@ -49,25 +50,27 @@ class Layer(NamedTuple):
     @staticmethod
     def of(observation: Observation, depth: int) -> Layer:
         """The convolution ``depth`` of an observation's model; without biases they are 0."""
-        weights, seen = (tree[f"conv_{depth}"] for tree in (observation.params, observation.update))
+        model = observation.model
+        weights, seen = (model.conv_of(tree, depth) for tree in (observation.params, observation.update))
         names = [name for name in weights if name != "bias"]
         each = observation.gradients is not None
         return Layer(
-            observation.model.conv,
+            model.layers[depth].conv,
             {name: np.asarray(weights[name], np.float64) for name in names},
             np.asarray(weights.get("bias", np.zeros(weights[names[0]].shape[1])), np.float64),
             {name: np.asarray(seen[name]) if each else np.asarray(seen[name])[None] for name in names},
         )
 
+    def mixed(self, tree: Mapping[str, Any]) -> Any:
+        """Of the weights or their gradients, that of the kernel which mixed rows meet."""
+        name = self.conv.aggregate_kernel
+        assert name is not None
+        return tree[name]
 
-def mixing_of(conv: str, adjacency: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "n n"]:
-    """The normalised adjacency ``S``: GCN's ``D^-1/2 (A + I) D^-1/2``, GraphSAGE's ``D^-1 A`` (or 0)."""
-    adjacency = np.asarray(adjacency, np.float64)
-    if conv == "sage":
-        return adjacency / np.maximum(adjacency.sum(axis=1, keepdims=True), 1.0)
-    looped = adjacency + np.eye(len(adjacency))
-    scale = 1 / np.sqrt(looped.sum(axis=1))
-    return scale[:, None] * looped * scale
+
+def mixing_of(conv: Convolution, adjacency: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "n n"]:
+    """The convolution's normalised adjacency ``S``, in float64."""
+    return conv.mixing(np.asarray(adjacency, np.float64), np.ones(len(adjacency), bool))
 
 
 def rows_of(
@@ -87,7 +90,7 @@ def rows_of(
         example); gradients that no states fit.
     """
     if mixing is None:
-        return _solve([upstream], [layer.gradients["self_kernel"]])
+        return _solve([upstream], [layer.gradients[layer.conv.span_kernel]])
     return _solve(*_both_kernels(layer, upstream, mixing))
 
 
@@ -105,7 +108,7 @@ def edges_of(
       ConditionFailed: the rounded adjacency does not make the gradients, or nodes of equal states neighbour others of
         equal states, which leaves their edges open.
     """
-    kernel = layer.gradients["neighbour_kernel"]
+    kernel = layer.mixed(layer.gradients)
     aggregated = _solve([upstream], [kernel]) if np.any(kernel) else np.zeros_like(rows)  # without edges it is zero
     group, size = _equal_rows(rows)
     distinct = np.stack([rows[group == g].mean(axis=0) for g in range(size.size)])
@@ -119,7 +122,7 @@ def edges_of(
     trust = np.broadcast_to(np.where(alike, FIT, 1.0), share.shape)
     edges = (trust * share + (trust * share).T) / (trust + trust.T) > 0.5
     adjacency = (edges & ~np.eye(len(mixing), dtype=bool)).astype(np.float64)
-    _, missed, spread = _fit(*_both_kernels(layer, upstream, mixing_of("sage", adjacency)))
+    _, missed, spread = _fit(*_both_kernels(layer, upstream, mixing_of(layer.conv, adjacency)))
     if len(rows) > 1 and not missed < FIT * spread:
         raise ConditionFailed(
             f"no graph fits: the nearest one misses {missed / spread:.1e} of what the states' differences make, and "
@@ -135,17 +138,16 @@ def below(
     slope: Float[np.ndarray, "n F"],
 ) -> Float[np.ndarray, "B n F"]:
     """``dL/dZ`` of the layer below: through the weights and edges of this one, times the ``slope`` of its input."""
-    mixed = mixing.T @ upstream
-    if layer.conv == "gcn":
-        return mixed @ layer.weights["kernel"].T * slope
-    return (mixed @ layer.weights["neighbour_kernel"].T + upstream @ layer.weights["self_kernel"].T) * slope
+    passed = (mixing.T @ upstream) @ layer.mixed(layer.weights).T
+    own = layer.conv.own_kernel
+    return (passed if own is None else passed + upstream @ layer.weights[own].T) * slope
 
 
 def _both_kernels(
     layer: Layer, upstream: Float[np.ndarray, "B n D"], mixing: Float[np.ndarray, "n n"]
 ) -> tuple[list[Float[np.ndarray, "B n D"]], list[Float[np.ndarray, "B F D"]]]:
-    names = ("self_kernel", "neighbour_kernel")
-    return [upstream, mixing.T @ upstream], [layer.gradients[name] for name in names]
+    own = layer.gradients[layer.conv.span_kernel]
+    return [upstream, mixing.T @ upstream], [own, layer.mixed(layer.gradients)]
 
 
 def _solve(

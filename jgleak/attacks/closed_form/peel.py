@@ -48,15 +48,16 @@ def peel(observation: Observation, knowledge: Knowledge) -> Found:
     features = None if knowledge.features is None else np.asarray(space.encode(knowledge.features), np.float64)
     adjacency = None if knowledge.adjacency is None else np.asarray(knowledge.adjacency, np.float64)
     edges, rows = ("" if known is None else "known" for known in (adjacency, features))
-    mixing = None if adjacency is None else mixing_of(model.conv, adjacency)
+    conv = model.layers[0].conv
+    mixing = None if adjacency is None else mixing_of(conv, adjacency)
     try:
         told = next((len(part) for part in (adjacency, features) if part is not None), None)
         upstream = output_gradients(observation, told)
-        if model.conv == "gcn" and not (edges and rows):
+        if conv.own_kernel is None and not (edges and rows):
             if mixing is None:
-                raise ConditionFailed("GCN's gradients show the states only after they are mixed; give the edges")
+                raise ConditionFailed("these gradients show the states only after they are mixed; give the edges")
             features, rows = _unmixed(observation, upstream, mixing)
-        for depth in reversed(range(model.layers)):
+        for depth in reversed(range(model.depth)):
             if edges and rows:
                 break
             layer = Layer.of(observation, depth)
@@ -65,10 +66,10 @@ def peel(observation: Observation, knowledge: Knowledge) -> Found:
                 features, rows = states, "exact"
             if mixing is None:
                 adjacency, edges = edges_of(layer, upstream, states), "exact"
-                mixing = mixing_of(model.conv, adjacency)
+                mixing = mixing_of(conv, adjacency)
                 states = rows_of(layer, upstream, mixing)  # from both kernels
             if depth > 0:
-                upstream = below(layer, upstream, mixing, slope_of(model.act, states))
+                upstream = below(layer, upstream, mixing, slope_of(model.layers[depth - 1].act, states))
             elif rows != "known":
                 features, rows = states, "exact"
     except ConditionFailed as error:
@@ -90,20 +91,21 @@ def output_gradients(observation: Observation, told: int | None = None) -> Float
       ValueError: they cannot be of ``told`` nodes.
     """
     model, bias = observation.model, last_bias(observation.model, observation.update)
-    if model.readout == "node_scores":
+    if model.readout.passes_states:
         n = _count(told, len(bias), len(bias))
         upstream = np.zeros((n, *bias.shape))
         upstream[range(n), range(n)] = bias
         return upstream
-    states = aggregated_row(observation.update["head"]["linear"]["kernel"], bias).reshape(model.slots, -1)
+    readout, slots = model.readout, model.readout.slots or 0
+    states = aggregated_row(readout.head_span(model.readout_of(observation.update)), bias).reshape(slots, -1)
     sizes = np.linalg.norm(states, axis=1)
     live = np.flatnonzero(sizes > CONDITION * sizes.max())
     if not live.size:
         raise ConditionFailed("all states that enter the readout are zero, so that no node shows")
-    n = _count(told, int(live[-1]) + 1, model.slots)
-    weight = np.asarray(observation.params["head"]["linear"]["kernel"], np.float64)
+    n = _count(told, int(live[-1]) + 1, slots)
+    weight = np.asarray(readout.first(model.readout_of(observation.params))["kernel"], np.float64)
     upstream = (weight @ bias).reshape(states.shape)[:n]
-    return (upstream * slope_of(model.act, states[:n]) if model.last_act else upstream)[None]
+    return (upstream * slope_of(model.layers[-1].act, states[:n]))[None]
 
 
 def _count(told: int | None, shown: int, most: int) -> int:
@@ -122,7 +124,9 @@ def _unmixed(
       ConditionFailed: too few directions of the gradient reach the layers, and what fits these does not fit the whole.
     """
     model = observation.model
-    found = unmixed([Layer.of(observation, depth) for depth in range(model.layers)], upstream, mixing, model.act)
+    found = unmixed(
+        [Layer.of(observation, depth) for depth in range(model.depth)], upstream, mixing, model.layers[0].act
+    )
     passed = int(np.sum(np.abs(np.linalg.eigvalsh(mixing)) > FAINT))
     few = f"the gradients have rank {found.rank}, and the edges pass {passed} directions of {len(mixing)} nodes on"
     if found.misfit > FIT:
@@ -146,12 +150,13 @@ def _edges_from_features(
     observation: Observation, features: Float[np.ndarray, "n m"] | None, reason: str
 ) -> tuple[Float[np.ndarray, "n n"] | None, str]:
     """Proposition 6, where the layers above are in the way of the edges and the features are known."""
-    if observation.model.conv != "sage" or features is None:
+    model = observation.model
+    name = model.layers[0].conv.own_kernel
+    if name is None or features is None:
         return None, reason
-    first = observation.update["conv_0"]
-    own, others = (np.asarray(first[name], np.float64) for name in ("self_kernel", "neighbour_kernel"))
-    if observation.gradients is not None:
-        own, others = own.sum(axis=0), others.sum(axis=0)
+    first = Layer.of(observation, 0)
+    kernels = first.gradients[name], first.mixed(first.gradients)
+    own, others = (np.asarray(kernel, np.float64).sum(axis=0) for kernel in kernels)
     try:
         mixing = adjacency_of_gradient(features, own, others)
     except ConditionFailed as error:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jaxtyping import Float
 
 from jgleak.attacks.closed_form.propositions import ConditionFailed
-from jgleak.gnn import Params
+from jgleak.gnn import GNN, Params
+from jgleak.gnn.readout import entering
 
 
-def pooled_embedding(update: Params) -> Float[np.ndarray, " D"]:
+def pooled_embedding(model: GNN, update: Params) -> Float[np.ndarray, " D"]:
     """The vector ``p`` that entered a ``pooled`` readout, from its first linear map's ``dL/dW = p dL/db^T``.
 
     It is ``dL/dW dL/db / |dL/db|^2``: the least-squares answer over all outputs, where the paper divides one row by one
@@ -24,27 +23,11 @@ def pooled_embedding(update: Params) -> Float[np.ndarray, " D"]:
       ConditionFailed: the bias gradient is zero (the output already equals the target, or every unit of the layer is
         dead), so nothing shows.
     """
-    layer = update["head"]["linears_0"]
-    delta = np.asarray(layer["bias"], np.float64)
+    first = model.readout.first(model.readout_of(update))
+    delta = np.asarray(first["bias"], np.float64)
     if not np.any(delta):
         raise ConditionFailed(
             "the gradient of the readout's first bias is zero, so the pooled embedding does not show; "
             "observe another round"
         )
-    return entering(np.asarray(layer["kernel"], np.float64), delta)
-
-
-def entering(kernel: Any, delta: Any) -> Any:
-    """``p (D,)`` of ``dL/dW = p delta^T (D, F)`` by least squares, each entry from its own row's; host or traced.
-
-    Only entries of ``dL/dW`` that are not 0 count: pruning may have left out the others, and of an update that was not
-    pruned they are 0 where ``p`` or ``delta`` is, which changes nothing.
-    """
-    square = (kernel != 0) @ (delta * delta)
-    return kernel @ delta / (square + (square == 0))
-
-
-def pooled_gradient(params: Params, update: Params) -> Float[np.ndarray, " D"]:
-    """``dL/dp`` at the pooled vector: the first linear map's kernel times its observed bias gradient."""
-    kernel, delta = params["head"]["linears_0"]["kernel"], update["head"]["linears_0"]["bias"]
-    return np.asarray(kernel, np.float64) @ np.asarray(delta, np.float64)
+    return entering(np.asarray(first["kernel"], np.float64), delta)

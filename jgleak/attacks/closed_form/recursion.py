@@ -34,11 +34,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from jgleak.attacks.closed_form.pooled import pooled_gradient
 from jgleak.attacks.closed_form.propositions import CONDITION
 from jgleak.attacks.closed_form.slopes import slope_of
-from jgleak.gnn import GNN, Params
-from jgleak.gnn.convolution import with_self_loops
+from jgleak.gnn import GNN, Params, Readout
 from jgleak.graph import bucket
 
 
@@ -56,7 +54,7 @@ class Recovered(NamedTuple):
 
 
 def pooling_weights(
-    pooling: str, mask: Bool[Array, " N"], states: Float[Array, "N D"] | None = None
+    readout: Readout, mask: Bool[Array, " N"], states: Float[Array, "N D"] | None = None
 ) -> Float[Array, "N D"]:
     """``M``: how much the pooled vector changes with every node's state.
 
@@ -64,9 +62,9 @@ def pooling_weights(
     ``1/n`` where those are not known.
     """
     share = mask.astype(float)[:, None]
-    if pooling == "max" and states is not None:
+    if readout.additive is None and states is not None:
         return jax.nn.softmax(jnp.where(mask[:, None], states, -jnp.inf), axis=0)
-    return share if pooling == "sum" else share / share.sum()
+    return share if readout.counts_nodes else share / share.sum()
 
 
 def recursion(
@@ -91,15 +89,13 @@ def recursion(
       last: slopes of the last layer's activation; None for ones, as in the paper.
       states: the last states, where a guess of them exists (max pooling alone looks at them).
     """
-    looped = with_self_loops(adjacency, mask)
-    scale = jnp.where(mask, jax.lax.rsqrt(jnp.where(mask, looped.sum(axis=1), 1.0)), 0.0)
-    mixing = scale[:, None] * looped * scale
-    slopes = pooling_weights(model.pooling, mask, states).astype(upstream.dtype) * upstream
+    mixing = model.layers[0].conv.mixing(adjacency, mask)
+    slopes = pooling_weights(model.readout, mask, states).astype(upstream.dtype) * upstream
     slopes = slopes if last is None else slopes * last
     found, coefficients = [], []
-    for layer in reversed(range(model.layers)):
+    for layer in reversed(range(model.depth)):
         if found:
-            slopes = (coefficients[-1] @ kernels[layer + 1].T) * slope_of(model.act, found[-1])
+            slopes = (coefficients[-1] @ kernels[layer + 1].T) * slope_of(model.layers[layer].act, found[-1])
         coefficients.append(mixing.T @ slopes)
         found.append((gradients[layer] @ jnp.linalg.pinv(coefficients[-1], rtol=CONDITION)).T)
     return Recovered(tuple(reversed(found)), tuple(reversed(coefficients)))
@@ -134,13 +130,16 @@ def recover(
     order = [*range(len(sizes)), *[len(sizes) - 1] * (clients - len(sizes))]  # so that few shapes compile
 
     def kernels(tree: Params) -> list[Float[np.ndarray, "F D"]]:
-        return [np.asarray(tree[f"conv_{layer}"]["kernel"], np.float64) for layer in range(model.layers)]
+        return [np.asarray(model.conv_of(tree, layer)["kernel"], np.float64) for layer in range(model.depth)]
 
     def padded(parts: Sequence[np.ndarray], square: bool = False) -> Float[np.ndarray, "B N ..."]:
         rows = [np.pad(np.asarray(p, np.float64), ((0, slots - len(p)), (0, (slots - len(p)) * square))) for p in parts]
         return np.stack([rows[i] for i in order])
 
-    upstream = np.stack([pooled_gradient(params, updates[i]) for i in order])
+    def upstream_of(update: Params) -> Float[np.ndarray, " D"]:
+        return model.readout.upstream(model.readout_of(params), model.readout_of(update))
+
+    upstream = np.stack([upstream_of(updates[i]) for i in order])
     gradients = [np.stack(leaf) for leaf in zip(*(kernels(updates[i]) for i in order), strict=True)]
     mask = np.arange(slots) < np.array(sizes)[order, None]
     guessed = [None if part is None else padded(part) for part in (last, states)]

@@ -22,6 +22,7 @@ VALUES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "sigmoid": expit,
     "tanh": np.tanh,
     "relu": lambda z: np.maximum(z, 0.0),
+    "identity": lambda z: z,
 }
 """Activations whose slope is a function of their value."""
 
@@ -41,4 +42,6 @@ def slope_of(act: str, states: Any) -> Any:
     if act == "relu":
         least, moved = ZERO * abs(states).max(initial=0.0), (-states).max(axis=-1, keepdims=True, initial=0.0)
         return ((states > least) & (states > MARGIN * moved)).astype(states.dtype)
+    if act == "identity":
+        return states * 0 + 1
     raise ConditionFailed(f"the slope of {act!r} is not a function of its value; known are {', '.join(VALUES)}")

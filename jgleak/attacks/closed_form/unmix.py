@@ -82,7 +82,7 @@ def unmixed(
     best = None
     for _ in range(PASSES):
         try:
-            fit = _fit(layers[0], upstream, mixing, np.zeros((len(mixing), len(layers[0].weights["kernel"]))))
+            fit = _fit(layers[0], upstream, mixing, np.zeros((len(mixing), len(layers[0].mixed(layers[0].weights)))))
         except ConditionFailed:
             if best is None:
                 raise
@@ -112,7 +112,7 @@ def _fit(
     mixing: Float[np.ndarray, "n n"],
     prior: Float[np.ndarray, "n F"],
 ) -> Shrunk:
-    return shrunk(mixing.T @ upstream, layer.gradients["kernel"], prior)
+    return shrunk(mixing.T @ upstream, layer.mixed(layer.gradients), prior)
 
 
 def _upstream(
@@ -125,7 +125,7 @@ def _upstream(
     """Of every layer, the states that enter it and ``dL/dZ``, if the features are ``rows``."""
     states = [rows]
     for layer in layers[:-1]:
-        states.append(VALUES[act](mixing @ states[-1] @ layer.weights["kernel"] + layer.bias))
+        states.append(VALUES[act](mixing @ states[-1] @ layer.mixed(layer.weights) + layer.bias))
     found = [output]
     for layer, state in zip(layers[:0:-1], states[:0:-1], strict=True):
         found.append(below(layer, found[-1], mixing, slope_of(act, state)))
@@ -140,11 +140,11 @@ def _misfit(
 ) -> float:
     """Relative distance of the kernels' gradients, the first layer's along the directions of its ``fit`` and beside."""
     (rows, upstream), *above = made
-    weights = block_weights(layers[0].gradients["kernel"])
+    weights = block_weights(layers[0].mixed(layers[0].gradients))
     design = np.einsum("b,bnd,bdr->nr", weights, mixing.T @ upstream, fit.right, optimize=True)
     total = float(np.sum(np.square(rows.T @ design - fit.seen))) / np.sum(weights > 0) + fit.missed**2
     for layer, (states, gradient) in zip(layers[1:], above, strict=True):
-        seen = layer.gradients["kernel"]
+        seen = layer.mixed(layer.gradients)
         weights = block_weights(seen)
         gaps = (w * (states.T @ e - g) for w, e, g in zip(weights, mixing.T @ gradient, seen, strict=True))
         total += sum(float(np.sum(np.square(gap))) for gap in gaps) / max(np.sum(weights > 0), 1)

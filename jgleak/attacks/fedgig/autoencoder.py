@@ -63,8 +63,8 @@ class Autoencoder(nn.Module):
         marks: Float[Array, "N {WIDTH}"],
     ) -> Float[Array, "N N"]:
         rows = jnp.concatenate([nodes, marks], axis=-1)
-        hidden = nn.relu(GCNConv(rows.shape[-1], WIDTH, bias=True)(rows, adjacency, mask))
-        latent = GCNConv(WIDTH, WIDTH, bias=True)(hidden, adjacency, mask)
+        hidden = nn.relu(GCNConv(WIDTH, bias=True)(rows, adjacency, mask))
+        latent = GCNConv(WIDTH, bias=True)(hidden, adjacency, mask)
         offset = self.param("offset", nn.initializers.constant(-2.0), ())
         own = self.param("own", nn.initializers.constant(2.0), ())
         return jnp.where(pairs(mask), jax.nn.sigmoid(latent @ latent.T + own * adjacency + offset), 0.0)

@@ -59,7 +59,7 @@ def learn(observations: Sequence[Observation], knowledges: Sequence[Knowledge], 
     """``n_max``, an auto-encoder that sees places, and the log odds of places, from the auxiliary graphs."""
     public, space = tuple(knowledges[0].auxiliary), knowledges[0].space
     sizes = [size(o, k) or 1 for o, k in zip(observations, knowledges, strict=True)]
-    slots = max([bucket(max(sizes)), *(o.model.slots for o in observations)])
+    slots = max([bucket(max(sizes)), *(o.model.readout.slots or 0 for o in observations)])
     weights, _ = autoencoder.trained(public, space, autoencoder.place_marks)
     return Prior(learn_degree(observations, knowledges, key).most, weights, log_odds(public, slots))
 

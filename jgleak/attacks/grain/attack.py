@@ -79,17 +79,18 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
     model = observation.model
     if not knowledge.space.discrete:
         return "it enumerates feature values, and this feature space has real-valued ones; use discrete features"
-    if model.layers < 2:
+    if model.depth < 2:
         return "it needs at least two convolutions, to check 1-hop blocks"
-    if model.layers == 2 and model.readout != "node_mlp":
+    by_node = model.readout.additive == "nodes"
+    if model.depth == 2 and not by_node:
         return (
-            f"with two layers the 2-hop blocks are checked in a per-node readout, and {model.readout!r} is none; "
+            f"with two layers the 2-hop blocks are checked in a per-node readout, and {model.readout.kind!r} is none; "
             "use readout 'node_mlp' or three layers"
         )
-    if model.readout == "flattened":
+    if model.readout.slots is not None:
         return "a flattened readout depends on the order of nodes, which is not searched; use another readout"
-    if model.node_level and model.readout != "node_mlp":
-        return f"node labels are solved for in a per-node readout, and {model.readout!r} is none; use 'node_mlp'"
+    if model.node_level and not by_node:
+        return f"node labels are solved for in a per-node readout, and {model.readout.kind!r} is none; use 'node_mlp'"
     if model.node_level and observation.scaled:
         return "the update was clipped, and node labels show only in its length; use a graph task, or no clipping"
     return None

@@ -106,7 +106,8 @@ def _settle(board: _Board, observation: Observation, knowledge: Knowledge, clock
     checks = block_checks(observation, knowledge, 1, CHECKS)
     if not checks:
         return 0
-    search = BlockFilter(observation.model, observation.params, 0, nodes.rows, nodes.degrees, checks, distinct=True)
+    first = observation.model.layer_at(observation.params, 0)
+    search = BlockFilter(*first, nodes.rows, nodes.degrees, checks, distinct=True)
     checked = 0
     waiting = {v for v in board.open}
     while waiting and clock.left > 0:

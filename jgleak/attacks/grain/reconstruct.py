@@ -82,7 +82,7 @@ class Search:
         """What decides the gradient: of two convolutions the 2-hop blocks, where nodes are averaged only their shares;
         of more convolutions the graph."""
         model = self.observation.model
-        if model.layers > 2:
+        if model.depth > 2:
             return self.graph(partial).canonical_form()
         return census if model.node_level else share
 
@@ -212,9 +212,9 @@ def _last_rows(
     The last linear map's gradient is ``mean(a)^T delta`` with ``delta`` the bias gradient, where logits are averaged.
     """
     model, twos = observation.model, candidates.twos
-    if model.layers != 2 or model.readout != "node_mlp" or model.node_level or twos.size == 0:
+    if model.depth != 2 or model.readout.additive != "nodes" or model.node_level or twos.size == 0:
         return None
-    last = observation.update["head"][f"linears_{len(model.readout_widths)}"]
+    last = model.readout.last(model.readout_of(observation.update))
     delta = np.asarray(last["bias"], np.float64)
     if not np.any(delta):
         return None
@@ -231,9 +231,10 @@ def _last_rows(
 
 def _noisy_mean(observation: Observation, knowledge: Knowledge) -> float:
     """How far off noise puts the mean of the last hidden rows, at the rate of the tests; 0 without noise."""
-    if knowledge.noise is None or observation.model.readout != "node_mlp":
+    model = observation.model
+    if knowledge.noise is None or model.readout.additive != "nodes":
         return 0.0
-    last = observation.update["head"][f"linears_{len(observation.model.readout_widths)}"]
+    last = model.readout.last(model.readout_of(observation.update))
     kernel = np.asarray(last["kernel"], np.float64)
     delta = max(float(np.linalg.norm(last["bias"])), 1e-30)
     mean = float(np.linalg.norm(kernel)) / delta

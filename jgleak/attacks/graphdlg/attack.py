@@ -120,7 +120,7 @@ def edges(
     each = [apart(o, k) for o, k in zip(observations, knowledges, strict=True)]
     logits = None
     if any(k.adjacency is None for k in knowledges):
-        embeddings = [pooled_embedding(o.update).astype(np.float32) for o in observations]
+        embeddings = [pooled_embedding(o.model, o.update).astype(np.float32) for o in observations]
         decoder = learnt(options, observations, knowledges)
         logits = np.asarray(jax.jit(jax.vmap(decoder.logits))(np.stack(embeddings)))
     return [[_edges(one, None if logits is None else logits[i]) for one in graphs] for i, graphs in enumerate(each)]
@@ -143,19 +143,21 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
     model = observation.model
     if (reason := no_embedding(observation, knowledge)) is not None:
         return reason
-    if model.conv != "gcn":
-        return f"the recursion is that of GCN, not of {model.conv!r}; use --model gcn, or the census"
-    if model.act not in VALUES and model.layers > 1:
-        return f"the slope of {model.act!r} does not follow from its value; use one of {', '.join(VALUES)}"
+    foreign = [layer.conv for layer in model.layers if not layer.conv.peels or layer.conv.own_kernel is not None]
+    if foreign:
+        return f"the recursion is that of GCN, not of {foreign[0].kind!r}; use --model gcn, or the census"
+    acts = [layer.act for layer in model.layers[:-1] if layer.act not in VALUES]
+    if acts:
+        return f"the slope of {acts[0]!r} does not follow from its value; use one of {', '.join(VALUES)}"
     return None
 
 
 def no_embedding(observation: Observation, knowledge: Knowledge) -> str | None:
     """Why the embedding does not show, or None."""
-    if observation.model.readout == "pooled":
+    if observation.model.readout.pools:
         return None
     return (
-        f"the readout {observation.model.readout!r} does not leak one embedding a graph; "
+        f"the readout {observation.model.readout.kind!r} does not leak one embedding a graph; "
         "it needs 'pooled' (--readout pooled)"
     )
 

@@ -40,7 +40,7 @@ def lesson(observations: Sequence[Observation], knowledges: Sequence[Knowledge])
     kept = min(slots, edges.shape[-1])
     places[:, :kept, :kept] = edges[:, :kept, :kept]
     embeddings = np.asarray(_embed(model, params, rows, edges, mask))
-    victims = np.stack([pooled_embedding(o.update) for o in observations]).astype(np.float32)
+    victims = np.stack([pooled_embedding(o.model, o.update) for o in observations]).astype(np.float32)
     return Lesson(embeddings, places, victims)
 
 

@@ -24,7 +24,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jgleak.attacks.closed_form.pooled import entering
 from jgleak.attacks.graphdlg.attack import Options, learnt, no_embedding
 from jgleak.attacks.graphdlg.decoder import Decoder
 from jgleak.attacks.graphdlg.places import Places, places
@@ -35,6 +34,7 @@ from jgleak.attacks.matching.recipe import Recipe, relax_structured
 from jgleak.attacks.matching.starts import Variables, normal
 from jgleak.attacks.told import size
 from jgleak.federated.observation import Knowledge, Observation
+from jgleak.gnn.readout import entering
 from jgleak.graph import bucket
 
 NOISE = 0.3
@@ -75,10 +75,9 @@ def start(setting: Setting, problem: Problem, key: Array) -> Variables:
     """Edges half way between the decoder's log odds and their places'; features at their places'; a little noise."""
     variables = {name: NOISE * v for name, v in normal(setting, problem, key).items()}
     slots = problem.mask.shape[1]
-    layer = problem.update["head"]["linears_0"]
-    delta = _observed(layer["bias"])
+    first = setting.model.readout.first(setting.model.readout_of(problem.update))
     with jax.default_matmul_precision("highest"):
-        pooled = entering(_observed(layer["kernel"]), delta)
+        pooled = entering(_observed(first["kernel"]), _observed(first["bias"]))
     sizes, habit = jnp.sum(problem.mask, axis=1), problem.prior.places
     if "adjacency" in variables:
         decoded = problem.prior.decoder.logits(pooled)[:slots, :slots]

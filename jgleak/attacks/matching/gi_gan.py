@@ -35,7 +35,7 @@ def public(observations: Sequence[Observation], knowledges: Sequence[Knowledge])
     auxiliary, space = knowledges[0].auxiliary, knowledges[0].space
     clients = max(size(o, k) or 1 for o, k in zip(observations, knowledges, strict=True))
     kept = [g for g in auxiliary if g.n <= max(LARGEST, clients)] or [min(auxiliary, key=lambda g: g.n)]
-    slots = max(bucket(max(clients, *(g.n for g in kept))), *(o.model.slots for o in observations))
+    slots = max(bucket(max(clients, *(g.n for g in kept))), *(o.model.readout.slots or 0 for o in observations))
     batch = GraphBatch.from_graphs(kept, space, slots=slots)
     mean, _ = normalisation(space)
     real = _real(groups(space))

@@ -54,8 +54,8 @@ class Features(nn.Module):
     def __call__(
         self, rows: Float[Array, "N {WIDTH}"], adjacency: Float[Array, "N N"], mask: Bool[Array, " N"]
     ) -> Float[Array, "N m"]:
-        first = nn.relu(GCNConv(WIDTH, WIDTH, bias=True)(rows, adjacency, mask))
-        second = nn.relu(GCNConv(WIDTH, WIDTH, bias=True)(first, adjacency, mask))
+        first = nn.relu(GCNConv(WIDTH, bias=True)(rows, adjacency, mask))
+        second = nn.relu(GCNConv(WIDTH, bias=True)(first, adjacency, mask))
         return nn.Dense(self.width, name="last")(jnp.concatenate([first, second], axis=-1))
 
 

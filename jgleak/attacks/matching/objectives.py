@@ -77,7 +77,7 @@ def cosine(found: Params, seen: Params) -> Float[Array, ""]:
 def layerwise(weights: Mapping[str, float], objective: Objective = squared) -> Objective:
     """``objective`` of every layer on its own, averaged with ``weights`` (layers not named weigh 1).
 
-    The names are the top ones of the parameters: ``conv_0``, ``conv_1``, ..., ``head``.
+    The names are the top ones of the parameters: ``layers_0``, ``layers_1``, ..., ``readout``.
     """
 
     def weighted(found: Params, seen: Params) -> Float[Array, ""]:

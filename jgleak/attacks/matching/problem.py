@@ -123,7 +123,7 @@ def pose(
     if not sizes:
         raise ValueError("n: gradient matching searches through matrices of the client's size; give Knowledge(n=...)")
     n = max(sizes)
-    slots = model.slots if model.readout == "flattened" else bucket(n)
+    slots = model.readout.slots or bucket(n)
     if n > slots:
         raise ValueError(f"n: the model's flattened readout has {slots} node slots, fewer than the {n} nodes given")
     graphs, width = observation.batch_size, model.in_features
@@ -239,7 +239,7 @@ def _labels(
     labels = np.asarray(known)
     if not model.node_level:
         labels = np.broadcast_to(labels.ravel()[:graphs], graphs)
-        return labels.astype(np.float32) if regression else np.eye(model.classes, dtype=np.float32)[labels.astype(int)]
+        return labels.astype(np.float32) if regression else np.eye(model.outputs, dtype=np.float32)[labels.astype(int)]
     rows = np.zeros((graphs, slots), np.float32 if regression else np.int64)
     if observation.protocol == "target_node":
         rows[:, 0] = labels.reshape(graphs, -1)[:, 0]
@@ -249,7 +249,7 @@ def _labels(
         raise ValueError(f"labels: {labels.size} given for {n} nodes")
     else:
         rows[:, :n] = labels.reshape(graphs, n)
-    return rows if regression else np.eye(model.classes, dtype=np.float32)[rows.astype(int)]
+    return rows if regression else np.eye(model.outputs, dtype=np.float32)[rows.astype(int)]
 
 
 def _inferred(observation: Observation) -> Any:

@@ -54,7 +54,7 @@ def read(
     if basis is not None:
         nodes = (nodes @ basis.T).astype(np.float32)
     if setting.loss != "mse":
-        labels = np.eye(setting.model.classes, dtype=np.float32)[labels.argmax(axis=-1)]
+        labels = np.eye(setting.model.outputs, dtype=np.float32)[labels.argmax(axis=-1)]
     graphs, hard_nodes, hard_edges = [], np.zeros_like(nodes), np.zeros_like(edges)
     sizes = np.asarray(problem.mask).sum(axis=1).tolist()
     for g, n in enumerate(sizes):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from jgleak.federated.observation import Observation
-from jgleak.gnn import GNN, Params
+from jgleak.gnn import Params
 from jgleak.graph import bucket
 
 SMALLEST = 1e-6
@@ -47,33 +46,27 @@ def reduce(observation: Observation, rows: Float[np.ndarray, "k m"] | None = Non
       rows: further rows to span (known features, or a guess to be compared).
     """
     model = observation.model
-    if model.readout == "node_mlp" and model.see_input:
+    if model.readout.sees_input:
         return Reduced(observation, None)
-    names = _kernels(model)
-    first = observation.update["conv_0"]
+    names = sorted(model.layers[0].conv.input_kernels)
+    first = model.conv_of(observation.update, 0)
     columns = [np.moveaxis(np.asarray(first[n], np.float64), -2, 0).reshape(model.in_features, -1) for n in names]
     basis = _span(np.hstack(columns), rows)
     if basis is None:
         return Reduced(observation, None)
 
     def narrow(tree: Params) -> dict[str, Any]:
-        layer: Mapping[str, Any] = tree["conv_0"]
-        kernels = {n: np.einsum("mr,...md->...rd", basis, np.asarray(layer[n])).astype(np.float32) for n in names}
-        return {**tree, "conv_0": {**layer, **kernels}}
+        conv = model.conv_of(tree, 0)
+        kernels = {n: np.einsum("mr,...md->...rd", basis, np.asarray(conv[n])).astype(np.float32) for n in names}
+        return model.with_conv(tree, 0, {**conv, **kernels})
 
-    smaller = dataclasses.replace(model, in_features=basis.shape[1])
+    smaller = model.clone(in_features=basis.shape[1])
     return Reduced(
         dataclasses.replace(
             observation, model=smaller, params=narrow(observation.params), update=narrow(observation.update)
         ),
         basis,
     )
-
-
-def _kernels(model: GNN) -> list[str]:
-    convolution = model.convolution(0)
-    own = {"residual_kernel"} if model.residual else set()
-    return sorted({convolution.span_kernel, convolution.aggregate_kernel or convolution.span_kernel} | own)
 
 
 def _span(columns: Float[np.ndarray, "m c"], rows: np.ndarray | None) -> Float[np.ndarray, "m r"] | None:

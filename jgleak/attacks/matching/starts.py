@@ -44,7 +44,7 @@ def labels(setting: Setting, problem: Problem, key: Array) -> Variables:
     if setting.labels_known:
         return {}
     shape = problem.mask.shape if setting.model.node_level else problem.mask.shape[:1]
-    return {"labels": jax.random.normal(key, shape if setting.loss == "mse" else (*shape, setting.model.classes))}
+    return {"labels": jax.random.normal(key, shape if setting.loss == "mse" else (*shape, setting.model.outputs))}
 
 
 def bernoulli(setting: Setting, problem: Problem, key: Array) -> Variables:

@@ -104,15 +104,15 @@ class _Embedding:
         self.scale, self.null = scale.astype(np.float32), null.astype(np.float32)
 
     def __call__(self, centre: int, members: Int[np.ndarray, "S k"]) -> Float[np.ndarray, "S s"]:
-        model, layer, weights, rows = self.search.model, self.search.layer, self.search.weights, self.search.rows32
+        layer, weights, rows = self.search.layer, self.search.weights, self.search.rows32
         own = rows.projected[centre], rows.degrees[centre]
-        table = tiles.table(model, layer, "state", weights, *own, rows.projected, rows.degrees, self.columns)
+        table = tiles.table(layer, "state", weights, *own, rows.projected, rows.degrees, self.columns)
         parts = []
         for start in range(0, members.shape[0], BATCHES[-1]):
             part = members[start : start + BATCHES[-1]] + 1
             places = tiles.fill(part, tiles.padded(part.shape[0], BATCHES)).T.astype(np.int32)
             residual, length = tiles.residuals(
-                (model, layer, "state"), weights, table, self.columns, self.scale, self.null, places
+                (layer, "state"), weights, table, self.columns, self.scale, self.null, places
             )
             length = np.maximum(length, np.finfo(np.float32).tiny)
             parts.append((np.asarray(residual) / length[:, None])[: part.shape[0]])

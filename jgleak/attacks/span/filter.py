@@ -23,7 +23,7 @@ from jgleak.attacks.span.combinations import Neighbourhoods, Slot, neighbourhood
 from jgleak.attacks.span.ranges import TABLES, CentreSearch, Rows, Unsearched
 from jgleak.attacks.span.sites import View
 from jgleak.attacks.span.subspace import ROUNDED
-from jgleak.gnn import GNN, Params
+from jgleak.gnn import Layer, Params
 
 RANKS = (64, 256)
 WIDTHS = (4, 8, 32)
@@ -70,9 +70,8 @@ class BlockFilter:
     The first check whose rows can be computed column by column rejects; all of them confirm.
 
     Args:
-      model: the attacked model.
-      params: its parameters.
-      layer: index of the convolution that mixes the rows.
+      layer: the layer that mixes the rows.
+      weights: its parameters.
       rows: the level below, one row an entry, as that convolution's input ``(T, F)``.
       degrees: number of neighbours of each entry ``(T,)``.
       checks: spans the candidates must lie in, the most selective first; without one every candidate is kept.
@@ -84,9 +83,8 @@ class BlockFilter:
 
     def __init__(
         self,
-        model: GNN,
-        params: Params,
-        layer: int,
+        layer: Layer,
+        weights: Params,
         rows: Float[np.ndarray, "T F"],
         degrees: Int[np.ndarray, " T"],
         checks: Sequence[SpanCheck] = (),
@@ -95,18 +93,17 @@ class BlockFilter:
         distinct: bool = False,
         mesh: Mesh | None = None,
     ) -> None:
-        self.model, self.layer, self.checks, self.distinct = model, layer, tuple(checks), distinct
+        self.layer, self.weights, self.checks, self.distinct = layer, weights, tuple(checks), distinct
         self.fixed = np.zeros((rows.shape[0], 0)) if fixed is None else np.asarray(fixed, np.float64)
         self.mesh = mesh or local_mesh()
-        whole = model.convolution(layer).hidden_kernel is not None  # the state needs every column at once
+        whole = layer.conv.hidden_kernel is not None  # the state needs every column at once
         self.cheap = next((c for c in self.checks if not (whole and c.view == "state")), None)
         self.views: tuple[View, ...] = tuple(dict.fromkeys(["state", *(c.view for c in self.checks)]))
-        self.weights = params[f"conv_{layer}"]
         size = tiles.padded(rows.shape[0], TABLES)
         padded = tiles.fill(np.asarray(rows, np.float64), size)
         with jax.enable_x64(True):
             self.weights64 = jax.tree.map(lambda w: np.asarray(w, np.float64), self.weights)
-            projected = np.asarray(tiles.project(model, layer, self.weights64, padded))
+            projected = np.asarray(tiles.project(layer, self.weights64, padded))
         self.rows64 = Rows(padded, projected, tiles.fill(degrees.astype(np.float64), size))
         self.rows32 = Rows(*(part.astype(np.float32) for part in self.rows64))
         self.embedded32 = jax.device_put(self.rows32)
@@ -164,7 +161,7 @@ class BlockFilter:
         )
 
     def _around(self, centre: int, plan: Neighbourhoods, check: SpanCheck) -> CentreSearch:
-        common = self.model, self.layer, self.weights, self.mesh, self.rows32
+        common = self.layer, self.weights, self.mesh, self.rows32
         return CentreSearch(*common, self.fixed[centre], centre, plan, check)
 
     def _screen(self, centre: int, survivors: Int[np.ndarray, "S k"], room: int) -> list[list[int]] | None:
@@ -200,7 +197,7 @@ class BlockFilter:
         number = len(centres)
         at = np.array(centres, np.int64)
         distances, passed = np.zeros(number), np.ones(number, bool)
-        states = np.zeros((number, self.model.width(self.layer + 1)))
+        states = np.zeros((number, self.layer.features))
         for start in range(0, number, CONFIRM):
             part = slice(start, start + CONFIRM)
             around = np.full((len(neighbours[part]), max(map(len, neighbours[part]))), -1)
@@ -229,7 +226,7 @@ class BlockFilter:
         width = tiles.padded(neighbours.shape[1], WIDTHS)
         around = tiles.fill(tiles.fill(neighbours, width, axis=1, value=-1), size, value=-1).astype(np.int32)
         at = tiles.fill(centres, size).astype(np.int32)
-        found = tiles.embed(self.model, self.layer, self.views, weights, *table, at, around)
+        found = tiles.embed(self.layer, self.views, weights, *table, at, around)
         return {view: np.asarray(rows)[: centres.size] for view, rows in zip(self.views, found, strict=True)}
 
 

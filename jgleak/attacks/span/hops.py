@@ -112,7 +112,9 @@ def next_search(
     model: GNN, params: Params, nodes: Nodes, below: Blocks, checks: Sequence[SpanCheck], *, hop: int
 ) -> tuple[BlockFilter, list[Request]]:
     """What embeds and checks blocks of ``hop`` hops, and every centre with the neighbours it may have, fewest first."""
-    search = BlockFilter(model, params, hop - 1, below.states, below.degrees, checks, fixed=nodes.rows[below.kinds])
+    search = BlockFilter(
+        *model.layer_at(params, hop - 1), below.states, below.degrees, checks, fixed=nodes.rows[below.kinds]
+    )
     return search, sorted(enumerate(_slots(below)), key=lambda request: total(request[1]))
 
 

@@ -48,7 +48,7 @@ def one_hop(
       mutual: a block needs one around each neighbour that holds its centre; False where some true blocks are known to
         fail the checks.
     """
-    search = BlockFilter(model, params, 0, nodes.rows, nodes.degrees, checks, fixed=nodes.rows)
+    search = BlockFilter(*model.layer_at(params, 0), nodes.rows, nodes.degrees, checks, fixed=nodes.rows)
     if nodes.listed is not None:
         found = search.blocks([_exactly(*block) for block in nodes.listed], clock=clock, budget=budget)
         blocks = joined([found], np.arange(nodes.degrees.size))

@@ -16,7 +16,7 @@ from jgleak.attacks.attack import Clock
 from jgleak.attacks.span import tiles
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import LARGEST, Neighbourhoods, Places
-from jgleak.gnn import GNN, Params
+from jgleak.gnn import Layer, Params
 
 TILE = (64, 1024)
 REACH = 2048
@@ -88,8 +88,7 @@ class CentreSearch:
       check: the cheap check.
     """
 
-    model: GNN
-    layer: int
+    layer: Layer
     weights: Params
     mesh: Mesh
     rows: Rows
@@ -156,7 +155,7 @@ class CentreSearch:
         source = self.rows.states if check.view == "aggregate" else self.rows.projected
         chosen = tiles.fill(members, size)
         around = source[self.centre], self.rows.degrees[self.centre], source[chosen], self.rows.degrees[chosen]
-        table = tiles.table(self.model, self.layer, check.view, self.weights, *around, probe[0])
+        table = tiles.table(self.layer, check.view, self.weights, *around, probe[0])
         everywhere = NamedSharding(self.mesh, PartitionSpec())
         place = np.zeros(members.max(initial=0) + 1, np.int32)
         place[members] = np.arange(1, members.size + 1)
@@ -175,7 +174,7 @@ class CentreSearch:
 
             def call(lanes: list[_Work]) -> tuple[Array, Array]:
                 work = tiles.fill(np.array(lanes, np.int32), self.mesh.size)
-                return tiles.scan((self.model, self.layer, check.view), self.mesh, TILE, REACH, *state, work)
+                return tiles.scan((self.layer, check.view), self.mesh, TILE, REACH, *state, work)
 
             return call
 

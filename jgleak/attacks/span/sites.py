@@ -53,24 +53,25 @@ def sites(observation: Observation, hop: int) -> list[Site]:
     """
     model, update = observation.model, observation.update
     found: list[Site] = []
-    if model.readout == "node_mlp":
-        kernel = np.asarray(update["head"]["linears_0"]["kernel"])
+    if model.readout.additive == "nodes":
+        kernel, fixed = model.readout.head_span(model.readout_of(update)), model.in_features
         condition = "the readout's upstream rows are independent"
-        if hop == 0 and model.see_input:
-            found.append(Site("readout", 0, "state", 0, kernel[: model.in_features], condition))
-        elif hop == model.layers:
-            found.append(Site("readout", hop, "state", model.in_features if model.see_input else 0, kernel, condition))
+        if hop == 0 and model.readout.sees_input:
+            found.append(Site("readout", 0, "state", 0, kernel[:fixed], condition))
+        elif hop == model.depth:
+            found.append(Site("readout", hop, "state", fixed if model.readout.sees_input else 0, kernel, condition))
     if hop > 0:
-        below, conv = update[f"conv_{hop - 1}"], model.convolution(hop - 1)
+        below, conv = model.conv_of(update, hop - 1), model.layers[hop - 1].conv
         full = f"the gradient at the output of convolution {hop - 1} has full row rank"
         if conv.hidden_kernel is not None:
             found.insert(0, Site("hidden", hop, "hidden", 0, np.asarray(below[conv.hidden_kernel]), full))
         if conv.aggregate_kernel is not None:
             found.append(Site("aggregate", hop, "aggregate", 0, np.asarray(below[conv.aggregate_kernel]), full))
-    if hop < model.layers:
-        kernel = np.asarray(update[f"conv_{hop}"][model.convolution(hop).span_kernel])
+    if hop < model.depth:
+        conv = model.layers[hop].conv
+        kernel = np.asarray(model.conv_of(update, hop)[conv.span_kernel])
         condition = f"the gradient at the rows that enter convolution {hop} has full row rank"
-        if model.conv in ("gcn", "gin"):
+        if conv.span_kernel == conv.aggregate_kernel:  # the gradient there has passed the mixing
             condition += ", which a singular adjacency spoils"
         place = sum(site.name in ("readout", "hidden") for site in found)
         found.insert(place, Site("node", hop, "state", 0, kernel, condition))

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jgleak.attacks.span.combinations import Places, unrank
 from jgleak.attacks.span.sites import View
-from jgleak.gnn import GNN, Params
+from jgleak.gnn import Layer, Params
 
 GROUP = 64
 """Places of a tile that are looked at together when survivors are gathered."""
@@ -25,7 +25,7 @@ WIDE = {"xla_cpu_prefer_vector_width": 512, "xla_cpu_enable_fast_min_max": True}
 """Compiler options of the scan on a processor. Rows hold no NaN: weights and updates are checked to be finite."""
 
 
-Which = tuple[GNN, int, View]
+Which = tuple[Layer, View]
 """The row that is checked: a model's, of one layer, in one view."""
 
 
@@ -57,29 +57,23 @@ class Tail(NamedTuple):
     rows: Int[Array, ""]
 
 
-@partial(jax.jit, static_argnames=("model", "layer"))
-def project(model: GNN, layer: int, weights: Params, rows: Float[Array, "T F"]) -> Float[Array, "T P"]:
+@partial(jax.jit, static_argnames=("layer",))
+def project(layer: Layer, weights: Params, rows: Float[Array, "T F"]) -> Float[Array, "T P"]:
     """What the layer computes of each row on its own."""
-    return model.apply_layer(layer, weights, "project", rows)
+    return layer.by(weights, "project", rows)
 
 
-@partial(jax.jit, static_argnames=("model", "layer", "view"), inline=True)
+@partial(jax.jit, static_argnames=("layer", "view"), inline=True)
 def _row(
-    model: GNN, layer: int, view: View, weights: Params, totals: Float[Array, "A ... C"], columns: Int[Array, " C"]
+    layer: Layer, view: View, weights: Params, totals: Float[Array, "A ... C"], columns: Int[Array, " C"]
 ) -> Float[Array, "... C"]:
-    """Summed terms to ``columns`` of the row that a view names; GIN's state needs all of them at once."""
-    if view == "aggregate":
-        return totals[0]
-    combined = model.apply_layer(layer, weights, "star_combine", totals, columns)
-    if view == "hidden":
-        return model.apply_layer(layer, weights, "star_hidden", combined)
-    return model.activate(layer, model.apply_layer(layer, weights, "star_finish", combined))
+    """Summed terms to ``columns`` of the row that a view names."""
+    return layer.by(weights, "row", view, totals, columns)
 
 
-@partial(jax.jit, static_argnames=("model", "layer", "view"))
+@partial(jax.jit, static_argnames=("layer", "view"))
 def table(
-    model: GNN,
-    layer: int,
+    layer: Layer,
     view: View,
     weights: Params,
     centre: Float[Array, " P"],
@@ -89,12 +83,9 @@ def table(
     columns: Int[Array, " C"],
 ) -> Float[Array, "A T+2 C"]:
     """Single terms, as far as ``columns`` need them: 0 the centre's own, then each possible neighbour's, last zeros."""
-    method = "aggregate_terms" if view == "aggregate" else "star_terms"
-    own, others = model.apply_layer(layer, weights, method, centre, centre_degree, rows, degrees)
+    own, others = layer.by(weights, "terms", view, centre, centre_degree, rows, degrees)
     everything = jnp.concatenate([own[None], others, jnp.zeros_like(own)[None]])
-    if view == "aggregate":
-        return everything[None, :, columns]
-    return model.apply_layer(layer, weights, "star_select", everything, columns)
+    return layer.by(weights, "select", view, everything, columns)
 
 
 @jax.jit
@@ -268,10 +259,9 @@ def _passing(
     return (sum(r * r for r in residual) <= probe.bound**2 * length) & (length > 0)
 
 
-@partial(jax.jit, static_argnames=("model", "layer", "views"))
+@partial(jax.jit, static_argnames=("layer", "views"))
 def embed(
-    model: GNN,
-    layer: int,
+    layer: Layer,
     views: tuple[View, ...],
     weights: Params,
     rows: Float[Array, "T F"],
@@ -285,20 +275,16 @@ def embed(
     def one(centre: Array, around: Array) -> tuple[Array, ...]:
         present, around = (around >= 0)[:, None], jnp.maximum(around, 0)
 
-        def total(table: Array, method: str) -> Array:
-            own, others = model.apply_layer(
-                layer, weights, method, table[centre], degrees[centre], table[around], degrees[around]
-            )
-            return own + jnp.where(present, others, 0.0).sum(axis=0)
-
         out = []
         for view in views:
-            if view == "aggregate":
-                out.append(total(rows, "aggregate_terms"))
-                continue
-            columns = jnp.arange(model.width(layer + 1))
-            selected = model.apply_layer(layer, weights, "star_select", total(projected, "star_terms")[None], columns)
-            out.append(_row(model, layer, view, weights, selected[:, 0], columns))
+            table = rows if view == "aggregate" else projected
+            star = table[centre], degrees[centre], table[around], degrees[around]
+            own, others = layer.by(weights, "terms", view, *star)
+            total = own + jnp.where(present, others, 0.0).sum(axis=0)
+            columns = jnp.arange(total.shape[0] if view == "aggregate" else layer.features)
+            out.append(
+                _row(layer, view, weights, layer.by(weights, "select", view, total[None], columns)[:, 0], columns)
+            )
         return tuple(out)
 
     return jax.vmap(one)(centres, neighbours)

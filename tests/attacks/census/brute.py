@@ -119,8 +119,8 @@ def _gradients(
         def loss(weights: Params, label: Array) -> Array:
             return graph_loss(model, weights, rows, edges, mask, label, "bce")
 
-        trees = jax.vmap(jax.grad(loss), in_axes=(None, 0))(params, jnp.arange(model.classes))
-        flat = jnp.concatenate([leaf.reshape(model.classes, -1) for leaf in jax.tree.leaves(trees)], axis=1)
+        trees = jax.vmap(jax.grad(loss), in_axes=(None, 0))(params, jnp.arange(model.outputs))
+        flat = jnp.concatenate([leaf.reshape(model.outputs, -1) for leaf in jax.tree.leaves(trees)], axis=1)
         first: Any = model.apply({"params": params}, rows, edges, mask, method="states")
         return flat, (first[1] > 0).any(axis=0)
 

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from models import flat
 
 from jgleak.attacks.attack import Budget, Reconstruction
 from jgleak.attacks.census.attack import CENSUS
@@ -121,7 +122,7 @@ def chosen(population: Population, case: Case, labels: np.ndarray, rng: np.rando
 def disagreements(case: Case) -> list[str]:
     """Every truth of a case whose certificate lists other graphs than brute force, in words."""
     space = typed(case.kinds, case.seed if case.fitted else None)
-    model = GNN(in_features=space.width, hidden=case.hidden, readout_widths=(300, 64))
+    model = flat(in_features=space.width, hidden=case.hidden, readout_widths=(300, 64))
     params = weights(model, case.seed)
     population = Population(model, params, space, small_graphs(case.n, space))
     assert population.live > 0.8
@@ -172,7 +173,7 @@ def test_brute_force_has_every_graph(n: int, number: int) -> None:
 def test_four_cycles_of_two_kinds_hide_each_other() -> None:
     """A GCN does not see a centre and an equally connected neighbour change places: aabb and abab have one gradient."""
     space = typed(3)
-    model = GNN(in_features=COLUMNS, hidden=64, readout_widths=(300, 64))
+    model = flat(in_features=COLUMNS, hidden=64, readout_widths=(300, 64))
     params = weights(model, 0)
     paired, alternating = ring("aabb"), ring("abab")
     assert not paired.isomorphic(alternating)
@@ -186,7 +187,7 @@ def test_four_cycles_of_two_kinds_hide_each_other() -> None:
 def test_the_hexagon_hides_its_triangle_and_two_triangles_are_no_client() -> None:
     """abc and abcabc have the same shares of blocks, which is all that a mean shows; two triangles do not connect."""
     space = typed(3)
-    model = GNN(in_features=COLUMNS, hidden=64, readout_widths=(300, 64))
+    model = flat(in_features=COLUMNS, hidden=64, readout_widths=(300, 64))
     params = weights(model, 0)
     triangle, hexagon = ring("abc"), ring("abcabc")
     twice = Graph(np.r_[triangle.x, triangle.x], np.r_[triangle.edges, triangle.edges + 3])
@@ -211,7 +212,7 @@ def test_toluene_hides_its_double_cover() -> None:
     edges = [*kept, *([i + n, j + n] for i, j in kept), [u, v + n], [u + n, v]]
     cover = Graph(np.r_[toluene.x, toluene.x], np.array(edges))
     assert cover.connected and n == 7
-    model = GNN(in_features=data.space.width, hidden=64, readout_widths=(300, 64))
+    model = flat(in_features=data.space.width, hidden=64, readout_widths=(300, 64))
     params = weights(model, 0)
     assert gradient_distances(seen(model, params, data.space, toluene), data.space, [cover])[0][0] < 1e-6
     both = census(model, params, data.space, toluene, Knowledge(data.space, max_nodes=14))
@@ -231,14 +232,14 @@ def test_twins_under_a_pooled_readout(kinds: str) -> None:
     edges = np.array([(0, 1), (0, 2), (0, 3), (1, 2), (1, 3)])
     diamond = Graph(np.c_[["ab".index(kind) for kind in kinds], np.bincount(edges.ravel())].astype(np.int32), edges, 0)
     assert np.linalg.matrix_rank(diamond.adjacency + np.eye(4)) == 3
-    model = GNN(in_features=COLUMNS, hidden=128, readout="pooled", readout_widths=(), last_act=True)
+    model = flat(in_features=COLUMNS, hidden=128, readout="pooled", readout_widths=(), last_act=True)
     found = census(model, weights(model, 0), space, diamond)
     assert diamond.canonical_form() in forms(found.graphs)
 
 
 def test_label_and_node_order_change_nothing() -> None:
     space = typed(2)
-    model = GNN(in_features=COLUMNS, hidden=64, readout_widths=(300, 64))
+    model = flat(in_features=COLUMNS, hidden=64, readout_widths=(300, 64))
     params = weights(model, 0)
     population = Population(model, params, space, small_graphs(5, space))
     rng = np.random.default_rng(0)

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from models import flat
 
 from jgleak.attacks.attack import Budget
 from jgleak.attacks.census import attack
@@ -21,7 +22,6 @@ from jgleak.attacks.census.count import Counting, _solved
 from jgleak.attacks.span.hops import Blocks, Nodes
 from jgleak.features import FeatureSpace, onehot
 from jgleak.federated import Knowledge, fedsgd
-from jgleak.gnn import GNN
 from jgleak.graph import Graph
 
 FOREVER = Budget(seconds=1e6).start()
@@ -68,7 +68,7 @@ def test_contributions_add_up_to_the_gradient(fields: dict[str, Any], lab: Any) 
     if model.node_level:
         graph = Graph(graph.x, graph.edges, np.arange(7) % 2)
     observation = lab.observe(model, graph)
-    nodes, levels, counts = unfolded(graph, lab.space, model.layers)
+    nodes, levels, counts = unfolded(graph, lab.space, model.depth)
     system = Contributions.of(observation, nodes, levels, FOREVER)
     assert system is not None
     counting = Counting(
@@ -76,13 +76,13 @@ def test_contributions_add_up_to_the_gradient(fields: dict[str, Any], lab: Any) 
         system.observed,
         levels[-1],
         system.blocks,
-        absolute=model.pooling == "sum",
+        absolute=model.readout.counts_nodes,
         most=40,
         clock=FOREVER,
     )
     assert counting.residual < 1e-4
     if not model.node_level:
-        right = system.observed * (1 if model.pooling == "sum" else graph.n)
+        right = system.observed * (1 if model.readout.counts_nodes else graph.n)
         assert np.linalg.norm(system.equations @ counts - right) < 1e-4 * np.linalg.norm(right)
         found = list(counting.solutions([graph.n], FOREVER, budget=100))
         assert any(census is not None and np.array_equal(census.counts, counts) for census in found)
@@ -205,7 +205,7 @@ def test_one_layer(lab: Any) -> None:
 def test_a_single_node_that_does_not_state_its_degree(n: int | None, lab: Any) -> None:
     """An edge between two nodes alike has the gradient of one such node: whoever lists the edge must list the node."""
     space = FeatureSpace((onehot("colour", range(4)),))
-    node, model = Graph(np.array([[2]], np.int32), np.zeros((0, 2), np.int64), 1), GNN(4, hidden=64)
+    node, model = Graph(np.array([[2]], np.int32), np.zeros((0, 2), np.int64), 1), flat(in_features=4, hidden=64)
     observation = fedsgd(model, lab.params(model), [node], space, loss="bce")
     found = CENSUS(observation, Knowledge(space, n=n, max_nodes=2), key=jax.random.key(0), budget=Budget(seconds=60))
     assert [graph.n for graph in found.graphs] == ([1, 2] if n is None else [1])

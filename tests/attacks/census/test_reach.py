@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from models import flat
 
 from jgleak.attacks.attack import Budget, Reconstruction
 from jgleak.attacks.census import candidates
@@ -29,7 +30,7 @@ from .test_anonymity import typed, weights
 
 def pooled(space: FeatureSpace, **fields: Any) -> GNN:
     """FedGIG's architecture, with biases so that few graphs come close by chance."""
-    return GNN(**({"in_features": space.width, "hidden": 64, "readout": "pooled", "readout_widths": ()} | fields))
+    return flat(**({"in_features": space.width, "hidden": 64, "readout": "pooled", "readout_widths": ()} | fields))
 
 
 def attacked(observation: Observation, knowledge: Knowledge) -> Reconstruction:

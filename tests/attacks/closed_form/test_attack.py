@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from models import flat
 
 from jgleak.attacks.attack import Budget, Reconstruction
 from jgleak.attacks.closed_form.attack import CLOSED_FORM
@@ -41,17 +42,17 @@ def draw(rng: np.random.Generator, n: int, kind: str, width: int, task: str) -> 
 def model_of(convolution: str, task: str, width: int, **fields: Any) -> GNN:
     readout = {"readout": "node_scores"} if task == "node" else {"readout": "flattened", "slots": 40}
     defaults: dict[str, Any] = {"conv": convolution, "hidden": 100, "act": "sigmoid", "bias": True, **readout}
-    return GNN(**(defaults | {"in_features": width, "classes": 3, "last_act": task == "graph"} | fields))
+    return flat(**(defaults | {"in_features": width, "classes": 3, "last_act": task == "graph"} | fields))
 
 
 def observe(model: GNN, graph: Graph, space: FeatureSpace, loss: str = "ce", shrink: float = 1.0) -> Observation:
     """A round with uniform weights (no initialiser to compile), those of the first layer times ``shrink``."""
     rng, shapes = np.random.default_rng(5), jax.eval_shape(lambda: model.initial(key=KEY))
     params = jax.tree.map(lambda s: uniform(rng, s.shape), shapes)
-    params["conv_0"] = {name: leaf * np.float32(shrink) for name, leaf in params["conv_0"].items()}
+    params["layers_0"]["conv"] = {name: leaf * np.float32(shrink) for name, leaf in params["layers_0"]["conv"].items()}
     if model.node_level:
         return node_gradients(model, params, graph, space, loss=loss)
-    return fedsgd(model, params, [graph], space, loss=loss, slots=model.slots or None)
+    return fedsgd(model, params, [graph], space, loss=loss, slots=model.readout.slots)
 
 
 def uniform(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
@@ -252,10 +253,10 @@ def test_states_that_are_all_zero_are_a_reason() -> None:
     model = model_of("sage", "graph", 20, act="relu")
     params = model.initial(key=KEY)
     params = {
-        layer: {name: leaf * 0 if name == "bias" and layer != "head" else leaf for name, leaf in part.items()}
-        for layer, part in params.items()
+        name: {"conv": part["conv"] | {"bias": part["conv"]["bias"] * 0}} if name.startswith("layers_") else part
+        for name, part in params.items()
     }
-    observation = fedsgd(model, params, [graph], space, loss="ce", slots=model.slots)
+    observation = fedsgd(model, params, [graph], space, loss="ce", slots=model.readout.slots)
     found = attack(observation, space)
     assert not found.graphs and "no node shows" in str(found.info)
 
@@ -279,10 +280,10 @@ def test_noise_on_a_gcn_is_not_blamed_on_its_edges() -> None:
     rng, space = np.random.default_rng(0), space_of("gaussian", 30)
     graph, model = draw(rng, 8, "gaussian", 30, "graph"), model_of("gcn", "graph", 30, layers=1)
     seen = observe(model, graph, space)
-    kernel = np.asarray(seen.update["conv_0"]["kernel"])
+    kernel = np.asarray(seen.update["layers_0"]["conv"]["kernel"])
     noise = 1e-2 * np.sqrt(np.mean(kernel**2)) * rng.normal(size=kernel.shape).astype(np.float32)
-    spoilt = {**seen.update["conv_0"], "kernel": kernel + noise}
-    seen = dataclasses.replace(seen, update={**seen.update, "conv_0": spoilt})
+    spoilt = {**seen.update["layers_0"]["conv"], "kernel": kernel + noise}
+    seen = dataclasses.replace(seen, update={**seen.update, "layers_0": {"conv": spoilt}})
     note = attack(seen, space, adjacency=graph.adjacency).info["features"]
     assert note.startswith("partial: its gradients are") and "was the update changed?" in note
 

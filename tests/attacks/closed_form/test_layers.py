@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from jgleak.attacks.closed_form import layers, slopes
 from jgleak.attacks.closed_form.layers import Layer
 from jgleak.attacks.closed_form.propositions import ConditionFailed
+from jgleak.gnn import Convolution, GCNConv, SAGEConv
 from jgleak.gnn.activation import activation
 
-NAMES = {"gcn": ("kernel",), "sage": ("self_kernel", "neighbour_kernel")}
+GCN, SAGE = GCNConv(4), SAGEConv(4)
 
 
 def connected(rng: np.random.Generator, n: int) -> np.ndarray:
@@ -28,16 +29,16 @@ def connected(rng: np.random.Generator, n: int) -> np.ndarray:
 
 
 def layer_of(
-    conv: str, rng: np.random.Generator, states: np.ndarray, mixing: np.ndarray, upstream: np.ndarray
+    conv: Convolution, rng: np.random.Generator, states: np.ndarray, mixing: np.ndarray, upstream: np.ndarray
 ) -> Layer:
     """A layer with random weights, and the gradients that ``upstream`` gives its kernels, written out."""
     shape = states.shape[1], upstream.shape[2]
     entered = {"kernel": mixing @ states, "self_kernel": states, "neighbour_kernel": mixing @ states}
     return Layer(
         conv,
-        {name: rng.normal(size=shape) for name in NAMES[conv]},
+        {name: rng.normal(size=shape) for name in conv.input_kernels},
         np.zeros(shape[1]),
-        {name: np.stack([entered[name].T @ one for one in upstream]) for name in NAMES[conv]},
+        {name: np.stack([entered[name].T @ one for one in upstream]) for name in conv.input_kernels},
     )
 
 
@@ -51,19 +52,19 @@ def test_states_and_edges_in_exact_arithmetic(seed: int, each_node: bool) -> Non
     order = rng.permutation(n)
     for place in (np.arange(n), order):
         a, h = adjacency[np.ix_(place, place)], states[place]
-        mixing = layers.mixing_of("sage", a)
+        mixing = layers.mixing_of(SAGE, a)
         upstream = rng.normal(size=(1, n, 11))
         if each_node:
             upstream = np.eye(n)[:, :, None] * rng.normal(size=(n, 1, 3))
-        layer = layer_of("sage", rng, h, mixing, upstream)
+        layer = layer_of(SAGE, rng, h, mixing, upstream)
         np.testing.assert_allclose(layers.rows_of(layer, upstream, mixing), h, atol=1e-4)
         np.testing.assert_allclose(layers.rows_of(layer, upstream, None), h, atol=1e-4)
         np.testing.assert_array_equal(layers.edges_of(layer, upstream, h), a)
 
 
-@pytest.mark.parametrize("conv", ["gcn", "sage"])
+@pytest.mark.parametrize("conv", [GCN, SAGE], ids=["gcn", "sage"])
 @pytest.mark.parametrize("act", ["sigmoid", "tanh", "relu"])
-def test_the_gradient_below_is_the_derivative(conv: str, act: str) -> None:
+def test_the_gradient_below_is_the_derivative(conv: Convolution, act: str) -> None:
     rng = np.random.default_rng(3)
     n, z = 6, rng.normal(size=(6, 5)).astype(np.float32)
     mixing = layers.mixing_of(conv, connected(rng, n))
@@ -100,8 +101,8 @@ def test_twins_of_one_neighbourhood_do_not_hide_edges() -> None:
     adjacency[[7, 8], 2] = adjacency[2, [7, 8]] = 1.0
     states = rng.normal(size=(9, 12))
     states[8] = states[7]
-    mixing, upstream = layers.mixing_of("sage", adjacency), rng.normal(size=(1, 9, 11))
-    layer = layer_of("sage", rng, states, mixing, upstream)
+    mixing, upstream = layers.mixing_of(SAGE, adjacency), rng.normal(size=(1, 9, 11))
+    layer = layer_of(SAGE, rng, states, mixing, upstream)
     np.testing.assert_array_equal(layers.edges_of(layer, upstream, states), adjacency)
 
 
@@ -112,8 +113,8 @@ def test_equal_states_at_different_nodes_hide_edges() -> None:
     for v in range(4):
         adjacency[v, v + 1] = adjacency[v + 1, v] = 1.0
     states = rng.normal(size=(5, 12))[[0, 1, 2, 1, 0]]
-    mixing, upstream = layers.mixing_of("sage", adjacency), rng.normal(size=(1, 5, 11))
-    layer = layer_of("sage", rng, states, mixing, upstream)
+    mixing, upstream = layers.mixing_of(SAGE, adjacency), rng.normal(size=(1, 5, 11))
+    layer = layer_of(SAGE, rng, states, mixing, upstream)
     with pytest.raises(
         ConditionFailed, match="which whose does not show: the 5 states have 3 distinct rows and rank 3"
     ):
@@ -125,8 +126,8 @@ def test_a_cover_with_the_same_gradients_is_not_taken_for_the_graph() -> None:
     rng = np.random.default_rng(1)
     ring = np.roll(np.eye(6), 1, axis=0) + np.roll(np.eye(6), -1, axis=0)
     states = rng.normal(size=(6, 12))[[0, 1, 2, 0, 1, 2]]
-    mixing, upstream = layers.mixing_of("sage", ring), rng.normal(size=(1, 6, 11))
-    layer = layer_of("sage", rng, states, mixing, upstream)
+    mixing, upstream = layers.mixing_of(SAGE, ring), rng.normal(size=(1, 6, 11))
+    layer = layer_of(SAGE, rng, states, mixing, upstream)
     with pytest.raises(ConditionFailed, match="which whose does not show"):
         layers.edges_of(layer, upstream, states)
 
@@ -134,9 +135,9 @@ def test_a_cover_with_the_same_gradients_is_not_taken_for_the_graph() -> None:
 def test_states_without_differences_show_no_edges() -> None:
     """All aggregates of nearly equal states are alike, so no wrong graph may pass for fitting them."""
     rng = np.random.default_rng(1)
-    mixing, upstream = layers.mixing_of("sage", connected(rng, 8)), rng.normal(size=(1, 8, 11))
+    mixing, upstream = layers.mixing_of(SAGE, connected(rng, 8)), rng.normal(size=(1, 8, 11))
     states = 0.5 + 1e-8 * rng.normal(size=(8, 12))
-    layer = layer_of("sage", rng, states, mixing, upstream)
+    layer = layer_of(SAGE, rng, states, mixing, upstream)
     rounded = layer._replace(gradients={k: g.astype(np.float32) for k, g in layer.gradients.items()})
     with pytest.raises(ConditionFailed):
         layers.edges_of(rounded, upstream, layers.rows_of(rounded, upstream, None))
@@ -145,13 +146,13 @@ def test_states_without_differences_show_no_edges() -> None:
 def test_conditions_are_checked() -> None:
     rng = np.random.default_rng(2)
     states, adjacency = rng.normal(size=(8, 12)), connected(rng, 8)
-    mixing = layers.mixing_of("sage", adjacency)
+    mixing = layers.mixing_of(SAGE, adjacency)
     narrow = rng.normal(size=(1, 8, 3))
-    layer = layer_of("sage", rng, states, mixing, narrow)
+    layer = layer_of(SAGE, rng, states, mixing, narrow)
     with pytest.raises(ConditionFailed, match="gradients at the layer's output .* full row rank"):
         layers.rows_of(layer, narrow, mixing)
     wide = rng.normal(size=(1, 8, 20))
-    layer = layer_of("sage", rng, states, mixing, wide)
+    layer = layer_of(SAGE, rng, states, mixing, wide)
     with pytest.raises(ConditionFailed, match="no states fit"):
         layers.rows_of(layer, wide + 0.1 * rng.normal(size=wide.shape), mixing)
     dead = wide.copy()
@@ -166,13 +167,13 @@ def test_nodes_of_faint_gradients_count_as_much() -> None:
     """Sizes of gradients do not spoil the rank: a confident node is no less known."""
     rng = np.random.default_rng(4)
     states, adjacency = rng.normal(size=(8, 12)), connected(rng, 8)
-    mixing = layers.mixing_of("sage", adjacency)
+    mixing = layers.mixing_of(SAGE, adjacency)
     upstream = np.eye(8)[:, :, None] * rng.normal(size=(8, 1, 3)) * 10.0 ** -np.arange(8)[:, None, None]
-    layer = layer_of("sage", rng, states, mixing, upstream)
+    layer = layer_of(SAGE, rng, states, mixing, upstream)
     for known in (None, mixing):
         np.testing.assert_allclose(layers.rows_of(layer, upstream, known), states, atol=1e-8)
 
 
 def test_isolated_nodes_mix_to_nothing() -> None:
-    assert not layers.mixing_of("sage", np.zeros((2, 2))).any()
-    np.testing.assert_array_equal(layers.mixing_of("gcn", np.zeros((2, 2))), np.eye(2))
+    assert not layers.mixing_of(SAGE, np.zeros((2, 2))).any()
+    np.testing.assert_array_equal(layers.mixing_of(GCN, np.zeros((2, 2))), np.eye(2))

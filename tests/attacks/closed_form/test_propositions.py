@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from models import flat
 
 from jgleak.attacks.closed_form import propositions as glg
 from jgleak.gnn import GNN
@@ -48,7 +49,7 @@ def node_gradients(model: GNN, features: np.ndarray, adjacency: np.ndarray) -> d
             scores = model.apply({"params": weights}, jnp.asarray(features), jnp.asarray(adjacency), ONES)
             return -jax.nn.log_softmax(jnp.asarray(scores)[node])[1]
 
-        return jax.grad(loss)(params)["conv_0"]
+        return jax.grad(loss)(params)["layers_0"]["conv"]
 
     parts = [one(v) for v in range(NODES)]
     return {name: np.stack([np.asarray(part[name]) for part in parts]) for name in parts[0]}
@@ -57,7 +58,7 @@ def node_gradients(model: GNN, features: np.ndarray, adjacency: np.ndarray) -> d
 @pytest.fixture(scope="module", params=["gcn", "sage"])
 def single(request: pytest.FixtureRequest) -> tuple[str, np.ndarray, np.ndarray, dict[str, np.ndarray]]:
     features, adjacency = graph(2)
-    model = GNN(
+    model = flat(
         in_features=FEATURES,
         hidden=16,
         layers=1,
@@ -103,7 +104,7 @@ def test_all_nodes_give_the_graph(single: tuple[str, np.ndarray, np.ndarray, dic
 def test_one_gradient_of_a_graph_gives_its_edges(layers: int) -> None:
     """Proposition 6 through any layers above, the paper's sigmoid GraphSAGE with a flattened readout."""
     features, adjacency = graph(1)
-    model = GNN(
+    model = flat(
         in_features=FEATURES, hidden=100, layers=layers, conv="sage", act="sigmoid", readout="flattened", slots=NODES
     )
     params = model.initial(key=jax.random.key(1))
@@ -114,7 +115,7 @@ def test_one_gradient_of_a_graph_gives_its_edges(layers: int) -> None:
             logits = model.apply({"params": w}, jnp.asarray(features), jnp.asarray(adjacency), ONES)
             return -jax.nn.log_softmax(jnp.asarray(logits))[1]
 
-        return jax.grad(loss)(weights)["conv_0"]
+        return jax.grad(loss)(weights)["layers_0"]["conv"]
 
     seen = gradient(params)
     found = glg.adjacency_of_gradient(features, np.asarray(seen["self_kernel"]), np.asarray(seen["neighbour_kernel"]))
@@ -140,7 +141,7 @@ def test_proposition_six_in_exact_arithmetic(seed: int) -> None:
 def test_conditions_are_checked() -> None:
     features, adjacency = graph(2)
     mixing, rng = normalised("sage", adjacency), np.random.default_rng(0)
-    deep = GNN(in_features=FEATURES, hidden=16, conv="gcn", readout="node_scores", classes=5, act="sigmoid", bias=True)
+    deep = flat(in_features=FEATURES, hidden=16, conv="gcn", readout="node_scores", classes=5, act="sigmoid", bias=True)
     gradients = node_gradients(deep, features, adjacency)
     with pytest.raises(glg.ConditionFailed, match="away from rank one.*no second convolution"):
         glg.aggregated_row(gradients["kernel"][0], gradients["bias"][0])

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from models import flat
 
 from jgleak.attacks.closed_form.pooled import pooled_embedding
 from jgleak.attacks.closed_form.propositions import CONDITION, ConditionFailed
@@ -25,7 +26,7 @@ SPACE = FeatureSpace(tuple(real(f"x{i}") for i in range(6)))
 
 def model(layers: int, **fields: Any) -> GNN:
     shared = {"hidden": 64, "last_act": True, "readout": "pooled", "readout_widths": ()}
-    return GNN(in_features=6, layers=layers, **(shared | fields))
+    return flat(in_features=6, layers=layers, **(shared | fields))
 
 
 @cache
@@ -107,7 +108,7 @@ def test_the_same_as_the_kronecker_system(layers: int, slopes: str) -> None:
     found = recovered(net, several, last=last)
     for one, observation in zip(found, seen(net, several), strict=True):
         for layer in range(layers):
-            gradient = np.asarray(observation.update[f"conv_{layer}"]["kernel"], np.float64)
+            gradient = np.asarray(observation.update[f"layers_{layer}"]["conv"]["kernel"], np.float64)
             want = kronecker(np.asarray(one.coefficients[layer]), gradient)
             np.testing.assert_allclose(one.states[layer], want, rtol=1e-6, atol=1e-8 * np.abs(want).max())
 
@@ -149,10 +150,10 @@ def test_weights_of_the_poolings_are_their_derivatives() -> None:
     mask = np.array([True, True, True, False])
     rows = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
     for pooling in ("mean", "sum", "max"):
-        head = Pooled(3, 3, 2, pooling=pooling)
+        head = Pooled(pooling)
         slopes = jax.jit(jax.jacobian(partial(head.apply, {}, method="pool")))(rows, mask)
         slopes = np.einsum("dnd->nd", np.asarray(slopes))
-        weights = np.broadcast_to(jax.jit(partial(pooling_weights, pooling))(mask, rows), slopes.shape)
+        weights = np.broadcast_to(jax.jit(partial(pooling_weights, head))(mask, rows), slopes.shape)
         np.testing.assert_allclose(weights, slopes, atol=1e-6)
 
 
@@ -160,7 +161,7 @@ def test_weights_of_the_poolings_are_their_derivatives() -> None:
 def test_the_pooled_embedding_under_any_readout(widths: tuple[int, ...]) -> None:
     net = model(2, hidden=16, readout_widths=widths)
     for one, wanted in zip(seen(net, graphs()[:3]), states(net, graphs()[:3]), strict=True):
-        np.testing.assert_allclose(pooled_embedding(one.update), wanted[-1].mean(axis=0), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(pooled_embedding(net, one.update), wanted[-1].mean(axis=0), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("share", [0.5, 0.9])
@@ -168,25 +169,25 @@ def test_the_pooled_embedding_of_a_pruned_update_is_right_where_it_shows(share: 
     net, several = model(2, hidden=16, readout_widths=(12,)), graphs()[:3]
     for one, wanted in zip(seen(net, several), states(net, several), strict=True):
         sent = jax.tree.map(np.asarray, parse(f"prune:{share}").apply(one.update, key=jax.random.key(0)))
-        layer, truth = sent["head"]["linears_0"], wanted[-1].mean(axis=0)
+        layer, truth = sent["readout"]["mlp"]["linears_0"], wanted[-1].mean(axis=0)
         shown = np.any((layer["kernel"] != 0) & (layer["bias"] != 0), axis=1)
         assert shown.any() and not shown.all()
-        np.testing.assert_allclose(pooled_embedding(sent), np.where(shown, truth, 0.0), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(pooled_embedding(net, sent), np.where(shown, truth, 0.0), rtol=1e-4, atol=1e-6)
 
 
 def test_the_embedding_of_a_batch_is_a_weighted_mean() -> None:
     net = model(2, hidden=16)
     several = [Graph(g.x, g.edges, 1) for g in graphs()[:4]]
     update = fedsgd(net, params(net), several, SPACE, loss="ce").update
-    deltas = np.stack([o.update["head"]["linears_0"]["bias"] for o in seen(net, several)]).astype(float)
+    deltas = np.stack([o.update["readout"]["mlp"]["linears_0"]["bias"] for o in seen(net, several)]).astype(float)
     shares = deltas @ deltas.mean(axis=0) / (deltas.mean(axis=0) @ deltas.mean(axis=0)) / len(several)
     pooled = np.stack([layer[-1].mean(axis=0) for layer in states(net, several)])
     assert shares.sum() == pytest.approx(1.0)
-    np.testing.assert_allclose(pooled_embedding(update), shares @ pooled, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(pooled_embedding(net, update), shares @ pooled, rtol=1e-4, atol=1e-6)
 
 
 def test_no_gradient_no_embedding() -> None:
     net = model(1, hidden=16)
     nothing = jax.tree.map(np.zeros_like, params(net))
     with pytest.raises(ConditionFailed, match="observe another round"):
-        pooled_embedding(nothing)
+        pooled_embedding(net, nothing)

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from models import flat
 
 from jgleak.attacks.attack import Reconstruction
 from jgleak.attacks.grain.attack import GRAIN
@@ -54,7 +55,7 @@ def check(found: Reconstruction, truth: Graph) -> None:
     ids=["gcn", "gelu", "gat", "sage", "three layers"],
 )
 def test_molecules_come_back(fields: dict[str, Any], names: tuple[str, ...], lab: Any, dataset: Dataset) -> None:
-    model = GNN(in_features=dataset.space.width, **fields)
+    model = flat(in_features=dataset.space.width, **fields)
     for name in names:
         truth = molecule(dataset, name)
         found = attack(lab, model, truth, Knowledge(dataset.space))
@@ -64,7 +65,7 @@ def test_molecules_come_back(fields: dict[str, Any], names: tuple[str, ...], lab
 
 def test_node_labels_come_back(lab: Any, dataset: Dataset) -> None:
     """Atoms that the model tells apart get their own labels; of others the counts are right."""
-    model = GNN(in_features=dataset.space.width, per_node=True)
+    model = flat(in_features=dataset.space.width, per_node=True)
     for name in SMALL:
         whole = molecule(dataset, name)
         truth = dataclasses.replace(whole, y=on_cycle(whole))
@@ -80,12 +81,12 @@ def test_degrees_that_are_no_feature_are_tried(lab: Any, dataset: Dataset) -> No
     assert degree is not None
     space = dataset.space.without(degree)
     truth = dataclasses.replace(whole, x=np.delete(whole.x, dataset.space.index(degree), axis=1))
-    check(attack(lab, GNN(in_features=space.width), truth, Knowledge(space)), truth)
+    check(attack(lab, flat(in_features=space.width), truth, Knowledge(space)), truth)
 
 
 def test_known_size_and_covers(lab: Any, dataset: Dataset) -> None:
     """Benzene's and cyclohexane's nodes are all equal: any ring of them has the gradient, and the smallest is taken."""
-    model = GNN(in_features=dataset.space.width)
+    model = flat(in_features=dataset.space.width)
     for name in ("benzene", "cyclohexane"):
         truth = molecule(dataset, name)
         free = attack(lab, model, truth, Knowledge(dataset.space)).best

@@ -62,7 +62,7 @@ def test_gradients_of_every_node_and_of_target_nodes(lab: Any) -> None:
     model = lab.model(conv="sage", hidden=8, readout="node_scores", bias=True)
     params = lab.params(model)
     setting, problem, truth = posed(lab, node_gradients(model, params, graph, lab.space, loss="ce"), [graph])
-    assert problem.update["conv_0"]["bias"].shape == (6, 8)
+    assert problem.update["layers_0"]["conv"]["bias"].shape == (6, 8)
     assert gap(setting, problem, truth) < 1e-5
     pair = [graph, labelled(lab.random(6, 3))]
     setting, problem, truth = posed(lab, target_gradient(model, params, pair, lab.space, loss="ce"), pair)
@@ -116,16 +116,21 @@ def test_labels_that_absorb_clipping_leave_the_length_alone(lab: Any) -> None:
 
 def test_distances_in_closed_form() -> None:
     rng = np.random.default_rng(0)
-    found: Any = {"conv_0": rng.normal(size=(2, 3, 4)), "head": {"bias": rng.normal(size=(2, 4))}}
+    found: Any = {"layers_0": {"conv": rng.normal(size=(2, 3, 4))}, "readout": {"bias": rng.normal(size=(2, 4))}}
     seen: Any = jax.tree.map(lambda leaf: leaf + 0.1 * rng.normal(size=leaf.shape), found)
-    flat, want = (np.concatenate([t["conv_0"].reshape(2, -1), t["head"]["bias"]], axis=1) for t in (found, seen))
+    flat, want = (
+        np.concatenate([t["layers_0"]["conv"].reshape(2, -1), t["readout"]["bias"]], axis=1) for t in (found, seen)
+    )
     relative = np.sum((flat - want) ** 2, axis=1) / np.sum(want**2, axis=1)
     angle = np.sum(flat * want, axis=1) / np.linalg.norm(flat, axis=1) / np.linalg.norm(want, axis=1)
     np.testing.assert_allclose(squared(found, seen), relative.mean(), rtol=1e-5)
     np.testing.assert_allclose(cosine(found, seen), np.mean(1 - angle), rtol=1e-4)
     np.testing.assert_allclose(distance(found, seen), np.linalg.norm(flat - want) / np.linalg.norm(want), rtol=1e-5)
-    first, head = squared(found["conv_0"], seen["conv_0"]), squared(found["head"], seen["head"])
-    np.testing.assert_allclose(layerwise({"head": 3.0})(found, seen), (first + 3 * head) / 4, rtol=1e-5)
+    first, head = (
+        squared(found["layers_0"]["conv"], seen["layers_0"]["conv"]),
+        squared(found["readout"], seen["readout"]),
+    )
+    np.testing.assert_allclose(layerwise({"readout": 3.0})(found, seen), (first + 3 * head) / 4, rtol=1e-5)
     assert cosine(jax.tree.map(lambda g: 7 * g, found), seen) == pytest.approx(float(cosine(found, seen)), abs=1e-6)
 
 

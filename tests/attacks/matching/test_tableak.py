@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from models import flat
 
 from jgleak.attacks.matching import relaxations, starts, tableak
 from jgleak.attacks.matching.objectives import Guess, squared
@@ -16,7 +17,6 @@ from jgleak.attacks.matching.problem import Problem, Setting, pose
 from jgleak.attacks.matching.recipe import gradients, relax_structured
 from jgleak.datasets import load
 from jgleak.federated import Knowledge, fedsgd
-from jgleak.gnn import GNN
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def posed() -> tuple[Setting, Problem, Any]:
     """A molecule of the embedded set in a small model, its labels known."""
     data = load("embedded", max_nodes=8)
     graph = max(data.graphs, key=lambda g: g.n)
-    model = GNN(in_features=data.space.width, hidden=8, layers=1, readout="pooled", readout_widths=())
+    model = flat(in_features=data.space.width, hidden=8, layers=1, readout="pooled", readout_widths=())
     seen = fedsgd(model, model.initial(key=jax.random.key(0)), [graph], data.space, loss="ce")
     labels = np.atleast_1d(np.asarray(graph.y))
     setting, problem = pose(seen, Knowledge(data.space, n=graph.n, labels=labels), infer=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax
+from models import flat
 
 from jgleak.attacks.attack import Budget
 from jgleak.attacks.span.check import SpanCheck
@@ -12,7 +13,6 @@ from jgleak.attacks.span.sites import sites
 from jgleak.datasets import load
 from jgleak.datasets.molecules import molecule_graph
 from jgleak.federated import Knowledge, Observation, fedsgd
-from jgleak.gnn import GNN
 from jgleak.graph import Graph
 
 FOREVER = Budget(seconds=1e6).start()
@@ -21,7 +21,7 @@ FOREVER = Budget(seconds=1e6).start()
 def seen(smiles: str) -> tuple[Graph, Observation, Nodes, SpanCheck]:
     """A molecule, what the server sees of it, the node vectors that pass, and the node check of its 1-hop rows."""
     graph, space = molecule_graph(smiles, 1), load("embedded").space
-    model = GNN(in_features=space.width)
+    model = flat(in_features=space.width)
     observation = fedsgd(model, model.initial(key=jax.random.key(0)), [graph], space, loss="bce")
     nodes = find_nodes(observation, Knowledge(space), clock=FOREVER)
     [node] = [site for site in sites(observation, 1) if site.name == "node"]

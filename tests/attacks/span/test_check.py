@@ -76,10 +76,12 @@ def true_rows(model: GNN, params: Params, graph: Graph, states: list[np.ndarray]
         "gcn": (adjacency / np.sqrt((degrees + 1) * (degrees + 1).T)) @ below + below / (degrees + 1),
         "sage": adjacency @ below / np.maximum(degrees, 1),
         "gin": adjacency @ below + below,
-    }[model.conv]
+    }[model.layers[hop - 1].conv.kind]
     if view == "aggregate":
         return mixed
-    return np.asarray(activation(model.act)(mixed @ params[f"conv_{hop - 1}"]["kernel"]))
+    return np.asarray(
+        activation(model.layers[hop - 1].conv.inner)(mixed @ params[f"layers_{hop - 1}"]["conv"]["kernel"])
+    )
 
 
 @pytest.mark.parametrize(

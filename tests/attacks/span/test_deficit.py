@@ -18,7 +18,7 @@ from .molecules import FOREVER, seen, true_blocks
 
 
 def completions(observation: Observation, nodes: Nodes, span: Subspace) -> tuple[BlockFilter, list[Subspace]]:
-    search = BlockFilter(observation.model, observation.params, 0, nodes.rows, nodes.degrees)
+    search = BlockFilter(*observation.model.layer_at(observation.params, 0), nodes.rows, nodes.degrees)
     options = np.flatnonzero(nodes.degrees > 0)
     requests = [(c, [Slot(options, int(degree))]) for c, degree in enumerate(nodes.degrees)]
     return search, completed(search, requests, span, FOREVER)
@@ -49,7 +49,7 @@ def test_the_shared_direction_is_the_missing_one() -> None:
 def test_without_time_nothing_is_found() -> None:
     _, observation, nodes, check = seen("CNC(=O)ON=CC(C)(C)S(C)=O")
     span = check.subspace
-    search = BlockFilter(observation.model, observation.params, 0, nodes.rows, nodes.degrees)
+    search = BlockFilter(*observation.model.layer_at(observation.params, 0), nodes.rows, nodes.degrees)
     assert completed(search, [(0, [Slot(np.arange(3), 1)])], span, Budget(seconds=1e-9).start()) == []
     assert completed(search, [], span, FOREVER) == []
 

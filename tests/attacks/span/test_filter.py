@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jaxtyping import Array
+from models import flat
 
 from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.span import combinations as planning
@@ -26,7 +27,6 @@ from jgleak.attacks.span.filter import BlockFilter, Found, Request
 from jgleak.attacks.span.ranges import Unsearched
 from jgleak.attacks.span.sites import View
 from jgleak.attacks.span.subspace import Subspace
-from jgleak.gnn import GNN
 from jgleak.gnn.activation import activation
 
 WIDTH, TABLE, NODES, BATCH = 12, 7, 16, 128
@@ -43,14 +43,14 @@ class Stars:
     """A layer of a model, a table of rows, and what the layer makes of any neighbourhood, densely and in float64."""
 
     def __init__(self, lab: Any, conv: str, layer: int = 0) -> None:
-        self.model, self.layer = GNN(in_features=WIDTH, conv=conv, hidden=24, bias=True), layer
+        self.model, self.number = flat(in_features=WIDTH, conv=conv, hidden=24, bias=True), layer
         self.params = lab.params(self.model)
-        self.rows = np.random.default_rng(3).normal(size=(TABLE, self.model.width(layer)))
-        weights = jax.tree.map(lambda w: w.astype(np.float64), self.params[f"conv_{layer}"])
+        self.layer: Any = self.model.layers[layer]
+        self.rows = np.random.default_rng(3).normal(size=(TABLE, WIDTH if layer == 0 else 24))
+        weights = jax.tree.map(lambda w: w.astype(np.float64), self.params[f"layers_{layer}"]["conv"])
 
         def one(rows: Array, adjacency: Array, mask: Array) -> dict[View, Array]:
-            state: Any = self.model.convolution(layer).apply({"params": weights}, rows, adjacency, mask)
-            out: dict[View, Array] = {"state": self.model.activate(layer, state)}
+            out: dict[View, Array] = {"state": self.layer.by({"conv": weights}, "__call__", rows, adjacency, mask)}
             degrees = adjacency.sum(axis=1)
             if conv == "gcn":
                 looped = (adjacency + jnp.diag(mask.astype(float))) / jnp.sqrt(jnp.outer(degrees + 1, degrees + 1))
@@ -59,7 +59,9 @@ class Stars:
                 out["aggregate"] = adjacency @ rows / jnp.maximum(degrees, 1)[:, None]
             if conv == "gin":
                 out["aggregate"] = rows + adjacency @ rows
-                out["hidden"] = activation(self.model.act)(out["aggregate"] @ weights["kernel"] + weights["inner_bias"])
+                out["hidden"] = activation(self.layer.conv.inner)(
+                    out["aggregate"] @ weights["kernel"] + weights["inner_bias"]
+                )
             return {view: values[0] for view, values in out.items()}
 
         self.dense = jax.jit(jax.vmap(one))
@@ -103,7 +105,7 @@ class Stars:
 
     def filter(self, *checks: SpanCheck, **more: Any) -> BlockFilter:
         """What is tested."""
-        return BlockFilter(self.model, self.params, self.layer, self.rows, DEGREES, checks, **more)
+        return BlockFilter(*self.model.layer_at(self.params, self.number), self.rows, DEGREES, checks, **more)
 
     def passing(
         self, requests: Sequence[Request], *checks: SpanCheck, distinct: bool = False, fixed: np.ndarray | None = None
@@ -252,7 +254,7 @@ def test_the_device_rejects_a_row_of_zeros(stars: Callable[..., Stars]) -> None:
     table = stars("gcn")
     check = table.check(some(THREE, 4), "aggregate")
     rows = table.rows * (np.arange(TABLE) > 1)[:, None]
-    search = BlockFilter(table.model, table.params, 0, rows, DEGREES, [dataclasses.replace(check, bound=1e3)])
+    search = BlockFilter(*table.model.layer_at(table.params, 0), rows, DEGREES, [dataclasses.replace(check, bound=1e3)])
     survivors, _ = search._around(0, plan_of(THREE), search.checks[0]).survivors(FOREVER, ALL.candidates)
     found = {tuple(sorted(row)) for row in survivors.tolist()}
     assert found == {around for around in listed(THREE) if max(around) > 1}
@@ -385,7 +387,7 @@ def test_survivors_are_gathered_first(size: int, group: int, monkeypatch: pytest
 def test_a_node_alone(stars: Callable[..., Stars]) -> None:
     table = stars("gcn")
     check = table.check([(0, ())])
-    search = BlockFilter(table.model, table.params, 0, table.rows, DEGREES * 0, [check])
+    search = BlockFilter(*table.model.layer_at(table.params, 0), table.rows, DEGREES * 0, [check])
     found = search.blocks([(0, []), (1, [])], clock=FOREVER, budget=ALL)
     assert (found.centres.tolist(), found.neighbours, found.checked, found.complete) == ([0], ((),), 2, True)
     np.testing.assert_allclose(found.states, table.views(0, [()])["state"], rtol=1e-9, atol=1e-9)
@@ -548,15 +550,15 @@ from jgleak.attacks.span import combinations, filter, ranges, tiles
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import Slot
 from jgleak.attacks.span.subspace import Subspace
-from jgleak.gnn import GNN
+from jgleak.gnn import standard
 
 assert jax.device_count() == 4
 ranges.TILE, ranges.REACH, ranges.RANGE, ranges.TAILS, ranges.COLUMNS = (4, 8), 8, 64, (24,), (16,)
 filter.SMALL, filter.WIDTHS, filter.SCREEN, filter.CONFIRM = 10**6, (4,), 64, 64
 combinations.LITTLE, combinations.SPREAD = 10, 2
 rng, clock = np.random.default_rng(0), Budget(seconds=1e6).start()
-model = GNN(in_features=12, hidden=24)
-params = {"conv_0": {"kernel": rng.normal(size=(12, 24)).astype(np.float32)}}
+model = standard(12, hidden=24)
+params = {"layers_0": {"conv": {"kernel": rng.normal(size=(12, 24)).astype(np.float32)}}}
 rows, degrees = rng.normal(size=(9, 12)), np.array([3, 4, 3, 3, 2, 1, 3, 4, 1])
 requests = [(c, [Slot(np.arange(9), int(degrees[c]))]) for c in range(4)]
 works, scan = [], tiles.scan
@@ -565,7 +567,7 @@ tiles.scan = lambda *arguments: (works.append(arguments[-1]), scan(*arguments))[
 
 def blocks(checks, devices=1):
     mesh = Mesh(np.array(jax.devices()[-devices:]), ("devices",))
-    found = filter.BlockFilter(model, params, 0, rows, degrees, checks, mesh=mesh).blocks(
+    found = filter.BlockFilter(*model.layer_at(params, 0), rows, degrees, checks, mesh=mesh).blocks(
         requests, clock=clock, budget=Budget()
     )
     assert found.complete and found.checked == 165 + 495 + 165 + 165

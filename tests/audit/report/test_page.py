@@ -9,6 +9,7 @@ from pathlib import Path
 
 import jax
 import pytest
+from models import flat
 
 from jgleak.attacks.attack import Reconstruction
 from jgleak.audit.certified import write
@@ -18,7 +19,6 @@ from jgleak.audit.report.tables import leaks
 from jgleak.audit.results import Audit
 from jgleak.datasets import load
 from jgleak.federated import fedsgd, save
-from jgleak.gnn import GNN
 
 from .made import audit, certificate, grid, unit
 
@@ -74,7 +74,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("truths", "reconstructions", "observations"):
         (place / name).mkdir()
     data = load("embedded", graphs=2, max_nodes=6)
-    model = GNN(in_features=data.space.width, hidden=4, layers=1, readout="pooled", readout_widths=())
+    model = flat(in_features=data.space.width, hidden=4, layers=1, readout="pooled", readout_widths=())
     params = model.initial(key=jax.random.key(0))
     for client, graph in enumerate(data.graphs):
         name = unit(client).hash

@@ -49,7 +49,7 @@ def _dense(star: Star) -> tuple[jax.Array, jax.Array]:
 @pytest.mark.parametrize("name", ["gat", "gcn"])
 def test_star_is_the_dense_layer(name: str) -> None:
     weights, star = initial(name, WIDTH, key=jax.random.key(1)), _star()
-    layer = GATConv(WIDTH, WIDTH, heads=HEADS) if name == "gat" else GCNConv(WIDTH, WIDTH)
+    layer = GATConv(WIDTH, heads=HEADS) if name == "gat" else GCNConv(WIDTH)
     dense = jax.jit(layer.apply)({"params": weights}, *_dense(star), jnp.ones(1 + LEAVES, bool))
     np.testing.assert_allclose(_states(name, weights, star), dense, atol=1e-5)
 

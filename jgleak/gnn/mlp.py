@@ -1,0 +1,75 @@
+"""Linear maps with activations between them."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jaxtyping import Array, Float
+
+from jgleak.gnn.activation import activation
+from jgleak.gnn.convolution import at_least_one
+from jgleak.gnn.tap import apply_kernel
+
+
+class Linear(nn.Module):
+    """Linear map with weights and bias uniform in ±1/sqrt(fan_in), the usual default of the papers' framework.
+
+    Attributes:
+      features: width ``D`` of the outgoing rows.
+    """
+
+    features: int
+
+    @nn.compact
+    def __call__(self, x: Float[Array, "... F"]) -> Float[Array, "... D"]:
+        start = _uniform(x.shape[-1])
+        kernel = self.param("kernel", start, (x.shape[-1], self.features))
+        return apply_kernel(self, "kernel", kernel, x) + self.param("bias", start, (self.features,))
+
+
+class MLP(nn.Module):
+    """Linear maps, with an activation after each but the last.
+
+    Attributes:
+      widths: of every map's output; the last is the MLP's own.
+      act: a name of ``ACTIVATIONS``.
+    """
+
+    widths: tuple[int, ...]
+    act: str = "relu"
+
+    @nn.nowrap
+    def check(self) -> None:
+        """Raise ``ValueError`` for an unknown name or an impossible size."""
+        at_least_one(widths=min(self.widths, default=0))
+        activation(self.act)
+
+    def setup(self) -> None:
+        self.linears = [Linear(width) for width in self.widths]
+
+    @property
+    def first(self) -> str:
+        """The name of the first map's parameters."""
+        return "linears_0"
+
+    @property
+    def last(self) -> str:
+        """The name of the last map's parameters."""
+        return f"linears_{len(self.widths) - 1}"
+
+    def __call__(self, x: Float[Array, "... F"]) -> Float[Array, "... C"]:
+        return self.hidden(x)[1]
+
+    def hidden(self, x: Float[Array, "... F"]) -> tuple[Float[Array, "... h"], Float[Array, "... C"]]:
+        """What enters the last map, and what leaves it."""
+        for linear in self.linears[:-1]:
+            x = activation(self.act)(linear(x))
+        return x, self.linears[-1](x)
+
+
+def _uniform(fan_in: int) -> nn.initializers.Initializer:
+    bound = 1.0 / math.sqrt(fan_in)
+    return lambda key, shape, dtype=jnp.float32: jax.random.uniform(key, shape, dtype, -bound, bound)

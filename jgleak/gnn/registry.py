@@ -1,0 +1,15 @@
+"""The parts of models by the names that users type and that files hold."""
+
+from __future__ import annotations
+
+from jgleak.gnn.convolution import Convolution
+from jgleak.gnn.gat import GATConv
+from jgleak.gnn.gcn import GCNConv
+from jgleak.gnn.gin import GINConv
+from jgleak.gnn.readout import DotProduct, Flattened, NodeMLP, NodeScores, Pooled, Readout
+from jgleak.gnn.sage import SAGEConv
+
+CONVOLUTIONS: dict[str, type[Convolution]] = {conv.kind: conv for conv in (GCNConv, GATConv, SAGEConv, GINConv)}
+READOUTS: dict[str, type[Readout]] = {
+    readout.kind: readout for readout in (NodeMLP, Pooled, Flattened, NodeScores, DotProduct)
+}
