@@ -16,9 +16,9 @@ import h5py
 import numpy as np
 import typer
 
-from jgleak.federated.expansion import Client, Server, ThirdParty
+from jgleak.federated.expansion import ExpansionClient, ExpansionServer, ThirdParty
 from jgleak.federated.expansion.cipher import SECRET, SESSION, Cipher
-from jgleak.federated.expansion.messages import Upload
+from jgleak.federated.expansion.messages import ExpansionUpload
 from jgleak.federated.secure import Aggregator, FixedPoint, GradientClient, generate
 from machine import host
 
@@ -64,8 +64,10 @@ def main(
 def expansion(ratings: np.ndarray, width: int, neighbours: int, rng: np.random.Generator) -> dict[str, Any]:
     """Every user's part one after another, in seconds a step for all of them."""
     table = rng.normal(size=(len(ratings), width)).astype(np.float32)
-    server, third_party = Server(), ThirdParty(neighbours=neighbours, rng=rng)
-    users = [Client(np.flatnonzero(row), own, keys=server.keys()) for row, own in zip(ratings, table, strict=True)]
+    server, third_party = ExpansionServer(), ThirdParty(neighbours=neighbours, rng=rng)
+    users = [
+        ExpansionClient(np.flatnonzero(row), own, keys=server.keys()) for row, own in zip(ratings, table, strict=True)
+    ]
     took: Seconds = defaultdict(float)
     sizes: Counter[str] = Counter()
     for user in users:
@@ -100,9 +102,9 @@ def frequencies(ratings: np.ndarray, rng: np.random.Generator) -> dict[str, Any]
 
 
 def _named(ratings: np.ndarray, popularity: np.ndarray, rng: np.random.Generator) -> float:
-    server = Server(Cipher(rng.bytes(SECRET), rng.bytes(SESSION)))
-    uploads = [Client(np.flatnonzero(row), [0.0], keys=server.keys()).upload() for row in ratings]
-    seen = Counter(item.tobytes() for upload in uploads for item in Upload.from_bytes(upload).items)
+    server = ExpansionServer(Cipher(rng.bytes(SECRET), rng.bytes(SESSION)))
+    uploads = [ExpansionClient(np.flatnonzero(row), [0.0], keys=server.keys()).upload() for row in ratings]
+    seen = Counter(item.tobytes() for upload in uploads for item in ExpansionUpload.from_bytes(upload).items)
     counts = np.asarray(list(seen.values()))
     truth = server.cipher.decrypt(np.frombuffer(b"".join(seen), np.uint8).reshape(len(seen), -1))
     right = 0

@@ -13,7 +13,7 @@ import numpy as np
 import typer
 
 from fedgnn_rows import DATASETS
-from jgleak.audit.recommender.setup import Setup, prepare
+from jgleak.audit.recommender.setup import RecommenderSetup, prepare
 from jgleak.audit.recommender.specification import RecommenderSpecification
 from jgleak.audit.recommender.training import Learnt, learn
 from machine import host
@@ -48,7 +48,7 @@ def main(datasets: Annotated[str, typer.Option(help="By commas.")] = ",".join(DA
             print(json.dumps({"dataset": dataset, "method": method, "choice": choice}), flush=True)
 
 
-def error(specification: RecommenderSpecification, setup: Setup, decay: float, spread: float) -> float:
+def error(specification: RecommenderSpecification, setup: RecommenderSetup, decay: float, spread: float) -> float:
     """The least validation error of a training; printed."""
     method = specification.method
     changed: dict[str, Any] = {f"{method}_decay": decay, f"{method}_spread": spread}

@@ -11,7 +11,7 @@ from typing import Annotated, get_args
 import typer
 
 from fedgnn_rows import CURVE, PROTECTED
-from jgleak.audit.recommender.setup import Setup, prepare
+from jgleak.audit.recommender.setup import RecommenderSetup, prepare
 from jgleak.audit.recommender.specification import RecommenderSpecification
 from jgleak.audit.recommender.training import Learnt, learn
 from jgleak.audit.recommender.tuned import Protected
@@ -56,7 +56,7 @@ def main(
     print(json.dumps({"choice": best._asdict(), "validation": errors[best]}), flush=True)
 
 
-def error(specification: RecommenderSpecification, setup: Setup, candidate: Protected) -> float:
+def error(specification: RecommenderSpecification, setup: RecommenderSetup, candidate: Protected) -> float:
     """The least validation error of a training, infinite where it diverges; printed."""
     try:
         *_, learnt = learn(specification, setup._replace(tuned=setup.tuned._replace(protected=candidate)))

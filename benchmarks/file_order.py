@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from fedgig_rows import FEDGIG
-from jgleak.attacks.numbering import numbered
+from jgleak.attacks.node_order import numbered
 from jgleak.audit.setup import Setup, prepare
 from jgleak.features import FeatureSpace
 from jgleak.federated import Knowledge
@@ -31,7 +31,7 @@ Written by `benchmarks/file_order.py --write`; do not edit. FedGIG's measures (a
 edges, node by node in file order) of the client's very graph, which no attack can beat in a measure that does not look
 at the order. The features are known, so nodes of unlike features stand where they stood. *Shuffled*: equal ones stand
 anywhere, the mean of {shuffles} orders. *By habit*: as public graphs of the set would list them
-(`jgleak/attacks/numbering.py`). *Short*: share of the edges that join nodes at most two places apart in the file.
+(`jgleak/attacks/node_order.py`). *Short*: share of the edges that join nodes at most two places apart in the file.
 No gradient says more about the order than this: equal nodes may change places in any graph."""
 
 HEAD = ("", "graphs", "FedGIG's paper", "the very graph, shuffled", "the very graph, by habit", "short")

@@ -16,7 +16,7 @@ from rich.table import Table
 from jgleak.attacks.matching.dlg import WITH_LABELS
 from jgleak.attacks.matching.problem import Problem, Setting, pose
 from jgleak.attacks.matching.recipe import Recipe
-from jgleak.attacks.matching.run import STRIDE, Run, compilations_of_the_loop
+from jgleak.attacks.matching.run import STRIDE, MatchingRun, compilations_of_the_loop
 from jgleak.datasets import load
 from jgleak.federated import Knowledge, fedsgd
 from jgleak.gnn import Pooled, standard
@@ -111,7 +111,7 @@ def _measure(name: str, nodes: int, clients: int, restarts: int, alone: int, rep
 
 def _stride(recipe: Recipe, setting: Setting, problems: list[Problem]) -> float:
     """Seconds of one stride of the loop, the second one (the first may compile)."""
-    together = Run(recipe, setting, problems, list(jax.random.split(jax.random.key(1), len(problems))))
+    together = MatchingRun(recipe, setting, problems, list(jax.random.split(jax.random.key(1), len(problems))))
     together.advance()
     return seconds(together.advance)
 

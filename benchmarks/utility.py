@@ -15,7 +15,7 @@ from jgleak.audit.record import summary_record
 from jgleak.audit.setup import Setup, prepare, stream_key
 from jgleak.audit.specification import Specification
 from jgleak.defenses import parse
-from jgleak.federated.rounds import Plan, federate, outputs
+from jgleak.federated.rounds import TrainingPlan, federate, outputs
 from jgleak.graph import GraphBatch
 from jgleak.metrics import bootstrap
 from measure import Progress
@@ -26,7 +26,7 @@ UTILITY = "utility"
 POOL, HELD_OUT = 1500, 0.2
 """Most graphs of a data set, and the share of them that is tested on."""
 
-PLAN = Plan(rounds=300, clients=16, rate=3e-3)
+PLAN = TrainingPlan(rounds=300, clients=16, rate=3e-3)
 """Of the training; a client's batch is the experiment's."""
 
 
@@ -53,7 +53,7 @@ def _trained(row: Line) -> Specification:
     return dataclasses.replace(row.experiment, graphs=POOL, attack="empty", know=())
 
 
-def utility(row: Line, plan: Plan = PLAN) -> dict[str, Any]:
+def utility(row: Line, plan: TrainingPlan = PLAN) -> dict[str, Any]:
     """The record of a model trained under the row's defence: accuracy and ROC-AUC, with intervals over graphs."""
     specification = _trained(row)
     try:

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from threadpoolctl import threadpool_limits
 
 from jgleak.attacks.certificate import Certificate
-from jgleak.attacks.told import size
+from jgleak.attacks.side_information import size
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.graph import Graph
 
@@ -91,7 +91,7 @@ class Clock:
         return Clock(self.begun, self.elapsed + share * self.left)
 
 
-class Run(Protocol):
+class AttackFunction(Protocol):
     """An attack's entry: everything it may look at is in its arguments."""
 
     def __call__(
@@ -140,7 +140,7 @@ class Attack:
 
     name: str
     summary: str
-    run: Run
+    run: AttackFunction
     unsupported: Callable[[Observation, Knowledge], str | None] = _no_reason
     protocols: tuple[str, ...] = ("fedsgd", "fedavg")
     needs: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
 from jgleak.audit.compilations import compilations
 from jgleak.audit.programs import forget_programs
-from jgleak.audit.round import Client, chosen_attack, client, refusal
+from jgleak.audit.round import AttackedClient, chosen_attack, client, refusal
 from jgleak.audit.setup import Setup, prepare, stream_key
 from jgleak.audit.specification import Specification
 from jgleak.features import FeatureSpace
@@ -93,7 +93,7 @@ def run_chunk(specification: Specification, setup: Setup, firsts: Sequence[int])
     """Attack the clients whose first graphs are given; otherwise as ``run``."""
     forget_programs()
     attack = chosen_attack(specification)
-    clients, lost = list[Client](), list[Result]()
+    clients, lost = list[AttackedClient](), list[Result]()
     for first in firsts:
         try:
             clients.append(client(specification, setup, first))
@@ -115,7 +115,7 @@ def _unattacked(specification: Specification, setup: Setup, first: int, reason: 
     ]
 
 
-def _attacked(specification: Specification, attack: Attack, clients: Sequence[Client]) -> Iterator[Result]:
+def _attacked(specification: Specification, attack: Attack, clients: Sequence[AttackedClient]) -> Iterator[Result]:
     """Attack clients side by side; where that breaks down, each on its own, so that one client spoils no other's."""
     failure, compiled, begun = None, compilations(), time.monotonic()
     try:
@@ -140,7 +140,7 @@ def _attacked(specification: Specification, attack: Attack, clients: Sequence[Cl
             yield _result(client, place, truth, part, seconds, compiled if first else 0, failure)
 
 
-def _parts(client: Client, found: Reconstruction) -> list[Reconstruction]:
+def _parts(client: AttackedClient, found: Reconstruction) -> list[Reconstruction]:
     """What of a batch's reconstruction stands for each of the client's graphs: matched by size, then by GSM-1."""
     if len(client.truths) == 1 or not found.graphs:
         return [found] * len(client.truths)
@@ -159,7 +159,7 @@ def _part(found: Reconstruction, own: int) -> Reconstruction:
 
 
 def _result(
-    client: Client,
+    client: AttackedClient,
     place: int,
     truth: Graph,
     reconstruction: Reconstruction,

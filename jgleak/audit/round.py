@@ -18,7 +18,7 @@ from jgleak.federated.client import node_gradients, target_gradient
 from jgleak.graph import Graph
 
 
-class Client(NamedTuple):
+class AttackedClient(NamedTuple):
     """One client: its graphs, the first one's place in the data set, what the server saw and what is told."""
 
     first: int
@@ -38,7 +38,7 @@ def chosen_attack(specification: Specification) -> Attack:
     return attack.configure(dict(specification.options)) if specification.options else attack
 
 
-def client(specification: Specification, setup: Setup, first: int) -> Client:
+def client(specification: Specification, setup: Setup, first: int) -> AttackedClient:
     """The client whose first graph is number ``first``.
 
     Raises:
@@ -51,7 +51,7 @@ def client(specification: Specification, setup: Setup, first: int) -> Client:
     reason = attack.refusal(observation, knowledge)
     if reason is not None:
         raise ValueError(f"attack {attack.name!r} cannot run here: {reason}")
-    return Client(first, truths, observation, knowledge)
+    return AttackedClient(first, truths, observation, knowledge)
 
 
 def refusal(specification: Specification, setup: Setup) -> str | None:

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from jgleak.audit.specification import KNOWABLE, PROTOCOLS, Specification
-from jgleak.cli.options import Json, MaxN, Prior, Seconds, Seed, pairs, split
+from jgleak.cli.options import Json, MaxN, PriorOption, Seconds, Seed, pairs, split
 from jgleak.cli.status import FAILED, INTERRUPTED, mistakes
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def attack(
     options: Annotated[
         list[str] | None, typer.Option("--set", help="Options of the attack, as name=value (steps=300).")
     ] = None,
-    prior: Prior = "auto",
+    prior: PriorOption = "auto",
     max_n: MaxN = 40,
     node_task: Annotated[bool, typer.Option("--node-task", help="Label nodes instead of graphs.")] = False,
     no_distinct: Annotated[

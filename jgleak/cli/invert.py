@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from jgleak.cli.options import Json, MaxN, Prior, Seconds, Seed, pairs, writable
+from jgleak.cli.options import Json, MaxN, PriorOption, Seconds, Seed, pairs, writable
 from jgleak.cli.status import FAILED, mistakes
 from jgleak.version import __version__
 
@@ -36,7 +36,7 @@ def invert(
     options: Annotated[
         list[str] | None, typer.Option("--set", help="Options of the attack, as name=value (steps=300).")
     ] = None,
-    prior: Prior = "auto",
+    prior: PriorOption = "auto",
     max_n: MaxN = 40,
     noise: Annotated[
         float | None, typer.Option(help="Standard deviation of the noise on every entry, where the client added some.")

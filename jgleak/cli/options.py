@@ -9,7 +9,7 @@ import typer
 
 Seconds = Annotated[float, typer.Option("--time-limit", help="Seconds an attack may take on one client.")]
 Seed = Annotated[int, typer.Option(help="Seeds the clients, the parameters and the attack.")]
-Prior = Annotated[
+PriorOption = Annotated[
     str,
     typer.Option(
         help="How graphs with the same gradient are ranked: none, plain (structure), molecule (chemistry), or auto: "

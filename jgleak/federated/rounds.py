@@ -19,7 +19,7 @@ from jgleak.gnn import GNN, Params
 from jgleak.graph import Graph, GraphBatch
 
 
-class Plan(NamedTuple):
+class TrainingPlan(NamedTuple):
     """How the rounds go.
 
     Attributes:
@@ -42,7 +42,7 @@ def federate(
     space: FeatureSpace,
     *,
     loss: str,
-    plan: Plan,
+    plan: TrainingPlan,
     key: Array,
     defense: Defense = UNDEFENDED,
 ) -> Params:
@@ -79,7 +79,7 @@ def slots_of(model: GNN) -> int | None:
 
 @partial(jax.jit, static_argnames=("model", "loss", "defense", "plan"))
 def _rounds(
-    model: GNN, loss: str, defense: Defense, plan: Plan, params: Params, graphs: GraphBatch, key: Array
+    model: GNN, loss: str, defense: Defense, plan: TrainingPlan, params: Params, graphs: GraphBatch, key: Array
 ) -> Params:
     optimiser = optax.adam(plan.rate)
 

@@ -23,7 +23,7 @@ RATE = 1e-3
 """Adam's learning rate."""
 
 
-class Trained(NamedTuple):
+class TrainedModel(NamedTuple):
     """The parameters, and the mean loss of every epoch."""
 
     params: Params
@@ -49,7 +49,7 @@ def trainable(model: GNN, graphs: Sequence[Graph]) -> list[Graph]:
 
 def train(
     model: GNN, params: Params, graphs: Sequence[Graph], space: FeatureSpace, *, loss: str, epochs: int, seed: int = 0
-) -> Trained:
+) -> TrainedModel:
     """Adam on batches of the given graphs.
 
     Args:
@@ -78,7 +78,7 @@ def train(
         losses.append(float(np.mean(jax.device_get(values))))
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(jax.device_get(params))):
         raise ValueError(f"train: after {epochs} epochs the weights are not finite; take fewer, or look at the labels")
-    return Trained(params, losses)
+    return TrainedModel(params, losses)
 
 
 @partial(jax.jit, static_argnames=("model", "optimizer", "loss"))

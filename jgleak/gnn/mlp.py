@@ -14,7 +14,7 @@ from jgleak.gnn.convolution import at_least_one
 from jgleak.gnn.tap import apply_kernel
 
 
-class Linear(nn.Module):
+class LinearMap(nn.Module):
     """Linear map with weights and bias uniform in ±1/sqrt(fan_in), the usual default of the papers' framework.
 
     Attributes:
@@ -48,7 +48,7 @@ class MLP(nn.Module):
         activation(self.act)
 
     def setup(self) -> None:
-        self.linears = [Linear(width) for width in self.widths]
+        self.linears = [LinearMap(width) for width in self.widths]
 
     @property
     def first(self) -> str:

@@ -12,7 +12,7 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, Float
 
 from jgleak.gnn.convolution import at_least_one
-from jgleak.gnn.mlp import MLP, Linear
+from jgleak.gnn.mlp import MLP, LinearMap
 
 POOLINGS = ("mean", "sum", "max")
 
@@ -319,7 +319,7 @@ class Flattened(Readout):
         return 1
 
     def setup(self) -> None:
-        self.linear = Linear(self.classes)
+        self.linear = LinearMap(self.classes)
 
     def __call__(
         self, rows: Float[Array, "N m"], states: Float[Array, "N D"], mask: Bool[Array, " N"]

@@ -28,8 +28,8 @@ from jgleak.gnn import (
 from jgleak.interop.arrays import Arrays, by_name
 from jgleak.interop.graphs import dense
 from jgleak.interop.layers import GAT, GIN, Conv, Step
-from jgleak.interop.plan import Plan, plan
-from jgleak.interop.take import Slot, epsilons_of, heads_of, slots, tree
+from jgleak.interop.plan import ForwardPlan, plan
+from jgleak.interop.take import WeightSlot, epsilons_of, heads_of, slots, tree
 
 Example = tuple[Num[np.ndarray, "n m"], Int[np.ndarray, "2 e"], Float[np.ndarray, "..."]]
 """A public graph of any kind and what the model says of it: input rows, edge list, output."""
@@ -100,7 +100,7 @@ def _finite(what: str, arrays: Arrays) -> None:
             )
 
 
-def _same_names(places: Sequence[Slot], weights: Arrays, slopes: Arrays) -> None:
+def _same_names(places: Sequence[WeightSlot], weights: Arrays, slopes: Arrays) -> None:
     known = {slot.name for slot in places}
     for name, slope in slopes.items():
         if name not in known:
@@ -112,7 +112,7 @@ def _same_names(places: Sequence[Slot], weights: Arrays, slopes: Arrays) -> None
             )
 
 
-def _model(plan: Plan, places: Sequence[Slot], params: Params, weights: Arrays) -> GNN:
+def _model(plan: ForwardPlan, places: Sequence[WeightSlot], params: Params, weights: Arrays) -> GNN:
     """The architecture with the sizes that the arrays have."""
     parts = [params[f"layers_{i}"]["conv"] for i in range(len(plan.convs))]
     _alike(plan, parts)
@@ -139,7 +139,7 @@ def _model(plan: Plan, places: Sequence[Slot], params: Params, weights: Arrays) 
     )
 
 
-def _alike(plan: Plan, parts: Sequence[Params]) -> None:
+def _alike(plan: ForwardPlan, parts: Sequence[Params]) -> None:
     """Raise ``ValueError`` where some convolutions have an array that others lack."""
     biased = ["bias" in part for part in parts]
     if len(set(biased)) > 1 or any("inner_bias" in part and "bias" not in part for part in parts):
@@ -177,7 +177,7 @@ def _attention(convs: Sequence[Convolution]) -> None:
         )
 
 
-def _check_shapes(places: Sequence[Slot], params: Params, model: GNN) -> None:
+def _check_shapes(places: Sequence[WeightSlot], params: Params, model: GNN) -> None:
     """Every array fits its neighbours; in the stranger's names, which ``Observation`` does not know."""
     expected = {k: v.shape for k, v in flatten(jax.eval_shape(lambda: model.initial(key=jax.random.key(0)))).items()}
     got = {path: np.shape(leaf) for path, leaf in flatten(params).items()}

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Layer:
+class NamedLayer:
     """A layer with arrays of its own.
 
     Attributes:
@@ -39,7 +39,7 @@ class Layer:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Conv(Layer):
+class Conv(NamedLayer):
     """A graph convolution; see its subclasses for what each computes.
 
     Attributes:
@@ -112,7 +112,7 @@ class GIN(Conv):
     optional = ("inner_bias", "bias", "eps")
 
 
-class Linear(Layer):
+class Linear(NamedLayer):
     """``torch.nn.Linear``, ``flax.linen.Dense`` or ``nnx.Linear``, with a bias."""
 
     patterns = {"kernel": ("weight", "kernel"), "bias": ("bias",)}
@@ -123,4 +123,4 @@ POOLS = ("mean", "sum")
 INPUT = "input"
 """Word for: put the node's input row beside its state (``[X | H]``, GRAIN's readout)."""
 
-Step = Layer | str
+Step = NamedLayer | str

@@ -9,7 +9,7 @@ from typing import Any
 from jgleak.federated.observation import Observation
 from jgleak.gnn import ACTIVATIONS
 from jgleak.interop.bridge import Example, from_arrays
-from jgleak.interop.layers import GAT, GCN, GIN, INPUT, POOLS, SAGE, Conv, Layer, Linear, Step
+from jgleak.interop.layers import GAT, GCN, GIN, INPUT, POOLS, SAGE, Conv, Linear, NamedLayer, Step
 from jgleak.interop.plan import REFUSED
 
 ACTS = {"ReLU": "relu", "GELU": "gelu", "Sigmoid": "sigmoid", "Tanh": "tanh", "ELU": "elu"}
@@ -90,7 +90,7 @@ def _check_mode(modules: Mapping[str, Any], model: Any, deterministic: bool) -> 
 
 
 def _steps(word: Step, modules: Mapping[str, Any]) -> list[Step]:
-    if isinstance(word, Layer):
+    if isinstance(word, NamedLayer):
         return [word]
     if word not in modules or not word:
         if word in ACTIVATIONS or word in (*POOLS, INPUT, *REFUSED):
@@ -141,7 +141,7 @@ def _gin(name: str, module: Any) -> Conv:
     return GIN(name, act=ACTS[parts[1]])
 
 
-CONVERTED: Mapping[str, Callable[[str, Any], Layer]] = {
+CONVERTED: Mapping[str, Callable[[str, Any], NamedLayer]] = {
     "GCNConv": lambda name, module: GCN(name),
     "GATConv": lambda name, module: GAT(name, concat=module.concat, negative_slope=module.negative_slope),
     "SAGEConv": lambda name, module: SAGE(name),

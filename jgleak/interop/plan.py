@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from jgleak.gnn import ACTIVATIONS
-from jgleak.interop.layers import GIN, INPUT, POOLS, Conv, Layer, Linear, Step
+from jgleak.interop.layers import GIN, INPUT, POOLS, Conv, Linear, NamedLayer, Step
 
 REFUSED = {
     "dropout": "with dropout the gradient is that of one random subnetwork, which nobody can recompute; take gradients "
@@ -20,7 +20,7 @@ REFUSED = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class ForwardPlan:
     """The parts of a model, in the words of ``GNN``.
 
     Attributes:
@@ -43,7 +43,7 @@ class Plan:
     see_input: bool = False
 
 
-def plan(steps: Sequence[Step]) -> Plan:
+def plan(steps: Sequence[Step]) -> ForwardPlan:
     """The architecture of a forward pass.
 
     It is convolutions with one activation between them (and perhaps after the last), then one of: a pool and linear
@@ -63,7 +63,7 @@ def plan(steps: Sequence[Step]) -> Plan:
     if not head:
         if shared["last_act"]:
             raise ValueError("layers: an activation ends the list; the last convolution's rows are to be class scores")
-        return Plan(**shared, linears=(), readout_act=act, readout="node_scores", per_node=True)
+        return ForwardPlan(**shared, linears=(), readout_act=act, readout="node_scores", per_node=True)
     pooled, see_input = head[0] in POOLS, head[0] == INPUT
     pooling = str(head[0]) if pooled else "mean"
     maps = head[1:] if pooled or see_input else head
@@ -73,7 +73,7 @@ def plan(steps: Sequence[Step]) -> Plan:
         raise ValueError(
             "layers: an activation follows the last linear map; the losses here take logits, so leave it out"
         )
-    return Plan(
+    return ForwardPlan(
         **shared,
         linears=tuple(linears),
         readout_act=_one("readout", set(between)) or act,
@@ -92,14 +92,14 @@ def _known(steps: Sequence[Step]) -> None:
                 f"layers: {step.name!r} is given edge weights; the attacks look for edges that are there or not, so "
                 "attack a model that is called without edge_weight"
             )
-        if isinstance(step, Layer) or step in words:
+        if isinstance(step, NamedLayer) or step in words:
             continue
         if step in REFUSED:
             raise ValueError(f"layers: {step!r}: {REFUSED[step]}")
         raise ValueError(f"layers: {step!r} is neither a layer nor one of the words {', '.join(words)}")
 
 
-def _alternate(steps: Sequence[Step], kind: type[Layer], what: str) -> tuple[list, list[str]]:
+def _alternate(steps: Sequence[Step], kind: type[NamedLayer], what: str) -> tuple[list, list[str]]:
     """Layers of one kind with an activation after each, the last perhaps without."""
     layers, acts = [], []
     for number, step in enumerate(steps):
@@ -124,7 +124,7 @@ def _alternate(steps: Sequence[Step], kind: type[Layer], what: str) -> tuple[lis
 
 
 def _called(step: Step) -> str:
-    return step.name if isinstance(step, Layer) else step
+    return step.name if isinstance(step, NamedLayer) else step
 
 
 def _one(what: str, acts: set[str]) -> str | None:

@@ -10,8 +10,8 @@ import numpy as np
 from jgleak.federated.observation import unflatten
 from jgleak.gnn import Params
 from jgleak.interop.arrays import Arrays
-from jgleak.interop.layers import GAT, GIN, Layer
-from jgleak.interop.plan import Plan
+from jgleak.interop.layers import GAT, GIN, NamedLayer
+from jgleak.interop.plan import ForwardPlan
 
 NORMALISED = ("running_mean", "running_var", "num_batches_tracked")
 NORMALISATION = "normalisation that the models here lack; attack a model without normalisation layers"
@@ -26,12 +26,12 @@ HINTS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Slot:
+class WeightSlot:
     """One array: its path in ``GNN``'s tree, its name outside, and what its layer says about it."""
 
     path: str
     name: str
-    layer: Layer
+    layer: NamedLayer
 
     @property
     def role(self) -> str:
@@ -39,7 +39,7 @@ class Slot:
         return self.path.rsplit("/", 1)[-1]
 
 
-def slots(plan: Plan, state: Arrays) -> list[Slot]:
+def slots(plan: ForwardPlan, state: Arrays) -> list[WeightSlot]:
     """Every array that the plan's layers use, by the names they have in ``state``.
 
     Raises:
@@ -68,13 +68,13 @@ def slots(plan: Plan, state: Arrays) -> list[Slot]:
     return out
 
 
-def _of(layer: Layer, path: str, state: Arrays) -> list[Slot]:
+def _of(layer: NamedLayer, path: str, state: Arrays) -> list[WeightSlot]:
     found = []
     for role, patterns in layer.patterns.items():
         wanted = [layer.names[role]] if role in layer.names else [f"{layer.name}.{p}" for p in patterns]
         name = next((name for name in wanted if name in state), None)
         if name is not None:
-            found.append(Slot(f"{path}/{role}", name, layer))
+            found.append(WeightSlot(f"{path}/{role}", name, layer))
         elif role in layer.names or role not in layer.optional:
             near = [name for name in state if name.startswith(f"{layer.name}.")] or list(state)
             kind = type(layer).__name__
@@ -98,12 +98,12 @@ def _hint(name: str, state: Arrays) -> str:
     return "; write every layer of the forward pass down (convolutions: GCN, GAT, SAGE, GIN), or give its model alone"
 
 
-def heads_of(slots: Sequence[Slot], state: Arrays) -> list[int]:
+def heads_of(slots: Sequence[WeightSlot], state: Arrays) -> list[int]:
     """Attention heads of every GAT layer, by its scoring vectors ``(1, heads, width)``."""
     return [_scores(state[s.name], s.name).shape[0] for s in slots if isinstance(s.layer, GAT) and s.role == "source"]
 
 
-def tree(slots: Sequence[Slot], arrays: Arrays, *, gradient: bool) -> Params:
+def tree(slots: Sequence[WeightSlot], arrays: Arrays, *, gradient: bool) -> Params:
     """The arrays in ``GNN``'s tree: kernels ``(in, out)``, scores ``(heads, width)``.
 
     Raises:
@@ -133,7 +133,7 @@ def _one_map(kernel: np.ndarray, width: int, *, gradient: bool) -> np.ndarray:
     return heads.sum(axis=1) if gradient else heads.mean(axis=1)
 
 
-def _stored(slot: Slot, array: np.ndarray) -> np.ndarray:
+def _stored(slot: WeightSlot, array: np.ndarray) -> np.ndarray:
     if slot.role in ("source", "target"):
         return _scores(array, slot.name)
     axes = 1 if slot.role.endswith("bias") else 2
@@ -148,7 +148,7 @@ def _scores(array: np.ndarray, name: str) -> np.ndarray:
     return array.reshape(array.shape[-2:])
 
 
-def epsilons_of(slots: Sequence[Slot], state: Arrays) -> dict[str, float]:
+def epsilons_of(slots: Sequence[WeightSlot], state: Arrays) -> dict[str, float]:
     """GIN's weight of a node itself by the name of the layer, where an array or the layer says it."""
     said = {slot.layer.name: slot.layer.eps for slot in slots if isinstance(slot.layer, GIN)}
     return said | {slot.layer.name: float(state[slot.name].reshape(-1)[0]) for slot in slots if slot.role == "eps"}

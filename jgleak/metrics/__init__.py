@@ -22,7 +22,7 @@ from jgleak.metrics.gsm import gsm as gsm
 from jgleak.metrics.matching import Matching as Matching
 from jgleak.metrics.matching import aggregates as aggregates
 from jgleak.metrics.matching import match as match
-from jgleak.metrics.recommender import Leak as Leak
+from jgleak.metrics.recommender import RecommenderLeak as RecommenderLeak
 from jgleak.metrics.recommender import leak as leak
 from jgleak.metrics.score import Score as Score
 from jgleak.metrics.score import score as score

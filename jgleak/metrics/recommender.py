@@ -12,7 +12,7 @@ from scipy.stats import rankdata
 from jgleak.metrics.bootstrap import Interval, bootstrap
 
 
-class Found(Protocol):
+class Reported(Protocol):
     """What is scored; ``jgleak.attacks.recommender.Profile`` is one."""
 
     @property
@@ -25,7 +25,7 @@ class Found(Protocol):
     def ratings(self) -> Float[np.ndarray, " S"]: ...
 
 
-class Leak(NamedTuple):
+class RecommenderLeak(NamedTuple):
     """One user beside the truth; NaN where a number is not defined. Errors are in units of a level's width.
 
     Attributes:
@@ -53,7 +53,9 @@ class Leak(NamedTuple):
     nearest_all: float
 
 
-def leak(found: Found, items: Int[np.ndarray, " K"], values: Float[np.ndarray, " K"], levels: Sequence[float]) -> Leak:
+def leak(
+    found: Reported, items: Int[np.ndarray, " K"], values: Float[np.ndarray, " K"], levels: Sequence[float]
+) -> RecommenderLeak:
     """What an attack found of a user who rated ``items`` with ``values``.
 
     Raises:
@@ -67,7 +69,7 @@ def leak(found: Found, items: Int[np.ndarray, " K"], values: Float[np.ndarray, "
     hit = found.reported[place]
     errors = (found.ratings[place] - values) / _width(levels)
     right = _nearest(found.ratings[place], levels) == values
-    return Leak(
+    return RecommenderLeak(
         auc=_auc(found.scores, real),
         precision_at_size=_precision_at(found.scores, real),
         precision=float(real[found.reported].mean()) if found.reported.any() else np.nan,
@@ -78,14 +80,14 @@ def leak(found: Found, items: Int[np.ndarray, " K"], values: Float[np.ndarray, "
 
 
 def blind(
-    found: Found,
+    found: Reported,
     items: Int[np.ndarray, " K"],
     values: Float[np.ndarray, " K"],
     levels: Sequence[float],
     *,
     mean: float,
     commonest: float,
-) -> Leak:
+) -> RecommenderLeak:
     """What somebody finds who never looked at the update: the expectation over random rankings of the items sent.
 
     Args:
@@ -103,21 +105,21 @@ def blind(
     share, values = len(items) / len(found.items), np.asarray(values, np.float64)
     off, right = (mean - values) / _width(levels), values == commonest
     errors = _errors(off, right, "") | _errors(off, right, "_all")
-    return Leak(0.5 if share < 1 else np.nan, share, share, float(found.reported.mean()), **errors)
+    return RecommenderLeak(0.5 if share < 1 else np.nan, share, share, float(found.reported.mean()), **errors)
 
 
-def summarise(leaks: Sequence[Leak], *, resamples: int = 10_000, seed: int = 0) -> dict[str, Interval]:
+def summarise(leaks: Sequence[RecommenderLeak], *, resamples: int = 10_000, seed: int = 0) -> dict[str, Interval]:
     """Means over users with 95 % bootstrap intervals; users for whom a number is undefined do not count in it.
 
     Returns:
-      For every field of ``Leak`` its interval; NaN where it is defined for nobody.
+      For every field of ``RecommenderLeak`` its interval; NaN where it is defined for nobody.
 
     Raises:
       ValueError: no user.
     """
     if not leaks:
         raise ValueError("leaks: expected one user at least")
-    columns = {name: np.array([getattr(one, name) for one in leaks], np.float64) for name in Leak._fields}
+    columns = {name: np.array([getattr(one, name) for one in leaks], np.float64) for name in RecommenderLeak._fields}
     defined = {name: column[~np.isnan(column)] for name, column in columns.items()}
     return {
         name: bootstrap(column if column.size else [np.nan], resamples=resamples, seed=seed)
@@ -125,7 +127,7 @@ def summarise(leaks: Sequence[Leak], *, resamples: int = 10_000, seed: int = 0) 
     }
 
 
-def _checked(found: Found, items: Int[np.ndarray, " K"], values: Float[np.ndarray, " K"]) -> Int[np.ndarray, " K"]:
+def _checked(found: Reported, items: Int[np.ndarray, " K"], values: Float[np.ndarray, " K"]) -> Int[np.ndarray, " K"]:
     """The order that sorts the history."""
     if np.shape(items) != np.shape(values) or not len(items) or len(np.unique(items)) != len(items):
         raise ValueError(f"items: need distinct rated items and one value each, got {len(items)} and {len(values)}")

@@ -15,7 +15,7 @@ import pytest
 
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
 from jgleak.attacks.fedgig import autoencoder
-from jgleak.attacks.graphdlg.attack import GRAPHDLG, GRAPHDLG_NO_ADAPTER
+from jgleak.attacks.graphdlg.graphdlg import GRAPHDLG, GRAPHDLG_NO_ADAPTER
 from jgleak.attacks.matching import gra_gfa, molgan
 from jgleak.attacks.registry import ATTACKS
 from jgleak.federated import Knowledge, Observation, load, save

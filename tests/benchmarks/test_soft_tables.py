@@ -24,7 +24,7 @@ from graphdlg_rows import GRAPHDLG
 from jgleak.attacks.registry import get_attack
 from jgleak.audit.specification import Specification
 from jgleak.datasets import names
-from jgleak.federated.rounds import Plan
+from jgleak.federated.rounds import TrainingPlan
 from soft_measure import claim
 
 SMALL = Specification(
@@ -166,7 +166,7 @@ def test_the_grid_is_drawn_from_what_was_stored(tmp_path: Path) -> None:
 def test_the_model_is_trained_under_the_rows_defence() -> None:
     """Utility on the embedded molecules: a share of graphs, and chance level under overwhelming noise."""
     row = Line("tiny", "tiny", "ours", {}, Specification(hidden=8), ("utility",), ("accuracy",))
-    plan = Plan(rounds=20, clients=4)
+    plan = TrainingPlan(rounds=20, clients=4)
     record = utility.utility(row, plan)
     assert record["attack"] == "utility" and 0 <= record["means"]["accuracy"]["mean"] <= 1
     assert record["graphs"] == record["means"]["ROC-AUC"]["clients"] == round(0.2 * 72)

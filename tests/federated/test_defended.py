@@ -10,7 +10,7 @@ import pytest
 
 from jgleak.defenses import parse
 from jgleak.federated import Observation, fedavg, fedsgd, load, save
-from jgleak.federated.rounds import Plan, accuracy, federate
+from jgleak.federated.rounds import TrainingPlan, accuracy, federate
 from jgleak.graph import Graph
 
 KEY = jax.random.key(3)
@@ -101,7 +101,7 @@ def test_federated_training_learns_and_noise_spoils_it(world: Any) -> None:
         g = world.graph(5, seed)
         graphs.append(Graph(g.x, g.edges, int((g.x[:, 0] == 0).any())))
     train, test = graphs[:60], graphs[60:]
-    start, plan = world.params(model), Plan(rounds=150, clients=8, batch=2, rate=0.02)
+    start, plan = world.params(model), TrainingPlan(rounds=150, clients=8, batch=2, rate=0.02)
     trained = federate(model, start, train, world.space, loss="ce", plan=plan, key=KEY)
     chance = max(np.mean([g.y for g in test]), 1 - np.mean([g.y for g in test]))
     assert accuracy(model, trained, test, world.space) > chance

@@ -24,7 +24,7 @@ class Assembled(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Partial:
+class PartialGraph:
     """A connected partial graph.
 
     Attributes:
@@ -44,7 +44,7 @@ class Assembly:
     """Graphs with a given census.
 
     Each node's block names the classes (entries of the level below) of its neighbours. A connected graph is grown from
-    one node of the rarest block: some node's next missing neighbour is a node already there or a new one. Partial
+    one node of the rarest block: some node's next missing neighbour is a node already there or a new one. PartialGraph
     graphs are merged under isomorphisms that keep every node's block. That is safe at any step, because what can
     become of a partial graph depends on nothing else; merging parts on their own before combining them would not be
     (docs/theory.md, section 3).
@@ -66,7 +66,7 @@ class Assembly:
         clock: Clock,
         most: int,
         beam: int | None = None,
-        guide: Callable[[Partial], float] | None = None,
+        guide: Callable[[PartialGraph], float] | None = None,
     ) -> None:
         self.roots = blocks.roots.tolist()
         self.neighbours = blocks.neighbours
@@ -84,10 +84,10 @@ class Assembly:
         """Every connected graph of this census, each isomorphism class once; see ``exhausted`` afterwards."""
         start = min(self.counts, key=lambda k: (self.counts[k], -len(self.neighbours[k]), k))
         left = {**self.counts, start: self.counts[start] - 1}
-        level = [Partial((start,), (), (self.neighbours[start],), _frozen(left))]
+        level = [PartialGraph((start,), (), (self.neighbours[start],), _frozen(left))]
         while level:
-            following: dict[object, Partial] = {}
-            done: dict[object, Partial] = {}
+            following: dict[object, PartialGraph] = {}
+            done: dict[object, PartialGraph] = {}
             ended = False
             for partial in level:
                 self.steps += 1
@@ -108,7 +108,7 @@ class Assembly:
                 yield Assembled((start,), ())
                 return
 
-    def _kept(self, level: list[Partial]) -> list[Partial]:
+    def _kept(self, level: list[PartialGraph]) -> list[PartialGraph]:
         if self.beam is None or len(level) <= self.beam:
             return level
         self.exhausted = False
@@ -116,7 +116,7 @@ class Assembly:
             return sorted(level, key=self.guide)[: self.beam]
         return [level[i] for i in np.sort(self.rng.choice(len(level), self.beam, replace=False))]
 
-    def _grow(self, partial: Partial) -> list[Partial]:
+    def _grow(self, partial: PartialGraph) -> list[PartialGraph]:
         """All ways to give one node, the most constrained, its next neighbour."""
         best: tuple[int, int, list[int], list[int]] | None = None
         left = dict(partial.left)
@@ -146,13 +146,13 @@ class Assembly:
             needs = list(partial.needs)
             needs[v], needs[u] = _without(needs[v], wanted), _without(needs[u], mine)
             edge = (min(u, v), max(u, v))
-            out.append(Partial(partial.blocks, (*partial.edges, edge), tuple(needs), partial.left))
+            out.append(PartialGraph(partial.blocks, (*partial.edges, edge), tuple(needs), partial.left))
         for k in new:
             needs = [*partial.needs, _without(self.neighbours[k], mine)]
             needs[v] = _without(needs[v], wanted)
             edge = (v, len(partial.blocks))
             rest = _frozen({**left, k: left[k] - 1})
-            out.append(Partial((*partial.blocks, k), (*partial.edges, edge), tuple(needs), rest))
+            out.append(PartialGraph((*partial.blocks, k), (*partial.edges, edge), tuple(needs), rest))
         return out
 
 
@@ -165,7 +165,7 @@ def _frozen(left: dict[int, int]) -> tuple[tuple[int, int], ...]:
     return tuple((k, number) for k, number in left.items() if number)
 
 
-def _canonical(partial: Partial) -> object:
+def _canonical(partial: PartialGraph) -> object:
     """Equal exactly for isomorphic partial graphs (blocks kept)."""
     graph = igraph.Graph(n=len(partial.blocks), edges=partial.edges, vertex_attrs={"block": partial.blocks})
     canonical = graph.permute_vertices(graph.canonical_permutation(color=partial.blocks))

@@ -9,11 +9,10 @@ import numpy as np
 from jaxtyping import Bool
 
 from jgleak.attacks.attack import Budget, Clock
-from jgleak.attacks.census import reach
+from jgleak.attacks.census import receptive_field
 from jgleak.attacks.census.prior import PRIORS, resolved
-from jgleak.attacks.census.public import CONDITION, beside
+from jgleak.attacks.public.blocks import CONDITION, beside
 from jgleak.attacks.span.check import SpanCheck
-from jgleak.attacks.span.deficit import completed
 from jgleak.attacks.span.filter import BlockFilter
 from jgleak.attacks.span.hops import (
     Blocks,
@@ -24,9 +23,10 @@ from jgleak.attacks.span.hops import (
     one_hop_count,
     reciprocal,
 )
+from jgleak.attacks.span.leak_points import LeakPoint, leak_points
 from jgleak.attacks.span.levels import find_nodes, input_site
 from jgleak.attacks.span.onehop import likely, one_hop
-from jgleak.attacks.span.sites import Site, sites
+from jgleak.attacks.span.rank_completion import completed
 from jgleak.federated.observation import Knowledge, Observation
 
 KEPT = 20_000
@@ -60,7 +60,7 @@ class Attempt:
     Attributes:
       below: of the blocks below the last hop.
       top: of the last hop's blocks.
-      completed: dimensions that the spans of the node checks are taken to lack (see ``deficit``; under noise
+      completed: dimensions that the spans of the node checks are taken to lack (see ``rank_completion``; under noise
         ``LOOSER``).
     """
 
@@ -108,7 +108,7 @@ Chosen = tuple[tuple[str, SpanCheck, str], ...]
 """The checks of one hop: a name, the check and its condition."""
 
 
-class Candidates:
+class CensusCandidates:
     """Candidate blocks of one observation.
 
     Args:
@@ -133,7 +133,7 @@ class Candidates:
         self.kept: dict[tuple[object, ...], Blocks] = {}
         self.spans: dict[tuple[object, ...], list[SpanCheck]] = {}
         self.checked = 0
-        self._weak = reach.ends_linear(observation.model) or knowledge.space.degree is None
+        self._weak = receptive_field.ends_linear(observation.model) or knowledge.space.degree is None
 
     def attempts(self) -> Iterator[Levels]:
         """Candidates of ever weaker checks; attempts that cannot be afforded or repeat an earlier one are left out."""
@@ -173,10 +173,10 @@ class Candidates:
         """The checks of every hop; several choices where a completed span has several candidates."""
         observation, most = self.observation, self.knowledge.max_nodes
         hops: list[Chosen] = []
-        last, linear = reach.hops(observation.model), reach.ends_linear(observation.model)
+        last, linear = receptive_field.hops(observation.model), receptive_field.ends_linear(observation.model)
         for hop in range(1, last + 1):
             wanted = attempt.below if hop < last else set(attempt.top) - ({"node"} if linear else set())
-            found = [site for site in sites(observation, hop) if site.name in wanted]
+            found = [site for site in leak_points(observation, hop) if site.name in wanted]
             pairs = [(site, SpanCheck.at(site, most=most, noise=self.knowledge.noise)) for site in found]
             hops.append(tuple((site.name, check, _says(site, hop)) for site, check in pairs if check is not None))
         if not attempt.completed:
@@ -280,7 +280,7 @@ def _loosened(chosen: Chosen, factor: float) -> Chosen:
     return tuple(out)
 
 
-def _says(site: Site, hop: int) -> str:
+def _says(site: LeakPoint, hop: int) -> str:
     what = f"{hop}-hop blocks" if hop else "nodes"
     return f"{site.name} check of {what}: {site.condition}"
 

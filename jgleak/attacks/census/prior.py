@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 from rdkit import Chem, rdBase
 
-from jgleak.attacks.census.plain import arbitrary, plainness, rings
+from jgleak.attacks.census.structure_prior import arbitrary, plainness, rings
 from jgleak.features import FeatureSpace
 from jgleak.graph import Graph
 

@@ -11,8 +11,8 @@ always known, from the gradient of the last bias, and every layer's ``D`` follow
 3. ``D`` below ``= (dL/dH) * act'``, and ``act'`` is a function of ``H`` (``below``),
 
 down to the features. So no layer but the last has to see a single row, and neither features nor edges have to be known
-for GraphSAGE; a GCN, whose edges have to be, needs more care (``unmix``). Several gradients of one graph (one a node's
-loss) are stacked: each adds columns to ``E``.
+for GraphSAGE; a GCN, whose edges have to be, needs more care (``gcn_inversion``). Several gradients of one graph (one a
+node's loss) are stacked: each adds columns to ``E``.
 
 Everything is float64 on the host, from float32 gradients. Each function checks its condition and raises
 ``ConditionFailed`` where it does not hold.
@@ -32,7 +32,7 @@ from jgleak.federated.observation import Observation
 from jgleak.gnn import Convolution
 
 
-class Layer(NamedTuple):
+class LayerGradient(NamedTuple):
     """One convolution as the server sees it, in ``B`` gradients of one graph.
 
     Attributes:
@@ -48,13 +48,13 @@ class Layer(NamedTuple):
     gradients: Mapping[str, Float[np.ndarray, "B F D"]]
 
     @staticmethod
-    def of(observation: Observation, depth: int) -> Layer:
+    def of(observation: Observation, depth: int) -> LayerGradient:
         """The convolution ``depth`` of an observation's model; without biases they are 0."""
         model = observation.model
         weights, seen = (model.conv_of(tree, depth) for tree in (observation.params, observation.update))
         names = [name for name in weights if name != "bias"]
         each = observation.gradients is not None
-        return Layer(
+        return LayerGradient(
             model.layers[depth].conv,
             {name: np.asarray(weights[name], np.float64) for name in names},
             np.asarray(weights.get("bias", np.zeros(weights[names[0]].shape[1])), np.float64),
@@ -74,7 +74,7 @@ def mixing_of(conv: Convolution, adjacency: Float[np.ndarray, "n n"]) -> Float[n
 
 
 def rows_of(
-    layer: Layer, upstream: Float[np.ndarray, "B n D"], mixing: Float[np.ndarray, "n n"] | None
+    layer: LayerGradient, upstream: Float[np.ndarray, "B n D"], mixing: Float[np.ndarray, "n n"] | None
 ) -> Float[np.ndarray, "n F"]:
     """The states that entered a GraphSAGE layer, from the gradients at its output.
 
@@ -95,7 +95,7 @@ def rows_of(
 
 
 def edges_of(
-    layer: Layer, upstream: Float[np.ndarray, "B n D"], rows: Float[np.ndarray, "n F"]
+    layer: LayerGradient, upstream: Float[np.ndarray, "B n D"], rows: Float[np.ndarray, "n F"]
 ) -> Float[np.ndarray, "n n"]:
     """The adjacency from a GraphSAGE layer and the states that entered it, as zeros and ones (Propositions 3 and 6).
 
@@ -132,7 +132,7 @@ def edges_of(
 
 
 def below(
-    layer: Layer,
+    layer: LayerGradient,
     upstream: Float[np.ndarray, "B n D"],
     mixing: Float[np.ndarray, "n n"],
     slope: Float[np.ndarray, "n F"],
@@ -144,7 +144,7 @@ def below(
 
 
 def _both_kernels(
-    layer: Layer, upstream: Float[np.ndarray, "B n D"], mixing: Float[np.ndarray, "n n"]
+    layer: LayerGradient, upstream: Float[np.ndarray, "B n D"], mixing: Float[np.ndarray, "n n"]
 ) -> tuple[list[Float[np.ndarray, "B n D"]], list[Float[np.ndarray, "B F D"]]]:
     own = layer.gradients[layer.conv.span_kernel]
     return [upstream, mixing.T @ upstream], [own, layer.mixed(layer.gradients)]

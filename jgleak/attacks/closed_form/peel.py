@@ -7,9 +7,11 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from jgleak.attacks.closed_form.hidden import FAINT
+from jgleak.attacks.closed_form.activations import slope_of
+from jgleak.attacks.closed_form.gcn_inversion import inverted
 from jgleak.attacks.closed_form.labels import last_bias
-from jgleak.attacks.closed_form.layers import Layer, below, edges_of, mixing_of, rows_of
+from jgleak.attacks.closed_form.layers import LayerGradient, below, edges_of, mixing_of, rows_of
+from jgleak.attacks.closed_form.null_space import FAINT
 from jgleak.attacks.closed_form.propositions import (
     CONDITION,
     FIT,
@@ -17,12 +19,10 @@ from jgleak.attacks.closed_form.propositions import (
     adjacency_of_gradient,
     aggregated_row,
 )
-from jgleak.attacks.closed_form.slopes import slope_of
-from jgleak.attacks.closed_form.unmix import unmixed
 from jgleak.federated.observation import Knowledge, Observation
 
 
-class Found(NamedTuple):
+class Peeled(NamedTuple):
     """What peeling left, and why it ended.
 
     Attributes:
@@ -38,7 +38,7 @@ class Found(NamedTuple):
     rows: str
 
 
-def peel(observation: Observation, knowledge: Knowledge) -> Found:
+def peel(observation: Observation, knowledge: Knowledge) -> Peeled:
     """Adjacency and encoded features, each from what is known or from the layers, the last one first.
 
     Raises:
@@ -60,7 +60,7 @@ def peel(observation: Observation, knowledge: Knowledge) -> Found:
         for depth in reversed(range(model.depth)):
             if edges and rows:
                 break
-            layer = Layer.of(observation, depth)
+            layer = LayerGradient.of(observation, depth)
             states = rows_of(layer, upstream, mixing)
             if depth == 0 and not rows:
                 features, rows = states, "exact"
@@ -76,7 +76,7 @@ def peel(observation: Observation, knowledge: Knowledge) -> Found:
         edges, rows = edges or f"failed: {error}", rows or f"failed: {error}"
     if edges.startswith("failed") and rows == "known":
         adjacency, edges = _edges_from_features(observation, features, edges)
-    return Found(adjacency, features, edges, rows)
+    return Peeled(adjacency, features, edges, rows)
 
 
 def output_gradients(observation: Observation, told: int | None = None) -> Float[np.ndarray, "B n D"]:
@@ -124,8 +124,8 @@ def _unmixed(
       ConditionFailed: too few directions of the gradient reach the layers, and what fits these does not fit the whole.
     """
     model = observation.model
-    found = unmixed(
-        [Layer.of(observation, depth) for depth in range(model.depth)], upstream, mixing, model.layers[0].act
+    found = inverted(
+        [LayerGradient.of(observation, depth) for depth in range(model.depth)], upstream, mixing, model.layers[0].act
     )
     passed = int(np.sum(np.abs(np.linalg.eigvalsh(mixing)) > FAINT))
     few = f"the gradients have rank {found.rank}, and the edges pass {passed} directions of {len(mixing)} nodes on"
@@ -154,7 +154,7 @@ def _edges_from_features(
     name = model.layers[0].conv.own_kernel
     if name is None or features is None:
         return None, reason
-    first = Layer.of(observation, 0)
+    first = LayerGradient.of(observation, 0)
     kernels = first.gradients[name], first.mixed(first.gradients)
     own, others = (np.asarray(kernel, np.float64).sum(axis=0) for kernel in kernels)
     try:

@@ -34,8 +34,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from jgleak.attacks.closed_form.activations import slope_of
 from jgleak.attacks.closed_form.propositions import CONDITION
-from jgleak.attacks.closed_form.slopes import slope_of
 from jgleak.gnn import GNN, Params, Readout
 from jgleak.graph import bucket
 

@@ -21,13 +21,13 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jgleak.attacks.fedgig import autoencoder
-from jgleak.attacks.fedgig.attack import RECIPE, learn_degree
+from jgleak.attacks.fedgig.fedgig import RECIPE, learn_degree
 from jgleak.attacks.matching.loop import matching
 from jgleak.attacks.matching.objectives import Guess
 from jgleak.attacks.matching.problem import Problem, Setting
 from jgleak.attacks.matching.recipe import Recipe
 from jgleak.attacks.matching.starts import Variables, normal
-from jgleak.attacks.told import size
+from jgleak.attacks.side_information import size
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.graph import Graph, bucket
 
@@ -41,7 +41,7 @@ RARE = 0.02
 """No pair of places is thought less likely to be joined than this, or less likely not to be."""
 
 
-class Prior(NamedTuple):
+class OrderPrior(NamedTuple):
     """What public knowledge says, node order included.
 
     Attributes:
@@ -55,13 +55,13 @@ class Prior(NamedTuple):
     logits: Float[np.ndarray, "S S"]
 
 
-def learn(observations: Sequence[Observation], knowledges: Sequence[Knowledge], key: Array) -> Prior:
+def learn(observations: Sequence[Observation], knowledges: Sequence[Knowledge], key: Array) -> OrderPrior:
     """``n_max``, an auto-encoder that sees places, and the log odds of places, from the auxiliary graphs."""
     public, space = tuple(knowledges[0].auxiliary), knowledges[0].space
     sizes = [size(o, k) or 1 for o, k in zip(observations, knowledges, strict=True)]
     slots = max([bucket(max(sizes)), *(o.model.readout.slots or 0 for o in observations)])
     weights, _ = autoencoder.trained(public, space, autoencoder.place_marks)
-    return Prior(learn_degree(observations, knowledges, key).most, weights, log_odds(public, slots))
+    return OrderPrior(learn_degree(observations, knowledges, key).most, weights, log_odds(public, slots))
 
 
 def log_odds(graphs: Sequence[Graph], slots: int) -> Float[np.ndarray, "S S"]:

@@ -23,7 +23,7 @@ Census = tuple[tuple[int, int], ...]
 
 
 @dataclasses.dataclass(frozen=True)
-class Partial:
+class PartialGluing:
     """A graph under construction, or a finished one.
 
     Attributes:
@@ -110,20 +110,20 @@ class Builder:
         self.adjacent: list[list[int]] = []
         self.glued: list[int] = []
         self.demand: Counter[tuple[int, int]] = Counter()
-        self.largest: Partial | None = None
+        self.largest: PartialGluing | None = None
         self.exhausted = True
 
-    def closures(self, root: int) -> Iterator[Partial]:
+    def closures(self, root: int) -> Iterator[PartialGluing]:
         """Every finished graph that starts from a node of kind ``root``, cycles before growth."""
         self._add(root)
         yield from self._search()
 
-    def snapshot(self) -> Partial:
+    def snapshot(self) -> PartialGluing:
         """The current graph."""
         edges = tuple((u, v) for u, around in enumerate(self.adjacent) for v in around if u < v)
-        return Partial(tuple(self.kinds), edges, tuple(self.glued))
+        return PartialGluing(tuple(self.kinds), edges, tuple(self.glued))
 
-    def _search(self) -> Iterator[Partial]:
+    def _search(self) -> Iterator[PartialGluing]:
         self.steps -= 1
         if self.steps % 256 == 0 and self.clock.left <= 0:
             self.steps = 0
@@ -158,7 +158,7 @@ class Builder:
                 self.exhausted = False
                 return
 
-    def _attach(self, node: int, missing: list[tuple[int, int]]) -> Iterator[Partial]:
+    def _attach(self, node: int, missing: list[tuple[int, int]]) -> Iterator[PartialGluing]:
         """Give ``node`` its missing neighbours, kind by kind: dangling nodes first, new ones for the rest."""
         if not missing:
             yield from self._search()

@@ -22,7 +22,7 @@ UNCHECKED = {1: 500, 2: 5_000}
 
 
 @dataclasses.dataclass(frozen=True)
-class Candidates:
+class GrainCandidates:
     """What passed each filter.
 
     Attributes:
@@ -47,7 +47,7 @@ def find_candidates(
     grown: dict[bool, Blocks],
     clock: Clock,
     budget: Budget,
-) -> Candidates | None:
+) -> GrainCandidates | None:
     """1-hop and 2-hop blocks, and the structure filter, with counts and times.
 
     Args:
@@ -87,4 +87,4 @@ def find_candidates(
         "seconds_one_hop": seconds_ones - begun,
         "seconds_two_hop": clock.elapsed - seconds_ones,
     }
-    return Candidates(nodes, ones, filtered, info)
+    return GrainCandidates(nodes, ones, filtered, info)

@@ -12,11 +12,11 @@ from jaxtyping import Array, Bool, Float
 
 from jgleak.attacks.attack import Clock, Reconstruction
 from jgleak.attacks.distance import Fit, Label, gradient_distances
-from jgleak.attacks.grain.build import Builder, Census, Gluing, Partial
-from jgleak.attacks.grain.candidates import Candidates
+from jgleak.attacks.grain.build import Builder, Census, Gluing, PartialGluing
+from jgleak.attacks.grain.candidates import GrainCandidates
+from jgleak.attacks.node_order import KnownRows
 from jgleak.attacks.noise import largest
 from jgleak.attacks.nonnegative import nonnegative
-from jgleak.attacks.numbering import Rows
 from jgleak.attacks.span.hops import Blocks, reciprocal
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.gnn import GNN, Params
@@ -32,31 +32,33 @@ STEPS = (2_000, 20_000, 200_000, 2_000_000)
 class Search:
     """The best graph so far, what was already tested, and what the tests need."""
 
-    def __init__(self, observation: Observation, knowledge: Knowledge, candidates: Candidates, clock: Clock) -> None:
+    def __init__(
+        self, observation: Observation, knowledge: Knowledge, candidates: GrainCandidates, clock: Clock
+    ) -> None:
         self.observation, self.knowledge, self.candidates, self.clock = observation, knowledge, candidates, clock
         self.tested: dict[object, float] = {}
         self.best: tuple[float, Graph] | None = None
-        self.largest: Partial | None = None
-        self.rows = Rows.of(knowledge)
+        self.largest: PartialGluing | None = None
+        self.rows = KnownRows.of(knowledge)
         self.rank = block_order(candidates)
         self.last_rows = _last_rows(observation, candidates)
         self.noisy_mean = _noisy_mean(observation, knowledge)
         self.most = Fit.of(observation, knowledge.noise).most
         self.closed = 0
 
-    def graph(self, partial: Partial, label: Label = None) -> Graph:
+    def graph(self, partial: PartialGluing, label: Label = None) -> Graph:
         """A partial graph's nodes and edges as a Graph with the features of its nodes."""
         roots = self.candidates.ones.roots[np.array(partial.kinds)]
         return Graph(self.candidates.nodes.codes[roots], np.array(partial.edges, np.int64).reshape(-1, 2), label)
 
-    def told(self, partial: Partial) -> bool:
+    def told(self, partial: PartialGluing) -> bool:
         """True where a graph is as large as is known, and has the feature rows that are."""
         known = self.knowledge.n
         return (known is None or len(partial.kinds) == known) and (
             self.rows is None or self.rows.agree(self.graph(partial).x)
         )
 
-    def test(self, partial: Partial) -> bool:
+    def test(self, partial: PartialGluing) -> bool:
         """Compare a closed graph's gradient with the observed one; True when they match."""
         self.closed += 1
         census = partial.census
@@ -78,7 +80,7 @@ class Search:
             self.best = (distance, self.graph(partial, label))
         return distance <= self.most
 
-    def _key(self, partial: Partial, census: Census, share: Census) -> object:
+    def _key(self, partial: PartialGluing, census: Census, share: Census) -> object:
         """What decides the gradient: of two convolutions the 2-hop blocks, where nodes are averaged only their shares;
         of more convolutions the graph."""
         model = self.observation.model
@@ -97,7 +99,7 @@ class Search:
 
 
 def reconstruct(
-    observation: Observation, knowledge: Knowledge, candidates: Candidates, *, clock: Clock
+    observation: Observation, knowledge: Knowledge, candidates: GrainCandidates, *, clock: Clock
 ) -> Reconstruction:
     """Search for a graph built of the candidate blocks whose gradient matches (GRAIN, Algorithms 4 and 8).
 
@@ -123,7 +125,7 @@ def reconstruct(
     return Reconstruction((), None, stop, info=info)
 
 
-def block_order(candidates: Candidates) -> Float[np.ndarray, " K"]:
+def block_order(candidates: GrainCandidates) -> Float[np.ndarray, " K"]:
     """``S(B)``: over a block's neighbours, the sum of the smallest span distance of a block that fits there."""
     twos = candidates.twos
     best: dict[tuple[int, int], float] = {}
@@ -205,7 +207,7 @@ def _fitting(twos: Blocks, chosen: Bool[np.ndarray, " K"]) -> Bool[np.ndarray, "
 
 
 def _last_rows(
-    observation: Observation, candidates: Candidates
+    observation: Observation, candidates: GrainCandidates
 ) -> tuple[Float[np.ndarray, "K h"], Float[np.ndarray, " h"]] | None:
     """Every block's last hidden readout row, and their mean over the graph's nodes as the gradient shows it.
 

@@ -22,7 +22,7 @@ import optax
 from flax import linen as nn
 from jaxtyping import Array, Float
 
-from jgleak.attacks.contents import Contents
+from jgleak.attacks.hashing import HashedByContents
 from jgleak.attacks.matching.relaxations import pairs, symmetric
 
 WIDTHS = (100, 250)
@@ -41,7 +41,7 @@ Params = Any
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Lesson(Contents):
+class Lesson(HashedByContents):
     """What is learnt from.
 
     Attributes:
@@ -55,7 +55,7 @@ class Lesson(Contents):
     victims: Float[np.ndarray, "V D"]
 
 
-class Network(nn.Module):
+class DecoderNetwork(nn.Module):
     """The last hidden layer and the log odds of edges, of one standardised embedding."""
 
     slots: int
@@ -94,7 +94,7 @@ class Decoder(NamedTuple):
         """
         slots = round(self.params[f"Dense_{len(WIDTHS)}"]["bias"].size ** 0.5)
         within = jnp.clip((embedding - self.mean) * self.scale, self.low, self.high)
-        found: Any = Network(slots).apply({"params": self.params}, within)
+        found: Any = DecoderNetwork(slots).apply({"params": self.params}, within)
         return found[1]
 
 
@@ -113,7 +113,7 @@ def trained(lesson: Lesson, *, steps: int, weight: float) -> Decoder:
 
 @partial(jax.jit, static_argnames=("steps",))
 def _fit(steps: int, weight: Array, key: Array, public: Array, edges: Array, victims: Array) -> Params:
-    network = Network(edges.shape[-1])
+    network = DecoderNetwork(edges.shape[-1])
     params = network.init(key, public[0])["params"]
     optimiser = optax.adam(RATE)
 
@@ -127,7 +127,7 @@ def _fit(steps: int, weight: Array, key: Array, public: Array, edges: Array, vic
 
 
 def loss(
-    network: Network,
+    network: DecoderNetwork,
     params: Params,
     public: Float[Array | np.ndarray, "P D"],
     edges: Float[Array | np.ndarray, "P S S"],

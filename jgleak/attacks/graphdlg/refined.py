@@ -3,10 +3,10 @@
 Running the model on recovered features to read the unknown last slopes off its states cannot help: the recovered rows
 are multiples of one another, and their slopes equal (see ``closed_form.recursion``). Even the true slopes make
 molecules' features worse. So the gradients are matched instead, with a softmax a feature that starts at what nodes are
-at their place in public files (``places``). Edges start half way between the decoder's log odds and those of their
-places, and a pull back there keeps them in the files' order too. On held-out public graphs (three folds, each graph
-once) AUC, AP, accuracy in file order of the decoder alone were .929, .819, .944 on MUTAG, .879, .720, .879 on PTC_MR;
-half way they were .945, .853, .950 and .885, .737, .892.
+at their place in public files (``public.positions``). Edges start half way between the decoder's log odds and those
+of their positions, and a pull back there keeps them in the files' order too. On held-out public graphs (three folds,
+each graph once) AUC, AP, accuracy in file order of the decoder alone were .929, .819, .944 on MUTAG, .879, .720, .879
+on PTC_MR; half way they were .945, .853, .950 and .885, .737, .892.
 
 With the decoder's edges alone, on 16 other graphs of MUTAG (2 layers of width 16, 200 steps): node accuracy in file
 order and aligned, and the AP of edges in both: .87, .96, .79, .32; from the recursion's features .74, .83, .78, .20. A
@@ -24,15 +24,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jgleak.attacks.graphdlg.attack import Options, learnt, no_embedding
 from jgleak.attacks.graphdlg.decoder import Decoder
-from jgleak.attacks.graphdlg.places import Places, places
+from jgleak.attacks.graphdlg.graphdlg import Options, learnt, no_embedding
 from jgleak.attacks.matching.leaves import Compressed, Dense, Kept, Whole
 from jgleak.attacks.matching.loop import matching
 from jgleak.attacks.matching.problem import Problem, Setting
 from jgleak.attacks.matching.recipe import Recipe, relax_structured
 from jgleak.attacks.matching.starts import Variables, normal
-from jgleak.attacks.told import size
+from jgleak.attacks.public.positions import PositionFrequencies, position_frequencies
+from jgleak.attacks.side_information import size
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.gnn.readout import entering
 from jgleak.graph import bucket
@@ -44,19 +44,19 @@ PULL = 5e-2
 """Share of the way back to the prior's log odds of edges that every step goes."""
 
 
-class Prior(NamedTuple):
+class PositionPrior(NamedTuple):
     """What public graphs say.
 
     Attributes:
       decoder: GraphDLG's.
-      places: which features nodes have by their place in a file, and which edges.
+      positions: which features nodes have by their place in a file, and which edges.
     """
 
     decoder: Decoder
-    places: Places
+    positions: PositionFrequencies
 
 
-def learn(observations: Sequence[Observation], knowledges: Sequence[Knowledge], key: Array) -> Prior:
+def learn(observations: Sequence[Observation], knowledges: Sequence[Knowledge], key: Array) -> PositionPrior:
     """GraphDLG's decoder and the habits of files, from the auxiliary graphs of the first client (they are public).
 
     Raises:
@@ -67,18 +67,18 @@ def learn(observations: Sequence[Observation], knowledges: Sequence[Knowledge], 
     if any(o.model != first.model or o.params is not first.params for o in observations):
         raise ValueError("observations: a decoder fits the parameters of one round; attack each round in its own call")
     slots = bucket(max(size(o, k) or 1 for o, k in zip(observations, knowledges, strict=True)))
-    habit = places(knowledges[0].auxiliary, knowledges[0].space, slots)
-    return Prior(learnt(Options(), observations, knowledges), habit)
+    habit = position_frequencies(knowledges[0].auxiliary, knowledges[0].space, slots)
+    return PositionPrior(learnt(Options(), observations, knowledges), habit)
 
 
 def start(setting: Setting, problem: Problem, key: Array) -> Variables:
-    """Edges half way between the decoder's log odds and their places'; features at their places'; a little noise."""
+    """Edges half way between the decoder's log odds and their positions', features at theirs; a little noise."""
     variables = {name: NOISE * v for name, v in normal(setting, problem, key).items()}
     slots = problem.mask.shape[1]
     first = setting.model.readout.first(setting.model.readout_of(problem.update))
     with jax.default_matmul_precision("highest"):
         pooled = entering(_observed(first["kernel"]), _observed(first["bias"]))
-    sizes, habit = jnp.sum(problem.mask, axis=1), problem.prior.places
+    sizes, habit = jnp.sum(problem.mask, axis=1), problem.prior.positions
     if "adjacency" in variables:
         decoded = problem.prior.decoder.logits(pooled)[:slots, :slots]
         anchor = (decoded + jax.vmap(lambda n: habit.edge_logits(n, slots))(sizes)) / 2

@@ -17,12 +17,12 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jgleak.attacks.matching import molgan, relaxations, starts
 from jgleak.attacks.matching.loop import matching
-from jgleak.attacks.matching.molgan import Graphs, Public
+from jgleak.attacks.matching.molgan import Graphs, PublicGraphs
 from jgleak.attacks.matching.objectives import Guess
 from jgleak.attacks.matching.problem import Group, Problem, Setting, groups, normalisation
 from jgleak.attacks.matching.recipe import Recipe, known_or, relaxed_labels
 from jgleak.attacks.matching.starts import Variables
-from jgleak.attacks.told import size
+from jgleak.attacks.side_information import size
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.graph import GraphBatch, bucket
 
@@ -30,7 +30,7 @@ LARGEST = 40
 """Public graphs of more nodes than this, and than every client, are left out of training where smaller ones remain."""
 
 
-def public(observations: Sequence[Observation], knowledges: Sequence[Knowledge]) -> Public:
+def public(observations: Sequence[Observation], knowledges: Sequence[Knowledge]) -> PublicGraphs:
     """The auxiliary graphs of the first client (they are public), padded so that every client fits too."""
     auxiliary, space = knowledges[0].auxiliary, knowledges[0].space
     clients = max(size(o, k) or 1 for o, k in zip(observations, knowledges, strict=True))
@@ -43,7 +43,7 @@ def public(observations: Sequence[Observation], knowledges: Sequence[Knowledge])
     raw = batch.nodes * np.where(real, 1.0, std) + np.where(real, 0.0, mean)
     nodes = np.where(batch.node_mask[..., None], raw, 0.0).astype(np.float32)
     parts: tuple[Any, ...] = nodes, batch.adjacency, batch.node_mask
-    return Public(Graphs(*parts), groups(space))
+    return PublicGraphs(Graphs(*parts), groups(space))
 
 
 def encode(problem: Problem, groups: tuple[Group, ...], nodes: Float[Array, "G N m"]) -> Float[Array, "G N m"]:

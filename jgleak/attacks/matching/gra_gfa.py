@@ -25,7 +25,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jgleak.attacks.matching import starts
 from jgleak.attacks.matching.gi_gan import encode, public
 from jgleak.attacks.matching.loop import matching
-from jgleak.attacks.matching.molgan import Graphs, Params, Public, initial
+from jgleak.attacks.matching.molgan import Graphs, Params, PublicGraphs, initial
 from jgleak.attacks.matching.objectives import Guess
 from jgleak.attacks.matching.problem import Group, Problem, Setting
 from jgleak.attacks.matching.product import product_right
@@ -80,7 +80,7 @@ def error(params: Params, groups: tuple[Group, ...], key: Array, graphs: Graphs)
 
 
 @lru_cache(maxsize=4)
-def trained(public: Public, steps: int = STEPS) -> tuple[Params, Float[np.ndarray, " T"]]:
+def trained(public: PublicGraphs, steps: int = STEPS) -> tuple[Params, Float[np.ndarray, " T"]]:
     """The generator's weights after ``steps`` steps, and the loss of each."""
     nodes, adjacency, mask = (part[0] for part in public.graphs)
     rows = np.zeros((mask.size, WIDTH), np.float32)

@@ -16,13 +16,13 @@ from jaxtyping import Array, Float, Int
 
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
 from jgleak.attacks.distance import MATCH, Fit
+from jgleak.attacks.matching.discretise import Answer, choose, read
 from jgleak.attacks.matching.objectives import Guess, squared
 from jgleak.attacks.matching.options import configured, settings
 from jgleak.attacks.matching.problem import Problem, Setting, pose
-from jgleak.attacks.matching.reading import Answer, choose, read
 from jgleak.attacks.matching.recipe import Recipe, hard_distance, on_device
 from jgleak.attacks.matching.reduction import reduce
-from jgleak.attacks.matching.run import STRIDE, Run, axes, side_by_side
+from jgleak.attacks.matching.run import STRIDE, MatchingRun, axes, side_by_side
 from jgleak.federated.observation import Knowledge, Observation
 
 MEMORY = 2 << 30
@@ -173,7 +173,7 @@ def _run(
     """Attack clients that fit into one compiled run."""
     begun, count, setting = time.monotonic(), len(clients), clients[0].setting
     filled = [*clients, *[clients[-1]] * (2 ** math.ceil(math.log2(count)) - count)]
-    together = Run(on_device(recipe), setting, [c.problem for c in filled], [c.key for c in filled])
+    together = MatchingRun(on_device(recipe), setting, [c.problem for c in filled], [c.key for c in filled])
     late, history = False, []
     for made in range(0, recipe.steps, STRIDE):
         values = together.advance()

@@ -23,7 +23,7 @@ import optax
 from flax import linen as nn
 from jaxtyping import Array, Bool, Float
 
-from jgleak.attacks.contents import Contents
+from jgleak.attacks.hashing import HashedByContents
 from jgleak.attacks.matching.problem import Group
 from jgleak.attacks.matching.relaxations import sigmoid_edges, softmax_features
 
@@ -77,7 +77,7 @@ class Draws(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Public(Contents):
+class PublicGraphs(HashedByContents):
     """Public graphs, and what their columns mean."""
 
     graphs: Graphs
@@ -131,7 +131,7 @@ def generate(
 
 
 @lru_cache(maxsize=4)
-def trained(public: Public, steps: int = STEPS) -> tuple[Params, Float[np.ndarray, " T"]]:
+def trained(public: PublicGraphs, steps: int = STEPS) -> tuple[Params, Float[np.ndarray, " T"]]:
     """The generator's weights after ``steps`` steps, and the critic's gap between real and generated at each."""
     rng, graphs = np.random.default_rng(SEED), public.graphs
     networks = Generator(*graphs.nodes.shape[1:]), Critic()

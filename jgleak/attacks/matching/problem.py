@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Num
 from jgleak.attacks.closed_form.labels import infer_label, infer_node_labels, infer_target
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.matching.leaves import compressed, kept
-from jgleak.attacks.told import apart
+from jgleak.attacks.side_information import apart
 from jgleak.defenses.prune import bounds
 from jgleak.features import FeatureSpace
 from jgleak.federated.observation import Knowledge, Observation

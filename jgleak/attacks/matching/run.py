@@ -25,7 +25,7 @@ CACHED = 32
 """Members that a core of a CPU steps together: more of them leave its cache between two operations."""
 
 
-class Run:
+class MatchingRun:
     """All restarts of all clients of one setting, advanced together.
 
     A CPU runs the many small operations of a step on one core each, one after another. So there the clients are dealt

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from scipy.special import expit
 
 from jgleak.attacks.recommender.history import size
-from jgleak.attacks.recommender.public import Public, Sighting
+from jgleak.attacks.recommender.observation import PublicKnowledge, Sighting
 from jgleak.attacks.recommender.statistics import TINY, agreement, pairs, repetition, zeros
 from jgleak.attacks.recommender.trace import network, user
 
@@ -17,7 +17,9 @@ ITERATIONS = 100
 """Of expectation maximisation in one unknown."""
 
 
-def combined(public: Public, sightings: Sequence[Sighting], items: Int[np.ndarray, " S"]) -> Float[np.ndarray, " S"]:
+def combined(
+    public: PublicKnowledge, sightings: Sequence[Sighting], items: Int[np.ndarray, " S"]
+) -> Float[np.ndarray, " S"]:
     """Log of ``P(seen | rated) / P(seen | pseudo)``, taking the parts of an update as independent.
 
     Two ratios are known: of the rounds in which an item was sent (``repetition``) and of dropout's zeros (``zeros``).

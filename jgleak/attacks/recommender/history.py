@@ -8,10 +8,10 @@ from functools import reduce
 import numpy as np
 from jaxtyping import Int
 
-from jgleak.attacks.recommender.public import Public, Sighting, check
+from jgleak.attacks.recommender.observation import PublicKnowledge, Sighting, check
 
 
-def history(public: Public, sightings: Sequence[Sighting]) -> Int[np.ndarray, " K"]:
+def history(public: PublicKnowledge, sightings: Sequence[Sighting]) -> Int[np.ndarray, " K"]:
     """Items with a non-zero gradient in every round, ascending.
 
     Without pseudo items this is the history, whatever the noise: clipping and noise change values, not which rows are
@@ -20,14 +20,14 @@ def history(public: Public, sightings: Sequence[Sighting]) -> Int[np.ndarray, " 
     probability ``(M / (I - K))^R`` after ``R`` rounds.
 
     Raises:
-      ValueError: the sightings are not one user's, or damaged (``jgleak.attacks.recommender.public.check``).
+      ValueError: the sightings are not one user's, or damaged (``jgleak.attacks.recommender.observation.check``).
     """
     check(public, sightings)
     sent = [update.items[np.any(update.item_gradients != 0, axis=1)] for _, update in sightings]
     return reduce(np.intersect1d, sent)
 
 
-def size(public: Public, sightings: Sequence[Sighting]) -> int:
+def size(public: PublicKnowledge, sightings: Sequence[Sighting]) -> int:
     """The history's length ``K``: an update has ``min(K + M, I)`` items, so it shows ``K`` unless it has all items.
 
     An update of all ``I`` items only shows ``K >= I - M``, and this lower bound is returned (1 at least).

@@ -15,9 +15,9 @@ from jaxtyping import Array, Float, Int
 
 from jgleak.attacks.recommender.clipped import Clipped, clipped
 from jgleak.attacks.recommender.noise import Noise, noise
-from jgleak.attacks.recommender.public import Public, Sighting, check
+from jgleak.attacks.recommender.observation import PublicKnowledge, Sighting, check
+from jgleak.attacks.recommender.star import View, predictions, rate, view
 from jgleak.attacks.recommender.unseen import with_neighbours
-from jgleak.attacks.recommender.view import View, predictions, rate, view
 from jgleak.federated.recommender.model import Recommender
 
 ROUNDING = 1e-6
@@ -51,7 +51,7 @@ class Estimates(NamedTuple):
 
 
 def estimate(
-    public: Public, sightings: Sequence[Sighting], items: Int[np.ndarray, " K"], *, certainty: float = 1.0
+    public: PublicKnowledge, sightings: Sequence[Sighting], items: Int[np.ndarray, " K"], *, certainty: float = 1.0
 ) -> Estimates:
     """The ratings that a user gave ``items``, supposed to be the history, from one or more rounds.
 
@@ -117,7 +117,7 @@ def estimate(
         return _posterior(public, known, [[first]], len(items), 1.0)
 
 
-class _Group(NamedTuple):
+class _Unknowns(NamedTuple):
     """Rounds at the same parameters, entry by entry of the update laid out in one row of ``n``.
 
     Attributes:
@@ -141,7 +141,9 @@ class _Group(NamedTuple):
     missed: Float[np.ndarray, " n"]
 
 
-def _posterior(public: Public, known: Noise, rounds: list[list[View]], count: int, certainty: float) -> Estimates:
+def _posterior(
+    public: PublicKnowledge, known: Noise, rounds: list[list[View]], count: int, certainty: float
+) -> Estimates:
     """Scoring steps from the prior's mean on."""
     mean, prior, model = public.mean, public.deviation**-2 * np.eye(count), public.model
     kept = 0.0 if model.own is None else 1.0 / (count + model.own)
@@ -174,7 +176,7 @@ def _posterior(public: Public, known: Noise, rounds: list[list[View]], count: in
     return Estimates(ratings, deviations, float(np.sqrt(misfit)))
 
 
-def _group(public: Public, known: Noise, views: list[View], less: Float[np.ndarray, "K K"]) -> _Group:
+def _group(public: PublicKnowledge, known: Noise, views: list[View], less: Float[np.ndarray, "K K"]) -> _Unknowns:
     """Variances of all entries, one tensor at a time, at the prior's mean ratings."""
     view, model, count = views[0], public.model, len(less)
     now = np.asarray(_now(model, view), np.float64)[:count]
@@ -195,7 +197,7 @@ def _group(public: Public, known: Noise, views: list[View], less: Float[np.ndarr
     used = shown & (np.abs(seen[0]) < known.bound * (1.0 - ROUNDING) if np.isinf(bound) else True)
     sharper = known.deviation**2 / 2.0 if known.kind == "laplace" else 0.0
     gain = used / (variance - sharper)
-    return _Group(view, now, bend, says, seen, used / variance, gain, gain * bend.left / np.maximum(squares, TINY))
+    return _Unknowns(view, now, bend, says, seen, used / variance, gain, gain * bend.left / np.maximum(squares, TINY))
 
 
 def _kept(model: Recommender, view: View) -> Float[np.ndarray, " n"]:
@@ -222,7 +224,7 @@ def _squares(model: Recommender, view: View, less: Float[np.ndarray, "K K"]) -> 
 
 
 def _information(
-    model: Recommender, group: _Group, less: Float[np.ndarray, "K K"]
+    model: Recommender, group: _Unknowns, less: Float[np.ndarray, "K K"]
 ) -> tuple[Float[np.ndarray, "K K"], Float[np.ndarray, " K"]]:
     """``(2 / (K scale^2))^2 S J diag(slope^2 / v) J^T S``, some rows at a time, and what of it the lines miss."""
     gain, count = group.gain * group.bend.slope**2, len(less)
@@ -241,7 +243,7 @@ def _columns(model: Recommender, view: View, less: Float[np.ndarray, "K K"]) -> 
 
 
 def _slope(
-    model: Recommender, known: Noise, group: _Group, learnt: Float[np.ndarray, " K"], robust: bool
+    model: Recommender, known: Noise, group: _Unknowns, learnt: Float[np.ndarray, " K"], robust: bool
 ) -> tuple[Float[np.ndarray, " K"], float]:
     """Derivative of the log-likelihood by what is learnt from, and the squared residuals in units of their variance."""
     bend = group.bend

@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from jgleak.attacks.recommender.history import size
-from jgleak.attacks.recommender.public import Public, Sighting
+from jgleak.attacks.recommender.observation import PublicKnowledge, Sighting
 
-Statistic = Callable[[Public, Sequence[Sighting], Int[np.ndarray, " S"]], Float[np.ndarray, " S"]]
+Statistic = Callable[[PublicKnowledge, Sequence[Sighting], Int[np.ndarray, " S"]], Float[np.ndarray, " S"]]
 """From what everyone knows, one user's rounds and the items that were sent in any, to a score of each item."""
 
 SURE = 1e6
@@ -40,13 +40,17 @@ def rows(sightings: Sequence[Sighting], items: Int[np.ndarray, " S"]) -> Float[n
     return out
 
 
-def norm(public: Public, sightings: Sequence[Sighting], items: Int[np.ndarray, " S"]) -> Float[np.ndarray, " S"]:
+def norm(
+    public: PublicKnowledge, sightings: Sequence[Sighting], items: Int[np.ndarray, " S"]
+) -> Float[np.ndarray, " S"]:
     """Length of the mean gradient over the rounds in which the item was sent."""
     there = presence(sightings, items).sum(axis=0)
     return np.linalg.norm(rows(sightings, items).sum(axis=0) / there[:, None], axis=1)
 
 
-def direction(public: Public, sightings: Sequence[Sighting], items: Int[np.ndarray, " S"]) -> Float[np.ndarray, " S"]:
+def direction(
+    public: PublicKnowledge, sightings: Sequence[Sighting], items: Int[np.ndarray, " S"]
+) -> Float[np.ndarray, " S"]:
     """Cosine of an item's gradient with the mean gradient of all items of the round, averaged over rounds.
 
     Pseudo gradients have the real ones' mean and covariance, so that the mean over all items, pseudo ones included, is
@@ -59,7 +63,9 @@ def direction(public: Public, sightings: Sequence[Sighting], items: Int[np.ndarr
     return cosine.sum(axis=0) / there.sum(axis=0)
 
 
-def zeros(public: Public, sightings: Sequence[Sighting], items: Int[np.ndarray, " S"]) -> Float[np.ndarray, " S"]:
+def zeros(
+    public: PublicKnowledge, sightings: Sequence[Sighting], items: Int[np.ndarray, " S"]
+) -> Float[np.ndarray, " S"]:
     """Log-likelihood ratio of the number of exact zeros, real against pseudo.
 
     Dropout with probability ``p`` leaves ``n ~ Binomial(D, p)`` zeros in a real item's gradient, and none in a pseudo
@@ -75,7 +81,9 @@ def zeros(public: Public, sightings: Sequence[Sighting], items: Int[np.ndarray, 
     return np.where(found.any(axis=0), SURE, there.sum(axis=0) * width * np.log1p(-p))
 
 
-def repetition(public: Public, sightings: Sequence[Sighting], items: Int[np.ndarray, " S"]) -> Float[np.ndarray, " S"]:
+def repetition(
+    public: PublicKnowledge, sightings: Sequence[Sighting], items: Int[np.ndarray, " S"]
+) -> Float[np.ndarray, " S"]:
     """Log-likelihood ratio of the rounds in which an item was sent, if pseudo items are drawn anew each round.
 
     A rated item is sent in every round, an unrated one with probability ``q = M / (I - K)`` in each, so the ratio is
@@ -89,7 +97,9 @@ def repetition(public: Public, sightings: Sequence[Sighting], items: Int[np.ndar
     return np.where(there.all(axis=0), len(sightings) * gain, -SURE + there.sum(axis=0))
 
 
-def agreement(public: Public, sightings: Sequence[Sighting], items: Int[np.ndarray, " S"]) -> Float[np.ndarray, " S"]:
+def agreement(
+    public: PublicKnowledge, sightings: Sequence[Sighting], items: Int[np.ndarray, " S"]
+) -> Float[np.ndarray, " S"]:
     """What an item's gradients of different rounds have in common beyond what all items have.
 
     The mean over pairs of rounds of ``<g - mean, g' - mean'>``, each in units of the round's spread. Real items keep

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jgleak.attacks.recommender.history import size
-from jgleak.attacks.recommender.public import Public, Sighting
+from jgleak.attacks.recommender.observation import PublicKnowledge, Sighting
 from jgleak.attacks.recommender.statistics import TINY, presence
 from jgleak.federated.recommender.clients import SMALLEST
 from jgleak.federated.recommender.model import Parameters, Recommender
@@ -23,18 +23,25 @@ CONTROLS = 10
 """Items that were not sent, at least, to compare with; with fewer, the items sent are compared with each other."""
 
 
-def network(public: Public, sightings: Sequence[Sighting], items: Int[np.ndarray, " S"]) -> Float[np.ndarray, " S"]:
+def network(
+    public: PublicKnowledge, sightings: Sequence[Sighting], items: Int[np.ndarray, " S"]
+) -> Float[np.ndarray, " S"]:
     """Agreement of an item's embedding with the network's gradient; see ``traces``."""
     return traces(public, sightings, items, "network").sum(axis=0)
 
 
-def user(public: Public, sightings: Sequence[Sighting], items: Int[np.ndarray, " S"]) -> Float[np.ndarray, " S"]:
+def user(
+    public: PublicKnowledge, sightings: Sequence[Sighting], items: Int[np.ndarray, " S"]
+) -> Float[np.ndarray, " S"]:
     """Agreement of an item's embedding with the gradient of the user's embedding; see ``traces``."""
     return traces(public, sightings, items, "user").sum(axis=0)
 
 
 def traces(
-    public: Public, sightings: Sequence[Sighting], items: Int[np.ndarray, " S"], part: Literal["network", "user"]
+    public: PublicKnowledge,
+    sightings: Sequence[Sighting],
+    items: Int[np.ndarray, " S"],
+    part: Literal["network", "user"],
 ) -> Float[np.ndarray, "R S"]:
     """How well each item explains a part of each round's update; zero where it was not sent.
 

@@ -15,8 +15,8 @@ from jaxtyping import Array, Float
 from scipy.optimize import least_squares
 from scipy.sparse.linalg import LinearOperator
 
-from jgleak.attacks.recommender.public import Public
-from jgleak.attacks.recommender.view import View, expected
+from jgleak.attacks.recommender.observation import PublicKnowledge
+from jgleak.attacks.recommender.star import View, expected
 from jgleak.federated.recommender.model import Local, Recommender
 
 STEPS = 100
@@ -29,7 +29,7 @@ DONE = 1e-12
 """Relative change, of the squared distance or of the unknowns, at which the search ends."""
 
 
-def with_neighbours(public: Public, seen: View, users: Float[Array, "U w"], bound: float) -> View:
+def with_neighbours(public: PublicKnowledge, seen: View, users: Float[Array, "U w"], bound: float) -> View:
     """The view with the rows of fixed neighbours that explain the update best.
 
     A user's state hears ``P`` rows that the server does not know (which neighbours, and their dropout). Item gradients

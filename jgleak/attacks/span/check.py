@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from scipy import linalg
 
 from jgleak.attacks.noise import deviations, largest
-from jgleak.attacks.span.sites import Site, View
+from jgleak.attacks.span.leak_points import LeakPoint, View
 from jgleak.attacks.span.subspace import ROUNDED, Subspace
 
 EXTRA = 6
@@ -70,7 +70,7 @@ class SpanCheck:
     bound: float
 
     @staticmethod
-    def at(site: Site, *, most: int | None = None, noise: float | None = None) -> SpanCheck | None:
+    def at(site: LeakPoint, *, most: int | None = None, noise: float | None = None) -> SpanCheck | None:
         """The check of one place in the model, or None where its span carries no information."""
         subspace = Subspace.of_gradient(site.gradient, most=most, noise=noise)
         return SpanCheck.of(subspace, view=site.view, fixed=site.fixed) if subspace.informative else None

@@ -34,7 +34,7 @@ class Slot:
     count: int
 
 
-class Places(NamedTuple):
+class Digits(NamedTuple):
     """How a prefix number becomes table rows: one entry a neighbour, a slot's neighbours in descending order.
 
     Attributes:
@@ -58,7 +58,7 @@ class Places(NamedTuple):
     binomials: Int[np.ndarray, "I M"]
 
 
-def unrank(xp: Any, number: Any, places: Places, strict: Any, blank: Any) -> tuple[Any, Any]:
+def unrank(xp: Any, number: Any, places: Digits, strict: Any, blank: Any) -> tuple[Any, Any]:
     """Prefix numbers to table rows, by the combinatorial number system (colexicographic order).
 
     A multiset ``p_1 <= .. <= p_k`` is the combination ``p_i + i - 1``, numbered ``sum_i C(p_i + i - 1, i)``.
@@ -128,7 +128,7 @@ class Neighbourhoods:
         return np.flatnonzero(np.bincount(rows))
 
     @property
-    def places(self) -> Places:
+    def places(self) -> Digits:
         """The plan for ``unrank``."""
         entries, options, stride = [], [], 1
         for i, slot in enumerate(self.prefixes):
@@ -144,7 +144,7 @@ class Neighbourhoods:
         most = max((s.count for s in self.prefixes), default=0)
         widest = max((s.options.size for s in self.prefixes), default=0) + most
         chosen = np.concatenate(options) if options else np.zeros(1, np.int64)
-        return Places(*(column for column in table), options=chosen, binomials=binomials(most, widest))
+        return Digits(*(column for column in table), options=chosen, binomials=binomials(most, widest))
 
     def prefix(self, numbers: Int[np.ndarray, " R"]) -> tuple[Int[np.ndarray, "R k"], Int[np.ndarray, " R"]]:
         """Members and ordering keys of the given prefixes."""

@@ -17,11 +17,11 @@ from jax.sharding import Mesh
 from jaxtyping import Float, Int
 
 from jgleak.attacks.attack import Budget, Clock
-from jgleak.attacks.span import tiles
+from jgleak.attacks.span import kernels
 from jgleak.attacks.span.check import ROUNDING, SpanCheck
 from jgleak.attacks.span.combinations import Neighbourhoods, Slot, neighbourhoods, total
-from jgleak.attacks.span.ranges import TABLES, CentreSearch, Rows, Unsearched
-from jgleak.attacks.span.sites import View
+from jgleak.attacks.span.leak_points import View
+from jgleak.attacks.span.ranges import TABLES, CentreSearch, TableRows, Unsearched
 from jgleak.attacks.span.subspace import ROUNDED
 from jgleak.gnn import Layer, Params
 
@@ -39,7 +39,7 @@ Request = tuple[int, Sequence[Slot]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class FoundBlocks:
     """Blocks that passed.
 
     Attributes:
@@ -99,16 +99,16 @@ class BlockFilter:
         whole = layer.conv.hidden_kernel is not None  # the state needs every column at once
         self.cheap = next((c for c in self.checks if not (whole and c.view == "state")), None)
         self.views: tuple[View, ...] = tuple(dict.fromkeys(["state", *(c.view for c in self.checks)]))
-        size = tiles.padded(rows.shape[0], TABLES)
-        padded = tiles.fill(np.asarray(rows, np.float64), size)
+        size = kernels.padded(rows.shape[0], TABLES)
+        padded = kernels.fill(np.asarray(rows, np.float64), size)
         with jax.enable_x64(True):
             self.weights64 = jax.tree.map(lambda w: np.asarray(w, np.float64), self.weights)
-            projected = np.asarray(tiles.project(layer, self.weights64, padded))
-        self.rows64 = Rows(padded, projected, tiles.fill(degrees.astype(np.float64), size))
-        self.rows32 = Rows(*(part.astype(np.float32) for part in self.rows64))
+            projected = np.asarray(kernels.project(layer, self.weights64, padded))
+        self.rows64 = TableRows(padded, projected, kernels.fill(degrees.astype(np.float64), size))
+        self.rows32 = TableRows(*(part.astype(np.float32) for part in self.rows64))
         self.embedded32 = jax.device_put(self.rows32)
 
-    def blocks(self, requests: Sequence[Request], *, clock: Clock, budget: Budget) -> Found:
+    def blocks(self, requests: Sequence[Request], *, clock: Clock, budget: Budget) -> FoundBlocks:
         """Every way to fill each centre's slots whose rows pass the checks.
 
         Args:
@@ -151,7 +151,7 @@ class BlockFilter:
         if small:
             parts.append(self.confirm(*map(list, zip(*small, strict=True))))
         centres, neighbours, states, distances = zip(*parts, strict=True)
-        return Found(
+        return FoundBlocks(
             np.concatenate(centres),
             tuple(tuple(sorted(row)) for part in neighbours for row in part),
             np.concatenate(states),
@@ -176,14 +176,14 @@ class BlockFilter:
             for check in self.checks:
                 fixed = np.broadcast_to(self.fixed[centre, : check.fixed], (part.shape[0], check.fixed))
                 span, noisy = check.subspace, check.subspace.spread is not None
-                size = tiles.padded(span.rank, RANKS)
+                size = kernels.padded(span.rank, RANKS)
                 spread = np.zeros(span.rank) if span.spread is None else 1.05 * span.spread
                 passed &= np.asarray(
-                    tiles.inside(
-                        tiles.fill(np.c_[fixed, rows[check.view]].astype(np.float32), SCREEN),
+                    kernels.inside(
+                        kernels.fill(np.c_[fixed, rows[check.view]].astype(np.float32), SCREEN),
                         span.scale.astype(np.float32),
-                        tiles.fill(span.basis, size, axis=1).astype(np.float32),
-                        tiles.fill(spread, size).astype(np.float32),
+                        kernels.fill(span.basis, size, axis=1).astype(np.float32),
+                        kernels.fill(spread, size).astype(np.float32),
                         np.float32(1.05 * (ROUNDED if noisy else span.tolerance) + ROUNDING),
                     )
                 )[: part.shape[0]]
@@ -220,13 +220,13 @@ class BlockFilter:
         neighbours: Int[np.ndarray, "B k"],
         size: int,
         weights: Params,
-        table: Rows,
+        table: TableRows,
     ) -> dict[View, Float[np.ndarray, "B D"]]:
         """Every view's rows; ``size`` and a width from ``WIDTHS`` are the compiled shape."""
-        width = tiles.padded(neighbours.shape[1], WIDTHS)
-        around = tiles.fill(tiles.fill(neighbours, width, axis=1, value=-1), size, value=-1).astype(np.int32)
-        at = tiles.fill(centres, size).astype(np.int32)
-        found = tiles.embed(self.layer, self.views, weights, *table, at, around)
+        width = kernels.padded(neighbours.shape[1], WIDTHS)
+        around = kernels.fill(kernels.fill(neighbours, width, axis=1, value=-1), size, value=-1).astype(np.int32)
+        at = kernels.fill(centres, size).astype(np.int32)
+        found = kernels.embed(self.layer, self.views, weights, *table, at, around)
         return {view: np.asarray(rows)[: centres.size] for view, rows in zip(self.views, found, strict=True)}
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import Slot, total
-from jgleak.attacks.span.filter import BlockFilter, Found, Request
+from jgleak.attacks.span.filter import BlockFilter, FoundBlocks, Request
 from jgleak.attacks.span.ranges import Unsearched
 from jgleak.gnn import GNN, Params
 
@@ -160,7 +160,7 @@ def repeated(options: Bool[np.ndarray, " T"], count: int) -> list[Slot]:
     return [Slot(np.flatnonzero(options), count)] if count else []
 
 
-def joined(parts: Sequence[Found], kinds: Int[np.ndarray, " T"]) -> Blocks:
+def joined(parts: Sequence[FoundBlocks], kinds: Int[np.ndarray, " T"]) -> Blocks:
     """What several searches found; ``kinds`` is the node of each entry of the level below."""
     centres = np.concatenate([part.centres for part in parts])
     return Blocks(

@@ -8,25 +8,25 @@ import numpy as np
 from jaxtyping import Int
 
 from jgleak.attacks.attack import Clock
-from jgleak.attacks.numbering import Rows
+from jgleak.attacks.node_order import KnownRows
+from jgleak.attacks.span.binary_features import passing_words, wordy
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.hops import Nodes
+from jgleak.attacks.span.leak_points import LeakPoint, leak_points
 from jgleak.attacks.span.nodes import passing_nodes
-from jgleak.attacks.span.sites import Site, sites
 from jgleak.attacks.span.subspace import Subspace
-from jgleak.attacks.span.words import passing_words, wordy
 from jgleak.federated.observation import Knowledge, Observation
 
 UNKNOWN_DEGREES = (0, 1, 2, 3, 4)
 """Degrees tried where the features do not state them and ``Knowledge.max_degree`` gives no bound."""
 
 
-def input_site(observation: Observation, knowledge: Knowledge) -> Site:
+def input_site(observation: Observation, knowledge: Knowledge) -> LeakPoint:
     """Where most dimensions of the input rows show: in the readout where it sees them, or in the first convolution."""
-    return max(sites(observation, 0), key=lambda site: _rank(site, knowledge))
+    return max(leak_points(observation, 0), key=lambda site: _rank(site, knowledge))
 
 
-def _rank(site: Site, knowledge: Knowledge) -> tuple[bool, int]:
+def _rank(site: LeakPoint, knowledge: Knowledge) -> tuple[bool, int]:
     span = Subspace.of_gradient(site.gradient, most=knowledge.max_nodes, noise=knowledge.noise)
     return span.informative, span.rank
 
@@ -40,7 +40,7 @@ def input_subspace(observation: Observation, knowledge: Knowledge) -> Subspace:
 
 def block_checks(observation: Observation, knowledge: Knowledge, hop: int, names: Sequence[str]) -> list[SpanCheck]:
     """The named checks of ``hop``-hop blocks that the model offers and that carry information, the strongest first."""
-    found = [site for site in sites(observation, hop) if site.name in names]
+    found = [site for site in leak_points(observation, hop) if site.name in names]
     checks = [SpanCheck.at(site, most=knowledge.max_nodes, noise=knowledge.noise) for site in found]
     return [check for check in checks if check is not None]
 
@@ -52,7 +52,7 @@ def find_nodes(observation: Observation, knowledge: Knowledge, *, clock: Clock) 
     Raises:
       TooManyCandidates: the input span carries too little information.
     """
-    space, told = knowledge.space, Rows.of(knowledge)
+    space, told = knowledge.space, KnownRows.of(knowledge)
     if told is not None:
         codes, complete, certain = told.codes.astype(np.int32), True, True
     else:

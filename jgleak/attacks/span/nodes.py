@@ -21,7 +21,7 @@ class TooManyCandidates(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
-class _Group:
+class _FeatureGroup:
     """A free feature with the features it determines: their columns, and the scaled column values of each choice."""
 
     columns: Int[np.ndarray, " w"]
@@ -57,7 +57,7 @@ def passing_nodes(
         )
     groups = _groups(space, subspace)
     tolerance = subspace.tolerance
-    picked: list[_Group] = []
+    picked: list[_FeatureGroup] = []
     codes = np.zeros((1, len(space.features)), np.int32)
     choices = np.zeros((1, 0), np.int64)
     seen: Float[np.ndarray, "s a"] = np.zeros((0, 0))
@@ -97,7 +97,7 @@ def passing_nodes(
     return codes[keep]
 
 
-def _groups(space: FeatureSpace, subspace: Subspace) -> list[_Group]:
+def _groups(space: FeatureSpace, subspace: Subspace) -> list[_FeatureGroup]:
     out = []
     for g, feature in enumerate(space.features):
         if feature.determined_by is not None:
@@ -112,7 +112,7 @@ def _groups(space: FeatureSpace, subspace: Subspace) -> list[_Group]:
         spans = [np.arange(space.offsets[h], space.offsets[h] + space.features[h].columns) for h in (g, *led)]
         columns = np.concatenate(spans)
         columns = columns[np.any(encoded[:, columns] != 0.0, axis=0)]
-        out.append(_Group(columns, encoded[:, columns], codes))
+        out.append(_FeatureGroup(columns, encoded[:, columns], codes))
     return out
 
 
@@ -125,7 +125,7 @@ def _added(tables: list[Float[np.ndarray, "k b"]], choices: Int[np.ndarray, "T p
 
 
 def _noisy(
-    picked: list[_Group], left: list[_Group], choices: Int[np.ndarray, "T p"], subspace: Subspace
+    picked: list[_FeatureGroup], left: list[_FeatureGroup], choices: Int[np.ndarray, "T p"], subspace: Subspace
 ) -> Float[np.ndarray, " T"]:
     """The largest deviation that noise gives a relation in any whole vector that a partial one may become."""
     assert subspace.spread is not None
@@ -135,7 +135,7 @@ def _noisy(
     return known + sum(float(np.linalg.norm(part, axis=1).max()) for part in parts[len(picked) :])
 
 
-def _value(group: _Group, picked: list[_Group], subspace: Subspace) -> float:
+def _value(group: _FeatureGroup, picked: list[_FeatureGroup], subspace: Subspace) -> float:
     """Relations that a group would bring, per factor by which it multiplies the candidates."""
     before = np.concatenate([p.columns for p in picked]) if picked else np.zeros(0, int)
     after = np.concatenate([before, group.columns])
@@ -156,7 +156,7 @@ def _nothing(subspace: Subspace) -> float:
 
 
 def _new_relations(
-    picked: list[_Group], seen: Float[np.ndarray, "s a"], subspace: Subspace
+    picked: list[_FeatureGroup], seen: Float[np.ndarray, "s a"], subspace: Subspace
 ) -> Float[np.ndarray, "c b"]:
     """Orthonormal relations over all columns picked, orthogonal to those already used."""
     columns = np.concatenate([p.columns for p in picked])

@@ -12,7 +12,7 @@ from jaxtyping import Bool
 from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import Slot
-from jgleak.attacks.span.filter import BlockFilter, Found, Request
+from jgleak.attacks.span.filter import BlockFilter, FoundBlocks, Request
 from jgleak.attacks.span.hops import Blocks, Neighbours, Nodes, joined, reciprocal, repeated
 from jgleak.gnn import GNN, Params
 
@@ -103,19 +103,19 @@ def likely(nodes: Nodes, blocks: Blocks) -> list[Request]:
 
 def _beside(
     search: BlockFilter,
-    found: Iterable[Found],
+    found: Iterable[FoundBlocks],
     possible: Bool[np.ndarray, "T T"],
     waiting: set[int],
     degrees: Sequence[int],
     clock: Clock,
     budget: Budget,
-) -> list[Found]:
+) -> list[FoundBlocks]:
     """Blocks of the waiting centres that hold a node whose block holds the centre, until none is new.
 
     The neighbourhoods of a centre are listed by the first such node they hold, so none is looked at twice. Once the
     clock has ended nothing new is found, and what was still to be looked at is listed as unsearched.
     """
-    parts: list[Found] = []
+    parts: list[FoundBlocks] = []
     used = {centre: np.zeros(len(degrees), bool) for centre in waiting}
     fresh = _holders(found, used)
     while fresh:
@@ -132,7 +132,7 @@ def _beside(
     return parts
 
 
-def _holders(found: Iterable[Found], used: dict[int, Bool[np.ndarray, " T"]]) -> dict[int, set[int]]:
+def _holders(found: Iterable[FoundBlocks], used: dict[int, Bool[np.ndarray, " T"]]) -> dict[int, set[int]]:
     """For each waiting centre the roots of blocks that hold it, those already used left out."""
     holders: dict[int, set[int]] = {}
     for part in found:

@@ -13,9 +13,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int
 
 from jgleak.attacks.attack import Clock
-from jgleak.attacks.span import tiles
+from jgleak.attacks.span import kernels
 from jgleak.attacks.span.check import SpanCheck
-from jgleak.attacks.span.combinations import LARGEST, Neighbourhoods, Places
+from jgleak.attacks.span.combinations import LARGEST, Digits, Neighbourhoods
 from jgleak.gnn import Layer, Params
 
 TILE = (64, 1024)
@@ -55,7 +55,7 @@ class Unsearched:
     size: int
 
 
-class Rows(NamedTuple):
+class TableRows(NamedTuple):
     """One level's rows as a layer takes them: as they are, projected, and their degrees; on the host."""
 
     states: Float[np.ndarray, "T F"]
@@ -91,7 +91,7 @@ class CentreSearch:
     layer: Layer
     weights: Params
     mesh: Mesh
-    rows: Rows
+    rows: TableRows
     fixed: Float[np.ndarray, " m"]
     centre: int
     plan: Neighbourhoods
@@ -137,44 +137,44 @@ class CentreSearch:
         return Unsearched(self.centre, prefixes, tails, self.plan.ordered(prefixes, tails))
 
     def _scanner(self) -> Callable[[slice], Callable[[list[_Work]], tuple[Array, Array]]]:
-        """``tiles.scan`` with everything but the tail rows and, then, the ranges; tables travel to the devices once."""
+        """``kernels.scan`` with everything but the tail rows and, then, the ranges; tables travel once."""
         check, plan, members = self.check, self.plan, self.plan.members
-        size = tiles.padded(members.size, TABLES)
+        size = kernels.padded(members.size, TABLES)
         blank = size + 1
-        columns = tiles.padded(check.columns.size, COLUMNS)
+        columns = kernels.padded(check.columns.size, COLUMNS)
         scaled = self.fixed * check.fixed_scale if check.fixed else np.zeros(0)
         residual = scaled @ check.fixed_null if check.fixed else np.zeros(check.row_null.shape[1])
         probe: tuple[Any, ...] = (
-            tiles.fill(check.columns, columns).astype(np.int32),
-            tiles.fill(check.row_scale, columns).astype(np.float32),
-            tiles.fill(check.row_null, columns).astype(np.float32),
+            kernels.fill(check.columns, columns).astype(np.int32),
+            kernels.fill(check.row_scale, columns).astype(np.float32),
+            kernels.fill(check.row_null, columns).astype(np.float32),
             np.float32(check.bound),
             residual.astype(np.float32),
             np.float32(scaled @ scaled),
         )
         source = self.rows.states if check.view == "aggregate" else self.rows.projected
-        chosen = tiles.fill(members, size)
+        chosen = kernels.fill(members, size)
         around = source[self.centre], self.rows.degrees[self.centre], source[chosen], self.rows.degrees[chosen]
-        table = tiles.table(self.layer, check.view, self.weights, *around, probe[0])
+        table = kernels.table(self.layer, check.view, self.weights, *around, probe[0])
         everywhere = NamedSharding(self.mesh, PartitionSpec())
         place = np.zeros(members.max(initial=0) + 1, np.int32)
         place[members] = np.arange(1, members.size + 1)
-        shared = tiles.Probe(*probe), table, _padded(plan.places, members)
+        shared = kernels.Probe(*probe), table, _padded(plan.places, members)
         probed, table, places = jax.device_put(shared, everywhere)
 
         def tail_of(tails: slice) -> Callable[[list[_Work]], tuple[Array, Array]]:
             part = plan.tail[tails]
-            length = tiles.padded(part.shape[0], TAILS)
-            rows = np.full((tiles.padded(part.shape[1], PLACES), length), blank, np.int32)
+            length = kernels.padded(part.shape[0], TAILS)
+            rows = np.full((kernels.padded(part.shape[1], PLACES), length), blank, np.int32)
             rows[: part.shape[1], : part.shape[0]] = place[part].T
-            first = tiles.fill(plan.tail_first[tails], length, value=LARGEST).astype(np.int32)
-            sums = tiles.tail_sums(table, rows, np.int32(part.shape[1]))
-            tail = tiles.Tail(*jax.device_put((sums, first, np.int32(part.shape[0])), everywhere))
+            first = kernels.fill(plan.tail_first[tails], length, value=LARGEST).astype(np.int32)
+            sums = kernels.tail_sums(table, rows, np.int32(part.shape[1]))
+            tail = kernels.Tail(*jax.device_put((sums, first, np.int32(part.shape[0])), everywhere))
             state = self.weights, probed, table, places, tail, np.int32(plan.strict)
 
             def call(lanes: list[_Work]) -> tuple[Array, Array]:
-                work = tiles.fill(np.array(lanes, np.int32), self.mesh.size)
-                return tiles.scan((self.layer, check.view), self.mesh, TILE, REACH, *state, work)
+                work = kernels.fill(np.array(lanes, np.int32), self.mesh.size)
+                return kernels.scan((self.layer, check.view), self.mesh, TILE, REACH, *state, work)
 
             return call
 
@@ -189,11 +189,11 @@ def _ranges(stop: int, tail_rows: int, devices: int) -> Iterator[_Work]:
         yield _Work(first, min(size, stop - first))
 
 
-def _padded(places: Places, members: Int[np.ndarray, " U"]) -> Places:
+def _padded(places: Digits, members: Int[np.ndarray, " U"]) -> Digits:
     """In 32 bits, with options as places in the table of terms, and with shapes from the short lists."""
-    width = tiles.padded(places.order.size, PLACES)
-    entries = [tiles.fill(part, width, value=int(i < 2)) for i, part in enumerate(places[:6])]
-    options = tiles.fill(np.searchsorted(members, places.options) + 1, tiles.padded(places.options.size, TABLES))
-    table = tiles.fill(places.binomials, width + 1)
-    table = tiles.fill(table, tiles.padded(table.shape[1], TABLES) + max(PLACES), axis=1, value=LARGEST)
-    return Places(*(np.asarray(part, np.int32) for part in (*entries, options, table)))
+    width = kernels.padded(places.order.size, PLACES)
+    entries = [kernels.fill(part, width, value=int(i < 2)) for i, part in enumerate(places[:6])]
+    options = kernels.fill(np.searchsorted(members, places.options) + 1, kernels.padded(places.options.size, TABLES))
+    table = kernels.fill(places.binomials, width + 1)
+    table = kernels.fill(table, kernels.padded(table.shape[1], TABLES) + max(PLACES), axis=1, value=LARGEST)
+    return Digits(*(np.asarray(part, np.int32) for part in (*entries, options, table)))

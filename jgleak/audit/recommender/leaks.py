@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from jgleak.attacks.recommender import Public, Sighting, attack
-from jgleak.audit.recommender.setup import Setup, stream_key
+from jgleak.attacks.recommender import PublicKnowledge, Sighting, attack
+from jgleak.audit.recommender.setup import RecommenderSetup, stream_key
 from jgleak.audit.recommender.specification import RecommenderSpecification
 from jgleak.audit.recommender.training import Fitted
 from jgleak.federated.recommender import OPEN, ClientUpdate, Parameters, Protection, observe
 from jgleak.metrics import Interval
-from jgleak.metrics.recommender import Leak, blind, leak, summarise
+from jgleak.metrics.recommender import RecommenderLeak, blind, leak, summarise
 from jgleak.ratings import Ratings
 
 
@@ -37,8 +37,8 @@ class Attacked(NamedTuple):
     user: int
     done: int
     users: int
-    leak: Leak
-    guess: Leak
+    leak: RecommenderLeak
+    guess: RecommenderLeak
 
 
 class LeakRow(NamedTuple):
@@ -77,7 +77,7 @@ def ladder(protection: Protection) -> dict[str, Protection]:
 
 def leaks(
     specification: RecommenderSpecification,
-    setup: Setup,
+    setup: RecommenderSetup,
     fitted: Fitted,
     protections: Mapping[str, Protection] | None = None,
 ) -> Iterator[Attacked | LeakRow]:
@@ -101,7 +101,7 @@ def leaks(
     shares = np.mean(known.values[:, None] == levels, axis=0)
     mean, commonest = float(known.values.mean()), float(levels[shares.argmax()])
     for title, protection in (ladder(setup.protection) if protections is None else protections).items():
-        public = Public(
+        public = PublicKnowledge(
             *(fitted.model, setup.rest.levels, protection, trained.neighbours),
             limit=specification.neighbours if trained.neighbours == "fixed" else 0,
             prior=tuple(shares.tolist()) if len(published) else None,
@@ -115,7 +115,7 @@ def leaks(
             rounds=max(specification.rounds),
         )
         for rounds in specification.rounds:
-            pairs, seconds = list[tuple[Leak, Leak]](), 0.0
+            pairs, seconds = list[tuple[RecommenderLeak, RecommenderLeak]](), 0.0
             for updates in seen:
                 start = time.perf_counter()
                 pairs.append(_judged(setup.rest, public, trained.params, updates[:rounds], mean, commonest))
@@ -133,12 +133,12 @@ def attacked(ratings: Ratings, count: int, seed: int) -> Int[np.ndarray, " n"]:
 
 def _judged(
     ratings: Ratings,
-    public: Public,
+    public: PublicKnowledge,
     params: Parameters,
     updates: Sequence[ClientUpdate],
     mean: float,
     commonest: float,
-) -> tuple[Leak, Leak]:
+) -> tuple[RecommenderLeak, RecommenderLeak]:
     """One user attacked, and guessed, beside the truth."""
     profile = attack(public, [Sighting(params, update) for update in updates])
     own = np.flatnonzero(ratings.users == updates[0].user)

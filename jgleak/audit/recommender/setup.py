@@ -20,7 +20,7 @@ VALIDATION = 0.1
 """Share of the training ratings by which epochs are chosen."""
 
 
-class Setup(NamedTuple):
+class RecommenderSetup(NamedTuple):
     """What an experiment works on.
 
     Attributes:
@@ -42,7 +42,7 @@ class Setup(NamedTuple):
     baseline: Biases
 
 
-def prepare(specification: RecommenderSpecification) -> Setup:
+def prepare(specification: RecommenderSpecification) -> RecommenderSetup:
     """Load and split.
 
     Raises:
@@ -57,7 +57,7 @@ def prepare(specification: RecommenderSpecification) -> Setup:
     rest, held = split.train.validation(VALIDATION, np.random.default_rng(specification.seed))
     tuned = TUNED.get(specification.dataset, UNTRIED)
     baseline = biases(rest, users=tuned.user_penalty, items=tuned.item_penalty)
-    return Setup(split.name, rest, held, split.test, protection, tuned, baseline)
+    return RecommenderSetup(split.name, rest, held, split.test, protection, tuned, baseline)
 
 
 def stream_key(specification: RecommenderSpecification, stream: str) -> Array:

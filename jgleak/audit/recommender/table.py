@@ -9,13 +9,13 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from jgleak.audit.recommender.leaks import LeakRow
-from jgleak.audit.recommender.setup import Setup
+from jgleak.audit.recommender.setup import RecommenderSetup
 from jgleak.audit.recommender.specification import RecommenderSpecification
 from jgleak.audit.recommender.training import Epoch, Learnt
 from jgleak.defenses.privacy import Privacy
 
 
-def data_text(setup: Setup) -> str:
+def data_text(setup: RecommenderSetup) -> str:
     """What is learnt from."""
     rest, held, test = (f"{len(part):,}" for part in (setup.rest, setup.held, setup.test))
     return (

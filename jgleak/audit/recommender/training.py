@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from jgleak.audit.recommender.setup import Setup, stream_key
+from jgleak.audit.recommender.setup import RecommenderSetup, stream_key
 from jgleak.audit.recommender.specification import RecommenderSpecification
 from jgleak.audit.recommender.tuned import EPOCHS, FACTOR_EPOCHS, FACTOR_PATIENCE, PATIENCE
 from jgleak.defenses.privacy import Privacy, privacy
@@ -17,10 +17,10 @@ from jgleak.federated.recommender import (
     OPEN,
     Clients,
     Parameters,
-    Plan,
     Recommender,
+    RecommenderPlan,
     Settings,
-    Trained,
+    TrainedRecommender,
     encrypted,
     epochs,
     factor_epochs,
@@ -55,7 +55,7 @@ class Fitted(NamedTuple):
     """FedGNN's model with all that it takes to watch its clients."""
 
     model: Recommender
-    trained: Trained
+    trained: TrainedRecommender
 
 
 class Learnt(NamedTuple):
@@ -88,7 +88,7 @@ class Learnt(NamedTuple):
     fitted: Fitted | None
 
 
-def learn(specification: RecommenderSpecification, setup: Setup) -> Iterator[Epoch | Learnt]:
+def learn(specification: RecommenderSpecification, setup: RecommenderSetup) -> Iterator[Epoch | Learnt]:
     """Train, and end with what was learnt.
 
     Raises:
@@ -103,7 +103,7 @@ def learn(specification: RecommenderSpecification, setup: Setup) -> Iterator[Epo
         yield from _factorised(specification, setup)
 
 
-def _fedgnn(specification: RecommenderSpecification, setup: Setup) -> Iterator[Epoch | Learnt]:
+def _fedgnn(specification: RecommenderSpecification, setup: RecommenderSetup) -> Iterator[Epoch | Learnt]:
     model, plan = plans(specification, setup)
     near, expand = None, None
     if specification.neighbours and specification.expansion == "plain":
@@ -140,12 +140,12 @@ def _fedgnn(specification: RecommenderSpecification, setup: Setup) -> Iterator[E
     )
 
 
-def plans(specification: RecommenderSpecification, setup: Setup) -> tuple[Recommender, Plan]:
+def plans(specification: RecommenderSpecification, setup: RecommenderSetup) -> tuple[Recommender, RecommenderPlan]:
     """FedGNN's model, and how it is trained."""
     users, items, network = setup.rest.n_users, setup.rest.n_items, specification.network
     neighbours = "fixed" if specification.neighbours else "off"
     if specification.settings == "paper":
-        model, plan = Recommender(users, items, network=network), Plan(neighbours=neighbours)
+        model, plan = Recommender(users, items, network=network), RecommenderPlan(neighbours=neighbours)
     else:
         tuned, values = setup.tuned, setup.rest.values
         model = Recommender(
@@ -155,7 +155,7 @@ def plans(specification: RecommenderSpecification, setup: Setup) -> tuple[Recomm
             scale=max(float(values.std()), 1e-6),
             spread=0.05,
         )
-        plan = Plan(epochs=EPOCHS, patience=PATIENCE, neighbours=neighbours)
+        plan = RecommenderPlan(epochs=EPOCHS, patience=PATIENCE, neighbours=neighbours)
         if setup.protection == OPEN:
             plan = plan._replace(optimiser="adam", rate=tuned.rate, mean="senders", weight="ratings", bias_share=0.0)
         else:
@@ -165,17 +165,17 @@ def plans(specification: RecommenderSpecification, setup: Setup) -> tuple[Recomm
     return model, plan if specification.epochs is None else plan._replace(epochs=specification.epochs)
 
 
-def warm(specification: RecommenderSpecification, setup: Setup) -> bool:
+def warm(specification: RecommenderSpecification, setup: RecommenderSetup) -> bool:
     """Training starts from ``biases``: tuned, and nobody hides anything (``biases`` does not)."""
     return specification.settings == "tuned" and setup.protection == OPEN
 
 
-def _warmed(setup: Setup, model: Recommender, params: Parameters) -> Parameters:
+def _warmed(setup: RecommenderSetup, model: Recommender, params: Parameters) -> Parameters:
     users, items = setup.baseline.users / model.scale, setup.baseline.items / model.scale
     return params._replace(users=params.users.at[:, -1].set(users), items=params.items.at[:, -1].set(items))
 
 
-def guaranteed(setup: Setup, fitted: Fitted, rounds: int, *, delta: float = 1e-5) -> Privacy:
+def guaranteed(setup: RecommenderSetup, fitted: Fitted, rounds: int, *, delta: float = 1e-5) -> Privacy:
     """What the defence guarantees the user who sends most: network, own embedding, rated items and pseudo items."""
     model, params = fitted.model, fitted.trained.params
     most = int(np.minimum(setup.rest.counts() + setup.protection.pseudo, model.n_items).max())
@@ -184,7 +184,7 @@ def guaranteed(setup: Setup, fitted: Fitted, rounds: int, *, delta: float = 1e-5
     return privacy(setup.protection.defense, sizes, rounds=rounds, delta=delta)
 
 
-def _factorised(specification: RecommenderSpecification, setup: Setup) -> Iterator[Epoch | Learnt]:
+def _factorised(specification: RecommenderSpecification, setup: RecommenderSetup) -> Iterator[Epoch | Learnt]:
     tuned = setup.tuned
     method, decay, spread = (
         (fcf, tuned.fcf_decay, tuned.fcf_spread)
@@ -209,13 +209,13 @@ def _factorised(specification: RecommenderSpecification, setup: Setup) -> Iterat
     yield _learnt(setup, test, min(found.validation), found.epoch, found.seconds, found.clients_per_second)
 
 
-def _epoch(setup: Setup, validation: list[float], seconds: list[float]) -> Epoch:
+def _epoch(setup: RecommenderSetup, validation: list[float], seconds: list[float]) -> Epoch:
     active = int(np.count_nonzero(setup.rest.counts()))
     return Epoch(len(seconds), validation[-1], seconds[-1], active / seconds[-1])
 
 
 def _learnt(
-    setup: Setup,
+    setup: RecommenderSetup,
     test: float,
     validation: float,
     epoch: int,

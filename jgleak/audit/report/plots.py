@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from jgleak.audit.record import SIZES
 from jgleak.audit.report.rows import Estimate, Panel, Row, panels
-from jgleak.audit.report.tables import EXACT, GSM2, SETS, STATUSES, Leak, Measure, Sets, by_size, symbols
+from jgleak.audit.report.tables import EXACT, GSM2, SETS, STATUSES, LeakRow, Measure, Sets, by_size, symbols
 
 WIDTH = 360
 """Units across a plot: about the pixels of a phone, so that its text is never scaled down."""
@@ -57,7 +57,7 @@ def size_figure(found: Sequence[Row]) -> Figure:
     return Figure(_legend(shown, order), plots)
 
 
-def defence_figure(found: Sequence[Leak]) -> Figure:
+def defence_figure(found: Sequence[LeakRow]) -> Figure:
     """Exact rate and GSM-2 of every attack under every defence."""
     order, plots = _order([leak.row for leak in found]), []
     leaks = {leak.row.key: leak for leak in found if leak.done}

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from jgleak.attacks.registry import BASELINES
 from jgleak.audit.report.baselines import comparisons
 from jgleak.audit.report.rows import Estimate, Row, clients, panels
-from jgleak.audit.report.tables import Leak
+from jgleak.audit.report.tables import LeakRow
 from jgleak.audit.report.threat import in_words
 from jgleak.audit.results import Audit
 
@@ -35,7 +35,7 @@ class Summary(NamedTuple):
     sections: list[Section]
 
 
-def summary(audit: Audit, table: Sequence[Leak]) -> Summary:
+def summary(audit: Audit, table: Sequence[LeakRow]) -> Summary:
     """What leaks, what defences change, what guessing reaches, what is missing, and how far all this goes.
 
     Args:
@@ -54,7 +54,7 @@ def summary(audit: Audit, table: Sequence[Leak]) -> Summary:
     return Summary(_headline(real), [section for section in sections if section.sentences])
 
 
-def _headline(real: Sequence[Leak]) -> str:
+def _headline(real: Sequence[LeakRow]) -> str:
     worst = _strongest([leak for leak in real if leak.row.undefended] or real)
     if worst is None:
         return "No attack of this audit has ended yet: there is nothing to report."
@@ -68,7 +68,7 @@ def _headline(real: Sequence[Leak]) -> str:
     return f"{where}, no attack of this audit rebuilt a private graph exactly, which is no evidence of safety."
 
 
-def _strongest(leaks: Iterable[Leak]) -> Leak | None:
+def _strongest(leaks: Iterable[LeakRow]) -> LeakRow | None:
     """The attack that leaks most: by exact reconstructions, then sets with the truth, then GSM-2."""
     names = ("exact", "truth in set", "GSM-2")
     return max(leaks, key=lambda leak: tuple(_mean(leak.estimates[name]) for name in names), default=None)
@@ -95,12 +95,12 @@ def _tries(row: Row) -> str:
     return f"{tries} attack{'s' * (tries > 1)} on {different} private graph{'s' * (different > 1)}"
 
 
-def _undefended(real: Sequence[Leak]) -> list[str]:
+def _undefended(real: Sequence[LeakRow]) -> list[str]:
     chosen = [leak for leak in real if leak.row.undefended]
     return [f"{_place(leak.row, chosen)}{_sentence(leak)}" for leak in chosen]
 
 
-def _defended(real: Sequence[Leak]) -> list[str]:
+def _defended(real: Sequence[LeakRow]) -> list[str]:
     """Of each defence the attack that leaks most, since a defence is as good as its worst case."""
     sentences, rows = [], [leak.row for leak in real if not leak.row.undefended]
     leaks = {leak.row.key: leak for leak in real}
@@ -116,7 +116,7 @@ def _defended(real: Sequence[Leak]) -> list[str]:
     return sentences
 
 
-def _place(row: Row, leaks: Sequence[Leak]) -> str:
+def _place(row: Row, leaks: Sequence[LeakRow]) -> str:
     """Data and model, where the audit has several of them, and how clients send, where the grid names it."""
     several = len({(leak.row.data, leak.row.model) for leak in leaks}) > 1
     words = [row.data, row.model] if several else []
@@ -125,7 +125,7 @@ def _place(row: Row, leaks: Sequence[Leak]) -> str:
     return f"{', '.join(words)}: " if words else ""
 
 
-def _sentence(leak: Leak, after: str = "") -> str:
+def _sentence(leak: LeakRow, after: str = "") -> str:
     row = leak.row
     text = f"{row.attack}{after} {_rebuilt(row)} ({_interval(leak)})."
     alone = [u.record for u in row.done if (u.record["certificate"] or {}).get("status") == "unique"]
@@ -151,7 +151,7 @@ def _sentence(leak: Leak, after: str = "") -> str:
     return text
 
 
-def _interval(leak: Leak) -> str:
+def _interval(leak: LeakRow) -> str:
     """The rate and its interval; where all clients agree, what the bootstrap cannot show: the exact binomial bound."""
     estimate = leak.estimates["exact"]
     if estimate is None:
@@ -208,7 +208,7 @@ def _coverage(audit: Audit) -> list[str]:
     return [" ".join(sentences)]
 
 
-def _limits(audit: Audit, real: Sequence[Leak]) -> list[str]:
+def _limits(audit: Audit, real: Sequence[LeakRow]) -> list[str]:
     sentences = [NO_EVIDENCE]
     timed = sum(unit.record["stop"] == "time" for leak in real for unit in leak.row.done)
     if timed:

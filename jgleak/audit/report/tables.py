@@ -52,7 +52,7 @@ STATUSES: tuple[str, ...] = get_args(Status)
 """What a certificate may claim, strongest first."""
 
 
-class Leak(NamedTuple):
+class LeakRow(NamedTuple):
     """One row of the leak table: estimates by the names of ``MEASURES``, and what became of the other attacks."""
 
     row: Row
@@ -62,10 +62,10 @@ class Leak(NamedTuple):
     skipped: int
 
 
-def leaks(found: Sequence[Row]) -> list[Leak]:
+def leaks(found: Sequence[Row]) -> list[LeakRow]:
     """The leak table."""
     return [
-        Leak(
+        LeakRow(
             row,
             len(row.done),
             {measure.name: estimate(row.done, measure.value) for measure in MEASURES},

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float32, Int32, Int64
 from numpy.typing import ArrayLike
 
 from jgleak.federated.expansion.cipher import Cipher
-from jgleak.federated.expansion.messages import HANDLE, Reply, Upload
+from jgleak.federated.expansion.messages import HANDLE, ExpansionUpload, Reply
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Neighbours:
         return padded[self.index]
 
 
-class Client:
+class ExpansionClient:
     """One user with her items and embedding; ratings take no part.
 
     Of every neighbour shown she learns the embedding and which of her items they share; a neighbour met at two items is
@@ -66,7 +66,7 @@ class Client:
         """The message for the third party. Sorted ciphertexts: the order of ids must not show."""
         rows = self._cipher.encrypt(self._items)
         order = np.lexsort(rows.T[::-1])
-        return Upload(self.handle, rows[order], self._cipher.seal(self._embedding)).to_bytes()
+        return ExpansionUpload(self.handle, rows[order], self._cipher.seal(self._embedding)).to_bytes()
 
     def receive(self, message: bytes) -> Neighbours:
         """Read the third party's reply.

@@ -10,8 +10,8 @@ from jaxtyping import Array
 from numpy.typing import ArrayLike
 
 from jgleak.federated.expansion.cipher import SECRET, SESSION, Cipher
-from jgleak.federated.expansion.client import Client, Neighbours
-from jgleak.federated.expansion.server import Server
+from jgleak.federated.expansion.client import ExpansionClient, Neighbours
+from jgleak.federated.expansion.server import ExpansionServer
 from jgleak.federated.expansion.third_party import ThirdParty
 
 
@@ -25,18 +25,18 @@ def expand(items: Sequence[ArrayLike], embeddings: ArrayLike, *, neighbours: int
       embeddings: ``(users, D)``.
       neighbours: at most so many others an item.
       key: draws the neighbours and the session's secret: an experiment can be repeated, and whoever knows the key can
-        decrypt. Real parties make a ``Server()``, which takes its secret from the system.
+        decrypt. Real parties make a ``ExpansionServer()``, which takes its secret from the system.
 
     Raises:
-      ValueError: as ``Client`` and ``ThirdParty``; or not as many users as embeddings.
+      ValueError: as ``ExpansionClient`` and ``ThirdParty``; or not as many users as embeddings.
     """
     table = np.asarray(embeddings, np.float32)
     if table.ndim != 2 or len(table) != len(items):
         raise ValueError(f"embeddings: expected one row for each of {len(items)} users, got shape {table.shape}")
     drawn, own = (np.random.default_rng(np.asarray(jax.random.key_data(part))) for part in jax.random.split(key))
-    server = Server(Cipher(drawn.bytes(SECRET), drawn.bytes(SESSION)))
+    server = ExpansionServer(Cipher(drawn.bytes(SECRET), drawn.bytes(SESSION)))
     third_party = ThirdParty(neighbours=neighbours, rng=own)  # from whose state the secret cannot be computed
-    clients = [Client(ids, row, keys=server.keys()) for ids, row in zip(items, table, strict=True)]
+    clients = [ExpansionClient(ids, row, keys=server.keys()) for ids, row in zip(items, table, strict=True)]
     for client in clients:
         third_party.receive(client.upload())
     third_party.match()

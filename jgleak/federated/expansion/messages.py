@@ -18,7 +18,7 @@ REPLY: Fields = {"items": (np.uint8, 2), "sealed": (np.uint8, 2), "index": (np.i
 
 
 @dataclass(frozen=True)
-class Upload:
+class ExpansionUpload:
     """From a client to the third party.
 
     Attributes:
@@ -41,7 +41,7 @@ class Upload:
         return pack("upload", UPLOAD, handle=as_array(self.handle), items=self.items, sealed=self.sealed)
 
     @classmethod
-    def from_bytes(cls, message: bytes) -> Upload:
+    def from_bytes(cls, message: bytes) -> ExpansionUpload:
         """Read a message; raises ``ValueError`` where it is damaged or no upload."""
         parts = unpack("upload", UPLOAD, message)
         return cls(parts["handle"].tobytes(), parts["items"], parts["sealed"])

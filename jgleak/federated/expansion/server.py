@@ -5,7 +5,7 @@ from __future__ import annotations
 from jgleak.federated.expansion.cipher import Cipher
 
 
-class Server:
+class ExpansionServer:
     """Makes the key of one expansion.
 
     It learns which clients ask for the key. It never receives an upload or a reply, so it does not learn who rated

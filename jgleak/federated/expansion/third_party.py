@@ -7,7 +7,7 @@ from collections import defaultdict
 import numpy as np
 from jaxtyping import Int32
 
-from jgleak.federated.expansion.messages import Reply, Upload
+from jgleak.federated.expansion.messages import ExpansionUpload, Reply
 
 
 class ThirdParty:
@@ -30,7 +30,7 @@ class ThirdParty:
         self.neighbours = neighbours
         self._rng = rng
         self._users: dict[bytes, int] = {}
-        self._uploads: list[Upload] = []
+        self._uploads: list[ExpansionUpload] = []
         self._sealed = np.empty((0, 0), np.uint8)
         self._matches: list[Int32[np.ndarray, "n K"]] | None = None
 
@@ -43,7 +43,7 @@ class ThirdParty:
           ValueError: not an upload; a ciphertext occurs twice; an embedding of another width than those before; a
             handle that is taken; or matching is over.
         """
-        upload = Upload.from_bytes(message)
+        upload = ExpansionUpload.from_bytes(message)
         if self._matches is not None:
             raise ValueError("upload: matching is over; start another expansion")
         if upload.handle in self._users:

@@ -17,8 +17,8 @@ from jgleak.federated.recommender.fedmf import fedmf as fedmf
 from jgleak.federated.recommender.handout import encrypted as encrypted
 from jgleak.federated.recommender.model import Parameters as Parameters
 from jgleak.federated.recommender.model import Recommender as Recommender
-from jgleak.federated.recommender.rounds import Plan as Plan
-from jgleak.federated.recommender.rounds import Trained as Trained
+from jgleak.federated.recommender.rounds import RecommenderPlan as RecommenderPlan
+from jgleak.federated.recommender.rounds import TrainedRecommender as TrainedRecommender
 from jgleak.federated.recommender.rounds import epochs as epochs
 from jgleak.federated.recommender.rounds import train as train
 from jgleak.federated.recommender.update import FEDGNN as FEDGNN

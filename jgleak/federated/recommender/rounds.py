@@ -25,7 +25,7 @@ Expand = Callable[[Float[Array, "U w"]], tuple[Int[np.ndarray, "U P"], Float[Arr
 it, -1 where there are no more."""
 
 
-class Plan(NamedTuple):
+class RecommenderPlan(NamedTuple):
     """How training goes; the defaults are the paper's (section 4.1).
 
     Attributes:
@@ -58,7 +58,7 @@ class Plan(NamedTuple):
     graph_share: float = 1.0
 
 
-class Trained(NamedTuple):
+class TrainedRecommender(NamedTuple):
     """The outcome of training.
 
     Attributes:
@@ -87,13 +87,13 @@ def train(
     model: Recommender,
     params: Parameters,
     clients: Clients,
-    plan: Plan,
+    plan: RecommenderPlan,
     *,
     key: Array,
     protection: Protection = OPEN,
     validation: Ratings | None = None,
     expand: Expand | None = None,
-) -> Trained:
+) -> TrainedRecommender:
     """Federated training (algorithm 1): the last outcome of ``epochs``, which has the arguments' meaning."""
     outcomes = epochs(
         model, params, clients, plan, key=key, protection=protection, validation=validation, expand=expand
@@ -105,13 +105,13 @@ def epochs(
     model: Recommender,
     params: Parameters,
     clients: Clients,
-    plan: Plan,
+    plan: RecommenderPlan,
     *,
     key: Array,
     protection: Protection = OPEN,
     validation: Ratings | None = None,
     expand: Expand | None = None,
-) -> Iterator[Trained]:
+) -> Iterator[TrainedRecommender]:
     """The outcome so far after every epoch of federated training (algorithm 1).
 
     Rounds are dealt, not drawn: in an epoch every user with ratings takes part once, and every round gets its share of
@@ -142,7 +142,7 @@ def epochs(
     total = sum(rows.size for rows in active)
     if total == 0:
         raise ValueError("clients: nobody has rated anything")
-    server = Server(plan.optimiser, plan.mean, plan.weight)
+    server = ServerState(plan.optimiser, plan.mean, plan.weight)
     memory, handed_out = server.step(plan.rate, plan.decay).init(params), params.users
     scores, seconds = [], []
     best: tuple[Parameters, Array, Clients, Neighbours, int] = (params, handed_out, clients, plan.neighbours, 0)
@@ -175,7 +175,7 @@ def epochs(
             scores.append(rmse(model, params, clients, validation, neighbours=now, handed_out=table))
         if validation is None or scores[-1] <= min(scores):
             best = (params, table, clients, now, epoch + 1)
-        yield Trained(*best, list(scores), list(seconds), total / min(seconds))
+        yield TrainedRecommender(*best, list(scores), list(seconds), total / min(seconds))
         if plan.patience is not None and epoch + 1 - best[-1] >= plan.patience:
             return
 
@@ -191,7 +191,7 @@ def deal(active: list[Int[np.ndarray, " n"]], rounds: int, rng: np.random.Genera
     return tuple(out)
 
 
-class Server(NamedTuple):
+class ServerState(NamedTuple):
     """What of a plan is compiled; its numbers are not."""
 
     optimiser: Literal["sgd", "adam"]
@@ -207,7 +207,7 @@ class Server(NamedTuple):
 @partial(jax.jit, static_argnames=("model", "server", "neighbours", "protection"))
 def _epoch(
     model: Recommender,
-    server: Server,
+    server: ServerState,
     neighbours: Neighbours,
     protection: Protection,
     rate: Float[Array, ""],

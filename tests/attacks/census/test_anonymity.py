@@ -12,7 +12,7 @@ import pytest
 from models import flat
 
 from jgleak.attacks.attack import Budget, Reconstruction
-from jgleak.attacks.census.attack import CENSUS
+from jgleak.attacks.census.census import CENSUS
 from jgleak.attacks.distance import gradient_distances
 from jgleak.datasets import embedded
 from jgleak.features import FeatureSpace, onehot

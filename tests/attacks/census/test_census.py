@@ -13,12 +13,12 @@ import pytest
 from models import flat
 
 from jgleak.attacks.attack import Budget
-from jgleak.attacks.census import attack
+from jgleak.attacks.census import census
 from jgleak.attacks.census.assemble import Assembly
-from jgleak.attacks.census.attack import CENSUS
-from jgleak.attacks.census.candidates import Candidates
-from jgleak.attacks.census.contributions import Contributions
-from jgleak.attacks.census.count import Counting, _solved
+from jgleak.attacks.census.candidates import CensusCandidates
+from jgleak.attacks.census.census import CENSUS
+from jgleak.attacks.census.equations import Contributions
+from jgleak.attacks.census.solve import Counting, _solved
 from jgleak.attacks.span.hops import Blocks, Nodes
 from jgleak.features import FeatureSpace, onehot
 from jgleak.federated import Knowledge, fedsgd
@@ -217,10 +217,10 @@ def test_what_a_search_under_weaker_conditions_finds_is_kept(lab: Any, monkeypat
     truth, other = lab.path([0, 1, 2]), lab.path([0, 2, 1])
     observation = lab.observe(lab.model(), truth)
     sets = [
-        attack._Set(0.0, 0, True, [truth], [1e-7], {truth.canonical_form()}),
-        attack._Set(0.0, 0, True, [other, truth], [1e-7, 1e-7], set(), exhausted=False),
+        census._Set(0.0, 0, True, [truth], [1e-7], {truth.canonical_form()}),
+        census._Set(0.0, 0, True, [other, truth], [1e-7, 1e-7], set(), exhausted=False),
     ]
-    monkeypatch.setattr(attack, "_explain", lambda *given: sets.pop(0))
+    monkeypatch.setattr(census, "_explain", lambda *given: sets.pop(0))
     found = CENSUS(observation, Knowledge(lab.space, n=3), key=jax.random.key(0), budget=Budget(seconds=60))
     assert {g.canonical_form() for g in found.graphs} == {truth.canonical_form(), other.canonical_form()}
     assert found.certificate is not None and found.certificate.status == "at_least_k"
@@ -234,7 +234,7 @@ def test_a_prior_of_other_features_is_refused_before_the_search(lab: Any) -> Non
 
 def test_a_word_filter_that_was_cut_leaves_no_complete_levels(lab: Any) -> None:
     observation, knowledge = lab.observe(lab.model(), lab.path([0, 1, 2])), Knowledge(lab.space, n=3)
-    candidates = Candidates(observation, knowledge, FOREVER, Budget(seconds=60))
+    candidates = CensusCandidates(observation, knowledge, FOREVER, Budget(seconds=60))
     assert next(candidates.attempts()).complete
     candidates.nodes = dataclasses.replace(candidates.nodes, complete=False)
     assert not next(candidates.attempts()).complete

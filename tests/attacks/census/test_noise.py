@@ -13,10 +13,10 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from jgleak.attacks.attack import Budget
-from jgleak.attacks.census.attack import CENSUS
-from jgleak.attacks.census.nearest import nearest
+from jgleak.attacks.census.census import CENSUS
+from jgleak.attacks.census.sphere_decoder import within_sphere
 from jgleak.attacks.distance import MATCH, Fit, gradient_distances
-from jgleak.attacks.grain.attack import GRAIN
+from jgleak.attacks.grain.grain import GRAIN
 from jgleak.attacks.noise import RATE, largest
 from jgleak.federated import Knowledge, Observation
 
@@ -97,10 +97,10 @@ def test_nearest_counts_are_brute_force(seed: int) -> None:
         for x in product(range(n + 1), repeat=columns)
         if sum(x) == n and np.linalg.norm(system @ (np.array(x) - best)) <= radius
     }
-    found = list(nearest(system, right, n=n, radius=radius, clock=FOREVER, steps=10**5))
+    found = list(within_sphere(system, right, n=n, radius=radius, clock=FOREVER, steps=10**5))
     assert all(x is not None for x in found)
     assert {tuple(x.tolist()) for x in found if x is not None} == expected and len(found) == len(expected)
-    assert list(nearest(system, right, n=n, radius=1e3, clock=FOREVER, steps=2)) == [None]
+    assert list(within_sphere(system, right, n=n, radius=1e3, clock=FOREVER, steps=2)) == [None]
 
 
 def test_quantiles() -> None:

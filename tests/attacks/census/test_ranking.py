@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.attack import Budget
-from jgleak.attacks.census.attack import CENSUS
-from jgleak.attacks.census.plain import arbitrary, plainness, rings, surroundings
+from jgleak.attacks.census.census import CENSUS
 from jgleak.attacks.census.prior import PRIORS, molecule_scores, resolved, usual_atoms
+from jgleak.attacks.census.structure_prior import arbitrary, plainness, rings, surroundings
 from jgleak.datasets import load
 from jgleak.datasets.molecules import MOLECULE_SPACE, molecule_graph
 from jgleak.federated import Knowledge

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jgleak.attacks.closed_form import layers, slopes
-from jgleak.attacks.closed_form.layers import Layer
+from jgleak.attacks.closed_form import activations, layers
+from jgleak.attacks.closed_form.layers import LayerGradient
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.gnn import Convolution, GCNConv, SAGEConv
 from jgleak.gnn.activation import activation
@@ -30,11 +30,11 @@ def connected(rng: np.random.Generator, n: int) -> np.ndarray:
 
 def layer_of(
     conv: Convolution, rng: np.random.Generator, states: np.ndarray, mixing: np.ndarray, upstream: np.ndarray
-) -> Layer:
+) -> LayerGradient:
     """A layer with random weights, and the gradients that ``upstream`` gives its kernels, written out."""
     shape = states.shape[1], upstream.shape[2]
     entered = {"kernel": mixing @ states, "self_kernel": states, "neighbour_kernel": mixing @ states}
-    return Layer(
+    return LayerGradient(
         conv,
         {name: rng.normal(size=shape) for name in conv.input_kernels},
         np.zeros(shape[1]),
@@ -80,7 +80,7 @@ def test_the_gradient_below_is_the_derivative(conv: Convolution, act: str) -> No
         }
         return sum(jnp.sum(out[name](w) * seen) for name, w in layer.weights.items())
 
-    slope = slopes.slope_of(act, np.asarray(activation(act)(jnp.asarray(z)), np.float64))
+    slope = activations.slope_of(act, np.asarray(activation(act)(jnp.asarray(z)), np.float64))
     found = layers.below(layer, upstream, mixing, slope)
     for one, seen in zip(found, upstream, strict=True):
         np.testing.assert_allclose(one, jax.grad(output)(jnp.asarray(z), seen), atol=1e-4)
@@ -89,8 +89,8 @@ def test_the_gradient_below_is_the_derivative(conv: Convolution, act: str) -> No
 def test_a_positive_value_below_the_noise_of_its_node_is_a_zero() -> None:
     """A ReLU gives no negative states, so they show how far rounding has moved the zeros."""
     states = np.array([[1.0, 3e-4, -2e-4, 0.0], [1.0, 3e-4, 0.0, 1e-6]])
-    np.testing.assert_array_equal(slopes.slope_of("relu", states), [[1, 0, 0, 0], [1, 1, 0, 0]])
-    np.testing.assert_array_equal(slopes.slope_of("relu", jnp.asarray(states)), [[1, 0, 0, 0], [1, 1, 0, 0]])
+    np.testing.assert_array_equal(activations.slope_of("relu", states), [[1, 0, 0, 0], [1, 1, 0, 0]])
+    np.testing.assert_array_equal(activations.slope_of("relu", jnp.asarray(states)), [[1, 0, 0, 0], [1, 1, 0, 0]])
 
 
 def test_twins_of_one_neighbourhood_do_not_hide_edges() -> None:
@@ -160,7 +160,7 @@ def test_conditions_are_checked() -> None:
     with pytest.raises(ConditionFailed, match="row 4 .* is zero"):
         layers.rows_of(layer, dead, None)
     with pytest.raises(ConditionFailed, match="slope of 'gelu' is not a function of its value"):
-        slopes.slope_of("gelu", states)
+        activations.slope_of("gelu", states)
 
 
 def test_nodes_of_faint_gradients_count_as_much() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from models import flat
 
-from jgleak.attacks.closed_form.pooled import pooled_embedding
+from jgleak.attacks.closed_form.pooled_embedding import pooled_embedding
 from jgleak.attacks.closed_form.propositions import CONDITION, ConditionFailed
 from jgleak.attacks.closed_form.recursion import Recovered, pooling_weights, recover
 from jgleak.defenses import parse

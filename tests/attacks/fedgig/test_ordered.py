@@ -26,7 +26,7 @@ def test_log_odds_count_edges_between_places(lab: Any) -> None:
 
 def test_the_search_begins_near_the_habit_and_is_pulled_there(lab: Any) -> None:
     truth = lab.path([0, 1, 2, 3])
-    prior = ordered.Prior(3.0, None, ordered.log_odds([truth], 8))
+    prior = ordered.OrderPrior(3.0, None, ordered.log_odds([truth], 8))
     setting, problem = pose(lab.observe(lab.model(), truth), Knowledge(lab.space, n=4), infer=True, prior=prior)
     begun = ordered.start(setting, problem, jax.random.key(0))["adjacency"]
     assert np.abs(begun - prior.logits).mean() < 0.5

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.attack import Budget, Clock
-from jgleak.attacks.grain.build import Builder, Gluing, Partial
+from jgleak.attacks.grain.build import Builder, Gluing, PartialGluing
 from jgleak.attacks.span.hops import Blocks
 from jgleak.graph import Graph
 
@@ -110,7 +110,7 @@ def test_the_truth_is_among_them(lab: Any) -> None:
         types = sorted({tuple(r) for r in truth.x.tolist()})
         search = builder(ones, twos, 9)
 
-        def as_graph(partial: Partial, types: list = types, ones: Blocks = ones) -> Graph:
+        def as_graph(partial: PartialGluing, types: list = types, ones: Blocks = ones) -> Graph:
             return Graph(np.array([types[ones.roots[k]] for k in partial.kinds]), np.array(partial.edges))
 
         assert any(len(p.kinds) == 9 and as_graph(p).isomorphic(truth) for p in search.closures(int(twos.roots[0])))

@@ -11,7 +11,7 @@ import pytest
 from models import flat
 
 from jgleak.attacks.attack import Reconstruction
-from jgleak.attacks.grain.attack import GRAIN
+from jgleak.attacks.grain.grain import GRAIN
 from jgleak.audit.clients import on_cycle
 from jgleak.datasets import Dataset
 from jgleak.datasets.embedded import embedded

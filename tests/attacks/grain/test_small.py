@@ -12,7 +12,7 @@ import pytest
 
 from jgleak.attacks.attack import Budget, Reconstruction
 from jgleak.attacks.distance import gradient_distances
-from jgleak.attacks.grain.attack import GRAIN
+from jgleak.attacks.grain.grain import GRAIN
 from jgleak.features import FeatureSpace, binary, onehot, real
 from jgleak.federated import Knowledge, Observation, fedsgd
 from jgleak.graph import Graph

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jgleak.attacks.graphdlg import decoder, lesson
+from jgleak.attacks.graphdlg import decoder, training_data
 from jgleak.datasets.auxiliary import random_graphs
 from jgleak.federated import Knowledge
 from jgleak.graph import Graph
@@ -40,7 +40,7 @@ def test_equal_numbers_are_learnt_once(small: decoder.Lesson) -> None:
 
 
 def test_the_adapter_has_a_gradient_and_the_printed_one_has_none(small: decoder.Lesson) -> None:
-    network = decoder.Network(6)
+    network = decoder.DecoderNetwork(6)
     params = decoder.trained(small, steps=200, weight=0.0).params
 
     @jax.jit
@@ -84,7 +84,7 @@ def test_the_lesson_holds_distinct_public_graphs_and_leaked_embeddings(lab: Any)
     shuffled = public[0].permute(np.arange(7)[::-1].copy())
     truth = public[1]
     known = Knowledge(lab.space, n=7, auxiliary=(*public, shuffled))
-    made = lesson.lesson([lab.observe(model, truth)], [known])
+    made = training_data.training_graphs([lab.observe(model, truth)], [known])
     assert made.embeddings.shape == (3, 16) and made.edges.shape == (3, 8, 8)
     np.testing.assert_array_equal(made.edges[2, :7, :7], public[2].adjacency)
     np.testing.assert_allclose(made.victims[0], made.embeddings[1], rtol=1e-3, atol=1e-5)
@@ -94,14 +94,14 @@ def test_public_graphs_larger_than_the_clients_are_cut(lab: Any) -> None:
     model = lab.model(hidden=16, readout="pooled", readout_widths=())
     public = (lab.random(12, 0), lab.random(100, 1))
     truth = lab.random(6, 2)
-    made = lesson.lesson([lab.observe(model, truth)], [Knowledge(lab.space, n=6, auxiliary=public)])
+    made = training_data.training_graphs([lab.observe(model, truth)], [Knowledge(lab.space, n=6, auxiliary=public)])
     assert made.edges.shape == (1, 8, 8)
     np.testing.assert_array_equal(made.edges[0], public[0].adjacency[:8, :8])
 
 
 def test_encoded_rows_go_in_as_they_are(lab: Any) -> None:
     made = random_graphs(lab.space, 2, 0.1, "normal", [5], np.random.default_rng(0))
-    rows, _, mask = lesson.padded([*made, Graph(lab.random(5, 0).x, np.zeros((0, 2), int))], lab.space)
+    rows, _, mask = training_data.padded([*made, Graph(lab.random(5, 0).x, np.zeros((0, 2), int))], lab.space)
     np.testing.assert_allclose(rows[0, :5], made[0].x, rtol=1e-6)
     np.testing.assert_allclose(rows[2, :5], lab.space.encode(lab.random(5, 0).x), rtol=1e-6)
     assert mask.sum() == 15

@@ -13,7 +13,7 @@ import pytest
 
 from jgleak.attacks.attack import Budget
 from jgleak.attacks.matching import gi_gan, gra_gfa, loop, molgan
-from jgleak.attacks.matching.molgan import Generator, Graphs, Public
+from jgleak.attacks.matching.molgan import Generator, Graphs, PublicGraphs
 from jgleak.attacks.matching.options import configured
 from jgleak.attacks.matching.problem import Problem, Setting, normalisation, pose
 from jgleak.attacks.matching.recipe import Recipe
@@ -39,16 +39,16 @@ def client(lab: Any) -> tuple[Graph, Observation, Knowledge]:
 
 
 @pytest.fixture(scope="module")
-def public(client: Any) -> Public:
+def public(client: Any) -> PublicGraphs:
     return gi_gan.public([client[1]], [client[2]])
 
 
 @pytest.fixture(scope="module")
-def priors(public: Public) -> dict[Any, Any]:
+def priors(public: PublicGraphs) -> dict[Any, Any]:
     return {gi_gan: molgan.trained(public, STEPS), gra_gfa: gra_gfa.trained(public)}
 
 
-def untrained(slots: int, public: Public) -> Any:
+def untrained(slots: int, public: PublicGraphs) -> Any:
     generator = Generator(slots, public.graphs.nodes.shape[-1])
     return molgan.initial(generator, np.random.default_rng(1), np.zeros(molgan.LATENT, np.float32))
 
@@ -58,7 +58,7 @@ def posed(client: Any, prior: Any, **known: Any) -> tuple[Setting, Problem]:
 
 
 @pytest.mark.slow
-def test_generated_graphs_come_near_the_public_ones(public: Public, priors: dict[Any, Any]) -> None:
+def test_generated_graphs_come_near_the_public_ones(public: PublicGraphs, priors: dict[Any, Any]) -> None:
     weights, gaps = priors[gi_gan]
     fresh = untrained(N, public)
     latents = jax.random.normal(jax.random.key(2), (len(public.graphs.mask), molgan.LATENT))
@@ -81,7 +81,7 @@ def _shares(graphs: Graphs) -> np.ndarray:
     return np.r_[adjacency.sum() / (sizes * (sizes - 1)).sum(), nodes[mask].mean(axis=0)]
 
 
-def test_features_follow_from_edges(lab: Any, public: Public, priors: dict[Any, Any]) -> None:
+def test_features_follow_from_edges(lab: Any, public: PublicGraphs, priors: dict[Any, Any]) -> None:
     """The second feature of these graphs is the degree, so a generator that reads edges tells it."""
     weights, losses = priors[gra_gfa]
     assert losses[-20:].mean() < 0.85 * losses[:5].mean()
@@ -95,7 +95,7 @@ def test_features_follow_from_edges(lab: Any, public: Public, priors: dict[Any, 
     assert np.mean(hits) > np.mean(common, axis=0).max() + 0.1
 
 
-def test_a_generated_graph_is_symmetric_and_masked(public: Public) -> None:
+def test_a_generated_graph_is_symmetric_and_masked(public: PublicGraphs) -> None:
     """Also where the generator was made for larger graphs than the client's."""
     make = jax.jit(lambda latent, mask: molgan.generate(untrained(2 * N, public), public.groups, latent, mask))
     nodes, edges = make(np.ones(molgan.LATENT), np.arange(N) < 5)
@@ -174,7 +174,7 @@ def test_the_generator_holds_every_client_and_the_smaller_public_graphs(lab: Any
     assert shape(12, (large,)) == (1, 64)
 
 
-def test_nothing_is_learnt_twice_from_equal_graphs(lab: Any, client: Any, public: Public, priors: Any) -> None:
+def test_nothing_is_learnt_twice_from_equal_graphs(lab: Any, client: Any, public: PublicGraphs, priors: Any) -> None:
     again = gi_gan.public([client[1]], [Knowledge(lab.space, n=7, auxiliary=auxiliary(lab))])
     assert again == public and again is not public and hash(again) == hash(public)
     assert molgan.trained(again, STEPS) is priors[gi_gan]

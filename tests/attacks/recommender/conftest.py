@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from jgleak.attacks.recommender import Public, Sighting
+from jgleak.attacks.recommender import PublicKnowledge, Sighting
 from jgleak.federated.recommender import OPEN, Clients, Protection, Recommender, neighbour_users, observe
 from jgleak.federated.recommender.model import Reduction
 from jgleak.federated.recommender.update import Neighbours
@@ -16,7 +16,7 @@ from jgleak.ratings import Ratings
 
 USERS, ITEMS, LEVELS, LIMIT = 60, 80, (1.0, 2.0, 3.0, 4.0, 5.0), 3
 
-Watch = Callable[..., tuple[Public, list[list[Sighting]]]]
+Watch = Callable[..., tuple[PublicKnowledge, list[list[Sighting]]]]
 
 
 @pytest.fixture(scope="session")
@@ -47,12 +47,12 @@ def watch(made: Ratings) -> Watch:
         reduction: Reduction = "mean",
         own: float | None = None,
         of: Clients = clients,
-    ) -> tuple[Public, list[list[Sighting]]]:
+    ) -> tuple[PublicKnowledge, list[list[Sighting]]]:
         model = Recommender(USERS, ITEMS, 8, network, dropout, bias, centre, 1.5, 0.5, reduction, own)
         params = model.initial(key=jax.random.key(0))
         key = jax.random.key(5)
         seen = observe(model, params, of, users, key=key, protection=protection, neighbours=neighbours, rounds=rounds)
-        public = Public(model, LEVELS, protection, neighbours, LIMIT if neighbours == "fixed" else 0)
+        public = PublicKnowledge(model, LEVELS, protection, neighbours, LIMIT if neighbours == "fixed" else 0)
         return public, [[Sighting(params, update) for update in one] for one in seen]
 
     return run

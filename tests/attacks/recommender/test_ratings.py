@@ -10,14 +10,14 @@ import jax
 import numpy as np
 import pytest
 
-from jgleak.attacks.recommender import Public, Sighting, attack, estimate, history
+from jgleak.attacks.recommender import PublicKnowledge, Sighting, attack, estimate, history
 from jgleak.attacks.recommender.clipped import clipped
-from jgleak.attacks.recommender.view import expected, view
+from jgleak.attacks.recommender.star import expected, view
 from jgleak.defenses import parse
 from jgleak.federated.recommender import Clients, Protection
 from jgleak.ratings import Ratings
 
-Watch = Callable[..., tuple[Public, list[list[Sighting]]]]
+Watch = Callable[..., tuple[PublicKnowledge, list[list[Sighting]]]]
 
 WATCHED = (20, 24, 28, 32)
 """Users whose histories are padded to one length, for one compilation."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from jgleak.attacks.recommender import STATISTICS, Public, Sighting, attack, history, real_scores
+from jgleak.attacks.recommender import STATISTICS, PublicKnowledge, Sighting, attack, history, real_scores
 from jgleak.attacks.recommender.combined import ratio
 from jgleak.attacks.recommender.history import size
 from jgleak.defenses import parse
@@ -15,14 +15,14 @@ from jgleak.federated.recommender import Protection
 from jgleak.metrics.recommender import leak
 from jgleak.ratings import Ratings
 
-Watch = Callable[..., tuple[Public, list[list[Sighting]]]]
+Watch = Callable[..., tuple[PublicKnowledge, list[list[Sighting]]]]
 
 ITEMS = 80
 FEW = tuple(range(0, 20, 2))
 """Users with short histories, all padded to one length for one compilation."""
 
 
-def auc(made: Ratings, public: Public, sightings: list[list[Sighting]], statistic: str) -> float:
+def auc(made: Ratings, public: PublicKnowledge, sightings: list[list[Sighting]], statistic: str) -> float:
     """Mean over users of the probability that a real item beats a pseudo one."""
     values = []
     for seen in sightings:

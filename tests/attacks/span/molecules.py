@@ -8,8 +8,8 @@ from models import flat
 from jgleak.attacks.attack import Budget
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.hops import Nodes
+from jgleak.attacks.span.leak_points import leak_points
 from jgleak.attacks.span.levels import find_nodes
-from jgleak.attacks.span.sites import sites
 from jgleak.datasets import load
 from jgleak.datasets.molecules import molecule_graph
 from jgleak.federated import Knowledge, Observation, fedsgd
@@ -24,7 +24,7 @@ def seen(smiles: str) -> tuple[Graph, Observation, Nodes, SpanCheck]:
     model = flat(in_features=space.width)
     observation = fedsgd(model, model.initial(key=jax.random.key(0)), [graph], space, loss="bce")
     nodes = find_nodes(observation, Knowledge(space), clock=FOREVER)
-    [node] = [site for site in sites(observation, 1) if site.name == "node"]
+    [node] = [site for site in leak_points(observation, 1) if site.name == "node"]
     check = SpanCheck.at(node, most=40)
     assert check is not None
     return graph, observation, nodes, check

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jgleak.attacks.span.check import EXTRA, SpanCheck
-from jgleak.attacks.span.sites import View, sites
+from jgleak.attacks.span.leak_points import View, leak_points
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.gnn import GNN, Params
 from jgleak.gnn.activation import activation
@@ -111,7 +111,7 @@ def test_true_rows_pass_at_every_site(conv: str, layers: int, names: dict[str, i
         observation = lab.observe(model, graph)
         rng = np.random.default_rng(seed)
         for hop in range(1, layers + 1):
-            for site in sites(observation, hop):
+            for site in leak_points(observation, hop):
                 rows, fixed = true_rows(model, params, graph, states, hop, site.view), states[0][:, : site.fixed]
                 assert rows.shape[1] + fixed.shape[1] == site.gradient.shape[0]
                 check = SpanCheck.at(site, most=40)

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from jgleak.attacks.span import combinations
 from jgleak.attacks.span.combinations import (
     LARGEST,
+    Digits,
     Neighbourhoods,
-    Places,
     Slot,
     binomials,
     count,
@@ -76,7 +76,7 @@ def paired(plan: Neighbourhoods) -> Counter[tuple[int, ...]]:
 
 def unranked(plan: Neighbourhoods, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """What ``Neighbourhoods.prefix`` returns, from the device: in 32 bits, padded, options as places among members."""
-    places: Places = _padded(plan.places, plan.members)
+    places: Digits = _padded(plan.places, plan.members)
     padded = np.zeros(NUMBERS, np.int32)
     padded[: numbers.size] = numbers
     rows, keys = (np.asarray(part)[: numbers.size] for part in on_device(padded, places, np.int32(plan.strict)))

@@ -23,9 +23,9 @@ from jgleak.attacks.span import filter as filtering
 from jgleak.attacks.span import ranges
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import Neighbourhoods, Slot, neighbourhoods
-from jgleak.attacks.span.filter import BlockFilter, Found, Request
+from jgleak.attacks.span.filter import BlockFilter, FoundBlocks, Request
+from jgleak.attacks.span.leak_points import View
 from jgleak.attacks.span.ranges import Unsearched
-from jgleak.attacks.span.sites import View
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.gnn.activation import activation
 
@@ -139,7 +139,7 @@ def some(slots: Sequence[Slot], number: int, centre: int = 0, distinct: bool = F
     return [(centre, around) for around in arounds[:: -(-len(arounds) // number)]]
 
 
-def as_dict(found: Found) -> dict[Block, tuple[np.ndarray, float]]:
+def as_dict(found: FoundBlocks) -> dict[Block, tuple[np.ndarray, float]]:
     """Blocks, none found twice."""
     keys = list(zip(found.centres.tolist(), found.neighbours, strict=True))
     assert len(keys) == len(set(keys)) == found.states.shape[0] == found.distances.size
@@ -193,13 +193,13 @@ def stars(lab: Any) -> Callable[..., Stars]:
 def scans(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
     """The work of every scan from here on: a row a device."""
     seen: list[np.ndarray] = []
-    scan = filtering.tiles.scan
+    scan = filtering.kernels.scan
 
     def noted(*arguments: Any) -> Any:
         seen.append(np.array(arguments[-1]))
         return scan(*arguments)
 
-    monkeypatch.setattr(filtering.tiles, "scan", noted)
+    monkeypatch.setattr(filtering.kernels, "scan", noted)
     return seen
 
 
@@ -262,7 +262,7 @@ def test_the_device_rejects_a_row_of_zeros(stars: Callable[..., Stars]) -> None:
 
 def test_few_candidates_skip_the_tiles(stars: Callable[..., Stars], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filtering, "SMALL", 84)
-    monkeypatch.setattr(filtering.tiles, "scan", lambda *arguments: pytest.fail("a tile was made"))
+    monkeypatch.setattr(filtering.kernels, "scan", lambda *arguments: pytest.fail("a tile was made"))
     table = stars("gcn")
     assert agree(table, [(0, THREE)], table.check(some(THREE, 8))) >= 8
 
@@ -373,8 +373,8 @@ def test_a_full_buffer_is_emptied_and_the_scan_goes_on(stars: Callable[..., Star
 @pytest.mark.parametrize(("size", "group"), [(16, 64), (48, 4), (60, 8), (640, 8), (7, 4)])
 def test_survivors_are_gathered_first(size: int, group: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """None, a few in few groups, some in every group, all: the set places come first, in order."""
-    monkeypatch.setattr(filtering.tiles, "GROUP", group)
-    compact = jax.jit(lambda mask: filtering.tiles._compact(mask))
+    monkeypatch.setattr(filtering.kernels, "GROUP", group)
+    compact = jax.jit(lambda mask: filtering.kernels._compact(mask))
     rng = np.random.default_rng(size)
     for share in (0.0, 1 / size, 0.05, 0.2, 0.5, 1.0):
         for _ in range(5):
@@ -546,7 +546,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from jgleak.attacks.attack import Budget
-from jgleak.attacks.span import combinations, filter, ranges, tiles
+from jgleak.attacks.span import combinations, filter, kernels, ranges
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import Slot
 from jgleak.attacks.span.subspace import Subspace
@@ -561,8 +561,8 @@ model = standard(12, hidden=24)
 params = {"layers_0": {"conv": {"kernel": rng.normal(size=(12, 24)).astype(np.float32)}}}
 rows, degrees = rng.normal(size=(9, 12)), np.array([3, 4, 3, 3, 2, 1, 3, 4, 1])
 requests = [(c, [Slot(np.arange(9), int(degrees[c]))]) for c in range(4)]
-works, scan = [], tiles.scan
-tiles.scan = lambda *arguments: (works.append(arguments[-1]), scan(*arguments))[1]
+works, scan = [], kernels.scan
+kernels.scan = lambda *arguments: (works.append(arguments[-1]), scan(*arguments))[1]
 
 
 def blocks(checks, devices=1):

@@ -12,7 +12,7 @@ from jgleak.attacks.attack import Budget
 from jgleak.attacks.span import onehop
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import total
-from jgleak.attacks.span.filter import Found
+from jgleak.attacks.span.filter import FoundBlocks
 from jgleak.attacks.span.hops import Blocks, Nodes
 from jgleak.federated import Observation
 
@@ -60,7 +60,7 @@ def test_what_the_clock_left_out_is_listed(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(onehop, "WHOLE", 1)
     beside, ended = onehop._beside, Budget(seconds=1e-9).start()
 
-    def late(*arguments: Any) -> list[Found]:
+    def late(*arguments: Any) -> list[FoundBlocks]:
         search, found, possible, waiting, degrees, _, budget = arguments
         return beside(search, found, possible, waiting, degrees, ended, budget)
 

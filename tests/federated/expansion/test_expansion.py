@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jgleak.federated.expansion import Client, Neighbours, Server, ThirdParty, expand
-from jgleak.federated.expansion.messages import Reply, Upload
+from jgleak.federated.expansion import ExpansionClient, ExpansionServer, Neighbours, ThirdParty, expand
+from jgleak.federated.expansion.messages import ExpansionUpload, Reply
 
 HISTORIES = ([3, 1, 7], [7, 3], [9], [], [1, 9, 3, 4])
 
@@ -31,11 +31,13 @@ def raters(histories: Sequence[Sequence[int]], item: int, user: int) -> set[int]
     return {other for other, items in enumerate(histories) if item in items and other != user}
 
 
-def protocol(histories: Sequence[Sequence[int]] = HISTORIES, **fields: Any) -> tuple[ThirdParty, list[Client]]:
-    server = Server()
+def protocol(histories: Sequence[Sequence[int]] = HISTORIES, **fields: Any) -> tuple[ThirdParty, list[ExpansionClient]]:
+    server = ExpansionServer()
     third_party = ThirdParty(**({"neighbours": 2, "rng": np.random.default_rng(0)} | fields))
     table = embeddings(len(histories))
-    return third_party, [Client(items, row, keys=server.keys()) for items, row in zip(histories, table, strict=True)]
+    return third_party, [
+        ExpansionClient(items, row, keys=server.keys()) for items, row in zip(histories, table, strict=True)
+    ]
 
 
 def check(found: Neighbours, histories: Sequence[Sequence[int]], user: int, neighbours: int, table: np.ndarray) -> None:
@@ -108,31 +110,31 @@ def test_ids_of_all_sizes_and_histories_of_none() -> None:
     with pytest.raises(ValueError, match="whole numbers"):
         protocol([[0.5]])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="embedding: expected D finite numbers"):
-        Client([1], [np.nan], keys=Server().keys())
+        ExpansionClient([1], [np.nan], keys=ExpansionServer().keys())
     with pytest.raises(ValueError, match="nothing to expand with"):
         protocol(neighbours=0)
 
 
 def test_uploads_that_do_not_fit_are_refused() -> None:
     third_party, clients = protocol()
-    first = Upload.from_bytes(clients[0].upload())
+    first = ExpansionUpload.from_bytes(clients[0].upload())
     third_party.receive(first.to_bytes())
     with pytest.raises(ValueError, match="uploaded already"):
         third_party.receive(clients[0].upload())
     with pytest.raises(ValueError, match="damaged"):
         third_party.receive(clients[1].upload()[:-1])
     with pytest.raises(ValueError, match="wrong party"):
-        third_party.receive(Server().keys())
+        third_party.receive(ExpansionServer().keys())
     with pytest.raises(ValueError, match="24 bytes, these have 23"):
-        Upload(first.handle, first.items[:, 1:], first.sealed)
+        ExpansionUpload(first.handle, first.items[:, 1:], first.sealed)
     with pytest.raises(ValueError, match="a handle has 16 bytes"):
-        Upload(b"me", first.items, first.sealed)
+        ExpansionUpload(b"me", first.items, first.sealed)
     with pytest.raises(ValueError, match="too few for an encrypted embedding"):
-        Upload(first.handle, first.items, first.sealed[:20])
+        ExpansionUpload(first.handle, first.items, first.sealed[:20])
     with pytest.raises(ValueError, match="a ciphertext occurs twice"):
-        third_party.receive(Upload(b"x" * 16, first.items[[0, 0]], first.sealed).to_bytes())
+        third_party.receive(ExpansionUpload(b"x" * 16, first.items[[0, 0]], first.sealed).to_bytes())
     with pytest.raises(ValueError, match="all users need the same width"):
-        third_party.receive(Upload(b"x" * 16, first.items, first.sealed[:-4]).to_bytes())
+        third_party.receive(ExpansionUpload(b"x" * 16, first.items, first.sealed[:-4]).to_bytes())
 
 
 def test_order_of_steps_and_unknown_users() -> None:
@@ -169,9 +171,9 @@ def test_altered_replies_are_refused() -> None:
     with pytest.raises(ValueError, match="not the ones uploaded"):
         clients[1].receive(message)
     with pytest.raises(ValueError, match="a ciphertext does not decrypt"):
-        Client(HISTORIES[0], np.ones(3), keys=Server().keys()).receive(message)
+        ExpansionClient(HISTORIES[0], np.ones(3), keys=ExpansionServer().keys()).receive(message)
     with pytest.raises(ValueError, match="embeddings of 3 numbers instead of 4"):
-        wide = Client(HISTORIES[0], np.ones(4), keys=clients_keys(clients[0]))
+        wide = ExpansionClient(HISTORIES[0], np.ones(4), keys=clients_keys(clients[0]))
         wide.receive(message)
     with pytest.raises(ValueError, match="none of the 0 embeddings sent"):
         Reply(reply.items, reply.sealed[:0], reply.index)
@@ -181,16 +183,16 @@ def test_altered_replies_are_refused() -> None:
         Reply(reply.items[:1], reply.sealed, reply.index)
 
 
-def clients_keys(client: Client) -> bytes:
+def clients_keys(client: ExpansionClient) -> bytes:
     return client._cipher.to_bytes()
 
 
 def test_an_altered_item_matches_nothing() -> None:
     third_party, clients = protocol([[1], [1]])
-    upload = Upload.from_bytes(clients[0].upload())
+    upload = ExpansionUpload.from_bytes(clients[0].upload())
     bad = upload.items.copy()
     bad[0, 0] ^= 1
-    third_party.receive(Upload(upload.handle, bad, upload.sealed).to_bytes())
+    third_party.receive(ExpansionUpload(upload.handle, bad, upload.sealed).to_bytes())
     third_party.receive(clients[1].upload())
     third_party.match()
     assert not clients[1].receive(third_party.reply(clients[1].handle)).mask.any()

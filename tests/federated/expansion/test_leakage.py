@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, AESSIV
 
-from jgleak.federated.expansion import Client, Neighbours, Server, ThirdParty
-from jgleak.federated.expansion.messages import Upload
+from jgleak.federated.expansion import ExpansionClient, ExpansionServer, Neighbours, ThirdParty
+from jgleak.federated.expansion.messages import ExpansionUpload
 
 IDS = np.random.default_rng(0).integers(2**40, 2**62, 6)
 """So large that none turns up by chance."""
@@ -41,9 +41,9 @@ def dump(thing: Any) -> bytes:
 
 
 class Run(NamedTuple):
-    server: Server
+    server: ExpansionServer
     third_party: ThirdParty
-    clients: list[Client]
+    clients: list[ExpansionClient]
     embeddings: np.ndarray
     uploads: list[bytes]
     replies: list[bytes]
@@ -52,9 +52,11 @@ class Run(NamedTuple):
 
 @pytest.fixture(scope="module")
 def run() -> Run:
-    server, third_party = Server(), ThirdParty(neighbours=3, rng=np.random.default_rng(1))
+    server, third_party = ExpansionServer(), ThirdParty(neighbours=3, rng=np.random.default_rng(1))
     table = np.random.default_rng(2).normal(size=(len(HISTORIES), 8)).astype(np.float32)
-    clients = [Client(IDS[items], row, keys=server.keys()) for items, row in zip(HISTORIES, table, strict=True)]
+    clients = [
+        ExpansionClient(IDS[items], row, keys=server.keys()) for items, row in zip(HISTORIES, table, strict=True)
+    ]
     uploads = [client.upload() for client in clients]
     for upload in uploads:
         third_party.receive(upload)
@@ -94,7 +96,7 @@ def test_the_third_party_has_no_id_no_key_and_no_embedding(run: Run) -> None:
 def test_the_server_has_no_upload_and_nothing_of_a_user(run: Run) -> None:
     assert vars(run.server).keys() == {"cipher"}
     state = dump(run.server)
-    uploads = [Upload.from_bytes(message) for message in run.uploads]
+    uploads = [ExpansionUpload.from_bytes(message) for message in run.uploads]
     private = [*(up.handle for up in uploads), *(row.tobytes() for up in uploads for row in up.items)]
     private += [*of_ids(IDS), *(row.tobytes() for row in run.embeddings), *(up.sealed.tobytes() for up in uploads)]
     assert not any(part in state for part in private)
@@ -108,23 +110,24 @@ def test_a_client_gets_its_neighbours_embeddings_and_no_more(run: Run) -> None:
         assert not any(part in held for part in of_ids(np.delete(IDS, items)))
         assert not any(run.clients[other].handle in held for other in others)
         assert {u for u in others if run.embeddings[u].tobytes() in held} == met
-        theirs = [Upload.from_bytes(run.uploads[u]).items for u in others]
-        own = {row.tobytes() for row in Upload.from_bytes(run.uploads[user]).items}
+        theirs = [ExpansionUpload.from_bytes(run.uploads[u]).items for u in others]
+        own = {row.tobytes() for row in ExpansionUpload.from_bytes(run.uploads[user]).items}
         foreign = {row.tobytes() for rows in theirs for row in rows} - own
         assert not any(part in held for part in foreign)
 
 
 def test_the_order_of_ciphertexts_does_not_follow_that_of_ids() -> None:
-    keys = Server().keys()
+    keys = ExpansionServer().keys()
     sent = [
-        Upload.from_bytes(Client(order, [1.0], keys=keys).upload()).items for order in (range(50), range(49, -1, -1))
+        ExpansionUpload.from_bytes(ExpansionClient(order, [1.0], keys=keys).upload()).items
+        for order in (range(50), range(49, -1, -1))
     ]
     np.testing.assert_array_equal(sent[0], sent[1])
 
 
 def test_the_order_of_embeddings_does_not_follow_that_of_uploads() -> None:
-    keys, third_party = Server().keys(), ThirdParty(neighbours=29, rng=np.random.default_rng(0))
-    clients = [Client([1], [float(user)], keys=keys) for user in range(30)]
+    keys, third_party = ExpansionServer().keys(), ThirdParty(neighbours=29, rng=np.random.default_rng(0))
+    clients = [ExpansionClient([1], [float(user)], keys=keys) for user in range(30)]
     for client in clients:
         third_party.receive(client.upload())
     third_party.match()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jgleak.federated.expansion import Neighbours
-from jgleak.federated.recommender import Clients, Plan, Recommender, encrypted, neighbour_users, rmse, train
+from jgleak.federated.recommender import Clients, Recommender, RecommenderPlan, encrypted, neighbour_users, rmse, train
 from jgleak.federated.recommender.handout import nearest
 from jgleak.ratings import Ratings
 
@@ -36,7 +36,7 @@ def test_the_client_keeps_those_it_met_most() -> None:
 
 def test_training_is_that_with_the_same_neighbours_in_the_clear(made: Ratings, model: Recommender) -> None:
     everyone = made.n_users - 1  # so many that both expansions find the same ones
-    plan = Plan(epochs=2, clients=20, optimiser="adam", rate=0.02, expand_at=0)
+    plan = RecommenderPlan(epochs=2, clients=20, optimiser="adam", rate=0.02, expand_at=0)
     params = model.initial(key=KEY)
     near = neighbour_users(made, everyone, np.random.default_rng(0))
     plain = train(model, params, Clients.from_ratings(made, near), plan, key=KEY)
@@ -55,7 +55,7 @@ def test_training_is_that_with_the_same_neighbours_in_the_clear(made: Ratings, m
 def test_biases_stay_where_their_share_of_the_step_is_nothing(made: Ratings, model: Recommender) -> None:
     params = model.initial(key=KEY)
     params = params._replace(users=params.users.at[:, -1].set(0.25))
-    plan = Plan(epochs=1, clients=20, optimiser="adam", rate=0.02, neighbours="off", bias_share=0.0)
+    plan = RecommenderPlan(epochs=1, clients=20, optimiser="adam", rate=0.02, neighbours="off", bias_share=0.0)
     out = train(model, params, Clients.from_ratings(made), plan, key=KEY).params
     np.testing.assert_array_equal(out.users[:, -1], jnp.full(made.n_users, 0.25))
     assert not np.allclose(out.items[:, 0], params.items[:, 0])

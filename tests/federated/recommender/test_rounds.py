@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jgleak.federated.recommender import Client, Clients, Parameters, Plan, Recommender, rmse, train
+from jgleak.federated.recommender import Client, Clients, Parameters, Recommender, RecommenderPlan, rmse, train
 from jgleak.federated.recommender.rounds import aggregate, deal
 from jgleak.federated.recommender.update import OPEN, Upload, upload
 from jgleak.ratings import Ratings
@@ -68,7 +68,7 @@ def test_training_beats_the_mean_rating(made: Ratings) -> None:
     centre = float(rest.values.mean())
     model = Recommender(made.n_users, made.n_items, width=8, bias=True, centre=centre, spread=0.05, dropout=0.0)
     params = model.initial(key=jax.random.key(0))
-    plan = Plan(epochs=40, clients=20, optimiser="adam", rate=0.02, mean="senders", expand_at=10)
+    plan = RecommenderPlan(epochs=40, clients=20, optimiser="adam", rate=0.02, mean="senders", expand_at=10)
     trained = train(model, params, clients, plan, key=KEY, validation=held)
     assert trained.validation[5] < trained.validation[0]
     assert min(trained.validation) < 0.9 * float(np.sqrt(np.mean((held.values - centre) ** 2)))
@@ -96,7 +96,7 @@ def test_rmse_is_of_the_predictions_one_by_one(made: Ratings, model: Recommender
 def test_impossible_training_is_refused(made: Ratings, model: Recommender, clients: Clients) -> None:
     params = model.initial(key=jax.random.key(0))
     with pytest.raises(ValueError, match="patience"):
-        train(model, params, clients, Plan(patience=2), key=KEY)
+        train(model, params, clients, RecommenderPlan(patience=2), key=KEY)
     nobody = Clients.from_ratings(made.take(np.zeros(0, int)))
     with pytest.raises(ValueError, match="nobody has rated anything"):
-        train(model, params, nobody, Plan(), key=KEY)
+        train(model, params, nobody, RecommenderPlan(), key=KEY)

@@ -1,0 +1,86 @@
+"""Whole-number solutions under noise: every vector of counts within a given distance of the best real one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from jgleak.attacks.attack import Clock
+
+RIDGE = 1e-9
+"""Share of the largest singular value added to all, so that directions nobody sees have an end."""
+
+INVERTIBLE = 1e-13
+"""Share of the largest eigenvalue added to all for the order of the entries, on which nothing but time depends."""
+
+
+def within_sphere(
+    system: Float[np.ndarray, "M K"],
+    right: Float[np.ndarray, " M"],
+    *,
+    n: int,
+    radius: float,
+    clock: Clock,
+    steps: int,
+) -> Iterator[Int[np.ndarray, " K"] | None]:
+    """Whole non-negative ``x`` with ``sum(x) == n`` and ``|system @ (x - best)| <= radius``, depth first.
+
+    ``best`` is the least-squares solution. Entries are settled one by one, each given the later ones (Fincke and Pohst,
+    1985); the one known best comes first, and its likeliest value. None where the budget ends the search.
+
+    Args:
+      system: equations.
+      right: their right-hand side.
+      n: sum of the counts.
+      radius: largest distance, in units of the equations.
+      clock: ends the search.
+      steps: most partial vectors looked at.
+    """
+    order = _order(system)
+    number = order.size
+    scale = np.linalg.norm(system, 2)
+    ridge = np.r_[system[:, order], RIDGE * scale * np.eye(number)]
+    whole = np.c_[ridge, np.r_[right, np.zeros(number)]]
+    triangle: Float[np.ndarray, "K1 K1"] = np.asarray(np.linalg.qr(whole, mode="r"))
+    upper, goal = triangle[:number, :number], triangle[:number, number]
+    stack: list[tuple[tuple[int, ...], float, int]] = [((), radius**2, n)]  # the last entries, what is left of both
+    while stack:
+        later, slack, left = stack.pop()
+        row = number - 1 - len(later)
+        if row < 0:
+            if left == 0:
+                counts = np.zeros(number, np.int64)
+                counts[order] = later
+                yield counts
+            continue
+        steps -= 1
+        if steps < 0 or (steps % 256 == 0 and clock.left <= 0):
+            yield None
+            return
+        pivot = upper[row, row]
+        centre = (goal[row] - upper[row, row + 1 :] @ np.array(later, float)) / pivot
+        reach = math.sqrt(slack) / abs(pivot)
+        low, high = max(math.ceil(max(centre - reach, 0.0)), 0), min(math.floor(min(centre + reach, left)), left)
+        values = range(low, high + 1) if row else range(max(low, left), high + 1)
+        for value in sorted(values, key=lambda v: -abs(v - centre)):
+            rest = slack - (pivot * (value - centre)) ** 2
+            if rest >= 0:
+                stack.append(((value, *later), rest, left - value))
+
+
+def _order(system: Float[np.ndarray, "M K"]) -> Int[np.ndarray, " K"]:
+    """Columns so that the last is known best, the one before it is once that is settled, and so on."""
+    gram = system.T @ system
+    number = gram.shape[0]
+    inverse = np.linalg.inv(gram + INVERTIBLE * np.linalg.norm(gram, 2) * np.eye(number))
+    waiting, order = list(range(number)), []
+    while waiting:
+        variance = np.diag(inverse)
+        place = int(np.argmin(variance))
+        order.append(waiting.pop(place))
+        keep = np.arange(variance.size) != place
+        inverse = inverse[np.ix_(keep, keep)] - np.outer(inverse[keep, place], inverse[place, keep]) / variance[place]
+    return np.array(order[::-1], np.int64)

@@ -1,0 +1,120 @@
+"""FedGIG: edges kept sparse and binary while gradients are matched, then an auto-encoder (Xiao et al. 2024).
+
+The paper leaves open ``n_0``, ``lambda``, the distance's scale and the auto-encoder's sizes. They were searched for
+on 5 or 6 other graphs each of MUTAG, NCI1, Tox21, FreeSolv (features known): ``lambda`` in {0, 1e-4, 3e-4, 1e-3},
+``n_0`` in {30, 100}, rates 0.01 and 0.05, squared and cosine distance, the last or the best variables. Only ``lambda``
+matters much: accuracy in file order rises from .73 without to .84, .85, .87 on MUTAG, while the Jaccard index of the
+aligned edges falls from .71 (1e-4) to .59 on FreeSolv, and from .52 to .49 on Tox21.
+
+Features that are not given are free, as the paper's. Where we differ: the penalty reaches the variables through the
+same straight-through derivative as the distance; edges are symmetric without the constraint too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from jgleak.attacks.fedgig import autoencoder
+from jgleak.attacks.matching import regularisers, relaxations
+from jgleak.attacks.matching.loop import matching
+from jgleak.attacks.matching.objectives import Guess
+from jgleak.attacks.matching.problem import Problem, Setting
+from jgleak.attacks.matching.recipe import Recipe, relax_free
+from jgleak.attacks.matching.starts import Variables, normal
+from jgleak.federated.observation import Knowledge, Observation
+
+MOST = 4
+"""``n_max`` where nothing tells it: the paper's for MUTAG, NCI1 and ClinTox."""
+
+FIRST, DECAY = 30.0, 0.15
+"""``n_0`` and ``alpha`` of equation 5: the paper's rate for MUTAG, NCI1 and ClinTox (.13 for Tox21 and FreeSolv)."""
+
+PENALTY = 1e-3
+"""``lambda`` of equation 7, beside the relative squared distance."""
+
+
+class DegreePrior(NamedTuple):
+    """What public knowledge says.
+
+    Attributes:
+      most: ``n_max``, the most neighbours that a node keeps.
+      weights: of the auto-encoder, where there is one.
+    """
+
+    most: float
+    weights: Any = None
+
+
+def learn_degree(observations: Sequence[Observation], knowledges: Sequence[Knowledge], key: Array) -> DegreePrior:
+    """``n_max``: the largest degree that is given, or else that of an auxiliary graph, or else ``MOST``."""
+    given = [k.max_degree for k in knowledges if k.max_degree is not None]
+    public = [int(g.degree.max()) for g in knowledges[0].auxiliary]
+    return DegreePrior(float(max(given or public or [MOST])))
+
+
+def learn(observations: Sequence[Observation], knowledges: Sequence[Knowledge], key: Array) -> DegreePrior:
+    """``n_max``, and an auto-encoder trained on the auxiliary graphs of the first client (they are public)."""
+    weights, _ = autoencoder.trained(tuple(knowledges[0].auxiliary), knowledges[0].space)
+    return learn_degree(observations, knowledges, key)._replace(weights=weights)
+
+
+def relax_sparse(setting: Setting, problem: Problem, variables: Variables, step: Int[Array, ""]) -> Guess:
+    """Features as they are; of every node's edges the top ``n(t)``, binarised (equations 3 to 6)."""
+    guess = relax_free(setting, problem, variables, step)
+    if problem.adjacency is not None:
+        return guess
+    most = jnp.maximum(FIRST - DECAY * step, problem.prior.most)
+    return guess._replace(adjacency=relaxations.sparsest(guess.adjacency, most))
+
+
+def penalty(setting: Setting, guess: Guess, step: Int[Array, ""]) -> Float[Array, ""]:
+    """``lambda`` times the number of edges (equation 7)."""
+    return PENALTY * regularisers.edge_count(guess.adjacency)
+
+
+def finish(setting: Setting, problem: Problem, guess: Guess) -> Guess:
+    """The recovered edges through the auto-encoder; known ones stay."""
+    if problem.adjacency is not None:
+        return guess
+    edges = autoencoder.complete(
+        autoencoder.random_marks, problem.prior.weights, guess.nodes, guess.adjacency, problem.mask
+    )
+    return guess._replace(adjacency=np.asarray(edges))
+
+
+RECIPE = Recipe(
+    start=normal,
+    relax=relax_sparse,
+    penalty=penalty,
+    lr=0.01,
+    steps=1000,
+    learn=learn,
+    finish=finish,
+)
+"""The paper's two modules. Where it says no more, ours: the best variables are kept."""
+
+WITHOUT_CONSTRAINT = dataclasses.replace(RECIPE, relax=relax_free, penalty=Recipe.penalty)
+
+WITHOUT_AUTOENCODER = dataclasses.replace(RECIPE, learn=learn_degree, finish=None)
+
+FEDGIG = matching(
+    "fedgig",
+    "sparse binary edges, then a masked graph auto-encoder (FedGIG, Xiao et al. 2024)",
+    RECIPE,
+    needs=("n", "auxiliary"),
+)
+FEDGIG_NO_CONSTRAINT = matching(
+    "fedgig-no-constraint",
+    "FedGIG without the adjacency matrix constraints (its ablation)",
+    WITHOUT_CONSTRAINT,
+    needs=("n", "auxiliary"),
+)
+FEDGIG_NO_AUTOENCODER = matching(
+    "fedgig-no-autoencoder", "FedGIG without the auto-encoder (its ablation)", WITHOUT_AUTOENCODER
+)

@@ -1,0 +1,321 @@
+"""The device side of the filter: jitted, shape-stable functions over padded tables, ranges and tiles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import Mesh, PartitionSpec
+from jaxtyping import Array, Bool, Float, Int
+
+from jgleak.attacks.span.combinations import Digits, unrank
+from jgleak.attacks.span.leak_points import View
+from jgleak.gnn import Layer, Params
+
+GROUP = 64
+"""Places of a tile that are looked at together when survivors are gathered."""
+
+WIDE = {"xla_cpu_prefer_vector_width": 512, "xla_cpu_enable_fast_min_max": True}
+"""Compiler options of the scan on a processor. Rows hold no NaN: weights and updates are checked to be finite."""
+
+
+Which = tuple[Layer, View]
+"""The row that is checked: a model's, of one layer, in one view."""
+
+
+class Probe(NamedTuple):
+    """The cheap check of one centre.
+
+    Attributes:
+      columns: chosen columns of the row ``(C,)``; padding has scale 0.
+      scale: to comparable sizes ``(C,)``.
+      null: null vectors ``(C, s)``.
+      bound: largest residual of an accepted row, relative to its length.
+      residual: what the fixed part adds to the residual ``(s,)``.
+      length: squared length of the fixed part.
+    """
+
+    columns: Int[Array, " C"]
+    scale: Float[Array, " C"]
+    null: Float[Array, "C s"]
+    bound: Float[Array, ""]
+    residual: Float[Array, " s"]
+    length: Float[Array, ""]
+
+
+class Tail(NamedTuple):
+    """The tail of an enumeration: summed terms ``(A, C, Q)``, ordering keys ``(Q,)``, and how many rows are real."""
+
+    terms: Float[Array, "A C Q"]
+    first: Int[Array, " Q"]
+    rows: Int[Array, ""]
+
+
+@partial(jax.jit, static_argnames=("layer",))
+def project(layer: Layer, weights: Params, rows: Float[Array, "T F"]) -> Float[Array, "T P"]:
+    """What the layer computes of each row on its own."""
+    return layer.by(weights, "project", rows)
+
+
+@partial(jax.jit, static_argnames=("layer", "view"), inline=True)
+def _row(
+    layer: Layer, view: View, weights: Params, totals: Float[Array, "A ... C"], columns: Int[Array, " C"]
+) -> Float[Array, "... C"]:
+    """Summed terms to ``columns`` of the row that a view names."""
+    return layer.by(weights, "row", view, totals, columns)
+
+
+@partial(jax.jit, static_argnames=("layer", "view"))
+def table(
+    layer: Layer,
+    view: View,
+    weights: Params,
+    centre: Float[Array, " P"],
+    centre_degree: Float[Array, ""],
+    rows: Float[Array, "T P"],
+    degrees: Float[Array, " T"],
+    columns: Int[Array, " C"],
+) -> Float[Array, "A T+2 C"]:
+    """Single terms, as far as ``columns`` need them: 0 the centre's own, then each possible neighbour's, last zeros."""
+    own, others = layer.by(weights, "terms", view, centre, centre_degree, rows, degrees)
+    everything = jnp.concatenate([own[None], others, jnp.zeros_like(own)[None]])
+    return layer.by(weights, "select", view, everything, columns)
+
+
+@jax.jit
+def tail_sums(table: Float[Array, "A T C"], members: Int[Array, "k Q"], width: Int[Array, ""]) -> Float[Array, "A C Q"]:
+    """Summed terms of every tail row, of which the first ``width`` members count; columns are contiguous."""
+    blank = jnp.zeros((table.shape[0], members.shape[1], table.shape[2]), table.dtype)
+    sums = lax.fori_loop(0, width, lambda k, sums: sums + table[:, members[k]], blank)
+    return jnp.swapaxes(sums, 1, 2)
+
+
+@partial(jax.jit, static_argnames=("which",))
+def residuals(
+    which: Which,
+    weights: Params,
+    table: Float[Array, "A T C"],
+    columns: Int[Array, " C"],
+    scale: Float[Array, " C"],
+    null: Float[Array, "C s"],
+    members: Int[Array, "k B"],
+) -> tuple[Float[Array, "B s"], Float[Array, " B"]]:
+    """What null vectors leave of candidates' chosen columns, and the columns' length; ``members`` are places."""
+    total = table[:, :1] + sum(table[:, rows] for rows in members)
+    row = _row(*which, weights, total, columns) * scale
+    return jnp.matmul(row, null, precision="highest"), jnp.linalg.norm(row, axis=1)
+
+
+Scanned = tuple[Int[Array, "devices 3"], Int[Array, "devices 2 capacity"]]
+"""For each device the number of survivors and the tile it would have gone on with (row = rows of tiles: finished), and
+the buffer: prefix number and tail row of each survivor."""
+
+
+def scan(which: Which, mesh: Mesh, tile: tuple[int, int], reach: int, *arrays: Any) -> Scanned:
+    """Run the cheap check over one range of candidates a device, and gather the survivors' numbers.
+
+    Prefix numbers become neighbourhoods on the device; tile after tile of prefix x tail candidates is checked. A
+    device stops before its buffer could overflow and says where, so that the host can send it the rest.
+
+    Args:
+      which: the row that is checked.
+      mesh: the devices.
+      tile: prefixes and tail rows of a tile.
+      reach: most prefixes of one range.
+      arrays: weights, probe, table, places, tail, strict, shared by all devices, and the work ``(devices, 4)``: for
+        each device the first prefix, their number, and the tile to begin with (row of tiles, tail tile).
+    """
+    return _compiled(mesh.devices.flat[0].platform)(which, mesh, tile, reach, *arrays)
+
+
+@cache
+def _compiled(platform: str) -> Callable[..., Scanned]:
+    """One function a kind of device: a processor is told to use its widest vectors and plain minima and maxima."""
+
+    def run(which: Which, mesh: Mesh, tile: tuple[int, int], reach: int, *arrays: Any) -> Scanned:
+        split, whole = PartitionSpec("devices"), PartitionSpec()
+        return jax.shard_map(
+            partial(_scan, which, tile, reach),
+            mesh=mesh,
+            in_specs=(*[whole] * 6, split),
+            out_specs=(split, split),
+            check_vma=False,
+        )(*arrays)
+
+    run.__name__ = "scan"
+    return jax.jit(run, static_argnums=(0, 1, 2, 3), compiler_options=WIDE if platform == "cpu" else None)
+
+
+def _scan(
+    which: Which,
+    tile: tuple[int, int],
+    reach: int,
+    weights: Params,
+    probe: Probe,
+    table: Float[Array, "A T C"],
+    places: Digits,
+    tail: Tail,
+    strict: Int[Array, ""],
+    work: Int[Array, "1 4"],
+) -> tuple[Int[Array, "1 3"], Int[Array, "1 2 capacity"]]:
+    high, wide = tile
+    first, number, row, column = work[0]
+    members, key = unrank(jnp, first + jnp.arange(reach, dtype=jnp.int32), places, strict, table.shape[1] - 1)
+    prefix = table[:, :1] + table[:, members].sum(axis=2)
+    real = jnp.arange(reach) < number
+    lowest = jnp.where(real, key, jnp.iinfo(jnp.int32).max).reshape(-1, high).min(axis=1)
+    last_tile = (tail.rows - 1) // wide
+    begin = jnp.searchsorted(tail.first, lowest + strict * (lowest >= 0)).astype(jnp.int32)
+    begin = jnp.minimum(begin // wide, last_tile)
+    rows = (number + high - 1) // high
+    cells = high * wide
+
+    def going(state: tuple[Array, ...]) -> Array:
+        return (state[0] < rows) & (state[2] <= cells)
+
+    def step(state: tuple[Array, ...]) -> tuple[Array, ...]:
+        row, column, found, buffer = state
+        across, down = row * high, column * wide
+        passed = _passing(
+            which,
+            weights,
+            probe,
+            lax.dynamic_slice_in_dim(prefix, across, high, axis=1),
+            lax.dynamic_slice_in_dim(tail.terms, down, wide, axis=2),
+        )
+        lasts = lax.dynamic_slice_in_dim(key, across, high)[:, None]
+        ordered = lasts + strict * (lasts >= 0) <= lax.dynamic_slice_in_dim(tail.first, down, wide)[None, :]
+        here = lax.dynamic_slice_in_dim(real, across, high)[:, None] & (down + jnp.arange(wide) < tail.rows)[None, :]
+        mask = passed & ordered & here
+        corner = jnp.stack([first + across, down])
+
+        def keep(found: Array, buffer: Array) -> tuple[Array, Array]:
+            number, cell = _compact(mask.ravel())
+            pairs = corner[:, None] + jnp.stack([cell // wide, cell % wide])
+            return found + number, lax.dynamic_update_slice(buffer, pairs, (0, found))
+
+        found, buffer = lax.cond(mask.any(), keep, lambda found, buffer: (found, buffer), found, buffer)
+        ends = column >= last_tile
+        following = begin[jnp.minimum(row + 1, begin.shape[0] - 1)]
+        return row + ends, jnp.where(ends, following, column + 1), found, buffer
+
+    column = jnp.maximum(column, begin[jnp.minimum(row, begin.shape[0] - 1)])
+    empty = jnp.int32(0), jnp.zeros((2, 2 * cells), jnp.int32)
+    row, column, found, buffer = lax.while_loop(going, step, (row, column, *empty))
+    return jnp.stack([found, row, column])[None], buffer[None]
+
+
+def _compact(mask: Bool[Array, " n"]) -> tuple[Int[Array, ""], Int[Array, " n"]]:
+    """The number of set places, and the places, set ones first.
+
+    Digits are few as a rule, and a prefix sum over all of them would cost more than the check itself: groups with a set
+    place are found first, and only those are looked into.
+    """
+    size = mask.shape[0]
+    each = math.gcd(size, GROUP)
+    groups = mask.reshape(-1, each)
+    hit = groups.any(axis=1)
+    number = hit.sum(dtype=jnp.int32)
+    most = min(GROUP, groups.shape[0])
+
+    def few(_: None) -> Array:
+        which = jnp.nonzero(hit, size=most, fill_value=0)[0]
+        chosen = groups[which] & (jnp.arange(most) < number)[:, None]
+        place = jnp.nonzero(chosen.ravel(), size=most * each, fill_value=0)[0]
+        return jnp.pad(which[place // each] * each + place % each, (0, size - most * each)).astype(jnp.int32)
+
+    def many(_: None) -> Array:
+        return jnp.nonzero(mask, size=size, fill_value=0)[0].astype(jnp.int32)
+
+    return mask.sum(dtype=jnp.int32), lax.cond(number <= most, few, many, None)
+
+
+def _passing(
+    which: Which,
+    weights: Params,
+    probe: Probe,
+    prefix: Float[Array, "A P C"],
+    tail: Float[Array, "A C Q"],
+) -> Bool[Array, "P Q"]:
+    """The cheap span check on one tile.
+
+    Written column by column so that it compiles to one pass that keeps a candidate's few running sums in registers;
+    as a matrix product the rows would go through memory. Columns of the tail are contiguous for the same reason.
+    """
+    shape = (prefix.shape[1], tail.shape[2])
+    residual = [jnp.full(shape, probe.residual[k]) for k in range(probe.null.shape[1])]
+    length = jnp.full(shape, probe.length)
+    for c in range(probe.columns.shape[0]):
+        total = prefix[:, :, None, c] + tail[:, None, c, :]
+        row = _row(*which, weights, total[..., None], probe.columns[c : c + 1])[..., 0] * probe.scale[c]
+        length = length + row * row
+        residual = [r + probe.null[c, k] * row for k, r in enumerate(residual)]
+    return (sum(r * r for r in residual) <= probe.bound**2 * length) & (length > 0)
+
+
+@partial(jax.jit, static_argnames=("layer", "views"))
+def embed(
+    layer: Layer,
+    views: tuple[View, ...],
+    weights: Params,
+    rows: Float[Array, "T F"],
+    projected: Float[Array, "T P"],
+    degrees: Float[Array, " T"],
+    centres: Int[Array, " B"],
+    neighbours: Int[Array, "B W"],
+) -> tuple[Float[Array, "B D"], ...]:
+    """Whole rows of candidates, in the precision of the tables; neighbours below 0 are padding."""
+
+    def one(centre: Array, around: Array) -> tuple[Array, ...]:
+        present, around = (around >= 0)[:, None], jnp.maximum(around, 0)
+
+        out = []
+        for view in views:
+            table = rows if view == "aggregate" else projected
+            star = table[centre], degrees[centre], table[around], degrees[around]
+            own, others = layer.by(weights, "terms", view, *star)
+            total = own + jnp.where(present, others, 0.0).sum(axis=0)
+            columns = jnp.arange(total.shape[0] if view == "aggregate" else layer.features)
+            out.append(
+                _row(layer, view, weights, layer.by(weights, "select", view, total[None], columns)[:, 0], columns)
+            )
+        return tuple(out)
+
+    return jax.vmap(one)(centres, neighbours)
+
+
+@jax.jit
+def inside(
+    rows: Float[Array, "B d"],
+    scale: Float[Array, " d"],
+    basis: Float[Array, "d r"],
+    spread: Float[Array, " r"],
+    tolerance: Float[Array, ""],
+) -> Bool[Array, " B"]:
+    """The check in all coordinates, at the tables' precision: what is allowed follows the row's length, and ``spread``
+    its coordinates."""
+    scaled = rows / scale
+    along = jnp.matmul(scaled, basis, precision="highest")
+    rest = scaled - jnp.matmul(along, basis.T, precision="highest")
+    noisy = jnp.sum((along * spread) ** 2, axis=1)
+    return jnp.sum(rest * rest, axis=1) <= tolerance**2 * jnp.sum(scaled * scaled, axis=1) + noisy
+
+
+def fill(array: np.ndarray, size: int, axis: int = 0, value: float = 0) -> np.ndarray:
+    """One value at the end of an axis, up to ``size``."""
+    if array.shape[axis] >= size:
+        return array
+    widths = [(0, 0)] * array.ndim
+    widths[axis] = (0, size - array.shape[axis])
+    return np.pad(array, widths, constant_values=value)
+
+
+def padded(size: int, sizes: tuple[int, ...]) -> int:
+    """The next padded size (the size itself beyond the last)."""
+    return next((s for s in sizes if s >= size), size)

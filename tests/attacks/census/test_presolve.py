@@ -1,0 +1,67 @@
+"""Blocks that no solution has: nothing possible is excluded, and in general position all the rest is."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog, nnls
+
+from jgleak.attacks.attack import Budget
+from jgleak.attacks.census.presolve import possible
+
+FOREVER = Budget(seconds=1e6).start()
+
+
+def mask_of(system: np.ndarray, right: np.ndarray, least: float) -> np.ndarray:
+    solution, residual = nnls(system, right)
+    return possible(system, right, solution=solution, residual=float(residual), least=least, clock=FOREVER)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 6), st.integers(1, 6), st.integers(1, 4))
+def test_equals_one_linear_programme_a_column(seed: int, rows: int, more: int, nodes: int) -> None:
+    """Against the definition: the largest value of each entry over all non-negative solutions."""
+    rng = np.random.default_rng(seed)
+    system = rng.integers(0, 3, (rows, rows + more)).astype(float)
+    counts = np.bincount(rng.integers(rows + more, size=nodes), minlength=rows + more)
+    if not np.any(system @ counts):
+        return
+    system = np.r_[system, np.ones((1, rows + more))] / (2.0 * nodes)
+    right, least = system @ counts, 0.9
+    mask = mask_of(system, right, least)
+    for column in range(rows + more):
+        cost = np.zeros(rows + more)
+        cost[column] = -1.0
+        largest = -linprog(cost, A_eq=system, b_eq=right, bounds=(0, None)).fun
+        assert mask[column] or largest < least + 1e-6, "a possible block is excluded"
+        assert not mask[column] or largest > least - 0.05, "an impossible block is left"
+
+
+def test_a_sparse_truth_among_hundreds_stands_alone() -> None:
+    """With four times more blocks than equations the truth is still the only non-negative solution."""
+    rng = np.random.default_rng(0)
+    system = np.abs(rng.normal(size=(60, 240)))
+    system /= np.linalg.norm(system, axis=0)
+    for trial in range(5):
+        true = rng.choice(240, 8, replace=False)
+        shares = np.bincount(true, rng.integers(1, 4, 8), minlength=240) / 24.0
+        right = system @ shares + 1e-7 * rng.normal(size=60)
+        mask = mask_of(system, right, 0.9 / 40)
+        assert np.array_equal(np.flatnonzero(mask), np.sort(true)), trial
+
+
+def test_mixtures_of_two_solutions_lose_neither() -> None:
+    """Equal columns: the least-squares solution may spread over them so thin that no entry is a whole node."""
+    base = np.eye(4)[:, list(itertools.chain.from_iterable([i] * 12 for i in range(4)))]
+    right = np.array([0.25, 0.25, 0.5, 0.0])
+    mask = mask_of(base, right, 0.225)
+    assert np.array_equal(mask, np.repeat([True, True, True, False], 12))
+
+
+def test_without_time_everything_is_possible() -> None:
+    ended = Budget(seconds=1e-9).start()
+    system = np.eye(3)
+    assert possible(system, system[0], solution=system[0], residual=0.0, least=0.5, clock=ended).all()

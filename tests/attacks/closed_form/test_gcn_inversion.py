@@ -1,0 +1,210 @@
+"""Features behind a GCN's mixing: exact where it lets them show, the prior where it does not, and said which."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jgleak.attacks.closed_form import gcn_inversion, least_squares
+from jgleak.attacks.closed_form.activations import VALUES
+from jgleak.attacks.closed_form.gcn_inversion import inverted
+from jgleak.attacks.closed_form.layers import LayerGradient, mixing_of
+from jgleak.attacks.closed_form.null_space import completed
+from jgleak.attacks.closed_form.propositions import ConditionFailed
+from jgleak.gnn import GCNConv
+from tests.attacks.closed_form.test_layers import connected
+
+WIDTHS = {"sigmoid": 1.0, "tanh": 0.6, "relu": 1.0, "identity": 1.0}
+
+GCN = GCNConv(4)
+
+
+def pendant_paths() -> np.ndarray:
+    """A hub with two pendant paths of two nodes and a triangle: three directions are hidden."""
+    adjacency = np.zeros((8, 8))
+    for u, v in [(0, 1), (1, 2), (0, 3), (3, 4), (0, 5), (5, 6), (5, 7), (6, 7)]:
+        adjacency[u, v] = adjacency[v, u] = 1.0
+    return adjacency
+
+
+def made(
+    rng: np.random.Generator, mixing: np.ndarray, x: np.ndarray, act: str, depth: int, width: int = 12
+) -> tuple[list[LayerGradient], np.ndarray]:
+    """A GCN on ``x`` with its gradients in float32, by backpropagation written out, and the last ``dL/dZ``."""
+    sizes = [x.shape[1], *[width] * depth]
+    weights = [WIDTHS[act] * rng.normal(size=pair) / np.sqrt(pair[0]) for pair in zip(sizes, sizes[1:], strict=False)]
+    biases = [0.3 * rng.normal(size=size) for size in sizes[1:]]
+    states, inner = [x], list[np.ndarray]()
+    for w, b in zip(weights, biases, strict=True):
+        inner.append(mixing @ states[-1] @ w + b)
+        states.append(VALUES[act](inner[-1]))
+    upstream = rng.normal(size=(1, len(x), width))
+    output, layers = upstream, list[LayerGradient]()
+    for level in reversed(range(depth)):
+        gradient = np.stack([(mixing @ states[level]).T @ one for one in upstream]).astype(np.float32)
+        layers.append(LayerGradient(GCN, {"kernel": weights[level]}, biases[level], {"kernel": gradient}))
+        if level:
+            value = states[level]
+            slopes = {"sigmoid": value * (1 - value), "tanh": 1 - value**2, "relu": (value > 0).astype(float)}
+            slope = slopes.get(act, 1.0)
+            upstream = mixing.T @ upstream @ weights[level].T * slope
+    return layers[::-1], output
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from(["sigmoid", "tanh"]), st.integers(1, 2))
+def test_all_that_the_edges_let_through_comes_back(seed: int, act: str, depth: int) -> None:
+    """On a graph that hides three directions of eight, for any features and weights.
+
+    Rounding of the gradients to float32 leaves a misfit: 3e-5 in the worst of 300 such graphs.
+    """
+    rng = np.random.default_rng(seed)
+    mixing, x = mixing_of(GCN, pendant_paths()), rng.normal(size=(8, 9))
+    layers, output = made(rng, mixing, x, act, depth)
+    found = inverted(layers, output, mixing, act)
+    assert found.misfit < 1e-4
+    np.testing.assert_allclose(mixing @ found.features, mixing @ x, atol=2e-3)
+    hidden = np.linalg.svd(mixing)[2][-3:]
+    np.testing.assert_allclose(hidden @ found.features, 0.0, atol=2e-3)  # the prior's
+    np.testing.assert_allclose(found.doubt, np.linalg.norm(hidden, axis=0), atol=1e-2)
+
+
+def test_a_relu_takes_the_hidden_states_along_too() -> None:
+    """Its slopes jump, so that a few graphs of many end elsewhere; of these the misfit says so."""
+    mixing, exact = mixing_of(GCN, pendant_paths()), 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=(8, 9))
+        layers, output = made(rng, mixing, x, "relu", 2)
+        found = inverted(layers, output, mixing, "relu")
+        near = np.abs(mixing @ (found.features - x)).max() < 1e-3
+        assert near == (found.misfit < 1e-5)
+        exact += near
+    assert exact >= 10
+
+
+@pytest.mark.parametrize("act", ["sigmoid", "tanh", "relu"])
+def test_hidden_states_follow_from_what_shows_of_them(act: str) -> None:
+    """Also a ReLU's, which cannot be undone: all minima of a convex function have the same states."""
+    rng = np.random.default_rng(0)
+    mixing, bias = mixing_of(GCN, pendant_paths()), rng.normal(size=5)
+    states = VALUES[act](mixing @ rng.normal(size=(8, 5)) * 3 + bias)
+    hidden = np.linalg.svd(mixing)[2][-3:]
+    shown = states - hidden.T @ hidden @ states
+    assert np.abs(shown - states).max() > 0.01
+    np.testing.assert_allclose(completed(shown, mixing, act, bias), states, atol=1e-3)
+    whole = mixing_of(GCN, np.zeros((8, 8)))
+    np.testing.assert_array_equal(completed(states, whole, act, bias), states)
+
+
+@pytest.mark.parametrize("act", sorted(VALUES))
+def test_nodes_in_another_order_give_the_same_features(act: str) -> None:
+    rng = np.random.default_rng(1)
+    a, order = connected(rng, 9), rng.permutation(9)
+    mixing, x = mixing_of(GCN, a), rng.normal(size=(9, 7))
+    layers, output = made(rng, mixing, x, act, 2)
+    one = inverted(layers, output, mixing, act)
+    other = inverted(layers, output[:, order], mixing[np.ix_(order, order)], act)
+    np.testing.assert_allclose(other.features, one.features[order], atol=1e-3)
+
+
+@pytest.mark.parametrize("eigenvalue", [1e-2, 1e-4, 1e-6])
+def test_a_nearly_singular_mixing_costs_no_more_than_the_prior(eigenvalue: float) -> None:
+    """Least squares amplifies rounding by the inverse of each eigenvalue, at every layer; the filter never does."""
+    rng = np.random.default_rng(2)
+    basis = np.linalg.qr(rng.normal(size=(10, 10)))[0]
+    mixing = basis @ np.diag([eigenvalue, *np.linspace(0.3, 1.0, 9)]) @ basis.T
+    x = rng.normal(size=(10, 8))
+    layers, output = made(rng, mixing, x, "sigmoid", 2)
+    found = inverted(layers, output, mixing, "sigmoid")
+    along = basis.T @ (found.features - x)
+    assert np.abs(along[1:]).max() < 1e-3  # whatever happens along the weak direction
+    truth = np.linalg.norm(basis.T[0] @ x)
+    assert np.linalg.norm(along[0]) < {1e-2: 1e-2, 1e-4: 0.2, 1e-6: 1.2}[eigenvalue] * truth
+
+
+@pytest.mark.parametrize("noise", [1e-3, 1e-2, 1e-1, 10.0])
+def test_the_doubt_is_the_error_that_noise_makes(noise: float) -> None:
+    """Expected and actual error of one layer's rows agree, from hardly any to all."""
+    rng = np.random.default_rng(3)
+    design, rows = rng.normal(size=(1, 12, 40)) * np.geomspace(1, 1e-2, 12)[:, None], rng.normal(size=(12, 300))
+    clean = rows.T @ design
+    seen = clean + noise * np.sqrt(np.mean(clean**2)) * rng.normal(size=clean.shape)
+    found = least_squares.regularised(design, seen, np.zeros(rows.shape))
+    actual = np.sqrt(np.mean((found.rows() - rows) ** 2))
+    assert np.isclose(np.sqrt(np.mean(found.doubt() ** 2)), actual, rtol=0.3)
+    assert actual < 1.1
+    plain = np.linalg.lstsq(design[0].T, seen[0].T, rcond=None)[0]
+    assert actual <= np.sqrt(np.mean((plain - rows) ** 2)) * 1.001
+
+
+def test_the_filter_is_least_squares_where_nothing_is_noisy_and_the_prior_where_nothing_shows() -> None:
+    rng = np.random.default_rng(4)
+    design, rows = rng.normal(size=(2, 6, 9)), rng.normal(size=(6, 5))
+    design[:, 5] = 0.0  # no gradient has a part of it
+    prior = rng.normal(size=(6, 5))
+    found = least_squares.regularised(design, rows.T @ design, prior)
+    np.testing.assert_allclose(found.rows()[:5], rows[:5], atol=1e-5)
+    np.testing.assert_allclose(found.rows()[5], prior[5], atol=1e-5)
+    np.testing.assert_allclose(found.doubt()[[0, 5]], [0.0, 1.0], atol=1e-5)
+    assert np.abs(found.rows(1e30) - prior).max() < 1e-3
+
+
+def test_without_a_gradient_nothing_shows() -> None:
+    rng = np.random.default_rng(5)
+    for design, seen in ((np.zeros((1, 4, 3)), np.ones((1, 2, 3))), (rng.normal(size=(1, 4, 3)), np.zeros((1, 2, 3)))):
+        with pytest.raises(ConditionFailed, match="no gradient reaches the layer"):
+            least_squares.regularised(design, seen, np.zeros((4, 2)))
+
+
+def test_noise_that_a_fit_cannot_show_is_judged_by_the_whole_model() -> None:
+    """As many nodes as units: every gradient is fitted, rounding and all, so the layer alone tells nothing of it."""
+    actual, stated = list[float](), list[float]()
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        basis = np.linalg.qr(rng.normal(size=(16, 16)))[0]
+        mixing = basis @ np.diag(np.geomspace(1, 1e-4, 16)) @ basis.T
+        x = rng.normal(size=(16, 9))
+        layers, output = made(rng, mixing, x, "sigmoid", 2, width=16)
+        found = inverted(layers, output, mixing, "sigmoid")
+        actual.append(float(np.linalg.norm(found.features - x) / np.linalg.norm(x)))
+        stated.append(float(np.sqrt(np.mean(found.doubt**2))))
+    assert max(actual) < 1.0  # the prior's; least squares has 4 to 34
+    np.testing.assert_allclose(stated, actual, rtol=0.5)
+
+
+def test_what_the_gradients_do_not_fit_is_doubted() -> None:
+    """Passes end at some distance from the gradients, which says more about the features than their rounding does."""
+    rng = np.random.default_rng(6)
+    adjacency = connected(rng, 12)
+    mixing, x = mixing_of(GCN, adjacency), rng.normal(size=(12, 9))
+    layers, output = made(rng, mixing, x, "sigmoid", 2, width=12)
+    for noise in (0.0, 1e-4, 1e-2):
+        spoilt = list[LayerGradient]()
+        for layer in layers:
+            kernel = layer.gradients["kernel"]
+            size = noise * np.sqrt(np.mean(np.square(kernel)))
+            spoilt.append(layer._replace(gradients={"kernel": kernel + size * rng.normal(size=kernel.shape)}))
+        found = inverted(spoilt, output, mixing, "sigmoid")
+        error = np.linalg.norm(found.features - x) / np.linalg.norm(x)
+        assert error < 2.0 * np.sqrt(np.mean(found.doubt**2)) + 1e-6
+
+
+def test_a_pass_without_gradient_leaves_the_answer_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(7)
+    mixing, x = mixing_of(GCN, connected(rng, 9)), rng.normal(size=(9, 7))
+    layers, output = made(rng, mixing, x, "sigmoid", 2)
+    with monkeypatch.context() as patched:
+        patched.setattr(gcn_inversion, "PASSES", 1)
+        first = inverted(layers, output, mixing, "sigmoid")
+    calls = list[int]()
+
+    def dries_up(design: np.ndarray, gradients: np.ndarray, prior: np.ndarray) -> least_squares.Regularised:
+        calls.append(len(calls))
+        return least_squares.regularised(design * (len(calls) < 3), gradients, prior)
+
+    monkeypatch.setattr(gcn_inversion, "regularised", dries_up)
+    np.testing.assert_array_equal(inverted(layers, output, mixing, "sigmoid").features, first.features)
+    assert len(calls) == 3

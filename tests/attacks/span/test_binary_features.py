@@ -1,0 +1,94 @@
+"""The filter for sparse word features: brute force on tiny schemas, recovery on large ones."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from jgleak.attacks.attack import Budget
+from jgleak.attacks.span.binary_features import MANY, passing_words, wordy
+from jgleak.attacks.span.nodes import TooManyCandidates
+from jgleak.attacks.span.subspace import Subspace
+from jgleak.features import FeatureSpace, binary, onehot
+
+DEGREES = 4
+
+
+def fitted(words: int, seed: int) -> FeatureSpace:
+    """Word columns and a degree, with statistics of a public collection in which every word occurs."""
+    rng = np.random.default_rng(seed)
+    bare = FeatureSpace((*(binary(f"w{g}") for g in range(words)), onehot("degree", range(DEGREES))), degree="degree")
+    public = np.c_[rng.random((300, words)) < rng.uniform(0.02, 0.3, words), rng.integers(DEGREES, size=300)]
+    public[np.arange(words) % 300, np.arange(words)] = 1
+    return bare.fit([public.astype(np.int32)])
+
+
+def span_of(space: FeatureSpace, nodes: np.ndarray, seed: int) -> Subspace:
+    rng = np.random.default_rng(seed)
+    rows = space.encode(nodes)
+    return Subspace.of_gradient(rows.T @ rng.normal(size=(len(nodes), 100)).astype(np.float32))
+
+
+def as_set(codes: np.ndarray) -> set[tuple[int, ...]]:
+    return {tuple(row) for row in codes.tolist()}
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(8, 10), st.integers(1, 4), st.integers(1, 4), st.integers(0, 2**31))
+def test_tiny_schemas_are_brute_force(words: int, used: int, nodes: int, seed: int) -> None:
+    """Most words occur in no node, as in a large vocabulary."""
+    space = fitted(words, 1)
+    rng = np.random.default_rng(seed)
+    truth = np.zeros((nodes, words + 1), np.int32)
+    truth[:, rng.choice(words, min(used, words // 2 - 1), replace=False)] = 1
+    truth[:, :words] *= rng.random((nodes, words)) < 0.6
+    truth[:, -1] = rng.integers(DEGREES, size=nodes)
+    subspace = span_of(space, truth, seed)
+    assume(subspace.informative)
+    every = np.array([(*bits, d) for bits in product((0, 1), repeat=words) for d in range(DEGREES)])
+    inside = every[subspace.distances(space.encode(every)) <= subspace.tolerance]
+    assert as_set(truth) <= as_set(inside)
+    assert as_set(passing_words(space, subspace).codes) == as_set(inside)
+
+
+@pytest.mark.parametrize(("nodes", "words"), [(1, 200), (6, 300), (15, 600), (30, 1200)])
+def test_rows_of_sparse_matrices_are_recovered(nodes: int, words: int) -> None:
+    space = fitted(words, 2)
+    assert wordy(space)
+    rng = np.random.default_rng(nodes)
+    common = rng.random(words) ** 4 * 0.25
+    truth = np.c_[rng.random((nodes, words)) < common, rng.integers(DEGREES, size=nodes)].astype(np.int32)
+    found, complete = passing_words(space, span_of(space, truth, 0))
+    assert complete and as_set(truth) <= as_set(found)
+    assert len(found) <= nodes + 3
+
+
+def test_a_search_that_was_cut_short_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the clock or the number of branches: what is there is there, and more may be missing."""
+    space, rng = fitted(300, 2), np.random.default_rng(6)
+    truth = np.c_[rng.random((6, 300)) < 0.05, rng.integers(DEGREES, size=6)].astype(np.int32)
+    subspace = span_of(space, truth, 0)
+    whole, complete = passing_words(space, subspace)
+    monkeypatch.setattr("jgleak.attacks.span.binary_features.BRANCHES", 3)
+    part, cut = passing_words(space, subspace)
+    assert complete and not cut and as_set(part) < as_set(whole)
+    assert not passing_words(space, subspace, clock=Budget(seconds=1e-9).start()).complete
+
+
+def test_what_counts_as_wordy() -> None:
+    assert not wordy(fitted(MANY - 1, 0))
+    assert wordy(fitted(MANY, 0))
+
+
+def test_a_span_that_says_nothing_is_refused() -> None:
+    space = fitted(10, 0)
+    for gradient in (np.zeros((space.width, 30)), np.random.default_rng(0).normal(size=(space.width, 30))):
+        with pytest.raises(TooManyCandidates):
+            passing_words(space, Subspace.of_gradient(gradient))
+    bare = FeatureSpace(tuple(binary(f"w{g}") for g in range(10)))
+    with pytest.raises(TooManyCandidates, match="mean"):
+        passing_words(bare, span_of(bare, np.eye(10, dtype=np.int32)[:2], 0))

@@ -1,0 +1,64 @@
+"""Spans that lack a dimension: a molecule whose adjacency is singular, completed from its blocks alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from jgleak.attacks.attack import Budget
+from jgleak.attacks.span.combinations import Slot
+from jgleak.attacks.span.filter import BlockFilter
+from jgleak.attacks.span.hops import Nodes
+from jgleak.attacks.span.rank_completion import _shared, completed
+from jgleak.attacks.span.subspace import Subspace
+from jgleak.federated import Observation
+from jgleak.graph import Graph
+
+from .molecules import FOREVER, seen, true_blocks
+
+
+def completions(observation: Observation, nodes: Nodes, span: Subspace) -> tuple[BlockFilter, list[Subspace]]:
+    search = BlockFilter(*observation.model.layer_at(observation.params, 0), nodes.rows, nodes.degrees)
+    options = np.flatnonzero(nodes.degrees > 0)
+    requests = [(c, [Slot(options, int(degree))]) for c, degree in enumerate(nodes.degrees)]
+    return search, completed(search, requests, span, FOREVER)
+
+
+def true_rows(graph: Graph, nodes: Nodes, search: BlockFilter) -> np.ndarray:
+    """The states of the graph's different 1-hop blocks."""
+    blocks = sorted(true_blocks(graph, nodes))
+    return search.confirm([centre for centre, _ in blocks], [list(around) for _, around in blocks])[2]
+
+
+@pytest.mark.slow
+def test_the_shared_direction_is_the_missing_one() -> None:
+    graph, observation, nodes, check = seen("CNC(=O)ON=CC(C)(C)S(C)=O")
+    span = check.subspace
+    looped = graph.adjacency + np.eye(graph.n)
+    assert np.linalg.matrix_rank(looped) < graph.n
+    search, found = completions(observation, nodes, span)
+    rows = true_rows(graph, nodes, search)
+    assert np.linalg.matrix_rank(rows, tol=1e-8 * np.abs(rows).max()) == span.rank + 1 == found[0].rank
+    assert np.sum(span.distances(rows) > 1e-2) >= 3, "several true rows lie far outside"
+    assert np.all(found[0].distances(rows) < 1e-4) and found[0].tolerance >= 1e-4
+    np.testing.assert_allclose(found[0].basis.T @ found[0].basis, np.eye(found[0].rank), atol=1e-9)
+    inside = span.basis @ np.random.default_rng(0).normal(size=(span.rank, 5))
+    assert np.all(found[0].distances(inside.T * span.scale) < 1e-9), "nothing of the span is lost"
+
+
+def test_without_time_nothing_is_found() -> None:
+    _, observation, nodes, check = seen("CNC(=O)ON=CC(C)(C)S(C)=O")
+    span = check.subspace
+    search = BlockFilter(*observation.model.layer_at(observation.params, 0), nodes.rows, nodes.degrees)
+    assert completed(search, [(0, [Slot(np.arange(3), 1)])], span, Budget(seconds=1e-9).start()) == []
+    assert completed(search, [], span, FOREVER) == []
+
+
+def test_directions_of_a_narrow_space_are_grouped() -> None:
+    """Fewer coordinates than cells have axes."""
+    rng = np.random.default_rng(0)
+    lone = rng.normal(size=(20, 3))
+    directions = np.concatenate(
+        [np.tile([[0.6, 0.0, 0.8]], (5, 1)), lone / np.linalg.norm(lone, axis=1, keepdims=True)]
+    )
+    assert _shared(directions, rng)[0].tolist() == [0, 1, 2, 3, 4]

@@ -1,0 +1,176 @@
+"""The baselines: they use what they are given, stay inside the schema, and repeat themselves."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from models import flat
+
+from jgleak.attacks.baselines import EMPTY, FILE_HABIT, MEAN_ADJACENCY, RANDOM
+from jgleak.attacks.registry import ATTACKS, get_attack
+from jgleak.features import Feature, FeatureSpace, onehot
+from jgleak.federated import Knowledge, Observation, fedsgd
+from jgleak.graph import Graph
+
+BASELINES = (RANDOM, MEAN_ADJACENCY, FILE_HABIT, EMPTY)
+BARE = FeatureSpace(
+    (
+        onehot("element", ("C", "N", "O")),
+        onehot("degree", (0, 1, 2, 3, 4, 5)),
+        Feature("mass", (12, 14, 16), "onehot", "element", (0, 1, 2)),
+    ),
+    degree="degree",
+)
+
+
+def path_graph(elements: list[int]) -> Graph:
+    """A path whose nodes state their element, degree and mass."""
+    n = len(elements)
+    edges = np.stack([np.arange(n - 1), np.arange(1, n)], axis=1)
+    degree = np.bincount(edges.ravel(), minlength=n)
+    return Graph(np.stack([elements, degree, elements], axis=1).astype(np.int32), edges, y=1)
+
+
+TRUTH = path_graph([0, 0, 1, 0, 2])
+SPACE = BARE.fit([TRUTH.x])
+OTHERS = (path_graph([0, 0]), path_graph([0, 1, 2]), path_graph([2, 2, 2, 2]))
+
+
+@pytest.fixture(scope="module")
+def observation() -> Observation:
+    model = flat(in_features=SPACE.width, hidden=6, readout_widths=(5,))
+    return fedsgd(model, model.initial(key=jax.random.key(0)), [TRUTH], SPACE, loss="bce")
+
+
+@pytest.mark.parametrize("attack", BASELINES, ids=lambda a: a.name)
+def test_the_whole_truth_is_returned_when_it_is_known(attack, observation: Observation) -> None:
+    knowledge = Knowledge(SPACE, adjacency=TRUTH.adjacency, features=TRUTH.x, labels=np.array([1]), auxiliary=OTHERS)
+    found = attack(observation, knowledge, key=jax.random.key(1))
+    assert found.best is not None
+    assert found.best.isomorphic(TRUTH)
+    assert found.best.y == 1
+    assert found.gradient_distance == pytest.approx(0.0, abs=1e-5)
+
+
+@pytest.mark.parametrize("attack", BASELINES, ids=lambda a: a.name)
+def test_the_closest_label_is_found_when_it_is_unknown(attack, observation: Observation) -> None:
+    knowledge = Knowledge(SPACE, adjacency=TRUTH.adjacency, features=TRUTH.x, auxiliary=OTHERS)
+    best = attack(observation, knowledge, key=jax.random.key(1)).best
+    assert best is not None
+    assert best.y == 1
+
+
+@pytest.mark.parametrize("attack", BASELINES, ids=lambda a: a.name)
+def test_a_known_label_is_kept_even_if_another_comes_closer(attack, observation: Observation) -> None:
+    knowledge = Knowledge(SPACE, adjacency=TRUTH.adjacency, features=TRUTH.x, labels=np.array([0]), auxiliary=OTHERS)
+    best = attack(observation, knowledge, key=jax.random.key(1)).best
+    assert best is not None and best.y == 0
+
+
+@pytest.mark.parametrize("attack", BASELINES, ids=lambda a: a.name)
+def test_the_number_of_nodes_and_the_key_are_honoured(attack, observation: Observation) -> None:
+    knowledge = Knowledge(SPACE, n=7, auxiliary=OTHERS)
+    first, again = (attack(observation, knowledge, key=jax.random.key(3)).best for _ in range(2))
+    assert first is not None and again is not None
+    assert first.n == 7
+    SPACE.check(first.x)
+    np.testing.assert_array_equal(first.x, again.x)
+    np.testing.assert_array_equal(first.edges, again.edges)
+
+
+@settings(max_examples=15, deadline=None)
+@given(n=st.integers(1, 8), seed=st.integers(0, 2**31))
+def test_random_graphs_are_connected_and_consistent(observation: Observation, n: int, seed: int) -> None:
+    best = RANDOM(observation, Knowledge(SPACE, n=n), key=jax.random.key(seed)).best
+    assert best is not None
+    assert best.n == n
+    assert best.connected
+    np.testing.assert_array_equal(best.x[:, 2], best.x[:, 0])
+    small = best.degree <= 5
+    np.testing.assert_array_equal(np.asarray(SPACE.degrees(best.x))[small], best.degree[small])
+
+
+def test_random_edges_match_the_density_of_known_features(observation: Observation) -> None:
+    x = np.array([[0, 3, 0]] * 6, np.int32)
+    best = RANDOM(observation, Knowledge(SPACE, features=x), key=jax.random.key(5)).best
+    assert best is not None
+    assert len(best.edges) == 9
+    np.testing.assert_array_equal(best.x, x)
+
+
+def test_mean_adjacency_is_the_mean(observation: Observation) -> None:
+    found = MEAN_ADJACENCY(observation, Knowledge(SPACE, auxiliary=OTHERS), key=jax.random.key(0))
+    expected = np.array([[0, 3, 0], [3, 0, 2], [0, 2, 0]]) / 3
+    assert found.adjacency is not None and found.best is not None
+    np.testing.assert_allclose(found.adjacency, expected, rtol=1e-6)
+    np.testing.assert_array_equal(found.best.edges, [[0, 1], [1, 2]])
+
+
+def test_mean_adjacency_needs_auxiliary_graphs(observation: Observation) -> None:
+    with pytest.raises(ValueError, match="auxiliary"):
+        MEAN_ADJACENCY(observation, Knowledge(SPACE, n=3), key=jax.random.key(0))
+
+
+def test_empty_is_one_most_frequent_node(observation: Observation) -> None:
+    best = EMPTY(observation, Knowledge(SPACE), key=jax.random.key(0)).best
+    assert best is not None
+    assert len(best.edges) == 0
+    np.testing.assert_array_equal(best.x, [[0, 2, 0]])
+
+
+@pytest.mark.parametrize("attack", BASELINES, ids=lambda a: a.name)
+def test_a_batch_gets_a_guess_for_every_size(attack) -> None:
+    graphs = [path_graph([0, 0, 1, 0, 2]), path_graph([0, 1]), path_graph([2, 0, 0])]
+    model = flat(in_features=SPACE.width, hidden=6, readout_widths=(5,))
+    seen = fedsgd(model, model.initial(key=jax.random.key(0)), graphs, SPACE, loss="bce")
+    known = Knowledge(SPACE, sizes=(5, 2, 3), labels=np.array([1, 0, 1]), auxiliary=OTHERS)
+    found = attack(seen, known, key=jax.random.key(0))
+    assert [g.n for g in found.graphs] == [5, 2, 3] and [g.y for g in found.graphs] == [1, 0, 1]
+    assert found.gradient_distance is None, "the distance of one graph of three would say nothing"
+    unsized = attack(seen, Knowledge(SPACE, auxiliary=OTHERS), key=jax.random.key(0))
+    assert len(unsized.graphs) == 3
+    if attack in (MEAN_ADJACENCY, FILE_HABIT):
+        assert found.adjacency.shape == (3, 5, 5) and not found.adjacency[1, 2:].any()
+        alone = attack(seen, Knowledge(SPACE, n=5, auxiliary=OTHERS), key=jax.random.key(0))
+        np.testing.assert_allclose(found.adjacency[0], alone.adjacency[0], atol=1e-6)
+
+
+def test_the_habit_of_files_is_told_where_all_files_have_it(observation: Observation) -> None:
+    """Public paths begin with N and end with O; a guess of any size does so too."""
+    public = tuple(path_graph([1, *[0] * k, 2]) for k in (1, 2, 3, 4) for _ in range(10))
+    found = FILE_HABIT(observation, Knowledge(SPACE, n=5, auxiliary=public), key=jax.random.key(0))
+    assert found.best is not None and found.features is not None
+    np.testing.assert_array_equal(found.best.x, path_graph([1, 0, 0, 0, 2]).x)
+    np.testing.assert_array_equal(found.best.edges, path_graph([0] * 5).edges)
+    np.testing.assert_array_equal(found.best.x, SPACE.decode(found.features))
+    with pytest.raises(ValueError, match="auxiliary"):
+        FILE_HABIT(observation, Knowledge(SPACE, n=5), key=jax.random.key(0))
+
+
+def test_node_labels_that_are_known_are_used() -> None:
+    truth = dataclasses.replace(TRUTH, y=np.array([0, 0, 1, 1, 1]))
+    model = flat(in_features=SPACE.width, hidden=6, readout="node_scores")
+    observation = fedsgd(model, model.initial(key=jax.random.key(0)), [truth], SPACE, loss="bce")
+    knowledge = Knowledge(SPACE, adjacency=truth.adjacency, features=truth.x, labels=np.array([0, 0, 1, 1, 1]))
+    found = EMPTY(observation, knowledge, key=jax.random.key(0))
+    assert found.gradient_distance == pytest.approx(0.0, abs=1e-5)
+
+
+def test_registry_suggests_the_closest_name() -> None:
+    assert get_attack("random") is RANDOM
+    assert all(name == attack.name for name, attack in ATTACKS.items())
+    with pytest.raises(KeyError, match="did you mean 'random'"):
+        get_attack("Randm")
+
+
+@pytest.mark.parametrize("attack", [MEAN_ADJACENCY, EMPTY], ids=lambda a: a.name)
+def test_public_graphs_tell_the_commonest_node_where_the_space_has_no_means(attack, observation: Observation) -> None:
+    """Of the public nodes 5 of 9 are of element O (mass 16), and 6 have one neighbour."""
+    found = attack(observation, Knowledge(BARE, n=3, auxiliary=OTHERS), key=jax.random.key(0)).best
+    assert found is not None
+    np.testing.assert_array_equal(found.x, [[2, 1, 2]] * 3)

@@ -1,0 +1,116 @@
+"""The order of nodes: against all permutations, against told rows, and against the habit of files."""
+
+from __future__ import annotations
+
+from itertools import combinations, permutations
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jgleak.attacks.node_order import FORBIDDEN, KnownRows, likeliest, numbered
+from jgleak.federated import Knowledge
+
+
+def value(adjacency: np.ndarray, edges: np.ndarray, nodes: np.ndarray, order: Any) -> float:
+    """Sum over edges between places, and over nodes at their places."""
+    order = np.array(order)
+    inside = adjacency[np.ix_(order, order)]
+    return float((inside * edges).sum() / 2 + nodes[order, np.arange(len(order))].sum())
+
+
+def draw(seed: int, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A random graph, and random gains of its edges and nodes at places."""
+    rng = np.random.default_rng(seed)
+    adjacency = np.triu(rng.random((n, n)) < 0.5, 1).astype(float)
+    adjacency += adjacency.T
+    edges = np.triu(rng.normal(size=(n, n)), 1)
+    return adjacency, edges + edges.T, rng.normal(size=(n, n))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 6))
+def test_no_exchange_betters_the_likeliest_order(seed: int, n: int) -> None:
+    drawn = draw(seed, n)
+    found = likeliest(*drawn)
+    assert sorted(found.tolist()) == list(range(n))
+    for i, j in combinations(range(n), 2):
+        other = found.copy()
+        other[[i, j]] = other[[j, i]]
+        assert value(*drawn, other) <= value(*drawn, found) + 1e-5
+
+
+def test_the_likeliest_order_is_the_best_of_most_graphs() -> None:
+    """A search that may end in a local optimum; all 720 orders say how often."""
+    best = 0
+    for seed in range(40):
+        drawn = draw(seed, 6)
+        highest = max(value(*drawn, order) for order in permutations(range(6)))
+        best += value(*drawn, likeliest(*drawn)) >= highest - 1e-9
+    assert best >= 32
+
+
+def test_forbidden_places_stay_empty() -> None:
+    rng = np.random.default_rng(0)
+    nodes = np.full((6, 6), FORBIDDEN)
+    nodes[:3, 3:] = nodes[3:, :3] = 0.0
+    adjacency = np.ones((6, 6)) - np.eye(6)
+    edges = rng.normal(size=(6, 6))
+    order = likeliest(adjacency, np.triu(edges, 1) + np.triu(edges, 1).T, nodes)
+    assert set(order[:3].tolist()) == {3, 4, 5} and set(order[3:].tolist()) == {0, 1, 2}
+
+
+@pytest.mark.parametrize("public", [False, True])
+def test_told_rows_are_the_rows(public: bool, lab: Any) -> None:
+    truth, rng = lab.random(9, 4), np.random.default_rng(0)
+    known = Knowledge(lab.space, features=truth.x, auxiliary=(lab.random(8, 5), lab.path([0, 1])) if public else ())
+    found = numbered(truth.permute(rng.permutation(9)), known)
+    np.testing.assert_array_equal(found.x, truth.x)
+    assert found.isomorphic(truth)
+
+
+def test_a_graph_of_other_rows_stays_as_it_is(lab: Any) -> None:
+    graph = lab.path([0, 1, 2])
+    for told in (lab.path([0, 1, 1]).x, lab.path([0, 1, 2, 2]).x):
+        assert numbered(graph, Knowledge(lab.space, features=told)) is graph
+    assert numbered(graph, Knowledge(lab.space)) is graph
+
+
+def test_public_files_give_their_habit(lab: Any) -> None:
+    """Paths that are written from end to end: a shuffled path is put back, one way round or the other."""
+    public = tuple(lab.path([0] * n) for n in range(4, 12))
+    truth, rng = lab.path([0] * 9), np.random.default_rng(0)
+    shuffled = truth.permute(rng.permutation(9))
+    assert not np.array_equal(shuffled.adjacency, truth.adjacency)
+    found = numbered(shuffled, Knowledge(lab.space, auxiliary=public))
+    np.testing.assert_array_equal(found.adjacency, truth.adjacency)
+
+
+def test_rows_count_and_compare(lab: Any) -> None:
+    x = lab.path([0, 1, 0]).x
+    rows = KnownRows.of(Knowledge(lab.space, features=x))
+    assert rows is not None and rows.counts.sum() == 3
+    np.testing.assert_array_equal(rows.codes[rows.order], x)
+    assert rows.agree(x[::-1]) and not rows.agree(x[:2]) and not rows.agree(lab.path([0, 2, 0]).x)
+    assert KnownRows.of(Knowledge(lab.space)) is None
+
+
+def test_known_rows_tell_the_size(lab: Any) -> None:
+    assert Knowledge(lab.space, features=lab.path([0, 1, 2]).x).n == 3
+    assert Knowledge(lab.space, adjacency=np.zeros((4, 4))).n == 4
+    assert Knowledge(lab.space).n is None
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda x: x[:, :2], r"features: .* expected shape \(n, 3\)"),
+        (lambda x: x * np.nan, "features: .* NaN"),
+        (lambda x: x + 50, "features: .* outside 0.."),
+    ],
+)
+def test_rows_that_do_not_fit_the_schema_are_refused(spoil: Any, message: str, lab: Any) -> None:
+    with pytest.raises(ValueError, match=message):
+        Knowledge(lab.space, features=spoil(lab.path([0, 1, 2]).x))
