@@ -35,7 +35,7 @@ from jgleak.attacks.distance import MATCH, gradient_distances
 from jgleak.attacks.graphdlg.decoder import Decoder, trained
 from jgleak.attacks.graphdlg.mixtures import mixtures
 from jgleak.attacks.graphdlg.training_data import training_graphs
-from jgleak.attacks.matching.options import whole
+from jgleak.attacks.options import from_zero, with_options
 from jgleak.attacks.side_information import apart, together
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.graph import Graph
@@ -51,7 +51,7 @@ class Options:
     """
 
     steps: int = 200
-    adapter: float = 0.2
+    adapter: float = from_zero(0.2)
 
 
 def run(
@@ -166,7 +166,7 @@ def entry(name: str, summary: str, options: Options) -> Attack:
     """A registry entry with its options set."""
 
     def configure(given: Mapping[str, str]) -> Attack:
-        return entry(name, summary, configured(options, given))
+        return entry(name, summary, with_options(options, given))
 
     return Attack(
         name,
@@ -179,30 +179,6 @@ def entry(name: str, summary: str, options: Options) -> Attack:
         many=partial(run_many, options),
         configure=configure,
     )
-
-
-def configured(options: Options, given: Mapping[str, str]) -> Options:
-    """``options`` with some set from text.
-
-    Raises:
-      ValueError: an unknown option or a value that does not fit it.
-    """
-    changes: dict[str, Any] = {}
-    for name, text in given.items():
-        if name not in ("steps", "adapter"):
-            raise ValueError(f"option {name!r}: unknown; choose from steps, adapter")
-        changes[name] = whole(name, str(text)) if name == "steps" else _weight(str(text))
-    return dataclasses.replace(options, **changes)
-
-
-def _weight(text: str) -> float:
-    try:
-        weight = float(text)
-    except ValueError:
-        weight = -1.0
-    if not 0 <= weight < float("inf"):
-        raise ValueError(f"option 'adapter': expected a number from 0, got {text!r}")
-    return weight
 
 
 def _answer(

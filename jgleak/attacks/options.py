@@ -1,0 +1,77 @@
+"""Settings of an attack that users may change (``--set name=value``): the fields of its frozen dataclasses."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+Settings = TypeVar("Settings")
+
+
+def from_zero(default: float) -> Any:
+    """A field whose value may be 0, which others may not."""
+    return dataclasses.field(default=default, metadata={"from_zero": True})
+
+
+def with_options(settings: Settings, options: Mapping[str, Any]) -> Settings:
+    """``settings`` with some fields set from text (or numbers); the others stay as they are.
+
+    A field that holds settings of its own is looked into: every option goes by the name of its own field alone. Whole
+    numbers are 1 or more, others positive and finite, several ones stand between commas.
+
+    Raises:
+      ValueError: an unknown option or a value that does not fit it; the message names both.
+    """
+    known = dict(_leaves(settings))
+    for name in options:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]!r}? " if close else ""
+            raise ValueError(f"option {name!r}: unknown; {hint}choose from {', '.join(known)}")
+    return _replaced(settings, {name: _value(known[name], str(text)) for name, text in options.items()})
+
+
+def _leaves(settings: Any) -> Iterator[tuple[str, tuple[dataclasses.Field[Any], Any]]]:
+    """Every option's name, with its field and that field's type."""
+    types = typing.get_type_hints(type(settings))
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if dataclasses.is_dataclass(value):
+            yield from _leaves(value)
+        else:
+            yield field.name, (field, types[field.name])
+
+
+def _replaced(settings: Any, changes: Mapping[str, Any]) -> Any:
+    values = {}
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if dataclasses.is_dataclass(value):
+            values[field.name] = _replaced(value, changes)
+        elif field.name in changes:
+            values[field.name] = changes[field.name]
+    return dataclasses.replace(settings, **values)
+
+
+def _value(known: tuple[dataclasses.Field[Any], Any], text: str) -> Any:
+    field, kind = known
+    several = typing.get_args(kind)
+    if several:
+        return tuple(_number(field, several[0], part) for part in text.split(","))
+    return _number(field, kind, text)
+
+
+def _number(field: dataclasses.Field[Any], kind: type, text: str) -> int | float:
+    least = " from 0" if field.metadata.get("from_zero") else " from 1" if kind is int else ""
+    said = f"a whole number{least}" if kind is int else f"a number{least}" if least else "a positive number"
+    try:
+        value = kind(text)
+    except ValueError:
+        value = -1
+    if not math.isfinite(value) or value < 0 or (value == 0 and not field.metadata.get("from_zero")):
+        raise ValueError(f"option {field.name!r}: expected {said}, got {text!r}")
+    return value

@@ -1,0 +1,48 @@
+"""Settings from text: every field by its own name, checked against its type."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from jgleak.attacks.options import from_zero, with_options
+
+
+@dataclasses.dataclass(frozen=True)
+class Inner:
+    tolerance: float = 1e-3
+    tried: int = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Outer:
+    inner: Inner = Inner()
+    sizes: tuple[int, ...] = (1, 2)
+    weight: float = from_zero(0.2)
+
+
+def test_nested_fields_go_by_their_own_names() -> None:
+    found = with_options(Outer(), {"tolerance": "2e-3", "sizes": "4,8", "weight": "0"})
+    assert found == Outer(Inner(2e-3, 3), (4, 8), 0.0)
+    assert with_options(Outer(), {}) == Outer()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tolerence": "1"}, "option 'tolerence': unknown; did you mean 'tolerance'? choose from tolerance, tried"),
+        ({"tried": "2.5"}, "option 'tried': expected a whole number from 1, got '2.5'"),
+        ({"tried": "0"}, "option 'tried': expected a whole number from 1, got '0'"),
+        ({"tolerance": "0"}, "option 'tolerance': expected a positive number, got '0'"),
+        ({"tolerance": "inf"}, "option 'tolerance': expected a positive number, got 'inf'"),
+        ({"tolerance": "nan"}, "option 'tolerance': expected a positive number, got 'nan'"),
+        ({"weight": "-1"}, "option 'weight': expected a number from 0, got '-1'"),
+        ({"sizes": "4,x"}, "option 'sizes': expected a whole number from 1, got 'x'"),
+        ({"inner": "1"}, "option 'inner': unknown"),
+    ],
+)
+def test_faults_name_the_option_and_what_it_takes(options: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match="option") as error:
+        with_options(Outer(), options)
+    assert str(error.value).startswith(message)
