@@ -102,8 +102,7 @@ def by_kronecker(coefficients: Float[Array, "n D"], gradient: Float[Array, "F D"
 def exactness(model: GNN, graphs: Sequence[Graph], space: FeatureSpace) -> dict[str, Any]:
     """Share of graphs whose ``r_i`` all have full row rank, and the features' errors, with the true edges."""
     params = model.initial(key=jax.random.key(0))
-    slots = GraphBatch.from_graphs(graphs, space).node_mask.shape[1]
-    updates = [fedsgd(model, params, [g], space, loss="ce", slots=slots).update for g in graphs]
+    updates = [fedsgd(model, params, [g], space, loss="ce").update for g in graphs]
     edges, last = [g.adjacency for g in graphs], _last_states(model, params, graphs, space)
     slopes = [(rows > 0).astype(float) for rows in last]
     known = last if model.readout.additive is None else None

@@ -46,7 +46,6 @@ def fedsgd(
     space: FeatureSpace,
     *,
     loss: str,
-    slots: int | None = None,
     defense: Defense = UNDEFENDED,
     key: Array | None = None,
 ) -> Observation:
@@ -58,7 +57,6 @@ def fedsgd(
       graphs: the client's private graphs, all labelled (node labels for a node task).
       space: the public feature space.
       loss: ``bce``, ``ce`` or ``mse``.
-      slots: pad to this many node slots (the next bucket by default).
       defense: what the client does before anything leaves (``jgleak.defenses.parse``).
       key: for the defence; required where there is one.
 
@@ -68,7 +66,7 @@ def fedsgd(
     """
     check_client(model, graphs, space, loss)
     first, second = client_keys(defense, key)
-    batch = GraphBatch.from_graphs(graphs, space, slots=slots)
+    batch = GraphBatch.from_graphs(graphs, space, slots=model.readout.slots)
     each = gradients(model, params, batch, loss=loss, defense=defense, key=first if defense.inside else None)
     update = jax.tree.map(lambda g: np.asarray(g).mean(axis=0), each)
     sent = defended(defense, update, second)
@@ -96,13 +94,13 @@ def defended(defense: Defense, update: Params, key: Array | None) -> Params:
 
 
 def target_gradient(
-    model: GNN, params: Params, graphs: Sequence[Graph], space: FeatureSpace, *, loss: str, slots: int | None = None
+    model: GNN, params: Params, graphs: Sequence[Graph], space: FeatureSpace, *, loss: str
 ) -> Observation:
     """The mean gradient of the loss of node 0 of every graph: a minibatch of target nodes (GLG, node attacker 1).
 
     Args and errors are those of ``fedsgd``, for a node task; the other nodes' labels do not matter.
     """
-    first = [_node_losses(model, params, graph, space, loss, slots, count=1) for graph in graphs]
+    first = [_node_losses(model, params, graph, space, loss, count=1) for graph in graphs]
     update = jax.tree.map(lambda *leaves: np.mean([leaf[0] for leaf in leaves], axis=0), *first)
     return Observation(model, params, update, loss, batch_size=len(graphs), protocol="target_node")
 
@@ -112,18 +110,16 @@ def node_gradients(model: GNN, params: Params, graph: Graph, space: FeatureSpace
 
     Args and errors are those of ``fedsgd``, for a node task.
     """
-    update = _node_losses(model, params, graph, space, loss, None, count=graph.n)
+    update = _node_losses(model, params, graph, space, loss, count=graph.n)
     return Observation(model, params, update, loss, protocol="node_losses")
 
 
-def _node_losses(
-    model: GNN, params: Params, graph: Graph, space: FeatureSpace, loss: str, slots: int | None, count: int
-) -> Params:
+def _node_losses(model: GNN, params: Params, graph: Graph, space: FeatureSpace, loss: str, count: int) -> Params:
     """Gradients of the losses of the first ``count`` nodes, one after another: every leaf gains a leading axis."""
     check_client(model, [graph], space, loss)
     if not model.node_level:
         raise ValueError("model: it labels graphs, so a node has no loss; take a 'node_scores' readout or fedsgd")
-    batch = GraphBatch.from_graphs([graph], space, slots=slots)
+    batch = GraphBatch.from_graphs([graph], space, slots=model.readout.slots)
     shares = np.eye(batch.node_mask.shape[1], dtype=np.float32)
     each = [_one_node(model, params, batch, share, loss=loss) for share in shares[:count]]
     return jax.tree.map(lambda *leaves: np.stack(leaves), *each)

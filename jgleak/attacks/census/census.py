@@ -295,8 +295,8 @@ def _rows_assumed(observation: Observation, knowledge: Knowledge) -> Iterator[st
     if any(space.possible(g).size < len(f.values) for g, f in enumerate(space.features)):
         yield "no node has a feature value that the public statistics lack"
     yield "no row that a check looks at is zero"
-    if observation.protocol == "fedavg":
-        yield f"the update of {observation.local_steps} local steps is that of one gradient"
+    if observation.local is not None:
+        yield f"the update of {observation.local.steps} local steps is that of one gradient"
 
 
 def _noise_assumed(noise: float) -> list[str]:

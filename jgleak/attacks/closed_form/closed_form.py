@@ -116,7 +116,7 @@ def _distance(observation: Observation, space: FeatureSpace, graph: Graph) -> fl
     """Relative distance of the graph's own update, by the client's protocol, from the observed one."""
     model, params, loss = observation.model, observation.params, observation.loss
     if observation.gradients is None:
-        again = fedsgd(model, params, [graph], space, loss=loss, slots=model.readout.slots)
+        again = fedsgd(model, params, [graph], space, loss=loss)
     else:
         again = node_gradients(model, params, graph, space, loss=loss)
     seen, own = flatten(observation.update), flatten(jax.tree.map(np.asarray, again.update))

@@ -52,7 +52,7 @@ def observe(model: GNN, graph: Graph, space: FeatureSpace, loss: str = "ce", shr
     params["layers_0"]["conv"] = {name: leaf * np.float32(shrink) for name, leaf in params["layers_0"]["conv"].items()}
     if model.node_level:
         return node_gradients(model, params, graph, space, loss=loss)
-    return fedsgd(model, params, [graph], space, loss=loss, slots=model.readout.slots)
+    return fedsgd(model, params, [graph], space, loss=loss)
 
 
 def uniform(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
@@ -256,7 +256,7 @@ def test_states_that_are_all_zero_are_a_reason() -> None:
         name: {"conv": part["conv"] | {"bias": part["conv"]["bias"] * 0}} if name.startswith("layers_") else part
         for name, part in params.items()
     }
-    observation = fedsgd(model, params, [graph], space, loss="ce", slots=model.readout.slots)
+    observation = fedsgd(model, params, [graph], space, loss="ce")
     found = attack(observation, space)
     assert not found.graphs and "no node shows" in str(found.info)
 

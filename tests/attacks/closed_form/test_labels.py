@@ -37,7 +37,7 @@ def test_the_sign_names_the_class(lab: Any, loss: str, fields: dict[str, Any]) -
     graph = lab.random(6, 1)
     for label in range(4):
         labelled = dataclasses.replace(graph, y=label)
-        assert infer_label(fedsgd(model, lab.params(model), [labelled], lab.space, loss=loss, slots=8)) == label
+        assert infer_label(fedsgd(model, lab.params(model), [labelled], lab.space, loss=loss)) == label
 
 
 def test_every_node_tells_its_class(lab: Any) -> None:

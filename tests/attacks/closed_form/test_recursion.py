@@ -48,7 +48,7 @@ def params(net: GNN) -> Any:
 
 
 def seen(net: GNN, several: Sequence[Graph]) -> list[Observation]:
-    return [fedsgd(net, params(net), [g], SPACE, loss="ce", slots=8) for g in several]
+    return [fedsgd(net, params(net), [g], SPACE, loss="ce") for g in several]
 
 
 def states(net: GNN, several: Sequence[Graph]) -> list[list[np.ndarray]]:

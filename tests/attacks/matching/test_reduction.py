@@ -30,7 +30,7 @@ def test_a_graph_seen_along_its_own_directions(lab: Any, conv: str) -> None:
     model = lab.model(
         in_features=90, conv=conv, hidden=32, readout="flattened", slots=16, bias=True, act="sigmoid", last_act=True
     )
-    observation = fedsgd(model, lab.params(model), [graph], WORDS, loss="ce", slots=16)
+    observation = fedsgd(model, lab.params(model), [graph], WORDS, loss="ce")
     seen, basis = reduce(observation)
     assert basis is not None and basis.shape == (90, 16) and seen.model.in_features == 16
     x = np.zeros((16, 90), np.float32)
