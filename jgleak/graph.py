@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import igraph
 import jax
@@ -171,6 +171,20 @@ class Graph:
         return nx.is_isomorphic(self.to_networkx(), other.to_networkx(), node_match=same)
 
 
+class DenseGraph(NamedTuple):
+    """One graph as a model is shown it: encoded, padded, its edges possibly relaxed. Several have leading axes.
+
+    Attributes:
+      nodes: ``(N, m)`` features; those of padding nodes are zero.
+      adjacency: ``(N, N)`` symmetric, zero diagonal, entries in [0, 1].
+      mask: ``(N,)`` True for real nodes.
+    """
+
+    nodes: Float[Array | np.ndarray, "... N m"]
+    adjacency: Float[Array | np.ndarray, "... N N"]
+    mask: Bool[Array | np.ndarray, "... N"]
+
+
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class GraphBatch:
@@ -195,6 +209,11 @@ class GraphBatch:
     def size(self) -> int:
         """Number of graphs."""
         return self.nodes.shape[0]
+
+    @property
+    def dense(self) -> DenseGraph:
+        """What a model is shown, without the labels."""
+        return DenseGraph(self.nodes, self.adjacency, self.node_mask)
 
     @staticmethod
     def from_graphs(graphs: Sequence[Graph], space: FeatureSpace, *, slots: int | None = None) -> GraphBatch:

@@ -18,7 +18,7 @@ from jgleak.datasets.network import Network
 from jgleak.datasets.planetoid import citeseer
 from jgleak.datasets.pokec import Label, pokec
 from jgleak.datasets.sampling import GRAIN_SIZES, Scheme, Sizes, clients
-from jgleak.datasets.synthetic import KINDS, Kind, synthetic
+from jgleak.datasets.synthetic import KINDS, Kind, Topology, synthetic
 from jgleak.datasets.tally import Tally
 from jgleak.datasets.tudataset import tudataset
 
@@ -139,9 +139,10 @@ def _synthetic(
     kind = _SYNTHETIC[key]
     if key != "synthetic-glg":
         bounds = (_lowest(low, high), max(30, low or 1) if high is None else high)
-        return synthetic(kind, graphs=graphs, nodes=bounds, labels=labels, seed=seed)
+        return synthetic(Topology(kind, bounds), graphs=graphs, labels=labels, seed=seed)
     bounds = (min(50, high or 50) if low is None else low, max(50, low or 1) if high is None else high)
-    drawn = synthetic(kind, graphs=graphs, nodes=bounds, labels=labels, seed=seed, features="gaussian", width=100)
+    edges = Topology(kind, bounds)
+    drawn = synthetic(edges, graphs=graphs, labels=labels, seed=seed, features="gaussian", width=100)
     return dataclasses.replace(drawn, name=key)
 
 

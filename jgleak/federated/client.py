@@ -14,7 +14,7 @@ from jgleak.features import FeatureSpace
 from jgleak.federated.loss import LOSSES, graph_loss
 from jgleak.federated.observation import Observation
 from jgleak.gnn import GNN, Params
-from jgleak.graph import Graph, GraphBatch
+from jgleak.graph import DenseGraph, Graph, GraphBatch
 
 UNDEFENDED = Defense()
 """What a client does by default: nothing."""
@@ -30,13 +30,13 @@ def gradients(
     from ``key``, afresh for every graph.
     """
 
-    def one(p: Params, x: Array, a: Array, mask: Array, y: Array, own: Array | None) -> Array:
+    def one(p: Params, graph: DenseGraph, y: Array, own: Array | None) -> Array:
         disturb = None if own is None else defense.disturb(key=own)
-        return graph_loss(model, p, x, a, mask, y, loss, disturb=disturb)
+        return graph_loss(model, p, graph, y, loss, disturb=disturb)
 
-    parts = batch.nodes, batch.adjacency, batch.node_mask, batch.labels
-    keys = None if key is None else jax.random.split(key, batch.nodes.shape[0])
-    return jax.vmap(jax.grad(one), in_axes=(None, 0, 0, 0, 0, None if keys is None else 0))(params, *parts, keys)
+    keys = None if key is None else jax.random.split(key, batch.size)
+    in_axes = (None, 0, 0, None if keys is None else 0)
+    return jax.vmap(jax.grad(one), in_axes=in_axes)(params, batch.dense, batch.labels, keys)
 
 
 def fedsgd(
@@ -128,9 +128,7 @@ def _node_losses(model: GNN, params: Params, graph: Graph, space: FeatureSpace, 
 @partial(jax.jit, static_argnames=("model", "loss"))
 def _one_node(model: GNN, params: Params, batch: GraphBatch, share: Array, *, loss: str) -> Params:
     one = jax.tree.map(lambda leaf: leaf[0], batch)
-    return jax.grad(lambda p: graph_loss(model, p, one.nodes, one.adjacency, one.node_mask, one.labels, loss, share))(
-        params
-    )
+    return jax.grad(lambda p: graph_loss(model, p, one.dense, one.labels, loss, share))(params)
 
 
 def check_client(model: GNN, graphs: Sequence[Graph], space: FeatureSpace, loss: str) -> None:

@@ -98,8 +98,7 @@ def _rounds(
 @partial(jax.jit, static_argnames=("model",))
 def outputs(model: GNN, params: Params, graphs: GraphBatch) -> Float[Array, "B C"]:
     """The model's logits of many graphs."""
-    one = partial(model.apply, {"params": params})
-    return jax.vmap(lambda x, a, m: jnp.asarray(one(x, a, m)))(graphs.nodes, graphs.adjacency, graphs.node_mask)
+    return jax.vmap(lambda graph: jnp.asarray(model.apply({"params": params}, *graph)))(graphs.dense)
 
 
 def accuracy(model: GNN, params: Params, graphs: Sequence[Graph], space: FeatureSpace) -> float:

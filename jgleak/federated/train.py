@@ -91,10 +91,7 @@ def _step(
 ) -> tuple[Params, optax.OptState, jax.Array]:
     def mean_loss(params: Params) -> jax.Array:
         one = partial(graph_loss, model, params)
-        losses = jax.vmap(lambda x, a, m, y: one(x, a, m, y, loss))(
-            batch.nodes, batch.adjacency, batch.node_mask, batch.labels
-        )
-        return losses.mean()
+        return jax.vmap(lambda graph, label: one(graph, label, loss))(batch.dense, batch.labels).mean()
 
     value, gradient = jax.value_and_grad(mean_loss)(params)
     updates, state = optimizer.update(gradient, state, params)

@@ -15,6 +15,7 @@ from models import flat
 from jgleak.attacks.matching.product import product, product_left, product_right
 from jgleak.federated.loss import graph_loss
 from jgleak.gnn import CONVOLUTIONS
+from jgleak.graph import DenseGraph
 
 SLOTS, WIDTH = 4, 3
 READOUTS: dict[str, dict[str, Any]] = {
@@ -52,7 +53,7 @@ def test_of_a_model(conv: str, readout: str, params_of: Callable[..., Any], grap
     label = jnp.ones(SLOTS, int) if model.node_level else jnp.int32(1)
 
     def loss(params: Any, rows: Any) -> Any:
-        return graph_loss(model, params, rows, adjacency, mask, label, "mse" if readout == "dot" else "ce")
+        return graph_loss(model, params, DenseGraph(rows, adjacency, mask), label, "mse" if readout == "dot" else "ce")
 
     def length(rows: Any) -> Any:
         return jnp.sum(ravel_pytree(jax.grad(loss)(params, rows))[0] ** 2)

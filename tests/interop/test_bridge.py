@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jgleak.features import FeatureSpace, onehot
 from jgleak.federated.loss import graph_loss
 from jgleak.federated.observation import Observation, flatten, load, save
+from jgleak.graph import DenseGraph
 from jgleak.interop import GAT, GCN, from_arrays
 from jgleak.interop.graphs import dense
 from tests.interop.conftest import HEAD, LAYERS, Stranger
@@ -25,11 +27,11 @@ def observed(strangers: dict[str, Stranger]) -> dict[str, Observation]:
 def recomputed(seen: Observation, one: Stranger) -> tuple[np.ndarray, Any]:
     """Output and gradient of the observation's own model."""
     rows, edges, _ = one.example
-    graph = rows, dense(edges, len(rows)), np.ones(len(rows), bool)
+    graph = DenseGraph(rows, dense(edges, len(rows)), np.ones(len(rows), bool))
 
     def value(params: Any) -> Any:
         output = seen.model.apply({"params": params}, *graph)
-        return graph_loss(seen.model, params, *graph, one.label, seen.loss), output  # type: ignore[arg-type]
+        return graph_loss(seen.model, params, graph, jnp.asarray(one.label), seen.loss), output
 
     compiled = jax.jit(jax.grad(value, has_aux=True), compiler_options={"xla_backend_optimization_level": 0})
     gradient, output = compiled(seen.params)

@@ -100,10 +100,11 @@ def leaks(
     known = published if len(published) else setup.rest
     shares = np.mean(known.values[:, None] == levels, axis=0)
     mean, commonest = float(known.values.mean()), float(levels[shares.argmax()])
+    mode = trained.neighbours.mode
     for title, protection in (ladder(setup.protection) if protections is None else protections).items():
         public = PublicKnowledge(
-            *(fitted.model, setup.rest.levels, protection, trained.neighbours),
-            limit=specification.neighbours if trained.neighbours == "fixed" else 0,
+            *(fitted.model, setup.rest.levels, protection, mode),
+            limit=specification.neighbours if mode == "fixed" else 0,
             prior=tuple(shares.tolist()) if len(published) else None,
         )
         seen = observe(
@@ -111,7 +112,6 @@ def leaks(
             key=stream_key(specification, "attack"),
             protection=protection,
             neighbours=trained.neighbours,
-            handed_out=trained.handed_out,
             rounds=max(specification.rounds),
         )
         for rounds in specification.rounds:
