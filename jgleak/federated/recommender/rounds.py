@@ -131,10 +131,8 @@ def epochs(
         expansion handed out without their users, or training diverges.
     """
     _check_plan(plan, validation, expand)
-    active = [np.flatnonzero(np.asarray(group.mask.any(axis=1))) for group in clients.groups]
+    active = _active(clients)
     total = sum(rows.size for rows in active)
-    if total == 0:
-        raise ValueError("clients: nobody has rated anything")
     how = CompiledRounds(model, plan.optimiser, plan.mean, plan.weight, plan.neighbours, protection)
     rates = ServerRates(plan.rate, plan.decay, plan.bias_share, plan.graph_share)
     memory, handed_out = how.step(rates).init(params), params.users
@@ -163,6 +161,14 @@ def epochs(
         yield TrainedRecommender(*best, list(scores), list(seconds), total / min(seconds))
         if plan.patience is not None and epoch + 1 - best[-1] >= plan.patience:
             return
+
+
+def _active(clients: Clients) -> list[Int[np.ndarray, " n"]]:
+    """The rows of each group that have a rating."""
+    active = [np.flatnonzero(np.asarray(group.mask.any(axis=1))) for group in clients.groups]
+    if not any(rows.size for rows in active):
+        raise ValueError("clients: nobody has rated anything")
+    return active
 
 
 def _check_plan(plan: RecommenderPlan, validation: Ratings | None, expand: Expand | None) -> None:
