@@ -12,8 +12,8 @@ import numpy as np
 import typer
 from jaxtyping import Array, Float
 
-from jgleak.attacks.closed_form.propositions import CONDITION
 from jgleak.attacks.closed_form.recursion import Recovered, recover
+from jgleak.attacks.closed_form.tolerances import TOLERANCES
 from jgleak.datasets import load
 from jgleak.features import FeatureSpace
 from jgleak.federated import fedsgd
@@ -89,14 +89,14 @@ def speed(nodes: int, width: int, repeats: int) -> dict[str, float]:
 
 def by_pinv(coefficients: Float[Array, "n D"], gradient: Float[Array, "F D"]) -> Float[Array, "n F"]:
     """The recursion's solve."""
-    return (gradient @ jnp.linalg.pinv(coefficients, rtol=CONDITION)).T
+    return (gradient @ jnp.linalg.pinv(coefficients, rtol=TOLERANCES.rank)).T
 
 
 def by_kronecker(coefficients: Float[Array, "n D"], gradient: Float[Array, "F D"]) -> Float[Array, "n F"]:
     """Algorithm 1, lines 8 to 11: the dense system of ``(F D) x (n F)``."""
     n, width = coefficients.shape[0], gradient.shape[0]
     system = jnp.kron(coefficients.T, jnp.eye(width, dtype=gradient.dtype))
-    return jnp.linalg.lstsq(system, gradient.T.reshape(-1), rcond=CONDITION)[0].reshape(n, width)
+    return jnp.linalg.lstsq(system, gradient.T.reshape(-1), rcond=TOLERANCES.rank)[0].reshape(n, width)
 
 
 def exactness(model: GNN, graphs: Sequence[Graph], space: FeatureSpace) -> dict[str, Any]:

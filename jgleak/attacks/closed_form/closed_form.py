@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import numpy as np
 from jaxtyping import Array, Num
@@ -11,7 +13,9 @@ from jgleak.attacks.closed_form.activations import VALUES
 from jgleak.attacks.closed_form.labels import infer_label, infer_node_labels, last_bias
 from jgleak.attacks.closed_form.peel import Peeled, peel
 from jgleak.attacks.closed_form.propositions import ConditionFailed
+from jgleak.attacks.closed_form.tolerances import SETTINGS, ClosedFormSettings
 from jgleak.attacks.distance import MATCH
+from jgleak.attacks.options import with_options
 from jgleak.features import FeatureSpace
 from jgleak.federated.client import fedsgd, node_gradients
 from jgleak.federated.observation import Knowledge, Observation, flatten
@@ -19,7 +23,9 @@ from jgleak.gnn import CONVOLUTIONS
 from jgleak.graph import Graph
 
 
-def run(observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget) -> Reconstruction:
+def run(
+    settings: ClosedFormSettings, observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget
+) -> Reconstruction:
     """Peel the model as far as the conditions hold (see ``layers``). Deterministic.
 
     GraphSAGE gives edges and features with nothing known; GCN gives the features of known edges. Where only one of both
@@ -34,7 +40,7 @@ def run(observation: Observation, knowledge: Knowledge, *, key: Array, budget: B
     """
     del key
     clock = budget.start()
-    found = peel(observation, knowledge)
+    found = peel(observation, knowledge, settings)
     info = {"adjacency": found.edges, "features": found.rows}
     if "exact" not in info.values() and any(note.startswith("failed") for note in info.values()):
         return Reconstruction((), None, "no candidates", info=info | {"seconds": clock.elapsed})
@@ -82,13 +88,19 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
     return None
 
 
-CLOSED_FORM = Attack(
-    name="closed-form",
-    summary="edges and features by linear algebra, layer by layer from the output (after GLG, Propositions 1 to 6)",
-    run=run,
-    unsupported=unsupported,
-    protocols=("node_losses", "fedsgd", "fedavg"),
-)
+def entry(settings: ClosedFormSettings) -> Attack:
+    """The registry entry with its settings."""
+    return Attack(
+        name="closed-form",
+        summary="edges and features by linear algebra, layer by layer from the output (after GLG, Propositions 1 to 6)",
+        run=partial(run, settings),
+        unsupported=unsupported,
+        protocols=("node_losses", "fedsgd", "fedavg"),
+        configure=lambda options: entry(with_options(settings, options)),
+    )
+
+
+CLOSED_FORM = entry(SETTINGS)
 
 
 def _graph(observation: Observation, knowledge: Knowledge, found: Peeled) -> Graph:
