@@ -11,7 +11,7 @@ from jaxtyping import Bool
 from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.census import receptive_field
 from jgleak.attacks.census.prior import PRIORS, resolved
-from jgleak.attacks.public.blocks import CONDITION, beside
+from jgleak.attacks.census.public_blocks import CONDITION, beside
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.filter import BlockFilter
 from jgleak.attacks.span.hops import (

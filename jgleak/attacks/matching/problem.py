@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -13,20 +13,13 @@ from jaxtyping import Array, Bool, Float, Num
 from jgleak.attacks.closed_form.labels import infer_label, infer_node_labels, infer_target
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.matching.leaves import compressed, kept
+from jgleak.attacks.relaxations import Group, groups
 from jgleak.attacks.side_information import apart
 from jgleak.defenses.prune import bounds
 from jgleak.features import FeatureSpace
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.gnn import GNN, Params
 from jgleak.graph import bucket
-
-
-class Group(NamedTuple):
-    """The encoded columns of one feature."""
-
-    start: int
-    columns: int
-    kind: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,11 +147,6 @@ def pose(
         prior=prior,
     )
     return setting, Problem(**fields)
-
-
-def groups(space: FeatureSpace) -> tuple[Group, ...]:
-    """The columns of every feature."""
-    return tuple(Group(s, f.columns, f.kind) for f, s in zip(space.features, space.offsets, strict=True))
 
 
 def normalisation(space: FeatureSpace) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:

@@ -15,10 +15,10 @@ from jgleak.attacks.attack import Budget, Reconstruction
 from jgleak.attacks.census import candidates
 from jgleak.attacks.census.candidates import TOLD
 from jgleak.attacks.census.census import CENSUS
+from jgleak.attacks.census.public_blocks import CONDITION
 from jgleak.attacks.census.receptive_field import ends_linear, hops
 from jgleak.attacks.distance import gradient_distances
 from jgleak.attacks.grain.grain import GRAIN
-from jgleak.attacks.public.blocks import CONDITION
 from jgleak.features import FeatureSpace, onehot
 from jgleak.federated import Knowledge, Observation, fedsgd
 from jgleak.gnn import GNN

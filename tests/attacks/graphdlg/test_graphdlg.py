@@ -84,7 +84,7 @@ def test_the_refinement_begins_at_every_graphs_own_places(lab: Any) -> None:
     graphs = [lab.random(n, seed) for n, seed in ((7, 5), (4, 6))]
     observation = fedsgd(model, lab.params(model), graphs, lab.space, loss="ce")
     known = Knowledge(lab.space, sizes=(7, 4), auxiliary=public(lab))
-    prior = learn([observation], [known], jax.random.key(0))
+    prior = learn([observation], [known], None)
     setting, problem = pose(observation, known, infer=False, prior=prior)
     begun = start(setting, problem, jax.random.key(0))
     noise = NOISE * normal(setting, problem, jax.random.key(0))["nodes"]
@@ -150,7 +150,7 @@ def test_the_refinement_needs_no_recursion(lab: Any) -> None:
 
 def test_options_say_what_they_take() -> None:
     for given, words in (
-        ({"rate": "1"}, "choose from steps, adapter"),
+        ({"lr": "1"}, "choose from steps, adapter, rate, nodes, seed"),
         ({"steps": "0"}, "whole number from 1"),
         ({"adapter": "-1"}, "a number from 0"),
         ({"adapter": "nan"}, "a number from 0"),
