@@ -17,6 +17,7 @@ from jgleak.attacks.span.filter import BlockFilter
 from jgleak.attacks.span.hops import (
     Blocks,
     Nodes,
+    encoded,
     next_hop,
     next_hop_count,
     next_search,
@@ -183,7 +184,7 @@ class CensusCandidates:
             yield hops
         elif self.knowledge.noise is not None:
             yield [*(_loosened(hop, LOOSER[attempt.completed - 1]) for hop in hops[:-1]), *hops[-1:]]
-        elif observation.model.layers[0].conv.hidden_kernel is None:
+        elif observation.model.layers[0].conv.kernel("hidden") is None:
             yield from self._completed(attempt.completed, nodes, hops, [])
 
     def _completed(
@@ -214,7 +215,7 @@ class CensusCandidates:
         if grown:
             search, requests = next_search(model, params, nodes, grown[-1], [], hop=len(grown) + 1)
         else:
-            search = BlockFilter(*model.layer_at(params, 0), nodes.rows, nodes.degrees)
+            search = BlockFilter(*model.layer_at(params, 0), encoded(model, params, nodes), nodes.degrees)
             known = one_hop(model, params, nodes, [check], clock=clock, budget=self.budget, mutual=False)
             requests = likely(nodes, known)
         spans = [check.subspace]

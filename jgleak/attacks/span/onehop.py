@@ -13,7 +13,7 @@ from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import Slot
 from jgleak.attacks.span.filter import BlockFilter, FoundBlocks, Request
-from jgleak.attacks.span.hops import Blocks, Neighbours, Nodes, joined, reciprocal, repeated
+from jgleak.attacks.span.hops import Blocks, Neighbours, Nodes, encoded, fixed_rows, joined, reciprocal, repeated
 from jgleak.gnn import GNN, Params
 
 TOGETHER = 32
@@ -48,7 +48,9 @@ def one_hop(
       mutual: a block needs one around each neighbour that holds its centre; False where some true blocks are known to
         fail the checks.
     """
-    search = BlockFilter(*model.layer_at(params, 0), nodes.rows, nodes.degrees, checks, fixed=nodes.rows)
+    search = BlockFilter(
+        *model.layer_at(params, 0), encoded(model, params, nodes), nodes.degrees, checks, fixed=fixed_rows(model, nodes)
+    )
     if nodes.listed is not None:
         found = search.blocks([_exactly(*block) for block in nodes.listed], clock=clock, budget=budget)
         blocks = joined([found], np.arange(nodes.degrees.size))
