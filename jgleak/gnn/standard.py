@@ -28,7 +28,7 @@ def standard(
 
     Args:
       in_features: width of the encoded node features.
-      conv: ``gcn``, ``gat``, ``sage`` or ``gin``; or one convolution, whose options all layers share. Attention heads
+      conv: a name of ``CONVOLUTIONS``; or one convolution, whose options all layers share. Attention heads
         are concatenated in hidden layers and averaged in the last one.
       readout: GRAIN's, where none is given.
       layers: number of convolutions.
