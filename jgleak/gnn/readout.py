@@ -110,7 +110,7 @@ class Readout(nn.Module):
 
     @property
     def pools(self) -> bool:
-        """One vector for all nodes enters its first linear map."""
+        """One vector for all nodes enters its first linear map: their states' mean, sum or log-sum-exp."""
         return False
 
     @property
