@@ -212,7 +212,7 @@ class CensusCandidates:
     def _completions(self, lacking: int, nodes: Nodes, grown: Sequence[Blocks], check: SpanCheck) -> list[SpanCheck]:
         model, params, clock = self.observation.model, self.observation.params, self.clock.part(SHARE)
         if grown:
-            search, requests = next_search(model, params, nodes, grown[-1], [], hop=len(grown) + 1)
+            search, requests = next_search(*model.layer_at(params, len(grown)), nodes, grown[-1], [])
         else:
             search = BlockFilter(*model.layer_at(params, 0), nodes.rows, nodes.degrees)
             known = one_hop(model, params, nodes, [check], clock=clock, budget=self.budget, mutual=False)
@@ -264,19 +264,16 @@ class CensusCandidates:
         clock = self.clock.part(SHARE)
         if not hops:
             return one_hop(model, params, nodes, checks, clock=clock, budget=bounds)
-        return next_hop(model, params, nodes, hops[-1], checks, hop=len(hops) + 1, clock=clock, budget=bounds)
+        layer = model.layer_at(params, len(hops))
+        return next_hop(*layer, nodes, hops[-1], checks, clock=clock, budget=bounds)
 
 
 def _loosened(chosen: Chosen, factor: float) -> Chosen:
     """Checks that allow a row more than the noise explains: its part along directions that do not stand above it."""
     out = []
     for name, check, says in chosen:
-        spread = check.subspace.spread
-        assert spread is not None
-        check = SpanCheck.of(
-            dataclasses.replace(check.subspace, spread=factor * spread), view=check.view, fixed=check.fixed
-        )
-        out.append((f"{name} x{factor:g}", check, f"{says}, off by at most {factor:g} times what noise explains"))
+        more = f"{says}, off by at most {factor:g} times what noise explains"
+        out.append((f"{name} x{factor:g}", check.loosened(factor), more))
     return tuple(out)
 
 

@@ -72,7 +72,8 @@ def find_candidates(
     seconds_ones = clock.elapsed
     if not twos_checks and next_hop_count(ones) > UNCHECKED[2]:
         return None
-    twos = next_hop(model, params, nodes, ones, twos_checks, hop=2, clock=clock.part(FILTERING), budget=budget)
+    second = model.layer_at(params, 1)
+    twos = next_hop(*second, nodes, ones, twos_checks, clock=clock.part(FILTERING), budget=budget)
     filtered = reciprocal(twos)
     info = {
         "nodes": int(nodes.degrees.size),

@@ -13,7 +13,8 @@ from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import Slot, total
 from jgleak.attacks.span.filter import BlockFilter, FoundBlocks, Request
 from jgleak.attacks.span.ranges import Unsearched
-from jgleak.gnn import GNN, Params
+from jgleak.attacks.span.settings import LIMITS, SpanLimits
+from jgleak.gnn import Layer, Params
 
 Neighbours = tuple[int, ...]
 
@@ -89,32 +90,30 @@ class Blocks:
 
 
 def next_hop(
-    model: GNN,
-    params: Params,
+    layer: Layer,
+    weights: Params,
     nodes: Nodes,
     below: Blocks,
     checks: Sequence[SpanCheck],
     *,
-    hop: int,
     clock: Clock,
     budget: Budget,
+    limits: SpanLimits = LIMITS,
 ) -> Blocks:
-    """Blocks of ``hop`` hops from those of one hop less that pass ``checks``.
+    """Blocks of one hop more than ``below``, mixed by the next layer, that pass ``checks``.
 
     A neighbour of root entry ``t`` is any block below with root ``t`` that holds the centre's root entry. The fixed
     part of a checked row is the centre's input row (GRAIN's readout sees ``[X | H_2]``).
     """
-    search, requests = next_search(model, params, nodes, below, checks, hop=hop)
-    return joined([search.blocks(requests, clock=clock, budget=budget)], below.kinds)
+    search, requests = next_search(layer, weights, nodes, below, checks)
+    return joined([search.blocks(requests, clock=clock, budget=budget, limits=limits)], below.kinds)
 
 
 def next_search(
-    model: GNN, params: Params, nodes: Nodes, below: Blocks, checks: Sequence[SpanCheck], *, hop: int
+    layer: Layer, weights: Params, nodes: Nodes, below: Blocks, checks: Sequence[SpanCheck]
 ) -> tuple[BlockFilter, list[Request]]:
-    """What embeds and checks blocks of ``hop`` hops, and every centre with the neighbours it may have, fewest first."""
-    search = BlockFilter(
-        *model.layer_at(params, hop - 1), below.states, below.degrees, checks, fixed=nodes.rows[below.kinds]
-    )
+    """What embeds and checks blocks of one hop more, and every centre with the neighbours it may have, fewest first."""
+    search = BlockFilter(layer, weights, below.states, below.degrees, checks, fixed=nodes.rows[below.kinds])
     return search, sorted(enumerate(_slots(below)), key=lambda request: total(request[1]))
 
 
