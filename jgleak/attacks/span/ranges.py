@@ -167,8 +167,10 @@ class CentreSearch:
             rows[: part.shape[1], : part.shape[0]] = place[part].T
             first = kernels.fill(plan.tail_first[tails], length, value=LARGEST).astype(np.int32)
             sums = kernels.tail_sums(table, rows, np.int32(part.shape[1]))
-            tail = kernels.Tail(*jax.device_put((sums, first, np.int32(part.shape[0])), everywhere))
-            state = self.weights, probed, table, places, tail, np.int32(plan.strict)
+            tail = kernels.Tail(
+                *jax.device_put((sums, first, np.int32(part.shape[0]), np.int32(plan.strict)), everywhere)
+            )
+            state = self.weights, probed, table, places, tail
 
             def call(lanes: list[_Work]) -> tuple[Array, Array]:
                 work = kernels.fill(np.array(lanes, np.int32), self.mesh.size)
