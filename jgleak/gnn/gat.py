@@ -11,7 +11,7 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int
 
 from jgleak.gnn.convolution import Convolution, at_least_one, with_self_loops
-from jgleak.gnn.tap import apply_kernel
+from jgleak.gnn.tap import Tap, apply_kernel
 
 NEGATIVE_SLOPE = 0.2
 """Slope of the leaky ReLU in the attention score (Velickovic et al., section 2.1)."""
@@ -50,8 +50,9 @@ class GATConv(Convolution):
         return self.features // self.heads if self.concatenate else self.features
 
     @property
-    def residual_kernel(self) -> str | None:
-        return "residual_kernel" if self.residual else None
+    def taps(self) -> tuple[Tap, ...]:
+        own = Tap(("kernel",), "own")
+        return (own, Tap(("residual_kernel",), "own")) if self.residual else (own,)
 
     @nn.compact
     def __call__(

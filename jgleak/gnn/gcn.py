@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float
 
 from jgleak.gnn.convolution import AnyArray, Convolution, with_self_loops
 from jgleak.gnn.mix import mix
-from jgleak.gnn.tap import apply_kernel
+from jgleak.gnn.tap import Tap, apply_kernel
 
 
 class GCNConv(Convolution):
@@ -19,9 +19,12 @@ class GCNConv(Convolution):
 
     kind: ClassVar[str] = "gcn"
 
-    aggregate_kernel: ClassVar[str | None] = "kernel"
     peels: ClassVar[bool] = True
     symmetric: ClassVar[bool] = True
+
+    @property
+    def taps(self) -> tuple[Tap, ...]:
+        return Tap(("kernel",), "own"), Tap(("kernel",), "mixed")
 
     @staticmethod
     def mixing(adjacency: Float[AnyArray, "N N"], mask: Bool[AnyArray, " N"]) -> Float[AnyArray, "N N"]:

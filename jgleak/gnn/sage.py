@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float
 
 from jgleak.gnn.convolution import AnyArray, Convolution
 from jgleak.gnn.mix import mix
-from jgleak.gnn.tap import apply_kernel
+from jgleak.gnn.tap import Tap, apply_kernel
 
 FAINT = 1e-6
 """A relaxed degree below this counts as none: its inverse square, in a derivative, would overflow."""
@@ -20,10 +20,11 @@ class SAGEConv(Convolution):
     """GraphSAGE-mean layer (Hamilton et al., NeurIPS 2017; GLG eq. for GraphSAGE). Isolated nodes aggregate zero."""
 
     kind: ClassVar[str] = "sage"
-
-    span_kernel: ClassVar[str] = "self_kernel"
-    aggregate_kernel: ClassVar[str | None] = "neighbour_kernel"
     peels: ClassVar[bool] = True
+
+    @property
+    def taps(self) -> tuple[Tap, ...]:
+        return Tap(("self_kernel",), "own"), Tap(("neighbour_kernel",), "mixed")
 
     @staticmethod
     def mixing(adjacency: Float[AnyArray, "N N"], mask: Bool[AnyArray, " N"]) -> Float[AnyArray, "N N"]:

@@ -11,11 +11,14 @@ from flax import linen as nn
 from jgleak.gnn.layer import Layer
 from jgleak.gnn.mlp import MLP
 from jgleak.gnn.model import GNN
-from jgleak.gnn.registry import CONVOLUTIONS, READOUTS
+from jgleak.gnn.registry import CONVOLUTIONS, ENCODERS, NORMS, READOUTS, RESIDUALS
 
 PARTS: dict[str, dict[str, type[nn.Module]]] = {
     "layers": {"layer": Layer},
+    "encoder": dict(ENCODERS),
     "conv": dict(CONVOLUTIONS),
+    "norm": dict(NORMS),
+    "residual": dict(RESIDUALS),
     "readout": dict(READOUTS),
     "mlp": {"mlp": MLP},
 }
@@ -81,7 +84,9 @@ def _value(field: str, annotation: str, value: Any, place: str) -> Any:
             raise ValueError(f"{place}: expected a list, got {value!r}")
         one = annotation.removeprefix("tuple[").removesuffix(", ...]")
         return tuple(_value(field, one, part, f"{place}[{i}]") for i, part in enumerate(value))
-    if field in PARTS:
+    if value is None and annotation.endswith(" | None"):
+        return None
+    if field in PARTS and annotation not in SCALARS:
         if not isinstance(value, Mapping) or value.get("kind") not in PARTS[field]:
             got = value.get("kind") if isinstance(value, Mapping) else value
             raise ValueError(f"{place}: expected a part of the kind {', '.join(PARTS[field])}, got {got!r}")

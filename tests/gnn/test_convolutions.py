@@ -42,8 +42,8 @@ class Case:
     Attributes:
       dense: the layer's pre-activations; ``upstream`` is the loss's derivative there.
       combined: ``star_combine`` of all columns; ``some_columns`` of ``SOME``; ``finished`` the pre-activation.
-      hidden: the rows that ``hidden_kernel`` meets.
-      aggregate: the rows that ``aggregate_kernel`` meets; ``inside`` is the loss's derivative at their product.
+      hidden: the rows that enter the map inside.
+      aggregate: the rows that enter a map after the mixing; ``inside`` is the loss's derivative at their product.
       gradient: of every weight, for each graph.
     """
 
@@ -76,9 +76,9 @@ def case(request: pytest.FixtureRequest, params_of: Any, graph_of: Any, quick_ji
 
     def star(params: Any, x: Array, a: Array, u: Array) -> tuple[Any, ...]:
         layer = conv.bind({"params": params})
-        projected, degrees, every = layer.project(x), a.sum(1), np.arange(conv.features)
+        projected, degrees, every = layer.project(x), a.sum(1), jnp.arange(conv.features)
 
-        def combined(centre: Array, degree: Array, neighbours: Array, columns: np.ndarray) -> Array:
+        def combined(centre: Array, degree: Array, neighbours: Array, columns: Array) -> Array:
             own, terms = layer.star_terms(centre, degree, projected, degrees)
             parts = layer.star_select(jnp.concatenate([own[None], terms]), columns)
             total = parts[:, 0] + jnp.einsum("t,atc->ac", neighbours, parts[:, 1:])
@@ -88,10 +88,12 @@ def case(request: pytest.FixtureRequest, params_of: Any, graph_of: Any, quick_ji
             own, terms = layer.aggregate_terms(centre, degree, x, degrees)
             return own + neighbours @ terms
 
-        whole, some = (jax.vmap(partial(combined, columns=c))(projected, degrees, a) for c in (every, SOME))
+        whole, some = (
+            jax.vmap(partial(combined, columns=c))(projected, degrees, a) for c in (every, jnp.asarray(SOME))
+        )
         finished, back = jax.vjp(layer.star_finish, whole)
-        hidden = layer.star_hidden(whole) if conv.hidden_kernel else None
-        aggregate = jax.vmap(mixed)(x, degrees, a) if conv.aggregate_kernel else None
+        hidden = layer.star_hidden(whole) if conv.kernel("hidden") else None
+        aggregate = jax.vmap(mixed)(x, degrees, a) if conv.kernel("mixed") else None
         return whole, some, finished, hidden, aggregate, back(u)[0]
 
     def everything(params: Any, x: Array, a: Array, m: Array, u: Array) -> tuple[Any, ...]:
@@ -183,7 +185,7 @@ def test_a_node_from_its_star_equals_the_dense_row(case: Case) -> None:
 def test_columns_of_a_star_do_not_need_the_others(case: Case) -> None:
     """Of the pre-activation, or of GIN's hidden one."""
     np.testing.assert_allclose(case.some_columns, case.combined[..., SOME], rtol=2e-5, atol=2e-5)
-    if case.conv.hidden_kernel is None:
+    if case.conv.kernel("hidden") is None:
         np.testing.assert_array_equal(case.combined, case.finished)
     else:
         assert np.abs(case.combined - case.finished)[case.mask].max() > 0.1
@@ -191,7 +193,7 @@ def test_columns_of_a_star_do_not_need_the_others(case: Case) -> None:
 
 def test_the_span_kernel_s_gradient_lies_in_the_span_of_the_rows(case: Case) -> None:
     """On the graph of one node the gradient's columns are multiples of its row (GRAIN, Theorem 5.1)."""
-    x, gradient = case.rows[1, 0], case.gradient[case.conv.span_kernel][1]
+    x, gradient = case.rows[1, 0], case.gradient[case.conv.kernel("own")][1]
     assert np.abs(gradient).max() > 1e-3
     np.testing.assert_allclose(gradient, np.outer(x, x @ gradient) / (x @ x), atol=1e-5)
 
@@ -199,9 +201,9 @@ def test_the_span_kernel_s_gradient_lies_in_the_span_of_the_rows(case: Case) -> 
 def test_the_aggregate_kernel_s_gradient_is_made_of_the_mixed_rows(case: Case) -> None:
     """``dL/dW = aggregate^T dL/dZ``, with GIN's hidden pre-activation for ``Z``."""
     if case.aggregate is None:
-        assert case.conv.aggregate_kernel is None and isinstance(case.conv, GATConv)
+        assert case.conv.kernel("mixed") is None and isinstance(case.conv, GATConv)
         return
-    gradient = case.gradient[case.conv.aggregate_kernel]
+    gradient = case.gradient[case.conv.kernel("mixed")]
     assert np.abs(gradient).max() > 1e-3
     made = np.einsum("bnf,bnd->bfd", case.aggregate, case.inside)
     np.testing.assert_allclose(made, gradient, rtol=2e-5, atol=2e-5)
@@ -209,9 +211,9 @@ def test_the_aggregate_kernel_s_gradient_is_made_of_the_mixed_rows(case: Case) -
 
 def test_the_hidden_kernel_s_gradient_is_made_of_the_hidden_rows(case: Case) -> None:
     if case.hidden is None:
-        assert case.conv.hidden_kernel is None and not isinstance(case.conv, GINConv)
+        assert case.conv.kernel("hidden") is None and not isinstance(case.conv, GINConv)
         return
-    gradient = case.gradient[case.conv.hidden_kernel]
+    gradient = case.gradient[case.conv.kernel("hidden")]
     assert np.abs(gradient).max() > 1e-3
     made = np.einsum("bnf,bnd->bfd", case.hidden, case.upstream)
     np.testing.assert_allclose(made, gradient, rtol=2e-5, atol=2e-5)

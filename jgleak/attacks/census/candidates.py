@@ -19,6 +19,7 @@ from jgleak.attacks.span.filter import BlockFilter
 from jgleak.attacks.span.hops import (
     Blocks,
     Nodes,
+    encoded,
     next_hop,
     next_hop_count,
     next_search,
@@ -151,7 +152,7 @@ class CensusCandidates:
 
         A span whose rows agree where the adjacency is singular lacks nothing: it stays as it is.
         """
-        if self.problem.observation.model.layers[0].conv.hidden_kernel is not None:
+        if self.problem.observation.model.layers[0].conv.kernel("hidden") is not None:
             return
         hop = len(done) + 1
         if hop == len(hops):
@@ -173,9 +174,9 @@ class CensusCandidates:
         model, params = self.problem.observation.model, self.problem.observation.params
         clock, limits = self._share(), self.limits.span
         if grown:
-            search, requests = next_search(*model.layer_at(params, len(grown)), nodes, grown[-1], [])
+            search, requests = next_search(model, params, nodes, grown, [])
         else:
-            search = BlockFilter(*model.layer_at(params, 0), nodes.rows, nodes.degrees)
+            search = BlockFilter(*model.layer_at(params, 0), encoded(model, params, nodes), nodes.degrees)
             bounds = {"clock": clock, "budget": self.budget, "limits": limits}
             requests = likely(nodes, one_hop(model, params, nodes, [check], mutual=False, **bounds))
         spans = [check.subspace]
@@ -224,7 +225,7 @@ class CensusCandidates:
         bounds = {"clock": self._share(), "budget": self.budget, "limits": self.limits.span}
         if not hops:
             return one_hop(model, params, nodes, checks, **bounds)
-        return next_hop(*model.layer_at(params, len(hops)), nodes, hops[-1], checks, **bounds)
+        return next_hop(model, params, nodes, hops, checks, **bounds)
 
     def _share(self) -> Clock:
         return self.clock.part(self.limits.hop_share)

@@ -172,14 +172,15 @@ def _columns(
 def embed(
     model: GNN, params: Params, rows: Float[Array, "T m"], degrees: Float[Array, " T"], tree: Int[Array, " S"]
 ) -> Float[Array, " D"]:
-    """The root's last state, from its unfolding tree alone; differentiable in ``params``.
+    """What of the root enters the readout, from its unfolding tree alone; differentiable in ``params``.
 
     Of a model that ends linear it is what the root adds to the sum of all last states: its own state below counts as
     often as it and its neighbours take it up (``receptive_field``).
     """
     side = round(tree.shape[0] ** (1 / hops(model)))
     present, kinds = tree >= 0, jnp.maximum(tree, 0)
-    states, degree = rows[kinds], degrees[kinds]
+    states: Any = model.apply({"params": params}, rows[kinds], method="encode")
+    degree, roots = degrees[kinds], []
     around = degree[:side], present[:side]
     for number, layer in enumerate(model.layers):
         if number == hops(model):
@@ -187,4 +188,5 @@ def embed(
         star = states.reshape(-1, side, states.shape[-1]), degree.reshape(-1, side), present.reshape(-1, side)
         states = layer.by(model.layer_of(params, number), "rooted", *star)
         degree, present = star[1][:, 0], star[2][:, 0]
-    return states[0]
+        roots.append(states[0])
+    return model.jumping.combine(roots)

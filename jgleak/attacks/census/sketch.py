@@ -47,7 +47,7 @@ def directions(tree: Params, columns: int, limits: CensusLimits) -> Params:
 def sketch(tree: Params, vectors: Params) -> Float[Array, " M"]:
     """The products of every weight row with its vectors."""
 
-    def one(g: Array, s: Array) -> Array:
+    def one(g: Array | np.ndarray, s: Array | np.ndarray) -> Array | np.ndarray:
         if s.ndim == 3:
             return jnp.matmul(g, s[0], precision="highest").ravel()
         return (s * g).sum(axis=-1).ravel() if s.ndim > 1 else s * g

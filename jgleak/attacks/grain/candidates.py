@@ -73,7 +73,7 @@ def find_candidates(
     if not twos_checks and next_hop_count(ones) > limits.unchecked_two_hop:
         return None
     bounds = {"clock": clock.part(limits.filtering), "budget": budget, "limits": limits.span}
-    twos = next_hop(*model.layer_at(params, 1), nodes, ones, twos_checks, **bounds)
+    twos = next_hop(model, params, nodes, [ones], twos_checks, **bounds)
     filtered = reciprocal(twos)
     info = {
         "nodes": int(nodes.degrees.size),

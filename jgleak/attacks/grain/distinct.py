@@ -21,7 +21,7 @@ from jgleak.attacks.grain.settings import GrainSettings
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import Slot, total
 from jgleak.attacks.span.filter import BlockFilter
-from jgleak.attacks.span.hops import Nodes
+from jgleak.attacks.span.hops import Nodes, encoded
 from jgleak.attacks.span.levels import block_checks, find_nodes
 from jgleak.attacks.span.settings import SpanLimits
 from jgleak.federated.observation import Knowledge, Observation
@@ -118,7 +118,8 @@ def _settle(
     if not checks:
         return 0
     first = observation.model.layer_at(observation.params, 0)
-    search = BlockFilter(*first, nodes.rows, nodes.degrees, checks, distinct=True)
+    rows = encoded(observation.model, observation.params, nodes)
+    search = BlockFilter(*first, rows, nodes.degrees, checks, distinct=True)
     checked = 0
     waiting = {v for v in board.open}
     while waiting and clock.left > 0:

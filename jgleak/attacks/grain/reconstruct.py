@@ -148,7 +148,8 @@ def block_order(candidates: GrainCandidates) -> Float[np.ndarray, " K"]:
         [
             sum(best.get((other, root), math.inf) for other in neighbours)
             for root, neighbours in zip(twos.roots.tolist(), twos.neighbours, strict=True)
-        ]
+        ],
+        float,
     )
 
 
@@ -230,11 +231,12 @@ def _last_rows(
         return None
     mean = np.asarray(last["kernel"], np.float64) @ delta / (delta @ delta)
     rows = candidates.nodes.rows[candidates.ones.roots[twos.roots]]
+    states = model.entering(twos.below, twos.states)
     parts = []
     for start in range(0, twos.size, HIDDEN):
         part = slice(start, start + HIDDEN)
         here = rows[part].shape[0]
-        padded = [np.pad(a[part].astype(np.float32), ((0, HIDDEN - here), (0, 0))) for a in (rows, twos.states)]
+        padded = [np.pad(a[part].astype(np.float32), ((0, HIDDEN - here), (0, 0))) for a in (rows, states)]
         parts.append(np.asarray(_hidden(model, observation.params, *padded), np.float64)[:here])
     return np.concatenate(parts), mean
 

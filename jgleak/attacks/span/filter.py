@@ -97,8 +97,7 @@ class BlockFilter:
         self.layer, self.weights, self.checks, self.distinct = layer, weights, tuple(checks), distinct
         self.fixed = np.zeros((rows.shape[0], 0)) if fixed is None else np.asarray(fixed, np.float64)
         self.mesh = mesh or local_mesh()
-        whole = layer.conv.hidden_kernel is not None  # the state needs every column at once
-        self.cheap = next((c for c in self.checks if not (whole and c.view == "state")), None)
+        self.cheap = next((c for c in self.checks if layer.columnwise(c.view)), None)
         self.views: tuple[View, ...] = tuple(dict.fromkeys(["state", *(c.view for c in self.checks)]))
         size = kernels.padded(rows.shape[0], TABLES)
         padded = kernels.fill(np.asarray(rows, np.float64), size)

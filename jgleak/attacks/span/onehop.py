@@ -14,7 +14,7 @@ from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import Slot
 from jgleak.attacks.span.filter import BlockFilter, FoundBlocks, Request
-from jgleak.attacks.span.hops import Blocks, Neighbours, Nodes, joined, reciprocal, repeated
+from jgleak.attacks.span.hops import Blocks, Neighbours, Nodes, encoded, fixed_rows, joined, reciprocal, repeated
 from jgleak.attacks.span.settings import LIMITS, SpanLimits
 from jgleak.gnn import GNN, Params
 
@@ -45,8 +45,9 @@ def one_hop(
       mutual: a block needs one around each neighbour that holds its centre; False where some true blocks are known to
         fail the checks.
     """
+    first = model.layer_at(params, 0)
     searching = _Searching(
-        BlockFilter(*model.layer_at(params, 0), nodes.rows, nodes.degrees, checks, fixed=nodes.rows),
+        BlockFilter(*first, encoded(model, params, nodes), nodes.degrees, checks, fixed=fixed_rows(model, nodes)),
         clock,
         budget,
         limits,

@@ -13,7 +13,7 @@ import pytest
 from models import flat
 
 from jgleak.attacks.attack import Budget
-from jgleak.attacks.census import census
+from jgleak.attacks.census import census, receptive_field
 from jgleak.attacks.census.assemble import AnonymitySet, ExplainingGraph
 from jgleak.attacks.census.candidates import CensusCandidates, Levels
 from jgleak.attacks.census.census import CENSUS
@@ -25,6 +25,23 @@ from jgleak.attacks.census.whole_numbers import real_solution
 from jgleak.attacks.span.hops import Blocks, Nodes
 from jgleak.features import FeatureSpace, onehot
 from jgleak.federated import Knowledge, fedsgd
+from jgleak.gnn import (
+    GNN,
+    MLP,
+    AddedRow,
+    BatchNorm,
+    GATConv,
+    GCNConv,
+    GINConv,
+    Layer,
+    LayerNorm,
+    LinearEncoder,
+    LinearResidual,
+    NodeMLP,
+    Pooled,
+    Readout,
+    SAGEConv,
+)
 from jgleak.graph import Graph
 
 FOREVER = Budget(seconds=1e6).start()
@@ -44,10 +61,30 @@ def unfolded(graph: Graph, space: FeatureSpace, hops: int) -> tuple[Nodes, list[
         roots = np.array([root for root, _ in blocks])
         kinds = kinds[roots]
         zeros = np.zeros(len(blocks))
-        levels.append(Blocks(roots, kinds, tuple(around for _, around in blocks), zeros[:, None], zeros, 0))
+        states = zeros[:, None], np.zeros((len(blocks), 0))
+        levels.append(Blocks(roots, kinds, tuple(around for _, around in blocks), *states, zeros, 0))
         entry = np.array([blocks.index(row) for row in rows])
         counts = np.bincount(entry)
     return nodes, levels, counts
+
+
+COMPOSED: dict[str, tuple[tuple[Layer, ...], Readout, dict[str, Any]]] = {
+    "encoder, layer norm": (
+        (Layer(GCNConv(20), norm=LayerNorm()), Layer(GCNConv(24), "identity")),
+        Pooled(),
+        {"encoder": LinearEncoder(16)},
+    ),
+    "batch norm, residuals, cat": (
+        (Layer(GINConv(20), norm=BatchNorm()), Layer(SAGEConv(20), residual=AddedRow())),
+        NodeMLP(MLP((16, 2))),
+        {"jump": "cat"},
+    ),
+    "linear residual, max": (
+        (Layer(GATConv(20), residual=LinearResidual()), Layer(GCNConv(20))),
+        Pooled("sum", MLP((16, 2))),
+        {"jump": "max"},
+    ),
+}
 
 
 @pytest.mark.parametrize(
@@ -66,12 +103,22 @@ def unfolded(graph: Graph, space: FeatureSpace, hops: int) -> tuple[Nodes, list[
     ids=str,
 )
 def test_contributions_add_up_to_the_gradient(fields: dict[str, Any], lab: Any) -> None:
-    model = lab.model(hidden=24, **fields)
+    _adds_up(lab.model(hidden=24, **fields), lab)
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_contributions_of_composed_models_add_up(name: str, lab: Any) -> None:
+    """Encoders, norms, residuals and jumping knowledge."""
+    layers, readout, more = COMPOSED[name]
+    _adds_up(GNN(lab.space.width, layers, readout, **more), lab)
+
+
+def _adds_up(model: GNN, lab: Any) -> None:
     graph = lab.random(7, 3)
     if model.node_level:
         graph = Graph(graph.x, graph.edges, np.arange(7) % 2)
     observation = lab.observe(model, graph)
-    nodes, hops, counts = unfolded(graph, lab.space, model.depth)
+    nodes, hops, counts = unfolded(graph, lab.space, receptive_field.hops(model))
     problem, levels = CensusProblem.of(observation, Knowledge(lab.space)), Levels(nodes, tuple(hops), (), True)
     system = equations(problem, levels, FOREVER)
     assert system is not None
