@@ -214,7 +214,9 @@ chosen after looking at four of the Facebook clients under node attacker 1; noth
 The baselines never look at a gradient, and are told what the row's attackers are told and the number of nodes. *Random*
 draws edges and features (standard normal ones, or coin tosses for words: features are not standardised here, so that no
 frequencies are public), *empty* has no edges and zeros for features, *mean adjacency* the mean of other subgraphs in
-file order over zeros. The RNMSE of zeros is 1. The baselines stand under GraphSAGE; GCN's clients are the same, and a
-guess does not depend on the model."""
+file order over zeros. The RNMSE of zeros is 1. A guess does not depend on the model, so that the baselines stand under
+GraphSAGE alone; GCN's clients are the same. No baseline reads one gradient a node: Tables 1 to 4 have none. On Facebook
+and GitHub their clients are those of Tables 5 to 7, so that a guess which is told what attacker 2-a, 2-b or 2-c is told
+has the numbers under a, b or c; zeros have a target RNMSE of 1 as well. (The synthetic clients differ.)"""
 
 GLG = Table("GLG, reproduced", ABOUT, ROWS, METHODS, COLUMNS)

@@ -133,7 +133,7 @@ class Convolution(Precise):
         offset = jnp.asarray(self._weight(name))
         return z + (offset if columns is None else offset[columns])
 
-    def _kernel(self, name: str, shape: tuple[int, ...]) -> Float[Array, "F D"]:
+    def _kernel(self, name: str, shape: tuple[int, ...]) -> Float[Array | np.ndarray, "F D"]:
         """A weight, made in ``__call__``."""
         return self.param(name, nn.initializers.xavier_uniform(), shape)
 
@@ -142,8 +142,8 @@ class Convolution(Precise):
         for name in names if self.bias else ():
             self.param(name, nn.initializers.zeros_init(), (self.features,))
 
-    def _weight(self, name: str) -> Array:
-        """A weight that ``__call__`` made."""
+    def _weight(self, name: str) -> Array | np.ndarray:
+        """A weight that ``__call__`` made, of the kind that the parameters are."""
         return self.get_variable("params", name)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -66,7 +67,7 @@ def test_a_node_seen_from_itself_has_the_dense_states_in_a_mixed_stack(
         weights = MIXED.layer_of(params, number)
         for node in range(NODES):
             star = np.array([node, *np.flatnonzero(adjacency[node])])
-            rows, present = states[number][star][None], np.ones((1, len(star)), bool)
+            rows, present = states[number][star][None], jnp.ones((1, len(star)), bool)
             (got,) = layer.by(weights, "rooted", rows, degrees[star][None], present)
             np.testing.assert_allclose(got, states[number + 1][node], rtol=2e-5, atol=2e-5)
 

@@ -77,9 +77,9 @@ def case(request: pytest.FixtureRequest, params_of: Any, graph_of: Any, quick_ji
 
     def star(params: Any, x: Array, a: Array, u: Array) -> tuple[Any, ...]:
         layer = conv.bind({"params": params})
-        projected, degrees, every = layer.project(x), a.sum(1), np.arange(conv.features)
+        projected, degrees, every = layer.project(x), a.sum(1), jnp.arange(conv.features)
 
-        def combined(centre: Array, degree: Array, neighbours: Array, columns: np.ndarray) -> Array:
+        def combined(centre: Array, degree: Array, neighbours: Array, columns: Array) -> Array:
             own, terms = layer.star_terms(centre, degree, projected, degrees)
             parts = layer.star_select(jnp.concatenate([own[None], terms]), columns)
             total = parts[:, 0] + jnp.einsum("t,atc->ac", neighbours, parts[:, 1:])
@@ -89,7 +89,9 @@ def case(request: pytest.FixtureRequest, params_of: Any, graph_of: Any, quick_ji
             own, terms = layer.aggregate_terms(centre, degree, x, degrees)
             return own + neighbours @ terms
 
-        whole, some = (jax.vmap(partial(combined, columns=c))(projected, degrees, a) for c in (every, SOME))
+        whole, some = (
+            jax.vmap(partial(combined, columns=c))(projected, degrees, a) for c in (every, jnp.asarray(SOME))
+        )
         finished, back = jax.vjp(layer.star_finish, whole)
         hidden = layer.star_hidden(whole) if conv.kernel("hidden") else None
         aggregate = jax.vmap(mixed)(x, degrees, a) if conv.kernel("mixed") else None

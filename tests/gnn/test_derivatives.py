@@ -42,7 +42,7 @@ def problem(conv: str, readout: str, act: str, loss: str, make: Callable[..., An
     rng = np.random.default_rng(0)
     rows, adjacency, mask = graph_of(NODES, SLOTS, WIDTH, seed=1)
     relaxed = np.triu(rng.uniform(0.1, 0.9, (SLOTS, SLOTS)) * np.outer(mask, mask), 1)
-    label: Any = np.array([1, 0, 1, 1, 0, 0]) if model.node_level else np.array(1)
+    label = jnp.array([1, 0, 1, 1, 0, 0]) if model.node_level else jnp.array(1)
     point = make(model, SLOTS, WIDTH, 2, np.float64), relaxed + relaxed.T, rows.astype(np.float64)
 
     def value(params: Any, adjacency: Array, rows: Array) -> Array:

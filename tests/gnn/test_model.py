@@ -133,7 +133,7 @@ def test_initial_parameters_are_seeded_and_bounded() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"conv": "gcnn"}, "conv: unknown 'gcnn'; choose one of .*'gcn'"),
+        ({"layer": "gcnn"}, "layer: unknown 'gcnn'; choose one of .*'gcn'"),
         ({"act": "swish"}, r"activation: unknown 'swish'; choose one of"),
         ({"layers": 0}, "layers: a model needs at least one, got 0"),
         ({"hidden": 0}, "features: must be at least 1, got 0"),
@@ -141,9 +141,9 @@ def test_initial_parameters_are_seeded_and_bounded() -> None:
         ({"readout": NodeMLP(mlp=MLP((5, 2), act="swish"))}, r"activation: unknown 'swish'"),
         ({"readout": Flattened(size=0)}, "size: must be at least 1"),
         ({"readout": Pooled(pooling="median")}, "pooling: unknown 'median'; choose one of mean, sum, max"),
-        ({"conv": GATConv(5)}, "features: width 5 is not divisible by 2 heads"),
-        ({"conv": GATConv(4, heads=0)}, "heads: must be at least 1"),
-        ({"conv": GINConv(4, inner="swish")}, "activation: unknown 'swish'"),
+        ({"layer": GATConv(5)}, "features: width 5 is not divisible by 2 heads"),
+        ({"layer": GATConv(4, heads=0)}, "heads: must be at least 1"),
+        ({"layer": GINConv(4, inner="swish")}, "activation: unknown 'swish'"),
     ],
 )
 def test_an_impossible_model_is_refused(fields: dict[str, Any], message: str) -> None:

@@ -35,7 +35,8 @@ def client(model: GNN) -> tuple[Any, Any, Any, Any]:
     edges = rng.random((GRAPHS, SLOTS, SLOTS))
     nodes = np.where(mask[..., None], rng.normal(size=(GRAPHS, SLOTS, WIDTH)), 0.0)
     labels = rng.integers(2, size=(GRAPHS, SLOTS) if model.node_level else GRAPHS)
-    return jnp.asarray(nodes, jnp.float32), jnp.asarray(np.where(both, edges, 0.0), jnp.float32), mask, labels
+    edges = np.where(both, edges, 0.0)
+    return (jnp.asarray(nodes, jnp.float32), jnp.asarray(edges, jnp.float32), jnp.asarray(mask), jnp.asarray(labels))
 
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
@@ -43,7 +44,7 @@ def test_factors_are_the_gradient(model: GNN) -> None:
     params, graphs = model.initial(key=jax.random.key(0)), client(model)
     nodes, edges, mask, labels = graphs
     losses = 3 if model.node_level else 1
-    shares = np.random.default_rng(1).random((losses, GRAPHS, SLOTS)).astype(np.float32) * mask
+    shares = jnp.asarray(np.random.default_rng(1).random((losses, GRAPHS, SLOTS)), jnp.float32) * mask
 
     def plain(params: Any, share: Any) -> Any:
         one = [

@@ -200,7 +200,7 @@ def _pairs(tree: Params, signs: Params) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def _sketch(tree: Params, signs: Params) -> Float[Array, " M"]:
-    def one(g: Array, s: Array) -> Array:
+    def one(g: Array | np.ndarray, s: Array | np.ndarray) -> Array | np.ndarray:
         if s.ndim == 3:
             return jnp.matmul(g, s[0], precision="highest").ravel()
         return (s * g).sum(axis=-1).ravel() if s.ndim > 1 else s * g

@@ -137,7 +137,8 @@ def block_order(candidates: GrainCandidates) -> Float[np.ndarray, " K"]:
         [
             sum(best.get((other, root), math.inf) for other in neighbours)
             for root, neighbours in zip(twos.roots.tolist(), twos.neighbours, strict=True)
-        ]
+        ],
+        float,
     )
 
 

@@ -116,7 +116,7 @@ def _groups(space: FeatureSpace, subspace: Subspace) -> list[_FeatureGroup]:
     return out
 
 
-def _added(tables: list[Float[np.ndarray, "k b"]], choices: Int[np.ndarray, "T p"]) -> Float[np.ndarray, "T b"]:
+def _added(tables: list[Float[np.ndarray, "_k b"]], choices: Int[np.ndarray, "T p"]) -> Float[np.ndarray, "T b"]:
     """The sum over features of the rows chosen."""
     total = np.zeros((choices.shape[0], tables[0].shape[1]))
     for place, table in enumerate(tables):
