@@ -138,9 +138,9 @@ def _unit(rows: Float[np.ndarray, "S k"]) -> Float[np.ndarray, "S k"]:
     return rows * np.sign(largest)
 
 
-def _shared(directions: Float[np.ndarray, "S k"], rng: np.random.Generator) -> list[Int[np.ndarray, " G"]]:
+def _shared(directions: Float[np.ndarray, "S k"], rng: np.random.Generator) -> list[Int[np.ndarray, " _G"]]:
     """Groups of at least ``SHARED`` equal directions, the largest first."""
-    groups: dict[bytes, Int[np.ndarray, " G"]] = {}
+    groups: dict[bytes, Int[np.ndarray, " _G"]] = {}
     width = min(directions.shape[1], AXES)
     for _ in range(ROUNDS):
         axes = linalg.qr(rng.normal(size=(directions.shape[1], AXES)), mode="economic")[0]
