@@ -141,7 +141,7 @@ def same_blocks(graph: Graph, space: FeatureSpace) -> Iterator[Graph]:
     seen = set()
     pairs = list(combinations(range(graph.n), 2))
     for edges in combinations(pairs, len(graph.edges)):
-        other = Graph(graph.x, np.array(edges).reshape(-1, 2))
+        other = Graph(graph.x, np.array(edges, np.int64).reshape(-1, 2))
         if not np.array_equal(other.degree, graph.degree) or signature(other, space) != key:
             continue
         form = other.canonical_form()
@@ -170,7 +170,7 @@ def assembled(graph: Graph, space: FeatureSpace) -> set[tuple[bytes, bytes]]:
     nodes, levels, counts = unfolded(graph, space, 2)
     assembly = Assembly(levels[-1], counts, clock=FOREVER, most=10**6)
     made = [
-        Graph(nodes.codes[levels[-1].kinds[list(blocks)]], np.array(edges).reshape(-1, 2))
+        Graph(nodes.codes[levels[-1].kinds[list(blocks)]], np.array(edges, np.int64).reshape(-1, 2))
         for blocks, edges in assembly.graphs()
     ]
     forms = {g.canonical_form() for g in made}
