@@ -147,7 +147,7 @@ def test_every_map_s_gradient_spans_the_rows_that_enter_it(layer: Layer, params_
                 total = layer.by(weights, "select", view, (own + adjacency[v] @ others)[None], columns)[:, 0]
                 found.append(layer.by(weights, "row", view, total, columns))
             entering = np.asarray(found)
-        basis = np.linalg.svd(entering.T.astype(np.float64), full_matrices=False)[0]
+        basis = np.linalg.svd(np.asarray(entering, np.float64).T, full_matrices=False)[0]
         rest = seen - basis @ (basis.T @ seen)
         assert np.abs(rest).max() < 1e-4 * np.abs(seen).max()
 
