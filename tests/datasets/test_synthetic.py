@@ -76,6 +76,7 @@ def test_smallest_graphs() -> None:
         ({"labels": "edge"}, "labels: must be"),
     ],
 )
+@pytest.mark.usefixtures("unchecked")
 def test_faults(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         edges: dict[str, Any] = {name: changes.get(name, usual) for name, usual in TOPOLOGY.items()}

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
+from jaxtyping import Array
 
 QUICK = {"xla_backend_optimization_level": 0}
 """Compiler options for functions that run a few times only."""
@@ -24,14 +25,14 @@ def random_params(module: nn.Module, nodes: int, width: int, seed: int, dtype: A
     return jax.tree.map(lambda s: rng.normal(scale=0.6, size=s.shape).astype(dtype), shapes)
 
 
-def random_graph(n: int, slots: int, width: int, seed: int, density: float = 0.4) -> tuple[np.ndarray, ...]:
+def random_graph(n: int, slots: int, width: int, seed: int, density: float = 0.4) -> tuple[Array, ...]:
     """Rows, binary adjacency and mask of a random graph, padded to ``slots``; float32."""
     rng = np.random.default_rng(seed)
     rows, adjacency = np.zeros((slots, width), np.float32), np.zeros((slots, slots), np.float32)
     rows[:n] = rng.normal(size=(n, width))
     upper = np.triu(rng.random((n, n)) < density, 1)
     adjacency[:n, :n] = upper + upper.T
-    return rows, adjacency, np.arange(slots) < n
+    return jnp.asarray(rows), jnp.asarray(adjacency), jnp.arange(slots) < n
 
 
 @pytest.fixture(scope="session")
@@ -45,5 +46,5 @@ def params_of() -> Callable[..., Any]:
 
 
 @pytest.fixture(scope="session")
-def graph_of() -> Callable[..., tuple[np.ndarray, ...]]:
+def graph_of() -> Callable[..., tuple[Array, ...]]:
     return random_graph

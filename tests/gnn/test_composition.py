@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -49,7 +50,7 @@ def test_a_layer_that_stands_twice_has_weights_of_its_own_in_either_place() -> N
 
 def test_every_width_follows_from_the_parts(params_of: Any) -> None:
     params = params_of(MIXED, SLOTS, WIDTH, seed=0)
-    inputs = [MIXED.conv_of(params, layer)[conv.conv.span_kernel].shape for layer, conv in enumerate(MIXED.layers)]
+    inputs = [layer.taps[0].of(MIXED.layer_of(params, i)).shape for i, layer in enumerate(MIXED.layers)]
     assert inputs == [(3, 4), (4, 6), (6, 5), (5, 4)]
     assert params["readout"]["mlp"]["linears_0"]["kernel"].shape == (4, 2)
 
@@ -66,7 +67,7 @@ def test_a_node_seen_from_itself_has_the_dense_states_in_a_mixed_stack(
         weights = MIXED.layer_of(params, number)
         for node in range(NODES):
             star = np.array([node, *np.flatnonzero(adjacency[node])])
-            rows, present = states[number][star][None], np.ones((1, len(star)), bool)
+            rows, present = states[number][star][None], jnp.ones((1, len(star)), bool)
             (got,) = layer.by(weights, "rooted", rows, degrees[star][None], present)
             np.testing.assert_allclose(got, states[number + 1][node], rtol=2e-5, atol=2e-5)
 

@@ -27,7 +27,7 @@ def observed(strangers: dict[str, Stranger]) -> dict[str, Observation]:
 def recomputed(seen: Observation, one: Stranger) -> tuple[np.ndarray, Any]:
     """Output and gradient of the observation's own model."""
     rows, edges, _ = one.example
-    graph = DenseGraph(rows, dense(edges, len(rows)), np.ones(len(rows), bool))
+    graph = DenseGraph(jnp.asarray(rows), jnp.asarray(dense(edges, len(rows))), jnp.ones(len(rows), bool))
 
     def value(params: Any) -> Any:
         output = seen.model.apply({"params": params}, *graph)

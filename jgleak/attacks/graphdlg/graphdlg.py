@@ -98,7 +98,7 @@ def _group(
 
 def edges(
     training: DecoderTraining, observations: Sequence[Observation], knowledges: Sequence[Knowledge]
-) -> list[list[Float[np.ndarray, "n n"]]]:
+) -> list[list[Float[np.ndarray, "_n _n"]]]:
     """Edge probabilities of every client's graphs: known ones, or what the decoder makes of its leaked embedding.
 
     Raises:
@@ -133,6 +133,8 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
     foreign = [layer.conv for layer in model.layers if not layer.conv.peels or layer.conv.own_kernel is not None]
     if foreign:
         return f"the recursion is that of GCN, not of {foreign[0].kind!r}; use --model gcn, or the census"
+    if not model.plain:
+        return "the recursion passes convolutions and activations alone; leave out encoder, norms, residuals and jumps"
     acts = [layer.act for layer in model.layers[:-1] if layer.act not in VALUES]
     if acts:
         return f"the slope of {acts[0]!r} does not follow from its value; use one of {', '.join(VALUES)}"
@@ -172,8 +174,8 @@ def _answer(
     training: DecoderTraining,
     observation: Observation,
     knowledge: Knowledge,
-    soft: Sequence[Float[np.ndarray, "n n"]],
-    rows: Sequence[Float[np.ndarray, "n m"]],
+    soft: Sequence[Float[np.ndarray, "_n _n"]],
+    rows: Sequence[Float[np.ndarray, "_n m"]],
     seconds: float,
 ) -> Reconstruction:
     space, given = knowledge.space, [one.features for one in apart(observation, knowledge)]

@@ -113,7 +113,7 @@ class ReferenceItems(NamedTuple):
 @precise
 def _traces(
     model: Recommender,
-    prior: float,
+    prior: Float[Array, ""],
     part: Literal["network", "user"],
     params: Parameters,
     sent: SentGradients,

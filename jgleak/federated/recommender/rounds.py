@@ -163,7 +163,7 @@ def epochs(
             return
 
 
-def _active(clients: Clients) -> list[Int[np.ndarray, " n"]]:
+def _active(clients: Clients) -> list[Int[np.ndarray, " _n"]]:
     """The rows of each group that have a rating."""
     active = [np.flatnonzero(np.asarray(group.mask.any(axis=1))) for group in clients.groups]
     if not any(rows.size for rows in active):
@@ -188,7 +188,7 @@ def _check_finite(params: Parameters, plan: RecommenderPlan, epoch: int) -> None
         )
 
 
-def deal(active: list[Int[np.ndarray, " n"]], rounds: int, rng: np.random.Generator) -> tuple[Int[Array, "R n"], ...]:
+def deal(active: list[Int[np.ndarray, " _n"]], rounds: int, rng: np.random.Generator) -> tuple[Int[Array, "R _n"], ...]:
     """Rows of each group for every round, in random order, -1 where a round has one client less."""
     out = []
     for rows in active:
@@ -231,7 +231,7 @@ def _epoch(
     start: tuple[Parameters, Any],
     handed_out: Float[Array, "H w"],
     groups: tuple[Client, ...],
-    dealt: tuple[Int[Array, "R n"], ...],
+    dealt: tuple[Int[Array, "R _n"], ...],
     key: Array,
 ) -> tuple[Parameters, Any]:
     optimiser, model, neighbours = how.step(rates), how.model, how.neighbours
