@@ -13,13 +13,13 @@ from jgleak.gnn.mlp import MLP
 from jgleak.gnn.model import GNN
 from jgleak.gnn.registry import CONVOLUTIONS, ENCODERS, NORMS, READOUTS, RESIDUALS
 
-PARTS: dict[str, dict[str, type[nn.Module]]] = {
+PARTS: Mapping[str, Mapping[str, type[nn.Module]]] = {
     "layers": {"layer": Layer},
-    "encoder": dict(ENCODERS),
-    "conv": dict(CONVOLUTIONS),
-    "norm": dict(NORMS),
-    "residual": dict(RESIDUALS),
-    "readout": dict(READOUTS),
+    "encoder": ENCODERS,
+    "conv": CONVOLUTIONS,
+    "norm": NORMS,
+    "residual": RESIDUALS,
+    "readout": READOUTS,
     "mlp": {"mlp": MLP},
 }
 """What may stand in a field that holds parts: classes by kind."""

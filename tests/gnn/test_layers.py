@@ -1,6 +1,7 @@
 """Every part around a convolution: dense against rooted, permutation, padding, and the rows that its maps show.
 
-A new part takes a row of ``LAYERS`` (norms, residuals) or ``MODELS`` (encoders, jumping knowledge).
+Convolutions, norms and residuals come from the registries, with their defaults; what a part has beside them takes a row
+of ``LAYERS``. Encoders and jumping knowledge take a row of ``MODELS``.
 """
 
 from __future__ import annotations
@@ -28,16 +29,19 @@ from jgleak.gnn import (
     Pooled,
     SAGEConv,
 )
+from jgleak.gnn.jump import JUMPS
 from jgleak.gnn.registry import CONVOLUTIONS, ENCODERS, NORMS, RESIDUALS
 
 NODES, SLOTS, WIDTH = 6, 8, 3
 SOME = np.array([3, 0, 2])
 
 LAYERS: dict[str, Layer] = {
-    "gcn": Layer(GCNConv(4, bias=True), "tanh"),
-    "gat": Layer(GATConv(4, bias=True, heads=2)),
-    "sage": Layer(SAGEConv(4)),
-    "gin": Layer(GINConv(4, epsilon=0.3)),
+    **{kind: Layer(conv(4, bias=True), "tanh") for kind, conv in CONVOLUTIONS.items()},
+    **{f"norm {kind}": Layer(GCNConv(4), norm=norm()) for kind, norm in NORMS.items()},
+    **{f"residual {kind}": Layer(GCNConv(WIDTH), residual=residual()) for kind, residual in RESIDUALS.items()},
+    "gin, epsilon": Layer(GINConv(4, epsilon=0.3)),
+    "gcn, no loops": Layer(GCNConv(4, self_loops=False), "tanh"),
+    "gcn, sums": Layer(GCNConv(4, normalise=False), "tanh"),
     "gcn, batch norm": Layer(GCNConv(4, bias=True), norm=BatchNorm()),
     "gat, layer norm": Layer(GATConv(4, heads=2), "gelu", norm=LayerNorm()),
     "sage, added row": Layer(SAGEConv(WIDTH), residual=AddedRow()),
@@ -74,10 +78,8 @@ def layer(request: pytest.FixtureRequest) -> Layer:
 
 
 def test_the_tables_hold_every_part() -> None:
-    for field, kinds in (("conv", CONVOLUTIONS), ("norm", NORMS), ("residual", RESIDUALS)):
-        assert set(kinds.values()) <= {type(getattr(layer, field)) for layer in LAYERS.values()}
     shown = {type(model.encoder) for model in MODELS.values()}
-    assert set(ENCODERS.values()) <= shown and {"max", "sum", "cat"} <= {model.jump for model in MODELS.values()}
+    assert set(ENCODERS.values()) <= shown and set(JUMPS) <= {model.jump for model in MODELS.values()}
 
 
 def test_rooted_evaluation_equals_the_dense_layer(layer: Layer, params_of: Any, graph_of: Any) -> None:
@@ -103,7 +105,7 @@ def test_some_columns_of_a_star_need_no_others(layer: Layer, params_of: Any, gra
         found = layer.by(weights, "row", "state", picked, jnp.asarray(some))
         np.testing.assert_allclose(found, dense[0, some], rtol=3e-5, atol=3e-5)
     else:
-        assert isinstance(layer.norm, LayerNorm) or layer.conv.kernel("hidden")
+        assert layer.norm is not None or layer.conv.kernel("hidden")
 
 
 def test_nodes_may_come_in_any_order_and_padding_changes_nothing(layer: Layer, params_of: Any, graph_of: Any) -> None:
@@ -145,7 +147,7 @@ def test_every_map_s_gradient_spans_the_rows_that_enter_it(layer: Layer, params_
                 total = layer.by(weights, "select", view, (own + adjacency[v] @ others)[None], columns)[:, 0]
                 found.append(layer.by(weights, "row", view, total, columns))
             entering = np.asarray(found)
-        basis = np.linalg.svd(entering.T.astype(np.float64), full_matrices=False)[0]
+        basis = np.linalg.svd(np.asarray(entering, np.float64).T, full_matrices=False)[0]
         rest = seen - basis @ (basis.T @ seen)
         assert np.abs(rest).max() < 1e-4 * np.abs(seen).max()
 
@@ -185,9 +187,8 @@ def test_what_enters_the_readout_follows_from_the_states(name: str, params_of: A
     model = MODELS[name]
     params, graph = weights_of(model, params_of, seed=3), graph_of(NODES, SLOTS, WIDTH, seed=4)
     encoded, *states = model.apply({"params": params}, *graph, method="states")
-    rows = graph[0] if not model.encoder.taps else graph[0] @ params["encoder"]["linear"]["kernel"]
-    rows = rows + params["encoder"]["linear"].get("bias", 0.0) if model.encoder.taps else rows
-    np.testing.assert_allclose(encoded, rows, rtol=1e-5, atol=1e-5)
+    alone = model.encoder.apply({"params": params.get("encoder", {})}, graph[0])
+    np.testing.assert_allclose(encoded, np.asarray(alone), rtol=1e-5, atol=1e-5)
     first, last = map(np.asarray, states)
     wanted = {"last": last, "cat": np.c_[first, last]}
     if model.jump in ("max", "sum"):
@@ -196,6 +197,15 @@ def test_what_enters_the_readout_follows_from_the_states(name: str, params_of: A
     logits = np.asarray(model.apply({"params": params}, *graph))
     seen = model.readout.apply({"params": params["readout"]}, graph[0], wanted[model.jump], graph[2])
     np.testing.assert_allclose(logits, np.asarray(seen), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_linear_encoder_is_one_linear_map(bias: bool) -> None:
+    rng = np.random.default_rng(0)
+    rows, kernel, offset = (rng.normal(size=shape).astype(np.float32) for shape in ((5, WIDTH), (WIDTH, 4), (4,)))
+    weights = {"linear": {"kernel": kernel} | ({"bias": offset} if bias else {})}
+    out = np.asarray(LinearEncoder(4, bias).apply({"params": weights}, rows))
+    np.testing.assert_allclose(out, rows @ kernel + (offset if bias else 0.0), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -223,7 +223,7 @@ class BlockFilter:
         size: int,
         weights: Params,
         table: TableRows,
-    ) -> dict[View, Float[np.ndarray, "B D"]]:
+    ) -> dict[View, Float[np.ndarray, "B _D"]]:
         """Every view's rows; ``size`` and a width from ``WIDTHS`` are the compiled shape."""
         width = kernels.padded(neighbours.shape[1], WIDTHS)
         around = kernels.fill(kernels.fill(neighbours, width, axis=1, value=-1), size, value=-1).astype(np.int32)

@@ -269,7 +269,7 @@ def embed(
     degrees: Float[Array, " T"],
     centres: Int[Array, " B"],
     neighbours: Int[Array, "B W"],
-) -> tuple[Float[Array, "B D"], ...]:
+) -> tuple[Float[Array, "B _D"], ...]:
     """Whole rows of candidates, in the precision of the tables; neighbours below 0 are padding."""
 
     def one(centre: Array, around: Array) -> tuple[Array, ...]:

@@ -130,10 +130,10 @@ def _unit(rows: Float[np.ndarray, "S k"]) -> Float[np.ndarray, "S k"]:
 
 def _shared(
     directions: Float[np.ndarray, "S k"], rng: np.random.Generator, close: float, limits: SpanLimits
-) -> list[Int[np.ndarray, " G"]]:
+) -> list[Int[np.ndarray, " _G"]]:
     """Groups of at least ``completion_rows`` equal directions, the largest first; equal ones differ by ``close``."""
     least = limits.completion_rows
-    groups: dict[bytes, Int[np.ndarray, " G"]] = {}
+    groups: dict[bytes, Int[np.ndarray, " _G"]] = {}
     width = min(directions.shape[1], AXES)
     for _ in range(ROUNDS):
         axes = linalg.qr(rng.normal(size=(directions.shape[1], AXES)), mode="economic")[0]
