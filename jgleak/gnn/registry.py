@@ -12,10 +12,28 @@ from jgleak.gnn.readout import DotProduct, Flattened, NodeMLP, NodeScores, Poole
 from jgleak.gnn.residual import AddedRow, LinearResidual, Residual
 from jgleak.gnn.sage import SAGEConv
 
-CONVOLUTIONS: dict[str, type[Convolution]] = {conv.kind: conv for conv in (GCNConv, GATConv, SAGEConv, GINConv)}
-READOUTS: dict[str, type[Readout]] = {
-    readout.kind: readout for readout in (NodeMLP, Pooled, Flattened, NodeScores, DotProduct)
+CONVOLUTIONS: dict[str, type[Convolution]] = {
+    GCNConv.kind: GCNConv,
+    GATConv.kind: GATConv,
+    SAGEConv.kind: SAGEConv,
+    GINConv.kind: GINConv,
 }
-NORMS: dict[str, type[Norm]] = {norm.kind: norm for norm in (BatchNorm, LayerNorm)}
-RESIDUALS: dict[str, type[Residual]] = {residual.kind: residual for residual in (AddedRow, LinearResidual)}
-ENCODERS: dict[str, type[Encoder]] = {encoder.kind: encoder for encoder in (Rows, LinearEncoder)}
+READOUTS: dict[str, type[Readout]] = {
+    NodeMLP.kind: NodeMLP,
+    Pooled.kind: Pooled,
+    Flattened.kind: Flattened,
+    NodeScores.kind: NodeScores,
+    DotProduct.kind: DotProduct,
+}
+NORMS: dict[str, type[Norm]] = {
+    BatchNorm.kind: BatchNorm,
+    LayerNorm.kind: LayerNorm,
+}
+RESIDUALS: dict[str, type[Residual]] = {
+    AddedRow.kind: AddedRow,
+    LinearResidual.kind: LinearResidual,
+}
+ENCODERS: dict[str, type[Encoder]] = {
+    Rows.kind: Rows,
+    LinearEncoder.kind: LinearEncoder,
+}
