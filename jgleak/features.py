@@ -199,7 +199,7 @@ class FeatureSpace:
         codes = {int(value): code for code, value in enumerate(self.features[self.index(self.degree)].values)}
         return np.array([codes.get(int(degree), -1) for degree in degrees], dtype=np.int64)
 
-    def fit(self, xs: Iterable[Num[np.ndarray, "n G"]]) -> FeatureSpace:
+    def fit(self, xs: Iterable[Num[np.ndarray, "_n G"]]) -> FeatureSpace:
         """The same schema with column means and deviations over all nodes of ``xs``."""
         bare = dataclasses.replace(self, mean=None, std=None)
         mean, square, count = np.zeros(self.width), np.zeros(self.width), 0

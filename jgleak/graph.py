@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Num
 
 from jgleak.features import FeatureSpace
+from jgleak.pytree import pytree
 
 BUCKETS: tuple[int, ...] = (8, 16, 24, 32, 40, 64, 104, 160, 256)
 """Node counts that batches are padded to, so that few shapes compile."""
@@ -26,7 +27,7 @@ class Graph:
     Attributes:
       x: node features ``(n, G)``, one column a *feature* of the FeatureSpace: integer codes, or numbers for real ones.
       edges: ``(e, 2)`` node pairs, each edge once, without self-loops; stored sorted with the smaller node first.
-      y: a class (int), a regression target (float), node classes ``(n,)``, or None when unknown.
+      y: a class (int), a regression target (float), node classes or targets ``(n,)``, or None when unknown.
       name: free text for people (a SMILES string, a row number); no code decides by it.
 
     Raises:
@@ -35,7 +36,7 @@ class Graph:
 
     x: Num[np.ndarray, "n G"]
     edges: Int[np.ndarray, "e 2"]
-    y: int | float | Int[np.ndarray, " n"] | None = None
+    y: int | float | Num[np.ndarray, " n"] | None = None
     name: str = ""
 
     def __post_init__(self) -> None:
@@ -171,7 +172,7 @@ class Graph:
         return nx.is_isomorphic(self.to_networkx(), other.to_networkx(), node_match=same)
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclasses.dataclass(frozen=True)
 class GraphBatch:
     """A dense, padded batch: NumPy arrays until a jitted function takes them to the device.

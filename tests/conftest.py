@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
+import jaxtyping
+import pytest
 import scipy.linalg  # noqa: F401 - the limit below holds for libraries that are loaded
 from threadpoolctl import threadpool_limits
 
@@ -25,3 +28,11 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 if version("jaxlib") == "0.10.2":
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1")
 threadpool_limits(1, user_api="blas")
+
+
+@pytest.fixture
+def unchecked() -> Iterator[None]:
+    """No check of shapes and types, as for users: for a test of what someone is told who gives wrong ones."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)

@@ -166,6 +166,7 @@ def test_json_round_trip_is_exact(seed: int) -> None:
     assert bare.mean is None and bare.features == MIXED.features
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_numpy_values_become_plain_ones() -> None:
     space = FeatureSpace((onehot("degree", np.arange(3)),), degree="degree")  # type: ignore[arg-type]
     assert FeatureSpace.from_json(json.loads(json.dumps(space.to_json()))).features == space.features
@@ -183,6 +184,7 @@ def test_numpy_values_become_plain_ones() -> None:
     ],
     ids=["no degree", "no kind", "not a list", "unknown kind", "short mean", "no features"],
 )
+@pytest.mark.usefixtures("unchecked")
 def test_a_malformed_description_is_refused(spoil: Any) -> None:
     data = json.loads(json.dumps(MIXED.to_json()))
     spoil(data)
@@ -219,6 +221,7 @@ def test_a_malformed_description_is_refused(spoil: Any) -> None:
         (lambda: FeatureSpace((ELEMENT,), mean=np.zeros(3), std=np.array([1, 1, -1.0])), "cannot be negative"),
     ],
 )
+@pytest.mark.usefixtures("unchecked")
 def test_an_impossible_schema_is_refused(make: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()

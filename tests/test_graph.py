@@ -58,6 +58,7 @@ def coloured(edges: Any, colours: list[int]) -> Graph:
         ({"y": "toxic"}, "y: expected a class, a number or node labels"),
     ],
 )
+@pytest.mark.usefixtures("unchecked")
 def test_a_bad_graph_names_the_field(fields: dict[str, Any], message: str) -> None:
     good: dict[str, Any] = {"x": np.zeros((3, 2), int), "edges": np.array([[0, 1]]), "y": 1}
     with pytest.raises(ValueError, match=message):
@@ -72,10 +73,11 @@ def test_edges_are_stored_sorted() -> None:
     assert g.connected and not Graph(np.zeros((2, 1)), np.zeros((0, 2), int)).connected
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_labels_are_plain_numbers_or_arrays() -> None:
-    assert type(Graph(np.zeros((1, 1)), np.zeros((0, 2)), np.int64(1)).y) is int  # type: ignore[arg-type]
-    assert type(Graph(np.zeros((1, 1)), np.zeros((0, 2)), np.float32(0.5)).y) is float  # type: ignore[arg-type]
-    assert isinstance(Graph(np.zeros((2, 1)), np.zeros((0, 2)), [0, 1]).y, np.ndarray)  # type: ignore[arg-type]
+    assert type(Graph(np.zeros((1, 1)), np.zeros((0, 2), int), np.int64(1)).y) is int  # type: ignore[arg-type]
+    assert type(Graph(np.zeros((1, 1)), np.zeros((0, 2), int), np.float32(0.5)).y) is float  # type: ignore[arg-type]
+    assert isinstance(Graph(np.zeros((2, 1)), np.zeros((0, 2), int), [0, 1]).y, np.ndarray)  # type: ignore[arg-type]
 
 
 @given(g=graphs())

@@ -11,6 +11,7 @@ PACKAGE = Path(__file__).parents[1] / "jgleak"
 LAYER = {
     "graph": 0,
     "features": 0,
+    "pytree": 0,
     "ratings": 0,
     "gnn": 1,
     "defenses": 1,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import numpy as np
@@ -91,6 +91,7 @@ class Clock:
         return Clock(self.begun, self.elapsed + share * self.left)
 
 
+@runtime_checkable
 class AttackFunction(Protocol):
     """An attack's entry: everything it may look at is in its arguments."""
 
@@ -99,6 +100,7 @@ class AttackFunction(Protocol):
     ) -> Reconstruction: ...
 
 
+@runtime_checkable
 class RunMany(Protocol):
     """The same for many clients side by side; ``budget.seconds`` are granted for each."""
 

@@ -228,7 +228,7 @@ def _target(
     return output - 0.5 * inner / jnp.maximum(square, 1e-30)
 
 
-def _node_labels(observation: Observation, nodes: Array, adjacency: Array, mask: Array) -> np.ndarray:
+def _node_labels(observation: Observation, nodes: np.ndarray, adjacency: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """Most plausible label of every node, from the gradient of the readout's last layer (or of the convolutions).
 
     A gradient is linear in the output gradients ``D (N, C)``, so ``D`` solves a small least-squares problem, and

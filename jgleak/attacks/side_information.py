@@ -41,7 +41,7 @@ def _alone(knowledge: Knowledge, g: int, n: int | None) -> Knowledge:
     )
 
 
-def together(matrices: Sequence[Float[np.ndarray, "n k"]]) -> Float[np.ndarray, "*B N K"]:
+def together(matrices: Sequence[Float[np.ndarray, "_n _k"]]) -> Float[np.ndarray, "*B N K"]:
     """Soft edges or features of every graph as in a ``Reconstruction``: padded to the largest, or one graph's alone."""
     rows, columns = np.max([matrix.shape for matrix in matrices], axis=0)
     out = np.zeros((len(matrices), rows, columns), np.float32)

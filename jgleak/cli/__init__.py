@@ -34,10 +34,11 @@ def main() -> None:
     app()
 
 
-def _version(wanted: bool) -> None:
+def _version(wanted: bool) -> bool:
     if wanted:
         typer.echo(__version__)
         raise typer.Exit
+    return wanted
 
 
 @app.callback()

@@ -22,8 +22,8 @@ def fit(space: FeatureSpace, graphs: Sequence[Graph]) -> FeatureSpace:
 
 def fit_apart(
     space: FeatureSpace,
-    rows: Iterable[Num[np.ndarray, "n F"]],
-    degrees: Sequence[Int[np.ndarray, " n"]],
+    rows: Iterable[Num[np.ndarray, "_n F"]],
+    degrees: Sequence[Int[np.ndarray, " _n"]],
     possible: range,
 ) -> FeatureSpace:
     """``space`` with the statistics of its degrees taken from elsewhere than those of its other features.

@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int, Num
+from jaxtyping import Float, Num
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as serialised
 
@@ -127,7 +127,7 @@ class Knowledge:
       sizes: number of nodes of every graph of a batch, in the order of ``labels``; none given: each has ``n``.
       adjacency: true adjacency ``(n, n)`` ("+A" in the papers); of a batch ``(B, n, n)``, padded to the largest graph.
       features: true node features ``(n, G)`` ("+X"); of a batch ``(B, n, G)``.
-      labels: graph labels of the batch, or the node labels.
+      labels: graph labels of the batch, or the node labels; targets in a regression.
       max_nodes: no client graph is larger than this (``N_max``).
       max_degree: no node has more neighbours.
       auxiliary: public graphs of the same kind.
@@ -145,7 +145,7 @@ class Knowledge:
     sizes: Sequence[int] = ()
     adjacency: Float[np.ndarray, "n n"] | None = None
     features: Num[np.ndarray, "n G"] | None = None
-    labels: Int[np.ndarray, "..."] | None = None
+    labels: Num[np.ndarray, "..."] | None = None
     max_nodes: int = 40
     max_degree: int | None = None
     auxiliary: tuple[Graph, ...] = ()

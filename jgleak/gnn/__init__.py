@@ -6,10 +6,12 @@ from jgleak.gnn.encoder import Encoder as Encoder
 from jgleak.gnn.encoder import LinearEncoder as LinearEncoder
 from jgleak.gnn.encoder import Rows as Rows
 from jgleak.gnn.gat import GATConv as GATConv
+from jgleak.gnn.gatv2 import GATv2Conv as GATv2Conv
 from jgleak.gnn.gcn import GCNConv as GCNConv
 from jgleak.gnn.gin import GINConv as GINConv
 from jgleak.gnn.jump import JUMPS as JUMPS
 from jgleak.gnn.layer import Layer as Layer
+from jgleak.gnn.leconv import LEConv as LEConv
 from jgleak.gnn.mlp import MLP as MLP
 from jgleak.gnn.model import GNN as GNN
 from jgleak.gnn.model import Params as Params

@@ -16,6 +16,10 @@ AnyArray = TypeVar("AnyArray", Array, np.ndarray)
 """Of JAX or of NumPy; what is computed from it is of the same kind."""
 
 
+FAINT = 1e-6
+"""A relaxed degree below this counts as none: its inverse square, in a derivative, would overflow."""
+
+
 class Convolution(Precise):
     """Base of the convolutions; a subclass is one pure map from node rows to pre-activations.
 
@@ -63,8 +67,8 @@ class Convolution(Precise):
         """Raise ``ValueError`` for an unknown name or an impossible size."""
         at_least_one(features=self.features)
 
-    @staticmethod
-    def mixing(adjacency: Float[AnyArray, "N N"], mask: Bool[AnyArray, " N"]) -> Float[AnyArray, "N N"]:
+    @nn.nowrap
+    def mixing(self, adjacency: Float[AnyArray, "N N"], mask: Bool[AnyArray, " N"]) -> Float[AnyArray, "N N"]:
         """``S``, how much every row takes of every other, where that does not depend on weights.
 
         Of NumPy arrays it is one, in their precision, made without JAX.
@@ -137,10 +141,10 @@ class Convolution(Precise):
         """A weight, made in ``__call__``."""
         return self.param(name, nn.initializers.xavier_uniform(), shape)
 
-    def _offsets(self, *names: str) -> None:
-        """The biases, made in ``__call__`` where the layer has them."""
+    def _offsets(self, *names: str, width: int | None = None) -> None:
+        """The biases, made in ``__call__`` where the layer has them; as wide as the output where nothing is said."""
         for name in names if self.bias else ():
-            self.param(name, nn.initializers.zeros_init(), (self.features,))
+            self.param(name, nn.initializers.zeros_init(), (width or self.features,))
 
     def _weight(self, name: str) -> Array | np.ndarray:
         """A weight that ``__call__`` made, of the kind that the parameters are."""

@@ -147,7 +147,7 @@ class GNN(Precise):
         adjacency: Float[Array, "N N"],
         mask: Bool[Array, " N"],
         disturb: Callable[[int, Array], Array] | None = None,
-    ) -> list[Float[Array, "N D"]]:
+    ) -> list[Float[Array, "N _D"]]:
         """``[H_0, H_1, ..., H_L]`` of one padded graph; ``disturb`` maps a layer's number and output to another."""
         out = [self.encoder(nodes)]
         for number, layer in enumerate(self.layers):

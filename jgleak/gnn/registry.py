@@ -5,8 +5,10 @@ from __future__ import annotations
 from jgleak.gnn.convolution import Convolution
 from jgleak.gnn.encoder import Encoder, LinearEncoder, Rows
 from jgleak.gnn.gat import GATConv
+from jgleak.gnn.gatv2 import GATv2Conv
 from jgleak.gnn.gcn import GCNConv
 from jgleak.gnn.gin import GINConv
+from jgleak.gnn.leconv import LEConv
 from jgleak.gnn.norm import BatchNorm, LayerNorm, Norm
 from jgleak.gnn.readout import DotProduct, Flattened, NodeMLP, NodeScores, Pooled, Readout
 from jgleak.gnn.residual import AddedRow, LinearResidual, Residual
@@ -15,8 +17,10 @@ from jgleak.gnn.sage import SAGEConv
 CONVOLUTIONS: dict[str, type[Convolution]] = {
     GCNConv.kind: GCNConv,
     GATConv.kind: GATConv,
+    GATv2Conv.kind: GATv2Conv,
     SAGEConv.kind: SAGEConv,
     GINConv.kind: GINConv,
+    LEConv.kind: LEConv,
 }
 READOUTS: dict[str, type[Readout]] = {
     NodeMLP.kind: NodeMLP,

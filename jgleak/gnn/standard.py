@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from jgleak.gnn.attention import Attention
 from jgleak.gnn.convolution import Convolution
-from jgleak.gnn.gat import GATConv
 from jgleak.gnn.gin import GINConv
 from jgleak.gnn.layer import Layer
 from jgleak.gnn.model import GNN
@@ -62,7 +62,7 @@ def standard(
 def _placed(layer: Layer, last: bool, readout: Readout, last_act: bool) -> Layer:
     """The layer in its place: the last one averages its heads, and has an activation where it is asked for alone."""
     conv = layer.conv
-    if isinstance(conv, GATConv):
+    if isinstance(conv, Attention):
         conv = conv.clone(concatenate=not last)
     if last and readout.passes_states:
         conv = conv.clone(features=readout.outputs)

@@ -52,7 +52,7 @@ def aggregates(nodes: Float[np.ndarray, "n m"], adjacency: Float[np.ndarray, "n 
     return out
 
 
-def match(truth: Aggregates, graph: Aggregates) -> Matching:
+def match(truth: Aggregates, graph: Sequence[Float[np.ndarray, "k _"]]) -> Matching:
     """The assignment of least total ``Σ_k ||F_k(G)_i - F_k(Ĝ)_j||²``, by the Hungarian algorithm.
 
     Isomorphic graphs always get pairs of equal aggregates. Where nodes are alike up to ``HOPS`` hops, any of the equal
@@ -61,7 +61,7 @@ def match(truth: Aggregates, graph: Aggregates) -> Matching:
     return Matching(*linear_sum_assignment(distances(truth, graph)))
 
 
-def distances(truth: Aggregates, graph: Aggregates) -> Float[np.ndarray, "n k"]:
+def distances(truth: Aggregates, graph: Sequence[Float[np.ndarray, "k _"]]) -> Float[np.ndarray, "n k"]:
     """Squared distance between every two nodes, summed over the hops.
 
     Columns get weights in ``[1, 1 + TILT]``, fixed by the seed. One-hot rows are full of exact ties (two wrong colours

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -12,6 +12,7 @@ from scipy.stats import rankdata
 from jgleak.metrics.bootstrap import Interval, bootstrap
 
 
+@runtime_checkable
 class Reported(Protocol):
     """What is scored; ``jgleak.attacks.recommender.Profile`` is one."""
 

@@ -111,6 +111,7 @@ def test_random_graphs(features: auxiliary.Draw, deviation: float) -> None:
     assert rows.std() == pytest.approx(deviation, abs=0.05) and abs(rows.mean()) < 0.05
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_random_graphs_say_what_is_wrong() -> None:
     rng = np.random.default_rng(0)
     with pytest.raises(ValueError, match="features: unknown"):

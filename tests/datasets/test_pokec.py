@@ -63,6 +63,7 @@ def test_faults(tmp_path: Path, users: str, message: str) -> None:
         pokec(path=_write(tmp_path, users, "7\t3\n"))
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_unknown_label() -> None:
     with pytest.raises(ValueError, match="label: Pokec has no label 'AGE'"):
         pokec(label="AGE")  # pyright: ignore[reportArgumentType]

@@ -107,6 +107,7 @@ def test_validation_ratings_come_from_the_given_ones() -> None:
         (lambda: {"items": np.array([1, 1]), "users": np.array([0, 0])}, "rated an item twice"),
     ],
 )
+@pytest.mark.usefixtures("unchecked")
 def test_impossible_ratings_are_refused(change: Callable[[], dict[str, np.ndarray]], message: str) -> None:
     fields = {"users": np.array([0, 1]), "items": np.array([1, 1]), "values": np.array([1.0, 2.0])} | change()
     with pytest.raises(ValueError, match=message):

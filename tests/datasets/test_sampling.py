@@ -143,6 +143,7 @@ def test_degree_outside_the_schema() -> None:
         ({"sizes": ((1.0, 150, 200),), "scheme": "grow", "graphs": 1}, r"no client of 150\.\.200 nodes"),
     ],
 )
+@pytest.mark.usefixtures("unchecked")
 def test_faults(changes: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jgleak.datasets.sampling.ATTEMPTS", 20)
     with pytest.raises(ValueError, match=message):

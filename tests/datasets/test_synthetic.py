@@ -74,6 +74,7 @@ def test_smallest_graphs() -> None:
         ({"labels": "edge"}, "labels: must be"),
     ],
 )
+@pytest.mark.usefixtures("unchecked")
 def test_faults(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         synthetic(**({"kind": "er", "seed": 0} | changes))

@@ -82,6 +82,7 @@ def test_what_follows_the_noise_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize("arguments", [{"delta": 0.0}, {"delta": 1.0}, {"rounds": 0}, {"rounds": 1.5}])
+@pytest.mark.usefixtures("unchecked")
 def test_mistakes_are_named(arguments: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="delta|rounds"):
         privacy(parse("clip:1+gaussian:1"), SIZES, **arguments)  # type: ignore[arg-type]

@@ -40,6 +40,8 @@ LAYERS: dict[str, Layer] = {
     **{f"norm {kind}": Layer(GCNConv(4), norm=norm()) for kind, norm in NORMS.items()},
     **{f"residual {kind}": Layer(GCNConv(WIDTH), residual=residual()) for kind, residual in RESIDUALS.items()},
     "gin, epsilon": Layer(GINConv(4, epsilon=0.3)),
+    "gcn, no loops": Layer(GCNConv(4, self_loops=False), "tanh"),
+    "gcn, sums": Layer(GCNConv(4, normalise=False), "tanh"),
     "gcn, batch norm": Layer(GCNConv(4, bias=True), norm=BatchNorm()),
     "gat, layer norm": Layer(GATConv(4, heads=2), "gelu", norm=LayerNorm()),
     "sage, added row": Layer(SAGEConv(WIDTH), residual=AddedRow()),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -25,11 +26,11 @@ def observed(strangers: dict[str, Stranger]) -> dict[str, Observation]:
 def recomputed(seen: Observation, one: Stranger) -> tuple[np.ndarray, Any]:
     """Output and gradient of the observation's own model."""
     rows, edges, _ = one.example
-    graph = rows, dense(edges, len(rows)), np.ones(len(rows), bool)
+    graph = jnp.asarray(rows), jnp.asarray(dense(edges, len(rows))), jnp.ones(len(rows), bool)
 
     def value(params: Any) -> Any:
         output = seen.model.apply({"params": params}, *graph)
-        return graph_loss(seen.model, params, *graph, one.label, seen.loss), output  # type: ignore[arg-type]
+        return graph_loss(seen.model, params, *graph, jnp.asarray(one.label), seen.loss), output
 
     compiled = jax.jit(jax.grad(value, has_aux=True), compiler_options={"xla_backend_optimization_level": 0})
     gradient, output = compiled(seen.params)

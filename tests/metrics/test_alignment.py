@@ -79,6 +79,7 @@ def test_missing_nodes_come_last() -> None:
         (np.zeros((2, 2)), np.zeros((3, 4)), "one graph"),
     ],
 )
+@pytest.mark.usefixtures("unchecked")
 def test_mistakes_are_named(adjacency: np.ndarray | None, nodes: np.ndarray | None, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         align(path(0, 1), SPACE, adjacency=adjacency, nodes=nodes)

@@ -121,7 +121,7 @@ def _upstream(
     mixing: Float[np.ndarray, "n n"],
     rows: Float[np.ndarray, "n m"],
     act: str,
-) -> list[tuple[Float[np.ndarray, "n F"], Float[np.ndarray, "B n D"]]]:
+) -> list[tuple[Float[np.ndarray, "n _F"], Float[np.ndarray, "B n _D"]]]:
     """Of every layer, the states that enter it and ``dL/dZ``, if the features are ``rows``."""
     states = [rows]
     for layer in layers[:-1]:
@@ -134,7 +134,7 @@ def _upstream(
 
 def _misfit(
     layers: Sequence[LayerGradient],
-    made: Sequence[tuple[Float[np.ndarray, "n F"], Float[np.ndarray, "B n D"]]],
+    made: Sequence[tuple[Float[np.ndarray, "n _F"], Float[np.ndarray, "B n _D"]]],
     mixing: Float[np.ndarray, "n n"],
     fit: Regularised,
 ) -> float:

@@ -49,13 +49,13 @@ class Recovered(NamedTuple):
         independent row for each kind of node.
     """
 
-    states: tuple[Float[Array, "N F"], ...]
-    coefficients: tuple[Float[Array, "N D"], ...]
+    states: tuple[Float[Array, "N _F"], ...]
+    coefficients: tuple[Float[Array, "N _D"], ...]
 
 
 def pooling_weights(
     readout: Readout, mask: Bool[Array, " N"], states: Float[Array, "N D"] | None = None
-) -> Float[Array, "N D"]:
+) -> Float[Array, "N 1"] | Float[Array, "N D"]:
     """``M``: how much the pooled vector changes with every node's state.
 
     ``1/n`` for the mean, 1 for the sum, and for the maximum (log-sum-exp) the softmax over nodes of the last states,
@@ -69,8 +69,8 @@ def pooling_weights(
 
 def recursion(
     model: GNN,
-    kernels: Sequence[Float[Array, "F D"]],
-    gradients: Sequence[Float[Array, "F D"]],
+    kernels: Sequence[Float[Array, "_F _D"]],
+    gradients: Sequence[Float[Array, "_F _D"]],
     upstream: Float[Array, " D"],
     adjacency: Float[Array, "N N"],
     mask: Bool[Array, " N"],
@@ -105,10 +105,10 @@ def recover(
     model: GNN,
     params: Params,
     updates: Sequence[Params],
-    adjacencies: Sequence[Float[np.ndarray, "n n"]],
+    adjacencies: Sequence[Float[np.ndarray, "_n _n"]],
     *,
-    last: Sequence[Float[np.ndarray, "n D"]] | None = None,
-    states: Sequence[Float[np.ndarray, "n D"]] | None = None,
+    last: Sequence[Float[np.ndarray, "_n D"]] | None = None,
+    states: Sequence[Float[np.ndarray, "_n D"]] | None = None,
 ) -> list[Recovered]:
     """The recursion for many clients of one model side by side, in float64; host arrays without padding.
 
@@ -129,7 +129,7 @@ def recover(
     slots, clients = bucket(max(sizes)), 2 ** int(np.ceil(np.log2(len(sizes))))
     order = [*range(len(sizes)), *[len(sizes) - 1] * (clients - len(sizes))]  # so that few shapes compile
 
-    def kernels(tree: Params) -> list[Float[np.ndarray, "F D"]]:
+    def kernels(tree: Params) -> list[Float[np.ndarray, "_F _D"]]:
         return [np.asarray(model.conv_of(tree, layer)["kernel"], np.float64) for layer in range(model.depth)]
 
     def padded(parts: Sequence[np.ndarray], square: bool = False) -> Float[np.ndarray, "B N ..."]:

@@ -60,7 +60,7 @@ class Autoencoder(nn.Module):
         nodes: Float[Array, "N m"],
         adjacency: Float[Array, "N N"],
         mask: Bool[Array, " N"],
-        marks: Float[Array, "N {WIDTH}"],
+        marks: Float[Array, f"N {WIDTH}"],
     ) -> Float[Array, "N N"]:
         rows = jnp.concatenate([nodes, marks], axis=-1)
         hidden = nn.relu(GCNConv(WIDTH, bias=True)(rows, adjacency, mask))
@@ -70,13 +70,13 @@ class Autoencoder(nn.Module):
         return jnp.where(pairs(mask), jax.nn.sigmoid(latent @ latent.T + own * adjacency + offset), 0.0)
 
 
-def random_marks(key: Array, slots: int) -> Float[Array, "N {WIDTH}"]:
+def random_marks(key: Array, slots: int) -> Float[Array, f"N {WIDTH}"]:
     """Rows of a random rotation: orthogonal for up to ``WIDTH`` nodes, and no node's is special."""
     size = max(slots, WIDTH)
     return MARK * jnp.sqrt(size / WIDTH) * jax.random.orthogonal(key, size)[:slots, :WIDTH]
 
 
-def place_marks(key: Array, slots: int) -> Float[Array, "N {WIDTH}"]:
+def place_marks(key: Array, slots: int) -> Float[Array, f"N {WIDTH}"]:
     """The node's place in its file: what follows from the files' habit of node order is learnt too."""
     return MARK * jnp.eye(slots, WIDTH)
 

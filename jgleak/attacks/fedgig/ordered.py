@@ -17,6 +17,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -100,7 +101,7 @@ def finish(setting: Setting, problem: Problem, guess: Guess) -> Guess:
 
 def _expected(problem: Problem) -> Array:
     slots = problem.mask.shape[1]
-    return problem.prior.logits[:slots, :slots]
+    return jnp.asarray(problem.prior.logits[:slots, :slots])
 
 
 FEDGIG_ORDERED = matching(

@@ -111,7 +111,7 @@ def _group(
 
 def edges(
     options: Options, observations: Sequence[Observation], knowledges: Sequence[Knowledge]
-) -> list[list[Float[np.ndarray, "n n"]]]:
+) -> list[list[Float[np.ndarray, "_n _n"]]]:
     """Edge probabilities of every client's graphs: known ones, or what the decoder makes of its leaked embedding.
 
     Raises:
@@ -187,8 +187,8 @@ def _answer(
     options: Options,
     observation: Observation,
     knowledge: Knowledge,
-    soft: Sequence[Float[np.ndarray, "n n"]],
-    rows: Sequence[Float[np.ndarray, "n m"]],
+    soft: Sequence[Float[np.ndarray, "_n _n"]],
+    rows: Sequence[Float[np.ndarray, "_n m"]],
     seconds: float,
 ) -> Reconstruction:
     space, given = knowledge.space, [one.features for one in apart(observation, knowledge)]

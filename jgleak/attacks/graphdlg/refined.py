@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from jgleak.attacks.graphdlg.decoder import Decoder
@@ -97,7 +98,7 @@ def pull(setting: Setting, problem: Problem, variables: Variables) -> Variables:
     return variables | {"adjacency": edges + PULL * (variables["anchor"] - edges)}
 
 
-def _observed(leaf: Any) -> Array:
+def _observed(leaf: Any) -> Array | np.ndarray:
     """The one observed gradient of a weight, as a matrix or a vector."""
     if isinstance(leaf, Whole):
         return leaf.gradient

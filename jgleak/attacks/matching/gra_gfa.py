@@ -52,7 +52,7 @@ class Features(nn.Module):
 
     @nn.compact
     def __call__(
-        self, rows: Float[Array, "N {WIDTH}"], adjacency: Float[Array, "N N"], mask: Bool[Array, " N"]
+        self, rows: Float[Array, f"N {WIDTH}"], adjacency: Float[Array, "N N"], mask: Bool[Array, " N"]
     ) -> Float[Array, "N m"]:
         first = nn.relu(GCNConv(WIDTH, bias=True)(rows, adjacency, mask))
         second = nn.relu(GCNConv(WIDTH, bias=True)(first, adjacency, mask))
@@ -62,7 +62,7 @@ class Features(nn.Module):
 def features(
     params: Params,
     groups: tuple[Group, ...],
-    rows: Float[Array, "N {WIDTH}"],
+    rows: Float[Array, f"N {WIDTH}"],
     adjacency: Float[Array, "N N"],
     mask: Bool[Array, " N"],
 ) -> Float[Array, "N m"]:

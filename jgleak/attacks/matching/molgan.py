@@ -91,7 +91,7 @@ class Generator(nn.Module):
     width: int
 
     @nn.compact
-    def __call__(self, latent: Float[Array, " {LATENT}"]) -> tuple[Float[Array, "S m"], Float[Array, "S S"]]:
+    def __call__(self, latent: Float[Array, f" {LATENT}"]) -> tuple[Float[Array, "S m"], Float[Array, "S S"]]:
         hidden = latent
         for width in WIDTHS:
             hidden = nn.tanh(nn.Dense(width)(hidden))
@@ -117,7 +117,7 @@ class Critic(nn.Module):
 
 
 def generate(
-    params: Params, groups: tuple[Group, ...], latent: Float[Array, " {LATENT}"], mask: Bool[Array, " N"]
+    params: Params, groups: tuple[Group, ...], latent: Float[Array, f" {LATENT}"], mask: Bool[Array, " N"]
 ) -> tuple[Float[Array, "N m"], Float[Array, "N N"]]:
     """One generated graph of the nodes in ``mask``: columns as in ``Graphs``, symmetric soft edges, padding zero.
 
@@ -148,7 +148,7 @@ def trained(public: PublicGraphs, steps: int = STEPS) -> tuple[Params, Float[np.
 
 def initial(network: nn.Module, rng: np.random.Generator, *inputs: Any) -> Params:
     """Normal weights of variance ``1 / fan-in`` and zero biases."""
-    shapes = jax.eval_shape(lambda: network.init(jax.random.key(0), *inputs))["params"]
+    shapes = jax.eval_shape(network.init, jax.random.key(0), *inputs)["params"]
 
     def draw(path: Any, leaf: Any) -> Float[np.ndarray, "..."]:
         if path[-1].key == "bias":

@@ -45,8 +45,8 @@ def gradients(setting: Setting, problem: Problem, guess: Guess) -> Params:
     Where the update was clipped as a whole (``Setting.scaled``), its length is not the gradient's: they are stretched
     to that length. A zero gradient stays one.
     """
-    graphs = (guess.nodes, guess.adjacency, problem.mask, guess.labels)
-    found = factored_gradients(setting.model, problem.params, *graphs, setting.loss, problem.shares)
+    graphs = (guess.nodes, guess.adjacency, jnp.asarray(problem.mask), guess.labels)
+    found = factored_gradients(setting.model, problem.params, *graphs, setting.loss, jnp.asarray(problem.shares))
     if not setting.scaled:
         return found
     square = jnp.maximum(

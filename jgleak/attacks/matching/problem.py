@@ -19,6 +19,7 @@ from jgleak.features import FeatureSpace
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.gnn import GNN, Params
 from jgleak.graph import bucket
+from jgleak.pytree import pytree
 
 
 class Group(NamedTuple):
@@ -55,7 +56,7 @@ class Setting:
     degree_column: int | None = None
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclasses.dataclass(frozen=True)
 class Problem:
     """One client: ``G`` graphs of ``N`` node slots behind ``T`` gradients.
@@ -77,14 +78,14 @@ class Problem:
 
     params: Params
     update: Params
-    mask: Bool[Array, "G N"]
-    shares: Float[Array, "T G N"]
-    mean: Float[Array, " m"]
-    scale: Float[Array, " m"]
-    nodes: Float[Array, "G N m"] | None = None
-    adjacency: Float[Array, "G N N"] | None = None
-    degrees: Float[Array, "G N w"] | None = None
-    labels: Num[Array, "..."] | None = None
+    mask: Bool[Array | np.ndarray, "G N"]
+    shares: Float[Array | np.ndarray, "T G N"]
+    mean: Float[Array | np.ndarray, " m"]
+    scale: Float[Array | np.ndarray, " m"]
+    nodes: Float[Array | np.ndarray, "G N m"] | None = None
+    adjacency: Float[Array | np.ndarray, "G N N"] | None = None
+    degrees: Float[Array | np.ndarray, "G N w"] | None = None
+    labels: Num[Array | np.ndarray, "..."] | None = None
     prior: Any = None
     explained: Float[Array | np.ndarray, ""] = dataclasses.field(default_factory=lambda: np.zeros((), np.float32))
 

@@ -17,9 +17,10 @@ from jgleak.attacks.matching.objectives import Guess, Objective, distance, gradi
 from jgleak.attacks.matching.problem import Problem, Setting
 from jgleak.attacks.matching.starts import Start, Variables
 from jgleak.federated.observation import Knowledge, Observation
+from jgleak.pytree import pytree
 
 
-@jax.tree_util.register_dataclass
+@pytree
 @dataclasses.dataclass(frozen=True)
 class State:
     """One restart on one client.

@@ -6,24 +6,25 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jgleak.attacks.matching.problem import Group
 
 
-def symmetric(values: Float[Array, "... N N"], mask: Bool[Array, "... N"]) -> Float[Array, "... N N"]:
+def symmetric(values: Float[Array, "... N N"], mask: Bool[Array | np.ndarray, "... N"]) -> Float[Array, "... N N"]:
     """``(A + Aᵀ) / 2`` with zero diagonal, and zero where a node is padding (FedGIG, equation 3)."""
     average = (values + jnp.swapaxes(values, -1, -2)) / 2
     return jnp.where(pairs(mask), average, 0.0)
 
 
-def pairs(mask: Bool[Array, "... N"]) -> Bool[Array, "... N N"]:
+def pairs(mask: Bool[Array | np.ndarray, "... N"]) -> Bool[Array | np.ndarray, "... N N"]:
     """The pairs of two different real nodes."""
     different = ~jnp.eye(mask.shape[-1], dtype=bool)
     return mask[..., :, None] & mask[..., None, :] & different
 
 
-def sigmoid_edges(values: Float[Array, "... N N"], mask: Bool[Array, "... N"]) -> Float[Array, "... N N"]:
+def sigmoid_edges(values: Float[Array, "... N N"], mask: Bool[Array | np.ndarray, "... N"]) -> Float[Array, "... N N"]:
     """Edge probabilities ``sigmoid((A + Aᵀ) / 2)`` of the real pairs."""
     return jnp.where(pairs(mask), jax.nn.sigmoid(symmetric(values, mask)), 0.0)
 
@@ -59,13 +60,16 @@ def softmax_features(values: Float[Array, "... m"], groups: tuple[Group, ...]) -
 
 
 def encode(
-    raw: Float[Array, "... m"], mean: Float[Array, " m"], scale: Float[Array, " m"], mask: Bool[Array, "..."]
+    raw: Float[Array, "... m"],
+    mean: Float[Array | np.ndarray, " m"],
+    scale: Float[Array | np.ndarray, " m"],
+    mask: Bool[Array | np.ndarray, "..."],
 ) -> Float[Array, "... m"]:
     """Raw columns to the model's input; padding rows are zero."""
     return jnp.where(mask[..., None], (raw - mean) * scale, 0.0)
 
 
-def clip_edges(values: Float[Array, "... N N"], mask: Bool[Array, "... N"]) -> Float[Array, "... N N"]:
+def clip_edges(values: Float[Array, "... N N"], mask: Bool[Array | np.ndarray, "... N"]) -> Float[Array, "... N N"]:
     """Projection onto symmetric matrices with entries in [0, 1] and zero diagonal (GLG, equation 15)."""
     return jnp.clip(symmetric(values, mask), 0.0, 1.0)
 

@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, Int
 from jgleak.attacks.matching.objectives import Guess
 from jgleak.attacks.matching.problem import Problem, Setting, shared
 from jgleak.attacks.matching.recipe import Recipe, State, answer, init, step
+from jgleak.pytree import filled
 
 STRIDE = 50
 """Steps between two looks at the clock and at which restarts are done."""
@@ -151,7 +152,7 @@ def axes(setting: Setting) -> Any:
     """Where the clients lie in every field of ``Problem``: in front, or nowhere in what they share."""
     fields = [f.name for f in dataclasses.fields(Problem)]
     axes: dict[str, Any] = {name: None if name in shared(setting) else 0 for name in fields}
-    return Problem(**axes)
+    return filled(Problem, axes)
 
 
 def side_by_side(parts: Sequence[Any], setting: Setting) -> Any:
@@ -159,5 +160,5 @@ def side_by_side(parts: Sequence[Any], setting: Setting) -> Any:
     if isinstance(parts[0], Problem):
         fields = {f.name: [getattr(p, f.name) for p in parts] for f in dataclasses.fields(Problem)}
         together = {k: v[0] if k in shared(setting) else side_by_side(v, setting) for k, v in fields.items()}
-        return Problem(**together)
+        return filled(Problem, together)
     return jax.tree.map(lambda *leaves: np.stack(leaves), *parts)

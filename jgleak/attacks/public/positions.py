@@ -129,7 +129,7 @@ def _share(
 
 def _odds(share: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
     share = np.clip(share, RARE, 1 - RARE)
-    return (np.log(share) - np.log1p(-share)).astype(np.float32)
+    return np.asarray(np.log(share) - np.log1p(-share), np.float32)
 
 
 def _logits(space: FeatureSpace, shares: Float[np.ndarray, "... m"]) -> Float[np.ndarray, "... m"]:

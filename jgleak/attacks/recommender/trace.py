@@ -86,7 +86,7 @@ def _standard(every: Float[np.ndarray, " I"], sent: Int[np.ndarray, " S"]) -> Fl
 @precise
 def _traces(
     model: Recommender,
-    prior: float,
+    prior: Float[Array, ""],
     part: Literal["network", "user"],
     params: Parameters,
     of_network: Weights,

@@ -14,6 +14,7 @@ from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import Slot, total
 from jgleak.attacks.span.filter import BlockFilter, FoundBlocks, Request
 from jgleak.attacks.span.ranges import Unsearched
+from jgleak.attacks.span.settings import LIMITS, SpanLimits
 from jgleak.gnn import GNN, Params
 
 Neighbours = tuple[int, ...]
@@ -96,28 +97,30 @@ def next_hop(
     model: GNN,
     params: Params,
     nodes: Nodes,
-    below: Blocks,
+    hops: Sequence[Blocks],
     checks: Sequence[SpanCheck],
     *,
-    hop: int,
     clock: Clock,
     budget: Budget,
+    limits: SpanLimits = LIMITS,
 ) -> Blocks:
-    """Blocks of ``hop`` hops from those of one hop less that pass ``checks``.
+    """Blocks of one hop more than the last of ``hops`` (1, 2, ..) that pass ``checks``.
 
     A neighbour of root entry ``t`` is any block below with root ``t`` that holds the centre's root entry. The fixed
     part of a checked row is the centre's input row (GRAIN's readout sees ``[X | H_2]``).
     """
-    search, requests = next_search(model, params, nodes, below, checks, hop=hop)
-    return joined([search.blocks(requests, clock=clock, budget=budget)], below.kinds, _history(below))
+    below = hops[-1]
+    search, requests = next_search(model, params, nodes, hops, checks)
+    found = search.blocks(requests, clock=clock, budget=budget, limits=limits)
+    return joined([found], below.kinds, _history(below))
 
 
 def next_search(
-    model: GNN, params: Params, nodes: Nodes, below: Blocks, checks: Sequence[SpanCheck], *, hop: int
+    model: GNN, params: Params, nodes: Nodes, hops: Sequence[Blocks], checks: Sequence[SpanCheck]
 ) -> tuple[BlockFilter, list[Request]]:
-    """What embeds and checks blocks of ``hop`` hops, and every centre with the neighbours it may have, fewest first."""
-    fixed = fixed_rows(model, nodes, below)
-    search = BlockFilter(*model.layer_at(params, hop - 1), below.states, below.degrees, checks, fixed=fixed)
+    """What embeds and checks blocks of one hop more, and every centre with the neighbours it may have, fewest first."""
+    layer, below = model.layer_at(params, len(hops)), hops[-1]
+    search = BlockFilter(*layer, below.states, below.degrees, checks, fixed=fixed_rows(model, nodes, below))
     return search, sorted(enumerate(_slots(below)), key=lambda request: total(request[1]))
 
 

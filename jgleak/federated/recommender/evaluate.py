@@ -75,7 +75,7 @@ def requests(clients: Clients, wanted: Ratings) -> Requests:
     counts = wanted.counts()
     order = np.argsort(wanted.users, kind="stable")
     place = np.arange(len(wanted)) - np.repeat(np.cumsum(counts) - counts, counts)
-    items = np.zeros((wanted.n_users, int(padded(counts.max()))), np.int32)
+    items = np.zeros((wanted.n_users, padded(counts.max(keepdims=True)).item()), np.int32)
     items[wanted.users[order], place] = wanted.items[order]
     return Requests(items, order, place)
 

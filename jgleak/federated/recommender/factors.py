@@ -150,7 +150,7 @@ def _epoch(
     factors: Factors,
     memory: Any,
     groups: tuple[Client, ...],
-    dealt: tuple[Int[Array, "R n"], ...],
+    dealt: tuple[Int[Array, "R _n"], ...],
 ) -> tuple[Factors, Any]:
     optimiser = _optimiser(settings)
 

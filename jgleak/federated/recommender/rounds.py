@@ -180,7 +180,7 @@ def epochs(
             return
 
 
-def deal(active: list[Int[np.ndarray, " n"]], rounds: int, rng: np.random.Generator) -> tuple[Int[Array, "R n"], ...]:
+def deal(active: list[Int[np.ndarray, " _n"]], rounds: int, rng: np.random.Generator) -> tuple[Int[Array, "R _n"], ...]:
     """Rows of each group for every round, in random order, -1 where a round has one client less."""
     out = []
     for rows in active:
@@ -217,7 +217,7 @@ def _epoch(
     memory: Any,
     handed_out: Float[Array, "H w"],
     groups: tuple[Client, ...],
-    dealt: tuple[Int[Array, "R n"], ...],
+    dealt: tuple[Int[Array, "R _n"], ...],
     key: Array,
 ) -> tuple[Parameters, Any]:
     optimiser = server.step(rate, decay)

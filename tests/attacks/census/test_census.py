@@ -14,11 +14,14 @@ from models import flat
 
 from jgleak.attacks.attack import Budget
 from jgleak.attacks.census import census, receptive_field
-from jgleak.attacks.census.assemble import Assembly
-from jgleak.attacks.census.candidates import CensusCandidates
+from jgleak.attacks.census.assemble import AnonymitySet, ExplainingGraph
+from jgleak.attacks.census.candidates import CensusCandidates, Levels
 from jgleak.attacks.census.census import CENSUS
-from jgleak.attacks.census.equations import Contributions
-from jgleak.attacks.census.solve import Counting, _solved
+from jgleak.attacks.census.equations import equations
+from jgleak.attacks.census.growth import Assembly
+from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.solve import solve
+from jgleak.attacks.census.whole_numbers import real_solution
 from jgleak.attacks.span.hops import Blocks, Nodes
 from jgleak.features import FeatureSpace, onehot
 from jgleak.federated import Knowledge, fedsgd
@@ -118,23 +121,16 @@ def _adds_up(model: GNN, lab: Any) -> None:
     if model.node_level:
         graph = Graph(graph.x, graph.edges, np.arange(7) % 2)
     observation = lab.observe(model, graph)
-    nodes, levels, counts = unfolded(graph, lab.space, receptive_field.hops(model))
-    system = Contributions.of(observation, nodes, levels, FOREVER)
+    nodes, hops, counts = unfolded(graph, lab.space, receptive_field.hops(model))
+    problem, levels = CensusProblem.of(observation, Knowledge(lab.space)), Levels(nodes, tuple(hops), (), True)
+    system = equations(problem, levels, FOREVER)
     assert system is not None
-    counting = Counting(
-        system.equations,
-        system.observed,
-        levels[-1],
-        system.blocks,
-        absolute=model.readout.counts_nodes,
-        most=40,
-        clock=FOREVER,
-    )
-    assert counting.residual < 1e-4
+    solution = solve(problem, levels, system, FOREVER)
+    assert solution.residual < 1e-4
     if not model.node_level:
         right = system.observed * (1 if model.readout.counts_nodes else graph.n)
-        assert np.linalg.norm(system.equations @ counts - right) < 1e-4 * np.linalg.norm(right)
-        found = list(counting.solutions([graph.n], FOREVER, budget=100))
+        assert np.linalg.norm(system.matrix @ counts - right) < 1e-4 * np.linalg.norm(right)
+        found = list(problem.arithmetic.censuses(solution, [graph.n], FOREVER))
         assert any(census is not None and np.array_equal(census.counts, counts) for census in found)
 
 
@@ -145,7 +141,7 @@ def same_blocks(graph: Graph, space: FeatureSpace) -> Iterator[Graph]:
     seen = set()
     pairs = list(combinations(range(graph.n), 2))
     for edges in combinations(pairs, len(graph.edges)):
-        other = Graph(graph.x, np.array(edges).reshape(-1, 2))
+        other = Graph(graph.x, np.array(edges, np.int64).reshape(-1, 2))
         if not np.array_equal(other.degree, graph.degree) or signature(other, space) != key:
             continue
         form = other.canonical_form()
@@ -174,7 +170,7 @@ def assembled(graph: Graph, space: FeatureSpace) -> set[tuple[bytes, bytes]]:
     nodes, levels, counts = unfolded(graph, space, 2)
     assembly = Assembly(levels[-1], counts, clock=FOREVER, most=10**6)
     made = [
-        Graph(nodes.codes[levels[-1].kinds[list(blocks)]], np.array(edges).reshape(-1, 2))
+        Graph(nodes.codes[levels[-1].kinds[list(blocks)]], np.array(edges, np.int64).reshape(-1, 2))
         for blocks, edges in assembly.graphs()
     ]
     forms = {g.canonical_form() for g in made}
@@ -266,11 +262,9 @@ def test_what_a_search_under_weaker_conditions_finds_is_kept(lab: Any, monkeypat
     """Even if it does not end: a second graph of this gradient refutes the conditions under which one was unique."""
     truth, other = lab.path([0, 1, 2]), lab.path([0, 2, 1])
     observation = lab.observe(lab.model(), truth)
-    sets = [
-        census._Set(0.0, 0, True, [truth], [1e-7], {truth.canonical_form()}),
-        census._Set(0.0, 0, True, [other, truth], [1e-7, 1e-7], set(), exhausted=False),
-    ]
-    monkeypatch.setattr(census, "_explain", lambda *given: sets.pop(0))
+    one, two = (ExplainingGraph(graph, 1e-7, graph.canonical_form()) for graph in (truth, other))
+    sets = [AnonymitySet((one,)), AnonymitySet((two, one), exhausted=False)]
+    monkeypatch.setattr(census, "assemble", lambda *given: sets.pop(0))
     found = CENSUS(observation, Knowledge(lab.space, n=3), key=jax.random.key(0), budget=Budget(seconds=60))
     assert {g.canonical_form() for g in found.graphs} == {truth.canonical_form(), other.canonical_form()}
     assert found.certificate is not None and found.certificate.status == "at_least_k"
@@ -284,7 +278,7 @@ def test_a_prior_of_other_features_is_refused_before_the_search(lab: Any) -> Non
 
 def test_a_word_filter_that_was_cut_leaves_no_complete_levels(lab: Any) -> None:
     observation, knowledge = lab.observe(lab.model(), lab.path([0, 1, 2])), Knowledge(lab.space, n=3)
-    candidates = CensusCandidates(observation, knowledge, FOREVER, Budget(seconds=60))
+    candidates = CensusCandidates(CensusProblem.of(observation, knowledge), FOREVER, Budget(seconds=60))
     assert next(candidates.attempts()).complete
     candidates.nodes = dataclasses.replace(candidates.nodes, complete=False)
     assert not next(candidates.attempts()).complete
@@ -293,8 +287,8 @@ def test_a_word_filter_that_was_cut_leaves_no_complete_levels(lab: Any) -> None:
 def test_directions_that_rounding_magnifies_are_free() -> None:
     """Equations off by 1e-6 and a direction of 1e-4: the count it would fix is off by more than it may be."""
     system = np.array([[1.0, 1.0], [1e-4, -1e-4]])
-    sharp, nothing = _solved(system, system @ [2.0, 3.0], 0.0)
+    sharp, nothing = real_solution(system, system @ [2.0, 3.0], null=2e-5, blur=0.0)
     np.testing.assert_allclose(sharp, [2.0, 3.0])
     assert nothing.shape == (2, 0)
-    _, free = _solved(system, system @ [2.0, 3.0], 40 * 1e-6 / 0.05)
+    _, free = real_solution(system, system @ [2.0, 3.0], null=2e-5, blur=40 * 1e-6 / 0.05)
     assert free.shape == (2, 1)

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -69,8 +70,8 @@ def test_counts_of_a_batch(lab: Any) -> None:
 
 
 def _logits(lab: Any, model: Any, graph: Graph) -> np.ndarray:
-    mask: Any = np.ones(graph.n, bool)
-    return np.asarray(model.apply({"params": lab.params(model)}, lab.space.encode(graph.x), graph.adjacency, mask))
+    parts = [jnp.asarray(part) for part in (lab.space.encode(graph.x), graph.adjacency, np.ones(graph.n, bool))]
+    return np.asarray(model.apply({"params": lab.params(model)}, *parts))
 
 
 def test_targets_of_a_regression(lab: Any) -> None:

@@ -180,6 +180,7 @@ def test_an_isolated_node_aggregates_zero() -> None:
         (lambda: glg.adjacency_of_gradient(np.eye(3), np.ones((2, 4)), np.ones((2, 4))), "do not belong together"),
     ],
 )
+@pytest.mark.usefixtures("unchecked")
 def test_bad_input_is_named(call: Any, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         call()

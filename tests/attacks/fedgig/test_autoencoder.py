@@ -102,7 +102,7 @@ def test_what_is_learnt_is_the_whole_graph_from_a_masked_one(
     monkeypatch.setattr(autoencoder, "FALSE", false)
     graph, copies = lab.random(N, 3), 2000
     batch = GraphBatch.from_graphs([graph], lab.space, slots=12)
-    parts = batch.nodes, batch.adjacency, batch.node_mask
+    parts = [jnp.asarray(part) for part in (batch.nodes, batch.adjacency, batch.node_mask)]
 
     def blank(key: Any, slots: int) -> Any:
         return jnp.zeros((slots, autoencoder.WIDTH))

@@ -38,7 +38,7 @@ def posed(lab: Any, observation: Observation, graphs: list[Graph]) -> tuple[Sett
     )
     setting, problem = pose(observation, knowledge, infer=False)
     assert problem.nodes is not None and problem.adjacency is not None and problem.labels is not None
-    return setting, problem, Guess(problem.nodes, problem.adjacency, problem.labels)
+    return setting, problem, Guess(*map(jnp.asarray, (problem.nodes, problem.adjacency, problem.labels)))
 
 
 gap = jax.jit(hard_distance, static_argnames="setting")

@@ -72,7 +72,7 @@ def test_every_gradient_is_made_of_the_rows_of_true_blocks(name: str) -> None:
     budget = Budget(seconds=1e6)
     ones = one_hop(model, params, nodes, [], clock=FOREVER, budget=budget)
     assert sorted(zip(ones.roots.tolist(), ones.neighbours, strict=True)) == sorted(around)
-    twos = next_hop(model, params, nodes, ones, [], hop=2, clock=FOREVER, budget=budget)
+    twos = next_hop(model, params, nodes, [ones], [], clock=FOREVER, budget=budget)
     true = _true(ones, twos, around)
     dense = _states(observation, graph)
     np.testing.assert_allclose(twos.states[true], dense[2][ones.roots[twos.roots[true]]], rtol=1e-3, atol=1e-4)
