@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from jgleak.gnn.gat import NEGATIVE_SLOPE
+from jgleak.gnn.attention import NEGATIVE_SLOPE
 from jgleak.gnn.precise import precise
 
 HEADS = 2
