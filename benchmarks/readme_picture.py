@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import jax
+import typer
 from rdkit.Chem.Draw import rdMolDraw2D
 
 from jgleak import Budget, Graph, Knowledge, fedsgd, get_attack
@@ -59,4 +60,4 @@ def _grid(molecules: list, legends: list[str]) -> bytes:
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -9,6 +9,7 @@ threads than free cores make a small decomposition many times slower.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -17,6 +18,8 @@ import jaxtyping
 import pytest
 import scipy.linalg  # noqa: F401 - the limit below holds for libraries that are loaded
 from threadpoolctl import threadpool_limits
+
+sys.path.append(str(Path(__file__).parents[1]))  # last: benchmarks are the checkout's, jgleak is the installed one
 
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "xla"))

@@ -35,6 +35,18 @@ def with_options(settings: Settings, options: Mapping[str, Any]) -> Settings:
     return _replaced(settings, {name: _value(known[name], str(text)) for name, text in options.items()})
 
 
+def changed_options(settings: Settings, defaults: Settings) -> dict[str, Any]:
+    """The options whose values differ from those of ``defaults``."""
+    before = dict(_values(defaults))
+    return {name: value for name, value in _values(settings) if value != before[name]}
+
+
+def _values(settings: Any) -> Iterator[tuple[str, Any]]:
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        yield from _values(value) if dataclasses.is_dataclass(value) else [(field.name, value)]
+
+
 def _leaves(settings: Any) -> Iterator[tuple[str, tuple[dataclasses.Field[Any], Any]]]:
     """Every option's name, with its field and that field's type."""
     types = typing.get_type_hints(type(settings))

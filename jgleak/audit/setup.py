@@ -17,13 +17,14 @@ from jgleak.datasets.digest import digest
 from jgleak.defenses import Defense, parse
 from jgleak.federated import Knowledge, Observation
 from jgleak.federated.train import train, trainable
-from jgleak.gnn import GNN, MLP, Flattened, GATConv, NodeMLP, NodeScores, Params, Pooled, Readout, standard
+from jgleak.gnn import GNN, GATConv, Params, registry, standard
+from jgleak.gnn.readout import ReadoutTask
 from jgleak.graph import Graph, bucket
 
 UNIQUE_NODES = ("citeseer", "facebook", "github", "pokec")
 """Networks in which (almost) no two nodes of a client share all features (GRAIN's uniqueness heuristic)."""
 
-READOUTS = ("node_mlp", "pooled", "flattened", "node_scores")
+READOUTS = tuple(kind for kind, readout in registry.READOUTS.items() if readout.labels)
 """Readouts for classifying graphs or nodes; ``dot`` predicts ratings and needs a recommender's client."""
 
 CLIENTS = 1 << 31
@@ -152,30 +153,23 @@ def _loss(specification: Specification, dataset: Dataset) -> str:
 
 
 def _model(specification: Specification, dataset: Dataset) -> GNN:
-    readout, by_node = specification.readout, dataset.task == "node"
-    if by_node and readout in ("pooled", "flattened"):
-        raise ValueError(f"readout: {readout!r} labels graphs and this task labels nodes; take node_mlp or node_scores")
-    if not by_node and readout == "node_scores":
-        raise ValueError("readout: 'node_scores' labels nodes and this task labels graphs; add --node-task")
+    name, by_node = specification.readout, dataset.task == "node"
+    readout = registry.READOUTS[name]
+    if by_node and "node" not in readout.labels:
+        fitting = " or ".join(kind for kind in READOUTS if "node" in registry.READOUTS[kind].labels)
+        raise ValueError(f"readout: {name!r} labels graphs and this task labels nodes; take {fitting}")
+    if not by_node and "graph" not in readout.labels:
+        raise ValueError(f"readout: {name!r} labels nodes and this task labels graphs; add --node-task")
+    slots = bucket(max(g.n for g in dataset.graphs))
+    task = ReadoutTask(dataset.classes, by_node, specification.activation, specification.pooling, slots)
     conv, act, width = specification.model, specification.activation, specification.hidden
     return standard(
         dataset.space.width,
         GATConv(width, specification.bias, specification.heads) if conv == GATConv.kind else conv,
-        _readout(specification, dataset),
+        readout.for_task(task),
         layers=specification.layers,
         hidden=width,
         act=act,
         last_act=specification.last_activation,
         bias=specification.bias,
     )
-
-
-def _readout(specification: Specification, dataset: Dataset) -> Readout:
-    act, outputs = specification.activation, dataset.classes
-    if specification.readout == NodeMLP.kind:
-        return NodeMLP(mlp=MLP((300, 64, outputs), act), per_node=dataset.task == "node")
-    if specification.readout == Pooled.kind:
-        return Pooled(pooling=specification.pooling, mlp=MLP((outputs,), act))
-    if specification.readout == Flattened.kind:
-        return Flattened(size=bucket(max(g.n for g in dataset.graphs)), classes=outputs)
-    return NodeScores(outputs)

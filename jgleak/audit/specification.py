@@ -48,7 +48,7 @@ class Specification:
       graphs: how many clients; None for the data set's default.
       min_nodes: smallest client.
       max_nodes: largest client.
-      model: convolution: ``gcn``, ``gat``, ``sage`` or ``gin``.
+      model: convolution, a name of ``jgleak.gnn.CONVOLUTIONS``.
       layers: number of convolutions.
       hidden: width of the convolutions.
       heads: attention heads (``gat``).

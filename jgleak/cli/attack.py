@@ -27,12 +27,12 @@ def attack(
     graphs: Annotated[int | None, typer.Option(help="How many clients.")] = None,
     min_nodes: Annotated[int | None, typer.Option(help="Smallest client.")] = None,
     max_nodes: Annotated[int | None, typer.Option(help="Largest client.")] = None,
-    model: Annotated[str, typer.Option(help="Convolution: gcn, gat, sage or gin.")] = "gcn",
+    model: Annotated[str, typer.Option(help="Convolution, such as gcn; see jgleak list.")] = "gcn",
     layers: Annotated[int, typer.Option(help="Number of convolutions.")] = 2,
     hidden: Annotated[int, typer.Option(help="Width of the convolutions.")] = 300,
     heads: Annotated[int, typer.Option(help="Attention heads (gat).")] = 2,
     activation: Annotated[str, typer.Option(help="relu, gelu, sigmoid or tanh.")] = "relu",
-    readout: Annotated[str, typer.Option(help="node_mlp, pooled, flattened or node_scores.")] = "node_mlp",
+    readout: Annotated[str, typer.Option(help="Such as node_mlp or pooled; see jgleak list.")] = "node_mlp",
     pooling: Annotated[str, typer.Option(help="mean, sum or max (pooled readout).")] = "mean",
     last_activation: Annotated[
         bool, typer.Option("--last-activation", help="Apply the activation after the last convolution too.")

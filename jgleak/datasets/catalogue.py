@@ -4,50 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import Literal
 
 import numpy as np
 
 from jgleak.datasets.dataset import Dataset
-from jgleak.datasets.embedded import embedded
-from jgleak.datasets.moleculenet import TABLES, moleculenet
-from jgleak.datasets.musae import musae
-from jgleak.datasets.network import Network
-from jgleak.datasets.planetoid import citeseer
-from jgleak.datasets.pokec import Label, pokec
-from jgleak.datasets.sampling import GRAIN_SIZES, Scheme, Sizes, clients
-from jgleak.datasets.synthetic import KINDS, Kind, synthetic
+from jgleak.datasets.registry import LABELS, NETWORKS, SETS, SYNTHETIC
+from jgleak.datasets.sampling import clients
+from jgleak.datasets.synthetic import synthetic
 from jgleak.datasets.tally import Tally
 from jgleak.datasets.tudataset import tudataset
-
-_TU = {name.lower(): name for name in ("MUTAG", "PTC_MR", "ENZYMES", "NCI1", "COIL-RAG")}
-_LABELS = ("graph", "node")
-
-
-@dataclasses.dataclass(frozen=True)
-class _Cut:
-    """How clients of a network are cut: scheme and sizes by default."""
-
-    load: Callable[[str, str | Path | None], Network]
-    tasks: tuple[str, ...]
-    scheme: Scheme
-    sizes: Sizes
-
-
-_NETWORKS: Mapping[str, _Cut] = {
-    "citeseer": _Cut(lambda task, path: citeseer(path=path), _LABELS, "balls", GRAIN_SIZES),
-    "facebook": _Cut(lambda task, path: musae("facebook", path=path), _LABELS, "sampled_balls", ((1.0, 1, 100),)),
-    "github": _Cut(lambda task, path: musae("github", path=path), _LABELS, "sampled_balls", ((1.0, 1, 100),)),
-    "pokec": _Cut(lambda task, path: pokec(label=cast(Label, task), path=path), get_args(Label), "grow", GRAIN_SIZES),
-}
-_SYNTHETIC: Mapping[str, Kind] = {**{f"synthetic-{kind}": kind for kind in KINDS}, "synthetic-glg": "er"}
 
 
 def names() -> tuple[str, ...]:
     """The names that ``load`` knows, besides ``tu:NAME`` for any other set of the TUDataset collection."""
-    return ("embedded", *TABLES, *_TU, *_NETWORKS, *_SYNTHETIC)
+    return (*SETS, *NETWORKS, *SYNTHETIC)
 
 
 def tasks(name: str) -> tuple[str, ...]:
@@ -57,11 +29,11 @@ def tasks(name: str) -> tuple[str, ...]:
       ValueError: an unknown name.
     """
     key = _key(name)
-    if key in TABLES:
-        return TABLES[key].tasks
-    if key in _NETWORKS:
-        return _NETWORKS[key].tasks
-    return _LABELS if key in _SYNTHETIC else ()
+    if key in SETS:
+        return SETS[key].tasks
+    if key in NETWORKS:
+        return NETWORKS[key].tasks
+    return LABELS if key in SYNTHETIC else ()
 
 
 def load(
@@ -109,11 +81,11 @@ def load(
     low, high = 1 if min_nodes is None else min_nodes, max_nodes
     if low < 1 or (high is not None and high < low):
         raise ValueError(f"min_nodes, max_nodes: expected 1 <= min_nodes <= max_nodes, got {min_nodes}, {max_nodes}")
-    if path is not None and (key in _SYNTHETIC or key == "embedded"):
+    if path is not None and (key in SYNTHETIC or (key in SETS and not SETS[key].files)):
         raise ValueError(f"path: {key} is not read from files, leave path out")
-    if key in _SYNTHETIC:
+    if key in SYNTHETIC:
         return _synthetic(key, graphs or 100, min_nodes, high, _labels(task), seed)
-    if key in _NETWORKS:
+    if key in NETWORKS:
         return _clients(key, task or known[0], path, graphs or 100, min_nodes, max_nodes, seed)
     return _sample(_whole(key, task, path), graphs, low, high, seed)
 
@@ -136,7 +108,7 @@ def _labels(task: str | None) -> Literal["graph", "node"]:
 def _synthetic(
     key: str, graphs: int, low: int | None, high: int | None, labels: Literal["graph", "node"], seed: int
 ) -> Dataset:
-    kind = _SYNTHETIC[key]
+    kind = SYNTHETIC[key]
     if key != "synthetic-glg":
         bounds = (_lowest(low, high), max(30, low or 1) if high is None else high)
         return synthetic(kind, graphs=graphs, nodes=bounds, labels=labels, seed=seed)
@@ -153,19 +125,16 @@ def _lowest(min_nodes: int | None, high: int | None) -> int:
 
 
 def _whole(key: str, task: str | None, path: str | Path | None) -> Dataset:
-    if key == "embedded":
-        return embedded()
-    if key in TABLES:
-        return moleculenet(key, task=task, path=path)
-    if key in _TU:
-        return tudataset(_TU[key], path=path)
+    if key in SETS:
+        chosen = {"task": task} if SETS[key].tasks else {}
+        return SETS[key].load(**chosen, **({"path": path} if SETS[key].files else {}))
     return dataclasses.replace(tudataset(key.removeprefix("tu:"), path=path), name=key)
 
 
 def _clients(
     key: str, task: str, path: str | Path | None, graphs: int, low: int | None, high: int | None, seed: int
 ) -> Dataset:
-    cut = _NETWORKS[key]
+    cut = NETWORKS[key]
     sizes = cut.sizes
     if low is not None or high is not None:
         sizes = ((1.0, low or 1, max(low or 1, cut.sizes[-1][2]) if high is None else high),)

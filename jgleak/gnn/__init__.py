@@ -2,13 +2,22 @@
 
 from jgleak.gnn.activation import ACTIVATIONS as ACTIVATIONS
 from jgleak.gnn.convolution import Convolution as Convolution
+from jgleak.gnn.encoder import Encoder as Encoder
+from jgleak.gnn.encoder import LinearEncoder as LinearEncoder
+from jgleak.gnn.encoder import Rows as Rows
 from jgleak.gnn.gat import GATConv as GATConv
+from jgleak.gnn.gatv2 import GATv2Conv as GATv2Conv
 from jgleak.gnn.gcn import GCNConv as GCNConv
 from jgleak.gnn.gin import GINConv as GINConv
+from jgleak.gnn.jump import JUMPS as JUMPS
 from jgleak.gnn.layer import Layer as Layer
+from jgleak.gnn.leconv import LEConv as LEConv
 from jgleak.gnn.mlp import MLP as MLP
 from jgleak.gnn.model import GNN as GNN
 from jgleak.gnn.model import Params as Params
+from jgleak.gnn.norm import BatchNorm as BatchNorm
+from jgleak.gnn.norm import LayerNorm as LayerNorm
+from jgleak.gnn.norm import Norm as Norm
 from jgleak.gnn.readout import DotProduct as DotProduct
 from jgleak.gnn.readout import Flattened as Flattened
 from jgleak.gnn.readout import NodeMLP as NodeMLP
@@ -16,6 +25,12 @@ from jgleak.gnn.readout import NodeScores as NodeScores
 from jgleak.gnn.readout import Pooled as Pooled
 from jgleak.gnn.readout import Readout as Readout
 from jgleak.gnn.registry import CONVOLUTIONS as CONVOLUTIONS
+from jgleak.gnn.registry import ENCODERS as ENCODERS
+from jgleak.gnn.registry import NORMS as NORMS
 from jgleak.gnn.registry import READOUTS as READOUTS
+from jgleak.gnn.registry import RESIDUALS as RESIDUALS
+from jgleak.gnn.residual import AddedRow as AddedRow
+from jgleak.gnn.residual import LinearResidual as LinearResidual
+from jgleak.gnn.residual import Residual as Residual
 from jgleak.gnn.sage import SAGEConv as SAGEConv
 from jgleak.gnn.standard import standard as standard

@@ -10,9 +10,14 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int
 
 from jgleak.gnn.precise import Precise
+from jgleak.gnn.tap import Tap
 
 AnyArray = TypeVar("AnyArray", Array, np.ndarray)
 """Of JAX or of NumPy; what is computed from it is of the same kind."""
+
+
+FAINT = 1e-6
+"""A relaxed degree below this counts as none: its inverse square, in a derivative, would overflow."""
 
 
 class Convolution(Precise):
@@ -26,12 +31,6 @@ class Convolution(Precise):
 
     Class attributes:
       kind: what users type.
-      span_kernel: name of the weight ``W`` (F x D) that is applied to node rows *before* they are mixed, so that
-        the columns of its gradient live in the span of the rows (GRAIN, Theorem 5.1).
-      aggregate_kernel: name of the weight whose gradient is ``aggregate^T dL/dZ``, with the rows *after* they are
-        mixed; None where the mixing depends on the weights (attention).
-      hidden_kernel: name of a second weight inside the layer, whose gradient spans the layer's own hidden rows.
-      residual_kernel: name of the weight of a map that nodes' own rows pass beside the mixing.
       peels: the pre-activations are ``H W_own + (S H) W_mixed`` with ``S`` from ``mixing``, one of both or both: linear
         in the rows, so that linear algebra leads back to them.
       symmetric: ``S`` is symmetric, and every row passes it.
@@ -41,34 +40,35 @@ class Convolution(Precise):
     bias: bool = False
 
     kind: ClassVar[str] = ""
-    span_kernel: ClassVar[str] = "kernel"
-    aggregate_kernel: ClassVar[str | None] = None
-    hidden_kernel: ClassVar[str | None] = None
     peels: ClassVar[bool] = False
     symmetric: ClassVar[bool] = False
 
     @property
-    def residual_kernel(self) -> str | None:
-        return None
+    def taps(self) -> tuple[Tap, ...]:
+        """The linear maps inside, and which rows enter each.
+
+        A map that comes before a linear mixing stands here twice: the mixed rows enter it as well. Where the mixing
+        depends on the weights (attention) they do not.
+        """
+        raise NotImplementedError
+
+    @nn.nowrap
+    def kernel(self, rows: str) -> str | None:
+        """The name of the first kernel that such rows enter (``Tap.rows``), where there is one."""
+        return next((tap.path[-1] for tap in self.taps if tap.rows == rows), None)
 
     @property
     def own_kernel(self) -> str | None:
         """The weight of rows that are never mixed, where there is one."""
-        return self.span_kernel if self.span_kernel != self.aggregate_kernel else None
-
-    @property
-    def input_kernels(self) -> tuple[str, ...]:
-        """Every weight that the incoming rows, mixed or not, are multiplied by."""
-        names = (self.span_kernel, self.aggregate_kernel, self.residual_kernel)
-        return tuple(dict.fromkeys(name for name in names if name is not None))
+        return own if (own := self.kernel("own")) != self.kernel("mixed") else None
 
     @nn.nowrap
     def check(self) -> None:
         """Raise ``ValueError`` for an unknown name or an impossible size."""
         at_least_one(features=self.features)
 
-    @staticmethod
-    def mixing(adjacency: Float[AnyArray, "N N"], mask: Bool[AnyArray, " N"]) -> Float[AnyArray, "N N"]:
+    @nn.nowrap
+    def mixing(self, adjacency: Float[AnyArray, "N N"], mask: Bool[AnyArray, " N"]) -> Float[AnyArray, "N N"]:
         """``S``, how much every row takes of every other, where that does not depend on weights.
 
         Of NumPy arrays it is one, in their precision, made without JAX.
@@ -110,7 +110,7 @@ class Convolution(Precise):
         rows: Float[Array, "T F"],
         degrees: Float[Array, " T"],
     ) -> tuple[Float[Array, " F"], Float[Array, "T F"]]:
-        """The same for the row that ``aggregate_kernel`` is applied to, from unprojected rows."""
+        """The same for the mixed row, before any weight, from unprojected rows."""
         raise NotImplementedError
 
     def star_select(self, terms: Float[Array, "T E"], columns: Int[Array, " C"]) -> Float[Array, "A T C"]:
@@ -118,11 +118,11 @@ class Convolution(Precise):
         return terms[None, :, columns]
 
     def star_combine(self, total: Float[Array, "A ... C"], columns: Int[Array, " C"]) -> Float[Array, "... C"]:
-        """Summed, selected terms to ``columns`` of the pre-activation (of the hidden one, with ``hidden_kernel``)."""
+        """Summed, selected terms to ``columns`` of the pre-activation (of the hidden one, where a map is inside)."""
         return self._add_bias(total[0], columns)
 
     def star_hidden(self, combined: Float[Array, "... D"]) -> Float[Array, "... D"]:
-        """The row that ``hidden_kernel`` is applied to, column by column of ``star_combine``'s result."""
+        """The hidden row that enters the map inside, column by column of ``star_combine``'s result."""
         raise NotImplementedError
 
     def star_finish(self, combined: Float[Array, "... D"]) -> Float[Array, "... D"]:
@@ -141,10 +141,10 @@ class Convolution(Precise):
         """A weight, made in ``__call__``."""
         return self.param(name, nn.initializers.xavier_uniform(), shape)
 
-    def _offsets(self, *names: str) -> None:
-        """The biases, made in ``__call__`` where the layer has them."""
+    def _offsets(self, *names: str, width: int | None = None) -> None:
+        """The biases, made in ``__call__`` where the layer has them; as wide as the output where nothing is said."""
         for name in names if self.bias else ():
-            self.param(name, nn.initializers.zeros_init(), (self.features,))
+            self.param(name, nn.initializers.zeros_init(), (width or self.features,))
 
     def _weight(self, name: str) -> Array | np.ndarray:
         """A weight that ``__call__`` made, of the kind that the parameters are."""

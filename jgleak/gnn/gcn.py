@@ -1,4 +1,4 @@
-"""Graph convolution of Kipf and Welling: ``Z = D^-1/2 (A + I) D^-1/2 X W``."""
+"""Graph convolution of Kipf and Welling: ``Z = S X W``, ``S = D^-1/2 (A + I) D^-1/2`` or a part of that."""
 
 from __future__ import annotations
 
@@ -9,26 +9,41 @@ from flax import linen as nn
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from jgleak.gnn.convolution import AnyArray, Convolution, with_self_loops
+from jgleak.gnn.convolution import FAINT, AnyArray, Convolution, with_self_loops
 from jgleak.gnn.mix import mix
-from jgleak.gnn.tap import apply_kernel
+from jgleak.gnn.tap import Tap, apply_kernel
 
 
 class GCNConv(Convolution):
-    """GCN layer (Kipf & Welling, ICLR 2017); degrees count the self-loop."""
+    """GCN layer (Kipf & Welling, ICLR 2017).
+
+    Attributes:
+      self_loops: add ``I`` to the adjacency; degrees count it. Without it isolated nodes take nothing from anybody.
+      normalise: divide by the square roots of both ends' degrees.
+    """
 
     kind: ClassVar[str] = "gcn"
 
-    aggregate_kernel: ClassVar[str | None] = "kernel"
+    self_loops: bool = True
+    normalise: bool = True
+
     peels: ClassVar[bool] = True
     symmetric: ClassVar[bool] = True
 
-    @staticmethod
-    def mixing(adjacency: Float[AnyArray, "N N"], mask: Bool[AnyArray, " N"]) -> Float[AnyArray, "N N"]:
-        """``D^-1/2 (A + I) D^-1/2``; rows and columns of padding are 0."""
+    @property
+    def taps(self) -> tuple[Tap, ...]:
+        return Tap(("kernel",), "own"), Tap(("kernel",), "mixed")
+
+    @nn.nowrap
+    def mixing(self, adjacency: Float[AnyArray, "N N"], mask: Bool[AnyArray, " N"]) -> Float[AnyArray, "N N"]:
+        """``S``; rows and columns of padding are 0."""
         xp = adjacency.__array_namespace__()
-        looped = with_self_loops(adjacency, mask)
-        scale = xp.where(mask, 1.0 / xp.sqrt(xp.where(mask, looped.sum(axis=1), 1.0)), 0.0)
+        looped = with_self_loops(adjacency, mask) if self.self_loops else adjacency
+        if not self.normalise:
+            return looped
+        degree = looped.sum(axis=1)
+        some = mask & (degree > FAINT)
+        scale = xp.where(some, 1.0 / xp.sqrt(xp.where(some, degree, 1.0)), 0.0)
         return scale[:, None] * looped * scale[None, :]
 
     @nn.compact
@@ -50,8 +65,12 @@ class GCNConv(Convolution):
         projected: Float[Array, "T P"],
         degrees: Float[Array, " T"],
     ) -> tuple[Float[Array, " E"], Float[Array, "T E"]]:
-        scale = lax.rsqrt((centre_degree + 1.0) * (degrees + 1.0))
-        return centre / (centre_degree + 1.0), projected * scale[:, None]
+        loop = float(self.self_loops)
+        if not self.normalise:
+            return loop * centre, projected
+        # A neighbour has at least this edge; a table holds nodes without any, too, which nobody asks for.
+        scale = lax.rsqrt(jnp.maximum(centre_degree + loop, 1.0) * jnp.maximum(degrees + loop, 1.0))
+        return loop * centre / (centre_degree + 1.0), projected * scale[:, None]
 
     def aggregate_terms(
         self,

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jgleak.gnn.activation import activation
 from jgleak.gnn.convolution import Convolution
 from jgleak.gnn.mix import mix
-from jgleak.gnn.tap import apply_kernel
+from jgleak.gnn.tap import Tap, apply_kernel
 
 
 class GINConv(Convolution):
@@ -29,8 +29,9 @@ class GINConv(Convolution):
     epsilon: float = 0.0
     inner: str = "relu"
 
-    aggregate_kernel: ClassVar[str | None] = "kernel"
-    hidden_kernel: ClassVar[str | None] = "out_kernel"
+    @property
+    def taps(self) -> tuple[Tap, ...]:
+        return Tap(("kernel",), "own"), Tap(("kernel",), "mixed"), Tap(("out_kernel",), "hidden")
 
     @nn.nowrap
     def check(self) -> None:

@@ -1,4 +1,4 @@
-"""One layer of a model: a convolution and what follows it; and the same layer seen from one node."""
+"""One layer of a model: a convolution and what stands around it; and the same layer seen from one node."""
 
 from __future__ import annotations
 
@@ -12,47 +12,83 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jgleak.gnn.activation import activation
 from jgleak.gnn.convolution import Convolution
+from jgleak.gnn.norm import Norm
 from jgleak.gnn.precise import Precise
+from jgleak.gnn.residual import Residual
+from jgleak.gnn.tap import Tap
 
 View = Literal["state", "hidden", "aggregate"]
 """Which row of a node: the layer's output, its hidden row, or the mixed rows before any weight."""
 
 
 class Layer(Precise):
-    """``H' = act(conv(H, A))``.
+    """``H' = dropout(act(norm(conv(H, A)))) + residual(H)``.
 
     Seen from a node, the layer is a sum over one table (``Convolution.star_terms``). The methods below take it apart
     for all views: ``terms`` makes the table, ``select`` what some columns depend on, ``row`` the columns of the summed
-    terms, ``rooted`` does all of it for whole neighbourhoods.
+    terms, ``rooted`` does all of it for whole neighbourhoods. The residual rides along as one more number a column, to
+    which the centre alone contributes.
 
     Attributes:
       conv: the convolution.
       act: a name of ``ACTIVATIONS``; ``identity`` for none.
+      norm: normalisation of the pre-activations; None: none.
+      residual: what passes the layer by; None: nothing.
+      dropout: share of entries set to 0 in training mode, which is where ``apply`` is given ``rngs={"dropout": key}``.
     """
 
     conv: Convolution
     act: str = "relu"
+    norm: Norm | None = None
+    residual: Residual | None = None
+    dropout: float = 0.0
 
     @property
     def features(self) -> int:
         """Width of the states that come out."""
         return self.conv.features
 
+    @property
+    def taps(self) -> tuple[Tap, ...]:
+        """The linear maps inside, and which rows enter each."""
+        beside = self.residual.taps if self.residual else ()
+        return *(tap.inside("conv") for tap in self.conv.taps), *(tap.inside("residual") for tap in beside)
+
+    @property
+    def plain(self) -> bool:
+        """Nothing but a convolution and an activation."""
+        return self.norm is None and self.residual is None
+
+    @nn.nowrap
+    def columnwise(self, view: View) -> bool:
+        """Some columns of a view's row can be had without the others."""
+        return view != "state" or (self.conv.kernel("hidden") is None and (self.norm is None or self.norm.columnwise))
+
     @nn.nowrap
     def check(self) -> None:
         """Raise ``ValueError`` for an unknown name or an impossible size."""
         self.conv.check()
         activation(self.act)
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout: expected a share from 0 and below 1, got {self.dropout}")
 
+    @nn.compact
     def __call__(
         self, rows: Float[Array, "N F"], adjacency: Float[Array, "N N"], mask: Bool[Array, " N"]
     ) -> Float[Array, "N D"]:
         """The next states of all nodes; those of padding may be anything."""
-        return activation(self.act)(self.conv(rows, adjacency, mask))
+        out = self.conv(rows, adjacency, mask)
+        out = activation(self.act)(out if self.norm is None else self.norm(out))
+        if self.dropout and self.has_rng("dropout"):
+            out = nn.Dropout(self.dropout, deterministic=False)(out)
+        return out if self.residual is None else out + self.residual(rows, self.features)
 
     def project(self, rows: Float[Array, "T F"]) -> Float[Array, "T P"]:
         """What the layer computes of a node row on its own, before any mixing."""
-        return self.conv.project(rows)
+        mapped = self.conv.project(rows)
+        if self.residual is None:
+            return mapped
+        return jnp.concatenate([mapped, self.residual(rows, self.features)], axis=-1)
 
     def terms(
         self,
@@ -63,21 +99,34 @@ class Layer(Precise):
         degrees: Float[Array, " T"],
     ) -> tuple[Float[Array, " E"], Float[Array, "T E"]]:
         """A centre's own term, and the term of each possible neighbour; rows are projected but for ``aggregate``."""
-        table = self.conv.aggregate_terms if view == "aggregate" else self.conv.star_terms
-        return table(centre, centre_degree, rows, degrees)
+        if view == "aggregate":
+            return self.conv.aggregate_terms(centre, centre_degree, rows, degrees)
+        if self.residual is None:
+            return self.conv.star_terms(centre, centre_degree, rows, degrees)
+        end = rows.shape[-1] - self.features
+        own, others = self.conv.star_terms(centre[:end], centre_degree, rows[:, :end], degrees)
+        nothing = jnp.zeros_like(rows[:, end:])
+        return jnp.concatenate([own, centre[end:]]), jnp.concatenate([others, nothing], axis=1)
 
     def select(self, view: View, terms: Float[Array, "T E"], columns: Int[Array, " C"]) -> Float[Array, "A T C"]:
         """What the ``columns`` of a view's row depend on."""
-        return terms[None, :, columns] if view == "aggregate" else self.conv.star_select(terms, columns)
+        if view == "aggregate":
+            return terms[None, :, columns]
+        if self.residual is None:
+            return self.conv.star_select(terms, columns)
+        end = terms.shape[-1] - self.features
+        return jnp.concatenate([self.conv.star_select(terms[:, :end], columns), terms[None, :, end + columns]])
 
     def row(self, view: View, totals: Float[Array, "A ... C"], columns: Int[Array, " C"]) -> Float[Array, "... C"]:
-        """Summed, selected terms to ``columns`` of a view's row; a state behind a ``hidden_kernel`` needs all."""
+        """Summed, selected terms to ``columns`` of a view's row, or to all where it is not ``columnwise``."""
         if view == "aggregate":
             return totals[0]
+        totals, beside = (totals, 0.0) if self.residual is None else (totals[:-1], totals[-1])
         combined = self.conv.star_combine(totals, columns)
         if view == "hidden":
             return self.conv.star_hidden(combined)
-        return activation(self.act)(self.conv.star_finish(combined))
+        out = self.conv.star_finish(combined)
+        return activation(self.act)(out if self.norm is None else self.norm.columns(out, columns)) + beside
 
     def rooted(
         self, states: Float[Array, "B W F"], degrees: Float[Array, "B W"], present: Bool[Array, "B W"]

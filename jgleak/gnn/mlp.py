@@ -19,15 +19,18 @@ class LinearMap(nn.Module):
 
     Attributes:
       features: width ``D`` of the outgoing rows.
+      bias: add a bias.
     """
 
     features: int
+    bias: bool = True
 
     @nn.compact
     def __call__(self, x: Float[Array, "... F"]) -> Float[Array, "... D"]:
         start = _uniform(x.shape[-1])
         kernel = self.param("kernel", start, (x.shape[-1], self.features))
-        return apply_kernel(self, "kernel", kernel, x) + self.param("bias", start, (self.features,))
+        out = apply_kernel(self, "kernel", kernel, x)
+        return out + self.param("bias", start, (self.features,)) if self.bias else out
 
 
 class MLP(nn.Module):

@@ -1,4 +1,4 @@
-"""The model under attack: layers and a readout, as one pure function of its parameters."""
+"""The model under attack: an encoder, layers and a readout, as one pure function of its parameters."""
 
 from __future__ import annotations
 
@@ -13,28 +13,37 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, Float
 
 from jgleak.gnn.convolution import at_least_one
+from jgleak.gnn.encoder import Encoder, Rows
+from jgleak.gnn.jump import JUMPS, Jump
 from jgleak.gnn.layer import Layer
 from jgleak.gnn.precise import Precise
 from jgleak.gnn.readout import NodeMLP, Pooled, Readout
+from jgleak.gnn.tap import Tap
 
 Params = Any
 """A pytree of weights: ``{"layers_0": {"conv": {"kernel": ...}}, ..., "readout": {"mlp": {"linears_0": ...}}}``."""
 
 
 class GNN(Precise):
-    """``H_0 = X``, ``H_{l+1} = layer_l(H_l, A)``, then the readout. ``jgleak.gnn.standard`` makes the papers' models.
+    """``H_0 = encoder(X)``, ``H_{l+1} = layer_l(H_l, A)``, then the readout of one or several ``H_l`` (``jump``).
+
+    ``jgleak.gnn.standard`` makes the papers' models.
 
     Frozen and hashable: equal compositions are one static argument of a compiled function.
 
     Attributes:
       in_features: width ``m`` of the encoded node features; all other widths follow.
-      layers: the first one's input is ``X``.
-      readout: from the last states to the output.
+      layers: convolutions with what stands around them.
+      readout: from the nodes' states to the output.
+      encoder: from ``X`` to the first layer's input.
+      jump: which layers' states the readout sees, a name of ``JUMPS``.
     """
 
     in_features: int
     layers: tuple[Layer, ...]
     readout: Readout
+    encoder: Encoder = Rows()
+    jump: str = "last"
 
     def __post_init__(self) -> None:
         # Flax shares the weights of a module that stands in two places; every layer is to have its own.
@@ -47,10 +56,16 @@ class GNN(Precise):
         if not self.layers:
             raise ValueError("layers: a model needs at least one")
         at_least_one(in_features=self.in_features)
+        self.encoder.check()
         for layer in self.layers:
             layer.check()
+        if self.jump not in JUMPS:
+            raise ValueError(f"jump: unknown {self.jump!r}; choose one of {', '.join(JUMPS)}")
+        widths = [layer.features for layer in self.layers]
+        if self.jump in ("max", "sum") and len(set(widths)) > 1:
+            raise ValueError(f"jump: {self.jump!r} needs layers of one width, these have {widths}; take 'cat'")
         self.readout.check()
-        states = self.layers[-1].features
+        states = sum(widths) if self.jumping.keeps == "all" else widths[-1]
         if self.readout.passes_states and states != self.outputs:
             raise ValueError(f"readout: its {self.outputs} outputs are the last states, which are {states} wide")
 
@@ -58,6 +73,28 @@ class GNN(Precise):
     def depth(self) -> int:
         """Number of layers ``L``."""
         return len(self.layers)
+
+    @property
+    def jumping(self) -> Jump:
+        """How the layers' states enter the readout."""
+        return JUMPS[self.jump]
+
+    @property
+    def plain(self) -> bool:
+        """A stack of convolutions and activations, whose last states enter the readout."""
+        return not self.encoder.taps and self.jumping.keeps == "last" and all(layer.plain for layer in self.layers)
+
+    @property
+    def input_taps(self) -> tuple[Tap, ...]:
+        """The first linear maps that the input rows enter, mixed or not; empty where rows are used otherwise too."""
+        if self.readout.sees_input:
+            return ()
+        if self.encoder.taps:
+            return tuple(tap.inside("encoder") for tap in self.encoder.taps)
+        first = self.layers[0]
+        if first.residual is not None and not first.residual.taps:
+            return ()
+        return tuple(tap.inside("layers_0") for tap in first.taps if tap.rows != "hidden")
 
     @property
     def outputs(self) -> int:
@@ -83,11 +120,6 @@ class GNN(Precise):
     def conv_of(self, tree: Mapping[str, Any], layer: int) -> Any:
         """One convolution's part of a tree like the parameters."""
         return self.layer_of(tree, layer)["conv"]
-
-    @nn.nowrap
-    def with_conv(self, tree: Mapping[str, Any], layer: int, conv: Any) -> dict[str, Any]:
-        """The tree with another part for one convolution."""
-        return {**tree, f"layers_{layer}": {**self.layer_of(tree, layer), "conv": conv}}
 
     @nn.nowrap
     def readout_of(self, tree: Mapping[str, Any]) -> Any:
@@ -117,12 +149,22 @@ class GNN(Precise):
         disturb: Callable[[int, Array], Array] | None = None,
     ) -> list[Float[Array, "N _D"]]:
         """``[H_0, H_1, ..., H_L]`` of one padded graph; ``disturb`` maps a layer's number and output to another."""
-        out = [nodes]
+        out = [self.encoder(nodes)]
         for number, layer in enumerate(self.layers):
             state = layer(out[-1], adjacency, mask)
             state = state if disturb is None else disturb(number, state)
             out.append(jnp.where(mask[:, None], state, 0.0))
         return out
+
+    def encode(self, rows: Float[Array, "T m"]) -> Float[Array, "T F"]:
+        """``H_0`` of the given node rows."""
+        return self.encoder(rows)
+
+    @nn.nowrap
+    def entering(self, below: Float[np.ndarray, "K S"], last: Float[np.ndarray, "K D"]) -> Float[np.ndarray, "K J"]:
+        """What enters the readout, from nodes' states after all layers but the last, side by side, and after that."""
+        ends = np.cumsum([layer.features for layer in self.layers[:-1]])
+        return self.jumping.combine([*np.split(below, ends, axis=1)[:-1], last])
 
     def node_hidden(
         self, nodes: Float[Array, "N m"], states: Float[Array, "N D"]
@@ -138,7 +180,7 @@ class GNN(Precise):
         """The vector that enters the MLP of a ``pooled`` readout."""
         if not isinstance(self.readout, Pooled):
             raise ValueError(f"readout: {self.readout.kind!r} does not pool its nodes; use 'pooled'")
-        return self.readout.pool(self.states(nodes, adjacency, mask)[-1], mask)
+        return self.readout.pool(self.jumping.combine(self.states(nodes, adjacency, mask)[1:]), mask)
 
     def __call__(
         self,
@@ -151,7 +193,7 @@ class GNN(Precise):
 
         ``disturb`` is what a client does to each layer's output (``jgleak.defenses``); an attacker leaves it out.
         """
-        return self.readout(nodes, self.states(nodes, adjacency, mask, disturb)[-1], mask)
+        return self.readout(nodes, self.jumping.combine(self.states(nodes, adjacency, mask, disturb)[1:]), mask)
 
     @nn.nowrap
     def initial(self, *, key: Array) -> Params:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,15 +23,46 @@ Additive = Literal["nodes", "pooled"]
 """What adds up: every node's logits, or every node's state before the first linear map."""
 
 
+Labelled = Literal["graph", "node"]
+"""What has a label."""
+
+
+class ReadoutTask(NamedTuple):
+    """What is learnt, and what users chose, where a readout is made from its name.
+
+    Attributes:
+      outputs: number of outputs ``C``.
+      by_node: nodes are labelled, not graphs.
+      act: activation between linear maps.
+      pooling: a name of ``POOLINGS``, for readouts that pool.
+      slots: number of nodes that graphs are padded to.
+    """
+
+    outputs: int
+    by_node: bool
+    act: str
+    pooling: str
+    slots: int
+
+
 class Readout(nn.Module):
     """Base of the readouts; ``__call__(rows, states, mask)`` returns the logits.
 
     Attacks ask a readout what it leaks, not for its name. ``weights`` and ``update`` below are its own part of the
     parameters and of the update (``GNN.readout_of``).
+
+    Class attributes:
+      kind: what users type.
+      labels: what it labels; empty: nothing, and users cannot choose it by name.
     """
 
     kind: ClassVar[str] = ""
-    """What users type."""
+    labels: ClassVar[tuple[Labelled, ...]] = ()
+
+    @classmethod
+    def for_task(cls, task: ReadoutTask) -> Readout:
+        """The readout that ``kind`` stands for on the command line."""
+        raise NotImplementedError
 
     @nn.nowrap
     def check(self) -> None:
@@ -79,7 +110,7 @@ class Readout(nn.Module):
 
     @property
     def pools(self) -> bool:
-        """One vector for all nodes enters its first linear map."""
+        """One vector for all nodes enters its first linear map: their states' mean, sum or log-sum-exp."""
         return False
 
     @property
@@ -154,10 +185,15 @@ class NodeMLP(Readout):
     """
 
     kind: ClassVar[str] = "node_mlp"
+    labels: ClassVar[tuple[Labelled, ...]] = ("graph", "node")
 
     mlp: MLP = MLP((300, 64, 2))
     per_node: bool = False
     see_input: bool = True
+
+    @classmethod
+    def for_task(cls, task: ReadoutTask) -> NodeMLP:
+        return cls(MLP((300, 64, task.outputs), task.act), per_node=task.by_node)
 
     @nn.nowrap
     def check(self) -> None:
@@ -225,9 +261,14 @@ class Pooled(Readout):
     """
 
     kind: ClassVar[str] = "pooled"
+    labels: ClassVar[tuple[Labelled, ...]] = ("graph",)
 
     pooling: str = "mean"
     mlp: MLP = MLP((2,))
+
+    @classmethod
+    def for_task(cls, task: ReadoutTask) -> Pooled:
+        return cls(task.pooling, MLP((task.outputs,), task.act))
 
     @nn.nowrap
     def check(self) -> None:
@@ -298,9 +339,14 @@ class Flattened(Readout):
     """
 
     kind: ClassVar[str] = "flattened"
+    labels: ClassVar[tuple[Labelled, ...]] = ("graph",)
 
     size: int
     classes: int = 2
+
+    @classmethod
+    def for_task(cls, task: ReadoutTask) -> Flattened:
+        return cls(task.slots, task.outputs)
 
     @nn.nowrap
     def check(self) -> None:
@@ -347,8 +393,13 @@ class NodeScores(Readout):
     """
 
     kind: ClassVar[str] = "node_scores"
+    labels: ClassVar[tuple[Labelled, ...]] = ("node",)
 
     classes: int = 2
+
+    @classmethod
+    def for_task(cls, task: ReadoutTask) -> NodeScores:
+        return cls(task.outputs)
 
     @property
     def outputs(self) -> int:

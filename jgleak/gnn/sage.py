@@ -8,25 +8,23 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Bool, Float
 
-from jgleak.gnn.convolution import AnyArray, Convolution
+from jgleak.gnn.convolution import FAINT, AnyArray, Convolution
 from jgleak.gnn.mix import mix
-from jgleak.gnn.tap import apply_kernel
-
-FAINT = 1e-6
-"""A relaxed degree below this counts as none: its inverse square, in a derivative, would overflow."""
+from jgleak.gnn.tap import Tap, apply_kernel
 
 
 class SAGEConv(Convolution):
     """GraphSAGE-mean layer (Hamilton et al., NeurIPS 2017; GLG eq. for GraphSAGE). Isolated nodes aggregate zero."""
 
     kind: ClassVar[str] = "sage"
-
-    span_kernel: ClassVar[str] = "self_kernel"
-    aggregate_kernel: ClassVar[str | None] = "neighbour_kernel"
     peels: ClassVar[bool] = True
 
-    @staticmethod
-    def mixing(adjacency: Float[AnyArray, "N N"], mask: Bool[AnyArray, " N"]) -> Float[AnyArray, "N N"]:
+    @property
+    def taps(self) -> tuple[Tap, ...]:
+        return Tap(("self_kernel",), "own"), Tap(("neighbour_kernel",), "mixed")
+
+    @nn.nowrap
+    def mixing(self, adjacency: Float[AnyArray, "N N"], mask: Bool[AnyArray, " N"]) -> Float[AnyArray, "N N"]:
         """``D^-1 A``; rows of isolated nodes are 0."""
         degree = adjacency.sum(axis=1, keepdims=True)
         return adjacency / adjacency.__array_namespace__().where(degree > FAINT, degree, 1.0)

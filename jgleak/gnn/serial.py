@@ -11,12 +11,15 @@ from flax import linen as nn
 from jgleak.gnn.layer import Layer
 from jgleak.gnn.mlp import MLP
 from jgleak.gnn.model import GNN
-from jgleak.gnn.registry import CONVOLUTIONS, READOUTS
+from jgleak.gnn.registry import CONVOLUTIONS, ENCODERS, NORMS, READOUTS, RESIDUALS
 
-PARTS: dict[str, dict[str, type[nn.Module]]] = {
+PARTS: Mapping[str, Mapping[str, type[nn.Module]]] = {
     "layers": {"layer": Layer},
-    "conv": dict(CONVOLUTIONS),
-    "readout": dict(READOUTS),
+    "encoder": ENCODERS,
+    "conv": CONVOLUTIONS,
+    "norm": NORMS,
+    "residual": RESIDUALS,
+    "readout": READOUTS,
     "mlp": {"mlp": MLP},
 }
 """What may stand in a field that holds parts: classes by kind."""
@@ -81,7 +84,9 @@ def _value(field: str, annotation: str, value: Any, place: str) -> Any:
             raise ValueError(f"{place}: expected a list, got {value!r}")
         one = annotation.removeprefix("tuple[").removesuffix(", ...]")
         return tuple(_value(field, one, part, f"{place}[{i}]") for i, part in enumerate(value))
-    if field in PARTS:
+    if value is None and annotation.endswith(" | None"):
+        return None
+    if field in PARTS and annotation not in SCALARS:
         if not isinstance(value, Mapping) or value.get("kind") not in PARTS[field]:
             got = value.get("kind") if isinstance(value, Mapping) else value
             raise ValueError(f"{place}: expected a part of the kind {', '.join(PARTS[field])}, got {got!r}")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from jgleak.gnn.attention import Attention
 from jgleak.gnn.convolution import Convolution
-from jgleak.gnn.gat import GATConv
 from jgleak.gnn.gin import GINConv
 from jgleak.gnn.layer import Layer
 from jgleak.gnn.model import GNN
@@ -13,7 +13,7 @@ from jgleak.gnn.registry import CONVOLUTIONS
 
 def standard(
     in_features: int,
-    conv: str | Convolution = "gcn",
+    layer: str | Convolution | Layer = "gcn",
     readout: Readout | None = None,
     *,
     layers: int = 2,
@@ -28,33 +28,42 @@ def standard(
 
     Args:
       in_features: width of the encoded node features.
-      conv: ``gcn``, ``gat``, ``sage`` or ``gin``; or one convolution, whose options all layers share. Attention heads
+      layer: a name of ``CONVOLUTIONS``; or one convolution or layer, whose options all layers share. Attention heads
         are concatenated in hidden layers and averaged in the last one.
       readout: GRAIN's, where none is given.
       layers: number of convolutions.
-      hidden: width of every convolution, where ``conv`` is a name.
-      act: activation, also inside GIN.
+      hidden: width of every convolution, where ``layer`` is a name.
+      act: activation, also inside GIN, where ``layer`` does not say.
       last_act: apply it after the last convolution too.
-      bias: give the convolutions a bias, where ``conv`` is a name.
+      bias: give the convolutions a bias, where ``layer`` is a name.
 
     Raises:
       ValueError: an unknown name or an impossible size.
     """
     if layers < 1:
         raise ValueError(f"layers: a model needs at least one, got {layers}")
-    if isinstance(conv, str):
-        if conv not in CONVOLUTIONS:
-            raise ValueError(f"conv: unknown {conv!r}; choose one of {sorted(CONVOLUTIONS)}")
-        conv = GINConv(hidden, bias, inner=act) if conv == GINConv.kind else CONVOLUTIONS[conv](hidden, bias)
+    if isinstance(layer, str):
+        if layer not in CONVOLUTIONS:
+            raise ValueError(f"layer: unknown {layer!r}; choose one of {sorted(CONVOLUTIONS)}")
+        kind = CONVOLUTIONS[layer]
+        layer = GINConv(hidden, bias, inner=act) if kind is GINConv else kind(hidden, bias)
+    one = layer if isinstance(layer, Layer) else Layer(layer, act)
     readout = readout or NodeMLP()
-    convs = [conv.clone(concatenate=i < layers - 1) if isinstance(conv, GATConv) else conv for i in range(layers)]
-    if readout.passes_states:
-        convs[-1] = convs[-1].clone(features=readout.outputs)
-    acts = [act if i < layers - 1 or last_act else "identity" for i in range(layers)]
+    stack = [_placed(one, i == layers - 1, readout, last_act) for i in range(layers)]
     model = GNN(
         in_features=in_features,
-        layers=tuple(Layer(conv=c, act=a) for c, a in zip(convs, acts, strict=True)),
+        layers=tuple(stack),
         readout=readout,
     )
     model.check()
     return model
+
+
+def _placed(layer: Layer, last: bool, readout: Readout, last_act: bool) -> Layer:
+    """The layer in its place: the last one averages its heads, and has an activation where it is asked for alone."""
+    conv = layer.conv
+    if isinstance(conv, Attention):
+        conv = conv.clone(concatenate=not last)
+    if last and readout.passes_states:
+        conv = conv.clone(features=readout.outputs)
+    return layer.clone(conv=conv, act=layer.act if last_act or not last else "identity")

@@ -6,7 +6,8 @@ as there are nodes. Who compares gradients need not form it.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
 
 from flax import linen as nn
 from jaxtyping import Array, Float
@@ -16,6 +17,30 @@ ROWS = "intermediates"
 
 PROBES = "probes"
 """Collection of what is added to the outcome, under the kernel's name, when it is given: zeros, for derivatives."""
+
+
+class Tap(NamedTuple):
+    """A linear map inside a part, at which the rows that enter it leak.
+
+    The columns of ``dL/dW = X^T dL/dZ`` lie in the span of the rows ``X`` (GRAIN, Theorem 5.1).
+
+    Attributes:
+      path: where the kernel lies in the part's parameters.
+      rows: ``own``: every node's own incoming row; ``mixed``: the rows after the mixing; ``hidden``: rows inside.
+    """
+
+    path: tuple[str, ...]
+    rows: Literal["own", "mixed", "hidden"]
+
+    def of(self, tree: Mapping[str, Any]) -> Any:
+        """The kernel, or its gradient, in a tree like the part's parameters."""
+        for name in self.path:
+            tree = tree[name]
+        return tree
+
+    def inside(self, name: str) -> Tap:
+        """The same, seen from the part that holds this one under ``name``."""
+        return Tap((name, *self.path), self.rows)
 
 
 def apply_kernel(module: nn.Module, name: str, kernel: Any, rows: Float[Array, "... F"]) -> Float[Array, "... D"]:

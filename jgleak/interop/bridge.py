@@ -133,7 +133,7 @@ def _model(plan: ForwardPlan, places: Sequence[WeightSlot], params: Params, weig
         Pooled.kind: Pooled(pooling=plan.pooling, mlp=mlp),
     }
     return GNN(
-        in_features=parts[0][convs[0].span_kernel].shape[0],
+        in_features=convs[0].taps[0].of(parts[0]).shape[0],
         layers=tuple(Layer(conv=conv, act=act) for conv, act in zip(convs, acts, strict=True)),
         readout=readouts[plan.readout],
     )

@@ -80,13 +80,18 @@ class Lab:
         if model not in self._params:
             shapes = jax.eval_shape(lambda: model.initial(key=jax.random.key(0)))
             rng = np.random.default_rng(1)
-            self._params[model] = jax.tree.map(lambda s: _uniform(rng, s.shape), shapes)
+            self._params[model] = jax.tree_util.tree_map_with_path(lambda path, s: _drawn(rng, path, s.shape), shapes)
         return self._params[model]
 
     def observe(self, model: GNN, graph: Graph, loss: str = "bce", space: FeatureSpace | None = None) -> Observation:
         """What the server sees of one client."""
         slots = model.readout.slots
         return fedsgd(model, self.params(model), [graph], space or self.space, loss=loss, slots=slots)
+
+
+def _drawn(rng: np.random.Generator, path: tuple[Any, ...], shape: tuple[int, ...]) -> np.ndarray:
+    offset = np.float32(path[-1].key in ("variance", "scale"))  # of norms
+    return _uniform(rng, shape) + offset
 
 
 def _uniform(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:

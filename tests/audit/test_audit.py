@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from audit_resume import contents, differences, killed
+from benchmarks.studies.audit_resume import contents, differences, killed
 from jgleak.attacks.attack import Attack, Reconstruction
 from jgleak.attacks.registry import ATTACKS
 from jgleak.audit import shared, units

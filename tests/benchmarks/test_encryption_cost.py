@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 from typer.testing import CliRunner
 
-import encryption_cost
+from benchmarks.speed import encryption_cost
 
 
 def test_every_part_runs(tmp_path: Path) -> None:

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-import fedgnn_measure
-import fedgnn_page
-from fedgnn_rows import KINDS, LEAK, METHODS, RMSE, ROWS, Row, defense, grid, watched
+from benchmarks.papers import fedgnn_page, fedgnn_records
+from benchmarks.papers.fedgnn_rows import KINDS, LEAK, METHODS, RMSE, ROWS, Row, defense, grid, watched
 from jgleak.audit.recommender.specification import RecommenderSpecification
 from jgleak.audit.recommender.tuned import TUNED
 from jgleak.defenses import parse
@@ -90,9 +89,9 @@ def test_the_page_has_errors_leaks_and_curves() -> None:
 def test_measuring_a_row_says_what_is_absent_and_what_was_found(tmp_path: Path) -> None:
     silent = {"graphs": None, "time_limit": 1.0, "progress": lambda *_: None}
     gone = Row("x", "x", "ours", RecommenderSpecification(dataset="movielens-1m", path=str(tmp_path)))
-    (absent,) = fedgnn_measure.measure(gone, METHODS, **silent)
+    (absent,) = fedgnn_records.measure(gone, METHODS, **silent)
     assert "movielens-1m is not at" in absent["absent"]
     row = Row("made-up-bias", "made up", "ours", RecommenderSpecification(method="bias"))
-    (found,) = fedgnn_measure.measure(row, METHODS, **silent)
+    (found,) = fedgnn_records.measure(row, METHODS, **silent)
     assert found["attack"] == "rmse" and found["test"] == found["bias_test"] and found["curve"] == []
-    assert list(fedgnn_measure.measure(dataclasses.replace(row, name="other"), [LEAK], **silent)) == []
+    assert list(fedgnn_records.measure(dataclasses.replace(row, name="other"), [LEAK], **silent)) == []

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-import filter_methods
-import filter_throughput
-from filter_methods import blocked, filtered, gathered, jitted
-from filter_problem import Problem
+from benchmarks.speed import filter_methods, filter_throughput
+from benchmarks.speed.filter_methods import blocked, filtered, gathered, jitted
+from benchmarks.speed.filter_problem import Problem
 
 CANDIDATES = 3000
 RANK = 5

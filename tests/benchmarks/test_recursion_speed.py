@@ -8,7 +8,7 @@ import numpy as np
 from models import flat
 from typer.testing import CliRunner
 
-import recursion_speed
+from benchmarks.speed import recursion_speed
 from jgleak.features import FeatureSpace, real
 from jgleak.graph import Graph
 

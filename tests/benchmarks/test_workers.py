@@ -8,7 +8,7 @@ from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 
-from workers import partition, share
+from benchmarks.lib.workers import partition, share
 
 
 def test_all_calls_are_answered() -> None:

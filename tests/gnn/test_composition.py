@@ -50,7 +50,7 @@ def test_a_layer_that_stands_twice_has_weights_of_its_own_in_either_place() -> N
 
 def test_every_width_follows_from_the_parts(params_of: Any) -> None:
     params = params_of(MIXED, SLOTS, WIDTH, seed=0)
-    inputs = [MIXED.conv_of(params, layer)[conv.conv.span_kernel].shape for layer, conv in enumerate(MIXED.layers)]
+    inputs = [layer.taps[0].of(MIXED.layer_of(params, i)).shape for i, layer in enumerate(MIXED.layers)]
     assert inputs == [(3, 4), (4, 6), (6, 5), (5, 4)]
     assert params["readout"]["mlp"]["linears_0"]["kernel"].shape == (4, 2)
 

@@ -14,11 +14,15 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
+from jgleak.gnn import registry
 from jgleak.gnn.activation import activation
+from jgleak.gnn.attention import Attention
 from jgleak.gnn.convolution import Convolution
 from jgleak.gnn.gat import GATConv
+from jgleak.gnn.gatv2 import GATv2Conv
 from jgleak.gnn.gcn import GCNConv
 from jgleak.gnn.gin import GINConv
+from jgleak.gnn.leconv import LEConv
 from jgleak.gnn.sage import SAGEConv
 
 WIDTH, SLOTS, NODES = 3, 8, (5, 1, 8, 6)
@@ -28,6 +32,13 @@ CONVOLUTIONS = {
     "sage": SAGEConv(4, bias=True),
     "gin": GINConv(4, bias=True, epsilon=0.3),
     "gin, no bias": GINConv(4, inner="gelu"),
+    "gcn, no loops": GCNConv(4, self_loops=False),
+    "gcn, no loops, sums": GCNConv(4, self_loops=False, normalise=False),
+    "gcn, sums": GCNConv(4, bias=True, normalise=False),
+    "leconv": LEConv(4, bias=True),
+    "leconv, no bias": LEConv(4),
+    "gatv2, concatenated": GATv2Conv(6, bias=True, heads=3),
+    "gatv2, averaged, residual": GATv2Conv(4, heads=2, concatenate=False, negative_slope=0.1, residual=True),
     "gat, concatenated": GATConv(6, bias=True, heads=3),
     "gat, averaged": GATConv(4, bias=True, heads=2, concatenate=False),
     "gat, averaged, residual": GATConv(4, heads=2, concatenate=False, negative_slope=0.1, residual=True),
@@ -42,8 +53,8 @@ class Case:
     Attributes:
       dense: the layer's pre-activations; ``upstream`` is the loss's derivative there.
       combined: ``star_combine`` of all columns; ``some_columns`` of ``SOME``; ``finished`` the pre-activation.
-      hidden: the rows that ``hidden_kernel`` meets.
-      aggregate: the rows that ``aggregate_kernel`` meets; ``inside`` is the loss's derivative at their product.
+      hidden: the rows that enter the map inside.
+      aggregate: the rows that enter a map after the mixing; ``inside`` is the loss's derivative at their product.
       gradient: of every weight, for each graph.
     """
 
@@ -92,8 +103,8 @@ def case(request: pytest.FixtureRequest, params_of: Any, graph_of: Any, quick_ji
             jax.vmap(partial(combined, columns=c))(projected, degrees, a) for c in (every, jnp.asarray(SOME))
         )
         finished, back = jax.vjp(layer.star_finish, whole)
-        hidden = layer.star_hidden(whole) if conv.hidden_kernel else None
-        aggregate = jax.vmap(mixed)(x, degrees, a) if conv.aggregate_kernel else None
+        hidden = layer.star_hidden(whole) if conv.kernel("hidden") else None
+        aggregate = jax.vmap(mixed)(x, degrees, a) if conv.kernel("mixed") else None
         return whole, some, finished, hidden, aggregate, back(u)[0]
 
     def everything(params: Any, x: Array, a: Array, m: Array, u: Array) -> tuple[Any, ...]:
@@ -122,8 +133,37 @@ def with_self_edges(graph: Any) -> Any:
 
 
 def gcn_oracle(conv: GCNConv, p: Any, graph: Any) -> Any:
-    layer = jraph.GraphConvolution(lambda nodes: nodes @ p["kernel"], add_self_edges=True, symmetric_normalization=True)
+    layer = jraph.GraphConvolution(
+        lambda nodes: nodes @ p["kernel"], add_self_edges=conv.self_loops, symmetric_normalization=conv.normalise
+    )
     return layer(graph).nodes  # type: ignore[return-value]
+
+
+def leconv_oracle(conv: LEConv, p: Any, graph: Any) -> Any:
+    def compared(edges: Any, sent: Any, received: Any, context: Any) -> Any:
+        return sent @ p["neighbour_kernel"] + p.get("neighbour_bias", 0.0) - received @ p["centre_kernel"]
+
+    layer = jraph.GraphNetwork(compared, lambda x, sent, total, context: x @ p["self_kernel"] + total)
+    return layer(graph).nodes  # type: ignore[return-value]
+
+
+def gatv2_oracle(conv: GATv2Conv, p: Any, graph: Any) -> Any:
+    outputs, halves = [], {}
+    for end in ("source", "target"):
+        whole = graph.nodes @ p[f"{end}_kernel"] + p.get(f"{end}_bias", 0.0)
+        halves[end] = np.split(np.asarray(whole), conv.heads, axis=1)
+    for head, (source, target) in enumerate(zip(halves["source"], halves["target"], strict=True)):
+        both = np.c_[source, target]
+        half = source.shape[1]
+
+        def logit(sent: Any, received: Any, _: Any, head: int = head, half: int = half) -> Any:
+            lit = jax.nn.leaky_relu(sent[:, :half] + received[:, half:], conv.negative_slope)
+            return (lit @ p["attention"][head])[:, None]
+
+        layer = jraph.GAT(lambda nodes, both=both: both, logit, lambda nodes, half=half: nodes[:, :half])
+        outputs.append(layer(with_self_edges(graph)).nodes)
+    own = graph.nodes @ p["residual_kernel"] if conv.residual else 0.0
+    return own + (jnp.concatenate(outputs, axis=1) if conv.concatenate else sum(outputs) / conv.heads)
 
 
 def gat_oracle(conv: GATConv, p: Any, graph: Any) -> Any:
@@ -163,9 +203,15 @@ def gin_oracle(conv: GINConv, p: Any, graph: Any) -> Any:
 ORACLES: dict[type[Convolution], Callable[..., Any]] = {
     GCNConv: gcn_oracle,
     GATConv: gat_oracle,
+    GATv2Conv: gatv2_oracle,
+    LEConv: leconv_oracle,
     SAGEConv: sage_oracle,
     GINConv: gin_oracle,
 }
+
+
+def test_every_convolution_has_a_row_and_an_oracle() -> None:
+    assert set(ORACLES) == {type(conv) for conv in CONVOLUTIONS.values()} == set(registry.CONVOLUTIONS.values())
 
 
 def test_dense_layers_equal_jraph(case: Case) -> None:
@@ -185,7 +231,7 @@ def test_a_node_from_its_star_equals_the_dense_row(case: Case) -> None:
 def test_columns_of_a_star_do_not_need_the_others(case: Case) -> None:
     """Of the pre-activation, or of GIN's hidden one."""
     np.testing.assert_allclose(case.some_columns, case.combined[..., SOME], rtol=2e-5, atol=2e-5)
-    if case.conv.hidden_kernel is None:
+    if case.conv.kernel("hidden") is None:
         np.testing.assert_array_equal(case.combined, case.finished)
     else:
         assert np.abs(case.combined - case.finished)[case.mask].max() > 0.1
@@ -193,7 +239,10 @@ def test_columns_of_a_star_do_not_need_the_others(case: Case) -> None:
 
 def test_the_span_kernel_s_gradient_lies_in_the_span_of_the_rows(case: Case) -> None:
     """On the graph of one node the gradient's columns are multiples of its row (GRAIN, Theorem 5.1)."""
-    x, gradient = case.rows[1, 0], case.gradient[case.conv.span_kernel][1]
+    x, gradient = case.rows[1, 0], case.gradient[case.conv.kernel("own")][1]
+    if isinstance(case.conv, GCNConv) and not case.conv.self_loops:
+        assert not gradient.any(), "a node alone takes nothing, not even from itself"
+        return
     assert np.abs(gradient).max() > 1e-3
     np.testing.assert_allclose(gradient, np.outer(x, x @ gradient) / (x @ x), atol=1e-5)
 
@@ -201,9 +250,9 @@ def test_the_span_kernel_s_gradient_lies_in_the_span_of_the_rows(case: Case) -> 
 def test_the_aggregate_kernel_s_gradient_is_made_of_the_mixed_rows(case: Case) -> None:
     """``dL/dW = aggregate^T dL/dZ``, with GIN's hidden pre-activation for ``Z``."""
     if case.aggregate is None:
-        assert case.conv.aggregate_kernel is None and isinstance(case.conv, GATConv)
+        assert case.conv.kernel("mixed") is None and isinstance(case.conv, Attention)
         return
-    gradient = case.gradient[case.conv.aggregate_kernel]
+    gradient = case.gradient[case.conv.kernel("mixed")]
     assert np.abs(gradient).max() > 1e-3
     made = np.einsum("bnf,bnd->bfd", case.aggregate, case.inside)
     np.testing.assert_allclose(made, gradient, rtol=2e-5, atol=2e-5)
@@ -211,9 +260,9 @@ def test_the_aggregate_kernel_s_gradient_is_made_of_the_mixed_rows(case: Case) -
 
 def test_the_hidden_kernel_s_gradient_is_made_of_the_hidden_rows(case: Case) -> None:
     if case.hidden is None:
-        assert case.conv.hidden_kernel is None and not isinstance(case.conv, GINConv)
+        assert not isinstance(case.conv, GINConv)
         return
-    gradient = case.gradient[case.conv.hidden_kernel]
+    gradient = case.gradient[case.conv.kernel("hidden")]
     assert np.abs(gradient).max() > 1e-3
     made = np.einsum("bnf,bnd->bfd", case.hidden, case.upstream)
     np.testing.assert_allclose(made, gradient, rtol=2e-5, atol=2e-5)

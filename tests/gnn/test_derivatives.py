@@ -12,37 +12,21 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
-from models import flat
+from models import READOUTS, SLOTS
 
 from jgleak.federated.loss import LOSSES, graph_loss
-from jgleak.gnn import ACTIVATIONS, CONVOLUTIONS
+from jgleak.gnn import ACTIVATIONS, CONVOLUTIONS, standard
 
-WIDTH, SLOTS, NODES = 3, 6, 5
-READOUTS: dict[str, dict[str, Any]] = {
-    "node_mlp": {"readout": "node_mlp", "readout_widths": (4, 3)},
-    "per node": {"readout": "node_mlp", "readout_widths": (4,), "per_node": True, "see_input": False},
-    "mean": {"readout": "pooled", "readout_widths": ()},
-    "sum": {"readout": "pooled", "readout_widths": (4,), "pooling": "sum"},
-    "max": {"readout": "pooled", "readout_widths": (), "pooling": "max"},
-    "flattened": {"readout": "flattened", "slots": SLOTS},
-    "node_scores": {"readout": "node_scores"},
-    "dot": {"readout": "dot"},
-}
+WIDTH, NODES = 3, 5
 PRODUCT = [
     (conv, readout, act, loss)
     for conv, readout, act, loss in product(CONVOLUTIONS, READOUTS, ACTIVATIONS, LOSSES)
-    if loss == "mse" or readout != "dot"
+    if loss == "mse" or not READOUTS[readout](1, act).rates
 ]
-CASES = [
-    (
-        list(CONVOLUTIONS)[i % 4],
-        readout,
-        list(ACTIVATIONS)[i % 6],
-        "mse" if readout == "dot" else LOSSES[i % 3],
-    )
-    for i, readout in enumerate(READOUTS)
-]
-"""A part of the product with every part in it, every convolution twice; the whole is marked slow."""
+AXES = tuple(map(list, (CONVOLUTIONS, READOUTS, ACTIVATIONS, LOSSES)))
+TURNS = [[axis[i % len(axis)] for axis in AXES] for i in range(max(map(len, AXES)))]
+CASES = [(conv, readout, act, "mse" if READOUTS[readout](1, act).rates else loss) for conv, readout, act, loss in TURNS]
+"""A part of the product with every part in it; the whole is marked slow."""
 
 
 def test_the_quick_cases_cover_every_part() -> None:
@@ -51,17 +35,10 @@ def test_the_quick_cases_cover_every_part() -> None:
     assert parts == [set(CONVOLUTIONS), set(READOUTS), set(ACTIVATIONS), set(LOSSES)]
 
 
-def problem(conv: str, readout: str, act: str, loss: str, make: Callable[..., Any], graph_of: Any, **more: Any) -> Any:
+def problem(conv: str, readout: str, act: str, loss: str, make: Callable[..., Any], graph_of: Any) -> Any:
     """A loss of (parameters, relaxed adjacency, features), and a point to differentiate it at; call under x64."""
-    model = flat(
-        in_features=WIDTH,
-        classes=1 if loss == "mse" else 2,
-        conv=conv,
-        hidden=4,
-        act=act,
-        bias=True,
-        **READOUTS[readout] | more,
-    )
+    head = READOUTS[readout](1 if loss == "mse" else 2, act)
+    model = standard(WIDTH, conv, head, hidden=4, act=act, bias=True)
     rng = np.random.default_rng(0)
     rows, adjacency, mask = graph_of(NODES, SLOTS, WIDTH, seed=1)
     relaxed = np.triu(rng.uniform(0.1, 0.9, (SLOTS, SLOTS)) * np.outer(mask, mask), 1)

@@ -10,20 +10,13 @@ import jax.numpy as jnp
 import pytest
 from jax.extend.core import Jaxpr
 from jax.flatten_util import ravel_pytree
-from models import flat
+from models import READOUTS, SLOTS
 
 from jgleak.attacks.matching.product import product, product_left, product_right
 from jgleak.federated.loss import graph_loss
-from jgleak.gnn import CONVOLUTIONS
+from jgleak.gnn import CONVOLUTIONS, standard
 
-SLOTS, WIDTH = 4, 3
-READOUTS: dict[str, dict[str, Any]] = {
-    "node_mlp": {},
-    "pooled": {"pooling": "sum"},
-    "flattened": {"slots": SLOTS},
-    "node_scores": {},
-    "dot": {},
-}
+WIDTH = 3
 
 
 def products(jaxpr: Jaxpr) -> Iterator[Any]:
@@ -45,14 +38,12 @@ def precisions(function: Callable[..., Any], *arguments: Any) -> list[Any]:
 @pytest.mark.parametrize("readout", READOUTS)
 def test_of_a_model(conv: str, readout: str, params_of: Callable[..., Any], graph_of: Callable[..., Any]) -> None:
     """The loss, its gradient, and the gradient of the gradient's length by the features."""
-    model = flat(
-        in_features=WIDTH, conv=conv, hidden=4, readout=readout, readout_widths=(4,), act="sigmoid", **READOUTS[readout]
-    )
+    model = standard(WIDTH, conv, READOUTS[readout](2, "sigmoid"), hidden=4, act="sigmoid")
     params, (rows, adjacency, mask) = params_of(model, SLOTS, WIDTH, 0), graph_of(3, SLOTS, WIDTH, 0)
     label = jnp.ones(SLOTS, int) if model.node_level else jnp.int32(1)
 
     def loss(params: Any, rows: Any) -> Any:
-        return graph_loss(model, params, rows, adjacency, mask, label, "mse" if readout == "dot" else "ce")
+        return graph_loss(model, params, rows, adjacency, mask, label, "mse" if model.readout.rates else "ce")
 
     def length(rows: Any) -> Any:
         return jnp.sum(ravel_pytree(jax.grad(loss)(params, rows))[0] ** 2)

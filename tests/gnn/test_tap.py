@@ -8,22 +8,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from models import flat
+from models import READOUTS, SLOTS, flat
 
 from jgleak.federated.factors import Outer, factored_gradients
 from jgleak.federated.loss import graph_loss
-from jgleak.gnn import GNN
+from jgleak.gnn import CONVOLUTIONS, GNN, standard
 
-GRAPHS, SLOTS, WIDTH = 2, 6, 5
+GRAPHS, WIDTH = 2, 5
 
+ROUND = max(len(CONVOLUTIONS), len(READOUTS))
+TURNS = [(list(CONVOLUTIONS)[i % len(CONVOLUTIONS)], list(READOUTS)[i % len(READOUTS)]) for i in range(ROUND)]
 MODELS = {
-    "gcn": flat(in_features=WIDTH, hidden=4, readout_widths=(6, 3)),
-    "gat": flat(in_features=WIDTH, hidden=4, conv="gat", bias=True, readout="pooled", readout_widths=()),
-    "gin": flat(in_features=WIDTH, hidden=4, conv="gin", bias=True, act="sigmoid", readout="pooled", pooling="max"),
-    "sage": flat(in_features=WIDTH, hidden=4, conv="sage", layers=3, readout="flattened", slots=SLOTS),
-    "node_mlp": flat(in_features=WIDTH, hidden=4, per_node=True, readout_widths=(6,)),
-    "node_scores": flat(in_features=WIDTH, hidden=4, conv="sage", bias=True, readout="node_scores"),
+    f"{conv}, {readout}": standard(WIDTH, conv, READOUTS[readout](3, "sigmoid"), hidden=4, bias=True)
+    for conv, readout in TURNS
+    if not READOUTS[readout](3, "relu").rates
+} | {
+    "three layers": standard(WIDTH, "sage", READOUTS["flattened"](3, "relu"), layers=3, hidden=4),
 }
+"""Every convolution and every readout of classes."""
 
 
 def client(model: GNN) -> tuple[Any, Any, Any, Any]:
@@ -55,12 +57,10 @@ def test_factors_are_the_gradient(model: GNN) -> None:
 
     wanted = jax.jit(jax.vmap(jax.grad(plain), (None, 0)))(params, shares)
     found = jax.jit(lambda p: factored_gradients(model, p, *graphs, "ce", shares))(params)
-    kernels = [
-        leaf for leaf in jax.tree.leaves(found, is_leaf=lambda x: isinstance(x, Outer)) if isinstance(leaf, Outer)
-    ]
-    assert len(kernels) == sum(leaf.ndim == 2 for leaf in jax.tree.leaves(params)) - (
-        4 if model.layers[0].conv.kind == "gat" else 0
-    )
+    for number, layer in enumerate(model.layers):
+        assert all(isinstance(tap.of(model.layer_of(found, number)), Outer) for tap in layer.taps)
+    heads = jax.tree.leaves(model.readout_of(found), is_leaf=lambda x: isinstance(x, Outer))
+    assert sum(isinstance(leaf, Outer) for leaf in heads) == model.readout.maps
 
     def dense(leaf: Any) -> Any:
         return np.einsum("rf,trd->tfd", *leaf) if isinstance(leaf, Outer) else leaf
@@ -71,7 +71,7 @@ def test_factors_are_the_gradient(model: GNN) -> None:
 
 def test_looking_in_changes_nothing() -> None:
     """Without probes and without asking for the rows, the model is what it is; and forward mode works."""
-    model = MODELS["gcn"]
+    model = flat(in_features=WIDTH, hidden=4, readout_widths=(6, 3))
     params = model.initial(key=jax.random.key(0))
     assert set(params) == {"layers_0", "layers_1", "readout"}
     nodes, edges, mask, _ = (part[0] for part in client(model))

@@ -1,173 +1,196 @@
-"""All connected graphs whose nodes have given blocks, grown edge by edge, partial graphs merged when isomorphic."""
+"""Fourth stage: every graph that the counts allow, with the distance of its gradient."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterator
+from functools import cached_property
 
-import igraph
 import numpy as np
 from jaxtyping import Int
 
 from jgleak.attacks.attack import Clock
-from jgleak.attacks.span.hops import Blocks
+from jgleak.attacks.census.candidates import Levels
+from jgleak.attacks.census.growth import Assembly, PartialGraph
+from jgleak.attacks.census.neighbourhood_prior import NeighbourhoodPrior, labels
+from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.system import Solution
+from jgleak.attacks.distance import Fit, gradient_distances
+from jgleak.graph import Graph
 
-Edges = tuple[tuple[int, int], ...]
-
-
-class Assembled(NamedTuple):
-    """A finished graph: the top block of every node, and the edges."""
-
-    blocks: tuple[int, ...]
-    edges: Edges
+Form = tuple[bytes, bytes]
+"""A graph up to isomorphism."""
 
 
 @dataclasses.dataclass(frozen=True)
-class PartialGraph:
-    """A connected partial graph.
+class ExplainingGraph:
+    """A graph, its relative gradient distance, and its canonical form."""
+
+    graph: Graph
+    distance: float
+    form: Form
+
+
+@dataclasses.dataclass(frozen=True)
+class AnonymitySet:
+    """Graphs that have the observed gradient, no two isomorphic.
 
     Attributes:
-      blocks: of its nodes.
-      edges: between them.
-      needs: for each node the classes of the neighbours that it still lacks.
-      left: blocks not yet placed, and how many of each.
+      graphs: those found, in the order of their censuses.
+      exhausted: everything was looked at.
+      censuses: solutions in whole numbers that were looked at.
+      partials: partial graphs that were.
     """
 
-    blocks: tuple[int, ...]
-    edges: Edges
-    needs: tuple[tuple[int, ...], ...]
-    left: tuple[tuple[int, int], ...]
+    graphs: tuple[ExplainingGraph, ...] = ()
+    exhausted: bool = True
+    censuses: int = 0
+    partials: int = 0
+
+    @property
+    def forms(self) -> frozenset[Form]:
+        """Of its graphs."""
+        return frozenset(one.form for one in self.graphs)
+
+    @property
+    def distances(self) -> list[float]:
+        """Of its graphs."""
+        return [one.distance for one in self.graphs]
+
+    def joined(self, more: AnonymitySet) -> AnonymitySet:
+        """With the other graphs of ``more``, and what was looked at for them."""
+        known = self.forms
+        return AnonymitySet(
+            (*self.graphs, *(one for one in more.graphs if one.form not in known)),
+            self.exhausted and more.exhausted,
+            self.censuses + more.censuses,
+            self.partials + more.partials,
+        )
+
+    def likely(self, fit: Fit) -> AnonymitySet:
+        """Without graphs that are too unlikely beside the best, where noise accepts several gradients."""
+        kept = np.flatnonzero(fit.likely(self.distances)).tolist()
+        return dataclasses.replace(self, graphs=tuple(self.graphs[i] for i in kept))
 
 
-class Assembly:
-    """Graphs with a given census.
+CUT = AnonymitySet(exhausted=False)
+"""Nothing, because a budget ended."""
 
-    Each node's block names the classes (entries of the level below) of its neighbours. A connected graph is grown from
-    one node of the rarest block: some node's next missing neighbour is a node already there or a new one. PartialGraph
-    graphs are merged under isomorphisms that keep every node's block. That is safe at any step, because what can
-    become of a partial graph depends on nothing else; merging parts on their own before combining them would not be
-    (docs/theory.md, section 3).
 
-    Args:
-      blocks: top blocks.
-      counts: nodes with each block ``(K,)``.
-      clock: ends the search.
-      most: most partial graphs in total.
-      beam: most partial graphs of one number of edges; None: all of them.
-      guide: which of them are kept, those with the smallest values; without one they are drawn.
+def assemble(problem: CensusProblem, levels: Levels, solution: Solution, clock: Clock) -> AnonymitySet:
+    """Every connected graph of every census that has the observed gradient, until time or the list ends.
+
+    Where public graphs are known, what looks likely beside them is assembled first, census by census, and the rest
+    after that.
+    """
+    found = AnonymitySet(exhausted=levels.complete)
+    if not solution.explained:
+        return found
+    growing = _Growing(problem, levels, clock)
+    likely_first, limits = bool(problem.knowledge.auxiliary), problem.limits
+    steps, vast = limits.partial_graphs, list[Int[np.ndarray, " K"]]()
+    for counts in _counts(problem, levels, solution, clock):
+        if counts is None:
+            found = found.joined(CUT)
+            continue
+        more = growing.some(found, counts) if likely_first else growing.every(found, counts, steps)
+        found = found.joined(dataclasses.replace(more, exhausted=True, censuses=1))
+        if not more.exhausted:
+            vast.append(counts)
+            steps = limits.more_partial_graphs
+        if growing.ended(found):
+            found = found.joined(CUT)
+            break
+    steps = limits.partial_graphs
+    for counts in vast:
+        if growing.ended(found) or not likely_first:
+            found = found.joined(CUT)
+            break
+        more = growing.every(found, counts, steps)
+        found = found.joined(more)
+        steps = steps if more.exhausted else limits.more_partial_graphs
+    return found.likely(problem.fit)
+
+
+def _counts(
+    problem: CensusProblem, levels: Levels, solution: Solution, clock: Clock
+) -> Iterator[Int[np.ndarray, " K"] | None]:
+    """How many nodes have each top block, whatever their labels, for every census once; None where a search ended."""
+    seen: set[bytes] = set()
+    for census in problem.arithmetic.censuses(solution, problem.sizes, clock):
+        if census is None:
+            yield None
+            continue
+        blocks, size = solution.equations.blocks, levels.top.size
+        counts = np.bincount(blocks, census.counts, minlength=size).astype(np.int64)
+        if counts.tobytes() not in seen:
+            seen.add(counts.tobytes())
+            yield counts
+
+
+@dataclasses.dataclass(frozen=True)
+class _Growing:
+    """Graphs of one census.
+
+    They have the same gradient, since the readout adds up what blocks contribute; only node labels depend on the graph.
     """
 
-    def __init__(
-        self,
-        blocks: Blocks,
-        counts: Int[np.ndarray, " K"],
-        *,
-        clock: Clock,
-        most: int,
-        beam: int | None = None,
-        guide: Callable[[PartialGraph], float] | None = None,
-    ) -> None:
-        self.roots = blocks.roots.tolist()
-        self.neighbours = blocks.neighbours
-        self.counts = {int(k): int(counts[k]) for k in np.flatnonzero(counts)}
-        self.clock, self.most, self.beam, self.guide = clock, most, beam, guide
-        self.rng = np.random.default_rng(0)
-        self.exhausted = True
-        self.steps = 0
-        self.holding: dict[tuple[int, int], list[int]] = {}
-        for k in self.counts:
-            for other in set(self.neighbours[k]):
-                self.holding.setdefault((self.roots[k], other), []).append(k)
+    problem: CensusProblem
+    levels: Levels
+    clock: Clock
 
-    def graphs(self) -> Iterator[Assembled]:
-        """Every connected graph of this census, each isomorphism class once; see ``exhausted`` afterwards."""
-        start = min(self.counts, key=lambda k: (self.counts[k], -len(self.neighbours[k]), k))
-        left = {**self.counts, start: self.counts[start] - 1}
-        level = [PartialGraph((start,), (), (self.neighbours[start],), _frozen(left))]
-        while level:
-            following: dict[object, PartialGraph] = {}
-            done: dict[object, PartialGraph] = {}
-            ended = False
-            for partial in level:
-                self.steps += 1
-                ended = self.steps > self.most or self.clock.left <= 0
-                if ended:
-                    self.exhausted = False
-                    break
-                for grown in self._grow(partial):
-                    closed = not any(grown.needs)
-                    if closed and grown.left:
-                        continue
-                    (done if closed else following).setdefault(_canonical(grown), grown)
-            yield from (Assembled(partial.blocks, partial.edges) for partial in done.values())
-            if ended:
-                return
-            level = self._kept(list(following.values()))
-            if not level and not done and len(self.counts) == 1 and not self.neighbours[start]:
-                yield Assembled((start,), ())
-                return
+    def ended(self, found: AnonymitySet) -> bool:
+        """True where time is up or the list is full."""
+        return self.clock.left <= 0 or len(found.graphs) >= self.problem.limits.listed
 
-    def _kept(self, level: list[PartialGraph]) -> list[PartialGraph]:
-        if self.beam is None or len(level) <= self.beam:
-            return level
-        self.exhausted = False
-        if self.guide is not None:
-            return sorted(level, key=self.guide)[: self.beam]
-        return [level[i] for i in np.sort(self.rng.choice(len(level), self.beam, replace=False))]
+    def every(self, found: AnonymitySet, counts: Int[np.ndarray, " K"], steps: int) -> AnonymitySet:
+        """All graphs; where they are too many, or time ran out, not exhausted, and some if some are met."""
+        limits = self.problem.limits
+        if found.graphs and counts.sum() > found.graphs[0].graph.n:
+            steps = limits.more_partial_graphs
+        more = self._graphs(found, counts, steps, None)
+        if more.exhausted or more.graphs:
+            return more
+        return more.joined(self._graphs(found, counts, steps, limits.beam))
 
-    def _grow(self, partial: PartialGraph) -> list[PartialGraph]:
-        """All ways to give one node, the most constrained, its next neighbour."""
-        best: tuple[int, int, list[int], list[int]] | None = None
-        left = dict(partial.left)
-        linked = {(u, v) for u, v in partial.edges}
-        for v, needs in enumerate(partial.needs):
-            mine = self.roots[partial.blocks[v]]
-            for wanted in set(needs):
-                there = [
-                    u
-                    for u, theirs in enumerate(partial.needs)
-                    if u != v
-                    and mine in theirs
-                    and self.roots[partial.blocks[u]] == wanted
-                    and (min(u, v), max(u, v)) not in linked
-                ]
-                new = [k for k in self.holding.get((wanted, mine), ()) if left.get(k)]
-                if best is None or len(there) + len(new) < len(best[2]) + len(best[3]):
-                    best = (v, wanted, there, new)
-                    if not there and not new:
-                        return []
-        if best is None:
-            return []
-        v, wanted, there, new = best
-        mine = self.roots[partial.blocks[v]]
-        out = []
-        for u in there:
-            needs = list(partial.needs)
-            needs[v], needs[u] = _without(needs[v], wanted), _without(needs[u], mine)
-            edge = (min(u, v), max(u, v))
-            out.append(PartialGraph(partial.blocks, (*partial.edges, edge), tuple(needs), partial.left))
-        for k in new:
-            needs = [*partial.needs, _without(self.neighbours[k], mine)]
-            needs[v] = _without(needs[v], wanted)
-            edge = (v, len(partial.blocks))
-            rest = _frozen({**left, k: left[k] - 1})
-            out.append(PartialGraph((*partial.blocks, k), (*partial.edges, edge), tuple(needs), rest))
-        return out
+    def some(self, found: AnonymitySet, counts: Int[np.ndarray, " K"]) -> AnonymitySet:
+        """Those that look most likely; exhausted where these are all."""
+        return self._graphs(found, counts, self.problem.limits.partial_graphs, self.problem.limits.beam)
 
+    def _graphs(self, found: AnonymitySet, counts: Int[np.ndarray, " K"], steps: int, beam: int | None) -> AnonymitySet:
+        """Those of a census that are not ``found`` already."""
+        problem, levels, shared = self.problem, self.levels, None
+        forms, out = set(found.forms), list[ExplainingGraph]()
+        guide = self._unlikely if problem.knowledge.auxiliary else None
+        assembly = Assembly(levels.top, counts, clock=self.clock, most=steps, beam=beam, guide=guide)
+        whole = True
+        for blocks, edges in assembly.graphs():
+            kinds = levels.top.kinds[list(blocks)]
+            graph = Graph(levels.nodes.codes[kinds], np.array(edges, np.int64).reshape(-1, 2))
+            form = graph.canonical_form()
+            if form not in forms:
+                forms.add(form)
+                if shared is None or problem.observation.model.node_level:
+                    shared = gradient_distances(problem.observation, problem.knowledge.space, [graph])[0]
+                if shared[0] <= problem.fit.most:
+                    out.append(ExplainingGraph(dataclasses.replace(graph, y=shared[1]), shared[0], form))
+            if self.clock.left <= 0 or len(found.graphs) + len(out) >= problem.limits.listed:
+                whole = False
+                break
+        return AnonymitySet(tuple(out), whole and assembly.exhausted, partials=assembly.steps)
 
-def _without(needs: tuple[int, ...], one: int) -> tuple[int, ...]:
-    place = needs.index(one)
-    return needs[:place] + needs[place + 1 :]
+    @cached_property
+    def _public(self) -> tuple[NeighbourhoodPrior, list[bytes]]:
+        """What public graphs look like, and a name for the root of every block."""
+        names = labels(self.levels.nodes.codes[self.levels.top.kinds])
+        return NeighbourhoodPrior(self.problem.knowledge.auxiliary), names
 
-
-def _frozen(left: dict[int, int]) -> tuple[tuple[int, int], ...]:
-    return tuple((k, number) for k, number in left.items() if number)
-
-
-def _canonical(partial: PartialGraph) -> object:
-    """Equal exactly for isomorphic partial graphs (blocks kept)."""
-    graph = igraph.Graph(n=len(partial.blocks), edges=partial.edges, vertex_attrs={"block": partial.blocks})
-    canonical = graph.permute_vertices(graph.canonical_permutation(color=partial.blocks))
-    edges = sorted((min(edge), max(edge)) for edge in canonical.get_edgelist())
-    return tuple(canonical.vs["block"]), tuple(edges)
+    def _unlikely(self, partial: PartialGraph) -> float:
+        """A part of a graph's negative log-likelihood beside public ones."""
+        prior, names = self._public
+        neighbours: list[list[int]] = [[] for _ in partial.blocks]
+        for u, v in partial.edges:
+            neighbours[u].append(v)
+            neighbours[v].append(u)
+        closed = [not needs for needs in partial.needs]
+        return prior.negative_log_likelihood([names[k] for k in partial.blocks], neighbours, closed)

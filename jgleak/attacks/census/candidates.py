@@ -1,4 +1,4 @@
-"""Blocks of every hop for the census, from the strongest checks to the weakest that can be afforded."""
+"""First stage: blocks of every hop, from the strongest checks to the weakest that can be afforded."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from jaxtyping import Bool
 
 from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.census import receptive_field
+from jgleak.attacks.census.checks import ATTEMPTS, WEAKEST, Attempt, Chosen, NamedCheck, condition_of, names
 from jgleak.attacks.census.prior import PRIORS, resolved
+from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.public.blocks import CONDITION, beside
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.filter import BlockFilter
 from jgleak.attacks.span.hops import (
     Blocks,
     Nodes,
+    encoded,
     next_hop,
     next_hop_count,
     next_search,
@@ -27,64 +30,10 @@ from jgleak.attacks.span.leak_points import LeakPoint, leak_points
 from jgleak.attacks.span.levels import find_nodes, input_site
 from jgleak.attacks.span.onehop import likely, one_hop
 from jgleak.attacks.span.rank_completion import completed
-from jgleak.federated.observation import Knowledge, Observation
+from jgleak.federated.observation import Knowledge
 
-KEPT = 20_000
-"""Most blocks of a hop; with more, the next hop cannot be afforded."""
-
-MOST = 5_000
-"""Most top blocks whose contributions are computed."""
-
-MANY = 1_000_000_000
-"""With more 1-hop candidates than this, usual nodes are tried first, where the prior knows any."""
-
-SHARE = 0.5
-"""Part of the time left that one hop of one attempt may take."""
-
-LOOSER = (4.0, 8.0)
-"""Under noise spans are not completed. Their missing dimensions are those under the noise floor, where all rows are
-short; so a row is allowed this many times what noise explains instead."""
-
-TOLD = "the nodes have the feature rows that were told"
+KNOWN_ROWS = "the nodes have the feature rows that are known"
 """The condition that takes the place of an input check: graphs of other rows are not looked for."""
-
-WEAK_BLOCKS, WEAK_CANDIDATES = 300, 3_000_000
-"""A certificate rests on the weakest checks alone when there are no more unchecked blocks below the last hop, and
-candidates of the last hop, than this."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Attempt:
-    """Which checks are demanded.
-
-    Attributes:
-      below: of the blocks below the last hop.
-      top: of the last hop's blocks.
-      completed: dimensions that the spans of the node checks are taken to lack (see ``rank_completion``; under noise
-        ``LOOSER``).
-    """
-
-    below: tuple[str, ...]
-    top: tuple[str, ...]
-    completed: int = 0
-
-
-ATTEMPTS = (
-    Attempt(("node", "hidden"), ("readout", "node", "hidden")),
-    Attempt(("node", "hidden"), ("aggregate",)),
-    Attempt(("node", "hidden"), ()),
-    Attempt(("node",), ("readout", "node", "hidden"), completed=1),
-    Attempt(("node",), ("aggregate",), completed=1),
-    Attempt(("node",), (), completed=1),
-    Attempt(("aggregate", "hidden"), ("readout", "hidden")),
-    Attempt(("node",), ("readout", "node", "hidden"), completed=2),
-    Attempt((), ("readout", "hidden")),
-    Attempt(("aggregate", "hidden"), ("aggregate",)),
-    Attempt((), ()),
-)
-"""Widened one after another while a true block is missing."""
-
-WEAKEST = Attempt((), ("readout",))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,88 +52,98 @@ class Levels:
     conditions: tuple[str, ...]
     complete: bool
 
-
-Chosen = tuple[tuple[str, SpanCheck, str], ...]
-"""The checks of one hop: a name, the check and its condition."""
+    @property
+    def top(self) -> Blocks:
+        """The blocks that are counted."""
+        return self.hops[-1]
 
 
 class CensusCandidates:
-    """Candidate blocks of one observation.
+    """Candidate blocks of one observation: what was searched for one attempt is kept for the others.
 
     Args:
-      observation: what the server saw.
-      knowledge: what the attacker knows.
+      problem: the update and what is known.
       clock: ends every search.
       budget: bounds every search.
-
-    Attributes:
-      checked: candidates looked at so far.
 
     Raises:
       TooManyCandidates: the input span says too little about nodes.
     """
 
-    def __init__(self, observation: Observation, knowledge: Knowledge, clock: Clock, budget: Budget) -> None:
-        self.observation, self.knowledge, self.clock = observation, knowledge, clock
-        self.budget = dataclasses.replace(budget, blocks=min(budget.blocks, KEPT))
-        self.nodes = find_nodes(observation, knowledge, clock=clock.part(SHARE))
-        told = knowledge.features is not None
-        self.says = TOLD if told else _says(input_site(observation, knowledge), 0)
+    def __init__(self, problem: CensusProblem, clock: Clock, budget: Budget) -> None:
+        self.problem, self.clock, self.limits = problem, clock, problem.limits
+        self.budget = dataclasses.replace(budget, blocks=min(budget.blocks, self.limits.hop_blocks))
+        observation, knowledge, tolerances = problem.observation, problem.knowledge, problem.tolerances.span
+        self.nodes = find_nodes(
+            observation, knowledge, clock=self._share(), tolerances=tolerances, limits=self.limits.span
+        )
+        known = knowledge.features is not None
+        self.condition = KNOWN_ROWS if known else condition_of(input_site(observation, knowledge, tolerances), 0)
         self.kept: dict[tuple[object, ...], Blocks] = {}
         self.spans: dict[tuple[object, ...], list[SpanCheck]] = {}
-        self.checked = 0
-        self._weak = receptive_field.ends_linear(observation.model) or knowledge.space.degree is None
+
+    @property
+    def checked(self) -> int:
+        """Candidates looked at so far."""
+        return sum(blocks.checked for blocks in self.kept.values())
 
     def attempts(self) -> Iterator[Levels]:
         """Candidates of ever weaker checks; attempts that cannot be afforded or repeat an earlier one are left out."""
-        for nodes, condition in self._node_sets():
+        for nodes, conditions in self._node_sets():
             seen: set[tuple[object, ...]] = set()
             for attempt in ATTEMPTS:
                 for chosen in self._chosen(attempt, nodes):
-                    key = _key(chosen)
+                    key = names(chosen)
                     if key not in seen and self.clock.left > 0:
                         seen.add(key)
-                        levels = self._levels(nodes, condition, chosen)
+                        levels = self._levels(nodes, conditions, chosen)
                         if levels is not None:
                             yield levels
 
     def weakest(self) -> Levels | None:
         """Candidates that only the readout (if anything) restricts, where there are few enough."""
-        if self.clock.left <= 0 or not self.nodes.degrees.size or one_hop_count(self.nodes) > WEAK_BLOCKS:
+        if self.clock.left <= 0 or not self.nodes.degrees.size:
+            return None
+        if one_hop_count(self.nodes) > self.limits.weak_blocks:
             return None
         chosen = next(self._chosen(WEAKEST, self.nodes))
-        return self._levels(self.nodes, (), chosen, most=WEAK_CANDIDATES)
+        return self._levels(self.nodes, (), chosen, most=self.limits.weak_candidates)
 
     def _node_sets(self) -> Iterator[tuple[Nodes, tuple[str, ...]]]:
-        public, space = self.knowledge.auxiliary, self.knowledge.space
-        if public and self._weak and one_hop_count(self.nodes) > MOST:
+        """Feature vectors to begin with, each with what was assumed of them: likely ones before all."""
+        knowledge, number = self.problem.knowledge, one_hop_count(self.nodes)
+        public, space = knowledge.auxiliary, knowledge.space
+        hardly = receptive_field.ends_linear(self.problem.observation.model) or space.degree is None
+        if public and hardly and number > self.limits.counted:
             yield beside(self.nodes, public), (CONDITION,)
-        usual = PRIORS[resolved(self.knowledge.prior, self.knowledge.space)].usual
-        if usual is not None and one_hop_count(self.nodes) > MANY:
+        usual = PRIORS[resolved(knowledge.prior, space)].usual
+        if usual is not None and number > self.limits.usual_first:
             mask = usual(self.nodes.codes, space)
             if mask.any() and not mask.all():
-                yield (
-                    _part(self.nodes, mask),
-                    (f"{np.sum(~mask)} of {mask.size} feature vectors are unusual: left out",),
-                )
+                out = f"{np.sum(~mask)} of {mask.size} feature vectors are unusual: left out"
+                yield _part(self.nodes, mask), (out,)
         yield self.nodes, ()
 
     def _chosen(self, attempt: Attempt, nodes: Nodes) -> Iterator[list[Chosen]]:
         """The checks of every hop; several choices where a completed span has several candidates."""
-        observation, most = self.observation, self.knowledge.max_nodes
+        observation = self.problem.observation
         hops: list[Chosen] = []
         last, linear = receptive_field.hops(observation.model), receptive_field.ends_linear(observation.model)
         for hop in range(1, last + 1):
             wanted = attempt.below if hop < last else set(attempt.top) - ({"node"} if linear else set())
             found = [site for site in leak_points(observation, hop) if site.name in wanted]
-            pairs = [(site, SpanCheck.at(site, most=most, noise=self.knowledge.noise)) for site in found]
-            hops.append(tuple((site.name, check, _says(site, hop)) for site, check in pairs if check is not None))
+            pairs = [(site, self._check(site)) for site in found]
+            checks = [(site, check) for site, check in pairs if check is not None]
+            hops.append(tuple(NamedCheck(site.name, check, condition_of(site, hop)) for site, check in checks))
         if not attempt.completed:
             yield hops
-        elif self.knowledge.noise is not None:
-            yield [*(_loosened(hop, LOOSER[attempt.completed - 1]) for hop in hops[:-1]), *hops[-1:]]
-        elif observation.model.layers[0].conv.hidden_kernel is None:
-            yield from self._completed(attempt.completed, nodes, hops, [])
+        else:
+            lacking, arithmetic = attempt.completed, self.problem.arithmetic
+            yield from arithmetic.weaker(hops, lacking, lambda: self._completed(lacking, nodes, hops, []))
+
+    def _check(self, site: LeakPoint) -> SpanCheck | None:
+        knowledge, tolerances = self.problem.knowledge, self.problem.tolerances.span
+        return SpanCheck.at(site, most=knowledge.max_nodes, noise=knowledge.noise, tolerances=tolerances)
 
     def _completed(
         self, lacking: int, nodes: Nodes, hops: Sequence[Chosen], done: Sequence[Chosen]
@@ -193,6 +152,8 @@ class CensusCandidates:
 
         A span whose rows agree where the adjacency is singular lacks nothing: it stays as it is.
         """
+        if self.problem.observation.model.layers[0].conv.kernel("hidden") is not None:
+            return
         hop = len(done) + 1
         if hop == len(hops):
             yield [*done, *hops[-1:]]
@@ -201,25 +162,26 @@ class CensusCandidates:
         if not hops[hop - 1] or len(grown) < len(done):
             return
         says = f"{hop}-hop blocks in the span of the node check plus {lacking} dimension(s) that several of them share"
-        key = (lacking, nodes.degrees.size, nodes.listed is None, *_key(done))
+        key = (lacking, nodes.degrees.size, nodes.listed is None, *names(done))
         if key not in self.spans:
-            self.spans[key] = self._completions(lacking, nodes, grown, hops[hop - 1][0][1])
+            self.spans[key] = self._completions(lacking, nodes, grown, hops[hop - 1][0].check)
         for number, completion in enumerate(self.spans[key]):
-            named = (f"completed {lacking}.{number}", completion, says)
+            named = NamedCheck(f"completed {lacking}.{number}", completion, says)
             yield from self._completed(lacking, nodes, hops, [*done, (named,)])
         yield from self._completed(lacking, nodes, hops, [*done, hops[hop - 1]])
 
     def _completions(self, lacking: int, nodes: Nodes, grown: Sequence[Blocks], check: SpanCheck) -> list[SpanCheck]:
-        model, params, clock = self.observation.model, self.observation.params, self.clock.part(SHARE)
+        model, params = self.problem.observation.model, self.problem.observation.params
+        clock, limits = self._share(), self.limits.span
         if grown:
-            search, requests = next_search(model, params, nodes, grown[-1], [], hop=len(grown) + 1)
+            search, requests = next_search(model, params, nodes, grown, [])
         else:
-            search = BlockFilter(*model.layer_at(params, 0), nodes.rows, nodes.degrees)
-            known = one_hop(model, params, nodes, [check], clock=clock, budget=self.budget, mutual=False)
-            requests = likely(nodes, known)
+            search = BlockFilter(*model.layer_at(params, 0), encoded(model, params, nodes), nodes.degrees)
+            bounds = {"clock": clock, "budget": self.budget, "limits": limits}
+            requests = likely(nodes, one_hop(model, params, nodes, [check], mutual=False, **bounds))
         spans = [check.subspace]
         for _ in range(lacking):
-            spans = [more for span in spans for more in completed(search, requests, span, clock)]
+            spans = [more for span in spans for more in completed(search, requests, span, clock, limits)]
         return [SpanCheck.of(span, view=check.view, fixed=check.fixed) for span in spans]
 
     def _levels(
@@ -230,11 +192,11 @@ class CensusCandidates:
         if len(hops) < len(chosen):
             return None
         top = reciprocal(hops[-1])
-        if not 0 < top.size <= MOST:
+        if not 0 < top.size <= self.limits.counted:
             return None
-        conditions = [*conditions, self.says]
+        conditions = [*conditions, self.condition]
         for hop, (blocks, checks) in enumerate(zip(hops, chosen, strict=True), start=1):
-            conditions += [says for _, _, says in checks]
+            conditions += [check.condition for check in checks]
             if blocks.condition:
                 conditions.append(blocks.condition)
             if blocks.unsearched:
@@ -248,46 +210,25 @@ class CensusCandidates:
         hops: list[Blocks] = []
         for hop, checks in enumerate(chosen, start=1):
             ways = one_hop_count(nodes) if hop == 1 else next_hop_count(hops[-1])
-            if ways > (most if checks else min(most, KEPT)):
+            if ways > (most if checks else min(most, self.limits.hop_blocks)):
                 break
-            key = (nodes.degrees.size, nodes.listed is None, *_key(chosen[:hop]))
+            key = (nodes.degrees.size, nodes.listed is None, *names(chosen[:hop]))
             if key not in self.kept:
-                self.kept[key] = self._grow(nodes, hops, [check for _, check, _ in checks])
-                self.checked += self.kept[key].checked
-            if self.kept[key].size > KEPT:
+                self.kept[key] = self._grow(nodes, hops, [check.check for check in checks])
+            if self.kept[key].size > self.limits.hop_blocks:
                 break
             hops.append(self.kept[key])
         return hops
 
     def _grow(self, nodes: Nodes, hops: Sequence[Blocks], checks: Sequence[SpanCheck]) -> Blocks:
-        model, params, bounds = self.observation.model, self.observation.params, self.budget
-        clock = self.clock.part(SHARE)
+        model, params = self.problem.observation.model, self.problem.observation.params
+        bounds = {"clock": self._share(), "budget": self.budget, "limits": self.limits.span}
         if not hops:
-            return one_hop(model, params, nodes, checks, clock=clock, budget=bounds)
-        return next_hop(model, params, nodes, hops[-1], checks, hop=len(hops) + 1, clock=clock, budget=bounds)
+            return one_hop(model, params, nodes, checks, **bounds)
+        return next_hop(model, params, nodes, hops, checks, **bounds)
 
-
-def _loosened(chosen: Chosen, factor: float) -> Chosen:
-    """Checks that allow a row more than the noise explains: its part along directions that do not stand above it."""
-    out = []
-    for name, check, says in chosen:
-        spread = check.subspace.spread
-        assert spread is not None
-        check = SpanCheck.of(
-            dataclasses.replace(check.subspace, spread=factor * spread), view=check.view, fixed=check.fixed
-        )
-        out.append((f"{name} x{factor:g}", check, f"{says}, off by at most {factor:g} times what noise explains"))
-    return tuple(out)
-
-
-def _says(site: LeakPoint, hop: int) -> str:
-    what = f"{hop}-hop blocks" if hop else "nodes"
-    return f"{site.name} check of {what}: {site.condition}"
-
-
-def _key(chosen: Sequence[Chosen]) -> tuple[tuple[str, ...], ...]:
-    """The names of the checks of every hop: equal names are equal checks of the same nodes."""
-    return tuple(tuple(name for name, _, _ in hop) for hop in chosen)
+    def _share(self) -> Clock:
+        return self.clock.part(self.limits.hop_share)
 
 
 def _part(nodes: Nodes, mask: Bool[np.ndarray, " T"]) -> Nodes:

@@ -1,4 +1,4 @@
-"""How familiar a graph looks to somebody who knows public ones: its neighbourhoods' shares among theirs."""
+"""How likely a graph is to somebody who knows public ones: its neighbourhoods' shares among theirs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def labels(codes: Int[np.ndarray, "k G"]) -> list[bytes]:
     return [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows]
 
 
-class Familiar:
+class NeighbourhoodPrior:
     """The neighbourhoods of public graphs.
 
     Args:
@@ -40,21 +40,21 @@ class Familiar:
                 count.update(colour for colour in colours if colour is not None)
         self.nodes = sum(graph.n for graph in public)
         self.usual = [
-            sum(number * self._surprise(r, colour) for colour, number in count.items()) / self.nodes
+            sum(number * self._nll(r, colour) for colour, number in count.items()) / self.nodes
             for r, count in enumerate(self.counts)
         ]
 
-    def surprises(self, graphs: Sequence[Graph]) -> list[float]:
-        """Surprise at each graph, in comparison: ``of`` whole graphs."""
-        return [self.of(labels(graph.x), graph.neighbours) for graph in graphs]
+    def of_graphs(self, graphs: Sequence[Graph]) -> list[float]:
+        """The negative log-likelihood of each graph."""
+        return [self.negative_log_likelihood(labels(graph.x), graph.neighbours) for graph in graphs]
 
-    def of(
+    def negative_log_likelihood(
         self,
         nodes: Sequence[bytes],
         neighbours: Sequence[Sequence[int]],
         closed: Sequence[bool] | None = None,
     ) -> float:
-        """Surprise at a graph or a part of one, beyond that at as many nodes of public graphs.
+        """That of a graph or a part of one, beyond the mean of as many nodes of public graphs.
 
         The negative logarithms of its neighbourhoods' shares are added up over all radii and all nodes whose
         neighbourhood is known.
@@ -66,13 +66,13 @@ class Familiar:
         """
         known = self._colours(nodes, neighbours, closed)
         return sum(
-            self._surprise(r, colour) - self.usual[r]
+            self._nll(r, colour) - self.usual[r]
             for r, colours in enumerate(known)
             for colour in colours
             if colour is not None
         )
 
-    def _surprise(self, radius: int, colour: int) -> float:
+    def _nll(self, radius: int, colour: int) -> float:
         return -math.log(max(self.counts[radius][colour], UNSEEN) / self.nodes)
 
     def _colours(

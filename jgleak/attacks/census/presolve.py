@@ -14,25 +14,17 @@ from jaxtyping import Bool, Float
 from jgleak.attacks.attack import Clock
 from jgleak.attacks.nonnegative import nonnegative
 
-SLACK = 1e-5
-"""Relative residual that rounding of float32 gradients explains."""
-
-WEIGHT = 10.0
-"""Weight of a group's total among the equations, whose right-hand side has length one."""
-
-TESTS = 200
-"""Most groups tested; what is not excluded by then is possible."""
-
 
 def possible(
     system: Float[np.ndarray, "M K"],
     right: Float[np.ndarray, " M"],
     *,
     solution: Float[np.ndarray, " K"],
-    residual: float,
     least: float,
+    limit: float,
+    weight: float,
+    tests: int,
     clock: Clock,
-    limit: float | None = None,
 ) -> Bool[np.ndarray, " K"]:
     """The columns that may be at least ``least`` in a non-negative solution of ``system @ x == right``.
 
@@ -40,25 +32,25 @@ def possible(
       system: equations.
       right: their right-hand side, about of length one.
       solution: the best one.
-      residual: and its residual; ten times as much is rounding too.
       least: smallest entry that counts.
+      limit: largest residual of a solution that counts.
+      weight: of a group's total among the equations.
+      tests: most groups tested; what is not excluded by then is possible.
       clock: ends the tests.
-      limit: largest residual of a solution that counts, where it is known; otherwise what rounding explains.
     """
-    most = SLACK + 10.0 * residual if limit is None else limit
     number = system.shape[1]
     shown, excluded = solution >= least, np.zeros(number, bool)
     widened = np.c_[system, np.zeros(system.shape[0])]  # the last unknown: what a group weighs beyond ``least``
     groups = [np.arange(number)]
-    for _ in range(TESTS):
+    for _ in range(tests):
         groups = [rest for group in groups if (rest := group[~shown[group]]).size]
         if not groups or clock.left <= 0:
             break
         group = groups.pop()
         total = np.zeros((1, number + 1))
-        total[0, group], total[0, -1] = WEIGHT, -WEIGHT
-        found = nonnegative(np.r_[widened, total], np.r_[right, WEIGHT * least])
-        if found is not None and found[1] > most:
+        total[0, group], total[0, -1] = weight, -weight
+        found = nonnegative(np.r_[widened, total], np.r_[right, weight * least])
+        if found is not None and found[1] > limit:
             excluded[group] = True
             continue
         if found is not None:

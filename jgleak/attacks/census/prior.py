@@ -21,26 +21,23 @@ from jgleak.attacks.census.structure_prior import arbitrary, plainness, rings
 from jgleak.features import FeatureSpace
 from jgleak.graph import Graph
 
-THOROUGH = 200
-"""Most graphs whose bond orders are worked out; the rest keep the scores of their rings."""
-
 RING_PENALTY = {3: 1.0, 4: 1.0, 5: 0.1, 6: 0.0, 7: 0.5}
-"""Surprise at a ring of this size; larger ones count 2 and more."""
+"""Penalty of a ring of this size; larger ones count 2 and more. All penalties are negative log-likelihoods, roughly."""
 
 FLAT = {5, 13} | {n for first in (7, 15, 33, 51) for n in (first, first + 1, first + 2)}
 """Elements that can be SP2 without a double bond: boron, nitrogen, oxygen, fluorine, and below."""
 
 STRAINED = 2.0
-"""Surprise at a ring of three or four with an aromatic bond."""
+"""Penalty of a ring of three or four with an aromatic bond."""
 
 MISPLACED, MISMATCH = 10.0, 3.0
-"""Surprise at an aromatic atom outside every aromatic ring, and at an atom that RDKit perceives differently."""
+"""Penalty of an aromatic atom outside every aromatic ring, and of an atom that RDKit perceives differently."""
 
 COVER, PLAIN = 1.2, 1.0
-"""Surprise at a graph so many times as large as another with the same gradient, whose rings surprise less than this."""
+"""Penalty of a graph so many times as large as another with the same gradient, whose rings cost less than this."""
 
 EPOXIDE = 0.5
-"""Surprise at a ring of three with one atom that is not carbon."""
+"""Penalty of a ring of three with one atom that is not carbon."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,26 +45,28 @@ class Prior:
     """What is known of graphs before any gradient is seen.
 
     Attributes:
-      scores: surprise at each graph, smaller is more plausible.
+      scores: of each graph, smaller is more plausible: a negative log-likelihood, roughly. Bond orders are worked out
+        for so many graphs at most.
       ties: a key that sorts graphs of equal scores, smaller comes first.
       usual: which feature codes ``(T, G)`` are common ones, to be tried first where all of them cannot be; None: all.
     """
 
-    scores: Callable[[Sequence[Graph], FeatureSpace], list[float]]
+    scores: Callable[[Sequence[Graph], FeatureSpace, int], list[float]]
     ties: Callable[[Graph], Any]
     usual: Callable[[Int[np.ndarray, "T G"], FeatureSpace], Bool[np.ndarray, " T"]] | None = None
 
 
-def no_scores(graphs: Sequence[Graph], space: FeatureSpace) -> list[float]:
+def no_scores(graphs: Sequence[Graph], space: FeatureSpace, bond_orders: int = 0) -> list[float]:
     """All graphs alike."""
     return [0.0] * len(graphs)
 
 
-def molecule_scores(graphs: Sequence[Graph], space: FeatureSpace) -> list[float]:
+def molecule_scores(graphs: Sequence[Graph], space: FeatureSpace, bond_orders: int = 200) -> list[float]:
     """Chemistry: aromatic atoms lie in aromatic rings, odd ring sizes are rare, bond orders and atoms fit together.
 
-    For the most plausible graphs the bond orders are found (every atom's missing valence, as a perfect matching), RDKit
-    sanitises the molecule, and its atoms' hydrogens, aromaticity and hybridisation are compared with the features.
+    For the ``bond_orders`` most plausible graphs the bond orders are found (every atom's missing valence, as a perfect
+    matching), RDKit sanitises the molecule, and its atoms' hydrogens, aromaticity and hybridisation are compared with
+    the features.
 
     Raises:
       ValueError: the feature space has no ``atomic_number``, ``hydrogens`` and ``aromatic``.
@@ -77,7 +76,7 @@ def molecule_scores(graphs: Sequence[Graph], space: FeatureSpace) -> list[float]
         cyclic = [_ring_score(graph, space) for graph in graphs]
         order = np.argsort(cyclic, kind="stable")
         scores = [score + MISMATCH * graph.n for score, graph in zip(cyclic, graphs, strict=True)]
-        for i in order[:THOROUGH].tolist():
+        for i in order[:bond_orders].tolist():
             scores[i] = cyclic[i] + MISMATCH * _mismatches(graphs[i], space)
     least = min((g.n for g, score in zip(graphs, cyclic, strict=True) if score < PLAIN), default=1 << 30)
     covers = [COVER * max(graph.n // least - 1, 0) for graph in graphs]

@@ -13,8 +13,9 @@ def ends_linear(model: GNN) -> bool:
     graphs with the same blocks of ``L - 1`` hops have the same gradient.
     """
     last = model.layers[-1]
-    linear = last.act == "identity" and last.conv.peels and last.conv.symmetric
-    return model.readout.additive == "pooled" and linear and model.depth > 1
+    linear = last.plain and last.act == "identity" and last.conv.peels and last.conv.symmetric
+    alone = model.readout.additive == "pooled" and model.jumping.keeps == "last"
+    return alone and linear and model.depth > 1
 
 
 def hops(model: GNN) -> int:

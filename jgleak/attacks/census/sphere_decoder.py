@@ -1,20 +1,47 @@
-"""Whole-number solutions under noise: every vector of counts within a given distance of the best real one."""
+"""Whole-number solutions by distance: every vector of counts within a given distance of the best real one."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from jgleak.attacks.attack import Clock
+from jgleak.attacks.census.settings import CensusLimits
+from jgleak.attacks.census.system import Census, Solution
 
 RIDGE = 1e-9
 """Share of the largest singular value added to all, so that directions nobody sees have an end."""
 
 INVERTIBLE = 1e-13
 """Share of the largest eigenvalue added to all for the order of the entries, on which nothing but time depends."""
+
+
+def nearest_censuses(
+    solution: Solution, sizes: Iterable[int], clock: Clock, radius: float, limits: CensusLimits
+) -> Iterator[Census | None]:
+    """Every census for the given numbers of nodes within ``radius`` of the best real counts, in units of the equations.
+
+    Of one number of nodes the nearest come first; None where a budget ended a search early.
+    """
+    if solution.columns.size > limits.sphere_blocks:
+        yield None
+        return
+    length = solution.equations.length
+    system, right = solution.system * length, solution.goal * length
+    for n in sizes:
+        found: list[Census] = []
+        part, steps = system / solution.scale(n), limits.sphere_steps
+        for some in within_sphere(part, right, n=n, radius=radius, clock=clock, steps=steps):
+            if some is None or len(found) >= limits.sphere_censuses:
+                yield None
+                break
+            census = solution.census(some, n)
+            if census is not None:
+                found.append(census)
+        yield from sorted(found, key=lambda census: census.residual)
 
 
 def within_sphere(

@@ -60,6 +60,8 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
     if foreign:
         linear = (kind for kind, conv in CONVOLUTIONS.items() if conv.peels)
         return f"the mixing of {foreign[0]!r} is not linear; use one of {', '.join(linear)}"
+    if not model.plain:
+        return "it peels convolutions and activations alone; leave out encoder, norms, residuals and jumping knowledge"
     if len({layer.conv.kind for layer in model.layers}) > 1:
         return "its layers are of several kinds, which are not peeled together; use one kind throughout"
     nodes = model.readout.passes_states and observation.protocol == "node_losses"

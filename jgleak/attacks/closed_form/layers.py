@@ -61,9 +61,15 @@ class LayerGradient(NamedTuple):
             {name: np.asarray(seen[name]) if each else np.asarray(seen[name])[None] for name in names},
         )
 
+    def own(self, tree: Mapping[str, Any]) -> Any:
+        """Of the weights or their gradients, that of the kernel which nodes' own rows meet."""
+        name = self.conv.kernel("own")
+        assert name is not None
+        return tree[name]
+
     def mixed(self, tree: Mapping[str, Any]) -> Any:
         """Of the weights or their gradients, that of the kernel which mixed rows meet."""
-        name = self.conv.aggregate_kernel
+        name = self.conv.kernel("mixed")
         assert name is not None
         return tree[name]
 
@@ -90,7 +96,7 @@ def rows_of(
         example); gradients that no states fit.
     """
     if mixing is None:
-        return _solve([upstream], [layer.gradients[layer.conv.span_kernel]])
+        return _solve([upstream], [layer.own(layer.gradients)])
     return _solve(*_both_kernels(layer, upstream, mixing))
 
 
@@ -146,7 +152,7 @@ def below(
 def _both_kernels(
     layer: LayerGradient, upstream: Float[np.ndarray, "B n D"], mixing: Float[np.ndarray, "n n"]
 ) -> tuple[list[Float[np.ndarray, "B n D"]], list[Float[np.ndarray, "B F D"]]]:
-    own = layer.gradients[layer.conv.span_kernel]
+    own = layer.own(layer.gradients)
     return [upstream, mixing.T @ upstream], [own, layer.mixed(layer.gradients)]
 
 

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from jgleak.attacks.attack import Budget, Clock
+from jgleak.attacks.grain.settings import GrainSettings
 from jgleak.attacks.span.hops import Blocks, Nodes, next_hop, next_hop_count, one_hop_count, reciprocal
 from jgleak.attacks.span.levels import block_checks
 from jgleak.attacks.span.onehop import one_hop
@@ -13,12 +14,6 @@ from jgleak.federated.observation import Knowledge, Observation
 
 CHECKS = ("node", "hidden", "readout")
 """GRAIN's checks; the aggregate check is not one of them."""
-
-FILTERING = 0.6
-"""Most of the time that is left which filtering one hop may take: the search for the graph needs some too."""
-
-UNCHECKED = {1: 500, 2: 5_000}
-"""Most neighbourhoods of each hop count to keep unchecked, when the checked ones do not lead to the graph."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +38,7 @@ def find_candidates(
     knowledge: Knowledge,
     nodes: Nodes,
     *,
+    settings: GrainSettings,
     levels: tuple[int, ...] = (1, 2),
     grown: dict[bool, Blocks],
     clock: Clock,
@@ -51,28 +47,33 @@ def find_candidates(
     """1-hop and 2-hop blocks, and the structure filter, with counts and times.
 
     Args:
+      settings: tolerances and limits.
       levels: hops whose span check is demanded. A singular adjacency can fail true 1-hop blocks, and nodes that share
         their activation pattern in the readout true 2-hop blocks; a hop left out keeps all its neighbourhoods.
       grown: 1-hop blocks of earlier calls, by whether they were checked; filled in here.
 
     Returns:
-      The candidates, or None when a hop left out, or one whose span says nothing, has more than ``UNCHECKED``
+      The candidates, or None when a hop left out, or one whose span says nothing, has too many
       neighbourhoods.
     """
     model, params = observation.model, observation.params
-    begun = clock.elapsed
-    ones_checks = block_checks(observation, knowledge, 1, CHECKS) if 1 in levels else []
-    twos_checks = block_checks(observation, knowledge, 2, CHECKS) if 2 in levels else []
-    if not ones_checks and one_hop_count(nodes) > UNCHECKED[1]:
+    begun, limits = clock.elapsed, settings.limits
+    ones_checks, twos_checks = (
+        block_checks(observation, knowledge, hop, CHECKS, settings.tolerances.span) if hop in levels else []
+        for hop in (1, 2)
+    )
+    if not ones_checks and one_hop_count(nodes) > limits.unchecked_one_hop:
         return None
     checked = bool(ones_checks)
     if checked not in grown:
-        grown[checked] = one_hop(model, params, nodes, ones_checks, clock=clock.part(FILTERING), budget=budget)
+        bounds = {"clock": clock.part(limits.filtering), "budget": budget, "limits": limits.span}
+        grown[checked] = one_hop(model, params, nodes, ones_checks, **bounds)
     ones = grown[checked]
     seconds_ones = clock.elapsed
-    if not twos_checks and next_hop_count(ones) > UNCHECKED[2]:
+    if not twos_checks and next_hop_count(ones) > limits.unchecked_two_hop:
         return None
-    twos = next_hop(model, params, nodes, ones, twos_checks, hop=2, clock=clock.part(FILTERING), budget=budget)
+    bounds = {"clock": clock.part(limits.filtering), "budget": budget, "limits": limits.span}
+    twos = next_hop(model, params, nodes, [ones], twos_checks, **bounds)
     filtered = reciprocal(twos)
     info = {
         "nodes": int(nodes.degrees.size),

@@ -9,7 +9,7 @@ are.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,13 @@ import numpy as np
 from jgleak.attacks.attack import Budget, Clock, Reconstruction
 from jgleak.attacks.distance import Fit, gradient_distances
 from jgleak.attacks.grain.candidates import CHECKS
+from jgleak.attacks.grain.settings import GrainSettings
+from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import Slot, total
 from jgleak.attacks.span.filter import BlockFilter
-from jgleak.attacks.span.hops import Nodes
+from jgleak.attacks.span.hops import Nodes, encoded
 from jgleak.attacks.span.levels import block_checks, find_nodes
+from jgleak.attacks.span.settings import SpanLimits
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.graph import Graph
 
@@ -61,17 +64,19 @@ class _Board:
 
 
 def reconstruct_distinct(
-    observation: Observation, knowledge: Knowledge, *, clock: Clock, budget: Budget
+    observation: Observation, knowledge: Knowledge, settings: GrainSettings, *, clock: Clock, budget: Budget
 ) -> Reconstruction:
     """GRAIN for graphs whose nodes all differ.
 
     Nodes whose own row is lost (a singular adjacency) get their edges from their neighbours; what is still open after
     that is tried edge by edge against the gradient.
     """
-    nodes = find_nodes(observation, knowledge, clock=clock)
+    tolerances, limits = settings.tolerances.span, settings.limits.span
+    nodes = find_nodes(observation, knowledge, clock=clock, tolerances=tolerances, limits=limits)
     seconds_nodes = clock.elapsed
     board = _Board(nodes)
-    checked = _settle(board, observation, knowledge, clock, budget)
+    checks = block_checks(observation, knowledge, 1, CHECKS, tolerances)
+    checked = _settle(board, observation, checks, limits, clock, budget)
     info: dict[str, Any] = {
         "nodes": int(nodes.degrees.size),
         "settled": len(board.settled),
@@ -100,14 +105,21 @@ def reconstruct_distinct(
     return Reconstruction((best[1],), best[0], stop, info=info)
 
 
-def _settle(board: _Board, observation: Observation, knowledge: Knowledge, clock: Clock, budget: Budget) -> int:
+def _settle(
+    board: _Board,
+    observation: Observation,
+    checks: Sequence[SpanCheck],
+    limits: SpanLimits,
+    clock: Clock,
+    budget: Budget,
+) -> int:
     """Settle neighbourhoods that only one candidate fits, until nothing changes; returns the candidates checked."""
     nodes = board.nodes
-    checks = block_checks(observation, knowledge, 1, CHECKS)
     if not checks:
         return 0
     first = observation.model.layer_at(observation.params, 0)
-    search = BlockFilter(*first, nodes.rows, nodes.degrees, checks, distinct=True)
+    rows = encoded(observation.model, observation.params, nodes)
+    search = BlockFilter(*first, rows, nodes.degrees, checks, distinct=True)
     checked = 0
     waiting = {v for v in board.open}
     while waiting and clock.left > 0:
@@ -117,7 +129,7 @@ def _settle(board: _Board, observation: Observation, knowledge: Knowledge, clock
         slots = plans[v]
         if slots is None:
             continue
-        found = search.blocks([(v, slots)], clock=clock, budget=budget)
+        found = search.blocks([(v, slots)], clock=clock, budget=budget, limits=limits)
         checked += found.checked
         if not found.complete:
             continue

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 from jaxtyping import Array
@@ -12,7 +14,9 @@ from jgleak.attacks.distance import Fit
 from jgleak.attacks.grain.candidates import find_candidates
 from jgleak.attacks.grain.distinct import reconstruct_distinct
 from jgleak.attacks.grain.reconstruct import reconstruct
+from jgleak.attacks.grain.settings import DEFAULTS, GrainSettings
 from jgleak.attacks.node_order import numbered
+from jgleak.attacks.options import changed_options, with_options
 from jgleak.attacks.span.hops import Blocks
 from jgleak.attacks.span.levels import find_nodes
 from jgleak.attacks.span.nodes import TooManyCandidates
@@ -22,7 +26,9 @@ LEVELS = ((1, 2), (1,), (2,))
 """Hops whose span check is demanded, attempt after attempt, until a graph matches."""
 
 
-def run(observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget) -> Reconstruction:
+def run(
+    settings: GrainSettings, observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget
+) -> Reconstruction:
     """The whole attack on one observation (Algorithm 1).
 
     Node filter, 1-hop and 2-hop blocks, structure filter, depth-first search with early stop at the first graph whose
@@ -38,16 +44,24 @@ def run(observation: Observation, knowledge: Knowledge, *, key: Array, budget: B
     one.
 
     Returns:
-      The best graph found. ``info`` has the numbers of nodes and blocks and the seconds of each stage.
+      The best graph found. ``info`` has the numbers of nodes and blocks, the seconds of each stage, and options that
+      are not the default.
     """
     del key
+    found = _run(settings, observation, knowledge, budget)
+    changed = changed_options(settings, DEFAULTS)
+    return dataclasses.replace(found, info={**found.info, "options": changed}) if changed else found
+
+
+def _run(settings: GrainSettings, observation: Observation, knowledge: Knowledge, budget: Budget) -> Reconstruction:
     clock = budget.start()
     try:
         if not Fit.of(observation, knowledge.noise).informative:
             raise TooManyCandidates(f"noise of deviation {knowledge.noise:.1e} alone explains the update")
         if knowledge.distinct_nodes:
-            return reconstruct_distinct(observation, knowledge, clock=clock, budget=budget)
-        nodes = find_nodes(observation, knowledge, clock=clock)
+            return reconstruct_distinct(observation, knowledge, settings, clock=clock, budget=budget)
+        tolerances, limits = settings.tolerances.span, settings.limits.span
+        nodes = find_nodes(observation, knowledge, clock=clock, tolerances=tolerances, limits=limits)
     except TooManyCandidates as error:
         stop = "time" if clock.left <= 0 else "no information"
         return Reconstruction((), None, stop, info={"reason": str(error), "seconds": clock.elapsed})
@@ -56,11 +70,11 @@ def run(observation: Observation, knowledge: Knowledge, *, key: Array, budget: B
     grown: dict[bool, Blocks] = {}
     for levels in LEVELS:
         candidates = find_candidates(
-            observation, knowledge, nodes, levels=levels, grown=grown, clock=clock, budget=budget
+            observation, knowledge, nodes, settings=settings, levels=levels, grown=grown, clock=clock, budget=budget
         )
         if candidates is None:
             continue
-        result = reconstruct(observation, knowledge, candidates, clock=clock)
+        result = reconstruct(observation, knowledge, candidates, settings, clock=clock)
         if _distance(result) < _distance(best) or not best.graphs:
             best = result
         if result.stop in ("match", "time"):
@@ -96,9 +110,19 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
     return None
 
 
-GRAIN = Attack(
-    name="grain",
-    summary="exact reconstruction by span checks and depth-first search (Drencheva et al., ICLR 2025)",
-    run=run,
-    unsupported=unsupported,
-)
+def grain(settings: GrainSettings = DEFAULTS) -> Attack:
+    """The registry entry with its settings."""
+
+    def configure(given: Mapping[str, str]) -> Attack:
+        return grain(with_options(settings, given))
+
+    return Attack(
+        name="grain",
+        summary="exact reconstruction by span checks and depth-first search (Drencheva et al., ICLR 2025)",
+        run=partial(run, settings),
+        unsupported=unsupported,
+        configure=configure,
+    )
+
+
+GRAIN = grain()

@@ -14,6 +14,7 @@ from jgleak.attacks.attack import Clock, Reconstruction
 from jgleak.attacks.distance import Fit, Label, gradient_distances
 from jgleak.attacks.grain.build import Builder, Census, Gluing, PartialGluing
 from jgleak.attacks.grain.candidates import GrainCandidates
+from jgleak.attacks.grain.settings import GrainSettings
 from jgleak.attacks.node_order import KnownRows
 from jgleak.attacks.noise import largest
 from jgleak.attacks.nonnegative import nonnegative
@@ -23,19 +24,22 @@ from jgleak.gnn import GNN, Params
 from jgleak.graph import Graph
 
 HIDDEN = 256
-"""Blocks whose hidden rows are computed at once."""
-
-STEPS = (2_000, 20_000, 200_000, 2_000_000)
-"""Search-tree nodes for one start, raised from round to round, so that no wrong start takes the whole time."""
+"""Blocks whose hidden rows are computed at once (a compiled shape)."""
 
 
 class Search:
     """The best graph so far, what was already tested, and what the tests need."""
 
     def __init__(
-        self, observation: Observation, knowledge: Knowledge, candidates: GrainCandidates, clock: Clock
+        self,
+        observation: Observation,
+        knowledge: Knowledge,
+        candidates: GrainCandidates,
+        settings: GrainSettings,
+        clock: Clock,
     ) -> None:
         self.observation, self.knowledge, self.candidates, self.clock = observation, knowledge, candidates, clock
+        self.settings = settings
         self.tested: dict[object, float] = {}
         self.best: tuple[float, Graph] | None = None
         self.largest: PartialGluing | None = None
@@ -51,7 +55,7 @@ class Search:
         roots = self.candidates.ones.roots[np.array(partial.kinds)]
         return Graph(self.candidates.nodes.codes[roots], np.array(partial.edges, np.int64).reshape(-1, 2), label)
 
-    def told(self, partial: PartialGluing) -> bool:
+    def as_known(self, partial: PartialGluing) -> bool:
         """True where a graph is as large as is known, and has the feature rows that are."""
         known = self.knowledge.n
         return (known is None or len(partial.kinds) == known) and (
@@ -95,11 +99,18 @@ class Search:
         rows, mean = self.last_rows
         blocks, counts = np.array(share).T
         got = counts @ rows[blocks] / counts.sum()
-        return bool(np.linalg.norm(got - mean) <= 1e-2 * np.linalg.norm(mean) + self.noisy_mean)
+        return bool(
+            np.linalg.norm(got - mean) <= self.settings.tolerances.mean * np.linalg.norm(mean) + self.noisy_mean
+        )
 
 
 def reconstruct(
-    observation: Observation, knowledge: Knowledge, candidates: GrainCandidates, *, clock: Clock
+    observation: Observation,
+    knowledge: Knowledge,
+    candidates: GrainCandidates,
+    settings: GrainSettings,
+    *,
+    clock: Clock,
 ) -> Reconstruction:
     """Search for a graph built of the candidate blocks whose gradient matches (GRAIN, Algorithms 4 and 8).
 
@@ -107,7 +118,7 @@ def reconstruct(
     finished graph is tested (equal block counts once), and the blocks that the readout's known mean asks for are tried
     before all of them.
     """
-    search = Search(observation, knowledge, candidates, clock)
+    search = Search(observation, knowledge, candidates, settings, clock)
     stop = "time" if clock.left <= 0 else "no candidates" if candidates.twos.size == 0 else "exhausted"
     for chosen in _stages(search):
         outcome = _stage(search, chosen)
@@ -147,19 +158,20 @@ def _stages(search: Search) -> Iterator[Bool[np.ndarray, " K"]]:
     everything = np.ones(search.candidates.twos.size, bool)
     if search.last_rows is not None and everything.size:
         rows, mean = search.last_rows
-        scale = np.linalg.norm(mean)
+        scale, tolerances = np.linalg.norm(mean), search.settings.tolerances
         found = nonnegative(np.r_[rows.T / scale, np.ones((1, rows.shape[0]))], np.r_[mean / scale, 1.0])
-        if found is not None and found[1] < 1e-3 and not (asked := found[0] > 1e-4).all():
+        if found is not None and found[1] < tolerances.asked and not (asked := found[0] > tolerances.asked_share).all():
             yield asked
     yield everything
 
 
 def _stage(search: Search, chosen: Bool[np.ndarray, " K"]) -> str | None:
     """Depth-first searches over one set of blocks; the reason to stop, or None to go on with the next stage."""
-    twos, knowledge = search.candidates.twos, search.knowledge
+    twos, knowledge, bounds = search.candidates.twos, search.knowledge, search.settings.limits
     numbers = np.flatnonzero(chosen)
-    limits = [knowledge.n] if knowledge.n is not None else _limits(knowledge.max_nodes)
-    for steps in STEPS:
+    smaller = [n for n in bounds.sizes if n < knowledge.max_nodes]
+    limits = [*smaller, knowledge.max_nodes] if knowledge.n is None else [knowledge.n]
+    for steps in bounds.steps:
         complete = True
         for most in limits:
             left = chosen.copy()
@@ -169,7 +181,7 @@ def _stage(search: Search, chosen: Bool[np.ndarray, " K"]) -> str | None:
                 gluing = _gluing(search, left)
                 builder = Builder(gluing, most=most, clock=search.clock, steps=steps)
                 for closed in builder.closures(int(twos.roots[start])):
-                    if search.told(closed) and search.test(closed):
+                    if search.as_known(closed) and search.test(closed):
                         return "match"
                     if search.clock.left <= 0:
                         return "time"
@@ -186,10 +198,6 @@ def _stage(search: Search, chosen: Bool[np.ndarray, " K"]) -> str | None:
         if complete:
             return None
     return None
-
-
-def _limits(most: int) -> list[int]:
-    return [n for n in (8, 12, 16, 20, 24, 28, 32, 36) if n < most] + [most]
 
 
 def _gluing(search: Search, chosen: Bool[np.ndarray, " K"]) -> Gluing:
@@ -223,11 +231,12 @@ def _last_rows(
         return None
     mean = np.asarray(last["kernel"], np.float64) @ delta / (delta @ delta)
     rows = candidates.nodes.rows[candidates.ones.roots[twos.roots]]
+    states = model.entering(twos.below, twos.states)
     parts = []
     for start in range(0, twos.size, HIDDEN):
         part = slice(start, start + HIDDEN)
         here = rows[part].shape[0]
-        padded = [np.pad(a[part].astype(np.float32), ((0, HIDDEN - here), (0, 0))) for a in (rows, twos.states)]
+        padded = [np.pad(a[part].astype(np.float32), ((0, HIDDEN - here), (0, 0))) for a in (rows, states)]
         parts.append(np.asarray(_hidden(model, observation.params, *padded), np.float64)[:here])
     return np.concatenate(parts), mean
 

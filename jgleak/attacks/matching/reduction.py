@@ -42,23 +42,24 @@ def reduce(observation: Observation, rows: Float[np.ndarray, "k m"] | None = Non
     are not seen by the gradient of the first layer at all.
 
     Args:
-      observation: of a model that shows ``X`` to its first convolution only; others come back as they are.
+      observation: of a model that shows ``X`` to its first linear maps only; others come back as they are.
       rows: further rows to span (known features, or a guess to be compared).
     """
     model = observation.model
-    if model.readout.sees_input:
+    taps = sorted({tap.path: tap for tap in model.input_taps}.values())
+    if not taps:
         return Reduced(observation, None)
-    names = sorted(model.layers[0].conv.input_kernels)
-    first = model.conv_of(observation.update, 0)
-    columns = [np.moveaxis(np.asarray(first[n], np.float64), -2, 0).reshape(model.in_features, -1) for n in names]
+    kernels = [np.asarray(tap.of(observation.update), np.float64) for tap in taps]
+    columns = [np.moveaxis(kernel, -2, 0).reshape(model.in_features, -1) for kernel in kernels]
     basis = _span(np.hstack(columns), rows)
     if basis is None:
         return Reduced(observation, None)
 
-    def narrow(tree: Params) -> dict[str, Any]:
-        conv = model.conv_of(tree, 0)
-        kernels = {n: np.einsum("mr,...md->...rd", basis, np.asarray(conv[n])).astype(np.float32) for n in names}
-        return model.with_conv(tree, 0, {**conv, **kernels})
+    def narrow(tree: Params) -> Params:
+        for tap in taps:
+            kernel = np.einsum("mr,...md->...rd", basis, np.asarray(tap.of(tree)))
+            tree = _replaced(tree, tap.path, kernel.astype(np.float32))
+        return tree
 
     smaller = model.clone(in_features=basis.shape[1])
     return Reduced(
@@ -67,6 +68,11 @@ def reduce(observation: Observation, rows: Float[np.ndarray, "k m"] | None = Non
         ),
         basis,
     )
+
+
+def _replaced(tree: Params, path: tuple[str, ...], leaf: np.ndarray) -> dict[str, Any]:
+    first, *rest = path
+    return {**tree, first: _replaced(tree[first], tuple(rest), leaf) if rest else leaf}
 
 
 def _span(columns: Float[np.ndarray, "m c"], rows: np.ndarray | None) -> Float[np.ndarray, "m r"] | None:

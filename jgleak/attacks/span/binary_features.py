@@ -18,17 +18,9 @@ from scipy.optimize import linprog
 
 from jgleak.attacks.attack import Clock
 from jgleak.attacks.span.nodes import TooManyCandidates
+from jgleak.attacks.span.settings import LIMITS, SpanLimits, SpanTolerances
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.features import FeatureSpace
-
-MANY = 64
-"""Binary features from which a schema counts as wordy."""
-
-CLOSE = 0.02
-"""Largest error of an entry that should be 0 or 1, and of vectors that should be equal."""
-
-BRANCHES = 20_000
-"""Most partitions examined."""
 
 
 class Words(NamedTuple):
@@ -36,19 +28,21 @@ class Words(NamedTuple):
 
     Attributes:
       codes: feature vectors ``(T, G)``.
-      complete: False where the clock or ``BRANCHES`` ended the search.
+      complete: False where the clock or the number of partitions ended the search.
     """
 
     codes: Int[np.ndarray, "T G"]
     complete: bool
 
 
-def wordy(space: FeatureSpace) -> bool:
+def wordy(space: FeatureSpace, limits: SpanLimits = LIMITS) -> bool:
     """True for a schema dominated by binary features."""
-    return sum(f.kind == "binary" for f in space.features) >= MANY
+    return sum(f.kind == "binary" for f in space.features) >= limits.word_features
 
 
-def passing_words(space: FeatureSpace, subspace: Subspace, *, clock: Clock | None = None) -> Words:
+def passing_words(
+    space: FeatureSpace, subspace: Subspace, *, clock: Clock | None = None, limits: SpanLimits = LIMITS
+) -> Words:
     """All feature vectors of a wordy schema in the span; those found when ``clock`` runs out.
 
     Raises:
@@ -57,11 +51,12 @@ def passing_words(space: FeatureSpace, subspace: Subspace, *, clock: Clock | Non
     if not subspace.informative:
         raise TooManyCandidates("the input gradient spans the whole input space (or nothing)")
     words, unity = _functionals(space, subspace)
-    rows, complete = _rows(words, unity, clock)
+    tolerances = subspace.margin.tolerances
+    rows, complete = _rows(words, unity, tolerances, clock, limits.word_partitions)
     if rows.shape[0] == 0:
         return Words(np.zeros((0, len(space.features)), np.int32), complete)
     bits = rows @ words.T
-    clean = np.all(np.minimum(np.abs(bits), np.abs(bits - 1.0)) <= 5 * CLOSE, axis=1)
+    clean = np.all(np.minimum(np.abs(bits), np.abs(bits - 1.0)) <= tolerances.word_row * tolerances.word, axis=1)
     codes = np.unique(_codes(space, bits[clean].round().astype(int)), axis=0)
     if codes.shape[0]:
         codes = codes[subspace.distances(space.encode(codes)) <= subspace.tolerance]
@@ -80,14 +75,18 @@ def _functionals(space: FeatureSpace, subspace: Subspace) -> tuple[Float[np.ndar
 
 
 def _rows(
-    words: Float[np.ndarray, "m r"], unity: Float[np.ndarray, " r"], clock: Clock | None
+    words: Float[np.ndarray, "m r"],
+    unity: Float[np.ndarray, " r"],
+    tolerances: SpanTolerances,
+    clock: Clock | None,
+    partitions: int,
 ) -> tuple[Float[np.ndarray, "T r"], bool]:
     """Coordinates of every row consistent with all partitions found, and whether all of them were looked at."""
     size = np.linalg.norm(words, axis=1)
-    patterns = _distinct(words[size > CLOSE * size.max()])
+    patterns = _distinct(words[size > tolerances.word * size.max()], tolerances)
     found: list[np.ndarray] = []
     stack = [(np.eye(unity.size), unity)]
-    for _ in range(BRANCHES):
+    for _ in range(partitions):
         if not stack or (clock is not None and clock.left <= 0):
             break
         space, one = stack.pop()
@@ -96,28 +95,30 @@ def _rows(
             if abs(local[0]) > 1e-9:
                 found.append(space[:, 0] / local[0])
             continue
-        parts = _partition(patterns @ space, local)
+        parts = _partition(patterns @ space, local, tolerances)
         if parts.shape[0] < 2:
             continue
         for chosen in range(parts.shape[0]):
             others = np.delete(parts, chosen, axis=0)
-            kept = _null(others)
+            kept = _null(others, tolerances)
             if kept.shape[1]:
                 stack.append((space @ kept, _lift(parts[chosen], space)))
     return np.array(found).reshape(-1, unity.size), not stack
 
 
-def _partition(patterns: Float[np.ndarray, "K r"], one: Float[np.ndarray, " r"]) -> Float[np.ndarray, "p r"]:
+def _partition(
+    patterns: Float[np.ndarray, "K r"], one: Float[np.ndarray, " r"], tolerances: SpanTolerances
+) -> Float[np.ndarray, "p r"]:
     """As many patterns (or complements) as possible that add up to ``one``."""
     scale = np.linalg.norm(one)
     if scale == 0:
         return np.zeros((0, one.size))
-    size = np.linalg.norm(patterns, axis=1)
-    proper = patterns[(size > CLOSE * scale) & (np.linalg.norm(patterns - one, axis=1) > CLOSE * scale)]
+    size, least = np.linalg.norm(patterns, axis=1), tolerances.word * scale
+    proper = patterns[(size > least) & (np.linalg.norm(patterns - one, axis=1) > least)]
     if proper.shape[0] == 0:
         return np.zeros((0, one.size))
-    choice = _distinct(np.r_[proper, one - proper])
-    slack = 1e-4 * scale
+    choice = _distinct(np.r_[proper, one - proper], tolerances)
+    slack = tolerances.word_sum * scale
     result = linprog(
         -np.ones(choice.shape[0]),
         A_ub=np.r_[choice.T, -choice.T],
@@ -127,16 +128,16 @@ def _partition(patterns: Float[np.ndarray, "K r"], one: Float[np.ndarray, " r"])
     )
     if result.status == 0:
         used = choice[result.x > 0.5]
-        if np.linalg.norm(used.sum(axis=0) - one) <= CLOSE * scale and used.shape[0] >= 2:
+        if np.linalg.norm(used.sum(axis=0) - one) <= least and used.shape[0] >= 2:
             return used
     return np.stack([proper[0], one - proper[0]])
 
 
-def _distinct(rows: Float[np.ndarray, "K r"]) -> Float[np.ndarray, "k r"]:
+def _distinct(rows: Float[np.ndarray, "K r"], tolerances: SpanTolerances) -> Float[np.ndarray, "k r"]:
     """Rows that differ, each the mean of its near-copies; the commonest first."""
     groups: list[list[int]] = []
     left = np.ones(rows.shape[0], bool)
-    tolerance = CLOSE * np.median(np.linalg.norm(rows, axis=1)) if rows.size else 0.0
+    tolerance = tolerances.word * np.median(np.linalg.norm(rows, axis=1)) if rows.size else 0.0
     for i in range(rows.shape[0]):
         if left[i]:
             near = left & (np.linalg.norm(rows - rows[i], axis=1) <= tolerance)
@@ -146,10 +147,10 @@ def _distinct(rows: Float[np.ndarray, "K r"]) -> Float[np.ndarray, "k r"]:
     return np.array([rows[g].mean(axis=0) for g in groups]).reshape(-1, rows.shape[1])
 
 
-def _null(rows: Float[np.ndarray, "k r"]) -> Float[np.ndarray, "r f"]:
+def _null(rows: Float[np.ndarray, "k r"], tolerances: SpanTolerances) -> Float[np.ndarray, "r f"]:
     """Directions on which all given functionals vanish."""
     _, values, right = np.linalg.svd(rows, full_matrices=True)
-    rank = int(np.sum(values > 1e-3 * values[0])) if values.size else 0
+    rank = int(np.sum(values > tolerances.word_rank * values[0])) if values.size else 0
     return right[rank:].T
 
 

@@ -8,26 +8,16 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import linalg
 
-from jgleak.attacks.noise import deviations, largest
 from jgleak.attacks.span.leak_points import LeakPoint, View
-from jgleak.attacks.span.subspace import ROUNDED, Subspace
+from jgleak.attacks.span.settings import TOLERANCES, SpanTolerances
+from jgleak.attacks.span.subspace import Subspace
 
 EXTRA = 6
-"""Coordinates of the cheap check beside the pivots. A row that is off on all of them may pass by accident."""
+"""Coordinates of the cheap check beside the pivots. A row that is off on all of them may pass by accident. A compiled
+shape, as the next."""
 
 VECTORS = (2, 4)
 """Null vectors of the cheap check: the few if they reject enough."""
-
-RARE = 1e-7
-"""Few null vectors are enough when a candidate of no meaning, which passes each with a probability of about ``bound``,
-passes all of them this rarely."""
-
-LIVE, OFF = 0.3, 1e-9
-"""Smallest size of a coordinate, relative to the median of those that are not off, to be chosen beside the pivots: a
-unit that is off in every row (up to rounding: ``OFF`` of the largest) rejects nothing."""
-
-ROUNDING = 4e-6
-"""Residual that float32 arithmetic alone can leave on the device, relative to the row."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,8 +34,8 @@ class SpanCheck:
     on them is zero everywhere, and a row of zeros is never accepted.
 
     Under noise this is a second test at the same rate. A true row leaves a residual on the null vectors that is normal
-    with the row's own variance (see ``Subspace``), and that is bounded by the chosen coordinates (``_noisy_bound``).
-    Where they bound nothing, everything passes and is confirmed in full.
+    with the row's own variance (see ``Subspace``), and that is bounded by the chosen coordinates
+    (``NoiseMargin.bound``). Where they bound nothing, everything passes and is confirmed in full.
 
     Attributes:
       subspace: the span, in scaled coordinates.
@@ -70,16 +60,22 @@ class SpanCheck:
     bound: float
 
     @staticmethod
-    def at(site: LeakPoint, *, most: int | None = None, noise: float | None = None) -> SpanCheck | None:
+    def at(
+        site: LeakPoint,
+        *,
+        most: int | None = None,
+        noise: float | None = None,
+        tolerances: SpanTolerances = TOLERANCES,
+    ) -> SpanCheck | None:
         """The check of one place in the model, or None where its span carries no information."""
-        subspace = Subspace.of_gradient(site.gradient, most=most, noise=noise)
+        subspace = Subspace.of_gradient(site.gradient, most=most, noise=noise, tolerances=tolerances)
         return SpanCheck.of(subspace, view=site.view, fixed=site.fixed) if subspace.informative else None
 
     @staticmethod
     def of(subspace: Subspace, *, view: View = "state", fixed: int = 0) -> SpanCheck:
         """Choose coordinates, and as few of their null vectors as reject enough."""
         chosen, free, bound = sparse_null(subspace, fixed=fixed, extra=EXTRA)
-        vectors = VECTORS[0] if bound ** VECTORS[0] <= RARE else VECTORS[1]
+        vectors = VECTORS[0] if bound ** VECTORS[0] <= subspace.margin.tolerances.chance else VECTORS[1]
         null = np.zeros((chosen.size, vectors))
         null[:, : free.shape[1]] = free[:, :vectors]
         inverse = 1.0 / subspace.scale[chosen]
@@ -97,6 +93,11 @@ class SpanCheck:
             fixed_null=fixed_null,
             bound=bound,
         )
+
+    def loosened(self, factor: float) -> SpanCheck:
+        """The check that allows rows ``factor`` times as much."""
+        subspace = dataclasses.replace(self.subspace, margin=self.subspace.margin.loosened(factor))
+        return SpanCheck.of(subspace, view=self.view, fixed=self.fixed)
 
     def distances(self, fixed: Float[np.ndarray, "k fixed"], rows: Float[np.ndarray, "k D"]) -> Float[np.ndarray, " k"]:
         """Relative distance of whole rows from the span, in float64."""
@@ -116,35 +117,15 @@ def sparse_null(
       The coordinates, orthonormal null vectors on them, and the largest residual of a row within the subspace's
       tolerance, relative to the row's chosen coordinates.
     """
-    rng, rank = np.random.default_rng(0), subspace.rank
+    rng, rank, tolerances = np.random.default_rng(0), subspace.rank, subspace.margin.tolerances
     pivots = linalg.qr(subspace.basis.T, mode="r", pivoting=True)[-1][:rank]
     rest = rng.permutation(np.setdiff1d(np.arange(fixed, subspace.ambient), pivots))
     size = np.linalg.norm(subspace.basis, axis=1)
-    live = size[size > OFF * size.max(initial=0.0)]
-    others = rest[np.argsort(size[rest] < LIVE * np.median(live), kind="stable")][:extra]
+    live = size[size > tolerances.off * size.max(initial=0.0)]
+    others = rest[np.argsort(size[rest] < tolerances.live * np.median(live), kind="stable")][:extra]
     chosen = np.sort(np.r_[pivots, others])
     left, values, _ = np.linalg.svd(subspace.basis[chosen], full_matrices=True)
     free = left[:, rank:]
     turn = np.linalg.qr(rng.normal(size=(free.shape[1], free.shape[1])))[0]
-    if subspace.spread is not None:
-        return chosen, free @ turn, _noisy_bound(subspace, chosen)
-    reach = 1.0 / max(values[rank - 1] - 2.0 * subspace.tolerance, 0.5 * subspace.tolerance)
-    return chosen, free @ turn, subspace.tolerance * reach + ROUNDING
-
-
-def _noisy_bound(subspace: Subspace, chosen: Int[np.ndarray, " C"]) -> float:
-    """Largest residual that noise leaves of a true row on a few null vectors, relative to the chosen coordinates.
-
-    With ``c`` the row's coordinates in the basis ``B``, the residual has deviation ``|t * c|`` in each direction, ``t``
-    the spread without its quantile. ``|t * c| <= rho |B_chosen c|`` with ``rho = |diag(t) B_chosen^+|``, and the row's
-    part along ``B_chosen c`` is at least ``|B_chosen c| - q |t * c|``, ``q`` a normal quantile. ``inf`` where
-    ``rho q >= 1``.
-    """
-    assert subspace.spread is not None
-    basis = subspace.basis[chosen]
-    inverse = np.linalg.pinv(basis)
-    tilt = subspace.spread / largest(subspace.ambient - subspace.rank)
-    rho = float(np.linalg.norm(tilt[:, None] * inverse, 2))
-    left = 1.0 - rho * deviations(1)
-    rounding = ROUNDED * float(np.linalg.norm(inverse, 2)) + ROUNDING
-    return largest(VECTORS[-1]) * rho / left + rounding if left > 0 else np.inf
+    bound = subspace.margin.bound(subspace.basis[chosen], values[:rank], VECTORS[-1])
+    return chosen, free @ turn, bound

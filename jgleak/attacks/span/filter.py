@@ -18,11 +18,11 @@ from jaxtyping import Float, Int
 
 from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.span import kernels
-from jgleak.attacks.span.check import ROUNDING, SpanCheck
+from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import Neighbourhoods, Slot, neighbourhoods, total
 from jgleak.attacks.span.leak_points import View
 from jgleak.attacks.span.ranges import TABLES, CentreSearch, TableRows, Unsearched
-from jgleak.attacks.span.subspace import ROUNDED
+from jgleak.attacks.span.settings import LIMITS, SpanLimits
 from jgleak.gnn import Layer, Params
 
 RANKS = (64, 256)
@@ -32,7 +32,8 @@ CONFIRM = 256
 """Padded sizes: ranks, neighbours; candidates embedded at once in float32 and float64."""
 
 SMALL = 512
-"""Up to this many candidates around a centre go to confirmation at once; a tile would be mostly padding."""
+"""Up to this many candidates around a centre go to confirmation at once; a tile would be mostly padding. It decides
+speed alone."""
 
 Request = tuple[int, Sequence[Slot]]
 """A centre (table row) and what its neighbours may be."""
@@ -96,8 +97,7 @@ class BlockFilter:
         self.layer, self.weights, self.checks, self.distinct = layer, weights, tuple(checks), distinct
         self.fixed = np.zeros((rows.shape[0], 0)) if fixed is None else np.asarray(fixed, np.float64)
         self.mesh = mesh or local_mesh()
-        whole = layer.conv.hidden_kernel is not None  # the state needs every column at once
-        self.cheap = next((c for c in self.checks if not (whole and c.view == "state")), None)
+        self.cheap = next((c for c in self.checks if layer.columnwise(c.view)), None)
         self.views: tuple[View, ...] = tuple(dict.fromkeys(["state", *(c.view for c in self.checks)]))
         size = kernels.padded(rows.shape[0], TABLES)
         padded = kernels.fill(np.asarray(rows, np.float64), size)
@@ -108,7 +108,9 @@ class BlockFilter:
         self.rows32 = TableRows(*(part.astype(np.float32) for part in self.rows64))
         self.embedded32 = jax.device_put(self.rows32)
 
-    def blocks(self, requests: Sequence[Request], *, clock: Clock, budget: Budget) -> FoundBlocks:
+    def blocks(
+        self, requests: Sequence[Request], *, clock: Clock, budget: Budget, limits: SpanLimits = LIMITS
+    ) -> FoundBlocks:
         """Every way to fill each centre's slots whose rows pass the checks.
 
         Args:
@@ -116,6 +118,7 @@ class BlockFilter:
           clock: stops at its limit and returns what was found until then.
           budget: most candidates looked at around one centre, and most blocks kept; centres that are left, or whose
             survivors could not all be confirmed, are listed as unsearched.
+          limits: where one centre is given up.
         """
         checked, unsearched, small, number = 0, [], [], 0
         parts = [self.confirm([], [])]
@@ -134,7 +137,7 @@ class BlockFilter:
                 continue
             else:
                 search = self._around(centre, plan, self.cheap)
-                kept, left = search.survivors(clock, budget.candidates)
+                kept, left = search.survivors(clock, budget.candidates, limits.passing)
                 screened = self._screen(centre, kept, budget.blocks - number)
                 if screened is None:
                     unsearched.append(everything)
@@ -175,16 +178,15 @@ class BlockFilter:
             rows = self._embed(np.full(part.shape[0], centre), part, SCREEN, self.weights, self.embedded32)
             for check in self.checks:
                 fixed = np.broadcast_to(self.fixed[centre, : check.fixed], (part.shape[0], check.fixed))
-                span, noisy = check.subspace, check.subspace.spread is not None
-                size = kernels.padded(span.rank, RANKS)
-                spread = np.zeros(span.rank) if span.spread is None else 1.05 * span.spread
+                span, margin = check.subspace, check.subspace.margin
+                size, allowed = kernels.padded(span.rank, RANKS), margin.tolerances
                 passed &= np.asarray(
                     kernels.inside(
                         kernels.fill(np.c_[fixed, rows[check.view]].astype(np.float32), SCREEN),
                         span.scale.astype(np.float32),
                         kernels.fill(span.basis, size, axis=1).astype(np.float32),
-                        kernels.fill(spread, size).astype(np.float32),
-                        np.float32(1.05 * (ROUNDED if noisy else span.tolerance) + ROUNDING),
+                        kernels.fill(allowed.device_margin * margin.spread, size).astype(np.float32),
+                        np.float32(allowed.device_margin * margin.share + allowed.device_rounding),
                     )
                 )[: part.shape[0]]
             kept += part[passed].tolist()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
@@ -13,6 +14,7 @@ from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import Slot, total
 from jgleak.attacks.span.filter import BlockFilter, FoundBlocks, Request
 from jgleak.attacks.span.ranges import Unsearched
+from jgleak.attacks.span.settings import LIMITS, SpanLimits
 from jgleak.gnn import GNN, Params
 
 Neighbours = tuple[int, ...]
@@ -50,6 +52,7 @@ class Blocks:
       kinds: row of ``Nodes`` at the root ``(K,)``.
       neighbours: for each block the entries of the level below around it, sorted.
       states: embedding of the root ``(K, D)``.
+      below: embeddings of the root after fewer layers, side by side ``(K, S)``.
       distances: relative span distances ``(K,)``.
       checked: candidates looked at.
       unsearched: ranges of candidates that the budget left out.
@@ -60,6 +63,7 @@ class Blocks:
     kinds: Int[np.ndarray, " K"]
     neighbours: tuple[Neighbours, ...]
     states: Float[np.ndarray, "K D"]
+    below: Float[np.ndarray, "K S"]
     distances: Float[np.ndarray, " K"]
     checked: int
     unsearched: tuple[Unsearched, ...] = ()
@@ -84,6 +88,7 @@ class Blocks:
             kinds=self.kinds[mask],
             neighbours=neighbours,
             states=self.states[mask],
+            below=self.below[mask],
             distances=self.distances[mask],
         )
 
@@ -92,29 +97,30 @@ def next_hop(
     model: GNN,
     params: Params,
     nodes: Nodes,
-    below: Blocks,
+    hops: Sequence[Blocks],
     checks: Sequence[SpanCheck],
     *,
-    hop: int,
     clock: Clock,
     budget: Budget,
+    limits: SpanLimits = LIMITS,
 ) -> Blocks:
-    """Blocks of ``hop`` hops from those of one hop less that pass ``checks``.
+    """Blocks of one hop more than the last of ``hops`` (1, 2, ..) that pass ``checks``.
 
     A neighbour of root entry ``t`` is any block below with root ``t`` that holds the centre's root entry. The fixed
     part of a checked row is the centre's input row (GRAIN's readout sees ``[X | H_2]``).
     """
-    search, requests = next_search(model, params, nodes, below, checks, hop=hop)
-    return joined([search.blocks(requests, clock=clock, budget=budget)], below.kinds)
+    below = hops[-1]
+    search, requests = next_search(model, params, nodes, hops, checks)
+    found = search.blocks(requests, clock=clock, budget=budget, limits=limits)
+    return joined([found], below.kinds, _history(below))
 
 
 def next_search(
-    model: GNN, params: Params, nodes: Nodes, below: Blocks, checks: Sequence[SpanCheck], *, hop: int
+    model: GNN, params: Params, nodes: Nodes, hops: Sequence[Blocks], checks: Sequence[SpanCheck]
 ) -> tuple[BlockFilter, list[Request]]:
-    """What embeds and checks blocks of ``hop`` hops, and every centre with the neighbours it may have, fewest first."""
-    search = BlockFilter(
-        *model.layer_at(params, hop - 1), below.states, below.degrees, checks, fixed=nodes.rows[below.kinds]
-    )
+    """What embeds and checks blocks of one hop more, and every centre with the neighbours it may have, fewest first."""
+    layer, below = model.layer_at(params, len(hops)), hops[-1]
+    search = BlockFilter(*layer, below.states, below.degrees, checks, fixed=fixed_rows(model, nodes, below))
     return search, sorted(enumerate(_slots(below)), key=lambda request: total(request[1]))
 
 
@@ -160,14 +166,41 @@ def repeated(options: Bool[np.ndarray, " T"], count: int) -> list[Slot]:
     return [Slot(np.flatnonzero(options), count)] if count else []
 
 
-def joined(parts: Sequence[FoundBlocks], kinds: Int[np.ndarray, " T"]) -> Blocks:
-    """What several searches found; ``kinds`` is the node of each entry of the level below."""
+def encoded(model: GNN, params: Params, nodes: Nodes) -> Float[np.ndarray, "T F"]:
+    """What enters the first layer, in float64."""
+    if not model.encoder.taps:
+        return nodes.rows
+    with jax.enable_x64(True):
+        wide = jax.tree.map(lambda w: np.asarray(w, np.float64), params["encoder"])
+        return np.asarray(model.encoder.apply({"params": wide}, np.asarray(nodes.rows, np.float64)))
+
+
+def fixed_rows(model: GNN, nodes: Nodes, below: Blocks | None = None) -> Float[np.ndarray, "K f"]:
+    """What a block's centre alone says of the row that enters the readout: GRAIN's has the input row before the state,
+    and jumping knowledge the states after fewer layers."""
+    kinds = np.arange(nodes.degrees.size) if below is None else below.kinds
+    rows = nodes.rows[kinds] if model.readout.sees_input else np.zeros((kinds.size, 0))
+    if below is None or model.jumping.keeps != "all":
+        return rows
+    return np.c_[rows, _history(below)]
+
+
+def _history(blocks: Blocks) -> Float[np.ndarray, "K S"]:
+    """The root's embeddings after every layer so far."""
+    return np.c_[blocks.below, blocks.states]
+
+
+def joined(
+    parts: Sequence[FoundBlocks], kinds: Int[np.ndarray, " T"], below: Float[np.ndarray, "T S"] | None = None
+) -> Blocks:
+    """What several searches found; ``kinds`` and ``below``: of each entry one hop less, its node and its embeddings."""
     centres = np.concatenate([part.centres for part in parts])
     return Blocks(
         centres,
         kinds[centres],
         tuple(neighbours for part in parts for neighbours in part.neighbours),
         np.concatenate([part.states for part in parts]),
+        np.zeros((centres.size, 0)) if below is None else below[centres],
         np.concatenate([part.distances for part in parts]),
         sum(part.checked for part in parts),
         tuple(left for part in parts for left in part.unsearched),

@@ -50,11 +50,13 @@ class Probe(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """The tail of an enumeration: summed terms ``(A, C, Q)``, ordering keys ``(Q,)``, and how many rows are real."""
+    """The tail of an enumeration: summed terms ``(A, C, Q)``, ordering keys ``(Q,)``, how many rows are real, and 1
+    where neighbours of a slot are distinct."""
 
     terms: Float[Array, "A C Q"]
     first: Int[Array, " Q"]
     rows: Int[Array, ""]
+    strict: Int[Array, ""]
 
 
 @partial(jax.jit, static_argnames=("layer",))
@@ -128,7 +130,7 @@ def scan(which: Which, mesh: Mesh, tile: tuple[int, int], reach: int, *arrays: A
       mesh: the devices.
       tile: prefixes and tail rows of a tile.
       reach: most prefixes of one range.
-      arrays: weights, probe, table, places, tail, strict, shared by all devices, and the work ``(devices, 4)``: for
+      arrays: weights, probe, table, places, tail, shared by all devices, and the work ``(devices, 4)``: for
         each device the first prefix, their number, and the tile to begin with (row of tiles, tail tile).
     """
     return _compiled(mesh.devices.flat[0].platform)(which, mesh, tile, reach, *arrays)
@@ -141,9 +143,9 @@ def _compiled(platform: str) -> Callable[..., Scanned]:
     def run(which: Which, mesh: Mesh, tile: tuple[int, int], reach: int, *arrays: Any) -> Scanned:
         split, whole = PartitionSpec("devices"), PartitionSpec()
         return jax.shard_map(
-            partial(_scan, which, tile, reach),
+            partial(_scan, which, (*tile, reach)),
             mesh=mesh,
-            in_specs=(*[whole] * 6, split),
+            in_specs=(*[whole] * 5, split),
             out_specs=(split, split),
             check_vma=False,
         )(*arrays)
@@ -154,17 +156,15 @@ def _compiled(platform: str) -> Callable[..., Scanned]:
 
 def _scan(
     which: Which,
-    tile: tuple[int, int],
-    reach: int,
+    sizes: tuple[int, int, int],
     weights: Params,
     probe: Probe,
     table: Float[Array, "A T C"],
     places: Digits,
     tail: Tail,
-    strict: Int[Array, ""],
     work: Int[Array, "1 4"],
 ) -> tuple[Int[Array, "1 3"], Int[Array, "1 2 capacity"]]:
-    high, wide = tile
+    (high, wide, reach), strict = sizes, tail.strict
     first, number, row, column = work[0]
     members, key = unrank(jnp, first + jnp.arange(reach, dtype=jnp.int32), places, strict, table.shape[1] - 1)
     prefix = table[:, :1] + table[:, members].sum(axis=2)

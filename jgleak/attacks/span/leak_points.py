@@ -8,6 +8,8 @@ aggregate (ours)      mixed rows, GCN ``(A H_{l-1})[v]``     the weight they mee
 hidden (ours)         GIN's hidden row                       GIN's second weight
 readout               ``[X | H_L][v]``                       first readout weight, one MLP for every node
 ====================  =====================================  ==============================================
+
+They follow from the linear maps inside each part and the rows that enter them (``Tap``).
 """
 
 from __future__ import annotations
@@ -54,27 +56,36 @@ def leak_points(observation: Observation, hop: int) -> list[LeakPoint]:
     model, update = observation.model, observation.update
     found: list[LeakPoint] = []
     if model.readout.additive == "nodes":
-        kernel, fixed = model.readout.head_span(model.readout_of(update)), model.in_features
+        kernel = model.readout.head_span(model.readout_of(update))
         condition = "the readout's upstream rows are independent"
         if hop == 0 and model.readout.sees_input:
-            found.append(LeakPoint("readout", 0, "state", 0, kernel[:fixed], condition))
-        elif hop == model.depth:
-            found.append(
-                LeakPoint("readout", hop, "state", fixed if model.readout.sees_input else 0, kernel, condition)
-            )
+            found.append(LeakPoint("readout", 0, "state", 0, kernel[: model.in_features], condition))
+        elif hop == model.depth and model.jumping.keeps is not None:
+            fixed = kernel.shape[0] - model.layers[-1].features  # the input row, states after fewer layers
+            found.append(LeakPoint("readout", hop, "state", fixed, kernel, condition))
     if hop > 0:
-        below, conv = model.conv_of(update, hop - 1), model.layers[hop - 1].conv
+        below, layer = model.layer_of(update, hop - 1), model.layers[hop - 1]
         full = f"the gradient at the output of convolution {hop - 1} has full row rank"
-        if conv.hidden_kernel is not None:
-            found.insert(0, LeakPoint("hidden", hop, "hidden", 0, np.asarray(below[conv.hidden_kernel]), full))
-        if conv.aggregate_kernel is not None:
-            found.append(LeakPoint("aggregate", hop, "aggregate", 0, np.asarray(below[conv.aggregate_kernel]), full))
+        inside = {tap.rows: np.asarray(tap.of(below)) for tap in layer.taps}
+        if "hidden" in inside:
+            found.insert(0, LeakPoint("hidden", hop, "hidden", 0, inside["hidden"], full))
+        if "mixed" in inside:
+            found.append(LeakPoint("aggregate", hop, "aggregate", 0, inside["mixed"], full))
     if hop < model.depth:
-        conv = model.layers[hop].conv
-        kernel = np.asarray(model.conv_of(update, hop)[conv.span_kernel])
-        condition = f"the gradient at the rows that enter convolution {hop} has full row rank"
-        if conv.span_kernel == conv.aggregate_kernel:  # the gradient there has passed the mixing
-            condition += ", which a singular adjacency spoils"
         place = sum(site.name in ("readout", "hidden") for site in found)
-        found.insert(place, LeakPoint("node", hop, "state", 0, kernel, condition))
+        found.insert(place, _own_rows(observation, hop))
     return found
+
+
+def _own_rows(observation: Observation, hop: int) -> LeakPoint:
+    """All maps that the nodes' own rows enter: the same rows lie in the spans of all of their gradients' columns."""
+    model, update = observation.model, observation.update
+    if hop == 0 and model.encoder.taps:
+        seen = [np.asarray(tap.inside("encoder").of(update)) for tap in model.encoder.taps]
+        return LeakPoint("node", 0, "state", 0, np.hstack(seen), "the gradient at the encoded rows has full row rank")
+    taps, tree = model.layers[hop].taps, model.layer_of(update, hop)
+    own, mixed = ([tap for tap in taps if tap.rows == rows] for rows in ("own", "mixed"))
+    condition = f"the gradient at the rows that enter convolution {hop} has full row rank"
+    if {tap.path for tap in own} == {tap.path for tap in mixed}:  # the gradient there has passed the mixing
+        condition += ", which a singular adjacency spoils"
+    return LeakPoint("node", hop, "state", 0, np.hstack([np.asarray(tap.of(tree)) for tap in own]), condition)

@@ -14,53 +14,70 @@ from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.hops import Nodes
 from jgleak.attacks.span.leak_points import LeakPoint, leak_points
 from jgleak.attacks.span.nodes import passing_nodes
+from jgleak.attacks.span.settings import LIMITS, TOLERANCES, SpanLimits, SpanTolerances
 from jgleak.attacks.span.subspace import Subspace
+from jgleak.features import FeatureSpace
 from jgleak.federated.observation import Knowledge, Observation
 
-UNKNOWN_DEGREES = (0, 1, 2, 3, 4)
-"""Degrees tried where the features do not state them and ``Knowledge.max_degree`` gives no bound."""
 
-
-def input_site(observation: Observation, knowledge: Knowledge) -> LeakPoint:
+def input_site(observation: Observation, knowledge: Knowledge, tolerances: SpanTolerances = TOLERANCES) -> LeakPoint:
     """Where most dimensions of the input rows show: in the readout where it sees them, or in the first convolution."""
-    return max(leak_points(observation, 0), key=lambda site: _rank(site, knowledge))
+    return max(leak_points(observation, 0), key=lambda site: _rank(_span(site, knowledge, tolerances)))
 
 
-def _rank(site: LeakPoint, knowledge: Knowledge) -> tuple[bool, int]:
-    span = Subspace.of_gradient(site.gradient, most=knowledge.max_nodes, noise=knowledge.noise)
+def _span(site: LeakPoint, knowledge: Knowledge, tolerances: SpanTolerances) -> Subspace:
+    return Subspace.of_gradient(site.gradient, most=knowledge.max_nodes, noise=knowledge.noise, tolerances=tolerances)
+
+
+def _rank(span: Subspace) -> tuple[bool, int]:
     return span.informative, span.rank
 
 
-def input_subspace(observation: Observation, knowledge: Knowledge) -> Subspace:
+def input_subspace(observation: Observation, knowledge: Knowledge, tolerances: SpanTolerances = TOLERANCES) -> Subspace:
     """The span of the input rows."""
-    return Subspace.of_gradient(
-        input_site(observation, knowledge).gradient, most=knowledge.max_nodes, noise=knowledge.noise
-    )
+    return _span(input_site(observation, knowledge, tolerances), knowledge, tolerances)
 
 
-def block_checks(observation: Observation, knowledge: Knowledge, hop: int, names: Sequence[str]) -> list[SpanCheck]:
+def block_checks(
+    observation: Observation,
+    knowledge: Knowledge,
+    hop: int,
+    names: Sequence[str],
+    tolerances: SpanTolerances = TOLERANCES,
+) -> list[SpanCheck]:
     """The named checks of ``hop``-hop blocks that the model offers and that carry information, the strongest first."""
+    most, noise = knowledge.max_nodes, knowledge.noise
     found = [site for site in leak_points(observation, hop) if site.name in names]
-    checks = [SpanCheck.at(site, most=knowledge.max_nodes, noise=knowledge.noise) for site in found]
+    checks = [SpanCheck.at(site, most=most, noise=noise, tolerances=tolerances) for site in found]
     return [check for check in checks if check is not None]
 
 
-def find_nodes(observation: Observation, knowledge: Knowledge, *, clock: Clock) -> Nodes:
-    """Feature vectors, each with the degree it states or all degrees it might have: those told, or else those that pass
-    the node filter.
+def find_nodes(
+    observation: Observation,
+    knowledge: Knowledge,
+    *,
+    clock: Clock,
+    tolerances: SpanTolerances = TOLERANCES,
+    limits: SpanLimits = LIMITS,
+) -> Nodes:
+    """Feature vectors, each with the degree it states or all degrees it might have: the known ones, or else those that
+    pass the node filter.
 
     Raises:
       TooManyCandidates: the input span carries too little information.
     """
-    space, told = knowledge.space, KnownRows.of(knowledge)
-    if told is not None:
-        codes, complete, certain = told.codes.astype(np.int32), True, True
+    space, known = knowledge.space, KnownRows.of(knowledge)
+    if known is not None:
+        codes, complete, certain = known.codes.astype(np.int32), True, True
     else:
-        codes, complete, certain = _passing(observation, knowledge, clock)
+        span = input_subspace(observation, knowledge, tolerances)
+        codes, complete = _passing(space, span, clock, limits)
+        certain = codes.shape[0] == span.rank
     degrees = space.degrees(codes)
     certain &= degrees is not None
     if degrees is None:
-        tried = UNKNOWN_DEGREES if knowledge.max_degree is None else tuple(range(knowledge.max_degree + 1))
+        most = limits.unknown_degree if knowledge.max_degree is None else knowledge.max_degree
+        tried = tuple(range(most + 1))
         if knowledge.connected and knowledge.n is not None and knowledge.n > 1:
             tried = tuple(degree for degree in tried if degree)  # nobody is alone
         degrees = np.tile(np.array(tried), codes.shape[0])
@@ -69,11 +86,10 @@ def find_nodes(observation: Observation, knowledge: Knowledge, *, clock: Clock) 
     return Nodes(codes[possible], space.encode(codes[possible]), degrees[possible], certain, complete)
 
 
-def _passing(observation: Observation, knowledge: Knowledge, clock: Clock) -> tuple[Int[np.ndarray, "T G"], bool, bool]:
-    """Feature vectors that pass; whether that is all that do, and whether as many passed as the span has dimensions."""
-    space, span = knowledge.space, input_subspace(observation, knowledge)
-    if wordy(space):
-        codes, complete = passing_words(space, span, clock=clock)
-    else:
-        codes, complete = passing_nodes(space, span, clock=clock), True
-    return codes, complete, codes.shape[0] == span.rank
+def _passing(
+    space: FeatureSpace, span: Subspace, clock: Clock, limits: SpanLimits
+) -> tuple[Int[np.ndarray, "T G"], bool]:
+    """Feature vectors that pass, and whether that is all that do."""
+    if wordy(space, limits):
+        return passing_words(space, span, clock=clock, limits=limits)
+    return passing_nodes(space, span, clock=clock, limits=limits), True

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from jgleak.attacks.attack import Clock
-from jgleak.attacks.noise import largest
-from jgleak.attacks.span.subspace import ROUNDED, Subspace
+from jgleak.attacks.span.settings import LIMITS, SpanLimits
+from jgleak.attacks.span.subspace import Subspace
 from jgleak.features import FeatureSpace
-
-SAFETY = 10.0
-"""Partial rows are compared at this multiple of the tolerance: they are shorter than the whole row."""
 
 
 class TooManyCandidates(Exception):
@@ -30,7 +28,7 @@ class _FeatureGroup:
 
 
 def passing_nodes(
-    space: FeatureSpace, subspace: Subspace, *, clock: Clock | None = None, most: int = 500_000
+    space: FeatureSpace, subspace: Subspace, *, clock: Clock | None = None, limits: SpanLimits = LIMITS
 ) -> Int[np.ndarray, "T G"]:
     """All feature vectors whose encoded row lies in ``subspace`` (GRAIN, Algorithm 6), as codes ``(T, G)``.
 
@@ -47,54 +45,69 @@ def passing_nodes(
     each of the others can. All relations so far are tested together, since that bound shrinks from step to step.
 
     Raises:
-      TooManyCandidates: more than ``most`` partial vectors survive, or ``clock`` ran out: the span says too little.
+      TooManyCandidates: too many partial vectors survive, or ``clock`` ran out: the span says too little.
     """
     if not subspace.informative:
-        if subspace.spread is not None:
-            raise TooManyCandidates(f"the input gradient says nothing about nodes: {subspace.fault}")
-        raise TooManyCandidates(
-            "the first layer's gradient spans the whole input space (or nothing), so it says nothing about nodes"
-        )
+        raise TooManyCandidates(f"the input gradient says nothing about nodes: {subspace.fault}")
     groups = _groups(space, subspace)
-    tolerance = subspace.tolerance
-    picked: list[_FeatureGroup] = []
-    codes = np.zeros((1, len(space.features)), np.int32)
-    choices = np.zeros((1, 0), np.int64)
-    seen: Float[np.ndarray, "s a"] = np.zeros((0, 0))
-    broken = np.zeros(1)
+    partial = _Partial.empty(len(space.features))
     while groups:
-        groups.sort(key=lambda g: _value(g, picked, subspace), reverse=True)
-        group = groups.pop(0)
-        picked.append(group)
+        groups.sort(key=lambda g: _value(g, partial.picked, subspace), reverse=True)
+        group, groups = groups[0], groups[1:]
+        number = partial.codes.shape[0] * group.values.shape[0]
         if clock is not None and clock.left <= 0:
-            raise TooManyCandidates(f"time ran out with {codes.shape[0]} partial feature vectors")
-        if codes.shape[0] * group.values.shape[0] > 20 * most:
-            raise TooManyCandidates(f"{codes.shape[0] * group.values.shape[0]} partial feature vectors to check")
-        old, new = np.divmod(np.arange(codes.shape[0] * group.values.shape[0]), group.values.shape[0])
-        choices = np.c_[choices[old], new]
-        relations = _new_relations(picked, seen, subspace)
-        start, tables, lengths = 0, [], []
-        for part in picked:
-            stop = start + part.columns.size
-            tables.append(part.values @ relations[start:stop])
-            lengths.append(np.sum(part.values**2, axis=1)[:, None])
-            start = stop
-        size = np.sqrt(_added(lengths, choices)[:, 0])
-        residual = np.linalg.norm(_added(tables, choices), axis=1)
-        if subspace.spread is None:
-            keep = residual <= SAFETY * tolerance * size
-        else:
-            residual = np.hypot(broken[old], residual)
-            noisy = _noisy(picked, groups, choices, subspace) * largest(seen.shape[1] + relations.shape[1])
-            keep = residual <= noisy + SAFETY * ROUNDED * size
-            broken = residual[keep]
-        codes = (codes[old] + group.codes[new])[keep]
-        choices = choices[keep]
-        seen = np.c_[np.r_[seen, np.zeros((group.columns.size, seen.shape[1]))], relations]
-        if codes.shape[0] > most:
-            raise TooManyCandidates(f"{codes.shape[0]} partial feature vectors survive the span check")
-    keep = np.array([], bool) if not codes.size else subspace.distances(space.encode(codes)) <= tolerance
+            raise TooManyCandidates(f"time ran out with {partial.codes.shape[0]} partial feature vectors")
+        if number > limits.partial_checks:
+            raise TooManyCandidates(f"{number} partial feature vectors to check")
+        partial = _extended(partial, group, groups, subspace)
+        if partial.codes.shape[0] > limits.partial_rows:
+            raise TooManyCandidates(f"{partial.codes.shape[0]} partial feature vectors survive the span check")
+    codes = partial.codes
+    keep = np.array([], bool) if not codes.size else subspace.distances(space.encode(codes)) <= subspace.tolerance
     return codes[keep]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Partial:
+    """Partial feature vectors that survived: codes, choices of each feature picked, and what was tested of them."""
+
+    picked: tuple[_FeatureGroup, ...]
+    codes: Int[np.ndarray, "T G"]
+    choices: Int[np.ndarray, "T p"]
+    seen: Float[np.ndarray, "s a"]
+    residuals: Float[np.ndarray, " T"]
+
+    @staticmethod
+    def empty(features: int) -> _Partial:
+        """Nothing chosen."""
+        codes, choices = np.zeros((1, features), np.int32), np.zeros((1, 0), np.int64)
+        return _Partial((), codes, choices, np.zeros((0, 0)), np.zeros(1))
+
+
+def _extended(partial: _Partial, group: _FeatureGroup, left: list[_FeatureGroup], subspace: Subspace) -> _Partial:
+    """With every value of one more feature, as far as the relations allow; ``left`` are the features after it."""
+    margin, picked = subspace.margin, (*partial.picked, group)
+    number = group.values.shape[0]
+    old, new = np.divmod(np.arange(partial.codes.shape[0] * number), number)
+    choices = np.c_[partial.choices[old], new]
+    relations = _new_relations(picked, partial.seen, subspace)
+    start, tables, lengths = 0, [], []
+    for part in picked:
+        stop = start + part.columns.size
+        tables.append(part.values @ relations[start:stop])
+        lengths.append(np.sum(part.values**2, axis=1)[:, None])
+        start = stop
+    size = np.sqrt(_added(lengths, choices)[:, 0])
+    residual, noisy = margin.partial(
+        partial.residuals[old],
+        np.linalg.norm(_added(tables, choices), axis=1),
+        partial.seen.shape[1] + relations.shape[1],
+        lambda tilt: _deviations(picked, left, choices, subspace.basis, tilt),
+    )
+    keep = residual <= noisy + margin.tolerances.partial_margin * margin.share * size
+    seen = np.c_[np.r_[partial.seen, np.zeros((group.columns.size, partial.seen.shape[1]))], relations]
+    codes = (partial.codes[old] + group.codes[new])[keep]
+    return _Partial(picked, codes, choices[keep], seen, residual[keep])
 
 
 def _groups(space: FeatureSpace, subspace: Subspace) -> list[_FeatureGroup]:
@@ -124,18 +137,20 @@ def _added(tables: list[Float[np.ndarray, "_k b"]], choices: Int[np.ndarray, "T 
     return total
 
 
-def _noisy(
-    picked: list[_FeatureGroup], left: list[_FeatureGroup], choices: Int[np.ndarray, "T p"], subspace: Subspace
+def _deviations(
+    picked: Sequence[_FeatureGroup],
+    left: Sequence[_FeatureGroup],
+    choices: Int[np.ndarray, "T p"],
+    basis: Float[np.ndarray, "d r"],
+    tilt: Float[np.ndarray, " r"],
 ) -> Float[np.ndarray, " T"]:
     """The largest deviation that noise gives a relation in any whole vector that a partial one may become."""
-    assert subspace.spread is not None
-    tilt = subspace.spread / largest(subspace.ambient - subspace.rank)
-    parts = [(group.values @ subspace.basis[group.columns]) * tilt for group in [*picked, *left]]
+    parts = [(group.values @ basis[group.columns]) * tilt for group in [*picked, *left]]
     known = np.linalg.norm(_added(parts[: len(picked)], choices), axis=1)
     return known + sum(float(np.linalg.norm(part, axis=1).max()) for part in parts[len(picked) :])
 
 
-def _value(group: _FeatureGroup, picked: list[_FeatureGroup], subspace: Subspace) -> float:
+def _value(group: _FeatureGroup, picked: Sequence[_FeatureGroup], subspace: Subspace) -> float:
     """Relations that a group would bring, per factor by which it multiplies the candidates."""
     before = np.concatenate([p.columns for p in picked]) if picked else np.zeros(0, int)
     after = np.concatenate([before, group.columns])
@@ -152,11 +167,11 @@ def _rank(rows: Float[np.ndarray, "c r"], subspace: Subspace) -> int:
 
 def _nothing(subspace: Subspace) -> float:
     """Singular values below this show no dimension. Under noise every relation is one of the space seen, exactly."""
-    return 0.1 * (subspace.tolerance if subspace.spread is None else ROUNDED)
+    return subspace.margin.tolerances.relation * subspace.margin.share
 
 
 def _new_relations(
-    picked: list[_FeatureGroup], seen: Float[np.ndarray, "s a"], subspace: Subspace
+    picked: Sequence[_FeatureGroup], seen: Float[np.ndarray, "s a"], subspace: Subspace
 ) -> Float[np.ndarray, "c b"]:
     """Orthonormal relations over all columns picked, orthogonal to those already used."""
     columns = np.concatenate([p.columns for p in picked])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool
@@ -13,14 +14,9 @@ from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import Slot
 from jgleak.attacks.span.filter import BlockFilter, FoundBlocks, Request
-from jgleak.attacks.span.hops import Blocks, Neighbours, Nodes, joined, reciprocal, repeated
+from jgleak.attacks.span.hops import Blocks, Neighbours, Nodes, encoded, fixed_rows, joined, reciprocal, repeated
+from jgleak.attacks.span.settings import LIMITS, SpanLimits
 from jgleak.gnn import GNN, Params
-
-TOGETHER = 32
-"""Equally cheap centres searched before what they teach is used."""
-
-WHOLE = 30_000_000
-"""Most candidates of a search through all neighbourhoods."""
 
 
 def one_hop(
@@ -31,6 +27,7 @@ def one_hop(
     *,
     clock: Clock,
     budget: Budget,
+    limits: SpanLimits = LIMITS,
     mutual: bool = True,
 ) -> Blocks:
     """Blocks of a node and its neighbours that pass ``checks`` (GRAIN: ``H_1`` in the span of the second convolution).
@@ -39,7 +36,7 @@ def one_hop(
     have a passing block that holds this centre. This is GRAIN's structure check moved forward; it turns 1e8
     candidates into 1e5 where many feature vectors pass the node filter by accident.
 
-    When the centres left have more than ``WHOLE`` candidates, they are searched only beside what was found: in a
+    When the centres left have more than ``limits.whole_candidates``, they are searched only beside what was found: in a
     connected graph every node is reached from any other along edges, and the block of each step holds the node of the
     next. So a neighbourhood is looked at when it holds a node whose own block holds this centre; of a graph with one
     node among the centres searched in full nothing is missed. That is the condition of the result.
@@ -48,26 +45,61 @@ def one_hop(
       mutual: a block needs one around each neighbour that holds its centre; False where some true blocks are known to
         fail the checks.
     """
-    search = BlockFilter(*model.layer_at(params, 0), nodes.rows, nodes.degrees, checks, fixed=nodes.rows)
+    first = model.layer_at(params, 0)
+    searching = _Searching(
+        BlockFilter(*first, encoded(model, params, nodes), nodes.degrees, checks, fixed=fixed_rows(model, nodes)),
+        clock,
+        budget,
+        limits,
+    )
+    number = nodes.degrees.size
     if nodes.listed is not None:
-        found = search.blocks([_exactly(*block) for block in nodes.listed], clock=clock, budget=budget)
-        blocks = joined([found], np.arange(nodes.degrees.size))
-        return reciprocal(blocks) if mutual else blocks
-    number, degrees = nodes.degrees.size, nodes.degrees.tolist()
+        parts, condition = [searching([_exactly(*block) for block in nodes.listed])], None
+    else:
+        parts, possible, waiting = _cheapest(searching, nodes, mutual)
+        condition = None
+        if waiting:
+            parts += _beside(searching, parts, possible, waiting, nodes.degrees.tolist())
+            condition = f"some node has fewer than {nodes.degrees[list(waiting)].min()} neighbours"
+    blocks = joined(parts, np.arange(number))
+    return dataclasses.replace(reciprocal(blocks) if mutual else blocks, condition=condition)
+
+
+class _Searching(NamedTuple):
+    """A filter and what bounds it."""
+
+    search: BlockFilter
+    clock: Clock
+    budget: Budget
+    limits: SpanLimits
+
+    def __call__(self, requests: Sequence[Request]) -> FoundBlocks:
+        """Blocks of some requests that pass."""
+        return self.search.blocks(requests, clock=self.clock, budget=self.budget, limits=self.limits)
+
+
+def _cheapest(
+    searching: _Searching, nodes: Nodes, mutual: bool
+) -> tuple[list[FoundBlocks], Bool[np.ndarray, "T T"], set[int]]:
+    """All blocks of centre after centre, the cheapest first, as long as they have few enough candidates.
+
+    Returns:
+      What was found, which nodes may be whose neighbours after that (centre, neighbour), and the centres left.
+    """
+    number, degrees, limits = nodes.degrees.size, nodes.degrees.tolist(), searching.limits
     possible: Bool[np.ndarray, "T T"] = np.outer(nodes.degrees > 0, nodes.degrees > 0)
     waiting, spent = set(range(number)), 0
-    parts = [search.blocks([], clock=clock, budget=budget)]
+    parts = [searching([])]
     while waiting:
         options = possible.sum(axis=1).tolist()
         ways = {c: math.comb(options[c] + degrees[c] - 1, degrees[c]) if degrees[c] else 1 for c in waiting}
         least = min(ways.values())
-        centres = [c for c in sorted(waiting) if ways[c] == least][:TOGETHER]
+        centres = [c for c in sorted(waiting) if ways[c] == least][: limits.centres_together]
         spent += least * len(centres)
-        if spent > WHOLE and min(degrees[c] for c in waiting) > 1:
+        if spent > limits.whole_candidates and min(degrees[c] for c in waiting) > 1:
             break
         waiting.difference_update(centres)
-        requests = [(c, repeated(possible[c], degrees[c])) for c in centres]
-        found = search.blocks(requests, clock=clock, budget=budget)
+        found = searching([(c, repeated(possible[c], degrees[c])) for c in centres])
         parts.append(found)
         partial = {part.centre for part in found.unsearched}
         seen = np.zeros((number, number), bool)
@@ -75,12 +107,7 @@ def one_hop(
             seen[list(neighbours), root] = True
         for centre in set(centres) - partial if mutual else ():
             possible[:, centre] &= seen[:, centre]
-    condition = None
-    if waiting:
-        parts += _beside(search, parts, possible, waiting, degrees, clock, budget)
-        condition = f"some node has fewer than {min(degrees[c] for c in waiting)} neighbours"
-    blocks = joined(parts, np.arange(number))
-    return dataclasses.replace(reciprocal(blocks) if mutual else blocks, condition=condition)
+    return parts, possible, waiting
 
 
 def _exactly(centre: int, neighbours: Neighbours) -> Request:
@@ -102,13 +129,11 @@ def likely(nodes: Nodes, blocks: Blocks) -> list[Request]:
 
 
 def _beside(
-    search: BlockFilter,
+    searching: _Searching,
     found: Iterable[FoundBlocks],
     possible: Bool[np.ndarray, "T T"],
     waiting: set[int],
     degrees: Sequence[int],
-    clock: Clock,
-    budget: Budget,
 ) -> list[FoundBlocks]:
     """Blocks of the waiting centres that hold a node whose block holds the centre, until none is new.
 
@@ -121,12 +146,12 @@ def _beside(
     while fresh:
         cheapest = min(degrees[centre] for centre in fresh)
         requests = []
-        for centre in [c for c in sorted(fresh) if degrees[c] == cheapest][:TOGETHER]:
+        for centre in [c for c in sorted(fresh) if degrees[c] == cheapest][: searching.limits.centres_together]:
             for holder in sorted(fresh.pop(centre)):
                 rest = possible[centre] & ~used[centre]
                 requests.append((centre, [Slot(np.array([holder]), 1), *repeated(rest, cheapest - 1)]))
                 used[centre][holder] = True
-        parts.append(search.blocks(requests, clock=clock, budget=budget))
+        parts.append(searching(requests))
         for centre, holders in _holders(parts[-1:], used).items():
             fresh.setdefault(centre, set()).update(holders)
     return parts

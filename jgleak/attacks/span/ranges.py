@@ -31,9 +31,6 @@ TAILS = (1 << 12, 1 << 17)
 PLACES = (8, 32)
 """Padded sizes: table rows, columns, tail rows, prefix members."""
 
-PASSING = 1_000_000
-"""A centre with more blocks than this that pass the cheap check is given up: its span rejects too little."""
-
 AHEAD = 2
 """Ranges in flight before the host waits for the first."""
 
@@ -97,8 +94,9 @@ class CentreSearch:
     plan: Neighbourhoods
     check: SpanCheck
 
-    def survivors(self, clock: Clock, candidates: int) -> tuple[Int[np.ndarray, "S k"], list[Unsearched]]:
-        """Neighbourhoods that pass the cheap check, and the ranges left out."""
+    def survivors(self, clock: Clock, candidates: int, most: int) -> tuple[Int[np.ndarray, "S k"], list[Unsearched]]:
+        """Neighbourhoods that pass the cheap check, and the ranges left out: at most ``candidates`` are looked at, and
+        no more once above ``most`` passed."""
         rows = self.plan.tail.shape[0]
         stop, width = self.plan.within(candidates)
         left = [self._unsearched((stop, self.plan.prefix_count), (0, rows)), self._unsearched((0, stop), (width, rows))]
@@ -106,13 +104,13 @@ class CentreSearch:
         run = self._scanner() if clock.left > 0 else None
         for start in range(0, width, TAILS[-1]):
             tails = (start, min(start + TAILS[-1], width))
-            if run is None or clock.left <= 0 or number > PASSING:
+            if run is None or clock.left <= 0 or number > most:
                 left.append(self._unsearched((0, stop), tails))
                 continue
             call = run(slice(*tails))
             waiting = deque(_ranges(stop, tails[1] - start, self.mesh.size))
             flying: deque[tuple[list[_Work], tuple[Array, Array]]] = deque()
-            while (waiting or flying) and clock.left > 0 and number <= PASSING:
+            while (waiting or flying) and clock.left > 0 and number <= most:
                 while waiting and len(flying) < AHEAD:
                     lanes = [waiting.popleft() for _ in range(min(len(waiting), self.mesh.size))]
                     flying.append((lanes, call(lanes)))
@@ -169,8 +167,10 @@ class CentreSearch:
             rows[: part.shape[1], : part.shape[0]] = place[part].T
             first = kernels.fill(plan.tail_first[tails], length, value=LARGEST).astype(np.int32)
             sums = kernels.tail_sums(table, rows, np.int32(part.shape[1]))
-            tail = kernels.Tail(*jax.device_put((sums, first, np.int32(part.shape[0])), everywhere))
-            state = self.weights, probed, table, places, tail, np.int32(plan.strict)
+            tail = kernels.Tail(
+                *jax.device_put((sums, first, np.int32(part.shape[0]), np.int32(plan.strict)), everywhere)
+            )
+            state = self.weights, probed, table, places, tail
 
             def call(lanes: list[_Work]) -> tuple[Array, Array]:
                 work = kernels.fill(np.array(lanes, np.int32), self.mesh.size)

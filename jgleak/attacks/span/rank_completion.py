@@ -20,40 +20,27 @@ from jgleak.attacks.span import kernels
 from jgleak.attacks.span.check import sparse_null
 from jgleak.attacks.span.combinations import neighbourhoods, total
 from jgleak.attacks.span.filter import BlockFilter, Request
+from jgleak.attacks.span.settings import LIMITS, SpanLimits
 from jgleak.attacks.span.subspace import Subspace
-
-CANDIDATES = 3_000_000
-"""Most candidates whose directions are compared; small neighbourhoods come first."""
 
 SEEN = 16
 """Null vectors in which directions are compared."""
 
-OUTSIDE = 1e-2
-"""Smallest relative residual of a row whose direction is looked at: a smaller one is mostly noise."""
-
-SAME = 1e-4
-"""Residuals that agree up to this are one row's: many candidates have equal embeddings."""
-
-CLOSE = 2e-3
-"""Largest distance between unit vectors that count as one direction."""
-
-CELL, AXES, ROUNDS, FULLEST = 0.01, 8, 4, 4000
-"""Directions are sorted into cells of this side, in so many random coordinates, so many times; the fullest count."""
-
-MANY = 200
-"""Most directions of one cell that are compared with each other."""
-
-SHARED = 3
-"""Fewest rows that make a direction."""
-
-TRIED = 3
-"""Most directions that are returned."""
+CELL, AXES, ROUNDS = 0.01, 8, 4
+"""Directions are sorted into cells of this side, in so many random coordinates, so many times: a hash, of which only
+how many pairs are compared depends."""
 
 BATCHES = (1 << 10, 1 << 14)
 """Padded sizes: candidates embedded at once."""
 
 
-def completed(search: BlockFilter, requests: Sequence[Request], subspace: Subspace, clock: Clock) -> list[Subspace]:
+def completed(
+    search: BlockFilter,
+    requests: Sequence[Request],
+    subspace: Subspace,
+    clock: Clock,
+    limits: SpanLimits = LIMITS,
+) -> list[Subspace]:
     """The subspace with one more dimension, the direction that most rows share first.
 
     Args:
@@ -61,31 +48,34 @@ def completed(search: BlockFilter, requests: Sequence[Request], subspace: Subspa
       requests: centres and what their neighbours may be.
       subspace: the span of the embedded states.
       clock: ends the enumeration.
+      limits: what is compared, and how many directions are returned.
     """
+    allowed = subspace.margin.tolerances
     rng = np.random.default_rng(0)
     chosen, null, _ = sparse_null(subspace, fixed=0, extra=SEEN)
     around, blocks, residuals = _Embedding(search, chosen, 1.0 / subspace.scale[chosen], null), [], []
-    for centre, members in _listed(requests):
+    for centre, members in _listed(requests, limits.completion_candidates):
         if clock.left <= 0:
             break
         residual = around(centre, members)
-        far = np.flatnonzero(np.linalg.norm(residual, axis=1) > OUTSIDE)
+        far = np.flatnonzero(np.linalg.norm(residual, axis=1) > allowed.outside)
         blocks += [(centre, row) for row in members[far]]
         residuals.append(residual[far])
     if not blocks:
         return []
     residual = np.concatenate(residuals)
-    grid = np.round(np.abs(residual) / SAME).astype(np.int64) @ rng.integers(1, 1 << 40, residual.shape[1])
+    grid = np.round(np.abs(residual) / allowed.same_row).astype(np.int64) @ rng.integers(1, 1 << 40, residual.shape[1])
     kinds = np.unique(grid, return_index=True)[1]
     found = []
-    for group in _shared(_unit(residual[kinds]), rng)[:TRIED]:
+    for group in _shared(_unit(residual[kinds]), rng, allowed.same_direction, limits)[: limits.completions]:
         centres, members = zip(*(blocks[i] for i in kinds[group]), strict=True)
         states = search.confirm(list(centres), [row.tolist() for row in members])[2] / subspace.scale
         outside = _unit(states - (states @ subspace.basis) @ subspace.basis.T)
         _, values, across = linalg.svd(outside, full_matrices=False)
-        if values[1] <= CLOSE * values[0]:
+        if values[1] <= allowed.same_direction * values[0]:
             basis = linalg.qr(np.c_[subspace.basis, across[0]], mode="economic")[0]
-            found.append(dataclasses.replace(subspace, basis=basis, gap=subspace.gap / 10.0))
+            margin = subspace.margin.loosened(allowed.completed)
+            found.append(dataclasses.replace(subspace, basis=basis, margin=margin))
     return found
 
 
@@ -119,12 +109,12 @@ class _Embedding:
         return np.concatenate(parts)
 
 
-def _listed(requests: Sequence[Request]) -> Iterator[tuple[int, Int[np.ndarray, "S k"]]]:
-    """Every candidate, centre by centre, the centres with the fewest first."""
+def _listed(requests: Sequence[Request], most: int) -> Iterator[tuple[int, Int[np.ndarray, "S k"]]]:
+    """Candidates, centre by centre, the centres with the fewest first; at most so many."""
     number = 0
     for centre, slots in sorted(requests, key=lambda request: total(request[1])):
         number += total(slots)
-        if number > CANDIDATES:
+        if number > most:
             return
         plan = neighbourhoods(slots)
         if slots and plan is not None:
@@ -138,8 +128,11 @@ def _unit(rows: Float[np.ndarray, "S k"]) -> Float[np.ndarray, "S k"]:
     return rows * np.sign(largest)
 
 
-def _shared(directions: Float[np.ndarray, "S k"], rng: np.random.Generator) -> list[Int[np.ndarray, " _G"]]:
-    """Groups of at least ``SHARED`` equal directions, the largest first."""
+def _shared(
+    directions: Float[np.ndarray, "S k"], rng: np.random.Generator, close: float, limits: SpanLimits
+) -> list[Int[np.ndarray, " _G"]]:
+    """Groups of at least ``completion_rows`` equal directions, the largest first; equal ones differ by ``close``."""
+    least = limits.completion_rows
     groups: dict[bytes, Int[np.ndarray, " _G"]] = {}
     width = min(directions.shape[1], AXES)
     for _ in range(ROUNDS):
@@ -149,10 +142,10 @@ def _shared(directions: Float[np.ndarray, "S k"], rng: np.random.Generator) -> l
         order = np.argsort(key, kind="stable")
         starts = np.flatnonzero(np.r_[True, np.diff(key[order]) != 0, True])
         sizes = np.diff(starts)
-        for i in np.argsort(-sizes, kind="stable")[:FULLEST][: np.sum(sizes >= SHARED)]:
-            cell = order[starts[i] : starts[i + 1]][:MANY]
-            near = np.linalg.norm(directions[cell][:, None] - directions[cell][None], axis=2) <= CLOSE
+        for i in np.argsort(-sizes, kind="stable")[: limits.completion_cells][: np.sum(sizes >= least)]:
+            cell = order[starts[i] : starts[i + 1]][: limits.completion_cell]
+            near = np.linalg.norm(directions[cell][:, None] - directions[cell][None], axis=2) <= close
             group = np.sort(cell[near[near.sum(axis=1).argmax()]])
-            if group.size >= SHARED:
+            if group.size >= least:
                 groups[group.tobytes()] = group
     return sorted(groups.values(), key=len, reverse=True)

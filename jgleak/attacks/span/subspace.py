@@ -9,20 +9,8 @@ from jaxtyping import Float
 from scipy import linalg
 
 from jgleak.attacks.noise import EDGE, allowances, edge
-
-NOISE = 3e-7
-"""Singular values below this share of the largest are rounding noise of float32 gradients, whatever the gap."""
-
-GAP = 10.0
-"""Smallest ratio between the singular values on both sides of the rank; below it there is no rank to be seen."""
-
-ROUNDED = 1e-5
-"""Relative distance of a row from the space that rounding alone explains, where noise is reckoned with."""
-
-ZERO = "the gradient is zero"
-
-FLOOR = 1e-2
-"""Smallest scale of a coordinate, relative to the median: a coordinate without gradient must be zero in every row."""
+from jgleak.attacks.span.margin import Margin, NoiseMargin, RoundingMargin
+from jgleak.attacks.span.settings import TOLERANCES, SpanTolerances
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,18 +31,14 @@ class Subspace:
     Attributes:
       basis: orthonormal basis ``(d, r)`` of the scaled space, float64.
       scale: what each coordinate was divided by ``(d,)``.
-      gap: ratio of the last singular value kept to the first one dropped (``inf`` when none was dropped).
+      margin: how far off a true row may be, after rounding or under noise.
       full: the rank is as large as the gradient's shape allows, so that further directions may be missing.
-      spread: under noise, the distance allowed to a row for each unit along each direction ``(r,)``; None without.
-      noise: deviation of the noise that was reckoned with, 0 without.
     """
 
     basis: Float[np.ndarray, "d r"]
     scale: Float[np.ndarray, " d"]
-    gap: float
+    margin: Margin
     full: bool = False
-    spread: Float[np.ndarray, " r"] | None = None
-    noise: float = 0.0
 
     @property
     def rank(self) -> int:
@@ -67,27 +51,23 @@ class Subspace:
         return self.basis.shape[0]
 
     @property
-    def tolerance(self) -> float:
-        """Relative distance below which a row counts as inside.
+    def gap(self) -> float:
+        """How clearly the last direction kept stands above what was dropped, as a ratio of singular values."""
+        return self.margin.gap
 
-        The last direction kept is known up to about ``1 / gap``: ten times that, within [1e-5, 1e-2] (GRAIN finds any
-        fixed threshold in [1e-4, 1e-2] to work, Figure 6; ours follows the noise of the gradient at hand).
-        Under noise the allowance differs from row to row, and this is the largest.
-        """
-        if self.spread is not None:
-            return float(np.hypot(ROUNDED, self.spread.max(initial=0.0)))
-        return float(np.clip(10.0 / self.gap, 1e-5, 1e-2))
+    @property
+    def tolerance(self) -> float:
+        """Relative distance below which a row counts as inside."""
+        return self.margin.tolerance
 
     @property
     def fault(self) -> str | None:
         """Why the space says nothing about any row, or None: it does."""
         if self.rank == 0:
-            return f"no singular value stands above the noise of deviation {self.noise:.1e}" if self.noise else ZERO
+            return self.margin.empty
         if self.full or self.rank >= self.ambient:
             return f"the span has rank {self.rank} and fills its space"
-        if self.spread is None and self.gap < GAP:
-            return f"the singular values show no rank (largest gap {self.gap:.1f})"
-        return None
+        return self.margin.fault
 
     @property
     def informative(self) -> bool:
@@ -96,7 +76,11 @@ class Subspace:
 
     @staticmethod
     def of_gradient(
-        gradient: Float[np.ndarray, "d D"], *, most: int | None = None, noise: float | None = None
+        gradient: Float[np.ndarray, "d D"],
+        *,
+        most: int | None = None,
+        noise: float | None = None,
+        tolerances: SpanTolerances = TOLERANCES,
     ) -> Subspace:
         """The space spanned by a weight gradient, its rank read off the largest gap in the singular values.
 
@@ -104,41 +88,38 @@ class Subspace:
           gradient: ``dL/dW`` (in x out).
           most: the rank cannot exceed this (a bound on the number of nodes).
           noise: deviation of independent noise on every entry; directions that do not stand above it are dropped.
+          tolerances: what counts as rounding.
         """
         gradient = np.asarray(gradient, dtype=np.float64)
         if noise is not None:
-            return _above(gradient, most, noise)
+            return _above(gradient, most, noise, tolerances)
         size = np.linalg.norm(gradient, axis=1)
         if not np.any(size > 0):
-            return Subspace(np.zeros((gradient.shape[0], 0)), np.ones(gradient.shape[0]), np.inf)
-        scale = np.maximum(size, FLOOR * np.median(size[size > 0]))
+            nothing = np.zeros((gradient.shape[0], 0)), np.ones(gradient.shape[0])
+            return Subspace(*nothing, RoundingMargin(np.inf, tolerances))
+        scale = np.maximum(size, tolerances.coordinate_floor * np.median(size[size > 0]))
         left, values, _ = linalg.svd(gradient / scale[:, None], full_matrices=False)
-        rank = _rank(values, most)
+        rank = _rank(values, most, tolerances.rank_floor)
         full = rank == values.size
         gap = np.inf if full or values[rank] == 0 else values[rank - 1] / values[rank]
-        return Subspace(left[:, :rank], scale, float(gap), full)
+        return Subspace(left[:, :rank], scale, RoundingMargin(float(gap), tolerances), full)
 
     def distances(self, rows: Float[np.ndarray, "k d"]) -> Float[np.ndarray, " k"]:
-        """Distance of each row from the space, relative to the row's length (0 inside, at most 1); scaled.
+        """Distance of each row from the space, relative to what its margin compares it with; scaled.
 
-        A row of zeros lies in every space, so passing says nothing: its distance is 1. Under noise the distance is in
-        units of what the row is allowed, times ``tolerance``, so that the same comparison decides.
+        A row of zeros lies in every space, so passing says nothing: its distance is 1, or more.
         """
         scaled = np.asarray(rows, dtype=np.float64) / self.scale
-        rest = scaled - (scaled @ self.basis) @ self.basis.T
-        length = np.linalg.norm(scaled, axis=1)
-        if self.spread is not None:
-            allowed = np.hypot(ROUNDED * length, np.linalg.norm((scaled @ self.basis) * self.spread, axis=1))
-            far = self.tolerance * np.linalg.norm(rest, axis=1) / np.where(length > 0, allowed, 1.0)
-            return np.where(length > 0, far, 1.0 + self.tolerance)
-        return np.where(length > 0, np.linalg.norm(rest, axis=1) / np.where(length > 0, length, 1.0), 1.0)
+        along = scaled @ self.basis
+        rest = np.linalg.norm(scaled - along @ self.basis.T, axis=1)
+        return self.margin.distances(rest, along, np.linalg.norm(scaled, axis=1))
 
 
-def _above(gradient: Float[np.ndarray, "d D"], most: int | None, noise: float) -> Subspace:
-    """The directions that stand above the noise; rounding counts as noise of the size of ``NOISE``."""
+def _above(gradient: Float[np.ndarray, "d D"], most: int | None, noise: float, tolerances: SpanTolerances) -> Subspace:
+    """The directions that stand above the noise; rounding counts as noise of the size of ``rank_floor``."""
     scale = np.ones(gradient.shape[0])
     left, values, _ = linalg.svd(gradient, full_matrices=False)
-    rounding = NOISE * values[0] / edge(1.0, gradient.shape)
+    rounding = tolerances.rank_floor * values[0] / edge(1.0, gradient.shape)
     total = float(np.hypot(noise, rounding))
     floor = EDGE * edge(total, gradient.shape)
     rank = min(int(np.sum(values > floor)), values.size if most is None else most)
@@ -147,14 +128,15 @@ def _above(gradient: Float[np.ndarray, "d D"], most: int | None, noise: float) -
         beside = tuple(max(size - rank, 1) for size in gradient.shape)
         spread = allowances(values[:rank], total, beside)
     gap = float(values[rank - 1] / floor) if rank else 0.0
-    return Subspace(left[:, :rank], scale, gap, rank == values.size, spread, noise)
+    margin = NoiseMargin(spread, noise, gap, gradient.shape[0] - rank, tolerances)
+    return Subspace(left[:, :rank], scale, margin, rank == values.size)
 
 
-def _rank(values: Float[np.ndarray, " k"], most: int | None) -> int:
+def _rank(values: Float[np.ndarray, " k"], most: int | None, floor: float) -> int:
     """Number of singular values above the largest gap among those that are not noise."""
-    real = int(np.sum(values > NOISE * values[0]))
+    real = int(np.sum(values > floor * values[0]))
     if most is not None:
         real = min(real, most)
-    following = np.append(values, NOISE * values[0])[1 : real + 1]
-    ratios = values[:real] / np.maximum(following, NOISE * 1e-2 * values[0])
+    following = np.append(values, floor * values[0])[1 : real + 1]
+    ratios = values[:real] / np.maximum(following, floor * 1e-2 * values[0])
     return int(np.argmax(ratios)) + 1

@@ -3,8 +3,8 @@
 With section 4.1's constants (plain gradient descent at 0.01, three epochs of 24 rounds, a mean over 128 clients)
 training ends where it started, or diverges. ``TUNED`` holds what was chosen instead, data set by data set, on a tenth
 of the training ratings (``Ratings.validation``, seed 0). The constants for protected runs are the same for all sets;
-``benchmarks/fedgnn_choice.py`` chose them on Douban, on the validation part of another seed, and its candidates are in
-``benchmarks/results/fedgnn_choice.jsonl``. No test rating had a part in these choices. What was put among the
+``benchmarks/studies/fedgnn_choice.py`` chose them on Douban, on the validation part of another seed, and its candidates
+are in ``benchmarks/results/fedgnn_choice.jsonl``. No test rating had a part in these choices. What was put among the
 candidates (a sum, plain descent, such rates), and the user's offset on the device, come from a first search on seed 0,
 in which test errors stood beside validation errors.
 
@@ -27,8 +27,8 @@ What the choices rest on:
   0.849 after the first to 0.784 after 75. Every epoch costs privacy; the statement of a run composes them all.
 - FCF's and FedMF's items start from random factors, and what of these is not washed out is noise in every prediction.
   The median user of YahooMusic who rated at all has 2 ratings: from a deviation of 0.3, as it was before, validation
-  errors are 23.38 and 23.34, hardly below a constant's 23.40. ``benchmarks/factor_choice.py`` chose penalties and
-  deviations, data set by data set; its candidates are in ``benchmarks/results/factor_choice.jsonl``.
+  errors are 23.38 and 23.34, hardly below a constant's 23.40. ``benchmarks/studies/factor_choice.py`` chose penalties
+  and deviations, data set by data set; its candidates are in ``benchmarks/results/factor_choice.jsonl``.
 - Noise moves the network and the rest of the embeddings about. With none of the steps, or 0.03, 0.1 or 0.3 of them,
   the validation error on Douban is 0.7752, 0.7757, 0.7757 and 0.7750 (seed 1): there nothing of the graph is learnt.
 """

@@ -13,15 +13,36 @@ import pytest
 from models import flat
 
 from jgleak.attacks.attack import Budget
-from jgleak.attacks.census import census
-from jgleak.attacks.census.assemble import Assembly
-from jgleak.attacks.census.candidates import CensusCandidates
+from jgleak.attacks.census import census, receptive_field
+from jgleak.attacks.census.assemble import AnonymitySet, ExplainingGraph
+from jgleak.attacks.census.candidates import CensusCandidates, Levels
 from jgleak.attacks.census.census import CENSUS
-from jgleak.attacks.census.equations import Contributions
-from jgleak.attacks.census.solve import Counting, _solved
+from jgleak.attacks.census.equations import equations
+from jgleak.attacks.census.growth import Assembly
+from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.solve import solve
+from jgleak.attacks.census.whole_numbers import real_solution
 from jgleak.attacks.span.hops import Blocks, Nodes
 from jgleak.features import FeatureSpace, onehot
 from jgleak.federated import Knowledge, fedsgd
+from jgleak.gnn import (
+    CONVOLUTIONS,
+    GNN,
+    MLP,
+    AddedRow,
+    BatchNorm,
+    GATConv,
+    GCNConv,
+    GINConv,
+    Layer,
+    LayerNorm,
+    LinearEncoder,
+    LinearResidual,
+    NodeMLP,
+    Pooled,
+    Readout,
+    SAGEConv,
+)
 from jgleak.graph import Graph
 
 FOREVER = Budget(seconds=1e6).start()
@@ -41,18 +62,40 @@ def unfolded(graph: Graph, space: FeatureSpace, hops: int) -> tuple[Nodes, list[
         roots = np.array([root for root, _ in blocks])
         kinds = kinds[roots]
         zeros = np.zeros(len(blocks))
-        levels.append(Blocks(roots, kinds, tuple(around for _, around in blocks), zeros[:, None], zeros, 0))
+        states = zeros[:, None], np.zeros((len(blocks), 0))
+        levels.append(Blocks(roots, kinds, tuple(around for _, around in blocks), *states, zeros, 0))
         entry = np.array([blocks.index(row) for row in rows])
         counts = np.bincount(entry)
     return nodes, levels, counts
+
+
+COMPOSED: dict[str, tuple[tuple[Layer, ...], Readout, dict[str, Any]]] = {
+    **{
+        kind: ((Layer(conv(24)), Layer(conv(24), "identity")), NodeMLP(MLP((64, 16, 2))), {})
+        for kind, conv in CONVOLUTIONS.items()
+    },
+    "encoder, layer norm": (
+        (Layer(GCNConv(20), norm=LayerNorm()), Layer(GCNConv(24), "identity")),
+        Pooled(),
+        {"encoder": LinearEncoder(16)},
+    ),
+    "batch norm, residuals, cat": (
+        (Layer(GINConv(20), norm=BatchNorm()), Layer(SAGEConv(20), residual=AddedRow())),
+        NodeMLP(MLP((16, 2))),
+        {"jump": "cat"},
+    ),
+    "linear residual, max": (
+        (Layer(GATConv(20), residual=LinearResidual()), Layer(GCNConv(20))),
+        Pooled("sum", MLP((16, 2))),
+        {"jump": "max"},
+    ),
+}
 
 
 @pytest.mark.parametrize(
     "fields",
     [
         {},
-        {"conv": "gat"},
-        {"conv": "sage"},
         {"conv": "gin", "bias": True, "epsilons": (0.3, -0.2)},
         {"conv": "gat", "residual": True, "act": "elu", "readout_act": "relu", "widths": (24, 12), "last_heads": 3},
         {"layers": 3},
@@ -63,28 +106,31 @@ def unfolded(graph: Graph, space: FeatureSpace, hops: int) -> tuple[Nodes, list[
     ids=str,
 )
 def test_contributions_add_up_to_the_gradient(fields: dict[str, Any], lab: Any) -> None:
-    model = lab.model(hidden=24, **fields)
+    _adds_up(lab.model(hidden=24, **fields), lab)
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_contributions_of_composed_models_add_up(name: str, lab: Any) -> None:
+    """Every convolution; encoders, norms, residuals and jumping knowledge."""
+    layers, readout, more = COMPOSED[name]
+    _adds_up(GNN(lab.space.width, layers, readout, **more), lab)
+
+
+def _adds_up(model: GNN, lab: Any) -> None:
     graph = lab.random(7, 3)
     if model.node_level:
         graph = Graph(graph.x, graph.edges, np.arange(7) % 2)
     observation = lab.observe(model, graph)
-    nodes, levels, counts = unfolded(graph, lab.space, model.depth)
-    system = Contributions.of(observation, nodes, levels, FOREVER)
+    nodes, hops, counts = unfolded(graph, lab.space, receptive_field.hops(model))
+    problem, levels = CensusProblem.of(observation, Knowledge(lab.space)), Levels(nodes, tuple(hops), (), True)
+    system = equations(problem, levels, FOREVER)
     assert system is not None
-    counting = Counting(
-        system.equations,
-        system.observed,
-        levels[-1],
-        system.blocks,
-        absolute=model.readout.counts_nodes,
-        most=40,
-        clock=FOREVER,
-    )
-    assert counting.residual < 1e-4
+    solution = solve(problem, levels, system, FOREVER)
+    assert solution.residual < 1e-4
     if not model.node_level:
         right = system.observed * (1 if model.readout.counts_nodes else graph.n)
-        assert np.linalg.norm(system.equations @ counts - right) < 1e-4 * np.linalg.norm(right)
-        found = list(counting.solutions([graph.n], FOREVER, budget=100))
+        assert np.linalg.norm(system.matrix @ counts - right) < 1e-4 * np.linalg.norm(right)
+        found = list(problem.arithmetic.censuses(solution, [graph.n], FOREVER))
         assert any(census is not None and np.array_equal(census.counts, counts) for census in found)
 
 
@@ -216,11 +262,9 @@ def test_what_a_search_under_weaker_conditions_finds_is_kept(lab: Any, monkeypat
     """Even if it does not end: a second graph of this gradient refutes the conditions under which one was unique."""
     truth, other = lab.path([0, 1, 2]), lab.path([0, 2, 1])
     observation = lab.observe(lab.model(), truth)
-    sets = [
-        census._Set(0.0, 0, True, [truth], [1e-7], {truth.canonical_form()}),
-        census._Set(0.0, 0, True, [other, truth], [1e-7, 1e-7], set(), exhausted=False),
-    ]
-    monkeypatch.setattr(census, "_explain", lambda *given: sets.pop(0))
+    one, two = (ExplainingGraph(graph, 1e-7, graph.canonical_form()) for graph in (truth, other))
+    sets = [AnonymitySet((one,)), AnonymitySet((two, one), exhausted=False)]
+    monkeypatch.setattr(census, "assemble", lambda *given: sets.pop(0))
     found = CENSUS(observation, Knowledge(lab.space, n=3), key=jax.random.key(0), budget=Budget(seconds=60))
     assert {g.canonical_form() for g in found.graphs} == {truth.canonical_form(), other.canonical_form()}
     assert found.certificate is not None and found.certificate.status == "at_least_k"
@@ -234,7 +278,7 @@ def test_a_prior_of_other_features_is_refused_before_the_search(lab: Any) -> Non
 
 def test_a_word_filter_that_was_cut_leaves_no_complete_levels(lab: Any) -> None:
     observation, knowledge = lab.observe(lab.model(), lab.path([0, 1, 2])), Knowledge(lab.space, n=3)
-    candidates = CensusCandidates(observation, knowledge, FOREVER, Budget(seconds=60))
+    candidates = CensusCandidates(CensusProblem.of(observation, knowledge), FOREVER, Budget(seconds=60))
     assert next(candidates.attempts()).complete
     candidates.nodes = dataclasses.replace(candidates.nodes, complete=False)
     assert not next(candidates.attempts()).complete
@@ -243,8 +287,8 @@ def test_a_word_filter_that_was_cut_leaves_no_complete_levels(lab: Any) -> None:
 def test_directions_that_rounding_magnifies_are_free() -> None:
     """Equations off by 1e-6 and a direction of 1e-4: the count it would fix is off by more than it may be."""
     system = np.array([[1.0, 1.0], [1e-4, -1e-4]])
-    sharp, nothing = _solved(system, system @ [2.0, 3.0], 0.0)
+    sharp, nothing = real_solution(system, system @ [2.0, 3.0], null=2e-5, blur=0.0)
     np.testing.assert_allclose(sharp, [2.0, 3.0])
     assert nothing.shape == (2, 0)
-    _, free = _solved(system, system @ [2.0, 3.0], 40 * 1e-6 / 0.05)
+    _, free = real_solution(system, system @ [2.0, 3.0], null=2e-5, blur=40 * 1e-6 / 0.05)
     assert free.shape == (2, 1)

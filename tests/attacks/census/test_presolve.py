@@ -17,7 +17,8 @@ FOREVER = Budget(seconds=1e6).start()
 
 def mask_of(system: np.ndarray, right: np.ndarray, least: float) -> np.ndarray:
     solution, residual = nnls(system, right)
-    return possible(system, right, solution=solution, residual=float(residual), least=least, clock=FOREVER)
+    limit = 1e-5 + 10.0 * float(residual)
+    return possible(system, right, solution=solution, least=least, limit=limit, weight=10.0, tests=200, clock=FOREVER)
 
 
 @settings(max_examples=60, deadline=None)
@@ -64,4 +65,5 @@ def test_mixtures_of_two_solutions_lose_neither() -> None:
 def test_without_time_everything_is_possible() -> None:
     ended = Budget(seconds=1e-9).start()
     system = np.eye(3)
-    assert possible(system, system[0], solution=system[0], residual=0.0, least=0.5, clock=ended).all()
+    more = {"least": 0.5, "limit": 1e-5, "weight": 10.0, "tests": 200}
+    assert possible(system, system[0], solution=system[0], clock=ended, **more).all()

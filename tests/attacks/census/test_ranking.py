@@ -112,7 +112,7 @@ def test_the_prior_sees_atoms_that_do_not_fit() -> None:
 
 def test_priors_need_their_features(lab: Any) -> None:
     graph = lab.path([0, 1])
-    assert PRIORS["none"].scores([graph, graph], lab.space) == [0.0, 0.0]
+    assert PRIORS["none"].scores([graph, graph], lab.space, 1) == [0.0, 0.0]
     for call in (lambda: molecule_scores([graph], lab.space), lambda: usual_atoms(graph.x, lab.space)):
         with pytest.raises(ValueError, match="needs the features aromatic, atomic_number, hydrogens"):
             call()

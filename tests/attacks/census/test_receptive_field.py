@@ -12,8 +12,7 @@ import pytest
 from models import flat
 
 from jgleak.attacks.attack import Budget, Reconstruction
-from jgleak.attacks.census import candidates
-from jgleak.attacks.census.candidates import TOLD
+from jgleak.attacks.census.candidates import KNOWN_ROWS
 from jgleak.attacks.census.census import CENSUS
 from jgleak.attacks.census.receptive_field import ends_linear, hops
 from jgleak.attacks.distance import gradient_distances
@@ -33,8 +32,8 @@ def pooled(space: FeatureSpace, **fields: Any) -> GNN:
     return flat(**({"in_features": space.width, "hidden": 64, "readout": "pooled", "readout_widths": ()} | fields))
 
 
-def attacked(observation: Observation, knowledge: Knowledge) -> Reconstruction:
-    return CENSUS(observation, knowledge, key=jax.random.key(0), budget=Budget(seconds=600))
+def attacked(observation: Observation, knowledge: Knowledge, **options: Any) -> Reconstruction:
+    return CENSUS.configure(options)(observation, knowledge, key=jax.random.key(0), budget=Budget(seconds=600))
 
 
 def star_counts(graph: Graph) -> tuple[Any, ...]:
@@ -117,7 +116,7 @@ def test_told_rows_are_a_condition_in_place_of_the_input_check(lab: Any) -> None
     assert free.certificate is not None and told.certificate is not None
     assert any("of nodes" in condition for condition in free.certificate.conditions)
     assert not any("of nodes" in condition for condition in told.certificate.conditions)
-    assert TOLD in told.certificate.conditions and TOLD not in free.certificate.conditions
+    assert KNOWN_ROWS in told.certificate.conditions and KNOWN_ROWS not in free.certificate.conditions
     assert told.best is not None and told.best.isomorphic(truth)
 
 
@@ -130,7 +129,7 @@ def test_other_rows_may_have_the_same_gradient_and_the_certificate_says_what_it_
     assert gradient_distances(seen, space, [other])[0][0] < 1e-6
     found = attacked(seen, Knowledge(space, features=truth.x))
     assert found.certificate is not None and found.certificate.status == "unique"
-    assert TOLD in found.certificate.conditions
+    assert KNOWN_ROWS in found.certificate.conditions
 
 
 def test_every_listed_graph_has_its_nodes_where_the_told_rows_are() -> None:
@@ -164,7 +163,7 @@ def test_rows_that_are_not_the_clients_explain_nothing(lab: Any) -> None:
         assert right.best.isomorphic(truth)
 
 
-def test_public_neighbourhoods_come_first_and_promise_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_public_neighbourhoods_come_first_and_promise_nothing() -> None:
     """Where all neighbourhoods are too many those of public graphs are counted: a set, but no certificate of all."""
     space = FeatureSpace((onehot("kind", range(3)),))
     model = pooled(space, bias=True)
@@ -179,8 +178,7 @@ def test_public_neighbourhoods_come_first_and_promise_nothing(monkeypatch: pytes
     known = Knowledge(space, features=truth.x, auxiliary=public, max_degree=2)
     whole = attacked(seen, known)
     assert whole.certificate is not None and CONDITION not in whole.certificate.conditions
-    monkeypatch.setattr(candidates, "MOST", 50)
-    found = attacked(seen, known)
+    found = attacked(seen, known, counted=50)
     assert found.certificate is not None and found.certificate.status == "at_least_k"
     assert CONDITION in found.certificate.conditions and found.info["blocks"] < whole.info["blocks"] / 3
     assert truth.canonical_form() in {graph.canonical_form() for graph in found.graphs}

@@ -36,9 +36,9 @@ def layer_of(
     entered = {"kernel": mixing @ states, "self_kernel": states, "neighbour_kernel": mixing @ states}
     return LayerGradient(
         conv,
-        {name: rng.normal(size=shape) for name in conv.input_kernels},
+        {name: rng.normal(size=shape) for name in {tap.path[0] for tap in conv.taps}},
         np.zeros(shape[1]),
-        {name: np.stack([entered[name].T @ one for one in upstream]) for name in conv.input_kernels},
+        {name: np.stack([entered[name].T @ one for one in upstream]) for name in {tap.path[0] for tap in conv.taps}},
     )
 
 

@@ -22,7 +22,9 @@ ATLAS = [g for g in nx.graph_atlas_g() if 1 <= g.number_of_nodes() <= 5 and nx.i
 def blocks(pairs: set[tuple[int, tuple[int, ...]]]) -> Blocks:
     roots, neighbours = zip(*sorted(pairs), strict=True)
     zeros = np.zeros(len(roots))
-    return Blocks(np.array(roots), np.array(roots), tuple(neighbours), zeros[:, None], zeros, 0)
+    return Blocks(
+        np.array(roots), np.array(roots), tuple(neighbours), zeros[:, None], np.zeros((len(roots), 0)), zeros, 0
+    )
 
 
 def cut(graphs: list[Graph]) -> tuple[Blocks, Blocks]:

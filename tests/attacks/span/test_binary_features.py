@@ -10,8 +10,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from jgleak.attacks.attack import Budget
-from jgleak.attacks.span.binary_features import MANY, passing_words, wordy
+from jgleak.attacks.span.binary_features import passing_words, wordy
 from jgleak.attacks.span.nodes import TooManyCandidates
+from jgleak.attacks.span.settings import SpanLimits
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.features import FeatureSpace, binary, onehot
 
@@ -67,21 +68,21 @@ def test_rows_of_sparse_matrices_are_recovered(nodes: int, words: int) -> None:
     assert len(found) <= nodes + 3
 
 
-def test_a_search_that_was_cut_short_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_that_was_cut_short_says_so() -> None:
     """By the clock or the number of branches: what is there is there, and more may be missing."""
     space, rng = fitted(300, 2), np.random.default_rng(6)
     truth = np.c_[rng.random((6, 300)) < 0.05, rng.integers(DEGREES, size=6)].astype(np.int32)
     subspace = span_of(space, truth, 0)
     whole, complete = passing_words(space, subspace)
-    monkeypatch.setattr("jgleak.attacks.span.binary_features.BRANCHES", 3)
-    part, cut = passing_words(space, subspace)
+    part, cut = passing_words(space, subspace, limits=SpanLimits(word_partitions=3))
     assert complete and not cut and as_set(part) < as_set(whole)
     assert not passing_words(space, subspace, clock=Budget(seconds=1e-9).start()).complete
 
 
 def test_what_counts_as_wordy() -> None:
-    assert not wordy(fitted(MANY - 1, 0))
-    assert wordy(fitted(MANY, 0))
+    most = SpanLimits().word_features
+    assert not wordy(fitted(most - 1, 0))
+    assert wordy(fitted(most, 0)) and wordy(fitted(3, 0), SpanLimits(word_features=3))
 
 
 def test_a_span_that_says_nothing_is_refused() -> None:

@@ -26,6 +26,7 @@ from jgleak.attacks.span.combinations import Neighbourhoods, Slot, neighbourhood
 from jgleak.attacks.span.filter import BlockFilter, FoundBlocks, Request
 from jgleak.attacks.span.leak_points import View
 from jgleak.attacks.span.ranges import Unsearched
+from jgleak.attacks.span.settings import SpanLimits
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.gnn.activation import activation
 
@@ -245,7 +246,7 @@ def test_the_device_rejects_by_the_chosen_coordinates(
     for share in (0.3, 0.6, 0.9):
         bound = float(np.mean(np.sort(ratios)[int(share * 84) : int(share * 84) + 2]))
         search = table.filter(dataclasses.replace(check, bound=bound), fixed=fixed)
-        survivors, left = search._around(0, plan_of(THREE), search.checks[0]).survivors(FOREVER, ALL.candidates)
+        survivors, left = search._around(0, plan_of(THREE), search.checks[0]).survivors(FOREVER, ALL.candidates, 10**6)
         found = {tuple(sorted(row)) for row in survivors.tolist()}
         assert not left and found == {around for around, ratio in zip(arounds, ratios, strict=True) if ratio <= bound}
 
@@ -255,7 +256,7 @@ def test_the_device_rejects_a_row_of_zeros(stars: Callable[..., Stars]) -> None:
     check = table.check(some(THREE, 4), "aggregate")
     rows = table.rows * (np.arange(TABLE) > 1)[:, None]
     search = BlockFilter(*table.model.layer_at(table.params, 0), rows, DEGREES, [dataclasses.replace(check, bound=1e3)])
-    survivors, _ = search._around(0, plan_of(THREE), search.checks[0]).survivors(FOREVER, ALL.candidates)
+    survivors, _ = search._around(0, plan_of(THREE), search.checks[0]).survivors(FOREVER, ALL.candidates, 10**6)
     found = {tuple(sorted(row)) for row in survivors.tolist()}
     assert found == {around for around in listed(THREE) if max(around) > 1}
 
@@ -502,13 +503,10 @@ def test_what_a_clock_leaves_is_named(view: View, stars: Callable[..., Stars]) -
     assert numbers == sorted(numbers) and 0 < len({*numbers} - {0, 84})
 
 
-def test_a_centre_where_nearly_everything_passes_is_given_up(
-    stars: Callable[..., Stars], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ranges, "PASSING", 20)
+def test_a_centre_where_nearly_everything_passes_is_given_up(stars: Callable[..., Stars]) -> None:
     table = stars("gcn")
     check = table.check(some(THREE, 84), "aggregate")
-    found = table.filter(check).blocks([(0, THREE)], clock=FOREVER, budget=ALL)
+    found = table.filter(check).blocks([(0, THREE)], clock=FOREVER, budget=ALL, limits=SpanLimits(passing=20))
     inside = searched(THREE, found.unsearched)
     assert not found.complete and len(inside) < 84
     assert 20 < found.centres.size < 84 and inside <= {around for _, around in as_dict(found)}
@@ -549,6 +547,7 @@ from jgleak.attacks.attack import Budget
 from jgleak.attacks.span import combinations, filter, kernels, ranges
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import Slot
+from jgleak.attacks.span.settings import SpanLimits
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.gnn import standard
 

@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from jgleak.attacks.span.nodes import TooManyCandidates, passing_nodes
+from jgleak.attacks.span.settings import SpanLimits
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.features import Feature, FeatureSpace, binary, onehot
 
@@ -74,4 +75,6 @@ def test_too_many_partial_vectors_are_refused() -> None:
     rng = np.random.default_rng(0)
     rows = space.encode(rng.integers(4, size=(18, 6)))
     with pytest.raises(TooManyCandidates, match="partial"):
-        passing_nodes(space, Subspace.of_gradient(rows.T @ rng.normal(size=(18, 40))), most=20)
+        passing_nodes(
+            space, Subspace.of_gradient(rows.T @ rng.normal(size=(18, 40))), limits=SpanLimits(partial_rows=20)
+        )

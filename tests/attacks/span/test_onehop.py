@@ -14,6 +14,7 @@ from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import total
 from jgleak.attacks.span.filter import FoundBlocks
 from jgleak.attacks.span.hops import Blocks, Nodes
+from jgleak.attacks.span.settings import SpanLimits
 from jgleak.federated import Observation
 
 from .molecules import FOREVER, seen, true_blocks
@@ -21,10 +22,12 @@ from .molecules import FOREVER, seen, true_blocks
 ALL = Budget(seconds=1e6)
 
 
-def search(observation: Observation, nodes: Nodes, check: SpanCheck, *, mutual: bool = True) -> Blocks:
-    return onehop.one_hop(
-        observation.model, observation.params, nodes, [check], clock=FOREVER, budget=ALL, mutual=mutual
-    )
+FEW = SpanLimits(whole_candidates=1)
+"""Only centres of one neighbour are searched in full."""
+
+
+def search(observation: Observation, nodes: Nodes, check: SpanCheck, **more: Any) -> Blocks:
+    return onehop.one_hop(observation.model, observation.params, nodes, [check], clock=FOREVER, budget=ALL, **more)
 
 
 def named(blocks: Blocks) -> set[tuple[int, tuple[int, ...]]]:
@@ -34,38 +37,34 @@ def named(blocks: Blocks) -> set[tuple[int, tuple[int, ...]]]:
 @pytest.mark.parametrize(
     "smiles", ["CC(C)Cc1ccc(cc1)C(C)C(=O)O", "CN1C=NC2=C1C(=O)N(C(=O)N2C)C", "CC(=O)Oc1ccccc1C(=O)O"]
 )
-def test_beside_what_was_found_nothing_is_missed(smiles: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beside_what_was_found_nothing_is_missed(smiles: str) -> None:
     graph, observation, nodes, check = seen(smiles)
     whole = search(observation, nodes, check)
     assert whole.condition is None and true_blocks(graph, nodes) <= named(whole)
-    monkeypatch.setattr(onehop, "WHOLE", 1)
-    beside = search(observation, nodes, check)
+    beside = search(observation, nodes, check, limits=FEW)
     assert beside.condition == "some node has fewer than 2 neighbours"
     assert true_blocks(graph, nodes) <= named(beside) <= named(whole)
     assert beside.checked < whole.checked and not beside.unsearched
-    assert named(beside) == named(search(observation, nodes, check)), "deterministic"
+    assert named(beside) == named(search(observation, nodes, check, limits=FEW)), "deterministic"
 
 
-def test_a_graph_without_a_searched_node_breaks_the_condition(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_graph_without_a_searched_node_breaks_the_condition() -> None:
     graph, observation, nodes, check = seen("c1ccc2ccccc2c1")
     assert graph.degree.min() == 2
-    monkeypatch.setattr(onehop, "WHOLE", 1)
-    beside = search(observation, nodes, check)
+    beside = search(observation, nodes, check, limits=FEW)
     assert beside.size == 0 and beside.condition == "some node has fewer than 2 neighbours"
 
 
 def test_what_the_clock_left_out_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock ends after the cheap centres: the neighbourhoods still to be looked at must not count as looked at."""
     _, observation, nodes, check = seen("CC(C)Cc1ccc(cc1)C(C)C(=O)O")
-    monkeypatch.setattr(onehop, "WHOLE", 1)
     beside, ended = onehop._beside, Budget(seconds=1e-9).start()
 
-    def late(*arguments: Any) -> list[FoundBlocks]:
-        search, found, possible, waiting, degrees, _, budget = arguments
-        return beside(search, found, possible, waiting, degrees, ended, budget)
+    def late(searching: Any, *arguments: Any) -> list[FoundBlocks]:
+        return beside(searching._replace(clock=ended), *arguments)
 
     monkeypatch.setattr(onehop, "_beside", late)
-    assert search(observation, nodes, check).unsearched
+    assert search(observation, nodes, check, limits=FEW).unsearched
 
 
 def test_one_sided_blocks_are_kept_where_true_ones_fail() -> None:

@@ -10,6 +10,7 @@ from jgleak.attacks.span.combinations import Slot
 from jgleak.attacks.span.filter import BlockFilter
 from jgleak.attacks.span.hops import Nodes
 from jgleak.attacks.span.rank_completion import _shared, completed
+from jgleak.attacks.span.settings import SpanLimits
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.federated import Observation
 from jgleak.graph import Graph
@@ -61,4 +62,4 @@ def test_directions_of_a_narrow_space_are_grouped() -> None:
     directions = np.concatenate(
         [np.tile([[0.6, 0.0, 0.8]], (5, 1)), lone / np.linalg.norm(lone, axis=1, keepdims=True)]
     )
-    assert _shared(directions, rng)[0].tolist() == [0, 1, 2, 3, 4]
+    assert _shared(directions, rng, 2e-3, SpanLimits())[0].tolist() == [0, 1, 2, 3, 4]

@@ -1,0 +1,24 @@
+"""Clients attacked one after the other, and how far that is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from benchmarks.lib.records import Record
+from jgleak.audit.experiment import run
+from jgleak.audit.record import result_record
+from jgleak.audit.setup import Setup
+from jgleak.audit.specification import Specification
+
+Progress = Callable[[str, int, int], None]
+"""Told the method's name, clients done and clients in all."""
+
+
+def attacked(specification: Specification, setup: Setup, name: str, progress: Progress) -> list[Record]:
+    """The clients' records of one run."""
+    total, records = len(setup.dataset.graphs), []
+    progress(name, 0, total)
+    for result in run(specification, setup):
+        records.append(result_record(result, specification))
+        progress(name, len(records), total)
+    return records

@@ -1,0 +1,1 @@
+"""What reproduces the papers' tables: ``python -m benchmarks.papers.tables``."""

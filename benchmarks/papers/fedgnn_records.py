@@ -1,0 +1,67 @@
+"""Records of one recommender: its error, and what its users' updates show."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from benchmarks.lib.clients import Progress
+from benchmarks.papers.fedgnn_rows import LEAK, RMSE, Measurement, Row, defense, watched
+from jgleak.audit.recommender.leaks import Attacked, leaks
+from jgleak.audit.recommender.run import event_record
+from jgleak.audit.recommender.setup import prepare
+from jgleak.audit.recommender.training import Epoch, Learnt, learn
+from jgleak.defenses import parse
+from jgleak.federated.recommender import Protection
+
+USERS = 50
+"""Users attacked."""
+
+
+def measure(
+    row: Row, methods: Sequence[Measurement], *, graphs: int | None, time_limit: float, progress: Progress
+) -> Iterator[dict[str, Any]]:
+    """Train once; then the error, and the leaks where the row has protections that are ``watched``.
+
+    Leaks are those of updates at this one model's parameters; their record comes again with each protection, so that
+    nothing is lost when a run is cut. ``graphs`` is the number of users attacked; there is no
+    time limit. Data that are not here, and training that diverges, make a record with
+    ``absent``.
+    """
+    wanted = [m for m in methods if m is RMSE or watched(row)]
+    if not wanted:
+        return
+    specification = dataclasses.replace(row.experiment, users=graphs or USERS)
+    about = {"row": row.name, "title": row.title, "source": row.source, "printed": row.printed}
+    progress(RMSE.name, 0, 1)
+    learnt, curve = None, []
+    try:
+        setup = prepare(specification)
+        for event in learn(specification, setup):
+            if isinstance(event, Epoch):
+                curve.append(event.validation)
+                progress(RMSE.name, event.epoch, event.epoch)
+            else:
+                learnt = event
+    except (FileNotFoundError, ValueError) as error:
+        yield {**about, "attack": RMSE.name, "absent": str(error)}
+        return
+    assert isinstance(learnt, Learnt)
+    record = event_record(learnt, specification)["learnt"]
+    if RMSE in wanted:
+        yield {**about, "attack": RMSE.name, **record, "curve": curve}
+    if LEAK in wanted and learnt.fitted is not None:
+        protections = {
+            title: Protection(pseudo, parse("" if scale is None else defense(scale)))
+            for title, (scale, pseudo) in watched(row).items()
+        }
+        kept = {name: record[name] for name in ("device", "version", "specification")}
+        rows: list[dict[str, Any]] = []
+        for title, protection in protections.items():
+            for leak in leaks(specification, setup, learnt.fitted, {title: protection}):
+                if isinstance(leak, Attacked):
+                    progress(f"{title}, {leak.rounds} updates", leak.done, leak.users)
+                else:
+                    rows.append(event_record(leak, specification)["leak"])
+            yield {**about, "attack": LEAK.name, **kept, "leaks": list(rows)}

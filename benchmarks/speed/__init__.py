@@ -1,0 +1,1 @@
+"""What takes time, and how much of it."""

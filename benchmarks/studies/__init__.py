@@ -1,0 +1,1 @@
+"""Questions that no paper answers, one script each."""

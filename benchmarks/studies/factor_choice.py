@@ -1,0 +1,65 @@
+"""The constants of FCF and FedMF, chosen without sight of a test rating.
+
+``python -m benchmarks.studies.factor_choice`` prints a JSON line a candidate, and the choices (``tuned.Tuned``),
+one a data set and method.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from benchmarks.lib.machine import host
+from benchmarks.lib.options import chosen
+from benchmarks.papers.fedgnn_rows import DATASETS
+from jgleak.audit.recommender.setup import RecommenderSetup, prepare
+from jgleak.audit.recommender.specification import RecommenderSpecification
+from jgleak.audit.recommender.training import Learnt, learn
+
+METHODS = ("fcf", "fedmf")
+
+DECAYS = (1.0, 3.0, 5.0, 10.0)
+"""Penalties on squared factors."""
+
+SPREADS = (0.3, 0.03, 0.003)
+"""Standard deviations of the initial factors: what of them is not washed out is noise in every prediction."""
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def main(datasets: Annotated[str, typer.Option(help="By commas.")] = ",".join(DATASETS)) -> None:
+    """Every penalty with every start: least validation error.
+
+    The test ratings are taken out before anything is trained: the validation part stands in their place.
+    """
+    print(json.dumps({"host": host()}), flush=True)
+    for dataset in chosen(datasets, DATASETS, "--datasets"):
+        for method in METHODS:
+            specification = RecommenderSpecification(dataset=dataset, method=method)
+            setup = prepare(specification)
+            setup = setup._replace(test=setup.held)
+            constant = float(np.sqrt(np.mean((setup.held.values - setup.rest.values.mean()) ** 2)))
+            errors = {(d, s): error(specification, setup, d, s) for d in DECAYS for s in SPREADS}
+            decay, spread = min(errors, key=errors.__getitem__)
+            choice = {"decay": decay, "spread": spread, "validation": errors[decay, spread], "constant": constant}
+            print(json.dumps({"dataset": dataset, "method": method, "choice": choice}), flush=True)
+
+
+def error(specification: RecommenderSpecification, setup: RecommenderSetup, decay: float, spread: float) -> float:
+    """The least validation error of a training; printed."""
+    method = specification.method
+    changed: dict[str, Any] = {f"{method}_decay": decay, f"{method}_spread": spread}
+    *_, learnt = learn(specification, setup._replace(tuned=setup.tuned._replace(**changed)))
+    assert isinstance(learnt, Learnt)
+    tried = {"dataset": specification.dataset, "method": method, "decay": decay, "spread": spread}
+    line = {"validation": learnt.validation, "epoch": learnt.epoch, "run": learnt.epochs, "seconds": learnt.seconds}
+    print(json.dumps(tried | line), flush=True)
+    return learnt.validation
+
+
+if __name__ == "__main__":
+    app()

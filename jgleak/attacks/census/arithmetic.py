@@ -1,0 +1,260 @@
+"""Exact gradients and noisy ones: two ways to answer what every stage of the census asks.
+
+An exact gradient is one up to rounding in float32; every bound follows from residuals at hand. A noisy one carries
+independent noise of known deviation on every entry; every bound is a test at the rate of ``jgleak.attacks.noise``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+import numpy as np
+from jaxtyping import Float
+
+from jgleak.attacks.attack import Clock
+from jgleak.attacks.census.checks import Chosen, loosened
+from jgleak.attacks.census.settings import CensusSettings
+from jgleak.attacks.census.sketch import directions, signs
+from jgleak.attacks.census.sphere_decoder import nearest_censuses
+from jgleak.attacks.census.system import Census, Equations, Solution
+from jgleak.attacks.census.whole_numbers import all_censuses, real_solution
+from jgleak.attacks.noise import RATE, largest
+from jgleak.federated.observation import Observation
+from jgleak.gnn import Params
+
+Reduced = tuple[Float[np.ndarray, "R K"], Float[np.ndarray, " R"]]
+"""Equations and rules as one triangle, and its right-hand side, in units of the equations' length."""
+
+
+class Arithmetic(Protocol):
+    """What the stages ask, in their order."""
+
+    def weaker(
+        self, checks: list[Chosen], lacking: int, completed: Callable[[], Iterator[list[Chosen]]]
+    ) -> Iterator[list[Chosen]]:
+        """Choices of checks (of every hop) where ``lacking`` dimensions of the spans below the last hop may be missing;
+        ``completed`` finds them from what candidates share."""
+        ...
+
+    def vectors(self, tree: Params, columns: int) -> Params:
+        """What weight rows are multiplied with to become equations of so many columns."""
+        ...
+
+    def scales(self, sizes: Float[np.ndarray, " M"]) -> Float[np.ndarray, " M"]:
+        """What equations are divided by, from the typical size of their entries."""
+        ...
+
+    def pooled_scale(self, size: float, observation: Observation) -> float:
+        """The same for the pooled state as the gradient shows it, from its typical entry."""
+        ...
+
+    def slack(self, observation: Observation, observed: Float[np.ndarray, " M"]) -> float:
+        """Length by which something other than independent noise moves the scaled right-hand side."""
+        ...
+
+    def rules_weight(self, equations: Equations, most: int) -> float:
+        """How much one violation of a rule weighs beside the equations (their length is 1), of ``most`` nodes."""
+        ...
+
+    def limit(self, reduced: Reduced, equations: Equations) -> float:
+        """Largest relative residual of the true counts; 0 where no real counts explain the right-hand side."""
+        ...
+
+    def exclusion(self, residual: float, limit: float) -> float:
+        """Largest relative residual of a solution that counts, from that of the best one and the limit."""
+        ...
+
+    def real(self, reduced: Reduced, blur: float) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "k q"]]:
+        """The smallest real solution and what is free beside it, where whole ones are found from them.
+
+        Args:
+          reduced: equations and rules over the columns that a solution may have.
+          blur: how far the residual may move the count of one node.
+        """
+        ...
+
+    def censuses(self, solution: Solution, sizes: Iterable[int], clock: Clock) -> Iterator[Census | None]:
+        """Every census for the given numbers of nodes, smallest first; None where a budget ended a search early."""
+        ...
+
+    def conditions(self) -> tuple[str, ...]:
+        """What a certificate takes for granted of the update."""
+        ...
+
+    def reason(self, stop: str) -> dict[str, str]:
+        """What to say of a search that found nothing."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Exact:
+    """Gradients that are exact up to rounding (``Arithmetic``).
+
+    Attributes:
+      settings: tolerances and limits.
+    """
+
+    settings: CensusSettings
+
+    def weaker(
+        self, checks: list[Chosen], lacking: int, completed: Callable[[], Iterator[list[Chosen]]]
+    ) -> Iterator[list[Chosen]]:
+        """Completed spans."""
+        return completed()
+
+    def vectors(self, tree: Params, columns: int) -> Params:
+        """Random signs: one equation a row says as much as all of it."""
+        return signs(tree)
+
+    def scales(self, sizes: Float[np.ndarray, " M"]) -> Float[np.ndarray, " M"]:
+        """The sizes: equations become comparable."""
+        return sizes
+
+    def pooled_scale(self, size: float, observation: Observation) -> float:
+        """The size."""
+        return size
+
+    def slack(self, observation: Observation, observed: Float[np.ndarray, " M"]) -> float:
+        """None."""
+        return 0.0
+
+    def rules_weight(self, equations: Equations, most: int) -> float:
+        """As much as all equations."""
+        return 1.0
+
+    def limit(self, reduced: Reduced, equations: Equations) -> float:
+        """A tolerance."""
+        return self.settings.tolerances.missing
+
+    def exclusion(self, residual: float, limit: float) -> float:
+        """What rounding explains, seen from the best solution."""
+        return self.settings.tolerances.excluded + self.settings.tolerances.residuals * residual
+
+    def real(self, reduced: Reduced, blur: float) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "k q"]]:
+        """From a singular value decomposition."""
+        tolerances = self.settings.tolerances
+        return real_solution(*reduced, null=tolerances.null, blur=blur / (tolerances.whole / 2))
+
+    def censuses(self, solution: Solution, sizes: Iterable[int], clock: Clock) -> Iterator[Census | None]:
+        """Whole points of the space of solutions."""
+        return all_censuses(solution, sizes, clock, self.settings.tolerances, self.settings.limits)
+
+    def conditions(self) -> tuple[str, ...]:
+        """None."""
+        return ()
+
+    def reason(self, stop: str) -> dict[str, str]:
+        """Nothing more."""
+        return {}
+
+
+@dataclasses.dataclass(frozen=True)
+class Noisy:
+    """Gradients with independent noise on every entry (``Arithmetic``).
+
+    A weight row becomes as many equations as ``entries`` allows, its products with orthonormal vectors: each has the
+    noise's own deviation, and one of 300 would show a 300th of what the row says against it. Equations are divided by
+    that deviation (and rounding). The upstream gradient, itself read off the noisy update, is wrong by some factor, the
+    same in all equations.
+
+    The residual of the true counts is then a chi-square number of as many degrees of freedom as there are equations,
+    and falls into two independent parts: the distance of the right-hand side from what any real counts explain, and a
+    part among the ``K`` columns. Both are tested at the stated rate (``noise.RATE``), and the second says which whole
+    counts are possible.
+
+    Attributes:
+      settings: tolerances and limits.
+      deviation: of the noise.
+    """
+
+    settings: CensusSettings
+    deviation: float
+
+    def weaker(
+        self, checks: list[Chosen], lacking: int, completed: Callable[[], Iterator[list[Chosen]]]
+    ) -> Iterator[list[Chosen]]:
+        """Looser checks: what a span lacks is under the noise floor."""
+        tolerances = self.settings.tolerances
+        factor = tolerances.looser if lacking == 1 else tolerances.loosest
+        yield [*(loosened(hop, factor) for hop in checks[:-1]), *checks[-1:]]
+
+    def vectors(self, tree: Params, columns: int) -> Params:
+        """Orthonormal directions, as many as can be afforded."""
+        return directions(tree, columns, self.settings.limits)
+
+    def scales(self, sizes: Float[np.ndarray, " M"]) -> Float[np.ndarray, " M"]:
+        """The noise of an equation, with rounding."""
+        return np.hypot(self.deviation, self._rounding * sizes)
+
+    def pooled_scale(self, size: float, observation: Observation) -> float:
+        """The noise of a weight's column over the bias's entry beside it, with rounding."""
+        readout = observation.model.readout
+        delta = np.linalg.norm(readout.first(readout_update(observation))["bias"])
+        return float(np.hypot(self.deviation / delta, self._rounding * size))
+
+    def slack(self, observation: Observation, observed: Float[np.ndarray, " M"]) -> float:
+        """Rounding, and what the upstream gradient may be off."""
+        model, off = observation.model, self._rounding
+        if not model.node_level:
+            params = model.readout_of(observation.params)
+            entries, spread = model.readout.upstream_spread(params, readout_update(observation))
+            off += self.deviation * largest(entries) * spread
+        return float(off * np.linalg.norm(observed))
+
+    def rules_weight(self, equations: Equations, most: int) -> float:
+        """More than noise can leave."""
+        noise = largest(equations.observed.size) + equations.slack
+        return max(1.0, self.settings.tolerances.rules * most * noise / equations.length)
+
+    def limit(self, reduced: Reduced, equations: Equations) -> float:
+        """From both parts of the residual."""
+        system, goal = reduced
+        slack, weight, number = equations.slack, equations.length, equations.observed.size
+        rest = float(np.linalg.norm(goal - system @ np.linalg.lstsq(system, goal)[0]))
+        dof = min(system.shape[1], number)
+        if number > dof and rest * weight > largest(number - dof) + slack:
+            return 0.0
+        return float(np.hypot(rest, (largest(dof) + slack) / weight))
+
+    def exclusion(self, residual: float, limit: float) -> float:
+        """The limit."""
+        return limit
+
+    def real(self, reduced: Reduced, blur: float) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "k q"]]:
+        """Nothing: whole counts are found by their distance."""
+        number = reduced[0].shape[1]
+        return np.zeros(number), np.zeros((number, 0))
+
+    def censuses(self, solution: Solution, sizes: Iterable[int], clock: Clock) -> Iterator[Census | None]:
+        """Whole points near the best real one."""
+        radius = largest(solution.columns.size) + solution.equations.slack
+        return nearest_censuses(solution, sizes, clock, radius, self.settings.limits)
+
+    def conditions(self) -> tuple[str, ...]:
+        """What the tests assume, and miss."""
+        return (
+            f"the update carries independent noise of deviation {self.deviation:.1e}; every test rejects the truth at "
+            f"a rate of {RATE:.0e}, and graphs of other gradients are listed while none is that unlikely beside the "
+            "best",
+            "every direction of the rows that a check looks at stands above the noise",
+        )
+
+    def reason(self, stop: str) -> dict[str, str]:
+        """The noise."""
+        return {"reason": f"under noise of deviation {self.deviation:.1e} the search ended with: {stop}"}
+
+    @property
+    def _rounding(self) -> float:
+        return self.settings.tolerances.equation_rounding
+
+
+def readout_update(observation: Observation) -> Params:
+    """The readout's part of the update."""
+    return observation.model.readout_of(observation.update)
+
+
+def arithmetic_of(noise: float | None, settings: CensusSettings) -> Arithmetic:
+    """For a gradient with noise of this deviation, or without any."""
+    return Exact(settings) if noise is None else Noisy(settings, noise)

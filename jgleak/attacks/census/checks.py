@@ -1,0 +1,82 @@
+"""Which span checks the census demands, from the strongest to the weakest."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from jgleak.attacks.span.check import SpanCheck
+from jgleak.attacks.span.leak_points import LeakPoint
+
+
+@dataclasses.dataclass(frozen=True)
+class Attempt:
+    """Which checks are demanded.
+
+    Attributes:
+      below: of the blocks below the last hop.
+      top: of the last hop's blocks.
+      completed: dimensions that the spans of the node checks are taken to lack (see ``Arithmetic.weaker``).
+    """
+
+    below: tuple[str, ...]
+    top: tuple[str, ...]
+    completed: int = 0
+
+
+ATTEMPTS = (
+    Attempt(("node", "hidden"), ("readout", "node", "hidden")),
+    Attempt(("node", "hidden"), ("aggregate",)),
+    Attempt(("node", "hidden"), ()),
+    Attempt(("node",), ("readout", "node", "hidden"), completed=1),
+    Attempt(("node",), ("aggregate",), completed=1),
+    Attempt(("node",), (), completed=1),
+    Attempt(("aggregate", "hidden"), ("readout", "hidden")),
+    Attempt(("node",), ("readout", "node", "hidden"), completed=2),
+    Attempt((), ("readout", "hidden")),
+    Attempt(("aggregate", "hidden"), ("aggregate",)),
+    Attempt((), ()),
+)
+"""Widened one after another while a true block is missing."""
+
+WEAKEST = Attempt((), ("readout",))
+"""What a certificate rests on where that can be afforded."""
+
+
+class NamedCheck(NamedTuple):
+    """A check of one hop.
+
+    Attributes:
+      name: equal names are equal checks of the same nodes.
+      check: the check.
+      condition: what it takes for granted.
+    """
+
+    name: str
+    check: SpanCheck
+    condition: str
+
+
+Chosen = tuple[NamedCheck, ...]
+"""The checks of one hop."""
+
+
+def condition_of(site: LeakPoint, hop: int) -> str:
+    """What a check takes for granted, for people."""
+    what = f"{hop}-hop blocks" if hop else "nodes"
+    return f"{site.name} check of {what}: {site.condition}"
+
+
+def loosened(chosen: Chosen, factor: float) -> Chosen:
+    """Checks that allow a row more than the noise explains: its part along directions that do not stand above it."""
+    allowed = f"off by at most {factor:g} times what noise explains"
+    return tuple(
+        NamedCheck(f"{name} x{factor:g}", check.loosened(factor), f"{condition}, {allowed}")
+        for name, check, condition in chosen
+    )
+
+
+def names(chosen: Sequence[Chosen]) -> tuple[tuple[str, ...], ...]:
+    """Of the checks of every hop."""
+    return tuple(tuple(check.name for check in hop) for hop in chosen)

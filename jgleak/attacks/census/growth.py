@@ -1,0 +1,179 @@
+"""All connected graphs whose nodes have given blocks, grown edge by edge, partial graphs merged when isomorphic."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import igraph
+import numpy as np
+from jaxtyping import Int
+
+from jgleak.attacks.attack import Clock
+from jgleak.attacks.span.hops import Blocks
+
+Edges = tuple[tuple[int, int], ...]
+
+
+class Assembled(NamedTuple):
+    """A finished graph: the top block of every node, and the edges."""
+
+    blocks: tuple[int, ...]
+    edges: Edges
+
+
+@dataclasses.dataclass(frozen=True)
+class PartialGraph:
+    """A connected partial graph.
+
+    Attributes:
+      blocks: of its nodes.
+      edges: between them.
+      needs: for each node the classes of the neighbours that it still lacks.
+      left: blocks not yet placed, and how many of each.
+    """
+
+    blocks: tuple[int, ...]
+    edges: Edges
+    needs: tuple[tuple[int, ...], ...]
+    left: tuple[tuple[int, int], ...]
+
+
+class Assembly:
+    """Graphs with a given census.
+
+    Each node's block names the classes (entries of the level below) of its neighbours. A connected graph is grown from
+    one node of the rarest block: some node's next missing neighbour is a node already there or a new one. Partial
+    graphs are merged under isomorphisms that keep every node's block. That is safe at any step, because what can
+    become of a partial graph depends on nothing else; merging parts on their own before combining them would not be
+    (docs/theory.md, section 3).
+
+    Args:
+      blocks: top blocks.
+      counts: nodes with each block ``(K,)``.
+      clock: ends the search.
+      most: most partial graphs in total.
+      beam: most partial graphs of one number of edges; None: all of them.
+      guide: which of them are kept, those with the smallest values; without one they are drawn.
+    """
+
+    def __init__(
+        self,
+        blocks: Blocks,
+        counts: Int[np.ndarray, " K"],
+        *,
+        clock: Clock,
+        most: int,
+        beam: int | None = None,
+        guide: Callable[[PartialGraph], float] | None = None,
+    ) -> None:
+        self.roots = blocks.roots.tolist()
+        self.neighbours = blocks.neighbours
+        self.counts = {int(k): int(counts[k]) for k in np.flatnonzero(counts)}
+        self.clock, self.most, self.beam, self.guide = clock, most, beam, guide
+        self.rng = np.random.default_rng(0)
+        self.exhausted = True
+        self.steps = 0
+        self.holding: dict[tuple[int, int], list[int]] = {}
+        for k in self.counts:
+            for other in set(self.neighbours[k]):
+                self.holding.setdefault((self.roots[k], other), []).append(k)
+
+    def graphs(self) -> Iterator[Assembled]:
+        """Every connected graph of this census, each isomorphism class once; see ``exhausted`` afterwards."""
+        start = min(self.counts, key=lambda k: (self.counts[k], -len(self.neighbours[k]), k))
+        left = {**self.counts, start: self.counts[start] - 1}
+        level = [PartialGraph((start,), (), (self.neighbours[start],), _frozen(left))]
+        while level:
+            following: dict[object, PartialGraph] = {}
+            done: dict[object, PartialGraph] = {}
+            ended = False
+            for partial in level:
+                self.steps += 1
+                ended = self.steps > self.most or self.clock.left <= 0
+                if ended:
+                    self.exhausted = False
+                    break
+                for grown in self._grow(partial):
+                    closed = not any(grown.needs)
+                    if closed and grown.left:
+                        continue
+                    (done if closed else following).setdefault(_canonical(grown), grown)
+            yield from (Assembled(partial.blocks, partial.edges) for partial in done.values())
+            if ended:
+                return
+            level = self._kept(list(following.values()))
+            if not level and not done and len(self.counts) == 1 and not self.neighbours[start]:
+                yield Assembled((start,), ())
+                return
+
+    def _kept(self, level: list[PartialGraph]) -> list[PartialGraph]:
+        if self.beam is None or len(level) <= self.beam:
+            return level
+        self.exhausted = False
+        if self.guide is not None:
+            return sorted(level, key=self.guide)[: self.beam]
+        return [level[i] for i in np.sort(self.rng.choice(len(level), self.beam, replace=False))]
+
+    def _grow(self, partial: PartialGraph) -> list[PartialGraph]:
+        """All ways to give one node, the most constrained, its next neighbour."""
+        options = self._most_constrained(partial)
+        if options is None:
+            return []
+        v, wanted, there, new = options
+        mine, left = self.roots[partial.blocks[v]], dict(partial.left)
+        out = []
+        for u in there:
+            needs = list(partial.needs)
+            needs[v], needs[u] = _without(needs[v], wanted), _without(needs[u], mine)
+            edge = (min(u, v), max(u, v))
+            out.append(PartialGraph(partial.blocks, (*partial.edges, edge), tuple(needs), partial.left))
+        for k in new:
+            needs = [*partial.needs, _without(self.neighbours[k], mine)]
+            needs[v] = _without(needs[v], wanted)
+            edge = (v, len(partial.blocks))
+            rest = _frozen({**left, k: left[k] - 1})
+            out.append(PartialGraph((*partial.blocks, k), (*partial.edges, edge), tuple(needs), rest))
+        return out
+
+    def _most_constrained(self, partial: PartialGraph) -> tuple[int, int, list[int], list[int]] | None:
+        """A node, the class of a neighbour that it lacks, and who that may be: nodes already there, and blocks of a new
+        one. None where no node lacks any, or some node's cannot be found."""
+        best: tuple[int, int, list[int], list[int]] | None = None
+        left = dict(partial.left)
+        linked = {(u, v) for u, v in partial.edges}
+        for v, needs in enumerate(partial.needs):
+            mine = self.roots[partial.blocks[v]]
+            for wanted in set(needs):
+                there = [
+                    u
+                    for u, theirs in enumerate(partial.needs)
+                    if u != v
+                    and mine in theirs
+                    and self.roots[partial.blocks[u]] == wanted
+                    and (min(u, v), max(u, v)) not in linked
+                ]
+                new = [k for k in self.holding.get((wanted, mine), ()) if left.get(k)]
+                if not there and not new:
+                    return None
+                if best is None or len(there) + len(new) < len(best[2]) + len(best[3]):
+                    best = (v, wanted, there, new)
+        return best
+
+
+def _without(needs: tuple[int, ...], one: int) -> tuple[int, ...]:
+    place = needs.index(one)
+    return needs[:place] + needs[place + 1 :]
+
+
+def _frozen(left: dict[int, int]) -> tuple[tuple[int, int], ...]:
+    return tuple((k, number) for k, number in left.items() if number)
+
+
+def _canonical(partial: PartialGraph) -> object:
+    """Equal exactly for isomorphic partial graphs (blocks kept)."""
+    graph = igraph.Graph(n=len(partial.blocks), edges=partial.edges, vertex_attrs={"block": partial.blocks})
+    canonical = graph.permute_vertices(graph.canonical_permutation(color=partial.blocks))
+    edges = sorted((min(edge), max(edge)) for edge in canonical.get_edgelist())
+    return tuple(canonical.vs["block"]), tuple(edges)

@@ -1,0 +1,164 @@
+"""Values that pass between the counting stages: equations, what every graph obeys, and their solution."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from jgleak.attacks.span.hops import Blocks
+
+
+@dataclasses.dataclass(frozen=True)
+class Equations:
+    """The linear system of the census: ``matrix @ counts == observed`` (times ``n`` for means).
+
+    Attributes:
+      matrix: one column a block (and label, where every node has one) ``(M, K)``, of comparable size.
+      observed: the same of the update ``(M,)``.
+      blocks: the top block of each column ``(K,)``.
+      slack: under noise, the length by which rounding and the upstream gradient's own error may move the right-hand
+        side; the first matters where noise is as small as it.
+    """
+
+    matrix: Float[np.ndarray, "M K"]
+    observed: Float[np.ndarray, " M"]
+    blocks: Int[np.ndarray, " K"]
+    slack: float = 0.0
+
+    @property
+    def length(self) -> float:
+        """That of the right-hand side; 1 where it is zero."""
+        return float(np.linalg.norm(self.observed) or 1.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rules:
+    """What the counts of every graph obey exactly, each entry an equation over the columns that is zero.
+
+    For two classes ``a`` and ``b`` of the level below, the nodes of ``a`` have as many neighbours in ``b`` as the other
+    way round. These balances separate many blocks that the gradient does not.
+
+    Attributes:
+      degrees: neighbours of each column's node ``(K,)``.
+      balance: of the edges between every two classes ``(P, K)``.
+      loops: ends of the edges within every class ``(R, K)``: their total is even.
+      known: for every known feature row, zero where it has its share of the nodes ``(F, K)``.
+    """
+
+    degrees: Int[np.ndarray, " K"]
+    balance: Int[np.ndarray, "P K"]
+    loops: Int[np.ndarray, "R K"]
+    known: Int[np.ndarray, "F K"]
+
+    @staticmethod
+    def of(
+        top: Blocks,
+        blocks: Int[np.ndarray, " K"],
+        rows: tuple[Int[np.ndarray, " K"], Int[np.ndarray, " F"]] | None = None,
+    ) -> Rules:
+        """Those of some columns.
+
+        Args:
+          top: the blocks.
+          blocks: which of them each column is.
+          rows: which of the known feature rows each column's node has, and how many nodes have each; None where none
+            are known.
+        """
+        out, back, loops = _ends(top)
+        known = np.zeros((0, blocks.size), np.int64)
+        if rows is not None:
+            row, counts = rows
+            known = counts.sum() * (row == np.arange(counts.size)[:, None]) - counts[:, None]
+        return Rules(top.degrees[blocks], (out - back)[:, blocks], loops[:, blocks], known)
+
+    def hold(self, counts: Int[np.ndarray, " K"], n: int) -> bool:
+        """True where ``counts`` may be those of a connected graph of ``n`` nodes."""
+        if counts.sum() != n or counts @ self.degrees < 2 * (n - 1):
+            return False
+        return not (np.any(self.balance @ counts) or np.any(self.known @ counts) or np.any(self.loops @ counts % 2))
+
+
+@dataclasses.dataclass(frozen=True)
+class Census:
+    """One solution in whole numbers.
+
+    Attributes:
+      counts: nodes with each column's block (and label, for node tasks) ``(K,)``.
+      n: number of nodes.
+      residual: ``|A m - n b| / |n b|``.
+    """
+
+    counts: Int[np.ndarray, " K"]
+    n: int
+    residual: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Solution:
+    """What the equations and the rules say of real counts.
+
+    Attributes:
+      equations: the system.
+      rules: what counts obey beside it.
+      absolute: the right-hand side is that of whole counts (sum pooling), not of shares.
+      residual: that of the best non-negative solution, relative to the right-hand side.
+      limit: the largest that the true counts may leave.
+      columns: those that a solution may have; the others are zero in every one ``(k,)``.
+      system: equations and rules over them, reduced to a triangle ``(R, k)``, in units of the right-hand side's length.
+      goal: its right-hand side ``(R,)``.
+      mean: the smallest real solution ``(k,)``; zeros where it plays no part (under noise).
+      null: directions that the system leaves free among ``columns`` ``(k, q)``.
+    """
+
+    equations: Equations
+    rules: Rules
+    absolute: bool
+    residual: float
+    limit: float
+    columns: Int[np.ndarray, " k"]
+    system: Float[np.ndarray, "R k"]
+    goal: Float[np.ndarray, " R"]
+    mean: Float[np.ndarray, " k"]
+    null: Float[np.ndarray, "k q"]
+
+    @property
+    def explained(self) -> bool:
+        """False when a true block must be missing from the columns."""
+        return self.residual <= self.limit
+
+    def scale(self, n: int) -> int:
+        """What the right-hand side is multiplied by for ``n`` nodes."""
+        return 1 if self.absolute else n
+
+    def census(self, found: Int[np.ndarray, " k"], n: int) -> Census | None:
+        """Whole counts of ``columns`` as a census of ``n`` nodes; None where they break a rule."""
+        counts = np.zeros(self.rules.degrees.size, np.int64)
+        counts[self.columns] = found
+        if not self.rules.hold(counts, n):
+            return None
+        right = self.equations.observed * self.scale(n)
+        residual = float(np.linalg.norm(self.equations.matrix @ counts - right) / np.linalg.norm(right))
+        return Census(counts, n, residual)
+
+
+def _ends(
+    blocks: Blocks,
+) -> tuple[Int[np.ndarray, "P K"], Int[np.ndarray, "P K"], Int[np.ndarray, "R K"]]:
+    """For every pair of classes ``a < b`` the edges that a block of ``a`` sends to ``b`` and of ``b`` to ``a``; and for
+    every class the edges within."""
+    across: dict[tuple[int, int], int] = {}
+    within: dict[int, int] = {}
+    entries = []
+    for k, (root, neighbours) in enumerate(zip(blocks.roots.tolist(), blocks.neighbours, strict=True)):
+        for other in neighbours:
+            if other == root:
+                entries.append((2, within.setdefault(root, len(within)), k))
+            else:
+                pair = (min(root, other), max(root, other))
+                entries.append((int(root > other), across.setdefault(pair, len(across)), k))
+    tables = [np.zeros((size, blocks.size), np.int64) for size in (len(across), len(across), len(within))]
+    for which, row, k in entries:
+        tables[which][row, k] += 1
+    return tables[0], tables[1], tables[2]

@@ -1,0 +1,105 @@
+"""What the span checks tolerate, and where their searches end; sizes that only decide speed stay with the code."""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class SpanTolerances:
+    """What counts as inside a span, and what as rounding.
+
+    Attributes:
+      rank_floor: singular values below this share of the largest are rounding noise of float32 gradients, whatever the
+        gap.
+      rank_gap: smallest ratio between the singular values on both sides of the rank; below it there is no rank to be
+        seen.
+      coordinate_floor: smallest scale of a coordinate, relative to the median: a coordinate without gradient must be
+        zero in every row.
+      row_margin: a row may be off by so many times the inverse of the gap, relative to its length: that far the last
+        direction kept is known.
+      row_least: and by at least this much, relative to its length,
+      row_most: and by at most this much (GRAIN finds any fixed threshold in [1e-4, 1e-2] to work, Figure 6).
+      row_rounding: relative distance of a row from the space that rounding alone explains, where noise is reckoned
+        with.
+      device_rounding: residual that float32 arithmetic alone can leave on the device, relative to the row.
+      device_margin: the device's check of whole rows allows so many times what the host's does, which follows.
+      chance: few null vectors are enough when a candidate of no meaning passes all of them this rarely.
+      live: smallest size of a coordinate, relative to the median of those that are not off, to be chosen beside the
+        pivots: a unit that is off in every row rejects nothing.
+      off: largest size of a coordinate that is off, relative to the largest.
+      partial_margin: partial rows are compared at this multiple of the tolerance: they are shorter than the whole row.
+      relation: singular values of a part of the basis below this share of a row's tolerance show no dimension.
+      word: largest error of an entry that should be 0 or 1, and of vectors of words that should be equal (relative).
+      word_row: a row of words is kept where no entry is farther from 0 and 1 than so many times that error.
+      word_sum: largest error of the sum of a partition's words, relative to the sum.
+      word_rank: singular values of words below this share of the largest are zero.
+      outside: smallest relative residual of a row whose direction outside a span is looked at: a smaller one is mostly
+        noise.
+      same_row: residuals that agree up to this are one row's: many candidates have equal embeddings.
+      same_direction: largest distance between unit vectors that count as one direction.
+      completed: a completed span is known so many times less well than the one it completes.
+    """
+
+    rank_floor: float = 3e-7
+    rank_gap: float = 10.0
+    coordinate_floor: float = 1e-2
+    row_margin: float = 10.0
+    row_least: float = 1e-5
+    row_most: float = 1e-2
+    row_rounding: float = 1e-5
+    device_rounding: float = 4e-6
+    device_margin: float = 1.05
+    chance: float = 1e-7
+    live: float = 0.3
+    off: float = 1e-9
+    partial_margin: float = 10.0
+    relation: float = 0.1
+    word: float = 0.02
+    word_row: float = 5.0
+    word_sum: float = 1e-4
+    word_rank: float = 1e-3
+    outside: float = 1e-2
+    same_row: float = 1e-4
+    same_direction: float = 2e-3
+    completed: float = 10.0
+
+
+@dataclasses.dataclass(frozen=True)
+class SpanLimits:
+    """Where the searches of candidates end, beside the user's budget.
+
+    Attributes:
+      unknown_degree: largest degree tried where the features do not state it and ``Knowledge.max_degree`` gives none.
+      partial_rows: most partial feature vectors that survive; with more the input span says too little.
+      partial_checks: most partial feature vectors checked in one step.
+      word_features: binary features from which a schema counts as wordy.
+      word_partitions: most partitions of words examined.
+      centres_together: equally cheap centres searched before what they teach is used.
+      whole_candidates: most candidates of a search through all 1-hop neighbourhoods; beyond it the other centres are
+        searched beside what was found, which is a condition of the result.
+      passing: a centre with more blocks than this that pass the cheap check is given up: its span rejects too little.
+      completion_candidates: most candidates whose directions outside a span are compared; small neighbourhoods first.
+      completion_cells: most groups of near directions that are looked into, the fullest first.
+      completion_cell: most directions of one group that are compared with each other.
+      completion_rows: fewest rows that make a direction.
+      completions: most directions that are tried.
+    """
+
+    unknown_degree: int = 4
+    partial_rows: int = 500_000
+    partial_checks: int = 10_000_000
+    word_features: int = 64
+    word_partitions: int = 20_000
+    centres_together: int = 32
+    whole_candidates: int = 30_000_000
+    passing: int = 1_000_000
+    completion_candidates: int = 3_000_000
+    completion_cells: int = 4_000
+    completion_cell: int = 200
+    completion_rows: int = 3
+    completions: int = 3
+
+
+TOLERANCES, LIMITS = SpanTolerances(), SpanLimits()
+"""The defaults."""

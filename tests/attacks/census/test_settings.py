@@ -1,0 +1,87 @@
+"""Options of the exact attacks: they change what they say, are recorded, and unknown ones are refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from typing import Any
+
+import jax
+import pytest
+
+from jgleak.attacks.attack import Attack, Budget, Reconstruction
+from jgleak.attacks.census.census import CENSUS
+from jgleak.attacks.census.settings import CensusSettings
+from jgleak.attacks.grain.grain import GRAIN
+from jgleak.attacks.grain.settings import GrainSettings
+from jgleak.federated import Knowledge
+from jgleak.graph import Graph
+
+
+def attacked(attack: Attack, lab: Any, graph: Graph, **knowledge: Any) -> Reconstruction:
+    known = Knowledge(lab.space, **knowledge)
+    return attack(lab.observe(lab.model(), graph), known, key=jax.random.key(0), budget=Budget(seconds=60))
+
+
+def leaves(settings: Any) -> list[str]:
+    """The name of every option."""
+    names = []
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        names += leaves(value) if dataclasses.is_dataclass(value) else [field.name]
+    return names
+
+
+def test_a_list_that_is_full_ends_the_search_and_the_certificate_says_so(lab: Any) -> None:
+    ring = lab.ring([0, 1, 2])
+    whole = attacked(CENSUS, lab, ring, max_nodes=6)
+    assert whole.certificate is not None and (whole.certificate.status, len(whole.graphs)) == ("k_graphs", 2)
+    assert "options" not in whole.info
+    one = attacked(CENSUS.configure({"listed": "1"}), lab, ring, max_nodes=6)
+    assert one.certificate is not None and (one.certificate.status, len(one.graphs)) == ("at_least_k", 1)
+    assert one.info["options"] == {"listed": 1}
+
+
+def test_no_residual_is_small_enough_for_a_tolerance_of_nothing(lab: Any) -> None:
+    """Nor is any graph found where every true block is taken to be missing."""
+    found = attacked(CENSUS.configure({"missing": "1e-12"}), lab, lab.path([0, 1, 2]), n=3)
+    assert not found.graphs and found.stop == "missing blocks"
+
+
+def test_options_of_the_span_checks_are_options_of_both_attacks(lab: Any) -> None:
+    """A rank that no gap shows clearly enough leaves no input check."""
+    graph = lab.random(7, 3)
+    for attack in (CENSUS, GRAIN):
+        assert attacked(attack, lab, graph, n=7).stop == "match"
+        strict = attacked(attack.configure({"rank_gap": "1e12"}), lab, graph, n=7)
+        assert strict.stop == "no information" and "show no rank" in strict.info["reason"]
+        assert strict.info["options"] == {"rank_gap": 1e12}
+
+
+def test_options_add_up(lab: Any) -> None:
+    attack = GRAIN.configure({"steps": "10,100"}).configure({"filtering": "0.5"})
+    found = attacked(attack, lab, lab.path([0, 1, 2]), n=3)
+    assert found.stop == "match" and found.info["options"] == {"steps": (10, 100), "filtering": 0.5}
+
+
+@pytest.mark.parametrize("attack", [CENSUS, GRAIN], ids=["census", "grain"])
+def test_unknown_options_are_refused(attack: Attack) -> None:
+    with pytest.raises(ValueError, match="option 'rank_gaps': unknown; did you mean 'rank_gap'"):
+        attack.configure({"rank_gaps": "3"})
+    with pytest.raises(ValueError, match="option 'passing': expected a whole number from 1, got '0'"):
+        attack.configure({"passing": "0"})
+
+
+@pytest.mark.parametrize("settings", [CensusSettings(), GrainSettings()], ids=["census", "grain"])
+def test_every_option_has_a_name_of_its_own_and_says_what_it_is(settings: Any) -> None:
+    assert max(Counter(leaves(settings)).values()) == 1
+
+    def described(value: Any) -> None:
+        for field in dataclasses.fields(value):
+            inner = getattr(value, field.name)
+            if dataclasses.is_dataclass(inner):
+                described(inner)
+            else:
+                assert f"\n      {field.name}: " in (type(value).__doc__ or ""), field.name
+
+    described(settings)

@@ -1,0 +1,115 @@
+"""Leak points follow from the parts: their gradients are made of the rows of true blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from jgleak.attacks.attack import Budget
+from jgleak.attacks.span.hops import Blocks, Nodes, next_hop
+from jgleak.attacks.span.leak_points import leak_points
+from jgleak.attacks.span.onehop import one_hop
+from jgleak.datasets import load
+from jgleak.federated import fedsgd
+from jgleak.gnn import (
+    GNN,
+    MLP,
+    AddedRow,
+    BatchNorm,
+    GATConv,
+    GCNConv,
+    GINConv,
+    Layer,
+    LayerNorm,
+    LinearEncoder,
+    LinearResidual,
+    NodeMLP,
+    SAGEConv,
+)
+from jgleak.graph import Graph
+
+WIDE, FOREVER = 40, Budget(seconds=1e6).start()
+HEAD = NodeMLP(MLP((60, 32, 2)))
+SPACE = load("embedded").space
+
+
+def layers(*convs: Any, **parts: Any) -> tuple[Layer, ...]:
+    return tuple(Layer(conv, **parts) for conv in convs)
+
+
+MODELS: dict[str, tuple[tuple[Layer, ...], dict[str, Any]]] = {
+    "plain": (layers(GCNConv(WIDE), GCNConv(WIDE)), {}),
+    "layer norm, linear residual": (
+        layers(GCNConv(WIDE), SAGEConv(WIDE), norm=LayerNorm(), residual=LinearResidual()),
+        {},
+    ),
+    "batch norm": (layers(GINConv(WIDE), GATConv(WIDE), norm=BatchNorm()), {}),
+    "encoder, added rows, cat": (
+        layers(SAGEConv(WIDE), GCNConv(WIDE), residual=AddedRow()),
+        {"encoder": LinearEncoder(WIDE), "jump": "cat"},
+    ),
+}
+
+
+def blocks_of(graph: Graph) -> tuple[Nodes, list[tuple[int, tuple[int, ...]]]]:
+    """The graph's own nodes, each a kind of its own, and every node's neighbourhood."""
+    nodes = Nodes(graph.x, SPACE.encode(graph.x), graph.degree)
+    around = [(v, tuple(sorted(graph.neighbours[v]))) for v in range(graph.n)]
+    return Nodes(nodes.codes, nodes.rows, nodes.degrees, listed=tuple(around)), around
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_gradient_is_made_of_the_rows_of_true_blocks(name: str) -> None:
+    stack, more = MODELS[name]
+    model = GNN(SPACE.width, stack, HEAD, **more)
+    params = model.initial(key=jax.random.key(0))
+    graph = next(g for g in load("embedded").graphs if g.name.startswith("caffeine"))
+    observation = fedsgd(model, params, [graph], SPACE, loss="bce")
+    nodes, around = blocks_of(graph)
+    budget = Budget(seconds=1e6)
+    ones = one_hop(model, params, nodes, [], clock=FOREVER, budget=budget)
+    assert sorted(zip(ones.roots.tolist(), ones.neighbours, strict=True)) == sorted(around)
+    twos = next_hop(model, params, nodes, [ones], [], clock=FOREVER, budget=budget)
+    true = _true(ones, twos, around)
+    dense = _states(observation, graph)
+    np.testing.assert_allclose(twos.states[true], dense[2][ones.roots[twos.roots[true]]], rtol=1e-3, atol=1e-4)
+    rows = {0: SPACE.encode(graph.x), 1: ones.states, 2: twos.states[true]}
+    fixed = {0: rows[0], 2: rows[0][ones.roots[twos.roots[true]]]}
+    if model.jump == "cat":
+        fixed[2] = np.c_[fixed[2], twos.below[true]]
+    names = set()
+    for hop in range(3):
+        for point in leak_points(observation, hop):
+            if point.view == "state" and not (hop == 0 and model.encoder.taps and point.gradient.shape[0] == WIDE):
+                entering = np.c_[fixed[hop][:, : point.fixed], rows[hop]] if point.fixed else rows[hop]
+                names.add((point.name, hop))
+                assert _outside(entering, point.gradient) < 1e-5, (point.name, hop)
+    assert names >= {("readout", 0), ("node", 0), ("node", 1), ("readout", 2)}
+
+
+def _true(ones: Blocks, twos: Blocks, around: list[tuple[int, tuple[int, ...]]]) -> np.ndarray:
+    """The 2-hop blocks of the graph itself: every node has its own 1-hop block."""
+    at = {int(root): k for k, root in enumerate(ones.roots)}
+    wanted = {(at[v], tuple(sorted(at[u] for u in near))) for v, near in around}
+    pairs = list(zip(twos.roots.tolist(), twos.neighbours, strict=True))
+    found = np.array([k for k, pair in enumerate(pairs) if pair in wanted])
+    assert found.size == len(wanted)
+    return found
+
+
+def _states(observation: Any, graph: Graph) -> list[np.ndarray]:
+    adjacency = np.zeros((graph.n, graph.n), np.float32)
+    adjacency[tuple(graph.edges.T)] = 1.0
+    whole = SPACE.encode(graph.x).astype(np.float32), adjacency + adjacency.T, np.ones(graph.n, bool)
+    return [np.asarray(s) for s in observation.model.apply({"params": observation.params}, *whole, method="states")]
+
+
+def _outside(rows: np.ndarray, gradient: np.ndarray) -> float:
+    """The part of a gradient, relative to itself, whose columns are no combinations of the rows; whatever its rank."""
+    left, values, _ = np.linalg.svd(rows.T, full_matrices=False)
+    basis = left[:, values > 1e-5 * values[0]]
+    rest = gradient - basis @ (basis.T @ gradient)
+    return float(np.linalg.norm(rest) / np.linalg.norm(gradient))
