@@ -143,8 +143,8 @@ class Knowledge:
     space: FeatureSpace
     n: int | None = None
     sizes: Sequence[int] = ()
-    adjacency: Float[np.ndarray, "n n"] | None = None
-    features: Num[np.ndarray, "n G"] | None = None
+    adjacency: Float[np.ndarray, "*B n n"] | None = None
+    features: Num[np.ndarray, "*B n G"] | None = None
     labels: Num[np.ndarray, "..."] | None = None
     max_nodes: int = 40
     max_degree: int | None = None

@@ -15,11 +15,29 @@ from jgleak.gnn.residual import AddedRow, LinearResidual, Residual
 from jgleak.gnn.sage import SAGEConv
 
 CONVOLUTIONS: dict[str, type[Convolution]] = {
-    conv.kind: conv for conv in (GCNConv, GATConv, GATv2Conv, SAGEConv, GINConv, LEConv)
+    GCNConv.kind: GCNConv,
+    GATConv.kind: GATConv,
+    GATv2Conv.kind: GATv2Conv,
+    SAGEConv.kind: SAGEConv,
+    GINConv.kind: GINConv,
+    LEConv.kind: LEConv,
 }
 READOUTS: dict[str, type[Readout]] = {
-    readout.kind: readout for readout in (NodeMLP, Pooled, Flattened, NodeScores, DotProduct)
+    NodeMLP.kind: NodeMLP,
+    Pooled.kind: Pooled,
+    Flattened.kind: Flattened,
+    NodeScores.kind: NodeScores,
+    DotProduct.kind: DotProduct,
 }
-NORMS: dict[str, type[Norm]] = {norm.kind: norm for norm in (BatchNorm, LayerNorm)}
-RESIDUALS: dict[str, type[Residual]] = {residual.kind: residual for residual in (AddedRow, LinearResidual)}
-ENCODERS: dict[str, type[Encoder]] = {encoder.kind: encoder for encoder in (Rows, LinearEncoder)}
+NORMS: dict[str, type[Norm]] = {
+    BatchNorm.kind: BatchNorm,
+    LayerNorm.kind: LayerNorm,
+}
+RESIDUALS: dict[str, type[Residual]] = {
+    AddedRow.kind: AddedRow,
+    LinearResidual.kind: LinearResidual,
+}
+ENCODERS: dict[str, type[Encoder]] = {
+    Rows.kind: Rows,
+    LinearEncoder.kind: LinearEncoder,
+}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from safetensors import safe_open
@@ -55,7 +56,7 @@ def test_padding_nodes_stay_silent_under_activation_noise(client: dict[str, Any]
     assert np.isfinite(entries(sent)).all()
     states = client["model"].apply(
         {"params": client["params"]},
-        *(np.zeros((4, client["space"].width), np.float32), np.zeros((4, 4), np.float32), np.arange(4) < 2),
+        *(jnp.zeros((4, client["space"].width)), jnp.zeros((4, 4)), jnp.arange(4) < 2),
         parse("activations:1").disturb(key=KEY),
         method="states",
     )

@@ -13,22 +13,22 @@ from jgleak.federated.loss import graph_loss, label_loss
 from jgleak.graph import DenseGraph
 
 LOGITS = np.random.default_rng(0).normal(scale=3, size=(4, 3)).astype(np.float32)
-LABELS: Any = np.array([2, 0, 1, 1])
+LABELS = np.array([2, 0, 1, 1])
 
 
 def test_bce_is_the_mean_over_outputs_of_one_hot_labels() -> None:
     target = np.eye(3)[LABELS]
     expected = -(target * np.log(expit(LOGITS)) + (1 - target) * np.log(expit(-LOGITS))).mean(axis=1)
-    np.testing.assert_allclose(label_loss(jnp.asarray(LOGITS), LABELS, "bce"), expected, rtol=1e-5)
+    np.testing.assert_allclose(label_loss(jnp.asarray(LOGITS), jnp.asarray(LABELS), "bce"), expected, rtol=1e-5)
 
 
 def test_ce_is_the_negative_log_likelihood() -> None:
     expected = -log_softmax(LOGITS, axis=1)[np.arange(4), LABELS]
-    np.testing.assert_allclose(label_loss(jnp.asarray(LOGITS), LABELS, "ce"), expected, rtol=1e-5)
+    np.testing.assert_allclose(label_loss(jnp.asarray(LOGITS), jnp.asarray(LABELS), "ce"), expected, rtol=1e-5)
 
 
 def test_mse_is_the_squared_error_of_the_output_or_the_rating() -> None:
-    ratings: Any = np.array([1.0, 3.5, -2.0, 0.0], np.float32)
+    ratings = jnp.array([1.0, 3.5, -2.0, 0.0])
     expected = (LOGITS[:, 0] - ratings) ** 2
     np.testing.assert_allclose(label_loss(jnp.asarray(LOGITS[:, :1]), ratings, "mse"), expected, rtol=1e-6)
     np.testing.assert_allclose(label_loss(jnp.asarray(LOGITS[:, 0]), ratings, "mse"), expected, rtol=1e-6)
@@ -36,18 +36,18 @@ def test_mse_is_the_squared_error_of_the_output_or_the_rating() -> None:
 
 def test_an_unknown_loss_is_refused() -> None:
     with pytest.raises(ValueError, match=r"loss: unknown 'hinge'; choose one of \('bce', 'ce', 'mse'\)"):
-        label_loss(jnp.asarray(LOGITS), LABELS, "hinge")
+        label_loss(jnp.asarray(LOGITS), jnp.asarray(LABELS), "hinge")
 
 
 def test_node_losses_are_the_mean_over_real_nodes(world: Any) -> None:
-    nodes: Any = np.zeros((6, world.space.width), np.float32)
+    nodes = np.zeros((6, world.space.width), np.float32)
     nodes[:4] = np.random.default_rng(1).normal(size=(4, world.space.width))
-    adjacency: Any = np.zeros((6, 6), np.float32)
-    mask: Any = np.arange(6) < 4
+    adjacency = np.zeros((6, 6), np.float32)
     adjacency[:4, :4] = 1 - np.eye(4)
+    graph = jnp.asarray(nodes), jnp.asarray(adjacency), jnp.arange(6) < 4
     for readout, loss in (("node_scores", "ce"), ("dot", "mse")):
         model = world.model(readout=readout, classes=3, layers=1)
         params = world.params(model)
-        logits: Any = model.apply({"params": params}, nodes, adjacency, mask)
-        got = graph_loss(model, params, DenseGraph(nodes, adjacency, mask), jnp.array([2, 0, 1, 1, 2, 2]), loss)
+        logits: Any = model.apply({"params": params}, *graph)
+        got = graph_loss(model, params, DenseGraph(*graph), jnp.array([2, 0, 1, 1, 2, 2]), loss)
         np.testing.assert_allclose(got, label_loss(logits[:4], jnp.asarray(LABELS), loss).mean(), rtol=1e-6)

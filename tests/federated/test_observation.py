@@ -151,6 +151,7 @@ def test_a_file_holds_no_more_than_the_server_saw(file: Path) -> None:
         ),
     ],
 )
+@pytest.mark.usefixtures("unchecked")
 def test_an_observation_that_contradicts_itself_is_refused(world: Any, change: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         world.observation(**change)
@@ -266,6 +267,7 @@ def set_conv(**fields: Any) -> Any:
         (lambda tensors, header: "[" * 100_000, "malformed observation header"),
     ],
 )
+@pytest.mark.usefixtures("unchecked")
 def test_a_spoilt_file_is_explained(file: Path, tmp_path: Path, spoil: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         load(rewritten(file, tmp_path / "spoilt.safetensors", spoil))
@@ -377,6 +379,7 @@ def test_knowledge_is_checked(world: Any) -> None:
         Knowledge(world.space, max_nodes=0)
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_knowledge_that_disagrees_is_refused(world: Any) -> None:
     edges, rows = np.zeros((3, 3), np.float32), np.zeros((4, len(world.space.features)))
     with pytest.raises(ValueError, match="disagrees: adjacency of 3 nodes, features of 4 nodes"):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -34,7 +35,7 @@ def test_the_model_computes_what_it_did(file: Path) -> None:
     nodes, adjacency = np.zeros((6, space.width), np.float32), np.zeros((6, 6), np.float32)
     graph = Graph(X, EDGES, 1)
     nodes[:5], adjacency[:5, :5] = space.encode(X), graph.adjacency
-    got = seen.model.apply({"params": seen.params}, nodes, adjacency, np.arange(6) < 5)
+    got = seen.model.apply({"params": seen.params}, jnp.asarray(nodes), jnp.asarray(adjacency), jnp.arange(6) < 5)
     wanted = json.loads((file.parent / "outputs.json").read_text())[file.stem]
     np.testing.assert_allclose(np.asarray(got), wanted, rtol=1e-6, atol=1e-6)
 

@@ -160,7 +160,7 @@ def gatv2_oracle(conv: GATv2Conv, p: Any, graph: Any) -> Any:
             lit = jax.nn.leaky_relu(sent[:, :half] + received[:, half:], conv.negative_slope)
             return (lit @ p["attention"][head])[:, None]
 
-        layer = jraph.GAT(lambda nodes, both=both: both, logit, lambda nodes, half=half: nodes[:, :half])
+        layer = jraph.GAT(lambda nodes, both=both: both, logit, lambda nodes, half=half: jnp.asarray(nodes)[:, :half])
         outputs.append(layer(with_self_edges(graph)).nodes)
     own = graph.nodes @ p["residual_kernel"] if conv.residual else 0.0
     return own + (jnp.concatenate(outputs, axis=1) if conv.concatenate else sum(outputs) / conv.heads)

@@ -65,7 +65,7 @@ def test_factors_are_the_gradient(model: GNN) -> None:
         return np.einsum("rf,trd->tfd", *leaf) if isinstance(leaf, Outer) else leaf
 
     found = jax.tree.map(dense, found, is_leaf=lambda leaf: isinstance(leaf, Outer))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-6), found, wanted)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-6, atol=2e-6), found, wanted)
 
 
 def test_looking_in_changes_nothing() -> None:

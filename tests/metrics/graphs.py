@@ -18,13 +18,13 @@ REAL = FeatureSpace((real("height"), real("weight")))
 
 def path(*colours: int) -> Graph:
     """A path whose nodes have the given colours and flag 0."""
-    edges = np.array([(i, i + 1) for i in range(len(colours) - 1)]).reshape(-1, 2)
+    edges = np.array([(i, i + 1) for i in range(len(colours) - 1)], int).reshape(-1, 2)
     return Graph(np.array([(c, 0) for c in colours]), edges)
 
 
 def plain(g: nx.Graph) -> Graph:
     """A networkx graph with nodes 0..n-1, all of colour 0 and flag 0."""
-    return Graph(np.zeros((len(g), 2), int), np.array(g.edges).reshape(-1, 2))
+    return Graph(np.zeros((len(g), 2), int), np.array(g.edges, int).reshape(-1, 2))
 
 
 @st.composite

@@ -56,6 +56,7 @@ def test_means_leave_undefined_users_out() -> None:
     assert np.isnan(summarise([scored._replace(auc=np.nan)])["auc"].mean)
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_what_cannot_be_scored_is_said() -> None:
     for items, values in (([], []), ([1, 1], [20.0, 20.0]), ([1, 3], [20.0])):
         with pytest.raises(ValueError, match="distinct rated items"):

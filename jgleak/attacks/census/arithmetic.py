@@ -126,16 +126,16 @@ class Exact:
 
     def limit(self, reduced: Reduced, equations: Equations) -> float:
         """A tolerance."""
-        return self.settings.tolerances.missing
+        return self.settings.tolerances.missing_residual
 
     def exclusion(self, residual: float, limit: float) -> float:
         """What rounding explains, seen from the best solution."""
-        return self.settings.tolerances.excluded + self.settings.tolerances.residuals * residual
+        return self.settings.tolerances.excluded_residual + self.settings.tolerances.residual_margin * residual
 
     def real(self, reduced: Reduced, blur: float) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "k q"]]:
         """From a singular value decomposition."""
         tolerances = self.settings.tolerances
-        return real_solution(*reduced, null=tolerances.null, blur=blur / (tolerances.whole / 2))
+        return real_solution(*reduced, null=tolerances.null_direction, blur=blur / (tolerances.whole_number / 2))
 
     def censuses(self, solution: Solution, sizes: Iterable[int], clock: Clock) -> Iterator[Census | None]:
         """Whole points of the space of solutions."""
@@ -154,10 +154,10 @@ class Exact:
 class Noisy:
     """Gradients with independent noise on every entry (``Arithmetic``).
 
-    A weight row becomes as many equations as ``entries`` allows, its products with orthonormal vectors: each has the
-    noise's own deviation, and one of 300 would show a 300th of what the row says against it. Equations are divided by
-    that deviation (and rounding). The upstream gradient, itself read off the noisy update, is wrong by some factor, the
-    same in all equations.
+    A weight row becomes as many equations as ``system_entries`` allows, its products with orthonormal vectors: each has
+    the noise's own deviation, and one of 300 would show a 300th of what the row says against it. Equations are divided
+    by that deviation (and rounding). The upstream gradient, itself read off the noisy update, is wrong by some factor,
+    the same in all equations.
 
     The residual of the true counts is then a chi-square number of as many degrees of freedom as there are equations,
     and falls into two independent parts: the distance of the right-hand side from what any real counts explain, and a
@@ -177,7 +177,7 @@ class Noisy:
     ) -> Iterator[list[Chosen]]:
         """Looser checks: what a span lacks is under the noise floor."""
         tolerances = self.settings.tolerances
-        factor = tolerances.looser if lacking == 1 else tolerances.loosest
+        factor = tolerances.looser_checks if lacking == 1 else tolerances.loosest_checks
         yield [*(loosened(hop, factor) for hop in checks[:-1]), *checks[-1:]]
 
     def vectors(self, tree: Params, columns: int) -> Params:
@@ -206,7 +206,7 @@ class Noisy:
     def rules_weight(self, equations: Equations, most: int) -> float:
         """More than noise can leave."""
         noise = largest(equations.observed.size) + equations.slack
-        return max(1.0, self.settings.tolerances.rules * most * noise / equations.length)
+        return max(1.0, self.settings.tolerances.rules_weight * most * noise / equations.length)
 
     def limit(self, reduced: Reduced, equations: Equations) -> float:
         """From both parts of the residual."""

@@ -114,7 +114,7 @@ class CensusCandidates:
         knowledge, number = self.problem.knowledge, one_hop_count(self.nodes)
         public, space = knowledge.auxiliary, knowledge.space
         hardly = receptive_field.ends_linear(self.problem.observation.model) or space.degree is None
-        if public and hardly and number > self.limits.counted:
+        if public and hardly and number > self.limits.blocks_counted:
             yield beside(self.nodes, public), (CONDITION,)
         usual = PRIORS[resolved(knowledge.prior, space)].usual
         if usual is not None and number > self.limits.usual_first:
@@ -192,7 +192,7 @@ class CensusCandidates:
         if len(hops) < len(chosen):
             return None
         top = reciprocal(hops[-1])
-        if not 0 < top.size <= self.limits.counted:
+        if not 0 < top.size <= self.limits.blocks_counted:
             return None
         conditions = [*conditions, self.condition]
         for hop, (blocks, checks) in enumerate(zip(hops, chosen, strict=True), start=1):

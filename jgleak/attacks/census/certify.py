@@ -35,7 +35,7 @@ class Certified:
 def certify(problem: CensusProblem, levels: Levels, found: AnonymitySet) -> Certified:
     """Order the graphs of a set, of which there is one at least, and say what the search proves.
 
-    Gradients nearer than ``near_graph`` come before others, then the smallest negative log-likelihood (that of the
+    Gradients nearer than ``near_distance`` come before others, then the smallest negative log-likelihood (that of the
     prior, and of neighbourhoods where there are public graphs), then what the prior breaks ties by.
     """
     knowledge, size = problem.knowledge, len(found.graphs)
@@ -63,7 +63,7 @@ def _ranked(problem: CensusProblem, found: AnonymitySet) -> list[int]:
     if knowledge.auxiliary:
         scores = np.add(scores, NeighbourhoodPrior(knowledge.auxiliary).of_graphs(graphs))
     scores = scores + np.round(problem.fit.excess(found.distances))
-    far = np.array(found.distances) > problem.tolerances.near_graph
+    far = np.array(found.distances) > problem.tolerances.near_distance
     return sorted(range(len(scores)), key=lambda i: (far[i], scores[i], prior.ties(graphs[i])))
 
 

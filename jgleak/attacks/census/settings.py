@@ -19,41 +19,44 @@ class CensusTolerances:
         sees).
       equation_rounding: rounding under noise: of an equation, relative to the typical entry of its weight row, and of
         all together.
-      missing: residual of the best non-negative solution above which a true block must be missing.
-      rules: under noise, the violation of one edge's balance weighs so many times what noise can leave.
-      excluded: a group of blocks is excluded where the best solution with one of them leaves more than this residual,
-        which rounding of float32 gradients explains,
-      residuals: and so many times the residual of the best solution.
-      group: weight of a group's total among the equations, whose right-hand side has length one.
-      null: singular values of the scaled system below this share of the largest are null directions (float32 columns).
-      free: a count moves along the null directions where its row of them (largest entry 1) is longer than this.
-      whole: how far a count may be from a whole number.
-      census: residual of a whole-number solution.
-      near_census: residual of one that rounding explains easily, beside ``residuals`` times that of the best solution.
-      near_graph: graphs whose gradient is off by less come first: rounding explains that easily, and ten times as much
-        hardly (relative gradient distance).
-      looser: under noise spans are not completed. Their missing dimensions are those under the noise floor, where all
-        rows are short; so a row is allowed this many times what noise explains instead,
-      loosest: and in the last attempts this many times.
+      missing_residual: residual of the best non-negative solution above which a true block must be missing.
+      rules_weight: under noise, the violation of one edge's balance weighs so many times what noise can leave.
+      excluded_residual: a group of blocks is excluded where the best solution with one of them leaves more than this
+        residual, which rounding of float32 gradients explains,
+      residual_margin: and so many times the residual of the best solution.
+      group_weight: weight of a group's total among the equations, whose right-hand side has length one.
+      null_direction: singular values of the scaled system below this share of the largest are null directions (float32
+        columns).
+      free_direction: a count moves along the null directions where its row of them (largest entry 1) is longer than
+        this.
+      whole_number: how far a count may be from a whole number.
+      census_residual: residual of a whole-number solution.
+      near_residual: residual of one that rounding explains easily, beside ``residual_margin`` times that of the best
+        solution.
+      near_distance: graphs whose gradient is off by less come first: rounding explains that easily, and ten times as
+        much hardly (relative gradient distance).
+      looser_checks: under noise spans are not completed. Their missing dimensions are those under the noise floor,
+        where all rows are short; so a row is allowed this many times what noise explains instead,
+      loosest_checks: and in the last attempts this many times.
       span: those of the span checks.
     """
 
     equation_floor: float = 1e-3
     equation_faint: float = 0.1
     equation_rounding: float = 1e-6
-    missing: float = 1e-3
-    rules: float = 10.0
-    excluded: float = 1e-5
-    residuals: float = 10.0
-    group: float = 10.0
-    null: float = 2e-5
-    free: float = 1e-6
-    whole: float = 0.1
-    census: float = 1e-3
-    near_census: float = 1e-5
-    near_graph: float = 1e-5
-    looser: float = 4.0
-    loosest: float = 8.0
+    missing_residual: float = 1e-3
+    rules_weight: float = 10.0
+    excluded_residual: float = 1e-5
+    residual_margin: float = 10.0
+    group_weight: float = 10.0
+    null_direction: float = 2e-5
+    free_direction: float = 1e-6
+    whole_number: float = 0.1
+    census_residual: float = 1e-3
+    near_residual: float = 1e-5
+    near_distance: float = 1e-5
+    looser_checks: float = 4.0
+    loosest_checks: float = 8.0
     span: SpanTolerances = TOLERANCES
 
 
@@ -68,13 +71,13 @@ class CensusLimits:
       beam: partial graphs kept at every step where all of them were too many.
       hop_share: part of the time left that one hop of one attempt may take.
       hop_blocks: most blocks of a hop; with more, the next hop cannot be afforded.
-      counted: most top blocks whose contributions are computed.
+      blocks_counted: most top blocks whose contributions are computed.
       usual_first: with more 1-hop candidates than this, usual nodes are tried first, where the prior knows any.
       weak_blocks: a certificate rests on the weakest checks alone when there are no more unchecked blocks than this
         below the last hop,
       weak_candidates: and no more candidates of the last hop than this.
-      entries: most entries of the system under noise,
-      products: and of these times its columns: what solving it costs.
+      system_entries: most entries of the system under noise,
+      system_products: and of these times its columns: what solving it costs.
       exclusions: most groups of blocks tested for exclusion; what is not excluded by then is possible.
       freedom: most null directions; with more, whole-number solutions are not searched for.
       programmes: most nodes of the search tree for whole-number solutions, for one number of nodes.
@@ -92,12 +95,12 @@ class CensusLimits:
     beam: int = 200
     hop_share: float = 0.5
     hop_blocks: int = 20_000
-    counted: int = 5_000
+    blocks_counted: int = 5_000
     usual_first: int = 1_000_000_000
     weak_blocks: int = 300
     weak_candidates: int = 3_000_000
-    entries: int = 40_000_000
-    products: int = 20_000_000_000
+    system_entries: int = 40_000_000
+    system_products: int = 20_000_000_000
     exclusions: int = 200
     freedom: int = 64
     programmes: int = 2_000

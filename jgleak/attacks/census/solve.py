@@ -40,9 +40,9 @@ def solve(problem: CensusProblem, levels: Levels, equations: Equations, clock: C
             system,
             goal,
             solution=best,
-            least=(1.0 - tolerances.whole) / unit,
+            least=(1.0 - tolerances.whole_number) / unit,
             limit=arithmetic.exclusion(residual, limit),
-            weight=tolerances.group,
+            weight=tolerances.group_weight,
             tests=limits.exclusions,
             clock=clock,
         )

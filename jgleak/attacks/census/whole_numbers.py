@@ -32,8 +32,8 @@ def all_censuses(
     if null.shape[1] > limits.freedom:
         yield None
         return
-    free = np.linalg.norm(null, axis=1) > tolerances.free if null.shape[1] else np.zeros(mean.size, bool)
-    share, whole = clock.part(limits.near_share), tolerances.whole
+    free = np.linalg.norm(null, axis=1) > tolerances.free_direction if null.shape[1] else np.zeros(mean.size, bool)
+    share, whole = clock.part(limits.near_share), tolerances.whole_number
     for n in sizes:
         seen, base = set[bytes](), mean * solution.scale(n)
         fixed = base[~free]
@@ -52,14 +52,14 @@ def all_censuses(
 
 def _census(solution: Solution, found: Int[np.ndarray, " k"], n: int, tolerances: CensusTolerances) -> Census | None:
     census = solution.census(found, n)
-    return census if census is not None and census.residual <= tolerances.census else None
+    return census if census is not None and census.residual <= tolerances.census_residual else None
 
 
 def _near(solution: Solution, n: int, clock: Clock, tolerances: CensusTolerances, limits: CensusLimits) -> list[Census]:
     """Censuses whose residual rounding explains easily, nearest first; not all where the clock ends."""
     if solution.columns.size > limits.sphere_blocks:
         return []
-    radius = tolerances.near_census + tolerances.residuals * solution.residual
+    radius = tolerances.near_residual + tolerances.residual_margin * solution.residual
     system, steps = solution.system / solution.scale(n), limits.sphere_steps
     near = within_sphere(system, solution.goal, n=n, radius=radius, clock=clock, steps=steps)
     found = [_census(solution, some, n, tolerances) for some in near if some is not None]

@@ -66,13 +66,13 @@ def find_candidates(
         return None
     checked = bool(ones_checks)
     if checked not in grown:
-        bounds = {"clock": clock.part(limits.filtering), "budget": budget, "limits": limits.span}
+        bounds = {"clock": clock.part(limits.filtering_share), "budget": budget, "limits": limits.span}
         grown[checked] = one_hop(model, params, nodes, ones_checks, **bounds)
     ones = grown[checked]
     seconds_ones = clock.elapsed
     if not twos_checks and next_hop_count(ones) > limits.unchecked_two_hop:
         return None
-    bounds = {"clock": clock.part(limits.filtering), "budget": budget, "limits": limits.span}
+    bounds = {"clock": clock.part(limits.filtering_share), "budget": budget, "limits": limits.span}
     twos = next_hop(model, params, nodes, [ones], twos_checks, **bounds)
     filtered = reciprocal(twos)
     info = {

@@ -100,7 +100,7 @@ class Search:
         blocks, counts = np.array(share).T
         got = counts @ rows[blocks] / counts.sum()
         return bool(
-            np.linalg.norm(got - mean) <= self.settings.tolerances.mean * np.linalg.norm(mean) + self.noisy_mean
+            np.linalg.norm(got - mean) <= self.settings.tolerances.mean_rows * np.linalg.norm(mean) + self.noisy_mean
         )
 
 
@@ -160,7 +160,11 @@ def _stages(search: Search) -> Iterator[Bool[np.ndarray, " K"]]:
         rows, mean = search.last_rows
         scale, tolerances = np.linalg.norm(mean), search.settings.tolerances
         found = nonnegative(np.r_[rows.T / scale, np.ones((1, rows.shape[0]))], np.r_[mean / scale, 1.0])
-        if found is not None and found[1] < tolerances.asked and not (asked := found[0] > tolerances.asked_share).all():
+        if (
+            found is not None
+            and found[1] < tolerances.asked_residual
+            and not (asked := found[0] > tolerances.asked_share).all()
+        ):
             yield asked
     yield everything
 
@@ -169,9 +173,9 @@ def _stage(search: Search, chosen: Bool[np.ndarray, " K"]) -> str | None:
     """Depth-first searches over one set of blocks; the reason to stop, or None to go on with the next stage."""
     twos, knowledge, bounds = search.candidates.twos, search.knowledge, search.settings.limits
     numbers = np.flatnonzero(chosen)
-    smaller = [n for n in bounds.sizes if n < knowledge.max_nodes]
+    smaller = [n for n in bounds.size_rounds if n < knowledge.max_nodes]
     limits = [*smaller, knowledge.max_nodes] if knowledge.n is None else [knowledge.n]
-    for steps in bounds.steps:
+    for steps in bounds.step_rounds:
         complete = True
         for most in limits:
             left = chosen.copy()

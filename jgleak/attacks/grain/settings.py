@@ -12,14 +12,14 @@ class GrainTolerances:
     """What counts as near.
 
     Attributes:
-      mean: how far the mean of a graph's last hidden rows may be from the one that the gradient shows (relative).
-      asked: residual (relative) of shares of blocks with that mean up to which these blocks are tried first.
+      mean_rows: how far the mean of a graph's last hidden rows may be from the one that the gradient shows (relative).
+      asked_residual: residual (relative) of shares of blocks with that mean up to which these blocks are tried first.
       asked_share: and the smallest share that counts.
       span: those of the span checks.
     """
 
-    mean: float = 1e-2
-    asked: float = 1e-3
+    mean_rows: float = 1e-2
+    asked_residual: float = 1e-3
     asked_share: float = 1e-4
     span: SpanTolerances = TOLERANCES
 
@@ -29,19 +29,20 @@ class GrainLimits:
     """Where the searches end, beside the user's budget.
 
     Attributes:
-      filtering: most of the time left that filtering one hop may take: the search for the graph needs some too.
+      filtering_share: most of the time left that filtering one hop may take: the search for the graph needs some too.
       unchecked_one_hop: most 1-hop neighbourhoods to keep unchecked, when the checked ones do not lead to the graph.
       unchecked_two_hop: the same for two hops.
-      sizes: numbers of nodes up to which graphs are searched for, one after another, where theirs is not known.
-      steps: search-tree nodes for one start, raised from round to round, so that no wrong start takes the whole time.
+      size_rounds: numbers of nodes up to which graphs are searched for, one after another, where theirs is not known.
+      step_rounds: search-tree nodes for one start, raised from round to round, so that no wrong start takes the whole
+        time.
       span: those of the span checks.
     """
 
-    filtering: float = 0.6
+    filtering_share: float = 0.6
     unchecked_one_hop: int = 500
     unchecked_two_hop: int = 5_000
-    sizes: tuple[int, ...] = (8, 12, 16, 20, 24, 28, 32, 36)
-    steps: tuple[int, ...] = (2_000, 20_000, 200_000, 2_000_000)
+    size_rounds: tuple[int, ...] = (8, 12, 16, 20, 24, 28, 32, 36)
+    step_rounds: tuple[int, ...] = (2_000, 20_000, 200_000, 2_000_000)
     span: SpanLimits = LIMITS
 
 

@@ -56,7 +56,7 @@ def passing_words(
     if rows.shape[0] == 0:
         return Words(np.zeros((0, len(space.features)), np.int32), complete)
     bits = rows @ words.T
-    clean = np.all(np.minimum(np.abs(bits), np.abs(bits - 1.0)) <= tolerances.word_row * tolerances.word, axis=1)
+    clean = np.all(np.minimum(np.abs(bits), np.abs(bits - 1.0)) <= tolerances.word_row * tolerances.word_entry, axis=1)
     codes = np.unique(_codes(space, bits[clean].round().astype(int)), axis=0)
     if codes.shape[0]:
         codes = codes[subspace.distances(space.encode(codes)) <= subspace.tolerance]
@@ -83,7 +83,7 @@ def _rows(
 ) -> tuple[Float[np.ndarray, "T r"], bool]:
     """Coordinates of every row consistent with all partitions found, and whether all of them were looked at."""
     size = np.linalg.norm(words, axis=1)
-    patterns = _distinct(words[size > tolerances.word * size.max()], tolerances)
+    patterns = _distinct(words[size > tolerances.word_entry * size.max()], tolerances)
     found: list[np.ndarray] = []
     stack = [(np.eye(unity.size), unity)]
     for _ in range(partitions):
@@ -113,7 +113,7 @@ def _partition(
     scale = np.linalg.norm(one)
     if scale == 0:
         return np.zeros((0, one.size))
-    size, least = np.linalg.norm(patterns, axis=1), tolerances.word * scale
+    size, least = np.linalg.norm(patterns, axis=1), tolerances.word_entry * scale
     proper = patterns[(size > least) & (np.linalg.norm(patterns - one, axis=1) > least)]
     if proper.shape[0] == 0:
         return np.zeros((0, one.size))
@@ -137,7 +137,7 @@ def _distinct(rows: Float[np.ndarray, "K r"], tolerances: SpanTolerances) -> Flo
     """Rows that differ, each the mean of its near-copies; the commonest first."""
     groups: list[list[int]] = []
     left = np.ones(rows.shape[0], bool)
-    tolerance = tolerances.word * np.median(np.linalg.norm(rows, axis=1)) if rows.size else 0.0
+    tolerance = tolerances.word_entry * np.median(np.linalg.norm(rows, axis=1)) if rows.size else 0.0
     for i in range(rows.shape[0]):
         if left[i]:
             near = left & (np.linalg.norm(rows - rows[i], axis=1) <= tolerance)

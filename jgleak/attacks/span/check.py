@@ -75,7 +75,7 @@ class SpanCheck:
     def of(subspace: Subspace, *, view: View = "state", fixed: int = 0) -> SpanCheck:
         """Choose coordinates, and as few of their null vectors as reject enough."""
         chosen, free, bound = sparse_null(subspace, fixed=fixed, extra=EXTRA)
-        vectors = VECTORS[0] if bound ** VECTORS[0] <= subspace.margin.tolerances.chance else VECTORS[1]
+        vectors = VECTORS[0] if bound ** VECTORS[0] <= subspace.margin.tolerances.chance_rate else VECTORS[1]
         null = np.zeros((chosen.size, vectors))
         null[:, : free.shape[1]] = free[:, :vectors]
         inverse = 1.0 / subspace.scale[chosen]
@@ -121,8 +121,8 @@ def sparse_null(
     pivots = linalg.qr(subspace.basis.T, mode="r", pivoting=True)[-1][:rank]
     rest = rng.permutation(np.setdiff1d(np.arange(fixed, subspace.ambient), pivots))
     size = np.linalg.norm(subspace.basis, axis=1)
-    live = size[size > tolerances.off * size.max(initial=0.0)]
-    others = rest[np.argsort(size[rest] < tolerances.live * np.median(live), kind="stable")][:extra]
+    live = size[size > tolerances.dead_unit * size.max(initial=0.0)]
+    others = rest[np.argsort(size[rest] < tolerances.live_unit * np.median(live), kind="stable")][:extra]
     chosen = np.sort(np.r_[pivots, others])
     left, values, _ = np.linalg.svd(subspace.basis[chosen], full_matrices=True)
     free = left[:, rank:]

@@ -137,7 +137,7 @@ class BlockFilter:
                 continue
             else:
                 search = self._around(centre, plan, self.cheap)
-                kept, left = search.survivors(clock, budget.candidates, limits.passing)
+                kept, left = search.survivors(clock, budget.candidates, limits.passing_blocks)
                 screened = self._screen(centre, kept, budget.blocks - number)
                 if screened is None:
                     unsearched.append(everything)

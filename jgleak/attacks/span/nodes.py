@@ -167,7 +167,7 @@ def _rank(rows: Float[np.ndarray, "c r"], subspace: Subspace) -> int:
 
 def _nothing(subspace: Subspace) -> float:
     """Singular values below this show no dimension. Under noise every relation is one of the space seen, exactly."""
-    return subspace.margin.tolerances.relation * subspace.margin.share
+    return subspace.margin.tolerances.relation_floor * subspace.margin.share
 
 
 def _new_relations(

@@ -58,7 +58,7 @@ def completed(
         if clock.left <= 0:
             break
         residual = around(centre, members)
-        far = np.flatnonzero(np.linalg.norm(residual, axis=1) > allowed.outside)
+        far = np.flatnonzero(np.linalg.norm(residual, axis=1) > allowed.outside_row)
         blocks += [(centre, row) for row in members[far]]
         residuals.append(residual[far])
     if not blocks:
@@ -74,7 +74,7 @@ def completed(
         _, values, across = linalg.svd(outside, full_matrices=False)
         if values[1] <= allowed.same_direction * values[0]:
             basis = linalg.qr(np.c_[subspace.basis, across[0]], mode="economic")[0]
-            margin = subspace.margin.loosened(allowed.completed)
+            margin = subspace.margin.loosened(allowed.completed_margin)
             found.append(dataclasses.replace(subspace, basis=basis, margin=margin))
     return found
 

@@ -24,21 +24,22 @@ class SpanTolerances:
         with.
       device_rounding: residual that float32 arithmetic alone can leave on the device, relative to the row.
       device_margin: the device's check of whole rows allows so many times what the host's does, which follows.
-      chance: few null vectors are enough when a candidate of no meaning passes all of them this rarely.
-      live: smallest size of a coordinate, relative to the median of those that are not off, to be chosen beside the
-        pivots: a unit that is off in every row rejects nothing.
-      off: largest size of a coordinate that is off, relative to the largest.
+      chance_rate: few null vectors are enough when a candidate of no meaning passes all of them this rarely.
+      live_unit: smallest size of a coordinate, relative to the median of those that are not off, to be chosen beside
+        the pivots: a unit that is off in every row rejects nothing.
+      dead_unit: largest size of a coordinate that is off, relative to the largest.
       partial_margin: partial rows are compared at this multiple of the tolerance: they are shorter than the whole row.
-      relation: singular values of a part of the basis below this share of a row's tolerance show no dimension.
-      word: largest error of an entry that should be 0 or 1, and of vectors of words that should be equal (relative).
+      relation_floor: singular values of a part of the basis below this share of a row's tolerance show no dimension.
+      word_entry: largest error of an entry that should be 0 or 1, and of vectors of words that should be equal
+        (relative).
       word_row: a row of words is kept where no entry is farther from 0 and 1 than so many times that error.
       word_sum: largest error of the sum of a partition's words, relative to the sum.
       word_rank: singular values of words below this share of the largest are zero.
-      outside: smallest relative residual of a row whose direction outside a span is looked at: a smaller one is mostly
-        noise.
+      outside_row: smallest relative residual of a row whose direction outside a span is looked at: a smaller one is
+        mostly noise.
       same_row: residuals that agree up to this are one row's: many candidates have equal embeddings.
       same_direction: largest distance between unit vectors that count as one direction.
-      completed: a completed span is known so many times less well than the one it completes.
+      completed_margin: a completed span is known so many times less well than the one it completes.
     """
 
     rank_floor: float = 3e-7
@@ -50,19 +51,19 @@ class SpanTolerances:
     row_rounding: float = 1e-5
     device_rounding: float = 4e-6
     device_margin: float = 1.05
-    chance: float = 1e-7
-    live: float = 0.3
-    off: float = 1e-9
+    chance_rate: float = 1e-7
+    live_unit: float = 0.3
+    dead_unit: float = 1e-9
     partial_margin: float = 10.0
-    relation: float = 0.1
-    word: float = 0.02
+    relation_floor: float = 0.1
+    word_entry: float = 0.02
     word_row: float = 5.0
     word_sum: float = 1e-4
     word_rank: float = 1e-3
-    outside: float = 1e-2
+    outside_row: float = 1e-2
     same_row: float = 1e-4
     same_direction: float = 2e-3
-    completed: float = 10.0
+    completed_margin: float = 10.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +79,8 @@ class SpanLimits:
       centres_together: equally cheap centres searched before what they teach is used.
       whole_candidates: most candidates of a search through all 1-hop neighbourhoods; beyond it the other centres are
         searched beside what was found, which is a condition of the result.
-      passing: a centre with more blocks than this that pass the cheap check is given up: its span rejects too little.
+      passing_blocks: a centre with more blocks than this that pass the cheap check is given up: its span rejects too
+        little.
       completion_candidates: most candidates whose directions outside a span are compared; small neighbourhoods first.
       completion_cells: most groups of near directions that are looked into, the fullest first.
       completion_cell: most directions of one group that are compared with each other.
@@ -93,7 +95,7 @@ class SpanLimits:
     word_partitions: int = 20_000
     centres_together: int = 32
     whole_candidates: int = 30_000_000
-    passing: int = 1_000_000
+    passing_blocks: int = 1_000_000
     completion_candidates: int = 3_000_000
     completion_cells: int = 4_000
     completion_cell: int = 200

@@ -261,7 +261,7 @@ def _epoch(
 
 
 def aggregate(
-    params: Parameters, received: list[tuple[Client, Upload, Float[Array, " n"]]], mean: Literal["clients", "senders"]
+    params: Parameters, received: list[tuple[Client, Upload, Float[Array, " _n"]]], mean: Literal["clients", "senders"]
 ) -> Parameters:
     """The weighted mean of clients' gradients, in the form of the parameters.
 

@@ -178,7 +178,7 @@ def test_public_neighbourhoods_come_first_and_promise_nothing() -> None:
     known = Knowledge(space, features=truth.x, auxiliary=public, max_degree=2)
     whole = attacked(seen, known)
     assert whole.certificate is not None and CONDITION not in whole.certificate.conditions
-    found = attacked(seen, known, counted=50)
+    found = attacked(seen, known, blocks_counted=50)
     assert found.certificate is not None and found.certificate.status == "at_least_k"
     assert CONDITION in found.certificate.conditions and found.info["blocks"] < whole.info["blocks"] / 3
     assert truth.canonical_form() in {graph.canonical_form() for graph in found.graphs}

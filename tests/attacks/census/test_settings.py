@@ -44,7 +44,7 @@ def test_a_list_that_is_full_ends_the_search_and_the_certificate_says_so(lab: An
 
 def test_no_residual_is_small_enough_for_a_tolerance_of_nothing(lab: Any) -> None:
     """Nor is any graph found where every true block is taken to be missing."""
-    found = attacked(CENSUS.configure({"missing": "1e-12"}), lab, lab.path([0, 1, 2]), n=3)
+    found = attacked(CENSUS.configure({"missing_residual": "1e-12"}), lab, lab.path([0, 1, 2]), n=3)
     assert not found.graphs and found.stop == "missing blocks"
 
 
@@ -59,17 +59,17 @@ def test_options_of_the_span_checks_are_options_of_both_attacks(lab: Any) -> Non
 
 
 def test_options_add_up(lab: Any) -> None:
-    attack = GRAIN.configure({"steps": "10,100"}).configure({"filtering": "0.5"})
+    attack = GRAIN.configure({"step_rounds": "10,100"}).configure({"filtering_share": "0.5"})
     found = attacked(attack, lab, lab.path([0, 1, 2]), n=3)
-    assert found.stop == "match" and found.info["options"] == {"steps": (10, 100), "filtering": 0.5}
+    assert found.stop == "match" and found.info["options"] == {"step_rounds": (10, 100), "filtering_share": 0.5}
 
 
 @pytest.mark.parametrize("attack", [CENSUS, GRAIN], ids=["census", "grain"])
 def test_unknown_options_are_refused(attack: Attack) -> None:
     with pytest.raises(ValueError, match="option 'rank_gaps': unknown; did you mean 'rank_gap'"):
         attack.configure({"rank_gaps": "3"})
-    with pytest.raises(ValueError, match="option 'passing': expected a whole number from 1, got '0'"):
-        attack.configure({"passing": "0"})
+    with pytest.raises(ValueError, match="option 'passing_blocks': expected a whole number from 1, got '0'"):
+        attack.configure({"passing_blocks": "0"})
 
 
 @pytest.mark.parametrize("settings", [CensusSettings(), GrainSettings()], ids=["census", "grain"])

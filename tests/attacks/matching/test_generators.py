@@ -90,7 +90,9 @@ def test_features_follow_from_edges(lab: Any, public: PublicGraphs, priors: dict
     make = jax.jit(lambda *parts: gra_gfa.features(weights, public.groups, *parts))
     for seed in range(2000, 2030):
         graph, rows = lab.random(N, seed), jax.random.uniform(jax.random.key(seed), (N, gra_gfa.WIDTH))
-        columns = make(rows, graph.adjacency, np.ones(N, bool))[:, degree.start : degree.start + degree.columns]
+        columns = make(rows, jnp.asarray(graph.adjacency), jnp.ones(N, bool))[
+            :, degree.start : degree.start + degree.columns
+        ]
         hits.append(np.asarray(columns).argmax(axis=1) == graph.degree)
         common.append(np.bincount(graph.degree, minlength=6) / N)
     assert np.mean(hits) > np.mean(common, axis=0).max() + 0.1

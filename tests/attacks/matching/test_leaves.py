@@ -28,6 +28,11 @@ def outer(seed: int, rank: int = ROWS, scale: float = 1.0) -> Outer:
     return Outer(jnp.asarray(rows, jnp.float32), jnp.asarray(slopes, jnp.float32))
 
 
+def sent(*arguments: Any) -> Any:
+    """``compressed``, taken to the device."""
+    return jax.tree.map(jnp.asarray, compressed(*arguments))
+
+
 def dense(leaf: Outer) -> np.ndarray:
     return np.einsum("rf,trd->tfd", *(np.asarray(part, np.float64) for part in leaf))
 
@@ -41,7 +46,7 @@ def formed(gradients: Any) -> Dense:
 def test_products_in_factors(seed: int, rank: int, other: int, scale: float) -> None:
     found, truth = outer(seed, rank), outer(seed + 1, other, scale)
     a, b = dense(found), dense(truth)
-    seen = compressed(b.astype(np.float32), ROWS)
+    seen = sent(b.astype(np.float32), ROWS)
     assert isinstance(seen, Compressed)
     assert seen.left.shape == (F, ROWS) and seen.right.shape == (D, ROWS)
     np.testing.assert_allclose((seen.left * seen.values) @ seen.right.T, b[0], atol=1e-5 * np.abs(b).max())
@@ -57,7 +62,7 @@ def test_products_in_factors(seed: int, rank: int, other: int, scale: float) -> 
 def test_small_distances_are_told_from_zero(rank: int) -> None:
     """A shift of one part in 1e5 of the slopes: its square is 1e-10 of the whole, far below float32's resolution."""
     truth = outer(0, rank)
-    seen = compressed(dense(truth).astype(np.float32), ROWS)
+    seen = sent(dense(truth).astype(np.float32), ROWS)
     whole = np.sum(dense(truth) ** 2)
     assert float(leaves.gap(truth, seen)[0]) < 1e-13 * whole
     shifted = truth._replace(slopes=truth.slopes * (1 + 1e-5))
@@ -67,12 +72,12 @@ def test_small_distances_are_told_from_zero(rank: int) -> None:
 def test_what_is_not_of_low_rank_stays_whole() -> None:
     truth = dense(outer(0)).astype(np.float32)
     noisy = truth + 1e-2 * np.random.default_rng(0).normal(size=truth.shape).astype(np.float32)
-    assert isinstance(compressed(truth, ROWS), Compressed)
-    whole = compressed(noisy, ROWS)
+    assert isinstance(sent(truth, ROWS), Compressed)
+    whole = sent(noisy, ROWS)
     assert isinstance(whole, Whole)
     np.testing.assert_array_equal(whole.gradient, noisy[0])
     slightly = truth + 1e-5 * (noisy - truth)
-    assert not isinstance(compressed(slightly, ROWS), Whole)
+    assert not isinstance(sent(slightly, ROWS), Whole)
     little = truth + 1e-2 * (noisy - truth)
     many = np.concatenate([truth, truth])
     for leaf, rows, why in (
@@ -80,7 +85,7 @@ def test_what_is_not_of_low_rank_stays_whole() -> None:
         (many, ROWS, "several gradients"),
         (truth, 10, "factors of ten columns are not smaller by half"),
     ):
-        kept = compressed(leaf, rows)
+        kept = sent(leaf, rows)
         assert isinstance(kept, Dense), why
         np.testing.assert_array_equal(kept.columns, leaf.swapaxes(1, 2))
 
@@ -110,7 +115,7 @@ def test_a_small_kernels_gradient_has_a_derivative_too() -> None:
 def test_whole_gradients_are_compared_without_forming_the_other(one: Any) -> None:
     found, truth = outer(3), dense(outer(4)).astype(np.float32)
     truth += np.random.default_rng(0).normal(size=truth.shape).astype(np.float32)
-    whole = compressed(truth, ROWS)
+    whole = sent(truth, ROWS)
     np.testing.assert_allclose(one(found, whole), one(found, formed(truth)), rtol=1e-4)
     np.testing.assert_allclose(leaves.wanted(whole), leaves.wanted(formed(truth)), rtol=1e-5)
     slopes = [jax.grad(lambda leaf, seen=seen: one(leaf, seen)[0])(found) for seen in (whole, formed(truth))]
@@ -122,7 +127,7 @@ def test_the_distance_of_an_answer_loses_nothing() -> None:
     found = outer(3)
     near = dense(found).astype(np.float32) + 1e-2 * np.random.default_rng(0).normal(size=(1, F, D)).astype(np.float32)
     far = np.sum((dense(found) - near) ** 2)
-    np.testing.assert_allclose(leaves.exact_gap(found, compressed(near, ROWS)), [far], rtol=1e-2)
+    np.testing.assert_allclose(leaves.exact_gap(found, sent(near, ROWS)), [far], rtol=1e-2)
 
 
 @pytest.mark.parametrize("one", [leaves.gap, leaves.size, leaves.inner, leaves.exact_gap, leaves.sent_size])
@@ -157,7 +162,7 @@ def test_of_a_pruned_bias_too() -> None:
 @pytest.mark.parametrize("one", [leaves.gap, leaves.size, leaves.inner], ids=["gap", "size", "inner"])
 def test_derivatives_in_factors(one: Any) -> None:
     found, truth = outer(3), dense(outer(4)).astype(np.float32)
-    by_factors = jax.grad(lambda leaf: one(leaf, compressed(truth, ROWS))[0])(found)
+    by_factors = jax.grad(lambda leaf: one(leaf, sent(truth, ROWS))[0])(found)
     by_hand = jax.grad(lambda leaf: one(jnp.einsum("rf,trd->tfd", *leaf), truth)[0])(found)
     for a, b in zip(by_factors, by_hand, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3 * np.abs(b).max())

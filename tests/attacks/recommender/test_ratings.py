@@ -185,6 +185,7 @@ def test_rounds_at_other_parameters_count_each_at_its_own(made: Ratings, watch: 
     np.testing.assert_allclose(one.deviations, other.deviations, rtol=1e-3)
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_what_cannot_be_attacked_is_said(watch: Watch) -> None:
     public, (seen,) = watch([28])
     (params, update), items = seen[0], seen[0].update.items

@@ -506,7 +506,7 @@ def test_what_a_clock_leaves_is_named(view: View, stars: Callable[..., Stars]) -
 def test_a_centre_where_nearly_everything_passes_is_given_up(stars: Callable[..., Stars]) -> None:
     table = stars("gcn")
     check = table.check(some(THREE, 84), "aggregate")
-    found = table.filter(check).blocks([(0, THREE)], clock=FOREVER, budget=ALL, limits=SpanLimits(passing=20))
+    found = table.filter(check).blocks([(0, THREE)], clock=FOREVER, budget=ALL, limits=SpanLimits(passing_blocks=20))
     inside = searched(THREE, found.unsearched)
     assert not found.complete and len(inside) < 84
     assert 20 < found.centres.size < 84 and inside <= {around for _, around in as_dict(found)}

@@ -115,6 +115,7 @@ def test_ids_of_all_sizes_and_histories_of_none() -> None:
         protocol(neighbours=0)
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_uploads_that_do_not_fit_are_refused() -> None:
     third_party, clients = protocol()
     first = ExpansionUpload.from_bytes(clients[0].upload())
@@ -151,6 +152,7 @@ def test_order_of_steps_and_unknown_users() -> None:
         third_party.match()
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_altered_replies_are_refused() -> None:
     third_party, clients = protocol()
     for client in clients:

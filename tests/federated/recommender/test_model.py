@@ -130,6 +130,7 @@ def test_a_sum_is_a_mean_of_as_many(model: Recommender, clients: Clients) -> Non
     )
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_impossible_models_are_refused() -> None:
     impossible: list[dict[str, Any]] = [
         *({"network": "sage"}, {"width": 7}, {"dropout": 1.0}, {"scale": 0.0}),

@@ -103,6 +103,7 @@ def test_laplace_noise_has_the_papers_scale(model: Recommender, clients: Clients
     assert abs(np.abs(noise).mean() - 0.2) < 0.01  # the mean of |Laplace(0, lambda)| is lambda
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_impossible_requests_are_refused(model: Recommender, clients: Clients) -> None:
     params = model.initial(key=jax.random.key(0))
     with pytest.raises(ValueError, match="pseudo: must not be negative"):
