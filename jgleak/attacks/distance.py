@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Num
 from scipy.special import expit, softmax
 
 from jgleak.attacks.noise import deviations, largest
-from jgleak.defenses.prune import bounds, told
+from jgleak.defenses.prune import bounds, seen_part
 from jgleak.features import FeatureSpace
 from jgleak.federated.loss import graph_loss
 from jgleak.federated.observation import Observation
@@ -108,7 +108,7 @@ def gradient_distances(
     implies, and compare with that one. A graph too large for a flattened readout is infinitely far. Of an update that
     was clipped as a whole only the direction counts: gradients are stretched to fit first, and a regression's label,
     which shows in the length, is None. Of a pruned one the entries that were sent count, and of the others what they
-    exceed the smallest of these by (``defenses.prune.told``).
+    exceed the smallest of these by (``defenses.prune.seen_part``).
     """
     return [_distance(observation, space, graph) for graph in graphs]
 
@@ -197,7 +197,7 @@ def _distances(
             factor = jnp.maximum(along, 0.0) / jnp.maximum(optax.tree.norm(sent, squared=True), 1e-30)
             gradient = jax.tree.map(lambda g: factor * g, gradient)
         if pruned:
-            gradient = jax.tree.map(told, gradient, update, least)
+            gradient = jax.tree.map(seen_part, gradient, update, least)
         gap = jax.tree.map(lambda g, seen: jnp.sum((g - seen) ** 2), gradient, update)
         size = jax.tree.map(lambda seen: jnp.sum(jnp.asarray(seen) ** 2), update)
         return jnp.sqrt(sum(jax.tree.leaves(gap)) / jnp.maximum(sum(jax.tree.leaves(size)), 1e-30))

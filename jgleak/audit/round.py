@@ -1,4 +1,4 @@
-"""The round under attack: what a client sends, what is told of it, and whether the attack can work with that."""
+"""The round under attack: what a client sends, the side information, and whether the attack can work with that."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jgleak.graph import Graph
 
 
 class AttackedClient(NamedTuple):
-    """One client: its graphs, the first one's place in the data set, what the server saw and what is told."""
+    """One client: its graphs, the first one's place in the data set, what the server saw and the side information."""
 
     first: int
     truths: Sequence[Graph]

@@ -5,7 +5,7 @@ trained as a Wasserstein GAN with gradient penalty: its critic's slope stays use
 (soft) graphs are easily told apart, while the logarithmic loss saturates there. Left out: the reward network
 (chemistry) and edge types. With a single type, a relational convolution is a sum over neighbours.
 
-One thing is ours. MolGAN decides the number of nodes by a node type "none"; an attacker is told it, so a graph of
+One thing is ours. MolGAN decides the number of nodes by a node type "none"; an attacker knows it, so a graph of
 ``n`` nodes is the generator's first ``n``, in training as in the attack. (A generator that is shown ``n`` makes one
 graph for each ``n``, whatever the latent vector: of 64 drawn on MUTAG, 4 differed, and 12 where it is not shown.)
 """

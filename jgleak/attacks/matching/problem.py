@@ -233,7 +233,7 @@ def _labels(
     if observation.protocol == "target_node":
         rows[:, 0] = labels.reshape(graphs, -1)[:, 0]
     elif graphs > 1:
-        return None  # whose label is whose in a batch of graphs is not told: they are searched for
+        return None  # whose label is whose in a batch of graphs is not known: they are searched for
     elif labels.size != n:
         raise ValueError(f"labels: {labels.size} given for {n} nodes")
     else:
