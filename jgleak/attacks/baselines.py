@@ -114,7 +114,7 @@ def _likely(soft: Float[np.ndarray, "n n"]) -> Int[np.ndarray, "e 2"]:
 
 def _random(knowledge: Knowledge, rng: np.random.Generator) -> Graph:
     """One random graph, of a random size where none is known."""
-    n = knowledge.n or int(rng.integers(1, min(knowledge.max_nodes, MODEST), endpoint=True))
+    n = knowledge.n or int(rng.integers(1, min(knowledge.max_n, MODEST), endpoint=True))
     x = _sample(knowledge.space, n, rng) if knowledge.features is None else knowledge.features
     degrees = knowledge.space.degrees(x)
     wanted = n - 1 if degrees is None else round(int(degrees.sum()) / 2)

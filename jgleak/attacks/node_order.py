@@ -74,7 +74,7 @@ def numbered(graph: Graph, knowledge: Knowledge) -> Graph:
         fits = rows.index(graph.x)[:, None] == rows.order
     if not knowledge.auxiliary:
         return graph if rows is None else graph.permute(_assigned(np.where(fits, 0.0, FORBIDDEN)))
-    slots = bucket(max(graph.n, knowledge.max_nodes))
+    slots = bucket(max(graph.n, knowledge.max_n))
     habit = position_frequencies(knowledge.auxiliary, knowledge.space, slots)
     raw, n = dataclasses.replace(knowledge.space, mean=None, std=None).encode(graph.x), jnp.asarray(graph.n)
     nodes = raw @ np.asarray(habit.node_logits(n, slots))[: graph.n].T

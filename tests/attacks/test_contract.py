@@ -64,7 +64,7 @@ def observe(lab: Any, attack: Attack, graph: Graph) -> Observation:
 def know(lab: Any, attack: Attack) -> Knowledge:
     """All that an attack may need, and nothing else of the client (of 6 nodes)."""
     n = 6 if "n" in attack.needs else None
-    return Knowledge(lab.space, n=n, max_nodes=12, auxiliary=public(lab))
+    return Knowledge(lab.space, n=n, max_n=12, auxiliary=public(lab))
 
 
 @functools.cache

@@ -143,7 +143,7 @@ class CensusCandidates:
 
     def _check(self, site: LeakPoint) -> SpanCheck | None:
         knowledge, tolerances = self.problem.knowledge, self.problem.tolerances.span
-        return SpanCheck.at(site, most=knowledge.max_nodes, noise=knowledge.noise, tolerances=tolerances)
+        return SpanCheck.at(site, most=knowledge.max_n, noise=knowledge.noise, tolerances=tolerances)
 
     def _completed(
         self, lacking: int, nodes: Nodes, hops: Sequence[Chosen], done: Sequence[Chosen]
