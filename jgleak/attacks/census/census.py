@@ -49,7 +49,7 @@ def run(
 
     Returns:
       The anonymity set with its certificate, in the order of ``certify``. ``info`` has the number of attempts, that of
-      candidates over all of them, ``Answer.facts`` of the last one, seconds, options that are not the default, and,
+      candidates over all of them, ``Attempted.facts`` of the last one, seconds, options that are not the default, and,
       where no graph was found, what is known of the reason.
     """
     del key
@@ -80,7 +80,7 @@ def run(
 
 
 @dataclasses.dataclass(frozen=True)
-class Answer:
+class Attempted:
     """What one attempt gave.
 
     Attributes:
@@ -111,16 +111,16 @@ class Answer:
         }
 
 
-def counted(problem: CensusProblem, levels: Levels, clock: Clock) -> Answer:
+def counted(problem: CensusProblem, levels: Levels, clock: Clock) -> Attempted:
     """Every graph of the candidate blocks whose gradient is the observed one."""
     system = equations(problem, levels, clock)
     if system is None:
-        return Answer(levels, None, CUT)
+        return Attempted(levels, None, CUT)
     solution = solve(problem, levels, system, clock)
-    return Answer(levels, solution, assemble(problem, levels, solution, clock))
+    return Attempted(levels, solution, assemble(problem, levels, solution, clock))
 
 
-def _from_weakest(problem: CensusProblem, candidates: CensusCandidates, answer: Answer, clock: Clock) -> Answer:
+def _from_weakest(problem: CensusProblem, candidates: CensusCandidates, answer: Attempted, clock: Clock) -> Attempted:
     """The answer taken again under the conditions of ``checks.WEAKEST``, where that can be afforded.
 
     It replaces the first one if its search ended and every graph is there again. Otherwise graphs that only it has
