@@ -154,10 +154,10 @@ class Exact:
 class Noisy:
     """Gradients with independent noise on every entry (``Arithmetic``).
 
-    A weight row becomes as many equations as ``system_entries`` allows, its products with orthonormal vectors: each has
-    the noise's own deviation, and one of 300 would show a 300th of what the row says against it. Equations are divided
-    by that deviation (and rounding). The upstream gradient, itself read off the noisy update, is wrong by some factor,
-    the same in all equations.
+    A weight row becomes as many equations as ``system_entries`` allows, its products with orthonormal vectors. Each has
+    the noise's own deviation, so a single one of a row of 300 entries would keep about a 300th of what the row says
+    against a wrong census. Equations are divided by that deviation (and rounding). The upstream gradient, itself read
+    off the noisy update, is wrong by some factor, the same in all equations.
 
     The residual of the true counts is then a chi-square number of as many degrees of freedom as there are equations,
     and falls into two independent parts: the distance of the right-hand side from what any real counts explain, and a

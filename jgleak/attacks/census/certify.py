@@ -36,7 +36,8 @@ def certify(problem: CensusProblem, levels: Levels, found: AnonymitySet) -> Cert
     """Order the graphs of a set, of which there is one at least, and say what the search proves.
 
     Gradients nearer than ``near_distance`` come before others, then the smallest negative log-likelihood (that of the
-    prior, and of neighbourhoods where there are public graphs), then what the prior breaks ties by.
+    prior, of neighbourhoods where there are public graphs, and of the distance under noise, rounded), then what the
+    prior breaks ties by.
     """
     knowledge, size = problem.knowledge, len(found.graphs)
     order = _ranked(problem, found)
