@@ -128,8 +128,14 @@ class GNN(Precise):
 
     @nn.nowrap
     def output_bias(self, update: Mapping[str, Any]) -> Float[np.ndarray, "... C"] | None:
-        """The gradient of the bias that is added to the logits; None where the model adds none."""
+        """The gradient of the bias that is added to the logits; None where the model adds none.
+
+        States that are the logits are those of the last convolution, up to an activation: a norm between the bias and
+        the logits may turn signs, and jumping knowledge adds other layers' states.
+        """
         if self.readout.passes_states:
+            if not self.layers[-1].plain or self.jumping.keeps != "last":
+                return None
             last = self.conv_of(update, self.depth - 1)
         else:
             last = self.readout.last(self.readout_of(update))
