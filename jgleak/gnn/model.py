@@ -85,6 +85,11 @@ class GNN(Precise):
         return not self.encoder.taps and self.jumping.keeps == "last" and all(layer.plain for layer in self.layers)
 
     @property
+    def uniform(self) -> bool:
+        """All convolutions are one, but for width and bias: they mix nodes in the same way."""
+        return len({layer.conv.clone(features=1, bias=False) for layer in self.layers}) == 1
+
+    @property
     def input_taps(self) -> tuple[Tap, ...]:
         """The first linear maps that the input rows enter, mixed or not; empty where rows are used otherwise too."""
         if self.readout.sees_input:
