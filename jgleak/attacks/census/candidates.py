@@ -152,7 +152,7 @@ class CensusCandidates:
 
         A span whose rows agree where the adjacency is singular lacks nothing: it stays as it is.
         """
-        if self.problem.observation.model.layers[0].conv.kernel("hidden") is not None:
+        if not self.problem.observation.model.layers[0].columnwise("state"):
             return
         hop = len(done) + 1
         if hop == len(hops):
