@@ -87,7 +87,8 @@ class GNN(Precise):
     @property
     def uniform(self) -> bool:
         """All convolutions are one, but for width and bias: they mix nodes in the same way."""
-        return len({layer.conv.clone(features=1, bias=False) for layer in self.layers}) == 1
+        alike = [layer.conv.clone(features=1, bias=False) for layer in self.layers]
+        return all(conv == alike[0] for conv in alike)
 
     @property
     def input_taps(self) -> tuple[Tap, ...]:
