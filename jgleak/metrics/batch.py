@@ -52,7 +52,8 @@ def match_graphs(truths: Sequence[Graph], found: Sequence[Graph], space: Feature
 
     As many as possible meet one of their own size, since sizes are often side information; then the sum of GSM-1
     decides. Where fewer were found than there are, some graphs get a number from ``len(found)`` on: nothing stands
-    for them."""
+    for them.
+    """
     size = max(len(truths), len(found))
     gains = np.zeros((size, size), np.float32)
     for i, truth in enumerate(truths):

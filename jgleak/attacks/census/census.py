@@ -65,7 +65,7 @@ def run(
 
 
 @dataclasses.dataclass(frozen=True)
-class Answer:
+class Attempted:
     """What one attempt gave.
 
     Attributes:
@@ -96,16 +96,16 @@ class Answer:
         }
 
 
-def counted(problem: CensusProblem, levels: Levels, clock: Clock) -> Answer:
+def counted(problem: CensusProblem, levels: Levels, clock: Clock) -> Attempted:
     """Every graph of the candidate blocks whose gradient is the observed one."""
     system = equations(problem, levels, clock)
     if system is None:
-        return Answer(levels, None, CUT)
+        return Attempted(levels, None, CUT)
     solution = solve(problem, levels, system, clock)
-    return Answer(levels, solution, assemble(problem, levels, solution, clock))
+    return Attempted(levels, solution, assemble(problem, levels, solution, clock))
 
 
-def _from_weakest(problem: CensusProblem, candidates: CensusCandidates, answer: Answer, clock: Clock) -> Answer:
+def _from_weakest(problem: CensusProblem, candidates: CensusCandidates, answer: Attempted, clock: Clock) -> Attempted:
     """The answer taken again under fewer conditions, where that can be afforded.
 
     Where that search ends early, what it found is added: it refutes the stronger conditions.
