@@ -158,7 +158,7 @@ class CensusCandidates:
         At every hop the span as it is comes last: where the nodes that make the adjacency singular have equal rows, it
         lacks nothing. Layers with a hidden row (GIN) are not completed.
         """
-        if self.problem.observation.model.layers[0].conv.kernel("hidden") is not None:
+        if not self.problem.observation.model.layers[0].columnwise("state"):
             return
         hop = len(done) + 1
         if hop == len(hops):

@@ -68,8 +68,8 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
         return f"the mixing of {foreign[0]!r} is not linear; use one of {', '.join(linear)}"
     if not model.plain:
         return "it peels convolutions and activations alone; leave out encoder, norms, residuals and jumping knowledge"
-    if len({layer.conv.kind for layer in model.layers}) > 1:
-        return "its layers are of several kinds, which are not peeled together; use one kind throughout"
+    if not model.uniform:
+        return "its layers mix nodes in different ways, which are not peeled together; use one convolution throughout"
     nodes = model.readout.passes_states and observation.protocol == "node_losses"
     if not nodes and not (model.readout.slots and observation.protocol in ("fedsgd", "fedavg")):
         return (

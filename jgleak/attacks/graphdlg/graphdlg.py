@@ -135,6 +135,8 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
         return f"the recursion is that of GCN, not of {foreign[0].kind!r}; use --model gcn, or the census"
     if not model.plain:
         return "the recursion passes convolutions and activations alone; leave out encoder, norms, residuals and jumps"
+    if not model.uniform:
+        return "its layers mix nodes in different ways, and the recursion is for one; use one convolution throughout"
     acts = [layer.act for layer in model.layers[:-1] if layer.act not in VALUES]
     if acts:
         return f"the slope of {acts[0]!r} does not follow from its value; use one of {', '.join(VALUES)}"

@@ -15,7 +15,7 @@ from jgleak.attacks.closed_form.closed_form import CLOSED_FORM
 from jgleak.features import FeatureSpace, binary, real
 from jgleak.federated import Knowledge, Observation, fedsgd
 from jgleak.federated.client import node_gradients
-from jgleak.gnn import GNN
+from jgleak.gnn import GNN, BatchNorm, Flattened, GCNConv, Layer, LinearEncoder, LinearResidual, SAGEConv
 from jgleak.graph import Graph
 
 KEY = jax.random.key(0)
@@ -214,6 +214,35 @@ def test_what_cannot_be_peeled_is_refused(fields: dict[str, Any], says: str) -> 
     params = jax.tree.map(lambda s: np.ones(s.shape, np.float32), jax.eval_shape(lambda: model.initial(key=KEY)))
     with pytest.raises(ValueError, match=f"closed-form.*{says}"):
         attack(Observation(model, params, params, "ce"), space)
+
+
+def said_of(model: GNN) -> str | None:
+    params = jax.tree.map(lambda s: np.ones(s.shape, np.float32), jax.eval_shape(lambda: model.initial(key=KEY)))
+    return CLOSED_FORM.refusal(Observation(model, params, params, "ce"), Knowledge(space_of("gaussian", 6)))
+
+
+@pytest.mark.parametrize(
+    ("first", "parts", "says"),
+    [
+        (Layer(SAGEConv(8)), {}, None),
+        (Layer(SAGEConv(8), norm=BatchNorm()), {}, "convolutions and activations alone"),
+        (Layer(SAGEConv(8), residual=LinearResidual()), {}, "convolutions and activations alone"),
+        (Layer(SAGEConv(8)), {"encoder": LinearEncoder(4)}, "convolutions and activations alone"),
+        (Layer(SAGEConv(8)), {"jump": "max"}, "convolutions and activations alone"),
+        (Layer(GCNConv(8)), {}, "different ways"),
+    ],
+)
+def test_what_stands_around_equal_convolutions_is_refused(
+    first: Layer, parts: dict[str, Any], says: str | None
+) -> None:
+    said = said_of(GNN(6, (first, Layer(SAGEConv(8))), Flattened(40), **parts))
+    assert said is None if says is None else says in str(said)
+
+
+def test_one_kind_with_other_options_is_another_mixing() -> None:
+    assert said_of(GNN(6, (Layer(GCNConv(8, bias=True)), Layer(GCNConv(9))), Flattened(40))) is None
+    mixed = GNN(6, (Layer(GCNConv(8)), Layer(GCNConv(8, self_loops=False))), Flattened(40))
+    assert "different ways" in str(said_of(mixed))
 
 
 def test_without_bias_or_labels_it_says_so() -> None:

@@ -19,6 +19,7 @@ from jgleak.attacks.matching.loop import invert_many
 from jgleak.attacks.matching.problem import pose
 from jgleak.attacks.matching.starts import normal
 from jgleak.federated import Knowledge, Observation, fedsgd
+from jgleak.gnn import GNN, GCNConv, Layer, LayerNorm, Pooled
 from jgleak.graph import Graph
 
 FIELDS = {"hidden": 16, "readout": "pooled", "readout_widths": (), "last_act": True}
@@ -137,6 +138,19 @@ def test_refusals_say_what_instead(lab: Any, attack: Attack) -> None:
     observation = lab.observe(lab.model(**FIELDS), truth)
     assert "--know auxiliary" in str(attack.refusal(observation, Knowledge(lab.space, n=7)))
     assert attack.refusal(observation, known) is None
+
+
+@pytest.mark.parametrize(
+    ("layers", "says"),
+    [
+        ((Layer(GCNConv(8), norm=LayerNorm()), Layer(GCNConv(8))), "convolutions and activations alone"),
+        ((Layer(GCNConv(8, normalise=False)), Layer(GCNConv(8))), "different ways"),
+    ],
+)
+def test_the_recursion_is_for_equal_bare_convolutions(lab: Any, layers: tuple[Layer, ...], says: str) -> None:
+    model = GNN(lab.space.width, layers, Pooled())
+    params, known = lab.params(model), Knowledge(lab.space, n=7, auxiliary=public(lab))
+    assert says in str(GRAPHDLG.refusal(Observation(model, params, params, "ce"), known))
 
 
 def test_the_refinement_needs_no_recursion(lab: Any) -> None:
