@@ -33,6 +33,7 @@ from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.settings import DEFAULTS, CensusSettings
 from jgleak.attacks.census.solve import solve
 from jgleak.attacks.census.system import Solution
+from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.options import changed_options, with_options
 from jgleak.attacks.span.nodes import TooManyCandidates
 from jgleak.federated.observation import Knowledge, Observation
@@ -72,7 +73,7 @@ def run(
                     certified.graphs, certified.distance, "match", certificate=certified.certificate, info=info
                 )
             stop = "nothing assembled" if answer.explained else "missing blocks"
-    except TooManyCandidates as error:
+    except (TooManyCandidates, ConditionFailed) as error:
         stop = "no information"
         info["reason"] = str(error)
     info = {**problem.arithmetic.reason(stop), **info, "seconds": clock.elapsed}

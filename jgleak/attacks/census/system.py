@@ -74,6 +74,16 @@ class Rules:
             known = counts.sum() * (row == np.arange(counts.size)[:, None]) - counts[:, None]
         return Rules(top.degrees[blocks], (out - back)[:, blocks], loops[:, blocks], known)
 
+    def matrix(self, absolute: bool) -> Float[np.ndarray, "F K"]:
+        """The linear ones over real counts, of comparable size; that of shares, whose total is one, comes last.
+
+        Args:
+          absolute: counts are numbers of nodes, not shares.
+        """
+        known = self.known / max(1, np.abs(self.known).max(initial=1))
+        total = np.ones((0 if absolute else 1, self.degrees.size))
+        return np.concatenate([self.balance, known, total])
+
     def hold(self, counts: Int[np.ndarray, " K"], n: int) -> bool:
         """True where ``counts`` may be those of a connected graph of ``n`` nodes."""
         if counts.sum() != n or counts @ self.degrees < 2 * (n - 1):
