@@ -92,7 +92,8 @@ def _number(field: dataclasses.Field[Any], kind: type, text: str) -> int | float
     said = f"a whole number{least}" if kind is int else f"a number{least}" if least else "a positive number"
     try:
         value = kind(text)
-    except ValueError:
+        float(value)  # a whole number beyond all floats has no end that a search could reach
+    except (ValueError, OverflowError):
         value = -1
     if not math.isfinite(value) or value < 0 or (value == 0 and not field.metadata.get("from_zero")):
         raise ValueError(f"option {field.name!r}: expected {said}, got {text!r}")

@@ -69,7 +69,7 @@ def fedsgd(
     batch = GraphBatch.from_graphs(graphs, space, slots=model.readout.slots)
     each = gradients(model, params, batch, loss=loss, defense=defense, key=first if defense.inside else None)
     update = jax.tree.map(lambda g: np.asarray(g).mean(axis=0), each)
-    sent = defended(defense, update, second)
+    sent = defended(model, defense, update, second)
     size = len(graphs)
     return Observation(model, params, sent, loss, batch_size=size, scaled=defense.scales, pruned=defense.drops)
 
@@ -88,9 +88,11 @@ def client_keys(defense: Defense, key: Array | None) -> tuple[Array | None, Arra
     return first, second
 
 
-def defended(defense: Defense, update: Params, key: Array | None) -> Params:
+def defended(model: GNN, defense: Defense, update: Params, key: Array | None) -> Params:
     """The update as it leaves, on the host."""
-    return update if key is None else jax.tree.map(np.asarray, defense.apply(update, key=key))
+    if key is None:
+        return update
+    return jax.tree.map(np.asarray, model.trained(defense.apply(update, key=key)))
 
 
 def target_gradient(

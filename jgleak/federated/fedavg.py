@@ -52,7 +52,7 @@ def fedavg(
             f"local_rate: the client's weights are not finite after {local.steps} steps at a rate of {local.rate:g}; "
             f"take a smaller rate or fewer steps"
         )
-    update = defended(defense, jax.tree.map(np.asarray, mean), second)
+    update = defended(model, defense, jax.tree.map(np.asarray, mean), second)
     return Observation(model, params, update, loss, len(graphs), "fedavg", local, defense.scales, defense.drops)
 
 

@@ -83,7 +83,8 @@ def _rounds(
         rows = jax.random.choice(draw, graphs.nodes.shape[0], (plan.batch,), replace=False)
         batch = jax.tree.map(lambda leaf: leaf[rows], graphs)
         each = gradients(model, params, batch, loss=loss, defense=defense, key=inside if defense.inside else None)
-        return defense.apply(jax.tree.map(lambda leaf: leaf.mean(axis=0), each), key=outside)
+        mean = jax.tree.map(lambda leaf: leaf.mean(axis=0), each)
+        return model.trained(defense.apply(mean, key=outside))
 
     def step(state: tuple[Params, Any], own: Array) -> tuple[tuple[Params, Any], None]:
         params, memory = state

@@ -128,6 +128,16 @@ class GNN(Precise):
         return self.layer_of(tree, layer)["conv"]
 
     @nn.nowrap
+    def trained(self, update: Params) -> Params:
+        """The update with zeros in the places of statistics, which no gradient trains and no defence touches."""
+        for number, layer in enumerate(self.layers):
+            if layer.norm is not None and layer.norm.statistics:
+                part = self.layer_of(update, number)
+                still = {name: jnp.zeros_like(part["norm"][name]) for name in layer.norm.statistics}
+                update = {**update, f"layers_{number}": {**part, "norm": {**part["norm"], **still}}}
+        return update
+
+    @nn.nowrap
     def readout_of(self, tree: Mapping[str, Any]) -> Any:
         """The readout's part of a tree like the parameters; empty where it has no weight."""
         return tree.get("readout", {})

@@ -22,12 +22,14 @@ class Norm(nn.Module):
     Class attributes:
       kind: what users type.
       columnwise: a column of the outcome depends on the same column of the row alone.
+      statistics: of its parameters those that no gradient trains.
     """
 
     epsilon: float = EPSILON
 
     kind: ClassVar[str] = ""
     columnwise: ClassVar[bool] = False
+    statistics: ClassVar[tuple[str, ...]] = ()
 
     def __call__(self, rows: Float[Array, "... D"]) -> Float[Array, "... D"]:
         raise NotImplementedError
@@ -71,6 +73,7 @@ class BatchNorm(Norm):
 
     kind: ClassVar[str] = "batch"
     columnwise: ClassVar[bool] = True
+    statistics: ClassVar[tuple[str, ...]] = ("mean", "variance")
 
     @nn.compact
     def __call__(self, rows: Float[Array, "... D"]) -> Float[Array, "... D"]:

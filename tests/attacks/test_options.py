@@ -34,6 +34,7 @@ def test_nested_fields_go_by_their_own_names() -> None:
         ({"tolerence": "1"}, "option 'tolerence': unknown; did you mean 'tolerance'? choose from tolerance, tried"),
         ({"tried": "2.5"}, "option 'tried': expected a whole number from 1, got '2.5'"),
         ({"tried": "0"}, "option 'tried': expected a whole number from 1, got '0'"),
+        ({"tried": "9" * 400}, "option 'tried': expected a whole number from 1"),
         ({"tolerance": "0"}, "option 'tolerance': expected a positive number, got '0'"),
         ({"tolerance": "inf"}, "option 'tolerance': expected a positive number, got 'inf'"),
         ({"tolerance": "nan"}, "option 'tolerance': expected a positive number, got 'nan'"),

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jgleak.federated import client
+from jgleak.defenses import parse
+from jgleak.federated import LocalTraining, client, fedavg
 from jgleak.federated.client import fedsgd, gradients
+from jgleak.gnn import GNN, BatchNorm, GCNConv, Layer, Pooled
 from jgleak.graph import Graph, GraphBatch
 
 INVARIANT: dict[str, dict[str, Any]] = {
@@ -125,3 +127,17 @@ def test_a_diverged_client_is_noticed(world: Any) -> None:
     params = jax.tree.map(lambda w: w + np.float32(np.inf), world.params(model))
     with pytest.raises(ValueError, match="holds NaN or infinite values; check the client's loss and parameters"):
         fedsgd(model, params, [world.graph(5, 1)], world.space, loss="bce")
+
+
+def test_no_defence_touches_running_statistics(world: Any) -> None:
+    """They are no part of a gradient: noise on them would be noise on nothing, and would move them in training."""
+    model = GNN(world.space.width, (Layer(GCNConv(5), norm=BatchNorm()),), Pooled())
+    params, graph = model.initial(key=jax.random.key(0)), world.graph(5, seed=1)
+    shared: dict[str, Any] = {"loss": "bce", "defense": parse("gaussian:0.1"), "key": jax.random.key(1)}
+    local = LocalTraining(rate=0.1, steps=2)
+    for seen in (
+        fedsgd(model, params, [graph], world.space, **shared),
+        fedavg(model, params, [graph], world.space, local=local, **shared),
+    ):
+        norm = seen.update["layers_0"]["norm"]
+        assert not norm["mean"].any() and not norm["variance"].any() and norm["scale"].all() and norm["bias"].all()

@@ -101,6 +101,10 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
             f"with two layers the 2-hop blocks are checked in a per-node readout, and {model.readout.kind!r} is none; "
             "use readout 'node_mlp' or three layers"
         )
+    if model.depth == 2 and model.jumping.keeps is None:
+        return f"with two layers the 2-hop blocks' states do not show under jump={model.jump!r}; take 'cat' or 'last'"
+            f"with two layers the 2-hop blocks' states do not show under jumping knowledge {model.jump!r}; take 'cat'"
+        )
     if model.readout.slots is not None:
         return "a flattened readout depends on the order of nodes, which is not searched; use another readout"
     if model.node_level and not by_node:
