@@ -17,7 +17,7 @@ def from_zero(default: float) -> Any:
     return dataclasses.field(default=default, metadata={"from_zero": True})
 
 
-def with_options(settings: Settings, options: Mapping[str, Any]) -> Settings:
+def with_options(settings: Settings, options: Mapping[str, str | float]) -> Settings:
     """``settings`` with some fields set from text (or numbers); the others stay as they are.
 
     A field that holds settings of its own is looked into: every option goes by the name of its own field alone. Whole

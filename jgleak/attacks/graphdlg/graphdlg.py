@@ -167,7 +167,7 @@ def no_embedding(observation: Observation, knowledge: Knowledge) -> str | None:
 def entry(name: str, summary: str, options: Options) -> Attack:
     """A registry entry with its options set."""
 
-    def configure(given: Mapping[str, str]) -> Attack:
+    def configure(given: Mapping[str, str | float]) -> Attack:
         return entry(name, summary, with_options(options, given))
 
     return Attack(

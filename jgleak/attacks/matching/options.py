@@ -47,7 +47,7 @@ OBJECTIVES: Mapping[str, Objective] = {
 NAMES = ("optimiser", "lr", "steps", "restarts", "objective", "init")
 
 
-def configured(recipe: Recipe, options: Mapping[str, Any]) -> Recipe:
+def configured(recipe: Recipe, options: Mapping[str, str | float]) -> Recipe:
     """``recipe`` with some fields set from text (or numbers); the others stay as they are.
 
     Raises:
