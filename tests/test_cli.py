@@ -151,6 +151,7 @@ def test_a_node_protocol_asks_for_a_node_task() -> None:
     assert refused.exit_code == 2 and "add --node-task" in refused.output
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_a_certificate_is_verified_from_scratch(tmp_path: Path) -> None:
     found = jgleak("attack", "census", "--graphs", "1", "--max-nodes", "8", "--hidden", "64", "--out", str(tmp_path))
     assert found.exit_code == 0, found.output

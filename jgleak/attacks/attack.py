@@ -118,7 +118,7 @@ def _no_reason(observation: Observation, knowledge: Knowledge) -> str | None:
     return None
 
 
-def _no_options(options: Mapping[str, str]) -> Attack:
+def _no_options(options: Mapping[str, str | float]) -> Attack:
     raise ValueError(f"option {next(iter(options))!r}: this attack has no options; leave --set out")
 
 
@@ -149,7 +149,7 @@ class Attack:
     several: bool = False
     rows: bool = False
     many: RunMany | None = None
-    configure: Callable[[Mapping[str, str]], Attack] = _no_options
+    configure: Callable[[Mapping[str, str | float]], Attack] = _no_options
 
     def refusal(self, observation: Observation, knowledge: Knowledge) -> str | None:
         """Why (and what instead) the attack cannot work on this observation with this knowledge, else None."""

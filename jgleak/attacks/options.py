@@ -22,7 +22,7 @@ def choice(names: Iterable[str]) -> Any:
     return dataclasses.field(metadata={"choices": tuple(names)})
 
 
-def with_options(settings: Settings, options: Mapping[str, Any]) -> Settings:
+def with_options(settings: Settings, options: Mapping[str, str | float]) -> Settings:
     """``settings`` with some fields set from text (or numbers); the others stay as they are.
 
     A field that holds settings of its own is looked into (None holds none): every option goes by the name of its own

@@ -35,7 +35,8 @@ def chosen_attack(specification: Specification) -> Attack:
       ValueError: an option that it does not have.
     """
     attack = get_attack(specification.attack)
-    return attack.configure(dict(specification.options)) if specification.options else attack
+    options = {str(name): str(value) for name, value in specification.options}
+    return attack.configure(options) if options else attack
 
 
 def client(specification: Specification, setup: Setup, first: int) -> AttackedClient:

@@ -114,9 +114,9 @@ class Specification:
     seed: int = 0
     time_limit: float = 60.0
     attack: str = "census"
-    options: tuple[tuple[str, str], ...] = ()
+    options: Sequence[Sequence[str | float]] = ()
     together: int = 64
-    know: tuple[str, ...] = ()
+    know: Sequence[str] = ()
     auxiliary: str = "same"
     node_task: bool = False
     distinct: bool = True

@@ -78,7 +78,7 @@ class Attention(Convolution):
         raise NotImplementedError
 
     def scores(
-        self, target: Float[Array, "*T t"], source: Float[Array, "*T s"], values: Float[Array, "*T H d"]
+        self, target: Float[Array, "*#T t"], source: Float[Array, "*#T s"], values: Float[Array, "*#T H d"]
     ) -> Float[Array, "*T H"]:
         """The scores of edges, from their targets' and sources' parts and their sources' values."""
         raise NotImplementedError

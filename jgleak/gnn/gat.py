@@ -30,7 +30,7 @@ class GATConv(Attention):
         return Scored(values, *(jnp.einsum("nhd,hd->nh", values, self._weight(name)) for name in ("target", "source")))
 
     def scores(
-        self, target: Float[Array, "*T t"], source: Float[Array, "*T s"], values: Float[Array, "*T H d"]
+        self, target: Float[Array, "*#T t"], source: Float[Array, "*#T s"], values: Float[Array, "*#T H d"]
     ) -> Float[Array, "*T H"]:
         return jax.nn.leaky_relu(target + source, self.negative_slope)
 

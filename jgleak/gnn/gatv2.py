@@ -29,7 +29,7 @@ class GATv2Conv(Attention):
         return Scored(source.reshape(-1, self.heads, self.head_width), target, target[:, :0])
 
     def scores(
-        self, target: Float[Array, "*T t"], source: Float[Array, "*T s"], values: Float[Array, "*T H d"]
+        self, target: Float[Array, "*#T t"], source: Float[Array, "*#T s"], values: Float[Array, "*#T H d"]
     ) -> Float[Array, "*T H"]:
         both = target.reshape(*target.shape[:-1], self.heads, self.head_width) + values
         lit = jax.nn.leaky_relu(both, self.negative_slope)

@@ -73,7 +73,7 @@ def test_rows_name_what_exists(table: Table) -> None:
         assert all(set(numbers) <= set(row.columns) for numbers in row.printed.values())
         for name in row.attackers:
             attack = get_attack(known[name].attack)
-            options = dict(row.specification(known[name]).options)
+            options = {str(option): str(value) for option, value in row.specification(known[name]).options}
             assert not options or attack.configure(options).name == attack.name
 
 

@@ -88,7 +88,7 @@ def test_rooted_evaluation_equals_the_dense_layer(layer: Layer, params_of: Any, 
     dense = np.asarray(layer.apply({"params": weights}, rows, adjacency, mask))
     degrees, places = adjacency.sum(axis=1), np.arange(NODES)
     around = np.array([[v, *(u for u in places if adjacency[v, u]), *[-1] * NODES][: NODES + 1] for v in places])
-    stars = rows[around], degrees[around], around >= 0
+    stars = rows[around], degrees[around], jnp.asarray(around >= 0)
     np.testing.assert_allclose(layer.by(weights, "rooted", *stars), dense[:NODES], rtol=3e-5, atol=3e-5)
 
 
@@ -123,7 +123,7 @@ def test_every_map_s_gradient_spans_the_rows_that_enter_it(layer: Layer, params_
     """On a graph of two joined nodes whose rows and upstream gradients are independent: ``dL/dW`` has their span."""
     weights = weights_of(layer, params_of, seed=4)
     rows, _, mask = graph_of(2, 2, WIDTH, seed=2)
-    adjacency = np.array([[0, 1], [1, 0]], np.float32)
+    adjacency = jnp.array([[0.0, 1.0], [1.0, 0.0]])
     upstream = np.random.default_rng(5).normal(size=(2, layer.features)).astype(np.float32)
 
     def loss(weights: Any) -> Any:
@@ -168,16 +168,18 @@ def test_batch_norm_is_affine_in_its_running_statistics_and_shows_them_no_gradie
         name: np.full(4, value, np.float32)
         for name, value in {"mean": 0.5, "variance": 4.0, "scale": 3.0, "bias": -1.0}.items()
     }
-    out = np.asarray(BatchNorm().apply({"params": weights}, rows))
+    out = np.asarray(BatchNorm().apply({"params": weights}, jnp.asarray(rows)))
     np.testing.assert_allclose(out, 3.0 * (rows - 0.5) / np.sqrt(4.0 + 1e-5) - 1.0, rtol=1e-5, atol=1e-6)
-    gradient = jax.grad(lambda w: jnp.square(jnp.asarray(BatchNorm().apply({"params": w}, rows))).sum())(weights)
+    gradient = jax.grad(lambda w: jnp.square(jnp.asarray(BatchNorm().apply({"params": w}, jnp.asarray(rows)))).sum())(
+        weights
+    )
     assert not gradient["mean"].any() and not gradient["variance"].any() and gradient["scale"].any()
 
 
 def test_layer_norm_leaves_every_row_with_mean_0_and_variance_1() -> None:
     rows = np.random.default_rng(0).normal(3.0, 2.0, size=(5, 64)).astype(np.float32)
     weights = {"scale": np.ones(64, np.float32), "bias": np.zeros(64, np.float32)}
-    out = np.asarray(LayerNorm().apply({"params": weights}, rows))
+    out = np.asarray(LayerNorm().apply({"params": weights}, jnp.asarray(rows)))
     np.testing.assert_allclose(out.mean(axis=1), 0.0, atol=1e-5)
     np.testing.assert_allclose(out.var(axis=1), 1.0, atol=1e-3)
 
@@ -193,9 +195,9 @@ def test_what_enters_the_readout_follows_from_the_states(name: str, params_of: A
     wanted = {"last": last, "cat": np.c_[first, last]}
     if model.jump in ("max", "sum"):
         wanted |= {"max": np.maximum(first, last), "sum": first + last}
-    np.testing.assert_array_equal(model.entering(first, last), wanted[model.jump])
+    np.testing.assert_array_equal(model.entering(*states), wanted[model.jump])
     logits = np.asarray(model.apply({"params": params}, *graph))
-    seen = model.readout.apply({"params": params["readout"]}, graph[0], wanted[model.jump], graph[2])
+    seen = model.readout.apply({"params": params["readout"]}, graph[0], jnp.asarray(wanted[model.jump]), graph[2])
     np.testing.assert_allclose(logits, np.asarray(seen), rtol=1e-5, atol=1e-5)
 
 
@@ -204,7 +206,7 @@ def test_the_linear_encoder_is_one_linear_map(bias: bool) -> None:
     rng = np.random.default_rng(0)
     rows, kernel, offset = (rng.normal(size=shape).astype(np.float32) for shape in ((5, WIDTH), (WIDTH, 4), (4,)))
     weights = {"linear": {"kernel": kernel} | ({"bias": offset} if bias else {})}
-    out = np.asarray(LinearEncoder(4, bias).apply({"params": weights}, rows))
+    out = np.asarray(LinearEncoder(4, bias).apply({"params": weights}, jnp.asarray(rows)))
     np.testing.assert_allclose(out, rows @ kernel + (offset if bias else 0.0), rtol=1e-5, atol=1e-5)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
@@ -28,6 +28,7 @@ Reduced = tuple[Float[np.ndarray, "R K"], Float[np.ndarray, " R"]]
 """Equations and rules as one triangle, and its right-hand side, in units of the equations' length."""
 
 
+@runtime_checkable
 class Arithmetic(Protocol):
     """What the stages ask, in their order."""
 

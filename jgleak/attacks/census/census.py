@@ -167,7 +167,7 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
 def census(settings: CensusSettings = DEFAULTS) -> Attack:
     """The registry entry with its settings."""
 
-    def configure(given: Mapping[str, str]) -> Attack:
+    def configure(given: Mapping[str, str | float]) -> Attack:
         return census(with_options(settings, given))
 
     return Attack(

@@ -117,7 +117,7 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
 def grain(settings: GrainSettings = DEFAULTS) -> Attack:
     """The registry entry with its settings."""
 
-    def configure(given: Mapping[str, str]) -> Attack:
+    def configure(given: Mapping[str, str | float]) -> Attack:
         return grain(with_options(settings, given))
 
     return Attack(

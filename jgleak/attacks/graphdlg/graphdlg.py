@@ -156,7 +156,7 @@ def no_embedding(observation: Observation, knowledge: Knowledge) -> str | None:
 def entry(name: str, summary: str, training: DecoderTraining) -> Attack:
     """A registry entry with a training of its own."""
 
-    def configure(given: Mapping[str, str]) -> Attack:
+    def configure(given: Mapping[str, str | float]) -> Attack:
         return entry(name, summary, with_options(training, given))
 
     return Attack(

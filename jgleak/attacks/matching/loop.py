@@ -40,7 +40,7 @@ Progress = Callable[[int, Float[np.ndarray, "B K"]], None]
 def matching(name: str, summary: str, recipe: Recipe, **fields: Any) -> Attack:
     """A registry entry that runs ``recipe`` in this loop; ``fields`` go to ``Attack``."""
 
-    def configure(options: Mapping[str, Any]) -> Attack:
+    def configure(options: Mapping[str, str | float]) -> Attack:
         return matching(name, summary, configured(recipe, options), **fields)
 
     return Attack(

@@ -82,7 +82,7 @@ def options_of(recipe: Recipe) -> MatchingOptions:
     )
 
 
-def configured(recipe: Recipe, options: Mapping[str, Any]) -> Recipe:
+def configured(recipe: Recipe, options: Mapping[str, str | float]) -> Recipe:
     """``recipe`` with some options set from text (or numbers); the others stay as they are.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
@@ -16,6 +16,7 @@ Deviations = Callable[[Float[np.ndarray, " r"]], Float[np.ndarray, " T"]]
 """The deviation that noise gives relations between some coordinates of each row, from the tilt of every direction."""
 
 
+@runtime_checkable
 class Margin(Protocol):
     """What the checks ask; ``RoundingMargin`` and ``NoiseMargin`` answer.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 GRAPHS = ("gat", "gcn", "ggnn")
@@ -55,7 +55,7 @@ class RecommenderSpecification:
     epochs: int | None = None
     seed: int = 0
     attack: bool = False
-    rounds: tuple[int, ...] = (1, 5, 20)
+    rounds: Sequence[int] = (1, 5, 20)
     users: int = 50
     path: str | None = None
 

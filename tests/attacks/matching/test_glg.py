@@ -110,17 +110,17 @@ def test_a_search_is_drawn_by_the_published_penalties(attack: Attack, weight: in
     x, edges = 10 * rng.normal(size=(n, lab.space.width)), np.triu(rng.uniform(0.3, 0.7, (n, n)), 1)
     edges += edges.T
     state = init(recipe, setting, problem, key=jax.random.key(0))
-    padded: dict[str, Any] = {
-        name: np.zeros(state.variables[name].shape, np.float32) for name in ("nodes", "adjacency")
-    }
+    padded = {name: np.zeros(state.variables[name].shape, np.float32) for name in ("nodes", "adjacency")}
     padded["nodes"][0, :n], padded["adjacency"][0, :n, :n] = x, edges
-    moved = jax.jit(partial(step, recipe, setting))(problem, dataclasses.replace(state, variables=padded))[0].variables
+    begun = dataclasses.replace(state, variables=jax.tree.map(jnp.asarray, padded))
+    moved = jax.jit(partial(step, recipe, setting))(problem, begun)[0].variables
     for name, before, down in zip(("nodes", "adjacency"), (x, edges), slope(x, edges), strict=True):
         after = np.asarray(moved[name])[0, :n, : before.shape[1]]
         assert np.abs(rate * down).mean() > 1e-4
         np.testing.assert_allclose(before - after, weight * rate * down, rtol=1e-2, atol=1e-5)
 
 
+@pytest.mark.usefixtures("unchecked")  # neither labels nor a setting are looked at
 def test_penalties_have_the_published_weights(lab: Any) -> None:
     """Section 5's, on a soft graph."""
     rng = np.random.default_rng(1)

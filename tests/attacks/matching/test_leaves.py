@@ -135,7 +135,7 @@ def test_of_a_pruned_kernel_only_what_was_sent_counts_and_what_was_too_large_to_
     found, truth = outer(3), dense(outer(4)).astype(np.float32)
     bound = np.quantile(np.abs(truth), 0.9)
     sent = np.where(np.abs(truth) >= bound, truth, 0.0)
-    seen = leaves.kept(sent, np.asarray(bounds(sent, axis=1)), kernel=True)
+    seen = jax.tree.map(jnp.asarray, leaves.kept(sent, np.asarray(bounds(sent, axis=1)), kernel=True))
 
     def by_hand(leaf: Outer) -> Any:
         formed = jnp.einsum("rf,trd->tfd", *leaf)
@@ -155,6 +155,7 @@ def test_of_a_pruned_kernel_only_what_was_sent_counts_and_what_was_too_large_to_
 
 def test_of_a_pruned_bias_too() -> None:
     seen = leaves.kept(np.array([[0.0, -2.0, 5.0]], np.float32), np.array([[2.0]], np.float32), kernel=False)
+    seen = jax.tree.map(jnp.asarray, seen)
     np.testing.assert_allclose(leaves.gap(jnp.array([[1.9, -2.0, 5.0]]), seen), [0.0])
     np.testing.assert_allclose(leaves.gap(jnp.array([[-3.0, -1.0, 5.0]]), seen), [2.0])
 
@@ -163,7 +164,7 @@ def test_of_a_pruned_bias_too() -> None:
 def test_derivatives_in_factors(one: Any) -> None:
     found, truth = outer(3), dense(outer(4)).astype(np.float32)
     by_factors = jax.grad(lambda leaf: one(leaf, sent(truth, ROWS))[0])(found)
-    by_hand = jax.grad(lambda leaf: one(jnp.einsum("rf,trd->tfd", *leaf), truth)[0])(found)
+    by_hand = jax.grad(lambda leaf: one(jnp.einsum("rf,trd->tfd", *leaf), jnp.asarray(truth))[0])(found)
     for a, b in zip(by_factors, by_hand, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3 * np.abs(b).max())
 

@@ -123,6 +123,7 @@ def test_distances_in_closed_form() -> None:
     )
     relative = np.sum((flat - want) ** 2, axis=1) / np.sum(want**2, axis=1)
     angle = np.sum(flat * want, axis=1) / np.linalg.norm(flat, axis=1) / np.linalg.norm(want, axis=1)
+    found, seen = jax.tree.map(jnp.asarray, (found, seen))
     np.testing.assert_allclose(squared(found, seen), relative.mean(), rtol=1e-5)
     np.testing.assert_allclose(cosine(found, seen), np.mean(1 - angle), rtol=1e-4)
     np.testing.assert_allclose(distance(found, seen), np.linalg.norm(flat - want) / np.linalg.norm(want), rtol=1e-5)
@@ -182,7 +183,7 @@ def test_the_truth_explains_a_pruned_update(lab: Any, defense: str, objective: s
     seen = fedsgd(model, lab.params(model), [graph], lab.space, loss="bce", defense=pruned, key=jax.random.key(0))
     distances = gradient_distances(seen, lab.space, [graph, lab.path([0, 2, 1])])
     assert distances[0][0] < 1e-5 and distances[0][1] == graph.y and distances[1][0] > 1e-2
-    known = Knowledge(lab.space, adjacency=graph.adjacency, features=graph.x, labels=graph.y)
+    known = Knowledge(lab.space, adjacency=graph.adjacency, features=graph.x, labels=np.array(graph.y))
     idlg = get_attack("idlg").configure({"steps": "2", "objective": objective})
     found = idlg(seen, known, key=jax.random.key(1), budget=Budget(seconds=60))
     assert found.stop == "match" and found.info["matching_loss"] < 1e-6

@@ -39,15 +39,14 @@ def test_a_graph_seen_along_its_own_directions(lab: Any, conv: str) -> None:
     x = np.zeros((16, 90), np.float32)
     x[:11] = WORDS.encode(graph.x)
     np.testing.assert_allclose(x @ basis @ basis.T, x, atol=1e-3)
-    edges: Any = np.zeros((16, 16), np.float32)
-    edges[:11, :11] = graph.adjacency
-    mask: Any = np.arange(16) < 11
+    edges = jnp.zeros((16, 16)).at[:11, :11].set(graph.adjacency)
+    mask = jnp.arange(16) < 11
 
     def loss(params: Any, model: Any, rows: Any) -> Any:
         return model.apply({"params": params}, rows, edges, mask)[0]
 
-    value, slope = jax.value_and_grad(loss)(observation.params, model, x)
-    less, thin = jax.value_and_grad(loss)(seen.params, seen.model, (x @ basis).astype(np.float32))
+    value, slope = jax.value_and_grad(loss)(observation.params, model, jnp.asarray(x))
+    less, thin = jax.value_and_grad(loss)(seen.params, seen.model, jnp.asarray(x @ basis, jnp.float32))
     assert value == pytest.approx(float(less), rel=1e-4)
     sizes = [np.sqrt(sum(float(np.sum(leaf**2)) for leaf in jax.tree.leaves(tree))) for tree in (slope, thin)]
     assert sizes[0] == pytest.approx(sizes[1], rel=1e-4)

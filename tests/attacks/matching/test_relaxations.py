@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jaxtyping import Array
 from scipy.stats import entropy
 
 from jgleak.attacks import relaxations
@@ -20,8 +21,8 @@ from jgleak.attacks.relaxations import Group
 SEEDS = st.integers(0, 10_000)
 
 
-def matrix(seed: int, n: int = 6) -> Any:
-    return np.random.default_rng(seed).normal(size=(n, n)).astype(np.float32)
+def matrix(seed: int, n: int = 6) -> Array:
+    return jnp.asarray(np.random.default_rng(seed).normal(size=(n, n)), jnp.float32)
 
 
 @settings(max_examples=20, deadline=None)
@@ -40,7 +41,7 @@ def test_edges_are_symmetric_probabilities_of_real_pairs(seed: int, n: int) -> N
 def test_the_sparsest_edges_are_the_largest_of_some_end(seed: int, most: int) -> None:
     mask: Any = np.ones(6, bool)
     edges = np.asarray(relaxations.sigmoid_edges(matrix(seed), mask))
-    got = np.asarray(relaxations.sparsest(jnp.asarray(edges), jnp.asarray(most)))
+    got = np.asarray(relaxations.sparsest(jnp.asarray(edges), jnp.asarray(float(most))))
     want = np.zeros((6, 6))
     for v in range(6):
         for u in np.argsort(-edges[v])[:most]:
@@ -53,9 +54,9 @@ def test_derivatives_go_straight_through() -> None:
     weights = matrix(1)
 
     def value(edges: Any) -> Any:
-        return jnp.sum(weights * relaxations.sparsest(edges, jnp.asarray(2)))
+        return jnp.sum(weights * relaxations.sparsest(edges, jnp.asarray(2.0)))
 
-    np.testing.assert_allclose(jax.grad(value)(jnp.asarray(matrix(2))), weights, rtol=1e-6)
+    np.testing.assert_allclose(jax.grad(value)(matrix(2)), weights, rtol=1e-6)
 
 
 def test_structured_features_are_mixtures_of_rows_that_exist() -> None:
@@ -73,11 +74,10 @@ def test_structured_features_are_mixtures_of_rows_that_exist() -> None:
 @given(SEEDS)
 def test_regularisers_in_closed_form(seed: int) -> None:
     graph = nx.gnp_random_graph(6, 0.4, seed=seed)
-    edges: Any = nx.to_numpy_array(graph).astype(np.float32)
-    x = matrix(seed)
-    degree = edges.sum(axis=1)
+    edges = jnp.asarray(nx.to_numpy_array(graph), jnp.float32)
+    x, degree = np.asarray(matrix(seed)), np.asarray(edges).sum(axis=1)
     terms = [np.sum((x[u] / np.sqrt(degree[u]) - x[v] / np.sqrt(degree[v])) ** 2) for u, v in graph.edges]
-    np.testing.assert_allclose(regularisers.smoothness(x, edges), sum(terms), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(regularisers.smoothness(jnp.asarray(x), edges), sum(terms), rtol=1e-4, atol=1e-4)
     linked = degree > 0
     laplacian = nx.normalized_laplacian_matrix(graph).toarray()
     np.testing.assert_allclose(
@@ -112,7 +112,7 @@ def test_regularisers_of_soft_edges_in_closed_form(seed: int) -> None:
     """Of edges between 0 and 1: the squares, the sum, the entropy and the weighted Laplacian are told apart."""
     mask: Any = np.arange(6) < 5
     edges = np.asarray(relaxations.sigmoid_edges(2 * matrix(seed), mask), np.float64)
-    x, pairs = matrix(seed + 1), list(zip(*np.nonzero(edges), strict=True))
+    x, pairs = np.asarray(matrix(seed + 1)), list(zip(*np.nonzero(edges), strict=True))
     degree = edges.sum(axis=1)
     soft = jnp.asarray(edges, jnp.float32)
     bends = [edges[u, v] * np.sum((x[u] / degree[u] ** 0.5 - x[v] / degree[v] ** 0.5) ** 2) for u, v in pairs if u < v]

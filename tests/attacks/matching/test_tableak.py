@@ -29,12 +29,12 @@ def posed() -> tuple[Setting, Problem, Any]:
     seen = fedsgd(model, model.initial(key=jax.random.key(0)), [graph], data.space, loss="ce")
     labels = np.atleast_1d(np.asarray(graph.y))
     setting, problem = pose(seen, Knowledge(data.space, n=graph.n, labels=labels), infer=True)
+    problem = jax.tree.map(jnp.asarray, problem)
     slots = problem.mask.shape[1]
-    nodes: Any = np.zeros((1, slots, data.space.width), np.float32)
-    edges: Any = np.zeros((1, slots, slots), np.float32)
+    nodes = np.zeros((1, slots, data.space.width), np.float32)
+    edges = np.zeros((1, slots, slots), np.float32)
     nodes[0, : graph.n], edges[0, : graph.n, : graph.n] = data.space.encode(graph.x), graph.adjacency
-    known: Any = np.asarray(problem.labels)
-    return setting, problem, Guess(nodes, edges, known)
+    return setting, problem, Guess(jnp.asarray(nodes), jnp.asarray(edges), problem.labels)
 
 
 def test_the_start_has_public_frequencies_and_gradients_of_a_clients_length(
@@ -73,7 +73,7 @@ def test_restarts_that_agree_up_to_order_are_averaged_and_others_left_out(posed:
     n, rng = int(np.asarray(problem.mask).sum()), np.random.default_rng(0)
 
     def blurred(order: Any) -> tuple[Any, Any]:
-        nodes, edges = truth.nodes.copy(), truth.adjacency.copy()
+        nodes, edges = np.array(truth.nodes), np.array(truth.adjacency)
         nodes[0, :n] += 0.2 * rng.normal(size=nodes[0, :n].shape)
         nodes[0, :n], edges[0, :n, :n] = nodes[0, order], edges[0][np.ix_(order, order)]
         return nodes, edges

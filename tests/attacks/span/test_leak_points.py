@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -123,7 +124,8 @@ def _true(ones: Blocks, twos: Blocks, around: list[tuple[int, tuple[int, ...]]])
 def _states(observation: Any, graph: Graph) -> list[np.ndarray]:
     adjacency = np.zeros((graph.n, graph.n), np.float32)
     adjacency[tuple(graph.edges.T)] = 1.0
-    whole = SPACE.encode(graph.x).astype(np.float32), adjacency + adjacency.T, np.ones(graph.n, bool)
+    parts = SPACE.encode(graph.x).astype(np.float32), adjacency + adjacency.T, np.ones(graph.n, bool)
+    whole = [jnp.asarray(part) for part in parts]
     return [np.asarray(s) for s in observation.model.apply({"params": observation.params}, *whole, method="states")]
 
 
