@@ -103,8 +103,6 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
         )
     if model.depth == 2 and model.jumping.keeps is None:
         return f"with two layers the 2-hop blocks' states do not show under jump={model.jump!r}; take 'cat' or 'last'"
-            f"with two layers the 2-hop blocks' states do not show under jumping knowledge {model.jump!r}; take 'cat'"
-        )
     if model.readout.slots is not None:
         return "a flattened readout depends on the order of nodes, which is not searched; use another readout"
     if model.node_level and not by_node:
