@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import igraph
 import jax
@@ -172,6 +172,20 @@ class Graph:
         return nx.is_isomorphic(self.to_networkx(), other.to_networkx(), node_match=same)
 
 
+class DenseGraph(NamedTuple):
+    """One graph as a model is shown it: encoded, padded, its edges possibly relaxed. Several have leading axes.
+
+    Attributes:
+      nodes: ``(N, m)`` features; those of padding nodes are zero.
+      adjacency: ``(N, N)`` symmetric, zero diagonal, entries in [0, 1].
+      mask: ``(N,)`` True for real nodes.
+    """
+
+    nodes: Float[Array | np.ndarray, "... N m"]
+    adjacency: Float[Array | np.ndarray, "... N N"]
+    mask: Bool[Array | np.ndarray, "... N"]
+
+
 @pytree
 @dataclasses.dataclass(frozen=True)
 class GraphBatch:
@@ -196,6 +210,11 @@ class GraphBatch:
     def size(self) -> int:
         """Number of graphs."""
         return self.nodes.shape[0]
+
+    @property
+    def dense(self) -> DenseGraph:
+        """What a model is shown, without the labels."""
+        return DenseGraph(self.nodes, self.adjacency, self.node_mask)
 
     @staticmethod
     def from_graphs(graphs: Sequence[Graph], space: FeatureSpace, *, slots: int | None = None) -> GraphBatch:

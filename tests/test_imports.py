@@ -30,6 +30,23 @@ LAYER = {
 SIBLINGS_APART = {"attacks", "metrics", "datasets"}
 
 
+BELOW = {
+    "basics": set(),
+    "public": {"basics"},
+    "closed_form": {"basics"},
+    "recommender": {"basics"},
+    "span": {"basics", "node_order"},
+    "node_order": {"basics", "public"},
+    "baselines": {"basics", "public"},
+    "matching": {"basics", "public", "closed_form"},
+    "fedgig": {"basics", "public", "matching"},
+    "graphdlg": {"basics", "public", "closed_form", "matching"},
+    "grain": {"basics", "node_order", "span"},
+    "census": {"basics", "node_order", "closed_form", "span"},
+}
+"""What each folder of ``attacks`` may import besides itself; files beside them that are not named are the basics."""
+
+
 def _imports(path: Path) -> set[str]:
     tree = ast.parse(path.read_text())
     names = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
@@ -37,7 +54,7 @@ def _imports(path: Path) -> set[str]:
     parts = {
         f"{node.module}.{alias.name}"
         for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module == "jgleak"
+        if isinstance(node, ast.ImportFrom) and node.module in ("jgleak", "jgleak.attacks")
         for alias in node.names
     }
     return {name for name in names | parts if name.split(".")[0] == "jgleak"}
@@ -62,6 +79,23 @@ def test_imports_point_downward(path: Path) -> None:
         assert LAYER[there] <= LAYER[here], f"{here} must not import {name}: imports point downward"
         if here in SIBLINGS_APART and there in SIBLINGS_APART:
             assert here == there, f"{here} must not import {name}: the truth stays out of attacks"
+
+
+ATTACK_FILES = [p for p in FILES if _part(p) == "attacks" and p.stem not in ("registry", "__init__")]
+
+
+@pytest.mark.parametrize("path", ATTACK_FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_attacks_build_on_those_below(path: Path) -> None:
+    def layer(piece: str) -> str:
+        return piece if piece in BELOW else "basics"
+
+    folder = path.relative_to(PACKAGE / "attacks").with_suffix("").parts[0]
+    assert folder in BELOW or not (PACKAGE / "attacks" / folder).is_dir(), f"{folder} has no place: add it to BELOW"
+    for name in _imports(path):
+        pieces = name.split(".")
+        if len(pieces) > 2 and pieces[1] == "attacks":
+            there, here = layer(pieces[2]), layer(folder)
+            assert there == here or there in BELOW[here], f"{here} must not import {name}; it may import {BELOW[here]}"
 
 
 def test_every_part_was_checked() -> None:

@@ -19,8 +19,8 @@ from benchmarks.lib.machine import host, seconds
 from benchmarks.lib.options import parts
 from benchmarks.lib.page import markdown
 from benchmarks.lib.records import Records
-from jgleak.attacks.closed_form.propositions import CONDITION
 from jgleak.attacks.closed_form.recursion import Recovered, recover
+from jgleak.attacks.closed_form.tolerances import TOLERANCES
 from jgleak.datasets import load
 from jgleak.features import FeatureSpace
 from jgleak.federated import fedsgd
@@ -92,21 +92,20 @@ def speed(nodes: int, width: int, repeats: int) -> dict[str, float]:
 
 def by_pinv(coefficients: Float[Array, "n D"], gradient: Float[Array, "F D"]) -> Float[Array, "n F"]:
     """The recursion's solve."""
-    return (gradient @ jnp.linalg.pinv(coefficients, rtol=CONDITION)).T
+    return (gradient @ jnp.linalg.pinv(coefficients, rtol=TOLERANCES.rank)).T
 
 
 def by_kronecker(coefficients: Float[Array, "n D"], gradient: Float[Array, "F D"]) -> Float[Array, "n F"]:
     """Algorithm 1, lines 8 to 11: the dense system of ``(F D) x (n F)``."""
     n, width = coefficients.shape[0], gradient.shape[0]
     system = jnp.kron(coefficients.T, jnp.eye(width, dtype=gradient.dtype))
-    return jnp.linalg.lstsq(system, gradient.T.reshape(-1), rcond=CONDITION)[0].reshape(n, width)
+    return jnp.linalg.lstsq(system, gradient.T.reshape(-1), rcond=TOLERANCES.rank)[0].reshape(n, width)
 
 
 def exactness(model: GNN, graphs: Sequence[Graph], space: FeatureSpace) -> dict[str, Any]:
     """Share of graphs whose ``r_i`` all have full row rank, and the features' errors, with the true edges."""
     params = model.initial(key=jax.random.key(0))
-    slots = GraphBatch.from_graphs(graphs, space).node_mask.shape[1]
-    updates = [fedsgd(model, params, [g], space, loss="ce", slots=slots).update for g in graphs]
+    updates = [fedsgd(model, params, [g], space, loss="ce").update for g in graphs]
     edges, last = [g.adjacency for g in graphs], _last_states(model, params, graphs, space)
     slopes = [(rows > 0).astype(float) for rows in last]
     known = last if model.readout.additive is None else None

@@ -69,7 +69,7 @@ def learnt(
     """Recall and precision of nodes and 1-hop blocks, and whether the labels' counts are right."""
     budget = Budget(seconds=seconds)
     clock = budget.start()
-    knowledge = Knowledge(space, max_nodes=sum(graph.n for graph in graphs))
+    knowledge = Knowledge(space, max_n=sum(graph.n for graph in graphs))
     counts = infer_counts(observation, prior_probability(observation, logits))
     right = np.bincount([graph.y for graph in graphs if isinstance(graph.y, int)], minlength=2).tolist()
     out: dict[str, Any] = {"labels": float(counts.tolist() == right)}

@@ -62,10 +62,10 @@ def file_habit(observation: Observation, knowledge: Knowledge, *, key: Array, bu
     median size. An attack that is not clearly above this in file order has not shown what the gradient told it.
     """
     each, space = apart(observation, knowledge), knowledge.space
-    told = [one.n or _usual(one) for one in each]
-    habit = position_frequencies(knowledge.auxiliary, space, bucket(max(told)))
+    sizes = [one.n or _usual(one) for one in each]
+    habit = position_frequencies(knowledge.auxiliary, space, bucket(max(sizes)))
     soft, rows, graphs = list[np.ndarray](), list[np.ndarray](), list[Graph]()
-    for one, n in zip(each, told, strict=True):
+    for one, n in zip(each, sizes, strict=True):
         soft.append(habit.edges_of(n) if one.adjacency is None else np.asarray(one.adjacency))
         rows.append(habit.rows_of(n, space) if one.features is None else space.encode(one.features))
         graphs.append(Graph(space.decode(rows[-1]) if one.features is None else one.features, _likely(soft[-1])))
@@ -113,8 +113,8 @@ def _likely(soft: Float[np.ndarray, "n n"]) -> Int[np.ndarray, "e 2"]:
 
 
 def _random(knowledge: Knowledge, rng: np.random.Generator) -> Graph:
-    """One random graph, of a random size where none is told."""
-    n = knowledge.n or int(rng.integers(1, min(knowledge.max_nodes, MODEST), endpoint=True))
+    """One random graph, of a random size where none is known."""
+    n = knowledge.n or int(rng.integers(1, min(knowledge.max_n, MODEST), endpoint=True))
     x = _sample(knowledge.space, n, rng) if knowledge.features is None else knowledge.features
     degrees = knowledge.space.degrees(x)
     wanted = n - 1 if degrees is None else round(int(degrees.sum()) / 2)
@@ -154,7 +154,7 @@ def _modal(knowledge: Knowledge, n: int) -> Num[np.ndarray, "n G"]:
 
 
 def _mean(knowledge: Knowledge) -> Float[np.ndarray, "n n"]:
-    """Known edges, or the public graphs' mean, of their median size where none is told."""
+    """Known edges, or the public graphs' mean, of their median size where none is known."""
     if knowledge.adjacency is not None:
         return np.asarray(knowledge.adjacency)
     graphs = knowledge.auxiliary

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,12 +17,12 @@ from jaxtyping import Array, Bool, Float, Num
 from scipy.special import expit, softmax
 
 from jgleak.attacks.noise import deviations, largest
-from jgleak.defenses.prune import bounds, told
+from jgleak.defenses.prune import bounds, seen_part
 from jgleak.features import FeatureSpace
 from jgleak.federated.loss import graph_loss
 from jgleak.federated.observation import Observation
 from jgleak.gnn import GNN, Params
-from jgleak.graph import Graph, GraphBatch
+from jgleak.graph import DenseGraph, Graph, GraphBatch
 
 MATCH = 1e-4
 """Relative gradient distance that counts as zero: float32 gradients of one graph agree to about 1e-6."""
@@ -108,7 +108,7 @@ def gradient_distances(
     implies, and compare with that one. A graph too large for a flattened readout is infinitely far. Of an update that
     was clipped as a whole only the direction counts: gradients are stretched to fit first, and a regression's label,
     which shows in the length, is None. Of a pruned one the entries that were sent count, and of the others what they
-    exceed the smallest of these by (``defenses.prune.told``).
+    exceed the smallest of these by (``defenses.prune.seen_part``).
     """
     return [_distance(observation, space, graph) for graph in graphs]
 
@@ -126,49 +126,45 @@ def labelled_distance(observation: Observation, space: FeatureSpace, graph: Grap
         raise ValueError(f"y: expected {wanted}, got {graph.y!r}")
     if loss != "mse" and not np.all(np.isin(label, np.arange(model.outputs))):
         raise ValueError(f"y: {graph.y!r} has a label outside the classes 0..{model.outputs - 1}")
-    one = _arrays(observation, space, graph)
+    one = _dense(observation, space, graph)
     return math.inf if one is None else float(_at_labels(observation, one, _padded(label, loss, one))[0])
 
 
-One: TypeAlias = tuple[Any, Any, Any]
-"""Nodes, adjacency and mask of one padded graph."""
-
-
-def _arrays(observation: Observation, space: FeatureSpace, graph: Graph) -> One | None:
+def _dense(observation: Observation, space: FeatureSpace, graph: Graph) -> DenseGraph | None:
     """The graph as the model is shown it; None where it is too large for a flattened readout."""
     slots = observation.model.readout.slots
     if slots is not None and graph.n > slots:
         return None
     batch = GraphBatch.from_graphs([Graph(graph.x, graph.edges)], space, slots=slots)
-    return batch.nodes[0], batch.adjacency[0], batch.node_mask[0]
+    return jax.tree.map(lambda leaf: leaf[0], batch).dense
 
 
-def _padded(labels: Any, loss: str, one: One) -> Num[np.ndarray, "1 ..."]:
+def _padded(labels: Any, loss: str, one: DenseGraph) -> Num[np.ndarray, "1 ..."]:
     """One graph's label, or its nodes' labels with zeros behind them, as the only one to compare."""
     kind = np.float32 if loss == "mse" else np.int32
     if not np.ndim(labels):
         return np.array([labels], kind)
-    padded = np.zeros((1, one[2].shape[0]), kind)
+    padded = np.zeros((1, one.mask.size), kind)
     padded[0, : len(labels)] = labels
     return padded
 
 
-def _at_labels(observation: Observation, one: One, labels: Num[np.ndarray, "K ..."]) -> Float[np.ndarray, " K"]:
+def _at_labels(observation: Observation, one: DenseGraph, labels: Num[np.ndarray, "K ..."]) -> Float[np.ndarray, " K"]:
     marks = observation.scaled, observation.pruned
     seen = observation.params, observation.update
-    return np.asarray(_distances(observation.model, *seen, *one, labels, observation.loss, *marks))
+    return np.asarray(_distances(observation.model, *seen, one, labels, observation.loss, *marks))
 
 
 def _distance(observation: Observation, space: FeatureSpace, graph: Graph) -> tuple[float, Label]:
     model, loss = observation.model, observation.loss
-    one = _arrays(observation, space, graph)
+    one = _dense(observation, space, graph)
     if one is None:
         return math.inf, None
     if model.node_level:
-        labels = _node_labels(observation, *one)
+        labels = _node_labels(observation, one)
         return float(_at_labels(observation, one, _padded(labels, loss, one))[0]), labels
     if loss == "mse":
-        target = float(_target(model, observation.params, observation.update, *one, observation.pruned))
+        target = float(_target(model, observation.params, observation.update, one, observation.pruned))
         distance = float(_at_labels(observation, one, _padded(target, loss, one))[0])
         return distance, None if observation.scaled else target
     values = _at_labels(observation, one, np.arange(model.outputs))
@@ -181,9 +177,7 @@ def _distances(
     model: GNN,
     params: Params,
     update: Params,
-    nodes: Float[Array, "N m"],
-    adjacency: Float[Array, "N N"],
-    mask: Array,
+    graph: DenseGraph,
     labels: Num[Array, "K ..."],
     loss: str,
     scaled: bool,
@@ -195,7 +189,7 @@ def _distances(
     least = bounds(update) if pruned else None
 
     def one(label: Array) -> Array:
-        gradient = jax.grad(lambda p: graph_loss(model, p, nodes, adjacency, mask, label, loss))(params)
+        gradient = jax.grad(lambda p: graph_loss(model, p, graph, label, loss))(params)
         gradient = jax.tree.map(lambda g: g / unit, gradient)
         if scaled:
             sent = _sent(gradient, update) if pruned else gradient
@@ -203,7 +197,7 @@ def _distances(
             factor = jnp.maximum(along, 0.0) / jnp.maximum(optax.tree.norm(sent, squared=True), 1e-30)
             gradient = jax.tree.map(lambda g: factor * g, gradient)
         if pruned:
-            gradient = jax.tree.map(told, gradient, update, least)
+            gradient = jax.tree.map(seen_part, gradient, update, least)
         gap = jax.tree.map(lambda g, seen: jnp.sum((g - seen) ** 2), gradient, update)
         size = jax.tree.map(lambda seen: jnp.sum(jnp.asarray(seen) ** 2), update)
         return jnp.sqrt(sum(jax.tree.leaves(gap)) / jnp.maximum(sum(jax.tree.leaves(size)), 1e-30))
@@ -217,18 +211,16 @@ def _sent(gradient: Params, update: Params) -> Params:
 
 
 @partial(jax.jit, static_argnames=("model", "pruned"))
-def _target(
-    model: GNN, params: Params, update: Params, nodes: Array, adjacency: Array, mask: Array, pruned: bool
-) -> Array:
+def _target(model: GNN, params: Params, update: Params, graph: DenseGraph, pruned: bool) -> Array:
     """Regression target: the gradient is ``2 (output - y)`` times the output's own gradient, wherever it was sent."""
-    output, gradient = jax.value_and_grad(lambda p: model.apply({"params": p}, nodes, adjacency, mask)[0])(params)
+    output, gradient = jax.value_and_grad(lambda p: model.apply({"params": p}, *graph)[0])(params)
     gradient = _sent(gradient, update) if pruned else gradient
     inner = sum(jax.tree.leaves(jax.tree.map(lambda g, seen: jnp.sum(g * seen), gradient, update)))
     square = sum(jax.tree.leaves(jax.tree.map(lambda g: jnp.sum(g * g), gradient)))
     return output - 0.5 * inner / jnp.maximum(square, 1e-30)
 
 
-def _node_labels(observation: Observation, nodes: np.ndarray, adjacency: np.ndarray, mask: np.ndarray) -> np.ndarray:
+def _node_labels(observation: Observation, graph: DenseGraph) -> np.ndarray:
     """Most plausible label of every node, from the gradient of the readout's last layer (or of the convolutions).
 
     A gradient is linear in the output gradients ``D (N, C)``, so ``D`` solves a small least-squares problem, and
@@ -236,9 +228,9 @@ def _node_labels(observation: Observation, nodes: np.ndarray, adjacency: np.ndar
     outputs share their part of ``D``, so only their labels' counts show; rounding gives each count to someone.
     """
     model, loss = observation.model, observation.loss
-    n = int(np.asarray(mask).sum())
+    n = int(graph.mask.sum())
     for path in model.nearest_output:
-        outputs, slopes = _output_slopes(model, observation.params, nodes, adjacency, mask, path)
+        outputs, slopes = _output_slopes(model, observation.params, graph, path)
         wanted = np.asarray(_some(_at(observation.update, path)), np.float64)
         logits = np.asarray(outputs, np.float64)[:n]
         design = np.asarray(slopes, np.float64)[:n].reshape(logits.size, wanted.size)
@@ -293,12 +285,12 @@ def _put(tree: Params, path: tuple[str, ...], value: Params) -> Params:
 
 @partial(jax.jit, static_argnames=("model", "path"))
 def _output_slopes(
-    model: GNN, params: Params, nodes: Array, adjacency: Array, mask: Array, path: tuple[str, ...]
+    model: GNN, params: Params, graph: DenseGraph, path: tuple[str, ...]
 ) -> tuple[Float[Array, "N ..."], Float[Array, "N ... P"]]:
     """Every node's outputs, and their derivatives by some of the weights at ``path``."""
 
     def outputs(weights: Params) -> Any:
-        return model.apply({"params": _put(params, path, weights)}, nodes, adjacency, mask)
+        return model.apply({"params": _put(params, path, weights)}, *graph)
 
     values, pull = jax.vjp(outputs, _at(params, path))
     units = jnp.eye(values.size, dtype=values.dtype).reshape(-1, *values.shape)

@@ -1,4 +1,4 @@
-"""The order of a found graph's nodes in the client's file: told rows fix it, the habit of public files suggests it."""
+"""The order of a found graph's nodes in the client's file: known rows fix it, the habit of public files suggests it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LEAST = 1e-6
 
 @dataclasses.dataclass(frozen=True)
 class KnownRows:
-    """The feature rows that are told (``Knowledge.features``), of discrete features.
+    """The feature rows that are known (``Knowledge.features``), of discrete features.
 
     Attributes:
       codes: the different ones ``(R, G)``.
@@ -40,30 +40,30 @@ class KnownRows:
 
     @staticmethod
     def of(knowledge: Knowledge) -> KnownRows | None:
-        """None where no rows are told."""
+        """None where no rows are known."""
         if knowledge.features is None:
             return None
-        told = np.asarray(knowledge.features).astype(np.int64)
+        known = np.asarray(knowledge.features).astype(np.int64)
         codes, order, counts = np.unique(
-            told.reshape(-1, told.shape[-1]), axis=0, return_inverse=True, return_counts=True
+            known.reshape(-1, known.shape[-1]), axis=0, return_inverse=True, return_counts=True
         )
         return KnownRows(codes, counts, order.ravel())
 
     def index(self, codes: Int[np.ndarray, "K G"]) -> Int[np.ndarray, " K"]:
-        """Which row each of ``codes`` is; -1 for one that was not told."""
+        """Which row each of ``codes`` is; -1 for one that is not known."""
         same = (np.asarray(codes)[:, None] == self.codes).all(axis=-1)
         return np.where(same.any(axis=1), same.argmax(axis=1), -1)
 
     def agree(self, codes: Int[np.ndarray, "k G"]) -> bool:
-        """True when ``codes`` are the told rows, in any order."""
+        """True when ``codes`` are the known rows, in any order."""
         found = self.index(codes)
         return bool((found >= 0).all()) and np.array_equal(np.bincount(found, minlength=len(self.counts)), self.counts)
 
 
 def numbered(graph: Graph, knowledge: Knowledge) -> Graph:
-    """The graph with its nodes in the order that told rows ask for, and among those the likeliest in public files.
+    """The graph with its nodes in the order that known rows ask for, and among those the likeliest in public files.
 
-    A gradient does not show the order of nodes. Without rows or public graphs, and where the rows told are not the
+    A gradient does not show the order of nodes. Without rows or public graphs, and where the known rows are not the
     graph's, the graph stays as it is.
     """
     rows = KnownRows.of(knowledge)
@@ -74,7 +74,7 @@ def numbered(graph: Graph, knowledge: Knowledge) -> Graph:
         fits = rows.index(graph.x)[:, None] == rows.order
     if not knowledge.auxiliary:
         return graph if rows is None else graph.permute(_assigned(np.where(fits, 0.0, FORBIDDEN)))
-    slots = bucket(max(graph.n, knowledge.max_nodes))
+    slots = bucket(max(graph.n, knowledge.max_n))
     habit = position_frequencies(knowledge.auxiliary, knowledge.space, slots)
     raw, n = dataclasses.replace(knowledge.space, mean=None, std=None).encode(graph.x), jnp.asarray(graph.n)
     nodes = raw @ np.asarray(habit.node_logits(n, slots))[: graph.n].T

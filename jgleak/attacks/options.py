@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 import math
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 Settings = TypeVar("Settings")
@@ -17,11 +17,16 @@ def from_zero(default: float) -> Any:
     return dataclasses.field(default=default, metadata={"from_zero": True})
 
 
+def choice(names: Iterable[str]) -> Any:
+    """A field whose value is one of ``names``."""
+    return dataclasses.field(metadata={"choices": tuple(names)})
+
+
 def with_options(settings: Settings, options: Mapping[str, str | float]) -> Settings:
     """``settings`` with some fields set from text (or numbers); the others stay as they are.
 
-    A field that holds settings of its own is looked into: every option goes by the name of its own field alone. Whole
-    numbers are 1 or more, others positive and finite, several ones stand between commas.
+    A field that holds settings of its own is looked into (None holds none): every option goes by the name of its own
+    field alone. Whole numbers are 1 or more, others positive and finite, several ones stand between commas.
 
     Raises:
       ValueError: an unknown option or a value that does not fit it; the message names both.
@@ -54,7 +59,7 @@ def _leaves(settings: Any) -> Iterator[tuple[str, tuple[dataclasses.Field[Any], 
         value = getattr(settings, field.name)
         if dataclasses.is_dataclass(value):
             yield from _leaves(value)
-        else:
+        elif value is not None:
             yield field.name, (field, types[field.name])
 
 
@@ -71,6 +76,11 @@ def _replaced(settings: Any, changes: Mapping[str, Any]) -> Any:
 
 def _value(known: tuple[dataclasses.Field[Any], Any], text: str) -> Any:
     field, kind = known
+    if kind is str:
+        choices = field.metadata.get("choices")
+        if choices is not None and text not in choices:
+            raise ValueError(f"option {field.name!r}: unknown {text!r}; choose one of {', '.join(choices)}")
+        return text
     several = typing.get_args(kind)
     if several:
         return tuple(_number(field, several[0], part) for part in text.split(","))

@@ -1,4 +1,4 @@
-"""What is told of each of the graphs behind an update, and answers for each of them as one."""
+"""The side information on each of the graphs behind an update, and answers for each of them as one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The round under attack: what a client sends, what is told of it, and whether the attack can work with that."""
+"""The round under attack: what a client sends, the side information, and whether the attack can work with that."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from jgleak.attacks.attack import Attack
 from jgleak.attacks.registry import get_attack
 from jgleak.audit.setup import CLIENTS, Setup, knowledge_of, stream_key
 from jgleak.audit.specification import Specification
-from jgleak.federated import Knowledge, Observation, fedavg, fedsgd
+from jgleak.federated import Knowledge, LocalTraining, Observation, fedavg, fedsgd
 from jgleak.federated.client import node_gradients, target_gradient
 from jgleak.graph import Graph
 
 
 class AttackedClient(NamedTuple):
-    """One client: its graphs, the first one's place in the data set, what the server saw and what is told."""
+    """One client: its graphs, the first one's place in the data set, what the server saw and the side information."""
 
     first: int
     truths: Sequence[Graph]
@@ -71,8 +71,7 @@ def refusal(specification: Specification, setup: Setup) -> str | None:
             setup.loss,
             batch_size=len(truths),
             protocol=protocol,
-            local_steps=specification.local_steps,
-            local_rate=specification.local_rate,
+            local=_local(specification) if protocol == "fedavg" else None,
             scaled=setup.defense.scales,
             pruned=setup.defense.drops,
         )
@@ -100,9 +99,11 @@ def _observed(
         return node_gradients(model, params, truths[0], space, loss=loss)
     if protocol == "target_node":
         return target_gradient(model, params, truths, space, loss=loss)
-    slots = model.readout.slots
-    shared: dict[str, Any] = {"loss": loss, "slots": slots, "defense": setup.defense, "key": key}
+    shared: dict[str, Any] = {"loss": loss, "defense": setup.defense, "key": key}
     if protocol == "fedavg":
-        along = {"steps": specification.local_steps, "rate": specification.local_rate}
-        return fedavg(model, params, truths, space, **along, **shared)
+        return fedavg(model, params, truths, space, local=_local(specification), **shared)
     return fedsgd(model, params, truths, space, **shared)
+
+
+def _local(specification: Specification) -> LocalTraining:
+    return LocalTraining(specification.local_rate, specification.local_steps)

@@ -126,7 +126,7 @@ def knowledge_of(
         adjacency=truth.adjacency if "adjacency" in know else None,
         features=truth.x.copy() if "features" in know else None,
         labels=labels if "labels" in know else None,
-        max_nodes=specification.max_n,
+        max_n=specification.max_n,
         auxiliary=setup.public if "auxiliary" in know else (),
         prior=specification.prior,
         noise=setup.defense.deviation(observation.update),

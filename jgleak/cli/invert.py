@@ -89,7 +89,7 @@ def invert(
             space=space,
             n=max(known, default=None),
             sizes=known if len(known) > 1 else (),
-            max_nodes=max_n,
+            max_n=max_n,
             auxiliary=tuple(public),
             distinct_nodes=distinct,
             prior=prior,

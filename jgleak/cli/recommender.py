@@ -67,7 +67,7 @@ def recommender(
 
 def _audit(specification: RecommenderSpecification, out: Path | None, json_lines: bool) -> None:
     """Run, tell and store; the table of leaks also comes after an interruption, as far as they got."""
-    from jgleak.audit.recommender.leaks import Attacked, LeakRow
+    from jgleak.audit.recommender.leaks import Attacked, AttackedUsers
     from jgleak.audit.recommender.run import event_record, run
     from jgleak.audit.recommender.setup import prepare
     from jgleak.audit.recommender.table import data_text, epoch_text, errors_table, leaks_table, privacy_text
@@ -75,7 +75,7 @@ def _audit(specification: RecommenderSpecification, out: Path | None, json_lines
 
     stderr, stdout = Console(stderr=True, highlight=False), Console(stderr=json_lines)
     setup = prepare(specification)
-    leaks: list[LeakRow] = []
+    leaks: list[AttackedUsers] = []
     try:
         with _records(out) as file, spinner(stderr, "training") as progress:
             stderr.print(data_text(setup), soft_wrap=True, markup=False)

@@ -21,6 +21,7 @@ from jgleak.datasets.pokec import pokec as pokec
 from jgleak.datasets.recsys import RATING_SETS as RATING_SETS
 from jgleak.datasets.recsys import ratings as ratings
 from jgleak.datasets.sampling import clients as clients
+from jgleak.datasets.synthetic import Topology as Topology
 from jgleak.datasets.synthetic import synthetic as synthetic
 from jgleak.datasets.synthetic_ratings import synthetic_ratings as synthetic_ratings
 from jgleak.datasets.tudataset import tudataset as tudataset

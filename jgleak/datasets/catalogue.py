@@ -12,7 +12,7 @@ import numpy as np
 from jgleak.datasets.dataset import Dataset
 from jgleak.datasets.registry import LABELS, NETWORKS, SETS, SYNTHETIC
 from jgleak.datasets.sampling import clients
-from jgleak.datasets.synthetic import synthetic
+from jgleak.datasets.synthetic import Topology, synthetic
 from jgleak.datasets.tally import Tally
 from jgleak.datasets.tudataset import tudataset
 
@@ -111,9 +111,10 @@ def _synthetic(
     kind = SYNTHETIC[key]
     if key != "synthetic-glg":
         bounds = (_lowest(low, high), max(30, low or 1) if high is None else high)
-        return synthetic(kind, graphs=graphs, nodes=bounds, labels=labels, seed=seed)
+        return synthetic(Topology(kind, bounds), graphs=graphs, labels=labels, seed=seed)
     bounds = (min(50, high or 50) if low is None else low, max(50, low or 1) if high is None else high)
-    drawn = synthetic(kind, graphs=graphs, nodes=bounds, labels=labels, seed=seed, features="gaussian", width=100)
+    edges = Topology(kind, bounds)
+    drawn = synthetic(edges, graphs=graphs, labels=labels, seed=seed, features="gaussian", width=100)
     return dataclasses.replace(drawn, name=key)
 
 

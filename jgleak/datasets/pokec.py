@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -63,18 +64,9 @@ def pokec(*, label: Label = "gender", degree: bool = True, path: str | Path | No
     ids = table[:, header.index("user_id")].astype(np.int64)
     if ids.size == 0 or np.unique(ids).size != ids.size:
         raise ValueError(f"{users.name}: user_id must be there and distinct")
-
     tally = Tally()
-    features, columns = [], []
-    for name, column in zip(header, table.T, strict=True):
-        if name in ("user_id", label):
-            continue
-        feature, codes = discrete(name, column)
-        if len(feature.values) == 1:
-            tally.drop("constant column", name)
-            continue
-        features.append(feature)
-        columns.append(codes)
+    described = [pair for pair in zip(header, table.T, strict=True) if pair[0] not in ("user_id", label)]
+    features, columns = _varying(described, tally)
     if not features:
         raise ValueError(f"{users.name}: no column varies, so there is no feature")
     pairs, strangers = _friendships(friends, ids)
@@ -90,6 +82,21 @@ def pokec(*, label: Label = "gender", degree: bool = True, path: str | Path | No
         classes=values.size - unknown,
         report=tally.report(ids.size, ids.size),
     )
+
+
+def _varying(
+    table: Sequence[tuple[str, Float[np.ndarray, " V"]]], tally: Tally
+) -> tuple[list[Feature], list[np.ndarray]]:
+    """The discrete features of columns, and their codes; those with one value are dropped."""
+    features, columns = [], []
+    for name, column in table:
+        feature, codes = discrete(name, column)
+        if len(feature.values) == 1:
+            tally.drop("constant column", name)
+            continue
+        features.append(feature)
+        columns.append(codes)
+    return features, columns
 
 
 def discrete(name: str, column: Float[np.ndarray, " V"]) -> tuple[Feature, Int[np.ndarray, " V"]]:

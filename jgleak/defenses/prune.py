@@ -32,7 +32,7 @@ def _left_out(share: float, size: int) -> int:
     return math.floor(round(share * size, 6))
 
 
-def told(
+def seen_part(
     gradient: Float[Array | np.ndarray, "..."],
     sent: Float[Array | np.ndarray, "..."],
     least: Float[Array | np.ndarray, "..."],

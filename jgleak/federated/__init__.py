@@ -3,6 +3,7 @@
 from jgleak.federated.client import fedsgd as fedsgd
 from jgleak.federated.client import gradients as gradients
 from jgleak.federated.fedavg import fedavg as fedavg
+from jgleak.federated.local_training import LocalTraining as LocalTraining
 from jgleak.federated.loss import LOSSES as LOSSES
 from jgleak.federated.observation import Knowledge as Knowledge
 from jgleak.federated.observation import Observation as Observation

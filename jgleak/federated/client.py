@@ -14,7 +14,7 @@ from jgleak.features import FeatureSpace
 from jgleak.federated.loss import LOSSES, graph_loss
 from jgleak.federated.observation import Observation
 from jgleak.gnn import GNN, Params
-from jgleak.graph import Graph, GraphBatch
+from jgleak.graph import DenseGraph, Graph, GraphBatch
 
 UNDEFENDED = Defense()
 """What a client does by default: nothing."""
@@ -30,13 +30,13 @@ def gradients(
     from ``key``, afresh for every graph.
     """
 
-    def one(p: Params, x: Array, a: Array, mask: Array, y: Array, own: Array | None) -> Array:
+    def one(p: Params, graph: DenseGraph, y: Array, own: Array | None) -> Array:
         disturb = None if own is None else defense.disturb(key=own)
-        return graph_loss(model, p, x, a, mask, y, loss, disturb=disturb)
+        return graph_loss(model, p, graph, y, loss, disturb=disturb)
 
-    parts = batch.nodes, batch.adjacency, batch.node_mask, batch.labels
-    keys = None if key is None else jax.random.split(key, batch.nodes.shape[0])
-    return jax.vmap(jax.grad(one), in_axes=(None, 0, 0, 0, 0, None if keys is None else 0))(params, *parts, keys)
+    keys = None if key is None else jax.random.split(key, batch.size)
+    in_axes = (None, 0, 0, None if keys is None else 0)
+    return jax.vmap(jax.grad(one), in_axes=in_axes)(params, batch.dense, batch.labels, keys)
 
 
 def fedsgd(
@@ -46,7 +46,6 @@ def fedsgd(
     space: FeatureSpace,
     *,
     loss: str,
-    slots: int | None = None,
     defense: Defense = UNDEFENDED,
     key: Array | None = None,
 ) -> Observation:
@@ -58,7 +57,6 @@ def fedsgd(
       graphs: the client's private graphs, all labelled (node labels for a node task).
       space: the public feature space.
       loss: ``bce``, ``ce`` or ``mse``.
-      slots: pad to this many node slots (the next bucket by default).
       defense: what the client does before anything leaves (``jgleak.defenses.parse``).
       key: for the defence; required where there is one.
 
@@ -68,7 +66,7 @@ def fedsgd(
     """
     check_client(model, graphs, space, loss)
     first, second = client_keys(defense, key)
-    batch = GraphBatch.from_graphs(graphs, space, slots=slots)
+    batch = GraphBatch.from_graphs(graphs, space, slots=model.readout.slots)
     each = gradients(model, params, batch, loss=loss, defense=defense, key=first if defense.inside else None)
     update = jax.tree.map(lambda g: np.asarray(g).mean(axis=0), each)
     sent = defended(defense, update, second)
@@ -96,13 +94,13 @@ def defended(defense: Defense, update: Params, key: Array | None) -> Params:
 
 
 def target_gradient(
-    model: GNN, params: Params, graphs: Sequence[Graph], space: FeatureSpace, *, loss: str, slots: int | None = None
+    model: GNN, params: Params, graphs: Sequence[Graph], space: FeatureSpace, *, loss: str
 ) -> Observation:
     """The mean gradient of the loss of node 0 of every graph: a minibatch of target nodes (GLG, node attacker 1).
 
     Args and errors are those of ``fedsgd``, for a node task; the other nodes' labels do not matter.
     """
-    first = [_node_losses(model, params, graph, space, loss, slots, count=1) for graph in graphs]
+    first = [_node_losses(model, params, graph, space, loss, count=1) for graph in graphs]
     update = jax.tree.map(lambda *leaves: np.mean([leaf[0] for leaf in leaves], axis=0), *first)
     return Observation(model, params, update, loss, batch_size=len(graphs), protocol="target_node")
 
@@ -112,18 +110,16 @@ def node_gradients(model: GNN, params: Params, graph: Graph, space: FeatureSpace
 
     Args and errors are those of ``fedsgd``, for a node task.
     """
-    update = _node_losses(model, params, graph, space, loss, None, count=graph.n)
+    update = _node_losses(model, params, graph, space, loss, count=graph.n)
     return Observation(model, params, update, loss, protocol="node_losses")
 
 
-def _node_losses(
-    model: GNN, params: Params, graph: Graph, space: FeatureSpace, loss: str, slots: int | None, count: int
-) -> Params:
+def _node_losses(model: GNN, params: Params, graph: Graph, space: FeatureSpace, loss: str, count: int) -> Params:
     """Gradients of the losses of the first ``count`` nodes, one after another: every leaf gains a leading axis."""
     check_client(model, [graph], space, loss)
     if not model.node_level:
         raise ValueError("model: it labels graphs, so a node has no loss; take a 'node_scores' readout or fedsgd")
-    batch = GraphBatch.from_graphs([graph], space, slots=slots)
+    batch = GraphBatch.from_graphs([graph], space, slots=model.readout.slots)
     shares = np.eye(batch.node_mask.shape[1], dtype=np.float32)
     each = [_one_node(model, params, batch, share, loss=loss) for share in shares[:count]]
     return jax.tree.map(lambda *leaves: np.stack(leaves), *each)
@@ -132,9 +128,7 @@ def _node_losses(
 @partial(jax.jit, static_argnames=("model", "loss"))
 def _one_node(model: GNN, params: Params, batch: GraphBatch, share: Array, *, loss: str) -> Params:
     one = jax.tree.map(lambda leaf: leaf[0], batch)
-    return jax.grad(lambda p: graph_loss(model, p, one.nodes, one.adjacency, one.node_mask, one.labels, loss, share))(
-        params
-    )
+    return jax.grad(lambda p: graph_loss(model, p, one.dense, one.labels, loss, share))(params)
 
 
 def check_client(model: GNN, graphs: Sequence[Graph], space: FeatureSpace, loss: str) -> None:

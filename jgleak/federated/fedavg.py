@@ -12,6 +12,7 @@ from jaxtyping import Array
 from jgleak.defenses import Defense
 from jgleak.features import FeatureSpace
 from jgleak.federated.client import UNDEFENDED, check_client, client_keys, defended, gradients
+from jgleak.federated.local_training import LocalTraining
 from jgleak.federated.observation import Observation
 from jgleak.gnn import GNN, Params
 from jgleak.graph import Graph, GraphBatch
@@ -24,42 +25,35 @@ def fedavg(
     space: FeatureSpace,
     *,
     loss: str,
-    steps: int,
-    rate: float,
-    slots: int | None = None,
+    local: LocalTraining,
     defense: Defense = UNDEFENDED,
     key: Array | None = None,
 ) -> Observation:
-    """One client's FedAvg round (McMahan et al. 2017): ``steps`` of gradient descent on all its graphs.
+    """One client's FedAvg round (McMahan et al. 2017): steps of gradient descent on all its graphs.
 
     The server sees ``w_before - w_after`` and knows rate and steps, so what is observed is their quotient
     ``(w_before - w_after) / (rate * steps)``, the mean gradient along the way, which the defence is applied to.
 
     Args:
-      steps: local steps, each on the mean loss of all graphs.
-      rate: their learning rate.
+      local: how the client trains.
 
     The other arguments are those of ``fedsgd``.
 
     Raises:
-      ValueError: as for ``fedsgd``; fewer than one step, a rate that is not positive, or weights that stop being
-        finite on the way.
+      ValueError: as for ``fedsgd``; weights that stop being finite on the way.
     """
-    if steps < 1:
-        raise ValueError(f"steps: a client makes at least one local step, got {steps}")
     check_client(model, graphs, space, loss)
     first, second = client_keys(defense, key)
-    batch = GraphBatch.from_graphs(graphs, space, slots=slots)
+    batch = GraphBatch.from_graphs(graphs, space, slots=model.readout.slots)
     inside = first if defense.inside else None
-    mean = _along(model, params, batch, inside, np.float32(rate), loss=loss, defense=defense, steps=steps)
+    mean = _along(model, params, batch, inside, np.float32(local.rate), loss=loss, defense=defense, steps=local.steps)
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(jax.device_get(mean))):
         raise ValueError(
-            f"local_rate: the client's weights are not finite after {steps} steps at a rate of {rate:g}; take a "
-            f"smaller rate or fewer steps"
+            f"local_rate: the client's weights are not finite after {local.steps} steps at a rate of {local.rate:g}; "
+            f"take a smaller rate or fewer steps"
         )
     update = defended(defense, jax.tree.map(np.asarray, mean), second)
-    size = len(graphs)
-    return Observation(model, params, update, loss, size, "fedavg", steps, float(rate), defense.scales, defense.drops)
+    return Observation(model, params, update, loss, len(graphs), "fedavg", local, defense.scales, defense.drops)
 
 
 @partial(jax.jit, static_argnames=("model", "loss", "defense", "steps"))

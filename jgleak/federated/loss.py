@@ -7,10 +7,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Num
 
 from jgleak.gnn import GNN, Params
+from jgleak.graph import DenseGraph
 
 LOSSES = ("bce", "ce", "mse")
 
@@ -38,9 +40,7 @@ def label_loss(logits: Float[Array, "... C"], label: Num[Array, "..."], name: st
 def graph_loss(
     model: GNN,
     params: Params,
-    nodes: Float[Array, "N m"],
-    adjacency: Float[Array, "N N"],
-    mask: Bool[Array, " N"],
+    graph: DenseGraph,
     label: Num[Array, "..."],
     loss: str,
     share: Float[Array, " N"] | None = None,
@@ -51,14 +51,14 @@ def graph_loss(
     ``share`` weighs the nodes of a node task otherwise: a 1 for one node gives the loss of that node. ``disturb`` is
     what the client does to each layer's output.
     """
-    logits: Any = model.apply({"params": params}, nodes, adjacency, mask, disturb)
-    return output_loss(model, logits, mask, label, loss, share)
+    logits: Any = model.apply({"params": params}, *graph, disturb)
+    return output_loss(model, logits, graph.mask, label, loss, share)
 
 
 def output_loss(
     model: GNN,
     logits: Float[Array, "..."],
-    mask: Bool[Array, " N"],
+    mask: Bool[Array | np.ndarray, " N"],
     label: Num[Array, "..."],
     loss: str,
     share: Float[Array, " N"] | None = None,

@@ -15,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as serialised
 
 from jgleak.features import FeatureSpace
+from jgleak.federated.local_training import LocalTraining
 from jgleak.federated.loss import LOSSES
 from jgleak.gnn import GNN, Params, version_1
 from jgleak.gnn.serial import model_from_json, model_to_json
@@ -44,8 +45,7 @@ class Observation:
       loss: ``bce``, ``ce`` or ``mse``.
       batch_size: number of graphs in the batch.
       protocol: one of ``PROTOCOLS``.
-      local_steps: steps of gradient descent on the client (``fedavg``).
-      local_rate: their learning rate (``fedavg``).
+      local: how the client trained (``fedavg``); None under other protocols.
       scaled: the update was clipped as a whole, so that its length is not the gradient's.
       pruned: the smallest entries of its tensors, or of all of it, were left out, and are zero.
 
@@ -59,8 +59,7 @@ class Observation:
     loss: str
     batch_size: int = 1
     protocol: str = "fedsgd"
-    local_steps: int = 1
-    local_rate: float = 0.0
+    local: LocalTraining | None = None
     scaled: bool = False
     pruned: bool = False
 
@@ -74,10 +73,11 @@ class Observation:
             raise ValueError(f"protocol: {self.protocol!r} needs a node task, this model labels graphs; use 'fedsgd'")
         if not isinstance(self.batch_size, int) or self.batch_size < 1:
             raise ValueError(f"batch_size: must be a whole number from 1, got {self.batch_size!r}")
-        if not isinstance(self.local_steps, int) or self.local_steps < 1:
-            raise ValueError(f"local_steps: must be a whole number from 1, got {self.local_steps!r}")
-        if self.protocol == "fedavg" and not (np.isfinite(self.local_rate) and self.local_rate > 0):
-            raise ValueError(f"local_rate: 'fedavg' needs the client's learning rate above 0, got {self.local_rate!r}")
+        if (self.protocol == "fedavg") != (self.local is not None):
+            raise ValueError(
+                f"local: clients of 'fedavg' alone train, and say how (LocalTraining); got {self.local!r} under "
+                f"{self.protocol!r}"
+            )
         for mark in ("scaled", "pruned"):
             if not isinstance(getattr(self, mark), bool):
                 raise ValueError(f"{mark}: must be true or false, got {getattr(self, mark)!r}")
@@ -128,7 +128,7 @@ class Knowledge:
       adjacency: true adjacency ``(n, n)`` ("+A" in the papers); of a batch ``(B, n, n)``, padded to the largest graph.
       features: true node features ``(n, G)`` ("+X"); of a batch ``(B, n, G)``.
       labels: graph labels of the batch, or the node labels; targets in a regression.
-      max_nodes: no client graph is larger than this (``N_max``).
+      max_n: no client graph is larger than this (``N_max``).
       max_degree: no node has more neighbours.
       auxiliary: public graphs of the same kind.
       connected: client graphs are connected.
@@ -146,7 +146,7 @@ class Knowledge:
     adjacency: Float[np.ndarray, "*B n n"] | None = None
     features: Num[np.ndarray, "*B n G"] | None = None
     labels: Num[np.ndarray, "..."] | None = None
-    max_nodes: int = 40
+    max_n: int = 40
     max_degree: int | None = None
     auxiliary: tuple[Graph, ...] = ()
     connected: bool = True
@@ -184,10 +184,10 @@ class Knowledge:
             raise ValueError(f"knowledge: what is given disagrees: {said}")
         if self.n is None and given:
             object.__setattr__(self, "n", max(given.values()))
-        if self.max_nodes < 1:
-            raise ValueError(f"max_nodes: must be at least 1, got {self.max_nodes}")
-        if self.n is not None and self.n > self.max_nodes:
-            object.__setattr__(self, "max_nodes", self.n)
+        if self.max_n < 1:
+            raise ValueError(f"max_n: must be at least 1, got {self.max_n}")
+        if self.n is not None and self.n > self.max_n:
+            object.__setattr__(self, "max_n", self.n)
         if self.noise is not None and not 0.0 <= self.noise < float("inf"):
             raise ValueError(f"noise: a standard deviation is finite and not negative, got {self.noise}; None for none")
 
@@ -233,8 +233,7 @@ def serialise(observation: Observation, space: FeatureSpace | None = None) -> by
         "loss": observation.loss,
         "batch_size": observation.batch_size,
         "protocol": observation.protocol,
-        "local_steps": observation.local_steps,
-        "local_rate": observation.local_rate,
+        "local": None if observation.local is None else dataclasses.asdict(observation.local),
         "scaled": observation.scaled,
         "pruned": observation.pruned,
         "space": None if space is None else space.to_json(),
@@ -301,8 +300,7 @@ def load(path: str | Path, space: FeatureSpace | None = None) -> tuple[Observati
             loss=header["loss"],
             batch_size=header["batch_size"],
             protocol=header["protocol"],
-            local_steps=header.get("local_steps", 1),
-            local_rate=header.get("local_rate", 0.0),
+            local=_local(header),
             scaled=header.get("scaled", False),
             pruned=header.get("pruned", False),
         )
@@ -318,6 +316,13 @@ def load(path: str | Path, space: FeatureSpace | None = None) -> tuple[Observati
         return observation, space
     except (KeyError, TypeError, OverflowError, RecursionError, json.JSONDecodeError) as error:
         raise ValueError(f"{path}: malformed observation header ({error!r})") from error
+
+
+def _local(header: Mapping[str, Any]) -> LocalTraining | None:
+    """The client's training by a file's header; rate and steps lay side by side in it once."""
+    if "local" in header:
+        return None if header["local"] is None else LocalTraining(**header["local"])
+    return LocalTraining(header["local_rate"], header["local_steps"]) if header["protocol"] == "fedavg" else None
 
 
 def _tensor(file: Any, name: str, path: str | Path) -> np.ndarray:

@@ -68,13 +68,8 @@ def federate(
         raise ValueError(f"plan: rounds, clients and batch from 1 and a rate above 0 are needed, got {plan}")
     if len(graphs) < plan.batch:
         raise ValueError(f"graphs: a client holds {plan.batch}, but there are only {len(graphs)}")
-    batch = GraphBatch.from_graphs(graphs, space, slots=slots_of(model))
+    batch = GraphBatch.from_graphs(graphs, space, slots=model.readout.slots)
     return _rounds(model, loss, defense, plan, params, batch, key)
-
-
-def slots_of(model: GNN) -> int | None:
-    """Node slots that a model insists on, or None."""
-    return model.readout.slots
 
 
 @partial(jax.jit, static_argnames=("model", "loss", "defense", "plan"))
@@ -103,12 +98,11 @@ def _rounds(
 @partial(jax.jit, static_argnames=("model",))
 def outputs(model: GNN, params: Params, graphs: GraphBatch) -> Float[Array, "B C"]:
     """The model's logits of many graphs."""
-    one = partial(model.apply, {"params": params})
-    return jax.vmap(lambda x, a, m: jnp.asarray(one(x, a, m)))(graphs.nodes, graphs.adjacency, graphs.node_mask)
+    return jax.vmap(lambda graph: jnp.asarray(model.apply({"params": params}, *graph)))(graphs.dense)
 
 
 def accuracy(model: GNN, params: Params, graphs: Sequence[Graph], space: FeatureSpace) -> float:
     """Share of labelled graphs whose class has the largest logit."""
-    batch = GraphBatch.from_graphs(graphs, space, slots=slots_of(model))
+    batch = GraphBatch.from_graphs(graphs, space, slots=model.readout.slots)
     found = np.asarray(outputs(model, params, batch)).argmax(axis=1)
     return float(np.mean(found == np.array([graph.y for graph in graphs])))

@@ -12,7 +12,6 @@ import optax
 
 from jgleak.features import FeatureSpace
 from jgleak.federated.loss import graph_loss
-from jgleak.federated.rounds import slots_of
 from jgleak.gnn import GNN, Params
 from jgleak.graph import Graph, GraphBatch
 
@@ -36,7 +35,7 @@ def trainable(model: GNN, graphs: Sequence[Graph]) -> list[Graph]:
     Raises:
       ValueError: fewer than ``BATCH``.
     """
-    slots = slots_of(model)
+    slots = model.readout.slots
     graphs = [graph for graph in graphs if slots is None or graph.n <= slots]
     if len(graphs) < BATCH:
         fit = "" if slots is None else f" of at most {slots} nodes, which the readout has slots for,"
@@ -65,7 +64,7 @@ def train(
       ValueError: too few graphs; weights that stop being finite on the way.
     """
     graphs = trainable(model, graphs)
-    everything = GraphBatch.from_graphs(graphs, space, slots=slots_of(model))
+    everything = GraphBatch.from_graphs(graphs, space, slots=model.readout.slots)
     optimizer = optax.adam(RATE)
     state, rng, losses = optimizer.init(params), np.random.default_rng(seed), []
     for _ in range(epochs):
@@ -92,10 +91,7 @@ def _step(
 ) -> tuple[Params, optax.OptState, jax.Array]:
     def mean_loss(params: Params) -> jax.Array:
         one = partial(graph_loss, model, params)
-        losses = jax.vmap(lambda x, a, m, y: one(x, a, m, y, loss))(
-            batch.nodes, batch.adjacency, batch.node_mask, batch.labels
-        )
-        return losses.mean()
+        return jax.vmap(lambda graph, label: one(graph, label, loss))(batch.dense, batch.labels).mean()
 
     value, gradient = jax.value_and_grad(mean_loss)(params)
     updates, state = optimizer.update(gradient, state, params)

@@ -35,6 +35,7 @@ class Layer(Precise):
       norm: normalisation of the pre-activations; None: none.
       residual: what passes the layer by; None: nothing.
       dropout: share of entries set to 0 in training mode, which is where ``apply`` is given ``rngs={"dropout": key}``.
+        The clients of ``jgleak.federated`` compute gradients in evaluation mode.
     """
 
     conv: Convolution

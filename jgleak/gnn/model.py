@@ -85,6 +85,12 @@ class GNN(Precise):
         return not self.encoder.taps and self.jumping.keeps == "last" and all(layer.plain for layer in self.layers)
 
     @property
+    def uniform(self) -> bool:
+        """All convolutions are one, but for width and bias: they mix nodes in the same way."""
+        alike = [layer.conv.clone(features=1, bias=False) for layer in self.layers]
+        return all(conv == alike[0] for conv in alike)
+
+    @property
     def input_taps(self) -> tuple[Tap, ...]:
         """The first linear maps that the input rows enter, mixed or not; empty where rows are used otherwise too."""
         if self.readout.sees_input:
@@ -128,8 +134,14 @@ class GNN(Precise):
 
     @nn.nowrap
     def output_bias(self, update: Mapping[str, Any]) -> Float[np.ndarray, "... C"] | None:
-        """The gradient of the bias that is added to the logits; None where the model adds none."""
+        """The gradient of the bias that is added to the logits; None where the model adds none.
+
+        States that are the logits are those of the last convolution, up to an activation: a norm between the bias and
+        the logits may turn signs, and jumping knowledge adds other layers' states.
+        """
         if self.readout.passes_states:
+            if not self.layers[-1].plain or self.jumping.keeps != "last":
+                return None
             last = self.conv_of(update, self.depth - 1)
         else:
             last = self.readout.last(self.readout_of(update))

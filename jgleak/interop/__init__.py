@@ -1,10 +1,11 @@
 """Models from outside: arrays by name, a written-down forward pass, and an ``Observation`` comes out.
 
 No framework is imported. ``from_pyg`` takes a live PyTorch module, ``from_arrays`` any state and gradients by name
-(state dicts, flax parameter trees, NNX states, files), ``from_weights`` the parameter lists of a Flower client.
+(state dicts, flax parameter trees, NNX states, files), ``from_weights`` the weights that a client returned.
 """
 
 from jgleak.interop.arrays import by_name as by_name
+from jgleak.interop.arrays import named as named
 from jgleak.interop.arrays import read_arrays as read_arrays
 from jgleak.interop.bridge import from_arrays as from_arrays
 from jgleak.interop.graphs import edge_arrays as edge_arrays

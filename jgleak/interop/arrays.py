@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -36,6 +36,24 @@ def by_name(tree: Any) -> Arrays:
             raise ValueError(f"arrays: {name!r} comes twice; give every array a name of its own")
         out[name] = _host(name, leaf)
     return out
+
+
+def named(names: Sequence[str], arrays: Sequence[Any]) -> Arrays:
+    """A list of arrays, as Flower's clients send it, by name.
+
+    Args:
+      names: in the order of the list, ``list(model.state_dict())``.
+      arrays: one a name.
+
+    Raises:
+      ValueError: as many names as arrays are needed; and as for ``by_name``.
+    """
+    if len(names) != len(arrays):
+        raise ValueError(
+            f"arrays: {len(arrays)} arrays for {len(names)} names; give the names in the order of the list, as "
+            "list(model.state_dict())"
+        )
+    return by_name(dict(zip(names, arrays, strict=True)))
 
 
 def read_arrays(path: str | Path) -> tuple[Arrays, Arrays]:

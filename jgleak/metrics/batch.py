@@ -50,8 +50,9 @@ def match_batch(truth: Float[Array, "B n m"], found: Float[Array, "B n m"]) -> B
 def match_graphs(truths: Sequence[Graph], found: Sequence[Graph], space: FeatureSpace) -> Int[np.ndarray, " B"]:
     """Which reconstruction stands for each of a client's graphs, whatever the order of their nodes.
 
-    As many as possible meet one of their own size, since sizes are often told; then the sum of GSM-1 decides. Where
-    fewer were found than there are, some graphs get a number from ``len(found)`` on: nothing stands for them.
+    As many as possible meet one of their own size, since sizes are often side information; then the sum of GSM-1
+    decides. Where fewer were found than there are, some graphs get a number from ``len(found)`` on: nothing stands
+    for them.
     """
     size = max(len(truths), len(found))
     gains = np.zeros((size, size), np.float32)

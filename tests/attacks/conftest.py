@@ -85,8 +85,7 @@ class Lab:
 
     def observe(self, model: GNN, graph: Graph, loss: str = "bce", space: FeatureSpace | None = None) -> Observation:
         """What the server sees of one client."""
-        slots = model.readout.slots
-        return fedsgd(model, self.params(model), [graph], space or self.space, loss=loss, slots=slots)
+        return fedsgd(model, self.params(model), [graph], space or self.space, loss=loss)
 
 
 def _drawn(rng: np.random.Generator, path: tuple[Any, ...], shape: tuple[int, ...]) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The order of nodes: against all permutations, against told rows, and against the habit of files."""
+"""The order of nodes: against all permutations, against known rows, and against the habit of files."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_forbidden_places_stay_empty() -> None:
 
 
 @pytest.mark.parametrize("public", [False, True])
-def test_told_rows_are_the_rows(public: bool, lab: Any) -> None:
+def test_known_rows_are_the_rows(public: bool, lab: Any) -> None:
     truth, rng = lab.random(9, 4), np.random.default_rng(0)
     known = Knowledge(lab.space, features=truth.x, auxiliary=(lab.random(8, 5), lab.path([0, 1])) if public else ())
     found = numbered(truth.permute(rng.permutation(9)), known)
@@ -73,8 +73,8 @@ def test_told_rows_are_the_rows(public: bool, lab: Any) -> None:
 
 def test_a_graph_of_other_rows_stays_as_it_is(lab: Any) -> None:
     graph = lab.path([0, 1, 2])
-    for told in (lab.path([0, 1, 1]).x, lab.path([0, 1, 2, 2]).x):
-        assert numbered(graph, Knowledge(lab.space, features=told)) is graph
+    for known in (lab.path([0, 1, 1]).x, lab.path([0, 1, 2, 2]).x):
+        assert numbered(graph, Knowledge(lab.space, features=known)) is graph
     assert numbered(graph, Knowledge(lab.space)) is graph
 
 

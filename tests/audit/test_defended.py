@@ -15,7 +15,7 @@ from jgleak.audit import clients
 from jgleak.audit.experiment import run
 from jgleak.audit.setup import prepare
 from jgleak.audit.specification import Specification
-from jgleak.federated import Knowledge, Observation
+from jgleak.federated import Knowledge, LocalTraining, Observation
 from jgleak.graph import Graph
 
 SMALL = Specification(attack="oracle", graphs=5, hidden=8, max_nodes=9)
@@ -80,7 +80,7 @@ def test_clients_are_defended_each_with_its_own_noise(seen: list[Any]) -> None:
 def test_local_steps_reach_the_client(seen: list[Any]) -> None:
     list(run(dataclasses.replace(SMALL, graphs=1, protocol="fedavg", local_steps=3, local_rate=0.5)))
     observation = seen[0][0]
-    assert (observation.protocol, observation.local_steps, observation.local_rate) == ("fedavg", 3, 0.5)
+    assert (observation.protocol, observation.local) == ("fedavg", LocalTraining(0.5, steps=3))
 
 
 @pytest.mark.parametrize(

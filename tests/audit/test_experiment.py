@@ -25,7 +25,7 @@ from jgleak.audit.table import graph_table, summary_table
 from jgleak.audit.units import attempt
 from jgleak.cli import app
 from jgleak.features import FeatureSpace, onehot
-from jgleak.federated import Knowledge, Observation
+from jgleak.federated import Knowledge, LocalTraining, Observation
 from jgleak.federated.observation import PROTOCOLS as KNOWN_PROTOCOLS
 from jgleak.graph import Graph
 
@@ -77,7 +77,7 @@ def test_nothing_is_known_unless_given(spy: Spy) -> None:
         assert observation.params is result.observation.params
         assert knowledge.n is knowledge.adjacency is knowledge.features is knowledge.labels is None
         assert knowledge.auxiliary == ()
-        assert (knowledge.max_nodes, knowledge.distinct_nodes) == (40, False)
+        assert (knowledge.max_n, knowledge.distinct_nodes) == (40, False)
         assert result.reconstruction.info == {"seconds": 7.0}
         assert not result.score.exact
 
@@ -256,8 +256,8 @@ def _runaway(monkeypatch: pytest.MonkeyPatch, victims: Collection[str]) -> None:
     update = rounds.fedavg
 
     def wild(model, params, graphs, space, **options):
-        rate = 1e30 if graphs[0].name in victims else options["rate"]
-        return update(model, params, graphs, space, **{**options, "rate": rate})
+        local = LocalTraining(1e30, options["local"].steps) if graphs[0].name in victims else options["local"]
+        return update(model, params, graphs, space, **{**options, "local": local})
 
     monkeypatch.setattr(rounds, "fedavg", wild)
 

@@ -8,14 +8,16 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from jgleak.datasets import synthetic
+from jgleak.datasets import Topology, synthetic
 from jgleak.datasets.synthetic import KINDS, Kind
+
+TOPOLOGY = {"kind": "er", "nodes": (10, 30), "degree": 4}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_same_seed_same_graphs_and_connected(kind: Kind) -> None:
-    one, two = (synthetic(kind, graphs=8, seed=5) for _ in range(2))
-    other = synthetic(kind, graphs=8, seed=6)
+    one, two = (synthetic(Topology(kind), graphs=8, seed=5) for _ in range(2))
+    other = synthetic(Topology(kind), graphs=8, seed=6)
     assert all(
         np.array_equal(a.x, b.x) and np.array_equal(a.edges, b.edges) and a.y == b.y
         for a, b in zip(one.graphs, two.graphs, strict=True)
@@ -30,7 +32,7 @@ def test_same_seed_same_graphs_and_connected(kind: Kind) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_statistics_do_not_depend_on_the_clients(kind: Kind) -> None:
-    one, eight = (synthetic(kind, graphs=count, width=40, seed=5) for count in (1, 8))
+    one, eight = (synthetic(Topology(kind), graphs=count, width=40, seed=5) for count in (1, 8))
     assert one.space.to_json() == eight.space.to_json()
     drawn = np.concatenate([g.x for g in eight.graphs])
     for feature in (0, 1):
@@ -38,17 +40,17 @@ def test_statistics_do_not_depend_on_the_clients(kind: Kind) -> None:
 
 
 def test_each_kind_is_what_it_says() -> None:
-    assert all(nx.is_tree(g.to_networkx()) for g in synthetic("tree", graphs=10, seed=0).graphs)
-    regular = synthetic("regular", graphs=10, degree=3, seed=0).graphs
+    assert all(nx.is_tree(g.to_networkx()) for g in synthetic(Topology("tree"), graphs=10, seed=0).graphs)
+    regular = synthetic(Topology("regular", degree=3), graphs=10, seed=0).graphs
     assert all(set(g.degree.tolist()) == {3} and g.n % 2 == 0 for g in regular)
-    for g in synthetic("ba", graphs=10, degree=4, seed=0).graphs:
+    for g in synthetic(Topology("ba", degree=4), graphs=10, seed=0).graphs:
         assert len(g.edges) == 2 * (g.n - 2)
-    er = synthetic("er", graphs=200, nodes=(50, 50), connected=False, seed=0).graphs
+    er = synthetic(Topology("er", (50, 50), connected=False), graphs=200, seed=0).graphs
     assert abs(np.mean([g.degree.mean() for g in er]) - 4) < 0.1
 
 
 def test_gaussian_features_and_node_labels() -> None:
-    dataset = synthetic("er", graphs=20, features="gaussian", width=3, classes=4, labels="node", seed=1)
+    dataset = synthetic(Topology("er"), graphs=20, features="gaussian", width=3, classes=4, labels="node", seed=1)
     x = np.concatenate([g.x for g in dataset.graphs])
     assert dataset.task == "node" and not dataset.space.discrete and dataset.space.degree is None
     assert abs(x.mean()) < 0.1 and abs(x.std() - 1) < 0.1
@@ -57,7 +59,7 @@ def test_gaussian_features_and_node_labels() -> None:
 
 def test_smallest_graphs() -> None:
     for kind in ("er", "ba", "tree"):
-        assert synthetic(kind, graphs=2, nodes=(1, 1), seed=0).graphs[0].edges.shape == (0, 2)
+        assert synthetic(Topology(kind, (1, 1)), graphs=2, seed=0).graphs[0].edges.shape == (0, 2)
 
 
 @pytest.mark.parametrize(
@@ -77,4 +79,5 @@ def test_smallest_graphs() -> None:
 @pytest.mark.usefixtures("unchecked")
 def test_faults(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        synthetic(**({"kind": "er", "seed": 0} | changes))
+        edges: dict[str, Any] = {name: changes.get(name, usual) for name, usual in TOPOLOGY.items()}
+        synthetic(Topology(**edges), seed=0, **{name: changes[name] for name in changes.keys() - TOPOLOGY.keys()})

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jgleak.defenses import parse
-from jgleak.defenses.prune import bounds, told
+from jgleak.defenses.prune import bounds, seen_part
 
 
 @given(st.integers(0, 1000), st.sampled_from([0.1, 0.5, 0.9, 0.99]))
@@ -23,10 +23,10 @@ def test_the_gradient_behind_a_pruned_update_is_told_from_others(seed: int, shar
     for name, leaf in gradient.items():
         left, least = np.asarray(sent[name]), bound[name]
         assert float(least.squeeze()) == np.abs(leaf)[left != 0].min()
-        np.testing.assert_array_equal(told(leaf, left, least), left)
-        np.testing.assert_allclose(told(2 * leaf, left, least)[left != 0], 2 * leaf[left != 0], rtol=1e-6)
+        np.testing.assert_array_equal(seen_part(leaf, left, least), left)
+        np.testing.assert_allclose(seen_part(2 * leaf, left, least)[left != 0], 2 * leaf[left != 0], rtol=1e-6)
         beyond = np.sign(leaf) * np.maximum(3 * np.abs(leaf) - np.asarray(least), 0)
-        np.testing.assert_allclose(told(3 * leaf, left, least)[left == 0], beyond[left == 0], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(seen_part(3 * leaf, left, least)[left == 0], beyond[left == 0], rtol=1e-5, atol=1e-6)
 
 
 def test_each_of_several_gradients_has_bounds_of_its_own() -> None:
@@ -45,7 +45,7 @@ def test_the_largest_entries_of_a_whole_update_leave_tensors_without_any() -> No
     sent = {name: np.where(np.abs(leaf) >= least, leaf, 0.0) for name, leaf in gradient.items()}
     assert not sent["small"].any() and sent["large"].any()
     for name, bound in bounds(sent).items():
-        np.testing.assert_array_equal(told(gradient[name], sent[name], bound), np.float32(sent[name]))
+        np.testing.assert_array_equal(seen_part(gradient[name], sent[name], bound), np.float32(sent[name]))
 
 
 @pytest.mark.parametrize(("share", "size", "left"), [(0.99, 100, 1), (0.99, 90_000, 900), (0.7, 10, 3), (0.5, 7, 4)])

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import math
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from safetensors import safe_open
+from safetensors.numpy import save_file
 
 from jgleak.defenses import parse
-from jgleak.federated import Observation, fedavg, fedsgd, load, save
+from jgleak.federated import LocalTraining, Observation, fedavg, fedsgd, load, save
 from jgleak.federated.rounds import TrainingPlan, accuracy, federate
 from jgleak.graph import Graph
 
@@ -47,7 +52,7 @@ def test_activation_noise_vanishes_with_its_size_and_hits_the_loss_inside(client
 
 def test_padding_nodes_stay_silent_under_activation_noise(client: dict[str, Any]) -> None:
     """The same key gives the same noise to the nodes that are there only if padding is masked afterwards."""
-    sent = fedsgd(**client, loss="bce", defense=parse("activations:1"), key=KEY, slots=16)
+    sent = fedsgd(**client, loss="bce", defense=parse("activations:1"), key=KEY)
     assert np.isfinite(entries(sent)).all()
     states = client["model"].apply(
         {"params": client["params"]},
@@ -64,8 +69,8 @@ def test_a_defence_needs_a_key(client: dict[str, Any]) -> None:
 
 
 def test_one_local_step_is_fedsgd(client: dict[str, Any]) -> None:
-    one = fedavg(**client, loss="bce", steps=1, rate=0.1)
-    assert one.protocol == "fedavg" and one.local_steps == 1
+    one = fedavg(**client, loss="bce", local=LocalTraining(0.1))
+    assert one.protocol == "fedavg" and one.local == LocalTraining(0.1, steps=1)
     np.testing.assert_allclose(entries(one), entries(fedsgd(**client, loss="bce")), rtol=1e-5, atol=1e-8)
 
 
@@ -77,21 +82,38 @@ def test_local_steps_are_gradient_descent(client: dict[str, Any]) -> None:
         weights = jax.tree.map(lambda w, g: w - rate * g, weights, slope)
     moved = jax.tree.map(lambda before, after: (before - after) / (3 * rate), client["params"], weights)
     expected = np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(moved)])
-    found = entries(fedavg(**client, loss="bce", steps=3, rate=rate))
+    found = entries(fedavg(**client, loss="bce", local=LocalTraining(rate, steps=3)))
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-6)
 
 
-def test_a_fedavg_observation_comes_back_from_its_file(client: dict[str, Any], tmp_path: Any) -> None:
-    sent = fedavg(**client, loss="bce", steps=2, rate=0.05)
+def test_a_fedavg_observation_comes_back_from_its_file(client: dict[str, Any], tmp_path: Path) -> None:
+    sent = fedavg(**client, loss="bce", local=LocalTraining(0.05, steps=2))
     save(tmp_path / "o.safetensors", sent, client["space"])
     back, _ = load(tmp_path / "o.safetensors")
-    assert (back.protocol, back.local_steps, back.local_rate) == ("fedavg", 2, 0.05)
+    assert (back.protocol, back.local) == ("fedavg", sent.local)
 
 
-@pytest.mark.parametrize(("steps", "rate", "words"), [(0, 0.1, "at least one"), (2, 0.0, "learning rate")])
-def test_impossible_local_training_is_refused(client: dict[str, Any], steps: int, rate: float, words: str) -> None:
+def test_files_with_rate_and_steps_side_by_side_load(client: dict[str, Any], tmp_path: Path) -> None:
+    """So they lay until local training became an object of its own; other protocols stated them too."""
+    averaged = fedavg(**client, loss="bce", local=LocalTraining(0.05, steps=2))
+    for sent, steps, rate in ((averaged, 2, 0.05), (fedsgd(**client, loss="bce"), 1, 0.0)):
+        save(tmp_path / "new.safetensors", sent, client["space"])
+        with safe_open(str(tmp_path / "new.safetensors"), framework="numpy") as file:
+            header = json.loads(file.metadata()["jgleak"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+        del header["local"]
+        old = {**header, "local_steps": steps, "local_rate": rate}
+        save_file(tensors, tmp_path / "old.safetensors", {"jgleak": json.dumps(old)})
+        assert load(tmp_path / "old.safetensors")[0].local == sent.local
+
+
+@pytest.mark.parametrize(
+    ("steps", "rate", "words"),
+    [(0, 0.1, "at least one"), (1.5, 0.1, "whole numbers"), (2, 0.0, "learning rate"), (2, math.inf, "learning rate")],
+)
+def test_impossible_local_training_is_refused(steps: int, rate: float, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        fedavg(**client, loss="bce", steps=steps, rate=rate)
+        LocalTraining(rate, steps)
 
 
 def test_federated_training_learns_and_noise_spoils_it(world: Any) -> None:

@@ -10,6 +10,7 @@ import pytest
 from scipy.special import expit, log_softmax
 
 from jgleak.federated.loss import graph_loss, label_loss
+from jgleak.graph import DenseGraph
 
 LOGITS = np.random.default_rng(0).normal(scale=3, size=(4, 3)).astype(np.float32)
 LABELS = np.array([2, 0, 1, 1])
@@ -48,5 +49,5 @@ def test_node_losses_are_the_mean_over_real_nodes(world: Any) -> None:
         model = world.model(readout=readout, classes=3, layers=1)
         params = world.params(model)
         logits: Any = model.apply({"params": params}, *graph)
-        got = graph_loss(model, params, *graph, jnp.array([2, 0, 1, 1, 2, 2]), loss)
+        got = graph_loss(model, params, DenseGraph(*graph), jnp.array([2, 0, 1, 1, 2, 2]), loss)
         np.testing.assert_allclose(got, label_loss(logits[:4], jnp.asarray(LABELS), loss).mean(), rtol=1e-6)

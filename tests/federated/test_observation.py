@@ -20,6 +20,7 @@ from safetensors.numpy import load_file, save_file
 
 from jgleak.federated.observation import (
     Knowledge,
+    LocalTraining,
     Observation,
     flatten,
     load,
@@ -114,8 +115,7 @@ def test_a_file_holds_no_more_than_the_server_saw(file: Path) -> None:
         "loss",
         "batch_size",
         "protocol",
-        "local_steps",
-        "local_rate",
+        "local",
         "scaled",
         "pruned",
         "space",
@@ -132,8 +132,8 @@ def test_a_file_holds_no_more_than_the_server_saw(file: Path) -> None:
             {"protocol": "fedprox"},
             "protocol: unknown 'fedprox'; choose one of fedsgd, fedavg, target_node, node_losses",
         ),
-        ({"protocol": "fedavg"}, "local_rate: 'fedavg' needs the client's learning rate"),
-        ({"local_steps": 0}, "local_steps: must be a whole number from 1"),
+        ({"protocol": "fedavg"}, "local: clients of 'fedavg' alone train, .* got None"),
+        ({"local": LocalTraining(0.1)}, "local: clients of 'fedavg' alone train, .* under 'fedsgd'"),
         ({"batch_size": 0}, "batch_size: must be a whole number from 1, got 0"),
         ({"batch_size": 1.5}, "batch_size: must be a whole number from 1, got 1.5"),
         ({"update": None}, "update: expected a nested dict of arrays named like the model's, got NoneType"),
@@ -231,7 +231,9 @@ def set_conv(**fields: Any) -> Any:
         (set_header(format=0), "the header's format is 0"),
         (set_header(loss="hinge"), "loss: unknown 'hinge'"),
         (set_header(protocol="fedprox"), "protocol: unknown 'fedprox'"),
-        (set_header(protocol="fedavg", local_rate=-1.0), "local_rate: 'fedavg' needs"),
+        (set_header(protocol="fedavg"), "local: clients of 'fedavg' alone train"),
+        (set_header(protocol="fedavg", local={"rate": -1.0}), "rate: a client's learning rate lies above 0, got -1.0"),
+        (set_header(protocol="fedavg", local={"momentum": 0.9}), "malformed observation header"),
         (set_header(batch_size="many"), "batch_size: must be a whole number from 1, got 'many'"),
         (set_header(space=[]), "feature space: malformed description"),
         (set_header(space={}), "feature space: malformed description"),
@@ -369,12 +371,12 @@ def test_flatten_and_unflatten_are_inverse(world: Any) -> None:
 
 
 def test_knowledge_is_checked(world: Any) -> None:
-    assert Knowledge(world.space).max_nodes == 40
-    assert Knowledge(world.space, n=60).max_nodes == 60
+    assert Knowledge(world.space).max_n == 40
+    assert Knowledge(world.space, n=60).max_n == 60
     with pytest.raises(ValueError, match="n: a graph has at least one node, got 0"):
         Knowledge(world.space, n=0)
-    with pytest.raises(ValueError, match="max_nodes: must be at least 1, got 0"):
-        Knowledge(world.space, max_nodes=0)
+    with pytest.raises(ValueError, match="max_n: must be at least 1, got 0"):
+        Knowledge(world.space, max_n=0)
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -391,7 +393,7 @@ def test_knowledge_that_disagrees_is_refused(world: Any) -> None:
 
 def test_sizes_of_a_batch_tell_its_largest_graph(world: Any) -> None:
     known = Knowledge(world.space, sizes=(7, 50, 3))
-    assert (known.n, known.max_nodes) == (50, 50)
+    assert (known.n, known.max_n) == (50, 50)
     assert Knowledge(world.space, n=50, sizes=(7, 50, 3)) == known
     with pytest.raises(ValueError, match="the largest graph has 50 nodes, n says 60"):
         Knowledge(world.space, n=60, sizes=(7, 50, 3))

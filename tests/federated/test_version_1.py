@@ -44,7 +44,7 @@ def test_the_model_computes_what_it_did(file: Path) -> None:
 def test_a_client_sends_what_it_sent(file: Path) -> None:
     seen, space = load(file)
     label: Any = np.array([0, 1, 1, 0, 1]) if seen.model.node_level else 1
-    again = fedsgd(seen.model, seen.params, [Graph(X, EDGES, label)], space, loss="ce", slots=6)
+    again = fedsgd(seen.model, seen.params, [Graph(X, EDGES, label)], space, loss="ce")
     assert_equal(seen, again, tolerance=1e-6)
 
 

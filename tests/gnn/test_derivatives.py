@@ -16,6 +16,7 @@ from models import READOUTS, SLOTS
 
 from jgleak.federated.loss import LOSSES, graph_loss
 from jgleak.gnn import ACTIVATIONS, CONVOLUTIONS, standard
+from jgleak.graph import DenseGraph
 
 WIDTH, NODES = 3, 5
 PRODUCT = [
@@ -46,7 +47,7 @@ def problem(conv: str, readout: str, act: str, loss: str, make: Callable[..., An
     point = make(model, SLOTS, WIDTH, 2, np.float64), relaxed + relaxed.T, rows.astype(np.float64)
 
     def value(params: Any, adjacency: Array, rows: Array) -> Array:
-        return graph_loss(model, params, rows, adjacency, mask, label, loss)
+        return graph_loss(model, params, DenseGraph(rows, adjacency, mask), label, loss)
 
     return value, jax.tree.map(jnp.asarray, point), adjacency.astype(np.float64)
 

@@ -15,6 +15,7 @@ from models import READOUTS, SLOTS
 from jgleak.attacks.matching.product import product, product_left, product_right
 from jgleak.federated.loss import graph_loss
 from jgleak.gnn import CONVOLUTIONS, standard
+from jgleak.graph import DenseGraph
 
 WIDTH = 3
 
@@ -43,7 +44,8 @@ def test_of_a_model(conv: str, readout: str, params_of: Callable[..., Any], grap
     label = jnp.ones(SLOTS, int) if model.node_level else jnp.int32(1)
 
     def loss(params: Any, rows: Any) -> Any:
-        return graph_loss(model, params, rows, adjacency, mask, label, "mse" if model.readout.rates else "ce")
+        dense, loss = DenseGraph(rows, adjacency, mask), "mse" if model.readout.rates else "ce"
+        return graph_loss(model, params, dense, label, loss)
 
     def length(rows: Any) -> Any:
         return jnp.sum(ravel_pytree(jax.grad(loss)(params, rows))[0] ** 2)

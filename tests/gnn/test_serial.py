@@ -8,7 +8,21 @@ from typing import Any
 import pytest
 from models import READOUTS
 
-from jgleak.gnn import CONVOLUTIONS, GNN, MLP, GATConv, GCNConv, GINConv, Layer, Pooled, standard
+from jgleak.gnn import (
+    CONVOLUTIONS,
+    ENCODERS,
+    GNN,
+    MLP,
+    NORMS,
+    RESIDUALS,
+    GATConv,
+    GCNConv,
+    GINConv,
+    Layer,
+    LinearEncoder,
+    Pooled,
+    standard,
+)
 from jgleak.gnn.serial import model_from_json, model_to_json
 
 MIXED = GNN(
@@ -33,6 +47,18 @@ def test_a_model_of_different_layers_comes_back() -> None:
     data = model_to_json(MIXED)
     assert [layer["conv"]["kind"] for layer in data["layers"]] == ["gat", "gin", "gcn"]
     assert model_from_json(json.loads(json.dumps(data))) == MIXED
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("residual", RESIDUALS)
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_a_model_of_every_other_part_comes_back(norm: str, residual: str, encoder: str) -> None:
+    layer = Layer(
+        GCNConv(4, normalise=False), norm=NORMS[norm](epsilon=1e-3), residual=RESIDUALS[residual](), dropout=0.5
+    )
+    before = LinearEncoder(4) if ENCODERS[encoder] is LinearEncoder else ENCODERS[encoder]()
+    model = GNN(4, (layer, Layer(GCNConv(4))), Pooled(), encoder=before, jump="cat")
+    assert model_from_json(json.loads(json.dumps(model_to_json(model)))) == model
 
 
 def test_what_is_left_out_has_its_default() -> None:

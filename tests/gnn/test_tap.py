@@ -13,6 +13,7 @@ from models import READOUTS, SLOTS, flat
 from jgleak.federated.factors import Outer, factored_gradients
 from jgleak.federated.loss import graph_loss
 from jgleak.gnn import CONVOLUTIONS, GNN, standard
+from jgleak.graph import DenseGraph
 
 GRAPHS, WIDTH = 2, 5
 
@@ -48,10 +49,8 @@ def test_factors_are_the_gradient(model: GNN) -> None:
 
     def plain(params: Any, share: Any) -> Any:
         one = [
-            graph_loss(
-                model, params, nodes[g], edges[g], mask[g], labels[g], "ce", share[g] if model.node_level else None
-            )
-            for g in range(GRAPHS)
+            graph_loss(model, params, graph, labels[g], "ce", share[g] if model.node_level else None)
+            for g, graph in enumerate(map(DenseGraph, nodes, edges, mask))
         ]
         return sum(one) if model.node_level else sum(one) / GRAPHS
 

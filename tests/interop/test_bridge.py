@@ -13,6 +13,7 @@ import pytest
 from jgleak.features import FeatureSpace, onehot
 from jgleak.federated.loss import graph_loss
 from jgleak.federated.observation import Observation, flatten, load, save
+from jgleak.graph import DenseGraph
 from jgleak.interop import GAT, GCN, from_arrays
 from jgleak.interop.graphs import dense
 from tests.interop.conftest import HEAD, LAYERS, Stranger
@@ -26,11 +27,11 @@ def observed(strangers: dict[str, Stranger]) -> dict[str, Observation]:
 def recomputed(seen: Observation, one: Stranger) -> tuple[np.ndarray, Any]:
     """Output and gradient of the observation's own model."""
     rows, edges, _ = one.example
-    graph = jnp.asarray(rows), jnp.asarray(dense(edges, len(rows))), jnp.ones(len(rows), bool)
+    graph = DenseGraph(jnp.asarray(rows), jnp.asarray(dense(edges, len(rows))), jnp.ones(len(rows), bool))
 
     def value(params: Any) -> Any:
         output = seen.model.apply({"params": params}, *graph)
-        return graph_loss(seen.model, params, *graph, jnp.asarray(one.label), seen.loss), output
+        return graph_loss(seen.model, params, graph, jnp.asarray(one.label), seen.loss), output
 
     compiled = jax.jit(jax.grad(value, has_aux=True), compiler_options={"xla_backend_optimization_level": 0})
     gradient, output = compiled(seen.params)

@@ -39,7 +39,7 @@ def test_arrays_of_a_file_and_of_a_flower_client(
     returned = [w - 0.1 * one.gradient[name] for name, w in one.state.items()]
     second = run("flower", model=model, sent=sent, returned=returned, layers=first["layers"])
     assert first["observation"].model == second["observation"].model
-    assert second["observation"].local_steps == 5 and 0 < second["noise"] < 1e-5
+    assert second["observation"].local.steps == 5 and 0 < second["noise"] < 1e-5
 
 
 def test_the_schema_is_one(tmp_path: Path) -> None:

@@ -59,8 +59,14 @@ class Arithmetic(Protocol):
         """How much one violation of a rule weighs beside the equations (their length is 1), of ``most`` nodes."""
         ...
 
-    def limit(self, reduced: Reduced, equations: Equations) -> float:
-        """Largest relative residual of the true counts; 0 where no real counts explain the right-hand side."""
+    def limit(self, reduced: Reduced, equations: Equations, exact: Float[np.ndarray, "F K"]) -> float:
+        """Largest relative residual of the true counts; 0 where no real counts explain the right-hand side.
+
+        Args:
+          reduced: equations and rules.
+          equations: the equations alone.
+          exact: the rules alone (``Rules.matrix``).
+        """
         ...
 
     def exclusion(self, residual: float, limit: float) -> float:
@@ -114,8 +120,8 @@ class Exact:
         return sizes
 
     def pooled_scale(self, size: float, observation: Observation) -> float:
-        """The size."""
-        return size
+        """The size; of a pooled state of zeros there is none."""
+        return size or 1.0
 
     def slack(self, observation: Observation, observed: Float[np.ndarray, " M"]) -> float:
         """None."""
@@ -125,7 +131,7 @@ class Exact:
         """As much as all equations."""
         return 1.0
 
-    def limit(self, reduced: Reduced, equations: Equations) -> float:
+    def limit(self, reduced: Reduced, equations: Equations, exact: Float[np.ndarray, "F K"]) -> float:
         """A tolerance."""
         return self.settings.tolerances.missing_residual
 
@@ -155,10 +161,10 @@ class Exact:
 class Noisy:
     """Gradients with independent noise on every entry (``Arithmetic``).
 
-    A weight row becomes as many equations as ``system_entries`` allows, its products with orthonormal vectors: each has
-    the noise's own deviation, and one of 300 would show a 300th of what the row says against it. Equations are divided
-    by that deviation (and rounding). The upstream gradient, itself read off the noisy update, is wrong by some factor,
-    the same in all equations.
+    A weight row becomes as many equations as ``system_entries`` allows, its products with orthonormal vectors. Each has
+    the noise's own deviation, so a single one of a row of 300 entries would keep about a 300th of what the row says
+    against a wrong census. Equations are divided by that deviation (and rounding). The upstream gradient, itself read
+    off the noisy update, is wrong by some factor, the same in all equations.
 
     The residual of the true counts is then a chi-square number of as many degrees of freedom as there are equations,
     and falls into two independent parts: the distance of the right-hand side from what any real counts explain, and a
@@ -209,15 +215,19 @@ class Noisy:
         noise = largest(equations.observed.size) + equations.slack
         return max(1.0, self.settings.tolerances.rules_weight * most * noise / equations.length)
 
-    def limit(self, reduced: Reduced, equations: Equations) -> float:
-        """From both parts of the residual."""
+    def limit(self, reduced: Reduced, equations: Equations, exact: Float[np.ndarray, "F K"]) -> float:
+        """From both parts of the residual: what the fit cannot reach, and what it can.
+
+        Rules hold without error, so that a fit has as many directions less as there are independent rules.
+        """
         system, goal = reduced
         slack, weight, number = equations.slack, equations.length, equations.observed.size
-        rest = float(np.linalg.norm(goal - system @ np.linalg.lstsq(system, goal)[0]))
-        dof = min(system.shape[1], number)
-        if number > dof and rest * weight > largest(number - dof) + slack:
+        best, _, rank, _ = np.linalg.lstsq(system, goal)
+        rest = float(np.linalg.norm(goal - system @ best))
+        fitted = int(rank) - int(np.linalg.matrix_rank(exact)) if exact.size else int(rank)
+        if number > fitted and rest * weight > largest(number - fitted) + slack:
             return 0.0
-        return float(np.hypot(rest, (largest(dof) + slack) / weight))
+        return float(np.hypot(rest, (largest(min(system.shape[1], number)) + slack) / weight))
 
     def exclusion(self, residual: float, limit: float) -> float:
         """The limit."""

@@ -12,7 +12,7 @@ from jaxtyping import Int
 from jgleak.attacks.attack import Clock
 from jgleak.attacks.census.candidates import Levels
 from jgleak.attacks.census.growth import Assembly, PartialGraph
-from jgleak.attacks.census.neighbourhood_prior import NeighbourhoodPrior, labels
+from jgleak.attacks.census.neighbourhood_prior import NeighbourhoodPrior, row_names
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.system import Solution
 from jgleak.attacks.distance import Fit, gradient_distances
@@ -24,7 +24,7 @@ Form = tuple[bytes, bytes]
 
 @dataclasses.dataclass(frozen=True)
 class ExplainingGraph:
-    """A graph, its relative gradient distance, and its canonical form."""
+    """A graph with its label, its relative gradient distance, and its canonical form."""
 
     graph: Graph
     distance: float
@@ -130,9 +130,10 @@ def _counts(
 
 @dataclasses.dataclass(frozen=True)
 class _Growing:
-    """Graphs of one census.
+    """Finds the graphs of one census after another.
 
-    They have the same gradient, since the readout adds up what blocks contribute; only node labels depend on the graph.
+    Graphs of one census have the same gradient, since the readout adds up what blocks contribute: its distance is
+    computed once, save for node tasks, whose labels depend on the graph.
     """
 
     problem: CensusProblem
@@ -154,7 +155,7 @@ class _Growing:
         return more.joined(self._graphs(found, counts, steps, limits.beam))
 
     def some(self, found: AnonymitySet, counts: Int[np.ndarray, " K"]) -> AnonymitySet:
-        """Those that look most likely; exhausted where these are all."""
+        """Those that look most likely beside public graphs; exhausted where these are all."""
         return self._graphs(found, counts, self.problem.limits.partial_graphs, self.problem.limits.beam)
 
     def _graphs(self, found: AnonymitySet, counts: Int[np.ndarray, " K"], steps: int, beam: int | None) -> AnonymitySet:
@@ -182,7 +183,7 @@ class _Growing:
     @cached_property
     def _public(self) -> tuple[NeighbourhoodPrior, list[bytes]]:
         """What public graphs look like, and a name for the root of every block."""
-        names = labels(self.levels.nodes.codes[self.levels.top.kinds])
+        names = row_names(self.levels.nodes.codes[self.levels.top.kinds])
         return NeighbourhoodPrior(self.problem.knowledge.auxiliary), names
 
     def _unlikely(self, partial: PartialGraph) -> float:

@@ -13,7 +13,7 @@ from jgleak.attacks.census import receptive_field
 from jgleak.attacks.census.checks import ATTEMPTS, WEAKEST, Attempt, Chosen, NamedCheck, condition_of, names
 from jgleak.attacks.census.prior import PRIORS, resolved
 from jgleak.attacks.census.problem import CensusProblem
-from jgleak.attacks.public.blocks import CONDITION, beside
+from jgleak.attacks.census.public_blocks import CONDITION, beside
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.filter import BlockFilter
 from jgleak.attacks.span.hops import (
@@ -113,6 +113,7 @@ class CensusCandidates:
         """Feature vectors to begin with, each with what was assumed of them: likely ones before all."""
         knowledge, number = self.problem.knowledge, one_hop_count(self.nodes)
         public, space = knowledge.auxiliary, knowledge.space
+        # such a model's gradient, or features that state no degree, hardly tell blocks apart (``public_blocks``)
         hardly = receptive_field.ends_linear(self.problem.observation.model) or space.degree is None
         if public and hardly and number > self.limits.blocks_counted:
             yield beside(self.nodes, public), (CONDITION,)
@@ -125,7 +126,11 @@ class CensusCandidates:
         yield self.nodes, ()
 
     def _chosen(self, attempt: Attempt, nodes: Nodes) -> Iterator[list[Chosen]]:
-        """The checks of every hop; several choices where a completed span has several candidates."""
+        """The checks of every hop; several choices where a completed span has several candidates.
+
+        Where a model ends linear, the top rows' node check is left out: the gradient there has rank 1
+        (docs/theory.md, section 1).
+        """
         observation = self.problem.observation
         hops: list[Chosen] = []
         last, linear = receptive_field.hops(observation.model), receptive_field.ends_linear(observation.model)
@@ -143,16 +148,17 @@ class CensusCandidates:
 
     def _check(self, site: LeakPoint) -> SpanCheck | None:
         knowledge, tolerances = self.problem.knowledge, self.problem.tolerances.span
-        return SpanCheck.at(site, most=knowledge.max_nodes, noise=knowledge.noise, tolerances=tolerances)
+        return SpanCheck.at(site, most=knowledge.max_n, noise=knowledge.noise, tolerances=tolerances)
 
     def _completed(
         self, lacking: int, nodes: Nodes, hops: Sequence[Chosen], done: Sequence[Chosen]
     ) -> Iterator[list[Chosen]]:
         """The node checks of the hops below the last completed one after another, each on the blocks of those before.
 
-        A span whose rows agree where the adjacency is singular lacks nothing: it stays as it is.
+        At every hop the span as it is comes last: where the nodes that make the adjacency singular have equal rows, it
+        lacks nothing. Layers with a hidden row (GIN) are not completed.
         """
-        if self.problem.observation.model.layers[0].conv.kernel("hidden") is not None:
+        if not self.problem.observation.model.layers[0].columnwise("state"):
             return
         hop = len(done) + 1
         if hop == len(hops):
@@ -187,7 +193,8 @@ class CensusCandidates:
     def _levels(
         self, nodes: Nodes, conditions: Sequence[str], chosen: Sequence[Chosen], *, most: float = np.inf
     ) -> Levels | None:
-        """None where nothing passes, a hop has too many blocks, or there are more than ``most`` candidates."""
+        """Candidates that pass, with what was assumed; None where none pass, a hop has too many blocks, or there are
+        more than ``most`` candidates."""
         hops = self._grown(nodes, chosen, most)
         if len(hops) < len(chosen):
             return None
@@ -212,6 +219,7 @@ class CensusCandidates:
             ways = one_hop_count(nodes) if hop == 1 else next_hop_count(hops[-1])
             if ways > (most if checks else min(most, self.limits.hop_blocks)):
                 break
+            # size and ``listed`` tell the few sets of ``_node_sets`` apart
             key = (nodes.degrees.size, nodes.listed is None, *names(chosen[:hop]))
             if key not in self.kept:
                 self.kept[key] = self._grow(nodes, hops, [check.check for check in checks])

@@ -1,4 +1,18 @@
-"""The census attack: count the blocks, assemble the graphs, certify what else could explain the gradient."""
+"""The census attack: count the blocks, assemble the graphs, certify what else could explain the gradient.
+
+The stages, in the order in which they run and are best read:
+
+1. ``candidates`` finds blocks hop by hop; ``checks`` lists what it demands of them, attempt by attempt.
+2. ``equations`` computes what every block adds to the gradient; ``sketch`` makes a few hundred numbers of it.
+3. ``solve`` counts the blocks in real numbers; ``presolve`` excludes those that no solution has. Whole numbers follow
+   (``Arithmetic.censuses``): ``whole_numbers`` for exact gradients, ``sphere_decoder`` for those under noise.
+4. ``assemble`` asks for one census after another and has ``growth`` build every graph of each.
+5. ``certify`` orders the graphs by the priors (``prior``, ``structure_prior``, ``neighbourhood_prior``), and says what
+   the search proves.
+
+All stages share one ``CensusProblem``, whose ``arithmetic`` answers where exact and noisy gradients differ. ``system``
+holds the values that pass between stages 2 to 4, ``receptive_field`` how many hops a block needs.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +33,7 @@ from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.settings import DEFAULTS, CensusSettings
 from jgleak.attacks.census.solve import solve
 from jgleak.attacks.census.system import Solution
+from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.options import changed_options, with_options
 from jgleak.attacks.span.nodes import TooManyCandidates
 from jgleak.federated.observation import Knowledge, Observation
@@ -34,8 +49,9 @@ def run(
     nothing can be assembled, the checks are weakened. Deterministic: ``key`` is not used.
 
     Returns:
-      The anonymity set with its certificate, in the order of ``certify``. ``info`` has the numbers of candidates and
-      blocks, the residual of the census, seconds, and options that are not the default.
+      The anonymity set with its certificate, in the order of ``certify``. ``info`` has the number of attempts, that of
+      candidates over all of them, ``Attempted.facts`` of the last one, seconds, options that are not the default, and,
+      where no graph was found, what is known of the reason.
     """
     del key
     clock, problem = budget.start(), CensusProblem.of(observation, knowledge, settings)
@@ -57,7 +73,7 @@ def run(
                     certified.graphs, certified.distance, "match", certificate=certified.certificate, info=info
                 )
             stop = "nothing assembled" if answer.explained else "missing blocks"
-    except TooManyCandidates as error:
+    except (TooManyCandidates, ConditionFailed) as error:
         stop = "no information"
         info["reason"] = str(error)
     info = {**problem.arithmetic.reason(stop), **info, "seconds": clock.elapsed}
@@ -65,12 +81,12 @@ def run(
 
 
 @dataclasses.dataclass(frozen=True)
-class Answer:
+class Attempted:
     """What one attempt gave.
 
     Attributes:
       levels: the candidates.
-      solution: their counts; None where time ran out before.
+      solution: their counts in real numbers; None where time ran out before.
       found: the graphs.
     """
 
@@ -80,7 +96,7 @@ class Answer:
 
     @property
     def explained(self) -> bool:
-        """False when a true block must be missing from the candidates."""
+        """False when a true block must be missing from the candidates, or time ran out before that was known."""
         return self.solution is not None and self.solution.explained
 
     @property
@@ -96,19 +112,20 @@ class Answer:
         }
 
 
-def counted(problem: CensusProblem, levels: Levels, clock: Clock) -> Answer:
+def counted(problem: CensusProblem, levels: Levels, clock: Clock) -> Attempted:
     """Every graph of the candidate blocks whose gradient is the observed one."""
     system = equations(problem, levels, clock)
     if system is None:
-        return Answer(levels, None, CUT)
+        return Attempted(levels, None, CUT)
     solution = solve(problem, levels, system, clock)
-    return Answer(levels, solution, assemble(problem, levels, solution, clock))
+    return Attempted(levels, solution, assemble(problem, levels, solution, clock))
 
 
-def _from_weakest(problem: CensusProblem, candidates: CensusCandidates, answer: Answer, clock: Clock) -> Answer:
-    """The answer taken again under fewer conditions, where that can be afforded.
+def _from_weakest(problem: CensusProblem, candidates: CensusCandidates, answer: Attempted, clock: Clock) -> Attempted:
+    """The answer taken again under the conditions of ``checks.WEAKEST``, where that can be afforded.
 
-    Where that search ends early, what it found is added: it refutes the stronger conditions.
+    It replaces the first one if its search ended and every graph is there again. Otherwise graphs that only it has
+    refute the first one's conditions: they are added, and the search counts as not exhausted.
     """
     weaker = candidates.weakest() if answer.found.exhausted else None
     if weaker is None or weaker.conditions == answer.levels.conditions:

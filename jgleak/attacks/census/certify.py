@@ -36,7 +36,8 @@ def certify(problem: CensusProblem, levels: Levels, found: AnonymitySet) -> Cert
     """Order the graphs of a set, of which there is one at least, and say what the search proves.
 
     Gradients nearer than ``near_distance`` come before others, then the smallest negative log-likelihood (that of the
-    prior, and of neighbourhoods where there are public graphs), then what the prior breaks ties by.
+    prior, of neighbourhoods where there are public graphs, and of the distance under noise, rounded), then what the
+    prior breaks ties by.
     """
     knowledge, size = problem.knowledge, len(found.graphs)
     order = _ranked(problem, found)
@@ -75,8 +76,8 @@ def _conditions(problem: CensusProblem, levels: Levels) -> Iterator[str]:
     if any(space.possible(g).size < len(f.values) for g, f in enumerate(space.features)):
         yield "no node has a feature value that the public statistics lack"
     yield "no row that a check looks at is zero"
-    if observation.protocol == "fedavg":
-        yield f"the update of {observation.local_steps} local steps is that of one gradient"
+    if observation.local is not None:
+        yield f"the update of {observation.local.steps} local steps is that of one gradient"
     yield from problem.arithmetic.conditions()
     if observation.pruned:
         yield "whole gradients are compared by the entries that were sent; the update was pruned"

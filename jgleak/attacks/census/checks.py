@@ -38,10 +38,12 @@ ATTEMPTS = (
     Attempt(("aggregate", "hidden"), ("aggregate",)),
     Attempt((), ()),
 )
-"""Widened one after another while a true block is missing."""
+"""Made one after another until graphs are found: roughly from the fewest candidates to the most, the last without any
+check. A model that lacks a leak point of that name goes without the check."""
 
 WEAKEST = Attempt((), ("readout",))
-"""What a certificate rests on where that can be afforded."""
+"""What a certificate rests on where that can be afforded: no check but the readout's, whose condition does not depend
+on the adjacency."""
 
 
 class NamedCheck(NamedTuple):
@@ -78,5 +80,5 @@ def loosened(chosen: Chosen, factor: float) -> Chosen:
 
 
 def names(chosen: Sequence[Chosen]) -> tuple[tuple[str, ...], ...]:
-    """Of the checks of every hop."""
+    """The names of the checks of every hop: what tells one choice of checks from another."""
     return tuple(tuple(check.name for check in hop) for hop in chosen)

@@ -30,8 +30,9 @@ NODES = (256, 2048, 16384)
 WIDTHS = (4, 8, 16, 32)
 """Padded sizes: feature vectors, neighbours of a node."""
 
-Kind = Literal["nodes", "pooled", "labelled"]
-"""What a column adds up: a node's output, its last state before a pooled readout, or its loss under one label."""
+RootValue = Literal["nodes", "pooled", "labelled"]
+"""What of a block's root a column is the gradient of: its output, its last state before a pooled readout (both along
+the upstream gradient), or its loss under one label."""
 
 
 def equations(problem: CensusProblem, levels: Levels, clock: Clock) -> Equations | None:
@@ -43,9 +44,9 @@ def equations(problem: CensusProblem, levels: Levels, clock: Clock) -> Equations
     """
     observation, arithmetic = problem.observation, problem.arithmetic
     model, update = observation.model, _host(observation.update)
-    kind = _kind(model)
-    used = _without_readout(update) if kind == "pooled" else update
-    labels = np.arange(model.outputs if kind == "labelled" else 1, dtype=np.int32)
+    of = _root_value(model)
+    used = _without_readout(update) if of == "pooled" else update
+    labels = np.arange(model.outputs if of == "labelled" else 1, dtype=np.int32)
     blocks, tags = np.repeat(np.arange(levels.top.size), labels.size), np.tile(labels, levels.top.size)
     vectors = arithmetic.vectors(used, blocks.size)
     found = _contributions(problem, vectors, levels, (blocks, tags), clock)
@@ -55,7 +56,7 @@ def equations(problem: CensusProblem, levels: Levels, clock: Clock) -> Equations
     observed, sizes = sketched(used, vectors, problem.tolerances)
     scale = arithmetic.scales(sizes)
     matrix, observed = columns.T / scale[:, None], observed / scale
-    if kind == "pooled":
+    if of == "pooled":
         pooled = pooled_embedding(model, update)
         length = arithmetic.pooled_scale(float(np.linalg.norm(pooled) / np.sqrt(pooled.size)), observation)
         matrix, observed = np.r_[matrix, states.T / length], np.r_[observed, pooled / length]
@@ -79,7 +80,7 @@ def unfold(levels: Sequence[Blocks]) -> Int[np.ndarray, "K S"]:
     return places
 
 
-def _kind(model: GNN) -> Kind:
+def _root_value(model: GNN) -> RootValue:
     if model.node_level:
         return "labelled"
     return "pooled" if model.readout.additive == "pooled" else "nodes"
@@ -148,19 +149,19 @@ def _columns(
     labels: Num[Array, " B"],
 ) -> tuple[Float[Array, "B M"], Float[Array, "B D"]]:
     """``vmap(grad)`` over blocks, sketched."""
-    kind, (rows, degrees) = _kind(model), map(jnp.asarray, table)
+    of, (rows, degrees) = _root_value(model), map(jnp.asarray, table)
     along = partial(jnp.matmul, upstream, precision="highest")
 
     def value(weights: Params, tree: Array, label: Array) -> tuple[Array, Array]:
         full = {**params, **weights}
         state = embed(model, full, rows, degrees, tree)
-        if kind == "pooled":
+        if of == "pooled":
             return along(state), state
         out: Any = model.apply({"params": full}, rows[tree[:1]], state[None], method="node_hidden")
         logits = out[1][0]
-        return (label_loss(logits, label, loss) if kind == "labelled" else along(logits)), state
+        return (label_loss(logits, label, loss) if of == "labelled" else along(logits)), state
 
-    weights = _without_readout(params) if kind == "pooled" else params
+    weights = _without_readout(params) if of == "pooled" else params
 
     def one(tree: Array, label: Array) -> tuple[Array, Array]:
         gradient, state = jax.grad(value, has_aux=True)(weights, tree, label)
@@ -180,7 +181,7 @@ def embed(
     side = round(tree.shape[0] ** (1 / hops(model)))
     present, kinds = tree >= 0, jnp.maximum(tree, 0)
     states: Any = model.apply({"params": params}, rows[kinds], method="encode")
-    degree, roots = degrees[kinds], []
+    degree, history = degrees[kinds], []
     around = degree[:side], present[:side]
     for number, layer in enumerate(model.layers):
         if number == hops(model):
@@ -188,5 +189,5 @@ def embed(
         star = states.reshape(-1, side, states.shape[-1]), degree.reshape(-1, side), present.reshape(-1, side)
         states = layer.by(model.layer_of(params, number), "rooted", *star)
         degree, present = star[1][:, 0], star[2][:, 0]
-        roots.append(states[0])
-    return model.jumping.combine(roots)
+        history.append(states[0])
+    return model.jumping.combine(history)

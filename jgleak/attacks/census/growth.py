@@ -43,11 +43,11 @@ class PartialGraph:
 class Assembly:
     """Graphs with a given census.
 
-    Each node's block names the classes (entries of the level below) of its neighbours. A connected graph is grown from
-    one node of the rarest block: some node's next missing neighbour is a node already there or a new one. Partial
-    graphs are merged under isomorphisms that keep every node's block. That is safe at any step, because what can
-    become of a partial graph depends on nothing else; merging parts on their own before combining them would not be
-    (docs/theory.md, section 3).
+    Each node's block names the classes (entries of the level below) of its neighbours; a node's own class is the root
+    of its block. A connected graph is grown from one node of the rarest block, by one edge a step: the next missing
+    neighbour of the node with the fewest options is a node already there or a new one. Partial graphs are merged under
+    isomorphisms that keep every node's block. That is safe at any step, because what can become of a partial graph
+    depends on nothing else; merging parts on their own before combining them would not be (docs/theory.md, section 3).
 
     Args:
       blocks: top blocks.

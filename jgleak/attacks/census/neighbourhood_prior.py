@@ -13,13 +13,13 @@ from jaxtyping import Int
 from jgleak.graph import Graph
 
 RADIUS = 4
-"""Neighbourhoods of up to so many hops are compared, as unfolding trees (Weisfeiler and Leman's colours)."""
+"""Rooted neighbourhoods of up to so many hops are compared (colour refinement)."""
 
 UNSEEN = 0.1
 """A neighbourhood that no public graph has counts as if so many nodes had it."""
 
 
-def labels(codes: Int[np.ndarray, "k G"]) -> list[bytes]:
+def row_names(codes: Int[np.ndarray, "k G"]) -> list[bytes]:
     """A short name for every row of feature codes, equal for equal rows: word features have thousands of columns."""
     rows = np.ascontiguousarray(codes, np.int64)
     return [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows]
@@ -36,7 +36,7 @@ class NeighbourhoodPrior:
         self.names: dict[Hashable, int] = {}
         self.counts = [Counter[int]() for _ in range(RADIUS + 1)]
         for graph in public:
-            for count, colours in zip(self.counts, self._colours(labels(graph.x), graph.neighbours), strict=True):
+            for count, colours in zip(self.counts, self._colours(row_names(graph.x), graph.neighbours), strict=True):
                 count.update(colour for colour in colours if colour is not None)
         self.nodes = sum(graph.n for graph in public)
         self.usual = [
@@ -46,7 +46,7 @@ class NeighbourhoodPrior:
 
     def of_graphs(self, graphs: Sequence[Graph]) -> list[float]:
         """The negative log-likelihood of each graph."""
-        return [self.negative_log_likelihood(labels(graph.x), graph.neighbours) for graph in graphs]
+        return [self.negative_log_likelihood(row_names(graph.x), graph.neighbours) for graph in graphs]
 
     def negative_log_likelihood(
         self,
@@ -60,7 +60,7 @@ class NeighbourhoodPrior:
         neighbourhood is known.
 
         Args:
-          nodes: their labels (``labels``).
+          nodes: the names of their rows (``row_names``).
           neighbours: of every node.
           closed: which nodes have all their neighbours; all, where nothing is said.
         """
@@ -81,7 +81,7 @@ class NeighbourhoodPrior:
         neighbours: Sequence[Sequence[int]],
         closed: Sequence[bool] | None = None,
     ) -> list[list[int | None]]:
-        """Every node's colour for each radius: equal ones are of equal unfolding trees; None where it is not known."""
+        """Every node's colour for each radius: equal where rooted neighbourhoods are; None where not all is known."""
         found: list[list[int | None]] = [[self._name(node) for node in nodes]]
         for _ in range(RADIUS):
             last, level = found[-1], list[int | None]()

@@ -33,8 +33,9 @@ STRAINED = 2.0
 MISPLACED, MISMATCH = 10.0, 3.0
 """Penalty of an aromatic atom outside every aromatic ring, and of an atom that RDKit perceives differently."""
 
-COVER, PLAIN = 1.2, 1.0
-"""Penalty of a graph so many times as large as another with the same gradient, whose rings cost less than this."""
+COVER, CHEAP_RINGS = 1.2, 1.0
+"""Penalty for every further multiple of the size of the smallest graph of the set whose rings cost less than the second
+number: a larger one may be its cover."""
 
 EPOXIDE = 0.5
 """Penalty of a ring of three with one atom that is not carbon."""
@@ -78,7 +79,7 @@ def molecule_scores(graphs: Sequence[Graph], space: FeatureSpace, bond_orders: i
         scores = [score + MISMATCH * graph.n for score, graph in zip(cyclic, graphs, strict=True)]
         for i in order[:bond_orders].tolist():
             scores[i] = cyclic[i] + MISMATCH * _mismatches(graphs[i], space)
-    least = min((g.n for g, score in zip(graphs, cyclic, strict=True) if score < PLAIN), default=1 << 30)
+    least = min((g.n for g, score in zip(graphs, cyclic, strict=True) if score < CHEAP_RINGS), default=1 << 30)
     covers = [COVER * max(graph.n // least - 1, 0) for graph in graphs]
     return [score + cover for score, cover in zip(scores, covers, strict=True)]
 
@@ -103,8 +104,11 @@ def usual_atoms(codes: Int[np.ndarray, "T G"], space: FeatureSpace) -> Bool[np.n
 
 
 def _is_usual(number: int, charge: int, hydrogens: int, aromatic: int, degree: int, kind: str, chiral: bool) -> bool:
-    if degree < 0 or number > 118 or not 1 <= number - charge <= 118:
-        return degree < 0
+    """``usual_atoms`` of one; ``degree`` is -1 where features do not state it: then all are usual."""
+    if degree < 0:
+        return True
+    if number > 118 or not 1 <= number - charge <= 118:
+        return False
     used = degree + hydrogens
     if -1 in Chem.GetPeriodicTable().GetValenceList(number - charge):  # a metal: any valence
         return not aromatic and hydrogens == 0
@@ -217,8 +221,8 @@ def _mismatches(graph: Graph, space: FeatureSpace) -> int:
 
 
 def _spare(number: int, charge: int, used: int) -> int | None:
-    """Valence an atom has left for double and triple bonds, None where it has none that large; a charged atom has its
-    isoelectronic neighbour's."""
+    """Valence an atom has left for double and triple bonds; None where none of its valences reaches ``used``. A charged
+    atom has the valences of the neutral one with as many electrons."""
     neutral = number - charge
     if not 1 <= neutral <= 118:
         return None

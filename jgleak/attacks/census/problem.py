@@ -53,7 +53,7 @@ class CensusProblem:
     @property
     def sizes(self) -> range:
         """The numbers of nodes that are possible, the smallest first."""
-        n, most = self.knowledge.n, self.knowledge.max_nodes
+        n, most = self.knowledge.n, self.knowledge.max_n
         return range(1, most + 1) if n is None else range(n, n + 1)
 
     @property

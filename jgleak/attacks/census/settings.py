@@ -22,8 +22,10 @@ class CensusTolerances:
       missing_residual: residual of the best non-negative solution above which a true block must be missing.
       rules_weight: under noise, the violation of one edge's balance weighs so many times what noise can leave.
       excluded_residual: a group of blocks is excluded where the best solution with one of them leaves more than this
-        residual, which rounding of float32 gradients explains,
-      residual_margin: and so many times the residual of the best solution.
+        residual, which rounding of float32 gradients explains, plus ``residual_margin`` times that of the best solution
+        of all.
+      residual_margin: so many times the residual of the best solution are put down to rounding, beside
+        ``excluded_residual`` and ``near_residual``.
       group_weight: weight of a group's total among the equations, whose right-hand side has length one.
       null_direction: singular values of the scaled system below this share of the largest are null directions (float32
         columns).
@@ -36,8 +38,9 @@ class CensusTolerances:
       near_distance: graphs whose gradient is off by less come first: rounding explains that easily, and ten times as
         much hardly (relative gradient distance).
       looser_checks: under noise spans are not completed. Their missing dimensions are those under the noise floor,
-        where all rows are short; so a row is allowed this many times what noise explains instead,
-      loosest_checks: and in the last attempts this many times.
+        where all rows are short; so a row is allowed this many times what noise explains where one dimension is taken
+        to be missing.
+      loosest_checks: the same where two dimensions are.
       span: those of the span checks.
     """
 
@@ -66,25 +69,27 @@ class CensusLimits:
 
     Attributes:
       listed: most graphs in an anonymity set.
-      partial_graphs: most partial graphs of one census, for the smallest number of nodes that has a graph,
-      more_partial_graphs: and for larger numbers, or where one census was too vast already.
-      beam: partial graphs kept at every step where all of them were too many.
-      hop_share: part of the time left that one hop of one attempt may take.
+      partial_graphs: most partial graphs of one census, for the smallest number of nodes that has a graph.
+      more_partial_graphs: the same for larger numbers, or where one census was too vast already.
+      beam: partial graphs kept at every step where all of them were too many, or where public graphs say which are
+        likely.
+      hop_share: part of the time left that the search for nodes, or one hop of one attempt, may take.
       hop_blocks: most blocks of a hop; with more, the next hop cannot be afforded.
-      blocks_counted: most top blocks whose contributions are computed.
+      blocks_counted: most top blocks whose contributions are computed; with more 1-hop candidates than this, blocks of
+        public graphs are tried first where the gradient hardly tells blocks apart.
       usual_first: with more 1-hop candidates than this, usual nodes are tried first, where the prior knows any.
-      weak_blocks: a certificate rests on the weakest checks alone when there are no more unchecked blocks than this
-        below the last hop,
-      weak_candidates: and no more candidates of the last hop than this.
-      system_entries: most entries of the system under noise,
-      system_products: and of these times its columns: what solving it costs.
+      weak_blocks: a certificate rests on the weakest checks alone when there are no more unchecked 1-hop blocks than
+        this,
+      weak_candidates: and no more candidates of any hop than this (without a check ``hop_blocks``, if that is less).
+      system_entries: most entries of the system under noise.
+      system_products: most entries times columns of that system: what solving it costs.
       exclusions: most groups of blocks tested for exclusion; what is not excluded by then is possible.
       freedom: most null directions; with more, whole-number solutions are not searched for.
       programmes: most nodes of the search tree for whole-number solutions, for one number of nodes.
       near_share: part of the time left that the search for near solutions may take, for all numbers of nodes together.
-      sphere_blocks: most blocks that are counted by distance,
-      sphere_steps: most partial vectors of counts for one number of nodes,
-      sphere_censuses: and, under noise, most censuses looked at.
+      sphere_blocks: most blocks that are counted by distance.
+      sphere_steps: most partial vectors of counts that this looks at for one number of nodes.
+      sphere_censuses: most censuses that it finds for one number of nodes (under noise).
       bond_orders: most graphs whose bond orders the molecule prior works out.
       span: those of the span checks.
     """

@@ -15,7 +15,8 @@ FEW, EQUATIONS = 32, 256
 
 
 def signs(tree: Params) -> Params:
-    """Random signs for every entry of every matrix, several a row where there are few rows; vectors as they are."""
+    """Random signs for the rows of every matrix: one vector a row ``(rows, width)``, or where there are few rows
+    several for all of them ``(1, width, k)``; one sign for a whole vector."""
     rng, both = np.random.default_rng(0), np.array([-1.0, 1.0], np.float32)
 
     def one(leaf: np.ndarray) -> np.ndarray:

@@ -29,10 +29,11 @@ def solve(problem: CensusProblem, levels: Levels, equations: Equations, clock: C
     top, blocks = levels.top, equations.blocks
     rules = Rules.of(top, blocks, problem.known_rows(levels.nodes.codes[top.kinds[blocks]]))
     weight = arithmetic.rules_weight(equations, problem.most_nodes)
-    system, goal = _reduced(equations, rules, weight, problem.absolute)
+    exact = rules.matrix(problem.absolute)
+    system, goal = _reduced(equations, exact, weight, problem.absolute)
     best, rest = nonnegative(system, goal) or (np.zeros(system.shape[1]), np.inf)
     residual = rest if np.any(equations.observed) else np.inf
-    limit = arithmetic.limit((system, goal), equations)
+    limit = arithmetic.limit((system, goal), equations, exact)
     columns, unit = np.arange(system.shape[1]), 1 if problem.absolute else problem.most_nodes
     mean, null = np.zeros(columns.size), np.zeros((columns.size, 0))
     if residual <= limit:
@@ -52,16 +53,11 @@ def solve(problem: CensusProblem, levels: Levels, equations: Equations, clock: C
 
 
 def _reduced(
-    equations: Equations, rules: Rules, weight: float, absolute: bool
+    equations: Equations, exact: Float[np.ndarray, "F K"], weight: float, absolute: bool
 ) -> tuple[Float[np.ndarray, "R K"], Float[np.ndarray, " R"]]:
     """Equations of length one with the rules, each ``weight`` times, as the triangle of one QR decomposition."""
-    length = equations.length
-    known = rules.known / max(1, np.abs(rules.known).max(initial=1))
-    parts = [equations.matrix / length, weight * rules.balance, weight * known]
-    right = [equations.observed / length, np.zeros(rules.balance.shape[0] + known.shape[0])]
-    if not absolute:
-        parts.append(np.full((1, equations.matrix.shape[1]), weight))
-        right.append(np.full(1, weight))
-    whole = np.c_[np.concatenate(parts), np.concatenate(right)]
+    right = np.zeros(exact.shape[0])
+    right[-1:] = 0.0 if absolute else 1.0  # shares add up to one
+    whole = np.r_[np.c_[equations.matrix, equations.observed] / equations.length, weight * np.c_[exact, right]]
     triangle: Float[np.ndarray, "R K1"] = np.asarray(np.linalg.qr(whole, mode="r"))
     return triangle[:, :-1], triangle[:, -1]

@@ -1,4 +1,4 @@
-"""Orders of graphs without any knowledge of the field: by structure alone, and by nothing at all."""
+"""Orders of graphs without any knowledge of the field: by structure alone (``plain``), and by nothing (``none``)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rdkit import Chem
 from jgleak.graph import Graph
 
 RADIUS = 6
-"""Surroundings are compared up to this many edges."""
+"""Surroundings (rooted neighbourhoods) are compared up to this many hops."""
 
 
 def plainness(graph: Graph) -> tuple[int, int, int, bytes]:
@@ -20,7 +20,7 @@ def plainness(graph: Graph) -> tuple[int, int, int, bytes]:
     across the whole graph, which real ones seldom do, and real ones repeat their parts.
 
     Returns:
-      The number of nodes, the total length of the shortest cycles, the number of kinds of surroundings that nodes
+      The number of nodes, the total length of the shortest cycles, the number of different surroundings that nodes
       have, and ``arbitrary`` for what is still tied.
     """
     return graph.n, sum(len(ring) for ring in rings(graph)), surroundings(graph), arbitrary(graph)
@@ -42,7 +42,7 @@ def rings(graph: Graph) -> list[set[int]]:
 
 
 def surroundings(graph: Graph) -> int:
-    """Number of different surroundings up to ``RADIUS`` edges (Weisfeiler-Leman colours)."""
+    """Number of different rooted neighbourhoods of ``RADIUS`` hops (colour refinement)."""
     colours = np.unique(graph.x, axis=0, return_inverse=True)[1].ravel().tolist()
     for _ in range(RADIUS):
         seen = [(colours[v], tuple(sorted(colours[u] for u in graph.neighbours[v]))) for v in range(graph.n)]

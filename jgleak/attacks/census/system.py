@@ -37,14 +37,15 @@ class Equations:
 class Rules:
     """What the counts of every graph obey exactly, each entry an equation over the columns that is zero.
 
-    For two classes ``a`` and ``b`` of the level below, the nodes of ``a`` have as many neighbours in ``b`` as the other
-    way round. These balances separate many blocks that the gradient does not.
+    A node's class is the root of its top block: an entry of the level below. For two classes ``a`` and ``b`` the nodes
+    of ``a`` have as many neighbours in ``b`` as the other way round. These balances separate many blocks that the
+    gradient does not.
 
     Attributes:
       degrees: neighbours of each column's node ``(K,)``.
       balance: of the edges between every two classes ``(P, K)``.
       loops: ends of the edges within every class ``(R, K)``: their total is even.
-      known: for every known feature row, zero where it has its share of the nodes ``(F, K)``.
+      known: of every known feature row, zero in total where it has its share of the nodes ``(F, K)``.
     """
 
     degrees: Int[np.ndarray, " K"]
@@ -73,6 +74,16 @@ class Rules:
             known = counts.sum() * (row == np.arange(counts.size)[:, None]) - counts[:, None]
         return Rules(top.degrees[blocks], (out - back)[:, blocks], loops[:, blocks], known)
 
+    def matrix(self, absolute: bool) -> Float[np.ndarray, "F K"]:
+        """The linear ones over real counts, of comparable size; that of shares, whose total is one, comes last.
+
+        Args:
+          absolute: counts are numbers of nodes, not shares.
+        """
+        known = self.known / max(1, np.abs(self.known).max(initial=1))
+        total = np.ones((0 if absolute else 1, self.degrees.size))
+        return np.concatenate([self.balance, known, total])
+
     def hold(self, counts: Int[np.ndarray, " K"], n: int) -> bool:
         """True where ``counts`` may be those of a connected graph of ``n`` nodes."""
         if counts.sum() != n or counts @ self.degrees < 2 * (n - 1):
@@ -87,7 +98,7 @@ class Census:
     Attributes:
       counts: nodes with each column's block (and label, for node tasks) ``(K,)``.
       n: number of nodes.
-      residual: ``|A m - n b| / |n b|``.
+      residual: ``|A m - s b| / |s b|`` for counts ``m``; ``s`` is ``Solution.scale(n)``.
     """
 
     counts: Int[np.ndarray, " K"]
@@ -103,13 +114,14 @@ class Solution:
       equations: the system.
       rules: what counts obey beside it.
       absolute: the right-hand side is that of whole counts (sum pooling), not of shares.
-      residual: that of the best non-negative solution, relative to the right-hand side.
+      residual: that of the best non-negative solution, relative to the right-hand side; infinite where that is zero, or
+        where no best one was found.
       limit: the largest that the true counts may leave.
       columns: those that a solution may have; the others are zero in every one ``(k,)``.
       system: equations and rules over them, reduced to a triangle ``(R, k)``, in units of the right-hand side's length.
       goal: its right-hand side ``(R,)``.
-      mean: the smallest real solution ``(k,)``; zeros where it plays no part (under noise).
-      null: directions that the system leaves free among ``columns`` ``(k, q)``.
+      mean: the smallest real solution ``(k,)``; zeros where it plays no part (not explained, or under noise).
+      null: directions that the system leaves free among ``columns`` ``(k, q)``; none where ``mean`` plays no part.
     """
 
     equations: Equations
@@ -125,7 +137,7 @@ class Solution:
 
     @property
     def explained(self) -> bool:
-        """False when a true block must be missing from the columns."""
+        """False when a true block must be missing from the columns, or no best solution was found."""
         return self.residual <= self.limit
 
     def scale(self, n: int) -> int:
@@ -146,8 +158,8 @@ class Solution:
 def _ends(
     blocks: Blocks,
 ) -> tuple[Int[np.ndarray, "P K"], Int[np.ndarray, "P K"], Int[np.ndarray, "R K"]]:
-    """For every pair of classes ``a < b`` the edges that a block of ``a`` sends to ``b`` and of ``b`` to ``a``; and for
-    every class the edges within."""
+    """For every pair of classes ``a < b`` the edges that each block of ``a`` sends to ``b``, and of ``b`` to ``a``; and
+    for every class the ends of the edges within (``K`` blocks, whether or not they are columns)."""
     across: dict[tuple[int, int], int] = {}
     within: dict[int, int] = {}
     entries = []

@@ -25,8 +25,8 @@ def all_censuses(
 ) -> Iterator[Census | None]:
     """Every census for the given numbers of nodes; None where a budget ended a search early.
 
-    Of one number of nodes those come first, the nearest before the others, whose residual rounding explains easily:
-    of the true census it is far below that of most others which the equations hardly tell apart.
+    Of one number of nodes those come first whose residual rounding explains easily, the nearest before the others: the
+    residual of the true census is far below that of most others which the equations hardly tell apart.
     """
     mean, null = solution.mean, solution.null
     if null.shape[1] > limits.freedom:
@@ -56,7 +56,8 @@ def _census(solution: Solution, found: Int[np.ndarray, " k"], n: int, tolerances
 
 
 def _near(solution: Solution, n: int, clock: Clock, tolerances: CensusTolerances, limits: CensusLimits) -> list[Census]:
-    """Censuses whose residual rounding explains easily, nearest first; not all where the clock ends."""
+    """Censuses whose residual rounding explains easily, nearest first; not all where a budget ends, which is safe: the
+    whole search follows."""
     if solution.columns.size > limits.sphere_blocks:
         return []
     radius = tolerances.near_residual + tolerances.residual_margin * solution.residual

@@ -9,14 +9,7 @@ import numpy as np
 from scipy.special import expit
 
 from jgleak.attacks.closed_form.propositions import ConditionFailed
-
-ZERO = 1e-5
-"""States below this share of the largest are a ReLU's zeros; one mistaken is noticed one layer further down."""
-
-MARGIN = 2.0
-"""A ReLU has no negative states: what is less than so many times a node's most negative one is a zero that rounding has
-moved. Of 20 molecules of PTC_MR (3 layers of width 128, true edges and last slopes) the median error of the features
-fell from 7.5 to 2.1 under mean and from 4.9 to 1.4 under sum pooling. One slope mistaken is enough to spoil a graph."""
+from jgleak.attacks.closed_form.tolerances import TOLERANCES, ClosedFormTolerances
 
 VALUES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "sigmoid": expit,
@@ -27,7 +20,7 @@ VALUES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 """Activations whose slope is a function of their value."""
 
 
-def slope_of(act: str, states: Any) -> Any:
+def slope_of(act: str, states: Any, tolerances: ClosedFormTolerances = TOLERANCES) -> Any:
     """``act'`` where the activation took the values ``states (n, F)``; it need not be invertible for that.
 
     Arrays of either kind, on the host or traced, give the same kind.
@@ -40,8 +33,11 @@ def slope_of(act: str, states: Any) -> Any:
     if act == "tanh":
         return 1 - states**2
     if act == "relu":
-        least, moved = ZERO * abs(states).max(initial=0.0), (-states).max(axis=-1, keepdims=True, initial=0.0)
-        return ((states > least) & (states > MARGIN * moved)).astype(states.dtype)
+        least, moved = (
+            tolerances.zero * abs(states).max(initial=0.0),
+            (-states).max(axis=-1, keepdims=True, initial=0.0),
+        )
+        return ((states > least) & (states > tolerances.moved * moved)).astype(states.dtype)
     if act == "identity":
         return states * 0 + 1
     raise ConditionFailed(f"the slope of {act!r} is not a function of its value; known are {', '.join(VALUES)}")

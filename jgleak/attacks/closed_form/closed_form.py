@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import numpy as np
 from jaxtyping import Array, Num
@@ -11,7 +13,9 @@ from jgleak.attacks.closed_form.activations import VALUES
 from jgleak.attacks.closed_form.labels import infer_label, infer_node_labels, last_bias
 from jgleak.attacks.closed_form.peel import Peeled, peel
 from jgleak.attacks.closed_form.propositions import ConditionFailed
+from jgleak.attacks.closed_form.tolerances import SETTINGS, ClosedFormSettings
 from jgleak.attacks.distance import MATCH
+from jgleak.attacks.options import with_options
 from jgleak.features import FeatureSpace
 from jgleak.federated.client import fedsgd, node_gradients
 from jgleak.federated.observation import Knowledge, Observation, flatten
@@ -19,7 +23,9 @@ from jgleak.gnn import CONVOLUTIONS
 from jgleak.graph import Graph
 
 
-def run(observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget) -> Reconstruction:
+def run(
+    settings: ClosedFormSettings, observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget
+) -> Reconstruction:
     """Peel the model as far as the conditions hold (see ``layers``). Deterministic.
 
     GraphSAGE gives edges and features with nothing known; GCN gives the features of known edges. Where only one of both
@@ -34,7 +40,7 @@ def run(observation: Observation, knowledge: Knowledge, *, key: Array, budget: B
     """
     del key
     clock = budget.start()
-    found = peel(observation, knowledge)
+    found = peel(observation, knowledge, settings)
     info = {"adjacency": found.edges, "features": found.rows}
     if "exact" not in info.values() and any(note.startswith("failed") for note in info.values()):
         return Reconstruction((), None, "no candidates", info=info | {"seconds": clock.elapsed})
@@ -62,8 +68,8 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
         return f"the mixing of {foreign[0]!r} is not linear; use one of {', '.join(linear)}"
     if not model.plain:
         return "it peels convolutions and activations alone; leave out encoder, norms, residuals and jumping knowledge"
-    if len({layer.conv.kind for layer in model.layers}) > 1:
-        return "its layers are of several kinds, which are not peeled together; use one kind throughout"
+    if not model.uniform:
+        return "its layers mix nodes in different ways, which are not peeled together; use one convolution throughout"
     nodes = model.readout.passes_states and observation.protocol == "node_losses"
     if not nodes and not (model.readout.slots and observation.protocol in ("fedsgd", "fedavg")):
         return (
@@ -84,13 +90,19 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
     return None
 
 
-CLOSED_FORM = Attack(
-    name="closed-form",
-    summary="edges and features by linear algebra, layer by layer from the output (after GLG, Propositions 1 to 6)",
-    run=run,
-    unsupported=unsupported,
-    protocols=("node_losses", "fedsgd", "fedavg"),
-)
+def entry(settings: ClosedFormSettings) -> Attack:
+    """The registry entry with its settings."""
+    return Attack(
+        name="closed-form",
+        summary="edges and features by linear algebra, layer by layer from the output (after GLG, Propositions 1 to 6)",
+        run=partial(run, settings),
+        unsupported=unsupported,
+        protocols=("node_losses", "fedsgd", "fedavg"),
+        configure=lambda options: entry(with_options(settings, options)),
+    )
+
+
+CLOSED_FORM = entry(SETTINGS)
 
 
 def _graph(observation: Observation, knowledge: Knowledge, found: Peeled) -> Graph:
@@ -118,7 +130,7 @@ def _distance(observation: Observation, space: FeatureSpace, graph: Graph) -> fl
     """Relative distance of the graph's own update, by the client's protocol, from the observed one."""
     model, params, loss = observation.model, observation.params, observation.loss
     if observation.gradients is None:
-        again = fedsgd(model, params, [graph], space, loss=loss, slots=model.readout.slots)
+        again = fedsgd(model, params, [graph], space, loss=loss)
     else:
         again = node_gradients(model, params, graph, space, loss=loss)
     seen, own = flatten(observation.update), flatten(jax.tree.map(np.asarray, again.update))

@@ -27,18 +27,7 @@ from jgleak.attacks.closed_form.layers import LayerGradient, below
 from jgleak.attacks.closed_form.least_squares import Regularised, block_weights, regularised
 from jgleak.attacks.closed_form.null_space import completed
 from jgleak.attacks.closed_form.propositions import ConditionFailed
-
-PASSES = 20
-"""Most passes; on GLG's subgraphs three to five bring the gradients as near as rounding allows."""
-
-NEARER = 0.9
-"""A pass that leaves more than this share of the distance is the last."""
-
-STRENGTHS = 10.0 ** np.arange(7)
-"""Times the noise that the least-squares fit shows; it shows little where there are as many nodes as units."""
-
-ALIKE = 1.01
-"""Distances within this factor are equal, and the weaker shrinking is taken."""
+from jgleak.attacks.closed_form.tolerances import SETTINGS, ClosedFormSettings
 
 
 class Inverted(NamedTuple):
@@ -59,7 +48,11 @@ class Inverted(NamedTuple):
 
 
 def inverted(
-    layers: Sequence[LayerGradient], output: Float[np.ndarray, "B n D"], mixing: Float[np.ndarray, "n n"], act: str
+    layers: Sequence[LayerGradient],
+    output: Float[np.ndarray, "B n D"],
+    mixing: Float[np.ndarray, "n n"],
+    act: str,
+    settings: ClosedFormSettings = SETTINGS,
 ) -> Inverted:
     """Features of a GCN's nodes.
 
@@ -68,19 +61,21 @@ def inverted(
       output: ``dL/dZ`` of the last one, in each gradient.
       mixing: the normalised adjacency ``S``.
       act: the activation between them, of ``VALUES``.
+      settings: what counts as equal, and how many passes and strengths are tried.
 
     Raises:
       ConditionFailed: a layer without any gradient.
     """
+    tolerances, limits = settings.tolerances, settings.limits
     upstream, rank = output, len(mixing)
     for layer, under in zip(layers[:0:-1], layers[-2::-1], strict=True):
         prior = np.tile(VALUES[act](under.bias), (len(mixing), 1))
         fit = _fit(layer, upstream, mixing, prior)
         rank = min(rank, len(fit.values))
-        states = completed(fit.rows(), mixing, act, under.bias)
-        upstream = below(layer, upstream, mixing, slope_of(act, states))
+        states = completed(fit.rows(), mixing, act, under.bias, settings)
+        upstream = below(layer, upstream, mixing, slope_of(act, states, tolerances))
     best = None
-    for _ in range(PASSES):
+    for _ in range(limits.passes):
         try:
             fit = _fit(layers[0], upstream, mixing, np.zeros((len(mixing), len(layers[0].mixed(layers[0].weights)))))
         except ConditionFailed:
@@ -89,15 +84,15 @@ def inverted(
             break  # the features that were found let no gradient through: the pass before found better ones
         reached = min(rank, len(fit.values))
         tried = list[tuple[Inverted, np.ndarray]]()
-        for strength in STRENGTHS:
+        for strength in 10.0 ** np.arange(limits.strengths):
             rows = fit.rows(strength)
             gradients = _upstream(layers, output, mixing, rows, act)
             misfit = _misfit(layers, gradients, mixing, fit)
             doubt = fit.doubt(max(strength, (misfit / fit.noise) ** 2))
             tried.append((Inverted(rows, doubt, misfit, reached), gradients[0][1]))
         least = min(found.misfit for found, _ in tried)
-        found, above = next(one for one in tried if one[0].misfit <= ALIKE * least)
-        nearer = best is None or found.misfit < NEARER * best.misfit
+        found, above = next(one for one in tried if one[0].misfit <= tolerances.alike * least)
+        nearer = best is None or found.misfit < tolerances.nearer * best.misfit
         best = found if best is None or found.misfit < best.misfit else best
         if not nearer:
             break
@@ -112,7 +107,8 @@ def _fit(
     mixing: Float[np.ndarray, "n n"],
     prior: Float[np.ndarray, "n F"],
 ) -> Regularised:
-    return regularised(mixing.T @ upstream, layer.mixed(layer.gradients), prior)
+    smallest = layer.tolerances.smallest
+    return regularised(mixing.T @ upstream, layer.mixed(layer.gradients), prior, smallest=smallest)
 
 
 def _upstream(
@@ -128,7 +124,7 @@ def _upstream(
         states.append(VALUES[act](mixing @ states[-1] @ layer.mixed(layer.weights) + layer.bias))
     found = [output]
     for layer, state in zip(layers[:0:-1], states[:0:-1], strict=True):
-        found.append(below(layer, found[-1], mixing, slope_of(act, state)))
+        found.append(below(layer, found[-1], mixing, slope_of(act, state, layer.tolerances)))
     return list(zip(states, found[::-1], strict=True))
 
 

@@ -15,7 +15,8 @@ def last_bias(model: GNN, update: Params) -> Float[np.ndarray, "... C"]:
     """The gradient of the bias that is added to the logits: ``dL/dlogits``, summed over rows.
 
     Raises:
-      ConditionFailed: the model adds none (a ``dot`` readout, or ``node_scores`` without bias).
+      ConditionFailed: the model adds none (a ``dot`` readout; ``node_scores`` without bias, or behind a norm, a
+        residual or jumping knowledge).
     """
     bias = model.output_bias(update)
     if bias is None:

@@ -27,7 +27,8 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.sparse.csgraph import connected_components
 
-from jgleak.attacks.closed_form.propositions import CONDITION, FIT, ConditionFailed
+from jgleak.attacks.closed_form.propositions import ConditionFailed
+from jgleak.attacks.closed_form.tolerances import TOLERANCES, ClosedFormTolerances
 from jgleak.federated.observation import Observation
 from jgleak.gnn import Convolution
 
@@ -40,15 +41,17 @@ class LayerGradient(NamedTuple):
       weights: kernels ``(F, D)``.
       bias: ``(D,)``.
       gradients: those of the kernels ``(B, F, D)``.
+      tolerances: what counts as equal in them.
     """
 
     conv: Convolution
     weights: Mapping[str, Float[np.ndarray, "F D"]]
     bias: Float[np.ndarray, " D"]
     gradients: Mapping[str, Float[np.ndarray, "B F D"]]
+    tolerances: ClosedFormTolerances = TOLERANCES
 
     @staticmethod
-    def of(observation: Observation, depth: int) -> LayerGradient:
+    def of(observation: Observation, depth: int, tolerances: ClosedFormTolerances = TOLERANCES) -> LayerGradient:
         """The convolution ``depth`` of an observation's model; without biases they are 0."""
         model = observation.model
         weights, seen = (model.conv_of(tree, depth) for tree in (observation.params, observation.update))
@@ -59,6 +62,7 @@ class LayerGradient(NamedTuple):
             {name: np.asarray(weights[name], np.float64) for name in names},
             np.asarray(weights.get("bias", np.zeros(weights[names[0]].shape[1])), np.float64),
             {name: np.asarray(seen[name]) if each else np.asarray(seen[name])[None] for name in names},
+            tolerances,
         )
 
     def own(self, tree: Mapping[str, Any]) -> Any:
@@ -96,8 +100,8 @@ def rows_of(
         example); gradients that no states fit.
     """
     if mixing is None:
-        return _solve([upstream], [layer.own(layer.gradients)])
-    return _solve(*_both_kernels(layer, upstream, mixing))
+        return _solve([upstream], [layer.own(layer.gradients)], layer.tolerances)
+    return _solve(*_both_kernels(layer, upstream, mixing), layer.tolerances)
 
 
 def edges_of(
@@ -114,22 +118,23 @@ def edges_of(
       ConditionFailed: the rounded adjacency does not make the gradients, or nodes of equal states neighbour others of
         equal states, which leaves their edges open.
     """
-    kernel = layer.mixed(layer.gradients)
-    aggregated = _solve([upstream], [kernel]) if np.any(kernel) else np.zeros_like(rows)  # without edges it is zero
-    group, size = _equal_rows(rows)
+    kernel, tolerances = layer.mixed(layer.gradients), layer.tolerances
+    # Without edges the kernel's gradient is zero.
+    aggregated = _solve([upstream], [kernel], tolerances) if np.any(kernel) else np.zeros_like(rows)
+    group, size = _equal_rows(rows, tolerances.fit)
     distinct = np.stack([rows[group == g].mean(axis=0) for g in range(size.size)])
-    rank = f"the {len(rows)} states have {size.size} distinct rows and rank {_rank(distinct)}"
-    mixing = ((aggregated @ np.linalg.pinv(distinct, rcond=CONDITION)) / size)[:, group]
+    rank = f"the {len(rows)} states have {size.size} distinct rows and rank {_rank(distinct, tolerances.rank)}"
+    mixing = ((aggregated @ np.linalg.pinv(distinct, rcond=tolerances.rank)) / size)[:, group]
     largest = mixing.max(axis=1, keepdims=True)
-    share = np.where(largest > FIT, mixing / np.maximum(largest, FIT), 0.0)
+    share = np.where(largest > tolerances.fit, mixing / np.maximum(largest, tolerances.fit), 0.0)
     alike = size[group] > 1
     if np.any(share[np.ix_(alike, alike)] > 0.5 / size.max()):
         raise ConditionFailed(f"nodes of equal states neighbour each other, and which whose does not show: {rank}")
-    trust = np.broadcast_to(np.where(alike, FIT, 1.0), share.shape)
+    trust = np.broadcast_to(np.where(alike, tolerances.fit, 1.0), share.shape)
     edges = (trust * share + (trust * share).T) / (trust + trust.T) > 0.5
     adjacency = (edges & ~np.eye(len(mixing), dtype=bool)).astype(np.float64)
-    _, missed, spread = _fit(*_both_kernels(layer, upstream, mixing_of(layer.conv, adjacency)))
-    if len(rows) > 1 and not missed < FIT * spread:
+    _, missed, spread = _fit(*_both_kernels(layer, upstream, mixing_of(layer.conv, adjacency)), tolerances.rank)
+    if len(rows) > 1 and not missed < tolerances.fit * spread:
         raise ConditionFailed(
             f"no graph fits: the nearest one misses {missed / spread:.1e} of what the states' differences make, and "
             f"{rank}; Proposition 3 needs full row rank"
@@ -157,15 +162,17 @@ def _both_kernels(
 
 
 def _solve(
-    designs: Sequence[Float[np.ndarray, "B n D"]], gradients: Sequence[Float[np.ndarray, "B F D"]]
+    designs: Sequence[Float[np.ndarray, "B n D"]],
+    gradients: Sequence[Float[np.ndarray, "B F D"]],
+    tolerances: ClosedFormTolerances,
 ) -> Float[np.ndarray, "n F"]:
     """``H`` of ``Hᵀ E = G``.
 
     Raises:
       ConditionFailed: ``E`` lacks full row rank, or no ``H`` fits.
     """
-    rows, missed, _ = _fit(designs, gradients)
-    if missed > FIT:
+    rows, missed, _ = _fit(designs, gradients, tolerances.rank)
+    if missed > tolerances.fit:
         raise ConditionFailed(
             f"no states fit: the gradients are {missed:.1e} from any that {len(rows)} rows could make here; the "
             "update was changed, or what was found above is inexact"
@@ -174,7 +181,7 @@ def _solve(
 
 
 def _fit(
-    designs: Sequence[Float[np.ndarray, "B n D"]], gradients: Sequence[Float[np.ndarray, "B F D"]]
+    designs: Sequence[Float[np.ndarray, "B n D"]], gradients: Sequence[Float[np.ndarray, "B F D"]], tolerance: float
 ) -> tuple[Float[np.ndarray, "n F"], float, float]:
     """``H`` of ``Hᵀ E = G`` by least squares, and as shares of ``|G|`` what it misses and what its spread makes.
 
@@ -185,7 +192,7 @@ def _fit(
     sizes = [float(np.sqrt(np.sum(np.square(g, dtype=np.float64)))) for _, g in blocks]
     weights = [1 / size if size > 0 else 0.0 for size in sizes]
     design = np.hstack([weight * d for weight, (d, _) in zip(weights, blocks, strict=True)])
-    inverse = _inverse(design, "the gradients at the layer's output")
+    inverse = _inverse(design, "the gradients at the layer's output", tolerance)
     parts = np.split(inverse, np.cumsum([d.shape[1] for d, _ in blocks])[:-1])
     rows = np.zeros((len(design), blocks[0][1].shape[0]))
     for weight, (_, seen), part in zip(weights, blocks, parts, strict=True):
@@ -196,26 +203,28 @@ def _fit(
     return rows, np.sqrt(max(1 - made, 0.0)) if any(weights) else 0.0, np.sqrt(max(spread, 0.0))
 
 
-def _inverse(matrix: Float[np.ndarray, "n k"], name: str) -> Float[np.ndarray, "k n"]:
+def _inverse(matrix: Float[np.ndarray, "n k"], name: str, tolerance: float) -> Float[np.ndarray, "k n"]:
     """Pseudo-inverse of a matrix of full row rank, whatever the sizes of its rows."""
     size = np.linalg.norm(matrix, axis=1, keepdims=True)
     if not np.all(size > 0):
         raise ConditionFailed(f"row {int(np.argmin(size))} of {name} is zero; full row rank {len(matrix)} is needed")
     left, values, right = np.linalg.svd(matrix / size, full_matrices=False)
-    rank = int(np.sum(values > CONDITION * values[0]))
+    rank = int(np.sum(values > tolerance * values[0]))
     if rank < len(matrix):
         raise ConditionFailed(f"{name} {matrix.shape} have rank {rank}; full row rank {len(matrix)} is needed")
     return (right.T / values) @ (left / size).T
 
 
-def _rank(matrix: Float[np.ndarray, "n k"]) -> int:
-    return int(np.linalg.matrix_rank(matrix, rtol=CONDITION))
+def _rank(matrix: Float[np.ndarray, "n k"], tolerance: float) -> int:
+    return int(np.linalg.matrix_rank(matrix, rtol=tolerance))
 
 
-def _equal_rows(rows: Float[np.ndarray, "n F"]) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " r"]]:
-    """Group of every row, rows nearer than ``FIT`` times the usual distance being equal, and the groups' sizes."""
+def _equal_rows(
+    rows: Float[np.ndarray, "n F"], tolerance: float
+) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " r"]]:
+    """Group of every row, rows nearer than ``tolerance`` times the usual distance being equal; the groups' sizes."""
     centred = rows - rows.mean(axis=0)
     square = np.sum(centred**2, axis=1)
     gap = square[:, None] + square - 2 * centred @ centred.T
-    group = connected_components(gap < FIT**2 * square.mean())[1]
+    group = connected_components(gap < tolerance**2 * square.mean())[1]
     return group, np.bincount(group)

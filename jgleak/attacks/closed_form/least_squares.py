@@ -9,12 +9,10 @@ import numpy as np
 from jaxtyping import Float
 
 from jgleak.attacks.closed_form.propositions import ConditionFailed
+from jgleak.attacks.closed_form.tolerances import TOLERANCES
 
 ROUNDING = 2.0**-24
 """Relative error of a float32."""
-
-SMALLEST = 1e-12
-"""Least variance of rows, in units of the noise's: where all is noise, all is the prior."""
 
 
 class Regularised(NamedTuple):
@@ -61,7 +59,11 @@ class Regularised(NamedTuple):
 
 
 def regularised(
-    design: Float[np.ndarray, "B n D"], gradients: Float[np.ndarray, "B F D"], prior: Float[np.ndarray, "n F"]
+    design: Float[np.ndarray, "B n D"],
+    gradients: Float[np.ndarray, "B F D"],
+    prior: Float[np.ndarray, "n F"],
+    *,
+    smallest: float = TOLERANCES.smallest,
 ) -> Regularised:
     """``Hᵀ E_b = G_b`` for all blocks ``b``, each counted by its own size, as rounding is relative to it.
 
@@ -83,7 +85,7 @@ def regularised(
     count = columns - len(values)
     noise = max(rest / (size * count) if count > 0 else 0.0, ROUNDING**2 * total / (size * columns))
     spread = (np.mean(np.square(gap), axis=0) - noise / np.square(values))[: (len(values) + 1) // 2]
-    ratio = noise / max(float(np.median(spread)), noise * SMALLEST, np.finfo(np.float64).tiny)
+    ratio = noise / max(float(np.median(spread)), noise * smallest, np.finfo(np.float64).tiny)
     share = float(np.sqrt(noise * size * columns / total))
     return Regularised(left, values, parts, seen, gap, prior, ratio, share, float(np.sqrt(rest / total)))
 

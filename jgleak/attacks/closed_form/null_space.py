@@ -9,14 +9,7 @@ from jaxtyping import Float
 from scipy.optimize import minimize
 
 from jgleak.attacks.closed_form.activations import VALUES
-
-FAINT = 1e-3
-"""Eigenvalues of the normalised adjacency below this pass on less than rounding spoils."""
-
-RIDGE = 1e-6
-"""Keeps states finite that rounding has moved out of the activation's range."""
-
-STEPS = 500
+from jgleak.attacks.closed_form.tolerances import SETTINGS, ClosedFormSettings
 
 INTEGRALS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "sigmoid": lambda z: np.logaddexp(0.0, z),
@@ -28,7 +21,11 @@ INTEGRALS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def completed(
-    states: Float[np.ndarray, "n D"], mixing: Float[np.ndarray, "n n"], act: str, bias: Float[np.ndarray, " D"]
+    states: Float[np.ndarray, "n D"],
+    mixing: Float[np.ndarray, "n n"],
+    act: str,
+    bias: Float[np.ndarray, " D"],
+    settings: ClosedFormSettings = SETTINGS,
 ) -> Float[np.ndarray, "n D"]:
     """A GCN's hidden states ``act(Z)`` with the part that the edges above hide.
 
@@ -38,8 +35,9 @@ def completed(
     all of which have the same ``act(Z)``, be the activation invertible or not (a minimum of a sum of convex functions
     has one gradient of each that is smooth). L-BFGS finds one.
     """
+    tolerances = settings.tolerances
     values, vectors = np.linalg.eigh(mixing)
-    reach = vectors[:, np.abs(values) > FAINT]
+    reach = vectors[:, np.abs(values) > tolerances.faint]
     if reach.shape[1] == len(mixing):
         return states
     wanted, shape = reach.T @ states, (reach.shape[1], states.shape[1])
@@ -47,8 +45,9 @@ def completed(
     def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
         b = flat.reshape(shape)
         z = reach @ b + bias
-        value = np.sum(INTEGRALS[act](z)) - np.sum(b * wanted) + RIDGE / 2 * np.sum(b * b)
-        return float(value), np.ravel(reach.T @ VALUES[act](z) - wanted + RIDGE * b)
+        value = np.sum(INTEGRALS[act](z)) - np.sum(b * wanted) + tolerances.ridge / 2 * np.sum(b * b)
+        return float(value), np.ravel(reach.T @ VALUES[act](z) - wanted + tolerances.ridge * b)
 
-    best = minimize(objective, np.zeros(wanted.size), jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
+    most = {"maxiter": settings.limits.steps}
+    best = minimize(objective, np.zeros(wanted.size), jac=True, method="L-BFGS-B", options=most)
     return VALUES[act](reach @ best.x.reshape(shape) + bias)

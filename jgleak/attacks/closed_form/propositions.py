@@ -13,22 +13,16 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-ONE_ROW = 1e-3
-"""Relative distance of a gradient from rank one above which more than one row entered the layer."""
-
-CONDITION = 1e-6
-"""Singular values below this share of the largest count as zero: float32 gradients know no more."""
-
-
-FIT = 1e-4
-"""Relative distance of gradients from what was found, above which it is not what made them."""
+from jgleak.attacks.closed_form.tolerances import TOLERANCES
 
 
 class ConditionFailed(ValueError):
     """A proposition's condition does not hold, so its formula would return a wrong answer."""
 
 
-def aggregated_row(kernel: Float[np.ndarray, "F D"], bias: Float[np.ndarray, " D"]) -> Float[np.ndarray, " F"]:
+def aggregated_row(
+    kernel: Float[np.ndarray, "F D"], bias: Float[np.ndarray, " D"], *, one_row: float = TOLERANCES.one_row
+) -> Float[np.ndarray, " F"]:
     """Proposition 1: the aggregated features of the one node whose row has a gradient, from ``dL/dW`` and ``dL/db``.
 
     GLG divides one column by one entry of the bias; all columns together are the same in exact arithmetic and less
@@ -50,7 +44,7 @@ def aggregated_row(kernel: Float[np.ndarray, "F D"], bias: Float[np.ndarray, " D
     row = kernel @ bias / weight
     size = np.linalg.norm(kernel)
     off = np.linalg.norm(kernel - np.outer(row, bias)) / size if size > 0.0 else 0.0
-    if off > ONE_ROW:
+    if off > one_row:
         raise ConditionFailed(
             f"the gradient is {off:.1e} away from rank one: more than one row entered the layer with a gradient. "
             "Proposition 1 needs the loss of one node and no second convolution above this layer"
@@ -117,6 +111,8 @@ def adjacency_of_gradient(
     features: Float[np.ndarray, "n F"],
     self_kernel: Float[np.ndarray, "F D"],
     neighbour_kernel: Float[np.ndarray, "F D"],
+    *,
+    rank: float = TOLERANCES.rank,
 ) -> Float[np.ndarray, "n n"]:
     """Proposition 6: the normalised adjacency from one gradient of GraphSAGE's first layer and known features.
 
@@ -135,22 +131,25 @@ def adjacency_of_gradient(
             f"features {features.shape}, self kernel {own.shape} and neighbour kernel {others.shape} do not belong "
             "together; the kernels' gradients have one row a feature"
         )
-    back = _inverse(features, "the features", rows=True).T  # (X^T)^+
+    back = _inverse(features, "the features", rows=True, tolerance=rank).T  # (X^T)^+
     upstream = back @ own
-    return ((back @ others) @ _inverse(upstream, "the gradient at the layer's output", rows=True)).T
+    inverse = _inverse(upstream, "the gradient at the layer's output", rows=True, tolerance=rank)
+    return ((back @ others) @ inverse).T
 
 
-def _inverse(matrix: Float[np.ndarray, "a b"], name: str, *, rows: bool) -> Float[np.ndarray, "b a"]:
+def _inverse(
+    matrix: Float[np.ndarray, "a b"], name: str, *, rows: bool, tolerance: float = TOLERANCES.rank
+) -> Float[np.ndarray, "b a"]:
     """Pseudo-inverse of a matrix of full row (or column) rank."""
     values = np.linalg.svd(matrix, compute_uv=False)
     wanted = matrix.shape[0 if rows else 1]
-    rank = int(np.sum(values > CONDITION * values[:1]))
+    rank = int(np.sum(values > tolerance * values[:1]))
     if rank < wanted:
         which = "row" if rows else "column"
         raise ConditionFailed(
             f"{name} {matrix.shape} have rank {rank}; the proposition needs full {which} rank {wanted}"
         )
-    return np.linalg.pinv(matrix, rcond=CONDITION)
+    return np.linalg.pinv(matrix, rcond=tolerance)
 
 
 def _finite(values: Float[np.ndarray, "..."], name: str, dimensions: int) -> Float[np.ndarray, "..."]:

@@ -35,7 +35,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jgleak.attacks.closed_form.activations import slope_of
-from jgleak.attacks.closed_form.propositions import CONDITION
+from jgleak.attacks.closed_form.tolerances import TOLERANCES
 from jgleak.gnn import GNN, Params, Readout
 from jgleak.graph import bucket
 
@@ -97,7 +97,7 @@ def recursion(
         if found:
             slopes = (coefficients[-1] @ kernels[layer + 1].T) * slope_of(model.layers[layer].act, found[-1])
         coefficients.append(mixing.T @ slopes)
-        found.append((gradients[layer] @ jnp.linalg.pinv(coefficients[-1], rtol=CONDITION)).T)
+        found.append((gradients[layer] @ jnp.linalg.pinv(coefficients[-1], rtol=TOLERANCES.rank)).T)
     return Recovered(tuple(reversed(found)), tuple(reversed(coefficients)))
 
 
@@ -112,8 +112,8 @@ def recover(
 ) -> list[Recovered]:
     """The recursion for many clients of one model side by side, in float64; host arrays without padding.
 
-    The gradients are float32: an ``r_i`` is cut at a relative singular value of ``CONDITION``. The update of a batch is
-    read as that of one graph.
+    The gradients are float32: an ``r_i`` is cut at a relative singular value of ``TOLERANCES.rank``. The update of a
+    batch is read as that of one graph.
 
     Args:
       model: as for ``recursion``.

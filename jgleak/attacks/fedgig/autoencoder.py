@@ -9,14 +9,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from flax import linen as nn
 from jaxtyping import Array, Bool, Float
 
-from jgleak.attacks.matching.relaxations import pairs
+from jgleak.attacks.public.training import PublicTraining, decaying, drawn, fit, small
+from jgleak.attacks.relaxations import pairs
 from jgleak.features import FeatureSpace
 from jgleak.gnn.gcn import GCNConv
-from jgleak.graph import Graph, GraphBatch, bucket
+from jgleak.graph import DenseGraph, Graph, GraphBatch, bucket
 
 WIDTH = 64
 """Width of both layers of the encoder, and of the marks."""
@@ -27,17 +27,13 @@ MARK = 3.0
 HIDDEN, FALSE = 0.6, 0.6
 """Training hides up to this share of a graph's edges, and adds false ones up to this share of their number."""
 
-STEPS, BATCH, RATE = 500, 32, 5e-3
-"""Of Adam, with a cosine decay."""
+TRAINING = PublicTraining(training_steps=500, training_batch=32, training_rate=5e-3, training_nodes=40)
+"""With a cosine decay of the rate."""
 
-LARGEST = 40
-"""Public graphs of more nodes are left out of training where smaller ones remain."""
 
 DRAWS = 8
 """Sets of marks that an answer is averaged over."""
 
-SEED = 0
-"""Training draws from a key of its own: the same public graphs give the same weights, whoever is attacked."""
 
 Params = Any
 
@@ -104,59 +100,41 @@ def error(
     marks: Marks,
     params: Params,
     key: Array,
-    nodes: Float[Array, "B N m"],
-    adjacency: Float[Array, "B N N"],
-    mask: Bool[Array, "B N"],
+    graphs: DenseGraph,
 ) -> Float[Array, ""]:
     """Mean squared error over the pairs of different nodes of what comes out for corrupted edges (equation 10)."""
 
-    def one(key: Array, nodes: Array, adjacency: Array, mask: Array) -> tuple[Array, Array]:
+    def one(key: Array, nodes: Any, adjacency: Any, mask: Any) -> tuple[Array, Array]:
         first, second, third = jax.random.split(key, 3)
         hidden, false = jax.random.uniform(third, (2,)) * jnp.array([HIDDEN, FALSE])
         seen = corrupt(first, adjacency, mask, hidden, false)
         out = Autoencoder().apply({"params": params}, nodes, seen, mask, marks(second, mask.size))
         return jnp.sum((jnp.asarray(out) - adjacency) ** 2), pairs(mask).sum()
 
-    squares, count = jax.vmap(one)(jax.random.split(key, mask.shape[0]), nodes, adjacency, mask)
+    squares, count = jax.vmap(one)(jax.random.split(key, graphs.mask.shape[0]), *graphs)
     return squares.sum() / jnp.maximum(count.sum(), 1)
 
 
-def trained(
-    graphs: tuple[Graph, ...], space: FeatureSpace, marks: Marks = random_marks
-) -> tuple[Params, Float[np.ndarray, " T"]]:
-    """Weights learnt from public graphs in ``STEPS`` steps of Adam, and the loss of every step."""
-    return _trained(graphs, space, marks, STEPS)
-
-
 @lru_cache(maxsize=4)
-def _trained(
-    graphs: tuple[Graph, ...], space: FeatureSpace, marks: Marks, steps: int
+def trained(
+    graphs: tuple[Graph, ...], space: FeatureSpace, marks: Marks, training: PublicTraining
 ) -> tuple[Params, Float[np.ndarray, " T"]]:
-    small = [g for g in graphs if g.n <= LARGEST] or [min(graphs, key=lambda g: g.n)]
-    batch = GraphBatch.from_graphs(small, space, slots=bucket(max(g.n for g in small)))
-    key = jax.random.key(SEED)
-    params, losses = jax.device_get(_fit(marks, steps, key, batch.nodes, batch.adjacency, batch.node_mask))
-    return params, losses
+    """Weights learnt from public graphs, and the loss of every step."""
+    kept = small(graphs, training.training_nodes)
+    batch = GraphBatch.from_graphs(kept, space, slots=bucket(max(g.n for g in kept)))
+    return jax.device_get(_fit(marks, training, jax.random.key(training.training_seed), batch.dense))
 
 
-@partial(jax.jit, static_argnames=("marks", "steps"))
-def _fit(
-    marks: Marks, steps: int, key: Array, nodes: Array, adjacency: Array, mask: Array
-) -> tuple[Params, Float[Array, " T"]]:
+@partial(jax.jit, static_argnames=("marks", "training"))
+def _fit(marks: Marks, training: PublicTraining, key: Array, graphs: DenseGraph) -> tuple[Params, Float[Array, " T"]]:
     first, second = jax.random.split(key)
-    blank = nodes[0], adjacency[0], mask[0], marks(first, mask.shape[1])
+    blank = *(part[0] for part in graphs), marks(first, graphs.mask.shape[1])
     params = Autoencoder().init(first, *blank)["params"]
-    optimiser = optax.adam(optax.cosine_decay_schedule(RATE, steps))
 
-    def step(state: tuple[Params, Any], key: Array) -> tuple[tuple[Params, Any], Array]:
-        params, memory = state
-        rows = jax.random.randint(key, (BATCH,), 0, mask.shape[0])
-        loss, slope = jax.value_and_grad(partial(error, marks))(params, key, nodes[rows], adjacency[rows], mask[rows])
-        change, memory = optimiser.update(slope, memory, params)
-        return (optax.apply_updates(params, change), memory), loss
+    def one(params: Params, key: Array) -> Float[Array, ""]:
+        return error(marks, params, key, drawn(key, training, graphs))
 
-    (params, _), losses = jax.lax.scan(step, (params, optimiser.init(params)), jax.random.split(second, steps))
-    return params, losses
+    return fit(one, params, decaying(training), jax.random.split(second, training.training_steps))
 
 
 @partial(jax.jit, static_argnames=("marks",))
@@ -174,4 +152,4 @@ def complete(
         run = partial(Autoencoder().apply, {"params": params})
         return jax.vmap(lambda x, a, m: jnp.asarray(run(x, a, m, rows)))(nodes, adjacency, mask)
 
-    return jax.vmap(one)(jax.random.split(jax.random.key(SEED), DRAWS)).mean(axis=0)
+    return jax.vmap(one)(jax.random.split(jax.random.key(0), DRAWS)).mean(axis=0)

@@ -20,13 +20,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from jgleak.attacks import relaxations
 from jgleak.attacks.fedgig import autoencoder
-from jgleak.attacks.matching import regularisers, relaxations
+from jgleak.attacks.matching import regularisers
 from jgleak.attacks.matching.loop import matching
 from jgleak.attacks.matching.objectives import Guess
 from jgleak.attacks.matching.problem import Problem, Setting
 from jgleak.attacks.matching.recipe import Recipe, relax_free
 from jgleak.attacks.matching.starts import Variables, normal
+from jgleak.attacks.public.training import PublicTraining
 from jgleak.federated.observation import Knowledge, Observation
 
 MOST = 4
@@ -51,17 +53,22 @@ class DegreePrior(NamedTuple):
     weights: Any = None
 
 
-def learn_degree(observations: Sequence[Observation], knowledges: Sequence[Knowledge], key: Array) -> DegreePrior:
+def learn_degree(
+    observations: Sequence[Observation], knowledges: Sequence[Knowledge], training: PublicTraining | None
+) -> DegreePrior:
     """``n_max``: the largest degree that is given, or else that of an auxiliary graph, or else ``MOST``."""
     given = [k.max_degree for k in knowledges if k.max_degree is not None]
     public = [int(g.degree.max()) for g in knowledges[0].auxiliary]
     return DegreePrior(float(max(given or public or [MOST])))
 
 
-def learn(observations: Sequence[Observation], knowledges: Sequence[Knowledge], key: Array) -> DegreePrior:
+def learn(
+    observations: Sequence[Observation], knowledges: Sequence[Knowledge], training: PublicTraining
+) -> DegreePrior:
     """``n_max``, and an auto-encoder trained on the auxiliary graphs of the first client (they are public)."""
-    weights, _ = autoencoder.trained(tuple(knowledges[0].auxiliary), knowledges[0].space)
-    return learn_degree(observations, knowledges, key)._replace(weights=weights)
+    public, space = tuple(knowledges[0].auxiliary), knowledges[0].space
+    weights, _ = autoencoder.trained(public, space, autoencoder.random_marks, training)
+    return learn_degree(observations, knowledges, training)._replace(weights=weights)
 
 
 def relax_sparse(setting: Setting, problem: Problem, variables: Variables, step: Int[Array, ""]) -> Guess:
@@ -95,13 +102,14 @@ RECIPE = Recipe(
     lr=0.01,
     steps=1000,
     learn=learn,
+    training=autoencoder.TRAINING,
     finish=finish,
 )
 """The paper's two modules. Where it says no more, ours: the best variables are kept."""
 
 WITHOUT_CONSTRAINT = dataclasses.replace(RECIPE, relax=relax_free, penalty=Recipe.penalty)
 
-WITHOUT_AUTOENCODER = dataclasses.replace(RECIPE, learn=learn_degree, finish=None)
+WITHOUT_AUTOENCODER = dataclasses.replace(RECIPE, learn=learn_degree, training=None, finish=None)
 
 FEDGIG = matching(
     "fedgig",

@@ -28,6 +28,7 @@ from jgleak.attacks.matching.objectives import Guess
 from jgleak.attacks.matching.problem import Problem, Setting
 from jgleak.attacks.matching.recipe import Recipe
 from jgleak.attacks.matching.starts import Variables, normal
+from jgleak.attacks.public.training import PublicTraining
 from jgleak.attacks.side_information import size
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.graph import Graph, bucket
@@ -56,13 +57,13 @@ class OrderPrior(NamedTuple):
     logits: Float[np.ndarray, "S S"]
 
 
-def learn(observations: Sequence[Observation], knowledges: Sequence[Knowledge], key: Array) -> OrderPrior:
+def learn(observations: Sequence[Observation], knowledges: Sequence[Knowledge], training: PublicTraining) -> OrderPrior:
     """``n_max``, an auto-encoder that sees places, and the log odds of places, from the auxiliary graphs."""
     public, space = tuple(knowledges[0].auxiliary), knowledges[0].space
     sizes = [size(o, k) or 1 for o, k in zip(observations, knowledges, strict=True)]
     slots = max([bucket(max(sizes)), *(o.model.readout.slots or 0 for o in observations)])
-    weights, _ = autoencoder.trained(public, space, autoencoder.place_marks)
-    return OrderPrior(learn_degree(observations, knowledges, key).most, weights, log_odds(public, slots))
+    weights, _ = autoencoder.trained(public, space, autoencoder.place_marks, training)
+    return OrderPrior(learn_degree(observations, knowledges, training).most, weights, log_odds(public, slots))
 
 
 def log_odds(graphs: Sequence[Graph], slots: int) -> Float[np.ndarray, "S S"]:

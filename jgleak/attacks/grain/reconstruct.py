@@ -173,8 +173,8 @@ def _stage(search: Search, chosen: Bool[np.ndarray, " K"]) -> str | None:
     """Depth-first searches over one set of blocks; the reason to stop, or None to go on with the next stage."""
     twos, knowledge, bounds = search.candidates.twos, search.knowledge, search.settings.limits
     numbers = np.flatnonzero(chosen)
-    smaller = [n for n in bounds.size_rounds if n < knowledge.max_nodes]
-    limits = [*smaller, knowledge.max_nodes] if knowledge.n is None else [knowledge.n]
+    smaller = [n for n in bounds.size_rounds if n < knowledge.max_n]
+    limits = [*smaller, knowledge.max_n] if knowledge.n is None else [knowledge.n]
     for steps in bounds.step_rounds:
         complete = True
         for most in limits:

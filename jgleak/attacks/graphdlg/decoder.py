@@ -23,21 +23,37 @@ from flax import linen as nn
 from jaxtyping import Array, Float
 
 from jgleak.attacks.hashing import HashedByContents
-from jgleak.attacks.matching.relaxations import pairs, symmetric
+from jgleak.attacks.options import from_zero
+from jgleak.attacks.public.training import fit
+from jgleak.attacks.relaxations import pairs, symmetric
 
 WIDTHS = (100, 250)
 """Of the hidden layers (GraphDLG, section 5.1)."""
 
-RATE = 1e-3
-"""Of Adam (the paper's)."""
-
-SEED = 0
-"""Training draws from a key of its own: the same public graphs give the same weights, whoever is attacked."""
 
 TINY = 1e-12
 """Squared lengths below this have no direction."""
 
 Params = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class DecoderTraining:
+    """How the decoder learns: what the paper leaves open, and what its ablation changes.
+
+    Attributes:
+      steps: of Adam, each on all public graphs.
+      adapter: its weight ``lambda``; 0 leaves it out.
+      rate: the learning rate, the paper's.
+      nodes: public graphs of more nodes than this, and than every client, are left out where smaller ones remain.
+      seed: training draws from a key of its own: the same public graphs give the same weights, whoever is attacked.
+    """
+
+    steps: int = 200
+    adapter: float = from_zero(0.2)
+    rate: float = 1e-3
+    nodes: int = 64
+    seed: int = from_zero(0)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -99,31 +115,28 @@ class Decoder(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def trained(lesson: Lesson, *, steps: int, weight: float) -> Decoder:
-    """A decoder after ``steps`` steps of Adam on all public graphs at once; ``weight`` is the adapter's ``lambda``."""
+def trained(lesson: Lesson, training: DecoderTraining) -> Decoder:
+    """A decoder that has learnt a lesson."""
     mean, deviation = lesson.embeddings.mean(axis=0), lesson.embeddings.std(axis=0)
     live = deviation > 1e-6 * np.abs(lesson.embeddings).max(initial=0.0)
     scale = np.where(live, 1.0 / np.where(live, deviation, 1.0), 0.0).astype(np.float32)
     public, victims = ((part - mean) * scale for part in (lesson.embeddings, lesson.victims))
     low, high = public.min(axis=0), public.max(axis=0)
     seen = np.clip(victims, low, high)
-    params = jax.device_get(_fit(steps, weight, jax.random.key(SEED), public, lesson.edges, seen))
+    params = jax.device_get(
+        _fit(training.steps, training.rate, training.adapter, public, lesson.edges, seen, jax.random.key(training.seed))
+    )
     return Decoder(params, mean, scale, low, high)
 
 
-@partial(jax.jit, static_argnames=("steps",))
-def _fit(steps: int, weight: Array, key: Array, public: Array, edges: Array, victims: Array) -> Params:
+@partial(jax.jit, static_argnames=("steps", "rate"))
+def _fit(steps: int, rate: float, weight: Array, public: Array, edges: Array, victims: Array, key: Array) -> Params:
     network = DecoderNetwork(edges.shape[-1])
-    params = network.init(key, public[0])["params"]
-    optimiser = optax.adam(RATE)
 
-    def step(state: Any, _: None) -> tuple[Any, None]:
-        params, memory = state
-        slope = jax.grad(partial(loss, network, weight=weight))(params, public, edges, victims)
-        change, memory = optimiser.update(slope, memory, params)
-        return (optax.apply_updates(params, change), memory), None
+    def error(params: Params, _: Array) -> Float[Array, ""]:
+        return loss(network, params, public, edges, victims, weight=weight)
 
-    return jax.lax.scan(step, (params, optimiser.init(params)), None, length=steps)[0][0]
+    return fit(error, network.init(key, public[0])["params"], optax.adam(rate), jnp.arange(steps))[0]
 
 
 def loss(

@@ -32,37 +32,24 @@ from jgleak.attacks.closed_form.pooled_embedding import pooled_embedding
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.closed_form.recursion import recover
 from jgleak.attacks.distance import MATCH, gradient_distances
-from jgleak.attacks.graphdlg.decoder import Decoder, trained
+from jgleak.attacks.graphdlg.decoder import Decoder, DecoderTraining, trained
 from jgleak.attacks.graphdlg.mixtures import mixtures
 from jgleak.attacks.graphdlg.training_data import training_graphs
-from jgleak.attacks.options import from_zero, with_options
+from jgleak.attacks.options import with_options
 from jgleak.attacks.side_information import apart, together
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.graph import Graph
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """What the paper leaves open, and what its ablation changes.
-
-    Attributes:
-      steps: of the decoder's training.
-      adapter: its weight ``lambda``; 0 leaves it out.
-    """
-
-    steps: int = 200
-    adapter: float = from_zero(0.2)
-
-
 def run(
-    options: Options, observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget
+    training: DecoderTraining, observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget
 ) -> Reconstruction:
     """Attack one client."""
-    return run_many(options, [observation], [knowledge], keys=[key], budget=budget)[0]
+    return run_many(training, [observation], [knowledge], keys=[key], budget=budget)[0]
 
 
 def run_many(
-    options: Options,
+    training: DecoderTraining,
     observations: Sequence[Observation],
     knowledges: Sequence[Knowledge],
     *,
@@ -85,16 +72,16 @@ def run_many(
     found: dict[int, Reconstruction] = {}
     for members in groups.values():
         part = [observations[i] for i in members], [knowledges[i] for i in members]
-        found.update(zip(members, _group(options, *part), strict=True))
+        found.update(zip(members, _group(training, *part), strict=True))
     return [found[i] for i in range(len(observations))]
 
 
 def _group(
-    options: Options, observations: Sequence[Observation], knowledges: Sequence[Knowledge]
+    training: DecoderTraining, observations: Sequence[Observation], knowledges: Sequence[Knowledge]
 ) -> list[Reconstruction]:
     begun = time.monotonic()
     try:
-        soft = edges(options, observations, knowledges)
+        soft = edges(training, observations, knowledges)
         model, params, space = observations[0].model, observations[0].params, knowledges[0].space
         updates = [o.update for o, graphs in zip(observations, soft, strict=True) for _ in graphs]
         hard = [(a >= 0.5).astype(np.float32) for graphs in soft for a in graphs]
@@ -102,15 +89,15 @@ def _group(
         rows = [[next(found) for _ in graphs] for graphs in soft]
     except ConditionFailed as error:
         if len(observations) > 1:
-            return [_group(options, [o], [k])[0] for o, k in zip(observations, knowledges, strict=True)]
+            return [_group(training, [o], [k])[0] for o, k in zip(observations, knowledges, strict=True)]
         return [Reconstruction((), None, "no candidates", info={"failed": str(error)})]
     seconds = (time.monotonic() - begun) / len(observations)
     each = zip(observations, knowledges, soft, rows, strict=True)
-    return [_answer(options, *parts, seconds) for parts in each]
+    return [_answer(training, *parts, seconds) for parts in each]
 
 
 def edges(
-    options: Options, observations: Sequence[Observation], knowledges: Sequence[Knowledge]
+    training: DecoderTraining, observations: Sequence[Observation], knowledges: Sequence[Knowledge]
 ) -> list[list[Float[np.ndarray, "_n _n"]]]:
     """Edge probabilities of every client's graphs: known ones, or what the decoder makes of its leaked embedding.
 
@@ -121,7 +108,7 @@ def edges(
     logits = None
     if any(k.adjacency is None for k in knowledges):
         embeddings = [pooled_embedding(o.model, o.update).astype(np.float32) for o in observations]
-        decoder = learnt(options, observations, knowledges)
+        decoder = learnt(training, observations, knowledges)
         logits = np.asarray(jax.jit(jax.vmap(decoder.logits))(np.stack(embeddings)))
     return [[_edges(one, None if logits is None else logits[i]) for one in graphs] for i, graphs in enumerate(each)]
 
@@ -133,9 +120,9 @@ def _edges(knowledge: Knowledge, logits: Float[np.ndarray, "S S"] | None) -> Flo
     return expit(logits[:n, :n]) * (1.0 - np.eye(n, dtype=np.float32))
 
 
-def learnt(options: Options, observations: Sequence[Observation], knowledges: Sequence[Knowledge]) -> Decoder:
+def learnt(training: DecoderTraining, observations: Sequence[Observation], knowledges: Sequence[Knowledge]) -> Decoder:
     """The decoder of clients that share a model, parameters and public graphs."""
-    return trained(training_graphs(observations, knowledges), steps=options.steps, weight=options.adapter)
+    return trained(training_graphs(observations, knowledges, training.nodes), training)
 
 
 def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
@@ -148,6 +135,8 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
         return f"the recursion is that of GCN, not of {foreign[0].kind!r}; use --model gcn, or the census"
     if not model.plain:
         return "the recursion passes convolutions and activations alone; leave out encoder, norms, residuals and jumps"
+    if not model.uniform:
+        return "its layers mix nodes in different ways, and the recursion is for one; use one convolution throughout"
     acts = [layer.act for layer in model.layers[:-1] if layer.act not in VALUES]
     if acts:
         return f"the slope of {acts[0]!r} does not follow from its value; use one of {', '.join(VALUES)}"
@@ -164,27 +153,27 @@ def no_embedding(observation: Observation, knowledge: Knowledge) -> str | None:
     )
 
 
-def entry(name: str, summary: str, options: Options) -> Attack:
-    """A registry entry with its options set."""
+def entry(name: str, summary: str, training: DecoderTraining) -> Attack:
+    """A registry entry with a training of its own."""
 
     def configure(given: Mapping[str, str | float]) -> Attack:
-        return entry(name, summary, with_options(options, given))
+        return entry(name, summary, with_options(training, given))
 
     return Attack(
         name,
         summary,
-        partial(run, options),
+        partial(run, training),
         unsupported,
         needs=("n", "auxiliary"),
         several=True,
         rows=True,
-        many=partial(run_many, options),
+        many=partial(run_many, training),
         configure=configure,
     )
 
 
 def _answer(
-    options: Options,
+    training: DecoderTraining,
     observation: Observation,
     knowledge: Knowledge,
     soft: Sequence[Float[np.ndarray, "_n _n"]],
@@ -205,13 +194,15 @@ def _answer(
         "match" if distance is not None and distance < MATCH else "done",
         adjacency=together(soft),
         features=together(rows),
-        info={"seconds": seconds, "options": dataclasses.asdict(options)},
+        info={"seconds": seconds, "options": dataclasses.asdict(training)},
     )
 
 
 GRAPHDLG = entry(
-    "graphdlg", "edges decoded from the pooled embedding, features by recursion (GraphDLG, Wei et al. 2026)", Options()
+    "graphdlg",
+    "edges decoded from the pooled embedding, features by recursion (GraphDLG, Wei et al. 2026)",
+    DecoderTraining(),
 )
 GRAPHDLG_NO_ADAPTER = entry(
-    "graphdlg-no-adapter", "GraphDLG without the adapter to the clients (its ablation)", Options(adapter=0.0)
+    "graphdlg-no-adapter", "GraphDLG without the adapter to the clients (its ablation)", DecoderTraining(adapter=0.0)
 )

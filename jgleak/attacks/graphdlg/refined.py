@@ -25,8 +25,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jgleak.attacks.graphdlg.decoder import Decoder
-from jgleak.attacks.graphdlg.graphdlg import Options, learnt, no_embedding
+from jgleak.attacks.graphdlg.decoder import Decoder, DecoderTraining
+from jgleak.attacks.graphdlg.graphdlg import learnt, no_embedding
 from jgleak.attacks.matching.leaves import Compressed, Dense, Kept, Whole
 from jgleak.attacks.matching.loop import matching
 from jgleak.attacks.matching.problem import Problem, Setting
@@ -57,7 +57,7 @@ class PositionPrior(NamedTuple):
     positions: PositionFrequencies
 
 
-def learn(observations: Sequence[Observation], knowledges: Sequence[Knowledge], key: Array) -> PositionPrior:
+def learn(observations: Sequence[Observation], knowledges: Sequence[Knowledge], training: Any) -> PositionPrior:
     """GraphDLG's decoder and the habits of files, from the auxiliary graphs of the first client (they are public).
 
     Raises:
@@ -69,7 +69,7 @@ def learn(observations: Sequence[Observation], knowledges: Sequence[Knowledge], 
         raise ValueError("observations: a decoder fits the parameters of one round; attack each round in its own call")
     slots = bucket(max(size(o, k) or 1 for o, k in zip(observations, knowledges, strict=True)))
     habit = position_frequencies(knowledges[0].auxiliary, knowledges[0].space, slots)
-    return PositionPrior(learnt(Options(), observations, knowledges), habit)
+    return PositionPrior(learnt(DecoderTraining(), observations, knowledges), habit)
 
 
 def start(setting: Setting, problem: Problem, key: Array) -> Variables:

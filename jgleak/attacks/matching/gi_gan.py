@@ -8,42 +8,43 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jgleak.attacks.matching import molgan, relaxations, starts
+from jgleak.attacks import relaxations
+from jgleak.attacks.matching import molgan, starts
 from jgleak.attacks.matching.loop import matching
-from jgleak.attacks.matching.molgan import Graphs, PublicGraphs
+from jgleak.attacks.matching.molgan import PublicGraphs
 from jgleak.attacks.matching.objectives import Guess
-from jgleak.attacks.matching.problem import Group, Problem, Setting, groups, normalisation
+from jgleak.attacks.matching.problem import Problem, Setting, normalisation
 from jgleak.attacks.matching.recipe import Recipe, known_or, relaxed_labels
 from jgleak.attacks.matching.starts import Variables
+from jgleak.attacks.public.training import PublicTraining, small
+from jgleak.attacks.relaxations import Group, groups
 from jgleak.attacks.side_information import size
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.graph import GraphBatch, bucket
 
-LARGEST = 40
-"""Public graphs of more nodes than this, and than every client, are left out of training where smaller ones remain."""
 
+def public(observations: Sequence[Observation], knowledges: Sequence[Knowledge], nodes: int) -> PublicGraphs:
+    """The auxiliary graphs of the first client (they are public), padded so that every client fits too.
 
-def public(observations: Sequence[Observation], knowledges: Sequence[Knowledge]) -> PublicGraphs:
-    """The auxiliary graphs of the first client (they are public), padded so that every client fits too."""
+    Those of more than ``nodes`` nodes, and than every client, are left out where smaller ones remain.
+    """
     auxiliary, space = knowledges[0].auxiliary, knowledges[0].space
     clients = max(size(o, k) or 1 for o, k in zip(observations, knowledges, strict=True))
-    kept = [g for g in auxiliary if g.n <= max(LARGEST, clients)] or [min(auxiliary, key=lambda g: g.n)]
+    kept = small(auxiliary, max(nodes, clients))
     slots = max(bucket(max(clients, *(g.n for g in kept))), *(o.model.readout.slots or 0 for o in observations))
     batch = GraphBatch.from_graphs(kept, space, slots=slots)
     mean, _ = normalisation(space)
     real = _real(groups(space))
     std = np.ones_like(mean) if space.std is None else space.std.astype(np.float32)
     raw = batch.nodes * np.where(real, 1.0, std) + np.where(real, 0.0, mean)
-    nodes = np.where(batch.node_mask[..., None], raw, 0.0).astype(np.float32)
-    parts: tuple[Any, ...] = nodes, batch.adjacency, batch.node_mask
-    return PublicGraphs(Graphs(*parts), groups(space))
+    rows = np.where(batch.node_mask[..., None], raw, 0.0).astype(np.float32)
+    return PublicGraphs(batch.dense._replace(nodes=rows), groups(space))
 
 
 def encode(problem: Problem, groups: tuple[Group, ...], nodes: Float[Array, "G N m"]) -> Float[Array, "G N m"]:
@@ -54,9 +55,11 @@ def encode(problem: Problem, groups: tuple[Group, ...], nodes: Float[Array, "G N
     )
 
 
-def learn(observations: Sequence[Observation], knowledges: Sequence[Knowledge], key: Array) -> molgan.Params:
+def learn(
+    observations: Sequence[Observation], knowledges: Sequence[Knowledge], training: PublicTraining
+) -> molgan.Params:
     """A generator trained on the auxiliary graphs; its weights depend on them and on the largest client alone."""
-    return molgan.trained(public(observations, knowledges), molgan.STEPS)[0]
+    return molgan.trained(public(observations, knowledges, training.training_nodes), training)[0]
 
 
 def start(setting: Setting, problem: Problem, key: Array) -> Variables:
@@ -82,7 +85,7 @@ def _real(groups: tuple[Group, ...]) -> Bool[np.ndarray, " m"]:
     return np.repeat([g.kind == "real" for g in groups], [g.columns for g in groups])
 
 
-RECIPE = Recipe(start=start, relax=relax, steps=500, learn=learn, latent=True)
+RECIPE = Recipe(start=start, relax=relax, steps=500, learn=learn, training=molgan.TRAINING, latent=True)
 
 GI_GAN = matching(
     "gi-gan",

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jgleak.attacks.matching import relaxations, starts
+from jgleak.attacks import relaxations
+from jgleak.attacks.matching import starts
 from jgleak.attacks.matching.loop import matching
 from jgleak.attacks.matching.objectives import Guess
 from jgleak.attacks.matching.options import OBJECTIVES

@@ -18,31 +18,29 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int
 
 from jgleak.attacks.matching import starts
 from jgleak.attacks.matching.gi_gan import encode, public
 from jgleak.attacks.matching.loop import matching
-from jgleak.attacks.matching.molgan import Graphs, Params, PublicGraphs, initial
+from jgleak.attacks.matching.molgan import Params, PublicGraphs, initial
 from jgleak.attacks.matching.objectives import Guess
-from jgleak.attacks.matching.problem import Group, Problem, Setting
+from jgleak.attacks.matching.problem import Problem, Setting
 from jgleak.attacks.matching.product import product_right
 from jgleak.attacks.matching.recipe import Recipe, known_or, relaxed_labels
-from jgleak.attacks.matching.relaxations import sigmoid_edges, softmax_features
 from jgleak.attacks.matching.starts import Variables
+from jgleak.attacks.public.training import PublicTraining, decaying, drawn, fit
+from jgleak.attacks.relaxations import Group, sigmoid_edges, softmax_features
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.gnn.gcn import GCNConv
+from jgleak.graph import DenseGraph
 
 WIDTH = 32
 """Columns of the random matrix, and of the generator's hidden layers."""
 
-STEPS, BATCH, RATE = 1000, 32, 1e-2
-"""Of Adam, with a cosine decay."""
-
-SEED = 0
-"""Training draws from a key of its own: the same public graphs give the same weights, whoever is attacked."""
+TRAINING = PublicTraining(training_steps=1000, training_batch=32, training_rate=1e-2, training_nodes=40)
+"""With a cosine decay of the rate."""
 
 
 class Features(nn.Module):
@@ -66,50 +64,43 @@ def features(
     adjacency: Float[Array, "N N"],
     mask: Bool[Array, " N"],
 ) -> Float[Array, "N m"]:
-    """Generated columns (see ``molgan.Graphs``), a softmax a feature; padding rows are zero."""
+    """Generated columns (see ``PublicGraphs``), a softmax a feature; padding rows are zero."""
     width = params["last"]["bias"].size
     logits: Any = Features(width).apply({"params": params}, rows, adjacency, mask)
     return jnp.where(mask[:, None], softmax_features(logits, groups), 0.0)
 
 
-def error(params: Params, groups: tuple[Group, ...], key: Array, graphs: Graphs) -> Float[Array, ""]:
+def error(params: Params, groups: tuple[Group, ...], key: Array, graphs: DenseGraph) -> Float[Array, ""]:
     """Mean squared error of the generated columns over the real nodes (of one-hot ones: the Brier score)."""
     rows = jax.random.uniform(key, (*graphs.mask.shape, WIDTH))
-    made = jax.vmap(partial(features, params, groups))(rows, graphs.adjacency, graphs.mask)
+    make: Any = jax.vmap(partial(features, params, groups))
+    made = make(rows, graphs.adjacency, graphs.mask)
     return jnp.sum((made - graphs.nodes) ** 2) / jnp.maximum(graphs.mask.sum(), 1) / made.shape[-1]
 
 
 @lru_cache(maxsize=4)
-def trained(public: PublicGraphs, steps: int = STEPS) -> tuple[Params, Float[np.ndarray, " T"]]:
-    """The generator's weights after ``steps`` steps, and the loss of each."""
+def trained(public: PublicGraphs, training: PublicTraining) -> tuple[Params, Float[np.ndarray, " T"]]:
+    """The generator's weights, and the loss of every step."""
     nodes, adjacency, mask = (part[0] for part in public.graphs)
     rows = np.zeros((mask.size, WIDTH), np.float32)
-    params = initial(Features(nodes.shape[-1]), np.random.default_rng(SEED), rows, adjacency, mask)
-    return jax.device_get(_fit(public.groups, steps, jax.random.key(SEED), params, public.graphs))
+    params = initial(Features(nodes.shape[-1]), np.random.default_rng(training.training_seed), rows, adjacency, mask)
+    return jax.device_get(_fit(public.groups, training, jax.random.key(training.training_seed), params, public.graphs))
 
 
-@partial(jax.jit, static_argnames=("groups", "steps"))
+@partial(jax.jit, static_argnames=("groups", "training"))
 def _fit(
-    groups: tuple[Group, ...], steps: int, key: Array, params: Params, graphs: Graphs
+    groups: tuple[Group, ...], training: PublicTraining, key: Array, params: Params, graphs: DenseGraph
 ) -> tuple[Params, Float[Array, " T"]]:
-    optimiser = optax.adam(optax.cosine_decay_schedule(RATE, steps))
-
-    def step(state: tuple[Params, Any], key: Array) -> tuple[tuple[Params, Any], Float[Array, ""]]:
-        params, memory = state
+    def one(params: Params, key: Array) -> Float[Array, ""]:
         first, second = jax.random.split(key)
-        drawn = jax.random.randint(first, (BATCH,), 0, graphs.mask.shape[0])
-        batch = Graphs(*(jnp.asarray(part)[drawn] for part in graphs))
-        loss, slope = jax.value_and_grad(error)(params, groups, second, batch)
-        change, memory = optimiser.update(slope, memory, params)
-        return (optax.apply_updates(params, change), memory), loss
+        return error(params, groups, second, drawn(first, training, graphs))
 
-    (params, _), losses = jax.lax.scan(step, (params, optimiser.init(params)), jax.random.split(key, steps))
-    return params, losses
+    return fit(one, params, decaying(training), jax.random.split(key, training.training_steps))
 
 
-def learn(observations: Sequence[Observation], knowledges: Sequence[Knowledge], key: Array) -> Params:
+def learn(observations: Sequence[Observation], knowledges: Sequence[Knowledge], training: PublicTraining) -> Params:
     """A generator trained on the auxiliary graphs of the first client (they are public)."""
-    return trained(public(observations, knowledges), STEPS)[0]
+    return trained(public(observations, knowledges, training.training_nodes), training)[0]
 
 
 def start(setting: Setting, problem: Problem, key: Array) -> Variables:
@@ -135,7 +126,7 @@ def relax(setting: Setting, problem: Problem, variables: Variables, step: Int[Ar
     return Guess(known_or(problem.nodes, nodes), adjacency, relaxed_labels(setting, problem, variables))
 
 
-RECIPE = Recipe(start=start, relax=relax, steps=500, learn=learn, latent=True)
+RECIPE = Recipe(start=start, relax=relax, steps=500, learn=learn, training=TRAINING, latent=True)
 
 GRA_GFA = matching(
     "gra-gfa",

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jgleak.attacks.matching.product import product, product_left, product_right
-from jgleak.defenses.prune import told
+from jgleak.defenses.prune import seen_part
 from jgleak.federated.factors import Outer
 
 DROPPED = 1e-6
@@ -59,7 +59,7 @@ class Dense(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """Observed gradients of which pruning left the largest entries (``defenses.prune.told``).
+    """Observed gradients of which pruning left the largest entries (``defenses.prune.seen_part``).
 
     Attributes:
       entries: ``(T, ...)``, zero where nothing was sent; of a kernel each transposed, as ``Dense``.
@@ -228,7 +228,7 @@ def _formed(found: Any, seen: Any) -> Float[Array, "T ..."]:
     if isinstance(found, Outer):
         count, _, width = found.slopes.shape
         found = product_left(_columns(found), found.rows).reshape(count, width, -1)
-    return told(found, *seen) if isinstance(seen, Kept) else found
+    return seen_part(found, *seen) if isinstance(seen, Kept) else found
 
 
 def _entries(seen: Any) -> Float[Array, "T ..."]:

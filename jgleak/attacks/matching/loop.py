@@ -90,7 +90,7 @@ def invert_many(
     clients = {}
     for same in public.values():
         seen, known = [observations[i] for i in same], [knowledges[i] for i in same]
-        prior = recipe.learn(seen, known, jax.random.fold_in(keys[same[0]], 1))
+        prior = recipe.learn(seen, known, recipe.training)
         for i in same:
             posed = _posed(recipe, observations[i], knowledges[i], prior)
             clients[i] = _Client(observations[i], knowledges[i], keys[i], *posed)

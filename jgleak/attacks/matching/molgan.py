@@ -5,7 +5,7 @@ trained as a Wasserstein GAN with gradient penalty: its critic's slope stays use
 (soft) graphs are easily told apart, while the logarithmic loss saturates there. Left out: the reward network
 (chemistry) and edge types. With a single type, a relational convolution is a sum over neighbours.
 
-One thing is ours. MolGAN decides the number of nodes by a node type "none"; an attacker is told it, so a graph of
+One thing is ours. MolGAN decides the number of nodes by a node type "none"; an attacker knows it, so a graph of
 ``n`` nodes is the generator's first ``n``, in training as in the attack. (A generator that is shown ``n`` makes one
 graph for each ``n``, whatever the latent vector: of 64 drawn on MUTAG, 4 differed, and 12 where it is not shown.)
 """
@@ -24,8 +24,9 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, Float
 
 from jgleak.attacks.hashing import HashedByContents
-from jgleak.attacks.matching.problem import Group
-from jgleak.attacks.matching.relaxations import sigmoid_edges, softmax_features
+from jgleak.attacks.public.training import PublicTraining
+from jgleak.attacks.relaxations import Group, sigmoid_edges, softmax_features
+from jgleak.graph import DenseGraph
 
 LATENT = 32
 """Length of the latent vector (MolGAN, section 4)."""
@@ -36,30 +37,14 @@ WIDTHS = (128, 256)
 CRITIC = 64
 """Width of all layers of the critic."""
 
-STEPS, BATCH, RATE = 600, 32, 1e-3
+TRAINING = PublicTraining(training_steps=600, training_batch=32, training_rate=1e-3, training_nodes=40)
 """Steps of the generator, with Adam (0, 0.9)."""
 
 CRITICS, PENALTY = 3, 10.0
 """Steps of the critic for each of the generator's, and the weight of its gradient penalty."""
 
-SEED = 0
-"""Training draws from a key of its own: the same public graphs give the same weights, whoever is attacked."""
 
 Params = Any
-
-
-class Graphs(NamedTuple):
-    """Graphs side by side, as the networks see them.
-
-    Attributes:
-      nodes: ``(B, N, m)`` one-hot and binary columns as they are, real ones normalised; padding rows are zero.
-      adjacency: ``(B, N, N)``.
-      mask: ``(B, N)``, the real nodes in front.
-    """
-
-    nodes: Float[Array, "B N m"]
-    adjacency: Float[Array, "B N N"]
-    mask: Bool[Array, "B N"]
 
 
 class Draws(NamedTuple):
@@ -78,9 +63,14 @@ class Draws(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PublicGraphs(HashedByContents):
-    """Public graphs, and what their columns mean."""
+    """Public graphs side by side, as the networks see them.
 
-    graphs: Graphs
+    Attributes:
+      graphs: their nodes with one-hot and binary columns as they are and normalised real ones; the real nodes in front.
+      groups: what the columns mean.
+    """
+
+    graphs: DenseGraph
     groups: tuple[Group, ...]
 
 
@@ -119,7 +109,7 @@ class Critic(nn.Module):
 def generate(
     params: Params, groups: tuple[Group, ...], latent: Float[Array, f" {LATENT}"], mask: Bool[Array, " N"]
 ) -> tuple[Float[Array, "N m"], Float[Array, "N N"]]:
-    """One generated graph of the nodes in ``mask``: columns as in ``Graphs``, symmetric soft edges, padding zero.
+    """One generated graph of the nodes in ``mask``: columns as in ``PublicGraphs``, symmetric soft edges, padding zero.
 
     ``N`` may be smaller than the ``S`` slots the generator has.
     """
@@ -131,19 +121,19 @@ def generate(
 
 
 @lru_cache(maxsize=4)
-def trained(public: PublicGraphs, steps: int = STEPS) -> tuple[Params, Float[np.ndarray, " T"]]:
-    """The generator's weights after ``steps`` steps, and the critic's gap between real and generated at each."""
-    rng, graphs = np.random.default_rng(SEED), public.graphs
+def trained(public: PublicGraphs, training: PublicTraining) -> tuple[Params, Float[np.ndarray, " T"]]:
+    """The generator's weights, and the critic's gap between real and generated graphs at each of its steps."""
+    rng, graphs = np.random.default_rng(training.training_seed), public.graphs
     networks = Generator(*graphs.nodes.shape[1:]), Critic()
     inputs = (np.zeros(LATENT, np.float32),), tuple(part[0] for part in graphs)
     params = [initial(network, rng, *arguments) for network, arguments in zip(networks, inputs, strict=True)]
-    rounds = steps, CRITICS + 1, BATCH
+    rounds = training.training_steps, CRITICS + 1, training.training_batch
     draws = Draws(
         rng.integers(len(graphs.mask), size=rounds),
         rng.standard_normal((*rounds, LATENT), np.float32),
         rng.random((*rounds, 1, 1), np.float32),
     )
-    return jax.device_get(_fit(public.groups, *params, draws, graphs))
+    return jax.device_get(_fit(public.groups, training.training_rate, *params, draws, graphs))
 
 
 def initial(network: nn.Module, rng: np.random.Generator, *inputs: Any) -> Params:
@@ -158,11 +148,11 @@ def initial(network: nn.Module, rng: np.random.Generator, *inputs: Any) -> Param
     return jax.tree_util.tree_map_with_path(draw, shapes)
 
 
-@partial(jax.jit, static_argnames=("groups",))
+@partial(jax.jit, static_argnames=("groups", "rate"))
 def _fit(
-    groups: tuple[Group, ...], generator: Params, critic: Params, draws: Draws, graphs: Graphs
+    groups: tuple[Group, ...], rate: float, generator: Params, critic: Params, draws: Draws, graphs: DenseGraph
 ) -> tuple[Params, Float[Array, " T"]]:
-    optimiser = optax.adam(RATE, b1=0.0, b2=0.9)
+    optimiser = optax.adam(rate, b1=0.0, b2=0.9)
 
     def judge(state: Any, draw: Draws) -> tuple[Any, Float[Array, ""]]:
         generator, critic, memory = state
@@ -183,26 +173,36 @@ def _fit(
     return generator, gaps
 
 
-def _critic_loss(critic: Params, generator: Params, groups: Any, draw: Draws, graphs: Graphs) -> tuple[Array, Array]:
+def _critic_loss(
+    critic: Params, generator: Params, groups: Any, draw: Draws, graphs: DenseGraph
+) -> tuple[Array, Array]:
     """``E D(fake) - E D(real) + λ E (|∇D| - 1)²``, the last between real and generated graphs of equal sizes."""
     real, fake = _pair(generator, groups, draw, graphs)
     between = [draw.shares * a + (1 - draw.shares) * b for a, b in zip(real[:2], fake[:2], strict=True)]
     slopes = jax.vmap(jax.grad(partial(_score, critic), (0, 1)))(*between, real.mask)
     norm = jnp.sqrt(sum(jnp.sum(s**2, axis=(1, 2)) for s in slopes) + 1e-12)
-    gap = jnp.mean(jax.vmap(partial(_score, critic))(*real) - jax.vmap(partial(_score, critic))(*fake))
+    score: Any = jax.vmap(partial(_score, critic))
+    gap = jnp.mean(score(*real) - score(*fake))
     return PENALTY * jnp.mean((norm - 1.0) ** 2) - gap, gap
 
 
-def _generator_loss(generator: Params, critic: Params, groups: Any, draw: Draws, graphs: Graphs) -> Float[Array, ""]:
+def _generator_loss(
+    generator: Params, critic: Params, groups: Any, draw: Draws, graphs: DenseGraph
+) -> Float[Array, ""]:
     _, fake = _pair(generator, groups, draw, graphs)
-    return -jnp.mean(jax.vmap(partial(_score, critic))(*fake))
+    score: Any = jax.vmap(partial(_score, critic))
+    return -jnp.mean(score(*fake))
 
 
 def _score(critic: Params, nodes: Array, adjacency: Array, mask: Array) -> Float[Array, ""]:
     return jnp.asarray(Critic().apply({"params": critic}, nodes, adjacency, mask))
 
 
-def _pair(generator: Params, groups: tuple[Group, ...], draw: Draws, graphs: Graphs) -> tuple[Graphs, Graphs]:
+def _pair(
+    generator: Params, groups: tuple[Group, ...], draw: Draws, graphs: DenseGraph
+) -> tuple[DenseGraph, DenseGraph]:
     """Real graphs, and as many generated ones of their sizes."""
-    real = Graphs(*(jnp.asarray(part)[draw.rows] for part in graphs))
-    return real, Graphs(*jax.vmap(partial(generate, generator, groups))(draw.latents, real.mask), real.mask)
+    real = DenseGraph(*(jnp.asarray(part)[draw.rows] for part in graphs))
+    make: Any = jax.vmap(partial(generate, generator, groups))
+    nodes, adjacency = make(draw.latents, real.mask)
+    return real, DenseGraph(nodes, adjacency, real.mask)

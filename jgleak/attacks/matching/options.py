@@ -1,9 +1,8 @@
-"""What a user may change about a gradient-matching attack: optimiser, lr, steps, restarts, objective, init."""
+"""What a user may change about a gradient-matching attack."""
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -13,6 +12,8 @@ import optax
 from jgleak.attacks.matching import starts
 from jgleak.attacks.matching.objectives import Objective, cosine, layerwise, squared
 from jgleak.attacks.matching.recipe import Recipe
+from jgleak.attacks.options import choice, with_options
+from jgleak.attacks.public.training import PublicTraining
 
 LINE_SEARCH = 12
 """Most evaluations of one L-BFGS line search: side by side, all restarts wait for the slowest."""
@@ -44,76 +45,75 @@ OBJECTIVES: Mapping[str, Objective] = {
     "layers_cosine": layerwise({}, cosine),
 }
 
-NAMES = ("optimiser", "lr", "steps", "restarts", "objective", "init")
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MatchingOptions:
+    """What a user may change.
+
+    Attributes:
+      optimiser: a name of ``OPTIMISERS``.
+      lr: the learning rate; L-BFGS chooses its own.
+      steps: how many.
+      restarts: how many starts, side by side.
+      objective: a name of ``OBJECTIVES``.
+      init: a name of ``starts.NAMED``, or a number.
+      training: how the attack learns from public graphs; None where it does not.
+    """
+
+    optimiser: str = choice(OPTIMISERS)
+    lr: float
+    steps: int
+    restarts: int
+    objective: str = choice(OBJECTIVES)
+    init: str
+    training: PublicTraining | None
+
+
+def options_of(recipe: Recipe) -> MatchingOptions:
+    """The options that a recipe runs with; a function that has no name among them goes by its own."""
+    return MatchingOptions(
+        optimiser=_named(OPTIMISERS, recipe.optimiser),
+        lr=recipe.lr,
+        steps=recipe.steps,
+        restarts=recipe.restarts,
+        objective=_named(OBJECTIVES, recipe.objective),
+        init=_named(starts.NAMED, recipe.start),
+        training=recipe.training,
+    )
 
 
 def configured(recipe: Recipe, options: Mapping[str, str | float]) -> Recipe:
-    """``recipe`` with some fields set from text (or numbers); the others stay as they are.
+    """``recipe`` with some options set from text (or numbers); the others stay as they are.
 
     Raises:
       ValueError: an unknown option or a value that does not fit it.
     """
-    for name in options:
-        if name not in NAMES:
-            close = difflib.get_close_matches(name, NAMES, n=1)
-            hint = f"did you mean {close[0]!r}? " if close else ""
-            raise ValueError(f"option {name!r}: unknown; {hint}choose from {', '.join(NAMES)}")
-    given = {name: str(value) for name, value in options.items()}
-    changes: dict[str, Any] = {name: whole(name, given[name]) for name in ("steps", "restarts") if name in given}
-    if "objective" in given:
-        changes["objective"] = OBJECTIVES[_one_of("objective", given["objective"], OBJECTIVES)]
-    if "init" in given and recipe.latent:
+    chosen = with_options(options_of(recipe), options)
+    changes: dict[str, Any] = {name: getattr(chosen, name) for name in ("lr", "steps", "restarts", "training")}
+    if "init" in options and recipe.latent:
         raise ValueError("option 'init': this attack starts from what public graphs have taught it; leave it out")
-    if "init" in given:
-        changes["start"] = starts.named(given["init"])
-    if "optimiser" in given:
-        changes["optimiser"] = OPTIMISERS[_one_of("optimiser", given["optimiser"], OPTIMISERS)]
-    if "lr" in given and changes.get("optimiser", recipe.optimiser) is lbfgs:
+    if "init" in options:
+        changes["start"] = starts.named(chosen.init)
+    if "objective" in options:
+        changes["objective"] = OBJECTIVES[chosen.objective]
+    if "optimiser" in options:
+        changes["optimiser"] = OPTIMISERS[chosen.optimiser]
+    if "lr" in options and changes.get("optimiser", recipe.optimiser) is lbfgs:
         raise ValueError("option 'lr': L-BFGS chooses its own rate; leave it out")
-    if "lr" in given:
-        changes["lr"] = _rate(given["lr"])
     return dataclasses.replace(recipe, **changes)
 
 
 def settings(recipe: Recipe) -> dict[str, Any]:
-    """The options that a recipe runs with, for the record; a function that has no name among them by its own."""
-    return {
-        "optimiser": _named(OPTIMISERS, recipe.optimiser),
-        "lr": None if recipe.optimiser is lbfgs else recipe.lr,
-        "steps": recipe.steps,
-        "restarts": recipe.restarts,
-        "objective": _named(OBJECTIVES, recipe.objective),
-        "init": _named(starts.NAMED, recipe.start),
-    }
+    """The options that a recipe runs with, by name, for the record."""
+    found = dataclasses.asdict(options_of(recipe))
+    training = found.pop("training") or {}
+    return {**found, "lr": None if recipe.optimiser is lbfgs else recipe.lr, **training}
 
 
 def _named(choices: Mapping[str, Any], value: Any) -> str:
-    for name, choice in choices.items():
-        if choice is value:
+    for name, known in choices.items():
+        if known is value:
             return name
     if isinstance(value, partial):
         return f"{value.func.__name__}({', '.join(map(str, value.args))})"
     return getattr(value, "__name__", str(value))
-
-
-def whole(name: str, text: str) -> int:
-    """The whole number from 1 that ``text`` is; ``ValueError`` names the option where it is none."""
-    if not text.isdigit() or int(text) < 1:
-        raise ValueError(f"option {name!r}: expected a whole number from 1, got {text!r}")
-    return int(text)
-
-
-def _rate(text: str) -> float:
-    try:
-        rate = float(text)
-    except ValueError:
-        rate = 0.0
-    if not 0 < rate < float("inf"):
-        raise ValueError(f"option 'lr': expected a positive number, got {text!r}")
-    return rate
-
-
-def _one_of(name: str, text: str, choices: Mapping[str, Any]) -> str:
-    if text not in choices:
-        raise ValueError(f"option {name!r}: unknown {text!r}; choose one of {', '.join(choices)}")
-    return text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Num
 from jgleak.attacks.closed_form.labels import infer_label, infer_node_labels, infer_target
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.matching.leaves import compressed, kept
+from jgleak.attacks.relaxations import Group, groups
 from jgleak.attacks.side_information import apart
 from jgleak.defenses.prune import bounds
 from jgleak.features import FeatureSpace
@@ -20,14 +21,6 @@ from jgleak.federated.observation import Knowledge, Observation
 from jgleak.gnn import GNN, Params
 from jgleak.graph import bucket
 from jgleak.pytree import pytree
-
-
-class Group(NamedTuple):
-    """The encoded columns of one feature."""
-
-    start: int
-    columns: int
-    kind: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,11 +150,6 @@ def pose(
     return setting, Problem(**fields)
 
 
-def groups(space: FeatureSpace) -> tuple[Group, ...]:
-    """The columns of every feature."""
-    return tuple(Group(s, f.columns, f.kind) for f, s in zip(space.features, space.offsets, strict=True))
-
-
 def normalisation(space: FeatureSpace) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
     """``mean`` and ``scale`` of ``encoded = (raw - mean) * scale``."""
     if space.mean is None or space.std is None:
@@ -245,7 +233,7 @@ def _labels(
     if observation.protocol == "target_node":
         rows[:, 0] = labels.reshape(graphs, -1)[:, 0]
     elif graphs > 1:
-        return None  # whose label is whose in a batch of graphs is not told: they are searched for
+        return None  # whose label is whose in a batch of graphs is not known: they are searched for
     elif labels.size != n:
         raise ValueError(f"labels: {labels.size} given for {n} nodes")
     else:

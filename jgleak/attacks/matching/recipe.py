@@ -12,10 +12,11 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from jgleak.attacks.matching import relaxations
+from jgleak.attacks import relaxations
 from jgleak.attacks.matching.objectives import Guess, Objective, distance, gradients, squared
 from jgleak.attacks.matching.problem import Problem, Setting
 from jgleak.attacks.matching.starts import Start, Variables
+from jgleak.attacks.public.training import PublicTraining
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.pytree import pytree
 
@@ -51,7 +52,7 @@ def _anywhere(setting: Setting, problem: Problem, variables: Variables) -> Varia
     return variables
 
 
-def _nothing(observations: Sequence[Observation], knowledges: Sequence[Knowledge], key: Array) -> None:
+def _nothing(observations: Sequence[Observation], knowledges: Sequence[Knowledge], training: Any) -> None:
     return None
 
 
@@ -83,6 +84,7 @@ class Recipe:
       hard: report the rounded adjacency as the soft one too ("+BP", binary projection).
       infer_labels: take the labels from the gradient's signs (iDLG); they are searched for otherwise.
       learn: trains on public graphs, once for all clients that share them; the result is ``Problem.prior``.
+      training: how it does (its last argument); None where nothing is trained, or nothing of it is to be set.
       finish: soft nodes and edges of the answer, refined by what was learnt, on the host.
       dummy: edges of the dummy graphs, where the attack does not search for the client's own.
       latent: the start's variables are the recipe's own (a latent vector), so that no other start fits them.
@@ -106,7 +108,8 @@ class Recipe:
     rounding: Callable[[Float[np.ndarray, "n n"], np.random.Generator], Float[np.ndarray, "n n"]] = threshold
     hard: bool = False
     infer_labels: bool = True
-    learn: Callable[[Sequence[Observation], Sequence[Knowledge], Array], Any] = _nothing
+    learn: Callable[[Sequence[Observation], Sequence[Knowledge], Any], Any] = _nothing
+    training: PublicTraining | None = None
     finish: Callable[[Setting, Problem, Guess], Guess] | None = None
     dummy: Callable[[], Float[np.ndarray, "n n"]] | None = None
     latent: bool = False
@@ -117,7 +120,15 @@ class Recipe:
 def on_device(recipe: Recipe) -> Recipe:
     """The part of a recipe that is compiled: attacks that differ on the host alone share their functions."""
     return dataclasses.replace(
-        recipe, combine=None, rounding=threshold, hard=False, learn=_nothing, finish=None, dummy=None, cautious=False
+        recipe,
+        combine=None,
+        rounding=threshold,
+        hard=False,
+        learn=_nothing,
+        training=None,
+        finish=None,
+        dummy=None,
+        cautious=False,
     )
 
 

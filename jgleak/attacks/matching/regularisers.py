@@ -6,8 +6,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from jgleak.attacks.matching.problem import Group
 from jgleak.attacks.matching.product import product
+from jgleak.attacks.relaxations import Group
 
 TINY = 1e-6
 """Degrees and probabilities below this count as zero."""

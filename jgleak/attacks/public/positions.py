@@ -16,9 +16,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 from scipy.special import expit
 
-from jgleak.attacks.graphdlg.training_data import encoded
-from jgleak.attacks.matching.problem import groups
-from jgleak.attacks.matching.relaxations import softmax_features
+from jgleak.attacks.public.rows import encoded
+from jgleak.attacks.relaxations import groups, softmax_features
 from jgleak.features import FeatureSpace
 from jgleak.graph import Graph
 

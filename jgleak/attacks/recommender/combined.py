@@ -63,10 +63,10 @@ def ratio(score: Float[np.ndarray, " S"], share: float) -> Float[np.ndarray, " S
 def _standard(score: Float[np.ndarray, " S"], pairs: Int[np.ndarray, " S"]) -> Float[np.ndarray, " S"]:
     """Means over ``pairs`` in units of the bulk: less the median, by the deviation that the median absolute deviation
     stands for, after the square root of ``pairs`` has made them alike. 0 where there is no pair, or no spread."""
-    out, told = np.zeros(len(score)), pairs > 0
-    if told.any():
-        alike = score[told] * np.sqrt(pairs[told])
+    out, paired = np.zeros(len(score)), pairs > 0
+    if paired.any():
+        alike = score[paired] * np.sqrt(pairs[paired])
         centred = alike - np.median(alike)
         spread = 1.4826 * np.median(np.abs(centred))
-        out[told] = centred / spread if spread > 0 else 0.0
+        out[paired] = centred / spread if spread > 0 else 0.0
     return out

@@ -1,4 +1,33 @@
-"""Ratings of a known history: given the parameters, an update is linear in them."""
+"""Ratings of a known history: given the parameters, an update is linear in them.
+
+With predictions ``p_k`` at the parameters sent and ``J`` their derivative by all that leaves the client, the loss
+``mean_k ((p_k - t_k) / scale)^2`` has the gradient ``G = J^T (p - t) 2 / (K scale^2)``: linear in the ratings
+``t``. Everything else is known: the parameters, the history, and dropout's masks, which are the zeros of ``G``. So
+without noise the ratings are the solution of one linear least-squares problem, exact up to rounding as soon as the
+rows of ``J`` are independent. It is the Gaussian posterior mean, for ``t ~ N(prior mean, prior variance)`` and
+
+    precision = sum_rounds (2 / (K scale^2))^2 J diag(1 / v) J^T + 1 / prior variance,
+
+with ``v`` an entry's variance: of rounding, the known noise, and, where noise hides the masks, dropout's
+``p (1 - p)`` times the mean square of what it leaves of the expected tensor, clipped. Laplace noise of scale ``b``
+is worth a variance of ``b^2``, half its own, when residuals enter by their score ``b sign(r)`` (Fisher scoring from
+the Gaussian solution). Without noise, entries that are cut to the bound are seen and left out. With noise nobody
+sees them: there clipping is the line that fits best over the prior (``clipped``). What the line misses is the same
+in every round and alike in an item's whole row, and counts as an error of the rating. A misfit that noise does not
+explain means that the history or the graph is wrong. Such errors may all point one way, so ``v`` grows as if only
+as many entries as ratings were independent, and a wrong history gives the prior back instead of a confident guess.
+Noise can hide a misfit, so there a ``certainty`` below 1 counts as a further, independent error of the ratings with
+the variance ``(1 - certainty) ((p - prior mean)^2 + prior variance)``: a wrong graph errs in proportion to the
+residual, however many rounds there are. It is one of what the device learns from.
+
+Where devices keep the user's offset to themselves (``Recommender.own = p``), what they learn from is
+``centre + S (t - centre)`` with ``S = 1 - 11^T / (K + p)``: linear in the ratings as well, and not singular, with
+``S J`` in the place of ``J``.
+
+Without noise one round says everything, and the first is used. Fixed neighbours are unknown: without noise they
+are sought together with the ratings (``jgleak.attacks.recommender.unseen``); under noise they stay at the users'
+mean embedding.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +46,9 @@ from jgleak.attacks.recommender.clipped import Clipped, clipped
 from jgleak.attacks.recommender.noise import Noise, noise
 from jgleak.attacks.recommender.observation import PublicKnowledge, Sighting, check
 from jgleak.attacks.recommender.star import View, predictions, rate, view
+from jgleak.attacks.recommender.tolerances import LIMITS, TOLERANCES, RatingLimits, RatingTolerances
 from jgleak.attacks.recommender.unseen import with_neighbours
 from jgleak.federated.recommender.model import Recommender
-
-ROUNDING = 1e-6
-"""Deviation of an entry that single precision alone explains, in units of the root mean square of its tensor."""
-
-SWEEPS = 3
-"""Scoring steps: the first is exact where there is no noise; the others take Laplace noise for what it is."""
-
-UNSURE = 12.0
-"""Standard deviations of the mean square of Laplace noise, ``sqrt(5 / entries)`` each, that count as chance: five."""
 
 TOGETHER = 8
 """Rows of the information matrix that are computed side by side."""
@@ -51,43 +72,25 @@ class Estimates(NamedTuple):
 
 
 def estimate(
-    public: PublicKnowledge, sightings: Sequence[Sighting], items: Int[np.ndarray, " K"], *, certainty: float = 1.0
+    public: PublicKnowledge,
+    sightings: Sequence[Sighting],
+    items: Int[np.ndarray, " K"],
+    *,
+    certainty: float = 1.0,
+    tolerances: RatingTolerances = TOLERANCES,
+    limits: RatingLimits = LIMITS,
 ) -> Estimates:
     """The ratings that a user gave ``items``, supposed to be the history, from one or more rounds.
 
-    With predictions ``p_k`` at the parameters sent and ``J`` their derivative by all that leaves the client, the loss
-    ``mean_k ((p_k - t_k) / scale)^2`` has the gradient ``G = J^T (p - t) 2 / (K scale^2)``: linear in the ratings
-    ``t``. Everything else is known: the parameters, the history, and dropout's masks, which are the zeros of ``G``. So
-    without noise the ratings are the solution of one linear least-squares problem, exact up to rounding as soon as the
-    rows of ``J`` are independent. It is the Gaussian posterior mean, for ``t ~ N(prior mean, prior variance)`` and
-
-        precision = sum_rounds (2 / (K scale^2))^2 J diag(1 / v) J^T + 1 / prior variance,
-
-    with ``v`` an entry's variance: of rounding, the known noise, and, where noise hides the masks, dropout's
-    ``p (1 - p)`` times the mean square of what it leaves of the expected tensor, clipped. Laplace noise of scale ``b``
-    is worth a variance of ``b^2``, half its own, when residuals enter by their score ``b sign(r)`` (Fisher scoring from
-    the Gaussian solution). Without noise, entries that are cut to the bound are seen and left out. With noise nobody
-    sees them: there clipping is the line that fits best over the prior (``clipped``). What the line misses is the same
-    in every round and alike in an item's whole row, and counts as an error of the rating. A misfit that noise does not
-    explain means that the history or the graph is wrong. Such errors may all point one way, so ``v`` grows as if only
-    as many entries as ratings were independent, and a wrong history gives the prior back instead of a confident guess.
-    Noise can hide a misfit, so there a ``certainty`` below 1 counts as a further, independent error of the ratings with
-    the variance ``(1 - certainty) ((p - prior mean)^2 + prior variance)``: a wrong graph errs in proportion to the
-    residual, however many rounds there are. It is one of what the device learns from.
-
-    Where devices keep the user's offset to themselves (``Recommender.own = p``), what they learn from is
-    ``centre + S (t - centre)`` with ``S = 1 - 11^T / (K + p)``: linear in the ratings as well, and not singular, with
-    ``S J`` in the place of ``J``.
-
-    Without noise one round says everything, and the first is used. Fixed neighbours are unknown: without noise they
-    are sought together with the ratings (``jgleak.attacks.recommender.unseen``); under noise they stay at the users'
-    mean embedding.
+    The module's text says how.
 
     Args:
       public: what everyone knows.
       sightings: the user's rounds.
       items: the supposed history.
       certainty: the share of ``items`` expected to be rated.
+      tolerances: what counts as rounding and as chance.
+      limits: how long the ratings are searched for.
 
     Raises:
       ValueError: as ``check``; a certainty outside [0, 1]; an item was not sent in some round; a defence other than
@@ -95,26 +98,32 @@ def estimate(
     """
     check(public, sightings)
     items = np.sort(np.asarray(items))
+    _check_sent(sightings, items)
+    if not 0 <= certainty <= 1:
+        raise ValueError(f"certainty: a share in [0, 1], got {certainty}")
+    if not len(items):
+        return Estimates(np.zeros(0), np.zeros(0), 0.0)
+    known = noise(public.protection)
+    posterior = partial(_posterior, public, known, tolerances=tolerances, sweeps=limits.sweeps)
+    if known.deviation:
+        views = [view(public, one, items, masked=False) for one in sightings]
+        same = all(one.params is sightings[0].params for one in sightings)
+        return posterior([views] if same else [[one] for one in views], len(items), certainty)
+    with jax.enable_x64(True):
+        first = view(public, sightings[0], items, masked=True)
+        if public.neighbours == "fixed":
+            users = sightings[0].params.users
+            first = with_neighbours(public, first, users, known.bound, tolerance=tolerances.change, limits=limits)
+        return posterior([[first]], len(items), 1.0)
+
+
+def _check_sent(sightings: Sequence[Sighting], items: Int[np.ndarray, " K"]) -> None:
     for number, (_, update) in enumerate(sightings):
         if not np.isin(items, update.items).all():
             raise ValueError(
                 f"items: {np.setdiff1d(items, update.items)[:5]} were not sent in round {number}; a rated item is sent "
                 "in every round"
             )
-    if not 0 <= certainty <= 1:
-        raise ValueError(f"certainty: a share in [0, 1], got {certainty}")
-    if not len(items):
-        return Estimates(np.zeros(0), np.zeros(0), 0.0)
-    known = noise(public.protection)
-    if known.deviation:
-        views = [view(public, one, items, masked=False) for one in sightings]
-        same = all(one.params is sightings[0].params for one in sightings)
-        return _posterior(public, known, [views] if same else [[one] for one in views], len(items), certainty)
-    with jax.enable_x64(True):
-        first = view(public, sightings[0], items, masked=True)
-        if public.neighbours == "fixed":
-            first = with_neighbours(public, first, sightings[0].params.users, known.bound)
-        return _posterior(public, known, [[first]], len(items), 1.0)
 
 
 class _Unknowns(NamedTuple):
@@ -142,17 +151,24 @@ class _Unknowns(NamedTuple):
 
 
 def _posterior(
-    public: PublicKnowledge, known: Noise, rounds: list[list[View]], count: int, certainty: float
+    public: PublicKnowledge,
+    known: Noise,
+    rounds: list[list[View]],
+    count: int,
+    certainty: float,
+    *,
+    tolerances: RatingTolerances,
+    sweeps: int,
 ) -> Estimates:
     """Scoring steps from the prior's mean on."""
     mean, prior, model = public.mean, public.deviation**-2 * np.eye(count), public.model
     kept = 0.0 if model.own is None else 1.0 / (count + model.own)
     less = np.eye(count) - kept  # S, which is symmetric
-    groups = [_group(public, known, views, less) for views in rounds]
+    groups = [_group(public, known, views, less, tolerances.rounding) for views in rounds]
     gram, missed = np.zeros((count, count)), np.zeros(count)
     for group in groups:
-        told, bent = _information(model, group, less)
-        gram, missed = gram + len(group.seen) * told, missed + len(group.seen) * bent
+        one, bent = _information(model, group, less)
+        gram, missed = gram + len(group.seen) * one, missed + len(group.seen) * bent
     entries = max(sum(len(group.seen) * np.count_nonzero(group.weight) for group in groups), 1)
     wrong = (1.0 - certainty) * (
         (groups[0].now - _learnt(model, less, np.full(count, mean))) ** 2 + public.deviation**2
@@ -160,13 +176,13 @@ def _posterior(
     more = np.linalg.inv(less)
     doubt = more * wrong @ more + np.diag(missed / np.maximum(np.diag(gram), TINY))
     ratings, misfit, wider, sharpness = np.full(count, mean), 0.0, 1.0, prior
-    for sweep in range(SWEEPS):
+    for sweep in range(sweeps):
         robust = known.kind == "laplace" and sweep > 0
         learnt = _learnt(model, less, ratings)
         slopes, squares = zip(*(_slope(model, known, group, learnt, robust) for group in groups), strict=True)
         if sweep == 1:
             misfit = sum(squares) / entries
-            excess = max(misfit - 1.0 - UNSURE / np.sqrt(entries), 0.0)
+            excess = max(misfit - 1.0 - tolerances.unsure / np.sqrt(entries), 0.0)
             wider = 1.0 + excess * entries / count
         duller = np.linalg.inv(np.eye(count) + gram / wider @ doubt) / wider  # (G^-1 + V)^-1 = (1 + G V)^-1 G
         sharpness = duller @ gram + prior
@@ -176,7 +192,9 @@ def _posterior(
     return Estimates(ratings, deviations, float(np.sqrt(misfit)))
 
 
-def _group(public: PublicKnowledge, known: Noise, views: list[View], less: Float[np.ndarray, "K K"]) -> _Unknowns:
+def _group(
+    public: PublicKnowledge, known: Noise, views: list[View], less: Float[np.ndarray, "K K"], rounding: float
+) -> _Unknowns:
     """Variances of all entries, one tensor at a time, at the prior's mean ratings."""
     view, model, count = views[0], public.model, len(less)
     now = np.asarray(_now(model, view), np.float64)[:count]
@@ -190,11 +208,11 @@ def _group(public: PublicKnowledge, known: Noise, views: list[View], less: Float
     tensor = np.repeat(np.arange(len(sizes)), sizes)
     members = np.maximum(np.bincount(tensor, shown), 1.0)
     size, bent = (np.bincount(tensor, shown * row**2) / members for row in (seen[0], left))
-    rounding = ROUNDING**2 * np.maximum(size, max(ROUNDING * size.max(), TINY))
+    rounded = rounding**2 * np.maximum(size, max(rounding * size.max(), TINY))
     squares = _squares(model, view, less) if np.isfinite(bound) else np.zeros_like(says)
     bend = clipped(says, public.deviation**2 * squares, bound * _kept(model, view))
-    variance = (known.deviation**2 + hidden * bent + rounding)[tensor]
-    used = shown & (np.abs(seen[0]) < known.bound * (1.0 - ROUNDING) if np.isinf(bound) else True)
+    variance = (known.deviation**2 + hidden * bent + rounded)[tensor]
+    used = shown & (np.abs(seen[0]) < known.bound * (1.0 - rounding) if np.isinf(bound) else True)
     sharper = known.deviation**2 / 2.0 if known.kind == "laplace" else 0.0
     gain = used / (variance - sharper)
     return _Unknowns(view, now, bend, says, seen, used / variance, gain, gain * bend.left / np.maximum(squares, TINY))

@@ -21,6 +21,7 @@ from jgleak.attacks.recommender.statistics import (
     sent_items,
     zeros,
 )
+from jgleak.attacks.recommender.tolerances import LIMITS, TOLERANCES, RatingLimits, RatingTolerances
 from jgleak.attacks.recommender.trace import network, user
 
 STATISTICS: dict[str, Statistic] = {
@@ -51,7 +52,14 @@ def real_scores(
     return items, STATISTICS[statistic](public, sightings, items)
 
 
-def attack(public: PublicKnowledge, sightings: Sequence[Sighting], *, statistic: str = "combined") -> Profile:
+def attack(
+    public: PublicKnowledge,
+    sightings: Sequence[Sighting],
+    *,
+    statistic: str = "combined",
+    tolerances: RatingTolerances = TOLERANCES,
+    limits: RatingLimits = LIMITS,
+) -> Profile:
     """What the server learns of one user: the history by ``statistic``, then its ratings (``estimate``).
 
     The ``K`` items with the best scores are reported, of those sent in every round; equal scores go by item number.
@@ -60,6 +68,8 @@ def attack(public: PublicKnowledge, sightings: Sequence[Sighting], *, statistic:
       public: what everyone knows.
       sightings: the user's rounds.
       statistic: one of ``STATISTICS``.
+      tolerances: what counts as rounding and as chance in ``estimate``.
+      limits: how long that searches.
 
     Raises:
       ValueError: as ``real_scores`` and ``estimate``.
@@ -73,7 +83,7 @@ def attack(public: PublicKnowledge, sightings: Sequence[Sighting], *, statistic:
     ratings, deviations = np.full(len(items), public.mean), np.full(len(items), public.deviation)
     ratios = scores if statistic == "combined" else combined(public, sightings, items)
     sure = certainty(ratios[reported], length / len(items))
-    found = estimate(public, sightings, items[reported], certainty=sure)
+    found = estimate(public, sightings, items[reported], certainty=sure, tolerances=tolerances, limits=limits)
     ratings[reported], deviations[reported] = found.ratings, found.deviations
     info = {"rounds": float(len(sightings)), "size": float(length), "misfit": found.misfit, "certainty": sure}
     return Profile(items, scores, reported, ratings, deviations, info)

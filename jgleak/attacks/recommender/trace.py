@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -63,15 +63,14 @@ def traces(
     length = max(size(public, sightings), 1)
     reference = items[np.sort(np.argsort(-counts, kind="stable")[:length])]
     padding = max(SMALLEST, 1 << int(np.ceil(np.log2(max(len(reference), 1)))))
-    leaves, mask = np.zeros(padding, np.int32), np.arange(padding) < len(reference)
+    leaves = np.zeros(padding, np.int32)
     leaves[: len(reference)] = reference
+    stand_in = ReferenceItems(leaves, jnp.asarray(np.arange(padding) < len(reference)))
     out = np.zeros((len(sightings), len(items)))
     for own, (params, update) in zip(out, sightings, strict=True):
         mean = update.item_gradients.mean(axis=0) if len(update.items) else np.zeros(params.items.shape[1])
-        given = (update.network, jnp.asarray(update.user_gradient), jnp.asarray(mean))
-        every = np.asarray(
-            _traces(public.model, public.mean, part, params, *given, update.user, leaves, jnp.asarray(mask))
-        )
+        sent = SentGradients(update.user, update.network, jnp.asarray(update.user_gradient), jnp.asarray(mean))
+        every = np.asarray(_traces(public.model, public.mean, part, params, sent, stand_in))
         own[np.searchsorted(items, update.items)] = _standard(every, update.items)
     return out
 
@@ -82,6 +81,34 @@ def _standard(every: Float[np.ndarray, " I"], sent: Int[np.ndarray, " S"]) -> Fl
     return (every[sent] - null.mean()) / np.sqrt(null.var() + TINY)
 
 
+class SentGradients(NamedTuple):
+    """What one update shows of the rated items together.
+
+    Attributes:
+      user: the row of the user's embedding.
+      network: gradient of the network's weights.
+      embedding: gradient of the user's embedding ``(w,)``.
+      items: mean of all item gradients ``(w,)``.
+    """
+
+    user: int | Int[Array, ""]
+    network: Weights
+    embedding: Float[Array, " w"]
+    items: Float[Array, " w"]
+
+
+class ReferenceItems(NamedTuple):
+    """Items that stand in for the history, padded.
+
+    Attributes:
+      items: their numbers ``(K,)``.
+      mask: False at padding ``(K,)``.
+    """
+
+    items: Int[Array | np.ndarray, " K"]
+    mask: Bool[Array, " K"]
+
+
 @partial(jax.jit, static_argnames=("model", "part"))
 @precise
 def _traces(
@@ -89,16 +116,12 @@ def _traces(
     prior: Float[Array, ""],
     part: Literal["network", "user"],
     params: Parameters,
-    of_network: Weights,
-    of_user: Float[Array, " w"],
-    mean: Float[Array, " w"],
-    number: Int[Array, ""],
-    leaves: Int[Array, " K"],
-    mask: Bool[Array, " K"],
+    sent: SentGradients,
+    reference: ReferenceItems,
 ) -> Float[Array, " I"]:
     """``traces`` of every item there is, without units."""
-    width = model.width
-    everything, centre = params.items[:, :width], params.users[number][:width]
+    width, (leaves, mask) = model.width, reference
+    everything, centre = params.items[:, :width], params.users[sent.user][:width]
     star = Star(centre, everything[leaves], mask, everything)
 
     def states(weights: Weights, own: Array, asked: Array) -> tuple[Array, Array]:
@@ -107,10 +130,10 @@ def _traces(
 
     hidden, outer = states(params.network, centre, everything)
     if part == "network":
-        shift = jnp.broadcast_to(mean[:width], everything.shape)
+        shift = jnp.broadcast_to(sent.items[:width], everything.shape)
         _, moved = jax.jvp(lambda x: states(params.network, centre, x)[1], (everything,), (shift,))
-        _, trace = jax.jvp(lambda w: states(w, centre, everything)[1], (params.network,), (of_network,))
+        _, trace = jax.jvp(lambda w: states(w, centre, everything)[1], (params.network,), (sent.network,))
         return trace @ moved.mean(axis=0)
-    _, moved = jax.jvp(lambda x: states(params.network, x, everything)[0], (centre,), (of_user[:width],))
+    _, moved = jax.jvp(lambda x: states(params.network, x, everything)[0], (centre,), (sent.embedding[:width],))
     guess = model.centre + model.scale * (outer[leaves] @ hidden * mask).sum() / jnp.maximum(mask.sum(), 1)
     return (outer @ moved) * jnp.sign(guess - prior)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -17,19 +17,19 @@ from scipy.sparse.linalg import LinearOperator
 
 from jgleak.attacks.recommender.observation import PublicKnowledge
 from jgleak.attacks.recommender.star import View, expected
+from jgleak.attacks.recommender.tolerances import RatingLimits
 from jgleak.federated.recommender.model import Local, Recommender
 
-STEPS = 100
-"""Steps of the search at most."""
 
-INNER = 100
-"""Iterations of a step's linear least squares at most."""
-
-DONE = 1e-12
-"""Relative change, of the squared distance or of the unknowns, at which the search ends."""
-
-
-def with_neighbours(public: PublicKnowledge, seen: View, users: Float[Array, "U w"], bound: float) -> View:
+def with_neighbours(
+    public: PublicKnowledge,
+    seen: View,
+    users: Float[Array, "U w"],
+    bound: float,
+    *,
+    tolerance: float,
+    limits: RatingLimits,
+) -> View:
     """The view with the rows of fixed neighbours that explain the update best.
 
     A user's state hears ``P`` rows that the server does not know (which neighbours, and their dropout). Item gradients
@@ -52,6 +52,8 @@ def with_neighbours(public: PublicKnowledge, seen: View, users: Float[Array, "U 
       users: the users' embeddings; the search starts from some of them, spread over the table, for equal rows would
         stay equal.
       bound: of an entry; entries that reach it are left out.
+      tolerance: relative change at which the search ends.
+      limits: its steps.
     """
     model = dataclasses.replace(public.model, dropout=0.0)  # the view has it
     start = users[jnp.linspace(0, users.shape[0] - 1, public.limit).astype(int)]
@@ -59,42 +61,62 @@ def with_neighbours(public: PublicKnowledge, seen: View, users: Float[Array, "U 
     seen, spread = seen._replace(local=local), float(jnp.std(local.items))
     network, user = jax.tree.map(jnp.zeros_like, (seen.shown.network, seen.shown.user))
     seen = seen._replace(shown=seen.shown._replace(network=network, user=user))
-    count, size = int(seen.client.mask.sum()), seen.client.items.shape[0]
+    search = _Search(model, seen, _weights(seen, bound), int(seen.client.mask.sum()), spread)
+    found = least_squares(
+        search.residual,
+        np.concatenate([np.full(search.count, public.mean), np.zeros(start.size)]),
+        jac=cast(Any, search.jacobian),
+        tr_solver="lsmr",
+        tr_options={"maxiter": limits.inner},
+        ftol=tolerance,
+        xtol=tolerance,
+        gtol=tolerance,
+        max_nfev=limits.steps,
+    )
+    return seen._replace(local=local._replace(neighbours=local.neighbours + search.unknowns(found.x)[1]))
+
+
+def _weights(seen: View, bound: float) -> Local:
+    """1 over the update's length where an entry counts, 0 elsewhere."""
     weights = jax.tree.map(lambda leaf, shown: shown * (jnp.abs(leaf) < bound * (1.0 - 1e-6)), seen.seen, seen.shown)
     parts = zip(*map(jax.tree.leaves, (weights, seen.seen)), strict=True)
     whole = np.sqrt(sum(float((used * leaf**2).sum()) for used, leaf in parts))
-    weights = jax.tree.map(lambda leaf: leaf / max(whole, np.finfo(float).tiny), weights)
+    return jax.tree.map(lambda leaf: leaf / max(whole, np.finfo(float).tiny), weights)
 
-    def unknowns(x: Float[np.ndarray, " u"]) -> tuple[Array, Array]:
-        ratings = np.zeros(size)
-        ratings[:count] = x[:count]
-        return jnp.asarray(ratings), spread * jnp.asarray(x[count:]).reshape(start.shape)
 
-    def back(change: tuple[Array, Array]) -> Float[np.ndarray, " u"]:
-        return np.concatenate([np.asarray(change[0])[:count], spread * np.asarray(change[1]).ravel()])
+class _Search(NamedTuple):
+    """What is searched for, in one row: ``K`` ratings, then moves of the neighbours' rows in units of ``spread``."""
 
-    def jacobian(x: Float[np.ndarray, " u"]) -> LinearOperator:
-        here = unknowns(x)
+    model: Recommender
+    seen: View
+    weights: Local
+    count: int
+    spread: float
+
+    def unknowns(self, x: Float[np.ndarray, " u"]) -> tuple[Array, Array]:
+        """The ratings, padded, and the moves ``(P, w)``."""
+        ratings = np.zeros(self.seen.client.items.shape[0])
+        ratings[: self.count] = x[: self.count]
+        moves = jnp.asarray(x[self.count :]).reshape(self.seen.local.neighbours.shape)
+        return jnp.asarray(ratings), self.spread * moves
+
+    def residual(self, x: Float[np.ndarray, " u"]) -> Float[np.ndarray, " n"]:
+        """``_difference`` on the host."""
+        return np.asarray(_residual(self.model, self.seen, self.weights, self.unknowns(x)))
+
+    def jacobian(self, x: Float[np.ndarray, " u"]) -> LinearOperator:
+        """Its derivative."""
+        given, here = (self.model, self.seen, self.weights), self.unknowns(x)
+        rows = sum(leaf.size for leaf in jax.tree.leaves(self.weights))
+
+        def back(change: tuple[Array, Array]) -> Float[np.ndarray, " u"]:
+            return np.concatenate([np.asarray(change[0])[: self.count], self.spread * np.asarray(change[1]).ravel()])
+
         return _Jacobian(
-            (rows.size, x.size),
-            lambda v: np.asarray(_push(model, seen, weights, here, unknowns(v))),
-            lambda v: back(_pull(model, seen, weights, here, jnp.asarray(v))),
+            (rows, x.size),
+            lambda v: np.asarray(_push(*given, here, self.unknowns(v))),
+            lambda v: back(_pull(*given, here, jnp.asarray(v))),
         )
-
-    first = np.concatenate([np.full(count, public.mean), np.zeros(start.size)])
-    rows = np.asarray(_residual(model, seen, weights, unknowns(first)))
-    found = least_squares(
-        lambda x: np.asarray(_residual(model, seen, weights, unknowns(x))),
-        first,
-        jac=cast(Any, jacobian),
-        tr_solver="lsmr",
-        tr_options={"maxiter": INNER},
-        ftol=DONE,
-        xtol=DONE,
-        gtol=DONE,
-        max_nfev=STEPS,
-    )
-    return seen._replace(local=local._replace(neighbours=local.neighbours + unknowns(found.x)[1]))
 
 
 class _Jacobian(LinearOperator):

@@ -26,7 +26,7 @@ def input_site(observation: Observation, knowledge: Knowledge, tolerances: SpanT
 
 
 def _span(site: LeakPoint, knowledge: Knowledge, tolerances: SpanTolerances) -> Subspace:
-    return Subspace.of_gradient(site.gradient, most=knowledge.max_nodes, noise=knowledge.noise, tolerances=tolerances)
+    return Subspace.of_gradient(site.gradient, most=knowledge.max_n, noise=knowledge.noise, tolerances=tolerances)
 
 
 def _rank(span: Subspace) -> tuple[bool, int]:
@@ -46,7 +46,7 @@ def block_checks(
     tolerances: SpanTolerances = TOLERANCES,
 ) -> list[SpanCheck]:
     """The named checks of ``hop``-hop blocks that the model offers and that carry information, the strongest first."""
-    most, noise = knowledge.max_nodes, knowledge.noise
+    most, noise = knowledge.max_n, knowledge.noise
     found = [site for site in leak_points(observation, hop) if site.name in names]
     checks = [SpanCheck.at(site, most=most, noise=noise, tolerances=tolerances) for site in found]
     return [check for check in checks if check is not None]
@@ -82,7 +82,7 @@ def find_nodes(
             tried = tuple(degree for degree in tried if degree)  # nobody is alone
         degrees = np.tile(np.array(tried), codes.shape[0])
         codes = np.repeat(codes, len(tried), axis=0)
-    possible = degrees < knowledge.max_nodes
+    possible = degrees < knowledge.max_n
     return Nodes(codes[possible], space.encode(codes[possible]), degrees[possible], certain, complete)
 
 

@@ -74,8 +74,7 @@ class CentreSearch:
     """The enumeration around one centre, and the check that rejects.
 
     Attributes:
-      model: the attacked model.
-      layer: index of the convolution that mixes the rows.
+      layer: the layer that mixes the rows.
       weights: its parameters.
       mesh: devices to share the ranges.
       rows: the level below, float32.

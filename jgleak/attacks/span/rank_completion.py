@@ -43,6 +43,8 @@ def completed(
 ) -> list[Subspace]:
     """The subspace with one more dimension, the direction that most rows share first.
 
+    Nothing is found where a column of a state needs all others (GIN, layer norm): candidates are too many for that.
+
     Args:
       search: what embeds candidates; its checks are not used.
       requests: centres and what their neighbours may be.
@@ -50,6 +52,8 @@ def completed(
       clock: ends the enumeration.
       limits: what is compared, and how many directions are returned.
     """
+    if not search.layer.columnwise("state"):
+        return []
     allowed = subspace.margin.tolerances
     rng = np.random.default_rng(0)
     chosen, null, _ = sparse_null(subspace, fixed=0, extra=SEEN)

@@ -41,7 +41,7 @@ class Attacked(NamedTuple):
     guess: RecommenderLeak
 
 
-class LeakRow(NamedTuple):
+class AttackedUsers(NamedTuple):
     """What some users' updates showed under one protection after so many rounds.
 
     Attributes:
@@ -80,7 +80,7 @@ def leaks(
     setup: RecommenderSetup,
     fitted: Fitted,
     protections: Mapping[str, Protection] | None = None,
-) -> Iterator[Attacked | LeakRow]:
+) -> Iterator[Attacked | AttackedUsers]:
     """Attack the same users under each protection, all at the trained parameters; each user, then their means.
 
     Each user sends ``max(rounds)`` consecutive updates with new noise, pseudo items and dropout; the attack sees the
@@ -100,10 +100,11 @@ def leaks(
     known = published if len(published) else setup.rest
     shares = np.mean(known.values[:, None] == levels, axis=0)
     mean, commonest = float(known.values.mean()), float(levels[shares.argmax()])
+    mode = trained.neighbours.mode
     for title, protection in (ladder(setup.protection) if protections is None else protections).items():
         public = PublicKnowledge(
-            *(fitted.model, setup.rest.levels, protection, trained.neighbours),
-            limit=specification.neighbours if trained.neighbours == "fixed" else 0,
+            *(fitted.model, setup.rest.levels, protection, mode),
+            limit=specification.neighbours if mode == "fixed" else 0,
             prior=tuple(shares.tolist()) if len(published) else None,
         )
         seen = observe(
@@ -111,7 +112,6 @@ def leaks(
             key=stream_key(specification, "attack"),
             protection=protection,
             neighbours=trained.neighbours,
-            handed_out=trained.handed_out,
             rounds=max(specification.rounds),
         )
         for rounds in specification.rounds:
@@ -122,7 +122,7 @@ def leaks(
                 seconds += (time.perf_counter() - start) / len(users)
                 yield Attacked(title, rounds, updates[0].user, len(pairs), len(users), *pairs[-1])
             found, guessed = (summarise(column) for column in zip(*pairs, strict=True))
-            yield LeakRow(title, protection, rounds, len(users), found, guessed, seconds)
+            yield AttackedUsers(title, protection, rounds, len(users), found, guessed, seconds)
 
 
 def attacked(ratings: Ratings, count: int, seed: int) -> Int[np.ndarray, " n"]:

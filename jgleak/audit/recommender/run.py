@@ -8,19 +8,19 @@ from typing import Any
 
 import jax
 
-from jgleak.audit.recommender.leaks import Attacked, LeakRow, leaks
+from jgleak.audit.recommender.leaks import Attacked, AttackedUsers, leaks
 from jgleak.audit.recommender.setup import RecommenderSetup, prepare
 from jgleak.audit.recommender.specification import RecommenderSpecification
 from jgleak.audit.recommender.training import Epoch, Learnt, learn
 from jgleak.audit.record import plain
 from jgleak.version import __version__
 
-Event = Epoch | Learnt | Attacked | LeakRow
+Event = Epoch | Learnt | Attacked | AttackedUsers
 
 
 def run(specification: RecommenderSpecification, setup: RecommenderSetup | None = None) -> Iterator[Event]:
     """Train, yielding an ``Epoch`` as each is over and ``Learnt`` at the end; then attack, yielding an
-    ``Attacked`` for each user and a ``LeakRow`` for each protection and number of rounds.
+    ``Attacked`` for each user and a ``AttackedUsers`` for each protection and number of rounds.
 
     Args:
       specification: the experiment.

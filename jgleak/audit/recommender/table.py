@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from jgleak.audit.recommender.leaks import LeakRow
+from jgleak.audit.recommender.leaks import AttackedUsers
 from jgleak.audit.recommender.setup import RecommenderSetup
 from jgleak.audit.recommender.specification import RecommenderSpecification
 from jgleak.audit.recommender.training import Epoch, Learnt
@@ -69,7 +69,7 @@ def method_title(specification: RecommenderSpecification) -> str:
     return ", ".join(parts)
 
 
-def leaks_table(rows: Sequence[LeakRow]) -> Table:
+def leaks_table(rows: Sequence[AttackedUsers]) -> Table:
     """Real items told from pseudo items, and errors of ratings in units of a level; guesses in brackets."""
     users = rows[0].users if rows else 0
     table = Table(
@@ -90,11 +90,11 @@ SHOWN = ("auc", "precision_at_size", "rmse_all")
 """What of a ``Leak`` is shown: AUC of real against pseudo items, precision at the history's length, rating error."""
 
 
-def leak_cells(row: LeakRow) -> list[str]:
+def leak_cells(row: AttackedUsers) -> list[str]:
     """The columns ``SHOWN`` of one row."""
     return [f"{_number(row, name)} ({_number(row, name, guessed=True)})" for name in SHOWN]
 
 
-def _number(row: LeakRow, name: str, *, guessed: bool = False) -> str:
+def _number(row: AttackedUsers, name: str, *, guessed: bool = False) -> str:
     interval = (row.guesses if guessed else row.means).get(name)
     return "-" if interval is None or math.isnan(interval.mean) else f"{interval.mean:.3f}"

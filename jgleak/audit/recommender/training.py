@@ -126,11 +126,7 @@ def _fedgnn(specification: RecommenderSpecification, setup: RecommenderSetup) ->
     for trained in outcomes:
         yield _epoch(setup, trained.validation, trained.seconds)
     assert trained is not None
-    test = rmse(
-        *(model, trained.params, trained.clients, setup.test),
-        neighbours=trained.neighbours,
-        handed_out=trained.handed_out,
-    )
+    test = rmse(model, trained.params, trained.clients, setup.test, neighbours=trained.neighbours)
     fitted = Fitted(model, trained)
     guarantee = None if setup.protection == OPEN else guaranteed(setup, fitted, len(trained.seconds))
     yield _learnt(

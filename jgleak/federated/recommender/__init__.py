@@ -24,5 +24,6 @@ from jgleak.federated.recommender.rounds import train as train
 from jgleak.federated.recommender.update import FEDGNN as FEDGNN
 from jgleak.federated.recommender.update import OPEN as OPEN
 from jgleak.federated.recommender.update import ClientUpdate as ClientUpdate
+from jgleak.federated.recommender.update import NeighbourUsers as NeighbourUsers
 from jgleak.federated.recommender.update import Protection as Protection
 from jgleak.federated.recommender.update import observe as observe

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int
 
 from jgleak.federated.recommender.clients import Client, Clients, apart, padded
 from jgleak.federated.recommender.model import Parameters, Recommender
-from jgleak.federated.recommender.update import Neighbours
+from jgleak.federated.recommender.update import NO_NEIGHBOURS, NeighbourUsers
 from jgleak.ratings import Ratings
 
 SIDE_BY_SIDE = 64
@@ -25,8 +25,7 @@ def rmse(
     clients: Clients,
     wanted: Ratings,
     *,
-    neighbours: Neighbours = "off",
-    handed_out: Float[Array, "H w"] | None = None,
+    neighbours: NeighbourUsers = NO_NEIGHBOURS,
     bounded: bool = True,
 ) -> float:
     """RMSE of the ratings ``wanted``, items that are not in the users' graphs.
@@ -37,16 +36,15 @@ def rmse(
       clients: everyone's training data: the graphs.
       wanted: the true ratings.
       neighbours: whether neighbour users are in the graphs.
-      handed_out: the neighbours' embeddings; the current ones by default.
       bounded: predictions outside the levels are moved to the nearest level.
 
     Raises:
       ValueError: other numbers of users or items, or no rating.
     """
-    asked, table = requests(clients, wanted), params.users if handed_out is None else handed_out
+    asked, table = requests(clients, wanted), neighbours.table(params)
     found = np.zeros(asked.items.shape, np.float32)
     for group in clients.groups:
-        users, graph = np.asarray(group.user), apart(group) if neighbours == "off" else group
+        users, graph = np.asarray(group.user), apart(group) if neighbours.mode == "off" else group
         found[users] = _predicted(model, params, table, graph, jnp.asarray(asked.items[users]))
     return error(asked, found, wanted, bounded=bounded)
 

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int
 from jgleak.federated.recommender.clients import Client, Clients, apart
 from jgleak.federated.recommender.evaluate import rmse
 from jgleak.federated.recommender.model import Parameters, Recommender
-from jgleak.federated.recommender.update import OPEN, Neighbours, Protection, Upload, upload
+from jgleak.federated.recommender.update import OPEN, Neighbours, NeighbourUsers, Protection, Upload, upload
 from jgleak.ratings import Ratings
 
 Expand = Callable[[Float[Array, "U w"]], tuple[Int[np.ndarray, "U P"], Float[Array, "H w"]]]
@@ -63,9 +63,8 @@ class TrainedRecommender(NamedTuple):
 
     Attributes:
       params: the parameters, those of the best epoch where there was a validation set.
-      handed_out: the embeddings that the neighbours have in the users' graphs; the initial ones before the expansion.
       clients: everyone's data, with the neighbours that the last expansion found.
-      neighbours: how neighbours took part in those parameters' epoch.
+      neighbours: how they took part in those parameters' epoch; before the expansion with the initial embeddings.
       epoch: the number of epochs behind ``params``.
       validation: RMSE on the validation ratings after every epoch.
       seconds: of every epoch; those in which the scan compiles (the first, and the first after the expansion) take
@@ -74,9 +73,8 @@ class TrainedRecommender(NamedTuple):
     """
 
     params: Parameters
-    handed_out: Float[Array, "H w"]
     clients: Clients
-    neighbours: Neighbours
+    neighbours: NeighbourUsers
     epoch: int
     validation: list[float]
     seconds: list[float]
@@ -132,20 +130,14 @@ def epochs(
       ValueError: no epoch, no client with a rating, patience without validation ratings, embeddings to train that an
         expansion handed out without their users, or training diverges.
     """
-    if plan.patience is not None and validation is None:
-        raise ValueError("patience: stopping early needs validation ratings; take them from the training ratings")
-    if plan.epochs < 1:
-        raise ValueError(f"epochs: must be at least 1, got {plan.epochs}")
-    if expand is not None and plan.neighbours == "trainable":
-        raise ValueError("neighbours: nobody knows whose embeddings an expansion handed out; keep them fixed")
-    active = [np.flatnonzero(np.asarray(group.mask.any(axis=1))) for group in clients.groups]
+    _check_plan(plan, validation, expand)
+    active = _active(clients)
     total = sum(rows.size for rows in active)
-    if total == 0:
-        raise ValueError("clients: nobody has rated anything")
-    server = ServerState(plan.optimiser, plan.mean, plan.weight)
-    memory, handed_out = server.step(plan.rate, plan.decay).init(params), params.users
+    how = CompiledRounds(model, plan.optimiser, plan.mean, plan.weight, plan.neighbours, protection)
+    rates = ServerRates(plan.rate, plan.decay, plan.bias_share, plan.graph_share)
+    memory, handed_out = how.step(rates).init(params), params.users
     scores, seconds = [], []
-    best: tuple[Parameters, Array, Clients, Neighbours, int] = (params, handed_out, clients, plan.neighbours, 0)
+    best = params, clients, NeighbourUsers(plan.neighbours), 0
     for epoch in range(plan.epochs):
         ordering, drawing = jax.random.split(jax.random.fold_in(key, epoch))
         now: Neighbours = plan.neighbours if epoch >= plan.expand_at else "off"
@@ -157,27 +149,43 @@ def epochs(
         rng = np.random.default_rng(np.asarray(jax.random.key_data(ordering)).tolist())
         dealt = deal(active, -(-total // plan.clients), rng)
         groups = clients.groups if now != "off" else tuple(map(apart, clients.groups))
-        shares, start = (plan.bias_share, plan.graph_share), time.perf_counter()
-        params, memory = jax.block_until_ready(
-            _epoch(
-                *(model, server, plan.neighbours, protection, plan.rate, plan.decay, shares),
-                *(params, memory, handed_out, groups, dealt, drawing),
-            )
-        )
+        start = time.perf_counter()
+        params, memory = jax.block_until_ready(_epoch(how, rates, (params, memory), handed_out, groups, dealt, drawing))
         seconds.append(time.perf_counter() - start)
-        if not all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(params)):
-            raise ValueError(
-                f"rate: training diverged in epoch {epoch + 1}; take less than {plan.rate}, clip the updates "
-                "(clip-inf:0.1), or give the model the ratings' centre and scale"
-            )
-        table = params.users if now == "trainable" else handed_out
+        _check_finite(params, plan, epoch)
+        neighbours = NeighbourUsers(now, params.users if now == "trainable" else handed_out)
         if validation is not None:
-            scores.append(rmse(model, params, clients, validation, neighbours=now, handed_out=table))
+            scores.append(rmse(model, params, clients, validation, neighbours=neighbours))
         if validation is None or scores[-1] <= min(scores):
-            best = (params, table, clients, now, epoch + 1)
+            best = params, clients, neighbours, epoch + 1
         yield TrainedRecommender(*best, list(scores), list(seconds), total / min(seconds))
         if plan.patience is not None and epoch + 1 - best[-1] >= plan.patience:
             return
+
+
+def _active(clients: Clients) -> list[Int[np.ndarray, " _n"]]:
+    """The rows of each group that have a rating."""
+    active = [np.flatnonzero(np.asarray(group.mask.any(axis=1))) for group in clients.groups]
+    if not any(rows.size for rows in active):
+        raise ValueError("clients: nobody has rated anything")
+    return active
+
+
+def _check_plan(plan: RecommenderPlan, validation: Ratings | None, expand: Expand | None) -> None:
+    if plan.patience is not None and validation is None:
+        raise ValueError("patience: stopping early needs validation ratings; take them from the training ratings")
+    if plan.epochs < 1:
+        raise ValueError(f"epochs: must be at least 1, got {plan.epochs}")
+    if expand is not None and plan.neighbours == "trainable":
+        raise ValueError("neighbours: nobody knows whose embeddings an expansion handed out; keep them fixed")
+
+
+def _check_finite(params: Parameters, plan: RecommenderPlan, epoch: int) -> None:
+    if not all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(params)):
+        raise ValueError(
+            f"rate: training diverged in epoch {epoch + 1}; take less than {plan.rate}, clip the updates "
+            "(clip-inf:0.1), or give the model the ratings' centre and scale"
+        )
 
 
 def deal(active: list[Int[np.ndarray, " _n"]], rounds: int, rng: np.random.Generator) -> tuple[Int[Array, "R _n"], ...]:
@@ -191,60 +199,65 @@ def deal(active: list[Int[np.ndarray, " _n"]], rounds: int, rng: np.random.Gener
     return tuple(out)
 
 
-class ServerState(NamedTuple):
-    """What of a plan is compiled; its numbers are not."""
+class ServerRates(NamedTuple):
+    """The numbers of the server's step: see ``RecommenderPlan``."""
 
+    rate: float | Array
+    decay: float | Array
+    bias_share: float | Array
+    graph_share: float | Array
+
+
+class CompiledRounds(NamedTuple):
+    """What of training is compiled; its numbers are not: see ``RecommenderPlan``."""
+
+    model: Recommender
     optimiser: Literal["sgd", "adam"]
     mean: Literal["clients", "senders"]
     weight: Literal["equal", "ratings"]
+    neighbours: Neighbours
+    protection: Protection
 
-    def step(self, rate: float | Array, decay: float | Array) -> optax.GradientTransformation:
+    def step(self, rates: ServerRates) -> optax.GradientTransformation:
         """The optimiser, with decoupled weight decay."""
         inner = optax.scale_by_adam() if self.optimiser == "adam" else optax.identity()
-        return optax.chain(inner, optax.add_decayed_weights(decay), optax.scale_by_learning_rate(rate))
+        return optax.chain(inner, optax.add_decayed_weights(rates.decay), optax.scale_by_learning_rate(rates.rate))
 
 
-@partial(jax.jit, static_argnames=("model", "server", "neighbours", "protection"))
+@partial(jax.jit, static_argnames=("how",))
 def _epoch(
-    model: Recommender,
-    server: ServerState,
-    neighbours: Neighbours,
-    protection: Protection,
-    rate: Float[Array, ""],
-    decay: Float[Array, ""],
-    shares: tuple[Float[Array, ""], Float[Array, ""]],
-    params: Parameters,
-    memory: Any,
+    how: CompiledRounds,
+    rates: ServerRates,
+    start: tuple[Parameters, Any],
     handed_out: Float[Array, "H w"],
     groups: tuple[Client, ...],
     dealt: tuple[Int[Array, "R _n"], ...],
     key: Array,
 ) -> tuple[Parameters, Any]:
-    optimiser = server.step(rate, decay)
+    optimiser, model, neighbours = how.step(rates), how.model, how.neighbours
 
     def step(state: tuple[Parameters, Any], inputs: tuple[Any, Array]) -> tuple[tuple[Parameters, Any], None]:
         params, memory = state
         rows, own = inputs
         table = params.users if neighbours == "trainable" else handed_out
-        one = partial(upload, model, params, table, neighbours=neighbours, protection=protection)
+        one = partial(upload, model, params, table, neighbours=neighbours, protection=how.protection)
         received = []
         for number, (group, chosen) in enumerate(zip(groups, rows, strict=True)):
             client = jax.tree.map(lambda leaf, chosen=chosen: leaf[chosen], group)
             keys = jax.random.split(jax.random.fold_in(own, number), chosen.size)
             update = jax.vmap(lambda c, k: one(c, key=k))(client, keys)
-            count = client.mask.sum(axis=1) if server.weight == "ratings" else jnp.ones(chosen.size)
+            count = client.mask.sum(axis=1) if how.weight == "ratings" else jnp.ones(chosen.size)
             received.append((client, update, jnp.where(chosen >= 0, count, 0.0)))
-        mixed: Any = aggregate(params, received, server.mean)
+        mixed: Any = aggregate(params, received, how.mean)
         change: Any
         change, memory = optimiser.update(mixed, memory, params)  # type: ignore[arg-type]  # a NamedTuple is a pytree
-        by_bias, by_graph = shares
-        share = jnp.full(params.users.shape[1], by_graph).at[model.width :].set(by_bias)
-        network = jax.tree.map(lambda leaf: leaf * by_graph, change.network)
+        share = jnp.full(params.users.shape[1], rates.graph_share).at[model.width :].set(rates.bias_share)
+        network = jax.tree.map(lambda leaf: leaf * rates.graph_share, change.network)
         change = Parameters(network, change.users * share, change.items * share)
         return (cast(Parameters, optax.apply_updates(params, change)), memory), None  # type: ignore[arg-type]
 
     keys = jax.random.split(key, dealt[0].shape[0])
-    return jax.lax.scan(step, (params, memory), (dealt, keys))[0]
+    return jax.lax.scan(step, start, (dealt, keys))[0]
 
 
 def aggregate(

@@ -23,6 +23,26 @@ Neighbours = Literal["off", "fixed", "trainable"]
 """Neighbour users: left out; with embeddings as they were at the graph expansion; with the current, learnt ones."""
 
 
+class NeighbourUsers(NamedTuple):
+    """Whether neighbour users are in the graphs, and with which embeddings.
+
+    Attributes:
+      mode: left out, fixed or trainable.
+      embeddings: those that an expansion handed out ``(H, w)``; None for the current ones, which trainable ones are.
+    """
+
+    mode: Neighbours = "off"
+    embeddings: Float[Array, "H w"] | None = None
+
+    def table(self, params: Parameters) -> Float[Array, "H w"]:
+        """The embeddings that the graphs' neighbour rows point into."""
+        return params.users if self.embeddings is None or self.mode == "trainable" else self.embeddings
+
+
+NO_NEIGHBOURS = NeighbourUsers()
+"""Users alone with their items."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Protection:
     """What a client does before anything leaves (section 3.3).
@@ -151,8 +171,7 @@ def observe(
     *,
     key: Array,
     protection: Protection = OPEN,
-    neighbours: Neighbours = "off",
-    handed_out: Float[Array, "H w"] | None = None,
+    neighbours: NeighbourUsers = NO_NEIGHBOURS,
     rounds: int = 1,
 ) -> list[list[ClientUpdate]]:
     """What the server sees of some users over rounds at the same parameters.
@@ -164,8 +183,7 @@ def observe(
       users: whose updates; a user without ratings sends zeros (and noise).
       key: of dropout, pseudo items and noise.
       protection: what the clients do before sending.
-      neighbours: whether neighbour users are in the graphs.
-      handed_out: the neighbours' embeddings ``(H, w)``, ``Trained.handed_out``; the current ones by default.
+      neighbours: whether neighbour users are in the graphs (``TrainedRecommender.neighbours``).
       rounds: updates of every user, each with new random numbers.
 
     Returns:
@@ -174,17 +192,17 @@ def observe(
     Raises:
       ValueError: there is no such user, an unknown ``neighbours``, or ``rounds`` below 1.
     """
-    if neighbours not in get_args(Neighbours):
-        raise ValueError(f"neighbours: unknown {neighbours!r}; choose one of {', '.join(get_args(Neighbours))}")
+    if neighbours.mode not in get_args(Neighbours):
+        raise ValueError(f"neighbours: unknown {neighbours.mode!r}; choose one of {', '.join(get_args(Neighbours))}")
     if rounds < 1:
         raise ValueError(f"rounds: must be at least 1, got {rounds}")
-    table = params.users if handed_out is None or neighbours == "trainable" else handed_out
+    mode, table = neighbours.mode, neighbours.table(params)
     out = []
     for user in users:
         client = clients.one(user)
         keys = jax.random.split(jax.random.fold_in(key, user), rounds)
-        sent = [jax.device_get(_upload(model, neighbours, protection, params, table, client, own)) for own in keys]
-        out.append([_as_seen(one, client, neighbours == "trainable") for one in sent])
+        sent = [jax.device_get(_upload(model, mode, protection, params, table, client, own)) for own in keys]
+        out.append([_as_seen(one, client, mode == "trainable") for one in sent])
     return out
 
 

@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 from jgleak.features import FeatureSpace
 from jgleak.federated.loss import graph_loss
 from jgleak.gnn import GNN, Params
-from jgleak.graph import Graph, GraphBatch
+from jgleak.graph import DenseGraph, Graph, GraphBatch
 
 MATCH = 1e-4
 """The census's relative gradient distance that counts as zero."""
@@ -117,7 +117,7 @@ def _gradients(
 ) -> tuple[Float[Array, "B C P"], Bool[Array, "B D"]]:
     def one(rows: Array, edges: Array, mask: Array) -> tuple[Array, Array]:
         def loss(weights: Params, label: Array) -> Array:
-            return graph_loss(model, weights, rows, edges, mask, label, "bce")
+            return graph_loss(model, weights, DenseGraph(rows, edges, mask), label, "bce")
 
         trees = jax.vmap(jax.grad(loss), in_axes=(None, 0))(params, jnp.arange(model.outputs))
         flat = jnp.concatenate([leaf.reshape(model.outputs, -1) for leaf in jax.tree.leaves(trees)], axis=1)

@@ -196,7 +196,7 @@ def test_the_hexagon_hides_its_triangle_and_two_triangles_are_no_client() -> Non
     known = census(model, params, space, hexagon)
     assert known.certificate is not None and known.certificate.status == "unique" and known.certificate.n_known
     assert forms(known.graphs) == forms([hexagon])
-    unknown = [census(model, params, space, truth, Knowledge(space, max_nodes=8)) for truth in (triangle, hexagon)]
+    unknown = [census(model, params, space, truth, Knowledge(space, max_n=8)) for truth in (triangle, hexagon)]
     for found in unknown:
         assert found.certificate is not None and found.certificate.status == "k_graphs"
         assert [graph.n for graph in found.graphs] == [3, 6]
@@ -215,11 +215,11 @@ def test_toluene_hides_its_double_cover() -> None:
     model = flat(in_features=data.space.width, hidden=64, readout_widths=(300, 64))
     params = weights(model, 0)
     assert gradient_distances(seen(model, params, data.space, toluene), data.space, [cover])[0][0] < 1e-6
-    both = census(model, params, data.space, toluene, Knowledge(data.space, max_nodes=14))
+    both = census(model, params, data.space, toluene, Knowledge(data.space, max_n=14))
     assert both.certificate is not None and both.certificate.status == "k_graphs"
     assert both.best is not None and both.best.isomorphic(toluene)
     assert cover.canonical_form() in forms(both.graphs[1:])
-    for knowledge in (Knowledge(data.space, max_nodes=13), Knowledge(data.space, n=7)):
+    for knowledge in (Knowledge(data.space, max_n=13), Knowledge(data.space, n=7)):
         alone = census(model, params, data.space, toluene, knowledge)
         assert alone.certificate is not None and alone.certificate.status == "unique"
         assert forms(alone.graphs) == forms([toluene])

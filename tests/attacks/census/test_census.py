@@ -253,7 +253,7 @@ def test_a_single_node_that_does_not_state_its_degree(n: int | None, lab: Any) -
     space = FeatureSpace((onehot("colour", range(4)),))
     node, model = Graph(np.array([[2]], np.int32), np.zeros((0, 2), np.int64), 1), flat(in_features=4, hidden=64)
     observation = fedsgd(model, lab.params(model), [node], space, loss="bce")
-    found = CENSUS(observation, Knowledge(space, n=n, max_nodes=2), key=jax.random.key(0), budget=Budget(seconds=60))
+    found = CENSUS(observation, Knowledge(space, n=n, max_n=2), key=jax.random.key(0), budget=Budget(seconds=60))
     assert [graph.n for graph in found.graphs] == ([1, 2] if n is None else [1])
     assert found.certificate is not None and found.certificate.status == ("k_graphs" if n is None else "unique")
 

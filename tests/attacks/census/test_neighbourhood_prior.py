@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jgleak.attacks.census.neighbourhood_prior import UNSEEN, NeighbourhoodPrior, labels
+from jgleak.attacks.census.neighbourhood_prior import UNSEEN, NeighbourhoodPrior, row_names
 
 
 def test_public_graphs_are_likelier(lab: Any) -> None:
@@ -34,7 +34,7 @@ def test_an_open_node_is_only_itself(lab: Any) -> None:
     """A part whose nodes all lack neighbours shows their features; once closed it is the whole graph."""
     graph = lab.path([0, 1, 2])
     prior = NeighbourhoodPrior([graph])
-    nodes, neighbours = labels(graph.x), graph.neighbours
+    nodes, neighbours = row_names(graph.x), graph.neighbours
     whole = prior.negative_log_likelihood(nodes, neighbours, [True] * 3)
     assert whole == prior.of_graphs([graph])[0] == pytest.approx(0.0)
     unknown = NeighbourhoodPrior([lab.path([3, 3])])

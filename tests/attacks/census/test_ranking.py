@@ -55,7 +55,7 @@ def test_the_ranking_decides_the_order_of_a_set_and_nothing_else(lab: Any) -> No
     """A ring and its covers have one gradient: only ``none`` does not put the smallest first."""
     observation, sets = lab.observe(lab.model(), lab.ring([0, 1, 2])), {}
     for prior in ("none", "plain", "auto"):
-        known = Knowledge(lab.space, max_nodes=12, prior=prior)
+        known = Knowledge(lab.space, max_n=12, prior=prior)
         found = CENSUS(observation, known, key=jax.random.key(0), budget=Budget(seconds=60))
         assert found.certificate is not None and found.certificate.status == "k_graphs"
         sets[prior] = list(found.graphs)

@@ -14,13 +14,13 @@ from models import flat
 from jgleak.attacks.attack import Budget, Reconstruction
 from jgleak.attacks.census.candidates import KNOWN_ROWS
 from jgleak.attacks.census.census import CENSUS
+from jgleak.attacks.census.public_blocks import CONDITION
 from jgleak.attacks.census.receptive_field import ends_linear, hops
 from jgleak.attacks.distance import gradient_distances
 from jgleak.attacks.grain.grain import GRAIN
-from jgleak.attacks.public.blocks import CONDITION
 from jgleak.features import FeatureSpace, onehot
 from jgleak.federated import Knowledge, Observation, fedsgd
-from jgleak.gnn import GNN
+from jgleak.gnn import GNN, AddedRow, BatchNorm, GCNConv, Layer, LayerNorm, Pooled, SAGEConv
 from jgleak.graph import Graph
 
 from .brute import MATCH, Population, small_graphs
@@ -64,6 +64,21 @@ def test_a_linear_end_hides_all_but_the_blocks_below(pooling: str) -> None:
             else:
                 assert max(distances) < 1e-6
     assert told_apart > 0
+
+
+@pytest.mark.parametrize(
+    ("last", "jump", "linear"),
+    [
+        (Layer(GCNConv(4), "identity"), "last", True),
+        (Layer(GCNConv(4, self_loops=False, bias=True), "identity"), "last", True),
+        (Layer(GCNConv(4), "identity", norm=LayerNorm()), "last", False),
+        (Layer(GCNConv(4), "identity", residual=AddedRow()), "last", False),
+        (Layer(GCNConv(4), "identity"), "sum", False),
+        (Layer(SAGEConv(4), "identity"), "last", False),
+    ],
+)
+def test_what_ends_linear(last: Layer, jump: str, linear: bool) -> None:
+    assert ends_linear(GNN(3, (Layer(GCNConv(4), norm=BatchNorm()), last), Pooled(), jump=jump)) is linear
 
 
 @pytest.mark.parametrize(

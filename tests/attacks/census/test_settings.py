@@ -34,10 +34,10 @@ def leaves(settings: Any) -> list[str]:
 
 def test_a_list_that_is_full_ends_the_search_and_the_certificate_says_so(lab: Any) -> None:
     ring = lab.ring([0, 1, 2])
-    whole = attacked(CENSUS, lab, ring, max_nodes=6)
+    whole = attacked(CENSUS, lab, ring, max_n=6)
     assert whole.certificate is not None and (whole.certificate.status, len(whole.graphs)) == ("k_graphs", 2)
     assert "options" not in whole.info
-    one = attacked(CENSUS.configure({"listed": "1"}), lab, ring, max_nodes=6)
+    one = attacked(CENSUS.configure({"listed": "1"}), lab, ring, max_n=6)
     assert one.certificate is not None and (one.certificate.status, len(one.graphs)) == ("at_least_k", 1)
     assert one.info["options"] == {"listed": 1}
 

@@ -15,7 +15,7 @@ from jgleak.attacks.closed_form.closed_form import CLOSED_FORM
 from jgleak.features import FeatureSpace, binary, real
 from jgleak.federated import Knowledge, Observation, fedsgd
 from jgleak.federated.client import node_gradients
-from jgleak.gnn import GNN
+from jgleak.gnn import GNN, BatchNorm, Flattened, GCNConv, Layer, LinearEncoder, LinearResidual, SAGEConv
 from jgleak.graph import Graph
 
 KEY = jax.random.key(0)
@@ -52,7 +52,7 @@ def observe(model: GNN, graph: Graph, space: FeatureSpace, loss: str = "ce", shr
     params["layers_0"]["conv"] = {name: leaf * np.float32(shrink) for name, leaf in params["layers_0"]["conv"].items()}
     if model.node_level:
         return node_gradients(model, params, graph, space, loss=loss)
-    return fedsgd(model, params, [graph], space, loss=loss, slots=model.readout.slots)
+    return fedsgd(model, params, [graph], space, loss=loss)
 
 
 def uniform(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
@@ -191,6 +191,15 @@ def test_a_changed_update_is_noticed() -> None:
     assert found.best is None and "give the edges" in found.info["features"]
 
 
+def test_users_set_what_counts_as_equal() -> None:
+    space = space_of("gaussian", 20)
+    seen = observe(model_of("sage", "node", 20), draw(np.random.default_rng(8), 8, "gaussian", 20, "node"), space)
+    strict = CLOSED_FORM.configure({"fit": "1e-12"})(seen, Knowledge(space), key=KEY, budget=Budget())
+    assert strict.best is None and "no states fit" in strict.info["adjacency"]
+    with pytest.raises(ValueError, match="option 'passes': expected a whole number from 1, got '0'"):
+        CLOSED_FORM.configure({"passes": "0"})
+
+
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
@@ -205,6 +214,35 @@ def test_what_cannot_be_peeled_is_refused(fields: dict[str, Any], says: str) -> 
     params = jax.tree.map(lambda s: np.ones(s.shape, np.float32), jax.eval_shape(lambda: model.initial(key=KEY)))
     with pytest.raises(ValueError, match=f"closed-form.*{says}"):
         attack(Observation(model, params, params, "ce"), space)
+
+
+def said_of(model: GNN) -> str | None:
+    params = jax.tree.map(lambda s: np.ones(s.shape, np.float32), jax.eval_shape(lambda: model.initial(key=KEY)))
+    return CLOSED_FORM.refusal(Observation(model, params, params, "ce"), Knowledge(space_of("gaussian", 6)))
+
+
+@pytest.mark.parametrize(
+    ("first", "parts", "says"),
+    [
+        (Layer(SAGEConv(8)), {}, None),
+        (Layer(SAGEConv(8), norm=BatchNorm()), {}, "convolutions and activations alone"),
+        (Layer(SAGEConv(8), residual=LinearResidual()), {}, "convolutions and activations alone"),
+        (Layer(SAGEConv(8)), {"encoder": LinearEncoder(4)}, "convolutions and activations alone"),
+        (Layer(SAGEConv(8)), {"jump": "max"}, "convolutions and activations alone"),
+        (Layer(GCNConv(8)), {}, "different ways"),
+    ],
+)
+def test_what_stands_around_equal_convolutions_is_refused(
+    first: Layer, parts: dict[str, Any], says: str | None
+) -> None:
+    said = said_of(GNN(6, (first, Layer(SAGEConv(8))), Flattened(40), **parts))
+    assert said is None if says is None else says in str(said)
+
+
+def test_one_kind_with_other_options_is_another_mixing() -> None:
+    assert said_of(GNN(6, (Layer(GCNConv(8, bias=True)), Layer(GCNConv(9))), Flattened(40))) is None
+    mixed = GNN(6, (Layer(GCNConv(8)), Layer(GCNConv(8, self_loops=False))), Flattened(40))
+    assert "different ways" in str(said_of(mixed))
 
 
 def test_without_bias_or_labels_it_says_so() -> None:
@@ -256,7 +294,7 @@ def test_states_that_are_all_zero_are_a_reason() -> None:
         name: {"conv": part["conv"] | {"bias": part["conv"]["bias"] * 0}} if name.startswith("layers_") else part
         for name, part in params.items()
     }
-    observation = fedsgd(model, params, [graph], space, loss="ce", slots=model.readout.slots)
+    observation = fedsgd(model, params, [graph], space, loss="ce")
     found = attack(observation, space)
     assert not found.graphs and "no node shows" in str(found.info)
 

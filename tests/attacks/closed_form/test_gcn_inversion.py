@@ -13,6 +13,7 @@ from jgleak.attacks.closed_form.gcn_inversion import inverted
 from jgleak.attacks.closed_form.layers import LayerGradient, mixing_of
 from jgleak.attacks.closed_form.null_space import completed
 from jgleak.attacks.closed_form.propositions import ConditionFailed
+from jgleak.attacks.closed_form.tolerances import ClosedFormLimits, ClosedFormSettings
 from jgleak.gnn import GCNConv
 from tests.attacks.closed_form.test_layers import connected
 
@@ -196,14 +197,15 @@ def test_a_pass_without_gradient_leaves_the_answer_of_the_one_before(monkeypatch
     rng = np.random.default_rng(7)
     mixing, x = mixing_of(GCN, connected(rng, 9)), rng.normal(size=(9, 7))
     layers, output = made(rng, mixing, x, "sigmoid", 2)
-    with monkeypatch.context() as patched:
-        patched.setattr(gcn_inversion, "PASSES", 1)
-        first = inverted(layers, output, mixing, "sigmoid")
+    once = ClosedFormSettings(limits=ClosedFormLimits(passes=1))
+    first = inverted(layers, output, mixing, "sigmoid", once)
     calls = list[int]()
 
-    def dries_up(design: np.ndarray, gradients: np.ndarray, prior: np.ndarray) -> least_squares.Regularised:
+    def dries_up(
+        design: np.ndarray, gradients: np.ndarray, prior: np.ndarray, **more: float
+    ) -> least_squares.Regularised:
         calls.append(len(calls))
-        return least_squares.regularised(design * (len(calls) < 3), gradients, prior)
+        return least_squares.regularised(design * (len(calls) < 3), gradients, prior, **more)
 
     monkeypatch.setattr(gcn_inversion, "regularised", dries_up)
     np.testing.assert_array_equal(inverted(layers, output, mixing, "sigmoid").features, first.features)

@@ -21,6 +21,7 @@ from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.defenses import parse
 from jgleak.federated import fedsgd
 from jgleak.federated.client import node_gradients, target_gradient
+from jgleak.gnn import GNN, BatchNorm, GCNConv, Layer, LayerNorm, NodeScores
 from jgleak.graph import Graph
 
 READOUTS: Any = [
@@ -38,7 +39,7 @@ def test_the_sign_names_the_class(lab: Any, loss: str, fields: dict[str, Any]) -
     graph = lab.random(6, 1)
     for label in range(4):
         labelled = dataclasses.replace(graph, y=label)
-        assert infer_label(fedsgd(model, lab.params(model), [labelled], lab.space, loss=loss, slots=8)) == label
+        assert infer_label(fedsgd(model, lab.params(model), [labelled], lab.space, loss=loss)) == label
 
 
 def test_every_node_tells_its_class(lab: Any) -> None:
@@ -98,3 +99,18 @@ def test_signs_that_fit_no_class_are_refused(lab: Any) -> None:
     sent = node_gradients(bare, lab.params(bare), Graph(graph.x, graph.edges, graph.x[:, 0] % 2), lab.space, loss="ce")
     with pytest.raises(ConditionFailed, match="adds no bias"):
         infer_node_labels(sent)
+
+
+@pytest.mark.parametrize(
+    ("parts", "jump"), [({"norm": BatchNorm()}, "last"), ({"norm": LayerNorm()}, "last"), ({}, "cat"), ({}, "max")]
+)
+def test_a_bias_that_does_not_reach_the_logits_alone_names_no_class(lab: Any, parts: dict[str, Any], jump: str) -> None:
+    """The last bias meets a norm, or other layers' states stand between it and the logits."""
+    width = 2 if jump == "cat" else 4
+    layers = tuple(Layer(GCNConv(width, bias=True), "identity", **parts) for _ in range(2))
+    model = GNN(lab.space.width, layers, NodeScores(4), jump=jump)
+    model.check()
+    graph = lab.random(5, 5)
+    labelled = Graph(graph.x, graph.edges, np.array([3, 0, 1, 2, 0]))
+    with pytest.raises(ConditionFailed, match="adds no bias"):
+        infer_label(target_gradient(model, lab.params(model), [labelled], lab.space, loss="ce"))

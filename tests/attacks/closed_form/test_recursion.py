@@ -12,8 +12,9 @@ import pytest
 from models import flat
 
 from jgleak.attacks.closed_form.pooled_embedding import pooled_embedding
-from jgleak.attacks.closed_form.propositions import CONDITION, ConditionFailed
+from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.closed_form.recursion import Recovered, pooling_weights, recover
+from jgleak.attacks.closed_form.tolerances import TOLERANCES
 from jgleak.defenses import parse
 from jgleak.features import FeatureSpace, real
 from jgleak.federated import Observation, fedsgd
@@ -48,7 +49,7 @@ def params(net: GNN) -> Any:
 
 
 def seen(net: GNN, several: Sequence[Graph]) -> list[Observation]:
-    return [fedsgd(net, params(net), [g], SPACE, loss="ce", slots=8) for g in several]
+    return [fedsgd(net, params(net), [g], SPACE, loss="ce") for g in several]
 
 
 def states(net: GNN, several: Sequence[Graph]) -> list[list[np.ndarray]]:
@@ -68,7 +69,7 @@ def kronecker(coefficients: np.ndarray, gradient: np.ndarray) -> np.ndarray:
     """Algorithm 1, lines 8 to 11, as printed: least squares with the matrix ``r^T (x) I``."""
     n, width = coefficients.shape[0], gradient.shape[0]
     system = np.kron(coefficients.T, np.eye(width))
-    return np.linalg.lstsq(system, gradient.T.reshape(-1), rcond=CONDITION)[0].reshape(n, width)
+    return np.linalg.lstsq(system, gradient.T.reshape(-1), rcond=TOLERANCES.rank)[0].reshape(n, width)
 
 
 @pytest.mark.parametrize(("layers", "pooling"), [(2, "mean"), (3, "sum"), (4, "mean"), (2, "max"), (3, "max")])

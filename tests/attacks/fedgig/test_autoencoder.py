@@ -13,7 +13,7 @@ from sklearn.metrics import roc_auc_score
 
 from jgleak.attacks.fedgig import autoencoder
 from jgleak.attacks.fedgig.autoencoder import Autoencoder, complete, corrupt, place_marks, random_marks, trained
-from jgleak.graph import Graph, GraphBatch
+from jgleak.graph import DenseGraph, Graph, GraphBatch
 
 N = 8
 
@@ -26,7 +26,7 @@ def public(lab: Any) -> tuple[Graph, ...]:
 
 @pytest.fixture(scope="module")
 def weights(lab: Any, public: tuple[Graph, ...]) -> Any:
-    return trained(public[:100], lab.space)
+    return trained(public[:100], lab.space, random_marks, autoencoder.TRAINING)
 
 
 def test_renumbered_nodes_give_renumbered_edges(lab: Any) -> None:
@@ -109,8 +109,8 @@ def test_what_is_learnt_is_the_whole_graph_from_a_masked_one(
 
     weights = Autoencoder().init(jax.random.key(0), *(part[0] for part in parts), blank(None, 12))["params"]
     shown = jax.tree.map(jnp.zeros_like, weights) | {"own": jnp.asarray(200.0), "offset": jnp.asarray(-100.0)}
-    many = [jnp.repeat(part, copies, axis=0) for part in parts]
-    found = jax.jit(partial(autoencoder.error, blank))(shown, jax.random.key(1), *many)
+    many = DenseGraph(*(jnp.repeat(part, copies, axis=0) for part in parts))
+    found = jax.jit(partial(autoencoder.error, blank))(shown, jax.random.key(1), many)
     density = 2 * len(graph.edges) / (N * (N - 1))
     assert float(found) == pytest.approx((hidden + false) / 2 * density, rel=0.05, abs=1e-6)
 

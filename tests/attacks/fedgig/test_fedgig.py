@@ -12,19 +12,13 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.attack import Attack, Reconstruction
-from jgleak.attacks.fedgig import autoencoder, fedgig
+from jgleak.attacks.fedgig import fedgig
+from jgleak.attacks.matching.options import configured, settings
 from jgleak.attacks.matching.problem import Problem, Setting, pose
-from jgleak.attacks.matching.relaxations import sparsest
 from jgleak.attacks.matching.starts import normal
+from jgleak.attacks.relaxations import sparsest
 from jgleak.federated import Knowledge
 from jgleak.graph import Graph
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick() -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(autoencoder, "STEPS", 20)
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +35,8 @@ def found(lab: Any, truth: Graph) -> dict[str, Reconstruction]:
     observation = lab.observe(model, truth, loss="ce")
 
     def run(attack: Attack) -> Reconstruction:
-        return attack.configure({"steps": "300"})(observation, knowledge, key=jax.random.key(0))
+        brief = {"training_steps": "20"} if attack is fedgig.FEDGIG else {}
+        return attack.configure({"steps": "300"} | brief)(observation, knowledge, key=jax.random.key(0))
 
     return {a.name: run(a) for a in (fedgig.FEDGIG, fedgig.FEDGIG_NO_AUTOENCODER)}  # the same compiled functions
 
@@ -118,10 +113,9 @@ def test_fewer_edges_of_a_node_remain_at_every_step_until_n_max(lab: Any) -> Non
 def test_n_max_comes_from_public_knowledge(lab: Any) -> None:
     auxiliary = (lab.ring([0] * 5), lab.graph([0] * 6, [(0, i) for i in range(1, 6)]))
     known = Knowledge(lab.space, n=6, auxiliary=auxiliary)
-    key = jax.random.key(0)
-    assert fedgig.learn_degree([], [known], key).most == 5
-    assert fedgig.learn_degree([], [dataclasses.replace(known, max_degree=3)], key).most == 3
-    assert fedgig.learn_degree([], [Knowledge(lab.space, n=6)], key).most == fedgig.MOST
+    assert fedgig.learn_degree([], [known], None).most == 5
+    assert fedgig.learn_degree([], [dataclasses.replace(known, max_degree=3)], None).most == 3
+    assert fedgig.learn_degree([], [Knowledge(lab.space, n=6)], None).most == fedgig.MOST
 
 
 def test_known_edges_stay(lab: Any, truth: Graph) -> None:
@@ -137,6 +131,14 @@ def test_public_graphs_are_needed_for_the_autoencoder(lab: Any, truth: Graph) ->
     with pytest.raises(ValueError, match="--know auxiliary"):
         fedgig.FEDGIG(observation, Knowledge(lab.space, n=6), key=jax.random.key(0))
     assert fedgig.FEDGIG_NO_AUTOENCODER.refusal(observation, Knowledge(lab.space, n=6)) is None
+
+
+def test_users_set_how_it_learns_from_public_graphs() -> None:
+    assert settings(configured(fedgig.RECIPE, {"training_rate": "1e-3"}))["training_rate"] == 1e-3
+    with pytest.raises(ValueError, match="option 'training_nodes': expected a whole number from 1"):
+        fedgig.FEDGIG.configure({"training_nodes": "0"})
+    with pytest.raises(ValueError, match="option 'training_rate': unknown"):
+        fedgig.FEDGIG_NO_AUTOENCODER.configure({"training_rate": "1e-3"})
 
 
 def _posed(lab: Any, truth: Graph, knowledge: Knowledge) -> tuple[Setting, Problem]:

@@ -36,7 +36,7 @@ def test_one_node_two_nodes_and_what_fits_one_block(lab: Any) -> None:
 def test_three_convolutions_test_every_graph(lab: Any) -> None:
     """All rings of one colour have the same 2-hop blocks; summed, their gradients differ by their sizes."""
     truth, model = lab.ring([0] * 6), lab.model(layers=3, readout="pooled", pooling="sum", last_act=True)
-    assert is_exact(attack(lab, truth, model=model, max_nodes=8), truth)
+    assert is_exact(attack(lab, truth, model=model, max_n=8), truth)
 
 
 def test_rings(lab: Any) -> None:

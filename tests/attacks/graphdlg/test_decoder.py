@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.graphdlg import decoder, training_data
+from jgleak.attacks.graphdlg.decoder import DecoderTraining
+from jgleak.attacks.public.rows import padded
 from jgleak.datasets.auxiliary import random_graphs
 from jgleak.federated import Knowledge
 from jgleak.graph import Graph
@@ -25,7 +27,7 @@ def small() -> decoder.Lesson:
 
 
 def test_public_graphs_are_learnt_by_heart(small: decoder.Lesson) -> None:
-    found = decoder.trained(small, steps=200, weight=0.0)
+    found = decoder.trained(small, DecoderTraining(steps=200, adapter=0.0))
     logits = np.asarray(jax.vmap(found.logits)(small.embeddings))
     off = ~np.eye(6, dtype=bool)
     np.testing.assert_array_equal(logits[:, off] > 0, small.edges[:, off] > 0.5)
@@ -35,13 +37,15 @@ def test_public_graphs_are_learnt_by_heart(small: decoder.Lesson) -> None:
 
 def test_equal_numbers_are_learnt_once(small: decoder.Lesson) -> None:
     again = decoder.Lesson(*(part.copy() for part in (small.embeddings, small.edges, small.victims)))
-    assert decoder.trained(small, steps=200, weight=0.0) is decoder.trained(again, steps=200, weight=0.0)
+    assert decoder.trained(small, DecoderTraining(steps=200, adapter=0.0)) is decoder.trained(
+        again, DecoderTraining(steps=200, adapter=0.0)
+    )
     assert again != decoder.Lesson(small.embeddings + 1, small.edges, small.victims)
 
 
 def test_the_adapter_has_a_gradient_and_the_printed_one_has_none(small: decoder.Lesson) -> None:
     network = decoder.DecoderNetwork(6)
-    params = decoder.trained(small, steps=200, weight=0.0).params
+    params = decoder.trained(small, DecoderTraining(steps=200, adapter=0.0)).params
 
     @jax.jit
     def slope(weight: float, victims: np.ndarray) -> Any:
@@ -56,12 +60,12 @@ def test_the_adapter_has_a_gradient_and_the_printed_one_has_none(small: decoder.
 
 def test_alike_embeddings_do_no_harm() -> None:
     same = decoder.Lesson(np.ones((3, 4), np.float32), np.zeros((3, 6, 6), np.float32), np.ones((1, 4), np.float32))
-    logits = decoder.trained(same, steps=20, weight=0.2).logits(jnp.full(4, 7.0))
+    logits = decoder.trained(same, DecoderTraining(steps=20, adapter=0.2)).logits(jnp.full(4, 7.0))
     assert bool(jnp.all(jnp.isfinite(logits)))
 
 
 def test_beyond_the_public_embeddings_the_decoder_stays_at_their_border(small: decoder.Lesson) -> None:
-    found = decoder.trained(small, steps=20, weight=0.0)
+    found = decoder.trained(small, DecoderTraining(steps=20, adapter=0.0))
     top = small.embeddings.max(axis=0)
     np.testing.assert_allclose(found.logits(top + 100.0), found.logits(top), atol=1e-5)
     assert np.abs(np.asarray(found.logits(top - 0.1) - found.logits(top))).max() > 1e-4
@@ -71,7 +75,7 @@ def test_the_adapter_compares_embeddings_as_the_decoder_will_see_them(small: dec
     low, high = small.embeddings.min(axis=0), small.embeddings.max(axis=0)
     far = high + np.array([[100.0], [3.0]], np.float32)
     found, border, apart = (
-        decoder.trained(decoder.Lesson(small.embeddings, small.edges, victims), steps=20, weight=0.2)
+        decoder.trained(decoder.Lesson(small.embeddings, small.edges, victims), DecoderTraining(steps=20, adapter=0.2))
         for victims in (far, np.stack([high, high]), np.stack([low, high]))
     )
     np.testing.assert_allclose(found.logits(high), border.logits(high), atol=1e-4)
@@ -84,7 +88,7 @@ def test_the_lesson_holds_distinct_public_graphs_and_leaked_embeddings(lab: Any)
     shuffled = public[0].permute(np.arange(7)[::-1].copy())
     truth = public[1]
     known = Knowledge(lab.space, n=7, auxiliary=(*public, shuffled))
-    made = training_data.training_graphs([lab.observe(model, truth)], [known])
+    made = training_data.training_graphs([lab.observe(model, truth)], [known], 64)
     assert made.embeddings.shape == (3, 16) and made.edges.shape == (3, 8, 8)
     np.testing.assert_array_equal(made.edges[2, :7, :7], public[2].adjacency)
     np.testing.assert_allclose(made.victims[0], made.embeddings[1], rtol=1e-3, atol=1e-5)
@@ -94,14 +98,14 @@ def test_public_graphs_larger_than_the_clients_are_cut(lab: Any) -> None:
     model = lab.model(hidden=16, readout="pooled", readout_widths=())
     public = (lab.random(12, 0), lab.random(100, 1))
     truth = lab.random(6, 2)
-    made = training_data.training_graphs([lab.observe(model, truth)], [Knowledge(lab.space, n=6, auxiliary=public)])
+    made = training_data.training_graphs([lab.observe(model, truth)], [Knowledge(lab.space, n=6, auxiliary=public)], 64)
     assert made.edges.shape == (1, 8, 8)
     np.testing.assert_array_equal(made.edges[0], public[0].adjacency[:8, :8])
 
 
 def test_encoded_rows_go_in_as_they_are(lab: Any) -> None:
     made = random_graphs(lab.space, 2, 0.1, "normal", [5], np.random.default_rng(0))
-    rows, _, mask = training_data.padded([*made, Graph(lab.random(5, 0).x, np.zeros((0, 2), int))], lab.space)
+    rows, _, mask = padded([*made, Graph(lab.random(5, 0).x, np.zeros((0, 2), int))], lab.space)
     np.testing.assert_allclose(rows[0, :5], made[0].x, rtol=1e-6)
     np.testing.assert_allclose(rows[2, :5], lab.space.encode(lab.random(5, 0).x), rtol=1e-6)
     assert mask.sum() == 15

@@ -19,6 +19,7 @@ from jgleak.attacks.matching.loop import invert_many
 from jgleak.attacks.matching.problem import pose
 from jgleak.attacks.matching.starts import normal
 from jgleak.federated import Knowledge, Observation, fedsgd
+from jgleak.gnn import GNN, GCNConv, Layer, LayerNorm, Pooled
 from jgleak.graph import Graph
 
 FIELDS = {"hidden": 16, "readout": "pooled", "readout_widths": (), "last_act": True}
@@ -84,7 +85,7 @@ def test_the_refinement_begins_at_every_graphs_own_places(lab: Any) -> None:
     graphs = [lab.random(n, seed) for n, seed in ((7, 5), (4, 6))]
     observation = fedsgd(model, lab.params(model), graphs, lab.space, loss="ce")
     known = Knowledge(lab.space, sizes=(7, 4), auxiliary=public(lab))
-    prior = learn([observation], [known], jax.random.key(0))
+    prior = learn([observation], [known], None)
     setting, problem = pose(observation, known, infer=False, prior=prior)
     begun = start(setting, problem, jax.random.key(0))
     noise = NOISE * normal(setting, problem, jax.random.key(0))["nodes"]
@@ -139,6 +140,19 @@ def test_refusals_say_what_instead(lab: Any, attack: Attack) -> None:
     assert attack.refusal(observation, known) is None
 
 
+@pytest.mark.parametrize(
+    ("layers", "says"),
+    [
+        ((Layer(GCNConv(8), norm=LayerNorm()), Layer(GCNConv(8))), "convolutions and activations alone"),
+        ((Layer(GCNConv(8, normalise=False)), Layer(GCNConv(8))), "different ways"),
+    ],
+)
+def test_the_recursion_is_for_equal_bare_convolutions(lab: Any, layers: tuple[Layer, ...], says: str) -> None:
+    model = GNN(lab.space.width, layers, Pooled())
+    params, known = lab.params(model), Knowledge(lab.space, n=7, auxiliary=public(lab))
+    assert says in str(GRAPHDLG.refusal(Observation(model, params, params, "ce"), known))
+
+
 def test_the_refinement_needs_no_recursion(lab: Any) -> None:
     """Another convolution and activation, and public graphs whose rows are encoded already."""
     observation = lab.observe(lab.model(**{**FIELDS, "conv": "sage", "act": "gelu"}), lab.random(7, 9), loss="ce")
@@ -150,7 +164,7 @@ def test_the_refinement_needs_no_recursion(lab: Any) -> None:
 
 def test_options_say_what_they_take() -> None:
     for given, words in (
-        ({"rate": "1"}, "choose from steps, adapter"),
+        ({"lr": "1"}, "choose from steps, adapter, rate, nodes, seed"),
         ({"steps": "0"}, "whole number from 1"),
         ({"adapter": "-1"}, "a number from 0"),
         ({"adapter": "nan"}, "a number from 0"),

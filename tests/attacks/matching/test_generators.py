@@ -13,16 +13,17 @@ import pytest
 
 from jgleak.attacks.attack import Budget
 from jgleak.attacks.matching import gi_gan, gra_gfa, loop, molgan
-from jgleak.attacks.matching.molgan import Generator, Graphs, PublicGraphs
+from jgleak.attacks.matching.molgan import Generator, PublicGraphs
 from jgleak.attacks.matching.options import configured
 from jgleak.attacks.matching.problem import Problem, Setting, normalisation, pose
 from jgleak.attacks.matching.recipe import Recipe
 from jgleak.attacks.matching.starts import Variables
 from jgleak.features import FeatureSpace, binary, onehot, real
 from jgleak.federated import Knowledge, Observation, fedsgd
-from jgleak.graph import Graph
+from jgleak.graph import DenseGraph, Graph
 
-N, STEPS = 8, 150
+N, NODES = 8, 40
+BRIEF = dataclasses.replace(molgan.TRAINING, training_steps=150)
 BOTH = pytest.mark.parametrize("module", [gi_gan, gra_gfa], ids=["gi-gan", "gra-gfa"])
 
 
@@ -40,12 +41,12 @@ def client(lab: Any) -> tuple[Graph, Observation, Knowledge]:
 
 @pytest.fixture(scope="module")
 def public(client: Any) -> PublicGraphs:
-    return gi_gan.public([client[1]], [client[2]])
+    return gi_gan.public([client[1]], [client[2]], NODES)
 
 
 @pytest.fixture(scope="module")
 def priors(public: PublicGraphs) -> dict[Any, Any]:
-    return {gi_gan: molgan.trained(public, STEPS), gra_gfa: gra_gfa.trained(public)}
+    return {gi_gan: molgan.trained(public, BRIEF), gra_gfa: gra_gfa.trained(public, gra_gfa.TRAINING)}
 
 
 def untrained(slots: int, public: PublicGraphs) -> Any:
@@ -64,9 +65,9 @@ def test_generated_graphs_come_near_the_public_ones(public: PublicGraphs, priors
     latents = jax.random.normal(jax.random.key(2), (len(public.graphs.mask), molgan.LATENT))
 
     @jax.jit
-    def made(weights: Any) -> Graphs:
+    def made(weights: Any) -> DenseGraph:
         make = jax.vmap(lambda latent, mask: molgan.generate(weights, public.groups, latent, mask))
-        return Graphs(*make(latents, jnp.asarray(public.graphs.mask)), public.graphs.mask)
+        return DenseGraph(*make(latents, jnp.asarray(public.graphs.mask)), public.graphs.mask)
 
     before, after, wanted = _shares(made(fresh)), _shares(made(weights)), _shares(public.graphs)
     assert np.abs(after - wanted).max() < 0.12 and np.abs(before - wanted).max() > 0.2
@@ -74,7 +75,7 @@ def test_generated_graphs_come_near_the_public_ones(public: PublicGraphs, priors
     assert gaps[-20:].mean() < 0.6 * gaps[:60].max()
 
 
-def _shares(graphs: Graphs) -> np.ndarray:
+def _shares(graphs: DenseGraph) -> np.ndarray:
     """Edge density, and the mean of every column."""
     nodes, adjacency, mask = (np.asarray(part) for part in graphs)
     sizes = mask.sum(axis=1)
@@ -137,7 +138,7 @@ def test_what_is_known_goes_in_as_it_is(client: Any, priors: dict[Any, Any], mod
 @BOTH
 def test_matching_comes_closer(client: Any, priors: dict[Any, Any], module: Any) -> None:
     recipe: Recipe = configured(module.RECIPE, {"steps": "50", "restarts": "2"})
-    recipe = dataclasses.replace(recipe, learn=lambda observations, knowledges, key: priors[module][0])
+    recipe = dataclasses.replace(recipe, learn=lambda observations, knowledges, training: priors[module][0])
     keys, budget = [jax.random.key(0)], Budget(seconds=100.0)
     (found,) = loop.invert_many(recipe, [client[1]], [client[2]], keys=keys, budget=budget, trace=True)
     assert found.best is not None and found.best.n == 7
@@ -152,7 +153,7 @@ def test_columns_are_learnt_as_they_are_and_shown_as_the_model_takes_them(client
     x = np.stack([rng.integers(3, size=6), rng.normal(50.0, 9.0, 6), rng.integers(2, size=6), np.full(6, 7.0)], axis=1)
     graph = Graph(x, np.array([(i, i + 1) for i in range(5)]), 1)
     space = bare.fit([x])
-    public = gi_gan.public([client[1]], [Knowledge(space, n=6, auxiliary=(graph,))])
+    public = gi_gan.public([client[1]], [Knowledge(space, n=6, auxiliary=(graph,))], NODES)
     nodes = np.asarray(public.graphs.nodes)
     assert set(np.unique(nodes[..., [0, 1, 2, 4]]).round(5)) == {0.0, 1.0}
     assert nodes[0, :6, 3].mean() == pytest.approx(0.0, abs=1e-5) and not nodes[0, 6:].any()
@@ -167,19 +168,19 @@ def test_the_generator_holds_every_client_and_the_smaller_public_graphs(lab: Any
 
     def shape(n: int, graphs: tuple[Graph, ...]) -> tuple[int, ...]:
         known = Knowledge(lab.space, n=n, auxiliary=graphs)
-        return gi_gan.public([client[1]] * 2, [known, client[2]]).graphs.mask.shape
+        return gi_gan.public([client[1]] * 2, [known, client[2]], NODES).graphs.mask.shape
 
     assert shape(7, small) == (4, 8)
     assert shape(12, small) == (4, 16)
-    assert shape(12, (*small, large)) == (4, 16), "larger than LARGEST and than every client"
+    assert shape(12, (*small, large)) == (4, 16), "larger than NODES and than every client"
     assert shape(60, (*small, large)) == (5, 64)
     assert shape(12, (large,)) == (1, 64)
 
 
 def test_nothing_is_learnt_twice_from_equal_graphs(lab: Any, client: Any, public: PublicGraphs, priors: Any) -> None:
-    again = gi_gan.public([client[1]], [Knowledge(lab.space, n=7, auxiliary=auxiliary(lab))])
+    again = gi_gan.public([client[1]], [Knowledge(lab.space, n=7, auxiliary=auxiliary(lab))], NODES)
     assert again == public and again is not public and hash(again) == hash(public)
-    assert molgan.trained(again, STEPS) is priors[gi_gan]
-    assert gra_gfa.trained(again) is priors[gra_gfa]
-    fewer = gi_gan.public([client[1]], [Knowledge(lab.space, n=7, auxiliary=auxiliary(lab)[:-1])])
+    assert molgan.trained(again, BRIEF) is priors[gi_gan]
+    assert gra_gfa.trained(again, gra_gfa.TRAINING) is priors[gra_gfa]
+    fewer = gi_gan.public([client[1]], [Knowledge(lab.space, n=7, auxiliary=auxiliary(lab)[:-1])], NODES)
     assert fewer != public

@@ -16,8 +16,8 @@ from jgleak.attacks.distance import gradient_distances
 from jgleak.attacks.matching.objectives import Guess, cosine, distance, gradients, layerwise, squared
 from jgleak.attacks.matching.problem import Problem, Setting, pose
 from jgleak.attacks.matching.recipe import hard_distance
-from jgleak.attacks.matching.relaxations import sigmoid_edges
 from jgleak.attacks.registry import get_attack
+from jgleak.attacks.relaxations import sigmoid_edges
 from jgleak.defenses import parse
 from jgleak.federated import Knowledge, Observation, fedsgd
 from jgleak.federated.client import node_gradients, target_gradient

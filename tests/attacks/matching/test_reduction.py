@@ -13,7 +13,9 @@ from jgleak.attacks.matching.reduction import reduce
 from jgleak.features import FeatureSpace, binary
 from jgleak.federated import fedsgd
 from jgleak.federated.client import node_gradients
-from jgleak.graph import Graph
+from jgleak.federated.loss import graph_loss
+from jgleak.gnn import GNN, AddedRow, Encoder, GCNConv, Layer, LayerNorm, LinearEncoder, LinearResidual, Pooled, Rows
+from jgleak.graph import DenseGraph, Graph
 
 WORDS = FeatureSpace(tuple(binary(f"word {i}") for i in range(90)))
 
@@ -31,7 +33,7 @@ def test_a_graph_seen_along_its_own_directions(lab: Any, conv: str) -> None:
     model = lab.model(
         in_features=90, conv=conv, hidden=32, readout="flattened", slots=16, bias=True, act="sigmoid", last_act=True
     )
-    observation = fedsgd(model, lab.params(model), [graph], WORDS, loss="ce", slots=16)
+    observation = fedsgd(model, lab.params(model), [graph], WORDS, loss="ce")
     seen, basis = reduce(observation)
     assert basis is not None and basis.shape == (90, 16) and seen.model.in_features == 16
     x = np.zeros((16, 90), np.float32)
@@ -64,3 +66,26 @@ def test_gradients_of_every_node_keep_their_norms(lab: Any) -> None:
 def test_models_that_show_the_features_elsewhere_stay_as_they_are(lab: Any) -> None:
     observation = lab.observe(lab.model(hidden=8), lab.random(5, 0))
     assert reduce(observation) == (observation, None)
+    added = GNN(90, (Layer(GCNConv(90), residual=AddedRow()),), Pooled())
+    seen = fedsgd(added, lab.params(added), [client(1)], WORDS, loss="ce")
+    assert reduce(seen) == (seen, None)
+
+
+@pytest.mark.parametrize(
+    ("first", "encoder"),
+    [
+        (Layer(GCNConv(32), "tanh", norm=LayerNorm(), residual=LinearResidual()), Rows()),
+        (Layer(GCNConv(32), "tanh", residual=AddedRow()), LinearEncoder(32)),
+    ],
+)
+def test_every_map_that_the_features_enter_gets_fewer_columns(lab: Any, first: Layer, encoder: Encoder) -> None:
+    graph = client(1)
+    model = GNN(90, (first, Layer(GCNConv(32), "tanh")), Pooled(), encoder=encoder)
+    observation = fedsgd(model, lab.params(model), [graph], WORDS, loss="ce")
+    seen, basis = reduce(observation)
+    assert basis is not None and basis.shape == (90, 16)
+    rows = np.asarray(WORDS.encode(graph.x) @ basis, np.float32)
+    thin: Any = DenseGraph(rows, graph.adjacency.astype(np.float32), np.ones(11, bool))
+    wanted = jax.grad(lambda p: graph_loss(seen.model, p, thin, jnp.array(1), "ce"))(seen.params)
+    for found, leaf in zip(jax.tree.leaves(wanted), jax.tree.leaves(seen.update), strict=True):
+        np.testing.assert_allclose(leaf, found, rtol=1e-3, atol=1e-3 * np.abs(leaf).max())

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from jaxtyping import Array
 from scipy.stats import entropy
 
-from jgleak.attacks.matching import regularisers, relaxations
-from jgleak.attacks.matching.problem import Group
+from jgleak.attacks import relaxations
+from jgleak.attacks.matching import regularisers
+from jgleak.attacks.relaxations import Group
 
 SEEDS = st.integers(0, 10_000)
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from models import flat
 
-from jgleak.attacks.matching import relaxations, starts, tableak
+from jgleak.attacks import relaxations
+from jgleak.attacks.matching import starts, tableak
 from jgleak.attacks.matching.objectives import Guess, squared
 from jgleak.attacks.matching.problem import Problem, Setting, pose
 from jgleak.attacks.matching.recipe import gradients, relax_structured

@@ -11,7 +11,7 @@ import pytest
 from jgleak.attacks.recommender import PublicKnowledge, Sighting
 from jgleak.federated.recommender import OPEN, Clients, Protection, Recommender, neighbour_users, observe
 from jgleak.federated.recommender.model import Reduction
-from jgleak.federated.recommender.update import Neighbours
+from jgleak.federated.recommender.update import Neighbours, NeighbourUsers
 from jgleak.ratings import Ratings
 
 USERS, ITEMS, LEVELS, LIMIT = 60, 80, (1.0, 2.0, 3.0, 4.0, 5.0), 3
@@ -51,7 +51,8 @@ def watch(made: Ratings) -> Watch:
         model = Recommender(USERS, ITEMS, 8, network, dropout, bias, centre, 1.5, 0.5, reduction, own)
         params = model.initial(key=jax.random.key(0))
         key = jax.random.key(5)
-        seen = observe(model, params, of, users, key=key, protection=protection, neighbours=neighbours, rounds=rounds)
+        near = NeighbourUsers(neighbours)
+        seen = observe(model, params, of, users, key=key, protection=protection, neighbours=near, rounds=rounds)
         public = PublicKnowledge(model, LEVELS, protection, neighbours, LIMIT if neighbours == "fixed" else 0)
         return public, [[Sighting(params, update) for update in one] for one in seen]
 

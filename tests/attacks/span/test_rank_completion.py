@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 import pytest
 
@@ -13,6 +14,7 @@ from jgleak.attacks.span.rank_completion import _shared, completed
 from jgleak.attacks.span.settings import SpanLimits
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.federated import Observation
+from jgleak.gnn import GCNConv, GINConv, Layer, LayerNorm
 from jgleak.graph import Graph
 
 from .molecules import FOREVER, seen, true_blocks
@@ -53,6 +55,18 @@ def test_without_time_nothing_is_found() -> None:
     search = BlockFilter(*observation.model.layer_at(observation.params, 0), nodes.rows, nodes.degrees)
     assert completed(search, [(0, [Slot(np.arange(3), 1)])], span, Budget(seconds=1e-9).start()) == []
     assert completed(search, [], span, FOREVER) == []
+
+
+@pytest.mark.parametrize("layer", [Layer(GINConv(40)), Layer(GCNConv(40), norm=LayerNorm())])
+def test_states_whose_columns_need_all_others_are_not_completed(layer: Layer) -> None:
+    """Of some columns alone such a state cannot be computed."""
+    rows = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+    weights = layer.init(
+        jax.random.key(0), rows, np.ones((3, 3), np.float32) - np.eye(3, dtype=np.float32), rows[:, 0] < 9
+    )
+    search = BlockFilter(layer, weights["params"], rows, np.full(3, 2))
+    span = Subspace.of_gradient(np.random.default_rng(1).normal(size=(40, 2)) @ np.ones((2, 9)))
+    assert completed(search, [(0, [Slot(np.arange(3), 2)])], span, FOREVER) == []
 
 
 def test_directions_of_a_narrow_space_are_grouped() -> None:

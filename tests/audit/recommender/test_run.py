@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from jgleak.audit.recommender.leaks import Attacked, LeakRow, attacked, ladder
+from jgleak.audit.recommender.leaks import Attacked, AttackedUsers, attacked, ladder
 from jgleak.audit.recommender.run import event_record, run
 from jgleak.audit.recommender.setup import prepare
 from jgleak.audit.recommender.specification import RecommenderSpecification
@@ -75,7 +75,7 @@ def test_the_ladder_has_each_part_alone() -> None:
 def test_leaks_beside_guesses() -> None:
     specification = dataclasses.replace(QUICK, pseudo=20, attack=True)
     events = list(run(specification, prepare(specification)))
-    leaks = {(e.title, e.rounds): e for e in events if isinstance(e, LeakRow)}
+    leaks = {(e.title, e.rounds): e for e in events if isinstance(e, AttackedUsers)}
     assert list(leaks) == [("none", 1), ("none", 2), ("M = 20", 1), ("M = 20", 2)]
     nothing, hidden = leaks["none", 1], leaks["M = 20", 1]
     assert nothing.means["precision_at_size"].mean == nothing.means["recall"].mean == 1.0

@@ -11,7 +11,7 @@ import pytest
 
 from jgleak.federated.recommender import Client, Clients, Parameters, Recommender, RecommenderPlan, rmse, train
 from jgleak.federated.recommender.rounds import aggregate, deal
-from jgleak.federated.recommender.update import OPEN, Upload, upload
+from jgleak.federated.recommender.update import OPEN, NeighbourUsers, Upload, upload
 from jgleak.ratings import Ratings
 
 KEY = jax.random.key(5)
@@ -73,7 +73,7 @@ def test_training_beats_the_mean_rating(made: Ratings) -> None:
     assert trained.validation[5] < trained.validation[0]
     assert min(trained.validation) < 0.9 * float(np.sqrt(np.mean((held.values - centre) ** 2)))
     assert trained.epoch == 1 + int(np.argmin(trained.validation)) and trained.clients_per_second > 0
-    again = rmse(model, trained.params, clients, held, neighbours=trained.neighbours, handed_out=trained.handed_out)
+    again = rmse(model, trained.params, clients, held, neighbours=trained.neighbours)
     assert again == pytest.approx(min(trained.validation), rel=1e-5)
     with pytest.raises(ValueError, match="rate: training diverged in epoch 1"):
         train(model, params, clients, plan._replace(rate=1e30), key=KEY)
@@ -87,7 +87,7 @@ def test_rmse_is_of_the_predictions_one_by_one(made: Ratings, model: Recommender
         client = clients.one(int(user))
         found = _predicted(model, params, client, params.items[item][None])
         wrong.append(float(found[0]) - value)
-    found = rmse(model, params, clients, rows, neighbours="fixed", bounded=False)
+    found = rmse(model, params, clients, rows, neighbours=NeighbourUsers("fixed"), bounded=False)
     assert found == pytest.approx(np.sqrt(np.mean(np.square(wrong))), rel=1e-4)
     with pytest.raises(ValueError, match="wanted"):
         rmse(model, params, clients, rows.take(np.zeros(0, int)))

@@ -11,7 +11,7 @@ import pytest
 
 from jgleak.defenses import parse
 from jgleak.federated.recommender import Clients, Protection, Recommender, observe
-from jgleak.federated.recommender.update import OPEN, pseudo_items, upload
+from jgleak.federated.recommender.update import OPEN, NeighbourUsers, pseudo_items, upload
 from jgleak.ratings import Ratings
 
 KEY = jax.random.key(3)
@@ -55,7 +55,8 @@ def test_no_client_reads_anothers_data(made: Ratings, model: Recommender) -> Non
 def test_neighbours_gradients_leave_only_where_they_are_trained(model: Recommender, clients: Clients) -> None:
     params = model.initial(key=jax.random.key(0))
     alone, fixed, learnt = (
-        observe(model, params, clients, [40], key=KEY, neighbours=mode)[0][0] for mode in ("off", "fixed", "trainable")
+        observe(model, params, clients, [40], key=KEY, neighbours=NeighbourUsers(mode))[0][0]
+        for mode in ("off", "fixed", "trainable")
     )
     assert fixed.neighbours.size == 0 and learnt.neighbours.tolist() == [39] and np.any(learnt.neighbour_gradients)
     np.testing.assert_allclose(fixed.item_gradients, learnt.item_gradients, atol=1e-6)
@@ -112,4 +113,4 @@ def test_impossible_requests_are_refused(model: Recommender, clients: Clients) -
     with pytest.raises(ValueError, match="rounds"):
         observe(model, params, clients, [1], key=KEY, protection=OPEN, rounds=0)
     with pytest.raises(ValueError, match="neighbours: unknown 'some'"):
-        observe(model, params, clients, [1], key=KEY, neighbours="some")  # type: ignore[arg-type]
+        observe(model, params, clients, [1], key=KEY, neighbours=NeighbourUsers("some"))  # type: ignore[arg-type]

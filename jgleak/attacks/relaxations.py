@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from jgleak.attacks.matching.problem import Group
+from jgleak.features import FeatureSpace
+
+
+class Group(NamedTuple):
+    """The encoded columns of one feature."""
+
+    start: int
+    columns: int
+    kind: str
+
+
+def groups(space: FeatureSpace) -> tuple[Group, ...]:
+    """The columns of every feature."""
+    return tuple(Group(s, f.columns, f.kind) for f, s in zip(space.features, space.offsets, strict=True))
 
 
 def symmetric(values: Float[Array, "... N N"], mask: Bool[Array | np.ndarray, "... N"]) -> Float[Array, "... N N"]:

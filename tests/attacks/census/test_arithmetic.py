@@ -1,0 +1,59 @@
+"""How the census reckons: noise leaves the truth in at the stated rate, and updates that say nothing end plainly."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from jgleak.attacks.attack import Budget
+from jgleak.attacks.census.arithmetic import Noisy
+from jgleak.attacks.census.census import CENSUS
+from jgleak.attacks.census.settings import DEFAULTS
+from jgleak.attacks.census.system import Equations
+from jgleak.federated import Knowledge
+
+
+@pytest.mark.parametrize(("equations", "columns", "rules"), [(300, 60, 0), (300, 90, 75), (200, 100, 90)])
+def test_true_counts_are_within_the_limit_of_noise_whatever_the_rules(equations: int, columns: int, rules: int) -> None:
+    """Rules hold without error: each takes a direction from the fit, whose residual grows by a degree of freedom."""
+    rng, noisy, squares = np.random.default_rng(0), Noisy(DEFAULTS, 1.0), []
+    for _ in range(30):
+        truth = np.zeros(columns)
+        truth[rng.choice(columns, 8, replace=False)] = 1 / 8
+        exact = rng.integers(-2, 3, size=(rules, columns)).astype(float)
+        exact[:, np.argmax(truth)] -= exact @ truth / truth.max()
+        exact = np.r_[exact, np.ones((1, columns))]
+        matrix = 300.0 * rng.normal(size=(equations, columns))
+        system = Equations(matrix, matrix @ truth + rng.normal(size=equations), np.arange(columns), 0.0)
+        weight = noisy.rules_weight(system, 20)
+        reduced = (
+            np.r_[matrix / system.length, weight * exact],
+            np.r_[system.observed / system.length, np.zeros(rules), [weight]],
+        )
+        limit = noisy.limit(reduced, system, exact)
+        left = np.linalg.norm(reduced[1] - reduced[0] @ truth)
+        assert 0 < left <= limit
+        best = np.linalg.lstsq(*reduced)[0]
+        squares.append(float(np.sum((reduced[1] - reduced[0] @ best) ** 2) * system.length**2))
+    freedom = equations - columns + rules + 1
+    assert abs(np.mean(squares) - freedom) < 4 * np.sqrt(2 * freedom / len(squares))
+
+
+@pytest.mark.parametrize("kept", [(), ("bias",)], ids=["zeros", "dead states"])
+def test_an_update_that_says_nothing_of_known_rows_ends_plainly(lab: Any, kept: tuple[str, ...]) -> None:
+    """Without a gradient at the head there is no pooled state; with dead states it is zero."""
+    graph = lab.path([0, 1, 2])
+    observation = lab.observe(lab.model(readout="pooled", readout_widths=(), last_act=True), graph)
+
+    def silent(path: tuple[Any, ...], leaf: Any) -> np.ndarray:
+        stays = path[0].key == "readout" and path[-1].key in kept
+        return np.asarray(leaf) if stays else np.zeros(leaf.shape, np.float32)
+
+    update = jax.tree_util.tree_map_with_path(silent, observation.update)
+    known = Knowledge(lab.space, n=graph.n, features=graph.x)
+    found = CENSUS(dataclasses.replace(observation, update=update), known, key=jax.random.key(0), budget=Budget(10.0))
+    assert not found.graphs and found.stop != "match"
