@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args, get_origin, get_type_hints
 
 from jgleak.attacks.registry import get_attack
@@ -131,7 +131,7 @@ def _misfit(axis: str, key: str, value: Any) -> str | None:
         plain = isinstance(value, dict) and all(isinstance(v, str | int | float) for v in value.values())
         return None if plain else f"expected a table of names and values, as {{steps = 300}}, got {value!r}"
     hint = _TYPES[key]
-    if get_origin(hint) is tuple:
+    if get_origin(hint) is Sequence:
         words = isinstance(value, list) and all(isinstance(word, str) for word in value)
         return None if words else f'expected a list of words, as ["n"], got {value!r}'
     wanted = next(t for t in get_args(hint) if t is not types.NoneType) if get_args(hint) else hint

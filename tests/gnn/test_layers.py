@@ -195,7 +195,7 @@ def test_what_enters_the_readout_follows_from_the_states(name: str, params_of: A
     wanted = {"last": last, "cat": np.c_[first, last]}
     if model.jump in ("max", "sum"):
         wanted |= {"max": np.maximum(first, last), "sum": first + last}
-    np.testing.assert_array_equal(model.entering(*states), wanted[model.jump])
+    np.testing.assert_array_equal(model.entering(first, last), wanted[model.jump])
     logits = np.asarray(model.apply({"params": params}, *graph))
     seen = model.readout.apply({"params": params["readout"]}, graph[0], jnp.asarray(wanted[model.jump]), graph[2])
     np.testing.assert_allclose(logits, np.asarray(seen), rtol=1e-5, atol=1e-5)

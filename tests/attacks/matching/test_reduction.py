@@ -85,7 +85,7 @@ def test_every_map_that_the_features_enter_gets_fewer_columns(lab: Any, first: L
     seen, basis = reduce(observation)
     assert basis is not None and basis.shape == (90, 16)
     rows = np.asarray(WORDS.encode(graph.x) @ basis, np.float32)
-    thin: Any = DenseGraph(rows, graph.adjacency.astype(np.float32), np.ones(11, bool))
+    thin = DenseGraph(jnp.asarray(rows), jnp.asarray(graph.adjacency), jnp.ones(11, bool))
     wanted = jax.grad(lambda p: graph_loss(seen.model, p, thin, jnp.array(1), "ce"))(seen.params)
     for found, leaf in zip(jax.tree.leaves(wanted), jax.tree.leaves(seen.update), strict=True):
         np.testing.assert_allclose(leaf, found, rtol=1e-3, atol=1e-3 * np.abs(leaf).max())
