@@ -107,6 +107,7 @@ def test_files_with_rate_and_steps_side_by_side_load(client: dict[str, Any], tmp
         assert load(tmp_path / "old.safetensors")[0].local == sent.local
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
     ("steps", "rate", "words"),
     [(0, 0.1, "at least one"), (1.5, 0.1, "whole numbers"), (2, 0.0, "learning rate"), (2, math.inf, "learning rate")],
