@@ -112,6 +112,7 @@ def test_files_with_rate_and_steps_side_by_side_load(client: dict[str, Any], tmp
     ("steps", "rate", "words"),
     [(0, 0.1, "at least one"), (1.5, 0.1, "whole numbers"), (2, 0.0, "learning rate"), (2, math.inf, "learning rate")],
 )
+@pytest.mark.usefixtures("unchecked")
 def test_impossible_local_training_is_refused(steps: int, rate: float, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         LocalTraining(rate, steps)

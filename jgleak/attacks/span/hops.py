@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
@@ -172,7 +173,7 @@ def encoded(model: GNN, params: Params, nodes: Nodes) -> Float[np.ndarray, "T F"
         return nodes.rows
     with jax.enable_x64(True):
         wide = jax.tree.map(lambda w: np.asarray(w, np.float64), params["encoder"])
-        return np.asarray(model.encoder.apply({"params": wide}, np.asarray(nodes.rows, np.float64)))
+        return np.asarray(model.encoder.apply({"params": wide}, jnp.asarray(nodes.rows, np.float64)))
 
 
 def fixed_rows(model: GNN, nodes: Nodes, below: Blocks | None = None) -> Float[np.ndarray, "K f"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -61,9 +62,8 @@ def test_without_time_nothing_is_found() -> None:
 def test_states_whose_columns_need_all_others_are_not_completed(layer: Layer) -> None:
     """Of some columns alone such a state cannot be computed."""
     rows = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
-    weights = layer.init(
-        jax.random.key(0), rows, np.ones((3, 3), np.float32) - np.eye(3, dtype=np.float32), rows[:, 0] < 9
-    )
+    graph = jnp.asarray(rows), 1.0 - jnp.eye(3), jnp.ones(3, bool)
+    weights = layer.init(jax.random.key(0), *graph)
     search = BlockFilter(layer, weights["params"], rows, np.full(3, 2))
     span = Subspace.of_gradient(np.random.default_rng(1).normal(size=(40, 2)) @ np.ones((2, 9)))
     assert completed(search, [(0, [Slot(np.arange(3), 2)])], span, FOREVER) == []
