@@ -164,7 +164,7 @@ class FeatureSpace:
             raise ValueError(f"x: node {row} has code {codes[row, col]} for {f.name!r}, outside 0..{len(f.values) - 1}")
 
     def check_edges(self, edge_class: Int[np.ndarray, " e"] | None, edges: int) -> None:
-        """Raise ``ValueError`` where a graph's edge classes are not those of the schema, or only one of both has any."""
+        """Raise ``ValueError`` where a graph's edge classes are not those of the schema, or one of both has none."""
         if not self.edge_classes and edge_class is not None:
             raise ValueError(
                 "edge_class: the graph has edge classes, and the feature space lists none; list their names in its "
@@ -172,13 +172,13 @@ class FeatureSpace:
             )
         if self.edge_classes and edge_class is None and edges:
             raise ValueError(
-                f"edge_class: the feature space has the edge classes {', '.join(self.edge_classes)}, and the graph says "
-                "of no edge which it is; give Graph(edge_class=...)"
+                f"edge_class: the feature space has the edge classes {', '.join(self.edge_classes)}, and the graph has "
+                "none; give Graph(edge_class=...)"
             )
         if edge_class is not None and np.any(edge_class >= len(self.edge_classes)):
             raise ValueError(
-                f"edge_class: class {int(edge_class.max())} is outside 0..{len(self.edge_classes) - 1}, which stand for "
-                f"{', '.join(self.edge_classes)}"
+                f"edge_class: class {int(edge_class.max())} is outside 0..{len(self.edge_classes) - 1} "
+                f"({', '.join(self.edge_classes)})"
             )
 
     def decode(self, encoded: Float[np.ndarray, "n m"]) -> Num[np.ndarray, "n G"]:

@@ -193,8 +193,9 @@ class Graph:
         """
         rows, colours = np.unique(np.asarray(self.x, np.float64) + 0.0, axis=0, return_inverse=True)  # no -0
         plain, shown = coloured(self.n, self.edges, colours.ravel(), self.edge_class)
-        places = np.array(plain.canonical_permutation(color=shown.tolist()), np.int64)[: self.n]
-        order = np.argsort(places)
+        plain.vs["node"] = range(plain.vcount())
+        canonical = plain.permute_vertices(plain.canonical_permutation(color=shown.tolist()))
+        order = np.array([v for v in canonical.vs["node"] if v < self.n])
         whole = self.permute(order)
         classes = () if whole.edge_class is None else (whole.edge_class,)
         return rows[colours.ravel()[order]].tobytes(), np.column_stack([whole.edges, *classes]).tobytes()
@@ -288,8 +289,8 @@ def coloured(
 ) -> tuple[igraph.Graph, Int[np.ndarray, " V"]]:
     """A graph whose isomorphisms keep node colours and edge classes, for BLISS, which knows colours of nodes alone.
 
-    Every edge with a class gets a node in its middle, coloured by the class: behind the ``n`` nodes, in the order of the
-    edges.
+    Every edge with a class gets a node in its middle, coloured by the class: behind the ``n`` nodes, in the order of
+    the edges.
 
     Returns:
       The graph, and the colours of all its nodes (``V = n + e`` with classes).

@@ -106,9 +106,7 @@ FILE_HABIT = Attack(
     needs=("auxiliary",),
     several=True,
 )
-EMPTY = Attack(
-    "empty", "no edges, every node the most frequent one (baseline)", empty, several=True, edge_classes=True
-)
+EMPTY = Attack("empty", "no edges, every node the most frequent one (baseline)", empty, several=True, edge_classes=True)
 
 
 def _empty(knowledge: Knowledge) -> Graph:

@@ -87,7 +87,10 @@ def read(path: Path) -> tuple[list[Graph], Certificate | None, Path, FeatureSpac
     try:
         graphs = [
             Graph(
-                np.array(g["x"]), np.array(g["edges"], np.int64).reshape(-1, 2), _label(g["y"]), edge_class=classes_of(g)
+                np.array(g["x"]),
+                np.array(g["edges"], np.int64).reshape(-1, 2),
+                _label(g["y"]),
+                edge_class=classes_of(g),
             )
             for g in found["graphs"]
         ]

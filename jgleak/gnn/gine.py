@@ -26,8 +26,8 @@ class GINEConv(GINConv):
     A neighbour's message passes a ReLU before it is added, so that no weight of this layer takes the nodes' own rows.
 
     Attributes:
-      edge_rows: the edge features of every class ``(K, k)``, as the edge map takes them: one-hot rows, or several one-hot
-        attributes side by side.
+      edge_rows: the edge features of every class ``(K, k)``, as the edge map takes them: one-hot rows, or several
+        one-hot attributes side by side.
     """
 
     kind: ClassVar[str] = "gine"
@@ -85,3 +85,12 @@ class GINEConv(GINConv):
     ) -> tuple[Float[Array, " E"], Float[Array, "T E"]]:
         half = centre.shape[-1] // 2
         return (1.0 + self.epsilon) * centre[:half], projected[:, half:]
+
+    def aggregate_terms(
+        self,
+        centre: Float[Array, " S"],
+        centre_degree: Float[Array, ""],
+        rows: Float[Array, "T S"],
+        degrees: Float[Array, " T"],
+    ) -> tuple[Float[Array, " F"], Float[Array, "T F"]]:
+        return self.star_terms(centre, centre_degree, rows, degrees)  # the same halves, without the kernel

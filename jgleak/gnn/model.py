@@ -63,7 +63,9 @@ class GNN(Precise):
             layer.check()
         classes = sorted({layer.conv.edge_classes for layer in self.layers} - {0})
         if len(classes) > 1:
-            raise ValueError(f"layers: they tell {' and '.join(map(str, classes))} edge classes apart; one number is to be")
+            raise ValueError(
+                f"layers: they tell {' and '.join(map(str, classes))} edge classes apart; one number is to be"
+            )
         if self.jump not in JUMPS:
             raise ValueError(f"jump: unknown {self.jump!r}; choose one of {', '.join(JUMPS)}")
         widths = [layer.features for layer in self.layers]

@@ -46,11 +46,12 @@ class PartialGraph:
 class Assembly:
     """Graphs with a given census.
 
-    Each node's block names the classes (entries of the level below) of its neighbours, and the class of the edge to
-    each; a node's own class is the root of its block. A connected graph is grown from one node of the rarest block, by one edge a step: the next missing
-    neighbour of the node with the fewest options is a node already there or a new one. Partial graphs are merged under
-    isomorphisms that keep every node's block. That is safe at any step, because what can become of a partial graph
-    depends on nothing else; merging parts on their own before combining them would not be (docs/theory.md, section 3).
+    Each node's block names the classes (entries of the level below) of its neighbours, and the edge class to each; a
+    node's own class is the root of its block. A connected graph is grown from one node of the rarest block, by one edge
+    a step: the next missing neighbour of the node with the fewest options is a node already there or a new one. Partial
+    graphs are merged under isomorphisms that keep every node's block. That is safe at any step, because what can become
+    of a partial graph depends on nothing else; merging parts on their own before combining them would not be
+    (docs/theory.md, section 3).
 
     Args:
       blocks: top blocks.
@@ -145,7 +146,10 @@ class Assembly:
         return turned(self.roots[partial.blocks[v]], wanted, self.classes)
 
     def _most_constrained(self, partial: PartialGraph) -> tuple[int, int, list[int], list[int]] | None:
-        """A node, a neighbour that it lacks, and who that may be: nodes already there, and blocks of a new one. None where no node lacks any, or some node's cannot be found."""
+        """A node, a neighbour that it lacks, and who that may be: nodes already there, and blocks of a new one.
+
+        None where no node lacks any, or some node's cannot be found.
+        """
         best: tuple[int, int, list[int], list[int]] | None = None
         left = dict(partial.left)
         linked = {(u, v) for u, v in partial.edges}
@@ -182,8 +186,7 @@ def _canonical(partial: PartialGraph, classes: int) -> object:
     n, blocks = len(partial.blocks), np.array(partial.blocks)
     along = np.array(partial.along, np.int64) if classes > 1 else None
     graph, colours = coloured(n, np.array(partial.edges, np.int64).reshape(-1, 2), blocks, along)
-    places = graph.canonical_permutation(color=colours.tolist())
-    shown = np.empty_like(colours)
-    shown[places] = colours
-    edges = sorted((min(places[u], places[v]), max(places[u], places[v])) for u, v in graph.get_edgelist())
-    return tuple(shown.tolist()), tuple(edges)
+    graph.vs["colour"] = colours.tolist()
+    canonical = graph.permute_vertices(graph.canonical_permutation(color="colour"))
+    edges = sorted((min(edge), max(edge)) for edge in canonical.get_edgelist())
+    return tuple(canonical.vs["colour"]), tuple(edges)
