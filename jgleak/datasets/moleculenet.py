@@ -99,7 +99,7 @@ def moleculenet(name: str, *, task: str | None = None, path: str | Path | None =
 
 
 def molecules(rows: Iterable[tuple[str, int | float | None]], *, bonds: bool = False) -> tuple[list[Graph], Tally]:
-    """Graphs of ``(smiles, label)`` rows, with those left out counted by reason; for ``bonds`` see ``molecule_graph``."""
+    """Graphs of ``(smiles, label)`` rows, with those left out counted by reason (``bonds``: see ``molecule_graph``)."""
     graphs: list[Graph] = []
     tally, seen = Tally(), set()
     for smiles, y in rows:
