@@ -34,7 +34,7 @@ from jgleak.attacks.matching.problem import Problem, Setting
 from jgleak.attacks.matching.recipe import Recipe, relax_structured
 from jgleak.attacks.matching.starts import Variables, normal
 from jgleak.attacks.options import from_zero
-from jgleak.attacks.public.positions import PositionFrequencies, position_frequencies
+from jgleak.attacks.public.positions import HABITS, HabitSettings, PositionFrequencies, position_frequencies
 from jgleak.attacks.side_information import size
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.gnn.pooled import entering
@@ -53,19 +53,33 @@ class PositionPrior(NamedTuple):
     positions: PositionFrequencies
 
 
-def learn(observations: Sequence[Observation], knowledges: Sequence[Knowledge], training: Any) -> PositionPrior:
+@dataclasses.dataclass(frozen=True)
+class Learn:
     """GraphDLG's decoder and the habits of files, from the auxiliary graphs of the first client (they are public).
 
-    Raises:
-      ValueError: the clients' models or parameters differ; a decoder fits one encoder.
-      ConditionFailed: the gradient of some client's head is zero.
+    Attributes:
+      habit: how far public files are trusted.
     """
-    first = observations[0]
-    if any(o.model != first.model or o.params is not first.params for o in observations):
-        raise ValueError("observations: a decoder fits the parameters of one round; attack each round in its own call")
-    slots = bucket(max(size(o, k) or 1 for o, k in zip(observations, knowledges, strict=True)))
-    habit = position_frequencies(knowledges[0].auxiliary, knowledges[0].space, slots)
-    return PositionPrior(learnt(DecoderTraining(), observations, knowledges), habit)
+
+    habit: HabitSettings = HABITS
+
+    def __call__(
+        self, observations: Sequence[Observation], knowledges: Sequence[Knowledge], training: Any
+    ) -> PositionPrior:
+        """Learn.
+
+        Raises:
+          ValueError: the clients' models or parameters differ; a decoder fits one encoder.
+          ConditionFailed: the gradient of some client's head is zero.
+        """
+        first = observations[0]
+        if any(o.model != first.model or o.params is not first.params for o in observations):
+            raise ValueError(
+                "observations: a decoder fits the parameters of one round; attack each round in its own call"
+            )
+        slots = bucket(max(size(o, k) or 1 for o, k in zip(observations, knowledges, strict=True)))
+        habit = position_frequencies(knowledges[0].auxiliary, knowledges[0].space, slots, self.habit)
+        return PositionPrior(learnt(DecoderTraining(), observations, knowledges), habit)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +138,7 @@ def _observed(leaf: Any) -> Array | np.ndarray:
 
 
 RECIPE = Recipe(
-    start=Start(), relax=relax_structured, project=Pull(), lr=0.05, steps=200, learn=learn, latent=True, cautious=True
+    start=Start(), relax=relax_structured, project=Pull(), lr=0.05, steps=200, learn=Learn(), latent=True, cautious=True
 )
 
 GRAPHDLG_REFINED = matching(
