@@ -64,7 +64,7 @@ def mean_adjacency(observation: Observation, knowledge: Knowledge, *, key: Array
 def empty(observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget) -> Reconstruction:
     """No edges, and every node has the publicly most frequent value of every feature; one node where n is unknown."""
     each = apart(observation, knowledge)
-    return _answer(observation, knowledge, [Graph(_modal(one, one.n or 1), _edges(one)) for one in each])
+    return _answer(observation, knowledge, [_empty(one) for one in each])
 
 
 def file_habit(
@@ -105,6 +105,7 @@ def _random_entry(settings: RandomSettings) -> Attack:
         "random features and a random graph from public knowledge (baseline)",
         partial(random, settings),
         several=True,
+        edge_classes=True,
         configure=lambda options: _random_entry(with_options(settings, options)),
     )
 
@@ -131,7 +132,24 @@ MEAN_ADJACENCY = Attack(
     rows=True,
 )
 FILE_HABIT = _habit_entry(HABITS)
-EMPTY = Attack("empty", "no edges, every node the most frequent one (baseline)", empty, several=True)
+EMPTY = Attack("empty", "no edges, every node the most frequent one (baseline)", empty, several=True, edge_classes=True)
+
+
+def _empty(knowledge: Knowledge) -> Graph:
+    edges = _edges(knowledge)
+    return Graph(_modal(knowledge, knowledge.n or 1), edges, edge_class=_classes(knowledge, len(edges)))
+
+
+def _classes(knowledge: Knowledge, edges: int, rng: np.random.Generator | None = None) -> Int[np.ndarray, " e"] | None:
+    """Edge classes: drawn as often as public graphs have them, uniformly without any; most frequent without ``rng``."""
+    number = len(knowledge.space.edge_classes)
+    if not number:
+        return None
+    public = [graph.edge_class for graph in knowledge.auxiliary if graph.edge_class is not None]
+    counts = sum((np.bincount(each, minlength=number) for each in public), np.full(number, 0.0 if public else 1.0))
+    if rng is None:
+        return np.full(edges, counts.argmax())
+    return rng.choice(number, edges, p=counts / counts.sum())
 
 
 def _edges(knowledge: Knowledge) -> Int[np.ndarray, "e 2"]:
@@ -152,7 +170,7 @@ def _random(knowledge: Knowledge, settings: RandomSettings, rng: np.random.Gener
     edges = _random_edges(n, wanted, knowledge.connected, rng) if knowledge.adjacency is None else _edges(knowledge)
     if knowledge.features is None:
         x = _with_degrees(knowledge.space, x, np.bincount(edges.ravel(), minlength=n))
-    return Graph(x, edges)
+    return Graph(x, edges, edge_class=_classes(knowledge, len(edges), rng))
 
 
 def _answer(observation: Observation, knowledge: Knowledge, graphs: Sequence[Graph]) -> Reconstruction:

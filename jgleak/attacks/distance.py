@@ -136,7 +136,7 @@ def _dense(observation: Observation, space: FeatureSpace, graph: Graph) -> Dense
     slots = observation.model.readout.slots
     if slots is not None and graph.n > slots:
         return None
-    batch = GraphBatch.from_graphs([Graph(graph.x, graph.edges)], space, slots=slots)
+    batch = GraphBatch.from_graphs([Graph(graph.x, graph.edges, edge_class=graph.edge_class)], space, slots=slots)
     return jax.tree.map(lambda leaf: leaf[0], batch).dense
 
 
