@@ -39,7 +39,9 @@ class Faults(ValueError):
 class Specification:
     """One attack on the clients of one data set, each a single graph and one round.
 
-    The defaults are GRAIN's model on the embedded molecules.
+    The defaults are GRAIN's model on the embedded molecules. The fields are flat, as the options of ``jgleak attack``
+    are, and the records and digests of stored audits. People group them where they write grids, by tables
+    (``entries``); checks across tables (a batch and what is known, say) see them together.
 
     Attributes:
       dataset: a name of ``jgleak.datasets.names()``.
