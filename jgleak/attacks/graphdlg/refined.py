@@ -29,7 +29,7 @@ from jgleak.attacks.graphdlg.decoder import Decoder, DecoderTraining
 from jgleak.attacks.graphdlg.graphdlg import learnt, no_embedding
 from jgleak.attacks.matching.leaves import Compressed, Dense, Kept, Whole
 from jgleak.attacks.matching.loop import matching
-from jgleak.attacks.matching.problem import Problem, Setting
+from jgleak.attacks.matching.problem import Problem, Setting, unsupported
 from jgleak.attacks.matching.recipe import Recipe, relax_structured
 from jgleak.attacks.matching.starts import Variables, normal
 from jgleak.attacks.public.positions import PositionFrequencies, position_frequencies
@@ -109,6 +109,11 @@ def _observed(leaf: Any) -> Array | np.ndarray:
     return (leaf.left * leaf.values) @ leaf.right.T if isinstance(leaf, Compressed) else leaf[0]
 
 
+def refusal(observation: Observation, knowledge: Knowledge) -> str | None:
+    """Why there is no embedding, or no gradient to match, or None."""
+    return no_embedding(observation, knowledge) or unsupported(observation, knowledge)
+
+
 RECIPE = Recipe(
     start=start, relax=relax_structured, project=pull, lr=0.05, steps=200, learn=learn, latent=True, cautious=True
 )
@@ -118,6 +123,6 @@ GRAPHDLG_REFINED = matching(
     "gradient matching from GraphDLG's edges and the files' habits (ours)",
     RECIPE,
     needs=("n", "auxiliary"),
-    unsupported=no_embedding,
+    unsupported=refusal,
     rows=True,
 )
