@@ -184,7 +184,8 @@ def _distance(observation: Observation, space: FeatureSpace, graph: Graph) -> tu
 
 def _task_distance(observation: Observation, one: DenseGraph) -> tuple[float, Label]:
     loss = Loss.of(observation.loss)
-    row = task_labels(loss, *_task_slopes(observation, one), scaled=observation.scaled)[None]
+    outputs, slopes = _task_slopes(observation, one)
+    row = task_labels(loss, outputs, slopes, scaled=observation.scaled, pruned=observation.pruned)[None]
     shown = loss.name == "masked_bce" or (loss.name == "masked_mse" and not observation.scaled)
     return float(_at_labels(observation, one, np.asarray(row, np.float32))[0]), row if shown else None
 
@@ -192,14 +193,21 @@ def _task_distance(observation: Observation, one: DenseGraph) -> tuple[float, La
 def _task_slopes(
     observation: Observation, graph: DenseGraph
 ) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-    """The graph's outputs, and the gradient at them: by least squares over each column of the last map, which is what
-    entered the map times the column's slope. Of a pruned update the entries that were sent count."""
+    """The graph's outputs, and the gradient at them.
+
+    That is the last bias's, whatever the graph. Where no task's is exactly zero there may be noise, and of a pruned
+    update it may be missing: then it is found by least squares over each column of the last map, which is what entered
+    the map times the column's slope. Of a pruned update the entries that were sent count.
+    """
     path = observation.model.nearest_output[0]
     outputs, rows = _summed_slopes(observation.model, observation.params, graph, path)
     entered, seen = (_columns(tree) for tree in (rows, _at(observation.update, path)))
+    outputs, bias = np.asarray(outputs, np.float64), observation.model.output_bias(observation.update)
+    if bias is not None and np.any(bias == 0) and not observation.pruned:
+        return outputs, np.asarray(bias, np.float64)
     told = seen != 0 if observation.pruned else np.ones(seen.shape, bool)
     square = (np.square(entered) * told).sum(axis=0)
-    return np.asarray(outputs, np.float64), (entered * seen).sum(axis=0) / np.where(square > 0, square, 1.0)
+    return outputs, (entered * seen).sum(axis=0) / np.where(square > 0, square, 1.0)
 
 
 def _columns(tree: Params) -> Float[np.ndarray, "R T"]:

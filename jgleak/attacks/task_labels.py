@@ -2,9 +2,10 @@
 
 The loss of a graph is a sum over its tasks, so its derivative by the output of task ``t`` tells of that task alone. It
 is zero for a missing label, and for one that is present ``s / K``: ``s`` follows from the output and the label, and
-``K`` is the number of present labels (``Loss.over``: ``batch``, ``graph``) or of tasks (``task``, ``all``). ``K`` is
-all that the tasks share. It is tried out, from 1 to ``T``, and the tasks are settled one by one under each: never all
-combinations.
+``K`` is the number of present labels (``Loss.over``: ``batch``, ``graph``) or of tasks (``task``, ``all``). Where some
+derivatives are exactly zero, those are the missing labels, and signs name the others. Where none is, noise may hide
+missing ones. Then ``K``, all that the tasks share, is tried out from 1 to ``T``, and the tasks are settled one by one
+under each: never all combinations.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ from scipy.special import expit
 
 from jgleak.federated.loss import Loss
 
+VANISHED = 1e-37
+"""A derivative below this may have become zero in float32 though its label is present."""
+
 
 def task_labels(
-    loss: Loss, outputs: Float[np.ndarray, " T"], slopes: Float[np.ndarray, " T"], *, scaled: bool
+    loss: Loss, outputs: Float[np.ndarray, " T"], slopes: Float[np.ndarray, " T"], *, scaled: bool, pruned: bool
 ) -> Float[np.ndarray, " T"]:
     """The labels ``(T,)`` of one graph under a masked loss, NaN where they are missing.
 
@@ -30,16 +34,23 @@ def task_labels(
       slopes: the gradient at the outputs.
       scaled: it is known up to a positive factor alone. Targets of ``masked_mse`` are off by that factor then, and
         only the direction of their gradient is right.
+      pruned: entries that are zero may have been left out, and need not tell of missing labels.
     """
     if loss.name == "masked_mse":
         present = slopes != 0
         count = int(present.sum()) if _counts_present(loss) else slopes.size
         return np.where(present, outputs - slopes * count / 2.0, np.nan)
-    if loss.name == "masked_mae":
-        found = _settled(loss, slopes, (np.ones(slopes.size), -np.ones(slopes.size)), scaled)
-        return outputs - 1.0 + 2.0 * found
-    weights = np.asarray(loss.pos_weight) if loss.pos_weight else np.ones(slopes.size)
-    return _settled(loss, slopes, (expit(outputs), -weights * expit(-outputs)), scaled)
+    sides = np.ones(slopes.size), -np.ones(slopes.size)
+    if loss.name == "masked_bce":
+        weights = np.asarray(loss.pos_weight) if loss.pos_weight else np.ones(slopes.size)
+        sides = expit(outputs), -weights * expit(-outputs)
+    zero = slopes == 0
+    vanished = np.minimum(sides[0], -sides[1])[zero] < VANISHED * slopes.size
+    if zero.any() and not pruned and not vanished.any():
+        found = np.where(zero, np.nan, (slopes < 0).astype(np.float64))
+    else:
+        found = _settled(loss, slopes, sides, scaled)
+    return outputs - 1.0 + 2.0 * found if loss.name == "masked_mae" else found
 
 
 def _counts_present(loss: Loss) -> bool:

@@ -40,14 +40,16 @@ def row(seed: int, tasks: int = TASKS, missing: int = 3) -> np.ndarray:
     return labels
 
 
+@pytest.mark.parametrize("pruned", [False, True])
 @pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize("over", ["batch", "all"])
 @pytest.mark.parametrize("name", ["masked_bce", "masked_mse", "masked_mae"])
-def test_every_combination_of_labels_is_told(name: str, over: str, scaled: bool) -> None:
+def test_every_combination_of_labels_is_told(name: str, over: str, scaled: bool, pruned: bool) -> None:
     outputs = np.array([0.4, -2.0, 1.5])
     loss = Loss(name, over=over, pos_weight=(0.5, 2.0, 1.0) if name == "masked_bce" else ())
     for labels in map(np.array, product((0.0, 1.0, NAN), repeat=3)):
-        found = task_labels(loss, outputs, (0.01 if scaled else 1.0) * slopes(loss, outputs, labels), scaled=scaled)
+        seen = (0.01 if scaled else 1.0) * slopes(loss, outputs, labels)
+        found = task_labels(loss, outputs, seen, scaled=scaled, pruned=pruned)
         if name == "masked_mae":  # the side of the output
             np.testing.assert_allclose(found, outputs + np.sign(labels - outputs))
         elif name == "masked_mse" and scaled:
@@ -63,7 +65,7 @@ def test_labels_are_those_that_no_other_combination_beats_under_noise() -> None:
     for truth in rng.integers(len(every), size=20):
         noisy = gradients[truth] + 0.05 * rng.normal(size=4)
         best = every[int(np.square(gradients - noisy).sum(axis=1).argmin())]
-        np.testing.assert_array_equal(task_labels(loss, outputs, noisy, scaled=False), best)
+        np.testing.assert_array_equal(task_labels(loss, outputs, noisy, scaled=False, pruned=False), best)
 
 
 def test_a_saturated_task_still_counts() -> None:
@@ -71,7 +73,7 @@ def test_a_saturated_task_still_counts() -> None:
     loss, outputs, labels = Loss("masked_bce"), np.array([0.4, -0.3, 200.0]), np.array([1.0, 0.0, 1.0])
     seen = slopes(loss, outputs, labels).astype(np.float32).astype(np.float64)
     assert seen[2] == 0.0
-    np.testing.assert_array_equal(task_labels(loss, outputs, seen, scaled=False), labels)
+    np.testing.assert_array_equal(task_labels(loss, outputs, seen, scaled=False, pruned=False), labels)
 
 
 def tasks_of(lab: Any, name: str, loss: str, truth: Graph) -> tuple[Observation, Any]:

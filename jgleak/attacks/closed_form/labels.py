@@ -127,7 +127,7 @@ def infer_tasks(observation: Observation) -> Float[np.ndarray, " T"]:
     weights = model.readout.last(model.readout_of(observation.params))
     row = np.asarray(model.readout.pooled_row(model.readout_of(observation.update)), np.float64)
     outputs = row @ np.asarray(weights["kernel"], np.float64) + np.asarray(weights["bias"], np.float64)
-    return task_labels(loss, outputs, slopes, scaled=observation.scaled)
+    return task_labels(loss, outputs, slopes, scaled=False, pruned=False)
 
 
 def tasks_hidden(observation: Observation, noise: float | None = None) -> str | None:
