@@ -45,6 +45,17 @@ def infer_label(observation: Observation) -> int:
     return _negative(observation, last_bias(observation.model, observation.update)[None])[0].item()
 
 
+def names_no_class(observation: Observation) -> bool:
+    """The update of one graph has signs that no class has under its loss: the loss must be another."""
+    loss, model = Loss.of(observation.loss), observation.model
+    if loss.masked or loss.regression or loss.smoothing or model.node_level:
+        return False
+    if observation.batch_size > 1 or observation.pruned:
+        return False
+    gradient = model.output_bias(observation.update)
+    return gradient is not None and bool((gradient < 0).sum() > 1 or (gradient == 0).any())
+
+
 def infer_node_labels(observation: Observation) -> Int[np.ndarray, " n"]:
     """The class of every node, where each node's loss sent a gradient of its own (``node_losses``).
 
