@@ -16,7 +16,7 @@ from jaxtyping import Float
 from jgleak.datasets.dataset import Dataset
 from jgleak.datasets.fit import fit
 from jgleak.datasets.locate import Remote, Source, locate
-from jgleak.datasets.molecules import MOLECULE_SPACE, Label, MoleculeError, molecule_graph
+from jgleak.datasets.molecules import MOLECULE_SPACE, Label, MoleculeError, molecule_graph, with_bonds
 from jgleak.datasets.tally import Tally
 from jgleak.graph import Graph
 
@@ -85,7 +85,7 @@ TABLES: Mapping[str, MoleculeTable] = {
 """The tables by catalogue name."""
 
 
-def moleculenet(name: str, *, task: str | None = None, path: str | Path | None = None) -> Dataset:
+def moleculenet(name: str, *, task: str | None = None, path: str | Path | None = None, bonds: bool = False) -> Dataset:
     """The molecules of one table that have a label for ``task``, or, for ``all``, for any task.
 
     Binary tasks have ``y`` in {0, 1} and 2 classes; FreeSolv has ``y`` in kcal/mol and one output. All tasks at once
@@ -97,6 +97,7 @@ def moleculenet(name: str, *, task: str | None = None, path: str | Path | None =
       name: a key of ``TABLES``.
       task: a label column, by default the file's first, or ``all``.
       path: the file, or a folder that holds it; see ``locate``.
+      bonds: give every edge its bond type as its class.
 
     Raises:
       ValueError: unknown name or task, or the file is not the table it should be.
@@ -113,13 +114,13 @@ def moleculenet(name: str, *, task: str | None = None, path: str | Path | None =
     rows = _rows(locate(table.source, path=path), ("smiles", *columns))
     labels = ([_label(row[column], table, i) for column in columns] for i, row in enumerate(rows, start=2))
     shaped = (_task_row(label) if chosen == ALL else label[0] for label in labels)
-    graphs, tally = molecules(zip((row["smiles"] for row in rows), shaped, strict=True))
+    graphs, tally = molecules(zip((row["smiles"] for row in rows), shaped, strict=True), bonds=bonds)
     if not graphs:
         raise ValueError(f"{name}: no row of the file became a graph ({tally.report(len(rows), 0)})")
     return Dataset(
         name=name if len(table.tasks) == 1 else f"{name}/{chosen}",
         graphs=graphs,
-        space=fit(MOLECULE_SPACE, graphs),
+        space=fit(with_bonds(MOLECULE_SPACE) if bonds else MOLECULE_SPACE, graphs),
         task="regression" if table.regression else "binary",
         classes=len(columns) if chosen == ALL else 1 if table.regression else 2,
         report=tally.report(len(rows), len(graphs)),
@@ -127,8 +128,8 @@ def moleculenet(name: str, *, task: str | None = None, path: str | Path | None =
     )
 
 
-def molecules(rows: Iterable[tuple[str, Label | None]]) -> tuple[list[Graph], Tally]:
-    """Graphs of ``(smiles, label)`` rows, with those left out counted by reason."""
+def molecules(rows: Iterable[tuple[str, Label | None]], *, bonds: bool = False) -> tuple[list[Graph], Tally]:
+    """Graphs of ``(smiles, label)`` rows, with those left out counted by reason (``bonds``: see ``molecule_graph``)."""
     graphs: list[Graph] = []
     tally, seen = Tally(), set()
     for smiles, y in rows:
@@ -139,7 +140,7 @@ def molecules(rows: Iterable[tuple[str, Label | None]]) -> tuple[list[Graph], Ta
         else:
             seen.add(smiles)
             try:
-                graphs.append(molecule_graph(smiles, y))
+                graphs.append(molecule_graph(smiles, y, bonds=bonds))
             except MoleculeError as error:
                 tally.drop(error.reason, smiles)
     return graphs, tally

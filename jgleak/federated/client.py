@@ -146,6 +146,12 @@ def check_client(model: GNN, graphs: Sequence[Graph], space: FeatureSpace, loss:
     check_loss(model, loss)
     if model.in_features != space.width:
         raise ValueError(f"model: takes {model.in_features} features a node, but the feature space has {space.width}")
+    if model.edge_classes != len(space.edge_classes):
+        raise ValueError(
+            f"model: it tells {model.edge_classes} edge classes apart, but the feature space lists "
+            f"{len(space.edge_classes)}; take a model whose layers see edge classes (GINEConv) with a space that lists "
+            "them, or neither"
+        )
     if model.readout.rates and loss.name != "mse":
         raise ValueError(
             f"loss: {loss.name!r} needs class scores, but the readout {model.readout.kind!r} predicts ratings; use "
