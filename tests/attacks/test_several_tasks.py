@@ -13,6 +13,7 @@ from models import flat
 from jgleak.attacks.attack import Budget
 from jgleak.attacks.registry import ATTACKS, get_attack
 from jgleak.datasets import load
+from jgleak.defenses import parse
 from jgleak.federated import Knowledge, Observation, fedsgd
 from jgleak.graph import Graph
 
@@ -62,6 +63,17 @@ def test_the_census_reads_every_loss_of_several_tasks(loss: str, lab: Any) -> No
         assert found.best.y is None
     else:
         np.testing.assert_allclose(found.best.y, truth.y, atol=1e-3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("defense", ["gaussian:1e-5", "clip:0.01", "clip:0.01+gaussian:1e-8"])
+def test_the_census_finds_labels_behind_noise_and_clipping(defense: str, lab: Any) -> None:
+    """No task's derivative is exactly zero under noise: labels are those that fit best."""
+    truth, model, stated = labelled(lab.random(7, 1), 1), lab.model(classes=TASKS), parse(defense)
+    kept: dict[str, Any] = {"loss": LOSS, "defense": stated, "key": jax.random.key(0)}
+    observation = fedsgd(model, lab.params(model), [truth], lab.space, **kept)
+    knowledge = Knowledge(lab.space, max_n=10, noise=stated.deviation(observation.update))
+    found = attack("census", observation, knowledge)
+    assert found.stop == "match" and found.best.isomorphic(truth) and same_labels(found.best, truth)
 
 
 @pytest.mark.parametrize("readout", ["node_mlp", "pooled"])
