@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int, Num
 
+from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation, flatten
 from jgleak.gnn import (
     CONVOLUTIONS,
@@ -43,7 +45,7 @@ def from_arrays(
     gradients: Any,
     layers: Sequence[Step],
     *,
-    loss: str,
+    loss: str | Loss,
     batch_size: int = 1,
     reduction: str = "mean",
     example: Example | None = None,
@@ -55,10 +57,12 @@ def from_arrays(
         layers that the list names are welcome.
       gradients: of every parameter, under the same names.
       layers: the forward pass, step by step; see ``jgleak.interop.layers`` and ``plan``.
-      loss: ``bce``, ``ce`` or ``mse``. ``bce`` on a single output becomes ``ce`` on two: with logits ``(0, z)`` the
-        softmax is the sigmoid, and every gradient but the last layer's first column is the same.
+      loss: a ``Loss``, or its text (``bce``, ``ce``, ``mse``, ``masked_bce``). ``bce`` on one output becomes ``ce`` on
+        two: with logits ``(0, z)`` the softmax is the sigmoid, and every gradient but the last layer's first column is
+        the same.
       batch_size: number of graphs whose losses were averaged.
-      reduction: how: ``mean``, or ``sum`` (the gradient is then divided by the batch, and under ``bce`` by outputs).
+      reduction: how: ``mean``, or ``sum`` (the gradient is then divided by the batch, and under ``bce`` and a masked
+        loss by outputs: a sum over the labels that are present is a mean over all).
       example: a check that is worth its line: the bridge's output for this graph must be the model's. What no name
         shows (where an activation stands, a transposed square, an edge weight) shows there.
 
@@ -78,12 +82,14 @@ def from_arrays(
     update = tree(places, slopes, gradient=True)
     model = _model(architecture, places, params, weights)
     _check_shapes(places, params, model)
+    loss = Loss.of(loss)
     if reduction == "sum":
-        count = batch_size * (model.outputs if loss == "bce" else 1)
+        count = batch_size * (model.outputs if loss.masked or loss.name == "bce" else 1)
         update = jax.tree.map(lambda leaf: leaf / np.asarray(count, leaf.dtype), update)
-    if loss == "bce" and model.outputs == 1:
-        loss, model, params, update = "ce", *_two_outputs(model, params, update)
-    observation = Observation(model, params, update, loss, batch_size=batch_size)
+        loss = dataclasses.replace(loss, over="all") if loss.masked else loss
+    if loss.name == "bce" and model.outputs == 1:
+        loss, (model, params, update) = dataclasses.replace(loss, name="ce"), _two_outputs(model, params, update)
+    observation = Observation(model, params, update, str(loss), batch_size=batch_size)
     if example is not None:
         _check_example(observation, example)
     return observation

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation
 from jgleak.gnn import ACTIVATIONS
 from jgleak.interop.bridge import Example, from_arrays
@@ -41,7 +42,7 @@ def from_pyg(
     model: Any,
     layers: Sequence[Step],
     *,
-    loss: str,
+    loss: str | Loss,
     batch_size: int = 1,
     reduction: str = "mean",
     example: Example | None = None,

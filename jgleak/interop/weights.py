@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from jgleak.federated.local_training import LocalTraining
+from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation
 from jgleak.interop.arrays import by_name
 from jgleak.interop.bridge import Example, from_arrays
@@ -21,7 +22,7 @@ def from_weights(
     layers: Sequence[Step],
     *,
     local: LocalTraining,
-    loss: str,
+    loss: str | Loss,
     batch_size: int = 1,
     reduction: str = "mean",
     example: Example | None = None,

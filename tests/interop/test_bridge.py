@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,22 @@ def test_a_sum_over_a_batch_is_divided(name: str, strangers: dict[str, Stranger]
     for path, leaf in flatten(mean.update).items():
         np.testing.assert_allclose(flatten(total.update)[path], leaf, rtol=1e-6)
     assert mean.batch_size == total.batch_size == 3
+
+
+def test_tasks_are_taken_with_their_own_outputs(strangers: dict[str, Stranger]) -> None:
+    """One output with BCE is one task; a sum over what is present is the mean over all entries, times their number."""
+    one = strangers["gcn"]
+    given: dict[str, Any] = {**one.given, "loss": "masked_bce"}
+    seen = from_arrays(**given)
+    assert seen.loss == "masked_bce" and seen.model.outputs == 1
+    _, gradient = recomputed(seen, dataclasses.replace(one, label=np.reshape(one.label, 1).astype(np.float32)))
+    size = max(np.abs(leaf).max() for leaf in flatten(gradient).values())
+    for path, leaf in flatten(seen.update).items():
+        np.testing.assert_allclose(leaf, flatten(gradient)[path], atol=1e-5 * size, err_msg=path)
+    total = from_arrays(**given, batch_size=3, reduction="sum")
+    assert total.loss == "masked_bce+over:all"
+    for path, leaf in flatten(total.update).items():
+        np.testing.assert_allclose(3 * leaf, flatten(seen.update)[path], rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", LAYERS)
