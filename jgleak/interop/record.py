@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from jgleak.interop.convert import is_leaf
@@ -248,8 +248,8 @@ class Recorder:
             )
         return found[0]
 
-    def _meaning(self, name: str, args: Any, kwargs: Any, parents: tuple[Made, ...], out: Any) -> Made:
-        made = Made("unknown", name, parents, _place(), _copy(out))
+    def _meaning(self, name: str, args: Any, kwargs: Any, parents: Sequence[Made], out: Any) -> Made:
+        made = Made("unknown", name, tuple(parents), _place(), _copy(out))
         if any(hasattr(one, "detach") and id(one) not in self.made for one in _flat((args, kwargs))):
             return self._pool(made) or made  # it takes a tensor that is not made of the rows
         if name in SUMS and len(parents) == 2 and kwargs.get("alpha", 1) == 1:
