@@ -356,12 +356,16 @@ def _copy(out: Any) -> Any:
     return out.detach().clone() if hasattr(out, "detach") else out
 
 
+BETWEEN = ("torch", "jaxtyping")
+"""Packages whose frames stand between a model's own code and this module."""
+
+
 def _place() -> str:
-    """File and line that called, past the code of torch and of this package."""
+    """File and line of the model's own code that is running."""
     frame: Any = sys._getframe()
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
-        if module.split(".")[0] != "torch" and not module.startswith("jgleak.interop"):
+        if module.split(".")[0] not in BETWEEN and not module.startswith("jgleak.interop"):
             return f"{frame.f_code.co_filename.rsplit('/', 1)[-1]}:{frame.f_lineno}"
         frame = frame.f_back
     return "an unknown place"
