@@ -240,7 +240,8 @@ class CensusCandidates:
 
 
 def _part(nodes: Nodes, mask: Bool[np.ndarray, " T"]) -> Nodes:
-    return Nodes(nodes.codes[mask], nodes.rows[mask], nodes.degrees[mask], complete=nodes.complete)
+    kept = {"codes": nodes.codes[mask], "rows": nodes.rows[mask], "degrees": nodes.degrees[mask]}
+    return dataclasses.replace(nodes, **kept, certain=False)
 
 
 def degrees_assumed(knowledge: Knowledge, nodes: Nodes) -> tuple[str, ...]:

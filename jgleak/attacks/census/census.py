@@ -35,6 +35,7 @@ from jgleak.attacks.census.solve import solve
 from jgleak.attacks.census.system import Solution
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.options import changed_options, with_options
+from jgleak.attacks.span.leak_points import leak_points
 from jgleak.attacks.span.nodes import TooManyCandidates
 from jgleak.federated.observation import Knowledge, Observation
 
@@ -149,6 +150,11 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
     model = observation.model
     if not knowledge.space.discrete:
         return "it enumerates feature values, and this feature space has real-valued ones; use discrete features"
+    if not leak_points(observation, 0):
+        return (
+            "no linear map takes the nodes' own rows (GINE adds them up behind an activation), so that feature values "
+            "cannot be checked; it needs an encoder, or a readout that sees the input"
+        )
     if model.readout.additive is None:
         return "it needs a readout that adds up over nodes: 'node_mlp', or 'pooled' with mean or sum"
     try:
@@ -175,6 +181,7 @@ def census(settings: CensusSettings = DEFAULTS) -> Attack:
         summary="counts building blocks, assembles every graph that fits, and certifies the set (jgleak)",
         run=partial(run, settings),
         unsupported=unsupported,
+        edge_classes=True,
         configure=configure,
     )
 

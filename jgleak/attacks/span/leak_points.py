@@ -71,20 +71,25 @@ def leak_points(observation: Observation, hop: int) -> list[LeakPoint]:
             found.insert(0, LeakPoint("hidden", hop, "hidden", 0, inside["hidden"], full))
         if "mixed" in inside:
             found.append(LeakPoint("aggregate", hop, "aggregate", 0, inside["mixed"], full))
-    if hop < model.depth:
-        place = sum(site.name in ("readout", "hidden") for site in found)
-        found.insert(place, _own_rows(observation, hop))
+    own = _own_rows(observation, hop) if hop < model.depth else None
+    if own is not None:
+        found.insert(sum(site.name in ("readout", "hidden") for site in found), own)
     return found
 
 
-def _own_rows(observation: Observation, hop: int) -> LeakPoint:
-    """All maps that the nodes' own rows enter: the same rows lie in the spans of all of their gradients' columns."""
+def _own_rows(observation: Observation, hop: int) -> LeakPoint | None:
+    """All maps that the nodes' own rows enter: the same rows lie in the spans of all of their gradients' columns.
+
+    None where no map takes them (GINE: a neighbour's row passes an activation first).
+    """
     model, update = observation.model, observation.update
     if hop == 0 and model.encoder.taps:
         seen = [np.asarray(tap.inside("encoder").of(update)) for tap in model.encoder.taps]
         return LeakPoint("node", 0, "state", 0, np.hstack(seen), "the gradient at the encoded rows has full row rank")
     taps, tree = model.layers[hop].taps, model.layer_of(update, hop)
     own, mixed = ([tap for tap in taps if tap.rows == rows] for rows in ("own", "mixed"))
+    if not own:
+        return None
     condition = f"the gradient at the rows that enter convolution {hop} has full row rank"
     if {tap.path for tap in own} == {tap.path for tap in mixed}:  # the gradient there has passed the mixing
         condition += ", which a singular adjacency spoils"
