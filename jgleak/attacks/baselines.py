@@ -131,14 +131,7 @@ MEAN_ADJACENCY = Attack(
     several=True,
     rows=True,
 )
-<<<<<<< HEAD
-FILE_HABIT = Attack(
-    "file-habit",
-    "edges and features usual at their positions in public files (baseline)",
-    file_habit,
-    needs=("auxiliary",),
-    several=True,
-)
+FILE_HABIT = _habit_entry(HABITS)
 EMPTY = Attack("empty", "no edges, every node the most frequent one (baseline)", empty, several=True, edge_classes=True)
 
 
@@ -157,9 +150,6 @@ def _classes(knowledge: Knowledge, edges: int, rng: np.random.Generator | None =
     if rng is None:
         return np.full(edges, counts.argmax())
     return rng.choice(number, edges, p=counts / counts.sum())
-=======
-FILE_HABIT = _habit_entry(HABITS)
-EMPTY = Attack("empty", "no edges, every node the most frequent one (baseline)", empty, several=True)
 
 
 def _edges(knowledge: Knowledge) -> Int[np.ndarray, "e 2"]:
