@@ -42,7 +42,7 @@ def test_the_forward_pass_is_read_off_a_live_model(name: str) -> None:
     """With the example and without, it is the list that was written down by hand."""
     model, example = made(name)
     loss = LOSSES.get(name, "ce")
-    batch = {"batch_size": 1 if example.batch is None else 2}
+    batch: dict[str, Any] = {"batch_size": 1 if example.batch is None else 2}
     gradients = {k: p.grad for k, p in model.named_parameters()}
     wanted = from_arrays(model.state_dict(), gradients, LAYERS[name], loss=loss, **batch)
     for shown in (example, None):
