@@ -13,7 +13,7 @@ from jgleak.gnn import GNN, NodeMLP, Params, Pooled
 from jgleak.interop.arrays import Arrays, by_name
 from jgleak.interop.compose import model_of
 from jgleak.interop.example import Example, Given, check_example
-from jgleak.interop.layers import Embeddings, Step
+from jgleak.interop.layers import LOG_SOFTMAX, Embeddings, Step
 from jgleak.interop.plan import plan
 from jgleak.interop.take import COUNTER, WeightSlot, slots, tree
 
@@ -50,7 +50,8 @@ def from_arrays(
     if reduction not in ("mean", "sum"):
         raise ValueError(f"reduction: losses of a batch come as 'mean' or 'sum', got {reduction!r}")
     weights, slopes = by_name(state), by_name(gradients)
-    architecture = plan(layers)
+    logits = _logits(layers, loss)
+    architecture = plan(logits)
     _finite("state", weights)
     _finite("gradient", slopes)
     places = slots(architecture, weights)
@@ -65,8 +66,18 @@ def from_arrays(
         loss, model, params, update = "ce", *_two_outputs(model, params, update)
     observation = Observation(model, params, update, loss, batch_size=batch_size)
     if example is not None:
-        check_example(observation, Example.of(example), _tables(places, weights))
+        shown, normalised = Example.of(example), len(logits) < len(layers)
+        check_example(observation, shown, _tables(places, weights), normalised=normalised)
     return observation
+
+
+def _logits(layers: Sequence[Step], loss: str) -> Sequence[Step]:
+    """The forward pass up to the logits: under cross-entropy a softmax of log-probabilities changes nothing."""
+    if not layers or layers[-1] != LOG_SOFTMAX:
+        return layers
+    if loss != "ce":
+        raise ValueError(f"layers: {LOG_SOFTMAX!r} ends the list: cross-entropy; say loss='ce', not {loss!r}")
+    return layers[:-1]
 
 
 def _finite(what: str, arrays: Arrays) -> None:

@@ -80,9 +80,9 @@ def step_of(name: str, module: Any) -> Step:
     if kind == "JumpingKnowledge":
         return jump_word(name, module)
     if NORMALISATION.search(kind):
-        raise ValueError(f"model: {name!r} is a {kind}, which no model here has; {NEAREST_NORM}")
+        raise ValueError(f"model: {name!r} is a {kind}, which is not read here; {NEAREST_NORM}")
     raise ValueError(
-        f"layers: {name!r} is a {kind}, which no model here has; known are {', '.join([*CONVERTED, *ACTS])}, and "
+        f"layers: {name!r} is a {kind}, which is not read here; known are {', '.join([*CONVERTED, *ACTS])}, and "
         "words for functions"
     )
 
@@ -127,7 +127,7 @@ def _check_options(name: str, kind: str, module: Any) -> None:
         value = getattr(module, option, wanted)
         if value != wanted:
             raise ValueError(
-                f"model: {name!r} is a {kind} with {option}={value!r}, that is {why}, which no model here has; build "
+                f"model: {name!r} is a {kind} with {option}={value!r}, that is {why}, which is not read here; build "
                 f"it with {option}={wanted!r}"
             )
 

@@ -58,13 +58,16 @@ class OutputDiffersError(ValueError):
     """The description's output for the example is not the model's."""
 
 
-def check_example(observation: Observation, example: Example, tables: tuple[int, ...] = ()) -> None:
+def check_example(
+    observation: Observation, example: Example, tables: tuple[int, ...] = (), *, normalised: bool = False
+) -> None:
     """Compare the observation's model with what the stranger's says.
 
     Args:
       observation: what the bridge made.
       example: arrays of NumPy.
       tables: rows of every embedding table of the encoder; empty: the rows enter as they are.
+      normalised: the stranger's output is log-probabilities.
 
     Raises:
       ValueError: an example of another model, or no such graphs.
@@ -74,6 +77,7 @@ def check_example(observation: Observation, example: Example, tables: tuple[int,
     graphs = _graphs(model, example, tables)
     wanted = np.asarray(example.output, np.float64)
     found = np.asarray(outputs(model, observation.params, graphs), np.float64)
+    found = np.asarray(jax.nn.log_softmax(found)) if normalised else found
     found = _alike(found, wanted.size)
     if wanted.size != found.size:
         what = f"{'graph' if not model.node_level else 'node'}s"

@@ -232,7 +232,10 @@ ADD = "add"
 JUMP_WORDS = {"jump_cat": "cat", "jump_max": "max", "jump_sum": "sum"}
 """Words for: the readout sees the states of all layers, and how; the names in ``jgleak.gnn.JUMPS``."""
 
-WORDS = (*ACTIVATIONS, ADD, *JUMP_WORDS, *POOLS, INPUT)
+LOG_SOFTMAX = "log_softmax"
+"""Last word of a model of log-probabilities, trained by ``nll_loss``: cross-entropy of what comes before."""
+
+WORDS = (*ACTIVATIONS, ADD, *JUMP_WORDS, *POOLS, INPUT, LOG_SOFTMAX)
 """All words of a forward pass."""
 
 Step = NamedLayer | str

@@ -10,6 +10,7 @@ from jgleak.interop.layers import (
     ADD,
     INPUT,
     JUMP_WORDS,
+    LOG_SOFTMAX,
     POOLS,
     WORDS,
     Conv,
@@ -128,6 +129,8 @@ def _check_known(step: Step) -> None:
             f"layers: {step.name!r} is given edge weights; the attacks look for edges that are there or not, so "
             "attack a model that is called without edge_weight"
         )
+    if step == LOG_SOFTMAX:
+        raise ValueError(f"layers: {step!r} is the last word of a list, or none")
     if isinstance(step, NamedLayer) or step in WORDS:
         return
     if step in REFUSED:

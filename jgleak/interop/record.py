@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from jgleak.interop.convert import is_leaf
+from jgleak.interop.layers import LOG_SOFTMAX
 
 FUNCTIONS = {
     "relu": "relu",
@@ -261,6 +262,8 @@ class Recorder:
         parent = parents[0]
         if name in FUNCTIONS and not _options(name, args, kwargs):
             return dataclasses.replace(made, what="act", name=FUNCTIONS[name])
+        if name == LOG_SOFTMAX and kwargs.get("dim", args[1] if len(args) > 1 else None) in (-1, 1):
+            return dataclasses.replace(made, what="act")
         neutral = name in SUMS and not any(_numbers(args))
         if (neutral or name in (*SAME, *DROPOUTS)) and _equal(out, parent.value):
             return parent

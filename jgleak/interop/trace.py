@@ -12,7 +12,6 @@ from jgleak.interop.record import DROPOUTS, Made, Probe, record
 
 REASONS = dict.fromkeys(DROPOUTS, REFUSED["dropout"]) | {
     "softmax": REFUSED["softmax"],
-    "log_softmax": REFUSED["softmax"],
     "detach": "no gradient passes it, so that what is before it is not trained",
     "linear": "the arrays of a linear map are found by its module; write it as torch.nn.Linear",
     "matmul": "the arrays of a linear map are found by its module; write it as torch.nn.Linear",

@@ -108,7 +108,7 @@ def test_modules_that_no_attack_handles_are_refused() -> None:
             "has Linear inside; the models here have Linear, an",
         ),
         (stack(conv1=gnn.GINConv(inner)), ["conv1"], "has Linear, SiLU, Linear inside"),
-        (stack(conv1=gnn.TransformerConv(3, 4)), ["conv1"], "'conv1' is a TransformerConv, which no model here has"),
+        (stack(conv1=gnn.TransformerConv(3, 4)), ["conv1"], "'conv1' is a TransformerConv, which is not read here"),
         (stack(conv1=gnn.GCNConv(3, 4), act=nn.GELU("tanh")), ["conv1", "act"], "GELU with approximate='tanh'"),
         (stack(conv1=gnn.GCNConv(3, 4)), ["conv2"], "no submodule 'conv2'; it has conv1"),
         (stack(conv1=gnn.GCNConv(3, 4)).train(), ["conv1"], "training mode, where functions such as F.dropout"),
@@ -134,7 +134,7 @@ class Written:
         return self.conv2(self.conv1(x, edge_index).relu(), edge_index) + x
 
     def squashed(self: Any, x: Any, edge_index: Any) -> Any:
-        return self.conv2(self.conv1(x, edge_index).relu(), edge_index).log_softmax(-1)
+        return self.conv2(self.conv1(x, edge_index).relu(), edge_index).softmax(-1)
 
     def leaky(self: Any, x: Any, edge_index: Any) -> Any:
         return self.conv2(torch.nn.functional.leaky_relu(self.conv1(x, edge_index)), edge_index)
@@ -190,7 +190,7 @@ def live(forward: Any, **modules: Any) -> Any:
             "skipped",
             r"the sum of 'conv2' and the rows at test_module.py:\d+ is not understood; here what enters",
         ),
-        ("squashed", "'log_softmax' of 'conv2', .* the losses here take logits"),
+        ("squashed", "'softmax' of 'conv2', .* the losses here take logits"),
         ("leaky", "'leaky_relu' of 'conv1', .* the models here have no such part"),
         ("detached", "'detach' of relu, .* no gradient passes it"),
         ("scaled", "'mul' of relu, at"),
@@ -206,6 +206,26 @@ def live(forward: Any, **modules: Any) -> Any:
 def test_what_is_not_understood_is_named_with_its_place(name: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         from_pyg(live(getattr(Written, name)), loss="ce")
+
+
+def test_log_probabilities_are_those_of_logits() -> None:
+    """``nll_loss`` of them is the cross-entropy of what comes before: same output, same gradients."""
+
+    def forward(self: Any, x: Any, edge_index: Any) -> Any:
+        hidden = self.conv1(x, edge_index).relu()
+        return torch.nn.functional.log_softmax(self.conv2(hidden, edge_index), dim=1)
+
+    model = live(forward)
+    del model.out
+    x, edges, labels = torch.randn(4, 4), torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), torch.tensor([0, 3, 1, 2])
+    model.zero_grad()
+    output = model(x, edges)
+    torch.nn.functional.nll_loss(output, labels).backward()
+    for layers in (None, ["conv1", "relu", "conv2", "log_softmax"]):
+        seen = from_pyg(model, layers, loss="ce", example=Example(x, edges, output, None, labels))
+        assert seen.model.outputs == 4
+    with pytest.raises(ValueError, match="'log_softmax' ends the list: cross-entropy; say loss='ce'"):
+        from_pyg(model, loss="bce")
 
 
 def test_a_maximum_and_an_mlp_of_the_readout_read_like_the_rest() -> None:
