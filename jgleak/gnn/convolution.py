@@ -67,6 +67,16 @@ class Convolution(Precise):
         """The weight of rows that are never mixed, where there is one."""
         return own if (own := self.kernel("own")) != self.kernel("mixed") else None
 
+    @classmethod
+    def of_width(cls, features: int, bias: bool, act: str) -> Convolution:
+        """As ``jgleak.gnn.standard`` makes it from its name; ``act`` is for an activation inside."""
+        return cls(features, bias)
+
+    @nn.nowrap
+    def placed(self, last: bool) -> Convolution:
+        """The same in a stack of equal layers, where the last one may differ."""
+        return self
+
     @nn.nowrap
     def check(self) -> None:
         """Raise ``ValueError`` for an unknown name or an impossible size."""

@@ -33,6 +33,10 @@ class GINConv(Convolution):
     def taps(self) -> tuple[Tap, ...]:
         return Tap(("kernel",), "own"), Tap(("kernel",), "mixed"), Tap(("out_kernel",), "hidden")
 
+    @classmethod
+    def of_width(cls, features: int, bias: bool, act: str) -> GINConv:
+        return cls(features, bias, inner=act)
+
     @nn.nowrap
     def check(self) -> None:
         super().check()

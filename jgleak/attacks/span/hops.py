@@ -186,12 +186,12 @@ def repeated(options: Bool[np.ndarray, " T"], count: int) -> list[Slot]:
 
 
 def encoded(model: GNN, params: Params, nodes: Nodes) -> Float[np.ndarray, "T F"]:
-    """What enters the first layer, in float64."""
+    """What enters the first layer, in float64; once a client and for any number of rows, so it is not compiled."""
     if not model.encoder.taps:
         return nodes.rows
     with jax.enable_x64(True):
-        wide = jax.tree.map(lambda w: np.asarray(w, np.float64), params["encoder"])
-        return np.asarray(model.encoder.apply({"params": wide}, jnp.asarray(nodes.rows, np.float64)))
+        wide = jax.tree.map(lambda w: np.asarray(w, np.float64), {"encoder": params["encoder"]})
+        return np.asarray(model.apply({"params": wide}, jnp.asarray(nodes.rows, np.float64), method="encode"))
 
 
 def fixed_rows(model: GNN, nodes: Nodes, below: Blocks | None = None) -> Float[np.ndarray, "K f"]:

@@ -187,7 +187,7 @@ def test_options_that_do_not_exist_are_refused(options: dict[str, str], message:
     with pytest.raises(ValueError, match=message):
         DLG.configure(options)
     with pytest.raises(ValueError, match="this attack has no options"):
-        get_attack("random").configure(options)
+        get_attack("empty").configure(options)
 
 
 def test_options_change_nothing_else() -> None:
