@@ -81,6 +81,8 @@ def step_of(name: str, module: Any) -> Step:
         return jump_word(name, module)
     if NORMALISATION.search(kind):
         raise ValueError(f"model: {name!r} is a {kind}, which is not read here; {NEAREST_NORM}")
+    if kind.endswith("Aggregation"):
+        raise ValueError(f"model: {name!r} is a {kind}, which is not read here; pool the nodes by mean or sum")
     raise ValueError(
         f"layers: {name!r} is a {kind}, which is not read here; known are {', '.join([*CONVERTED, *ACTS])}, and "
         "words for functions"
@@ -91,7 +93,8 @@ def is_leaf(module: Any) -> bool:
     """The module is one step, or refused as one; others are what their parts are."""
     kind = type(module).__name__
     passes = hasattr(module, "propagate") and hasattr(module, "message")
-    return passes or kind in (*CONVERTED, *ACTS, "JumpingKnowledge") or is_norm(module)
+    pools = kind.endswith("Aggregation") and kind not in POOLED  # mean and sum are read off their numbers
+    return passes or pools or kind in (*CONVERTED, *ACTS, "JumpingKnowledge") or is_norm(module)
 
 
 def is_norm(module: Any) -> bool:

@@ -5,19 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from jgleak.interop.convert import is_norm, jump_word, step_of
+from jgleak.interop.convert import ACTS, is_norm, jump_word, step_of
 from jgleak.interop.layers import ADD, INPUT, POOLS, Conv, Embeddings, Linear, NamedLayer, Norm, Residual, Step, called
 from jgleak.interop.plan import REFUSED
 from jgleak.interop.record import DROPOUTS, Made, Probe, record
 
-REASONS = dict.fromkeys(DROPOUTS, REFUSED["dropout"]) | {
-    "softmax": REFUSED["softmax"],
-    "detach": "no gradient passes it, so that what is before it is not trained",
-    "linear": "the arrays of a linear map are found by its module; write it as torch.nn.Linear",
-    "matmul": "the arrays of a linear map are found by its module; write it as torch.nn.Linear",
-    "layer_norm": "the arrays of a normalisation are found by its module; write it as torch.nn.LayerNorm",
-    "batch_norm": "the arrays of a normalisation are found by its module; write it as torch.nn.BatchNorm1d",
-}
+OTHER_ACTIVATIONS = (
+    "leaky_relu",
+    "silu",
+    "selu",
+    "celu",
+    "prelu",
+    "relu6",
+    "softplus",
+    "mish",
+    "hardtanh",
+    "hardswish",
+)
+KNOWN_ACTIVATIONS = f"the activations here are {', '.join(ACTS.values())}"
+REASONS = (
+    dict.fromkeys(DROPOUTS, REFUSED["dropout"])
+    | dict.fromkeys(OTHER_ACTIVATIONS, KNOWN_ACTIVATIONS)
+    | {
+        "softmax": REFUSED["softmax"],
+        "stack": "join the states of all layers by torch.cat, a sum, or JumpingKnowledge",
+        "detach": "no gradient passes it, so that what is before it is not trained",
+        "linear": "the arrays of a linear map are found by its module; write it as torch.nn.Linear",
+        "matmul": "the arrays of a linear map are found by its module; write it as torch.nn.Linear",
+        "layer_norm": "the arrays of a normalisation are found by its module; write it as torch.nn.LayerNorm",
+        "batch_norm": "the arrays of a normalisation are found by its module; write it as torch.nn.BatchNorm1d",
+    }
+)
 """Functions that a forward pass may have and the bridge does not take, and why."""
 
 

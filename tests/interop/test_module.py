@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jgleak.federated.observation import flatten
+from jgleak.features import FeatureSpace, onehot
+from jgleak.federated.observation import flatten, load
 from jgleak.interop import Example, from_arrays, from_pyg, steps_of
 from tests.interop.conftest import LAYERS, LOSSES
+from tests.interop.test_guide import run
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed: the committed fixture is tested instead")
 geometric: Any = pytest.importorskip("torch_geometric", reason="torch_geometric is not installed")
@@ -155,6 +157,13 @@ class Written:
         states = self.conv2(self.conv1(x, edge_index).relu(), edge_index)
         return self.out(geometric.nn.global_max_pool(states, batch))
 
+    def attentive(self: Any, x: Any, edge_index: Any, batch: Any) -> Any:
+        return self.out(self.pool(self.conv1(x, edge_index), batch))
+
+    def stacked(self: Any, x: Any, edge_index: Any) -> Any:
+        first = self.conv1(x, edge_index)
+        return torch.stack([first, self.conv2(first, edge_index)]).amax(dim=0)
+
     def both_pools(self: Any, x: Any, edge_index: Any, batch: Any) -> Any:
         states, pools = self.conv1(x, edge_index), (geometric.nn.global_mean_pool, geometric.nn.global_add_pool)
         return torch.cat([pool(states, batch) for pool in pools], dim=1)
@@ -173,6 +182,7 @@ class Written:
 def live(forward: Any, **modules: Any) -> Any:
     """A model of two GCN layers of one width and a linear map, in evaluation mode."""
     parts = {"conv1": geometric.nn.GCNConv(4, 4), "conv2": geometric.nn.GCNConv(4, 4), "out": torch.nn.Linear(4, 4)}
+    parts["pool"] = geometric.nn.MaxAggregation()
     model = type("Live", (torch.nn.Module,), {"forward": forward})()
     for name, part in (parts | modules).items():
         setattr(model, name, part)
@@ -191,7 +201,9 @@ def live(forward: Any, **modules: Any) -> Any:
             r"the sum of 'conv2' and the rows at test_module.py:\d+ is not understood; here what enters",
         ),
         ("squashed", "'softmax' of 'conv2', .* the losses here take logits"),
-        ("leaky", "'leaky_relu' of 'conv1', .* the models here have no such part"),
+        ("leaky", "'leaky_relu' of 'conv1', .* the activations here are relu, gelu, sigmoid, tanh, elu"),
+        ("attentive", "'pool' is a MaxAggregation, which is not read here; pool the nodes by mean or sum"),
+        ("stacked", "'stack' of .*: join the states of all layers by torch.cat, a sum, or JumpingKnowledge"),
         ("detached", "'detach' of relu, .* no gradient passes it"),
         ("scaled", "'mul' of relu, at"),
         ("turned", "'conv2' is not given the edge_index that forward is given, at test_module.py"),
@@ -330,3 +342,33 @@ def test_training_mode_is_taken_where_the_stranger_vouches_for_it() -> None:
     model, example = made("gcn")
     seen = from_pyg(model.train(), WORDS["gcn"], loss="bce", deterministic=True, example=example)
     assert seen.model == from_pyg(model, loss="bce", deterministic=True, example=example).model
+
+
+def test_the_guide_s_ten_lines_work(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mini-batch of two graphs through a model with a norm, a residual and a dropout, of which nothing is written."""
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            gcn = geometric.nn.GCNConv
+            self.conv1, self.norm, self.conv2 = gcn(3, 4), torch.nn.BatchNorm1d(4), gcn(4, 4)
+            self.head = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+
+        def forward(self, x: Any, edge_index: Any, batch: Any) -> Any:
+            x = torch.nn.functional.dropout(self.norm(self.conv1(x, edge_index)).relu(), 0.5, self.training)
+            x = self.conv2(x, edge_index).relu() + x
+            return self.head(geometric.nn.global_add_pool(x, batch))
+
+    edges = torch.tensor([[0, 1, 2, 3, 3, 4], [1, 0, 3, 2, 4, 3]])
+    names = {
+        "model": Model(),
+        "x": torch.randn(5, 3),
+        "edge_index": edges,
+        "batch": torch.tensor([0, 0, 1, 1, 1]),
+        "y": torch.tensor([0.0, 1.0]),
+    }
+    monkeypatch.chdir(tmp_path)
+    seen = run("pyg", **names)["observation"]
+    again, _ = load("one.safetensors", FeatureSpace((onehot("kind", "abc"),)))
+    assert again.model == seen.model and seen.batch_size == 2
+    assert [type(layer.norm).__name__ for layer in seen.model.layers] == ["BatchNorm", "NoneType"]
