@@ -225,6 +225,8 @@ def _sample(space: FeatureSpace, n: int, rng: np.random.Generator) -> Num[np.nda
             x[:, g] = rng.normal(0.0 if mean is None else mean[0], deviation, n)
         elif f.kind == "binary":
             x[:, g] = rng.random(n) < (0.5 if mean is None else mean[0])
+        elif f.kind == "number":
+            x[:, g] = rng.integers(len(f.values), size=n)
         else:
             x[:, g] = rng.choice(f.columns, n, p=None if mean is None else mean / mean.sum())
     return _determine(space, x.astype(np.int32) if space.discrete else x)
