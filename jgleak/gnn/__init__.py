@@ -32,5 +32,6 @@ from jgleak.gnn.registry import RESIDUALS as RESIDUALS
 from jgleak.gnn.residual import AddedRow as AddedRow
 from jgleak.gnn.residual import LinearResidual as LinearResidual
 from jgleak.gnn.residual import Residual as Residual
+from jgleak.gnn.sage import GraphConv as GraphConv
 from jgleak.gnn.sage import SAGEConv as SAGEConv
 from jgleak.gnn.standard import standard as standard

@@ -9,6 +9,7 @@ import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int
 
+from jgleak.gnn.norm import Norm
 from jgleak.gnn.precise import Precise
 from jgleak.gnn.tap import Tap
 
@@ -61,6 +62,16 @@ class Convolution(Precise):
     def own_kernel(self) -> str | None:
         """The weight of rows that are never mixed, where there is one."""
         return own if (own := self.kernel("own")) != self.kernel("mixed") else None
+
+    @property
+    def combined_features(self) -> int:
+        """Columns of what ``star_combine`` makes: the output's, or those of the hidden row, where a map is inside."""
+        return self.features
+
+    @property
+    def inner_norm(self) -> Norm | None:
+        """The normalisation of the hidden row, where there is one."""
+        return None
 
     @nn.nowrap
     def check(self) -> None:
@@ -121,11 +132,11 @@ class Convolution(Precise):
         """Summed, selected terms to ``columns`` of the pre-activation (of the hidden one, where a map is inside)."""
         return self._add_bias(total[0], columns)
 
-    def star_hidden(self, combined: Float[Array, "... D"]) -> Float[Array, "... D"]:
-        """The hidden row that enters the map inside, column by column of ``star_combine``'s result."""
+    def star_hidden(self, combined: Float[Array, "... C"], columns: Int[Array, " C"]) -> Float[Array, "... C"]:
+        """``columns`` of the hidden row that enters the map inside, from those of ``star_combine``'s result."""
         raise NotImplementedError
 
-    def star_finish(self, combined: Float[Array, "... D"]) -> Float[Array, "... D"]:
+    def star_finish(self, combined: Float[Array, "... E"]) -> Float[Array, "... D"]:
         """All columns of ``star_combine``'s result to the pre-activation."""
         return combined
 

@@ -63,7 +63,15 @@ class Layer(Precise):
     @nn.nowrap
     def columnwise(self, view: View) -> bool:
         """Some columns of a view's row can be had without the others."""
-        return view != "state" or (self.conv.kernel("hidden") is None and (self.norm is None or self.norm.columnwise))
+        norm = {"aggregate": None, "hidden": self.conv.inner_norm, "state": self.norm}[view]
+        alone = view != "state" or self.conv.kernel("hidden") is None
+        return alone and (norm is None or norm.columnwise)
+
+    @nn.nowrap
+    def columns(self, view: View) -> Int[Array, " C"]:
+        """All columns for ``select`` and ``row``, of every view but ``aggregate`` (which has those of the rows)."""
+        combined = self.conv.combined_features
+        return jnp.arange(combined if view == "hidden" else max(combined, self.features))
 
     @nn.nowrap
     def check(self) -> None:
@@ -113,20 +121,28 @@ class Layer(Precise):
         """What the ``columns`` of a view's row depend on."""
         if view == "aggregate":
             return terms[None, :, columns]
+        inside, beside = (jnp.minimum(columns, width - 1) for width in (self.conv.combined_features, self.features))
         if self.residual is None:
-            return self.conv.star_select(terms, columns)
+            return self.conv.star_select(terms, inside)
         end = terms.shape[-1] - self.features
-        return jnp.concatenate([self.conv.star_select(terms[:, :end], columns), terms[None, :, end + columns]])
+        return jnp.concatenate([self.conv.star_select(terms[:, :end], inside), terms[None, :, end + beside]])
 
-    def row(self, view: View, totals: Float[Array, "A ... C"], columns: Int[Array, " C"]) -> Float[Array, "... C"]:
+    def row(self, view: View, totals: Float[Array, "A ... C"], columns: Int[Array, " C"]) -> Float[Array, "... D"]:
         """Summed, selected terms to ``columns`` of a view's row, or to all where it is not ``columnwise``."""
         if view == "aggregate":
             return totals[0]
-        totals, beside = (totals, 0.0) if self.residual is None else (totals[:-1], totals[-1])
-        combined = self.conv.star_combine(totals, columns)
+        if self.residual is not None:
+            totals, beside = totals[:-1], totals[-1]
+        else:
+            beside = jnp.zeros(1)
         if view == "hidden":
-            return self.conv.star_hidden(combined)
-        out = self.conv.star_finish(combined)
+            return self.conv.star_hidden(self.conv.star_combine(totals, columns), columns)
+        if not self.columnwise("state"):  # these are all columns, of the hidden row and of the outcome
+            inside, columns = columns[: self.conv.combined_features], columns[: self.features]
+            totals, beside = totals[..., : inside.size], beside[..., : columns.size]
+        else:
+            inside = columns
+        out = self.conv.star_finish(self.conv.star_combine(totals, inside))
         return activation(self.act)(out if self.norm is None else self.norm.columns(out, columns)) + beside
 
     def rooted(
@@ -134,7 +150,7 @@ class Layer(Precise):
     ) -> Float[Array, "B D"]:
         """The next state of each neighbourhood's centre, which comes first; ``present`` says who is no padding."""
         projected = self.project(states.reshape(-1, states.shape[-1])).reshape(*states.shape[:2], -1)
-        columns = jnp.arange(self.features)
+        columns = self.columns("state")
 
         def star(rows: Array, degree: Array, here: Array) -> Array:
             own, others = self.terms("state", rows[0], degree[0], rows[1:], degree[1:])

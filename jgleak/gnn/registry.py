@@ -12,13 +12,14 @@ from jgleak.gnn.leconv import LEConv
 from jgleak.gnn.norm import BatchNorm, LayerNorm, Norm
 from jgleak.gnn.readout import DotProduct, Flattened, NodeMLP, NodeScores, Pooled, Readout
 from jgleak.gnn.residual import AddedRow, LinearResidual, Residual
-from jgleak.gnn.sage import SAGEConv
+from jgleak.gnn.sage import GraphConv, SAGEConv
 
 CONVOLUTIONS: dict[str, type[Convolution]] = {
     GCNConv.kind: GCNConv,
     GATConv.kind: GATConv,
     GATv2Conv.kind: GATv2Conv,
     SAGEConv.kind: SAGEConv,
+    GraphConv.kind: GraphConv,
     GINConv.kind: GINConv,
     LEConv.kind: LEConv,
 }

@@ -29,7 +29,7 @@ def standard(
     Args:
       in_features: width of the encoded node features.
       layer: a name of ``CONVOLUTIONS``; or one convolution or layer, whose options all layers share. Attention heads
-        are concatenated in hidden layers and averaged in the last one.
+        are concatenated in hidden layers, unless it says ``concatenate=False``, and averaged in the last one.
       readout: GRAIN's, where none is given.
       layers: number of convolutions.
       hidden: width of every convolution, where ``layer`` is a name.
@@ -63,7 +63,7 @@ def _placed(layer: Layer, last: bool, readout: Readout, last_act: bool) -> Layer
     """The layer in its place: the last one averages its heads, and has an activation where it is asked for alone."""
     conv = layer.conv
     if isinstance(conv, Attention):
-        conv = conv.clone(concatenate=not last)
+        conv = conv.clone(concatenate=conv.concatenate and not last)
     if last and readout.passes_states:
         conv = conv.clone(features=readout.outputs)
     return layer.clone(conv=conv, act=layer.act if last_act or not last else "identity")

@@ -21,6 +21,7 @@ from jgleak.gnn import (
     GATConv,
     GCNConv,
     GINConv,
+    GraphConv,
     Layer,
     LayerNorm,
     LinearEncoder,
@@ -40,6 +41,14 @@ LAYERS: dict[str, Layer] = {
     **{f"norm {kind}": Layer(GCNConv(4), norm=norm()) for kind, norm in NORMS.items()},
     **{f"residual {kind}": Layer(GCNConv(WIDTH), residual=residual()) for kind, residual in RESIDUALS.items()},
     "gin, epsilon": Layer(GINConv(4, epsilon=0.3)),
+    "gin, wide, linear residual": Layer(GINConv(4, inner="tanh", widths=(6,)), residual=LinearResidual()),
+    "gin, narrow, ends active": Layer(GINConv(6, widths=(3,), ends_active=True), "identity", norm=BatchNorm()),
+    "gin, three maps, norms": Layer(
+        GINConv(WIDTH, bias=True, inner="tanh", widths=(5, 4), norm=BatchNorm()), residual=AddedRow()
+    ),
+    "gin, layer norm inside": Layer(GINConv(4, widths=(5,), norm=LayerNorm())),
+    "sage, sums": Layer(SAGEConv(4, aggregation="sum")),
+    "graph, means": Layer(GraphConv(4, aggregation="mean")),
     "gcn, no loops": Layer(GCNConv(4, self_loops=False), "tanh"),
     "gcn, sums": Layer(GCNConv(4, normalise=False), "tanh"),
     "gcn, batch norm": Layer(GCNConv(4, bias=True), norm=BatchNorm()),
@@ -64,12 +73,8 @@ MODELS: dict[str, GNN] = {
 
 
 def weights_of(part: Any, params_of: Any, seed: int) -> Any:
-    """Random weights, variances positive."""
-
-    def positive(path: Any, leaf: np.ndarray) -> np.ndarray:
-        return np.abs(leaf) + 0.5 if path[-1].key == "variance" else leaf
-
-    return jax.tree_util.tree_map_with_path(positive, params_of(part, SLOTS, WIDTH, seed=seed))
+    """Random weights."""
+    return params_of(part, SLOTS, WIDTH, seed=seed)
 
 
 @pytest.fixture(params=LAYERS)

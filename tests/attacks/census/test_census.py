@@ -84,6 +84,11 @@ COMPOSED: dict[str, tuple[tuple[Layer, ...], Readout, dict[str, Any]]] = {
         NodeMLP(MLP((16, 2))),
         {"jump": "cat"},
     ),
+    "wide GIN with norms inside": (
+        (Layer(GINConv(20, widths=(24, 16), norm=BatchNorm())), Layer(GINConv(20, norm=LayerNorm(), ends_active=True))),
+        Pooled(),
+        {},
+    ),
     "linear residual, max": (
         (Layer(GATConv(20), residual=LinearResidual()), Layer(GCNConv(20))),
         Pooled("sum", MLP((16, 2))),
