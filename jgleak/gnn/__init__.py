@@ -2,9 +2,11 @@
 
 from jgleak.gnn.activation import ACTIVATIONS as ACTIVATIONS
 from jgleak.gnn.convolution import Convolution as Convolution
+from jgleak.gnn.dot import DotProduct as DotProduct
 from jgleak.gnn.encoder import Encoder as Encoder
 from jgleak.gnn.encoder import LinearEncoder as LinearEncoder
 from jgleak.gnn.encoder import Rows as Rows
+from jgleak.gnn.flattened import Flattened as Flattened
 from jgleak.gnn.gat import GATConv as GATConv
 from jgleak.gnn.gatv2 import GATv2Conv as GATv2Conv
 from jgleak.gnn.gcn import GCNConv as GCNConv
@@ -15,14 +17,12 @@ from jgleak.gnn.leconv import LEConv as LEConv
 from jgleak.gnn.mlp import MLP as MLP
 from jgleak.gnn.model import GNN as GNN
 from jgleak.gnn.model import Params as Params
+from jgleak.gnn.node_mlp import NodeMLP as NodeMLP
+from jgleak.gnn.node_scores import NodeScores as NodeScores
 from jgleak.gnn.norm import BatchNorm as BatchNorm
 from jgleak.gnn.norm import LayerNorm as LayerNorm
 from jgleak.gnn.norm import Norm as Norm
-from jgleak.gnn.readout import DotProduct as DotProduct
-from jgleak.gnn.readout import Flattened as Flattened
-from jgleak.gnn.readout import NodeMLP as NodeMLP
-from jgleak.gnn.readout import NodeScores as NodeScores
-from jgleak.gnn.readout import Pooled as Pooled
+from jgleak.gnn.pooled import Pooled as Pooled
 from jgleak.gnn.readout import Readout as Readout
 from jgleak.gnn.registry import CONVOLUTIONS as CONVOLUTIONS
 from jgleak.gnn.registry import ENCODERS as ENCODERS

@@ -16,8 +16,10 @@ from jgleak.gnn.convolution import at_least_one
 from jgleak.gnn.encoder import Encoder, Rows
 from jgleak.gnn.jump import JUMPS, Jump
 from jgleak.gnn.layer import Layer
+from jgleak.gnn.node_mlp import NodeMLP
+from jgleak.gnn.pooled import Pooled
 from jgleak.gnn.precise import Precise
-from jgleak.gnn.readout import NodeMLP, Pooled, Readout
+from jgleak.gnn.readout import Readout
 from jgleak.gnn.tap import Tap
 
 Params = Any

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from jgleak.gnn.convolution import Convolution
+from jgleak.gnn.dot import DotProduct
 from jgleak.gnn.encoder import Encoder, LinearEncoder, Rows
+from jgleak.gnn.flattened import Flattened
 from jgleak.gnn.gat import GATConv
 from jgleak.gnn.gatv2 import GATv2Conv
 from jgleak.gnn.gcn import GCNConv
 from jgleak.gnn.gin import GINConv
 from jgleak.gnn.leconv import LEConv
+from jgleak.gnn.node_mlp import NodeMLP
+from jgleak.gnn.node_scores import NodeScores
 from jgleak.gnn.norm import BatchNorm, LayerNorm, Norm
-from jgleak.gnn.readout import DotProduct, Flattened, NodeMLP, NodeScores, Pooled, Readout
+from jgleak.gnn.pooled import Pooled
+from jgleak.gnn.readout import Readout
 from jgleak.gnn.residual import AddedRow, LinearResidual, Residual
 from jgleak.gnn.sage import GraphConv, SAGEConv
 

@@ -7,7 +7,8 @@ from jgleak.gnn.convolution import Convolution
 from jgleak.gnn.gin import GINConv
 from jgleak.gnn.layer import Layer
 from jgleak.gnn.model import GNN
-from jgleak.gnn.readout import NodeMLP, Readout
+from jgleak.gnn.node_mlp import NodeMLP
+from jgleak.gnn.readout import Readout
 from jgleak.gnn.registry import CONVOLUTIONS
 
 

@@ -7,7 +7,7 @@ from jaxtyping import Float
 
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.gnn import GNN, Params
-from jgleak.gnn.readout import entering
+from jgleak.gnn.pooled import entering
 
 
 def pooled_embedding(model: GNN, update: Params) -> Float[np.ndarray, " D"]:

@@ -35,7 +35,7 @@ from jgleak.attacks.matching.starts import Variables, normal
 from jgleak.attacks.public.positions import PositionFrequencies, position_frequencies
 from jgleak.attacks.side_information import size
 from jgleak.federated.observation import Knowledge, Observation
-from jgleak.gnn.readout import entering
+from jgleak.gnn.pooled import entering
 from jgleak.graph import bucket
 
 NOISE = 0.3

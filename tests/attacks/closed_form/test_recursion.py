@@ -19,7 +19,7 @@ from jgleak.defenses import parse
 from jgleak.features import FeatureSpace, real
 from jgleak.federated import Observation, fedsgd
 from jgleak.gnn import GNN
-from jgleak.gnn.readout import Pooled
+from jgleak.gnn.pooled import Pooled
 from jgleak.graph import Graph, GraphBatch
 
 SPACE = FeatureSpace(tuple(real(f"x{i}") for i in range(6)))
