@@ -54,7 +54,7 @@ class Specification:
       heads: attention heads (``gat``).
       activation: ``relu``, ``gelu``, ``sigmoid`` or ``tanh``.
       readout: ``node_mlp``, ``pooled``, ``flattened`` or ``node_scores``.
-      pooling: ``mean``, ``sum`` or ``max`` (``pooled`` readout).
+      pooling: ``mean``, ``sum`` or ``max``, or several with commas between (``pooled`` readout).
       last_activation: apply the activation after the last convolution too.
       bias: give the convolutions a bias.
       loss: ``bce``, ``ce`` or ``mse``; None for ``mse`` in regression and ``bce`` otherwise.
@@ -147,8 +147,8 @@ class Specification:
             not 0 < self.time_limit < math.inf,
         )
         yield (
-            f"pooling: unknown {self.pooling!r}; choose one of {', '.join(POOLINGS)}",
-            self.pooling not in POOLINGS,
+            f"pooling: unknown {self.pooling!r}; choose of {', '.join(POOLINGS)}, several with commas between",
+            not set(self.pooling.split(",")) <= set(POOLINGS),
         )
         yield (
             f"protocol: unknown {self.protocol!r}; choose one of {', '.join(PROTOCOLS)}",

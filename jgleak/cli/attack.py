@@ -33,7 +33,7 @@ def attack(
     heads: Annotated[int, typer.Option(help="Attention heads (gat).")] = 2,
     activation: Annotated[str, typer.Option(help="relu, gelu, sigmoid or tanh.")] = "relu",
     readout: Annotated[str, typer.Option(help="Such as node_mlp or pooled; see jgleak list.")] = "node_mlp",
-    pooling: Annotated[str, typer.Option(help="mean, sum or max (pooled readout).")] = "mean",
+    pooling: Annotated[str, typer.Option(help="mean, sum or max, or several as mean,sum (pooled readout).")] = "mean",
     last_activation: Annotated[
         bool, typer.Option("--last-activation", help="Apply the activation after the last convolution too.")
     ] = False,

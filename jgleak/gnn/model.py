@@ -200,7 +200,7 @@ class GNN(Precise):
 
     def embed(
         self, nodes: Float[Array, "N m"], adjacency: Float[Array, "N N"], mask: Bool[Array, " N"]
-    ) -> Float[Array, " D"]:
+    ) -> Float[Array, " P"]:
         """The vector that enters the MLP of a ``pooled`` readout."""
         if not isinstance(self.readout, Pooled):
             raise ValueError(f"readout: {self.readout.kind!r} does not pool its nodes; use 'pooled'")

@@ -26,7 +26,7 @@ class ReadoutTask(NamedTuple):
       outputs: number of outputs ``C``.
       by_node: nodes are labelled, not graphs.
       act: activation between linear maps.
-      pooling: a name of ``POOLINGS``, for readouts that pool.
+      pooling: as in ``Pooled``, for readouts that pool.
       slots: number of nodes that graphs are padded to.
     """
 
@@ -157,6 +157,10 @@ class Readout(nn.Module):
           TypeError: nothing adds up.
         """
         raise TypeError(f"the readout {self.kind!r} does not add up over nodes")
+
+    def summed(self, row: Float[np.ndarray, " P"]) -> Float[np.ndarray, " D"]:
+        """Of ``pooled_row`` the part that ``upstream`` is the gradient at: what the nodes' states add up to."""
+        return row
 
     def pooled_row(self, update: Weights) -> Any:
         """The vector that enters ``first`` where it is one for all nodes; of a batch a weighted mean (``entering``).

@@ -150,7 +150,7 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
     if not knowledge.space.discrete:
         return "it enumerates feature values, and this feature space has real-valued ones; use discrete features"
     if model.readout.additive is None:
-        return "it needs a readout that adds up over nodes: 'node_mlp', or 'pooled' with mean or sum"
+        return "it needs a readout that adds up over nodes: 'node_mlp', or 'pooled' with mean, sum or both, without max"
     try:
         resolved(knowledge.prior, knowledge.space)
     except ValueError as error:

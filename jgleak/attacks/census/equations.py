@@ -57,7 +57,7 @@ def equations(problem: CensusProblem, levels: Levels, clock: Clock) -> Equations
     scale = arithmetic.scales(sizes)
     matrix, observed = columns.T / scale[:, None], observed / scale
     if of == "pooled":
-        pooled = pooled_embedding(model, update)
+        pooled = model.readout.summed(pooled_embedding(model, update))
         length = arithmetic.pooled_scale(float(np.linalg.norm(pooled) / np.sqrt(pooled.size)), observation)
         matrix, observed = np.r_[matrix, states.T / length], np.r_[observed, pooled / length]
     return Equations(matrix, observed, blocks, arithmetic.slack(observation, observed))

@@ -89,6 +89,7 @@ COMPOSED: dict[str, tuple[tuple[Layer, ...], Readout, dict[str, Any]]] = {
         Pooled(),
         {},
     ),
+    "mean and sum": ((Layer(GCNConv(20)), Layer(GCNConv(24))), Pooled("mean,sum", MLP((16, 2))), {}),
     "linear residual, max": (
         (Layer(GATConv(20), residual=LinearResidual()), Layer(GCNConv(20))),
         Pooled("sum", MLP((16, 2))),
