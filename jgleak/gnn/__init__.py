@@ -20,6 +20,7 @@ from jgleak.gnn.model import Params as Params
 from jgleak.gnn.node_mlp import NodeMLP as NodeMLP
 from jgleak.gnn.node_scores import NodeScores as NodeScores
 from jgleak.gnn.norm import BatchNorm as BatchNorm
+from jgleak.gnn.norm import GraphNorm as GraphNorm
 from jgleak.gnn.norm import LayerNorm as LayerNorm
 from jgleak.gnn.norm import Norm as Norm
 from jgleak.gnn.pooled import Pooled as Pooled

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar, TypeVar
 
 import jax.numpy as jnp
@@ -69,9 +70,23 @@ class Convolution(Precise):
         return self.features
 
     @property
-    def inner_norm(self) -> Norm | None:
-        """The normalisation of the hidden row, where there is one."""
-        return None
+    def inner_norms(self) -> tuple[tuple[str, Norm], ...]:
+        """The normalisations inside, of which the first is that of the hidden row, by the names of their parameters."""
+        return ()
+
+    @nn.nowrap
+    def with_inner_norm(self, change: Callable[[Norm], Norm]) -> Convolution:
+        """The convolution with another normalisation inside, where it has one."""
+        return self
+
+    @nn.nowrap
+    def maps_into(self, norm: str | None) -> tuple[tuple[str, ...], str]:
+        """The kernels whose outcomes, added up, enter a norm with a bias, and the bias' name.
+
+        ``norm`` is one of ``inner_norms``; None: one behind the convolution. No kernels: something else enters it.
+        """
+        kernels = (self.own_kernel, self.kernel("mixed")) if self.peels else ()
+        return tuple(name for name in kernels if name), "bias"
 
     @nn.nowrap
     def check(self) -> None:
@@ -139,6 +154,10 @@ class Convolution(Precise):
     def star_finish(self, combined: Float[Array, "... E"]) -> Float[Array, "... D"]:
         """All columns of ``star_combine``'s result to the pre-activation."""
         return combined
+
+    def entering_inner_norms(self, combined: Float[Array, " E"]) -> tuple[Float[Array, " _D"], ...]:
+        """The rows that enter ``inner_norms``, from ``star_combine``'s result."""
+        return ()
 
     def _add_bias(
         self, z: Float[Array, "... C"], columns: Int[Array, " C"] | None = None, name: str = "bias"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import jax.numpy as jnp
@@ -46,8 +47,20 @@ class GINConv(Convolution):
         return self.inside[0]
 
     @property
-    def inner_norm(self) -> Norm | None:
-        return self.norm
+    def inner_norms(self) -> tuple[tuple[str, Norm], ...]:
+        return () if self.norm is None else tuple((f"norms_{place}", self.norm) for place, _ in enumerate(self.inside))
+
+    @nn.nowrap
+    def with_inner_norm(self, change: Callable[[Norm], Norm]) -> GINConv:
+        return self if self.norm is None else self.clone(norm=change(self.norm))
+
+    @nn.nowrap
+    def maps_into(self, norm: str | None) -> tuple[tuple[str, ...], str]:
+        if norm is None:
+            return () if self.ends_active else ("out_kernel",), "bias"
+        place = int(norm.removeprefix("norms_"))
+        kernel, bias = self._names(place) if place else ("kernel", "inner_bias")
+        return (kernel,), bias
 
     @property
     def taps(self) -> tuple[Tap, ...]:
@@ -59,9 +72,11 @@ class GINConv(Convolution):
         super().check()
         at_least_one(widths=min(self.inside))
         activation(self.inner)
+        if self.norm is not None:
+            self.norm.check()
 
     def setup(self) -> None:
-        self.norms = [] if self.norm is None else [self.norm.clone(name=None, parent=None) for _ in self.inside]
+        self.norms = [norm.clone(name=None, parent=None) for _, norm in self.inner_norms]
 
     @nn.compact
     def __call__(
@@ -77,7 +92,7 @@ class GINConv(Convolution):
                 kernel = self._kernel(name, (hidden.shape[-1], width))
                 self._offsets(offset, width=width)
                 hidden = self._add_bias(apply_kernel(self, name, kernel, hidden), name=offset)
-            hidden = activation(self.inner)(self.norms[place](hidden) if self.norms else hidden)
+            hidden = activation(self.inner)(self.norms[place](hidden, mask) if self.norms else hidden)
         out_kernel = self._kernel("out_kernel", (hidden.shape[-1], self.features))
         self._offsets("bias")
         out = self._ended(apply_kernel(self, "out_kernel", out_kernel, hidden))
@@ -110,14 +125,25 @@ class GINConv(Convolution):
     def star_hidden(self, combined: Float[Array, "... C"], columns: Int[Array, " C"]) -> Float[Array, "... C"]:
         return activation(self.inner)(self.norms[0].columns(combined, columns) if self.norms else combined)
 
-    def star_finish(self, combined: Float[Array, "... H"]) -> Float[Array, "... D"]:
-        hidden = self.star_hidden(combined, jnp.arange(self.inside[0]))
+    def star_finish(self, combined: Float[Array, "... E"]) -> Float[Array, "... D"]:
+        hidden = self._active(len(self.inside) - 1, self._inner(combined)[-1])
+        return self._ended(hidden @ self._weight("out_kernel"))
+
+    def entering_inner_norms(self, combined: Float[Array, " E"]) -> tuple[Float[Array, " _D"], ...]:
+        return tuple(self._inner(combined)) if self.norms else ()
+
+    def _inner(self, combined: Float[Array, "... E"]) -> list[Float[Array, "... _D"]]:
+        """What leaves every map but the last, from what leaves the first."""
+        rows = [combined]
         for place in range(1, len(self.inside)):
             name, offset = self._names(place)
-            mapped = self._add_bias(hidden @ self._weight(name), name=offset)
-            every = jnp.arange(self.inside[place])
-            hidden = activation(self.inner)(self.norms[place].columns(mapped, every) if self.norms else mapped)
-        return self._ended(hidden @ self._weight("out_kernel"))
+            rows.append(self._add_bias(self._active(place - 1, rows[-1]) @ self._weight(name), name=offset))
+        return rows
+
+    def _active(self, place: int, rows: Float[Array, "... D"]) -> Float[Array, "... D"]:
+        """All columns of what enters the map after map ``place``, from what leaves that one."""
+        columns = jnp.arange(rows.shape[-1])
+        return activation(self.inner)(self.norms[place].columns(rows, columns) if self.norms else rows)
 
     @nn.nowrap
     def _names(self, place: int) -> tuple[str, str]:

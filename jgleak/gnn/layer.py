@@ -44,6 +44,11 @@ class Layer(Precise):
     residual: Residual | None = None
     dropout: float = 0.0
 
+    def __post_init__(self) -> None:
+        if self.norm is not None:  # Flax shares the weights of a norm that stands inside the convolution too
+            object.__setattr__(self, "norm", self.norm.clone(_deep_clone=True))
+        super().__post_init__()
+
     @property
     def features(self) -> int:
         """Width of the states that come out."""
@@ -60,10 +65,17 @@ class Layer(Precise):
         """Nothing but a convolution and an activation."""
         return self.norm is None and self.residual is None
 
+    @property
+    def norms(self) -> dict[tuple[str, ...], Norm]:
+        """All normalisations, by where their parameters lie, in the order in which rows pass them."""
+        inside = {("conv", name): norm for name, norm in self.conv.inner_norms}
+        return inside | ({} if self.norm is None else {("norm",): self.norm})
+
     @nn.nowrap
     def columnwise(self, view: View) -> bool:
         """Some columns of a view's row can be had without the others."""
-        norm = {"aggregate": None, "hidden": self.conv.inner_norm, "state": self.norm}[view]
+        inside = [norm for _, norm in self.conv.inner_norms]
+        norm = {"aggregate": None, "hidden": inside[0] if inside else None, "state": self.norm}[view]
         alone = view != "state" or self.conv.kernel("hidden") is None
         return alone and (norm is None or norm.columnwise)
 
@@ -78,6 +90,8 @@ class Layer(Precise):
         """Raise ``ValueError`` for an unknown name or an impossible size."""
         self.conv.check()
         activation(self.act)
+        if self.norm is not None:
+            self.norm.check()
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout: expected a share from 0 and below 1, got {self.dropout}")
 
@@ -87,7 +101,7 @@ class Layer(Precise):
     ) -> Float[Array, "N D"]:
         """The next states of all nodes; those of padding may be anything."""
         out = self.conv(rows, adjacency, mask)
-        out = activation(self.act)(out if self.norm is None else self.norm(out))
+        out = activation(self.act)(out if self.norm is None else self.norm(out, mask))
         if self.dropout and self.has_rng("dropout"):
             out = nn.Dropout(self.dropout, deterministic=False)(out)
         return out if self.residual is None else out + self.residual(rows, self.features)
@@ -158,6 +172,18 @@ class Layer(Precise):
             return self.row("state", self.select("state", total[None], columns)[:, 0], columns)
 
         return jax.vmap(star)(projected, degrees, present)
+
+    def entering_norms(
+        self, states: Float[Array, "W F"], degrees: Float[Array, " W"], present: Bool[Array, " W"]
+    ) -> tuple[Float[Array, " _D"], ...]:
+        """Of one neighbourhood's centre, as in ``rooted``, the rows that enter ``norms``."""
+        projected, columns = self.project(states), jnp.arange(self.conv.combined_features)
+        own, others = self.terms("state", projected[0], degrees[0], projected[1:], degrees[1:])
+        total = own + jnp.where(present[1:, None], others, 0.0).sum(axis=0)
+        selected = self.select("state", total[None], columns)[:, 0]
+        combined = self.conv.star_combine(selected if self.residual is None else selected[:-1], columns)
+        rows = self.conv.entering_inner_norms(combined)
+        return rows if self.norm is None else (*rows, self.conv.star_finish(combined))
 
     def by(self, weights: Mapping[str, Any], method: str, *arguments: Any) -> Any:
         """A method of this layer under its own weights (``GNN.layer_of``)."""

@@ -13,7 +13,7 @@ from jgleak.gnn.gin import GINConv
 from jgleak.gnn.leconv import LEConv
 from jgleak.gnn.node_mlp import NodeMLP
 from jgleak.gnn.node_scores import NodeScores
-from jgleak.gnn.norm import BatchNorm, LayerNorm, Norm
+from jgleak.gnn.norm import BatchNorm, GraphNorm, LayerNorm, Norm
 from jgleak.gnn.pooled import Pooled
 from jgleak.gnn.readout import Readout
 from jgleak.gnn.residual import AddedRow, LinearResidual, Residual
@@ -38,6 +38,7 @@ READOUTS: dict[str, type[Readout]] = {
 NORMS: dict[str, type[Norm]] = {
     BatchNorm.kind: BatchNorm,
     LayerNorm.kind: LayerNorm,
+    GraphNorm.kind: GraphNorm,
 }
 RESIDUALS: dict[str, type[Residual]] = {
     AddedRow.kind: AddedRow,
