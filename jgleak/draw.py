@@ -28,6 +28,7 @@ from rdkit.Chem.Draw import rdMolDraw2D
 from jgleak.features import FeatureSpace
 from jgleak.graph import Graph
 from jgleak.metrics.exact import isomorphism
+from jgleak.smiles import bond_types
 
 PANEL, SMALL = 5.0, 3.2
 """Width and height of one panel in inches: of two side by side, and of more."""
@@ -43,6 +44,8 @@ ELEMENTS = 118
 
 FRAME = "tab:green"
 """Colour of the frame around a graph that is exactly the truth."""
+
+AROMATIC = Chem.BondType.AROMATIC
 
 VIEW = (240, 190)
 """Units, width and height, of a picture inside a page."""
@@ -144,7 +147,8 @@ def is_molecular(space: FeatureSpace) -> bool:
 def molecule(graph: Graph, space: FeatureSpace) -> Chem.RWMol:
     """An RDKit molecule with 2-D coordinates, built without any check of valences.
 
-    Graphs carry no bond orders: a bond between two aromatic atoms in a ring is aromatic, every other one single.
+    Bonds are of their edge classes where the space names them after RDKit's bond types. Elsewhere graphs carry no bond
+    orders: a bond between two aromatic atoms in a ring is aromatic, every other one single.
     Hydrogens are those that a feature "hydrogens" states; none are added.
 
     Raises:
@@ -164,11 +168,13 @@ def molecule(graph: Graph, space: FeatureSpace) -> Chem.RWMol:
         atom.SetIsAromatic(bool(_number(graph, space, v, "aromatic")))
         mol.AddAtom(atom)
     bridges = {frozenset(edge) for edge in nx.bridges(graph.to_networkx())}
-    for u, v in graph.edges.tolist():
+    known = bond_types(graph, space)
+    for edge, (u, v) in enumerate(graph.edges.tolist()):
         ring = frozenset((u, v)) not in bridges
         aromatic = ring and mol.GetAtomWithIdx(u).GetIsAromatic() and mol.GetAtomWithIdx(v).GetIsAromatic()
-        mol.AddBond(u, v, Chem.BondType.AROMATIC if aromatic else Chem.BondType.SINGLE)
-        mol.GetBondBetweenAtoms(u, v).SetIsAromatic(aromatic)
+        guess = AROMATIC if aromatic else Chem.BondType.SINGLE
+        mol.AddBond(u, v, guess if known is None else known[edge])
+        mol.GetBondBetweenAtoms(u, v).SetIsAromatic(mol.GetBondBetweenAtoms(u, v).GetBondType() == AROMATIC)
     mol.UpdatePropertyCache(strict=False)
     Chem.FastFindRings(mol)
     rdDepictor.Compute2DCoords(mol)
@@ -194,7 +200,8 @@ def _like(truth: Graph, graph: Graph) -> Graph:
     """The graph with its nodes in the truth's order where it is the truth, or at least has its edges."""
     order = isomorphism(truth, graph)
     if order is None:
-        order = isomorphism(*(dataclasses.replace(g, x=np.zeros((g.n, 1))) for g in (truth, graph)))
+        bare = (dataclasses.replace(g, x=np.zeros((g.n, 1)), edge_class=None) for g in (truth, graph))
+        order = isomorphism(*bare)
     return graph if order is None else graph.permute(order)
 
 

@@ -1,4 +1,4 @@
-"""What everyone in the federation knows about node features: names, values, normalisation.
+"""What everyone in the federation knows about node and edge features: names, values, normalisation.
 
 A server must publish this for training to work at all, so every attack may use it
 (GRAIN, section 3, "threat model"). It never holds anything of one client.
@@ -61,12 +61,15 @@ class FeatureSpace:
       degree: name of the discrete feature whose *values* are node degrees, or None when degrees are not a feature.
       mean: column means over the public data set (m,), or None for no normalisation.
       std: column standard deviations (m,), or None for no normalisation.
+      edge_classes: names of the classes that edges are of (bond types), in the order of their codes; none where edges
+        are alike. A combination of several edge attributes is one class.
     """
 
     features: tuple[Feature, ...]
     degree: str | None = None
     mean: Float[np.ndarray, " m"] | None = None
     std: Float[np.ndarray, " m"] | None = None
+    edge_classes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         names = [f.name for f in self.features]
@@ -95,6 +98,9 @@ class FeatureSpace:
             raise ValueError("mean, std: give both or neither")
         if self.std is not None and np.any(self.std < 0):
             raise ValueError("std: deviations cannot be negative")
+        object.__setattr__(self, "edge_classes", tuple(map(str, self.edge_classes)))
+        if len(set(self.edge_classes)) != len(self.edge_classes):
+            raise ValueError("edge_classes: names must be unique")
 
     @cached_property
     def width(self) -> int:
@@ -156,6 +162,24 @@ class FeatureSpace:
             row, col = np.argwhere(bad)[0]
             f = self.features[int(np.flatnonzero(discrete)[col])]
             raise ValueError(f"x: node {row} has code {codes[row, col]} for {f.name!r}, outside 0..{len(f.values) - 1}")
+
+    def check_edges(self, edge_class: Int[np.ndarray, " e"] | None, edges: int) -> None:
+        """Raise ``ValueError`` where a graph's edge classes are not those of the schema, or one of both has none."""
+        if not self.edge_classes and edge_class is not None:
+            raise ValueError(
+                "edge_class: the graph has edge classes, and the feature space lists none; list their names in its "
+                "edge_classes, or leave them out of the graph"
+            )
+        if self.edge_classes and edge_class is None and edges:
+            raise ValueError(
+                f"edge_class: the feature space has the edge classes {', '.join(self.edge_classes)}, and the graph has "
+                "none; give Graph(edge_class=...)"
+            )
+        if edge_class is not None and np.any(edge_class >= len(self.edge_classes)):
+            raise ValueError(
+                f"edge_class: class {int(edge_class.max())} is outside 0..{len(self.edge_classes) - 1} "
+                f"({', '.join(self.edge_classes)})"
+            )
 
     def decode(self, encoded: Float[np.ndarray, "n m"]) -> Num[np.ndarray, "n G"]:
         """Encoded (possibly soft) columns to the nearest feature entries: arg-max a group, threshold for binaries."""
@@ -232,6 +256,7 @@ class FeatureSpace:
             degree=None if self.degree == name else self.degree,
             mean=None if self.mean is None else self.mean[keep],
             std=None if self.std is None else self.std[keep],
+            edge_classes=self.edge_classes,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -241,6 +266,7 @@ class FeatureSpace:
             "degree": self.degree,
             "mean": None if self.mean is None else self.mean.tolist(),
             "std": None if self.std is None else self.std.tolist(),
+            "edge_classes": list(self.edge_classes),
         }
 
     @staticmethod
@@ -252,7 +278,7 @@ class FeatureSpace:
                 for f in data["features"]
             )
             stats = {k: None if data[k] is None else np.asarray(data[k], dtype=np.float64) for k in ("mean", "std")}
-            return FeatureSpace(features, data["degree"], **stats)
+            return FeatureSpace(features, data["degree"], **stats, edge_classes=tuple(data.get("edge_classes", ())))
         except (KeyError, TypeError) as error:
             raise ValueError(f"feature space: malformed description ({error!r})") from error
 

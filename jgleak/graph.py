@@ -29,6 +29,8 @@ class Graph:
       edges: ``(e, 2)`` node pairs, each edge once, without self-loops; stored sorted with the smaller node first.
       y: a class (int), a regression target (float), node classes or targets ``(n,)``, or None when unknown.
       name: free text for people (a SMILES string, a row number); no code decides by it.
+      edge_class: the class of every edge ``(e,)``, a place in the FeatureSpace's ``edge_classes`` (a bond type), in the
+        order of ``edges``; None where edges are alike.
 
     Raises:
       ValueError: naming the field, when an entry is not finite, out of range, a self-loop or a repeated edge.
@@ -38,6 +40,7 @@ class Graph:
     edges: Int[np.ndarray, "e 2"]
     y: int | float | Num[np.ndarray, " n"] | None = None
     name: str = ""
+    edge_class: Int[np.ndarray, " e"] | None = None
 
     def __post_init__(self) -> None:
         x, edges = np.asarray(self.x), np.asarray(self.edges)
@@ -56,7 +59,10 @@ class Graph:
         if np.any(edges[:, 0] == edges[:, 1]):
             raise ValueError("edges: self-loops are not allowed (the convolutions add their own)")
         edges = np.sort(edges.astype(np.int64), axis=1)
-        edges = edges[np.lexsort((edges[:, 1], edges[:, 0]))]
+        order = np.lexsort((edges[:, 1], edges[:, 0]))
+        edges = edges[order]
+        if self.edge_class is not None:
+            object.__setattr__(self, "edge_class", _checked_classes(self.edge_class, edges.shape[0])[order])
         if edges.shape[0] > 1 and np.any(np.all(edges[1:] == edges[:-1], axis=1)):
             raise ValueError("edges: an edge is listed twice (give each undirected edge once)")
         object.__setattr__(self, "x", x)
@@ -75,6 +81,16 @@ class Graph:
         a = np.zeros((self.n, self.n), np.float32)
         a[self.edges[:, 0], self.edges[:, 1]] = 1.0
         return a + a.T
+
+    def by_class(self, classes: int) -> Float[np.ndarray, "n n K"] | None:
+        """The adjacency taken apart by edge class, of so many classes; None for none."""
+        if not classes:
+            return None
+        a = np.zeros((self.n, self.n, classes), np.float32)
+        if self.edge_class is not None:
+            u, v = self.edges.T
+            a[u, v, self.edge_class] = a[v, u, self.edge_class] = 1.0
+        return a
 
     @property
     def degree(self) -> Int[np.ndarray, " n"]:
@@ -102,13 +118,17 @@ class Graph:
             raise ValueError(f"order: must be a permutation of 0..{self.n - 1}")
         place = np.argsort(order)
         y = self.y[order] if isinstance(self.y, np.ndarray) and self.y.ndim else self.y
-        return Graph(self.x[order], place[self.edges].reshape(-1, 2), y, self.name)
+        return Graph(self.x[order], place[self.edges].reshape(-1, 2), y, self.name, self.edge_class)
 
     def to_networkx(self) -> nx.Graph:
-        """A networkx graph; node attribute ``x`` is the tuple of feature entries, graph attribute ``y`` the label."""
+        """A networkx graph; node attribute ``x`` is the tuple of feature entries, graph attribute ``y`` the label, edge
+        attribute ``edge_class`` the class where edges have one."""
         g = nx.Graph(y=self.y, name=self.name)
         g.add_nodes_from((i, {"x": tuple(row)}) for i, row in enumerate(self.x.tolist()))
         g.add_edges_from(self.edges.tolist())
+        if self.edge_class is not None:
+            classes = zip(self.edges.tolist(), self.edge_class.tolist(), strict=True)
+            nx.set_edge_attributes(g, {(u, v): k for (u, v), k in classes}, "edge_class")
         return g
 
     @staticmethod
@@ -121,17 +141,26 @@ class Graph:
         if len({np.shape(g.nodes[v]["x"]) for v in nodes}) > 1:
             raise ValueError("x: networkx nodes have attributes 'x' of unequal length")
         place = {v: i for i, v in enumerate(nodes)}
-        pairs = {tuple(sorted((place[u], place[v]))) for u, v in g.edges()}
-        edges = np.array(sorted(pairs), np.int64).reshape(-1, 2)
-        return Graph(np.array([g.nodes[v]["x"] for v in nodes]), edges, g.graph.get("y"), g.graph.get("name", ""))
+        pairs = {
+            tuple(sorted((place[u], place[v]))): data.get("edge_class")
+            for u, v, data in sorted(g.edges(data=True), key=lambda edge: (place[edge[0]], place[edge[1]]))
+        }
+        edges = np.array(list(pairs), np.int64).reshape(-1, 2)
+        classed = [k is not None for k in pairs.values()]
+        if any(classed) and not all(classed):
+            raise ValueError("edge_class: some networkx edges have the attribute 'edge_class' and some have not")
+        classes = np.array(list(pairs.values()), np.int64) if any(classed) else None
+        x = np.array([g.nodes[v]["x"] for v in nodes])
+        return Graph(x, edges, g.graph.get("y"), g.graph.get("name", ""), classes)
 
     def to_jraph(self, space: FeatureSpace) -> jraph.GraphsTuple:
-        """A one-graph ``GraphsTuple``: encoded nodes, each edge in both directions, no self-loops."""
+        """A one-graph ``GraphsTuple``: encoded nodes, each edge in both directions, no self-loops; edges are one-hot
+        rows of their classes where they have one."""
         senders = np.r_[self.edges[:, 0], self.edges[:, 1]]
         receivers = np.r_[self.edges[:, 1], self.edges[:, 0]]
         return jraph.GraphsTuple(
             nodes=space.encode(self.x),
-            edges=None,
+            edges=_both_ways(self, space),
             senders=senders,
             receivers=receivers,
             n_node=np.array([self.n]),  # type: ignore[arg-type]  # jraph takes NumPy arrays too
@@ -146,8 +175,15 @@ class Graph:
         # Copies on the host: unbatch_np shifts the edge indices in place.
         for g in jraph.unbatch_np(jax.tree.map(np.array, graphs)):
             pairs = np.sort(np.c_[g.senders, g.receivers], axis=1)
-            pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0).astype(np.int64)
-            out.append(Graph(space.decode(np.asarray(g.nodes)), pairs.reshape(-1, 2)))
+            real = pairs[:, 0] != pairs[:, 1]
+            pairs, first = np.unique(pairs[real], axis=0, return_index=True)
+            classes = None
+            if space.edge_classes:
+                if g.edges is None:
+                    raise ValueError("edges: the feature space has edge classes, this GraphsTuple has no edge features")
+                classes = np.asarray(g.edges).argmax(axis=1)[real][first]
+            x = space.decode(np.asarray(g.nodes))
+            out.append(Graph(x, pairs.astype(np.int64).reshape(-1, 2), edge_class=classes))
         return out
 
     def canonical_form(self) -> tuple[bytes, bytes]:
@@ -156,11 +192,13 @@ class Graph:
         Numbers count, not their type: codes of 32 bits and of 64 are the same.
         """
         rows, colours = np.unique(np.asarray(self.x, np.float64) + 0.0, axis=0, return_inverse=True)  # no -0
-        plain = igraph.Graph(n=self.n, edges=self.edges.tolist(), vertex_attrs={"colour": colours.ravel().tolist()})
-        canonical = plain.permute_vertices(plain.canonical_permutation(color=plain.vs["colour"]))
-        edges = np.sort(np.array(canonical.get_edgelist(), np.int64).reshape(-1, 2), axis=1)
-        edges = edges[np.lexsort((edges[:, 1], edges[:, 0]))]
-        return rows[canonical.vs["colour"]].tobytes(), edges.tobytes()
+        plain, shown = coloured(self.n, self.edges, colours.ravel(), self.edge_class)
+        plain.vs["node"] = range(plain.vcount())
+        canonical = plain.permute_vertices(plain.canonical_permutation(color=shown.tolist()))
+        order = np.array([v for v in canonical.vs["node"] if v < self.n])
+        whole = self.permute(order)
+        classes = () if whole.edge_class is None else (whole.edge_class,)
+        return rows[colours.ravel()[order]].tobytes(), np.column_stack([whole.edges, *classes]).tobytes()
 
     def isomorphic(self, other: Graph) -> bool:
         """True when a relabelling of nodes makes features and edges of both graphs equal (labels ``y`` are ignored)."""
@@ -168,8 +206,9 @@ class Graph:
             return False
         if sorted(map(tuple, self.x.tolist())) != sorted(map(tuple, other.x.tolist())):
             return False
-        same = nx.algorithms.isomorphism.categorical_node_match("x", None)
-        return nx.is_isomorphic(self.to_networkx(), other.to_networkx(), node_match=same)
+        nodes = nx.algorithms.isomorphism.categorical_node_match("x", None)
+        edges = nx.algorithms.isomorphism.categorical_edge_match("edge_class", None)
+        return nx.is_isomorphic(self.to_networkx(), other.to_networkx(), node_match=nodes, edge_match=edges)
 
 
 class DenseGraph(NamedTuple):
@@ -177,12 +216,12 @@ class DenseGraph(NamedTuple):
 
     Attributes:
       nodes: ``(N, m)`` features; those of padding nodes are zero.
-      adjacency: ``(N, N)`` symmetric, zero diagonal, entries in [0, 1].
+      adjacency: ``(N, N)`` symmetric, zero diagonal, entries in [0, 1]; ``(N, N, K)`` for edges of ``K`` classes.
       mask: ``(N,)`` True for real nodes.
     """
 
     nodes: Float[Array | np.ndarray, "... N m"]
-    adjacency: Float[Array | np.ndarray, "... N N"]
+    adjacency: Float[Array | np.ndarray, "..."]
     mask: Bool[Array | np.ndarray, "... N"]
 
 
@@ -196,13 +235,14 @@ class GraphBatch:
 
     Attributes:
       nodes: ``(B, N, m)`` encoded features.
-      adjacency: ``(B, N, N)`` symmetric, zero diagonal, entries in [0, 1].
+      adjacency: ``(B, N, N)`` symmetric, zero diagonal, entries in [0, 1]; ``(B, N, N, K)`` for edges of ``K`` classes,
+        of which each edge has a 1 at its own.
       node_mask: ``(B, N)`` True for real nodes.
       labels: ``(B,)`` graph labels, ``(B, N)`` node labels, or None.
     """
 
     nodes: Float[Array | np.ndarray, "B N m"]
-    adjacency: Float[Array | np.ndarray, "B N N"]
+    adjacency: Float[Array | np.ndarray, "B N N *K"]
     node_mask: Bool[Array | np.ndarray, "B N"]
     labels: Num[Array | np.ndarray, "B ..."] | None = None
 
@@ -218,7 +258,11 @@ class GraphBatch:
 
     @staticmethod
     def from_graphs(graphs: Sequence[Graph], space: FeatureSpace, *, slots: int | None = None) -> GraphBatch:
-        """Pad host graphs to one batch; ``slots`` fixes ``N``, otherwise the smallest bucket that fits is taken."""
+        """Pad host graphs to one batch; ``slots`` fixes ``N``, otherwise the smallest bucket that fits is taken.
+
+        Raises:
+          ValueError: no graph, one that is too large, or edge classes that are not those of ``space``.
+        """
         if not graphs:
             raise ValueError("graphs: a batch needs at least one graph")
         largest = max(g.n for g in graphs)
@@ -226,11 +270,54 @@ class GraphBatch:
         if size < largest:
             raise ValueError(f"slots: {size} node slots cannot hold a graph of {largest} nodes")
         nodes = np.zeros((len(graphs), size, space.width), np.float32)
-        adjacency = np.zeros((len(graphs), size, size), np.float32)
+        classes = (len(space.edge_classes),) if space.edge_classes else ()
+        adjacency = np.zeros((len(graphs), size, size, *classes), np.float32)
         mask = np.zeros((len(graphs), size), bool)
         for i, g in enumerate(graphs):
-            nodes[i, : g.n], adjacency[i, : g.n, : g.n], mask[i, : g.n] = space.encode(g.x), g.adjacency, True
+            nodes[i, : g.n], mask[i, : g.n] = space.encode(g.x), True
+            space.check_edges(g.edge_class, g.edges.shape[0])
+            by_class = g.by_class(len(space.edge_classes))
+            adjacency[i, : g.n, : g.n] = g.adjacency if by_class is None else by_class
         return GraphBatch(nodes, adjacency, mask, _labels(graphs, size))
+
+
+def coloured(
+    n: int,
+    edges: Int[np.ndarray, "e 2"],
+    colours: Int[np.ndarray, " n"],
+    edge_class: Int[np.ndarray, " e"] | None = None,
+) -> tuple[igraph.Graph, Int[np.ndarray, " V"]]:
+    """A graph whose isomorphisms keep node colours and edge classes, for BLISS, which knows colours of nodes alone.
+
+    Every edge with a class gets a node in its middle, coloured by the class: behind the ``n`` nodes, in the order of
+    the edges.
+
+    Returns:
+      The graph, and the colours of all its nodes (``V = n + e`` with classes).
+    """
+    if edge_class is None:
+        return igraph.Graph(n=n, edges=edges.tolist()), colours
+    middle = n + np.arange(edges.shape[0])
+    halves = np.concatenate([np.c_[edges[:, 0], middle], np.c_[edges[:, 1], middle]])
+    first = int(colours.max(initial=-1)) + 1
+    return igraph.Graph(n=n + edges.shape[0], edges=halves.tolist()), np.r_[colours, first + edge_class]
+
+
+def _both_ways(graph: Graph, space: FeatureSpace) -> Float[np.ndarray, "e2 K"] | None:
+    """One-hot rows of the edges' classes, for both directions of every edge."""
+    space.check_edges(graph.edge_class, graph.edges.shape[0])
+    if graph.edge_class is None:
+        return None
+    return np.tile(np.eye(len(space.edge_classes), dtype=np.float32)[graph.edge_class], (2, 1))
+
+
+def _checked_classes(classes: Any, edges: int) -> Int[np.ndarray, " e"]:
+    found = np.asarray(classes)
+    if found.size == 0:
+        found = np.zeros(0, np.int64)
+    if found.shape != (edges,) or not np.issubdtype(found.dtype, np.integer) or np.any(found < 0):
+        raise ValueError(f"edge_class: expected a class from 0 for each of the {edges} edges, got {classes!r}")
+    return found.astype(np.int64)
 
 
 def _checked_label(y: Any, n: int) -> Any:

@@ -1,9 +1,9 @@
-"""A reconstructed molecule as SMILES. Bond orders are not in the gradient: they are inferred from what atoms state."""
+"""A reconstructed molecule as SMILES: with its bond types, or where it has none with those that its atoms allow."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rdkit import Chem, rdBase
 
@@ -14,6 +14,9 @@ STATED = ("atomic_number", "hydrogens")
 """Features without which bond orders cannot be inferred."""
 
 ELEMENTS = range(1, 119)
+
+ORDERS = (Chem.BondType.SINGLE, Chem.BondType.DOUBLE, Chem.BondType.TRIPLE)
+"""Bond types by their orders."""
 
 STEPS, ASSIGNMENTS = 200_000, 2_000
 """Most partial assignments of bond orders, and most whole ones, that are looked at."""
@@ -28,15 +31,19 @@ class Smiles:
         stereochemistry. Where there is none, one with single bonds throughout.
       inferred: bond orders are those that the atoms allow, rather than all single.
       complete: no budget ended the search for others.
+      known: the graph has bond types, and nothing was inferred.
     """
 
     texts: tuple[str, ...]
     inferred: bool
     complete: bool
+    known: bool = False
 
     @property
     def note(self) -> str:
         """For people: what to think of the bond orders."""
+        if self.known:
+            return "with the bond types of the reconstruction"
         if not self.inferred:
             return "all bonds drawn single: no bond orders fit these atoms, and the gradient holds none"
         if not self.complete:
@@ -46,9 +53,17 @@ class Smiles:
         return "the only bond orders that these atoms allow; the gradient holds none"
 
 
+def bond_types(graph: Graph, space: FeatureSpace) -> list[Chem.BondType] | None:
+    """RDKit's bond type of every edge; None where the graph has no edge classes, or they are named otherwise."""
+    if graph.edge_class is None or any(name not in Chem.BondType.names for name in space.edge_classes):
+        return None
+    return [Chem.BondType.names[space.edge_classes[k]] for k in graph.edge_class.tolist()]
+
+
 def smiles(graph: Graph, space: FeatureSpace) -> Smiles | None:
     """The molecules that have these atoms and these neighbours; None where nodes are no atoms with stated hydrogens.
 
+    A graph with bond types is one molecule, whether or not RDKit accepts it. For others bond orders are searched for.
     Every heavy atom's valence is its hydrogens plus its bonds; which bonds are double or triple is searched for, atom
     by atom, among RDKit's normal valences for the element (a charged atom counts as its isoelectronic neighbour). A
     molecule is kept when RDKit accepts it and finds the aromatic atoms and hybridisations that the features state.
@@ -64,8 +79,10 @@ def smiles(graph: Graph, space: FeatureSpace) -> Smiles | None:
     if numbers is None or not all(number in ELEMENTS for number in numbers):
         return None
     found: set[str] = set()
-    complete = True
+    complete, bonds = True, bond_types(graph, space)
     with rdBase.BlockLogs():
+        if bonds is not None:
+            return Smiles((_written(_molecule(graph, space, bonds)),), inferred=False, complete=True, known=True)
         for orders in _assignments(graph, space, numbers):
             if orders is None:
                 complete = False
@@ -75,7 +92,7 @@ def smiles(graph: Graph, space: FeatureSpace) -> Smiles | None:
                 found.add(text)
         if found:
             return Smiles(tuple(sorted(found)), True, complete)
-        plain = Chem.MolToSmiles(_molecule(graph, space, [1] * len(graph.edges)))
+        plain = Chem.MolToSmiles(_molecule(graph, space, [ORDERS[0]] * len(graph.edges)))
     return Smiles((plain,), False, complete)
 
 
@@ -147,9 +164,20 @@ def _walk(graph: Graph) -> list[int]:
     return list(order)
 
 
-def _molecule(graph: Graph, space: FeatureSpace, orders: list[int]) -> Chem.RWMol:
-    """Atoms with their charges and hydrogens, and bonds of the given orders; unchecked."""
-    kinds = {1: Chem.BondType.SINGLE, 2: Chem.BondType.DOUBLE, 3: Chem.BondType.TRIPLE}
+def _written(molecule: Chem.RWMol) -> str:
+    """Canonical SMILES; of a molecule that RDKit does not accept as well."""
+    for bond in molecule.GetBonds():
+        if bond.GetBondType() == Chem.BondType.AROMATIC:
+            for atom in (bond, bond.GetBeginAtom(), bond.GetEndAtom()):
+                atom.SetIsAromatic(True)
+    if Chem.SanitizeMol(molecule, catchErrors=True) == Chem.SanitizeFlags.SANITIZE_NONE:
+        for atom in molecule.GetAtoms():
+            atom.SetNoImplicit(False)
+    return Chem.MolToSmiles(molecule)
+
+
+def _molecule(graph: Graph, space: FeatureSpace, bonds: Sequence[Chem.BondType]) -> Chem.RWMol:
+    """Atoms with their charges and hydrogens, and the given bonds; unchecked."""
     columns = [_column(graph, space, name) or [0] * graph.n for name in (*STATED, "formal_charge")]
     molecule = Chem.RWMol()
     for number, hydrogens, charge in zip(*columns, strict=True):
@@ -158,14 +186,14 @@ def _molecule(graph: Graph, space: FeatureSpace, orders: list[int]) -> Chem.RWMo
         atom.SetNumExplicitHs(int(hydrogens))
         atom.SetFormalCharge(int(charge))
         molecule.AddAtom(atom)
-    for (u, v), order in zip(graph.edges.tolist(), orders, strict=True):
-        molecule.AddBond(u, v, kinds[order])
+    for (u, v), bond in zip(graph.edges.tolist(), bonds, strict=True):
+        molecule.AddBond(u, v, bond)
     return molecule
 
 
 def _fitting(graph: Graph, space: FeatureSpace, orders: list[int]) -> str | None:
     """Canonical SMILES of a molecule that RDKit accepts and describes as the features do, or None."""
-    molecule = _molecule(graph, space, orders)
+    molecule = _molecule(graph, space, [ORDERS[order - 1] for order in orders])
     if Chem.SanitizeMol(molecule, catchErrors=True) != Chem.SanitizeFlags.SANITIZE_NONE:
         return None
     atoms = [molecule.GetAtomWithIdx(v) for v in range(graph.n)]

@@ -21,7 +21,7 @@ LAYER = {
     "datasets": 3,
     "draw": 3,
     "interop": 3,
-    "smiles": 3,
+    "smiles": 2,
     "version": 0,
     "audit": 4,
     "cli": 5,

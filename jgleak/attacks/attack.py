@@ -135,6 +135,7 @@ class Attack:
         which it nearly is while the client's weights move little.
       needs: fields of ``Knowledge`` without which it cannot begin; for ``n``, known edges or features will do.
       several: it can attack an update over a batch of several graphs.
+      edge_classes: it finds the classes of edges, where the model tells them apart.
       rows: it takes public graphs whose features are the model's input rows themselves (random ones).
       many: the attack on many clients side by side, where that is faster than one by one.
       configure: the attack with other options (``--set``).
@@ -147,6 +148,7 @@ class Attack:
     protocols: tuple[str, ...] = ("fedsgd", "fedavg")
     needs: tuple[str, ...] = ()
     several: bool = False
+    edge_classes: bool = False
     rows: bool = False
     many: RunMany | None = None
     configure: Callable[[Mapping[str, str | float]], Attack] = _no_options
@@ -160,6 +162,11 @@ class Attack:
             return (
                 f"the update mixes {observation.batch_size} graphs and it attacks one; record batches of one, "
                 "or take an attack on batches (gradient matching, as dlg)"
+            )
+        if observation.model.edge_classes and not self.edge_classes:
+            return (
+                "the model tells edge classes (bond types) apart, and it looks for edges that are there or not; take "
+                "'census', or a model that sees edges alone"
             )
         if knowledge.sizes and len(knowledge.sizes) != observation.batch_size:
             given, graphs = len(knowledge.sizes), observation.batch_size
@@ -211,6 +218,12 @@ class Attack:
             raise ValueError(
                 f"knowledge: the feature space has {knowledge.space.width} columns, the observed model takes "
                 f"{observation.model.in_features}; give the feature space this model was trained with"
+            )
+        given, seen = len(knowledge.space.edge_classes), observation.model.edge_classes
+        if given != seen:
+            raise ValueError(
+                f"knowledge: the feature space lists {given} edge classes, the observed model tells {seen} apart; give "
+                "the feature space this model was trained with"
             )
         reason = self.refusal(observation, knowledge)
         if reason is not None:

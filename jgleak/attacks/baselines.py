@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from functools import partial
 
 import jax
 import networkx as nx
@@ -16,17 +17,28 @@ from jaxtyping import Array, Float, Int, Num
 
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
 from jgleak.attacks.distance import Label, gradient_distances
-from jgleak.attacks.public.positions import position_frequencies
+from jgleak.attacks.options import with_options
+from jgleak.attacks.public.positions import HABITS, HabitSettings, position_frequencies
 from jgleak.attacks.side_information import apart, together
 from jgleak.features import FeatureSpace
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.graph import Graph, bucket
 
-MODEST = 20
-"""A random graph has at most this many nodes when nothing tells its size."""
+
+@dataclasses.dataclass(frozen=True)
+class RandomSettings:
+    """What users may change about random graphs.
+
+    Attributes:
+      modest_nodes: most nodes of one when nothing tells its size.
+    """
+
+    modest_nodes: int = 20
 
 
-def random(observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget) -> Reconstruction:
+def random(
+    settings: RandomSettings, observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget
+) -> Reconstruction:
     """Random graphs with random features, from public knowledge only.
 
     Features are drawn independently from the public column means (uniformly where the space has none). The number of
@@ -34,7 +46,7 @@ def random(observation: Observation, knowledge: Knowledge, *, key: Array, budget
     the graph is a random tree with random further edges. Features that were not given then state its real degrees.
     """
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-    return _answer(observation, knowledge, [_random(one, rng) for one in apart(observation, knowledge)])
+    return _answer(observation, knowledge, [_random(one, settings, rng) for one in apart(observation, knowledge)])
 
 
 def mean_adjacency(observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget) -> Reconstruction:
@@ -52,10 +64,12 @@ def mean_adjacency(observation: Observation, knowledge: Knowledge, *, key: Array
 def empty(observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget) -> Reconstruction:
     """No edges, and every node has the publicly most frequent value of every feature; one node where n is unknown."""
     each = apart(observation, knowledge)
-    return _answer(observation, knowledge, [Graph(_modal(one, one.n or 1), _edges(one)) for one in each])
+    return _answer(observation, knowledge, [_empty(one) for one in each])
 
 
-def file_habit(observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget) -> Reconstruction:
+def file_habit(
+    settings: HabitSettings, observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget
+) -> Reconstruction:
     """The edges and features that are usual at their positions in public files (``public.positions``).
 
     Soft ones are kept in ``Reconstruction.adjacency`` and ``features``. A graph of unknown size gets the public graphs'
@@ -63,7 +77,7 @@ def file_habit(observation: Observation, knowledge: Knowledge, *, key: Array, bu
     """
     each, space = apart(observation, knowledge), knowledge.space
     sizes = [one.n or _usual(one) for one in each]
-    habit = position_frequencies(knowledge.auxiliary, space, bucket(max(sizes)))
+    habit = position_frequencies(knowledge.auxiliary, space, bucket(max(sizes)), settings)
     soft, rows, graphs = list[np.ndarray](), list[np.ndarray](), list[Graph]()
     for one, n in zip(each, sizes, strict=True):
         soft.append(habit.edges_of(n) if one.adjacency is None else np.asarray(one.adjacency))
@@ -84,7 +98,31 @@ def _needs_auxiliary(observation: Observation, knowledge: Knowledge) -> str | No
     return "it averages public graphs and Knowledge.auxiliary is empty; give some (--know auxiliary)"
 
 
-RANDOM = Attack("random", "random features and a random graph from public knowledge (baseline)", random, several=True)
+def _random_entry(settings: RandomSettings) -> Attack:
+    """The registry entry with its settings."""
+    return Attack(
+        "random",
+        "random features and a random graph from public knowledge (baseline)",
+        partial(random, settings),
+        several=True,
+        edge_classes=True,
+        configure=lambda options: _random_entry(with_options(settings, options)),
+    )
+
+
+def _habit_entry(settings: HabitSettings) -> Attack:
+    """The registry entry with its settings."""
+    return Attack(
+        "file-habit",
+        "edges and features usual at their positions in public files (baseline)",
+        partial(file_habit, settings),
+        needs=("auxiliary",),
+        several=True,
+        configure=lambda options: _habit_entry(with_options(settings, options)),
+    )
+
+
+RANDOM = _random_entry(RandomSettings())
 MEAN_ADJACENCY = Attack(
     "mean-adjacency",
     "mean adjacency of auxiliary graphs in file order (baseline)",
@@ -93,14 +131,25 @@ MEAN_ADJACENCY = Attack(
     several=True,
     rows=True,
 )
-FILE_HABIT = Attack(
-    "file-habit",
-    "edges and features usual at their positions in public files (baseline)",
-    file_habit,
-    needs=("auxiliary",),
-    several=True,
-)
-EMPTY = Attack("empty", "no edges, every node the most frequent one (baseline)", empty, several=True)
+FILE_HABIT = _habit_entry(HABITS)
+EMPTY = Attack("empty", "no edges, every node the most frequent one (baseline)", empty, several=True, edge_classes=True)
+
+
+def _empty(knowledge: Knowledge) -> Graph:
+    edges = _edges(knowledge)
+    return Graph(_modal(knowledge, knowledge.n or 1), edges, edge_class=_classes(knowledge, len(edges)))
+
+
+def _classes(knowledge: Knowledge, edges: int, rng: np.random.Generator | None = None) -> Int[np.ndarray, " e"] | None:
+    """Edge classes: drawn as often as public graphs have them, uniformly without any; most frequent without ``rng``."""
+    number = len(knowledge.space.edge_classes)
+    if not number:
+        return None
+    public = [graph.edge_class for graph in knowledge.auxiliary if graph.edge_class is not None]
+    counts = sum((np.bincount(each, minlength=number) for each in public), np.full(number, 0.0 if public else 1.0))
+    if rng is None:
+        return np.full(edges, counts.argmax())
+    return rng.choice(number, edges, p=counts / counts.sum())
 
 
 def _edges(knowledge: Knowledge) -> Int[np.ndarray, "e 2"]:
@@ -112,16 +161,16 @@ def _likely(soft: Float[np.ndarray, "n n"]) -> Int[np.ndarray, "e 2"]:
     return np.argwhere(np.triu(soft > 0.5, 1))
 
 
-def _random(knowledge: Knowledge, rng: np.random.Generator) -> Graph:
+def _random(knowledge: Knowledge, settings: RandomSettings, rng: np.random.Generator) -> Graph:
     """One random graph, of a random size where none is known."""
-    n = knowledge.n or int(rng.integers(1, min(knowledge.max_n, MODEST), endpoint=True))
+    n = knowledge.n or int(rng.integers(1, min(knowledge.max_n, settings.modest_nodes), endpoint=True))
     x = _sample(knowledge.space, n, rng) if knowledge.features is None else knowledge.features
     degrees = knowledge.space.degrees(x)
     wanted = n - 1 if degrees is None else round(int(degrees.sum()) / 2)
     edges = _random_edges(n, wanted, knowledge.connected, rng) if knowledge.adjacency is None else _edges(knowledge)
     if knowledge.features is None:
         x = _with_degrees(knowledge.space, x, np.bincount(edges.ravel(), minlength=n))
-    return Graph(x, edges)
+    return Graph(x, edges, edge_class=_classes(knowledge, len(edges), rng))
 
 
 def _answer(observation: Observation, knowledge: Knowledge, graphs: Sequence[Graph]) -> Reconstruction:

@@ -27,7 +27,8 @@ from jgleak.gnn.tree import at, put
 from jgleak.graph import DenseGraph, Graph, GraphBatch
 
 MATCH = 1e-4
-"""Relative gradient distance that counts as zero: float32 gradients of one graph agree to about 1e-6."""
+"""Relative gradient distance that counts as zero: float32 gradients of one graph agree to about 1e-6. This and the two
+below are what a certificate means by the same gradient, wherever it is checked (``jgleak verify``), so no settings."""
 
 ROUNDING = 3e-6
 """Deviation that rounding adds to the noise of an entry, relative to the typical entry."""
@@ -37,10 +38,10 @@ AGREE = 3e-7
 graphs of equal gradients must not be told apart by it."""
 
 ALIKE = 1e-5
-"""How far apart outputs of equal nodes may be, relative to the largest output (at least 1)."""
+"""How far apart outputs of equal nodes may be, relative to the largest output (at least 1): rounding."""
 
 EQUATIONS = 20_000
-"""About how many entries of a gradient are used to solve for node labels."""
+"""About how many entries of a gradient are used to solve for node labels; decides speed alone."""
 
 Label = int | float | np.ndarray | None
 
@@ -147,7 +148,7 @@ def _dense(observation: Observation, space: FeatureSpace, graph: Graph) -> Dense
     slots = observation.model.readout.slots
     if slots is not None and graph.n > slots:
         return None
-    batch = GraphBatch.from_graphs([Graph(graph.x, graph.edges)], space, slots=slots)
+    batch = GraphBatch.from_graphs([Graph(graph.x, graph.edges, edge_class=graph.edge_class)], space, slots=slots)
     return jax.tree.map(lambda leaf: leaf[0], batch).dense
 
 

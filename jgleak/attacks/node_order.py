@@ -10,18 +10,34 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.optimize import linear_sum_assignment
 
-from jgleak.attacks.public.positions import position_frequencies
+from jgleak.attacks.public.positions import HABITS, HabitSettings, position_frequencies
 from jgleak.federated.observation import Knowledge
 from jgleak.graph import Graph, bucket
 
 FORBIDDEN = -1e6
 """Gain of a node at a place where it cannot stand."""
 
-STARTS, ROUNDS = 8, 50
-"""Starts of the search for the likeliest order, and most rounds of each."""
-
 LEAST = 1e-6
 """A smaller gain is rounding."""
+
+
+@dataclasses.dataclass(frozen=True)
+class OrderSettings:
+    """How long the likeliest order is searched for.
+
+    Attributes:
+      order_starts: starts of the search.
+      order_rounds: most rounds of each.
+      habit: how far public files are trusted.
+    """
+
+    order_starts: int = 8
+    order_rounds: int = 50
+    habit: HabitSettings = HABITS
+
+
+ORDER = OrderSettings()
+"""The defaults."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +76,7 @@ class KnownRows:
         return bool((found >= 0).all()) and np.array_equal(np.bincount(found, minlength=len(self.counts)), self.counts)
 
 
-def numbered(graph: Graph, knowledge: Knowledge) -> Graph:
+def numbered(graph: Graph, knowledge: Knowledge, settings: OrderSettings = ORDER) -> Graph:
     """The graph with its nodes in the order that known rows ask for, and among those the likeliest in public files.
 
     A gradient does not show the order of nodes. Without rows or public graphs, and where the known rows are not the
@@ -75,15 +91,19 @@ def numbered(graph: Graph, knowledge: Knowledge) -> Graph:
     if not knowledge.auxiliary:
         return graph if rows is None else graph.permute(_assigned(np.where(fits, 0.0, FORBIDDEN)))
     slots = bucket(max(graph.n, knowledge.max_n))
-    habit = position_frequencies(knowledge.auxiliary, knowledge.space, slots)
+    habit = position_frequencies(knowledge.auxiliary, knowledge.space, slots, settings.habit)
     raw, n = dataclasses.replace(knowledge.space, mean=None, std=None).encode(graph.x), jnp.asarray(graph.n)
     nodes = raw @ np.asarray(habit.node_logits(n, slots))[: graph.n].T
     edges = np.asarray(habit.edge_logits(n, slots), np.float64)[: graph.n, : graph.n]
-    return graph.permute(likeliest(graph.adjacency, (edges + edges.T) / 2, np.where(fits, nodes, FORBIDDEN)))
+    gains = graph.adjacency, (edges + edges.T) / 2, np.where(fits, nodes, FORBIDDEN)
+    return graph.permute(likeliest(*gains, settings))
 
 
 def likeliest(
-    adjacency: Float[np.ndarray, "n n"], edges: Float[np.ndarray, "n n"], nodes: Float[np.ndarray, "n n"]
+    adjacency: Float[np.ndarray, "n n"],
+    edges: Float[np.ndarray, "n n"],
+    nodes: Float[np.ndarray, "n n"],
+    settings: OrderSettings = ORDER,
 ) -> Int[np.ndarray, " n"]:
     """The order of a graph's nodes with the largest sum of gains that the search meets.
 
@@ -94,6 +114,7 @@ def likeliest(
       adjacency: of the graph.
       edges: gain of an edge between two positions, symmetric and zero on the diagonal.
       nodes: gain of a node (row) at a place (column).
+      settings: how long it searches.
 
     Returns:
       The node at each place, as ``Graph.permute`` takes it.
@@ -101,11 +122,11 @@ def likeliest(
     rng, n = np.random.default_rng(0), len(adjacency)
     gains = _Gains(adjacency, edges, nodes)
     best, most = np.arange(n), -np.inf
-    for start in range(STARTS):
+    for start in range(settings.order_starts):
         weight = np.full((n, n), 1.0 / n)
         if start:
             weight = (weight + np.eye(n)[_assigned(nodes + 1e-3 * rng.random((n, n)))].T) / 2
-        order = gains.exchanged(gains.relaxed(weight))
+        order = gains.exchanged(gains.relaxed(weight, settings.order_rounds))
         value = gains.value(order)
         if value > most:
             best, most = order, value
@@ -130,10 +151,10 @@ class _Gains(NamedTuple):
         inside = self.adjacency[np.ix_(order, order)]
         return float((inside * self.edges).sum() / 2 + self.nodes[order, np.arange(len(order))].sum())
 
-    def relaxed(self, weight: Float[np.ndarray, "n n"]) -> Int[np.ndarray, " n"]:
+    def relaxed(self, weight: Float[np.ndarray, "n n"], rounds: int) -> Int[np.ndarray, " n"]:
         """Frank-Wolfe steps from ``weight`` (nodes to positions), each as far as its quadratic says, then rounded."""
         eye = np.eye(len(weight))
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             slope = self.adjacency @ weight @ self.edges + self.nodes
             way = eye[_assigned(slope)].T - weight
             gain, bend = (slope * way).sum(), (self.adjacency @ way @ self.edges * way).sum() / 2

@@ -42,14 +42,15 @@ def with_options(settings: Settings, options: Mapping[str, str | float]) -> Sett
 
 def changed_options(settings: Settings, defaults: Settings) -> dict[str, Any]:
     """The options whose values differ from those of ``defaults``."""
-    before = dict(_values(defaults))
-    return {name: value for name, value in _values(settings) if value != before[name]}
+    before = dict(values(defaults))
+    return {name: value for name, value in values(settings) if value != before[name]}
 
 
-def _values(settings: Any) -> Iterator[tuple[str, Any]]:
+def values(settings: Any) -> Iterator[tuple[str, Any]]:
+    """Every option and its value; of a field that holds no settings (None), its own name and None."""
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
-        yield from _values(value) if dataclasses.is_dataclass(value) else [(field.name, value)]
+        yield from values(value) if dataclasses.is_dataclass(value) else [(field.name, value)]
 
 
 def _leaves(settings: Any) -> Iterator[tuple[str, tuple[dataclasses.Field[Any], Any]]]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+from jaxtyping import Int
 
 from jgleak.attacks.attack import Reconstruction
 from jgleak.attacks.certificate import Certificate, Status
@@ -46,10 +47,20 @@ def document(reconstruction: Reconstruction, observation: str, space: FeatureSpa
         "stop": reconstruction.stop,
         "reason": reconstruction.info.get("reason"),
         "certificate": None if certificate is None else dataclasses.asdict(certificate),
-        "graphs": [{"x": g.x, "edges": g.edges, "y": g.y} for g in reconstruction.graphs],
+        "graphs": [_plain_graph(g) for g in reconstruction.graphs],
         "space": None if space is None else space.to_json(),
     }
     return json.dumps(plain(fields)) + "\n"
+
+
+def _plain_graph(graph: Graph) -> dict[str, Any]:
+    classes = {} if graph.edge_class is None else {"edge_class": graph.edge_class}
+    return {"x": graph.x, "edges": graph.edges, "y": graph.y, **classes}
+
+
+def classes_of(graph: Mapping[str, Any]) -> Int[np.ndarray, " e"] | None:
+    """The edge classes of a graph in a document, where it has any."""
+    return np.array(graph["edge_class"], np.int64) if graph.get("edge_class") is not None else None
 
 
 def write(path: Path, reconstruction: Reconstruction, observation: Path, space: FeatureSpace | None = None) -> None:
@@ -75,7 +86,12 @@ def read(path: Path) -> tuple[list[Graph], Certificate | None, Path, FeatureSpac
         raise ValueError(f"file: {path} is not a {FORMAT!r} file; give one that `jgleak attack --out` wrote")
     try:
         graphs = [
-            Graph(np.array(g["x"]), np.array(g["edges"], np.int64).reshape(-1, 2), _label(g["y"]))
+            Graph(
+                np.array(g["x"]),
+                np.array(g["edges"], np.int64).reshape(-1, 2),
+                _label(g["y"]),
+                edge_class=classes_of(g),
+            )
             for g in found["graphs"]
         ]
         certificate = found["certificate"]

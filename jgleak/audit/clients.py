@@ -109,6 +109,7 @@ def _load(specification: Specification) -> Dataset:
         graphs=specification.graphs,
         min_nodes=specification.min_nodes,
         max_nodes=specification.max_nodes,
+        bonds=specification.bonds,
         seed=specification.seed,
     )
 

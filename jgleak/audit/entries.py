@@ -9,21 +9,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args, get_origin, get_type_hints
 
 from jgleak.attacks.registry import get_attack
+from jgleak.audit.models import ENCODERS
 from jgleak.audit.setup import READOUTS
 from jgleak.audit.specification import Faults, Specification
 from jgleak.datasets import names, tasks
 from jgleak.defenses import parse
 from jgleak.federated import LOSSES
-from jgleak.gnn import ACTIVATIONS, CONVOLUTIONS
+from jgleak.gnn import ACTIVATIONS, CONVOLUTIONS, JUMPS, NORMS, RESIDUALS
 
 AXES: Mapping[str, tuple[str, ...]] = {
     "data": (
         *("dataset", "task", "path", "graphs", "min_nodes", "max_nodes"),
-        *("normalise", "node_task", "distinct", "degree", "attributes"),
+        *("normalise", "node_task", "distinct", "degree", "attributes", "bonds"),
     ),
     "model": (
         *("model", "layers", "hidden", "heads", "activation", "readout", "pooling"),
-        *("last_activation", "bias", "loss", "train"),
+        *("norm", "residual", "jump", "encoder", "last_activation", "bias", "loss", "train"),
     ),
     "attack": ("attack", "options", "know", "auxiliary", "prior", "max_n", "together", "time_limit"),
     "defense": ("defense", "batch", "protocol", "local_steps", "local_rate"),
@@ -35,6 +36,10 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "model": tuple(CONVOLUTIONS),
     "activation": tuple(ACTIVATIONS),
     "readout": READOUTS,
+    "norm": tuple(NORMS),
+    "residual": tuple(RESIDUALS),
+    "jump": tuple(JUMPS),
+    "encoder": ENCODERS,
     "loss": LOSSES,
 }
 _WORDS = {int: "a whole number", float: "a number", str: "text in quotes", bool: "true or false"}

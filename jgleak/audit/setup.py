@@ -11,13 +11,14 @@ from jaxtyping import Array
 
 from jgleak.attacks.registry import get_attack
 from jgleak.audit.clients import client_graphs, others, public_graphs
+from jgleak.audit.models import composed
 from jgleak.audit.specification import Specification
 from jgleak.datasets import Dataset
 from jgleak.datasets.digest import digest
 from jgleak.defenses import Defense, parse
 from jgleak.federated import Knowledge, Observation
 from jgleak.federated.train import train, trainable
-from jgleak.gnn import GNN, GATConv, Params, registry, standard
+from jgleak.gnn import GNN, Params, registry
 from jgleak.gnn.readout import ReadoutTask
 from jgleak.graph import Graph, bucket
 
@@ -162,14 +163,4 @@ def _model(specification: Specification, dataset: Dataset) -> GNN:
         raise ValueError(f"readout: {name!r} labels nodes and this task labels graphs; add --node-task")
     slots = bucket(max(g.n for g in dataset.graphs))
     task = ReadoutTask(dataset.classes, by_node, specification.activation, specification.pooling, slots)
-    conv, act, width = specification.model, specification.activation, specification.hidden
-    return standard(
-        dataset.space.width,
-        GATConv(width, specification.bias, specification.heads) if conv == GATConv.kind else conv,
-        readout.for_task(task),
-        layers=specification.layers,
-        hidden=width,
-        act=act,
-        last_act=specification.last_activation,
-        bias=specification.bias,
-    )
+    return composed(specification, dataset.space, readout.for_task(task))

@@ -39,7 +39,9 @@ class Faults(ValueError):
 class Specification:
     """One attack on the clients of one data set, each a single graph and one round.
 
-    The defaults are GRAIN's model on the embedded molecules.
+    The defaults are GRAIN's model on the embedded molecules. The fields are flat, as the options of ``jgleak attack``
+    are, and the records and digests of stored audits. People group them where they write grids, by tables
+    (``entries``); checks across tables (a batch and what is known, say) see them together.
 
     Attributes:
       dataset: a name of ``jgleak.datasets.names()``.
@@ -51,10 +53,17 @@ class Specification:
       model: convolution, a name of ``jgleak.gnn.CONVOLUTIONS``.
       layers: number of convolutions.
       hidden: width of the convolutions.
-      heads: attention heads (``gat``).
+      heads: attention heads (``gat``, ``gatv2``).
       activation: ``relu``, ``gelu``, ``sigmoid`` or ``tanh``.
       readout: ``node_mlp``, ``pooled``, ``flattened`` or ``node_scores``.
       pooling: ``mean``, ``sum`` or ``max``, or several with commas between (``pooled`` readout).
+      norm: normalisation of every layer's pre-activations, a name of ``jgleak.gnn.NORMS``; None: none.
+      residual: what passes every layer by, a name of ``jgleak.gnn.RESIDUALS``; None: nothing. ``add`` stands where what
+        enters a layer is as wide as what leaves it.
+      jump: which layers' states the readout sees, a name of ``jgleak.gnn.JUMPS``.
+      encoder: what stands before the first layer, as wide as the convolutions: ``rows`` (nothing), ``linear``, or
+        ``embedding`` (a table a feature, of raw one-hot features).
+      bonds: tell the bond types of molecules apart; the model has to see them (``gine``).
       last_activation: apply the activation after the last convolution too.
       bias: give the convolutions a bias.
       loss: ``bce``, ``ce`` or ``mse``; None for ``mse`` in regression and ``bce`` otherwise.
@@ -101,6 +110,11 @@ class Specification:
     activation: str = "relu"
     readout: str = "node_mlp"
     pooling: str = "mean"
+    norm: str | None = None
+    residual: str | None = None
+    jump: str = "last"
+    encoder: str = "rows"
+    bonds: bool = False
     last_activation: bool = False
     bias: bool = False
     loss: str | None = None
@@ -149,6 +163,10 @@ class Specification:
         yield (
             f"pooling: unknown {self.pooling!r}; choose of {', '.join(POOLINGS)}, several with commas between",
             not set(self.pooling.split(",")) <= set(POOLINGS),
+        )
+        yield (
+            "encoder: embeddings look raw values up; add --raw (normalise = false)",
+            self.encoder == "embedding" and self.normalise,
         )
         yield (
             f"protocol: unknown {self.protocol!r}; choose one of {', '.join(PROTOCOLS)}",

@@ -110,6 +110,8 @@ def _outcome(result: Result, specification: Specification, setup: Setup) -> Outc
     seen = unit_hash(specification, result.index - place)
     truth = result.truth
     private = {"x": truth.x, "edges": truth.edges, "y": truth.y, "name": truth.name}
+    if truth.edge_class is not None:
+        private["edge_class"] = truth.edge_class
     files = {
         "reconstructions": document(result.reconstruction, f"../observations/{seen}.safetensors").encode(),
         "truths": (json.dumps(plain(private)) + "\n").encode(),

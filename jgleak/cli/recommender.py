@@ -18,7 +18,7 @@ from jgleak.audit.recommender.specification import (
     SETTINGS,
     RecommenderSpecification,
 )
-from jgleak.cli.options import Json
+from jgleak.cli.options import Json, pairs
 from jgleak.cli.status import mistakes, spinner
 
 
@@ -40,6 +40,9 @@ def recommender(
     attack: Annotated[bool, typer.Option("--attack", help="Attack updates at the trained parameters.")] = False,
     rounds: Annotated[str, typer.Option(help="Updates of a user that the server has seen, by commas.")] = "1,5,20",
     users: Annotated[int, typer.Option(help="How many users are attacked.")] = 50,
+    options: Annotated[
+        list[str] | None, typer.Option("--set", help="Options of the attack, as name=value (sweeps=5).")
+    ] = None,
     path: Annotated[Path | None, typer.Option(help="Where the data set's files are.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for results.jsonl.")] = None,
     json_lines: Json = False,
@@ -61,6 +64,7 @@ def recommender(
             rounds=_numbers(rounds),
             users=users,
             path=None if path is None else str(path),
+            options=pairs(options),
         )
         _audit(specification, out, json_lines)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -44,6 +44,7 @@ def load(
     graphs: int | None = None,
     min_nodes: int | None = None,
     max_nodes: int | None = None,
+    bonds: bool = False,
     seed: int = 0,
 ) -> Dataset:
     """A data set by its catalogue name.
@@ -65,6 +66,7 @@ def load(
       graphs: how many graphs; None for all of a set, 100 of a network or generator.
       min_nodes: smallest number of nodes.
       max_nodes: largest number of nodes.
+      bonds: of molecules, give every edge its bond type as its class (``FeatureSpace.edge_classes``).
       seed: seeds every random choice.
 
     Raises:
@@ -83,11 +85,14 @@ def load(
         raise ValueError(f"min_nodes, max_nodes: expected 1 <= min_nodes <= max_nodes, got {min_nodes}, {max_nodes}")
     if path is not None and (key in SYNTHETIC or (key in SETS and not SETS[key].files)):
         raise ValueError(f"path: {key} is not read from files, leave path out")
+    if bonds and not (key in SETS and SETS[key].bonds):
+        molecular = ", ".join(name for name, one in SETS.items() if one.bonds)
+        raise ValueError(f"bonds: {name} has no bond types; sets of molecules have, {molecular}")
     if key in SYNTHETIC:
         return _synthetic(key, graphs or 100, min_nodes, high, _labels(task), seed)
     if key in NETWORKS:
         return _clients(key, task or known[0], path, graphs or 100, min_nodes, max_nodes, seed)
-    return _sample(_whole(key, task, path), graphs, low, high, seed)
+    return _sample(_whole(key, task, path, bonds), graphs, low, high, seed)
 
 
 def _key(name: str) -> str:
@@ -125,9 +130,10 @@ def _lowest(min_nodes: int | None, high: int | None) -> int:
     return 10 if high is None else min(10, high)
 
 
-def _whole(key: str, task: str | None, path: str | Path | None) -> Dataset:
+def _whole(key: str, task: str | None, path: str | Path | None, bonds: bool) -> Dataset:
     if key in SETS:
-        chosen = {"task": task} if SETS[key].tasks else {}
+        chosen: dict[str, Any] = {"task": task} if SETS[key].tasks else {}
+        chosen |= {"bonds": True} if bonds else {}
         return SETS[key].load(**chosen, **({"path": path} if SETS[key].files else {}))
     return dataclasses.replace(tudataset(key.removeprefix("tu:"), path=path), name=key)
 

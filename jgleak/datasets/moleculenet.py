@@ -13,7 +13,7 @@ from pathlib import Path
 from jgleak.datasets.dataset import Dataset
 from jgleak.datasets.fit import fit
 from jgleak.datasets.locate import Remote, Source, locate
-from jgleak.datasets.molecules import MOLECULE_SPACE, MoleculeError, molecule_graph
+from jgleak.datasets.molecules import MOLECULE_SPACE, MoleculeError, molecule_graph, with_bonds
 from jgleak.datasets.tally import Tally
 from jgleak.graph import Graph
 
@@ -59,7 +59,7 @@ TABLES: Mapping[str, MoleculeTable] = {
 """The tables by catalogue name."""
 
 
-def moleculenet(name: str, *, task: str | None = None, path: str | Path | None = None) -> Dataset:
+def moleculenet(name: str, *, task: str | None = None, path: str | Path | None = None, bonds: bool = False) -> Dataset:
     """The molecules of one table that have a label for ``task``.
 
     Binary tasks have ``y`` in {0, 1} and 2 classes; FreeSolv has ``y`` in kcal/mol and one output. Left out and counted
@@ -70,6 +70,7 @@ def moleculenet(name: str, *, task: str | None = None, path: str | Path | None =
       name: a key of ``TABLES``.
       task: a label column; by default the file's first.
       path: the file, or a folder that holds it; see ``locate``.
+      bonds: give every edge its bond type as its class.
 
     Raises:
       ValueError: unknown name or task, or the file is not the table it should be.
@@ -84,21 +85,21 @@ def moleculenet(name: str, *, task: str | None = None, path: str | Path | None =
         raise ValueError(f"task: {name} has no task {task!r}; choose one of {', '.join(table.tasks)}")
     rows = _rows(locate(table.source, path=path), ("smiles", column))
     labelled = ((row["smiles"], _label(row[column], table, i)) for i, row in enumerate(rows, start=2))
-    graphs, tally = molecules(labelled)
+    graphs, tally = molecules(labelled, bonds=bonds)
     if not graphs:
         raise ValueError(f"{name}: no row of the file became a graph ({tally.report(len(rows), 0)})")
     return Dataset(
         name=name if len(table.tasks) == 1 else f"{name}/{column}",
         graphs=graphs,
-        space=fit(MOLECULE_SPACE, graphs),
+        space=fit(with_bonds(MOLECULE_SPACE) if bonds else MOLECULE_SPACE, graphs),
         task="regression" if table.regression else "binary",
         classes=1 if table.regression else 2,
         report=tally.report(len(rows), len(graphs)),
     )
 
 
-def molecules(rows: Iterable[tuple[str, int | float | None]]) -> tuple[list[Graph], Tally]:
-    """Graphs of ``(smiles, label)`` rows, with those left out counted by reason."""
+def molecules(rows: Iterable[tuple[str, int | float | None]], *, bonds: bool = False) -> tuple[list[Graph], Tally]:
+    """Graphs of ``(smiles, label)`` rows, with those left out counted by reason (``bonds``: see ``molecule_graph``)."""
     graphs: list[Graph] = []
     tally, seen = Tally(), set()
     for smiles, y in rows:
@@ -109,7 +110,7 @@ def molecules(rows: Iterable[tuple[str, int | float | None]]) -> tuple[list[Grap
         else:
             seen.add(smiles)
             try:
-                graphs.append(molecule_graph(smiles, y))
+                graphs.append(molecule_graph(smiles, y, bonds=bonds))
             except MoleculeError as error:
                 tally.drop(error.reason, smiles)
     return graphs, tally

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 from rdkit import Chem, rdBase
 
@@ -45,6 +47,15 @@ _LOWEST = np.array([ELEMENTS[0], CHARGES[0], 0, 0, 0, ELEMENTS[0], 0, 0])
 _SIZES = np.array([len(f.values) for f in MOLECULE_SPACE.features])
 
 
+BONDS = (Chem.BondType.SINGLE, Chem.BondType.DOUBLE, Chem.BondType.TRIPLE, Chem.BondType.AROMATIC)
+"""The edge classes of molecules whose bonds are told apart."""
+
+
+def with_bonds(space: FeatureSpace) -> FeatureSpace:
+    """The schema with the bond types as edge classes."""
+    return dataclasses.replace(space, edge_classes=tuple(str(bond) for bond in BONDS))
+
+
 class MoleculeError(ValueError):
     """A SMILES string that does not become a graph.
 
@@ -57,12 +68,17 @@ class MoleculeError(ValueError):
         self.reason = reason
 
 
-def molecule_graph(smiles: str, y: int | float | None = None) -> Graph:
+def molecule_graph(smiles: str, y: int | float | None = None, *, bonds: bool = False) -> Graph:
     """The graph of a molecule's heavy atoms, in RDKit's atom order, under ``MOLECULE_SPACE``; named by its SMILES.
 
+    Args:
+      smiles: the molecule.
+      y: its label.
+      bonds: give every edge its bond type as its class (``with_bonds``).
+
     Raises:
-      MoleculeError: (a ``ValueError``) the string is unparsable, has several fragments or no heavy atom, or an atom
-        lies outside the schema.
+      MoleculeError: (a ``ValueError``) the string is unparsable, has several fragments or no heavy atom, or an atom or
+        a bond lies outside the schema.
     """
     with rdBase.BlockLogs():
         molecule = Chem.MolFromSmiles(smiles)
@@ -77,7 +93,17 @@ def molecule_graph(smiles: str, y: int | float | None = None) -> Graph:
     if "." in smiles and len(Chem.GetMolFrags(molecule)) > 1:
         raise MoleculeError("several fragments", smiles)
     edges = np.argwhere(np.triu(Chem.GetAdjacencyMatrix(molecule)))
-    return Graph(_codes(rows, smiles), edges, y, smiles)
+    classes = _bonds(molecule, edges, smiles) if bonds else None
+    return Graph(_codes(rows, smiles), edges, y, smiles, classes)
+
+
+def _bonds(molecule: Chem.Mol, edges: np.ndarray, smiles: str) -> np.ndarray:
+    """The bond type of every edge."""
+    found = [molecule.GetBondBetweenAtoms(u, v).GetBondType() for u, v in edges.tolist()]
+    other = next((bond for bond in found if bond not in BONDS), None)
+    if other is not None:
+        raise MoleculeError("bond outside the schema", smiles, f" ({other})")
+    return np.array([BONDS.index(bond) for bond in found], np.int64)
 
 
 def _rows(molecule: Chem.Mol) -> list[tuple[int, ...]]:

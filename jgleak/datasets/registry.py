@@ -28,11 +28,13 @@ class GraphSet(NamedTuple):
       load: from ``path``, and ``task`` where there are several, to all its graphs.
       tasks: what can be learnt, the default first; empty where there is no choice.
       files: it is read from files.
+      bonds: ``load`` can tell bond types apart.
     """
 
     load: Callable[..., Dataset]
     tasks: tuple[str, ...] = ()
     files: bool = True
+    bonds: bool = False
 
 
 class Cut(NamedTuple):
@@ -52,8 +54,8 @@ class Cut(NamedTuple):
 
 
 SETS: dict[str, GraphSet] = {
-    "embedded": GraphSet(embedded, files=False),
-    **{name: GraphSet(partial(moleculenet, name), table.tasks) for name, table in TABLES.items()},
+    "embedded": GraphSet(embedded, files=False, bonds=True),
+    **{name: GraphSet(partial(moleculenet, name), table.tasks, bonds=True) for name, table in TABLES.items()},
     **{name.lower(): GraphSet(partial(tudataset, name)) for name in ("MUTAG", "PTC_MR", "ENZYMES", "NCI1", "COIL-RAG")},
 }
 NETWORKS: dict[str, Cut] = {

@@ -149,6 +149,12 @@ def check_client(model: GNN, graphs: Sequence[Graph], space: FeatureSpace, loss:
         raise ValueError(f"loss: unknown {loss!r}; choose one of {LOSSES}")
     if model.in_features != space.width:
         raise ValueError(f"model: takes {model.in_features} features a node, but the feature space has {space.width}")
+    if model.edge_classes != len(space.edge_classes):
+        raise ValueError(
+            f"model: it tells {model.edge_classes} edge classes apart, but the feature space lists "
+            f"{len(space.edge_classes)}; take a model whose layers see edge classes (GINEConv) with a space that lists "
+            "them, or neither"
+        )
     if model.readout.rates and loss != "mse":
         raise ValueError(
             f"loss: {loss!r} needs class scores, but the readout {model.readout.kind!r} predicts ratings; use 'mse'"

@@ -30,7 +30,7 @@ def factored_gradients(
     model: GNN,
     params: Params,
     nodes: Float[Array, "G N m"],
-    adjacency: Float[Array, "G N N"],
+    adjacency: Float[Array, "G N N *K"],
     mask: Bool[Array, "G N"],
     labels: Num[Array, "G ..."],
     loss: str,

@@ -11,6 +11,7 @@ from jgleak.gnn.gat import GATConv as GATConv
 from jgleak.gnn.gatv2 import GATv2Conv as GATv2Conv
 from jgleak.gnn.gcn import GCNConv as GCNConv
 from jgleak.gnn.gin import GINConv as GINConv
+from jgleak.gnn.gine import GINEConv as GINEConv
 from jgleak.gnn.jump import JUMPS as JUMPS
 from jgleak.gnn.layer import Layer as Layer
 from jgleak.gnn.leconv import LEConv as LEConv

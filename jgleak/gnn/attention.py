@@ -48,6 +48,11 @@ class Attention(Convolution):
     residual: bool = False
 
     @nn.nowrap
+    def placed(self, last: bool) -> Attention:
+        """The last layer averages its heads."""
+        return self.clone(concatenate=self.concatenate and not last)
+
+    @nn.nowrap
     def check(self) -> None:
         super().check()
         at_least_one(heads=self.heads)

@@ -54,6 +54,11 @@ class Convolution(Precise):
         """
         raise NotImplementedError
 
+    @property
+    def edge_classes(self) -> int:
+        """Number ``K`` of edge classes that it tells apart; 0: to it, edges are alike."""
+        return 0
+
     @nn.nowrap
     def kernel(self, rows: str) -> str | None:
         """The name of the first kernel that such rows enter (``Tap.rows``), where there is one."""
@@ -88,6 +93,16 @@ class Convolution(Precise):
         kernels = (self.own_kernel, self.kernel("mixed")) if self.peels else ()
         return tuple(name for name in kernels if name), "bias"
 
+    @classmethod
+    def of_width(cls, features: int, bias: bool, act: str) -> Convolution:
+        """As ``jgleak.gnn.standard`` makes it from its name; ``act`` is for an activation inside."""
+        return cls(features, bias)
+
+    @nn.nowrap
+    def placed(self, last: bool) -> Convolution:
+        """The same in a stack of equal layers, where the last one may differ."""
+        return self
+
     @nn.nowrap
     def check(self) -> None:
         """Raise ``ValueError`` for an unknown name or an impossible size."""
@@ -107,11 +122,22 @@ class Convolution(Precise):
     def __call__(
         self, rows: Float[Array, "N F"], adjacency: Float[Array, "N N"], mask: Bool[Array, " N"]
     ) -> Float[Array, "N D"]:
-        """Pre-activations of all nodes. ``adjacency`` may be relaxed (entries in [0, 1]); padding rows come out 0."""
+        """Pre-activations of all nodes. ``adjacency`` may be relaxed (entries in [0, 1]); padding rows come out 0.
+
+        It is ``(N, N, K)`` for a convolution that tells ``K`` edge classes apart.
+        """
         raise NotImplementedError
 
-    def project(self, rows: Float[Array, "T F"]) -> Float[Array, "T P"]:
-        """What the layer computes of a node row on its own, before any mixing."""
+    def sent(self, rows: Float[Array, "T F"], classes: Int[Array, " T"]) -> Float[Array, "T S"]:
+        """Node rows with what neighbours along edges of the given classes see of them, before any weight."""
+        return rows
+
+    def own(self, sent: Float[Array, "... S"]) -> Float[Array, "... F"]:
+        """The node rows in ``sent``'s result."""
+        return sent
+
+    def project(self, sent: Float[Array, "T S"]) -> Float[Array, "T P"]:
+        """What the layer computes of a node on its own, before any mixing, from ``sent``'s result."""
         raise NotImplementedError
 
     def star_terms(
@@ -131,12 +157,12 @@ class Convolution(Precise):
 
     def aggregate_terms(
         self,
-        centre: Float[Array, " F"],
+        centre: Float[Array, " S"],
         centre_degree: Float[Array, ""],
-        rows: Float[Array, "T F"],
+        rows: Float[Array, "T S"],
         degrees: Float[Array, " T"],
     ) -> tuple[Float[Array, " F"], Float[Array, "T F"]]:
-        """The same for the mixed row, before any weight, from unprojected rows."""
+        """The same for the mixed row, before any weight, from ``sent``'s rows."""
         raise NotImplementedError
 
     def star_select(self, terms: Float[Array, "T E"], columns: Int[Array, " C"]) -> Float[Array, "A T C"]:

@@ -67,6 +67,10 @@ class GINConv(Convolution):
         hidden = self._names(1)[0] if len(self.inside) > 1 else "out_kernel"
         return Tap(("kernel",), "own"), Tap(("kernel",), "mixed"), Tap((hidden,), "hidden")
 
+    @classmethod
+    def of_width(cls, features: int, bias: bool, act: str) -> GINConv:
+        return cls(features, bias, inner=act)
+
     @nn.nowrap
     def check(self) -> None:
         super().check()
@@ -83,9 +87,13 @@ class GINConv(Convolution):
         self, rows: Float[Array, "N F"], adjacency: Float[Array, "N N"], mask: Bool[Array, " N"]
     ) -> Float[Array, "N D"]:
         kernel = self._kernel("kernel", (rows.shape[-1], self.inside[0]))
-        self._offsets("inner_bias", width=self.inside[0])
         mapped = apply_kernel(self, "kernel", kernel, rows)
-        hidden = self._add_bias((1.0 + self.epsilon) * mapped + mix(adjacency, mapped), name="inner_bias")
+        return self._mapped((1.0 + self.epsilon) * mapped + mix(adjacency, mapped), mask)
+
+    def _mapped(self, total: Float[Array, "N H"], mask: Bool[Array, " N"]) -> Float[Array, "N D"]:
+        """The MLP behind its first kernel; makes its weights in ``__call__``."""
+        self._offsets("inner_bias", width=self.inside[0])
+        hidden = self._add_bias(total, name="inner_bias")
         for place, width in enumerate(self.inside):
             if place:
                 name, offset = self._names(place)

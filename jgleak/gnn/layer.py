@@ -97,21 +97,27 @@ class Layer(Precise):
 
     @nn.compact
     def __call__(
-        self, rows: Float[Array, "N F"], adjacency: Float[Array, "N N"], mask: Bool[Array, " N"]
+        self, rows: Float[Array, "N F"], adjacency: Float[Array, "N N *K"], mask: Bool[Array, " N"]
     ) -> Float[Array, "N D"]:
         """The next states of all nodes; those of padding may be anything."""
+        if adjacency.ndim == 3 and not self.conv.edge_classes:
+            adjacency = adjacency.sum(axis=-1)
         out = self.conv(rows, adjacency, mask)
         out = activation(self.act)(out if self.norm is None else self.norm(out, mask))
         if self.dropout and self.has_rng("dropout"):
             out = nn.Dropout(self.dropout, deterministic=False)(out)
         return out if self.residual is None else out + self.residual(rows, self.features)
 
-    def project(self, rows: Float[Array, "T F"]) -> Float[Array, "T P"]:
-        """What the layer computes of a node row on its own, before any mixing."""
-        mapped = self.conv.project(rows)
+    def sent(self, rows: Float[Array, "T F"], classes: Int[Array, " T"]) -> Float[Array, "T S"]:
+        """Node rows with what neighbours along edges of the given classes see of them, before any weight."""
+        return self.conv.sent(rows, classes)
+
+    def project(self, sent: Float[Array, "T S"]) -> Float[Array, "T P"]:
+        """What the layer computes of a node on its own, before any mixing, from ``sent``'s result."""
+        mapped = self.conv.project(sent)
         if self.residual is None:
             return mapped
-        return jnp.concatenate([mapped, self.residual(rows, self.features)], axis=-1)
+        return jnp.concatenate([mapped, self.residual(self.conv.own(sent), self.features)], axis=-1)
 
     def terms(
         self,
@@ -121,7 +127,8 @@ class Layer(Precise):
         rows: Float[Array, "T P"],
         degrees: Float[Array, " T"],
     ) -> tuple[Float[Array, " E"], Float[Array, "T E"]]:
-        """A centre's own term, and the term of each possible neighbour; rows are projected but for ``aggregate``."""
+        """A centre's own term, and the term of each possible neighbour; rows are projected, but for
+        ``aggregate``, which takes those of ``sent``."""
         if view == "aggregate":
             return self.conv.aggregate_terms(centre, centre_degree, rows, degrees)
         if self.residual is None:
@@ -160,10 +167,22 @@ class Layer(Precise):
         return activation(self.act)(out if self.norm is None else self.norm.columns(out, columns)) + beside
 
     def rooted(
-        self, states: Float[Array, "B W F"], degrees: Float[Array, "B W"], present: Bool[Array, "B W"]
+        self,
+        states: Float[Array, "B W F"],
+        degrees: Float[Array, "B W"],
+        present: Bool[Array, "B W"],
+        classes: Int[Array, "B W"],
     ) -> Float[Array, "B D"]:
-        """The next state of each neighbourhood's centre, which comes first; ``present`` says who is no padding."""
-        projected = self.project(states.reshape(-1, states.shape[-1])).reshape(*states.shape[:2], -1)
+        """The next state of each neighbourhood's centre, which comes first.
+
+        Args:
+          states: of the centre and its neighbours.
+          degrees: numbers of their neighbours.
+          present: who is no padding.
+          classes: of the edges to the centre; that of the centre itself does not matter.
+        """
+        sent = self.sent(states.reshape(-1, states.shape[-1]), classes.ravel())
+        projected = self.project(sent).reshape(*states.shape[:2], -1)
         columns = self.columns("state")
 
         def star(rows: Array, degree: Array, here: Array) -> Array:
@@ -174,10 +193,14 @@ class Layer(Precise):
         return jax.vmap(star)(projected, degrees, present)
 
     def entering_norms(
-        self, states: Float[Array, "W F"], degrees: Float[Array, " W"], present: Bool[Array, " W"]
+        self,
+        states: Float[Array, "W F"],
+        degrees: Float[Array, " W"],
+        present: Bool[Array, " W"],
+        classes: Int[Array, " W"],
     ) -> tuple[Float[Array, " _D"], ...]:
         """Of one neighbourhood's centre, as in ``rooted``, the rows that enter ``norms``."""
-        projected, columns = self.project(states), jnp.arange(self.conv.combined_features)
+        projected, columns = self.project(self.sent(states, classes)), jnp.arange(self.conv.combined_features)
         own, others = self.terms("state", projected[0], degrees[0], projected[1:], degrees[1:])
         total = own + jnp.where(present[1:, None], others, 0.0).sum(axis=0)
         selected = self.select("state", total[None], columns)[:, 0]

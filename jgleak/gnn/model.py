@@ -63,6 +63,11 @@ class GNN(Precise):
         self.encoder.check()
         for layer in self.layers:
             layer.check()
+        classes = sorted({layer.conv.edge_classes for layer in self.layers} - {0})
+        if len(classes) > 1:
+            raise ValueError(
+                f"layers: they tell {' and '.join(map(str, classes))} edge classes apart; one number is to be"
+            )
         if self.jump not in JUMPS:
             raise ValueError(f"jump: unknown {self.jump!r}; choose one of {', '.join(JUMPS)}")
         widths = [layer.features for layer in self.layers]
@@ -95,6 +100,11 @@ class GNN(Precise):
         return all(conv == alike[0] for conv in alike)
 
     @property
+    def edge_classes(self) -> int:
+        """Number ``K`` of edge classes that its layers tell apart; 0: to them, edges are alike."""
+        return max(layer.conv.edge_classes for layer in self.layers)
+
+    @property
     def input_taps(self) -> tuple[Tap, ...]:
         """The first linear maps that the input rows enter, mixed or not; empty where rows are used otherwise too."""
         if self.readout.sees_input:
@@ -104,7 +114,8 @@ class GNN(Precise):
         first = self.layers[0]
         if first.residual is not None and not first.residual.taps:
             return ()
-        return tuple(tap.inside("layers_0") for tap in first.taps if tap.rows != "hidden")
+        kept = () if first.conv.edge_classes else ("mixed",)  # messages along edges of several classes are not linear
+        return tuple(tap.inside("layers_0") for tap in first.taps if tap.rows in ("own", *kept))
 
     @property
     def outputs(self) -> int:
@@ -184,7 +195,7 @@ class GNN(Precise):
     def states(
         self,
         nodes: Float[Array, "N m"],
-        adjacency: Float[Array, "N N"],
+        adjacency: Float[Array, "N N *K"],
         mask: Bool[Array, " N"],
         disturb: Callable[[int, Array], Array] | None = None,
     ) -> list[Float[Array, "N _D"]]:
@@ -215,7 +226,7 @@ class GNN(Precise):
         return self.readout.node_hidden(nodes, states)
 
     def embed(
-        self, nodes: Float[Array, "N m"], adjacency: Float[Array, "N N"], mask: Bool[Array, " N"]
+        self, nodes: Float[Array, "N m"], adjacency: Float[Array, "N N *K"], mask: Bool[Array, " N"]
     ) -> Float[Array, " P"]:
         """The vector that enters the MLP of a ``pooled`` readout."""
         if not isinstance(self.readout, Pooled):
@@ -225,12 +236,13 @@ class GNN(Precise):
     def __call__(
         self,
         nodes: Float[Array, "N m"],
-        adjacency: Float[Array, "N N"],
+        adjacency: Float[Array, "N N *K"],
         mask: Bool[Array, " N"],
         disturb: Callable[[int, Array], Array] | None = None,
     ) -> Float[Array, "..."]:
         """Logits ``(C,)`` of one padded graph, ``(N, C)`` for node tasks, ``(N,)`` for ratings.
 
+        ``adjacency`` is ``(N, N, K)`` where layers tell ``K`` edge classes apart; the others see their sum.
         ``disturb`` is what a client does to each layer's output (``jgleak.defenses``); an attacker leaves it out.
         """
         return self.readout(nodes, self.jumping.combine(self.states(nodes, adjacency, mask, disturb)[1:]), mask)
@@ -244,6 +256,6 @@ class GNN(Precise):
 
 @partial(jax.jit, static_argnames=("model",))
 def _initial(model: GNN, key: Array) -> Params:
-    size = model.readout.slots or 2
-    blank = jnp.zeros((size, model.in_features)), jnp.zeros((size, size)), jnp.ones(size, bool)
+    size, classes = model.readout.slots or 2, (model.edge_classes,) if model.edge_classes else ()
+    blank = jnp.zeros((size, model.in_features)), jnp.zeros((size, size, *classes)), jnp.ones(size, bool)
     return model.init(key, *blank)["params"]

@@ -10,6 +10,7 @@ from jgleak.gnn.gat import GATConv
 from jgleak.gnn.gatv2 import GATv2Conv
 from jgleak.gnn.gcn import GCNConv
 from jgleak.gnn.gin import GINConv
+from jgleak.gnn.gine import GINEConv
 from jgleak.gnn.leconv import LEConv
 from jgleak.gnn.node_mlp import NodeMLP
 from jgleak.gnn.node_scores import NodeScores
@@ -26,6 +27,7 @@ CONVOLUTIONS: dict[str, type[Convolution]] = {
     SAGEConv.kind: SAGEConv,
     GraphConv.kind: GraphConv,
     GINConv.kind: GINConv,
+    GINEConv.kind: GINEConv,
     LEConv.kind: LEConv,
 }
 READOUTS: dict[str, type[Readout]] = {

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from jgleak.gnn.attention import Attention
 from jgleak.gnn.convolution import Convolution
-from jgleak.gnn.gin import GINConv
 from jgleak.gnn.layer import Layer
 from jgleak.gnn.model import GNN
 from jgleak.gnn.node_mlp import NodeMLP
@@ -46,8 +44,7 @@ def standard(
     if isinstance(layer, str):
         if layer not in CONVOLUTIONS:
             raise ValueError(f"layer: unknown {layer!r}; choose one of {sorted(CONVOLUTIONS)}")
-        kind = CONVOLUTIONS[layer]
-        layer = GINConv(hidden, bias, inner=act) if kind is GINConv else kind(hidden, bias)
+        layer = CONVOLUTIONS[layer].of_width(hidden, bias, act)
     one = layer if isinstance(layer, Layer) else Layer(layer, act)
     readout = readout or NodeMLP()
     stack = [_placed(one, i == layers - 1, readout, last_act) for i in range(layers)]
@@ -61,10 +58,8 @@ def standard(
 
 
 def _placed(layer: Layer, last: bool, readout: Readout, last_act: bool) -> Layer:
-    """The layer in its place: the last one averages its heads, and has an activation where it is asked for alone."""
-    conv = layer.conv
-    if isinstance(conv, Attention):
-        conv = conv.clone(concatenate=conv.concatenate and not last)
+    """The layer in its place; the last one has an activation only where it is asked for."""
+    conv = layer.conv.placed(last)
     if last and readout.passes_states:
         conv = conv.clone(features=readout.outputs)
     return layer.clone(conv=conv, act=layer.act if last_act or not last else "identity")

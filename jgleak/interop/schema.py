@@ -11,7 +11,7 @@ import numpy as np
 
 from jgleak.features import Feature, FeatureSpace, Kind
 
-FIELDS = ("features", "degree", "mean", "std")
+FIELDS = ("features", "degree", "mean", "std", "edge_classes")
 FEATURE_FIELDS = ("name", "values", "kind", "determined_by", "mapping")
 
 
@@ -49,8 +49,11 @@ def _space(data: Any) -> FeatureSpace:
     if degree is not None and not isinstance(degree, str):
         raise ValueError(f"'degree' must be the name of a feature, got {degree!r}")
     features = tuple(_feature(item, place) for place, item in enumerate(listed))
-    statistics = {name: _numbers(data[name], name) for name in ("mean", "std") if data.get(name) is not None}
-    return FeatureSpace(features, degree, **statistics)
+    mean, std = (None if data.get(name) is None else _numbers(data[name], name) for name in ("mean", "std"))
+    classes = data.get("edge_classes", [])
+    if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
+        raise ValueError(f"'edge_classes' must be a list of names, got {classes!r}")
+    return FeatureSpace(features, degree, mean, std, tuple(classes))
 
 
 def _feature(item: Any, place: int) -> Feature:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import igraph
 import numpy as np
 from jaxtyping import Int
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial.distance import cdist
 
-from jgleak.graph import Graph
+from jgleak.graph import Graph, coloured
 
 
 def exact(truth: Graph, graph: Graph, *, tolerance: float = 0.0) -> bool:
-    """True when relabelling the nodes of ``graph`` gives the truth, edges and features (labels ``y`` are ignored).
+    """True when relabelling the nodes of ``graph`` gives the truth: edges, their classes, and features.
+
+    Labels ``y`` are ignored.
 
     Args:
       truth: the client's graph.
@@ -33,11 +34,14 @@ def isomorphism(truth: Graph, graph: Graph, *, tolerance: float = 0.0) -> Int[np
     colours, others = _colours(truth, graph, tolerance)
     if not np.array_equal(np.sort(colours), np.sort(others)):
         return None
-    first, second = (igraph.Graph(n=g.n, edges=g.edges.tolist()) for g in (truth, graph))
+    if (truth.edge_class is None) != (graph.edge_class is None) and truth.edges.size:
+        return None
+    first, shown = coloured(truth.n, truth.edges, colours, truth.edge_class)
+    second, beside = coloured(graph.n, graph.edges, others, graph.edge_class)
     same, order, _ = first.isomorphic_bliss(
-        second, return_mapping_12=True, color1=colours.tolist(), color2=others.tolist()
+        second, return_mapping_12=True, color1=shown.tolist(), color2=beside.tolist()
     )
-    return np.asarray(order, np.int64) if same else None
+    return np.asarray(order, np.int64)[: truth.n] if same else None
 
 
 def _colours(truth: Graph, graph: Graph, tolerance: float) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:

@@ -41,13 +41,15 @@ def gsm(truth: Graph, graph: Graph, space: FeatureSpace) -> Gsm:
     ``k``-layer outputs of the random GCN, taken over all entries at once and clipped to [0, 1]. All are multiplied by
     ``min(n, n̂) / max(n, n̂)``. As in any support-weighted F1, a binary column that the truth never sets has no weight.
 
+    Where edges have classes they count from GSM-1 on (``aggregates``).
+
     We compute the outputs on the whole graphs; the released code first cuts both down to their matched nodes.
 
     Raises:
       ValueError: a graph has features outside ``space``.
     """
-    hops = aggregates(space.encode(truth.x), truth.adjacency)
-    others = aggregates(space.encode(graph.x), graph.adjacency)
+    classes = len(space.edge_classes)
+    hops, others = (aggregates(space.encode(g.x), g.adjacency, g.by_class(classes)) for g in (truth, graph))
     pairs = match(hops, others)
     ratio = min(truth.n, graph.n) / max(truth.n, graph.n)
     fits = [r_squared(f[pairs.truth], g[pairs.graph]) for f, g in zip(hops[:3], others[:3], strict=True)]

@@ -34,21 +34,29 @@ class Matching(NamedTuple):
     graph: Int[np.ndarray, " p"]
 
 
-def aggregates(nodes: Float[np.ndarray, "n m"], adjacency: Float[np.ndarray, "n n"]) -> Aggregates:
+def aggregates(
+    nodes: Float[np.ndarray, "n m"],
+    adjacency: Float[np.ndarray, "n n"],
+    by_class: Float[np.ndarray, "n n K"] | None = None,
+) -> Aggregates:
     """Features of the 0- to 5-hop neighbourhoods of every node: ``F_0 = X``, ``F_k = ReLU(Ã F_{k-1} W_k)``.
 
     ``Ã = D^{-1/2} (A + I) D^{-1/2}`` and the ``W_k`` are Xavier-uniform with a fixed seed, without bias, in float64.
     A soft adjacency in [0, 1] is allowed. Nodes that colour refinement cannot tell apart get equal rows.
 
     The paper says "a randomly initialised k-layer GCN"; ReLU after *every* layer is our choice, so that ``F_k`` does
-    not depend on how many layers follow.
+    not depend on how many layers follow. Where edges have classes, ``Ã_k 1 u_k`` is added for every class ``k`` before
+    the ReLU, with ``Ã_k`` its part of ``Ã`` (``by_class`` is the adjacency taken apart) and ``u_k`` a random row.
     """
     looped = np.asarray(adjacency, np.float64) + np.eye(len(adjacency))
     scale = 1.0 / np.sqrt(looped.sum(axis=1))
     propagate = scale[:, None] * looped * scale
     out = [np.asarray(nodes, np.float64)]
+    along = 0.0
+    if by_class is not None:
+        along = np.einsum("uv,uvk->uk", propagate, by_class) @ _weights(by_class.shape[2])[0]
     for weight in _weights(out[0].shape[1]):
-        out.append(np.maximum(propagate @ out[-1] @ weight, 0.0))
+        out.append(np.maximum(propagate @ out[-1] @ weight + along, 0.0))
     return out
 
 

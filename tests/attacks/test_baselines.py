@@ -174,3 +174,16 @@ def test_public_graphs_tell_the_commonest_node_where_the_space_has_no_means(atta
     found = attack(observation, Knowledge(BARE, n=3, auxiliary=OTHERS), key=jax.random.key(0)).best
     assert found is not None
     np.testing.assert_array_equal(found.x, [[2, 1, 2]] * 3)
+
+
+def test_random_graphs_of_unknown_size_are_as_modest_as_users_say(observation: Observation) -> None:
+    small = RANDOM.configure({"modest_nodes": "1"})
+    for seed in range(5):
+        found = small(observation, Knowledge(SPACE), key=jax.random.key(seed))
+        assert [graph.n for graph in found.graphs] == [1]
+    trusting = FILE_HABIT.configure({"habit_weight": "1e9"})  # all places are the average one
+    known = Knowledge(SPACE, n=4, auxiliary=OTHERS)
+    rows = trusting(observation, known, key=jax.random.key(0)).features
+    assert rows is not None and np.allclose(rows, rows[0], atol=1e-4)
+    own = FILE_HABIT(observation, known, key=jax.random.key(0)).features
+    assert own is not None and not np.allclose(own, own[0], atol=1e-4)

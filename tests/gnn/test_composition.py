@@ -68,7 +68,8 @@ def test_a_node_seen_from_itself_has_the_dense_states_in_a_mixed_stack(
         for node in range(NODES):
             star = np.array([node, *np.flatnonzero(adjacency[node])])
             rows, present = states[number][star][None], jnp.ones((1, len(star)), bool)
-            (got,) = layer.by(weights, "rooted", rows, degrees[star][None], present)
+            along = jnp.zeros((1, len(star)), int)
+            (got,) = layer.by(weights, "rooted", rows, degrees[star][None], present, along)
             np.testing.assert_allclose(got, states[number + 1][node], rtol=2e-5, atol=2e-5)
 
 

@@ -13,6 +13,7 @@ import jraph
 import numpy as np
 import pytest
 from jaxtyping import Array
+from stars import stars
 
 from jgleak.gnn import registry
 from jgleak.gnn.activation import activation
@@ -22,6 +23,7 @@ from jgleak.gnn.gat import GATConv
 from jgleak.gnn.gatv2 import GATv2Conv
 from jgleak.gnn.gcn import GCNConv
 from jgleak.gnn.gin import GINConv
+from jgleak.gnn.gine import GINEConv
 from jgleak.gnn.leconv import LEConv
 from jgleak.gnn.norm import BatchNorm, LayerNorm
 from jgleak.gnn.sage import GraphConv, SAGEConv
@@ -42,6 +44,8 @@ CONVOLUTIONS = {
     "gcn, no loops": GCNConv(4, self_loops=False),
     "gcn, no loops, sums": GCNConv(4, self_loops=False, normalise=False),
     "gcn, sums": GCNConv(4, bias=True, normalise=False),
+    "gine": GINEConv(4, bias=True, epsilon=0.3),
+    "gine, no bias, two attributes": GINEConv(4, edge_rows=((1.0, 0.0, 0.5), (1.0, 1.0, 0.0))),
     "leconv": LEConv(4, bias=True),
     "leconv, no bias": LEConv(4),
     "gatv2, concatenated": GATv2Conv(6, bias=True, heads=3),
@@ -85,7 +89,8 @@ class Case:
 def case(request: pytest.FixtureRequest, params_of: Any, graph_of: Any, quick_jit: Any) -> Case:
     conv = CONVOLUTIONS[request.param]
     params = params_of(conv, SLOTS, WIDTH, seed=1)
-    graphs = tuple(np.stack(part) for part in zip(*(graph_of(n, SLOTS, WIDTH, n) for n in NODES), strict=True))
+    drawn = (graph_of(n, SLOTS, WIDTH, n, of=conv) for n in NODES)
+    graphs = tuple(np.stack(part) for part in zip(*drawn, strict=True))
     upstream = np.random.default_rng(7).normal(size=(len(NODES), SLOTS, conv.features)).astype(np.float32)
     inputs = *graphs, upstream * graphs[2][:, :, None]
 
@@ -93,8 +98,9 @@ def case(request: pytest.FixtureRequest, params_of: Any, graph_of: Any, quick_ji
         return conv.apply({"params": params}, x, a, m)  # type: ignore[return-value]
 
     def star(params: Any, x: Array, a: Array, u: Array) -> tuple[Any, ...]:
-        layer = conv.bind({"params": params})
-        projected, degrees, every = layer.project(x), a.sum(1), jnp.arange(conv.combined_features)
+        layer, every = conv.bind({"params": params}), jnp.arange(conv.combined_features)
+        sent, projected, degrees, around = stars(conv, params, x, a)
+        centres = jnp.arange(SLOTS) * max(1, conv.edge_classes)
 
         def combined(centre: Array, degree: Array, neighbours: Array, columns: Array) -> Array:
             own, terms = layer.star_terms(centre, degree, projected, degrees)
@@ -103,15 +109,16 @@ def case(request: pytest.FixtureRequest, params_of: Any, graph_of: Any, quick_ji
             return layer.star_combine(total, columns)
 
         def mixed(centre: Array, degree: Array, neighbours: Array) -> Array:
-            own, terms = layer.aggregate_terms(centre, degree, x, degrees)
+            own, terms = layer.aggregate_terms(centre, degree, sent, degrees)
             return own + neighbours @ terms
 
         whole, some = (
-            jax.vmap(partial(combined, columns=c))(projected, degrees, a) for c in (every, jnp.asarray(SOME))
+            jax.vmap(partial(combined, columns=c))(projected[centres], degrees[centres], around)
+            for c in (every, jnp.asarray(SOME))
         )
         finished, back = jax.vjp(layer.star_finish, whole)
         hidden = layer.star_hidden(whole, every) if conv.kernel("hidden") else None
-        aggregate = jax.vmap(mixed)(x, degrees, a) if conv.kernel("mixed") else None
+        aggregate = jax.vmap(mixed)(sent[centres], degrees[centres], around) if conv.kernel("mixed") else None
         return whole, some, finished, hidden, aggregate, back(u)[0]
 
     def everything(params: Any, x: Array, a: Array, m: Array, u: Array) -> tuple[Any, ...]:
@@ -127,8 +134,9 @@ def sparse(case: Case) -> Any:
     """The batch as one padded ``GraphsTuple``."""
     members = []
     for n, x, a in zip(NODES, case.rows, case.adjacency, strict=True):
-        senders, receivers = np.nonzero(a)
-        fields: Any = (x[:n], None, receivers, senders, None, np.array([n]), np.array([senders.size]))
+        senders, receivers = np.nonzero(a.sum(axis=2) if a.ndim == 3 else a)
+        edges = a[senders, receivers] if a.ndim == 3 else None  # one-hot rows of the classes
+        fields: Any = (x[:n], edges, receivers, senders, None, np.array([n]), np.array([senders.size]))
         members.append(jraph.GraphsTuple(*fields))
     joined = jraph.batch_np(members)
     return jraph.pad_with_graphs(joined, sum(NODES) + 3, int(joined.n_edge.sum()) + 5, len(NODES) + 1)  # type: ignore[union-attr]
@@ -206,20 +214,32 @@ def normalised(rows: Any, p: Any) -> Any:
     return (rows - mean) / np.sqrt(variance + 1e-5) * p["scale"] + p["bias"]
 
 
+def gin_mlp(conv: GINConv, p: Any, hidden: Any) -> Any:
+    for place, _ in enumerate(conv.inside):
+        end = f"_{place}" if place else ""
+        hidden = hidden @ p["inner_kernel" + end if place else "kernel"] + p.get("inner_bias" + end, 0.0)
+        if conv.norm is not None:
+            hidden = normalised(hidden, p[f"norms_{place}"])
+        hidden = activation(conv.inner)(hidden)
+    out = hidden @ p["out_kernel"] + p.get("bias", 0.0)
+    return activation(conv.inner)(out) if conv.ends_active else out
+
+
 def gin_oracle(conv: GINConv, p: Any, graph: Any) -> Any:
     def update(x: Any, sent: Any, total: Any, context: Any) -> Any:
-        hidden = (1 + conv.epsilon) * x + total
-        for place, _ in enumerate(conv.inside):
-            end = f"_{place}" if place else ""
-            hidden = hidden @ p["inner_kernel" + end if place else "kernel"] + p.get("inner_bias" + end, 0.0)
-            if conv.norm is not None:
-                hidden = normalised(hidden, p[f"norms_{place}"])
-            hidden = activation(conv.inner)(hidden)
-        out = hidden @ p["out_kernel"] + p.get("bias", 0.0)
-        return activation(conv.inner)(out) if conv.ends_active else out
+        return gin_mlp(conv, p, (1 + conv.epsilon) * x + total)
 
-    layer = jraph.GraphNetwork(lambda edges, sent, received, context: sent, update)
-    return layer(graph).nodes  # type: ignore[return-value]
+    return jraph.GraphNetwork(lambda edges, sent, received, context: sent, update)(graph).nodes  # type: ignore[return-value]
+
+
+def gine_oracle(conv: GINEConv, p: Any, graph: Any) -> Any:
+    def message(edges: Any, sent: Any, received: Any, context: Any) -> Any:
+        return jax.nn.relu(sent + edges @ np.asarray(conv.edge_rows) @ p["edge_kernel"] + p["edge_bias"])
+
+    def update(x: Any, sent: Any, total: Any, context: Any) -> Any:
+        return gin_mlp(conv, p, (1 + conv.epsilon) * x + total)
+
+    return jraph.GraphNetwork(message, update)(graph).nodes  # type: ignore[return-value]
 
 
 ORACLES: dict[type[Convolution], Callable[..., Any]] = {
@@ -230,6 +250,7 @@ ORACLES: dict[type[Convolution], Callable[..., Any]] = {
     SAGEConv: sage_oracle,
     GraphConv: sage_oracle,
     GINConv: gin_oracle,
+    GINEConv: gine_oracle,
 }
 
 
@@ -264,6 +285,9 @@ def test_columns_of_a_star_do_not_need_the_others(case: Case) -> None:
 
 def test_the_span_kernel_s_gradient_lies_in_the_span_of_the_rows(case: Case) -> None:
     """On the graph of one node the gradient's columns are multiples of its row (GRAIN, Theorem 5.1)."""
+    if case.conv.kernel("own") is None:
+        assert isinstance(case.conv, GINEConv), "its messages pass an activation before they are added"
+        return
     x, gradient = case.rows[1, 0], case.gradient[case.conv.kernel("own")][1]
     if isinstance(case.conv, GCNConv) and not case.conv.self_loops:
         assert not gradient.any(), "a node alone takes nothing, not even from itself"

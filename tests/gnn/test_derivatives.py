@@ -13,6 +13,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 from models import READOUTS, SLOTS
+from stars import by_class
 
 from jgleak.federated.loss import LOSSES, graph_loss
 from jgleak.gnn import ACTIVATIONS, CONVOLUTIONS, standard
@@ -43,8 +44,10 @@ def problem(conv: str, readout: str, act: str, loss: str, make: Callable[..., An
     rng = np.random.default_rng(0)
     rows, adjacency, mask = graph_of(NODES, SLOTS, WIDTH, seed=1)
     relaxed = np.triu(rng.uniform(0.1, 0.9, (SLOTS, SLOTS)) * np.outer(mask, mask), 1)
+    classes = model.edge_classes
     label = jnp.array([1, 0, 1, 1, 0, 0]) if model.node_level else jnp.array(1)
-    point = make(model, SLOTS, WIDTH, 2, np.float64), relaxed + relaxed.T, rows.astype(np.float64)
+    adjacency, relaxed = (by_class(jnp.asarray(a), classes) for a in (adjacency, relaxed + relaxed.T))
+    point = make(model, SLOTS, WIDTH, 2, np.float64), relaxed, rows.astype(np.float64)
 
     def value(params: Any, adjacency: Array, rows: Array) -> Array:
         return graph_loss(model, params, DenseGraph(rows, adjacency, mask), label, loss)

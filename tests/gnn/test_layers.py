@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from stars import by_class, classes_of, stars
 
 from jgleak.gnn import (
     GNN,
@@ -103,22 +104,23 @@ def test_the_tables_hold_every_part() -> None:
 
 def test_rooted_evaluation_equals_the_dense_layer(layer: Layer, params_of: Any, graph_of: Any) -> None:
     weights = weights_of(layer, params_of, seed=1)
-    rows, adjacency, mask = graph_of(NODES, SLOTS, WIDTH, seed=2)
+    rows, adjacency, mask = graph_of(NODES, SLOTS, WIDTH, seed=2, of=layer)
     dense = np.asarray(layer.apply({"params": weights}, rows, adjacency, mask))
-    degrees, places = adjacency.sum(axis=1), np.arange(NODES)
-    around = np.array([[v, *(u for u in places if adjacency[v, u]), *[-1] * NODES][: NODES + 1] for v in places])
-    stars = rows[around], degrees[around], jnp.asarray(around >= 0)
-    np.testing.assert_allclose(layer.by(weights, "rooted", *stars), dense[:NODES], rtol=3e-5, atol=3e-5)
+    by_class = adjacency.reshape(SLOTS, SLOTS, -1)
+    plain, along, places = by_class.sum(axis=2), by_class.argmax(axis=2), np.arange(NODES)
+    around = np.array([[v, *(u for u in places if plain[v, u]), *[-1] * NODES][: NODES + 1] for v in places])
+    star = rows[around], plain.sum(axis=1)[around], jnp.asarray(around >= 0), along[places[:, None], around]
+    np.testing.assert_allclose(layer.by(weights, "rooted", *star), dense[:NODES], rtol=3e-5, atol=3e-5)
 
 
 def test_some_columns_of_a_star_need_no_others(layer: Layer, params_of: Any, graph_of: Any) -> None:
     weights = weights_of(layer, params_of, seed=1)
-    rows, adjacency, mask = graph_of(NODES, SLOTS, WIDTH, seed=2)
+    rows, adjacency, mask = graph_of(NODES, SLOTS, WIDTH, seed=2, of=layer)
     dense = np.asarray(layer.apply({"params": weights}, rows, adjacency, mask))
     some = SOME[SOME < layer.features]
-    projected, degrees = layer.by(weights, "project", rows), adjacency.sum(axis=1)
+    _, projected, degrees, around = stars(layer, weights, rows, adjacency)
     own, others = layer.by(weights, "terms", "state", projected[0], degrees[0], projected, degrees)
-    total = own + adjacency[0] @ others
+    total = own + around[0] @ others
     picked = layer.by(weights, "select", "state", total[None], jnp.asarray(some))[:, 0]
     if layer.columnwise("state"):
         found = layer.by(weights, "row", "state", picked, jnp.asarray(some))
@@ -129,7 +131,7 @@ def test_some_columns_of_a_star_need_no_others(layer: Layer, params_of: Any, gra
 
 def test_nodes_may_come_in_any_order_and_padding_changes_nothing(layer: Layer, params_of: Any, graph_of: Any) -> None:
     weights = weights_of(layer, params_of, seed=1)
-    rows, adjacency, mask = graph_of(NODES, SLOTS, WIDTH, seed=2)
+    rows, adjacency, mask = graph_of(NODES, SLOTS, WIDTH, seed=2, of=layer)
     dense = np.asarray(layer.apply({"params": weights}, rows, adjacency, mask))
     order = np.random.default_rng(0).permutation(SLOTS)
     turned = layer.apply({"params": weights}, rows[order], adjacency[np.ix_(order, order)], mask[order])
@@ -146,7 +148,8 @@ def test_norms_of_all_nodes_look_at_real_ones_in_any_order(name: str, params_of:
     weights = params_of(layer, SLOTS, WIDTH, seed=1)
     rows, adjacency, _ = graph_of(2, 2, WIDTH, seed=2)
     with pytest.raises(TypeError, match="depends on all nodes"):
-        layer.by(weights, "rooted", rows[None], adjacency.sum(axis=1)[None], jnp.ones((1, 2), bool))
+        star = rows[None], adjacency.sum(axis=1)[None], jnp.ones((1, 2), bool), jnp.zeros((1, 2), int)
+        layer.by(weights, "rooted", *star)
 
 
 def test_graph_norm_is_pytorch_geometric_s() -> None:
@@ -164,7 +167,7 @@ def test_every_map_s_gradient_spans_the_rows_that_enter_it(layer: Layer, params_
     """On a graph of two joined nodes whose rows and upstream gradients are independent: ``dL/dW`` has their span."""
     weights = weights_of(layer, params_of, seed=4)
     rows, _, mask = graph_of(2, 2, WIDTH, seed=2)
-    adjacency = jnp.array([[0.0, 1.0], [1.0, 0.0]])
+    adjacency = by_class(jnp.array([[0.0, 1.0], [1.0, 0.0]]), classes_of(layer))
     upstream = np.random.default_rng(5).normal(size=(2, layer.features)).astype(np.float32)
 
     def loss(weights: Any) -> Any:
@@ -172,7 +175,8 @@ def test_every_map_s_gradient_spans_the_rows_that_enter_it(layer: Layer, params_
         return (upstream * out).sum()
 
     gradient = jax.grad(loss)(weights)
-    degrees = adjacency.sum(axis=1)
+    sent, projected, degrees, around = stars(layer, weights, rows, adjacency)
+    centres = np.arange(0, len(sent), len(sent) // 2)
     for tap in layer.taps:
         seen = np.asarray(tap.of(gradient))
         assert np.abs(seen).max() > 1e-3
@@ -180,12 +184,12 @@ def test_every_map_s_gradient_spans_the_rows_that_enter_it(layer: Layer, params_
             entering = rows
         else:
             view = "aggregate" if tap.rows == "mixed" else "hidden"
-            table = rows if view == "aggregate" else layer.by(weights, "project", rows)
+            table = sent if view == "aggregate" else projected
             columns = jnp.arange(seen.shape[0])
             found = []
-            for v in range(2):
-                own, others = layer.by(weights, "terms", view, table[v], degrees[v], table, degrees)
-                total = layer.by(weights, "select", view, (own + adjacency[v] @ others)[None], columns)[:, 0]
+            for v, c in enumerate(centres):
+                own, others = layer.by(weights, "terms", view, table[c], degrees[c], table, degrees)
+                total = layer.by(weights, "select", view, (own + around[v] @ others)[None], columns)[:, 0]
                 found.append(layer.by(weights, "row", view, total, columns))
             entering = np.asarray(found)
         basis = np.linalg.svd(np.asarray(entering, np.float64).T, full_matrices=False)[0]

@@ -100,7 +100,7 @@ def test_layers_and_readouts_in_closed_form(params_of: Any, graph_of: Any, quick
 def test_states_have_the_announced_widths(conv: str, params_of: Any, graph_of: Any) -> None:
     model = standard(WIDTH, conv, NodeScores(5), layers=3, hidden=4, act="sigmoid")
     params = params_of(model, SLOTS, WIDTH, seed=0)
-    graph = graph_of(NODES, SLOTS, WIDTH, seed=0)
+    graph = graph_of(NODES, SLOTS, WIDTH, seed=0, of=model)
     states = jax.eval_shape(lambda p: model.apply({"params": p}, *graph, method="states"), params)
     widths = [WIDTH, *(layer.features for layer in model.layers)]
     assert [s.shape for s in states] == [(SLOTS, width) for width in widths]  # type: ignore[union-attr]

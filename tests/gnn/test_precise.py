@@ -40,7 +40,7 @@ def precisions(function: Callable[..., Any], *arguments: Any) -> list[Any]:
 def test_of_a_model(conv: str, readout: str, params_of: Callable[..., Any], graph_of: Callable[..., Any]) -> None:
     """The loss, its gradient, and the gradient of the gradient's length by the features."""
     model = standard(WIDTH, conv, READOUTS[readout](2, "sigmoid"), hidden=4, act="sigmoid")
-    params, (rows, adjacency, mask) = params_of(model, SLOTS, WIDTH, 0), graph_of(3, SLOTS, WIDTH, 0)
+    params, (rows, adjacency, mask) = params_of(model, SLOTS, WIDTH, 0), graph_of(3, SLOTS, WIDTH, 0, of=model)
     label = jnp.ones(SLOTS, int) if model.node_level else jnp.int32(1)
 
     def loss(params: Any, rows: Any) -> Any:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from models import READOUTS, SLOTS, flat
+from stars import by_class
 
 from jgleak.federated.factors import Outer, factored_gradients
 from jgleak.federated.loss import graph_loss
@@ -36,8 +37,9 @@ def client(model: GNN) -> tuple[Any, Any, Any, Any]:
     edges = rng.random((GRAPHS, SLOTS, SLOTS))
     nodes = np.where(mask[..., None], rng.normal(size=(GRAPHS, SLOTS, WIDTH)), 0.0)
     labels = rng.integers(2, size=(GRAPHS, SLOTS) if model.node_level else GRAPHS)
-    edges = np.where(both, edges, 0.0)
-    return (jnp.asarray(nodes, jnp.float32), jnp.asarray(edges, jnp.float32), jnp.asarray(mask), jnp.asarray(labels))
+    edges = jnp.asarray(np.where(both, edges, 0.0), jnp.float32)
+    edges = jnp.stack([by_class(one, model.edge_classes) for one in edges])
+    return (jnp.asarray(nodes, jnp.float32), edges, jnp.asarray(mask), jnp.asarray(labels))
 
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)

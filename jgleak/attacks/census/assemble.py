@@ -165,9 +165,10 @@ class _Growing:
         guide = self._unlikely if problem.knowledge.auxiliary else None
         assembly = Assembly(levels.top, counts, clock=self.clock, most=steps, beam=beam, guide=guide)
         whole = True
-        for blocks, edges in assembly.graphs():
+        for blocks, edges, along in assembly.graphs():
             kinds = levels.top.kinds[list(blocks)]
-            graph = Graph(levels.nodes.codes[kinds], np.array(edges, np.int64).reshape(-1, 2))
+            classes = np.array(along, np.int64) if problem.observation.model.edge_classes else None
+            graph = Graph(levels.nodes.codes[kinds], np.array(edges, np.int64).reshape(-1, 2), edge_class=classes)
             form = graph.canonical_form()
             if form not in forms:
                 forms.add(form)

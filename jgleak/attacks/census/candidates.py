@@ -135,7 +135,8 @@ class CensusCandidates:
         hops: list[Chosen] = []
         last, linear = receptive_field.hops(observation.model), receptive_field.ends_linear(observation.model)
         for hop in range(1, last + 1):
-            wanted = attempt.below if hop < last else set(attempt.top) - ({"node"} if linear else set())
+            wanted = set(attempt.below if hop < last else attempt.top) - ({"node"} if linear and hop == last else set())
+            wanted |= self._screens(hop, wanted)
             found = [site for site in leak_points(observation, hop) if site.name in wanted]
             pairs = [(site, self._check(site)) for site in found]
             checks = [(site, check) for site, check in pairs if check is not None]
@@ -145,6 +146,13 @@ class CensusCandidates:
         else:
             lacking, arithmetic = attempt.completed, self.problem.arithmetic
             yield from arithmetic.weaker(hops, lacking, lambda: self._completed(lacking, nodes, hops, []))
+
+    def _screens(self, hop: int, wanted: set[str]) -> set[str]:
+        """What is demanded besides, where no demanded row has columns that can be had without the others (layer norm):
+        candidates would all have to be embedded whole."""
+        layer = self.problem.observation.model.layers[hop - 1]
+        alone = layer.columnwise("state") or layer.conv.kernel("hidden") is not None
+        return set() if alone or not wanted else {"aggregate"}
 
     def _check(self, site: LeakPoint) -> SpanCheck | None:
         knowledge, tolerances = self.problem.knowledge, self.problem.tolerances.span
@@ -240,7 +248,8 @@ class CensusCandidates:
 
 
 def _part(nodes: Nodes, mask: Bool[np.ndarray, " T"]) -> Nodes:
-    return Nodes(nodes.codes[mask], nodes.rows[mask], nodes.degrees[mask], complete=nodes.complete)
+    kept = {"codes": nodes.codes[mask], "rows": nodes.rows[mask], "degrees": nodes.degrees[mask]}
+    return dataclasses.replace(nodes, **kept, certain=False)
 
 
 def degrees_assumed(knowledge: Knowledge, nodes: Nodes) -> tuple[str, ...]:

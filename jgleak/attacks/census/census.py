@@ -172,9 +172,14 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
     if model.returns_statistics and observation.statistics is None:
         return "no running statistics came back, and without the batch's own no node's state is known"
     if not leak_points(observation, 0):
+        if model.returns_statistics:
+            return (
+                "batch normalisation in training mode behind the first layer hides a direction of the input rows, and "
+                "maps narrower than those, or nearly singular, do not show it"
+            )
         return (
-            "batch normalisation in training mode behind the first layer hides a direction of the input rows, and maps "
-            "narrower than those, or nearly singular, do not show it"
+            "no linear map takes the nodes' own rows (GINE adds them up behind an activation), so that feature values "
+            "cannot be checked; it needs an encoder, or a readout that sees the input"
         )
     if model.readout.additive is None:
         return "it needs a readout that adds up over nodes: 'node_mlp', or 'pooled' with mean, sum or both, without max"
@@ -202,6 +207,7 @@ def census(settings: CensusSettings = DEFAULTS) -> Attack:
         summary="counts building blocks, assembles every graph that fits, and certifies the set (jgleak)",
         run=partial(run, settings),
         unsupported=unsupported,
+        edge_classes=True,
         configure=configure,
     )
 

@@ -52,7 +52,8 @@ def certify(problem: CensusProblem, levels: Levels, found: AnonymitySet) -> Cert
     )
     graphs = [found.graphs[i].graph for i in order]
     by_rows = dataclasses.replace(knowledge, auxiliary=())  # the likeliest order takes longer: of the first graph alone
-    ordered = (numbered(graphs[0], knowledge), *(numbered(graph, by_rows) for graph in graphs[1:]))
+    order_of = problem.limits.order
+    ordered = (numbered(graphs[0], knowledge, order_of), *(numbered(graph, by_rows, order_of) for graph in graphs[1:]))
     return Certified(ordered, found.graphs[order[0]].distance, certificate)
 
 

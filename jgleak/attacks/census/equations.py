@@ -69,21 +69,40 @@ def equations(problem: CensusProblem, levels: Levels, clock: Clock) -> Equations
     return Equations(matrix, observed, blocks, arithmetic.slack(observation, observed))
 
 
-def unfold(levels: Sequence[Blocks]) -> Int[np.ndarray, "K S"]:
-    """Every top block as its unfolding tree, breadth written out: rows of ``Nodes``, -1 for absent neighbours.
+class Trees(NamedTuple):
+    """Unfolding trees of blocks, breadth written out.
 
     Each tree node takes ``1 + W`` places, itself and its neighbours, at every hop: ``S = (1 + W)^L``.
+
+    Attributes:
+      nodes: rows of ``Nodes``, -1 for absent neighbours ``(K, S)``.
+      along: for each layer, the first first, the class of every place's edge to the centre of its neighbourhood there
+        ``(K, (1 + W)^L)``, .., ``(K, 1 + W)``.
     """
+
+    nodes: Int[Array | np.ndarray, "*K S"]
+    along: tuple[Int[Array | np.ndarray, "*K _"], ...]
+
+    def part(self, rows: Int[np.ndarray, " B"], size: int) -> Trees:
+        """Some trees, the last one repeated up to a compiled size."""
+        pad = ((0, size - rows.size), (0, 0))
+        return jax.tree.map(lambda leaf: np.pad(leaf[rows], pad, mode="edge").astype(np.int32), self)
+
+
+def unfold(levels: Sequence[Blocks]) -> Trees:
+    """Every top block as its unfolding tree."""
     widest = max((len(n) for level in levels for n in level.neighbours), default=0)
     width = next(w for w in (*WIDTHS, widest) if w >= widest)
-    places = np.arange(levels[-1].size)[:, None]
+    places, along = np.arange(levels[-1].size)[:, None], list[Int[np.ndarray, "K _"]]()
     for level in reversed(levels):
         table = np.full((level.size + 1, 1 + width), -1)
-        table[:-1, 0] = level.roots
+        table[:-1, 0] = level.classes * level.roots
         for row, neighbours in zip(table[:-1], level.neighbours, strict=True):
             row[1 : 1 + len(neighbours)] = neighbours
-        places = table[places].reshape(places.shape[0], -1)
-    return places
+        numbers = table[places].reshape(places.shape[0], -1)
+        places = np.where(numbers < 0, -1, numbers // level.classes)
+        along.insert(0, np.where(numbers < 0, 0, numbers % level.classes))
+    return Trees(places, tuple(along))
 
 
 def _root_value(model: GNN) -> RootValue:
@@ -132,10 +151,9 @@ def _contributions(
     for start in range(0, blocks.size, BATCH):
         if clock.left <= 0:
             return None
-        part, tag = trees[blocks[start : start + BATCH]], labels[start : start + BATCH]
-        here = part.shape[0]
-        part = np.pad(part, ((0, BATCH - here), (0, 0)), mode="edge").astype(np.int32)
-        tag = np.pad(tag, (0, BATCH - here), mode="edge")
+        tag = labels[start : start + BATCH]
+        here = tag.size
+        part, tag = trees.part(blocks[start : start + BATCH], BATCH), np.pad(tag, (0, BATCH - here), mode="edge")
         gradients, state, entering = _columns(*static, *given, part, tag)
         found.append([np.asarray(leaf, np.float64)[:here] for leaf in (gradients, state, *entering)])
     gradients, states, *entering = (np.concatenate(parts) for parts in zip(*found, strict=True))
@@ -156,28 +174,28 @@ def _columns(
     pulls: list[Pull],
     vectors: Params,
     table: _Table,
-    trees: Int[Array, "B S"],
+    trees: Trees,
     labels: Num[Array, " B"],
 ) -> tuple[Float[Array, "B M"], Float[Array, "B D"], list[Float[Array, "B _D"]]]:
     """``vmap(grad)`` over blocks, sketched."""
     of, (rows, degrees) = _root_value(model), map(jnp.asarray, table)
     along = partial(jnp.matmul, upstream, precision="highest")
 
-    def value(weights: Params, tree: Array, label: Array) -> tuple[Array, Any]:
+    def value(weights: Params, tree: Trees, label: Array) -> tuple[Array, Any]:
         full = {**params, **weights}
         state, at_norms = embed(model, full, rows, degrees, tree)
         entering = [at_norms[path] for path in paths]
         off = sum(taken(pull, row) for pull, row in zip(pulls, entering, strict=True))
         if of == "pooled":
             return along(state) - off, (state, entering)
-        out: Any = model.apply({"params": full}, rows[tree[:1]], state[None], method="node_hidden")
+        out: Any = model.apply({"params": full}, rows[tree.nodes[:1]], state[None], method="node_hidden")
         logits = out[1][0]
         own = label_loss(logits, label, loss) if of == "labelled" else along(logits)
         return own - off, (state, entering)
 
     weights = _without_readout(params) if of == "pooled" else params
 
-    def one(tree: Array, label: Array) -> tuple[Array, Array, list[Array]]:
+    def one(tree: Trees, label: Array) -> tuple[Array, Array, list[Array]]:
         gradient, (state, entering) = jax.grad(value, has_aux=True)(weights, tree, label)
         return sketch(gradient, vectors), state, entering
 
@@ -185,22 +203,24 @@ def _columns(
 
 
 def embed(
-    model: GNN, params: Params, rows: Float[Array, "T m"], degrees: Float[Array, " T"], tree: Int[Array, " S"]
+    model: GNN, params: Params, rows: Float[Array, "T m"], degrees: Float[Array, " T"], tree: Trees
 ) -> tuple[Float[Array, " D"], dict[tuple[str, ...], Float[Array, " _D"]]]:
     """What of the root enters the readout, and what enters every norm, from its unfolding tree alone.
 
     Differentiable in ``params``. Of a model that ends linear the first is what the root adds to the sum of all last
     states: its own state below counts as often as it and its neighbours take it up (``receptive_field``).
     """
-    side = round(tree.shape[0] ** (1 / hops(model)))
-    present, kinds = tree >= 0, jnp.maximum(tree, 0)
+    side = round(tree.nodes.shape[0] ** (1 / hops(model)))
+    present, kinds = tree.nodes >= 0, jnp.maximum(tree.nodes, 0)
     states: Any = model.apply({"params": params}, rows[kinds], method="encode")
     degree, history = degrees[kinds], []
     around, entering = (degree[:side], present[:side]), dict[tuple[str, ...], Array]()
     for number, layer in enumerate(model.layers):
         if number == hops(model):
             states, (degree, present) = jnp.repeat(states, side, axis=0), around
-        star = states.reshape(-1, side, states.shape[-1]), degree.reshape(-1, side), present.reshape(-1, side)
+        along = tree.along[min(number, hops(model) - 1)]
+        shapes = (-1, side, states.shape[-1]), *[(-1, side)] * 3
+        star = [a.reshape(shape) for a, shape in zip((states, degree, present, along), shapes, strict=True)]
         weights = model.layer_of(params, number)
         if layer.norms:
             root = (part[0] for part in star)

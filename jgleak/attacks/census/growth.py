@@ -6,21 +6,22 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-import igraph
 import numpy as np
 from jaxtyping import Int
 
 from jgleak.attacks.attack import Clock
-from jgleak.attacks.span.hops import Blocks
+from jgleak.attacks.span.hops import Blocks, turned
+from jgleak.graph import coloured
 
 Edges = tuple[tuple[int, int], ...]
 
 
 class Assembled(NamedTuple):
-    """A finished graph: the top block of every node, and the edges."""
+    """A finished graph: the top block of every node, the edges, and their edge classes."""
 
     blocks: tuple[int, ...]
     edges: Edges
+    along: tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,12 +31,14 @@ class PartialGraph:
     Attributes:
       blocks: of its nodes.
       edges: between them.
-      needs: for each node the classes of the neighbours that it still lacks.
+      along: their edge classes.
+      needs: for each node the neighbours that it still lacks (``Blocks.neighbours``).
       left: blocks not yet placed, and how many of each.
     """
 
     blocks: tuple[int, ...]
     edges: Edges
+    along: tuple[int, ...]
     needs: tuple[tuple[int, ...], ...]
     left: tuple[tuple[int, int], ...]
 
@@ -43,11 +46,12 @@ class PartialGraph:
 class Assembly:
     """Graphs with a given census.
 
-    Each node's block names the classes (entries of the level below) of its neighbours; a node's own class is the root
-    of its block. A connected graph is grown from one node of the rarest block, by one edge a step: the next missing
-    neighbour of the node with the fewest options is a node already there or a new one. Partial graphs are merged under
-    isomorphisms that keep every node's block. That is safe at any step, because what can become of a partial graph
-    depends on nothing else; merging parts on their own before combining them would not be (docs/theory.md, section 3).
+    Each node's block names the classes (entries of the level below) of its neighbours, and the edge class to each; a
+    node's own class is the root of its block. A connected graph is grown from one node of the rarest block, by one edge
+    a step: the next missing neighbour of the node with the fewest options is a node already there or a new one. Partial
+    graphs are merged under isomorphisms that keep every node's block. That is safe at any step, because what can become
+    of a partial graph depends on nothing else; merging parts on their own before combining them would not be
+    (docs/theory.md, section 3).
 
     Args:
       blocks: top blocks.
@@ -69,7 +73,7 @@ class Assembly:
         guide: Callable[[PartialGraph], float] | None = None,
     ) -> None:
         self.roots = blocks.roots.tolist()
-        self.neighbours = blocks.neighbours
+        self.neighbours, self.classes = blocks.neighbours, blocks.classes
         self.counts = {int(k): int(counts[k]) for k in np.flatnonzero(counts)}
         self.clock, self.most, self.beam, self.guide = clock, most, beam, guide
         self.rng = np.random.default_rng(0)
@@ -84,7 +88,7 @@ class Assembly:
         """Every connected graph of this census, each isomorphism class once; see ``exhausted`` afterwards."""
         start = min(self.counts, key=lambda k: (self.counts[k], -len(self.neighbours[k]), k))
         left = {**self.counts, start: self.counts[start] - 1}
-        level = [PartialGraph((start,), (), (self.neighbours[start],), _frozen(left))]
+        level = [PartialGraph((start,), (), (), (self.neighbours[start],), _frozen(left))]
         while level:
             following: dict[object, PartialGraph] = {}
             done: dict[object, PartialGraph] = {}
@@ -99,13 +103,13 @@ class Assembly:
                     closed = not any(grown.needs)
                     if closed and grown.left:
                         continue
-                    (done if closed else following).setdefault(_canonical(grown), grown)
-            yield from (Assembled(partial.blocks, partial.edges) for partial in done.values())
+                    (done if closed else following).setdefault(_canonical(grown, self.classes), grown)
+            yield from (Assembled(partial.blocks, partial.edges, partial.along) for partial in done.values())
             if ended:
                 return
             level = self._kept(list(following.values()))
             if not level and not done and len(self.counts) == 1 and not self.neighbours[start]:
-                yield Assembled((start,), ())
+                yield Assembled((start,), (), ())
                 return
 
     def _kept(self, level: list[PartialGraph]) -> list[PartialGraph]:
@@ -122,39 +126,45 @@ class Assembly:
         if options is None:
             return []
         v, wanted, there, new = options
-        mine, left = self.roots[partial.blocks[v]], dict(partial.left)
-        out = []
+        mine, left = self._turned(v, wanted, partial)[1], dict(partial.left)
+        along, out = (*partial.along, wanted % self.classes), []
         for u in there:
             needs = list(partial.needs)
             needs[v], needs[u] = _without(needs[v], wanted), _without(needs[u], mine)
             edge = (min(u, v), max(u, v))
-            out.append(PartialGraph(partial.blocks, (*partial.edges, edge), tuple(needs), partial.left))
+            out.append(PartialGraph(partial.blocks, (*partial.edges, edge), along, tuple(needs), partial.left))
         for k in new:
             needs = [*partial.needs, _without(self.neighbours[k], mine)]
             needs[v] = _without(needs[v], wanted)
             edge = (v, len(partial.blocks))
             rest = _frozen({**left, k: left[k] - 1})
-            out.append(PartialGraph((*partial.blocks, k), (*partial.edges, edge), tuple(needs), rest))
+            out.append(PartialGraph((*partial.blocks, k), (*partial.edges, edge), along, tuple(needs), rest))
         return out
 
+    def _turned(self, v: int, wanted: int, partial: PartialGraph) -> tuple[int, int]:
+        """The class of a neighbour that node ``v`` lacks, and ``v`` as that neighbour's own."""
+        return turned(self.roots[partial.blocks[v]], wanted, self.classes)
+
     def _most_constrained(self, partial: PartialGraph) -> tuple[int, int, list[int], list[int]] | None:
-        """A node, the class of a neighbour that it lacks, and who that may be: nodes already there, and blocks of a new
-        one. None where no node lacks any, or some node's cannot be found."""
+        """A node, a neighbour that it lacks, and who that may be: nodes already there, and blocks of a new one.
+
+        None where no node lacks any, or some node's cannot be found.
+        """
         best: tuple[int, int, list[int], list[int]] | None = None
         left = dict(partial.left)
         linked = {(u, v) for u, v in partial.edges}
         for v, needs in enumerate(partial.needs):
-            mine = self.roots[partial.blocks[v]]
             for wanted in set(needs):
+                other, mine = self._turned(v, wanted, partial)
                 there = [
                     u
                     for u, theirs in enumerate(partial.needs)
                     if u != v
                     and mine in theirs
-                    and self.roots[partial.blocks[u]] == wanted
+                    and self.roots[partial.blocks[u]] == other
                     and (min(u, v), max(u, v)) not in linked
                 ]
-                new = [k for k in self.holding.get((wanted, mine), ()) if left.get(k)]
+                new = [k for k in self.holding.get((other, mine), ()) if left.get(k)]
                 if not there and not new:
                     return None
                 if best is None or len(there) + len(new) < len(best[2]) + len(best[3]):
@@ -171,9 +181,12 @@ def _frozen(left: dict[int, int]) -> tuple[tuple[int, int], ...]:
     return tuple((k, number) for k, number in left.items() if number)
 
 
-def _canonical(partial: PartialGraph) -> object:
-    """Equal exactly for isomorphic partial graphs (blocks kept)."""
-    graph = igraph.Graph(n=len(partial.blocks), edges=partial.edges, vertex_attrs={"block": partial.blocks})
-    canonical = graph.permute_vertices(graph.canonical_permutation(color=partial.blocks))
+def _canonical(partial: PartialGraph, classes: int) -> object:
+    """Equal exactly for isomorphic partial graphs (blocks and edge classes kept)."""
+    n, blocks = len(partial.blocks), np.array(partial.blocks)
+    along = np.array(partial.along, np.int64) if classes > 1 else None
+    graph, colours = coloured(n, np.array(partial.edges, np.int64).reshape(-1, 2), blocks, along)
+    graph.vs["colour"] = colours.tolist()
+    canonical = graph.permute_vertices(graph.canonical_permutation(color="colour"))
     edges = sorted((min(edge), max(edge)) for edge in canonical.get_edgelist())
-    return tuple(canonical.vs["block"]), tuple(edges)
+    return tuple(canonical.vs["colour"]), tuple(edges)

@@ -70,16 +70,19 @@ def _rests(problem: CensusProblem, nodes: Nodes, blocks: Blocks, norm: tuple[str
     inputs = encoded(model, params, nodes)
     rows = _entering(model, params, inputs, nodes.degrees, blocks)[list(model.layers[0].norms).index(norm)]
     mean, unbiased = problem.batch["layers_0", *norm]
-    return {n: _rest(rows, mean, unbiased * (n - 1) / n) for n in range(2, problem.knowledge.max_n + 1)}
+    rounds, numbers = problem.limits.solver_rounds, range(2, problem.knowledge.max_n + 1)
+    return {n: _rest(rows, mean, unbiased * (n - 1) / n, rounds) for n in numbers}
 
 
-def _rest(rows: Float[np.ndarray, "K D"], mean: Float[np.ndarray, " D"], biased: Float[np.ndarray, " D"]) -> float:
+def _rest(
+    rows: Float[np.ndarray, "K D"], mean: Float[np.ndarray, " D"], biased: Float[np.ndarray, " D"], rounds: int
+) -> float:
     """How far shares of blocks stay from a batch's moments, in deviations of each column, root mean square."""
     unit = np.sqrt(np.maximum(biased, 1e-12))
     normal = ((rows - mean) / unit).T
     system = np.r_[normal, normal**2, np.ones((1, rows.shape[0]))]
     goal = np.r_[np.zeros(mean.size), biased / unit**2, 1.0]
-    answer = nonnegative(system, goal)
+    answer = nonnegative(system, goal, rounds)
     return np.inf if answer is None else answer[1] / np.sqrt(goal.size)
 
 
@@ -87,14 +90,15 @@ def _entering(
     model: GNN, params: Params, inputs: Float[np.ndarray, "T F"], degrees: np.ndarray, blocks: Blocks
 ) -> list[Float[np.ndarray, "K _D"]]:
     """The rows of 1-hop blocks that enter the first layer's norms, in float64."""
-    width = max(len(around) for around in blocks.neighbours)
-    places = np.full((blocks.size, 1 + width), -1)
-    places[:, 0] = blocks.roots
-    for row, around in zip(places, blocks.neighbours, strict=True):
+    numbers = np.full((blocks.size, 1 + max(len(around) for around in blocks.neighbours)), -1)
+    numbers[:, 0] = blocks.classes * blocks.roots
+    for row, around in zip(numbers, blocks.neighbours, strict=True):
         row[1 : 1 + len(around)] = around
+    present, here = jnp.asarray(numbers >= 0), np.maximum(numbers, 0)
+    places, along = np.divmod(here, blocks.classes)
     with jax.enable_x64(True):
         wide = jax.tree.map(lambda w: np.asarray(w, np.float64), model.layer_of(params, 0))
-        here = jnp.maximum(places, 0)
-        star = jnp.asarray(inputs, np.float64)[here], jnp.asarray(degrees, np.float64)[here], jnp.asarray(places >= 0)
+        rows, degree = (jnp.asarray(part, np.float64)[places] for part in (inputs, degrees))
+        star = rows, degree, present, jnp.asarray(along)
         found = jax.vmap(lambda *one: model.layers[0].by(wide, "entering_norms", *one))(*star)
         return [np.asarray(rows) for rows in found]

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from jgleak.attacks.attack import Clock
+from jgleak.attacks.census.settings import CensusSettings
 from jgleak.attacks.nonnegative import nonnegative
 
 
@@ -22,8 +23,7 @@ def possible(
     solution: Float[np.ndarray, " K"],
     least: float,
     limit: float,
-    weight: float,
-    tests: int,
+    settings: CensusSettings,
     clock: Clock,
 ) -> Bool[np.ndarray, " K"]:
     """The columns that may be at least ``least`` in a non-negative solution of ``system @ x == right``.
@@ -34,22 +34,21 @@ def possible(
       solution: the best one.
       least: smallest entry that counts.
       limit: largest residual of a solution that counts.
-      weight: of a group's total among the equations.
-      tests: most groups tested; what is not excluded by then is possible.
+      settings: the weight of a group's total among the equations, and how long it tests.
       clock: ends the tests.
     """
-    number = system.shape[1]
+    number, weight, limits = system.shape[1], settings.tolerances.group_weight, settings.limits
     shown, excluded = solution >= least, np.zeros(number, bool)
     widened = np.c_[system, np.zeros(system.shape[0])]  # the last unknown: what a group weighs beyond ``least``
     groups = [np.arange(number)]
-    for _ in range(tests):
+    for _ in range(limits.exclusions):
         groups = [rest for group in groups if (rest := group[~shown[group]]).size]
         if not groups or clock.left <= 0:
             break
         group = groups.pop()
         total = np.zeros((1, number + 1))
         total[0, group], total[0, -1] = weight, -weight
-        found = nonnegative(np.r_[widened, total], np.r_[right, weight * least])
+        found = nonnegative(np.r_[widened, total], np.r_[right, weight * least], limits.solver_rounds)
         if found is not None and found[1] > limit:
             excluded[group] = True
             continue

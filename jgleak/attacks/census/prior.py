@@ -20,6 +20,7 @@ from rdkit import Chem, rdBase
 from jgleak.attacks.census.structure_prior import arbitrary, plainness, rings
 from jgleak.features import FeatureSpace
 from jgleak.graph import Graph
+from jgleak.smiles import ORDERS, bond_types
 
 RING_PENALTY = {3: 1.0, 4: 1.0, 5: 0.1, 6: 0.0, 7: 0.5}
 """Penalty of a ring of this size; larger ones count 2 and more. All penalties are negative log-likelihoods, roughly."""
@@ -193,12 +194,18 @@ def _ring_score(graph: Graph, space: FeatureSpace) -> float:
 
 
 def _mismatches(graph: Graph, space: FeatureSpace) -> int:
-    """Atoms whose valence cannot be filled, or that RDKit perceives with other features than the graph states."""
+    """Atoms whose valence cannot be filled, or that RDKit perceives with other features than the graph states.
+
+    Where the graph has bond types these are the bonds, and none are worked out.
+    """
     numbers, charges = _column(graph.x, space, "atomic_number"), _column(graph.x, space, "formal_charge")
     hydrogens = _column(graph.x, space, "hydrogens")
     degrees = graph.degree.tolist()
-    missing = [_spare(z, q, h + d) or 0 for z, q, h, d in zip(numbers, charges, hydrogens, degrees, strict=True)]
-    orders, unfilled = _bond_orders(graph, missing)
+    bonds, unfilled = bond_types(graph, space), 0
+    if bonds is None:
+        missing = [_spare(z, q, h + d) or 0 for z, q, h, d in zip(numbers, charges, hydrogens, degrees, strict=True)]
+        orders, unfilled = _bond_orders(graph, missing)
+        bonds = [ORDERS[min(orders[u, v], 2)] for u, v in graph.edges.tolist()]
     molecule = Chem.RWMol()
     for z, charge, hydrogen in zip(numbers, charges, hydrogens, strict=True):
         atom = Chem.Atom(z)
@@ -206,9 +213,12 @@ def _mismatches(graph: Graph, space: FeatureSpace) -> int:
         atom.SetNumExplicitHs(hydrogen)
         atom.SetNoImplicit(True)
         molecule.AddAtom(atom)
-    kinds = (Chem.BondType.SINGLE, Chem.BondType.DOUBLE, Chem.BondType.TRIPLE)
-    for (u, v), order in orders.items():
-        molecule.AddBond(u, v, kinds[min(order, 2)])
+    for (u, v), bond in zip(graph.edges.tolist(), bonds, strict=True):
+        molecule.AddBond(u, v, bond)
+        if bond == Chem.BondType.AROMATIC:
+            molecule.GetBondBetweenAtoms(u, v).SetIsAromatic(True)
+            molecule.GetAtomWithIdx(u).SetIsAromatic(True)
+            molecule.GetAtomWithIdx(v).SetIsAromatic(True)
     if Chem.SanitizeMol(molecule, catchErrors=True) != Chem.SanitizeFlags.SANITIZE_NONE:
         return graph.n
     claimed = _column(graph.x, space, "aromatic")

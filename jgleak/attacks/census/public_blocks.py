@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+import numpy as np
+
 from jgleak.attacks.census.neighbourhood_prior import row_names
 from jgleak.attacks.span.hops import Neighbours, Nodes
 from jgleak.graph import Graph
@@ -19,8 +21,12 @@ def beside(nodes: Nodes, graphs: Sequence[Graph]) -> Nodes:
     seen: set[tuple[int, Neighbours]] = set()
     for graph in graphs:
         own = [kinds.get(pair, -1) for pair in zip(row_names(graph.x), graph.degree.tolist(), strict=True)]
-        for kind, neighbours in zip(own, graph.neighbours, strict=True):
-            around = tuple(sorted(own[u] for u in neighbours))
-            if all(entry >= 0 for entry in (kind, *around)):
-                seen.add((kind, around))
+        around: list[list[int]] = [[] for _ in own]
+        classes = np.zeros(len(graph.edges), int) if graph.edge_class is None else graph.edge_class
+        for (u, v), k in zip(graph.edges.tolist(), classes.tolist(), strict=True):
+            around[u].append(nodes.classes * own[v] + k)
+            around[v].append(nodes.classes * own[u] + k)
+        for kind, neighbours in zip(own, around, strict=True):
+            if all(entry >= 0 for entry in (kind, *neighbours)):
+                seen.add((kind, tuple(sorted(neighbours))))
     return dataclasses.replace(nodes, listed=tuple(sorted(seen)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from jgleak.attacks.node_order import ORDER, OrderSettings
 from jgleak.attacks.span.settings import LIMITS, TOLERANCES, SpanLimits, SpanTolerances
 
 
@@ -91,6 +92,8 @@ class CensusLimits:
       sphere_steps: most partial vectors of counts that this looks at for one number of nodes.
       sphere_censuses: most censuses that it finds for one number of nodes (under noise).
       bond_orders: most graphs whose bond orders the molecule prior works out.
+      solver_rounds: most steps of non-negative least squares, for each unknown (SciPy's default is 3).
+      order: how the likeliest order of nodes is searched for.
       span: those of the span checks.
     """
 
@@ -114,6 +117,8 @@ class CensusLimits:
     sphere_steps: int = 200_000
     sphere_censuses: int = 500
     bond_orders: int = 200
+    solver_rounds: int = 30
+    order: OrderSettings = ORDER
     span: SpanLimits = LIMITS
 
 

@@ -31,7 +31,7 @@ def solve(problem: CensusProblem, levels: Levels, equations: Equations, clock: C
     weight = arithmetic.rules_weight(equations, problem.most_nodes)
     exact = rules.matrix(problem.absolute)
     system, goal = _reduced(equations, exact, weight, problem.absolute)
-    best, rest = nonnegative(system, goal) or (np.zeros(system.shape[1]), np.inf)
+    best, rest = nonnegative(system, goal, limits.solver_rounds) or (np.zeros(system.shape[1]), np.inf)
     residual = rest if np.any(equations.observed) else np.inf
     limit = arithmetic.limit((system, goal), equations, exact)
     columns, unit = np.arange(system.shape[1]), 1 if problem.absolute else problem.most_nodes
@@ -43,8 +43,7 @@ def solve(problem: CensusProblem, levels: Levels, equations: Equations, clock: C
             solution=best,
             least=(1.0 - tolerances.whole_number) / unit,
             limit=arithmetic.exclusion(residual, limit),
-            weight=tolerances.group_weight,
-            tests=limits.exclusions,
+            settings=problem.settings,
             clock=clock,
         )
         columns, system = np.flatnonzero(mask), system[:, mask]

@@ -159,16 +159,17 @@ def _ends(
     blocks: Blocks,
 ) -> tuple[Int[np.ndarray, "P K"], Int[np.ndarray, "P K"], Int[np.ndarray, "R K"]]:
     """For every pair of classes ``a < b`` the edges that each block of ``a`` sends to ``b``, and of ``b`` to ``a``; and
-    for every class the ends of the edges within (``K`` blocks, whether or not they are columns)."""
-    across: dict[tuple[int, int], int] = {}
-    within: dict[int, int] = {}
+    for every class the ends of the edges within (``K`` blocks, whether or not they are columns). Edges of different
+    edge classes are counted apart."""
+    across: dict[tuple[int, int, int], int] = {}
+    within: dict[tuple[int, int], int] = {}
     entries = []
     for k, (root, neighbours) in enumerate(zip(blocks.roots.tolist(), blocks.neighbours, strict=True)):
-        for other in neighbours:
+        for other, along in (divmod(neighbour, blocks.classes) for neighbour in neighbours):
             if other == root:
-                entries.append((2, within.setdefault(root, len(within)), k))
+                entries.append((2, within.setdefault((root, along), len(within)), k))
             else:
-                pair = (min(root, other), max(root, other))
+                pair = (min(root, other), max(root, other), along)
                 entries.append((int(root > other), across.setdefault(pair, len(across)), k))
     tables = [np.zeros((size, blocks.size), np.int64) for size in (len(across), len(across), len(within))]
     for which, row, k in entries:

@@ -74,7 +74,7 @@ def inverted(
         rank = min(rank, len(fit.values))
         states = completed(fit.rows(), mixing, act, under.bias, settings)
         upstream = below(layer, upstream, mixing, slope_of(act, states, tolerances))
-    best = None
+    best, stalled = None, 0
     for _ in range(limits.passes):
         try:
             fit = _fit(layers[0], upstream, mixing, np.zeros((len(mixing), len(layers[0].mixed(layers[0].weights)))))
@@ -94,7 +94,8 @@ def inverted(
         found, above = next(one for one in tried if one[0].misfit <= tolerances.alike * least)
         nearer = best is None or found.misfit < tolerances.nearer * best.misfit
         best = found if best is None or found.misfit < best.misfit else best
-        if not nearer:
+        stalled = 0 if nearer else stalled + 1
+        if stalled >= limits.patience:
             break
         upstream = above
     assert best is not None

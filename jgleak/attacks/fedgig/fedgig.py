@@ -28,17 +28,9 @@ from jgleak.attacks.matching.objectives import Guess
 from jgleak.attacks.matching.problem import Problem, Setting
 from jgleak.attacks.matching.recipe import Recipe, relax_free
 from jgleak.attacks.matching.starts import Variables, normal
+from jgleak.attacks.options import from_zero
 from jgleak.attacks.public.training import PublicTraining
 from jgleak.federated.observation import Knowledge, Observation
-
-MOST = 4
-"""``n_max`` where nothing tells it: the paper's for MUTAG, NCI1 and ClinTox."""
-
-FIRST, DECAY = 30.0, 0.15
-"""``n_0`` and ``alpha`` of equation 5: the paper's rate for MUTAG, NCI1 and ClinTox (.13 for Tox21 and FreeSolv)."""
-
-PENALTY = 1e-3
-"""``lambda`` of equation 7, beside the relative squared distance."""
 
 
 class DegreePrior(NamedTuple):
@@ -53,36 +45,72 @@ class DegreePrior(NamedTuple):
     weights: Any = None
 
 
-def learn_degree(
-    observations: Sequence[Observation], knowledges: Sequence[Knowledge], training: PublicTraining | None
-) -> DegreePrior:
-    """``n_max``: the largest degree that is given, or else that of an auxiliary graph, or else ``MOST``."""
-    given = [k.max_degree for k in knowledges if k.max_degree is not None]
-    public = [int(g.degree.max()) for g in knowledges[0].auxiliary]
-    return DegreePrior(float(max(given or public or [MOST])))
+@dataclasses.dataclass(frozen=True)
+class LearnDegree:
+    """``n_max``: the largest degree that is given, or else that of an auxiliary graph.
+
+    Attributes:
+      usual_degree: ``n_max`` where nothing tells it: the paper's for MUTAG, NCI1 and ClinTox.
+    """
+
+    usual_degree: int = 4
+
+    def __call__(
+        self, observations: Sequence[Observation], knowledges: Sequence[Knowledge], training: PublicTraining | None
+    ) -> Any:
+        return DegreePrior(self.most(knowledges))
+
+    def most(self, knowledges: Sequence[Knowledge]) -> float:
+        """``n_max`` of these clients."""
+        given = [k.max_degree for k in knowledges if k.max_degree is not None]
+        public = [int(g.degree.max()) for g in knowledges[0].auxiliary]
+        return float(max(given or public or [self.usual_degree]))
 
 
-def learn(
-    observations: Sequence[Observation], knowledges: Sequence[Knowledge], training: PublicTraining
-) -> DegreePrior:
+@dataclasses.dataclass(frozen=True)
+class Learn(LearnDegree):
     """``n_max``, and an auto-encoder trained on the auxiliary graphs of the first client (they are public)."""
-    public, space = tuple(knowledges[0].auxiliary), knowledges[0].space
-    weights, _ = autoencoder.trained(public, space, autoencoder.random_marks, training)
-    return learn_degree(observations, knowledges, training)._replace(weights=weights)
+
+    def __call__(
+        self, observations: Sequence[Observation], knowledges: Sequence[Knowledge], training: PublicTraining
+    ) -> Any:
+        public, space = tuple(knowledges[0].auxiliary), knowledges[0].space
+        weights, _ = autoencoder.trained(public, space, autoencoder.random_marks, training)
+        return DegreePrior(self.most(knowledges), weights)
 
 
-def relax_sparse(setting: Setting, problem: Problem, variables: Variables, step: Int[Array, ""]) -> Guess:
-    """Features as they are; of every node's edges the top ``n(t)``, binarised (equations 3 to 6)."""
-    guess = relax_free(setting, problem, variables, step)
-    if problem.adjacency is not None:
-        return guess
-    most = jnp.maximum(FIRST - DECAY * step, problem.prior.most)
-    return guess._replace(adjacency=relaxations.sparsest(guess.adjacency, most))
+@dataclasses.dataclass(frozen=True)
+class Sparsest:
+    """Features as they are; of every node's edges the top ``n(t)``, binarised (equations 3 to 6).
+
+    Attributes:
+      first_degree: ``n_0`` of equation 5.
+      degree_decay: ``alpha``, the paper's rate for MUTAG, NCI1 and ClinTox (.13 for Tox21 and FreeSolv).
+    """
+
+    first_degree: float = 30.0
+    degree_decay: float = from_zero(0.15)
+
+    def __call__(self, setting: Setting, problem: Problem, variables: Variables, step: Int[Array, ""]) -> Guess:
+        guess = relax_free(setting, problem, variables, step)
+        if problem.adjacency is not None:
+            return guess
+        most = jnp.maximum(self.first_degree - self.degree_decay * step, problem.prior.most)
+        return guess._replace(adjacency=relaxations.sparsest(guess.adjacency, most))
 
 
-def penalty(setting: Setting, guess: Guess, step: Int[Array, ""]) -> Float[Array, ""]:
-    """``lambda`` times the number of edges (equation 7)."""
-    return PENALTY * regularisers.edge_count(guess.adjacency)
+@dataclasses.dataclass(frozen=True)
+class Penalty:
+    """``lambda`` times the number of edges (equation 7).
+
+    Attributes:
+      edge_penalty: ``lambda``, beside the relative squared distance.
+    """
+
+    edge_penalty: float = from_zero(1e-3)
+
+    def __call__(self, setting: Setting, guess: Guess, step: Int[Array, ""]) -> Float[Array, ""]:
+        return self.edge_penalty * regularisers.edge_count(guess.adjacency)
 
 
 def finish(setting: Setting, problem: Problem, guess: Guess) -> Guess:
@@ -97,11 +125,11 @@ def finish(setting: Setting, problem: Problem, guess: Guess) -> Guess:
 
 RECIPE = Recipe(
     start=normal,
-    relax=relax_sparse,
-    penalty=penalty,
+    relax=Sparsest(),
+    penalty=Penalty(),
     lr=0.01,
     steps=1000,
-    learn=learn,
+    learn=Learn(),
     training=autoencoder.TRAINING,
     finish=finish,
 )
@@ -109,7 +137,7 @@ RECIPE = Recipe(
 
 WITHOUT_CONSTRAINT = dataclasses.replace(RECIPE, relax=relax_free, penalty=Recipe.penalty)
 
-WITHOUT_AUTOENCODER = dataclasses.replace(RECIPE, learn=learn_degree, training=None, finish=None)
+WITHOUT_AUTOENCODER = dataclasses.replace(RECIPE, learn=LearnDegree(), training=None, finish=None)
 
 FEDGIG = matching(
     "fedgig",

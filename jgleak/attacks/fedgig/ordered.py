@@ -22,25 +22,17 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jgleak.attacks.fedgig import autoencoder
-from jgleak.attacks.fedgig.fedgig import RECIPE, learn_degree
+from jgleak.attacks.fedgig.fedgig import RECIPE, LearnDegree
 from jgleak.attacks.matching.loop import matching
 from jgleak.attacks.matching.objectives import Guess
 from jgleak.attacks.matching.problem import Problem, Setting
 from jgleak.attacks.matching.recipe import Recipe
 from jgleak.attacks.matching.starts import Variables, normal
+from jgleak.attacks.options import from_zero
 from jgleak.attacks.public.training import PublicTraining
 from jgleak.attacks.side_information import size
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.graph import Graph, bucket
-
-NOISE = 0.3
-"""Deviation of the start around the public log odds."""
-
-PULL = 3e-3
-"""Share of the way back to the public log odds that every step goes."""
-
-RARE = 0.02
-"""No pair of places is thought less likely to be joined than this, or less likely not to be."""
 
 
 class OrderPrior(NamedTuple):
@@ -57,39 +49,71 @@ class OrderPrior(NamedTuple):
     logits: Float[np.ndarray, "S S"]
 
 
-def learn(observations: Sequence[Observation], knowledges: Sequence[Knowledge], training: PublicTraining) -> OrderPrior:
-    """``n_max``, an auto-encoder that sees places, and the log odds of places, from the auxiliary graphs."""
-    public, space = tuple(knowledges[0].auxiliary), knowledges[0].space
-    sizes = [size(o, k) or 1 for o, k in zip(observations, knowledges, strict=True)]
-    slots = max([bucket(max(sizes)), *(o.model.readout.slots or 0 for o in observations)])
-    weights, _ = autoencoder.trained(public, space, autoencoder.place_marks, training)
-    return OrderPrior(learn_degree(observations, knowledges, training).most, weights, log_odds(public, slots))
+@dataclasses.dataclass(frozen=True)
+class Learn(LearnDegree):
+    """``n_max``, an auto-encoder that sees places, and the log odds of places, from the auxiliary graphs.
+
+    Attributes:
+      rarest_edge: no pair of places is thought less likely to be joined than this, or less likely not to be.
+    """
+
+    rarest_edge: float = 0.02
+
+    def __call__(
+        self, observations: Sequence[Observation], knowledges: Sequence[Knowledge], training: PublicTraining
+    ) -> Any:
+        public, space = tuple(knowledges[0].auxiliary), knowledges[0].space
+        sizes = [size(o, k) or 1 for o, k in zip(observations, knowledges, strict=True)]
+        slots = max([bucket(max(sizes)), *(o.model.readout.slots or 0 for o in observations)])
+        weights, _ = autoencoder.trained(public, space, autoencoder.place_marks, training)
+        return OrderPrior(self.most(knowledges), weights, log_odds(public, slots, self.rarest_edge))
 
 
-def log_odds(graphs: Sequence[Graph], slots: int) -> Float[np.ndarray, "S S"]:
-    """Log odds of an edge between places ``i`` and ``j``: its share of the graphs, in which smaller ones count too."""
+def log_odds(graphs: Sequence[Graph], slots: int, rarest: float) -> Float[np.ndarray, "S S"]:
+    """Log odds of an edge between places ``i`` and ``j``: its share of the graphs, in which smaller ones count too.
+
+    No share is below ``rarest``, nor the rest of one.
+    """
     share = np.zeros((slots, slots), np.float32)
     for g in graphs:
         k = min(slots, g.n)
         share[:k, :k] += g.adjacency[:k, :k] / len(graphs)
-    share = np.clip(share, RARE, 1.0 - RARE)
+    share = np.clip(share, rarest, 1.0 - rarest)
     return np.log(share / (1.0 - share))
 
 
-def start(setting: Setting, problem: Problem, key: Array) -> Variables:
-    """Edges at the public log odds, with a little noise."""
-    variables = normal(setting, problem, key)
-    if "adjacency" in variables:
-        variables["adjacency"] = _expected(problem) + NOISE * variables["adjacency"]
-    return variables
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """Edges at the public log odds, with a little noise.
 
+    Attributes:
+      start_spread: deviation of the start around the public log odds.
+    """
 
-def pull(setting: Setting, problem: Problem, variables: Variables) -> Variables:
-    """A small part of the way back to the public log odds (a Gaussian prior on the variables, as weight decay)."""
-    if "adjacency" not in variables:
+    start_spread: float = from_zero(0.3)
+
+    def __call__(self, setting: Setting, problem: Problem, key: Array) -> Variables:
+        variables = normal(setting, problem, key)
+        if "adjacency" in variables:
+            variables["adjacency"] = _expected(problem) + self.start_spread * variables["adjacency"]
         return variables
-    edges = variables["adjacency"]
-    return variables | {"adjacency": edges + PULL * (_expected(problem) - edges)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Pull:
+    """A small part of the way back to the public log odds (a Gaussian prior on the variables, as weight decay).
+
+    Attributes:
+      pull: share of the way that every step goes.
+    """
+
+    pull: float = from_zero(3e-3)
+
+    def __call__(self, setting: Setting, problem: Problem, variables: Variables) -> Variables:
+        if "adjacency" not in variables:
+            return variables
+        edges = variables["adjacency"]
+        return variables | {"adjacency": edges + self.pull * (_expected(problem) - edges)}
 
 
 def finish(setting: Setting, problem: Problem, guess: Guess) -> Guess:
@@ -108,6 +132,6 @@ def _expected(problem: Problem) -> Array:
 FEDGIG_ORDERED = matching(
     "fedgig-ordered",
     "FedGIG that also knows in which order public files list nodes (ours)",
-    dataclasses.replace(RECIPE, start=start, project=pull, penalty=Recipe.penalty, learn=learn, finish=finish),
+    dataclasses.replace(RECIPE, start=Start(), project=Pull(), penalty=Recipe.penalty, learn=Learn(), finish=finish),
     needs=("n", "auxiliary"),
 )

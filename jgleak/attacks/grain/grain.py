@@ -79,7 +79,7 @@ def _run(settings: GrainSettings, observation: Observation, knowledge: Knowledge
             best = result
         if result.stop in ("match", "time"):
             break
-    graphs = tuple(numbered(graph, knowledge) for graph in best.graphs)
+    graphs = tuple(numbered(graph, knowledge, settings.limits.order) for graph in best.graphs)
     info = {**best.info, "seconds_nodes": seconds_nodes, "seconds": clock.elapsed}
     return dataclasses.replace(best, graphs=graphs, info=info)
 

@@ -159,7 +159,8 @@ def _stages(search: Search) -> Iterator[Bool[np.ndarray, " K"]]:
     if search.last_rows is not None and everything.size:
         rows, mean = search.last_rows
         scale, tolerances = np.linalg.norm(mean), search.settings.tolerances
-        found = nonnegative(np.r_[rows.T / scale, np.ones((1, rows.shape[0]))], np.r_[mean / scale, 1.0])
+        system, right = np.r_[rows.T / scale, np.ones((1, rows.shape[0]))], np.r_[mean / scale, 1.0]
+        found = nonnegative(system, right, search.settings.limits.solver_rounds)
         if (
             found is not None
             and found[1] < tolerances.asked_residual

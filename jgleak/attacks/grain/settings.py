@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from jgleak.attacks.node_order import ORDER, OrderSettings
 from jgleak.attacks.span.settings import LIMITS, TOLERANCES, SpanLimits, SpanTolerances
 
 
@@ -35,6 +36,8 @@ class GrainLimits:
       size_rounds: numbers of nodes up to which graphs are searched for, one after another, where theirs is not known.
       step_rounds: search-tree nodes for one start, raised from round to round, so that no wrong start takes the whole
         time.
+      solver_rounds: most steps of non-negative least squares, for each unknown (SciPy's default is 3).
+      order: how the likeliest order of nodes is searched for.
       span: those of the span checks.
     """
 
@@ -43,6 +46,8 @@ class GrainLimits:
     unchecked_two_hop: int = 5_000
     size_rounds: tuple[int, ...] = (8, 12, 16, 20, 24, 28, 32, 36)
     step_rounds: tuple[int, ...] = (2_000, 20_000, 200_000, 2_000_000)
+    solver_rounds: int = 30
+    order: OrderSettings = ORDER
     span: SpanLimits = LIMITS
 
 

@@ -109,8 +109,13 @@ def edges(
     if any(k.adjacency is None for k in knowledges):
         embeddings = [pooled_embedding(o.model, o.update).astype(np.float32) for o in observations]
         decoder = learnt(training, observations, knowledges)
-        logits = np.asarray(jax.jit(jax.vmap(decoder.logits))(np.stack(embeddings)))
+        logits = np.asarray(_logits(decoder, np.stack(embeddings)))
     return [[_edges(one, None if logits is None else logits[i]) for one in graphs] for i, graphs in enumerate(each)]
+
+
+@jax.jit
+def _logits(decoder: Decoder, embeddings: Float[Array, "B D"]) -> Float[Array, "B S S"]:
+    return jax.vmap(decoder.logits)(embeddings)
 
 
 def _edges(knowledge: Knowledge, logits: Float[np.ndarray, "S S"] | None) -> Float[np.ndarray, "n n"]:

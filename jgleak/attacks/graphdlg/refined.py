@@ -11,12 +11,13 @@ on PTC_MR; half way they were .945, .853, .950 and .885, .737, .892.
 With the decoder's edges alone, on 16 other graphs of MUTAG (2 layers of width 16, 200 steps): node accuracy in file
 order and aligned, and the AP of edges in both: .87, .96, .79, .32; from the recursion's features .74, .83, .78, .20. A
 pull of 1e-2 to the habit of features as well gave .86, .95, .79, .27. On 8 others, from the recursion's features,
-``NOISE``, ``PULL``, rate of .3, 1e-2, .05 gave a node accuracy of .81 aligned and edges' AP of .783 in file order, .30
-aligned; .3, 5e-2, .05: .89, .802, .30; .1, 1e-2, .02: .74, .790, .28.
+``start_spread``, ``pull``, rate of .3, 1e-2, .05 gave a node accuracy of .81 aligned and edges' AP of .783 in file
+order, .30 aligned; .3, 5e-2, .05: .89, .802, .30; .1, 1e-2, .02: .74, .790, .28.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -32,17 +33,12 @@ from jgleak.attacks.matching.loop import matching
 from jgleak.attacks.matching.problem import Problem, Setting
 from jgleak.attacks.matching.recipe import Recipe, relax_structured
 from jgleak.attacks.matching.starts import Variables, normal
-from jgleak.attacks.public.positions import PositionFrequencies, position_frequencies
+from jgleak.attacks.options import from_zero
+from jgleak.attacks.public.positions import HABITS, HabitSettings, PositionFrequencies, position_frequencies
 from jgleak.attacks.side_information import size
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.gnn.pooled import entering
 from jgleak.graph import bucket
-
-NOISE = 0.3
-"""Deviation of the start around the prior's log odds."""
-
-PULL = 5e-2
-"""Share of the way back to the prior's log odds of edges that every step goes."""
 
 
 class PositionPrior(NamedTuple):
@@ -57,45 +53,77 @@ class PositionPrior(NamedTuple):
     positions: PositionFrequencies
 
 
-def learn(observations: Sequence[Observation], knowledges: Sequence[Knowledge], training: Any) -> PositionPrior:
+@dataclasses.dataclass(frozen=True)
+class Learn:
     """GraphDLG's decoder and the habits of files, from the auxiliary graphs of the first client (they are public).
 
-    Raises:
-      ValueError: the clients' models or parameters differ; a decoder fits one encoder.
-      ConditionFailed: the gradient of some client's head is zero.
+    Attributes:
+      habit: how far public files are trusted.
     """
-    first = observations[0]
-    if any(o.model != first.model or o.params is not first.params for o in observations):
-        raise ValueError("observations: a decoder fits the parameters of one round; attack each round in its own call")
-    slots = bucket(max(size(o, k) or 1 for o, k in zip(observations, knowledges, strict=True)))
-    habit = position_frequencies(knowledges[0].auxiliary, knowledges[0].space, slots)
-    return PositionPrior(learnt(DecoderTraining(), observations, knowledges), habit)
+
+    habit: HabitSettings = HABITS
+
+    def __call__(
+        self, observations: Sequence[Observation], knowledges: Sequence[Knowledge], training: Any
+    ) -> PositionPrior:
+        """Learn.
+
+        Raises:
+          ValueError: the clients' models or parameters differ; a decoder fits one encoder.
+          ConditionFailed: the gradient of some client's head is zero.
+        """
+        first = observations[0]
+        if any(o.model != first.model or o.params is not first.params for o in observations):
+            raise ValueError(
+                "observations: a decoder fits the parameters of one round; attack each round in its own call"
+            )
+        slots = bucket(max(size(o, k) or 1 for o, k in zip(observations, knowledges, strict=True)))
+        habit = position_frequencies(knowledges[0].auxiliary, knowledges[0].space, slots, self.habit)
+        return PositionPrior(learnt(DecoderTraining(), observations, knowledges), habit)
 
 
-def start(setting: Setting, problem: Problem, key: Array) -> Variables:
-    """Edges half way between the decoder's log odds and their positions', features at theirs; a little noise."""
-    variables = {name: NOISE * v for name, v in normal(setting, problem, key).items()}
-    slots = problem.mask.shape[1]
-    first = setting.model.readout.first(setting.model.readout_of(problem.update))
-    with jax.default_matmul_precision("highest"):
-        pooled = entering(_observed(first["kernel"]), _observed(first["bias"]))
-    sizes, habit = jnp.sum(problem.mask, axis=1), problem.prior.positions
-    if "adjacency" in variables:
-        decoded = problem.prior.decoder.logits(pooled)[:slots, :slots]
-        anchor = (decoded + jax.vmap(lambda n: habit.edge_logits(n, slots))(sizes)) / 2
-        variables["adjacency"] += anchor
-        variables["anchor"] = anchor
-    if "nodes" in variables:
-        variables["nodes"] += jax.vmap(lambda n: habit.node_logits(n, slots))(sizes)
-    return variables
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """Edges half way between the decoder's log odds and their positions', features at theirs; a little noise.
 
+    Attributes:
+      start_spread: deviation of the start around the prior's log odds.
+    """
 
-def pull(setting: Setting, problem: Problem, variables: Variables) -> Variables:
-    """A small part of the way back to the prior's log odds (a Gaussian prior on the variables, as weight decay)."""
-    if "adjacency" not in variables:
+    start_spread: float = from_zero(0.3)
+
+    def __call__(self, setting: Setting, problem: Problem, key: Array) -> Variables:
+        variables = {name: self.start_spread * v for name, v in normal(setting, problem, key).items()}
+        slots = problem.mask.shape[1]
+        first = setting.model.readout.first(setting.model.readout_of(problem.update))
+        with jax.default_matmul_precision("highest"):
+            pooled = entering(_observed(first["kernel"]), _observed(first["bias"]))
+        sizes, habit = jnp.sum(problem.mask, axis=1), problem.prior.positions
+        if "adjacency" in variables:
+            decoded = problem.prior.decoder.logits(pooled)[:slots, :slots]
+            anchor = (decoded + jax.vmap(lambda n: habit.edge_logits(n, slots))(sizes)) / 2
+            variables["adjacency"] += anchor
+            variables["anchor"] = anchor
+        if "nodes" in variables:
+            variables["nodes"] += jax.vmap(lambda n: habit.node_logits(n, slots))(sizes)
         return variables
-    edges = variables["adjacency"]
-    return variables | {"adjacency": edges + PULL * (variables["anchor"] - edges)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Pull:
+    """A small part of the way back to the prior's log odds (a Gaussian prior on the variables, as weight decay).
+
+    Attributes:
+      pull: share of the way that every step goes, of edges.
+    """
+
+    pull: float = from_zero(5e-2)
+
+    def __call__(self, setting: Setting, problem: Problem, variables: Variables) -> Variables:
+        if "adjacency" not in variables:
+            return variables
+        edges = variables["adjacency"]
+        return variables | {"adjacency": edges + self.pull * (variables["anchor"] - edges)}
 
 
 def _observed(leaf: Any) -> Array | np.ndarray:
@@ -110,7 +138,7 @@ def _observed(leaf: Any) -> Array | np.ndarray:
 
 
 RECIPE = Recipe(
-    start=start, relax=relax_structured, project=pull, lr=0.05, steps=200, learn=learn, latent=True, cautious=True
+    start=Start(), relax=relax_structured, project=Pull(), lr=0.05, steps=200, learn=Learn(), latent=True, cautious=True
 )
 
 GRAPHDLG_REFINED = matching(

@@ -8,7 +8,7 @@ standard normal features and a coin for every edge (``init=bernoulli``); a nearl
 
 from __future__ import annotations
 
-from functools import partial
+import dataclasses
 
 import jax.numpy as jnp
 import numpy as np
@@ -21,14 +21,10 @@ from jgleak.attacks.matching.objectives import Guess
 from jgleak.attacks.matching.options import OBJECTIVES
 from jgleak.attacks.matching.problem import Problem, Setting
 from jgleak.attacks.matching.recipe import Recipe, known_or, relaxed_labels
+from jgleak.attacks.matching.reduction import Reduction
 from jgleak.attacks.matching.regularisers import frobenius, smoothness
 from jgleak.attacks.matching.starts import Variables
-
-ALPHA, BETA = 1e-9, 1e-7
-"""Weights of smoothness and of the Frobenius norm (section 5, chosen by the authors' grid search)."""
-
-TREE_DEGREE = 10
-"""Children of the root, and of each child, in the dummy graph of node attacker 1 (section 5.1)."""
+from jgleak.attacks.options import from_zero
 
 
 def relax(setting: Setting, problem: Problem, variables: Variables, step: Int[Array, ""]) -> Guess:
@@ -47,44 +43,66 @@ def project(setting: Setting, problem: Problem, variables: Variables) -> Variabl
     return variables | {"adjacency": relaxations.clip_edges(variables["adjacency"], problem.mask)}
 
 
-def penalty(setting: Setting, guess: Guess, step: Int[Array, ""]) -> Float[Array, ""]:
-    """``α tr(Xᵀ L X) + β ||A||_F²`` (equation 14)."""
-    return ALPHA * smoothness(guess.nodes, guess.adjacency) + BETA * frobenius(guess.adjacency)
+@dataclasses.dataclass(frozen=True)
+class Penalty:
+    """``α tr(Xᵀ L X) + β ||A||_F²`` (equation 14).
+
+    Attributes:
+      smoothness_weight: ``α`` (section 5, chosen by the authors' grid search).
+      frobenius_weight: ``β``, the same.
+    """
+
+    smoothness_weight: float = from_zero(1e-9)
+    frobenius_weight: float = from_zero(1e-7)
+
+    def __call__(self, setting: Setting, guess: Guess, step: Int[Array, ""]) -> Float[Array, ""]:
+        smooth = self.smoothness_weight * smoothness(guess.nodes, guess.adjacency)
+        return smooth + self.frobenius_weight * frobenius(guess.adjacency)
 
 
-def tree(degree: int) -> Float[np.ndarray, "n n"]:
-    """Edges of a tree of depth 2 whose root, node 0, and root's children have ``degree`` children each."""
-    children = np.arange(1, degree + 1)
-    leaves = np.arange(degree + 1, degree + 1 + degree * degree)
-    edges = np.zeros((1 + degree + degree * degree,) * 2, np.float32)
-    edges[0, children] = edges[np.repeat(children, degree), leaves] = 1.0
-    return edges + edges.T
+@dataclasses.dataclass(frozen=True)
+class Tree:
+    """Edges of a tree of depth 2, the dummy graph of node attacker 1 (section 5.1); node 0 is the root.
+
+    Attributes:
+      tree_degree: children of the root, and of each child.
+    """
+
+    tree_degree: int = 10
+
+    def __call__(self) -> Float[np.ndarray, "n n"]:
+        degree = self.tree_degree
+        children = np.arange(1, degree + 1)
+        leaves = np.arange(degree + 1, degree + 1 + degree * degree)
+        edges = np.zeros((1 + degree + degree * degree,) * 2, np.float32)
+        edges[0, children] = edges[np.repeat(children, degree), leaves] = 1.0
+        return edges + edges.T
 
 
 RECIPE = Recipe(
-    start=starts.sparse,
+    start=starts.Sparse(),
     relax=relax,
     objective=OBJECTIVES["layers"],
-    penalty=penalty,
+    penalty=Penalty(),
     project=project,
     lr=0.01,
     steps=1000,
     target=1e-12,
-    reduce=True,
+    reduce=Reduction(),
 )
 
 GLG_NODE_1 = matching(
     "glg-node-1",
     "node attacker 1: features of target nodes and their neighbours from the targets' loss, on dummy trees",
     Recipe(
-        start=starts.sparse,
+        start=starts.Sparse(),
         relax=relax,
         objective=OBJECTIVES["layers"],
         lr=0.05,
         steps=1000,
         target=1e-12,
-        reduce=True,
-        dummy=partial(tree, TREE_DEGREE),
+        reduce=Reduction(),
+        dummy=Tree(),
     ),
     protocols=("target_node",),
     needs=(),

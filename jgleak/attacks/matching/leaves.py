@@ -14,7 +14,8 @@ from jgleak.defenses.prune import seen_part
 from jgleak.federated.factors import Outer
 
 DROPPED = 1e-6
-"""Relative norm of what a compressed leaf may leave out: float32 gradients are not known better."""
+"""Relative norm of what a compressed leaf may leave out: float32 gradients are not known better. Like the two
+below it decides how a gradient is held, not what is searched for, so it is no setting."""
 
 OVERSAMPLED = 8
 """Random columns beyond the rank that a range is looked for with (Halko, Martinsson and Tropp, section 4.2)."""

@@ -26,10 +26,10 @@ from jgleak.attacks.matching.run import STRIDE, MatchingRun, axes, side_by_side
 from jgleak.federated.observation import Knowledge, Observation
 
 MEMORY = 2 << 30
-"""Bytes that the states and derivatives of one compiled run may take, roughly."""
+"""Bytes that the states and derivatives of one compiled run may take, roughly; decides speed alone."""
 
 COPIES = 12
-"""Arrays as large as the gradient and the rows that one member's second derivative keeps alive, roughly."""
+"""Arrays as large as the gradient and the rows that one member's second derivative keeps alive, roughly; the same."""
 
 NOTHING_TOLD = "noise of the known deviation explains the start: no gradient was matched, the answer is the start"
 
@@ -125,8 +125,9 @@ class _Client(NamedTuple):
 def _posed(
     recipe: Recipe, observation: Observation, knowledge: Knowledge, prior: Any
 ) -> tuple[Setting, Problem, Float[np.ndarray, "m r"] | None]:
-    reducible = recipe.reduce and not observation.pruned  # what was left out lies along all directions
-    seen, basis = reduce(observation, _known_rows(knowledge)) if reducible else (observation, None)
+    seen, basis = observation, None
+    if recipe.reduce is not None and not observation.pruned:  # what was left out lies along all directions
+        seen, basis = reduce(observation, _known_rows(knowledge), recipe.reduce)
     dummy = None if recipe.dummy is None else recipe.dummy()
     setting, problem = pose(seen, knowledge, infer=recipe.infer_labels, basis=basis, dummy=dummy, prior=prior)
     if recipe.cautious:
@@ -246,9 +247,9 @@ def _hard_distances(recipe: Recipe, clients: list[_Client], answers: list[Answer
     problems, guesses, settings = [], [], []
     for client, found in zip(clients, answers, strict=True):
         setting, problem, nodes = client.setting, client.problem, found.hard.nodes
-        if client.basis is not None:
+        if client.basis is not None and recipe.reduce is not None:
             rows = np.asarray(nodes).reshape(-1, nodes.shape[-1])
-            seen, basis = reduce(client.observation, rows)
+            seen, basis = reduce(client.observation, rows, recipe.reduce)
             dummy = None if recipe.dummy is None else recipe.dummy()
             setting, problem = pose(seen, client.knowledge, infer=recipe.infer_labels, basis=basis, dummy=dummy)
             nodes = nodes if basis is None else nodes @ basis.astype(np.float32)

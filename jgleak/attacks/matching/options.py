@@ -12,7 +12,7 @@ import optax
 from jgleak.attacks.matching import starts
 from jgleak.attacks.matching.objectives import Objective, cosine, layerwise, squared
 from jgleak.attacks.matching.recipe import Recipe
-from jgleak.attacks.options import choice, with_options
+from jgleak.attacks.options import choice, values, with_options
 from jgleak.attacks.public.training import PublicTraining
 
 LINE_SEARCH = 12
@@ -57,7 +57,16 @@ class MatchingOptions:
       restarts: how many starts, side by side.
       objective: a name of ``OBJECTIVES``.
       init: a name of ``starts.NAMED``, or a number.
+      target: a data term below this ends a restart.
       training: how the attack learns from public graphs; None where it does not.
+      start: the settings that this part of the recipe has, or None; and so for the others below.
+      relax: the same.
+      penalty: the same.
+      project: the same.
+      combine: the same.
+      learn: the same.
+      dummy: the same.
+      reduce: the same.
     """
 
     optimiser: str = choice(OPTIMISERS)
@@ -66,11 +75,25 @@ class MatchingOptions:
     restarts: int
     objective: str = choice(OBJECTIVES)
     init: str
+    target: float
     training: PublicTraining | None
+    start: Any
+    relax: Any
+    penalty: Any
+    project: Any
+    combine: Any
+    learn: Any
+    dummy: Any
+    reduce: Any
+
+
+PARTS = ("start", "relax", "penalty", "project", "combine", "learn", "dummy", "reduce")
+"""Fields of a recipe that may hold settings of their own."""
 
 
 def options_of(recipe: Recipe) -> MatchingOptions:
     """The options that a recipe runs with; a function that has no name among them goes by its own."""
+    parts = {name: getattr(recipe, name) for name in PARTS}
     return MatchingOptions(
         optimiser=_named(OPTIMISERS, recipe.optimiser),
         lr=recipe.lr,
@@ -78,7 +101,9 @@ def options_of(recipe: Recipe) -> MatchingOptions:
         restarts=recipe.restarts,
         objective=_named(OBJECTIVES, recipe.objective),
         init=_named(starts.NAMED, recipe.start),
+        target=recipe.target,
         training=recipe.training,
+        **{name: part if dataclasses.is_dataclass(part) else None for name, part in parts.items()},
     )
 
 
@@ -88,12 +113,14 @@ def configured(recipe: Recipe, options: Mapping[str, str | float]) -> Recipe:
     Raises:
       ValueError: an unknown option or a value that does not fit it.
     """
-    chosen = with_options(options_of(recipe), options)
-    changes: dict[str, Any] = {name: getattr(chosen, name) for name in ("lr", "steps", "restarts", "training")}
     if "init" in options and recipe.latent:
         raise ValueError("option 'init': this attack starts from what public graphs have taught it; leave it out")
     if "init" in options:
-        changes["start"] = starts.named(chosen.init)
+        recipe = dataclasses.replace(recipe, start=starts.named(str(options["init"])))
+    chosen = with_options(options_of(recipe), options)
+    plain = ("lr", "steps", "restarts", "target", "training")
+    changes: dict[str, Any] = {name: getattr(chosen, name) for name in plain}
+    changes |= {name: part for name in PARTS if (part := getattr(chosen, name)) is not None}
     if "objective" in options:
         changes["objective"] = OBJECTIVES[chosen.objective]
     if "optimiser" in options:
@@ -105,15 +132,16 @@ def configured(recipe: Recipe, options: Mapping[str, str | float]) -> Recipe:
 
 def settings(recipe: Recipe) -> dict[str, Any]:
     """The options that a recipe runs with, by name, for the record."""
-    found = dataclasses.asdict(options_of(recipe))
-    training = found.pop("training") or {}
-    return {**found, "lr": None if recipe.optimiser is lbfgs else recipe.lr, **training}
+    found = {name: value for name, value in values(options_of(recipe)) if value is not None}
+    return {**found, "lr": None if recipe.optimiser is lbfgs else recipe.lr}
 
 
 def _named(choices: Mapping[str, Any], value: Any) -> str:
     for name, known in choices.items():
-        if known is value:
+        if known is value or (dataclasses.is_dataclass(value) and type(known) is type(value)):
             return name
+    if dataclasses.is_dataclass(value):
+        return type(value).__name__
     if isinstance(value, partial):
         return f"{value.func.__name__}({', '.join(map(str, value.args))})"
     return getattr(value, "__name__", str(value))

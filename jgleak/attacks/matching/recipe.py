@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jgleak.attacks import relaxations
 from jgleak.attacks.matching.objectives import Guess, Objective, distance, gradients, squared
 from jgleak.attacks.matching.problem import Problem, Setting
+from jgleak.attacks.matching.reduction import Reduction
 from jgleak.attacks.matching.starts import Start, Variables
 from jgleak.attacks.public.training import PublicTraining
 from jgleak.federated.observation import Knowledge, Observation
@@ -66,6 +67,7 @@ class Recipe:
     """Everything that sets one gradient-matching attack apart from another.
 
     The functions are pure and see one client: the loop compiles them once, and maps them over restarts and clients.
+    One that has numbers of its own is a frozen dataclass that can be called; users may set its fields (``--set``).
 
     Attributes:
       start: variables of one restart, from a key.
@@ -88,7 +90,8 @@ class Recipe:
       finish: soft nodes and edges of the answer, refined by what was learnt, on the host.
       dummy: edges of the dummy graphs, where the attack does not search for the client's own.
       latent: the start's variables are the recipe's own (a latent vector), so that no other start fits them.
-      reduce: search along the feature directions that the gradient shows (features must be free).
+      reduce: search along the feature directions that the gradient shows (features must be free), and how these are
+        told from rounding; None: in all columns.
       cautious: end a restart where the update's known noise explains what is left (the discrepancy principle), so that
         what the start says is given up only for what the gradient says for sure; under ``squared`` only.
     """
@@ -113,7 +116,7 @@ class Recipe:
     finish: Callable[[Setting, Problem, Guess], Guess] | None = None
     dummy: Callable[[], Float[np.ndarray, "n n"]] | None = None
     latent: bool = False
-    reduce: bool = False
+    reduce: Reduction | None = None
     cautious: bool = False
 
 

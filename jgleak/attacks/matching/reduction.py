@@ -12,11 +12,23 @@ from jgleak.federated.observation import Observation
 from jgleak.gnn import Params
 from jgleak.graph import bucket
 
-SMALLEST = 1e-6
-"""Directions weaker than this share of the strongest are rounding noise of float32 gradients."""
 
-SKETCH = 320
-"""Random combinations of the gradient's columns that its directions are read from; more nodes than this do not fit."""
+@dataclasses.dataclass(frozen=True)
+class Reduction:
+    """How directions are told from rounding.
+
+    Attributes:
+      weakest_direction: directions weaker than this share of the strongest are rounding noise of float32 gradients.
+      sketch: random combinations of the gradient's columns that its directions are read from; more nodes than this do
+        not fit.
+    """
+
+    weakest_direction: float = 1e-6
+    sketch: int = 320
+
+
+REDUCTION = Reduction()
+"""The default."""
 
 
 class Reduced(NamedTuple):
@@ -32,7 +44,9 @@ class Reduced(NamedTuple):
     basis: Float[np.ndarray, "m r"] | None
 
 
-def reduce(observation: Observation, rows: Float[np.ndarray, "k m"] | None = None) -> Reduced:
+def reduce(
+    observation: Observation, rows: Float[np.ndarray, "k m"] | None = None, how: Reduction = REDUCTION
+) -> Reduced:
     """The same client, seen along the directions of its first layer's gradient.
 
     The gradient of a first-layer kernel is ``Xᵀ (...)``: its columns lie in the span of the client's feature rows. With
@@ -44,6 +58,7 @@ def reduce(observation: Observation, rows: Float[np.ndarray, "k m"] | None = Non
     Args:
       observation: of a model that shows ``X`` to its first linear maps only; others come back as they are.
       rows: further rows to span (known features, or a guess to be compared).
+      how: what counts as a direction.
     """
     model = observation.model
     taps = sorted({tap.path: tap for tap in model.input_taps}.values())
@@ -51,7 +66,7 @@ def reduce(observation: Observation, rows: Float[np.ndarray, "k m"] | None = Non
         return Reduced(observation, None)
     kernels = [np.asarray(tap.of(observation.update), np.float64) for tap in taps]
     columns = [np.moveaxis(kernel, -2, 0).reshape(model.in_features, -1) for kernel in kernels]
-    basis = _span(np.hstack(columns), rows)
+    basis = _span(np.hstack(columns), rows, how)
     if basis is None:
         return Reduced(observation, None)
 
@@ -75,15 +90,17 @@ def _replaced(tree: Params, path: tuple[str, ...], leaf: np.ndarray) -> dict[str
     return {**tree, first: _replaced(tree[first], tuple(rest), leaf) if rest else leaf}
 
 
-def _span(columns: Float[np.ndarray, "m c"], rows: np.ndarray | None) -> Float[np.ndarray, "m r"] | None:
-    if columns.shape[1] > SKETCH:
-        mixing = np.random.default_rng(0).standard_normal((columns.shape[1], SKETCH))
+def _span(
+    columns: Float[np.ndarray, "m c"], rows: np.ndarray | None, how: Reduction
+) -> Float[np.ndarray, "m r"] | None:
+    if columns.shape[1] > how.sketch:
+        mixing = np.random.default_rng(0).standard_normal((columns.shape[1], how.sketch))
         columns = columns @ mixing
     parts = [columns / (np.linalg.norm(columns) or 1.0)]
     if rows is not None:
         parts.append(rows.T / (np.linalg.norm(rows) or 1.0))
     left, values, _ = np.linalg.svd(np.hstack(parts), full_matrices=False)
-    rank = int(np.sum(values > SMALLEST * values[:1]))
+    rank = int(np.sum(values > how.weakest_direction * values[:1]))
     width = bucket(max(rank, 1))
     if width >= columns.shape[0]:
         return None

@@ -1,4 +1,4 @@
-"""What is added to the gradient distance because real graphs are smooth, sparse and decided."""
+"""What is added to the gradient distance because real graphs are smooth and sparse."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from jgleak.attacks.matching.product import product
-from jgleak.attacks.relaxations import Group
 
 TINY = 1e-6
-"""Degrees and probabilities below this count as zero."""
+"""Degrees below this count as zero."""
 
 
 def smoothness(nodes: Float[Array, "... N m"], adjacency: Float[Array, "... N N"]) -> Float[Array, ""]:
@@ -35,26 +34,3 @@ def frobenius(adjacency: Float[Array, "... N N"]) -> Float[Array, ""]:
 def edge_count(adjacency: Float[Array, "... N N"]) -> Float[Array, ""]:
     """``sum_ij A_ij`` (FedGIG, equation 7); every edge counts twice."""
     return jnp.sum(adjacency)
-
-
-def edge_entropy(adjacency: Float[Array, "... N N"]) -> Float[Array, ""]:
-    """Sum over entries of the entropy of an edge that is there with probability ``A_ij``, in nats."""
-    p = jnp.clip(adjacency, TINY, 1.0 - TINY)
-    return -jnp.sum(jnp.where(adjacency > 0, p * jnp.log(p) + (1 - p) * jnp.log1p(-p), 0.0))
-
-
-def feature_entropy(raw: Float[Array, "... N m"], groups: tuple[Group, ...]) -> Float[Array, "... N"]:
-    """A node's entropy over the values of its discrete features, each relative to ``log`` of their number, averaged.
-
-    0 is certain, 1 is no idea (TabLeak, section 4.3). Real-valued features have no part in it.
-    """
-    parts = []
-    for group in groups:
-        p = raw[..., group.start : group.start + group.columns]
-        if group.kind == "binary":
-            p = jnp.concatenate([p, 1 - p], axis=-1)
-        if group.kind == "real" or p.shape[-1] < 2:
-            continue
-        p = jnp.clip(p, TINY, 1.0)
-        parts.append(-jnp.sum(p * jnp.log(p), axis=-1) / jnp.log(p.shape[-1]))
-    return jnp.mean(jnp.stack(parts), axis=0) if parts else jnp.zeros(raw.shape[:-1])

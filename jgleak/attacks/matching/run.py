@@ -20,7 +20,7 @@ from jgleak.attacks.matching.recipe import Recipe, State, answer, init, step
 from jgleak.pytree import filled
 
 STRIDE = 50
-"""Steps between two looks at the clock and at which restarts are done."""
+"""Steps between two looks at the clock and at which restarts are done; a compiled shape."""
 
 CACHED = 32
 """Members that a core of a CPU steps together: more of them leave its cache between two operations."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from functools import cache, partial
 
@@ -10,21 +11,13 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jgleak.attacks.matching.problem import Problem, Setting
+from jgleak.attacks.options import from_zero
 
 Variables = dict[str, Array]
 """What is searched for: ``nodes (G, N, m)``, ``adjacency (G, N, N)``, ``labels (G, ...)`` as far as unknown, and
 whatever a recipe adds (a latent vector, embeddings)."""
 
 Start = Callable[[Setting, Problem, Array], Variables]
-
-SPARSE = 0.05
-"""Edges of a sparse start: about the density of a sparse graph of a hundred nodes."""
-
-SPREAD = 0.3
-"""Deviation of logits around the public frequencies."""
-
-RAREST = 1e-3
-"""No value of a feature starts as less likely than this."""
 
 
 def normal(setting: Setting, problem: Problem, key: Array) -> Variables:
@@ -56,11 +49,20 @@ def bernoulli(setting: Setting, problem: Problem, key: Array) -> Variables:
     return variables
 
 
-def sparse(setting: Setting, problem: Problem, key: Array) -> Variables:
-    """Small normal features and every edge a little: near the sparse graphs that are looked for."""
-    variables = normal(setting, problem, key)
-    small = {"nodes": lambda v: 0.1 * v, "adjacency": lambda v: jnp.full(v.shape, SPARSE)}
-    return {name: small[name](v) if name in small else v for name, v in variables.items()}
+@dataclasses.dataclass(frozen=True)
+class Sparse:
+    """Small normal features and every edge a little: near the sparse graphs that are looked for.
+
+    Attributes:
+      start_edge: of every edge: about the density of a sparse graph of a hundred nodes.
+    """
+
+    start_edge: float = from_zero(0.05)
+
+    def __call__(self, setting: Setting, problem: Problem, key: Array) -> Variables:
+        variables = normal(setting, problem, key)
+        small = {"nodes": lambda v: 0.1 * v, "adjacency": lambda v: jnp.full(v.shape, self.start_edge)}
+        return {name: small[name](v) if name in small else v for name, v in variables.items()}
 
 
 def at(value: float, setting: Setting, problem: Problem, key: Array) -> Variables:
@@ -69,30 +71,40 @@ def at(value: float, setting: Setting, problem: Problem, key: Array) -> Variable
     return {name: v if name == "labels" else jnp.full(v.shape, value) for name, v in variables.items()}
 
 
-def frequent(setting: Setting, problem: Problem, key: Array) -> Variables:
+@dataclasses.dataclass(frozen=True)
+class Frequent:
     """Logits near the public frequencies of every feature's values, for relaxations by softmax.
 
     The server has the frequencies: they are what the feature space subtracts. A random mixture instead has a little of
     every rare value, which standardising makes large: on Tox21 its gradients are twenty times as long as a client's.
+
+    Attributes:
+      start_spread: deviation of logits around the public frequencies.
+      start_rarest: no value of a feature starts as less likely than this.
     """
-    variables = normal(setting, problem, key)
-    if "nodes" not in variables:
-        return variables
-    parts = []
-    for group in setting.groups:
-        columns = slice(group.start, group.start + group.columns)
-        drawn, mean, scale = variables["nodes"][..., columns], problem.mean[columns], problem.scale[columns]
-        if group.kind == "onehot":
-            parts.append(jnp.log(jnp.maximum(mean, RAREST)) + SPREAD * drawn)
-        elif group.kind == "binary":
-            odds = jnp.clip(mean, RAREST, 1 - RAREST)
-            parts.append(jnp.where(mean > 0, jnp.log(odds) - jnp.log1p(-odds), 0.0) + SPREAD * drawn)
-        else:
-            parts.append(mean + drawn / jnp.where(scale > 0, scale, 1.0))
-    return variables | {"nodes": jnp.concatenate(parts, axis=-1)}
+
+    start_spread: float = from_zero(0.3)
+    start_rarest: float = 1e-3
+
+    def __call__(self, setting: Setting, problem: Problem, key: Array) -> Variables:
+        variables = normal(setting, problem, key)
+        if "nodes" not in variables:
+            return variables
+        parts, rarest, spread = [], self.start_rarest, self.start_spread
+        for group in setting.groups:
+            columns = slice(group.start, group.start + group.columns)
+            drawn, mean, scale = variables["nodes"][..., columns], problem.mean[columns], problem.scale[columns]
+            if group.kind == "onehot":
+                parts.append(jnp.log(jnp.maximum(mean, rarest)) + spread * drawn)
+            elif group.kind == "binary":
+                odds = jnp.clip(mean, rarest, 1 - rarest)
+                parts.append(jnp.where(mean > 0, jnp.log(odds) - jnp.log1p(-odds), 0.0) + spread * drawn)
+            else:
+                parts.append(mean + drawn / jnp.where(scale > 0, scale, 1.0))
+        return variables | {"nodes": jnp.concatenate(parts, axis=-1)}
 
 
-NAMED: dict[str, Start] = {"normal": normal, "bernoulli": bernoulli, "sparse": sparse}
+NAMED: dict[str, Start] = {"normal": normal, "bernoulli": bernoulli, "sparse": Sparse()}
 
 
 def named(text: str) -> Start:

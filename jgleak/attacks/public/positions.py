@@ -8,6 +8,7 @@ clients of MUTAG, PTC_MR, ENZYMES from one part of a split; the commonest node .
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -21,11 +22,22 @@ from jgleak.attacks.relaxations import groups, softmax_features
 from jgleak.features import FeatureSpace
 from jgleak.graph import Graph
 
-WEIGHT = 4.0
-"""The overall shares count as so many graphs at every place, so that rare positions say little."""
 
-RARE = 1e-3
-"""No share is smaller than this, nor the rest of a binary one."""
+@dataclasses.dataclass(frozen=True)
+class HabitSettings:
+    """How far the shares at one place are trusted.
+
+    Attributes:
+      habit_weight: the overall shares count as so many graphs at every place, so that rare positions say little.
+      habit_rarest: no share is smaller than this, nor the rest of a binary one.
+    """
+
+    habit_weight: float = 4.0
+    habit_rarest: float = 1e-3
+
+
+HABITS = HabitSettings()
+"""The defaults."""
 
 
 class Habit(NamedTuple):
@@ -86,20 +98,23 @@ def _read(
     return (jnp.clip(place, 0, most), jnp.clip(n - 1 - place, 0, most)), place < n
 
 
-def position_frequencies(graphs: Sequence[Graph], space: FeatureSpace, slots: int) -> PositionFrequencies:
+def position_frequencies(
+    graphs: Sequence[Graph], space: FeatureSpace, slots: int, settings: HabitSettings = HABITS
+) -> PositionFrequencies:
     """The habits of public graphs, for graphs of up to ``slots`` nodes."""
+    weight, rarest = settings.habit_weight, settings.habit_rarest
     raw = [_raw(space, g) for g in graphs]
     overall = np.concatenate(raw).mean(axis=0)
     ends = (
-        _share([r[:slots] for r in raw], overall, (slots,)),
-        _share([r[::-1][:slots] for r in raw], overall, (slots,)),
+        _share([r[:slots] for r in raw], overall, (slots,), weight),
+        _share([r[::-1][:slots] for r in raw], overall, (slots,), weight),
     )
     corners = [_corners(g, slots) for g in graphs]
     density = np.array(2 * sum(len(g.edges) for g in graphs) / max(sum(g.n * (g.n - 1) for g in graphs), 1))
-    sides = [_share([pair[side] for pair in corners], density, (slots, slots)) for side in (0, 1)]
+    sides = [_share([pair[side] for pair in corners], density, (slots, slots), weight) for side in (0, 1)]
     return PositionFrequencies(
-        Habit(*(_logits(space, share) for share in (*ends, overall))),
-        Habit(*(_odds(share) for share in (*sides, density))),
+        Habit(*(_logits(space, share, rarest) for share in (*ends, overall))),
+        Habit(*(_odds(share, rarest) for share in (*sides, density))),
     )
 
 
@@ -115,10 +130,10 @@ def _corners(graph: Graph, slots: int) -> tuple[Float[np.ndarray, "k k"], Float[
 
 
 def _share(
-    tables: Sequence[Float[np.ndarray, "..."]], overall: Float[np.ndarray, "..."], slots: tuple[int, ...]
+    tables: Sequence[Float[np.ndarray, "..."]], overall: Float[np.ndarray, "..."], slots: tuple[int, ...], weight: float
 ) -> Float[np.ndarray, "..."]:
     """The mean of tables whose first axes are positions, up to ``slots`` of them."""
-    total, count = np.full((*slots, *overall.shape), WEIGHT * overall), np.full(slots, WEIGHT)
+    total, count = np.full((*slots, *overall.shape), weight * overall), np.full(slots, weight)
     for table in tables:
         kept = tuple(slice(0, size) for size in table.shape[: len(slots)])
         total[kept] += table
@@ -126,20 +141,20 @@ def _share(
     return total / count.reshape(count.shape + (1,) * overall.ndim)
 
 
-def _odds(share: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-    share = np.clip(share, RARE, 1 - RARE)
+def _odds(share: Float[np.ndarray, "..."], rarest: float) -> Float[np.ndarray, "..."]:
+    share = np.clip(share, rarest, 1 - rarest)
     return np.asarray(np.log(share) - np.log1p(-share), np.float32)
 
 
-def _logits(space: FeatureSpace, shares: Float[np.ndarray, "... m"]) -> Float[np.ndarray, "... m"]:
+def _logits(space: FeatureSpace, shares: Float[np.ndarray, "... m"], rarest: float) -> Float[np.ndarray, "... m"]:
     logits = np.empty(shares.shape, np.float32)
     for feature, start in zip(space.features, space.offsets, strict=True):
         columns = slice(start, start + feature.columns)
         share = shares[..., columns]
         if feature.kind == "onehot":
-            logits[..., columns] = np.log(np.maximum(share, RARE))
+            logits[..., columns] = np.log(np.maximum(share, rarest))
         elif feature.kind == "binary":
-            logits[..., columns] = _odds(share)
+            logits[..., columns] = _odds(share, rarest)
         else:
             logits[..., columns] = share
     return logits

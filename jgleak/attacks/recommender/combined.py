@@ -14,7 +14,7 @@ from jgleak.attacks.recommender.statistics import TINY, agreement, pairs, repeti
 from jgleak.attacks.recommender.trace import network, user
 
 ITERATIONS = 100
-"""Of expectation maximisation in one unknown."""
+"""Of expectation maximisation in one unknown, where ten would do: numerics."""
 
 
 def combined(

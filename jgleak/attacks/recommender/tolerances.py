@@ -38,5 +38,18 @@ class RatingLimits:
     inner: int = 100
 
 
+@dataclasses.dataclass(frozen=True)
+class RecommenderSettings:
+    """What users may change (``--set``).
+
+    Attributes:
+      tolerances: of the attack on ratings.
+      limits: how long it searches.
+    """
+
+    tolerances: RatingTolerances = RatingTolerances()
+    limits: RatingLimits = RatingLimits()
+
+
 TOLERANCES, LIMITS = RatingTolerances(), RatingLimits()
 """The defaults."""

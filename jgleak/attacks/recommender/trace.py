@@ -20,7 +20,8 @@ from jgleak.federated.recommender.star import NETWORKS, Star, Weights
 from jgleak.gnn.precise import precise
 
 CONTROLS = 10
-"""Items that were not sent, at least, to compare with; with fewer, the items sent are compared with each other."""
+"""Items that were not sent, at least, to compare with; with fewer, the items sent are compared with each other. No
+setting: the statistics have one form, by which certainty is reckoned (``combined``)."""
 
 
 def network(

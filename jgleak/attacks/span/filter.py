@@ -36,7 +36,7 @@ SMALL = 512
 speed alone."""
 
 Request = tuple[int, Sequence[Slot]]
-"""A centre (table row) and what its neighbours may be."""
+"""A centre (an entry) and what its neighbours may be."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +44,7 @@ class FoundBlocks:
     """Blocks that passed.
 
     Attributes:
-      centres: table row of each block's centre ``(S,)``.
+      centres: entry of each block's centre ``(S,)``.
       neighbours: sorted table rows of each block's neighbours.
       states: embedding of the centre in each block, computed in float64 ``(S, D)``.
       distances: relative distance from the first check's span ``(S,)``; 0 without a check.
@@ -68,6 +68,9 @@ class FoundBlocks:
 class BlockFilter:
     """One level's rows, one convolution, and the checks its output must pass.
 
+    A neighbour is a row of the table: an entry of the level below seen along an edge of some class, entry ``t`` along
+    class ``k`` of ``K`` as row ``K t + k``. Where edges are alike (``K = 1``) rows are entries.
+
     The first check whose rows can be computed column by column rejects; all of them confirm.
 
     Args:
@@ -78,6 +81,7 @@ class BlockFilter:
       checks: spans the candidates must lie in, the most selective first; without one every candidate is kept.
       fixed: each entry's part of the checked row that does not depend on the neighbours ``(T, m)``, for checks that
         have one.
+      classes: number ``K`` of edge classes.
       distinct: no entry occurs twice among a centre's neighbours.
       mesh: devices to share the ranges (axis ``devices``); all local devices when left out.
     """
@@ -91,20 +95,23 @@ class BlockFilter:
         checks: Sequence[SpanCheck] = (),
         *,
         fixed: Float[np.ndarray, "T m"] | None = None,
+        classes: int = 1,
         distinct: bool = False,
         mesh: Mesh | None = None,
     ) -> None:
         self.layer, self.weights, self.checks, self.distinct = layer, weights, tuple(checks), distinct
+        self.classes = classes
         self.fixed = np.zeros((rows.shape[0], 0)) if fixed is None else np.asarray(fixed, np.float64)
         self.mesh = mesh or local_mesh()
         self.cheap = next((c for c in self.checks if layer.columnwise(c.view)), None)
         self.views: tuple[View, ...] = tuple(dict.fromkeys(["state", *(c.view for c in self.checks)]))
-        size = kernels.padded(rows.shape[0], TABLES)
-        padded = kernels.fill(np.asarray(rows, np.float64), size)
+        size = kernels.padded(classes * rows.shape[0], TABLES)
+        padded = kernels.fill(np.repeat(np.asarray(rows, np.float64), classes, axis=0), size)
+        along = (np.arange(size) % classes).astype(np.int32)
         with jax.enable_x64(True):
             self.weights64 = jax.tree.map(lambda w: np.asarray(w, np.float64), self.weights)
-            projected = np.asarray(kernels.project(layer, self.weights64, padded))
-        self.rows64 = TableRows(padded, projected, kernels.fill(degrees.astype(np.float64), size))
+            seen, projected = map(np.asarray, kernels.sent(layer, self.weights64, padded, along))
+        self.rows64 = TableRows(seen, projected, kernels.fill(np.repeat(degrees, classes).astype(np.float64), size))
         self.rows32 = TableRows(*(part.astype(np.float32) for part in self.rows64))
         self.embedded32 = jax.device_put(self.rows32)
 
@@ -138,6 +145,7 @@ class BlockFilter:
             else:
                 search = self._around(centre, plan, self.cheap)
                 kept, left = search.survivors(clock, budget.candidates, limits.passing_blocks)
+                left = [dataclasses.replace(part, centre=centre) for part in left]
                 screened = self._screen(centre, kept, budget.blocks - number)
                 if screened is None:
                     unsearched.append(everything)
@@ -165,7 +173,7 @@ class BlockFilter:
 
     def _around(self, centre: int, plan: Neighbourhoods, check: SpanCheck) -> CentreSearch:
         common = self.layer, self.weights, self.mesh, self.rows32
-        return CentreSearch(*common, self.fixed[centre], centre, plan, check)
+        return CentreSearch(*common, self.fixed[centre], self.classes * centre, plan, check)
 
     def _screen(self, centre: int, survivors: Int[np.ndarray, "S k"], room: int) -> list[list[int]] | None:
         """Survivors that pass every check in all coordinates, at the device's precision; None if more than ``room``."""
@@ -227,7 +235,7 @@ class BlockFilter:
         """Every view's rows; ``size`` and a width from ``WIDTHS`` are the compiled shape."""
         width = kernels.padded(neighbours.shape[1], WIDTHS)
         around = kernels.fill(kernels.fill(neighbours, width, axis=1, value=-1), size, value=-1).astype(np.int32)
-        at = kernels.fill(centres, size).astype(np.int32)
+        at = self.classes * kernels.fill(centres, size).astype(np.int32)
         found = kernels.embed(self.layer, self.views, weights, *table, at, around)
         return {view: np.asarray(rows)[: centres.size] for view, rows in zip(self.views, found, strict=True)}
 

@@ -32,6 +32,7 @@ class Nodes:
       certain: all of them occur: as many passed as the span has dimensions.
       complete: all that pass are here; False where a budget ended the filter.
       listed: the neighbourhoods that may occur, each a node and its sorted neighbours; None: all.
+      classes: number ``K`` of edge classes; a neighbour ``t`` along class ``k`` is the number ``K t + k``.
     """
 
     codes: Int[np.ndarray, "T G"]
@@ -40,6 +41,7 @@ class Nodes:
     certain: bool = False
     complete: bool = True
     listed: tuple[tuple[int, Neighbours], ...] | None = None
+    classes: int = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,17 +49,20 @@ class Blocks:
     """Blocks of one hop count: a root entry of the level below and a sorted tuple of neighbour entries.
 
     An entry of the level below is a row of ``Nodes`` for 1-hop blocks, else a row of the ``Blocks`` of one hop less.
+    A neighbour is an entry ``t`` along an edge of class ``k`` of ``K``, as the number ``K t + k``; where edges are
+    alike it is the entry.
 
     Attributes:
       roots: entry of the level below at the root ``(K,)``.
       kinds: row of ``Nodes`` at the root ``(K,)``.
-      neighbours: for each block the entries of the level below around it, sorted.
+      neighbours: for each block the neighbours around it, sorted.
       states: embedding of the root ``(K, D)``.
       below: embeddings of the root after fewer layers, side by side ``(K, S)``.
       distances: relative span distances ``(K,)``.
       checked: candidates looked at.
       unsearched: ranges of candidates that the budget left out.
       condition: what was assumed of the graph to leave candidates out.
+      classes: number ``K`` of edge classes.
     """
 
     roots: Int[np.ndarray, " K"]
@@ -69,6 +74,7 @@ class Blocks:
     checked: int
     unsearched: tuple[Unsearched, ...] = ()
     condition: str | None = None
+    classes: int = 1
 
     @property
     def size(self) -> int:
@@ -113,7 +119,7 @@ def next_hop(
     below = hops[-1]
     search, requests = next_search(model, params, nodes, hops, checks)
     found = search.blocks(requests, clock=clock, budget=budget, limits=limits)
-    return joined([found], below.kinds, _history(below))
+    return dataclasses.replace(joined([found], below.kinds, _history(below)), classes=below.classes)
 
 
 def next_search(
@@ -121,20 +127,28 @@ def next_search(
 ) -> tuple[BlockFilter, list[Request]]:
     """What embeds and checks blocks of one hop more, and every centre with the neighbours it may have, fewest first."""
     layer, below = model.layer_at(params, len(hops)), hops[-1]
-    search = BlockFilter(*layer, below.states, below.degrees, checks, fixed=fixed_rows(model, nodes, below))
+    rows = below.states, below.degrees
+    search = BlockFilter(*layer, *rows, checks, fixed=fixed_rows(model, nodes, below), classes=below.classes)
     return search, sorted(enumerate(_slots(below)), key=lambda request: total(request[1]))
 
 
 def _slots(below: Blocks) -> list[list[Slot]]:
+    classes = below.classes
     holding: dict[tuple[int, int], list[int]] = {}
     for entry, (root, neighbours) in enumerate(zip(below.roots.tolist(), below.neighbours, strict=True)):
         for other in set(neighbours):
-            holding.setdefault((root, other), []).append(entry)
+            holding.setdefault((root, other), []).append(classes * entry + other % classes)
     plans = []
     for root, neighbours in zip(below.roots.tolist(), below.neighbours, strict=True):
-        options = {t: np.array(holding.get((t, root), []), np.int64) for t in sorted(set(neighbours))}
+        ends = {t: turned(root, t, classes) for t in sorted(set(neighbours))}
+        options = {t: np.array(holding.get(end, []), np.int64) for t, end in ends.items()}
         plans.append([Slot(entries, neighbours.count(t)) for t, entries in options.items()])
     return plans
+
+
+def turned(root: int, neighbour: int, classes: int) -> tuple[int, int]:
+    """An edge from its other end: of a root and its neighbour, the neighbour's entry and the root as its neighbour."""
+    return neighbour // classes, classes * root + neighbour % classes
 
 
 def next_hop_count(below: Blocks) -> int:
@@ -146,17 +160,21 @@ def one_hop_count(nodes: Nodes) -> int:
     """Number of all 1-hop neighbourhoods of these nodes that may occur, unchecked."""
     if nodes.listed is not None:
         return len(nodes.listed)
-    possible = nodes.degrees > 0
+    possible = np.repeat(nodes.degrees > 0, nodes.classes)
     return sum(total(repeated(possible, int(degree))) for degree in nodes.degrees)
 
 
 def reciprocal(blocks: Blocks) -> Blocks:
     """Drop blocks until every neighbour in a block has a block that holds this block's root."""
     alive = np.ones(blocks.size, bool)
-    roots = blocks.roots.tolist()
+    roots, classes = blocks.roots.tolist(), blocks.classes
     while True:
         holds = {(roots[i], t) for i in np.flatnonzero(alive) for t in blocks.neighbours[i]}
-        dead = [i for i in np.flatnonzero(alive) if any((t, roots[i]) not in holds for t in blocks.neighbours[i])]
+        dead = [
+            i
+            for i in np.flatnonzero(alive)
+            if any(turned(roots[i], t, classes) not in holds for t in blocks.neighbours[i])
+        ]
         if not dead:
             return blocks.keep(alive)
         alive[dead] = False
@@ -168,12 +186,12 @@ def repeated(options: Bool[np.ndarray, " T"], count: int) -> list[Slot]:
 
 
 def encoded(model: GNN, params: Params, nodes: Nodes) -> Float[np.ndarray, "T F"]:
-    """What enters the first layer, in float64."""
+    """What enters the first layer, in float64; once a client and for any number of rows, so it is not compiled."""
     if not model.encoder.taps:
         return nodes.rows
     with jax.enable_x64(True):
-        wide = jax.tree.map(lambda w: np.asarray(w, np.float64), params["encoder"])
-        return np.asarray(model.encoder.apply({"params": wide}, jnp.asarray(nodes.rows, np.float64)))
+        wide = jax.tree.map(lambda w: np.asarray(w, np.float64), {"encoder": params["encoder"]})
+        return np.asarray(model.apply({"params": wide}, jnp.asarray(nodes.rows, np.float64), method="encode"))
 
 
 def fixed_rows(model: GNN, nodes: Nodes, below: Blocks | None = None) -> Float[np.ndarray, "K f"]:

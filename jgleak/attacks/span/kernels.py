@@ -60,9 +60,12 @@ class Tail(NamedTuple):
 
 
 @partial(jax.jit, static_argnames=("layer",))
-def project(layer: Layer, weights: Params, rows: Float[Array, "T F"]) -> Float[Array, "T P"]:
-    """What the layer computes of each row on its own."""
-    return layer.by(weights, "project", rows)
+def sent(
+    layer: Layer, weights: Params, rows: Float[Array, "T F"], classes: Int[Array, " T"]
+) -> tuple[Float[Array, "T S"], Float[Array, "T P"]]:
+    """What neighbours along edges of the given classes see of each row, and what the layer computes of that alone."""
+    seen = layer.by(weights, "sent", rows, classes)
+    return seen, layer.by(weights, "project", seen)
 
 
 @partial(jax.jit, static_argnames=("layer", "view"), inline=True)
@@ -264,7 +267,7 @@ def embed(
     layer: Layer,
     views: tuple[View, ...],
     weights: Params,
-    rows: Float[Array, "T F"],
+    sent: Float[Array, "T S"],
     projected: Float[Array, "T P"],
     degrees: Float[Array, " T"],
     centres: Int[Array, " B"],
@@ -277,7 +280,7 @@ def embed(
 
         out = []
         for view in views:
-            table = rows if view == "aggregate" else projected
+            table = sent if view == "aggregate" else projected
             star = table[centre], degrees[centre], table[around], degrees[around]
             own, others = layer.by(weights, "terms", view, *star)
             total = own + jnp.where(present, others, 0.0).sum(axis=0)

@@ -78,13 +78,19 @@ def leak_points(observation: Observation, hop: int) -> list[LeakPoint]:
 
 
 def _own_rows(observation: Observation, hop: int) -> LeakPoint | None:
-    """All maps that the nodes' own rows enter: the same rows lie in the spans of all of their gradients' columns."""
+    """All maps that the nodes' own rows enter: the same rows lie in the spans of all of their gradients' columns.
+
+    None where no map takes them (GINE: a neighbour's row passes an activation first), or what hides behind a norm is
+    not known.
+    """
     model, update = observation.model, observation.update
     if hop == 0 and model.encoder.taps:
         seen = [np.asarray(tap.inside("encoder").of(update)) for tap in model.encoder.taps]
         return LeakPoint("node", 0, "state", 0, np.hstack(seen), "the gradient at the encoded rows has full row rank")
     taps = model.layers[hop].taps
     own, mixed = ([tap for tap in taps if tap.rows == rows] for rows in ("own", "mixed"))
+    if not own:
+        return None
     condition = f"the gradient at the rows that enter convolution {hop} has full row rank"
     if {tap.path for tap in own} == {tap.path for tap in mixed}:  # the gradient there has passed the mixing
         condition += ", which a singular adjacency spoils"

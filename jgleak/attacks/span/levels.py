@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -83,7 +84,8 @@ def find_nodes(
         degrees = np.tile(np.array(tried), codes.shape[0])
         codes = np.repeat(codes, len(tried), axis=0)
     possible = degrees < knowledge.max_n
-    return Nodes(codes[possible], space.encode(codes[possible]), degrees[possible], certain, complete)
+    nodes = Nodes(codes[possible], space.encode(codes[possible]), degrees[possible], certain, complete)
+    return dataclasses.replace(nodes, classes=observation.model.edge_classes or 1)
 
 
 def _passing(

@@ -14,7 +14,17 @@ from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import Slot
 from jgleak.attacks.span.filter import BlockFilter, FoundBlocks, Request
-from jgleak.attacks.span.hops import Blocks, Neighbours, Nodes, encoded, fixed_rows, joined, reciprocal, repeated
+from jgleak.attacks.span.hops import (
+    Blocks,
+    Neighbours,
+    Nodes,
+    encoded,
+    fixed_rows,
+    joined,
+    reciprocal,
+    repeated,
+    turned,
+)
 from jgleak.attacks.span.settings import LIMITS, SpanLimits
 from jgleak.gnn import GNN, Params
 
@@ -47,7 +57,14 @@ def one_hop(
     """
     first = model.layer_at(params, 0)
     searching = _Searching(
-        BlockFilter(*first, encoded(model, params, nodes), nodes.degrees, checks, fixed=fixed_rows(model, nodes)),
+        BlockFilter(
+            *first,
+            encoded(model, params, nodes),
+            nodes.degrees,
+            checks,
+            fixed=fixed_rows(model, nodes),
+            classes=nodes.classes,
+        ),
         clock,
         budget,
         limits,
@@ -59,10 +76,10 @@ def one_hop(
         parts, possible, waiting = _cheapest(searching, nodes, mutual)
         condition = None
         if waiting:
-            parts += _beside(searching, parts, possible, waiting, nodes.degrees.tolist())
+            parts += _beside(searching, parts, possible, waiting, nodes)
             condition = f"some node has fewer than {nodes.degrees[list(waiting)].min()} neighbours"
-    blocks = joined(parts, np.arange(number))
-    return dataclasses.replace(reciprocal(blocks) if mutual else blocks, condition=condition)
+    blocks = dataclasses.replace(joined(parts, np.arange(number)), condition=condition, classes=nodes.classes)
+    return reciprocal(blocks) if mutual else blocks
 
 
 class _Searching(NamedTuple):
@@ -80,14 +97,14 @@ class _Searching(NamedTuple):
 
 def _cheapest(
     searching: _Searching, nodes: Nodes, mutual: bool
-) -> tuple[list[FoundBlocks], Bool[np.ndarray, "T T"], set[int]]:
+) -> tuple[list[FoundBlocks], Bool[np.ndarray, "T U"], set[int]]:
     """All blocks of centre after centre, the cheapest first, as long as they have few enough candidates.
 
     Returns:
-      What was found, which nodes may be whose neighbours after that (centre, neighbour), and the centres left.
+      What was found, what may be whose neighbour after that (centre, neighbour), and the centres left.
     """
-    number, degrees, limits = nodes.degrees.size, nodes.degrees.tolist(), searching.limits
-    possible: Bool[np.ndarray, "T T"] = np.outer(nodes.degrees > 0, nodes.degrees > 0)
+    number, degrees, limits, classes = nodes.degrees.size, nodes.degrees.tolist(), searching.limits, nodes.classes
+    possible: Bool[np.ndarray, "T U"] = np.outer(nodes.degrees > 0, np.repeat(nodes.degrees > 0, classes))
     waiting, spent = set(range(number)), 0
     parts = [searching([])]
     while waiting:
@@ -102,11 +119,13 @@ def _cheapest(
         found = searching([(c, repeated(possible[c], degrees[c])) for c in centres])
         parts.append(found)
         partial = {part.centre for part in found.unsearched}
-        seen = np.zeros((number, number), bool)
+        seen = np.zeros_like(possible)
         for root, neighbours in zip(found.centres.tolist(), found.neighbours, strict=True):
-            seen[list(neighbours), root] = True
+            around = np.array(neighbours, np.int64)
+            seen[around // classes, classes * root + around % classes] = True
         for centre in set(centres) - partial if mutual else ():
-            possible[:, centre] &= seen[:, centre]
+            along = slice(classes * centre, classes * (centre + 1))
+            possible[:, along] &= seen[:, along]
     return parts, possible, waiting
 
 
@@ -119,8 +138,9 @@ def likely(nodes: Nodes, blocks: Blocks) -> list[Request]:
 
     What to list first where not all can be listed: most true neighbourhoods are beside some block that is known.
     """
-    possible = nodes.degrees > 0
-    pairs = {(t, root) for root, ts in zip(blocks.roots.tolist(), blocks.neighbours, strict=True) for t in ts}
+    possible = np.repeat(nodes.degrees > 0, nodes.classes)
+    blocks_of = zip(blocks.roots.tolist(), blocks.neighbours, strict=True)
+    pairs = {turned(root, t, nodes.classes) for root, around in blocks_of for t in around}
     beside = [
         (centre, [Slot(np.array([holder]), 1), *repeated(possible, int(nodes.degrees[centre]) - 1)])
         for centre, holder in sorted(pairs)
@@ -131,9 +151,9 @@ def likely(nodes: Nodes, blocks: Blocks) -> list[Request]:
 def _beside(
     searching: _Searching,
     found: Iterable[FoundBlocks],
-    possible: Bool[np.ndarray, "T T"],
+    possible: Bool[np.ndarray, "T U"],
     waiting: set[int],
-    degrees: Sequence[int],
+    nodes: Nodes,
 ) -> list[FoundBlocks]:
     """Blocks of the waiting centres that hold a node whose block holds the centre, until none is new.
 
@@ -141,8 +161,9 @@ def _beside(
     clock has ended nothing new is found, and what was still to be looked at is listed as unsearched.
     """
     parts: list[FoundBlocks] = []
-    used = {centre: np.zeros(len(degrees), bool) for centre in waiting}
-    fresh = _holders(found, used)
+    degrees, classes = nodes.degrees.tolist(), nodes.classes
+    used = {centre: np.zeros(possible.shape[1], bool) for centre in waiting}
+    fresh = _holders(found, used, classes)
     while fresh:
         cheapest = min(degrees[centre] for centre in fresh)
         requests = []
@@ -152,17 +173,19 @@ def _beside(
                 requests.append((centre, [Slot(np.array([holder]), 1), *repeated(rest, cheapest - 1)]))
                 used[centre][holder] = True
         parts.append(searching(requests))
-        for centre, holders in _holders(parts[-1:], used).items():
+        for centre, holders in _holders(parts[-1:], used, classes).items():
             fresh.setdefault(centre, set()).update(holders)
     return parts
 
 
-def _holders(found: Iterable[FoundBlocks], used: dict[int, Bool[np.ndarray, " T"]]) -> dict[int, set[int]]:
-    """For each waiting centre the roots of blocks that hold it, those already used left out."""
+def _holders(
+    found: Iterable[FoundBlocks], used: dict[int, Bool[np.ndarray, " U"]], classes: int
+) -> dict[int, set[int]]:
+    """For each waiting centre the neighbours whose blocks hold it, those already used left out."""
     holders: dict[int, set[int]] = {}
     for part in found:
         for root, neighbours in zip(part.centres.tolist(), part.neighbours, strict=True):
-            for centre in set(neighbours):
-                if centre in used and not used[centre][root]:
-                    holders.setdefault(centre, set()).add(root)
+            for centre, holder in {turned(root, t, classes) for t in neighbours}:
+                if centre in used and not used[centre][holder]:
+                    holders.setdefault(centre, set()).add(holder)
     return holders

@@ -40,7 +40,7 @@ class Unsearched:
     """Candidates around one centre that a budget left out: a range of prefixes with a range of tail rows.
 
     Attributes:
-      centre: table row of the centre.
+      centre: the centre, an entry (in a ``CentreSearch`` its table row).
       prefixes: first prefix number and the one after the last.
       tails: first tail row and the one after the last.
       size: number of candidates in it.
@@ -53,9 +53,9 @@ class Unsearched:
 
 
 class TableRows(NamedTuple):
-    """One level's rows as a layer takes them: as they are, projected, and their degrees; on the host."""
+    """One level's rows as neighbours see them (``Layer.sent``), projected, and their degrees; on the host."""
 
-    states: Float[np.ndarray, "T F"]
+    sent: Float[np.ndarray, "T S"]
     projected: Float[np.ndarray, "T P"]
     degrees: Float[np.ndarray, " T"]
 
@@ -149,7 +149,7 @@ class CentreSearch:
             residual.astype(np.float32),
             np.float32(scaled @ scaled),
         )
-        source = self.rows.states if check.view == "aggregate" else self.rows.projected
+        source = self.rows.sent if check.view == "aggregate" else self.rows.projected
         chosen = kernels.fill(members, size)
         around = source[self.centre], self.rows.degrees[self.centre], source[chosen], self.rows.degrees[chosen]
         table = kernels.table(self.layer, check.view, self.weights, *around, probe[0])

@@ -99,6 +99,7 @@ class _Embedding:
 
     def __call__(self, centre: int, members: Int[np.ndarray, "S k"]) -> Float[np.ndarray, "S s"]:
         layer, weights, rows = self.search.layer, self.search.weights, self.search.rows32
+        centre *= self.search.classes
         own = rows.projected[centre], rows.degrees[centre]
         table = kernels.table(layer, "state", weights, *own, rows.projected, rows.degrees, self.columns)
         parts = []

@@ -14,6 +14,7 @@ class SpanTolerances:
         gap.
       rank_gap: smallest ratio between the singular values on both sides of the rank; below it there is no rank to be
         seen.
+      noise_edge: singular values up to this multiple of the largest one that noise alone has count as noise.
       coordinate_floor: smallest scale of a coordinate, relative to the median: a coordinate without gradient must be
         zero in every row.
       row_margin: a row may be off by so many times the inverse of the gap, relative to its length: that far the last
@@ -46,6 +47,7 @@ class SpanTolerances:
 
     rank_floor: float = 3e-7
     rank_gap: float = 10.0
+    noise_edge: float = 1.1
     coordinate_floor: float = 1e-2
     row_margin: float = 10.0
     row_least: float = 1e-5

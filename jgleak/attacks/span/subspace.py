@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import linalg
 
-from jgleak.attacks.noise import EDGE, allowances, edge
+from jgleak.attacks.noise import allowances, edge
 from jgleak.attacks.span.margin import Margin, NoiseMargin, RoundingMargin
 from jgleak.attacks.span.settings import TOLERANCES, SpanTolerances
 
@@ -121,7 +121,7 @@ def _above(gradient: Float[np.ndarray, "d D"], most: int | None, noise: float, t
     left, values, _ = linalg.svd(gradient, full_matrices=False)
     rounding = tolerances.rank_floor * values[0] / edge(1.0, gradient.shape)
     total = float(np.hypot(noise, rounding))
-    floor = EDGE * edge(total, gradient.shape)
+    floor = tolerances.noise_edge * edge(total, gradient.shape)
     rank = min(int(np.sum(values > floor)), values.size if most is None else most)
     spread = np.zeros(rank)
     if rank:

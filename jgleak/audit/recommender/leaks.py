@@ -118,7 +118,7 @@ def leaks(
             pairs, seconds = list[tuple[RecommenderLeak, RecommenderLeak]](), 0.0
             for updates in seen:
                 start = time.perf_counter()
-                pairs.append(_judged(setup.rest, public, trained.params, updates[:rounds], mean, commonest))
+                pairs.append(_judged(setup, public, trained.params, updates[:rounds], mean, commonest))
                 seconds += (time.perf_counter() - start) / len(users)
                 yield Attacked(title, rounds, updates[0].user, len(pairs), len(users), *pairs[-1])
             found, guessed = (summarise(column) for column in zip(*pairs, strict=True))
@@ -132,7 +132,7 @@ def attacked(ratings: Ratings, count: int, seed: int) -> Int[np.ndarray, " n"]:
 
 
 def _judged(
-    ratings: Ratings,
+    setup: RecommenderSetup,
     public: PublicKnowledge,
     params: Parameters,
     updates: Sequence[ClientUpdate],
@@ -140,7 +140,9 @@ def _judged(
     commonest: float,
 ) -> tuple[RecommenderLeak, RecommenderLeak]:
     """One user attacked, and guessed, beside the truth."""
-    profile = attack(public, [Sighting(params, update) for update in updates])
+    ratings, settings = setup.rest, setup.attack
+    seen = [Sighting(params, update) for update in updates]
+    profile = attack(public, seen, tolerances=settings.tolerances, limits=settings.limits)
     own = np.flatnonzero(ratings.users == updates[0].user)
     truth = ratings.items[own], ratings.values[own], ratings.levels
     guess = blind(profile, *truth, mean=mean, commonest=commonest)

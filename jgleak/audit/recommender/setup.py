@@ -8,7 +8,9 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
+from jgleak.attacks.options import with_options
 from jgleak.attacks.recommender.noise import noise
+from jgleak.attacks.recommender.tolerances import RecommenderSettings
 from jgleak.audit.recommender.specification import RecommenderSpecification
 from jgleak.audit.recommender.tuned import TUNED, UNTRIED, Tuned
 from jgleak.datasets import ratings
@@ -31,6 +33,7 @@ class RecommenderSetup(NamedTuple):
       protection: of the clients' updates.
       tuned: constants for this set.
       baseline: offsets of users and items learnt from ``rest``; what every method has to beat.
+      attack: what the attack tolerates, and where it ends.
     """
 
     name: str
@@ -40,6 +43,7 @@ class RecommenderSetup(NamedTuple):
     protection: Protection
     tuned: Tuned
     baseline: Biases
+    attack: RecommenderSettings = RecommenderSettings()
 
 
 def prepare(specification: RecommenderSpecification) -> RecommenderSetup:
@@ -47,9 +51,11 @@ def prepare(specification: RecommenderSpecification) -> RecommenderSetup:
 
     Raises:
       ValueError: an unknown data set, a damaged file, a defence that cannot be read or is not one of updates; where
-        users are attacked, one that the attack cannot read.
+        users are attacked, one that the attack cannot read, or an option that it lacks.
       FileNotFoundError: the data set is not here and may not be downloaded.
     """
+    options = {str(name): str(value) for name, value in specification.options}
+    attack = with_options(RecommenderSettings(), options)
     protection = Protection(specification.pseudo, parse(specification.defense))
     if specification.attack:
         noise(protection)  # refuses what the attack cannot read, before anything is trained
@@ -57,7 +63,7 @@ def prepare(specification: RecommenderSpecification) -> RecommenderSetup:
     rest, held = split.train.validation(VALIDATION, np.random.default_rng(specification.seed))
     tuned = TUNED.get(specification.dataset, UNTRIED)
     baseline = biases(rest, users=tuned.user_penalty, items=tuned.item_penalty)
-    return RecommenderSetup(split.name, rest, held, split.test, protection, tuned, baseline)
+    return RecommenderSetup(split.name, rest, held, split.test, protection, tuned, baseline, attack)
 
 
 def stream_key(specification: RecommenderSpecification, stream: str) -> Array:

@@ -39,6 +39,7 @@ class RecommenderSpecification:
       rounds: numbers of updates of one user that the server has seen when it attacks.
       users: how many users are attacked.
       path: where the data set's files are; None for the usual places.
+      options: options of the attack as name and text (``RecommenderSettings``).
 
     Raises:
       ValueError: an unknown word, a number out of range, or a protection of a method that has none here.
@@ -58,9 +59,11 @@ class RecommenderSpecification:
     rounds: Sequence[int] = (1, 5, 20)
     users: int = 50
     path: str | None = None
+    options: Sequence[Sequence[str | float]] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rounds", tuple(self.rounds))
+        object.__setattr__(self, "options", tuple((str(name), str(value)) for name, value in self.options))
         words = (("network", GRAPHS), ("method", METHODS), ("settings", SETTINGS), ("expansion", EXPANSIONS))
         for field, known in words:
             if getattr(self, field) not in known:
@@ -73,6 +76,8 @@ class RecommenderSpecification:
             raise ValueError(f"rounds: need numbers from 1, got {', '.join(map(str, self.rounds)) or 'none'}")
         if not 0 <= self.seed < 2**32:
             raise ValueError(f"seed: must lie in 0..2**32 - 1, got {self.seed}")
+        if self.options and not self.attack:
+            raise ValueError("options: they are the attack's, and there is none; give --attack, or leave --set out")
         if self.method != "fedgnn" and (self.defense or self.pseudo or self.attack):
             raise ValueError(
                 f"method: defences, pseudo items and attacks are of FedGNN's updates; {self.method} only serves to "
@@ -85,7 +90,8 @@ class RecommenderSpecification:
 
     def to_json(self) -> dict[str, Any]:
         """The fields by name, ready for JSON."""
-        return {**dataclasses.asdict(self), "rounds": list(self.rounds)}
+        options = [list(pair) for pair in self.options]
+        return {**dataclasses.asdict(self), "rounds": list(self.rounds), "options": options}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> RecommenderSpecification:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from markupsafe import Markup
 
-from jgleak.audit.certified import read
+from jgleak.audit.certified import classes_of, read
 from jgleak.audit.report.rows import Row
 from jgleak.audit.results import Unit
 from jgleak.draw import inline_svg
@@ -69,7 +69,8 @@ def _pair(folder: Path, unit: Unit) -> Pair:
 
 def _truth(path: Path) -> Graph:
     document = json.loads(path.read_text(encoding="utf-8"))
-    return Graph(np.array(document["x"]), np.array(document["edges"], np.int64).reshape(-1, 2))
+    edges = np.array(document["edges"], np.int64).reshape(-1, 2)
+    return Graph(np.array(document["x"]), edges, edge_class=classes_of(document))
 
 
 def _picture(graph: Graph, space: FeatureSpace, truth: Graph, label: str) -> Markup:

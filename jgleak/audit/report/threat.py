@@ -116,14 +116,23 @@ def _data(spec: Mapping[str, Any]) -> str:
     sizes = {"min_nodes": "from {} nodes", "max_nodes": "up to {} nodes"}
     limits = [text.format(spec[name]) for name, text in sizes.items() if spec[name] is not None]
     task = "" if spec["task"] is None else f", task {spec['task']}"
-    return ", ".join([f"{spec['dataset']}{task}{', labels by node' if spec['node_task'] else ''}", *limits])
+    by_node, bonds = (", labels by node" if spec["node_task"] else ""), (", bond types" if spec["bonds"] else "")
+    return ", ".join([f"{spec['dataset']}{task}{by_node}{bonds}", *limits])
 
 
 def _model(spec: Mapping[str, Any]) -> str:
-    heads = f", {spec['heads']} heads" if spec["model"] == "gat" else ""
+    heads = f", {spec['heads']} heads" if spec["model"] in ("gat", "gatv2") else ""
     pooling = f" ({spec['pooling']})" if spec["readout"] == "pooled" else ""
     extras = {"bias": "with bias", "last_activation": "activation after the last convolution too"}
     words = [f"{spec['model'].upper()} of {spec['layers']} layers, width {spec['hidden']}{heads}", spec["activation"]]
+    parts = {
+        "norm": f"{spec['norm']} normalisation",
+        "residual": f"residual {spec['residual']}",
+        "jump": f"jumping knowledge {spec['jump']}",
+        "encoder": f"encoder {spec['encoder']}",
+    }
+    plain = {"norm": None, "residual": None, "jump": "last", "encoder": "rows"}
+    words += [text for name, text in parts.items() if spec[name] != plain[name]]
     words += [f"readout {spec['readout']}{pooling}", *(text for name, text in extras.items() if spec[name])]
     return ", ".join(words)
 

@@ -76,6 +76,7 @@ COMPOSED: dict[str, tuple[tuple[Layer, ...], Readout, dict[str, Any]]] = {
     **{
         kind: ((Layer(conv(24)), Layer(conv(24), "identity")), NodeMLP(MLP((64, 16, 2))), {})
         for kind, conv in CONVOLUTIONS.items()
+        if not conv(4).edge_classes  # tests/test_edge_classes.py
     },
     "encoder, layer norm": (
         (Layer(GCNConv(20), norm=LayerNorm()), Layer(GCNConv(24), "identity")),
@@ -209,7 +210,7 @@ def assembled(graph: Graph, space: FeatureSpace) -> set[tuple[bytes, bytes]]:
     assembly = Assembly(levels[-1], counts, clock=FOREVER, most=10**6)
     made = [
         Graph(nodes.codes[levels[-1].kinds[list(blocks)]], np.array(edges, np.int64).reshape(-1, 2))
-        for blocks, edges in assembly.graphs()
+        for blocks, edges, _ in assembly.graphs()
     ]
     forms = {g.canonical_form() for g in made}
     assert len(forms) == len(made) and assembly.exhausted

@@ -11,6 +11,7 @@ from scipy.optimize import linprog, nnls
 
 from jgleak.attacks.attack import Budget
 from jgleak.attacks.census.presolve import possible
+from jgleak.attacks.census.settings import DEFAULTS
 
 FOREVER = Budget(seconds=1e6).start()
 
@@ -18,7 +19,7 @@ FOREVER = Budget(seconds=1e6).start()
 def mask_of(system: np.ndarray, right: np.ndarray, least: float) -> np.ndarray:
     solution, residual = nnls(system, right)
     limit = 1e-5 + 10.0 * float(residual)
-    return possible(system, right, solution=solution, least=least, limit=limit, weight=10.0, tests=200, clock=FOREVER)
+    return possible(system, right, solution=solution, least=least, limit=limit, settings=DEFAULTS, clock=FOREVER)
 
 
 @settings(max_examples=60, deadline=None)
@@ -65,5 +66,5 @@ def test_mixtures_of_two_solutions_lose_neither() -> None:
 def test_without_time_everything_is_possible() -> None:
     ended = Budget(seconds=1e-9).start()
     system = np.eye(3)
-    more = {"least": 0.5, "limit": 1e-5, "weight": 10.0, "tests": 200}
+    more = {"least": 0.5, "limit": 1e-5, "settings": DEFAULTS}
     assert possible(system, system[0], solution=system[0], clock=ended, **more).all()

@@ -74,15 +74,14 @@ def test_without_the_constraint_edges_are_soft(lab: Any, truth: Graph) -> None:
     setting, problem = _posed(lab, truth, Knowledge(lab.space, n=6))
     values = jax.jit(partial(normal, setting))(problem, jax.random.key(0))
     step = jnp.asarray(500)
-    sparse, free = (
-        jax.jit(partial(relax, setting)) for relax in (fedgig.relax_sparse, fedgig.WITHOUT_CONSTRAINT.relax)
-    )
+    sparse, free = (jax.jit(partial(relax, setting)) for relax in (fedgig.Sparsest(), fedgig.WITHOUT_CONSTRAINT.relax))
     guess = sparse(problem, values, step)
     hard = guess.adjacency[0]
     soft = free(problem, values, step).adjacency[0]
     assert set(np.unique(hard)) <= {0.0, 1.0}
     assert np.unique(soft).size > 10
-    assert float(fedgig.penalty(setting, guess, step)) == pytest.approx(fedgig.PENALTY * float(hard.sum()), rel=1e-5)
+    penalty = fedgig.Penalty(2e-3)
+    assert float(penalty(setting, guess, step)) == pytest.approx(2e-3 * float(hard.sum()), rel=1e-5)
     assert fedgig.WITHOUT_CONSTRAINT.penalty(setting, guess, step) == 0
 
 
@@ -100,27 +99,27 @@ def test_fewer_edges_of_a_node_remain_at_every_step_until_n_max(lab: Any) -> Non
         "nodes": jnp.zeros((1, n, lab.space.width)),
         "adjacency": jnp.asarray((values + values.T)[None], jnp.float32),
     }
-    relax = jax.jit(partial(fedgig.relax_sparse, setting))
+    relax = jax.jit(partial(fedgig.Sparsest(), setting))
     limits = []
     for t in (0, 20, 100, 160, 180, 200, 999):
         row = np.asarray(relax(problem, variables, jnp.asarray(t)).adjacency[0, 0])
         limits.append(int(row.sum()))
         np.testing.assert_array_equal(np.flatnonzero(row), np.sort(1 + np.argsort(-values[0, 1:])[: limits[-1]]))
-    assert limits[0] == fedgig.FIRST < n - 1
-    assert limits == [max(fedgig.FIRST - fall, most) for fall in (0, 3, 15, 24, 27, 30, 149.85)]
+    assert limits[0] == fedgig.Sparsest().first_degree < n - 1
+    assert limits == [max(fedgig.Sparsest().first_degree - fall, most) for fall in (0, 3, 15, 24, 27, 30, 149.85)]
 
 
 def test_n_max_comes_from_public_knowledge(lab: Any) -> None:
     auxiliary = (lab.ring([0] * 5), lab.graph([0] * 6, [(0, i) for i in range(1, 6)]))
     known = Knowledge(lab.space, n=6, auxiliary=auxiliary)
-    assert fedgig.learn_degree([], [known], None).most == 5
-    assert fedgig.learn_degree([], [dataclasses.replace(known, max_degree=3)], None).most == 3
-    assert fedgig.learn_degree([], [Knowledge(lab.space, n=6)], None).most == fedgig.MOST
+    assert fedgig.LearnDegree()([], [known], None).most == 5
+    assert fedgig.LearnDegree()([], [dataclasses.replace(known, max_degree=3)], None).most == 3
+    assert fedgig.LearnDegree()([], [Knowledge(lab.space, n=6)], None).most == fedgig.LearnDegree().usual_degree
 
 
 def test_known_edges_stay(lab: Any, truth: Graph) -> None:
     setting, problem = _posed(lab, truth, Knowledge(lab.space, adjacency=truth.adjacency))
-    relax = jax.jit(partial(fedgig.relax_sparse, setting))
+    relax = jax.jit(partial(fedgig.Sparsest(), setting))
     guess = relax(problem, jax.jit(partial(normal, setting))(problem, jax.random.key(0)), 0)
     kept = fedgig.finish(setting, problem, guess).adjacency[0, :6, :6]
     np.testing.assert_array_equal(kept, truth.adjacency)

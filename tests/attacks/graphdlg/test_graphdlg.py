@@ -14,7 +14,7 @@ from jgleak.attacks.attack import Attack, Budget, Reconstruction
 from jgleak.attacks.closed_form.recursion import recover
 from jgleak.attacks.graphdlg.graphdlg import GRAPHDLG, GRAPHDLG_NO_ADAPTER
 from jgleak.attacks.graphdlg.mixtures import mixtures
-from jgleak.attacks.graphdlg.refined import GRAPHDLG_REFINED, NOISE, RECIPE, learn, start
+from jgleak.attacks.graphdlg.refined import GRAPHDLG_REFINED, RECIPE, Learn, Start
 from jgleak.attacks.matching.loop import invert_many
 from jgleak.attacks.matching.problem import pose
 from jgleak.attacks.matching.starts import normal
@@ -85,10 +85,10 @@ def test_the_refinement_begins_at_every_graphs_own_places(lab: Any) -> None:
     graphs = [lab.random(n, seed) for n, seed in ((7, 5), (4, 6))]
     observation = fedsgd(model, lab.params(model), graphs, lab.space, loss="ce")
     known = Knowledge(lab.space, sizes=(7, 4), auxiliary=public(lab))
-    prior = learn([observation], [known], None)
+    prior = Learn()([observation], [known], None)
     setting, problem = pose(observation, known, infer=False, prior=prior)
-    begun = start(setting, problem, jax.random.key(0))
-    noise = NOISE * normal(setting, problem, jax.random.key(0))["nodes"]
+    begun = Start()(setting, problem, jax.random.key(0))
+    noise = Start().start_spread * normal(setting, problem, jax.random.key(0))["nodes"]
     for g, n in enumerate((7, 4)):
         expected = np.asarray(prior.positions.node_logits(jnp.asarray(n), problem.mask.shape[1]))
         np.testing.assert_allclose(np.asarray(begun["nodes"] - noise)[g], expected, atol=1e-5)

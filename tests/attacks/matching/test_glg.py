@@ -128,5 +128,5 @@ def test_penalties_have_the_published_weights(lab: Any) -> None:
     edges += edges.T
     nodes, adjacency = (jnp.asarray(part[None], jnp.float32) for part in (x, edges))
     nothing: Any = None
-    found = glg.penalty(nothing, Guess(nodes, adjacency, nothing), jnp.asarray(7))
+    found = glg.Penalty()(nothing, Guess(nodes, adjacency, nothing), jnp.asarray(7))
     assert float(found) == pytest.approx(published(x, edges), rel=1e-4)

@@ -15,12 +15,16 @@ import pytest
 from jgleak.attacks.attack import Budget
 from jgleak.attacks.matching import loop, run
 from jgleak.attacks.matching.dlg import DLG, RECIPE, WITH_LABELS
+from jgleak.attacks.matching.glg import RECIPE as GLG_RECIPE
+from jgleak.attacks.matching.glg import Penalty
 from jgleak.attacks.matching.invergrad import RECIPE as INVERGRAD_RECIPE
 from jgleak.attacks.matching.objectives import Guess
 from jgleak.attacks.matching.options import configured, settings
 from jgleak.attacks.matching.problem import pose
 from jgleak.attacks.matching.recipe import init, relax_free, step
+from jgleak.attacks.matching.reduction import Reduction
 from jgleak.attacks.matching.run import STRIDE, compilations_of_the_loop
+from jgleak.attacks.matching.starts import Sparse
 from jgleak.attacks.registry import get_attack
 from jgleak.federated import Knowledge, Observation, fedsgd
 
@@ -183,7 +187,7 @@ def test_options_that_do_not_exist_are_refused(options: dict[str, str], message:
     with pytest.raises(ValueError, match=message):
         DLG.configure(options)
     with pytest.raises(ValueError, match="this attack has no options"):
-        get_attack("random").configure(options)
+        get_attack("empty").configure(options)
 
 
 def test_options_change_nothing_else() -> None:
@@ -207,3 +211,15 @@ def test_the_number_of_nodes_is_asked_for(lab: Any, clients: Any) -> None:
         ValueError, match=r"attack 'dlg' cannot run here: it needs the number of nodes; give it \(Knowledge\(n="
     ):
         DLG(clients[0][0], Knowledge(lab.space), key=jax.random.key(0))
+
+
+def test_a_part_of_a_recipe_has_options_of_its_own() -> None:
+    """They are set by their names, also beside another start; where no part has them they are unknown."""
+    glg = configured(GLG_RECIPE, {"smoothness_weight": "0", "sketch": "12", "target": "1e-3"})
+    assert (glg.penalty, glg.reduce, glg.target) == (Penalty(0.0), Reduction(sketch=12), 1e-3)
+    assert settings(glg) == settings(GLG_RECIPE) | {"smoothness_weight": 0.0, "sketch": 12, "target": 1e-3}
+    assert configured(GLG_RECIPE, {}) == GLG_RECIPE and hash(configured(GLG_RECIPE, {})) == hash(GLG_RECIPE)
+    sparse = configured(RECIPE, {"init": "sparse", "start_edge": "0.2"})
+    assert sparse.start == Sparse(0.2) and settings(sparse)["init"] == "sparse"
+    with pytest.raises(ValueError, match="start_edge.*unknown"):
+        configured(RECIPE, {"start_edge": "0.2"})

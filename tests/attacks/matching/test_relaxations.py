@@ -8,11 +8,9 @@ import jax
 import jax.numpy as jnp
 import networkx as nx
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jaxtyping import Array
-from scipy.stats import entropy
 
 from jgleak.attacks import relaxations
 from jgleak.attacks.matching import regularisers
@@ -65,9 +63,6 @@ def test_structured_features_are_mixtures_of_rows_that_exist() -> None:
     np.testing.assert_allclose(raw[:, :3].sum(axis=1), 1, rtol=1e-6)
     assert raw[:, :4].min() >= 0 and raw[:, :4].max() <= 1
     np.testing.assert_array_equal(raw[:, 4], 5 * matrix(3, 5)[:, 4])
-    sure, unsure = jnp.array([[1.0, 0, 0, 1, 9]]), jnp.array([[1 / 3, 1 / 3, 1 / 3, 0.5, 9]])
-    certain, none = (np.asarray(regularisers.feature_entropy(raw, groups)) for raw in (sure, unsure))
-    assert certain == pytest.approx(0, abs=1e-3) and none == pytest.approx(1, abs=1e-3)
 
 
 @settings(max_examples=10, deadline=None)
@@ -84,32 +79,12 @@ def test_regularisers_in_closed_form(seed: int) -> None:
         sum(terms), np.trace(x[linked].T @ laplacian[np.ix_(linked, linked)] @ x[linked]), rtol=1e-4
     )
     assert regularisers.frobenius(edges) == regularisers.edge_count(edges) == 2 * graph.number_of_edges()
-    assert regularisers.edge_entropy(edges) == pytest.approx(0, abs=1e-3)
-    assert regularisers.edge_entropy(jnp.full((1, 1), 0.5)) == pytest.approx(np.log(2), rel=1e-4)
-
-
-@settings(max_examples=10, deadline=None)
-@given(SEEDS)
-def test_a_node_s_entropy_is_the_mean_over_its_discrete_features(seed: int) -> None:
-    """Shannon's, in units of what even odds have; numbers and features of one value alone have no part in it."""
-    kinds = (("onehot", 3), ("binary", 1), ("real", 1), ("onehot", 5), ("onehot", 1))
-    starts = np.cumsum([0, *(columns for _, columns in kinds)])
-    groups = tuple(Group(int(at), columns, kind) for at, (kind, columns) in zip(starts, kinds, strict=False))
-    rng = np.random.default_rng(seed)
-    three, five, ring = rng.dirichlet(np.ones(3), 4), rng.dirichlet(np.ones(5), 4), rng.random(4)
-    raw = np.column_stack([three, ring, 9 * rng.normal(size=4), five, np.ones(4)]).astype(np.float32)
-    want = [
-        (entropy(p, base=3) + entropy([q, 1 - q], base=2) + entropy(r, base=5)) / 3
-        for p, q, r in zip(three, ring, five, strict=True)
-    ]
-    np.testing.assert_allclose(regularisers.feature_entropy(jnp.asarray(raw), groups), want, rtol=1e-4, atol=1e-4)
-    assert not np.asarray(regularisers.feature_entropy(jnp.asarray(raw[:, 4:5]), (Group(0, 1, "real"),))).any()
 
 
 @settings(max_examples=10, deadline=None)
 @given(SEEDS)
 def test_regularisers_of_soft_edges_in_closed_form(seed: int) -> None:
-    """Of edges between 0 and 1: the squares, the sum, the entropy and the weighted Laplacian are told apart."""
+    """Of edges between 0 and 1: the squares, the sum and the weighted Laplacian are told apart."""
     mask: Any = np.arange(6) < 5
     edges = np.asarray(relaxations.sigmoid_edges(2 * matrix(seed), mask), np.float64)
     x, pairs = np.asarray(matrix(seed + 1)), list(zip(*np.nonzero(edges), strict=True))
@@ -120,5 +95,3 @@ def test_regularisers_of_soft_edges_in_closed_form(seed: int) -> None:
     np.testing.assert_allclose(regularisers.smoothness(jnp.asarray(x), soft), sum(bends), rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(regularisers.frobenius(soft), np.linalg.norm(edges) ** 2, rtol=1e-5)
     np.testing.assert_allclose(regularisers.edge_count(soft), sum(edges[u, v] for u, v in pairs), rtol=1e-5)
-    doubt = sum(entropy([edges[u, v], 1 - edges[u, v]]) for u, v in pairs)
-    np.testing.assert_allclose(regularisers.edge_entropy(soft), doubt, rtol=1e-4)

@@ -38,7 +38,7 @@ def posed() -> tuple[Setting, Problem, Any]:
 
 
 def test_the_start_has_public_frequencies_and_gradients_of_a_clients_length(
-    posed: tuple[Setting, Problem, Any], monkeypatch: pytest.MonkeyPatch
+    posed: tuple[Setting, Problem, Any],
 ) -> None:
     setting, problem, _ = posed
     step = jnp.zeros((), int)
@@ -47,11 +47,11 @@ def test_the_start_has_public_frequencies_and_gradients_of_a_clients_length(
         guess = relax_structured(setting, problem, start(setting, problem, jax.random.key(1)), step)
         return float(squared(gradients(setting, problem, guess), problem.update))
 
-    assert far(starts.frequent) < 0.1 * far(starts.normal)
-    monkeypatch.setattr(starts, "SPREAD", 0.0)
-    rows = starts.frequent(setting, problem, jax.random.key(1))["nodes"]
+    assert far(starts.Frequent()) < 0.1 * far(starts.normal)
+    still = starts.Frequent(start_spread=0.0)
+    rows = still(setting, problem, jax.random.key(1))["nodes"]
     frequencies = np.asarray(relaxations.softmax_features(rows, setting.groups))
-    seen = np.asarray(problem.mean) > starts.RAREST
+    seen = np.asarray(problem.mean) > still.start_rarest
     assert seen.sum() > 10
     np.testing.assert_allclose(frequencies[..., seen], np.broadcast_to(problem.mean, rows.shape)[..., seen], rtol=0.3)
 
@@ -60,7 +60,7 @@ def test_without_public_statistics_the_start_is_even(posed: tuple[Setting, Probl
     setting, problem, _ = posed
     none: Any = np.zeros(np.shape(problem.mean), np.float32)
     bare = dataclasses.replace(problem, mean=none, scale=none + 1)
-    rows = starts.frequent(setting, bare, jax.random.key(1))["nodes"]
+    rows = starts.Frequent()(setting, bare, jax.random.key(1))["nodes"]
     mixed = np.asarray(relaxations.softmax_features(rows, setting.groups))
     for group in setting.groups:
         columns = mixed[..., group.start : group.start + group.columns]
@@ -81,7 +81,7 @@ def test_restarts_that_agree_up_to_order_are_averaged_and_others_left_out(posed:
     def answer(restarts: list[tuple[Any, Any]]) -> Guess:
         all_labels = [truth.labels] * len(restarts)
         parts: Any = [np.stack(part) for part in (*zip(*restarts, strict=True), all_labels)]
-        return tableak.ensemble(setting, problem, Guess(*parts), np.arange(len(restarts)) / 100)
+        return tableak.Ensemble()(setting, problem, Guess(*parts), np.arange(len(restarts)) / 100)
 
     def wrong() -> tuple[Any, Any]:
         return 3 * rng.normal(size=truth.nodes.shape).astype(np.float32), 1 - truth.adjacency

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jgleak.attacks.noise import EDGE, RATE, edge, largest, tilts
+from jgleak.attacks.noise import RATE, edge, largest, tilts
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.nodes import TooManyCandidates, passing_nodes
+from jgleak.attacks.span.settings import TOLERANCES
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.features import FeatureSpace, onehot
 
@@ -119,5 +120,5 @@ def test_a_little_noise_is_rounding() -> None:
     rows, gradient, _ = noisy(3, above=(1e3, 500.0, 300.0, 100.0))
     exact = (gradient - gradient + rows.T @ np.random.default_rng(0).normal(size=(RANK, WIDTH))).astype(np.float32)
     tiny, none = Subspace.of_gradient(exact, noise=1e-12), Subspace.of_gradient(exact)
-    assert tiny.rank == none.rank == RANK and EDGE > 1.0
+    assert tiny.rank == none.rank == RANK and TOLERANCES.noise_edge > 1.0
     assert np.all(tiny.distances(rows) <= tiny.tolerance) and tiny.tolerance < 1e-4

@@ -6,12 +6,16 @@ from typing import Any
 
 import pytest
 
+from jgleak.attacks.recommender.tolerances import RecommenderSettings
+from jgleak.audit.recommender.setup import prepare
 from jgleak.audit.recommender.specification import GRAPHS, RecommenderSpecification
 from jgleak.federated.recommender.star import NETWORKS
 
 
 def test_json_and_back() -> None:
-    specification = RecommenderSpecification(dataset="douban", rounds=(1, 3), defense="clip-inf:0.1", pseudo=5)
+    specification = RecommenderSpecification(
+        dataset="douban", rounds=(1, 3), defense="clip-inf:0.1", pseudo=5, attack=True, options=(("sweeps", 5),)
+    )
     assert RecommenderSpecification.from_json(specification.to_json()) == specification
     with pytest.raises(ValueError, match="unknown field 'colour'"):
         RecommenderSpecification.from_json({"colour": 1})
@@ -44,3 +48,14 @@ def test_the_networks_are_those_there_are() -> None:
 def test_nonsense_is_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         RecommenderSpecification(**fields)
+
+
+def test_options_of_the_attack_are_set_before_anything_is_trained() -> None:
+    told = RecommenderSpecification(attack=True, options=(("sweeps", "5"), ("unsure", 3)))
+    chosen = prepare(told).attack
+    assert (chosen.limits.sweeps, chosen.tolerances.unsure) == (5, 3.0)
+    assert prepare(RecommenderSpecification(attack=True)).attack == RecommenderSettings()
+    with pytest.raises(ValueError, match="sweps.*did you mean 'sweeps'"):
+        prepare(RecommenderSpecification(attack=True, options=(("sweps", "5"),)))
+    with pytest.raises(ValueError, match="give --attack"):
+        RecommenderSpecification(options=(("sweeps", "5"),))
