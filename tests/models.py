@@ -17,6 +17,8 @@ READOUTS: dict[str, Callable[[int, str], Readout]] = {
     "mean": lambda outputs, act: Pooled("mean", MLP((outputs,), act)),
     "sum": lambda outputs, act: Pooled("sum", MLP((4, outputs), act)),
     "max": lambda outputs, act: Pooled("max", MLP((outputs,), act)),
+    "mean, sum": lambda outputs, act: Pooled("mean,sum", MLP((4, outputs), act)),
+    "max, sum": lambda outputs, act: Pooled("max,sum", MLP((outputs,), act)),
     "flattened": lambda outputs, act: Flattened(SLOTS, outputs),
     "node_scores": lambda outputs, act: NodeScores(outputs),
     "dot": lambda outputs, act: DotProduct(),

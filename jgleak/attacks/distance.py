@@ -22,7 +22,9 @@ from jgleak.defenses.prune import bounds, seen_part
 from jgleak.features import FeatureSpace
 from jgleak.federated.loss import Loss, graph_loss
 from jgleak.federated.observation import Observation
+from jgleak.federated.statistics import distance as statistics_distance
 from jgleak.gnn import GNN, Params
+from jgleak.gnn.tree import at, put
 from jgleak.graph import DenseGraph, Graph, GraphBatch
 
 MATCH = 1e-4
@@ -112,7 +114,8 @@ def gradient_distances(
     shows, and its label is None. A graph too large for a flattened readout is infinitely far. Of an update that
     was clipped as a whole only the direction counts: gradients are stretched to fit first, and a regression's label,
     which shows in the length, is None. Of a pruned one the entries that were sent count, and of the others what they
-    exceed the smallest of these by (``defenses.prune.seen_part``).
+    exceed the smallest of these by (``defenses.prune.seen_part``). Where running statistics came back beside the
+    update, the distance of the graph's own from them counts if it is larger.
     """
     return [_distance(observation, space, graph) for graph in graphs]
 
@@ -134,7 +137,16 @@ def labelled_distance(observation: Observation, space: FeatureSpace, graph: Grap
     if not kind.regression and not np.all(np.isin(present, np.arange(classes))):
         raise ValueError(f"y: {graph.y!r} has a label outside the classes 0..{classes - 1}")
     one = _dense(observation, space, graph)
-    return math.inf if one is None else float(_at_labels(observation, one, _padded(label, loss, one))[0])
+    if one is None:
+        return math.inf
+    return max(float(_at_labels(observation, one, _padded(label, loss, one))[0]), _statistics(observation, one))
+
+
+def _statistics(observation: Observation, one: DenseGraph) -> float:
+    """How far a graph's running statistics are from those that came back; 0 where none did."""
+    if observation.statistics is None:
+        return 0.0
+    return statistics_distance(observation.model, observation.params, observation.statistics, one)
 
 
 def _dense(observation: Observation, space: FeatureSpace, graph: Graph) -> DenseGraph | None:
@@ -169,18 +181,20 @@ def _distance(observation: Observation, space: FeatureSpace, graph: Graph) -> tu
     one = _dense(observation, space, graph)
     if one is None:
         return math.inf, None
+    beside = _statistics(observation, one)
     if model.node_level:
         labels = _node_labels(observation, one)
-        return float(_at_labels(observation, one, _padded(labels, loss, one))[0]), labels
+        return max(float(_at_labels(observation, one, _padded(labels, loss, one))[0]), beside), labels
     if Loss.of(loss).masked:
-        return _task_distance(observation, one)
+        distance, label = _task_distance(observation, one)
+        return max(distance, beside), label
     if loss == "mse":
         target = float(_target(model, observation.params, observation.update, one, observation.pruned))
         distance = float(_at_labels(observation, one, _padded(target, loss, one))[0])
-        return distance, None if observation.scaled else target
+        return max(distance, beside), None if observation.scaled else target
     values = _at_labels(observation, one, np.arange(model.outputs))
     best = int(values.argmin())
-    return float(values[best]), best
+    return max(float(values[best]), beside), best
 
 
 def _task_distance(observation: Observation, one: DenseGraph) -> tuple[float, Label]:
@@ -202,7 +216,7 @@ def _task_slopes(
     """
     path = observation.model.nearest_output[0]
     outputs, rows = _summed_slopes(observation.model, observation.params, graph, path)
-    entered, seen = (_columns(tree) for tree in (rows, _at(observation.update, path)))
+    entered, seen = (_columns(tree) for tree in (rows, at(observation.update, path)))
     outputs, bias = np.asarray(outputs, np.float64), observation.model.output_bias(observation.update)
     if bias is not None and np.any(bias == 0) and not observation.pruned:
         return outputs, np.asarray(bias, np.float64)
@@ -222,10 +236,10 @@ def _summed_slopes(
     """A graph's outputs, and the derivative of their sum by the weights at ``path``."""
 
     def total(weights: Params) -> tuple[Array, Array]:
-        outputs = jnp.asarray(model.apply({"params": _put(params, path, weights)}, *graph))
+        outputs = jnp.asarray(model.apply({"params": put(params, path, weights)}, *graph))
         return outputs.sum(), outputs
 
-    slopes, outputs = jax.grad(total, has_aux=True)(_at(params, path))
+    slopes, outputs = jax.grad(total, has_aux=True)(at(params, path))
     return outputs, slopes
 
 
@@ -288,7 +302,7 @@ def _node_labels(observation: Observation, graph: DenseGraph) -> np.ndarray:
     n = int(graph.mask.sum())
     for path in model.nearest_output:
         outputs, slopes = _output_slopes(model, observation.params, graph, path)
-        wanted = np.asarray(_some(_at(observation.update, path)), np.float64)
+        wanted = np.asarray(_some(at(observation.update, path)), np.float64)
         logits = np.asarray(outputs, np.float64)[:n]
         design = np.asarray(slopes, np.float64)[:n].reshape(logits.size, wanted.size)
         told_of = wanted != 0 if observation.pruned else slice(None)  # an entry that was left out is no equation
@@ -326,18 +340,10 @@ def _share(votes: Float[np.ndarray, " C"], count: int) -> np.ndarray:
     return floor
 
 
-def _at(tree: Params, path: tuple[str, ...]) -> Params:
-    return _at(tree[path[0]], path[1:]) if path else tree
-
-
 def _some(tree: Params) -> Float[Array, " P"]:
     """At most ``2 * EQUATIONS`` of a tree's entries, evenly spread."""
     flat = ravel_pytree(tree)[0]
     return flat[:: max(1, flat.size // EQUATIONS)]
-
-
-def _put(tree: Params, path: tuple[str, ...], value: Params) -> Params:
-    return {**tree, path[0]: _put(tree[path[0]], path[1:], value)} if path else value
 
 
 @partial(jax.jit, static_argnames=("model", "path"))
@@ -347,9 +353,9 @@ def _output_slopes(
     """Every node's outputs, and their derivatives by some of the weights at ``path``."""
 
     def outputs(weights: Params) -> Any:
-        return model.apply({"params": _put(params, path, weights)}, *graph)
+        return model.apply({"params": put(params, path, weights)}, *graph)
 
-    values, pull = jax.vjp(outputs, _at(params, path))
+    values, pull = jax.vjp(outputs, at(params, path))
     units = jnp.eye(values.size, dtype=values.dtype).reshape(-1, *values.shape)
     slopes = jax.lax.map(lambda unit: _some(pull(unit)[0]), units)
     return values, slopes.reshape(*values.shape, -1)

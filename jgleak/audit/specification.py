@@ -57,7 +57,7 @@ class Specification:
       heads: attention heads (``gat``, ``gatv2``).
       activation: ``relu``, ``gelu``, ``sigmoid`` or ``tanh``.
       readout: ``node_mlp``, ``pooled``, ``flattened`` or ``node_scores``.
-      pooling: ``mean``, ``sum`` or ``max`` (``pooled`` readout).
+      pooling: ``mean``, ``sum`` or ``max``, or several with commas between (``pooled`` readout).
       norm: normalisation of every layer's pre-activations, a name of ``jgleak.gnn.NORMS``; None: none.
       residual: what passes every layer by, a name of ``jgleak.gnn.RESIDUALS``; None: nothing. ``add`` stands where what
         enters a layer is as wide as what leaves it.
@@ -163,8 +163,8 @@ class Specification:
             not 0 < self.time_limit < math.inf,
         )
         yield (
-            f"pooling: unknown {self.pooling!r}; choose one of {', '.join(POOLINGS)}",
-            self.pooling not in POOLINGS,
+            f"pooling: unknown {self.pooling!r}; choose of {', '.join(POOLINGS)}, several with commas between",
+            not set(self.pooling.split(",")) <= set(POOLINGS),
         )
         yield (
             "encoder: embeddings look raw values up; add --raw (normalise = false)",

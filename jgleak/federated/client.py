@@ -13,6 +13,7 @@ from jgleak.defenses import Defense
 from jgleak.features import FeatureSpace
 from jgleak.federated.loss import MASKED, Loss, check_loss, graph_loss
 from jgleak.federated.observation import Observation
+from jgleak.federated.statistics import moved
 from jgleak.gnn import GNN, Params
 from jgleak.graph import DenseGraph, Graph, GraphBatch
 
@@ -69,7 +70,7 @@ def fedsgd(
 
     Raises:
       ValueError: unlabelled graphs, labels outside the model's classes, an unknown loss, a feature space of another
-        width, or a defence without a key.
+        width, a defence without a key, or batch normalisation in training mode over other than one graph.
     """
     check_client(model, graphs, space, loss)
     first, second = client_keys(defense, key)
@@ -77,8 +78,15 @@ def fedsgd(
     each = gradients(model, params, batch, loss=loss, defense=defense, key=first if defense.inside else None)
     update = jax.tree.map(lambda g: np.asarray(g).mean(axis=0), each)
     sent = defended(model, defense, update, second)
-    size = len(graphs)
-    return Observation(model, params, sent, str(loss), batch_size=size, scaled=defense.scales, pruned=defense.drops)
+    marks = {"scaled": defense.scales, "pruned": defense.drops, "statistics": returned(model, params, batch)}
+    return Observation(model, params, sent, str(loss), batch_size=len(graphs), **marks)
+
+
+def returned(model: GNN, params: Params, batch: GraphBatch) -> Params | None:
+    """The running statistics that a client returns: those of a model in training mode, after a step on its graph."""
+    if not model.returns_statistics:
+        return None
+    return moved(model, params, jax.tree.map(lambda leaf: leaf[0], batch.dense))
 
 
 def client_keys(defense: Defense, key: Array | None) -> tuple[Array | None, Array | None]:
@@ -126,6 +134,8 @@ def node_gradients(model: GNN, params: Params, graph: Graph, space: FeatureSpace
 def _node_losses(model: GNN, params: Params, graph: Graph, space: FeatureSpace, loss: str | Loss, count: int) -> Params:
     """Gradients of the losses of the first ``count`` nodes, one after another: every leaf gains a leading axis."""
     check_client(model, [graph], space, loss)
+    if model.returns_statistics:
+        raise ValueError("model: gradients of single nodes' losses are taken in evaluation mode (training=False)")
     if not model.node_level:
         raise ValueError("model: it labels graphs, so a node has no loss; take a 'node_scores' readout or fedsgd")
     batch = GraphBatch.from_graphs([graph], space, slots=model.readout.slots)
@@ -164,6 +174,11 @@ def check_client(model: GNN, graphs: Sequence[Graph], space: FeatureSpace, loss:
         )
     if not graphs:
         raise ValueError("graphs: a client needs at least one graph")
+    if model.returns_statistics and (len(graphs) > 1 or graphs[0].n < 2):
+        raise ValueError(
+            "graphs: batch normalisation in training mode is computed over the nodes of one graph, two at least; give "
+            "one graph, or take evaluation mode (training=False)"
+        )
     for g in graphs:
         _check_label(model, g, loss)
 

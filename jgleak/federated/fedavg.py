@@ -11,7 +11,7 @@ from jaxtyping import Array
 
 from jgleak.defenses import Defense
 from jgleak.features import FeatureSpace
-from jgleak.federated.client import UNDEFENDED, check_client, client_keys, defended, gradients
+from jgleak.federated.client import UNDEFENDED, check_client, client_keys, defended, gradients, returned
 from jgleak.federated.local_training import LocalTraining
 from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation
@@ -41,9 +41,12 @@ def fedavg(
     The other arguments are those of ``fedsgd``.
 
     Raises:
-      ValueError: as for ``fedsgd``; weights that stop being finite on the way.
+      ValueError: as for ``fedsgd``; weights that stop being finite on the way; batch normalisation in training mode
+        over several steps.
     """
     check_client(model, graphs, space, loss)
+    if model.returns_statistics and local.steps > 1:
+        raise ValueError("local: batch normalisation in training mode is understood in one step; take steps=1")
     first, second = client_keys(defense, key)
     batch = GraphBatch.from_graphs(graphs, space, slots=model.readout.slots)
     inside = first if defense.inside else None
@@ -54,7 +57,8 @@ def fedavg(
             f"take a smaller rate or fewer steps"
         )
     update = defended(model, defense, jax.tree.map(np.asarray, mean), second)
-    return Observation(model, params, update, str(loss), len(graphs), "fedavg", local, defense.scales, defense.drops)
+    marks = {"scaled": defense.scales, "pruned": defense.drops, "statistics": returned(model, params, batch)}
+    return Observation(model, params, update, str(loss), len(graphs), "fedavg", local, **marks)
 
 
 @partial(jax.jit, static_argnames=("model", "loss", "defense", "steps"))

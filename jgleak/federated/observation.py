@@ -19,6 +19,7 @@ from jgleak.federated.local_training import LocalTraining
 from jgleak.federated.loss import Loss, check_loss
 from jgleak.gnn import GNN, Params, version_1
 from jgleak.gnn.serial import model_from_json, model_to_json
+from jgleak.gnn.tree import at
 from jgleak.graph import Graph
 
 FORMAT = 2
@@ -29,6 +30,9 @@ PROTOCOLS = ("fedsgd", "fedavg", "target_node", "node_losses")
 steps, ``(w_before - w_after) / (rate * steps)``. ``target_node`` (node tasks): of the loss of every graph's
 node 0, the mean over the batch. ``node_losses`` (node tasks): one gradient for the loss of each node of one graph, side
 by side, so that every tensor gains a leading axis of nodes (GLG, node attacker 2)."""
+
+STATISTICS = ("mean", "variance")
+"""What a norm in training mode returns."""
 
 DTYPES = ("F32", "F64", "F16", "BF16")
 """Tensor types of the observation file, by their safetensors names."""
@@ -48,9 +52,12 @@ class Observation:
       local: how the client trained (``fedavg``); None under other protocols.
       scaled: the update was clipped as a whole, so that its length is not the gradient's.
       pruned: the smallest entries of its tensors, or of all of it, were left out, and are zero.
+      statistics: of a model with batch normalisation in training mode, the running statistics that came back beside the
+        update: ``mean`` and ``variance`` of every such norm, under its place in ``params``. None: none came back.
 
     Raises:
-      ValueError: the update does not fit the parameters (a gradient of another model), or is not finite.
+      ValueError: the update does not fit the parameters (a gradient of another model), or is not finite; or statistics
+        of a batch of several graphs, or of several local steps.
     """
 
     model: GNN
@@ -62,6 +69,7 @@ class Observation:
     local: LocalTraining | None = None
     scaled: bool = False
     pruned: bool = False
+    statistics: Params | None = None
 
     def __post_init__(self) -> None:
         self.model.check()
@@ -86,6 +94,22 @@ class Observation:
         expected = jax.eval_shape(lambda: self.model.initial(key=jax.random.key(0)))
         _check_tree("params", self.params, flatten(expected))
         _check_tree("update", self.update, flatten(expected), self.gradients)
+        if self.model.returns_statistics:
+            self._check_training(expected)
+        elif self.statistics is not None:
+            raise ValueError("statistics: no norm of this model is in training mode; leave them out")
+
+    def _check_training(self, expected: Params) -> None:
+        steps = 1 if self.local is None else self.local.steps
+        if self.batch_size > 1 or steps > 1 or self.protocol not in ("fedsgd", "fedavg"):
+            raise ValueError(
+                "model: batch normalisation in training mode is understood in the gradient of one graph (one step), "
+                f"not in that of {self.batch_size} graph(s) and {steps} step(s) under {self.protocol!r}"
+            )
+        if self.statistics is not None:
+            norms = [path for path, norm in self.model.norms.items() if norm.returns_statistics]
+            wanted = {f"{'/'.join(path)}/{name}": at(expected, path)[name] for path in norms for name in STATISTICS}
+            _check_tree("statistics", self.statistics, wanted)
 
     @property
     def gradients(self) -> int | None:
@@ -224,9 +248,9 @@ def unflatten(flat: Mapping[str, Any]) -> dict[str, Any]:
 def serialise(observation: Observation, space: FeatureSpace | None = None) -> bytes:
     """An observation and the public feature space as the bytes of one safetensors file.
 
-    Tensors are named ``params/...`` and ``update/...``; the header holds one JSON string with the format version, the
-    model, the loss, the protocol and the feature space. Nothing private is in it. Without a space the reader must bring
-    one.
+    Tensors are named ``params/...`` and ``update/...``, and ``statistics/...`` where some came back; the header holds
+    one JSON string with the format version, the model, the loss, the protocol and the feature space. Nothing private is
+    in it. Without a space the reader must bring one.
     """
     header = {
         "format": FORMAT,
@@ -239,7 +263,7 @@ def serialise(observation: Observation, space: FeatureSpace | None = None) -> by
         "pruned": observation.pruned,
         "space": None if space is None else space.to_json(),
     }
-    trees = {"params": observation.params, "update": observation.update}
+    trees = {"params": observation.params, "update": observation.update, "statistics": observation.statistics or {}}
     # safetensors writes an array's buffer as it lies in memory, so the order must be C.
     tensors = {
         f"{part}/{k}": np.asarray(v, order="C") for part, tree in trees.items() for k, v in flatten(tree).items()
@@ -290,7 +314,7 @@ def load(path: str | Path, space: FeatureSpace | None = None) -> tuple[Observati
             raise ValueError(f"{path}: written by a newer jgleak (format {header['format']}); upgrade to read it")
         trees = {
             part: unflatten({k.removeprefix(part + "/"): v for k, v in tensors.items() if k.startswith(part + "/")})
-            for part in ("params", "update")
+            for part in ("params", "update", "statistics")
         }
         if header["format"] == 1:
             trees = {part: version_1.tree_of(tree) for part, tree in trees.items()}
@@ -304,6 +328,7 @@ def load(path: str | Path, space: FeatureSpace | None = None) -> tuple[Observati
             local=_local(header),
             scaled=header.get("scaled", False),
             pruned=header.get("pruned", False),
+            statistics=trees["statistics"] or None,
         )
         if space is None and header["space"] is None:
             raise ValueError(f"{path}: it names no feature space; give one (load's space, jgleak invert's --features)")

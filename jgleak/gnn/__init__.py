@@ -21,6 +21,7 @@ from jgleak.gnn.model import Params as Params
 from jgleak.gnn.node_mlp import NodeMLP as NodeMLP
 from jgleak.gnn.node_scores import NodeScores as NodeScores
 from jgleak.gnn.norm import BatchNorm as BatchNorm
+from jgleak.gnn.norm import GraphNorm as GraphNorm
 from jgleak.gnn.norm import LayerNorm as LayerNorm
 from jgleak.gnn.norm import Norm as Norm
 from jgleak.gnn.pooled import Pooled as Pooled
@@ -33,5 +34,6 @@ from jgleak.gnn.registry import RESIDUALS as RESIDUALS
 from jgleak.gnn.residual import AddedRow as AddedRow
 from jgleak.gnn.residual import LinearResidual as LinearResidual
 from jgleak.gnn.residual import Residual as Residual
+from jgleak.gnn.sage import GraphConv as GraphConv
 from jgleak.gnn.sage import SAGEConv as SAGEConv
 from jgleak.gnn.standard import standard as standard

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar, TypeVar
 
 import jax.numpy as jnp
@@ -9,6 +10,7 @@ import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int
 
+from jgleak.gnn.norm import Norm
 from jgleak.gnn.precise import Precise
 from jgleak.gnn.tap import Tap
 
@@ -66,6 +68,30 @@ class Convolution(Precise):
     def own_kernel(self) -> str | None:
         """The weight of rows that are never mixed, where there is one."""
         return own if (own := self.kernel("own")) != self.kernel("mixed") else None
+
+    @property
+    def combined_features(self) -> int:
+        """Columns of what ``star_combine`` makes: the output's, or those of the hidden row, where a map is inside."""
+        return self.features
+
+    @property
+    def inner_norms(self) -> tuple[tuple[str, Norm], ...]:
+        """The normalisations inside, of which the first is that of the hidden row, by the names of their parameters."""
+        return ()
+
+    @nn.nowrap
+    def with_inner_norm(self, change: Callable[[Norm], Norm]) -> Convolution:
+        """The convolution with another normalisation inside, where it has one."""
+        return self
+
+    @nn.nowrap
+    def maps_into(self, norm: str | None) -> tuple[tuple[str, ...], str]:
+        """The kernels whose outcomes, added up, enter a norm with a bias, and the bias' name.
+
+        ``norm`` is one of ``inner_norms``; None: one behind the convolution. No kernels: something else enters it.
+        """
+        kernels = (self.own_kernel, self.kernel("mixed")) if self.peels else ()
+        return tuple(name for name in kernels if name), "bias"
 
     @classmethod
     def of_width(cls, features: int, bias: bool, act: str) -> Convolution:
@@ -147,13 +173,17 @@ class Convolution(Precise):
         """Summed, selected terms to ``columns`` of the pre-activation (of the hidden one, where a map is inside)."""
         return self._add_bias(total[0], columns)
 
-    def star_hidden(self, combined: Float[Array, "... D"]) -> Float[Array, "... D"]:
-        """The hidden row that enters the map inside, column by column of ``star_combine``'s result."""
+    def star_hidden(self, combined: Float[Array, "... C"], columns: Int[Array, " C"]) -> Float[Array, "... C"]:
+        """``columns`` of the hidden row that enters the map inside, from those of ``star_combine``'s result."""
         raise NotImplementedError
 
-    def star_finish(self, combined: Float[Array, "... D"]) -> Float[Array, "... D"]:
+    def star_finish(self, combined: Float[Array, "... E"]) -> Float[Array, "... D"]:
         """All columns of ``star_combine``'s result to the pre-activation."""
         return combined
+
+    def entering_inner_norms(self, combined: Float[Array, " E"]) -> tuple[Float[Array, " _D"], ...]:
+        """The rows that enter ``inner_norms``, from ``star_combine``'s result."""
+        return ()
 
     def _add_bias(
         self, z: Float[Array, "... C"], columns: Int[Array, " C"] | None = None, name: str = "bias"

@@ -10,7 +10,6 @@ import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int
 
-from jgleak.gnn.activation import activation
 from jgleak.gnn.gin import GINConv
 from jgleak.gnn.tap import Tap, apply_kernel
 
@@ -36,7 +35,7 @@ class GINEConv(GINConv):
 
     @property
     def taps(self) -> tuple[Tap, ...]:
-        return Tap(("kernel",), "mixed"), Tap(("out_kernel",), "hidden")
+        return tuple(tap for tap in super().taps if tap.rows != "own")
 
     @property
     def edge_classes(self) -> int:
@@ -55,15 +54,11 @@ class GINEConv(GINConv):
         width = rows.shape[-1]
         edge_kernel = self._kernel("edge_kernel", (len(self.edge_rows[0]), width))
         edge_bias = self.param("edge_bias", nn.initializers.zeros_init(), (width,))
-        kernel = self._kernel("kernel", (width, self.features))
-        out_kernel = self._kernel("out_kernel", (self.features, self.features))
-        self._offsets("inner_bias", "bias")
+        kernel = self._kernel("kernel", (width, self.inside[0]))
         maps = jnp.asarray(self.edge_rows, rows.dtype) @ edge_kernel + edge_bias
         messages = jax.nn.relu(rows[:, None] + maps)
         mixed = (1.0 + self.epsilon) * rows + jnp.einsum("vuk,ukf->vf", adjacency, messages, precision="highest")
-        total = self._add_inner(apply_kernel(self, "kernel", kernel, mixed))
-        out = apply_kernel(self, "out_kernel", out_kernel, activation(self.inner)(total))
-        return jnp.where(mask[:, None], self._add_bias(out), 0.0)
+        return self._mapped(apply_kernel(self, "kernel", kernel, mixed), mask)
 
     def sent(self, rows: Float[Array, "T F"], classes: Int[Array, " T"]) -> Float[Array, "T S"]:
         maps = jnp.asarray(self.edge_rows, rows.dtype) @ self._weight("edge_kernel") + self._weight("edge_bias")

@@ -44,6 +44,11 @@ class Layer(Precise):
     residual: Residual | None = None
     dropout: float = 0.0
 
+    def __post_init__(self) -> None:
+        if self.norm is not None:  # Flax shares the weights of a norm that stands inside the convolution too
+            object.__setattr__(self, "norm", self.norm.clone(_deep_clone=True))
+        super().__post_init__()
+
     @property
     def features(self) -> int:
         """Width of the states that come out."""
@@ -60,16 +65,33 @@ class Layer(Precise):
         """Nothing but a convolution and an activation."""
         return self.norm is None and self.residual is None
 
+    @property
+    def norms(self) -> dict[tuple[str, ...], Norm]:
+        """All normalisations, by where their parameters lie, in the order in which rows pass them."""
+        inside = {("conv", name): norm for name, norm in self.conv.inner_norms}
+        return inside | ({} if self.norm is None else {("norm",): self.norm})
+
     @nn.nowrap
     def columnwise(self, view: View) -> bool:
         """Some columns of a view's row can be had without the others."""
-        return view != "state" or (self.conv.kernel("hidden") is None and (self.norm is None or self.norm.columnwise))
+        inside = [norm for _, norm in self.conv.inner_norms]
+        norm = {"aggregate": None, "hidden": inside[0] if inside else None, "state": self.norm}[view]
+        alone = view != "state" or self.conv.kernel("hidden") is None
+        return alone and (norm is None or norm.columnwise)
+
+    @nn.nowrap
+    def columns(self, view: View) -> Int[Array, " C"]:
+        """All columns for ``select`` and ``row``, of every view but ``aggregate`` (which has those of the rows)."""
+        combined = self.conv.combined_features
+        return jnp.arange(combined if view == "hidden" else max(combined, self.features))
 
     @nn.nowrap
     def check(self) -> None:
         """Raise ``ValueError`` for an unknown name or an impossible size."""
         self.conv.check()
         activation(self.act)
+        if self.norm is not None:
+            self.norm.check()
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout: expected a share from 0 and below 1, got {self.dropout}")
 
@@ -81,7 +103,7 @@ class Layer(Precise):
         if adjacency.ndim == 3 and not self.conv.edge_classes:
             adjacency = adjacency.sum(axis=-1)
         out = self.conv(rows, adjacency, mask)
-        out = activation(self.act)(out if self.norm is None else self.norm(out))
+        out = activation(self.act)(out if self.norm is None else self.norm(out, mask))
         if self.dropout and self.has_rng("dropout"):
             out = nn.Dropout(self.dropout, deterministic=False)(out)
         return out if self.residual is None else out + self.residual(rows, self.features)
@@ -120,20 +142,28 @@ class Layer(Precise):
         """What the ``columns`` of a view's row depend on."""
         if view == "aggregate":
             return terms[None, :, columns]
+        inside, beside = (jnp.minimum(columns, width - 1) for width in (self.conv.combined_features, self.features))
         if self.residual is None:
-            return self.conv.star_select(terms, columns)
+            return self.conv.star_select(terms, inside)
         end = terms.shape[-1] - self.features
-        return jnp.concatenate([self.conv.star_select(terms[:, :end], columns), terms[None, :, end + columns]])
+        return jnp.concatenate([self.conv.star_select(terms[:, :end], inside), terms[None, :, end + beside]])
 
-    def row(self, view: View, totals: Float[Array, "A ... C"], columns: Int[Array, " C"]) -> Float[Array, "... C"]:
+    def row(self, view: View, totals: Float[Array, "A ... C"], columns: Int[Array, " C"]) -> Float[Array, "... D"]:
         """Summed, selected terms to ``columns`` of a view's row, or to all where it is not ``columnwise``."""
         if view == "aggregate":
             return totals[0]
-        totals, beside = (totals, 0.0) if self.residual is None else (totals[:-1], totals[-1])
-        combined = self.conv.star_combine(totals, columns)
+        if self.residual is not None:
+            totals, beside = totals[:-1], totals[-1]
+        else:
+            beside = jnp.zeros(1)
         if view == "hidden":
-            return self.conv.star_hidden(combined)
-        out = self.conv.star_finish(combined)
+            return self.conv.star_hidden(self.conv.star_combine(totals, columns), columns)
+        if not self.columnwise("state"):  # these are all columns, of the hidden row and of the outcome
+            inside, columns = columns[: self.conv.combined_features], columns[: self.features]
+            totals, beside = totals[..., : inside.size], beside[..., : columns.size]
+        else:
+            inside = columns
+        out = self.conv.star_finish(self.conv.star_combine(totals, inside))
         return activation(self.act)(out if self.norm is None else self.norm.columns(out, columns)) + beside
 
     def rooted(
@@ -153,7 +183,7 @@ class Layer(Precise):
         """
         sent = self.sent(states.reshape(-1, states.shape[-1]), classes.ravel())
         projected = self.project(sent).reshape(*states.shape[:2], -1)
-        columns = jnp.arange(self.features)
+        columns = self.columns("state")
 
         def star(rows: Array, degree: Array, here: Array) -> Array:
             own, others = self.terms("state", rows[0], degree[0], rows[1:], degree[1:])
@@ -161,6 +191,22 @@ class Layer(Precise):
             return self.row("state", self.select("state", total[None], columns)[:, 0], columns)
 
         return jax.vmap(star)(projected, degrees, present)
+
+    def entering_norms(
+        self,
+        states: Float[Array, "W F"],
+        degrees: Float[Array, " W"],
+        present: Bool[Array, " W"],
+        classes: Int[Array, " W"],
+    ) -> tuple[Float[Array, " _D"], ...]:
+        """Of one neighbourhood's centre, as in ``rooted``, the rows that enter ``norms``."""
+        projected, columns = self.project(self.sent(states, classes)), jnp.arange(self.conv.combined_features)
+        own, others = self.terms("state", projected[0], degrees[0], projected[1:], degrees[1:])
+        total = own + jnp.where(present[1:, None], others, 0.0).sum(axis=0)
+        selected = self.select("state", total[None], columns)[:, 0]
+        combined = self.conv.star_combine(selected if self.residual is None else selected[:-1], columns)
+        rows = self.conv.entering_inner_norms(combined)
+        return rows if self.norm is None else (*rows, self.conv.star_finish(combined))
 
     def by(self, weights: Mapping[str, Any], method: str, *arguments: Any) -> Any:
         """A method of this layer under its own weights (``GNN.layer_of``)."""

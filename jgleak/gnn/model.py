@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -17,10 +17,12 @@ from jgleak.gnn.encoder import Encoder, Rows
 from jgleak.gnn.jump import JUMPS, Jump
 from jgleak.gnn.layer import Layer
 from jgleak.gnn.node_mlp import NodeMLP
+from jgleak.gnn.norm import Norm
 from jgleak.gnn.pooled import Pooled
 from jgleak.gnn.precise import Precise
 from jgleak.gnn.readout import Readout
 from jgleak.gnn.tap import Tap
+from jgleak.gnn.tree import at, put
 
 Params = Any
 """A pytree of weights: ``{"layers_0": {"conv": {"kernel": ...}}, ..., "readout": {"mlp": {"linears_0": ...}}}``."""
@@ -140,14 +142,28 @@ class GNN(Precise):
         """One convolution's part of a tree like the parameters."""
         return self.layer_of(tree, layer)["conv"]
 
+    @property
+    def norms(self) -> dict[tuple[str, ...], Norm]:
+        """All normalisations, by where their parameters lie, in the order in which rows pass them."""
+        layers = enumerate(self.layers)
+        return {(f"layers_{i}", *path): norm for i, layer in layers for path, norm in layer.norms.items()}
+
+    @property
+    def of_nodes(self) -> Literal["one", "all"]:
+        """Whether a node's states follow from its neighbourhood, or a norm lets all nodes have a say."""
+        return "all" if any(norm.of_nodes == "all" for norm in self.norms.values()) else "one"
+
+    @property
+    def returns_statistics(self) -> bool:
+        """Clients return running statistics: a norm is in training mode."""
+        return any(norm.returns_statistics for norm in self.norms.values())
+
     @nn.nowrap
     def trained(self, update: Params) -> Params:
         """The update with zeros in the places of statistics, which no gradient trains and no defence touches."""
-        for number, layer in enumerate(self.layers):
-            if layer.norm is not None and layer.norm.statistics:
-                part = self.layer_of(update, number)
-                still = {name: jnp.zeros_like(part["norm"][name]) for name in layer.norm.statistics}
-                update = {**update, f"layers_{number}": {**part, "norm": {**part["norm"], **still}}}
+        for path, norm in self.norms.items():
+            still = {name: jnp.zeros_like(at(update, path)[name]) for name in norm.statistics}
+            update = put(update, path, {**at(update, path), **still})
         return update
 
     @nn.nowrap
@@ -211,7 +227,7 @@ class GNN(Precise):
 
     def embed(
         self, nodes: Float[Array, "N m"], adjacency: Float[Array, "N N *K"], mask: Bool[Array, " N"]
-    ) -> Float[Array, " D"]:
+    ) -> Float[Array, " P"]:
         """The vector that enters the MLP of a ``pooled`` readout."""
         if not isinstance(self.readout, Pooled):
             raise ValueError(f"readout: {self.readout.kind!r} does not pool its nodes; use 'pooled'")

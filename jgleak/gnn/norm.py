@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 EPSILON = 1e-5
 """Added to variances, as in the papers' framework."""
 
+STATISTICS = "statistics"
+"""Collection in which norms leave the batch's ``mean`` and unbiased ``variance`` when it is mutable."""
+
 
 class Norm(nn.Module):
-    """Base of the normalisations: a map of every node's row.
+    """Base of the normalisations: a map of the nodes' rows.
 
     Attributes:
       epsilon: added to the variance.
@@ -31,12 +34,31 @@ class Norm(nn.Module):
     columnwise: ClassVar[bool] = False
     statistics: ClassVar[tuple[str, ...]] = ()
 
-    def __call__(self, rows: Float[Array, "... D"]) -> Float[Array, "... D"]:
+    @property
+    def of_nodes(self) -> Literal["one", "all"]:
+        """Whose rows the outcome of a node depends on."""
+        return "one"
+
+    @property
+    def returns_statistics(self) -> bool:
+        """Training moves its statistics, which the client returns beside the update."""
+        return False
+
+    @nn.nowrap
+    def check(self) -> None:
+        """Raise ``ValueError`` for an impossible number."""
+
+    def __call__(self, rows: Float[Array, "N D"], mask: Bool[Array, " N"]) -> Float[Array, "N D"]:
+        """All nodes' rows; those of padding may be anything."""
         raise NotImplementedError
 
     def columns(self, rows: Float[Array, "... C"], columns: Int[Array, " C"]) -> Float[Array, "... C"]:
-        """The same of the given columns alone; of all of them, where the norm is not ``columnwise``."""
-        raise NotImplementedError
+        """The given columns of single nodes' rows; all of them, where the norm is not ``columnwise``.
+
+        Raises:
+          TypeError: the outcome depends on all nodes.
+        """
+        raise TypeError(f"what the norm {self.kind!r} makes of a row here depends on all nodes")
 
     def _scaled(self, rows: Float[Array, "... C"], columns: Int[Array, " C"]) -> Float[Array, "... C"]:
         scale, bias = (jnp.asarray(self.get_variable("params", name))[columns] for name in ("scale", "bias"))
@@ -55,7 +77,7 @@ class LayerNorm(Norm):
     kind: ClassVar[str] = "layer"
 
     @nn.compact
-    def __call__(self, rows: Float[Array, "... D"]) -> Float[Array, "... D"]:
+    def __call__(self, rows: Float[Array, "N D"], mask: Bool[Array, " N"]) -> Float[Array, "N D"]:
         return self.columns(rows, self._affine(rows.shape[-1]))
 
     def columns(self, rows: Float[Array, "... C"], columns: Int[Array, " C"]) -> Float[Array, "... C"]:
@@ -65,24 +87,83 @@ class LayerNorm(Norm):
 
 
 class BatchNorm(Norm):
-    """Every column by a running mean and variance, then scaled and moved (Ioffe and Szegedy, 2015), in evaluation mode.
+    """Every column by a mean and a variance, then scaled and moved (Ioffe and Szegedy, 2015).
 
-    The running statistics lie beside the parameters as ``mean`` and ``variance``. No gradient reaches them: an update
-    has zeros in their places.
+    In evaluation mode these are running statistics, which lie beside the parameters as ``mean`` and ``variance``. No
+    gradient reaches them: an update has zeros in their places. In training mode they are the mean and the biased
+    variance over all nodes of the batch, and the client returns running statistics that have moved towards them
+    (``jgleak.federated.statistics``).
+
+    Attributes:
+      training: training mode.
+      momentum: share of the batch's statistics in the running ones after a step in training mode.
     """
 
     kind: ClassVar[str] = "batch"
     columnwise: ClassVar[bool] = True
     statistics: ClassVar[tuple[str, ...]] = ("mean", "variance")
 
+    training: bool = False
+    momentum: float = 0.1
+
+    @property
+    def of_nodes(self) -> Literal["one", "all"]:
+        return "all" if self.training else "one"
+
+    @property
+    def returns_statistics(self) -> bool:
+        return self.training
+
+    @nn.nowrap
+    def check(self) -> None:
+        if not 0 < self.momentum <= 1:
+            raise ValueError(f"momentum: expected a share above 0 and up to 1, got {self.momentum}")
+
     @nn.compact
-    def __call__(self, rows: Float[Array, "... D"]) -> Float[Array, "... D"]:
+    def __call__(self, rows: Float[Array, "N D"], mask: Bool[Array, " N"]) -> Float[Array, "N D"]:
         width = rows.shape[-1]
         self.param("mean", nn.initializers.zeros_init(), (width,))
         self.param("variance", nn.initializers.ones_init(), (width,))
-        return self.columns(rows, self._affine(width))
+        columns = self._affine(width)
+        if not self.training:
+            return self.columns(rows, columns)
+        nodes, mean, variance = _over_nodes(rows, mask)
+        for name, value in (("mean", mean), ("variance", variance * nodes / jnp.maximum(nodes - 1.0, 1.0))):
+            self.sow(STATISTICS, name, value, init_fn=lambda value=value: value, reduce_fn=lambda _, now: now)
+        return self._scaled((rows - mean) * lax.rsqrt(variance + self.epsilon), columns)
 
     def columns(self, rows: Float[Array, "... C"], columns: Int[Array, " C"]) -> Float[Array, "... C"]:
+        if self.training:
+            return super().columns(rows, columns)
         statistics = (self.get_variable("params", name) for name in ("mean", "variance"))
         mean, variance = (lax.stop_gradient(jnp.asarray(one))[columns] for one in statistics)
         return self._scaled((rows - mean) * lax.rsqrt(variance + self.epsilon), columns)
+
+
+class GraphNorm(Norm):
+    """Every column by its mean and variance over the graph's nodes, of which a trained share of the mean is taken off
+    (Cai et al., ICML 2021); then scaled and moved. A graph of a batch has its own statistics."""
+
+    kind: ClassVar[str] = "graph"
+
+    @property
+    def of_nodes(self) -> Literal["one", "all"]:
+        return "all"
+
+    @nn.compact
+    def __call__(self, rows: Float[Array, "N D"], mask: Bool[Array, " N"]) -> Float[Array, "N D"]:
+        columns = self._affine(rows.shape[-1])
+        _, mean, _ = _over_nodes(rows, mask)
+        centred = rows - self.param("share", nn.initializers.ones_init(), (rows.shape[-1],)) * mean
+        _, _, square = _over_nodes(centred, mask, around=0.0)
+        return self._scaled(centred * lax.rsqrt(square + self.epsilon), columns)
+
+
+def _over_nodes(
+    rows: Float[Array, "N D"], mask: Bool[Array, " N"], around: float | None = None
+) -> tuple[Float[Array, ""], Float[Array, " D"], Float[Array, " D"]]:
+    """The number of nodes, every column's mean over them, and its mean square from there (or from elsewhere)."""
+    weight = mask.astype(rows.dtype)
+    nodes = weight.sum()
+    mean = weight @ rows / nodes
+    return nodes, mean, weight @ jnp.square(rows - (mean if around is None else around)) / nodes

@@ -17,12 +17,13 @@ POOLINGS = ("mean", "sum", "max")
 
 
 class Pooled(Readout):
-    """Mean, sum or max of the node states, then an MLP (GraphDLG and FedGIG: one linear map).
+    """Mean, sum or max of the node states, or several side by side, then an MLP (GraphDLG and FedGIG: one linear map).
 
-    Max is log-sum-exp, as in GraphDLG, appendix A.1.
+    Max is log-sum-exp, as in GraphDLG, appendix A.1. Under mean and sum together their quotient is the number of nodes.
+    Where max is among them nothing adds up: it sends every node's state another gradient.
 
     Attributes:
-      pooling: ``mean``, ``sum`` or ``max``.
+      pooling: ``mean``, ``sum`` or ``max``, or several of them with commas between.
       mlp: from the pooled state to the logits.
     """
 
@@ -39,8 +40,16 @@ class Pooled(Readout):
     @nn.nowrap
     def check(self) -> None:
         self.mlp.check()
-        if self.pooling not in POOLINGS:
-            raise ValueError(f"pooling: unknown {self.pooling!r}; choose one of {', '.join(POOLINGS)}")
+        unknown = sorted(set(self.poolings) - set(POOLINGS))
+        if unknown:
+            raise ValueError(f"pooling: unknown {unknown[0]!r}; choose one of {', '.join(POOLINGS)}")
+        if len(set(self.poolings)) < len(self.poolings):
+            raise ValueError(f"pooling: {self.pooling!r} names one twice; name it once")
+
+    @property
+    def poolings(self) -> tuple[str, ...]:
+        """What stands side by side."""
+        return tuple(self.pooling.split(","))
 
     @property
     def outputs(self) -> int:
@@ -48,15 +57,15 @@ class Pooled(Readout):
 
     @property
     def additive(self) -> Additive | None:
-        return None if self.pooling == "max" else "pooled"
+        return None if "max" in self.poolings else "pooled"
 
     @property
     def counts_nodes(self) -> bool:
-        return self.pooling == "sum"
+        return "sum" in self.poolings and self.additive is not None
 
     @property
     def pools(self) -> bool:
-        return True
+        return len(self.poolings) == 1
 
     @property
     def maps(self) -> int:
@@ -67,12 +76,9 @@ class Pooled(Readout):
     ) -> Float[Array, "..."]:
         return self.mlp(self.pool(states, mask))
 
-    def pool(self, states: Float[Array, "N D"], mask: Bool[Array, " N"]) -> Float[Array, " D"]:
+    def pool(self, states: Float[Array, "N D"], mask: Bool[Array, " N"]) -> Float[Array, " P"]:
         """One row for all nodes."""
-        if self.pooling == "max":
-            return jax.nn.logsumexp(jnp.where(mask[:, None], states, -jnp.inf), axis=0)
-        weight = mask.astype(states.dtype)
-        return weight @ states / (weight.sum() if self.pooling == "mean" else 1.0)
+        return jnp.concatenate([_pooled(pooling, states, mask) for pooling in self.poolings])
 
     @property
     def first_map(self) -> tuple[str, ...]:
@@ -83,17 +89,41 @@ class Pooled(Readout):
         return "mlp", self.mlp.last
 
     def upstream(self, weights: Weights, update: Weights) -> Float[np.ndarray, " D"]:
-        kernel, delta = self.first(weights)["kernel"], self.first(update)["bias"]
-        return np.asarray(kernel, np.float64) @ np.asarray(delta, np.float64)
+        return self._spreading(weights, update) @ np.asarray(self.first(update)["bias"], np.float64)
 
     def upstream_spread(self, weights: Weights, update: Weights) -> tuple[int, float]:
-        kernel = np.asarray(self.first(weights)["kernel"], np.float64)
-        delta = np.asarray(self.first(update)["bias"], np.float64)
+        kernel, delta = self._spreading(weights, update), np.asarray(self.first(update)["bias"], np.float64)
         return delta.size, float(np.linalg.norm(kernel, 2) / np.linalg.norm(kernel @ delta))
+
+    def summed(self, row: Float[np.ndarray, " P"]) -> Float[np.ndarray, " D"]:
+        parts = dict(zip(self.poolings, np.split(row, len(self.poolings)), strict=True))
+        return parts.get("sum", parts.get("mean", row))
+
+    def _spreading(self, weights: Weights, update: Weights) -> Float[np.ndarray, "D F"]:
+        """What leads the gradient behind the first map to the states that add up.
+
+        The mean's part of it is divided by the number of nodes beside a sum, which adds up instead of the mean.
+        """
+        kernel = np.asarray(self.first(weights)["kernel"], np.float64)
+        parts = dict(zip(self.poolings, np.split(kernel, len(self.poolings)), strict=True))
+        if len(parts) == 1:
+            return kernel
+        row = np.asarray(self.pooled_row(jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), update)))
+        pooled = dict(zip(self.poolings, np.split(row, len(parts)), strict=True))
+        square = float(pooled["mean"] @ pooled["mean"])
+        nodes = max(1, round(float(pooled["sum"] @ pooled["mean"]) / square)) if square else 1
+        return parts["sum"] + parts["mean"] / nodes
 
     def pooled_row(self, update: Weights) -> Any:
         first = self.first(update)
         return entering(first["kernel"], first["bias"])
+
+
+def _pooled(pooling: str, states: Float[Array, "N D"], mask: Bool[Array, " N"]) -> Float[Array, " D"]:
+    if pooling == "max":
+        return jax.nn.logsumexp(jnp.where(mask[:, None], states, -jnp.inf), axis=0)
+    weight = mask.astype(states.dtype)
+    return weight @ states / (weight.sum() if pooling == "mean" else 1.0)
 
 
 def entering(kernel: Any, delta: Any) -> Any:

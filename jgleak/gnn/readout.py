@@ -9,6 +9,8 @@ import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Bool, Float
 
+from jgleak.gnn.tree import at
+
 Weights = Mapping[str, Any]
 """A part's parameters, or what its gradient has in their place."""
 
@@ -26,7 +28,7 @@ class ReadoutTask(NamedTuple):
       outputs: number of outputs ``C``.
       by_node: nodes are labelled, not graphs.
       act: activation between linear maps.
-      pooling: a name of ``POOLINGS``, for readouts that pool.
+      pooling: as in ``Pooled``, for readouts that pool.
       slots: number of nodes that graphs are padded to.
     """
 
@@ -127,11 +129,11 @@ class Readout(nn.Module):
 
     def first(self, weights: Weights) -> Weights:
         """``kernel`` and ``bias`` of the first map; empty where there is none."""
-        return _at(weights, self.first_map)
+        return at(weights, self.first_map) if self.first_map else {}
 
     def last(self, weights: Weights) -> Weights:
         """``kernel`` and ``bias`` of the last map; empty where there is none."""
-        return _at(weights, self.last_map)
+        return at(weights, self.last_map) if self.last_map else {}
 
     def head_span(self, update: Weights) -> Float[np.ndarray, "d h"]:
         """The gradient of the first map's kernel, whose columns lie in the span of the rows that enter it.
@@ -158,6 +160,10 @@ class Readout(nn.Module):
         """
         raise TypeError(f"the readout {self.kind!r} does not add up over nodes")
 
+    def summed(self, row: Float[np.ndarray, " P"]) -> Float[np.ndarray, " D"]:
+        """Of ``pooled_row`` the part that ``upstream`` is the gradient at: what the nodes' states add up to."""
+        return row
+
     def pooled_row(self, update: Weights) -> Any:
         """The vector that enters ``first`` where it is one for all nodes; of a batch a weighted mean (``entering``).
 
@@ -165,9 +171,3 @@ class Readout(nn.Module):
           TypeError: the nodes are not pooled before.
         """
         raise TypeError(f"the readout {self.kind!r} does not pool its nodes")
-
-
-def _at(tree: Weights, path: tuple[str, ...]) -> Weights:
-    for name in path:
-        tree = tree[name]
-    return tree if path else {}

@@ -14,17 +14,18 @@ from jgleak.gnn.gine import GINEConv
 from jgleak.gnn.leconv import LEConv
 from jgleak.gnn.node_mlp import NodeMLP
 from jgleak.gnn.node_scores import NodeScores
-from jgleak.gnn.norm import BatchNorm, LayerNorm, Norm
+from jgleak.gnn.norm import BatchNorm, GraphNorm, LayerNorm, Norm
 from jgleak.gnn.pooled import Pooled
 from jgleak.gnn.readout import Readout
 from jgleak.gnn.residual import AddedRow, LinearResidual, Residual
-from jgleak.gnn.sage import SAGEConv
+from jgleak.gnn.sage import GraphConv, SAGEConv
 
 CONVOLUTIONS: dict[str, type[Convolution]] = {
     GCNConv.kind: GCNConv,
     GATConv.kind: GATConv,
     GATv2Conv.kind: GATv2Conv,
     SAGEConv.kind: SAGEConv,
+    GraphConv.kind: GraphConv,
     GINConv.kind: GINConv,
     GINEConv.kind: GINEConv,
     LEConv.kind: LEConv,
@@ -39,6 +40,7 @@ READOUTS: dict[str, type[Readout]] = {
 NORMS: dict[str, type[Norm]] = {
     BatchNorm.kind: BatchNorm,
     LayerNorm.kind: LayerNorm,
+    GraphNorm.kind: GraphNorm,
 }
 RESIDUALS: dict[str, type[Residual]] = {
     AddedRow.kind: AddedRow,

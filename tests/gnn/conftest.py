@@ -19,12 +19,17 @@ QUICK = {"xla_backend_optimization_level": 0}
 
 
 def random_params(module: nn.Module, nodes: int, width: int, seed: int, dtype: Any = np.float32) -> Any:
-    """Normal weights and biases (never zero) of a module called with ``(rows, adjacency, mask)``."""
+    """Normal weights and biases, never zero, and variances above it, of a module of ``(rows, adjacency, mask)``."""
     rng = np.random.default_rng(seed)
     classes = (classes_of(module),) if classes_of(module) else ()
     blank = jnp.zeros((nodes, width)), jnp.zeros((nodes, nodes, *classes)), jnp.ones(nodes, bool)
     shapes = jax.eval_shape(module.init, jax.random.key(0), *blank)["params"]
-    return jax.tree.map(lambda s: rng.normal(scale=0.6, size=s.shape).astype(dtype), shapes)
+
+    def drawn(path: Any, leaf: Any) -> np.ndarray:
+        numbers = rng.normal(scale=0.6, size=leaf.shape).astype(dtype)
+        return np.abs(numbers) + 0.5 if path[-1].key == "variance" else numbers
+
+    return jax.tree_util.tree_map_with_path(drawn, shapes)
 
 
 def random_graph(n: int, slots: int, width: int, seed: int, density: float = 0.4, of: Any = None) -> tuple[Array, ...]:

@@ -79,3 +79,5 @@ def test_the_standard_model_is_a_composition_like_any_other() -> None:
     )
     gat = standard(WIDTH, GATConv(4, heads=2), Pooled(), layers=2)
     assert [layer.conv.concatenate for layer in gat.layers if isinstance(layer.conv, GATConv)] == [True, False]
+    gat = standard(WIDTH, GATConv(4, heads=2, concatenate=False), Pooled(), layers=2)
+    assert [layer.conv.concatenate for layer in gat.layers if isinstance(layer.conv, GATConv)] == [False, False]

@@ -37,9 +37,9 @@ def names() -> Iterator[dict[str, Any]]:
 @pytest.fixture
 def registered(names: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> str:
     """The name of the convolution, once both are where users find them."""
-    monkeypatch.setitem(CONVOLUTIONS, "graph", names["GraphConv"])
+    monkeypatch.setitem(CONVOLUTIONS, "cluster_gcn", names["ClusterGCNConv"])
     monkeypatch.setitem(READOUTS, "square_mean", names["SquareMean"])
-    return "graph"
+    return "cluster_gcn"
 
 
 def test_the_census_finds_the_molecule_and_no_other(names: dict[str, Any]) -> None:
@@ -59,14 +59,16 @@ def test_the_census_finds_the_molecule_and_no_other(names: dict[str, Any]) -> No
 def test_the_layer_passes_what_every_layer_passes(
     check: Any, names: dict[str, Any], params_of: Any, graph_of: Any
 ) -> None:
-    check(Layer(names["GraphConv"](4, bias=True), "tanh"), params_of, graph_of)
+    check(Layer(names["ClusterGCNConv"](4, bias=True), "tanh"), params_of, graph_of)
 
 
 def test_the_layer_is_its_formula(names: dict[str, Any], params_of: Any, graph_of: Any) -> None:
-    conv, (rows, adjacency, mask) = names["GraphConv"](4, bias=True), graph_of(5, 6, 3, seed=0)
+    conv, (rows, adjacency, mask) = names["ClusterGCNConv"](4, bias=True), graph_of(5, 6, 3, seed=0)
     weights = params_of(conv, 6, 3, seed=1)
-    neighbours = np.stack([rows[adjacency[v] > 0].sum(axis=0) for v in range(5)])
-    wanted = rows[:5] @ weights["self_kernel"] + neighbours @ weights["neighbour_kernel"] + weights["bias"]
+    around = np.stack(
+        [np.asarray(rows)[(np.asarray(adjacency[v]) > 0) | (np.arange(6) == v)].mean(axis=0) for v in range(5)]
+    )
+    wanted = rows[:5] @ weights["self_kernel"] + around @ weights["mixed_kernel"] + weights["bias"]
     np.testing.assert_allclose(conv.apply({"params": weights}, rows, adjacency, mask)[:5], wanted, rtol=1e-5, atol=1e-5)
 
 

@@ -22,6 +22,8 @@ from jgleak.gnn import (
     GATConv,
     GCNConv,
     GINConv,
+    GraphConv,
+    GraphNorm,
     Layer,
     LayerNorm,
     LinearEncoder,
@@ -38,9 +40,17 @@ SOME = np.array([3, 0, 2])
 
 LAYERS: dict[str, Layer] = {
     **{kind: Layer(conv(4, bias=True), "tanh") for kind, conv in CONVOLUTIONS.items()},
-    **{f"norm {kind}": Layer(GCNConv(4), norm=norm()) for kind, norm in NORMS.items()},
+    **{f"norm {kind}": Layer(GCNConv(4), norm=norm()) for kind, norm in NORMS.items() if norm().of_nodes == "one"},
     **{f"residual {kind}": Layer(GCNConv(WIDTH), residual=residual()) for kind, residual in RESIDUALS.items()},
     "gin, epsilon": Layer(GINConv(4, epsilon=0.3)),
+    "gin, wide, linear residual": Layer(GINConv(4, inner="tanh", widths=(6,)), residual=LinearResidual()),
+    "gin, narrow, ends active": Layer(GINConv(6, widths=(3,), ends_active=True), "identity", norm=BatchNorm()),
+    "gin, three maps, norms": Layer(
+        GINConv(WIDTH, bias=True, inner="tanh", widths=(5, 4), norm=BatchNorm()), residual=AddedRow()
+    ),
+    "gin, layer norm inside": Layer(GINConv(4, widths=(5,), norm=LayerNorm())),
+    "sage, sums": Layer(SAGEConv(4, aggregation="sum")),
+    "graph, means": Layer(GraphConv(4, aggregation="mean")),
     "gcn, no loops": Layer(GCNConv(4, self_loops=False), "tanh"),
     "gcn, sums": Layer(GCNConv(4, normalise=False), "tanh"),
     "gcn, batch norm": Layer(GCNConv(4, bias=True), norm=BatchNorm()),
@@ -49,6 +59,19 @@ LAYERS: dict[str, Layer] = {
     "gin, batch norm, linear residual": Layer(GINConv(4), norm=BatchNorm(), residual=LinearResidual()),
     "gat, residual in and around": Layer(GATConv(4, heads=2, residual=True), residual=LinearResidual(bias=False)),
 }
+
+GRAPH_NORM = [[1.251959, 1.833658], [0.583551, 1.073868], [3.925591, 0.820605], [-1.421673, 0.482921]]
+"""PyTorch Geometric's ``GraphNorm``, of the rows and weights in the test."""
+
+OF_ALL_NODES: dict[str, Layer] = {
+    "graph norm": Layer(GCNConv(4), "tanh", norm=GraphNorm()),
+    "graph norm inside": Layer(GINConv(4, inner="tanh", norm=GraphNorm())),
+    "batch norm in training mode": Layer(GCNConv(4), "tanh", norm=BatchNorm(training=True)),
+    "batch norm in training mode, in and around": Layer(
+        GINConv(4, inner="tanh", bias=True, norm=BatchNorm(training=True)), norm=BatchNorm(training=True)
+    ),
+}
+"""Layers whose norms look at all nodes."""
 
 MODELS: dict[str, GNN] = {
     "linear encoder": GNN(WIDTH, (Layer(GCNConv(6)), Layer(GCNConv(5))), Pooled(), encoder=LinearEncoder(4)),
@@ -65,12 +88,8 @@ MODELS: dict[str, GNN] = {
 
 
 def weights_of(part: Any, params_of: Any, seed: int) -> Any:
-    """Random weights, variances positive."""
-
-    def positive(path: Any, leaf: np.ndarray) -> np.ndarray:
-        return np.abs(leaf) + 0.5 if path[-1].key == "variance" else leaf
-
-    return jax.tree_util.tree_map_with_path(positive, params_of(part, SLOTS, WIDTH, seed=seed))
+    """Random weights."""
+    return params_of(part, SLOTS, WIDTH, seed=seed)
 
 
 @pytest.fixture(params=LAYERS)
@@ -119,6 +138,29 @@ def test_nodes_may_come_in_any_order_and_padding_changes_nothing(layer: Layer, p
     np.testing.assert_allclose(np.asarray(turned)[mask[order]], dense[order][mask[order]], rtol=2e-5, atol=2e-5)
     small = layer.apply({"params": weights}, rows[:NODES], adjacency[:NODES, :NODES], mask[:NODES])
     np.testing.assert_allclose(np.asarray(small), dense[:NODES], rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", OF_ALL_NODES)
+def test_norms_of_all_nodes_look_at_real_ones_in_any_order(name: str, params_of: Any, graph_of: Any) -> None:
+    layer = OF_ALL_NODES[name]
+    test_nodes_may_come_in_any_order_and_padding_changes_nothing(layer, params_of, graph_of)
+    assert {norm.of_nodes for norm in layer.norms.values()} == {"all"}
+    weights = params_of(layer, SLOTS, WIDTH, seed=1)
+    rows, adjacency, _ = graph_of(2, 2, WIDTH, seed=2)
+    with pytest.raises(TypeError, match="depends on all nodes"):
+        star = rows[None], adjacency.sum(axis=1)[None], jnp.ones((1, 2), bool), jnp.zeros((1, 2), int)
+        layer.by(weights, "rooted", *star)
+
+
+def test_graph_norm_is_pytorch_geometric_s() -> None:
+    rows = np.array([[1.0, -2.0], [0.5, 0.25], [3.0, 1.0], [-1.0, 2.0], [9.0, 9.0]], np.float32)
+    weights = {
+        "scale": np.array([2.0, -0.5], np.float32),
+        "bias": np.array([0.5, 1.0], np.float32),
+        "share": np.array([0.5, 1.5], np.float32),
+    }
+    out = GraphNorm().apply({"params": weights}, jnp.asarray(rows), jnp.arange(5) < 4)
+    np.testing.assert_allclose(np.asarray(out)[:4], GRAPH_NORM, atol=2e-6)
 
 
 def test_every_map_s_gradient_spans_the_rows_that_enter_it(layer: Layer, params_of: Any, graph_of: Any) -> None:
@@ -171,18 +213,18 @@ def test_batch_norm_is_affine_in_its_running_statistics_and_shows_them_no_gradie
         name: np.full(4, value, np.float32)
         for name, value in {"mean": 0.5, "variance": 4.0, "scale": 3.0, "bias": -1.0}.items()
     }
-    out = np.asarray(BatchNorm().apply({"params": weights}, jnp.asarray(rows)))
+    out = np.asarray(BatchNorm().apply({"params": weights}, jnp.asarray(rows), jnp.ones(5, bool)))
     np.testing.assert_allclose(out, 3.0 * (rows - 0.5) / np.sqrt(4.0 + 1e-5) - 1.0, rtol=1e-5, atol=1e-6)
-    gradient = jax.grad(lambda w: jnp.square(jnp.asarray(BatchNorm().apply({"params": w}, jnp.asarray(rows)))).sum())(
-        weights
-    )
+    gradient = jax.grad(
+        lambda w: jnp.square(jnp.asarray(BatchNorm().apply({"params": w}, jnp.asarray(rows), jnp.ones(5, bool)))).sum()
+    )(weights)
     assert not gradient["mean"].any() and not gradient["variance"].any() and gradient["scale"].any()
 
 
 def test_layer_norm_leaves_every_row_with_mean_0_and_variance_1() -> None:
     rows = np.random.default_rng(0).normal(3.0, 2.0, size=(5, 64)).astype(np.float32)
     weights = {"scale": np.ones(64, np.float32), "bias": np.zeros(64, np.float32)}
-    out = np.asarray(LayerNorm().apply({"params": weights}, jnp.asarray(rows)))
+    out = np.asarray(LayerNorm().apply({"params": weights}, jnp.asarray(rows), jnp.ones(5, bool)))
     np.testing.assert_allclose(out.mean(axis=1), 0.0, atol=1e-5)
     np.testing.assert_allclose(out.var(axis=1), 1.0, atol=1e-3)
 

@@ -76,11 +76,11 @@ def test_layers_and_readouts_in_closed_form(params_of: Any, graph_of: Any, quick
     expected = linear(np.tanh(linear(states, head["mlp"]["linears_0"])), head["mlp"]["linears_1"])
     np.testing.assert_allclose(got[:NODES], expected, rtol=1e-4, atol=1e-5)
 
-    pools = {"mean": states.mean(0), "sum": states.sum(0), "max": logsumexp(states, axis=0)}
-    for pooling in pools:
+    for pooling in ("mean", "sum", "max", "max,sum", "mean,sum,max"):
         head, got, states = output(readout="pooled", readout_widths=(), pooling=pooling)
         pools = {"mean": states.mean(0), "sum": states.sum(0), "max": logsumexp(states, axis=0)}
-        np.testing.assert_allclose(got, linear(pools[pooling], head["mlp"]["linears_0"]), rtol=1e-4, atol=1e-5)
+        row = np.concatenate([pools[part] for part in pooling.split(",")])
+        np.testing.assert_allclose(got, linear(row, head["mlp"]["linears_0"]), rtol=1e-4, atol=1e-5)
 
     head, got, states = output(readout="flattened", slots=SLOTS)
     vector = np.zeros(SLOTS * 4)
@@ -141,6 +141,7 @@ def test_initial_parameters_are_seeded_and_bounded() -> None:
         ({"readout": NodeMLP(mlp=MLP((5, 2), act="swish"))}, r"activation: unknown 'swish'"),
         ({"readout": Flattened(size=0)}, "size: must be at least 1"),
         ({"readout": Pooled(pooling="median")}, "pooling: unknown 'median'; choose one of mean, sum, max"),
+        ({"readout": Pooled(pooling="max,sum,max")}, "pooling: 'max,sum,max' names one twice"),
         ({"layer": GATConv(5)}, "features: width 5 is not divisible by 2 heads"),
         ({"layer": GATConv(4, heads=0)}, "heads: must be at least 1"),
         ({"layer": GINConv(4, inner="swish")}, "activation: unknown 'swish'"),

@@ -15,6 +15,7 @@ from jgleak.gnn import (
     MLP,
     NORMS,
     RESIDUALS,
+    BatchNorm,
     GATConv,
     GCNConv,
     GINConv,
@@ -30,6 +31,7 @@ MIXED = GNN(
     layers=(
         Layer(GATConv(6, heads=3, negative_slope=0.1, residual=True), "tanh"),
         Layer(GINConv(4, bias=True, epsilon=0.5, inner="gelu")),
+        Layer(GINConv(4, widths=(8, 6), norm=BatchNorm(1e-3), ends_active=True), "identity", norm=BatchNorm()),
         Layer(GCNConv(3), "identity"),
     ),
     readout=Pooled("max", MLP((7, 2), "sigmoid")),
@@ -45,7 +47,7 @@ def test_a_model_comes_back(conv: str, readout: str) -> None:
 
 def test_a_model_of_different_layers_comes_back() -> None:
     data = model_to_json(MIXED)
-    assert [layer["conv"]["kind"] for layer in data["layers"]] == ["gat", "gin", "gcn"]
+    assert [layer["conv"]["kind"] for layer in data["layers"]] == ["gat", "gin", "gin", "gcn"]
     assert model_from_json(json.loads(json.dumps(data))) == MIXED
 
 

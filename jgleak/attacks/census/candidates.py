@@ -73,7 +73,7 @@ class CensusCandidates:
     def __init__(self, problem: CensusProblem, clock: Clock, budget: Budget) -> None:
         self.problem, self.clock, self.limits = problem, clock, problem.limits
         self.budget = dataclasses.replace(budget, blocks=min(budget.blocks, self.limits.hop_blocks))
-        observation, knowledge, tolerances = problem.observation, problem.knowledge, problem.tolerances.span
+        observation, knowledge, tolerances = problem.seen, problem.knowledge, problem.tolerances.span
         self.nodes = find_nodes(
             observation, knowledge, clock=self._share(), tolerances=tolerances, limits=self.limits.span
         )
@@ -131,7 +131,7 @@ class CensusCandidates:
         Where a model ends linear, the top rows' node check is left out: the gradient there has rank 1
         (docs/theory.md, section 1).
         """
-        observation = self.problem.observation
+        observation = self.problem.seen
         hops: list[Chosen] = []
         last, linear = receptive_field.hops(observation.model), receptive_field.ends_linear(observation.model)
         for hop in range(1, last + 1):

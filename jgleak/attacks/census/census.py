@@ -24,10 +24,12 @@ from typing import Any
 from jaxtyping import Array
 
 from jgleak.attacks.attack import Attack, Budget, Clock, Reconstruction
+from jgleak.attacks.census.arithmetic import arithmetic_of
 from jgleak.attacks.census.assemble import CUT, AnonymitySet, assemble
 from jgleak.attacks.census.candidates import CensusCandidates, Levels
 from jgleak.attacks.census.certify import certify
 from jgleak.attacks.census.equations import equations
+from jgleak.attacks.census.number_of_nodes import number_of_nodes
 from jgleak.attacks.census.prior import resolved
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.settings import DEFAULTS, CensusSettings
@@ -56,10 +58,11 @@ def run(
       where no graph was found, what is known of the reason.
     """
     del key
-    clock, problem = budget.start(), CensusProblem.of(observation, knowledge, settings)
+    clock = budget.start()
     info: dict[str, Any] = {"attempts": 0, "candidates": 0, "blocks": 0, "residual": None, **_options(settings)}
     stop = "no candidates"
     try:
+        problem = _problem(observation, knowledge, settings, clock, budget)
         if not problem.fit.informative:
             raise TooManyCandidates(f"noise of deviation {knowledge.noise:.1e} alone explains the update")
         candidates = CensusCandidates(problem, clock, budget)
@@ -78,8 +81,19 @@ def run(
     except (TooManyCandidates, ConditionFailed) as error:
         stop = "no information"
         info["reason"] = str(error)
-    info = {**problem.arithmetic.reason(stop), **info, "seconds": clock.elapsed}
+    info = {**arithmetic_of(knowledge.noise, settings).reason(stop), **info, "seconds": clock.elapsed}
     return Reconstruction((), None, "time" if clock.left <= 0 else stop, info=info)
+
+
+def _problem(
+    observation: Observation, knowledge: Knowledge, settings: CensusSettings, clock: Clock, budget: Budget
+) -> CensusProblem:
+    """The problem, with the number of nodes that statistics tell where they are needed and nobody says it."""
+    if not observation.model.returns_statistics or knowledge.n is not None:
+        return CensusProblem.of(observation, knowledge, settings)
+    part = clock.part(settings.limits.hop_share)
+    counted = dataclasses.replace(knowledge, n=number_of_nodes(observation, knowledge, settings, part, budget))
+    return dataclasses.replace(CensusProblem.of(observation, counted, settings), n_counted=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,13 +165,25 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
     model = observation.model
     if not knowledge.space.discrete:
         return "it enumerates feature values, and this feature space has real-valued ones; use discrete features"
+    mixing = [n.kind for n in model.norms.values() if n.of_nodes == "all" and not n.returns_statistics]
+    if mixing:
+        return f"the norm {mixing[0]!r} looks at all nodes, so that a neighbourhood does not tell a node's state"
+    if model.returns_statistics and (knowledge.noise is not None or observation.pruned):
+        return "in training mode it reads the sums over nodes off the norms' gradients, which noise and pruning change"
+    if model.returns_statistics and observation.statistics is None:
+        return "no running statistics came back, and without the batch's own no node's state is known"
     if not leak_points(observation, 0):
+        if model.returns_statistics:
+            return (
+                "batch normalisation in training mode behind the first layer hides a direction of the input rows, and "
+                "maps narrower than those, or nearly singular, do not show it"
+            )
         return (
             "no linear map takes the nodes' own rows (GINE adds them up behind an activation), so that feature values "
             "cannot be checked; it needs an encoder, or a readout that sees the input"
         )
     if model.readout.additive is None:
-        return "it needs a readout that adds up over nodes: 'node_mlp', or 'pooled' with mean or sum"
+        return "it needs a readout that adds up over nodes: 'node_mlp', or 'pooled' with mean, sum or both, without max"
     try:
         resolved(knowledge.prior, knowledge.space)
     except ValueError as error:

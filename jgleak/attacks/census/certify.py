@@ -77,6 +77,10 @@ def _conditions(problem: CensusProblem, levels: Levels) -> Iterator[str]:
     if any(space.possible(g).size < len(f.values) for g, f in enumerate(space.features)):
         yield "no node has a feature value that the public statistics lack"
     yield "no row that a check looks at is zero"
+    if problem.n_counted:
+        yield f"the graph has {knowledge.n} nodes, the number whose 1-hop blocks have the statistics that came back"
+    if problem.batch:
+        yield "the running statistics that came back are those of the graph alone"
     if observation.local is not None:
         yield f"the update of {observation.local.steps} local steps is that of one gradient"
     yield from problem.arithmetic.conditions()

@@ -36,6 +36,7 @@ ATTEMPTS = (
     Attempt(("node",), ("readout", "node", "hidden"), completed=2),
     Attempt((), ("readout", "hidden")),
     Attempt(("aggregate", "hidden"), ("aggregate",)),
+    Attempt(("aggregate",), ("aggregate",)),
     Attempt((), ()),
 )
 """Made one after another until graphs are found: roughly from the fewest candidates to the most, the last without any

@@ -18,6 +18,7 @@ from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.receptive_field import hops
 from jgleak.attacks.census.sketch import sketch, sketched
 from jgleak.attacks.census.system import Equations
+from jgleak.attacks.census.training_norms import Pull, TrainingNorm, taken, training_norms
 from jgleak.attacks.closed_form.pooled_embedding import pooled_embedding
 from jgleak.attacks.span.hops import Blocks, Nodes
 from jgleak.federated.loss import label_loss
@@ -40,7 +41,8 @@ def equations(problem: CensusProblem, levels: Levels, clock: Clock) -> Equations
 
     With an additive readout the gradient over *all* parameters is ``sum_c mu_c G_c``, ``G_c`` the gradient of
     ``delta . rho(root)`` for block ``c`` alone. Each weight row becomes one equation or several, its products with
-    vectors that the problem's arithmetic chooses, so no full gradient is kept.
+    vectors that the problem's arithmetic chooses, so no full gradient is kept. What norms in training mode change of
+    this and add to it is in ``training_norms``.
     """
     observation, arithmetic = problem.observation, problem.arithmetic
     model, update = observation.model, _host(observation.update)
@@ -49,17 +51,21 @@ def equations(problem: CensusProblem, levels: Levels, clock: Clock) -> Equations
     labels = np.arange(model.outputs if of == "labelled" else 1, dtype=np.int32)
     blocks, tags = np.repeat(np.arange(levels.top.size), labels.size), np.tile(labels, levels.top.size)
     vectors = arithmetic.vectors(used, blocks.size)
-    found = _contributions(problem, vectors, levels, (blocks, tags), clock)
+    norms = training_norms(problem)
+    found = _contributions(problem, vectors, levels, (blocks, tags), norms, clock)
     if found is None:
         return None
-    columns, states = found
+    columns, states, entered = found
     observed, sizes = sketched(used, vectors, problem.tolerances)
     scale = arithmetic.scales(sizes)
     matrix, observed = columns.T / scale[:, None], observed / scale
     if of == "pooled":
-        pooled = pooled_embedding(model, update)
+        pooled = model.readout.summed(pooled_embedding(model, update))
         length = arithmetic.pooled_scale(float(np.linalg.norm(pooled) / np.sqrt(pooled.size)), observation)
         matrix, observed = np.r_[matrix, states.T / length], np.r_[observed, pooled / length]
+    for norm, rows in zip(norms, entered, strict=True):
+        more, right = norm.moments(rows)
+        matrix, observed = np.r_[matrix, more], np.r_[observed, right]
     return Equations(matrix, observed, blocks, arithmetic.slack(observation, observed))
 
 
@@ -128,86 +134,99 @@ def _contributions(
     vectors: Params,
     levels: Levels,
     columns: tuple[Int[np.ndarray, " K"], Int[np.ndarray, " K"]],
+    norms: Sequence[TrainingNorm],
     clock: Clock,
-) -> tuple[Float[np.ndarray, "K M"], Float[np.ndarray, "K D"]] | None:
-    """Every column's sketched gradient and the last state of its root, of blocks and labels; None if time runs out."""
+) -> tuple[Float[np.ndarray, "K M"], Float[np.ndarray, "K D"], list[Float[np.ndarray, "K _D"]]] | None:
+    """Of every column, a block and a label, the sketched gradient, the root's last state, and what of the root enters
+    each norm in training mode; None if time runs out."""
     observation = problem.observation
     model, params, readout = observation.model, observation.params, observation.model.readout
     upstream = np.zeros(model.outputs)
     if not model.node_level:
         upstream = readout.upstream(model.readout_of(params), model.readout_of(_host(observation.update)))
     table, trees, (blocks, labels) = _Table.of(levels.nodes), unfold(levels.hops), columns
-    given = params, upstream.astype(np.float32), vectors, table
-    found, states = [], []
+    given = params, upstream.astype(np.float32), [norm.pull for norm in norms], vectors, table
+    static = model, observation.loss, tuple(norm.path for norm in norms)
+    found = []
     for start in range(0, blocks.size, BATCH):
         if clock.left <= 0:
             return None
         tag = labels[start : start + BATCH]
         here = tag.size
         part, tag = trees.part(blocks[start : start + BATCH], BATCH), np.pad(tag, (0, BATCH - here), mode="edge")
-        gradients, state = _columns(model, observation.loss, *given, part, tag)
-        found.append(np.asarray(gradients, np.float64)[:here])
-        states.append(np.asarray(state, np.float64)[:here])
-    return np.concatenate(found), np.concatenate(states)
+        gradients, state, entering = _columns(*static, *given, part, tag)
+        found.append([np.asarray(leaf, np.float64)[:here] for leaf in (gradients, state, *entering)])
+    gradients, states, *entering = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return gradients, states, entering
 
 
 def _host(tree: Params) -> Params:
     return jax.tree.map(np.asarray, tree)
 
 
-@partial(jax.jit, static_argnames=("model", "loss"))
+@partial(jax.jit, static_argnames=("model", "loss", "paths"))
 def _columns(
     model: GNN,
     loss: str,
+    paths: tuple[tuple[str, ...], ...],
     params: Params,
     upstream: Float[Array, " C"],
+    pulls: list[Pull],
     vectors: Params,
     table: _Table,
     trees: Trees,
     labels: Num[Array, " B"],
-) -> tuple[Float[Array, "B M"], Float[Array, "B D"]]:
+) -> tuple[Float[Array, "B M"], Float[Array, "B D"], list[Float[Array, "B _D"]]]:
     """``vmap(grad)`` over blocks, sketched."""
     of, (rows, degrees) = _root_value(model), map(jnp.asarray, table)
     along = partial(jnp.matmul, upstream, precision="highest")
 
-    def value(weights: Params, tree: Trees, label: Array) -> tuple[Array, Array]:
+    def value(weights: Params, tree: Trees, label: Array) -> tuple[Array, Any]:
         full = {**params, **weights}
-        state = embed(model, full, rows, degrees, tree)
+        state, at_norms = embed(model, full, rows, degrees, tree)
+        entering = [at_norms[path] for path in paths]
+        off = sum(taken(pull, row) for pull, row in zip(pulls, entering, strict=True))
         if of == "pooled":
-            return along(state), state
+            return along(state) - off, (state, entering)
         out: Any = model.apply({"params": full}, rows[tree.nodes[:1]], state[None], method="node_hidden")
         logits = out[1][0]
-        return (label_loss(logits, label, loss) if of == "labelled" else along(logits)), state
+        own = label_loss(logits, label, loss) if of == "labelled" else along(logits)
+        return own - off, (state, entering)
 
     weights = _without_readout(params) if of == "pooled" else params
 
-    def one(tree: Trees, label: Array) -> tuple[Array, Array]:
-        gradient, state = jax.grad(value, has_aux=True)(weights, tree, label)
-        return sketch(gradient, vectors), state
+    def one(tree: Trees, label: Array) -> tuple[Array, Array, list[Array]]:
+        gradient, (state, entering) = jax.grad(value, has_aux=True)(weights, tree, label)
+        return sketch(gradient, vectors), state, entering
 
     return jax.vmap(one)(trees, labels)
 
 
 def embed(
     model: GNN, params: Params, rows: Float[Array, "T m"], degrees: Float[Array, " T"], tree: Trees
-) -> Float[Array, " D"]:
-    """What of the root enters the readout, from its unfolding tree alone; differentiable in ``params``.
+) -> tuple[Float[Array, " D"], dict[tuple[str, ...], Float[Array, " _D"]]]:
+    """What of the root enters the readout, and what enters every norm, from its unfolding tree alone.
 
-    Of a model that ends linear it is what the root adds to the sum of all last states: its own state below counts as
-    often as it and its neighbours take it up (``receptive_field``).
+    Differentiable in ``params``. Of a model that ends linear the first is what the root adds to the sum of all last
+    states: its own state below counts as often as it and its neighbours take it up (``receptive_field``).
     """
     side = round(tree.nodes.shape[0] ** (1 / hops(model)))
     present, kinds = tree.nodes >= 0, jnp.maximum(tree.nodes, 0)
     states: Any = model.apply({"params": params}, rows[kinds], method="encode")
     degree, history = degrees[kinds], []
-    around = degree[:side], present[:side]
+    around, entering = (degree[:side], present[:side]), dict[tuple[str, ...], Array]()
     for number, layer in enumerate(model.layers):
         if number == hops(model):
             states, (degree, present) = jnp.repeat(states, side, axis=0), around
         along = tree.along[min(number, hops(model) - 1)]
         shapes = (-1, side, states.shape[-1]), *[(-1, side)] * 3
         star = [a.reshape(shape) for a, shape in zip((states, degree, present, along), shapes, strict=True)]
-        states = layer.by(model.layer_of(params, number), "rooted", *star)
+        weights = model.layer_of(params, number)
+        if layer.norms:
+            root = (part[0] for part in star)
+            places = ((f"layers_{number}", *path) for path in layer.norms)
+            entering |= dict(zip(places, layer.by(weights, "entering_norms", *root), strict=True))
+        states = layer.by(weights, "rooted", *star)
         degree, present = star[1][:, 0], star[2][:, 0]
         history.append(states[0])
-    return model.jumping.combine(history)
+    return model.jumping.combine(history), entering

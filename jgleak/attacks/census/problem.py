@@ -12,6 +12,7 @@ from jgleak.attacks.census.settings import DEFAULTS, CensusLimits, CensusSetting
 from jgleak.attacks.distance import Fit
 from jgleak.attacks.node_order import KnownRows
 from jgleak.federated.observation import Knowledge, Observation
+from jgleak.federated.statistics import Batch, frozen, of_batch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,31 +20,47 @@ class CensusProblem:
     """One client's update and the attacker's side.
 
     Attributes:
-      observation: what the server saw.
+      observation: what the server saw; of batch normalisation in training mode with the batch's own statistics in the
+        parameters and in evaluation mode, so that a node's states follow from its neighbourhood.
+      seen: the same as it was seen.
       knowledge: what the attacker knows.
       settings: tolerances and limits.
       arithmetic: how to reckon with an exact gradient, or one under noise.
       fit: which gradient distances are those of the graph that was seen.
+      n_counted: the number of nodes was not known, but follows from statistics (``number_of_nodes``).
     """
 
     observation: Observation
+    seen: Observation
     knowledge: Knowledge
     settings: CensusSettings
     arithmetic: Arithmetic
     fit: Fit
+    n_counted: bool = False
 
     @staticmethod
     def of(observation: Observation, knowledge: Knowledge, settings: CensusSettings = DEFAULTS) -> CensusProblem:
-        """The problem of an update."""
-        noise = knowledge.noise
-        return CensusProblem(
-            observation, knowledge, settings, arithmetic_of(noise, settings), Fit.of(observation, noise)
-        )
+        """The problem of an update.
+
+        Raises:
+          ValueError: batch normalisation in training mode without running statistics or without a number of nodes.
+        """
+        arithmetic, fit = arithmetic_of(knowledge.noise, settings), Fit.of(observation, knowledge.noise)
+        return CensusProblem(still(observation, knowledge.n), observation, knowledge, settings, arithmetic, fit)
+
+    @property
+    def batch(self) -> Batch:
+        """The mean and the unbiased variance of the batch at every norm in training mode."""
+        seen = self.seen
+        return {} if seen.statistics is None else of_batch(seen.model, seen.params, seen.statistics)
 
     @property
     def tolerances(self) -> CensusTolerances:
-        """Those of the settings."""
-        return self.settings.tolerances
+        """Those of the settings; of rows what rounded statistics leave, where there are any."""
+        given = self.settings.tolerances
+        if not self.seen.model.returns_statistics:
+            return given
+        return dataclasses.replace(given, span=dataclasses.replace(given.span, row_least=given.span.statistics_row))
 
     @property
     def limits(self) -> CensusLimits:
@@ -70,3 +87,14 @@ class CensusProblem:
         """Which of the known feature rows each of ``codes`` is, and how many nodes have each; None: none are known."""
         known = KnownRows.of(self.knowledge)
         return None if known is None else (known.index(codes), known.counts)
+
+
+def still(observation: Observation, n: int | None) -> Observation:
+    """The observation in evaluation mode with the batch's own statistics in the parameters (``CensusProblem``)."""
+    if not observation.model.returns_statistics:
+        return observation
+    if observation.statistics is None or n is None:
+        raise ValueError("statistics: in training mode the running statistics and the number of nodes are needed")
+    batch = of_batch(observation.model, observation.params, observation.statistics)
+    model, params = frozen(observation.model, observation.params, batch, n)
+    return dataclasses.replace(observation, model=model, params=params, statistics=None)

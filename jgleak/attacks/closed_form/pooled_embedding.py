@@ -10,7 +10,7 @@ from jgleak.gnn import GNN, Params
 from jgleak.gnn.pooled import entering
 
 
-def pooled_embedding(model: GNN, update: Params) -> Float[np.ndarray, " D"]:
+def pooled_embedding(model: GNN, update: Params) -> Float[np.ndarray, " P"]:
     """The vector ``p`` that entered a ``pooled`` readout, from its first linear map's ``dL/dW = p dL/db^T``.
 
     It is ``dL/dW dL/db / |dL/db|^2``: the least-squares answer over all outputs, where the paper divides one row by one

@@ -96,6 +96,11 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
         return "it enumerates feature values, and this feature space has real-valued ones; use discrete features"
     if model.depth < 2:
         return "it needs at least two convolutions, to check 1-hop blocks"
+    if model.of_nodes == "all":
+        return (
+            "a norm looks at all nodes, so that a neighbourhood does not tell a state; under batch normalisation whose "
+            "running statistics came back the census reads it"
+        )
     by_node = model.readout.additive == "nodes"
     if model.depth == 2 and not by_node:
         return (

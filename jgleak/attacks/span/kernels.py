@@ -71,7 +71,7 @@ def sent(
 @partial(jax.jit, static_argnames=("layer", "view"), inline=True)
 def _row(
     layer: Layer, view: View, weights: Params, totals: Float[Array, "A ... C"], columns: Int[Array, " C"]
-) -> Float[Array, "... C"]:
+) -> Float[Array, "... D"]:
     """Summed terms to ``columns`` of the row that a view names."""
     return layer.by(weights, "row", view, totals, columns)
 
@@ -284,7 +284,7 @@ def embed(
             star = table[centre], degrees[centre], table[around], degrees[around]
             own, others = layer.by(weights, "terms", view, *star)
             total = own + jnp.where(present, others, 0.0).sum(axis=0)
-            columns = jnp.arange(total.shape[0] if view == "aggregate" else layer.features)
+            columns = jnp.arange(total.shape[0]) if view == "aggregate" else layer.columns(view)
             out.append(
                 _row(layer, view, weights, layer.by(weights, "select", view, total[None], columns)[:, 0], columns)
             )

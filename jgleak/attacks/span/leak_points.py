@@ -9,7 +9,8 @@ hidden (ours)         GIN's hidden row                       GIN's second weight
 readout               ``[X | H_L][v]``                       first readout weight, one MLP for every node
 ====================  =====================================  ==============================================
 
-They follow from the linear maps inside each part and the rows that enter them (``Tap``).
+They follow from the linear maps inside each part and the rows that enter them (``Tap``). Batch normalisation in
+training mode hides a direction of them (``mean_rows``); a check whose span would lack it is left out.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
+from jgleak.attacks.span.mean_rows import whole_gradient
 from jgleak.federated.observation import Observation
 
 View = Literal["state", "hidden", "aggregate"]
@@ -64,15 +66,13 @@ def leak_points(observation: Observation, hop: int) -> list[LeakPoint]:
             fixed = kernel.shape[0] - model.layers[-1].features  # the input row, states after fewer layers
             found.append(LeakPoint("readout", hop, "state", fixed, kernel, condition))
     if hop > 0:
-        below, layer = model.layer_of(update, hop - 1), model.layers[hop - 1]
         full = f"the gradient at the output of convolution {hop - 1} has full row rank"
-        inside = {tap.rows: np.asarray(tap.of(below)) for tap in layer.taps}
-        if "hidden" in inside:
-            found.insert(0, LeakPoint("hidden", hop, "hidden", 0, inside["hidden"], full))
-        if "mixed" in inside:
-            found.append(LeakPoint("aggregate", hop, "aggregate", 0, inside["mixed"], full))
-    own = _own_rows(observation, hop) if hop < model.depth else None
-    if own is not None:
+        inside = {tap.rows: whole_gradient(observation, hop - 1, tap.path) for tap in model.layers[hop - 1].taps}
+        if (hidden := inside.get("hidden")) is not None:
+            found.insert(0, LeakPoint("hidden", hop, "hidden", 0, hidden, full))
+        if (mixed := inside.get("mixed")) is not None:
+            found.append(LeakPoint("aggregate", hop, "aggregate", 0, mixed, full))
+    if hop < model.depth and (own := _own_rows(observation, hop)) is not None:
         found.insert(sum(site.name in ("readout", "hidden") for site in found), own)
     return found
 
@@ -80,17 +80,19 @@ def leak_points(observation: Observation, hop: int) -> list[LeakPoint]:
 def _own_rows(observation: Observation, hop: int) -> LeakPoint | None:
     """All maps that the nodes' own rows enter: the same rows lie in the spans of all of their gradients' columns.
 
-    None where no map takes them (GINE: a neighbour's row passes an activation first).
+    None where no map takes them (GINE: a neighbour's row passes an activation first), or what hides behind a norm is
+    not known.
     """
     model, update = observation.model, observation.update
     if hop == 0 and model.encoder.taps:
         seen = [np.asarray(tap.inside("encoder").of(update)) for tap in model.encoder.taps]
         return LeakPoint("node", 0, "state", 0, np.hstack(seen), "the gradient at the encoded rows has full row rank")
-    taps, tree = model.layers[hop].taps, model.layer_of(update, hop)
+    taps = model.layers[hop].taps
     own, mixed = ([tap for tap in taps if tap.rows == rows] for rows in ("own", "mixed"))
     if not own:
         return None
     condition = f"the gradient at the rows that enter convolution {hop} has full row rank"
     if {tap.path for tap in own} == {tap.path for tap in mixed}:  # the gradient there has passed the mixing
         condition += ", which a singular adjacency spoils"
-    return LeakPoint("node", hop, "state", 0, np.hstack([np.asarray(tap.of(tree)) for tap in own]), condition)
+    parts = [part for tap in own if (part := whole_gradient(observation, hop, tap.path)) is not None]
+    return LeakPoint("node", hop, "state", 0, np.hstack(parts), condition) if parts else None

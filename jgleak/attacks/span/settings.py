@@ -21,6 +21,8 @@ class SpanTolerances:
         direction kept is known.
       row_least: and by at least this much, relative to its length,
       row_most: and by at most this much (GRAIN finds any fixed threshold in [1e-4, 1e-2] to work, Figure 6).
+      statistics_row: and by at least this much where a batch's statistics enter, which follow from running ones that
+        were rounded.
       row_rounding: relative distance of a row from the space that rounding alone explains, where noise is reckoned
         with.
       device_rounding: residual that float32 arithmetic alone can leave on the device, relative to the row.
@@ -50,6 +52,7 @@ class SpanTolerances:
     row_margin: float = 10.0
     row_least: float = 1e-5
     row_most: float = 1e-2
+    statistics_row: float = 1e-3
     row_rounding: float = 1e-5
     device_rounding: float = 4e-6
     device_margin: float = 1.05

@@ -1,0 +1,104 @@
+"""The number of nodes, where batch normalisation in training mode needs it and nobody says it.
+
+Rows before the first norm do not depend on it, and neither do checks of 1-hop blocks before it. With shares ``mu_c`` of
+these blocks and their rows ``z_c``, the batch's mean is ``sum mu_c z_c``, and ``sum mu_c (z_c - mean)^2`` is the biased
+variance: the unbiased one, which came back, times ``(N - 1) / N``. Where one ``N`` alone has such shares, it is that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from jgleak.attacks.attack import Budget, Clock
+from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.settings import CensusSettings
+from jgleak.attacks.closed_form.propositions import ConditionFailed
+from jgleak.attacks.nonnegative import nonnegative
+from jgleak.attacks.span.hops import Blocks, Nodes, encoded
+from jgleak.attacks.span.levels import block_checks, find_nodes
+from jgleak.attacks.span.onehop import one_hop
+from jgleak.federated.observation import Knowledge, Observation
+from jgleak.gnn import GNN, Params
+
+EXPLAINED = 1e-3
+"""Largest misfit of the true number, in deviations: rounding of statistics, which starts at about 1e-6 of them."""
+
+FITS = 10.0
+"""A number of nodes is possible where the moments are off by at most so many times what the best one's are."""
+
+
+def number_of_nodes(
+    observation: Observation, knowledge: Knowledge, settings: CensusSettings, clock: Clock, budget: Budget
+) -> int:
+    """The one number of nodes up to ``max_n`` whose 1-hop blocks have the batch's mean and variance.
+
+    Raises:
+      ConditionFailed: several have, or none, or the first layer has no norm in training mode or no check before it.
+      TooManyCandidates: the input span says too little about nodes.
+    """
+    layer = observation.model.layers[0]
+    paths = [path for path, norm in layer.norms.items() if norm.returns_statistics]
+    if not paths:
+        raise ConditionFailed("the first layer has no statistics that would tell the number of nodes; give it (n)")
+    problem = CensusProblem.of(observation, dataclasses.replace(knowledge, n=knowledge.max_n), settings)
+    tolerances = problem.tolerances.span
+    nodes = find_nodes(observation, knowledge, clock=clock, tolerances=tolerances, limits=settings.limits.span)
+    for names in (("aggregate",),) if paths[0] != ("norm",) else (("hidden", "aggregate"), ("aggregate",)):
+        checks = block_checks(observation, knowledge, 1, names, tolerances)
+        if not checks:
+            continue
+        bounds = {"clock": clock, "budget": budget, "limits": settings.limits.span}
+        blocks = one_hop(problem.observation.model, problem.observation.params, nodes, checks, **bounds)
+        if not 0 < blocks.size <= settings.limits.blocks_counted:
+            continue
+        rests = _rests(problem, nodes, blocks, paths[0])
+        best = min(rests.values())
+        possible = [n for n, rest in rests.items() if rest <= FITS * best]
+        if len(possible) == 1 and best <= EXPLAINED:
+            return possible[0]
+    raise ConditionFailed("the statistics that came back do not tell the number of nodes; give it (n)")
+
+
+def _rests(problem: CensusProblem, nodes: Nodes, blocks: Blocks, norm: tuple[str, ...]) -> dict[int, float]:
+    """For every number of nodes how far shares of blocks stay from the batch's moments at a norm of the first layer."""
+    model, params = problem.observation.model, problem.observation.params
+    inputs = encoded(model, params, nodes)
+    rows = _entering(model, params, inputs, nodes.degrees, blocks)[list(model.layers[0].norms).index(norm)]
+    mean, unbiased = problem.batch["layers_0", *norm]
+    rounds, numbers = problem.limits.solver_rounds, range(2, problem.knowledge.max_n + 1)
+    return {n: _rest(rows, mean, unbiased * (n - 1) / n, rounds) for n in numbers}
+
+
+def _rest(
+    rows: Float[np.ndarray, "K D"], mean: Float[np.ndarray, " D"], biased: Float[np.ndarray, " D"], rounds: int
+) -> float:
+    """How far shares of blocks stay from a batch's moments, in deviations of each column, root mean square."""
+    unit = np.sqrt(np.maximum(biased, 1e-12))
+    normal = ((rows - mean) / unit).T
+    system = np.r_[normal, normal**2, np.ones((1, rows.shape[0]))]
+    goal = np.r_[np.zeros(mean.size), biased / unit**2, 1.0]
+    answer = nonnegative(system, goal, rounds)
+    return np.inf if answer is None else answer[1] / np.sqrt(goal.size)
+
+
+def _entering(
+    model: GNN, params: Params, inputs: Float[np.ndarray, "T F"], degrees: np.ndarray, blocks: Blocks
+) -> list[Float[np.ndarray, "K _D"]]:
+    """The rows of 1-hop blocks that enter the first layer's norms, in float64."""
+    numbers = np.full((blocks.size, 1 + max(len(around) for around in blocks.neighbours)), -1)
+    numbers[:, 0] = blocks.classes * blocks.roots
+    for row, around in zip(numbers, blocks.neighbours, strict=True):
+        row[1 : 1 + len(around)] = around
+    present, here = jnp.asarray(numbers >= 0), np.maximum(numbers, 0)
+    places, along = np.divmod(here, blocks.classes)
+    with jax.enable_x64(True):
+        wide = jax.tree.map(lambda w: np.asarray(w, np.float64), model.layer_of(params, 0))
+        rows, degree = (jnp.asarray(part, np.float64)[places] for part in (inputs, degrees))
+        star = rows, degree, present, jnp.asarray(along)
+        found = jax.vmap(lambda *one: model.layers[0].by(wide, "entering_norms", *one))(*star)
+        return [np.asarray(rows) for rows in found]

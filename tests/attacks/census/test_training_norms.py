@@ -1,0 +1,85 @@
+"""The census on batch normalisation in training mode: exact, with the number of nodes or without, or refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import pytest
+
+from jgleak import Budget, Knowledge, get_attack
+from jgleak.datasets import load
+from jgleak.federated import fedsgd
+from jgleak.gnn import GNN, MLP, BatchNorm, GCNConv, GINConv, GraphNorm, Layer, Pooled
+
+NORM = BatchNorm(training=True)
+DATA = load("embedded")
+
+
+def gin(width: int = 48, **inside: Any) -> tuple[Layer, ...]:
+    return tuple(Layer(GINConv(width, bias=True, **inside), norm=NORM) for _ in range(2))
+
+
+MODELS = {
+    "behind GIN": gin(),
+    "behind GIN, and inside the second": (gin()[0], Layer(GINConv(48, widths=(96,), norm=NORM), norm=NORM)),
+    "behind a wide GCN": (Layer(GCNConv(DATA.space.width), norm=NORM), Layer(GCNConv(40))),
+}
+
+
+def observed(name: str, layers: tuple[Layer, ...], pooling: str = "mean") -> tuple[Any, Any]:
+    model = GNN(DATA.space.width, layers, Pooled(pooling, MLP((16, 2))))
+    graph = next(graph for graph in DATA.graphs if graph.name.startswith(name))
+    return graph, fedsgd(model, model.initial(key=jax.random.key(0)), [graph], DATA.space, loss="ce")
+
+
+def attacked(observation: Any, n: int | None) -> Any:
+    return get_attack("census")(
+        observation, Knowledge(DATA.space, n=n, max_n=20), key=jax.random.key(1), budget=Budget(seconds=120)
+    )
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("pooling", ["mean", "sum"])
+def test_the_graph_is_found_and_no_other(model: str, pooling: str) -> None:
+    graph, observation = observed("indole", MODELS[model], pooling)
+    found = attacked(observation, graph.n)
+    assert found.best.isomorphic(graph) and found.certificate.status == "unique"
+    assert found.gradient_distance < 1e-4
+    assert "the running statistics that came back are those of the graph alone" in found.certificate.conditions
+
+
+def test_the_number_of_nodes_follows_from_the_statistics() -> None:
+    graph, observation = observed("indole", gin())
+    found = attacked(observation, None)
+    assert found.best.isomorphic(graph) and found.certificate.status == "unique"
+    assert any(f"the graph has {graph.n} nodes" in said for said in found.certificate.conditions)
+
+
+def test_where_the_first_layer_has_no_norm_the_number_is_asked_for() -> None:
+    graph, observation = observed("indole", (Layer(GINConv(48)), gin()[0]))
+    assert "give it (n)" in attacked(observation, None).info["reason"]
+    assert attacked(observation, graph.n).best.isomorphic(graph)
+
+
+def test_what_is_missing_is_said() -> None:
+    graph, observation = observed("indole", gin())
+    census, grain = get_attack("census"), get_attack("grain")
+    knowledge = Knowledge(DATA.space, n=graph.n)
+    bare = dataclasses.replace(observation, statistics=None)
+    assert "no running statistics came back" in str(census.refusal(bare, knowledge))
+    assert "which noise and pruning change" in str(
+        census.refusal(observation, dataclasses.replace(knowledge, noise=1e-6))
+    )
+    assert "a norm looks at all nodes" in str(grain.refusal(observation, knowledge))
+    _, narrow = observed("indole", (Layer(GCNConv(40), norm=NORM), Layer(GCNConv(40))))
+    assert "hides a direction of the input rows" in str(census.refusal(narrow, knowledge))
+
+
+def test_graph_norm_is_refused_by_its_name() -> None:
+    graph, observation = observed("indole", (Layer(GINConv(48), norm=GraphNorm()), Layer(GINConv(48))))
+    knowledge = Knowledge(DATA.space, n=graph.n)
+    assert "the norm 'graph' looks at all nodes" in str(get_attack("census").refusal(observation, knowledge))
+    assert "a norm looks at all nodes" in str(get_attack("grain").refusal(observation, knowledge))
+    assert get_attack("dlg").refusal(observation, knowledge) is None

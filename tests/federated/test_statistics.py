@@ -1,0 +1,164 @@
+"""Batch normalisation in training mode: against PyTorch and differences, and what the returned statistics tell."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jgleak.attacks.distance import gradient_distances
+from jgleak.federated import LocalTraining, fedavg, fedsgd
+from jgleak.federated.client import target_gradient
+from jgleak.federated.loss import graph_loss
+from jgleak.federated.observation import load, save
+from jgleak.federated.statistics import distance, evaluated, frozen, moved, of_batch
+from jgleak.gnn import GNN, MLP, BatchNorm, GCNConv, GINConv, Layer, NodeScores, Pooled
+from jgleak.gnn.norm import STATISTICS
+from jgleak.graph import DenseGraph, Graph, GraphBatch
+
+TRAINING = BatchNorm(training=True)
+
+ROWS = np.array([[1.0, -2.0], [0.5, 0.25], [3.0, 1.0], [-1.0, 2.0]], np.float32)
+KERNEL = np.array([[0.5, -1.0, 0.25], [1.5, 0.75, -0.5]], np.float32)
+UPSTREAM = np.array([[1.0, 0.0, 2.0], [-1.0, 1.0, 0.5], [0.25, -2.0, 1.0], [0.0, 1.0, -1.0]], np.float32)
+WEIGHTS = {
+    "scale": np.array([1.0, 2.0, -0.5], np.float32),
+    "bias": np.array([0.0, 0.5, 1.0], np.float32),
+    "mean": np.array([0.25, 0.0, -1.0], np.float32),
+    "variance": np.array([1.0, 0.5, 2.0], np.float32),
+}
+TORCH = {
+    "out": [
+        [-1.579377, -1.358296, 0.333235],
+        [-0.130407, 0.827935, 1.035093],
+        [0.97081, -1.108441, 0.894721],
+        [0.738974, 3.638802, 1.736951],
+    ],
+    "kernel": [[0.552111, -2.463981, -0.218536], [-0.184039, -3.285287, -0.109213]],
+    "scale": [-1.206267, 3.341809, 4.316426],
+    "bias": [0.25, 0.0, 2.5],
+    "mean": [0.315625, -0.064062, -0.89375],
+    "variance": [1.520182, 0.983952, 1.905729],
+}
+"""``BatchNorm1d(3)`` of PyTorch 2 in training mode behind a linear map: its outcome, the gradients of the sum of the
+outcome times ``UPSTREAM``, and its running statistics afterwards."""
+
+
+def test_training_mode_is_pytorch_s() -> None:
+    rows, mask = np.zeros((6, 2), np.float32), np.arange(6) < 4  # two rows of padding
+    rows[:4], rows[4:] = ROWS, 7.0
+
+    def out(kernel: Any, weights: Any) -> Any:
+        return TRAINING.apply({"params": weights}, rows @ kernel, jnp.asarray(mask), mutable=[STATISTICS])
+
+    found, left = out(jnp.asarray(KERNEL), WEIGHTS)
+    kernel, norm = jax.grad(lambda k, w: (UPSTREAM * out(k, w)[0][:4]).sum(), argnums=(0, 1))(
+        jnp.asarray(KERNEL), WEIGHTS
+    )
+    np.testing.assert_allclose(found[:4], TORCH["out"], atol=2e-6)
+    np.testing.assert_allclose(kernel, TORCH["kernel"], atol=5e-6)
+    for name in ("scale", "bias"):
+        np.testing.assert_allclose(norm[name], TORCH[name], atol=5e-6)
+    for name in ("mean", "variance"):
+        after = 0.9 * WEIGHTS[name] + 0.1 * np.asarray(left[STATISTICS][name])
+        np.testing.assert_allclose(after, TORCH[name], atol=2e-6)
+        assert not norm[name].any()
+
+
+def model_of(width: int, norm: BatchNorm = TRAINING) -> GNN:
+    first = Layer(GINConv(6, bias=True, inner="tanh", norm=norm), "tanh", norm=norm)
+    return GNN(width, (first, Layer(GCNConv(5), "tanh", norm=norm)), Pooled(mlp=MLP((2,))))
+
+
+def dense_of(graph: Graph, world: Any, kind: Any = np.float32) -> DenseGraph:
+    dense = GraphBatch.from_graphs([graph], world.space).dense
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf[0], None if leaf.dtype == bool else kind), dense)
+
+
+@pytest.fixture(scope="module")
+def seen(world: Any) -> tuple[GNN, Any, Graph, Any]:
+    model = model_of(world.space.width)
+    params, graph = model.initial(key=jax.random.key(0)), world.graph(7, seed=3)
+    return model, params, graph, fedsgd(model, params, [graph], world.space, loss="ce")
+
+
+def test_the_client_s_gradient_is_that_of_central_differences(seen: Any, world: Any) -> None:
+    model, params, graph, observation = seen
+    with jax.enable_x64(True):
+        dense = dense_of(graph, world, np.float64)
+        wide = jax.tree.map(lambda w: np.asarray(w, np.float64), params)
+        direction = jax.tree.map(lambda w: np.random.default_rng(w.size).normal(size=w.shape), wide)
+
+        def loss(step: float) -> float:
+            moved_by = jax.tree.map(lambda w, d: w + step * d, wide, direction)
+            return float(graph_loss(model, moved_by, dense, jnp.asarray(graph.y), "ce"))
+
+        slope = (loss(1e-5) - loss(-1e-5)) / 2e-5
+    along = sum(jax.tree.leaves(jax.tree.map(lambda g, d: float((g * d).sum()), observation.update, direction)))
+    assert abs(along - slope) < 1e-4 * abs(slope)
+
+
+def test_the_batch_s_statistics_follow_from_running_ones(seen: Any, world: Any) -> None:
+    model, params, graph, observation = seen
+    batch = of_batch(model, params, observation.statistics)
+    assert list(batch) == list(model.norms) and len(batch) == 3
+    dense = dense_of(graph, world)
+    still, weights = frozen(model, params, batch, graph.n)
+    assert still.of_nodes == "one" and model.of_nodes == "all" and not still.returns_statistics
+    for a, b in zip(
+        model.apply({"params": params}, *dense, method="states"),  # type: ignore[arg-type]
+        still.apply({"params": weights}, *dense, method="states"),  # type: ignore[arg-type]
+        strict=True,
+    ):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), atol=2e-5)
+    assert distance(model, params, observation.statistics, dense) < 1e-5
+    other = dense_of(world.graph(7, seed=4), world)
+    assert distance(model, params, observation.statistics, other) > 1e-2
+
+
+def test_the_gradient_distance_counts_the_statistics(seen: Any, world: Any) -> None:
+    model, params, graph, observation = seen
+    assert gradient_distances(observation, world.space, [graph])[0][0] < 1e-5
+    foreign = moved(model, params, dense_of(world.graph(7, seed=4), world))
+    lying = dataclasses.replace(observation, statistics=foreign)
+    assert gradient_distances(lying, world.space, [graph])[0][0] > 1e-2
+
+
+def test_files_carry_statistics(seen: Any, world: Any, tmp_path: Path) -> None:
+    observation = seen[-1]
+    save(tmp_path / "one.safetensors", observation, world.space)
+    again, _ = load(tmp_path / "one.safetensors")
+    assert again.model == observation.model
+    jax.tree.map(np.testing.assert_array_equal, again.statistics, observation.statistics)
+
+
+def test_a_fedavg_client_of_one_step_returns_them_too(seen: Any, world: Any) -> None:
+    model, params, graph, observation = seen
+    one = fedavg(model, params, [graph], world.space, loss="ce", local=LocalTraining(0.1))
+    jax.tree.map(np.testing.assert_array_equal, one.statistics, observation.statistics)
+    with pytest.raises(ValueError, match="understood in one step"):
+        fedavg(model, params, [graph], world.space, loss="ce", local=LocalTraining(0.1, steps=2))
+
+
+def test_what_is_not_understood_is_refused(seen: Any, world: Any) -> None:
+    model, params, graph, observation = seen
+    for graphs in ([graph, graph], [world.graph(1, seed=1)]):
+        with pytest.raises(ValueError, match="over the nodes of one graph, two at least"):
+            fedsgd(model, params, graphs, world.space, loss="ce")
+    with pytest.raises(ValueError, match="in the gradient of one graph"):
+        dataclasses.replace(observation, batch_size=2)
+    with pytest.raises(ValueError, match="statistics: lacks tensor 'layers_0/conv/norms_0/mean'"):
+        dataclasses.replace(observation, statistics={"layers_0": {"norm": observation.statistics["layers_0"]["norm"]}})
+    with pytest.raises(ValueError, match="no norm of this model is in training mode"):
+        dataclasses.replace(observation, model=evaluated(model))
+    scores = GNN(world.space.width, (Layer(GCNConv(2), norm=TRAINING),), NodeScores(2))
+    labelled = world.graph(5, seed=1, node_labels=True)
+    with pytest.raises(ValueError, match="are taken in evaluation mode"):
+        target_gradient(scores, scores.initial(key=jax.random.key(0)), [labelled], world.space, loss="ce")
+    with pytest.raises(ValueError, match="momentum: expected a share"):
+        model_of(world.space.width, BatchNorm(training=True, momentum=0.0)).check()
