@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from jaxtyping import Float, Int, Num
 
-Kind = Literal["onehot", "binary", "real"]
+Kind = Literal["onehot", "binary", "number", "real"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +25,9 @@ class Feature:
     Attributes:
       name: its name in the schema.
       values: for a discrete feature the values in code order (code ``k`` means ``values[k]``); empty for a real one.
-      kind: ``onehot`` takes one column a value, ``binary`` one column holding the code 0 or 1, ``real`` one column.
+      kind: ``onehot`` takes one column a value, ``binary`` one column holding the code 0 or 1, ``number`` one column
+        holding one of the values, which are numbers (OGB's integers, a mass that the element determines), ``real`` one
+        column holding any number.
       determined_by: name of a feature that fixes this one (atomic mass follows from the element), or None.
       mapping: for a determined feature, ``mapping[k]`` is its code where the determining feature has code ``k``.
     """
@@ -46,6 +48,11 @@ class Feature:
     def columns(self) -> int:
         """Number of columns this feature takes in the encoded matrix."""
         return len(self.values) if self.kind == "onehot" else 1
+
+    @property
+    def numbers(self) -> Float[np.ndarray, " k"]:
+        """The values of a ``number``."""
+        return np.asarray(self.values, np.float64)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -80,6 +87,8 @@ class FeatureSpace:
         for f in self.features:
             if f.kind == "onehot" and not f.values:
                 raise ValueError(f"features: {f.name!r} is one-hot but lists no values")
+            if f.kind == "number":
+                _check_numbers(f)
             if f.kind == "binary" and len(f.values) != 2:
                 raise ValueError(f"features: {f.name!r} is binary and must list exactly two values")
             if f.determined_by is not None and f.determined_by not in names:
@@ -88,8 +97,11 @@ class FeatureSpace:
                 _check_mapping(f, self.features[names.index(f.determined_by)])
         if self.degree is not None:
             degree = next((f for f in self.features if f.name == self.degree), None)
-            if degree is None or degree.kind != "onehot" or not all(isinstance(v, int) for v in degree.values):
-                raise ValueError(f"degree: {self.degree!r} must name a one-hot feature whose values are integers")
+            listed = degree is not None and degree.kind in ("onehot", "number")
+            if degree is None or not listed or not all(isinstance(v, int) for v in degree.values):
+                raise ValueError(
+                    f"degree: {self.degree!r} must name a one-hot or number feature whose values are integers"
+                )
         for field in ("mean", "std"):
             column = getattr(self, field)
             if column is not None and (column.shape != (self.width,) or not np.all(np.isfinite(column))):
@@ -146,6 +158,9 @@ class FeatureSpace:
         raw[:, offsets[flat]] = x[:, flat]
         for g in np.flatnonzero(~flat):
             raw[rows, offsets[g] + x[:, g].astype(int)] = 1.0
+        for g, f in enumerate(self.features):
+            if f.kind == "number":
+                raw[:, offsets[g]] = f.numbers[x[:, g].astype(int)]
         return raw
 
     def check(self, x: np.ndarray) -> None:
@@ -182,7 +197,10 @@ class FeatureSpace:
             )
 
     def decode(self, encoded: Float[np.ndarray, "n m"]) -> Num[np.ndarray, "n G"]:
-        """Encoded (possibly soft) columns to the nearest feature entries: arg-max a group, threshold for binaries."""
+        """Encoded (possibly soft) columns to the nearest feature entries.
+
+        The largest of a one-hot feature's columns, the nearest of listed numbers, and a threshold for binaries.
+        """
         encoded = np.asarray(encoded, dtype=np.float64)
         raw = encoded if self.mean is None or self.std is None else encoded * self.std + self.mean
         out = np.zeros((raw.shape[0], len(self.features)))
@@ -190,6 +208,8 @@ class FeatureSpace:
             block = raw[:, start : start + f.columns]
             if f.kind == "onehot":
                 out[:, g] = block.argmax(axis=1)
+            elif f.kind == "number":
+                out[:, g] = np.abs(block - f.numbers).argmin(axis=1)
             else:
                 out[:, g] = block[:, 0] if f.kind == "real" else block[:, 0] > 0.5
         return out.astype(np.int32) if self.discrete else out
@@ -203,7 +223,10 @@ class FeatureSpace:
         start = self.offsets[feature]
         if f.kind == "onehot":
             return codes[self.mean[start : start + f.columns] > 0]
-        return codes if self.std[start] > 0 else codes[codes == round(float(self.mean[start]))]
+        if self.std[start] > 0:
+            return codes
+        only = float(self.mean[start])
+        return codes[[np.abs(f.numbers - only).argmin()]] if f.kind == "number" else codes[codes == round(only)]
 
     def degrees(self, x: Num[np.ndarray, "n G"]) -> Int[np.ndarray, " n"] | None:
         """Degrees that the features state (n,), or None when degree is not a feature."""
@@ -283,6 +306,12 @@ class FeatureSpace:
             raise ValueError(f"feature space: malformed description ({error!r})") from error
 
 
+def _check_numbers(feature: Feature) -> None:
+    plain = all(isinstance(v, int | float) and math.isfinite(v) for v in feature.values)
+    if not feature.values or not plain or len(set(feature.values)) < len(feature.values):
+        raise ValueError(f"features: {feature.name!r} is a number and must list its values, finite and each once")
+
+
 def _check_mapping(feature: Feature, by: Feature) -> None:
     if by.determined_by is not None or not by.values:
         raise ValueError(f"features: {feature.name!r} must be determined by a free discrete feature, not {by.name!r}")
@@ -301,6 +330,11 @@ def onehot(name: str, values: Sequence[str | int | float]) -> Feature:
 def real(name: str) -> Feature:
     """A real-valued feature of one column."""
     return Feature(name, (), "real")
+
+
+def number(name: str, values: Sequence[int | float]) -> Feature:
+    """A feature of one column that holds one of ``values``."""
+    return Feature(name, tuple(values), "number")
 
 
 def binary(name: str) -> Feature:

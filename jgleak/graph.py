@@ -27,7 +27,9 @@ class Graph:
     Attributes:
       x: node features ``(n, G)``, one column a *feature* of the FeatureSpace: integer codes, or numbers for real ones.
       edges: ``(e, 2)`` node pairs, each edge once, without self-loops; stored sorted with the smaller node first.
-      y: a class (int), a regression target (float), node classes or targets ``(n,)``, or None when unknown.
+      y: a class (int), a regression target (float), node classes or targets ``(n,)``, or None when unknown. Of several
+        tasks a row ``(1, T)`` of labels, one a task, NaN where it is missing (as PyTorch Geometric has it): the number
+        of axes says which of these it is, never a length.
       name: free text for people (a SMILES string, a row number); no code decides by it.
       edge_class: the class of every edge ``(e,)``, a place in the FeatureSpace's ``edge_classes`` (a bond type), in the
         order of ``edges``; None where edges are alike.
@@ -38,7 +40,7 @@ class Graph:
 
     x: Num[np.ndarray, "n G"]
     edges: Int[np.ndarray, "e 2"]
-    y: int | float | Num[np.ndarray, " n"] | None = None
+    y: int | float | Num[np.ndarray, " n"] | Num[np.ndarray, "1 T"] | None = None
     name: str = ""
     edge_class: Int[np.ndarray, " e"] | None = None
 
@@ -117,7 +119,7 @@ class Graph:
         if sorted(order.tolist()) != list(range(self.n)):
             raise ValueError(f"order: must be a permutation of 0..{self.n - 1}")
         place = np.argsort(order)
-        y = self.y[order] if isinstance(self.y, np.ndarray) and self.y.ndim else self.y
+        y = self.y[order] if isinstance(self.y, np.ndarray) and self.y.ndim == 1 else self.y
         return Graph(self.x[order], place[self.edges].reshape(-1, 2), y, self.name, self.edge_class)
 
     def to_networkx(self) -> nx.Graph:
@@ -254,7 +256,7 @@ class GraphBatch:
       adjacency: ``(B, N, N)`` symmetric, zero diagonal, entries in [0, 1]; ``(B, N, N, K)`` for edges of ``K`` classes,
         of which each edge has a 1 at its own.
       node_mask: ``(B, N)`` True for real nodes.
-      labels: ``(B,)`` graph labels, ``(B, N)`` node labels, or None.
+      labels: ``(B,)`` graph labels, ``(B, N)`` node labels, ``(B, T)`` labels of several tasks, or None.
     """
 
     nodes: Float[Array | np.ndarray, "B N m"]
@@ -339,12 +341,22 @@ def _checked_classes(classes: Any, edges: int) -> Int[np.ndarray, " e"]:
 def _checked_label(y: Any, n: int) -> Any:
     labels = np.asarray(y)
     if not np.issubdtype(labels.dtype, np.number) and labels.dtype != bool:
-        raise ValueError(f"y: expected a class, a number or node labels ({n},), got {y!r}")
+        raise ValueError(f"y: expected a class, a number, node labels ({n},) or a row of tasks (1, T), got {y!r}")
+    if labels.ndim == 2:
+        return _checked_tasks(labels)
     if not np.all(np.isfinite(labels)):
-        raise ValueError("y: contains NaN or infinite entries")
+        raise ValueError("y: contains NaN or infinite entries; only of several tasks (1, T) a label may be missing")
     if labels.ndim > 0 and labels.shape != (n,):
-        raise ValueError(f"y: node labels must have shape ({n},), got {labels.shape}")
+        raise ValueError(f"y: node labels must have shape ({n},), got {labels.shape}; several tasks are a row (1, T)")
     return labels if labels.ndim else labels.item()
+
+
+def _checked_tasks(labels: Num[np.ndarray, "_ T"]) -> Float[np.ndarray, "1 T"]:
+    if labels.shape[0] != 1 or labels.shape[1] == 0:
+        raise ValueError(f"y: the labels of several tasks are one row (1, T) with T >= 1, got {labels.shape}")
+    if np.any(np.isinf(labels)):
+        raise ValueError("y: contains infinite entries; a missing label is NaN")
+    return labels.astype(np.float64)
 
 
 def _labels(graphs: Sequence[Graph], size: int) -> Any:
@@ -357,8 +369,13 @@ def _labels(graphs: Sequence[Graph], size: int) -> Any:
         for i, y in enumerate(ys):
             out[i, : np.size(y)] = y
         return out
+    if all(isinstance(y, np.ndarray) and y.ndim == 2 for y in ys):
+        tasks = sorted({y.shape[1] for y in ys})
+        if len(tasks) > 1:
+            raise ValueError(f"y: the graphs of the batch have different numbers of tasks, {tasks}")
+        return np.concatenate(ys).astype(np.float32)
     if any(isinstance(y, np.ndarray) for y in ys):
-        raise ValueError("y: some graphs of the batch have node labels and some have one graph label")
+        raise ValueError("y: the graphs of the batch have labels of different kinds: of graphs, of nodes, of tasks")
     if all(isinstance(y, (int, np.integer)) for y in ys):
         return np.array(ys, np.int32)
     return np.array(ys, np.float32)

@@ -224,6 +224,9 @@ def test_bond_types_come_back(bonded: Any, place: int, tmp_path: Any) -> None:
     assert observation.model == model and space.edge_classes == ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC")
     found = CENSUS(observation, Knowledge(space), key=jax.random.key(0), budget=Budget(seconds=60))
     assert found.best is not None and exact(graph, found.best)
+    glued = ATTACKS["grain"](observation, Knowledge(space), key=jax.random.key(0), budget=Budget(seconds=60))
+    listed = [one.canonical_form() for one in found.graphs]  # GRAIN returns the first match, which may be another
+    assert glued.stop == "match" and glued.best is not None and glued.best.canonical_form() in listed
     assert "<path" in inline_svg(found.best, space, label="found")
     printed = CliRunner().invoke(app, ["invert", str(tmp_path / "seen.safetensors")]).output
     assert f"SMILES {Chem.CanonSmiles(graph.name.split(': ')[1], useChiral=0)}\n" in printed

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jgleak.features import Feature, FeatureSpace, binary, combinations, onehot, real
+from jgleak.features import Feature, FeatureSpace, binary, combinations, number, onehot, real
 
 ELEMENT = onehot("element", ("C", "N", "O"))
 MASS = Feature("mass", (12.011, 14.007, 15.999), determined_by="element", mapping=(0, 1, 2))
@@ -22,8 +22,14 @@ MIXED = FeatureSpace(
 
 @st.composite
 def schemas(draw: st.DrawFn) -> FeatureSpace:
-    kinds = draw(st.lists(st.sampled_from(("onehot", "binary", "real")), min_size=1, max_size=5))
-    makers = {"binary": binary, "real": real, "onehot": lambda name: onehot(name, range(draw(st.integers(1, 5))))}
+    kinds = draw(st.lists(st.sampled_from(("onehot", "binary", "number", "real")), min_size=1, max_size=5))
+    numbers = st.lists(st.integers(-200, 200), min_size=1, max_size=5, unique=True)
+    makers = {
+        "binary": binary,
+        "real": real,
+        "onehot": lambda name: onehot(name, range(draw(st.integers(1, 5)))),
+        "number": lambda name: number(name, draw(numbers)),
+    }
     return FeatureSpace(tuple(makers[kind](f"f{i}") for i, kind in enumerate(kinds)))
 
 
@@ -40,7 +46,8 @@ def columns(space: FeatureSpace, x: np.ndarray) -> np.ndarray:
     for row in x:
         cells: list[float] = []
         for f, value in zip(space.features, row, strict=True):
-            cells += [float(k == value) for k in range(len(f.values))] if f.kind == "onehot" else [float(value)]
+            shown = f.numbers[int(value)] if f.kind == "number" else float(value)
+            cells += [float(k == value) for k in range(len(f.values))] if f.kind == "onehot" else [shown]
         rows.append(cells)
     return np.array(rows)
 
@@ -213,7 +220,10 @@ def test_a_malformed_description_is_refused(spoil: Any) -> None:
             lambda: FeatureSpace((Feature("m", (1, 2), determined_by="m", mapping=(0, 1)),)),
             "must be determined by a free discrete feature",
         ),
-        (lambda: FeatureSpace((ELEMENT,), degree="element"), "must name a one-hot feature whose values are integers"),
+        (
+            lambda: FeatureSpace((ELEMENT,), degree="element"),
+            "must name a one-hot or number feature whose values",
+        ),
         (lambda: FeatureSpace((ELEMENT,), degree="rank"), "degree: 'rank' must name"),
         (lambda: FeatureSpace((ELEMENT,), mean=np.zeros(3)), "give both or neither"),
         (lambda: FeatureSpace((ELEMENT,), mean=np.zeros(2), std=np.ones(2)), r"mean: must be finite with shape \(3,\)"),
@@ -241,3 +251,11 @@ def test_an_impossible_schema_is_refused(make: Any, message: str) -> None:
 def test_entries_outside_the_schema_are_refused(x: list[list[float]], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         MIXED.encode(np.array(x))
+
+
+def test_a_number_that_never_varies_is_known() -> None:
+    space = FeatureSpace((number("charge", (-1, 0, 2)), number("element", (6, 7))))
+    x = np.array([[2, 0], [2, 1]])
+    fitted = space.fit([x])
+    assert fitted.possible(0).tolist() == [2] and fitted.possible(1).tolist() == [0, 1]
+    assert combinations(fitted) == 2.0 and combinations(space) == 6.0

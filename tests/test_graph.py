@@ -55,7 +55,11 @@ def coloured(edges: Any, colours: list[int]) -> Graph:
         ({"y": float("nan")}, "y: contains NaN"),
         ({"y": np.array([0, 1])}, r"y: node labels must have shape \(3,\), got \(2,\)"),
         ({"y": [0, 1]}, r"y: node labels must have shape \(3,\)"),
-        ({"y": "toxic"}, "y: expected a class, a number or node labels"),
+        ({"y": np.array([[0.0, 1.0], [1.0, 0.0]])}, r"several tasks are one row \(1, T\) with T >= 1, got \(2, 2\)"),
+        ({"y": np.zeros((1, 0))}, r"several tasks are one row \(1, T\)"),
+        ({"y": np.array([[0.0, np.inf]])}, "y: contains infinite entries; a missing label is NaN"),
+        ({"y": np.array([0.0, np.nan, 1.0])}, r"only of several tasks \(1, T\) a label may be missing"),
+        ({"y": "toxic"}, "y: expected a class, a number, node labels"),
     ],
 )
 @pytest.mark.usefixtures("unchecked")
@@ -200,8 +204,24 @@ def test_labels_of_a_batch_keep_their_kind() -> None:
     np.testing.assert_array_equal(nodes, [[1, 2, 0], [0, 1, 0]])
     np.testing.assert_array_equal(batch(np.array([3.5, 0.5])), [[3.5, 0.5, 0.0]])
     assert batch(0, None) is None
-    with pytest.raises(ValueError, match="some graphs of the batch have node labels and some have one"):
+    with pytest.raises(ValueError, match="the graphs of the batch have labels of different kinds"):
         batch(np.array([1, 2]), 0)
+
+
+def test_labels_of_several_tasks_are_told_by_their_axes() -> None:
+    """A row of as many labels as there are nodes is one of tasks: nobody looks at its length."""
+    missing = np.array([[1.0, np.nan]])
+    graphs = [Graph(np.zeros((2, 2), int), np.array([[0, 1]]), y) for y in (missing, np.array([[0, 1]]))]
+    labels: Any = GraphBatch.from_graphs(graphs, SPACE).labels
+    assert labels.dtype == np.float32
+    np.testing.assert_array_equal(labels, [[1.0, np.nan], [0.0, 1.0]])
+    np.testing.assert_array_equal(graphs[0].permute(np.array([1, 0])).y, missing)  # type: ignore[arg-type]
+    again = Graph.from_networkx(graphs[0].to_networkx())
+    np.testing.assert_array_equal(again.y, missing)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"different numbers of tasks, \[2, 3\]"):
+        GraphBatch.from_graphs([graphs[0], Graph(np.zeros((2, 2), int), graphs[0].edges, np.ones((1, 3)))], SPACE)
+    with pytest.raises(ValueError, match="labels of different kinds"):
+        GraphBatch.from_graphs([graphs[0], Graph(np.zeros((2, 2), int), graphs[0].edges, 1)], SPACE)
 
 
 def test_a_batch_needs_graphs_that_fit() -> None:

@@ -166,7 +166,7 @@ class Attack:
         if observation.model.edge_classes and not self.edge_classes:
             return (
                 "the model tells edge classes (bond types) apart, and it looks for edges that are there or not; take "
-                "'census', or a model that sees edges alone"
+                "'census' or 'grain', or a model that sees edges alone"
             )
         if knowledge.sizes and len(knowledge.sizes) != observation.batch_size:
             given, graphs = len(knowledge.sizes), observation.batch_size

@@ -19,7 +19,7 @@ from jgleak.attacks.attack import Attack, Budget, Reconstruction
 from jgleak.attacks.distance import Label, gradient_distances
 from jgleak.attacks.options import with_options
 from jgleak.attacks.public.positions import HABITS, HabitSettings, position_frequencies
-from jgleak.attacks.side_information import apart, together
+from jgleak.attacks.side_information import apart, graph_labels, together
 from jgleak.features import FeatureSpace
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.graph import Graph, bucket
@@ -180,7 +180,7 @@ def _answer(observation: Observation, knowledge: Knowledge, graphs: Sequence[Gra
     if knowledge.labels is not None:
         known = np.asarray(knowledge.labels)
         if not observation.model.node_level:
-            labels = known.ravel()[: len(graphs)].tolist()
+            labels = list(graph_labels(observation, known))
         elif len(graphs) == 1 and known.shape == (graphs[0].n,):
             labels = [known]
     named = tuple(dataclasses.replace(graph, y=y) for graph, y in zip(graphs, labels, strict=True))
@@ -225,6 +225,8 @@ def _sample(space: FeatureSpace, n: int, rng: np.random.Generator) -> Num[np.nda
             x[:, g] = rng.normal(0.0 if mean is None else mean[0], deviation, n)
         elif f.kind == "binary":
             x[:, g] = rng.random(n) < (0.5 if mean is None else mean[0])
+        elif f.kind == "number":
+            x[:, g] = rng.integers(len(f.values), size=n)
         else:
             x[:, g] = rng.choice(f.columns, n, p=None if mean is None else mean / mean.sum())
     return _determine(space, x.astype(np.int32) if space.discrete else x)

@@ -17,9 +17,10 @@ from jaxtyping import Array, Bool, Float, Num
 from scipy.special import expit, softmax
 
 from jgleak.attacks.noise import deviations, largest
+from jgleak.attacks.task_labels import task_labels
 from jgleak.defenses.prune import bounds, seen_part
 from jgleak.features import FeatureSpace
-from jgleak.federated.loss import graph_loss
+from jgleak.federated.loss import Loss, graph_loss
 from jgleak.federated.observation import Observation
 from jgleak.gnn import GNN, Params
 from jgleak.graph import DenseGraph, Graph, GraphBatch
@@ -42,6 +43,7 @@ EQUATIONS = 20_000
 """About how many entries of a gradient are used to solve for node labels; decides speed alone."""
 
 Label = int | float | np.ndarray | None
+"""A class, a target, labels of nodes ``(n,)`` or of tasks ``(1, T)``; None where the update does not show it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,8 +107,9 @@ def gradient_distances(
     """For each graph the smallest relative gradient distance over its possible labels, and that label.
 
     The distance is ``|g - g*| / |g*|`` in the Frobenius norm over all parameters (GRAIN, section 5.4). Graph
-    classification tries every class; regression and node tasks solve for the label that the observed output gradient
-    implies, and compare with that one. A graph too large for a flattened readout is infinitely far. Of an update that
+    classification tries every class; regression, node tasks and several tasks (``task_labels``) solve for the label
+    that the observed output gradient implies, and compare with that one. Of an absolute error's target only the side
+    shows, and its label is None. A graph too large for a flattened readout is infinitely far. Of an update that
     was clipped as a whole only the direction counts: gradients are stretched to fit first, and a regression's label,
     which shows in the length, is None. Of a pruned one the entries that were sent count, and of the others what they
     exceed the smallest of these by (``defenses.prune.seen_part``).
@@ -121,12 +124,15 @@ def labelled_distance(observation: Observation, space: FeatureSpace, graph: Grap
       ValueError: it states no label, or one that this model and loss do not have.
     """
     model, loss = observation.model, observation.loss
-    shape, label = (graph.n,) if model.node_level else (), np.asarray(graph.y if graph.y is not None else np.nan)
-    if label.shape != shape or not np.all(np.isfinite(np.asarray(label, np.float64))):
-        wanted = f"a label for each of its {graph.n} nodes" if model.node_level else "one label"
-        raise ValueError(f"y: expected {wanted}, got {graph.y!r}")
-    if loss != "mse" and not np.all(np.isin(label, np.arange(model.outputs))):
-        raise ValueError(f"y: {graph.y!r} has a label outside the classes 0..{model.outputs - 1}")
+    kind, label = Loss.of(loss), np.asarray(graph.y if graph.y is not None else np.nan, np.float64)
+    shape = (1, model.outputs) if kind.masked else (graph.n,) if model.node_level else ()
+    present = label[~np.isnan(label)] if kind.masked else label
+    if label.shape != shape or not np.all(np.isfinite(present)):
+        nodes = f"a label for each of its {graph.n} nodes" if model.node_level else "one label"
+        raise ValueError(f"y: expected {f'a row {shape} of labels' if kind.masked else nodes}, got {graph.y!r}")
+    classes = 2 if kind.masked else model.outputs
+    if not kind.regression and not np.all(np.isin(present, np.arange(classes))):
+        raise ValueError(f"y: {graph.y!r} has a label outside the classes 0..{classes - 1}")
     one = _dense(observation, space, graph)
     return math.inf if one is None else float(_at_labels(observation, one, _padded(label, loss, one))[0])
 
@@ -141,8 +147,10 @@ def _dense(observation: Observation, space: FeatureSpace, graph: Graph) -> Dense
 
 
 def _padded(labels: Any, loss: str, one: DenseGraph) -> Num[np.ndarray, "1 ..."]:
-    """One graph's label, or its nodes' labels with zeros behind them, as the only one to compare."""
-    kind = np.float32 if loss == "mse" else np.int32
+    """One graph's label or labels, or its nodes' with zeros behind them, as the only one to compare."""
+    if np.ndim(labels) == 2:
+        return np.asarray(labels, np.float32)
+    kind = np.float32 if Loss.of(loss).regression else np.int32
     if not np.ndim(labels):
         return np.array([labels], kind)
     padded = np.zeros((1, one.mask.size), kind)
@@ -164,6 +172,8 @@ def _distance(observation: Observation, space: FeatureSpace, graph: Graph) -> tu
     if model.node_level:
         labels = _node_labels(observation, one)
         return float(_at_labels(observation, one, _padded(labels, loss, one))[0]), labels
+    if Loss.of(loss).masked:
+        return _task_distance(observation, one)
     if loss == "mse":
         target = float(_target(model, observation.params, observation.update, one, observation.pruned))
         distance = float(_at_labels(observation, one, _padded(target, loss, one))[0])
@@ -171,6 +181,52 @@ def _distance(observation: Observation, space: FeatureSpace, graph: Graph) -> tu
     values = _at_labels(observation, one, np.arange(model.outputs))
     best = int(values.argmin())
     return float(values[best]), best
+
+
+def _task_distance(observation: Observation, one: DenseGraph) -> tuple[float, Label]:
+    loss = Loss.of(observation.loss)
+    outputs, slopes = _task_slopes(observation, one)
+    row = task_labels(loss, outputs, slopes, scaled=observation.scaled, pruned=observation.pruned)[None]
+    shown = loss.name == "masked_bce" or (loss.name == "masked_mse" and not observation.scaled)
+    return float(_at_labels(observation, one, np.asarray(row, np.float32))[0]), row if shown else None
+
+
+def _task_slopes(
+    observation: Observation, graph: DenseGraph
+) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
+    """The graph's outputs, and the gradient at them.
+
+    That is the last bias's, whatever the graph. Where no task's is exactly zero there may be noise, and of a pruned
+    update it may be missing: then it is found by least squares over each column of the last map, which is what entered
+    the map times the column's slope. Of a pruned update the entries that were sent count.
+    """
+    path = observation.model.nearest_output[0]
+    outputs, rows = _summed_slopes(observation.model, observation.params, graph, path)
+    entered, seen = (_columns(tree) for tree in (rows, _at(observation.update, path)))
+    outputs, bias = np.asarray(outputs, np.float64), observation.model.output_bias(observation.update)
+    if bias is not None and np.any(bias == 0) and not observation.pruned:
+        return outputs, np.asarray(bias, np.float64)
+    told = seen != 0 if observation.pruned else np.ones(seen.shape, bool)
+    square = (np.square(entered) * told).sum(axis=0)
+    return outputs, (entered * seen).sum(axis=0) / np.where(square > 0, square, 1.0)
+
+
+def _columns(tree: Params) -> Float[np.ndarray, "R T"]:
+    return np.concatenate([np.atleast_2d(np.asarray(leaf, np.float64)) for leaf in jax.tree.leaves(tree)])
+
+
+@partial(jax.jit, static_argnames=("model", "path"))
+def _summed_slopes(
+    model: GNN, params: Params, graph: DenseGraph, path: tuple[str, ...]
+) -> tuple[Float[Array, " T"], Params]:
+    """A graph's outputs, and the derivative of their sum by the weights at ``path``."""
+
+    def total(weights: Params) -> tuple[Array, Array]:
+        outputs = jnp.asarray(model.apply({"params": _put(params, path, weights)}, *graph))
+        return outputs.sum(), outputs
+
+    slopes, outputs = jax.grad(total, has_aux=True)(_at(params, path))
+    return outputs, slopes
 
 
 @partial(jax.jit, static_argnames=("model", "loss", "scaled", "pruned"))
@@ -228,7 +284,7 @@ def _node_labels(observation: Observation, graph: DenseGraph) -> np.ndarray:
     ``D = (probability - onehot) / (n C)`` shows the class (``D = 2 (output - y) / n`` the rating). Nodes with equal
     outputs share their part of ``D``, so only their labels' counts show; rounding gives each count to someone.
     """
-    model, loss = observation.model, observation.loss
+    model, loss = observation.model, Loss.of(observation.loss)
     n = int(graph.mask.sum())
     for path in model.nearest_output:
         outputs, slopes = _output_slopes(model, observation.params, graph, path)
@@ -241,10 +297,10 @@ def _node_labels(observation: Observation, graph: DenseGraph) -> np.ndarray:
         if rank >= (place.max() + 1) * logits.size // n:
             break  # the last map alone tells all nodes apart that can be
     sums = solution.reshape(logits.shape) * n
-    if loss == "mse":
+    if loss.regression:
         return logits.reshape(n) - sums.reshape(n) / 2
-    probability = expit(logits) if loss == "bce" else softmax(logits, axis=1)
-    votes = probability - sums * (model.outputs if loss == "bce" else 1)
+    probability = expit(logits) if loss.name == "bce" else softmax(logits, axis=1)
+    votes = loss.unsmoothed(probability - sums * (model.outputs if loss.name == "bce" else 1))
     labels = np.zeros(n, np.int32)
     for group in range(place.max() + 1):
         members = np.flatnonzero(place == group)

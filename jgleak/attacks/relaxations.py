@@ -22,8 +22,9 @@ class Group(NamedTuple):
 
 
 def groups(space: FeatureSpace) -> tuple[Group, ...]:
-    """The columns of every feature."""
-    return tuple(Group(s, f.columns, f.kind) for f, s in zip(space.features, space.offsets, strict=True))
+    """The columns of every feature; relaxed, a column of listed numbers is a real one."""
+    pairs = zip(space.features, space.offsets, strict=True)
+    return tuple(Group(s, f.columns, "real" if f.kind == "number" else f.kind) for f, s in pairs)
 
 
 def symmetric(values: Float[Array, "... N N"], mask: Bool[Array | np.ndarray, "... N"]) -> Float[Array, "... N N"]:

@@ -6,8 +6,9 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Num
 
+from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Knowledge, Observation
 
 
@@ -39,6 +40,20 @@ def _alone(knowledge: Knowledge, g: int, n: int | None) -> Knowledge:
         adjacency=None if edges is None else edges[:n, :n],
         features=None if rows is None else rows[:n],
     )
+
+
+def graph_labels(observation: Observation, labels: Num[np.ndarray, "..."]) -> list[int | float | np.ndarray]:
+    """Known labels of a batch's graphs, each as a graph has it: a class, a target, or a row ``(1, T)`` of tasks.
+
+    Raises:
+      ValueError: rows of another length than the model's outputs.
+    """
+    labels, tasks = np.asarray(labels), observation.model.outputs
+    if not Loss.of(observation.loss).masked:
+        return labels.ravel()[: observation.batch_size].tolist()
+    if labels.ndim == 0 or labels.shape[-1] != tasks:
+        raise ValueError(f"labels: expected a row of {tasks} tasks for each graph, NaN for missing, got {labels.shape}")
+    return list(labels.reshape(-1, 1, tasks)[: observation.batch_size])
 
 
 def together(matrices: Sequence[Float[np.ndarray, "_n _k"]]) -> Float[np.ndarray, "*B N K"]:

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from jaxtyping import Int
@@ -31,13 +31,16 @@ class Report:
     text: str
 
 
-def document(reconstruction: Reconstruction, observation: str, space: FeatureSpace | None = None) -> str:
+def document(
+    reconstruction: Reconstruction, observation: str, space: FeatureSpace | None = None, loss: str | None = None
+) -> str:
     """The listed graphs, best first, as feature codes and edges, with their certificate, as JSON.
 
     Args:
       reconstruction: what an attack found.
       observation: the way from the document's folder to the observation's file.
       space: the feature space, where that file has none or another one.
+      loss: the loss, where that file has another one.
     """
     certificate = reconstruction.certificate
     fields = {
@@ -49,6 +52,7 @@ def document(reconstruction: Reconstruction, observation: str, space: FeatureSpa
         "certificate": None if certificate is None else dataclasses.asdict(certificate),
         "graphs": [_plain_graph(g) for g in reconstruction.graphs],
         "space": None if space is None else space.to_json(),
+        "loss": loss,
     }
     return json.dumps(plain(fields)) + "\n"
 
@@ -63,13 +67,31 @@ def classes_of(graph: Mapping[str, Any]) -> Int[np.ndarray, " e"] | None:
     return np.array(graph["edge_class"], np.int64) if graph.get("edge_class") is not None else None
 
 
-def write(path: Path, reconstruction: Reconstruction, observation: Path, space: FeatureSpace | None = None) -> None:
+def write(
+    path: Path,
+    reconstruction: Reconstruction,
+    observation: Path,
+    space: FeatureSpace | None = None,
+    loss: str | None = None,
+) -> None:
     """Write the document with the place of its observation."""
-    path.write_text(document(reconstruction, os.path.relpath(observation, path.parent), space), encoding="utf-8")
+    text = document(reconstruction, os.path.relpath(observation, path.parent), space, loss)
+    path.write_text(text, encoding="utf-8")
 
 
-def read(path: Path) -> tuple[list[Graph], Certificate | None, Path, FeatureSpace | None]:
-    """Graphs, certificate, the observation's file, and the feature space where that file has not the right one.
+class Listed(NamedTuple):
+    """A document read back: graphs, certificate, the observation's file, and feature space and loss where that file
+    has not the right ones."""
+
+    graphs: list[Graph]
+    certificate: Certificate | None
+    observation: Path
+    space: FeatureSpace | None
+    loss: str | None
+
+
+def read(path: Path) -> Listed:
+    """The document in a file.
 
     Raises:
       ValueError: not such a file, or a broken one.
@@ -99,7 +121,7 @@ def read(path: Path) -> tuple[list[Graph], Certificate | None, Path, FeatureSpac
             certificate = Certificate(**{**certificate, "conditions": tuple(certificate["conditions"])})
         space = found.get("space")
         space = None if space is None else FeatureSpace.from_json(space)
-        return graphs, certificate, path.parent / found["observation"], space
+        return Listed(graphs, certificate, path.parent / found["observation"], space, found.get("loss"))
     except (KeyError, TypeError) as error:
         raise ValueError(f"file: {path} lacks or breaks the field {error}; write it again") from error
 
@@ -114,8 +136,9 @@ def verify(path: Path) -> Report:
       ValueError: a broken file.
       FileNotFoundError: the observation is not where the file says.
     """
-    graphs, certificate, place, space = read(path)
+    graphs, certificate, place, space, loss = read(path)
     observation, space = load(place, space)
+    observation = observation if loss is None else dataclasses.replace(observation, loss=loss)
     for graph in graphs:
         space.check(graph.x)
     distances, implied = zip(*gradient_distances(observation, space, graphs), strict=True) if graphs else ((), ())
@@ -175,4 +198,6 @@ def _overclaims(certificate: Certificate, graphs: list[Graph]) -> dict[str, bool
 
 
 def _label(y: Any) -> Any:
-    return np.array(y) if isinstance(y, list) else y
+    """A label from JSON, where a missing one of several tasks is null."""
+    rows = isinstance(y, list) and bool(y) and isinstance(y[0], list)
+    return np.array(y, np.float64) if rows else np.array(y) if isinstance(y, list) else y

@@ -127,7 +127,7 @@ def _labelled(specification: Specification, dataset: Dataset) -> Dataset:
     if not specification.node_task or dataset.task == "node":
         return dataset
     graphs = [dataclasses.replace(g, y=on_cycle(g)) for g in dataset.graphs]
-    return dataclasses.replace(dataset, graphs=graphs, task="node", classes=2)
+    return dataclasses.replace(dataset, graphs=graphs, task="node", classes=2, tasks=())
 
 
 def on_cycle(graph: Graph) -> Int[np.ndarray, " n"]:

@@ -14,7 +14,7 @@ from jgleak.audit.setup import READOUTS
 from jgleak.audit.specification import Faults, Specification
 from jgleak.datasets import names, tasks
 from jgleak.defenses import parse
-from jgleak.federated import LOSSES
+from jgleak.federated import Loss
 from jgleak.gnn import ACTIVATIONS, CONVOLUTIONS, JUMPS, NORMS, RESIDUALS
 
 AXES: Mapping[str, tuple[str, ...]] = {
@@ -40,7 +40,6 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "residual": tuple(RESIDUALS),
     "jump": tuple(JUMPS),
     "encoder": ENCODERS,
-    "loss": LOSSES,
 }
 _WORDS = {int: "a whole number", float: "a number", str: "text in quotes", bool: "true or false"}
 
@@ -92,6 +91,11 @@ def _looked_up(sound: Mapping[str, Any]) -> Iterator[str]:
     if "defense" in sound:
         try:
             parse(sound["defense"])
+        except ValueError as error:
+            yield f".{error}"
+    if "loss" in sound:
+        try:
+            Loss.of(sound["loss"])
         except ValueError as error:
             yield f".{error}"
     if "dataset" in sound or "task" in sound:

@@ -17,6 +17,7 @@ from jgleak.datasets import Dataset
 from jgleak.datasets.digest import digest
 from jgleak.defenses import Defense, parse
 from jgleak.federated import Knowledge, Observation
+from jgleak.federated.loss import Loss
 from jgleak.federated.train import train, trainable
 from jgleak.gnn import GNN, Params, registry
 from jgleak.gnn.readout import ReadoutTask
@@ -59,7 +60,8 @@ class Setup(NamedTuple):
 def prepare(specification: Specification) -> Setup:
     """Load the data, shape the task, and draw the model's parameters.
 
-    The loss is ``mse`` for regression, and ``bce`` otherwise unless the specification says ``ce``.
+    The loss is ``mse`` for regression, and ``bce`` otherwise unless the specification says ``ce``; of several tasks at
+    once ``masked_mse`` and ``masked_bce``.
     ``node_task`` takes the data set's own node labels where it has them. Otherwise a node's label says whether it lies
     on a cycle (a ring atom, in a molecule), which the client computes from its own graph.
 
@@ -116,7 +118,7 @@ def knowledge_of(
     sized = "n" in know and not shown
     ordered = by_node and (shown or observation.protocol in ("target_node", "node_losses"))
     if not ordered:
-        truths = sorted(truths, key=lambda g: (-g.n if sized else 0, 0 if by_node else g.y))
+        truths = sorted(truths, key=lambda g: (-g.n if sized else 0, () if by_node else _in_order(g)))
     labels = np.concatenate([np.atleast_1d(np.asarray(g.y)) for g in truths])
     if by_node and not ordered:
         labels = np.sort(labels)
@@ -135,6 +137,11 @@ def knowledge_of(
     )
 
 
+def _in_order(graph: Graph) -> tuple[float, ...]:
+    """A graph's label, or those of its tasks (missing ones first), to sort by."""
+    return tuple(np.nan_to_num(np.ravel(np.asarray(graph.y, np.float64)), nan=-np.inf).tolist())
+
+
 def stream_key(specification: Specification, stream: int) -> Array:
     """A key of its own for the parameters (stream 0), for the attack on every client (1, 2, ...), and for what the
     clients draw (from ``CLIENTS`` on)."""
@@ -142,15 +149,19 @@ def stream_key(specification: Specification, stream: int) -> Array:
 
 
 def _loss(specification: Specification, dataset: Dataset) -> str:
-    fitting = ("mse",) if dataset.task == "regression" else ("bce", "ce")
+    regression = dataset.task == "regression"
+    if dataset.tasks:
+        fitting = ("masked_mse", "masked_mae") if regression else ("masked_bce",)
+    else:
+        fitting = ("mse",) if regression else ("bce", "ce")
     if specification.loss is None:
         return fitting[0]
-    if specification.loss not in fitting:
+    if Loss.of(specification.loss).name not in fitting:
         raise ValueError(
-            f"loss: {specification.loss!r} does not fit {dataset.name}, whose task is {dataset.task}; "
-            f"choose one of {', '.join(fitting)}"
+            f"loss: {specification.loss!r} does not fit {dataset.name}, whose task is {dataset.task}"
+            f"{f' of {len(dataset.tasks)} columns' if dataset.tasks else ''}; choose one of {', '.join(fitting)}"
         )
-    return specification.loss
+    return str(Loss.of(specification.loss))
 
 
 def _model(specification: Specification, dataset: Dataset) -> GNN:

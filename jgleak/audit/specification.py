@@ -45,7 +45,8 @@ class Specification:
 
     Attributes:
       dataset: a name of ``jgleak.datasets.names()``.
-      task: what is learnt; None for the data set's first.
+      task: what is learnt; None for the data set's first; ``all`` for all label columns at once, where there are
+        several.
       path: where the data set's files are; None for the usual places.
       graphs: how many clients; None for the data set's default.
       min_nodes: smallest client.
@@ -66,7 +67,8 @@ class Specification:
       bonds: tell the bond types of molecules apart; the model has to see them (``gine``).
       last_activation: apply the activation after the last convolution too.
       bias: give the convolutions a bias.
-      loss: ``bce``, ``ce`` or ``mse``; None for ``mse`` in regression and ``bce`` otherwise.
+      loss: the text of a ``jgleak.federated.Loss``, as ``ce`` or ``bce+smoothing:0.1``; None for ``mse`` in regression
+        and ``bce`` otherwise, and of all tasks at once ``masked_mse`` and ``masked_bce``.
       normalise: subtract every feature's mean and divide by its deviation, where the data set knows them.
       protocol: what a client sends, one of ``PROTOCOLS``; None for ``fedsgd``
         where the attack reads it, and what it reads otherwise.

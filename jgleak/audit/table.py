@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
@@ -104,6 +105,13 @@ def summary_table(summary: Mapping[str, Any]) -> Table:
     return table
 
 
+def _label_text(graph: Graph) -> str:
+    """The label, or those of several tasks in a row, ``-`` where one is missing."""
+    if not isinstance(graph.y, np.ndarray) or graph.y.ndim != 2:
+        return f"label {graph.y}"
+    return f"labels {' '.join('-' if np.isnan(y) else f'{y:g}' for y in graph.y[0].tolist())}"
+
+
 def graph_table(graph: Graph, space: FeatureSpace) -> Table:
     """One row a node, its neighbours with the classes of the edges to them.
 
@@ -115,7 +123,7 @@ def graph_table(graph: Graph, space: FeatureSpace) -> Table:
     names = words.get("edge_classes", [""] * len(graph.edges))
     along = {frozenset(edge): f" {name}".rstrip() for edge, name in zip(words["edges"], names, strict=True)}
     shared = [item for item in nodes[0].items() if graph.n > 1 and all(item in node.items() for node in nodes)]
-    title = f"{graph.n} nodes, {len(graph.edges)} edges, label {graph.y}"
+    title = f"{graph.n} nodes, {len(graph.edges)} edges, {_label_text(graph)}"
     table = Table("node", "features", "neighbours", title=title, title_justify="left", box=SIMPLE_HEAD)
     for v, (node, near) in enumerate(zip(nodes, graph.neighbours, strict=True)):
         own = [item for item in node.items() if item not in shared]

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 def attack(
     name: Annotated[str, typer.Argument(help="The attack; see `jgleak list`.")] = "census",
     dataset: Annotated[str, typer.Option(help="The data set; see `jgleak list`.")] = "embedded",
-    task: Annotated[str | None, typer.Option(help="What is learnt; by default the data set's first task.")] = None,
+    task: Annotated[
+        str | None, typer.Option(help="What is learnt; see jgleak list, which also has all at once.")
+    ] = None,
     path: Annotated[Path | None, typer.Option(help="Where the data set's files are.")] = None,
     graphs: Annotated[int | None, typer.Option(help="How many clients.")] = None,
     min_nodes: Annotated[int | None, typer.Option(help="Smallest client.")] = None,
@@ -43,7 +45,7 @@ def attack(
         bool, typer.Option("--last-activation", help="Apply the activation after the last convolution too.")
     ] = False,
     bias: Annotated[bool, typer.Option("--bias", help="Give the convolutions a bias.")] = False,
-    loss: Annotated[str | None, typer.Option(help="bce, ce or mse; by default mse in regression, else bce.")] = None,
+    loss: Annotated[str | None, typer.Option(help="As bce or ce+smoothing:0.1; by default what fits the task.")] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Features as they are in the data, not normalised.")] = False,
     protocol: Annotated[
         str | None, typer.Option(help=f"What clients send: {', '.join(PROTOCOLS)}; by default what the attack reads.")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from jgleak.attacks.attack import Reconstruction
     from jgleak.features import FeatureSpace
+    from jgleak.federated.observation import Observation
     from jgleak.graph import Graph
     from jgleak.smiles import Smiles
 
@@ -47,6 +48,10 @@ def invert(
             help="What the input's columns mean, where the file does not say: molecules (GRAIN's atom features), "
             "molecules:tox21 (normalised as in that set), or a JSON schema."
         ),
+    ] = None,
+    loss: Annotated[
+        str | None,
+        typer.Option(help="What the client minimised, where the file says something else (masked_bce)."),
     ] = None,
     auxiliary: Annotated[
         str | None,
@@ -78,6 +83,7 @@ def invert(
             chosen = chosen.configure(dict(pairs(options)))
         given = None if features is None else feature_space(features)
         observation, space = load(file, given)
+        observation = observation if loss is None else dataclasses.replace(observation, loss=loss)
         if n is None and "n" in chosen.needs:
             several = "" if observation.batch_size == 1 else ", one number for all graphs or one each (--n 9,7)"
             raise ValueError(f"n: {name} needs the number of nodes; give --n{several}")
@@ -102,7 +108,7 @@ def invert(
         with Console(stderr=True).status(name):
             found = chosen(observation, knowledge, key=jax.random.key(seed), budget=Budget(seconds=time_limit))
         if out_file is not None:
-            write(out_file, found, file, given)
+            write(out_file, found, file, given, loss)
         shown = found.graphs if observation.batch_size > 1 else found.graphs[:1]
         molecules = [_molecule(graph, space) for graph in shown]
         record = plain(
@@ -121,7 +127,7 @@ def invert(
         )
         if json_lines:
             print(json.dumps(record), flush=True)
-        _show(found, list(zip(shown, molecules, strict=True)), space, noise, Console(stderr=json_lines))
+        _show(found, list(zip(shown, molecules, strict=True)), space, noise, observation, Console(stderr=json_lines))
 
 
 def _sizes(text: str | None) -> tuple[int, ...]:
@@ -141,12 +147,19 @@ def _molecule(graph: Graph, space: FeatureSpace) -> Smiles | None:
         return None
 
 
-def _hint(stop: str, noise: float | None) -> str:
+def _hint(stop: str, noise: float | None, observation: Observation) -> str:
     """What to try, by why an attack stopped without a graph."""
+    from jgleak.attacks.closed_form.labels import names_no_class
+
     if stop == "time":
         return "the time ran out, compilation included: raise --time-limit"
     told = "noise that clients add needs --noise, " if noise is None else "--noise must be what the clients added, "
     told += "other defences need other attacks"
+    if noise is None and names_no_class(observation):
+        told += (
+            f"; the signs of the last bias's gradient name no class: if the {observation.model.outputs} outputs are "
+            "tasks of their own, give --loss masked_bce"
+        )
     if stop != "no candidates":
         return told
     return (
@@ -160,6 +173,7 @@ def _show(
     shown: Sequence[tuple[Graph, Smiles | None]],
     space: FeatureSpace,
     noise: float | None,
+    observation: Observation,
     console: Console,
 ) -> None:
     from jgleak.audit.table import certificate_text, graph_table
@@ -167,7 +181,7 @@ def _show(
     reason = found.info.get("reason")
     if found.best is None:
         console.print(Text(f"nothing found ({found.stop}){f': {reason}' if reason else ''}"))
-        console.print(Text(_hint(found.stop, noise)))
+        console.print(Text(_hint(found.stop, noise, observation)))
         console.print("that is no evidence of safety: another attack, or the next round, may find the graph")
         return
     for graph, molecule in shown:

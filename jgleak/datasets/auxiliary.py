@@ -162,11 +162,16 @@ def _translated(old: Feature, codes: Int[np.ndarray, " n"], target: FeatureSpace
 
 
 def _by_frequency(space: FeatureSpace, g: int) -> Int[np.ndarray, " k"]:
-    """Codes of a discrete feature, the publicly most frequent first; in code order where nothing is known."""
+    """Codes of a discrete feature, the publicly most frequent first; in code order where nothing is known.
+
+    Of listed numbers the public mean tells no frequencies: those near it come first.
+    """
     feature, start = space.features[g], space.offsets[g]
     if space.mean is None:
         return np.arange(len(feature.values))
     means = space.mean[start : start + feature.columns]
+    if feature.kind == "number":
+        return np.argsort(np.abs(feature.numbers - means), kind="stable")
     shares = np.array([1 - means[0], means[0]]) if feature.kind == "binary" else means
     return np.argsort(-shares, kind="stable")
 

@@ -42,7 +42,9 @@ class Dataset:
       graphs: the graphs, each with its label ``y``.
       space: the public feature space, with normalisation statistics of the whole set, network or generator (``load``).
       task: what is learnt; ``binary`` and ``multiclass`` label graphs, ``node`` labels nodes.
-      classes: number of model outputs ``C`` (2 for binary tasks, 1 for regression).
+      classes: number of model outputs ``C``: 2 for a binary task, 1 for regression, and one for each of several tasks.
+      tasks: the names of several tasks that are learnt at once, where ``y`` is a row of their labels, NaN where one is
+        missing; empty where there is one task.
       report: what was dropped and why.
     """
 
@@ -52,3 +54,4 @@ class Dataset:
     task: Task
     classes: int
     report: LoadReport
+    tasks: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""MoleculeNet: Tox21, ClinTox, BBBP (binary tasks) and FreeSolv (regression), from their official CSV files."""
+"""MoleculeNet: Tox21, ClinTox, SIDER, BBBP (binary tasks) and FreeSolv (regression), from their official CSV files."""
 
 from __future__ import annotations
 
@@ -10,14 +10,21 @@ import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import numpy as np
+from jaxtyping import Float
+
 from jgleak.datasets.dataset import Dataset
 from jgleak.datasets.fit import fit
 from jgleak.datasets.locate import Remote, Source, locate
-from jgleak.datasets.molecules import MOLECULE_SPACE, MoleculeError, molecule_graph, with_bonds
+from jgleak.datasets.molecules import MOLECULE_SPACE, Label, MoleculeError, molecule_graph, with_bonds
 from jgleak.datasets.tally import Tally
 from jgleak.graph import Graph
 
 _HOST = "https://deepchemdata.s3-us-west-1.amazonaws.com/datasets/"
+
+
+ALL = "all"
+"""All label columns of a table at once."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,13 +33,18 @@ class MoleculeTable:
 
     Attributes:
       source: where the file is.
-      tasks: its label columns, the default one first.
+      columns: its label columns, the default one first.
       regression: True when labels are numbers, False when they are 0 or 1.
     """
 
     source: Source
-    tasks: tuple[str, ...]
+    columns: tuple[str, ...]
     regression: bool = False
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """What can be learnt: each column, and, where there are several, all at once."""
+        return self.columns if len(self.columns) == 1 else (*self.columns, ALL)
 
 
 def _source(name: str, file: str, sha256: str | None = None) -> Source:
@@ -49,6 +61,20 @@ TABLES: Mapping[str, MoleculeTable] = {
         _source("ClinTox", "clintox.csv.gz", "2ee7050a830fe9ae7a8218e6577fa6f54284947034ff904b6d8204e993a297cc"),
         ("FDA_APPROVED", "CT_TOX"),
     ),
+    "sider": MoleculeTable(
+        _source("SIDER", "sider.csv.gz"),
+        ("Hepatobiliary disorders", "Metabolism and nutrition disorders", "Product issues", "Eye disorders")
+        + ("Investigations", "Musculoskeletal and connective tissue disorders", "Gastrointestinal disorders")
+        + ("Social circumstances", "Immune system disorders", "Reproductive system and breast disorders")
+        + ("Neoplasms benign, malignant and unspecified (incl cysts and polyps)",)
+        + ("General disorders and administration site conditions", "Endocrine disorders")
+        + ("Surgical and medical procedures", "Vascular disorders", "Blood and lymphatic system disorders")
+        + ("Skin and subcutaneous tissue disorders", "Congenital, familial and genetic disorders")
+        + ("Infections and infestations", "Respiratory, thoracic and mediastinal disorders")
+        + ("Psychiatric disorders", "Renal and urinary disorders", "Pregnancy, puerperium and perinatal conditions")
+        + ("Ear and labyrinth disorders", "Cardiac disorders", "Nervous system disorders")
+        + ("Injury, poisoning and procedural complications",),
+    ),
     "bbbp": MoleculeTable(_source("BBBP", "BBBP.csv"), ("p_np",)),
     "freesolv": MoleculeTable(
         _source("FreeSolv", "SAMPL.csv", "ab5895d914ee87cb563bd7b9611e869527bba45bec6b014d34dc495a0f9dcb72"),
@@ -60,15 +86,16 @@ TABLES: Mapping[str, MoleculeTable] = {
 
 
 def moleculenet(name: str, *, task: str | None = None, path: str | Path | None = None, bonds: bool = False) -> Dataset:
-    """The molecules of one table that have a label for ``task``.
+    """The molecules of one table that have a label for ``task``, or, for ``all``, for any task.
 
-    Binary tasks have ``y`` in {0, 1} and 2 classes; FreeSolv has ``y`` in kcal/mol and one output. Left out and counted
-    are rows with a missing label, a SMILES string already seen, or one that ``molecule_graph`` refuses.
+    Binary tasks have ``y`` in {0, 1} and 2 classes; FreeSolv has ``y`` in kcal/mol and one output. All tasks at once
+    have a row ``y (1, T)``, NaN where the file says nothing, and ``T`` outputs. Left out and counted are rows with a
+    missing label (of all tasks: with none), a SMILES string already seen, or one that ``molecule_graph`` refuses.
     The normalisation of the space is fitted on the graphs that are returned.
 
     Args:
       name: a key of ``TABLES``.
-      task: a label column; by default the file's first.
+      task: a label column, by default the file's first, or ``all``.
       path: the file, or a folder that holds it; see ``locate``.
       bonds: give every edge its bond type as its class.
 
@@ -80,25 +107,28 @@ def moleculenet(name: str, *, task: str | None = None, path: str | Path | None =
     if name not in TABLES:
         raise ValueError(f"name: no MoleculeNet table {name!r}; known are {', '.join(TABLES)}")
     table = TABLES[name]
-    column = table.tasks[0] if task is None else task
-    if column not in table.tasks:
+    chosen = table.columns[0] if task is None else task
+    if chosen not in table.tasks:
         raise ValueError(f"task: {name} has no task {task!r}; choose one of {', '.join(table.tasks)}")
-    rows = _rows(locate(table.source, path=path), ("smiles", column))
-    labelled = ((row["smiles"], _label(row[column], table, i)) for i, row in enumerate(rows, start=2))
-    graphs, tally = molecules(labelled, bonds=bonds)
+    columns = table.columns if chosen == ALL else (chosen,)
+    rows = _rows(locate(table.source, path=path), ("smiles", *columns))
+    labels = ([_label(row[column], table, i) for column in columns] for i, row in enumerate(rows, start=2))
+    shaped = (_task_row(label) if chosen == ALL else label[0] for label in labels)
+    graphs, tally = molecules(zip((row["smiles"] for row in rows), shaped, strict=True), bonds=bonds)
     if not graphs:
         raise ValueError(f"{name}: no row of the file became a graph ({tally.report(len(rows), 0)})")
     return Dataset(
-        name=name if len(table.tasks) == 1 else f"{name}/{column}",
+        name=name if len(table.tasks) == 1 else f"{name}/{chosen}",
         graphs=graphs,
         space=fit(with_bonds(MOLECULE_SPACE) if bonds else MOLECULE_SPACE, graphs),
         task="regression" if table.regression else "binary",
-        classes=1 if table.regression else 2,
+        classes=len(columns) if chosen == ALL else 1 if table.regression else 2,
         report=tally.report(len(rows), len(graphs)),
+        tasks=columns if chosen == ALL else (),
     )
 
 
-def molecules(rows: Iterable[tuple[str, int | float | None]], *, bonds: bool = False) -> tuple[list[Graph], Tally]:
+def molecules(rows: Iterable[tuple[str, Label | None]], *, bonds: bool = False) -> tuple[list[Graph], Tally]:
     """Graphs of ``(smiles, label)`` rows, with those left out counted by reason (``bonds``: see ``molecule_graph``)."""
     graphs: list[Graph] = []
     tally, seen = Tally(), set()
@@ -131,6 +161,12 @@ def _rows(file: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
         if any(row[column] is None for column in columns):
             raise ValueError(f"{file.name}, row {i}: too few columns")
     return rows
+
+
+def _task_row(labels: list[int | float | None]) -> Float[np.ndarray, "1 T"] | None:
+    """The labels of all tasks, NaN where one is missing; None where all are."""
+    row = np.array([labels], np.float64)
+    return None if np.isnan(row).all() else row
 
 
 def _label(text: str, table: MoleculeTable, row: int) -> int | float | None:

@@ -10,6 +10,9 @@ from rdkit import Chem, rdBase
 from jgleak.features import Feature, FeatureSpace, onehot
 from jgleak.graph import Graph
 
+Label = int | float | np.ndarray
+"""A class, a number, or a row ``(1, T)`` of several tasks' labels."""
+
 ELEMENTS = tuple(range(1, 101))
 CHARGES = tuple(range(-4, 5))
 DEGREES = tuple(range(9))
@@ -68,7 +71,7 @@ class MoleculeError(ValueError):
         self.reason = reason
 
 
-def molecule_graph(smiles: str, y: int | float | None = None, *, bonds: bool = False) -> Graph:
+def molecule_graph(smiles: str, y: Label | None = None, *, bonds: bool = False) -> Graph:
     """The graph of a molecule's heavy atoms, in RDKit's atom order, under ``MOLECULE_SPACE``; named by its SMILES.
 
     Args:

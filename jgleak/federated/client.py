@@ -7,11 +7,11 @@ from functools import partial
 
 import jax
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from jgleak.defenses import Defense
 from jgleak.features import FeatureSpace
-from jgleak.federated.loss import LOSSES, graph_loss
+from jgleak.federated.loss import MASKED, Loss, check_loss, graph_loss
 from jgleak.federated.observation import Observation
 from jgleak.gnn import GNN, Params
 from jgleak.graph import DenseGraph, Graph, GraphBatch
@@ -22,21 +22,28 @@ UNDEFENDED = Defense()
 
 @partial(jax.jit, static_argnames=("model", "loss", "defense"))
 def gradients(
-    model: GNN, params: Params, batch: GraphBatch, *, loss: str, defense: Defense = UNDEFENDED, key: Array | None = None
+    model: GNN,
+    params: Params,
+    batch: GraphBatch,
+    *,
+    loss: str | Loss,
+    defense: Defense = UNDEFENDED,
+    key: Array | None = None,
 ) -> Params:
-    """Per-graph gradients: every leaf gains a leading axis ``B``.
+    """Per-graph gradients, whose mean is the batch's: every leaf gains a leading axis ``B``.
 
-    One compilation a batch shape. ``loss`` is one of ``bce``, ``ce``, ``mse``. A defence inside the forward pass draws
-    from ``key``, afresh for every graph.
+    One compilation a batch shape. A defence inside the forward pass draws from ``key``, afresh for every graph. Under a
+    masked loss what a label counts may depend on the other graphs of the batch (``Loss.over``).
     """
 
-    def one(p: Params, graph: DenseGraph, y: Array, own: Array | None) -> Array:
+    def one(p: Params, graph: DenseGraph, y: Array, weights: Array | None, own: Array | None) -> Array:
         disturb = None if own is None else defense.disturb(key=own)
-        return graph_loss(model, p, graph, y, loss, disturb=disturb)
+        return graph_loss(model, p, graph, y, loss, weights, disturb=disturb)
 
     keys = None if key is None else jax.random.split(key, batch.size)
-    in_axes = (None, 0, 0, None if keys is None else 0)
-    return jax.vmap(jax.grad(one), in_axes=in_axes)(params, batch.dense, batch.labels, keys)
+    weights = None if batch.labels is None else Loss.of(loss).entry_weights(batch.labels)
+    in_axes = (None, 0, 0, *(None if part is None else 0 for part in (weights, keys)))
+    return jax.vmap(jax.grad(one), in_axes=in_axes)(params, batch.dense, batch.labels, weights, keys)
 
 
 def fedsgd(
@@ -45,7 +52,7 @@ def fedsgd(
     graphs: Sequence[Graph],
     space: FeatureSpace,
     *,
-    loss: str,
+    loss: str | Loss,
     defense: Defense = UNDEFENDED,
     key: Array | None = None,
 ) -> Observation:
@@ -54,9 +61,9 @@ def fedsgd(
     Args:
       model: the shared model; ``model.in_features`` must equal ``space.width``.
       params: the round's parameters.
-      graphs: the client's private graphs, all labelled (node labels for a node task).
+      graphs: the client's private graphs, all labelled (a node task: their nodes; several tasks: a row of labels).
       space: the public feature space.
-      loss: ``bce``, ``ce`` or ``mse``.
+      loss: a ``Loss``, or its text (``bce``, ``ce``, ``mse``, ``masked_bce``).
       defense: what the client does before anything leaves (``jgleak.defenses.parse``).
       key: for the defence; required where there is one.
 
@@ -71,7 +78,7 @@ def fedsgd(
     update = jax.tree.map(lambda g: np.asarray(g).mean(axis=0), each)
     sent = defended(model, defense, update, second)
     size = len(graphs)
-    return Observation(model, params, sent, loss, batch_size=size, scaled=defense.scales, pruned=defense.drops)
+    return Observation(model, params, sent, str(loss), batch_size=size, scaled=defense.scales, pruned=defense.drops)
 
 
 def client_keys(defense: Defense, key: Array | None) -> tuple[Array | None, Array | None]:
@@ -96,7 +103,7 @@ def defended(model: GNN, defense: Defense, update: Params, key: Array | None) ->
 
 
 def target_gradient(
-    model: GNN, params: Params, graphs: Sequence[Graph], space: FeatureSpace, *, loss: str
+    model: GNN, params: Params, graphs: Sequence[Graph], space: FeatureSpace, *, loss: str | Loss
 ) -> Observation:
     """The mean gradient of the loss of node 0 of every graph: a minibatch of target nodes (GLG, node attacker 1).
 
@@ -104,19 +111,19 @@ def target_gradient(
     """
     first = [_node_losses(model, params, graph, space, loss, count=1) for graph in graphs]
     update = jax.tree.map(lambda *leaves: np.mean([leaf[0] for leaf in leaves], axis=0), *first)
-    return Observation(model, params, update, loss, batch_size=len(graphs), protocol="target_node")
+    return Observation(model, params, update, str(loss), batch_size=len(graphs), protocol="target_node")
 
 
-def node_gradients(model: GNN, params: Params, graph: Graph, space: FeatureSpace, *, loss: str) -> Observation:
+def node_gradients(model: GNN, params: Params, graph: Graph, space: FeatureSpace, *, loss: str | Loss) -> Observation:
     """One gradient for each node's own loss, side by side (GLG, node attacker 2).
 
     Args and errors are those of ``fedsgd``, for a node task.
     """
     update = _node_losses(model, params, graph, space, loss, count=graph.n)
-    return Observation(model, params, update, loss, protocol="node_losses")
+    return Observation(model, params, update, str(loss), protocol="node_losses")
 
 
-def _node_losses(model: GNN, params: Params, graph: Graph, space: FeatureSpace, loss: str, count: int) -> Params:
+def _node_losses(model: GNN, params: Params, graph: Graph, space: FeatureSpace, loss: str | Loss, count: int) -> Params:
     """Gradients of the losses of the first ``count`` nodes, one after another: every leaf gains a leading axis."""
     check_client(model, [graph], space, loss)
     if not model.node_level:
@@ -128,15 +135,15 @@ def _node_losses(model: GNN, params: Params, graph: Graph, space: FeatureSpace, 
 
 
 @partial(jax.jit, static_argnames=("model", "loss"))
-def _one_node(model: GNN, params: Params, batch: GraphBatch, share: Array, *, loss: str) -> Params:
+def _one_node(model: GNN, params: Params, batch: GraphBatch, share: Array, *, loss: str | Loss) -> Params:
     one = jax.tree.map(lambda leaf: leaf[0], batch)
     return jax.grad(lambda p: graph_loss(model, p, one.dense, one.labels, loss, share))(params)
 
 
-def check_client(model: GNN, graphs: Sequence[Graph], space: FeatureSpace, loss: str) -> None:
+def check_client(model: GNN, graphs: Sequence[Graph], space: FeatureSpace, loss: str | Loss) -> None:
     """Raise ``ValueError`` where the graphs do not fit the model, its loss or the feature space."""
-    if loss not in LOSSES:
-        raise ValueError(f"loss: unknown {loss!r}; choose one of {LOSSES}")
+    loss = Loss.of(loss)
+    check_loss(model, loss)
     if model.in_features != space.width:
         raise ValueError(f"model: takes {model.in_features} features a node, but the feature space has {space.width}")
     if model.edge_classes != len(space.edge_classes):
@@ -145,19 +152,47 @@ def check_client(model: GNN, graphs: Sequence[Graph], space: FeatureSpace, loss:
             f"{len(space.edge_classes)}; take a model whose layers see edge classes (GINEConv) with a space that lists "
             "them, or neither"
         )
-    if model.readout.rates and loss != "mse":
+    if model.readout.rates and loss.name != "mse":
         raise ValueError(
-            f"loss: {loss!r} needs class scores, but the readout {model.readout.kind!r} predicts ratings; use 'mse'"
+            f"loss: {loss.name!r} needs class scores, but the readout {model.readout.kind!r} predicts ratings; use "
+            "'mse'"
         )
-    if not model.readout.rates and loss == "mse" and model.outputs != 1:
-        raise ValueError(f"loss: 'mse' is the squared error of one output, this model has {model.outputs} outputs")
+    if not model.readout.rates and loss.name == "mse" and model.outputs != 1:
+        raise ValueError(
+            f"loss: 'mse' is the squared error of one output, this model has {model.outputs} outputs; several tasks "
+            "take 'masked_mse'"
+        )
     if not graphs:
         raise ValueError("graphs: a client needs at least one graph")
     for g in graphs:
-        if g.y is None:
-            raise ValueError(f"graphs: {g.name or 'a graph'} has no label y, so it has no gradient")
-        if model.node_level != (isinstance(g.y, np.ndarray) and g.y.ndim == 1):
-            want = "node labels (n,)" if model.node_level else "one graph label"
-            raise ValueError(f"graphs: {g.name or 'a graph'} needs {want} for this model's readout")
-        if loss != "mse" and not np.isin(g.y, np.arange(model.outputs)).all():
-            raise ValueError(f"graphs: a label of {g.name or 'a graph'} is not a class 0..{model.outputs - 1}")
+        _check_label(model, g, loss)
+
+
+def _check_label(model: GNN, graph: Graph, loss: Loss) -> None:
+    y, name = graph.y, graph.name or "a graph"
+    if y is None:
+        raise ValueError(f"graphs: {name} has no label y, so it has no gradient")
+    axes = 1 if model.node_level else 2 if loss.masked else 0
+    if np.ndim(y) != axes:
+        found = ("one graph label", "node labels (n,)", "a row of task labels (1, T)")
+        losses = f"; of several tasks the loss is one of {', '.join(MASKED)}" if np.ndim(y) == 2 else ""
+        raise ValueError(
+            f"graphs: {name} needs {found[axes]} for this model's readout and the loss {loss.name!r}, and has "
+            f"{found[np.ndim(y)]}{losses}"
+        )
+    if loss.masked:
+        _check_tasks(model, np.asarray(y), loss, name)
+    elif not loss.regression and not np.isin(y, np.arange(model.outputs)).all():
+        raise ValueError(f"graphs: a label of {name} is not a class 0..{model.outputs - 1}")
+
+
+def _check_tasks(model: GNN, labels: Float[np.ndarray, "1 T"], loss: Loss, name: str) -> None:
+    if labels.shape[1] != model.outputs:
+        raise ValueError(
+            f"graphs: {name} has labels of {labels.shape[1]} tasks, this model has {model.outputs} outputs"
+        )
+    present = labels[~np.isnan(labels)]
+    if not present.size:
+        raise ValueError(f"graphs: every label of {name} is missing, so it has no gradient; leave it out")
+    if not loss.regression and not np.isin(present, (0, 1)).all():
+        raise ValueError(f"graphs: a label of {name} is not 0, 1 or NaN (missing), which 'masked_bce' takes")

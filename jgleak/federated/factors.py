@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax.traverse_util import flatten_dict, unflatten_dict
 from jaxtyping import Array, Bool, Float, Num
 
-from jgleak.federated.loss import output_loss
+from jgleak.federated.loss import Loss, output_loss
 from jgleak.gnn import GNN, Params
 from jgleak.gnn.tap import PROBES, ROWS
 
@@ -33,7 +33,7 @@ def factored_gradients(
     adjacency: Float[Array, "G N N *K"],
     mask: Bool[Array, "G N"],
     labels: Num[Array, "G ..."],
-    loss: str,
+    loss: str | Loss,
     shares: Float[Array, "T G N"],
 ) -> Params:
     """Gradients of one client's losses in the parameters' tree: an ``Outer`` a kernel, other leaves ``(T, ...)``.
@@ -45,23 +45,25 @@ def factored_gradients(
       adjacency: their edges, possibly relaxed.
       mask: True for nodes.
       labels: of the graphs or of their nodes, possibly relaxed (``label_loss``).
-      loss: ``bce``, ``ce`` or ``mse``.
+      loss: a ``Loss``, or its text.
       shares: the weights of the nodes' losses in each of ``T`` losses; for graph tasks the mean over graphs is the only
         loss (``T = 1``) and only its length counts.
     """
     weights: dict[Any, Any] = dict(flatten_dict(params))
+    entries = Loss.of(loss).entry_weights(labels)
 
     def forward(probes: Any, rest: Any, share: Float[Array, "G N"]) -> tuple[Float[Array, ""], Any]:
         whole = unflatten_dict(weights | rest)
 
         def one(
-            probes: Any, nodes: Array, adjacency: Array, mask: Array, label: Array, share: Array
+            probes: Any, nodes: Array, adjacency: Array, mask: Array, label: Array, share: Array | None
         ) -> tuple[Float[Array, ""], Any]:
             variables = {"params": whole, PROBES: probes}
             logits, seen = model.apply(variables, nodes, adjacency, mask, mutable=[ROWS])
             return output_loss(model, logits, mask, label, loss, share), seen[ROWS]
 
-        losses, rows = jax.vmap(one)(unflatten_dict(probes), nodes, adjacency, mask, labels, share)
+        counted = share if model.node_level else entries
+        losses, rows = jax.vmap(one)(unflatten_dict(probes), nodes, adjacency, mask, labels, counted)
         return losses.sum() if model.node_level else losses.mean(), flatten_dict(rows)
 
     rows = jax.eval_shape(forward, {}, {}, shares[0])[1]

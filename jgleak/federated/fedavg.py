@@ -13,6 +13,7 @@ from jgleak.defenses import Defense
 from jgleak.features import FeatureSpace
 from jgleak.federated.client import UNDEFENDED, check_client, client_keys, defended, gradients
 from jgleak.federated.local_training import LocalTraining
+from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation
 from jgleak.gnn import GNN, Params
 from jgleak.graph import Graph, GraphBatch
@@ -24,7 +25,7 @@ def fedavg(
     graphs: Sequence[Graph],
     space: FeatureSpace,
     *,
-    loss: str,
+    loss: str | Loss,
     local: LocalTraining,
     defense: Defense = UNDEFENDED,
     key: Array | None = None,
@@ -53,7 +54,7 @@ def fedavg(
             f"take a smaller rate or fewer steps"
         )
     update = defended(model, defense, jax.tree.map(np.asarray, mean), second)
-    return Observation(model, params, update, loss, len(graphs), "fedavg", local, defense.scales, defense.drops)
+    return Observation(model, params, update, str(loss), len(graphs), "fedavg", local, defense.scales, defense.drops)
 
 
 @partial(jax.jit, static_argnames=("model", "loss", "defense", "steps"))
@@ -64,7 +65,7 @@ def _along(
     key: Array | None,
     rate: Array,
     *,
-    loss: str,
+    loss: str | Loss,
     defense: Defense,
     steps: int,
 ) -> Params:

@@ -16,7 +16,7 @@ from safetensors.numpy import save as serialised
 
 from jgleak.features import FeatureSpace
 from jgleak.federated.local_training import LocalTraining
-from jgleak.federated.loss import LOSSES
+from jgleak.federated.loss import Loss, check_loss
 from jgleak.gnn import GNN, Params, version_1
 from jgleak.gnn.serial import model_from_json, model_to_json
 from jgleak.graph import Graph
@@ -42,7 +42,7 @@ class Observation:
       model: the architecture.
       params: the parameters sent to the client.
       update: what came back, a pytree like ``params`` (FedSGD: the mean gradient over the batch).
-      loss: ``bce``, ``ce`` or ``mse``.
+      loss: what the client minimised, as the text of a ``Loss``: ``bce``, ``ce+smoothing:0.1``, ``masked_bce``.
       batch_size: number of graphs in the batch.
       protocol: one of ``PROTOCOLS``.
       local: how the client trained (``fedavg``); None under other protocols.
@@ -65,8 +65,8 @@ class Observation:
 
     def __post_init__(self) -> None:
         self.model.check()
-        if self.loss not in LOSSES:
-            raise ValueError(f"loss: unknown {self.loss!r}; choose one of {LOSSES}")
+        object.__setattr__(self, "loss", str(Loss.of(self.loss)))
+        check_loss(self.model, self.loss)
         if self.protocol not in PROTOCOLS:
             raise ValueError(f"protocol: unknown {self.protocol!r}; choose one of {', '.join(PROTOCOLS)}")
         if self.protocol not in ("fedsgd", "fedavg") and not self.model.node_level:
@@ -127,7 +127,8 @@ class Knowledge:
       sizes: number of nodes of every graph of a batch, in the order of ``labels``; none given: each has ``n``.
       adjacency: true adjacency ``(n, n)`` ("+A" in the papers); of a batch ``(B, n, n)``, padded to the largest graph.
       features: true node features ``(n, G)`` ("+X"); of a batch ``(B, n, G)``.
-      labels: graph labels of the batch, or the node labels; targets in a regression.
+      labels: graph labels of the batch, or the node labels; targets in a regression. Of several tasks ``(B, T)``, NaN
+        where a label is missing.
       max_n: no client graph is larger than this (``N_max``).
       max_degree: no node has more neighbours.
       auxiliary: public graphs of the same kind.

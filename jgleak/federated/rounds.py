@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 from jgleak.defenses import Defense
 from jgleak.features import FeatureSpace
 from jgleak.federated.client import UNDEFENDED, check_client, gradients
+from jgleak.federated.loss import Loss
 from jgleak.gnn import GNN, Params
 from jgleak.graph import Graph, GraphBatch
 
@@ -41,7 +42,7 @@ def federate(
     graphs: Sequence[Graph],
     space: FeatureSpace,
     *,
-    loss: str,
+    loss: str | Loss,
     plan: TrainingPlan,
     key: Array,
     defense: Defense = UNDEFENDED,
@@ -55,7 +56,7 @@ def federate(
       params: where to start.
       graphs: all clients' labelled graphs.
       space: their feature space.
-      loss: ``bce``, ``ce`` or ``mse``.
+      loss: a ``Loss``, or its text.
       plan: rounds, clients, batch and rate.
       key: draws clients and what they draw.
       defense: what every client does before anything leaves.
@@ -74,7 +75,7 @@ def federate(
 
 @partial(jax.jit, static_argnames=("model", "loss", "defense", "plan"))
 def _rounds(
-    model: GNN, loss: str, defense: Defense, plan: TrainingPlan, params: Params, graphs: GraphBatch, key: Array
+    model: GNN, loss: str | Loss, defense: Defense, plan: TrainingPlan, params: Params, graphs: GraphBatch, key: Array
 ) -> Params:
     optimiser = optax.adam(plan.rate)
 
@@ -103,7 +104,10 @@ def outputs(model: GNN, params: Params, graphs: GraphBatch) -> Float[Array, "B C
 
 
 def accuracy(model: GNN, params: Params, graphs: Sequence[Graph], space: FeatureSpace) -> float:
-    """Share of labelled graphs whose class has the largest logit."""
+    """Share of labelled graphs whose class has the largest logit; of several binary tasks the share of present labels
+    that their logits' signs tell."""
     batch = GraphBatch.from_graphs(graphs, space, slots=model.readout.slots)
-    found = np.asarray(outputs(model, params, batch)).argmax(axis=1)
-    return float(np.mean(found == np.array([graph.y for graph in graphs])))
+    logits, labels = np.asarray(outputs(model, params, batch)), np.asarray(batch.labels)
+    if labels.ndim == 1:
+        return float(np.mean(logits.argmax(axis=1) == labels))
+    return float(np.mean(((logits > 0) == labels)[~np.isnan(labels)]))

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import optax
 
 from jgleak.features import FeatureSpace
-from jgleak.federated.loss import graph_loss
+from jgleak.federated.loss import Loss, graph_loss
 from jgleak.gnn import GNN, Params
-from jgleak.graph import Graph, GraphBatch
+from jgleak.graph import DenseGraph, Graph, GraphBatch
 
 BATCH = 32
 """Graphs of a step."""
@@ -47,7 +47,14 @@ def trainable(model: GNN, graphs: Sequence[Graph]) -> list[Graph]:
 
 
 def train(
-    model: GNN, params: Params, graphs: Sequence[Graph], space: FeatureSpace, *, loss: str, epochs: int, seed: int = 0
+    model: GNN,
+    params: Params,
+    graphs: Sequence[Graph],
+    space: FeatureSpace,
+    *,
+    loss: str | Loss,
+    epochs: int,
+    seed: int = 0,
 ) -> TrainedModel:
     """Adam on batches of the given graphs.
 
@@ -56,7 +63,7 @@ def train(
       params: where to start.
       graphs: labelled public graphs, at least ``BATCH``.
       space: their feature space.
-      loss: ``bce``, ``ce`` or ``mse``.
+      loss: a ``Loss``, or its text.
       epochs: passes over the graphs; what does not fill a batch is left out of a pass.
       seed: orders the graphs of every pass.
 
@@ -84,14 +91,17 @@ def train(
 def _step(
     model: GNN,
     optimizer: optax.GradientTransformation,
-    loss: str,
+    loss: str | Loss,
     params: Params,
     state: optax.OptState,
     batch: GraphBatch,
 ) -> tuple[Params, optax.OptState, jax.Array]:
     def mean_loss(params: Params) -> jax.Array:
-        one = partial(graph_loss, model, params)
-        return jax.vmap(lambda graph, label: one(graph, label, loss))(batch.dense, batch.labels).mean()
+        def one(graph: DenseGraph, label: jax.Array, weights: jax.Array | None) -> jax.Array:
+            return graph_loss(model, params, graph, label, loss, weights)
+
+        labels: Any = batch.labels
+        return jax.vmap(one)(batch.dense, labels, Loss.of(loss).entry_weights(labels)).mean()
 
     value, gradient = jax.value_and_grad(mean_loss)(params)
     updates, state = optimizer.update(gradient, state, params)

@@ -1,6 +1,8 @@
-"""How a forward pass is written down: convolutions and linear maps by name, and words for everything between them.
+"""How a forward pass is written down: layers with arrays by name, and words for everything between them.
 
-``[GCN("conv1"), "relu", GCN("conv2"), "relu", "mean", Linear("lin1"), "relu", Linear("lin2")]`` is a whole model.
+``[GCN("conv1"), "relu", GCN("conv2"), "relu", "mean", Linear("lin1"), "relu", Linear("lin2")]`` is a whole model, and
+``[Linear("enter"), SAGE("conv1"), BatchNorm("norm1"), "relu", "add", GIN("conv2"), "jump_cat", "sum", Linear("out")]``
+another one.
 """
 
 from __future__ import annotations
@@ -8,6 +10,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from typing import ClassVar
+
+from jgleak.gnn import ACTIVATIONS
+from jgleak.gnn.norm import EPSILON
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,9 +55,17 @@ class Conv(NamedLayer):
     kind: ClassVar[str]
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class GCN(Conv):
-    """``GCNConv`` as it comes: self-loops added, symmetric normalisation, the bias after the mixing."""
+    """``GCNConv`` as it comes: self-loops added, symmetric normalisation, the bias after the mixing.
 
+    Attributes:
+      self_loops: every node takes its own row too.
+      normalise: divide by the square roots of both ends' degrees.
+    """
+
+    self_loops: bool = True
+    normalise: bool = True
     kind = "gcn"
     patterns = {"kernel": ("lin.weight", "weight", "lin.kernel", "kernel"), "bias": ("bias",)}
 
@@ -77,6 +90,43 @@ class GAT(Conv):
         "bias": ("bias",),
     }
     optional = ("bias", "residual_kernel")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GATv2(Conv):
+    """``GATv2Conv`` with self-loops, without edge features, and with a map of its own for either end.
+
+    Attributes:
+      concat, negative_slope: as for ``GAT``.
+    """
+
+    concat: bool = True
+    negative_slope: float = 0.2
+    kind = "gatv2"
+    patterns = {
+        "source_kernel": ("lin_l.weight", "lin_l.kernel", "source_kernel"),
+        "target_kernel": ("lin_r.weight", "lin_r.kernel", "target_kernel"),
+        "attention": ("att", "attention"),
+        "residual_kernel": ("res.weight", "residual_kernel"),
+        "source_bias": ("lin_l.bias", "source_bias"),
+        "target_bias": ("lin_r.bias", "target_bias"),
+        "bias": ("bias",),
+    }
+    optional = ("residual_kernel", "source_bias", "target_bias", "bias")
+
+
+class LE(Conv):
+    """``LEConv``: a node's row, and its neighbours' less its own."""
+
+    kind = "leconv"
+    patterns = {
+        "self_kernel": ("lin3.weight", "lin3.kernel", "self_kernel"),
+        "centre_kernel": ("lin2.weight", "lin2.kernel", "centre_kernel"),
+        "neighbour_kernel": ("lin1.weight", "lin1.kernel", "neighbour_kernel"),
+        "neighbour_bias": ("lin1.bias", "neighbour_bias"),
+        "bias": ("lin3.bias", "bias"),
+    }
+    optional = ("neighbour_bias", "bias")
 
 
 class SAGE(Conv):
@@ -112,10 +162,63 @@ class GIN(Conv):
     optional = ("inner_bias", "bias", "eps")
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Norm(NamedLayer):
+    """A normalisation between a convolution and its activation.
+
+    Attributes:
+      epsilon: added to the variance; PyTorch's default is 1e-5, flax's is another.
+    """
+
+    epsilon: float = EPSILON
+    kind: ClassVar[str]
+    optional = ()
+
+
+class LayerNorm(Norm):
+    """``torch.nn.LayerNorm`` over a node's own columns; PyTorch Geometric's with ``mode="node"``."""
+
+    kind = "layer"
+    patterns = {"scale": ("weight", "scale"), "bias": ("bias",)}
+
+
+class BatchNorm(Norm):
+    """``BatchNorm1d`` in evaluation mode: its running statistics are public, and no gradient reaches them."""
+
+    kind = "batch"
+    patterns = {
+        "scale": ("weight", "module.weight", "scale"),
+        "bias": ("bias", "module.bias"),
+        "mean": ("running_mean", "module.running_mean", "mean"),
+        "variance": ("running_var", "module.running_var", "var"),
+    }
+
+
 class Linear(NamedLayer):
-    """``torch.nn.Linear``, ``flax.linen.Dense`` or ``nnx.Linear``, with a bias."""
+    """``torch.nn.Linear``, ``flax.linen.Dense`` or ``nnx.Linear``; after the convolutions with a bias.
+
+    Before the first convolution it is the encoder.
+    """
 
     patterns = {"kernel": ("weight", "kernel"), "bias": ("bias",)}
+
+
+class Residual(Linear):
+    """A linear map of what enters a layer, added after the layer's activation: ``relu(conv(h)) + lin(h)``."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Embeddings(NamedLayer):
+    """An encoder of rows of integers: the sum of one ``nn.Embedding`` a column (OGB's ``AtomEncoder``).
+
+    It is a linear map of the one-hot rows, which are the columns of the feature schema.
+
+    Attributes:
+      tables: the embeddings' names in the order of the columns; empty: ``name.0``, ``name.1``, .. as far as they go.
+    """
+
+    tables: tuple[str, ...] = ()
+    patterns = {"kernel": ("weight", "embedding")}
     optional = ()
 
 
@@ -123,4 +226,21 @@ POOLS = ("mean", "sum")
 INPUT = "input"
 """Word for: put the node's input row beside its state (``[X | H]``, GRAIN's readout)."""
 
+ADD = "add"
+"""Word for: add what entered the layer, after its activation (``h + relu(conv(h))``)."""
+
+JUMP_WORDS = {"jump_cat": "cat", "jump_max": "max", "jump_sum": "sum"}
+"""Words for: the readout sees the states of all layers, and how; the names in ``jgleak.gnn.JUMPS``."""
+
+LOG_SOFTMAX = "log_softmax"
+"""Last word of a model of log-probabilities, trained by ``nll_loss``: cross-entropy of what comes before."""
+
+WORDS = (*ACTIVATIONS, ADD, *JUMP_WORDS, *POOLS, INPUT, LOG_SOFTMAX)
+"""All words of a forward pass."""
+
 Step = NamedLayer | str
+
+
+def called(step: Step) -> str:
+    """What messages call a step: the name of its arrays, or the word."""
+    return step.name if isinstance(step, NamedLayer) else step

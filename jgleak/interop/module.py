@@ -1,81 +1,130 @@
-"""A live PyTorch Geometric model: what its modules say of themselves, read by attribute. Torch is not imported."""
+"""A live PyTorch Geometric model: what its forward pass does, and what its modules say of themselves."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation
-from jgleak.gnn import ACTIVATIONS
-from jgleak.interop.bridge import Example, from_arrays
-from jgleak.interop.layers import GAT, GCN, GIN, INPUT, POOLS, SAGE, Conv, Linear, NamedLayer, Step
+from jgleak.interop.bridge import from_arrays
+from jgleak.interop.convert import embeddings_of, is_batch_norm, is_leaf, is_norm, step_of
+from jgleak.interop.example import Example, Given, OutputDiffersError
+from jgleak.interop.layers import WORDS, NamedLayer, Step
 from jgleak.interop.plan import REFUSED
-
-ACTS = {"ReLU": "relu", "GELU": "gelu", "Sigmoid": "sigmoid", "Tanh": "tanh", "ELU": "elu"}
-"""Modules that are an activation."""
-
-NORMALISATION = re.compile(r"Norm(\dd)?$")
-"""Names of normalisation layers: ``BatchNorm1d``, ``GraphNorm``, .."""
-
-EXPECTED: Mapping[str, Mapping[str, tuple[Any, str]]] = {
-    "GCNConv": {
-        "improved": (False, "self-loops of weight 2"),
-        "normalize": (True, "mixing without normalisation"),
-        "add_self_loops": (True, "mixing without self-loops"),
-        "cached": (False, "a cached normalisation, that of the first graph for all of them"),
-    },
-    "GATConv": {"edge_dim": (None, "edge features"), "add_self_loops": (True, "attention without self-loops")},
-    "SAGEConv": {
-        "aggr": ("mean", "another aggregation than the mean"),
-        "normalize": (False, "rows scaled to length 1"),
-        "project": (False, "a projection before aggregation"),
-        "root_weight": (True, "no weight for the node itself"),
-    },
-    "GINConv": {},
-}
-"""What the convolutions must be built with, and what another value means."""
+from jgleak.interop.record import probe_of, run
+from jgleak.interop.trace import difference, traced
 
 
 def from_pyg(
     model: Any,
-    layers: Sequence[Step],
+    layers: Sequence[Step] | None = None,
     *,
-    loss: str,
+    loss: str | Loss,
     batch_size: int = 1,
     reduction: str = "mean",
-    example: Example | None = None,
+    example: Given | None = None,
     deterministic: bool = False,
 ) -> Observation:
     """The observation of a PyTorch Geometric model after ``loss.backward()``: its parameters and their ``.grad``.
 
     Args:
       model: the module.
-      layers: the forward pass in order: names of its submodules, and words for what is called as a function
-        (``"relu"``, ``"mean"``, ``"sum"``, ``"input"``). A ``Sequential`` stands for its parts.
+      layers: None: the model is run on a small graph and its forward pass read off (``steps_of``). Or the forward pass
+        in order: names of its submodules, and words for what is called as a function (``"relu"``, ``"mean"``,
+        ``"add"``, ..). A ``Sequential``, and a model within the model, stand for their parts.
       deterministic: the model is in training mode, but its forward pass draws nothing (no dropout, ``F.dropout``
         included).
       loss, batch_size, reduction, example: as for ``from_arrays``.
 
     Raises:
-      ValueError: a module that no attack handles, with the reason; a model in training mode; or as for ``from_arrays``.
+      ValueError: a module that no attack handles, with the reason; a forward pass that was not understood, with the
+        place; a model in training mode; or as for ``from_arrays``.
+
+    Warns:
+      UserWarning: no example was given, and the forward pass differs from the list, as far as can be seen.
     """
     modules = dict(model.named_modules())
     _check_mode(modules, model, deterministic)
-    steps = [step for word in layers for step in _steps(word, modules)]
+    shown = None if example is None else Example.of(example)
+    steps = steps_of(model, shown) if layers is None else [step for word in layers for step in _steps(word, modules)]
     gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
-    return from_arrays(
-        model.state_dict(), gradients, steps, loss=loss, batch_size=batch_size, reduction=reduction, example=example
-    )
+    given = {"loss": loss, "batch_size": batch_size, "reduction": reduction}
+    checked = shown if layers is not None or shown is not None else _probed(model)
+    try:
+        seen = from_arrays(model.state_dict(), gradients, steps, **given, example=checked)
+    except OutputDiffersError as error:
+        found = None if layers is None else _difference(model, steps, shown)
+        raise ValueError(f"{error}. {found[:1].upper()}{found[1:]}" if found else str(error)) from error
+    if example is None and layers is not None:
+        _warn(model, modules, steps)
+    return seen
+
+
+def steps_of(model: Any, example: Given | None = None) -> list[Step]:
+    """The forward pass of a live model as the list of steps that ``from_pyg`` takes.
+
+    The model is run once, without gradients, on a graph of seven nodes.
+
+    Args:
+      model: the module.
+      example: what its rows are like; None: they are as wide as its first layer says.
+
+    Raises:
+      ValueError: naming what was not understood, and where it stands in the model's code.
+    """
+    names = {id(module): name for name, module in model.named_modules()}
+    return traced(model, names, probe_of(model, None if example is None else Example.of(example).rows))
+
+
+def _probed(model: Any) -> Example:
+    """What the model says of the small graph that it was read with."""
+    import torch  # pyright: ignore[reportMissingImports]
+
+    probe = probe_of(model)
+    with torch.no_grad():
+        return Example.of((probe.rows, probe.edges, run(model, probe)))
+
+
+def _difference(model: Any, steps: Sequence[Step], example: Example | None) -> str | None:
+    """Where the forward pass of a live model differs from a list, as far as it is understood."""
+    try:
+        return difference(steps_of(model, example), steps)
+    except ValueError as error:
+        return str(error)
+
+
+def _warn(model: Any, modules: Mapping[str, Any], steps: Sequence[Step]) -> None:
+    """Warn of what a list leaves out and no array shows."""
+    used = {step.name for step in steps if isinstance(step, NamedLayer)}
+    left = [name for name, module in modules.items() if is_norm(module) and not any(_within(name, one) for one in used)]
+    try:
+        found = difference(steps_of(model), steps)
+    except ValueError:  # not understood: nothing can be said
+        found = None
+    if found is None and left:
+        found = f"{left[0]!r} is a {type(modules[left[0]]).__name__} that the list leaves out"
+    if found is not None:
+        warnings.warn(
+            f"layers: {found}; an attack on another model finds nothing. Give an example=(x, edge_index, output), "
+            "which settles it, or leave layers out",
+            stacklevel=3,
+        )
+
+
+def _within(name: str, part: str) -> bool:
+    return name == part or name.startswith(f"{part}.")
 
 
 def _check_mode(modules: Mapping[str, Any], model: Any, deterministic: bool) -> None:
     for name, module in modules.items():
-        kind = type(module).__name__
-        if NORMALISATION.search(kind):
+        if is_norm(module):
+            if not module.training or not is_batch_norm(module):
+                continue
             raise ValueError(
-                f"model: {name!r} is a {kind}, and the models here have no normalisation layers: "
-                f"{REFUSED['batch_norm']}"
+                f"model: {name!r} is a {type(module).__name__} in training mode, where it mixes a batch's graphs; no "
+                "attack here takes that. Take the gradient after model.eval(), with its running statistics"
             )
     for name, module in modules.items():
         kind = type(module).__name__
@@ -93,59 +142,20 @@ def _steps(word: Step, modules: Mapping[str, Any]) -> list[Step]:
     if isinstance(word, NamedLayer):
         return [word]
     if word not in modules or not word:
-        if word in ACTIVATIONS or word in (*POOLS, INPUT, *REFUSED):
+        if word in WORDS or word in REFUSED:
             return [word]
         raise ValueError(
             f"layers: the model has no submodule {word!r}; it has {', '.join(name for name in modules if name)}; words "
-            f"are {', '.join((*ACTIVATIONS, *POOLS, INPUT))}"
+            f"are {', '.join(WORDS)}"
         )
     module, kind = modules[word], type(modules[word]).__name__
-    if kind in ("Sequential", "ModuleList"):
+    encoder = embeddings_of(word, module)
+    if encoder is not None:
+        return [encoder]
+    if kind in ("Sequential", "ModuleList") and not hasattr(module, "signature"):
         return [step for part, _ in module.named_children() for step in _steps(f"{word}.{part}", modules)]
-    if kind in CONVERTED:
-        _check_options(word, kind, module)
-        return [CONVERTED[kind](word, module)]
-    if kind in ACTS:
-        _check_activation(word, kind, module)
-        return [ACTS[kind]]
     if "Dropout" in kind or kind == "Identity":
         return []
-    if kind in ("MeanAggregation", "SumAggregation"):
-        return [kind.removesuffix("Aggregation").lower()]
-    raise ValueError(
-        f"layers: {word!r} is a {kind}, which no model here has; known are {', '.join([*CONVERTED, *ACTS])}, and "
-        "words for functions"
-    )
-
-
-def _check_options(name: str, kind: str, module: Any) -> None:
-    for option, (wanted, why) in EXPECTED.get(kind, {}).items():
-        if getattr(module, option, wanted) != wanted:
-            raise ValueError(
-                f"model: {name!r} has {option}={getattr(module, option)!r}, that is {why}, which no model here has; "
-                f"build it with {option}={wanted!r}"
-            )
-
-
-def _check_activation(name: str, kind: str, module: Any) -> None:
-    if (kind == "GELU" and module.approximate != "none") or (kind == "ELU" and module.alpha != 1.0):
-        raise ValueError(f"model: {name!r} is a {kind} with options; the plain one is supported")
-
-
-def _gin(name: str, module: Any) -> Conv:
-    parts = [type(part).__name__ for part in module.nn.children()]
-    if len(parts) != 3 or parts[0] != "Linear" or parts[1] not in ACTS or parts[2] != "Linear":
-        raise ValueError(
-            f"model: {name!r} has {', '.join(parts)} inside; the models here have Linear, an activation, Linear"
-        )
-    return GIN(name, act=ACTS[parts[1]])
-
-
-CONVERTED: Mapping[str, Callable[[str, Any], NamedLayer]] = {
-    "GCNConv": lambda name, module: GCN(name),
-    "GATConv": lambda name, module: GAT(name, concat=module.concat, negative_slope=module.negative_slope),
-    "SAGEConv": lambda name, module: SAGE(name),
-    "GINConv": _gin,
-    "Linear": lambda name, module: Linear(name),
-}
-"""Modules with parameters, and how each is written down."""
+    if is_leaf(module) or not list(module.children()):
+        return [step_of(word, module)]
+    return traced(module, {id(one): name for name, one in modules.items()}, probe_of(module))

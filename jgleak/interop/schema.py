@@ -12,18 +12,21 @@ import numpy as np
 from jgleak.features import Feature, FeatureSpace, Kind
 
 FIELDS = ("features", "degree", "mean", "std", "edge_classes")
-FEATURE_FIELDS = ("name", "values", "kind", "determined_by", "mapping")
+FEATURE_FIELDS = ("name", "values", "size", "kind", "determined_by", "mapping")
 
 
 def read_schema(path: str | Path) -> FeatureSpace:
     """The feature space that a JSON file describes.
 
     One object with ``features``, a list in column order. Each has a ``name`` and a ``kind``: ``onehot`` (the default;
-    one column for each of ``values``), ``binary`` (one column, ``values`` two, by default 0 and 1) or ``real`` (one
-    column). A feature that another one fixes may say so (``determined_by``, and ``mapping``: for each of the other's
-    values the place of this one's). Optional beside it: ``degree``, the name of a one-hot feature whose values are
-    numbers of neighbours; ``mean`` and ``std``, one number a column, where the model is shown ``(column - mean) /
-    std``. What ``FeatureSpace.to_json`` writes is such a file.
+    one column for each of ``values``), ``binary`` (one column, ``values`` two, by default 0 and 1), ``number`` (one
+    column that holds one of ``values``) or ``real`` (one column that holds any number). ``size`` in place of ``values``
+    stands for 0, 1, .. below it. A feature that another one fixes may say so (``determined_by``, and ``mapping``: for
+    each of the other's values the place of this one's; without it ``values`` has one for each of the other's).
+
+    Optional beside it: ``degree``, the name of a one-hot or number feature whose values are numbers of neighbours;
+    ``mean`` and ``std``, one number a column, where the model is shown ``(column - mean) / std``; ``edge_classes``, the
+    names of the edges' classes. What ``FeatureSpace.to_json`` writes is such a file.
 
     Raises:
       ValueError: naming the file, the feature and the field that does not fit.
@@ -65,11 +68,16 @@ def _feature(item: Any, place: int) -> Feature:
     if kind not in get_args(Kind):
         raise ValueError(f"{name!r} has the kind {kind!r}; choose one of {', '.join(get_args(Kind))}")
     values = item.get("values", [0, 1] if kind == "binary" else [])
+    if item.get("size") is not None:
+        values = _counted(name, item)
     if not isinstance(values, list) or not all(isinstance(v, str | int | float) for v in values):
         raise ValueError(f"{name!r}: 'values' must be a list of words or numbers, got {values!r}")
     if kind == "real" and values:
         raise ValueError(f"{name!r}: a real feature has no 'values'")
     by, mapping = item.get("determined_by"), item.get("mapping") or []
+    if isinstance(by, str) and not mapping:  # one value for each of the other's, some of them perhaps equal
+        listed, values = values, list(dict.fromkeys(values))
+        mapping = [values.index(value) for value in listed]
     if by is None and len(set(values)) < len(values):
         raise ValueError(f"{name!r}: 'values' names one value twice")
     if by is not None and not isinstance(by, str):
@@ -77,6 +85,13 @@ def _feature(item: Any, place: int) -> Feature:
     if not isinstance(mapping, list) or not all(isinstance(k, int) for k in mapping):
         raise ValueError(f"{name!r}: 'mapping' must be a list of places, got {mapping!r}")
     return Feature(name, tuple(values), kind, by, tuple(mapping))
+
+
+def _counted(name: str, item: Mapping[str, Any]) -> list[int]:
+    size = item["size"]
+    if not isinstance(size, int) or isinstance(size, bool) or size < 1 or "values" in item:
+        raise ValueError(f"{name!r}: 'size' must be a whole number from 1 and stands in the place of 'values'")
+    return list(range(size))
 
 
 def _fields(item: Any, known: tuple[str, ...], where: str) -> None:

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from jgleak.federated.observation import unflatten
 from jgleak.gnn import Params
 from jgleak.interop.arrays import Arrays
-from jgleak.interop.layers import GAT, GIN, NamedLayer
+from jgleak.interop.layers import GAT, GIN, BatchNorm, Embeddings, Linear, NamedLayer, Residual
 from jgleak.interop.plan import ForwardPlan
 
-NORMALISED = ("running_mean", "running_var", "num_batches_tracked")
-NORMALISATION = "normalisation that the models here lack; attack a model without normalisation layers"
+COUNTER = "num_batches_tracked"
+"""An array beside batch normalisations that no forward pass in evaluation mode reads."""
+
+STATISTICS = ("mean", "variance")
+"""Roles of a batch normalisation's arrays that no gradient trains."""
+
+NORMALISATION = "a normalisation: write BatchNorm({0!r}) or LayerNorm({0!r}) after its convolution"
 HINTS = (
     (("lin_edge", "att_edge"), "edge features, which no attack here looks for; attack a model without them"),
     (("lin_dst",), "a convolution between two kinds of nodes; the graphs here have one kind"),
-    (("lin_rel", "lin_root", "lin_key", "lin_query"), "a convolution that is none of GCN, GAT, SAGE and GIN"),
-    (("att",), "GATv2, which scores attention otherwise; attack a GATConv"),
+    (("lin_rel", "lin_root", "lin_key", "lin_query"), "a convolution that is none of those here"),
+    (("att",), "GATv2, which scores attention otherwise than GAT: write GATv2"),
     (("lin.bias",), "a bias added before nodes are mixed; the models here add it after"),
 )
 """What an array that no layer uses gives away, by a piece of its name."""
@@ -27,16 +32,32 @@ HINTS = (
 
 @dataclasses.dataclass(frozen=True)
 class WeightSlot:
-    """One array: its path in ``GNN``'s tree, its name outside, and what its layer says about it."""
+    """One array of ``GNN``.
+
+    Attributes:
+      path: where it lies in the tree.
+      names: what it is called outside; several arrays lie under each other.
+      layer: the layer that it belongs to.
+    """
 
     path: str
-    name: str
+    names: tuple[str, ...]
     layer: NamedLayer
+
+    @property
+    def name(self) -> str:
+        """The first array's name."""
+        return self.names[0]
 
     @property
     def role(self) -> str:
         """The last part of the path: ``kernel``, ``bias``, .."""
         return self.path.rsplit("/", 1)[-1]
+
+    @property
+    def still(self) -> bool:
+        """No gradient trains it."""
+        return isinstance(self.layer, BatchNorm) and self.role in STATISTICS
 
 
 def slots(plan: ForwardPlan, state: Arrays) -> list[WeightSlot]:
@@ -45,45 +66,77 @@ def slots(plan: ForwardPlan, state: Arrays) -> list[WeightSlot]:
     Raises:
       ValueError: an array is missing, or one is left over; with what that says about the model.
     """
-    for name in state:
-        if name.rsplit(".", 1)[-1] in NORMALISED:
-            raise ValueError(
-                f"state: {name!r} is batch normalisation: it mixes a batch's graphs and keeps statistics of private "
-                "data; attack a model without normalisation layers"
-            )
     out = []
-    for number, layer in enumerate(plan.convs):
-        out += _of(layer, f"layers_{number}/conv", state)
+    if isinstance(plan.encoder, Embeddings):
+        out.append(WeightSlot("encoder/linear/kernel", tables_of(plan.encoder, state), plan.encoder))
+    elif plan.encoder is not None:
+        out += _of(plan.encoder, "encoder/linear", state)
+    for number, layer in enumerate(plan.layers):
+        out += _of(layer.conv, f"layers_{number}/conv", state)
+        if layer.norm is not None:
+            out += _of(layer.norm, f"layers_{number}/norm", state)
+        if isinstance(layer.residual, Residual):
+            out += _of(layer.residual, f"layers_{number}/residual/linear", state)
     for number, layer in enumerate(plan.linears):
-        out += _of(layer, f"readout/mlp/linears_{number}", state)
-    used = [slot.name for slot in out]
+        out += _of(layer, f"readout/mlp/linears_{number}", state, ())
+    used = [name for slot in out for name in slot.names]
     for name in used:
         if used.count(name) > 1:
             raise ValueError(
                 f"layers: two of them use {name!r}; shared weights have one gradient, which cannot be split"
             )
     for name in state:
-        if name not in used:
+        if name not in used and not name.endswith(COUNTER):
             raise ValueError(f"state: {name!r} belongs to no layer of the list{_hint(name, state)}")
     return out
 
 
-def _of(layer: NamedLayer, path: str, state: Arrays) -> list[WeightSlot]:
+def tables_of(layer: Embeddings, state: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+    """The names of an encoder's embedding tables, in the order of the columns.
+
+    Raises:
+      ValueError: a table is missing.
+    """
+    if "kernel" in layer.names:
+        return (layer.names["kernel"],)
+    endings = layer.patterns["kernel"]
+    prefixes = layer.tables or [layer.name]
+    if not layer.tables and not any(f"{layer.name}.{ending}" in state for ending in endings):
+        numbers = range(len(state))
+        prefixes = [
+            f"{layer.name}.{i}" for i in numbers if any(f"{layer.name}.{i}.{ending}" in state for ending in endings)
+        ]
+    found = [
+        next((f"{prefix}.{ending}" for ending in endings if f"{prefix}.{ending}" in state), None) for prefix in prefixes
+    ]
+    if not found or None in found:
+        missing = prefixes[found.index(None)] if found else f"{layer.name}.0"
+        raise ValueError(
+            f"state: Embeddings({layer.name!r}) needs {missing + '.weight'!r}, one table for each column of integers; "
+            f"there is {', '.join(list(state)[:8])}"
+        )
+    return tuple(name for name in found if name)
+
+
+def _of(layer: NamedLayer, path: str, state: Arrays, optional: Sequence[str] | None = None) -> list[WeightSlot]:
     found = []
     for role, patterns in layer.patterns.items():
         wanted = [layer.names[role]] if role in layer.names else [f"{layer.name}.{p}" for p in patterns]
         name = next((name for name in wanted if name in state), None)
         if name is not None:
-            found.append(WeightSlot(f"{path}/{role}", name, layer))
-        elif role in layer.names or role not in layer.optional:
-            near = [name for name in state if name.startswith(f"{layer.name}.")] or list(state)
-            kind = type(layer).__name__
-            raise ValueError(
-                f"state: {kind}({layer.name!r}) needs {' or '.join(map(repr, wanted))}; there is "
-                f"{', '.join(near[:8])}. Take another kind of layer, or name the array: {kind}({layer.name!r}, "
-                f"names={{{role!r}: ...}})"
-            )
+            found.append(WeightSlot(f"{path}/{role}", (name,), layer))
+        elif role in layer.names or role not in (layer.optional if optional is None else optional):
+            raise ValueError(_missing(layer, role, wanted, state))
     return found
+
+
+def _missing(layer: NamedLayer, role: str, wanted: Sequence[str], state: Arrays) -> str:
+    near = [name for name in state if name.startswith(f"{layer.name}.")] or list(state)
+    kind = type(layer).__name__
+    needs = f"state: {kind}({layer.name!r}) needs {' or '.join(map(repr, wanted))}; there is {', '.join(near[:8])}"
+    if type(layer) is Linear and role == "bias" and any(name.startswith(f"{layer.name}.") for name in state):
+        return f"{needs}. The readout's linear maps have a bias here: build it with bias=True"
+    return f"{needs}. Take another kind of layer, or name the array: {kind}({layer.name!r}, names={{{role!r}: ...}})"
 
 
 def _hint(name: str, state: Arrays) -> str:
@@ -91,16 +144,22 @@ def _hint(name: str, state: Arrays) -> str:
     for pieces, what in HINTS:
         if any(piece in parts or name.endswith("." + piece) for piece in pieces):
             return f": it belongs to {what}"
-    prefix = name.removesuffix(".weight").removesuffix(".bias")
-    scale = state.get(f"{prefix}.weight")
-    if prefix != name and scale is not None and scale.ndim == 1:
-        return f": it belongs to {NORMALISATION}"
-    return "; write every layer of the forward pass down (convolutions: GCN, GAT, SAGE, GIN), or give its model alone"
+    prefix, _, ending = name.rpartition(".")
+    scale = state.get(f"{prefix}.weight", state.get(f"{prefix}.scale"))
+    if ending in ("running_mean", "running_var", "mean", "var") or (scale is not None and scale.ndim == 1):
+        return f": it belongs to {NORMALISATION.format(prefix.removesuffix('.module'))}"
+    if ending in ("weight", "kernel") and parts[-2:-1] != ["lin"]:
+        return (
+            f"; write every layer of the forward pass down (Linear({prefix!r}) before the first convolution is the "
+            f"encoder, Residual({prefix!r}) after an activation is added to the layer), or give its model alone"
+        )
+    return "; write every layer of the forward pass down (GCN, GAT, SAGE, GIN, ..), or give its model alone"
 
 
-def heads_of(slots: Sequence[WeightSlot], state: Arrays) -> list[int]:
-    """Attention heads of every GAT layer, by its scoring vectors ``(1, heads, width)``."""
-    return [_scores(state[s.name], s.name).shape[0] for s in slots if isinstance(s.layer, GAT) and s.role == "source"]
+def heads_of(slots: Sequence[WeightSlot], state: Arrays) -> dict[str, int]:
+    """Attention heads by the name of the layer, as its scoring vectors ``(1, heads, width)`` have them."""
+    scored = [slot for slot in slots if slot.role in ("source", "attention")]
+    return {slot.layer.name: _scores(state[slot.name], slot.name).shape[0] for slot in scored}
 
 
 def tree(slots: Sequence[WeightSlot], arrays: Arrays, *, gradient: bool) -> Params:
@@ -114,12 +173,13 @@ def tree(slots: Sequence[WeightSlot], arrays: Arrays, *, gradient: bool) -> Para
     for slot in slots:
         if slot.role == "eps":
             continue
-        if slot.name not in arrays:
-            raise ValueError(
-                f"{what}: {slot.name!r} is missing; the gradient of every parameter is needed, so freeze none of them "
-                "and dump them after the backward pass of the loss"
-            )
-        found[slot.path] = _stored(slot, arrays[slot.name])
+        for name in slot.names:
+            if name not in arrays:
+                raise ValueError(
+                    f"{what}: {name!r} is missing; the gradient of every parameter is needed, so freeze none of them "
+                    "and dump them after the backward pass of the loss"
+                )
+        found[slot.path] = np.concatenate([_stored(slot, name, arrays[name]) for name in slot.names])
         if slot.role == "residual_kernel" and isinstance(slot.layer, GAT) and not slot.layer.concat:
             source = next(s.name for s in slots if s.layer is slot.layer and s.role == "source")
             width = _scores(arrays[source], source).shape[1]
@@ -133,13 +193,14 @@ def _one_map(kernel: np.ndarray, width: int, *, gradient: bool) -> np.ndarray:
     return heads.sum(axis=1) if gradient else heads.mean(axis=1)
 
 
-def _stored(slot: WeightSlot, array: np.ndarray) -> np.ndarray:
-    if slot.role in ("source", "target"):
-        return _scores(array, slot.name)
-    axes = 1 if slot.role.endswith("bias") else 2
+def _stored(slot: WeightSlot, name: str, array: np.ndarray) -> np.ndarray:
+    if slot.role in ("source", "target", "attention"):
+        return _scores(array, name)
+    axes = 1 if slot.role.endswith(("bias", "scale", *STATISTICS)) else 2
     if array.ndim != axes:
-        raise ValueError(f"{slot.name!r}: expected {axes} axes for a {slot.role}, got shape {array.shape}")
-    return array.T if axes == 2 and slot.name.rsplit(".", 1)[-1] == "weight" else array
+        raise ValueError(f"{name!r}: expected {axes} axes for a {slot.role}, got shape {array.shape}")
+    outward = name.rsplit(".", 1)[-1] == "weight" and not isinstance(slot.layer, Embeddings)
+    return array.T if axes == 2 and outward else array
 
 
 def _scores(array: np.ndarray, name: str) -> np.ndarray:

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from jgleak.federated.local_training import LocalTraining
+from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation
 from jgleak.interop.arrays import by_name
-from jgleak.interop.bridge import Example, from_arrays
+from jgleak.interop.bridge import from_arrays
+from jgleak.interop.example import Given
 from jgleak.interop.layers import Step
 
 
@@ -21,10 +23,10 @@ def from_weights(
     layers: Sequence[Step],
     *,
     local: LocalTraining,
-    loss: str,
+    loss: str | Loss,
     batch_size: int = 1,
     reduction: str = "mean",
-    example: Example | None = None,
+    example: Given | None = None,
 ) -> Observation:
     """The observation behind a round in which a client returned *weights*: ``(before - after) / (rate * steps)``.
 

@@ -56,7 +56,8 @@ def gsm(truth: Graph, graph: Graph, space: FeatureSpace) -> Gsm:
     recall = np.nan
     if space.discrete:
         x, y = truth.x[pairs.truth], graph.x[pairs.graph]
-        bare = dataclasses.replace(space, mean=None, std=None)
+        features = tuple(dataclasses.replace(f, kind="onehot") if f.kind == "number" else f for f in space.features)
+        bare = dataclasses.replace(space, features=features, mean=None, std=None)
         fits[0] = weighted_f1(bare.encode(x).astype(np.float64), bare.encode(y).astype(np.float64))
         recall = weighted_recall(x, y, space)
     return Gsm(*(ratio * fit for fit in fits), gsm0_recall=ratio * recall)

@@ -100,7 +100,7 @@ def test_the_store_holds_every_unit_with_its_files(tmp_path: Path) -> None:
         np.testing.assert_array_equal(truth["x"], private[unit.client].x)
         np.testing.assert_array_equal(truth["edges"], private[unit.client].edges)
         assert (truth["y"], truth["name"]) == (private[unit.client].y, private[unit.client].name)
-        graphs, _, place, _ = read(tmp_path / "out" / "reconstructions" / f"{unit.hash}.json")
+        graphs, _, place, *_ = read(tmp_path / "out" / "reconstructions" / f"{unit.hash}.json")
         assert len(graphs) == 1 and place.resolve() == (tmp_path / "out" / "observations" / f"{unit.hash}.safetensors")
         assert load(place)[0].model.layers[0].features == 8
     with closing(sqlite3.connect(tmp_path / "out" / "audit.sqlite", isolation_level=None)) as store:

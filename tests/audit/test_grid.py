@@ -78,7 +78,7 @@ def test_every_field_has_a_table() -> None:
         ('[[model]]\nmodel = "gcnn"\n' + DATA + EMPTY, "model[0].model: unknown 'gcnn'; did you mean 'gcn'?"),
         ('[[model]]\nreadout = "mean"\n' + DATA + EMPTY, "model[0].readout: unknown 'mean'; choose one of node_mlp"),
         ('[[model]]\nactivation = "rely"\n' + DATA + EMPTY, "model[0].activation: unknown 'rely'; did you mean"),
-        ('[[model]]\nloss = "l1"\n' + DATA + EMPTY, "model[0].loss: unknown 'l1'; choose one of bce, ce, mse"),
+        ('[[model]]\nloss = "l1"\n' + DATA + EMPTY, "model[0].loss: unknown 'l1'; choose one of bce, ce, mse, m"),
         ("[[model]]\nhidden = 0\n" + DATA + EMPTY, "model[0].hidden: must be at least 1, got 0"),
         ("[[model]]\nlayers = 2.5\n" + DATA + EMPTY, "model[0].layers: expected a whole number, got 2.5"),
         ("[[model]]\ntrain = -1\n" + DATA + EMPTY, "model[0].train: must be a number of epochs, 0 or more, got -1"),

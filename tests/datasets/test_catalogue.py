@@ -24,7 +24,7 @@ def test_names() -> None:
         "synthetic-tree",
         "synthetic-glg",
     } <= set(names())
-    assert tasks("tox21")[0] == "NR-AR" and len(tasks("tox21")) == 12 and tasks("embedded") == ()
+    assert tasks("tox21")[0] == "NR-AR" and len(tasks("tox21")) == 13 and tasks("embedded") == ()
     assert tasks("pokec")[0] == "gender" and tasks("synthetic-er") == ("graph", "node")
 
 

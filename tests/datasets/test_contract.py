@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 from collections.abc import Callable
 from functools import partial
 from importlib import resources
@@ -21,10 +22,11 @@ from jgleak.datasets.registry import SETS
 
 def molecules(name: str, folder: Path) -> tuple[int, int]:
     """Two molecules, and one row of two fragments."""
-    table, columns = TABLES[name], len(TABLES[name].tasks)
+    table = TABLES[name]
     rows = [("CCO", "1"), ("c1ccccc1", "0"), ("CC.O", "1")]
-    lines = [",".join(("smiles", *table.tasks)), *(",".join((smiles, *[y] * columns)) for smiles, y in rows)]
-    file, text = folder / Path(table.source.place).name, "\n".join(lines).encode()
+    written = io.StringIO()
+    csv.writer(written).writerows([("smiles", *table.columns), *((s, *[y] * len(table.columns)) for s, y in rows)])
+    file, text = folder / Path(table.source.place).name, written.getvalue().encode()
     file.write_bytes(gzip.compress(text) if file.suffix == ".gz" else text)
     return 3, 2
 
@@ -66,7 +68,10 @@ def test_a_set_keeps_to_the_contract(name: str, tmp_path: Path) -> None:
     rows, kept = FILES[name](tmp_path)
     keeps_to_the_contract(partial(load, name, **({"path": tmp_path} if SETS[name].files else {})), rows, kept)
     for task in tasks(name):
-        assert load(name, task=task, path=tmp_path).name in (name, f"{name}/{task}")
+        data = load(name, task=task, path=tmp_path)
+        assert data.name in (name, f"{name}/{task}")
+        for graph in data.graphs:
+            labelled(data, graph.y, graph.n)
 
 
 def keeps_to_the_contract(loaded: Callable[[], Dataset], rows: int, kept: int) -> None:
@@ -91,6 +96,11 @@ def keeps_to_the_contract(loaded: Callable[[], Dataset], rows: int, kept: int) -
 def labelled(data: Dataset, y: Any, n: int) -> None:
     """A label is what the task says."""
     labels = np.asarray(y)
+    if data.tasks:
+        assert data.classes == len(data.tasks) and labels.shape == (1, data.classes)
+        present = labels[~np.isnan(labels)]
+        assert present.size and (data.task == "regression" or set(present.tolist()) <= {0.0, 1.0})
+        return
     assert labels.shape == ((n,) if data.task == "node" else ())
     if data.task == "regression":
         assert data.classes == 1 and np.isfinite(labels)

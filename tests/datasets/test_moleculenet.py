@@ -34,6 +34,19 @@ def test_everything_left_out_is_counted(tmp_path: Path) -> None:
     assert [g.y for g in moleculenet("clintox", task="CT_TOX", path=tmp_path).graphs] == [0, 1, 1]
 
 
+def test_all_tasks_at_once_are_a_row_with_what_is_missing(tmp_path: Path) -> None:
+    rows = "CCO,1,0\nCC,,1\nc1ccccc1,0,\nCCN,,\nCC.O,1,1\n"
+    dataset = moleculenet("clintox", task="all", path=_clintox(tmp_path, rows))
+    assert dataset.name == "clintox/all" and dataset.task == "binary" and dataset.classes == 2
+    assert dataset.tasks == ("FDA_APPROVED", "CT_TOX")
+    found = np.concatenate([np.asarray(g.y) for g in dataset.graphs])
+    np.testing.assert_array_equal(found, [[1, 0], [np.nan, 1], [0, np.nan]])
+    assert dataset.report.dropped == {"missing label": 1, "several fragments": 1}
+    assert not moleculenet("clintox", path=tmp_path).tasks
+    with pytest.raises(ValueError, match="task: freesolv has no task 'all'; choose one of expt"):
+        moleculenet("freesolv", task="all")
+
+
 def test_statistics_are_those_of_the_graphs(tmp_path: Path) -> None:
     dataset = moleculenet("clintox", path=_clintox(tmp_path, "CCO,1,0\nc1ccccc1,0,1\n"))
     encoded = np.concatenate([dataset.space.encode(g.x) for g in dataset.graphs])
@@ -65,7 +78,7 @@ def test_damaged_archive(tmp_path: Path, content: bytes) -> None:
 
 
 def test_unknown_task_and_name(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="task: clintox has no task 'x'; choose one of FDA_APPROVED, CT_TOX"):
+    with pytest.raises(ValueError, match="task: clintox has no task 'x'; choose one of FDA_APPROVED, CT_TOX, all"):
         moleculenet("clintox", task="x")
     with pytest.raises(ValueError, match="name: no MoleculeNet table"):
         moleculenet("qm9")
@@ -94,3 +107,12 @@ def test_tox21_labels_and_counts(data: Path) -> None:
         columns = stream.readline().strip().split(",")
         missing = sum(line.split(",")[columns.index("SR-p53")] == "" for line in stream)
     assert dataset.report.dropped["missing label"] == missing
+
+
+@pytest.mark.slow
+def test_tox21_has_twelve_tasks_at_once(data: Path) -> None:
+    every, one = moleculenet("tox21", task="all", path=data), moleculenet("tox21", task="SR-p53", path=data)
+    assert every.classes == 12 and "missing label" not in every.report.dropped
+    column = every.tasks.index("SR-p53")
+    known = {g.name: g.y[0, column] for g in every.graphs if not np.isnan(g.y[0, column])}  # type: ignore[index]
+    assert known == {g.name: g.y for g in one.graphs} and len(every.graphs) > len(one.graphs)

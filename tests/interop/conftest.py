@@ -10,10 +10,15 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from jgleak.interop import GAT, GCN, GIN, SAGE, Linear
+from jgleak.interop import GAT, GCN, GIN, LE, SAGE, BatchNorm, Embeddings, Example, GATv2, LayerNorm, Linear, Residual
 from jgleak.interop.layers import Step
 
 HEAD = [Linear("lin1"), "relu", Linear("lin2")]
+COMPOSED: list[Step] = [
+    *(GCN("conv1", self_loops=False, normalise=False), BatchNorm("norm1"), "relu", "add"),
+    *(GATv2("conv2"), LayerNorm("norm2"), "elu", Residual("skip")),
+    *(LE("conv3"), "tanh", "jump_cat", "sum", Linear("out")),
+]
 LAYERS: dict[str, list[Step]] = {
     "gcn": [GCN("conv1"), "relu", GCN("conv2"), "relu", "mean", *HEAD],
     "gcn_narrowing": [GCN("conv1"), "gelu", GCN("conv2"), "gelu", "sum", *HEAD],
@@ -22,6 +27,8 @@ LAYERS: dict[str, list[Step]] = {
     "sage": [SAGE("conv1"), "tanh", SAGE("conv2"), "tanh", "mean", *HEAD],
     "gin": [GIN("conv1"), "relu", GIN("conv2"), "relu", "mean", *HEAD],
     "gcn_scores": [GCN("conv1"), "sigmoid", GCN("conv2")],
+    "composed": [Linear("encoder"), *COMPOSED],
+    "embedded": [Embeddings("encoder.tables"), *COMPOSED],
 }
 LOSSES = {"gcn": "bce", "gat": "bce", "gin": "mse"}
 """The others have cross-entropy."""
@@ -35,7 +42,7 @@ class Stranger:
       state, gradient: arrays by their names.
       layers: the forward pass.
       loss, label: what was differentiated.
-      example: input rows, edge list, output.
+      example: input rows, edge list, output, of a mini-batch the graph of every node, and the labels.
     """
 
     state: dict[str, np.ndarray]
@@ -43,7 +50,7 @@ class Stranger:
     layers: list[Step]
     loss: str
     label: np.ndarray
-    example: tuple[np.ndarray, np.ndarray, np.ndarray]
+    example: Example
 
     @property
     def given(self) -> dict[str, Any]:
@@ -53,6 +60,7 @@ class Stranger:
             "gradients": dict(self.gradient),
             "layers": list(self.layers),
             "loss": self.loss,
+            "batch_size": 1 if self.example.batch is None else int(self.example.batch.max()) + 1,
         }
 
 
@@ -66,6 +74,6 @@ def strangers() -> dict[str, Stranger]:
             {k.removeprefix(f"{part}."): v for k, v in own.items() if k.startswith(f"{part}.")}
             for part in ("state", "gradient")
         )
-        example = (tensors["x"], tensors["edge_index"], own["output"])
+        example = Example(own["x"], own["edge_index"], own["output"], own.get("batch"), own["label"])
         found[name] = Stranger(state, gradient, layers, LOSSES.get(name, "ce"), own["label"], example)
     return found

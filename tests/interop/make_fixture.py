@@ -15,14 +15,19 @@ from safetensors.torch import save_file  # pyright: ignore[reportMissingImports]
 from torch import nn  # pyright: ignore[reportMissingImports]
 from torch_geometric.nn import (  # pyright: ignore[reportMissingImports]
     GATConv,
+    GATv2Conv,
     GCNConv,
     GINConv,
+    LayerNorm,
+    LEConv,
     SAGEConv,
     global_add_pool,
     global_mean_pool,
 )
 
 FEATURES, NODES = 5, 6
+TABLES = (5, 3, 2)
+"""Values of each column of the models of integers."""
 EDGES = torch.tensor([[0, 1], [1, 2], [2, 3], [3, 0], [3, 4], [4, 5]])
 
 
@@ -52,6 +57,34 @@ class Scores(nn.Module):
         return self.conv2(self.act(self.conv1(x, edge_index)), edge_index)
 
 
+class Composed(nn.Module):
+    """An encoder, layers of several kinds with norms and residuals, all of whose states are pooled."""
+
+    def __init__(self, encoder: nn.Module) -> None:
+        super().__init__()
+        self.encoder, self.conv1, self.norm1 = encoder, GCNConv(4, 4, normalize=False), nn.BatchNorm1d(4)
+        self.conv2, self.norm2, self.skip = GATv2Conv(4, 2, heads=2), LayerNorm(4, mode="node"), nn.Linear(4, 4)
+        self.conv3, self.out = LEConv(4, 3), nn.Linear(11, 3)
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor, batch: torch.Tensor) -> torch.Tensor:
+        x = self.encoder(x)
+        first = F.dropout(self.norm1(self.conv1(x, edge_index)).relu(), 0.5, self.training) + x
+        second = self.skip(first) + F.elu(self.norm2(self.conv2(first, edge_index)))
+        third = self.conv3(second, edge_index).tanh()
+        return self.out(global_add_pool(torch.cat([first, second, third], dim=-1), batch))
+
+
+class Atoms(nn.Module):
+    """A sum of embeddings, one table a column, as OGB's ``AtomEncoder``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables = nn.ModuleList([nn.Embedding(size, 4) for size in TABLES])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return sum(table(x[:, i]) for i, table in enumerate(self.tables))  # type: ignore[return-value]
+
+
 def mlp(inputs: int, width: int) -> nn.Module:
     return nn.Sequential(nn.Linear(inputs, width), nn.ReLU(), nn.Linear(width, width))
 
@@ -59,6 +92,7 @@ def mlp(inputs: int, width: int) -> nn.Module:
 def cases() -> dict[str, tuple[nn.Module, torch.Tensor, str]]:
     """Name to model, label and loss."""
     one, zero, nodes = torch.tensor(1), torch.tensor(0), torch.tensor([0, 1, 2, 1, 0, 2])
+    pair = torch.tensor([2, 0])
     f = FEATURES
     gat = GATConv(f, 3, heads=2), GATConv(6, 4, heads=3, concat=False)
     slope = {"negative_slope": 0.1, "residual": True}
@@ -72,6 +106,8 @@ def cases() -> dict[str, tuple[nn.Module, torch.Tensor, str]]:
         "sage": (Pooled(SAGEConv(f, 6), SAGEConv(6, 6), 6, 3, global_mean_pool, torch.tanh), zero, "ce"),
         "gin": (Pooled(*gin, 5, 1, global_mean_pool, F.relu), one, "mse"),
         "gcn_scores": (Scores(GCNConv(f, 4, bias=False), GCNConv(4, 3, bias=False), torch.sigmoid), nodes, "ce"),
+        "composed": (Composed(nn.Linear(f, 4)), pair, "ce"),
+        "embedded": (Composed(Atoms()), pair, "ce"),
     }
 
 
@@ -84,15 +120,29 @@ def loss_of(output: torch.Tensor, label: torch.Tensor, name: str) -> torch.Tenso
     return F.binary_cross_entropy_with_logits(output, target)
 
 
+def inputs_of(model: nn.Module) -> tuple[torch.Tensor, ...]:
+    """Rows, edges, and for models of mini-batches the graph of every node: two graphs of six nodes."""
+    edges = torch.cat([EDGES, EDGES.flip(1)]).T.contiguous()
+    if not isinstance(model, Composed):
+        return torch.randn(NODES, FEATURES), edges
+    two, batch = torch.cat([edges, edges + NODES], dim=1), torch.arange(2).repeat_interleave(NODES)
+    integers = torch.stack([torch.randint(size, (2 * NODES,)) for size in TABLES], dim=1)
+    return integers if isinstance(model.encoder, Atoms) else torch.randn(2 * NODES, FEATURES), two, batch
+
+
 def main() -> None:
     torch.manual_seed(0)
-    x, edge_index = torch.randn(NODES, FEATURES), torch.cat([EDGES, EDGES.flip(1)]).T.contiguous()
-    tensors = {"x": x, "edge_index": edge_index}
+    tensors = {}
     for name, (model, label, loss) in cases().items():
         model.eval()
         for parameter in model.parameters():  # biases start at zero, where their place would not show
             parameter.data += 0.3 * torch.randn_like(parameter)
-        output = model(x, edge_index)
+        for buffer_name, buffer in model.named_buffers():
+            if "running" in buffer_name:
+                buffer.data = 0.5 + torch.rand_like(buffer)
+        inputs = inputs_of(model)
+        tensors |= {f"{name}/{part}": one for part, one in zip(("x", "edge_index", "batch"), inputs, strict=False)}
+        output = model(*inputs)
         loss_of(output, label, loss).backward()
         trees = {"state": model.state_dict(), "gradient": {k: p.grad for k, p in model.named_parameters()}}
         tensors |= {f"{name}/{part}.{k}": v.detach().clone() for part, tree in trees.items() for k, v in tree.items()}

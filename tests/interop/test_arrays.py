@@ -14,7 +14,18 @@ from flax import linen, nnx
 from safetensors.numpy import save_file
 
 from jgleak.federated.observation import flatten
-from jgleak.interop import GCN, Linear, by_name, edge_arrays, from_arrays, read_arrays
+from jgleak.interop import (
+    GCN,
+    BatchNorm,
+    Embeddings,
+    Example,
+    LayerNorm,
+    Linear,
+    by_name,
+    edge_arrays,
+    from_arrays,
+    read_arrays,
+)
 from jgleak.interop.graphs import dense
 from tests.interop.conftest import Stranger
 
@@ -93,6 +104,36 @@ def test_an_nnx_state_is_recomputed() -> None:
     pure = from_arrays(nnx.to_pure_dict(nnx.state(model)), nnx.to_pure_dict(gradient), LAYERS, loss="ce")
     for path, leaf in flatten(seen.update).items():
         np.testing.assert_array_equal(flatten(pure.update)[path], leaf)
+
+
+class NormedModel(linen.Module):
+    """Two embeddings, a layer with batch normalisation and a residual, one with layer normalisation, the sum."""
+
+    @linen.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        h = linen.Embed(4, 5, name="element")(x[:, 0]) + linen.Embed(2, 5, name="charge")(x[:, 1])
+        h = linen.relu(linen.BatchNorm(use_running_average=True, name="norm1")(LinenConv(5, name="conv1")(h))) + h
+        h = linen.tanh(linen.LayerNorm(name="norm2")(LinenConv(5, name="conv2")(h)))
+        return linen.Dense(2, name="out")(h.sum(axis=0))
+
+
+def test_a_linen_model_with_norms_embeddings_and_a_residual_is_recomputed() -> None:
+    model, x = NormedModel(), np.array([[0, 1], [3, 0], [1, 1], [2, 0]])
+    trees: Any = jax.jit(model.init)(jax.random.key(0), x)
+    statistics = {"norm1": {"mean": jnp.full(5, 0.3), "var": jnp.full(5, 1.7)}}
+
+    def loss(params: Any) -> jax.Array:
+        return -jax.nn.log_softmax(model.apply({"params": params, "batch_stats": statistics}, x))[1]  # type: ignore[index]
+
+    params, gradient = trees["params"], jax.grad(loss)(trees["params"])
+    output = model.apply({"params": params, "batch_stats": statistics}, x)
+    layers = [
+        Embeddings("atoms", tables=("element", "charge")),
+        *(GCN("conv1"), BatchNorm("norm1"), "relu", "add"),
+        *(GCN("conv2"), LayerNorm("norm2", epsilon=1e-6), "tanh", "sum", Linear("out")),
+    ]
+    state = by_name(params) | by_name(statistics)
+    from_arrays(state, gradient, layers, loss="ce", example=Example(x, EDGES, np.asarray(output), None, np.array(1)))
 
 
 @pytest.mark.parametrize("suffix", ["safetensors", "npz"])

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
-from jgleak.federated.observation import flatten
-from jgleak.interop import from_arrays, from_pyg
+from jgleak.features import FeatureSpace, onehot
+from jgleak.federated.observation import flatten, load
+from jgleak.interop import Example, from_arrays, from_pyg, steps_of
 from tests.interop.conftest import LAYERS, LOSSES
+from tests.interop.test_guide import run
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed: the committed fixture is tested instead")
 geometric: Any = pytest.importorskip("torch_geometric", reason="torch_geometric is not installed")
@@ -25,15 +28,30 @@ WORDS = {
 
 def made(name: str) -> tuple[Any, Any]:
     """A model in evaluation mode after a backward pass, and its example."""
-    from tests.interop.make_fixture import EDGES, FEATURES, NODES, cases, loss_of
+    from tests.interop.make_fixture import cases, inputs_of, loss_of
 
     torch.manual_seed(1)
     model, label, loss = cases()[name]
     model.eval()
-    x, edges = torch.randn(NODES, FEATURES), torch.cat([EDGES, EDGES.flip(1)]).T
-    output = model(x, edges)
+    inputs = inputs_of(model)
+    output = model(*inputs)
     loss_of(output, label, loss).backward()
-    return model, (x, edges, output)
+    return model, Example(inputs[0], inputs[1], output, inputs[2] if len(inputs) > 2 else None, label)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_the_forward_pass_is_read_off_a_live_model(name: str) -> None:
+    """With the example and without, it is the list that was written down by hand."""
+    model, example = made(name)
+    loss = LOSSES.get(name, "ce")
+    batch: dict[str, Any] = {"batch_size": 1 if example.batch is None else 2}
+    gradients = {k: p.grad for k, p in model.named_parameters()}
+    wanted = from_arrays(model.state_dict(), gradients, LAYERS[name], loss=loss, **batch)
+    for shown in (example, None):
+        seen = from_pyg(model, loss=loss, example=shown, **batch)
+        assert seen.model == wanted.model
+        for path, leaf in flatten(wanted.update).items():
+            np.testing.assert_array_equal(flatten(seen.update)[path], leaf)
 
 
 @pytest.mark.parametrize("name", WORDS)
@@ -55,17 +73,45 @@ def stack(**modules: Any) -> Any:
 
 def test_modules_that_no_attack_handles_are_refused() -> None:
     gnn, nn = geometric.nn, torch.nn
-    model = stack(conv1=gnn.GCNConv(3, 4), norm=nn.BatchNorm1d(4), lin=nn.Linear(4, 2))
+    training = stack(conv1=gnn.GCNConv(3, 4), norm=nn.BatchNorm1d(4))
+    training["norm"].train()
+    inner = nn.Sequential(nn.Linear(3, 4), nn.SiLU(), nn.Linear(4, 4))
     cases: list[tuple[Any, list[str], str]] = [
-        (model, ["conv1", "norm", "relu", "mean", "lin"], "'norm' is a BatchNorm1d, .*private data"),
+        (training, ["conv1", "norm"], "'norm' is a BatchNorm1d in training mode, .*batch's graphs.* after model.eval"),
+        (stack(norm=gnn.GraphNorm(4)), ["norm"], "'norm' is a GraphNorm, .*BatchNorm in evaluation mode and LayerNorm"),
+        (
+            stack(norm=gnn.LayerNorm(4)),
+            ["norm"],
+            "LayerNorm with mode='graph', .*build it with mode='node'",
+        ),
+        (stack(norm=nn.LayerNorm((4, 4))), ["norm"], "'norm' normalises 2 axes together; here it is a node's own"),
+        (stack(norm=nn.LayerNorm(4, elementwise_affine=False)), ["norm"], "'norm' is a LayerNorm without 'weight'"),
+        (stack(norm=nn.BatchNorm1d(4, affine=False)), ["norm"], "BatchNorm1d without 'weight'; .*affine=True"),
+        (stack(norm=nn.BatchNorm1d(4, track_running_stats=False)), ["norm"], "build it with track_running_stats=True"),
+        (
+            stack(table=nn.Embedding(4, 4, padding_idx=0)),
+            ["table"],
+            "padding_idx=0, that is a row that is never",
+        ),
+        (stack(conv1=gnn.GATv2Conv(3, 4, share_weights=True)), ["conv1"], "one map for both ends"),
+        (
+            stack(jk=gnn.JumpingKnowledge("lstm", 4, 2)),
+            ["jk"],
+            r"Knowledge\('lstm'\); here it is 'cat' or 'max'",
+        ),
         (stack(conv1=gnn.GCNConv(3, 4, improved=True)), ["conv1"], "improved=True, that is self-loops of weight 2"),
         (stack(conv1=gnn.GCNConv(3, 4, cached=True)), ["conv1"], "cached=True"),
         (stack(conv1=gnn.GATConv(3, 4, edge_dim=2)), ["conv1"], "edge_dim=2, that is edge features"),
         (stack(conv1=gnn.SAGEConv(3, 4, aggr="max")), ["conv1"], "aggr='max', that is another aggregation"),
         (stack(conv1=gnn.SAGEConv(3, 4, root_weight=False)), ["conv1"], "no weight for the node itself"),
-        (stack(conv1=gnn.GINConv(nn.Linear(3, 4))), ["conv1"], "the models here have Linear, an activation, Linear"),
-        (stack(conv1=gnn.GraphConv(3, 4)), ["conv1"], "'conv1' is a GraphConv, which no model here has"),
-        (stack(conv1=gnn.GCNConv(3, 4), act=nn.GELU("tanh")), ["conv1", "act"], "'act' is a GELU with options"),
+        (
+            stack(conv1=gnn.GINConv(nn.Linear(3, 4))),
+            ["conv1"],
+            "has Linear inside; the models here have Linear, an",
+        ),
+        (stack(conv1=gnn.GINConv(inner)), ["conv1"], "has Linear, SiLU, Linear inside"),
+        (stack(conv1=gnn.TransformerConv(3, 4)), ["conv1"], "'conv1' is a TransformerConv, which is not read here"),
+        (stack(conv1=gnn.GCNConv(3, 4), act=nn.GELU("tanh")), ["conv1", "act"], "GELU with approximate='tanh'"),
         (stack(conv1=gnn.GCNConv(3, 4)), ["conv2"], "no submodule 'conv2'; it has conv1"),
         (stack(conv1=gnn.GCNConv(3, 4)).train(), ["conv1"], "training mode, where functions such as F.dropout"),
         (stack(drop=nn.Dropout(0.5)).train(), ["drop"], "'drop' drops out at rate 0.5: .*after model.eval"),
@@ -75,6 +121,208 @@ def test_modules_that_no_attack_handles_are_refused() -> None:
     for model, layers, message in cases:
         with pytest.raises(ValueError, match=message):
             from_pyg(model, layers, loss="ce")
+
+
+class Written:
+    """Forward passes of two convolutions, by what is peculiar about each; made into modules by ``live``."""
+
+    def dropping(self: Any, x: Any, edge_index: Any) -> Any:
+        return self.conv2(torch.nn.functional.dropout(self.conv1(x, edge_index), 0.5), edge_index)
+
+    def summed_first(self: Any, x: Any, edge_index: Any) -> Any:
+        return self.conv2((self.conv1(x, edge_index) + x).relu(), edge_index)
+
+    def skipped(self: Any, x: Any, edge_index: Any) -> Any:
+        return self.conv2(self.conv1(x, edge_index).relu(), edge_index) + x
+
+    def squashed(self: Any, x: Any, edge_index: Any) -> Any:
+        return self.conv2(self.conv1(x, edge_index).relu(), edge_index).softmax(-1)
+
+    def leaky(self: Any, x: Any, edge_index: Any) -> Any:
+        return self.conv2(torch.nn.functional.leaky_relu(self.conv1(x, edge_index)), edge_index)
+
+    def detached(self: Any, x: Any, edge_index: Any) -> Any:
+        return self.conv2(self.conv1(x, edge_index).relu().detach(), edge_index)
+
+    def scaled(self: Any, x: Any, edge_index: Any) -> Any:
+        return self.conv2(self.conv1(x, edge_index).relu() * 0.5, edge_index)
+
+    def turned(self: Any, x: Any, edge_index: Any) -> Any:
+        return self.conv2(self.conv1(x, edge_index).relu(), edge_index[:, :4])
+
+    def weighted(self: Any, x: Any, edge_index: Any) -> Any:
+        return self.conv2(self.conv1(x, edge_index).relu(), edge_index, torch.ones(edge_index.shape[1]))
+
+    def maximal(self: Any, x: Any, edge_index: Any, batch: Any) -> Any:
+        states = self.conv2(self.conv1(x, edge_index).relu(), edge_index)
+        return self.out(geometric.nn.global_max_pool(states, batch))
+
+    def attentive(self: Any, x: Any, edge_index: Any, batch: Any) -> Any:
+        return self.out(self.pool(self.conv1(x, edge_index), batch))
+
+    def stacked(self: Any, x: Any, edge_index: Any) -> Any:
+        first = self.conv1(x, edge_index)
+        return torch.stack([first, self.conv2(first, edge_index)]).amax(dim=0)
+
+    def both_pools(self: Any, x: Any, edge_index: Any, batch: Any) -> Any:
+        states, pools = self.conv1(x, edge_index), (geometric.nn.global_mean_pool, geometric.nn.global_add_pool)
+        return torch.cat([pool(states, batch) for pool in pools], dim=1)
+
+    def paired(self: Any, x: Any, edge_index: Any) -> Any:
+        first = self.conv1(x, edge_index)
+        return first, self.conv2(first, edge_index)
+
+    def featured(self: Any, x: Any, edge_index: Any, edge_attr: Any) -> Any:
+        return self.conv1(x, edge_index)
+
+    def failing(self: Any, x: Any, edge_index: Any) -> Any:
+        return self.conv1(x[:, :2], edge_index)
+
+
+def live(forward: Any, **modules: Any) -> Any:
+    """A model of two GCN layers of one width and a linear map, in evaluation mode."""
+    parts = {"conv1": geometric.nn.GCNConv(4, 4), "conv2": geometric.nn.GCNConv(4, 4), "out": torch.nn.Linear(4, 4)}
+    parts["pool"] = geometric.nn.MaxAggregation()
+    model = type("Live", (torch.nn.Module,), {"forward": forward})()
+    for name, part in (parts | modules).items():
+        setattr(model, name, part)
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    return model.eval()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("dropping", r"'dropout' of 'conv1', at test_module.py:\d+, is not understood: with dropout the gradient"),
+        ("summed_first", r"'relu', after 'add', follows what is added to 'conv1'; .* h \+ relu\(conv\(h\)\), not"),
+        (
+            "skipped",
+            r"the sum of 'conv2' and the rows at test_module.py:\d+ is not understood; here what enters",
+        ),
+        ("squashed", "'softmax' of 'conv2', .* the losses here take logits"),
+        ("leaky", "'leaky_relu' of 'conv1', .* the activations here are relu, gelu, sigmoid, tanh, elu"),
+        ("attentive", "'pool' is a MaxAggregation, which is not read here; pool the nodes by mean or sum"),
+        ("stacked", "'stack' of .*: join the states of all layers by torch.cat, a sum, or JumpingKnowledge"),
+        ("detached", "'detach' of relu, .* no gradient passes it"),
+        ("scaled", "'mul' of relu, at"),
+        ("turned", "'conv2' is not given the edge_index that forward is given, at test_module.py"),
+        ("weighted", "'conv2' is given more than rows and edge_index, .*: edge weights or features"),
+        ("maximal", r"the maximum over nodes at .*: a hard maximum is not additive"),
+        ("both_pools", r"several pools \(mean, sum\) are joined at"),
+        ("paired", "its forward returns 2 things, 2 of which are made of the rows"),
+        ("featured", "its forward needs 'edge_attr', which is neither rows, nor edge_index, nor batch"),
+        ("failing", r"does not run on a small graph with rows \(7, 4\) .*give an example"),
+    ],
+)
+def test_what_is_not_understood_is_named_with_its_place(name: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        from_pyg(live(getattr(Written, name)), loss="ce")
+
+
+def test_log_probabilities_are_those_of_logits() -> None:
+    """``nll_loss`` of them is the cross-entropy of what comes before: same output, same gradients."""
+
+    def forward(self: Any, x: Any, edge_index: Any) -> Any:
+        hidden = self.conv1(x, edge_index).relu()
+        return torch.nn.functional.log_softmax(self.conv2(hidden, edge_index), dim=1)
+
+    model = live(forward)
+    del model.out
+    x, edges, labels = torch.randn(4, 4), torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), torch.tensor([0, 3, 1, 2])
+    model.zero_grad()
+    output = model(x, edges)
+    torch.nn.functional.nll_loss(output, labels).backward()
+    for layers in (None, ["conv1", "relu", "conv2", "log_softmax"]):
+        seen = from_pyg(model, layers, loss="ce", example=Example(x, edges, output, None, labels))
+        assert seen.model.outputs == 4
+    with pytest.raises(ValueError, match="'log_softmax' ends the list: cross-entropy; say loss='ce'"):
+        from_pyg(model, loss="bce")
+
+
+def test_a_maximum_and_an_mlp_of_the_readout_read_like_the_rest() -> None:
+    """Models of PyTorch Geometric, whole, within another, and called as a function of their data."""
+    gnn, nn = geometric.nn, torch.nn
+
+    class Data(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gnn = gnn.GraphSAGE(3, 4, 2, jk="max", norm="batch_norm", dropout=0.5)
+            self.head = gnn.MLP([4, 5, 2], norm=None, dropout=0.5)
+
+        def forward(self, data: Any) -> Any:
+            return self.head(gnn.global_mean_pool(self.gnn(data.x, data.edge_index), data.batch)).squeeze(-1)
+
+    def said(model: Any) -> list[str]:
+        return [step if isinstance(step, str) else step.name for step in steps_of(model.eval())]
+
+    def layer(number: int) -> list[str]:
+        return [f"gnn.convs.{number}", f"gnn.norms.{number}", "relu"]
+
+    model = Data()
+    head = ["mean", "head.lins.0", "relu", "head.lins.1"]
+    assert said(model) == [*layer(0), *layer(1), "jump_max", "gnn.lin", *head]
+    sequential = gnn.Sequential(
+        "x, edge_index, batch",
+        [
+            (gnn.LEConv(3, 4), "x, edge_index -> x"),
+            nn.ReLU(inplace=True),
+            (gnn.global_add_pool, "x, batch -> x"),
+            nn.Linear(4, 2),
+        ],
+    )
+    assert said(sequential) == ["module_0", "relu", "sum", "module_3"]
+    assert said(gnn.GCN(3, 4, 2, 2, act="elu")) == ["convs.0", "elu", "convs.1"]
+    assert said(gnn.GIN(3, 4, 2, 2, jk="cat")) == ["convs.0", "relu", "convs.1", "relu", "jump_cat", "lin"]
+
+
+def test_a_model_within_a_model_stands_for_its_parts_in_a_list() -> None:
+    gnn, nn = geometric.nn, torch.nn
+    model = stack(
+        atoms=nn.ModuleList([nn.Embedding(5, 4), nn.Embedding(3, 4)]), gnn=gnn.GAT(4, 4, 2), out=nn.Linear(4, 2)
+    )
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    seen = from_pyg(model, ["atoms", "gnn", "relu", "mean", "out"], loss="ce")
+    assert seen.model.in_features == 8 and [layer.act for layer in seen.model.layers] == ["relu", "relu"]
+
+
+def residual(self: Any, x: Any, edge_index: Any) -> Any:
+    hidden = self.norm(self.conv1(x, edge_index)).relu() + x
+    return self.conv2(hidden, edge_index)
+
+
+@pytest.mark.parametrize(
+    ("modules", "message"),
+    [
+        ({"norm": torch.nn.Identity()}, "he forward pass has 'add' after 'relu', where the list has GCN('conv2')"),
+        (
+            {"norm": torch.nn.LayerNorm(4, elementwise_affine=False)},
+            "LayerNorm without 'weight'",
+        ),
+    ],
+)
+def test_what_a_list_leaves_out_is_named(modules: dict[str, Any], message: str) -> None:
+    """Refused where an example shows it, warned of where none does."""
+    model = live(residual, **modules)
+    del model.out
+    x, edges = torch.randn(4, 4), torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    with pytest.raises(ValueError, match=re.escape(message)):
+        from_pyg(model, ["conv1", "relu", "conv2"], loss="ce", example=(x, edges, model(x, edges)))
+    left = "'norm' is a LayerNorm that the list leaves out" if "Layer" in message else message
+    with pytest.warns(UserWarning, match=re.escape(left)):
+        from_pyg(model, ["conv1", "relu", "conv2"], loss="ce")
+
+
+def test_an_encoder_and_a_norm_with_weights_are_named_where_a_list_leaves_them_out() -> None:
+    gnn, nn = geometric.nn, torch.nn
+    model = stack(enter=nn.Linear(3, 4), conv1=gnn.GCNConv(4, 4), norm=nn.LayerNorm(4), conv2=gnn.GCNConv(4, 2))
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    with pytest.raises(ValueError, match=r"'enter.weight' belongs to no layer .*Linear\('enter'\) .* is the encoder"):
+        from_pyg(model, ["conv1", "norm", "relu", "conv2"], loss="ce")
+    with pytest.raises(ValueError, match=r"'norm.weight' belongs to no layer .*LayerNorm\('norm'\) after its conv"):
+        from_pyg(model, ["enter", "conv1", "relu", "conv2"], loss="ce")
 
 
 def test_a_sequential_stands_for_its_parts_and_idle_dropout_is_passed_over() -> None:
@@ -92,4 +340,35 @@ def test_a_sequential_stands_for_its_parts_and_idle_dropout_is_passed_over() -> 
 
 def test_training_mode_is_taken_where_the_stranger_vouches_for_it() -> None:
     model, example = made("gcn")
-    from_pyg(model.train(), WORDS["gcn"], loss="bce", deterministic=True, example=example)
+    seen = from_pyg(model.train(), WORDS["gcn"], loss="bce", deterministic=True, example=example)
+    assert seen.model == from_pyg(model, loss="bce", deterministic=True, example=example).model
+
+
+def test_the_guide_s_ten_lines_work(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mini-batch of two graphs through a model with a norm, a residual and a dropout, of which nothing is written."""
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            gcn = geometric.nn.GCNConv
+            self.conv1, self.norm, self.conv2 = gcn(3, 4), torch.nn.BatchNorm1d(4), gcn(4, 4)
+            self.head = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+
+        def forward(self, x: Any, edge_index: Any, batch: Any) -> Any:
+            x = torch.nn.functional.dropout(self.norm(self.conv1(x, edge_index)).relu(), 0.5, self.training)
+            x = self.conv2(x, edge_index).relu() + x
+            return self.head(geometric.nn.global_add_pool(x, batch))
+
+    edges = torch.tensor([[0, 1, 2, 3, 3, 4], [1, 0, 3, 2, 4, 3]])
+    names = {
+        "model": Model(),
+        "x": torch.randn(5, 3),
+        "edge_index": edges,
+        "batch": torch.tensor([0, 0, 1, 1, 1]),
+        "y": torch.tensor([0.0, 1.0]),
+    }
+    monkeypatch.chdir(tmp_path)
+    seen = run("pyg", **names)["observation"]
+    again, _ = load("one.safetensors", FeatureSpace((onehot("kind", "abc"),)))
+    assert again.model == seen.model and seen.batch_size == 2
+    assert [type(layer.norm).__name__ for layer in seen.model.layers] == ["BatchNorm", "NoneType"]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jgleak.interop import GAT, GCN, GIN, SAGE, Linear, from_arrays
+from jgleak.interop import GAT, GCN, SAGE, BatchNorm, Embeddings, LayerNorm, Linear, from_arrays
 from tests.interop.conftest import HEAD, Stranger
 
 Change = Callable[[dict[str, Any]], Any]
@@ -38,19 +38,52 @@ VECTOR = np.ones(6, np.float32)
     ("name", "change", "message"),
     [
         ("gcn", say(GCN("conv1"), "relu", "dropout", GCN("conv2"), "mean", *HEAD), "'dropout': .* after model.eval"),
-        ("gcn", say(GCN("conv1"), "batch_norm", "relu", GCN("conv2"), "mean", *HEAD), "'batch_norm': .*private data"),
-        ("gcn", put("state", "norm.running_mean", VECTOR), "'norm.running_mean' is batch normalisation: .*attack"),
-        ("gcn", put("state", "norm.num_batches_tracked", np.array(3)), "is batch normalisation"),
-        ("gcn", put("state", "norm.weight", VECTOR), "'norm.weight' belongs to no layer .*normalisation that"),
+        ("gcn", say(GCN("conv1"), "batch_norm", "relu", GCN("conv2"), "mean", *HEAD), r"name it, BatchNorm\('..'\)"),
+        ("gcn", put("state", "norm.running_mean", VECTOR), r"'norm.running_mean' belongs .* write BatchNorm\('norm'\)"),
+        ("gcn", put("state", "norm.weight", VECTOR), r"'norm.weight' belongs .* write .* LayerNorm\('norm'\)"),
+        ("gcn", put("gradients", "norm.num_batches_tracked", np.array(3)), "moved: .* training mode, .*eval"),
         ("gcn", put("state", "conv1.lin_edge.weight", np.ones((6, 2))), "edge features, which no attack"),
         ("gcn", put("state", "conv1.lin.bias", VECTOR), "a bias added before nodes are mixed"),
         ("gcn", put("state", "conv3.lin.weight", np.ones((6, 6))), "'conv3.lin.weight' belongs to no layer"),
         ("gcn", say(GCN("conv1", edge_weights=True), "relu"), "'conv1' is given edge weights; .*called without"),
         ("gcn", say("conv1", "relu"), "layers: 'conv1' is neither a layer nor one of the words relu"),
-        ("gcn", say(SAGE("conv1"), "relu", GCN("conv2"), "relu", "mean", *HEAD), "convolutions of several kinds"),
+        ("gcn", say("add", GCN("conv1"), "relu", "mean", *HEAD), "'add' stands before the first convolution"),
+        ("gcn", say(Linear("lin"), "relu", GCN("conv1")), "'relu' stands between the encoder 'lin' and the first conv"),
+        (
+            "gcn",
+            say(GCN("conv1"), "relu", LayerNorm("n"), GCN("conv2")),
+            "'n', after 'relu', does not follow a conv.*order",
+        ),
+        ("gcn", say(GCN("conv1"), "add", "relu", GCN("conv2")), r"'relu', after 'add', .* h \+ relu\(conv\(h\)\), not"),
+        (
+            "gcn",
+            say(GCN("conv1"), "relu", Linear("l"), GCN("conv2")),
+            "'conv2' is a convolution, after 'l'; linear maps",
+        ),
+        (
+            "gcn",
+            say(GCN("conv1"), "relu", "mean", Linear("l"), BatchNorm("b")),
+            "'b', after 'l', is a normalisation in the",
+        ),
+        ("gcn", say(GCN("conv1"), "relu", Linear("l"), "sum", Linear("m")), "'l' stands before the pool 'sum' and 'm'"),
+        ("gcn", say(GCN("conv1"), "relu", GCN("conv2"), "jump_cat"), "'jump_cat' ends the list; class scores"),
+        (
+            "gcn",
+            say(GCN("conv1"), "relu", "add", GCN("conv2"), "relu", "mean", *HEAD),
+            "adds rows of 5 columns to 6; .*Resid",
+        ),
+        (
+            "gcn",
+            say(Embeddings("atoms"), GCN("conv1"), "relu", "mean", *HEAD),
+            "needs 'atoms.0.weight', one table for each column",
+        ),
         ("gcn", say(SAGE("conv1"), "relu", SAGE("conv2"), "relu", "mean", *HEAD), r"SAGE\('conv1'\) needs 'conv1.lin"),
         ("gcn", say(GCN("conv1"), GCN("conv2"), "mean", *HEAD), "no activation stands before 'conv2'"),
-        ("gcn", say(GCN("conv1"), "relu", GCN("conv2"), "tanh", "mean", *HEAD), r"several act.* \(relu, tanh\)"),
+        (
+            "gcn",
+            say(GCN("conv1"), "relu", GCN("conv2"), "relu", "mean", *HEAD, "tanh", Linear("l")),
+            r"several act.* \(relu, tanh\)",
+        ),
         ("gcn", say(GCN("conv1"), "relu", GCN("conv2"), "max", *HEAD), "'max': a hard maximum is not additive"),
         ("gcn", say(GCN("conv1"), "relu", GCN("conv2"), "mean", *HEAD, "sigmoid"), "an activation follows the last"),
         ("gcn", say(GCN("conv1"), "relu", GCN("conv2"), "mean"), "there is no linear map"),
@@ -68,16 +101,10 @@ VECTOR = np.ones(6, np.float32)
         ("gcn", lambda given: given.update(gradients={}), "gradient: there is no array"),
         ("gcn", lambda given: given.update(reduction="max"), "reduction: .*'mean' or 'sum', got 'max'"),
         ("gcn", lambda given: given.update(loss="hinge"), "loss: unknown 'hinge'"),
-        ("gcn", both("conv2.bias", None), "some have none; give all"),
         ("gat", say(GAT("conv1"), "relu", GAT("conv2"), "relu", "mean", *HEAD), "check the order of the layers"),
         ("gat", both("conv1.att_src", np.ones((2, 2, 3))), r"one vector a head \(1, heads, width\)"),
-        (
-            "gat",
-            say(GAT("conv1"), "relu", GAT("conv2", concat=False, negative_slope=0.5), "mean", *HEAD),
-            "negative slope",
-        ),
-        ("gin", say(GIN("conv1", act="tanh"), "relu", GIN("conv2"), "mean", *HEAD), "several activations"),
-        ("gin", both("conv1.nn.0.bias", None), "GIN's two linear maps"),
+        ("gat", both("lin2.bias", None), "needs 'lin2.bias'; .*build it with bias=True"),
+        ("gin", both("conv1.nn.0.bias", None), "'conv1' has no inner_bias, and its other maps have one"),
         ("gcn_scores", say(GCN("conv1"), "sigmoid", GCN("conv2"), "sigmoid"), "an activation ends the list"),
     ],
 )

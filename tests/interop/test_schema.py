@@ -44,6 +44,30 @@ def test_what_a_space_says_of_itself_is_a_schema(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.std, space.std)
 
 
+def test_columns_of_integers_and_of_what_they_determine(tmp_path: Path) -> None:
+    """A model that is shown OGB's integers as they are, and the mass beside them; equal masses are one value."""
+    listed = [
+        {"name": "element", "kind": "number", "size": 3},
+        {"name": "charge", "kind": "number", "values": [-1, 0, 1]},
+        {"name": "mass", "kind": "number", "values": [12.0, 14.5, 12.0], "determined_by": "element"},
+        {"name": "radius", "kind": "real"},
+    ]
+    space = read_schema(written(tmp_path, {"features": listed, "degree": "element"}))
+    assert space.width == 4 and space.features[2].values == (12.0, 14.5) and space.features[2].mapping == (0, 1, 0)
+    x = np.array([[2, 0, 0, 0.25], [1, 2, 1, -3.0]])
+    np.testing.assert_array_equal(space.encode(x), [[2, -1, 12, 0.25], [1, 1, 14.5, -3]])
+    np.testing.assert_array_equal(space.decode(space.encode(x)), x)
+    np.testing.assert_array_equal(space.degrees(x), [2, 1])
+    again = read_schema(written(tmp_path, space.to_json()))
+    assert again.features == space.features
+
+
+def test_the_tables_of_embeddings_are_sizes(tmp_path: Path) -> None:
+    """Of a model that looks integers up, a feature is one-hot, and has as many values as its table has rows."""
+    space = read_schema(written(tmp_path, {"features": [{"name": "a", "size": 5}, {"name": "b", "size": 3}]}))
+    np.testing.assert_array_equal(space.encode(np.array([[4, 1]])), [[0, 0, 0, 0, 1, 0, 1, 0]])
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -51,7 +75,11 @@ def test_what_a_space_says_of_itself_is_a_schema(tmp_path: Path) -> None:
         ({"feature": []}, "the schema has the unknown field 'feature'; known are features, degree, mean, std"),
         ({"features": ["C"]}, "feature 0 must be an object with the fields name, values"),
         ({"features": [{"kind": "onehot"}]}, "feature 0 has no 'name'"),
-        ({"features": [{"name": "a", "size": 3}]}, "feature 0 has the unknown field 'size'"),
+        ({"features": [{"name": "a", "length": 3}]}, "feature 0 has the unknown field 'length'"),
+        ({"features": [{"name": "a", "size": 0}]}, "'a': 'size' must be a whole number from 1"),
+        ({"features": [{"name": "a", "size": 2, "values": [0, 1]}]}, "'size' .* stands in the place of 'values'"),
+        ({"features": [{"name": "a", "kind": "number", "values": ["C"]}]}, "'a' is a number and must list its values"),
+        ({"features": [{"name": "a", "kind": "number", "values": [1, 1]}]}, "'values' names one value twice"),
         ({"features": [{"name": "a", "kind": "one-hot"}]}, "'a' has the kind 'one-hot'; choose one of onehot"),
         ({"features": [{"name": "a"}]}, "'a' is one-hot but lists no values"),
         ({"features": [{"name": "a", "values": "abc"}]}, "'values' must be a list of words or numbers"),
@@ -60,7 +88,7 @@ def test_what_a_space_says_of_itself_is_a_schema(tmp_path: Path) -> None:
         ({"features": [{"name": "a", "values": [1], "determined_by": 3}]}, "'determined_by' must be the name"),
         ({"features": [{"name": "a", "values": [1], "mapping": "0"}]}, "'mapping' must be a list of places"),
         ({"features": [{"name": "a", "kind": "real"}] * 2, "degree": None}, "names must be unique"),
-        ({"degree": "size"}, "degree: 'size' must name a one-hot feature"),
+        ({"degree": "size"}, "degree: 'size' must name a one-hot or number feature"),
         ({"degree": 3}, "'degree' must be the name of a feature"),
         ({"mean": [0.0], "std": [1.0]}, r"mean: must be finite with shape \(10,\)"),
         ({"mean": [0.0] * 10}, "mean, std: give both or neither"),

@@ -37,6 +37,7 @@ from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.options import changed_options, with_options
 from jgleak.attacks.span.leak_points import leak_points
 from jgleak.attacks.span.nodes import TooManyCandidates
+from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Knowledge, Observation
 
 
@@ -165,7 +166,7 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
         return "the update was clipped, and node labels show only in its length; use a graph task, or no clipping"
     if not knowledge.connected:
         return "it assembles connected graphs only; leave connected=True"
-    if model.node_level and observation.loss == "mse":
+    if model.node_level and Loss.of(observation.loss).regression:
         return "node regression has no finite set of labels; use a classification task"
     return None
 

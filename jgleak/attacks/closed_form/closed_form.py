@@ -10,14 +10,16 @@ from jaxtyping import Array, Num
 
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
 from jgleak.attacks.closed_form.activations import VALUES
-from jgleak.attacks.closed_form.labels import infer_label, infer_node_labels, last_bias
+from jgleak.attacks.closed_form.labels import infer_label, infer_node_labels, infer_tasks, last_bias
 from jgleak.attacks.closed_form.peel import Peeled, peel
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.closed_form.tolerances import SETTINGS, ClosedFormSettings
 from jgleak.attacks.distance import MATCH
 from jgleak.attacks.options import with_options
+from jgleak.attacks.side_information import graph_labels
 from jgleak.features import FeatureSpace
 from jgleak.federated.client import fedsgd, node_gradients
+from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Knowledge, Observation, flatten
 from jgleak.gnn import CONVOLUTIONS
 from jgleak.graph import Graph
@@ -85,7 +87,7 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
         return "the activations between its layers differ; use one throughout"
     if observation.pruned:
         return "entries of the update were left out, and linear algebra needs them all; gradient matching does not"
-    if observation.loss == "mse" and knowledge.labels is None:
+    if Loss.of(observation.loss).regression and knowledge.labels is None:
         return "a regression's targets do not show in signs; give the labels (--know labels)"
     return None
 
@@ -114,11 +116,13 @@ def _graph(observation: Observation, knowledge: Knowledge, found: Peeled) -> Gra
     return Graph(x, edges, _labels(observation, knowledge))
 
 
-def _labels(observation: Observation, knowledge: Knowledge) -> Num[np.ndarray, " n"] | int | float:
+def _labels(observation: Observation, knowledge: Knowledge) -> Num[np.ndarray, "..."] | int | float:
     """Known labels, or those the signs tell, or the likeliest where noise has spoilt the signs."""
     model = observation.model
     if knowledge.labels is not None:
-        return np.asarray(knowledge.labels) if model.node_level else np.ravel(knowledge.labels)[0].item()
+        return np.asarray(knowledge.labels) if model.node_level else graph_labels(observation, knowledge.labels)[0]
+    if Loss.of(observation.loss).masked:
+        return infer_tasks(observation)[None]
     try:
         return infer_node_labels(observation) if model.node_level else infer_label(observation)
     except ConditionFailed:

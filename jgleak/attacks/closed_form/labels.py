@@ -1,4 +1,4 @@
-"""Labels from the gradient of the last bias (iDLG; GLG, appendix B): its signs, and counts in a batch."""
+"""Labels from the gradient of the last bias (iDLG; GLG, appendix B): its signs, zeros, and counts in a batch."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from jaxtyping import Float, Int
 from scipy.special import expit
 
 from jgleak.attacks.closed_form.propositions import ConditionFailed
+from jgleak.attacks.task_labels import task_labels
+from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation
 from jgleak.gnn import GNN, Params
 
@@ -32,7 +34,8 @@ def infer_label(observation: Observation) -> int:
     GELU after the last convolution of ``node_scores`` does fall, and is refused.
 
     Raises:
-      ConditionFailed: a batch of several labels, a regression, no bias, or signs that fit no class.
+      ConditionFailed: a batch of several labels, a regression, several tasks, label smoothing, no bias, or signs that
+        fit no class.
     """
     several = observation.gradients is not None or (
         observation.model.node_level and observation.protocol != "target_node"
@@ -42,11 +45,22 @@ def infer_label(observation: Observation) -> int:
     return _negative(observation, last_bias(observation.model, observation.update)[None])[0].item()
 
 
+def names_no_class(observation: Observation) -> bool:
+    """The update of one graph has signs that no class has under its loss: the loss must be another."""
+    loss, model = Loss.of(observation.loss), observation.model
+    if loss.masked or loss.regression or loss.smoothing or model.node_level:
+        return False
+    if observation.batch_size > 1 or observation.pruned:
+        return False
+    gradient = model.output_bias(observation.update)
+    return gradient is not None and bool((gradient < 0).sum() > 1 or (gradient == 0).any())
+
+
 def infer_node_labels(observation: Observation) -> Int[np.ndarray, " n"]:
     """The class of every node, where each node's loss sent a gradient of its own (``node_losses``).
 
     Raises:
-      ConditionFailed: another protocol, a regression, no bias, or signs that fit no class.
+      ConditionFailed: another protocol, a regression, label smoothing, no bias, or signs that fit no class.
     """
     if observation.protocol != "node_losses":
         raise ConditionFailed("the nodes' gradients come summed up, so their signs name no label")
@@ -60,7 +74,7 @@ def infer_counts(observation: Observation, probability: Float[np.ndarray, " C"])
     input, so that of public or random graphs serves (LLG; GradInversion). Whole numbers by largest remainders.
 
     Raises:
-      ConditionFailed: a regression or no bias.
+      ConditionFailed: a regression, several tasks or no bias.
       ValueError: ``probability`` does not have one entry a class.
     """
     _classes_only(observation)
@@ -70,8 +84,9 @@ def infer_counts(observation: Observation, probability: Float[np.ndarray, " C"])
         raise ValueError(
             f"probability: expected one entry for each of {gradient.size} classes, got {probability.shape}"
         )
-    scale = observation.model.outputs if observation.loss == "bce" else 1
-    share = np.clip(probability - scale * gradient, 0.0, None)
+    loss = Loss.of(observation.loss)
+    scale = observation.model.outputs if loss.name == "bce" else 1
+    share = np.clip(loss.unsmoothed(probability - scale * gradient), 0.0, None)
     share = share / share.sum() if share.sum() > 0 else np.full(share.size, 1 / share.size)
     votes = share * observation.batch_size
     counts = np.floor(votes + 1e-9).astype(int)
@@ -103,9 +118,52 @@ def infer_target(observation: Observation) -> float:
     return output - gradient / 2
 
 
+def infer_tasks(observation: Observation) -> Float[np.ndarray, " T"]:
+    """The labels of one graph with several tasks, NaN where they are missing.
+
+    Under ``masked_bce`` the gradient of a task's bias is negative for a label 1, positive for a 0, and zero where it
+    is missing, also after several local steps. Under ``masked_mse`` the outputs are needed too, which follow as for
+    ``infer_target``.
+
+    Raises:
+      ConditionFailed: ``tasks_hidden`` says why.
+    """
+    reason = tasks_hidden(observation)
+    if reason is not None:
+        raise ConditionFailed(reason)
+    model, loss = observation.model, Loss.of(observation.loss)
+    slopes = last_bias(model, observation.update)
+    if loss.name == "masked_bce":
+        return np.where(slopes == 0, np.nan, (slopes < 0).astype(np.float64))
+    weights = model.readout.last(model.readout_of(observation.params))
+    row = np.asarray(model.readout.pooled_row(model.readout_of(observation.update)), np.float64)
+    outputs = row @ np.asarray(weights["kernel"], np.float64) + np.asarray(weights["bias"], np.float64)
+    return task_labels(loss, outputs, slopes, scaled=False, pruned=False)
+
+
+def tasks_hidden(observation: Observation, noise: float | None = None) -> str | None:
+    """Why the labels of several tasks do not follow from the update alone, or None."""
+    loss, readout = Loss.of(observation.loss), observation.model.readout
+    if not loss.masked:
+        return f"the loss {loss.name!r} is not of several tasks"
+    if observation.batch_size > 1:
+        return "the gradient sums over the task labels of several graphs, so its signs name none"
+    if noise is not None:
+        return "noise hides which task labels are missing"
+    if observation.pruned:
+        return "an entry that pruning left out looks like a missing task label"
+    if loss.name == "masked_mae":
+        return "the gradient of an absolute error shows on which side of the output a target lies, and no more"
+    if loss.name == "masked_mse" and (not readout.pools or readout.maps > 1 or observation.protocol == "fedavg"):
+        return "targets show only in a gradient under one linear map after pooling"
+    if loss.name == "masked_mse" and observation.scaled:
+        return "targets show only in the gradient's length, and the update was clipped"
+    return None
+
+
 def prior_probability(observation: Observation, logits: Float[np.ndarray, "k C"]) -> Float[np.ndarray, " C"]:
     """Mean predicted probability of some graphs' logits, under the observation's loss."""
-    if observation.loss == "bce":
+    if Loss.of(observation.loss).name == "bce":
         return expit(logits).mean(axis=0)
     shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
     return (shifted / shifted.sum(axis=1, keepdims=True)).mean(axis=0)
@@ -114,6 +172,8 @@ def prior_probability(observation: Observation, logits: Float[np.ndarray, "k C"]
 def _negative(observation: Observation, gradients: Float[np.ndarray, "k C"]) -> Int[np.ndarray, " k"]:
     _classes_only(observation)
     model = observation.model
+    if Loss.of(observation.loss).smoothing:
+        raise ConditionFailed("label smoothing leaves several entries negative, so signs name no class")
     if model.readout.passes_states and model.layers[-1].act == "gelu":
         raise ConditionFailed("GELU falls before it rises, so the signs behind it name no class; give the labels")
     if not np.all((gradients < 0).sum(axis=1) == 1):
@@ -125,5 +185,8 @@ def _negative(observation: Observation, gradients: Float[np.ndarray, "k C"]) -> 
 
 
 def _classes_only(observation: Observation) -> None:
-    if observation.loss == "mse":
+    loss = Loss.of(observation.loss)
+    if loss.masked:
+        raise ConditionFailed("a graph of several tasks has no class; see infer_tasks")
+    if loss.regression:
         raise ConditionFailed("a regression has no classes; see infer_target")

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from jgleak.attacks.attack import Clock
-from jgleak.attacks.span.hops import Blocks, Neighbours
+from jgleak.attacks.span.hops import Blocks, Neighbours, turned
 
 Census = tuple[tuple[int, int], ...]
 
@@ -29,11 +29,13 @@ class PartialGluing:
     Attributes:
       kinds: the 1-hop block of each node.
       edges: node pairs.
+      along: their edge classes.
       glued: the 2-hop block glued at each node, -1 where the node still dangles.
     """
 
     kinds: tuple[int, ...]
     edges: tuple[tuple[int, int], ...]
+    along: tuple[int, ...]
     glued: tuple[int, ...]
 
     @property
@@ -48,7 +50,9 @@ class PartialGluing:
 
 
 class Gluing:
-    """Which 2-hop blocks fit at a node of a given kind whose neighbours so far have given kinds; memoised.
+    """Which 2-hop blocks fit at a node of a given kind with given neighbours so far; memoised.
+
+    Neighbours are those of ``Blocks``: a kind along an edge of some class.
 
     Args:
       ones: the 1-hop blocks.
@@ -60,7 +64,7 @@ class Gluing:
     def __init__(
         self, ones: Blocks, twos: Blocks, order: Float[np.ndarray, " K"], alive: Bool[np.ndarray, " K"]
     ) -> None:
-        self.roots = ones.roots.tolist()
+        self.roots, self.classes = ones.roots.tolist(), ones.classes
         self.around = ones.neighbours
         self.blocks: dict[int, list[tuple[int, Neighbours]]] = {}
         ranked = np.argsort(order, kind="stable")
@@ -69,12 +73,12 @@ class Gluing:
         self._fits: dict[tuple[int, Neighbours], tuple[tuple[int, Neighbours], ...]] = {}
         self.capacity: dict[tuple[int, int], int] = {}
         for kind in self.blocks:
-            for type_, number in Counter(self.around[kind]).items():
-                key = (self.roots[kind], type_)
+            for neighbour, number in Counter(self.around[kind]).items():
+                key = (self.roots[kind], neighbour)
                 self.capacity[key] = max(self.capacity.get(key, 0), number)
 
     def fits(self, kind: int, present: Neighbours) -> tuple[tuple[int, Neighbours], ...]:
-        """Blocks rooted at ``kind`` that hold all kinds in ``present`` (sorted), each with the kinds still missing."""
+        """Blocks rooted at ``kind`` that hold all of ``present`` (sorted), each with the neighbours still missing."""
         key = (kind, present)
         if key not in self._fits:
             self._fits[key] = tuple(
@@ -87,10 +91,10 @@ class Gluing:
 
 def _without(neighbours: Neighbours, present: Neighbours) -> Neighbours | None:
     rest = list(neighbours)
-    for kind in present:
-        if kind not in rest:
+    for neighbour in present:
+        if neighbour not in rest:
             return None
-        rest.remove(kind)
+        rest.remove(neighbour)
     return tuple(rest)
 
 
@@ -107,7 +111,7 @@ class Builder:
     def __init__(self, gluing: Gluing, *, most: int, clock: Clock, steps: int) -> None:
         self.gluing, self.most, self.clock, self.steps = gluing, most, clock, steps
         self.kinds: list[int] = []
-        self.adjacent: list[list[int]] = []
+        self.adjacent: list[dict[int, int]] = []
         self.glued: list[int] = []
         self.demand: Counter[tuple[int, int]] = Counter()
         self.largest: PartialGluing | None = None
@@ -120,8 +124,8 @@ class Builder:
 
     def snapshot(self) -> PartialGluing:
         """The current graph."""
-        edges = tuple((u, v) for u, around in enumerate(self.adjacent) for v in around if u < v)
-        return PartialGluing(tuple(self.kinds), edges, tuple(self.glued))
+        edges = {(u, v): along for u, around in enumerate(self.adjacent) for v, along in around.items() if u < v}
+        return PartialGluing(tuple(self.kinds), tuple(edges), tuple(edges.values()), tuple(self.glued))
 
     def _search(self) -> Iterator[PartialGluing]:
         self.steps -= 1
@@ -159,12 +163,13 @@ class Builder:
                 return
 
     def _attach(self, node: int, missing: list[tuple[int, int]]) -> Iterator[PartialGluing]:
-        """Give ``node`` its missing neighbours, kind by kind: dangling nodes first, new ones for the rest."""
+        """Give ``node`` its missing neighbours, one sort after another: dangling nodes first, new ones for the rest."""
         if not missing:
             yield from self._search()
             return
-        (kind, number), rest = missing[0], missing[1:]
-        partners = self._partners(node, kind)
+        (neighbour, number), rest = missing[0], missing[1:]
+        kind, along = divmod(neighbour, self.gluing.classes)
+        partners = self._partners(node, kind, along)
         for reused in range(min(number, len(partners)), -1, -1):
             if len(self.kinds) + number - reused > self.most:
                 continue
@@ -177,10 +182,10 @@ class Builder:
                 others = [other for other, _ in chosen]
                 start = len(self.kinds)
                 for other in others:
-                    self._join(node, other)
+                    self._join(node, other, along)
                 for _ in range(number - reused):
                     self._add(kind)
-                    self._join(node, len(self.kinds) - 1)
+                    self._join(node, len(self.kinds) - 1, along)
                 yield from self._attach(node, rest)
                 for new in range(len(self.kinds) - 1, start - 1, -1):
                     self._part(node, new)
@@ -190,57 +195,61 @@ class Builder:
                 if self.steps <= 0:
                     return
 
-    def _partners(self, node: int, kind: int) -> list[tuple[int, tuple[object, ...]]]:
-        """Dangling nodes of a kind that could become neighbours, with what tells them apart."""
+    def _partners(self, node: int, kind: int, along: int) -> list[tuple[int, tuple[object, ...]]]:
+        """Dangling nodes of a kind that could become neighbours along such an edge, with what tells them apart."""
         out = []
         for other, block in enumerate(self.glued):
             if other == node or block >= 0 or self.kinds[other] != kind or other in self.adjacent[node]:
                 continue
-            present = tuple(sorted((*self._present(other), self.kinds[node])))
+            present = tuple(sorted((*self._present(other), self._neighbour(node, along))))
             if self.gluing.fits(kind, present):
-                out.append((other, tuple(sorted(self.adjacent[other]))))
+                out.append((other, tuple(sorted(self.adjacent[other].items()))))
         return out
 
     def _present(self, node: int) -> Neighbours:
-        return tuple(sorted(self.kinds[u] for u in self.adjacent[node]))
+        return tuple(sorted(self._neighbour(u, along) for u, along in self.adjacent[node].items()))
+
+    def _neighbour(self, node: int, along: int) -> int:
+        """A node as the neighbour of another, along an edge of some class."""
+        return self.gluing.classes * self.kinds[node] + along
 
     def _needed(self) -> int:
         """A lower bound on the size of any closed graph: feature vectors that no dangling node can still provide."""
         extra: dict[int, int] = {}
         for (have, want), number in self.demand.items():
-            left = number - self.demand[(want, have)] if have != want else number % 2
+            back = turned(have, want, self.gluing.classes)
+            left = number - self.demand[back] if back != (have, want) else number % 2
             if left > 0:
-                new = -(-left // self.gluing.capacity.get((want, have), 1))
-                extra[want] = max(extra.get(want, 0), new)
+                new = -(-left // self.gluing.capacity.get(back, 1))
+                extra[back[0]] = max(extra.get(back[0], 0), new)
         return len(self.kinds) + sum(extra.values())
 
     def _add(self, kind: int) -> None:
         self.kinds.append(kind)
-        self.adjacent.append([])
+        self.adjacent.append({})
         self.glued.append(-1)
         root = self.gluing.roots[kind]
-        for type_ in self.gluing.around[kind]:
-            self.demand[(root, type_)] += 1
+        for neighbour in self.gluing.around[kind]:
+            self.demand[(root, neighbour)] += 1
 
     def _drop(self, node: int) -> None:
         root = self.gluing.roots[self.kinds[node]]
-        for type_ in self.gluing.around[self.kinds[node]]:
-            self.demand[(root, type_)] -= 1
+        for neighbour in self.gluing.around[self.kinds[node]]:
+            self.demand[(root, neighbour)] -= 1
         self.kinds.pop()
         self.adjacent.pop()
         self.glued.pop()
 
-    def _join(self, u: int, v: int) -> None:
-        self.adjacent[u].append(v)
-        self.adjacent[v].append(u)
-        self._change(u, v, -1)
+    def _join(self, u: int, v: int, along: int) -> None:
+        self.adjacent[u][v] = self.adjacent[v][u] = along
+        self._change(u, v, along, -1)
 
     def _part(self, u: int, v: int) -> None:
-        self.adjacent[u].remove(v)
-        self.adjacent[v].remove(u)
-        self._change(u, v, 1)
+        along = self.adjacent[u].pop(v)
+        self.adjacent[v].pop(u)
+        self._change(u, v, along, 1)
 
-    def _change(self, u: int, v: int, by: int) -> None:
+    def _change(self, u: int, v: int, along: int, by: int) -> None:
         a, b = self.gluing.roots[self.kinds[u]], self.gluing.roots[self.kinds[v]]
-        self.demand[(a, b)] += by
-        self.demand[(b, a)] += by
+        self.demand[(a, self.gluing.classes * b + along)] += by
+        self.demand[(b, self.gluing.classes * a + along)] += by

@@ -18,6 +18,7 @@ from jgleak.attacks.grain.settings import DEFAULTS, GrainSettings
 from jgleak.attacks.node_order import numbered
 from jgleak.attacks.options import changed_options, with_options
 from jgleak.attacks.span.hops import Blocks
+from jgleak.attacks.span.leak_points import leak_points
 from jgleak.attacks.span.levels import find_nodes
 from jgleak.attacks.span.nodes import TooManyCandidates
 from jgleak.federated.observation import Knowledge, Observation
@@ -103,6 +104,10 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
         )
     if model.depth == 2 and model.jumping.keeps is None:
         return f"with two layers the 2-hop blocks' states do not show under jump={model.jump!r}; take 'cat' or 'last'"
+    if not leak_points(observation, 0):
+        return "no linear map takes the nodes' own rows; it needs an encoder, or a readout that sees the input"
+    if model.edge_classes and knowledge.distinct_nodes:
+        return "with nodes that all differ it settles edges without classes; leave distinct_nodes out"
     if model.readout.slots is not None:
         return "a flattened readout depends on the order of nodes, which is not searched; use another readout"
     if model.node_level and not by_node:
@@ -123,6 +128,7 @@ def grain(settings: GrainSettings = DEFAULTS) -> Attack:
         summary="exact reconstruction by span checks and depth-first search (Drencheva et al., ICLR 2025)",
         run=partial(run, settings),
         unsupported=unsupported,
+        edge_classes=True,
         configure=configure,
     )
 

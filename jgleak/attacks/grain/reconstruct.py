@@ -18,7 +18,7 @@ from jgleak.attacks.grain.settings import GrainSettings
 from jgleak.attacks.node_order import KnownRows
 from jgleak.attacks.noise import largest
 from jgleak.attacks.nonnegative import nonnegative
-from jgleak.attacks.span.hops import Blocks, reciprocal
+from jgleak.attacks.span.hops import Blocks, reciprocal, turned
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.gnn import GNN, Params
 from jgleak.graph import Graph
@@ -53,7 +53,9 @@ class Search:
     def graph(self, partial: PartialGluing, label: Label = None) -> Graph:
         """A partial graph's nodes and edges as a Graph with the features of its nodes."""
         roots = self.candidates.ones.roots[np.array(partial.kinds)]
-        return Graph(self.candidates.nodes.codes[roots], np.array(partial.edges, np.int64).reshape(-1, 2), label)
+        edges = np.array(partial.edges, np.int64).reshape(-1, 2)
+        classes = np.array(partial.along, np.int64) if self.observation.model.edge_classes else None
+        return Graph(self.candidates.nodes.codes[roots], edges, label, edge_class=classes)
 
     def as_known(self, partial: PartialGluing) -> bool:
         """True where a graph is as large as is known, and has the feature rows that are."""
@@ -146,7 +148,7 @@ def block_order(candidates: GrainCandidates) -> Float[np.ndarray, " K"]:
             best[key] = min(best.get(key, math.inf), distance)
     return np.array(
         [
-            sum(best.get((other, root), math.inf) for other in neighbours)
+            sum(best.get(turned(root, other, twos.classes), math.inf) for other in neighbours)
             for root, neighbours in zip(twos.roots.tolist(), twos.neighbours, strict=True)
         ],
         float,

@@ -36,7 +36,7 @@ from jgleak.attacks.graphdlg.decoder import Decoder, DecoderTraining, trained
 from jgleak.attacks.graphdlg.mixtures import mixtures
 from jgleak.attacks.graphdlg.training_data import training_graphs
 from jgleak.attacks.options import with_options
-from jgleak.attacks.side_information import apart, together
+from jgleak.attacks.side_information import apart, graph_labels, together
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.graph import Graph
 
@@ -192,7 +192,7 @@ def _answer(
     distances, labels = zip(*gradient_distances(observation, space, graphs), strict=True)
     distance = distances[0] if len(graphs) == 1 else None  # that of one graph of a batch alone would say nothing
     if knowledge.labels is not None:
-        labels = np.ravel(knowledge.labels)[: len(graphs)].tolist()
+        labels = graph_labels(observation, knowledge.labels)
     return Reconstruction(
         tuple(dataclasses.replace(graph, y=y) for graph, y in zip(graphs, labels, strict=True)),
         distance,

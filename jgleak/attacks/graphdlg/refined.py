@@ -30,7 +30,7 @@ from jgleak.attacks.graphdlg.decoder import Decoder, DecoderTraining
 from jgleak.attacks.graphdlg.graphdlg import learnt, no_embedding
 from jgleak.attacks.matching.leaves import Compressed, Dense, Kept, Whole
 from jgleak.attacks.matching.loop import matching
-from jgleak.attacks.matching.problem import Problem, Setting
+from jgleak.attacks.matching.problem import Problem, Setting, unsupported
 from jgleak.attacks.matching.recipe import Recipe, relax_structured
 from jgleak.attacks.matching.starts import Variables, normal
 from jgleak.attacks.options import from_zero
@@ -137,6 +137,11 @@ def _observed(leaf: Any) -> Array | np.ndarray:
     return (leaf.left * leaf.values) @ leaf.right.T if isinstance(leaf, Compressed) else leaf[0]
 
 
+def refusal(observation: Observation, knowledge: Knowledge) -> str | None:
+    """Why there is no embedding, or no gradient to match, or None."""
+    return no_embedding(observation, knowledge) or unsupported(observation, knowledge)
+
+
 RECIPE = Recipe(
     start=Start(), relax=relax_structured, project=Pull(), lr=0.05, steps=200, learn=Learn(), latent=True, cautious=True
 )
@@ -146,6 +151,6 @@ GRAPHDLG_REFINED = matching(
     "gradient matching from GraphDLG's edges and the files' habits (ours)",
     RECIPE,
     needs=("n", "auxiliary"),
-    unsupported=no_embedding,
+    unsupported=refusal,
     rows=True,
 )

@@ -11,6 +11,7 @@ from jgleak.attacks.matching.objectives import Guess
 from jgleak.attacks.matching.problem import Problem, Setting
 from jgleak.attacks.matching.recipe import Recipe
 from jgleak.features import FeatureSpace
+from jgleak.federated.loss import Loss
 from jgleak.graph import Graph
 
 
@@ -50,10 +51,13 @@ def read(
     rng: np.random.Generator,
 ) -> Answer:
     """Round edges, decode features, and name the labels; ``basis`` undoes a reduction of the columns."""
-    nodes, edges, labels = (np.nan_to_num(np.asarray(part, np.float32)) for part in guess)
+    nodes, edges = (np.nan_to_num(np.asarray(part, np.float32)) for part in (guess.nodes, guess.adjacency))
+    masked = Loss.of(setting.loss).masked
+    labels = np.asarray(guess.labels, np.float32)
+    labels = labels if masked else np.nan_to_num(labels)  # of tasks NaN is missing
     if basis is not None:
         nodes = (nodes @ basis.T).astype(np.float32)
-    if setting.loss != "mse":
+    if not masked and setting.loss != "mse":
         labels = np.eye(setting.model.outputs, dtype=np.float32)[labels.argmax(axis=-1)]
     graphs, hard_nodes, hard_edges = [], np.zeros_like(nodes), np.zeros_like(edges)
     sizes = np.asarray(problem.mask).sum(axis=1).tolist()
@@ -73,6 +77,8 @@ def _guess(*parts: Any) -> Guess:
 
 
 def _label(setting: Setting, label: np.ndarray, n: int) -> Any:
+    if Loss.of(setting.loss).masked:
+        return label[None]
     if setting.loss == "mse":
         return label[:n] if setting.model.node_level else float(label)
     return label[:n].argmax(axis=-1) if setting.model.node_level else int(label.argmax())

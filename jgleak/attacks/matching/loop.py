@@ -19,7 +19,7 @@ from jgleak.attacks.distance import MATCH, Fit
 from jgleak.attacks.matching.discretise import Answer, choose, read
 from jgleak.attacks.matching.objectives import Guess, squared
 from jgleak.attacks.matching.options import configured, settings
-from jgleak.attacks.matching.problem import Problem, Setting, pose
+from jgleak.attacks.matching.problem import Problem, Setting, pose, unsupported
 from jgleak.attacks.matching.recipe import Recipe, hard_distance, on_device
 from jgleak.attacks.matching.reduction import reduce
 from jgleak.attacks.matching.run import STRIDE, MatchingRun, axes, side_by_side
@@ -47,7 +47,7 @@ def matching(name: str, summary: str, recipe: Recipe, **fields: Any) -> Attack:
         name,
         summary,
         partial(invert, recipe),
-        **({"needs": ("n",), "several": True} | fields),
+        **({"needs": ("n",), "several": True, "unsupported": unsupported} | fields),
         many=partial(invert_many, recipe),
         configure=configure,
     )

@@ -27,7 +27,8 @@ class Guess(NamedTuple):
     Attributes:
       nodes: ``(G, N, m)`` encoded features; padding rows are zero.
       adjacency: ``(G, N, N)`` with entries in [0, 1]; padding rows and columns are zero.
-      labels: distributions ``(G, C)`` or ``(G, N, C)``, or regression targets ``(G,)`` or ``(G, N)``.
+      labels: distributions ``(G, C)`` or ``(G, N, C)``, regression targets ``(G,)`` or ``(G, N)``, or rows ``(G, T)``
+        of several tasks, NaN where a label is missing.
     """
 
     nodes: Float[Array, "G N m"]

@@ -10,13 +10,14 @@ import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Num
 
-from jgleak.attacks.closed_form.labels import infer_label, infer_node_labels, infer_target
+from jgleak.attacks.closed_form.labels import infer_label, infer_node_labels, infer_target, infer_tasks, tasks_hidden
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.matching.leaves import compressed, kept
 from jgleak.attacks.relaxations import Group, groups
-from jgleak.attacks.side_information import apart
+from jgleak.attacks.side_information import apart, graph_labels
 from jgleak.defenses.prune import bounds
 from jgleak.features import FeatureSpace
+from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.gnn import GNN, Params
 from jgleak.graph import bucket
@@ -32,7 +33,8 @@ class Setting:
       loss: its loss.
       protocol: of the observation.
       groups: the features' columns.
-      labels_known: the labels are given or inferred, so they are not searched for.
+      labels_known: the labels are given or inferred, so they are not searched for. Those of several tasks always are:
+        nothing slopes from a present label to a missing one.
       own_params: every client's parameters are its own (seen along its own feature directions).
       scaled: the update was clipped as a whole (``Observation.scaled``), and no label can make up for it: a label
         searched for, or a target that follows from the gradient, absorbs the factor.
@@ -64,7 +66,8 @@ class Problem:
       nodes: ``(G, N, m)`` encoded features, where they are known.
       adjacency: ``(G, N, N)`` edges, where they are known.
       degrees: ``(G, N, w)`` encoded columns that state degrees, where these follow from the edges.
-      labels: distributions over classes ``(G, C)`` or ``(G, N, C)``, targets ``(G,)`` or ``(G, N)``, where known.
+      labels: distributions over classes ``(G, C)`` or ``(G, N, C)``, targets ``(G,)`` or ``(G, N)``, rows ``(G, T)`` of
+        several tasks, where known.
       prior: whatever the attack learnt from public graphs.
       explained: a value of the ``squared`` objective that the noise of the update explains; 0 where none is or asks.
     """
@@ -221,6 +224,9 @@ def _labels(
 ) -> Num[np.ndarray, "..."] | None:
     model, regression = observation.model, observation.loss == "mse"
     known = knowledge.labels
+    if Loss.of(observation.loss).masked:
+        rows = graph_labels(observation, infer_tasks(observation) if known is None else known)
+        return np.concatenate(rows).astype(np.float32)
     if known is None and infer:
         known = _inferred(observation)
     if known is None:
@@ -239,6 +245,14 @@ def _labels(
     else:
         rows[:, :n] = labels.reshape(graphs, n)
     return rows if regression else np.eye(model.outputs, dtype=np.float32)[rows.astype(int)]
+
+
+def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
+    """Why no gradient can be matched here, or None."""
+    if knowledge.labels is not None or not Loss.of(observation.loss).masked:
+        return None
+    reason = tasks_hidden(observation, knowledge.noise)
+    return None if reason is None else f"{reason}, and gradient matching needs the labels; give them (--know labels)"
 
 
 def _inferred(observation: Observation) -> Any:

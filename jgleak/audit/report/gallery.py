@@ -56,7 +56,7 @@ def _pair(folder: Path, unit: Unit) -> Pair:
     name = unit.record["name"] or f"client {unit.client}"
     try:
         truth = _truth(folder / "truths" / f"{unit.hash}.json")
-        graphs, _, observation, given = read(folder / "reconstructions" / f"{unit.hash}.json")
+        graphs, _, observation, given, _ = read(folder / "reconstructions" / f"{unit.hash}.json")
         space = load(observation, given)[1]
         exact = bool(unit.record["exact"])
         best = None if not graphs else _picture(graphs[0], space, truth, f"reconstruction of {name}")

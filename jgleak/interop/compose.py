@@ -1,0 +1,144 @@
+"""From a plan and its arrays to the model: the house's parts with the sizes that the arrays have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import jax
+import numpy as np
+
+from jgleak.federated.observation import flatten
+from jgleak.gnn import (
+    CONVOLUTIONS,
+    GNN,
+    MLP,
+    NORMS,
+    AddedRow,
+    Convolution,
+    Encoder,
+    GATConv,
+    GATv2Conv,
+    GCNConv,
+    GINConv,
+    Layer,
+    LinearEncoder,
+    LinearResidual,
+    NodeMLP,
+    NodeScores,
+    Params,
+    Pooled,
+    Readout,
+    Residual,
+    Rows,
+)
+from jgleak.interop import layers as written
+from jgleak.interop.arrays import Arrays
+from jgleak.interop.plan import ForwardPlan, PlannedLayer
+from jgleak.interop.take import WeightSlot, epsilons_of, heads_of
+
+LAST_KERNELS = {
+    "gin": "out_kernel",
+    "sage": "self_kernel",
+    "leconv": "self_kernel",
+    "gatv2": "source_kernel",
+}
+"""The kernel whose columns a convolution's outcome has, where it is not called ``kernel``."""
+
+
+def model_of(plan: ForwardPlan, places: Sequence[WeightSlot], params: Params, weights: Arrays) -> GNN:
+    """The architecture of a plan.
+
+    Raises:
+      ValueError: arrays that do not fit each other, in the names they have outside.
+    """
+    heads, epsilons = heads_of(places, weights), epsilons_of(places, weights)
+    layers = tuple(
+        _layer(step, params[f"layers_{i}"], heads, epsilons.get(step.conv.name, 0.0))
+        for i, step in enumerate(plan.layers)
+    )
+    linears = [params["readout"]["mlp"][f"linears_{i}"]["kernel"] for i in range(len(plan.linears))]
+    mlp = MLP(tuple(kernel.shape[1] for kernel in linears), plan.readout_act)
+    states = sum(layer.features for layer in layers) if plan.jump == "cat" else layers[-1].features
+    readouts: dict[str, Readout] = {
+        NodeScores.kind: NodeScores(states),
+        NodeMLP.kind: NodeMLP(mlp=mlp, per_node=plan.per_node, see_input=plan.see_input),
+        Pooled.kind: Pooled(pooling=plan.pooling, mlp=mlp),
+    }
+    encoder, width = Rows(), layers[0].conv.taps[0].of(params["layers_0"]["conv"]).shape[0]
+    if plan.encoder is not None:
+        encoder, width = _encoder(params["encoder"]["linear"])
+    model = GNN(width, layers, readouts[plan.readout], encoder, plan.jump)
+    _check_added(plan, model, params)
+    _check_shapes(places, params, model)
+    return model
+
+
+def _encoder(part: Params) -> tuple[Encoder, int]:
+    rows, features = part["kernel"].shape
+    return LinearEncoder(features, "bias" in part), rows
+
+
+def _layer(step: PlannedLayer, part: Params, heads: Mapping[str, int], epsilon: float) -> Layer:
+    residual: Residual | None = None
+    if step.residual == written.ADD:
+        residual = AddedRow()
+    elif step.residual is not None:
+        residual = LinearResidual("bias" in part["residual"]["linear"])
+    norm = None if step.norm is None else NORMS[step.norm.kind](step.norm.epsilon)
+    return Layer(_convolution(step.conv, part["conv"], heads, epsilon), step.act, norm, residual)
+
+
+def _convolution(step: written.Conv, part: Params, heads: Mapping[str, int], epsilon: float) -> Convolution:
+    _check_biases(step, part)
+    width, bias = part[LAST_KERNELS.get(step.kind, "kernel")].shape[1], "bias" in part
+    if isinstance(step, written.GAT | written.GATv2):
+        attention = GATConv if isinstance(step, written.GAT) else GATv2Conv
+        features, own = width if step.concat else width // heads[step.name], "residual_kernel" in part
+        slope = step.negative_slope
+        return attention(features, bias, heads[step.name], concatenate=step.concat, negative_slope=slope, residual=own)
+    if isinstance(step, written.GIN):
+        if part["kernel"].shape[1] != width:
+            raise ValueError(
+                f"state: the two linear maps of GIN {step.name!r} are {part['kernel'].shape[1]} and {width} wide; here "
+                "both have one width"
+            )
+        return GINConv(width, bias, epsilon=epsilon, inner=step.act)
+    if isinstance(step, written.GCN):
+        return GCNConv(width, bias, self_loops=step.self_loops, normalise=step.normalise)
+    return CONVOLUTIONS[step.kind](features=width, bias=bias)
+
+
+def _check_biases(step: written.Conv, part: Params) -> None:
+    """Raise ``ValueError`` where one map of a convolution has a bias and another has none."""
+    wanted = [role for role in step.patterns if role.endswith("bias")]
+    missing = [role for role in wanted if role not in part]
+    if missing and len(missing) < len(wanted):
+        raise ValueError(
+            f"state: {step.name!r} has no {missing[0]}, and its other maps have one; give all maps of a convolution a "
+            "bias, or none"
+        )
+
+
+def _check_added(plan: ForwardPlan, model: GNN, params: Params) -> None:
+    widths = [layer.features for layer in model.layers]
+    entering = [params["encoder"]["linear"]["kernel"].shape[1] if plan.encoder else model.in_features, *widths]
+    for before, width, step in zip(entering, widths, plan.layers, strict=False):
+        if step.residual == written.ADD and before != width:
+            raise ValueError(
+                f"layers: 'add' after {step.conv.name!r} adds rows of {before} columns to {width}; a residual of "
+                "another width is a linear map, Residual('..')"
+            )
+    if model.jump in ("max", "sum") and len(set(widths)) > 1:
+        raise ValueError(f"layers: 'jump_{model.jump}' needs layers of one width, these have {widths}")
+
+
+def _check_shapes(places: Sequence[WeightSlot], params: Params, model: GNN) -> None:
+    """Every array fits its neighbours; in the stranger's names, which ``Observation`` does not know."""
+    expected = {k: v.shape for k, v in flatten(jax.eval_shape(lambda: model.initial(key=jax.random.key(0)))).items()}
+    got = {path: np.shape(leaf) for path, leaf in flatten(params).items()}
+    for slot in places:
+        if slot.role != "eps" and got[slot.path] != expected.get(slot.path):
+            raise ValueError(
+                f"state: {slot.name!r} is {got[slot.path]} as (in, out), and {expected.get(slot.path)} would fit what "
+                "comes before it; check the order of the layers, 'concat', 'mean' and 'input'"
+            )

@@ -1,0 +1,217 @@
+"""A module of PyTorch (Geometric) as a step of a forward pass, read by its attributes. Torch is not imported."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from jgleak.interop.layers import (
+    GAT,
+    GCN,
+    GIN,
+    JUMP_WORDS,
+    LE,
+    POOLS,
+    SAGE,
+    BatchNorm,
+    Conv,
+    Embeddings,
+    GATv2,
+    LayerNorm,
+    Linear,
+    NamedLayer,
+    Step,
+)
+
+ACTS = {"ReLU": "relu", "GELU": "gelu", "Sigmoid": "sigmoid", "Tanh": "tanh", "ELU": "elu"}
+"""Modules that are an activation."""
+
+NORMALISATION = re.compile(r"Norm(\dd)?$")
+"""Names of normalisation layers: ``BatchNorm1d``, ``GraphNorm``, .."""
+
+NEAREST_NORM = "the normalisations here are BatchNorm in evaluation mode and LayerNorm(mode='node')"
+EXPECTED: Mapping[str, Mapping[str, tuple[Any, str]]] = {
+    "GCNConv": {
+        "improved": (False, "self-loops of weight 2"),
+        "cached": (False, "a cached normalisation, that of the first graph for all of them"),
+    },
+    "GATConv": {"edge_dim": (None, "edge features"), "add_self_loops": (True, "attention without self-loops")},
+    "GATv2Conv": {
+        "edge_dim": (None, "edge features"),
+        "add_self_loops": (True, "attention without self-loops"),
+        "share_weights": (False, "one map for both ends, whose gradient cannot be split"),
+    },
+    "SAGEConv": {
+        "aggr": ("mean", "another aggregation than the mean"),
+        "normalize": (False, "rows scaled to length 1"),
+        "project": (False, "a projection before aggregation"),
+        "root_weight": (True, "no weight for the node itself"),
+    },
+    "GINConv": {},
+    "LEConv": {},
+    "LayerNorm": {"mode": ("node", "a normalisation over all nodes of a graph together")},
+    "BatchNorm": {"allow_single_element": (False, "a single row that is passed over")},
+    "Embedding": {
+        "padding_idx": (None, "a row that is never trained"),
+        "max_norm": (None, "rows that are shortened when they are looked up"),
+        "scale_grad_by_freq": (False, "a gradient divided by how often a row occurs"),
+    },
+    "GELU": {"approximate": ("none", "an approximation")},
+    "ELU": {"alpha": (1.0, "another curve")},
+}
+"""What the modules must be built with, and what another value means."""
+
+
+def step_of(name: str, module: Any) -> Step:
+    """A module with a meaning of its own as a step.
+
+    Raises:
+      ValueError: naming the module, what it is, and what works.
+    """
+    kind = type(module).__name__
+    _check_options(name, kind, module)
+    if kind in ACTS:
+        return ACTS[kind]
+    if kind in CONVERTED:
+        return CONVERTED[kind](name, module)
+    if kind in POOLED:
+        return POOLED[kind]
+    if kind == "JumpingKnowledge":
+        return jump_word(name, module)
+    if NORMALISATION.search(kind):
+        raise ValueError(f"model: {name!r} is a {kind}, which is not read here; {NEAREST_NORM}")
+    if kind.endswith("Aggregation"):
+        raise ValueError(f"model: {name!r} is a {kind}, which is not read here; pool the nodes by mean or sum")
+    raise ValueError(
+        f"layers: {name!r} is a {kind}, which is not read here; known are {', '.join([*CONVERTED, *ACTS])}, and "
+        "words for functions"
+    )
+
+
+def is_leaf(module: Any) -> bool:
+    """The module is one step, or refused as one; others are what their parts are."""
+    kind = type(module).__name__
+    passes = hasattr(module, "propagate") and hasattr(module, "message")
+    pools = kind.endswith("Aggregation") and kind not in POOLED  # mean and sum are read off their numbers
+    return passes or pools or kind in (*CONVERTED, *ACTS, "JumpingKnowledge") or is_norm(module)
+
+
+def is_norm(module: Any) -> bool:
+    """The module is a normalisation, whether known here or not."""
+    return bool(NORMALISATION.search(type(module).__name__))
+
+
+def is_batch_norm(module: Any) -> bool:
+    """The module is a batch normalisation."""
+    return is_norm(module) and type(module).__name__.startswith("BatchNorm")
+
+
+def jump_word(name: str, module: Any) -> str:
+    """The word for a ``JumpingKnowledge`` module."""
+    word = f"jump_{module.mode}"
+    if word not in JUMP_WORDS:
+        raise ValueError(f"model: {name!r} is JumpingKnowledge({module.mode!r}); here it is 'cat' or 'max'")
+    return word
+
+
+def embeddings_of(name: str, module: Any) -> Embeddings | None:
+    """The encoder that a module of nothing but ``nn.Embedding`` parts is (OGB's ``AtomEncoder``), or None."""
+    parts = {inner: part for inner, part in module.named_modules() if not list(part.children())}
+    if not parts or any(type(part).__name__ != "Embedding" for part in parts.values()):
+        return None
+    for inner, part in parts.items():
+        _check_options(f"{name}.{inner}", "Embedding", part)
+    return Embeddings(name, tables=tuple(f"{name}.{inner}" if inner else name for inner in parts))
+
+
+def _check_options(name: str, kind: str, module: Any) -> None:
+    for option, (wanted, why) in EXPECTED.get(kind, {}).items():
+        value = getattr(module, option, wanted)
+        if value != wanted:
+            raise ValueError(
+                f"model: {name!r} is a {kind} with {option}={value!r}, that is {why}, which is not read here; build "
+                f"it with {option}={wanted!r}"
+            )
+
+
+def _gcn(name: str, module: Any) -> Conv:
+    loops = bool(module.normalize if module.add_self_loops is None else module.add_self_loops)
+    return GCN(name, self_loops=loops and module.normalize, normalise=bool(module.normalize))
+
+
+def _gin(name: str, module: Any) -> Conv:
+    parts = [(type(part).__name__, inner) for inner, part in _inner(module.nn)]
+    kinds = [kind for kind, _ in parts]
+    if len(kinds) != 3 or kinds[0] != "Linear" or kinds[1] not in ACTS or kinds[2] != "Linear":
+        raise ValueError(
+            f"model: {name!r} has {', '.join(kinds)} inside; the models here have Linear, an activation, Linear"
+        )
+    return GIN(name, act=ACTS[kinds[1]])
+
+
+def _inner(module: Any) -> Iterator[tuple[str, Any]]:
+    """The parts of a GIN's map in the order in which they run, idle ones left out."""
+    if type(module).__name__ == "MLP":
+        for number, linear in enumerate(module.lins):
+            yield f"lins.{number}", linear
+            plain = module.plain_last and number == len(module.lins) - 1
+            norm = None if plain else module.norms[number]
+            around = [] if plain else [module.act, norm] if module.act_first else [norm, module.act]
+            yield from ((f"after {number}", part) for part in around if type(part).__name__ not in IDLE)
+        return
+    parts = list(module.named_children())
+    if type(module).__name__ != "Sequential" or not parts:
+        yield "", module
+        return
+    yield from ((inner, part) for inner, part in parts if type(part).__name__ not in IDLE)
+
+
+def _layer_norm(name: str, module: Any) -> LayerNorm:
+    shape = getattr(module, "normalized_shape", (0,))
+    if len(shape) != 1:
+        raise ValueError(f"model: {name!r} normalises {len(shape)} axes together; here it is a node's own columns")
+    _check_affine(name, module, ("weight", "bias"))
+    return LayerNorm(name, epsilon=module.eps)
+
+
+def _batch_norm(name: str, module: Any) -> BatchNorm:
+    inner = getattr(module, "module", module)  # PyTorch Geometric's holds PyTorch's
+    if inner.running_mean is None:
+        raise ValueError(
+            f"model: {name!r} keeps no running statistics and mixes a batch's nodes even in evaluation mode; build it "
+            "with track_running_stats=True"
+        )
+    _check_affine(name, inner, ("weight", "bias"))
+    return BatchNorm(name, epsilon=inner.eps)
+
+
+def _check_affine(name: str, module: Any, parts: tuple[str, ...]) -> None:
+    for part in parts:
+        if getattr(module, part, None) is None:
+            raise ValueError(
+                f"model: {name!r} is a {type(module).__name__} without {part!r}; the normalisations here have a scale "
+                "and a bias, whose gradient nobody can tell: build it with affine=True (elementwise_affine=True)"
+            )
+
+
+IDLE = ("Identity", "Dropout", "Dropout1d", "NoneType")
+"""Modules that do nothing in evaluation mode."""
+
+POOLED = {f"{word.capitalize()}Aggregation": word for word in POOLS}
+"""Modules that are a pool, by the words for it."""
+
+CONVERTED: Mapping[str, Callable[[str, Any], NamedLayer]] = {
+    "GCNConv": _gcn,
+    "GATConv": lambda name, module: GAT(name, concat=module.concat, negative_slope=module.negative_slope),
+    "GATv2Conv": lambda name, module: GATv2(name, concat=module.concat, negative_slope=module.negative_slope),
+    "SAGEConv": lambda name, module: SAGE(name),
+    "GINConv": _gin,
+    "LEConv": lambda name, module: LE(name),
+    "BatchNorm1d": _batch_norm,
+    "BatchNorm": _batch_norm,
+    "LayerNorm": _layer_norm,
+    "Linear": lambda name, module: Linear(name),
+    "Embedding": lambda name, module: Embeddings(name, tables=(name,)),
+}
+"""Modules with parameters, and how each is written down."""

@@ -1,0 +1,237 @@
+"""Public graphs with what the stranger's model says of them: the check that a description is the model."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Num
+
+from jgleak.federated.client import gradients
+from jgleak.federated.loss import Loss, graph_loss
+from jgleak.federated.observation import Observation, flatten
+from jgleak.gnn import GNN, Params
+from jgleak.graph import DenseGraph, GraphBatch
+from jgleak.interop.arrays import by_name
+from jgleak.interop.graphs import dense
+from jgleak.interop.likely import likely
+
+EQUAL = 1e-4
+"""Most that the bridge's output or gradient for an example may differ, relative to the largest entry."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Example:
+    """Public graphs of any kind and what the model says of them; arrays of NumPy, JAX or torch.
+
+    Attributes:
+      rows: input rows of all nodes; integers where the model looks them up in embeddings.
+      edges: edge list ``(2, e)`` with both directions, as PyTorch Geometric has it.
+      output: the model's.
+      batch: the graph of every node, counted from 0; None: all of them are one graph.
+      labels: where they are given, the gradients are those of the mean loss of these graphs, and checked too.
+    """
+
+    rows: Any
+    edges: Any
+    output: Any
+    batch: Any = None
+    labels: Any = None
+
+    @classmethod
+    def of(cls, given: Given) -> Example:
+        """The same from a tuple in the order of the attributes."""
+        example = given if isinstance(given, Example) else cls(*given)
+        filled = {f.name: getattr(example, f.name) for f in dataclasses.fields(cls)}
+        arrays = {name: None if part is None else by_name({name: part})[name] for name, part in filled.items()}
+        return cls(**arrays)
+
+
+Given = Example | tuple[Any, ...]
+"""An example, or ``(rows, edges, output)``, ``(rows, edges, output, batch)``, .. in the order of its attributes."""
+
+
+class OutputDiffersError(ValueError):
+    """The description's output for the example is not the model's."""
+
+
+def check_example(
+    observation: Observation, example: Example, tables: tuple[int, ...] = (), *, normalised: bool = False
+) -> None:
+    """Compare the observation's model with what the stranger's says.
+
+    Args:
+      observation: what the bridge made.
+      example: arrays of NumPy.
+      tables: rows of every embedding table of the encoder; empty: the rows enter as they are.
+      normalised: the stranger's output is log-probabilities.
+
+    Raises:
+      ValueError: an example of another model, or no such graphs.
+      OutputDiffersError: the output differs; names the part that explains it, where one does.
+    """
+    model = observation.model
+    graphs = _graphs(model, example, tables)
+    wanted = np.asarray(example.output, np.float64)
+    found = np.asarray(outputs(model, observation.params, graphs), np.float64)
+    found = np.asarray(jax.nn.log_softmax(found)) if normalised else found
+    found = _alike(found, wanted.size)
+    if wanted.size != found.size:
+        what = f"{'graph' if not model.node_level else 'node'}s"
+        raise ValueError(
+            f"example: the model's output has {wanted.size} entries, the description's {found.size} for "
+            f"{len(found) if not model.node_level else found.shape[1]} {what}; of a batch of graphs, give the vector "
+            "that says which node is whose: (x, edge_index, output, batch)"
+        )
+    gap = _gap(found, wanted)
+    if not gap <= EQUAL:
+        reason = likely(model, observation.params, lambda m, p: _first_gap(m, p, graphs, wanted) <= EQUAL)
+        raise OutputDiffersError(
+            f"example: the description's output differs from the model's by {gap:.1e} of its size; "
+            + (
+                reason
+                or "look for an activation in another place, a row that is added, a normalisation without "
+                "weights, dropout, edge weights, or a bias that is added before nodes are mixed"
+            )
+        )
+    if example.labels is not None:
+        _check_gradient(observation, graphs, np.asarray(example.labels))
+
+
+@partial(jax.jit, static_argnames=("model",))
+def outputs(model: GNN, params: Params, graphs: DenseGraph) -> Float[jax.Array, "B ..."]:
+    """The model's output for a stack of padded graphs."""
+    return jax.vmap(lambda *graph: model.apply({"params": params}, *graph))(*graphs)
+
+
+def _alike(found: Float[np.ndarray, "B ..."], size: int) -> Float[np.ndarray, "B ..."]:
+    """The output as the stranger's model gives it: of the two logits that stand for one output under BCE the second."""
+    return found[..., 1:] if found.shape[-1] == 2 and size * 2 == found.size else found
+
+
+def _first_gap(model: GNN, params: Params, graphs: DenseGraph, wanted: Float[np.ndarray, "..."]) -> float:
+    """How much the first graph's output differs; uncompiled, since every model is asked once."""
+    first = model.apply({"params": params}, *(part[0] for part in graphs))
+    found = np.asarray(first, np.float64)[None]
+    ours = wanted.reshape(graphs.mask.shape[0], -1)[:1]
+    found = _alike(found, ours.size)
+    return _gap(found, ours) if found.size == ours.size else np.inf
+
+
+def _gap(found: Float[np.ndarray, "..."], wanted: Float[np.ndarray, "..."]) -> float:
+    return float(np.abs(found.reshape(-1) - wanted.reshape(-1)).max() / max(np.abs(wanted).max(), 1e-6))
+
+
+def _graphs(model: GNN, example: Example, tables: tuple[int, ...]) -> DenseGraph:
+    """The example's graphs, padded to the largest and stacked; of a node task all of them as one."""
+    rows = _rows(model, np.asarray(example.rows), tables)
+    edges = np.asarray(example.edges)
+    adjacency = dense(edges, len(rows))
+    whose = np.zeros(len(rows), np.int64) if example.batch is None or model.node_level else np.asarray(example.batch)
+    if whose.shape != (len(rows),):
+        raise ValueError(f"example: 'batch' must say one graph for each of {len(rows)} nodes, got shape {whose.shape}")
+    if edges.size and np.any(whose[edges[0]] != whose[edges[1]]):
+        raise ValueError("example: an edge joins two graphs of the batch; give the batch vector of these nodes")
+    parts = [np.flatnonzero(whose == graph) for graph in np.unique(whose)]
+    size = max(len(part) for part in parts)
+    nodes = np.zeros((len(parts), size, rows.shape[1]), np.float32)
+    matrices, mask = np.zeros((len(parts), size, size), np.float32), np.zeros((len(parts), size), bool)
+    for i, part in enumerate(parts):
+        k = len(part)
+        nodes[i, :k], matrices[i, :k, :k], mask[i, :k] = rows[part], adjacency[np.ix_(part, part)], True
+    return DenseGraph(jnp.asarray(nodes), jnp.asarray(matrices), jnp.asarray(mask))
+
+
+def _rows(model: GNN, rows: Num[np.ndarray, "n f"], tables: tuple[int, ...]) -> Float[np.ndarray, "n m"]:
+    if tables and (rows.ndim == 1 or rows.shape[1] != model.in_features):
+        codes = rows.reshape(len(rows), -1).astype(np.int64)
+        if codes.shape[1] != len(tables) or np.any(codes < 0) or np.any(codes >= np.asarray(tables)):
+            raise ValueError(
+                f"example: the model looks {len(tables)} integers a node up in tables of {list(tables)} rows; got "
+                f"shape {rows.shape} and entries from {codes.min()} to {codes.max()}"
+            )
+        return np.concatenate([np.eye(k, dtype=np.float32)[codes[:, i]] for i, k in enumerate(tables)], axis=1)
+    if rows.ndim != 2 or rows.shape[1] != model.in_features:
+        raise ValueError(f"example: the model takes rows of {model.in_features} features, got shape {rows.shape}")
+    return rows.astype(np.float32)
+
+
+def _check_gradient(observation: Observation, graphs: DenseGraph, labels: Num[np.ndarray, "..."]) -> None:
+    """Raise ``ValueError`` where the update is not the gradient of the mean loss of ``graphs``."""
+    model, loss = observation.model, Loss.of(observation.loss)
+    count = graphs.nodes.shape[1] if model.node_level else graphs.nodes.shape[0]
+    if labels.size != count * (model.outputs if loss.masked else 1):
+        raise ValueError(
+            f"example: there are {labels.size} labels for {count} {'nodes' if model.node_level else 'graphs'}"
+            + (f" of {model.outputs} tasks" if loss.masked else "")
+        )
+    y = jnp.asarray(labels.reshape(1, -1) if model.node_level else labels.reshape(count, -1)[:, : model.outputs])
+    y = y.astype(jnp.float32 if loss.masked or loss.name == "mse" else jnp.int32)
+    y = y if loss.masked or model.node_level else y[:, 0]
+    shares = None
+    if model.node_level:
+        shares = np.asarray(_node_gradients(model, observation.params, graphs, y, observation.loss), np.float64)
+        found = shares.mean(axis=0)
+    else:
+        found = np.asarray(_mean_gradient(model, observation.params, graphs, y, observation.loss), np.float64)
+    update = model.trained(observation.update)
+    wanted = np.concatenate([np.asarray(leaf, np.float64).reshape(-1) for leaf in jax.tree.leaves(update)])
+    size = max(np.abs(found).max(), 1e-12)
+    gap = float(np.abs(found - wanted).max() / size)
+    if gap <= EQUAL:
+        return
+    raise ValueError(
+        f"gradient: it differs from that of the example's loss by {gap:.1e} of its size; "
+        + _gradient_hint(found, wanted, shares, update, size)
+    )
+
+
+def _gradient_hint(
+    found: Float[np.ndarray, " p"],
+    wanted: Float[np.ndarray, " p"],
+    shares: Float[np.ndarray, "n p"] | None,
+    update: Params,
+    size: float,
+) -> str:
+    ratio = float(wanted @ found / (found @ found))
+    if np.abs(wanted - ratio * found).max() <= EQUAL * max(abs(ratio), 1.0) * size:
+        return f"it is {ratio:.4g} times as long: look at 'reduction', 'batch_size', and weights in the loss"
+    if shares is not None:
+        weights = np.linalg.lstsq(shares.T, wanted, rcond=None)[0]
+        if np.abs(shares.T @ weights - wanted).max() <= EQUAL * size:
+            used = np.flatnonzero(np.abs(weights) > 1e-3 * np.abs(weights).max()).tolist()
+            return (
+                f"it is that of the nodes {used} alone: a masked loss. The losses here run over all nodes of the "
+                "graph; give the subgraph whose nodes all have labels"
+            )
+    leaves, start = flatten(update), 0
+    for path in sorted(leaves):
+        stop = start + np.size(leaves[path])
+        if not np.any(wanted[start:stop]) and np.abs(found[start:stop]).max(initial=0.0) > EQUAL * size:
+            return f"that of {path!r} is zero: a detached state or a frozen layer"
+        start = stop
+    return "it is of another loss, other labels or other graphs than the example's"
+
+
+@partial(jax.jit, static_argnames=("model", "loss"))
+def _mean_gradient(model: GNN, params: Params, graphs: DenseGraph, labels: Any, loss: str) -> Float[jax.Array, " p"]:
+    each = gradients(model, params, GraphBatch(*graphs, labels), loss=loss)
+    return _flat(jax.tree.map(lambda leaf: leaf.mean(axis=0), each))
+
+
+@partial(jax.jit, static_argnames=("model", "loss"))
+def _node_gradients(model: GNN, params: Params, graphs: DenseGraph, labels: Any, loss: str) -> Float[jax.Array, "n p"]:
+    """The gradient of every node's own loss."""
+    graph, label = jax.tree.map(lambda part: part[0], (graphs, labels))
+    shares = jnp.eye(label.shape[0])
+    return jax.vmap(lambda share: _flat(jax.grad(lambda p: graph_loss(model, p, graph, label, loss, share))(params)))(
+        shares
+    )
+
+
+def _flat(tree: Params) -> Float[jax.Array, " p"]:
+    return jnp.concatenate([leaf.reshape(-1) for leaf in jax.tree.leaves(tree)])

@@ -1,0 +1,374 @@
+"""The forward pass of a live PyTorch model, run once on a small graph and written down as it goes.
+
+Torch is imported only here, when there is a model of it. Modules with a meaning of their own are recorded whole; of
+everything else the functions between them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from jgleak.interop.convert import is_leaf
+from jgleak.interop.layers import LOG_SOFTMAX
+
+FUNCTIONS = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "sigmoid": "sigmoid",
+    "tanh": "tanh",
+    "elu": "elu",
+}
+"""Functions that are an activation."""
+
+SAME = (
+    "contiguous clone float long int to type view reshape flatten squeeze unsqueeze select getitem view_as reshape_as "
+    "expand"
+).split()
+"""Functions that return the same numbers, where they return as many."""
+
+DROPOUTS = ("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout", "dropout1d")
+SUMS = ("add", "radd", "iadd")
+CATS = ("cat", "concat", "concatenate")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Made:
+    """A tensor of the forward pass, by what made it.
+
+    Attributes:
+      what: ``rows`` (the input), ``column`` (one of its columns), ``module``, ``act``, ``add``, ``cat``, ``jump``,
+        ``pool``, or ``unknown``.
+      name: of the module, the activation, the pool or the function; of a column its number.
+      parents: what it was made of.
+      place: file and line that asked for it.
+      value: its numbers at that time.
+      module: where a module made it.
+    """
+
+    what: str
+    name: str
+    parents: tuple[Made, ...]
+    place: str
+    value: Any
+    module: Any = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Probe:
+    """A small graph for a run: rows, edge list, and the graph of every node, as tensors."""
+
+    rows: Any
+    edges: Any
+    batch: Any
+
+
+PROBE_EDGES = ((0, 1), (1, 2), (2, 3), (3, 0), (3, 4), (4, 5), (5, 6))
+NODES = 7
+
+
+def probe_of(model: Any, rows: Any = None) -> Probe:
+    """A graph of seven nodes with rows that the model takes: like ``rows``, or as its first layer says.
+
+    Raises:
+      ValueError: nothing says how wide they are.
+    """
+    import torch  # pyright: ignore[reportMissingImports]
+
+    parameter = next(model.parameters(), None)
+    device = "cpu" if parameter is None else parameter.device
+    kind = torch.float32 if parameter is None else parameter.dtype
+    generator = torch.Generator().manual_seed(0)
+    if rows is not None:
+        rows = torch.as_tensor(rows)
+        drawn = torch.randint(len(rows), (NODES,), generator=generator)
+        wide = rows.shape[1:]
+        taken = rows[drawn.to(rows.device)] if not rows.is_floating_point() else None
+        made = torch.randn((NODES, *wide), generator=generator) if taken is None else taken
+    else:
+        made = _rows(model, generator)
+    edges = torch.tensor(PROBE_EDGES, device=device).T
+    made = made.to(device)
+    made = made.to(kind) if made.is_floating_point() else made
+    return Probe(made, torch.cat([edges, edges.flip(0)], dim=1), torch.zeros(NODES, dtype=torch.long, device=device))
+
+
+def _rows(model: Any, generator: Any) -> Any:
+    import torch  # pyright: ignore[reportMissingImports]
+
+    sizes = [module.num_embeddings for module in model.modules() if type(module).__name__ == "Embedding"]
+    if sizes:
+        columns = [torch.randint(size, (NODES,), generator=generator) for size in sizes]
+        return torch.stack(columns, dim=1)
+    for module in model.modules():
+        width = getattr(module, "in_channels", getattr(module, "in_features", None))
+        if is_leaf(module) and isinstance(width, int) and width > 0:
+            return torch.randn((NODES, width), generator=generator)
+    raise ValueError("model: nothing says how wide its input rows are; give an example=(x, edge_index, output)")
+
+
+EDGES, BATCH = ("edge_index", "edges", "edge_list", "adj"), ("batch", "batch_index")
+SIZES = ("batch_size", "num_graphs", "size")
+"""What a ``forward`` may call the edge list, the graph of every node, and the number of graphs."""
+
+
+def run(model: Any, probe: Probe) -> Any:
+    """The model's output for a graph, whatever its ``forward`` calls its arguments.
+
+    Raises:
+      ValueError: ``forward`` takes something that is no row, edge or batch.
+    """
+    signature = getattr(getattr(model, "signature", None), "param_dict", None)  # PyTorch Geometric's Sequential
+    if signature is not None:
+        return model(*(_argument(name, probe, first=i == 0) for i, name in enumerate(signature)))
+    parameters = inspect.signature(model.forward).parameters
+    needed = [
+        p for p in parameters.values() if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
+    mixes = any(hasattr(module, "propagate") for module in model.modules())
+    if len(needed) == 1 and mixes and not {*parameters} & {*EDGES}:
+        from torch_geometric.data import Batch, Data  # pyright: ignore[reportMissingImports]
+
+        graph = Batch.from_data_list([Data(x=probe.rows, edge_index=probe.edges)])
+        graph.x, graph.edge_index, graph.batch = probe.rows, probe.edges, probe.batch  # the very tensors, not copies
+        return model(graph)
+    given = {p.name: _argument(p.name, probe, first=i == 0) for i, p in enumerate(needed)}
+    if "batch" in parameters:
+        given["batch"] = probe.batch
+    return model(**given)
+
+
+def _argument(name: str, probe: Probe, *, first: bool) -> Any:
+    if first:
+        return probe.rows
+    if name in EDGES:
+        return probe.edges
+    if name in BATCH:
+        return probe.batch
+    if name in SIZES:
+        return 1
+    raise ValueError(
+        f"model: its forward needs {name!r}, which is neither rows, nor edge_index, nor batch; the attacks look for "
+        "nodes and for edges that are there or not. Where it can be left out, write the forward pass down: layers=[..]"
+    )
+
+
+def record(model: Any, names: Mapping[int, str], probe: Probe) -> Made:
+    """How the output of a model came to be.
+
+    Args:
+      model: the module, or a part of one; it is run without gradients.
+      names: what its modules are called, by their ``id``.
+      probe: the graph.
+
+    Raises:
+      ValueError: it cannot be run on such a graph, or its output is not one tensor made of the rows.
+    """
+    import torch  # pyright: ignore[reportMissingImports]
+    from torch.overrides import TorchFunctionMode  # pyright: ignore[reportMissingImports]
+
+    recorder = Recorder(names, probe)
+
+    class Watching(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            out = func(*args, **(kwargs or {}))
+            recorder.called(func, args, kwargs or {}, out)
+            return out
+
+    hooks = []
+    for module in model.modules():
+        if is_leaf(module):
+            hooks.append(module.register_forward_pre_hook(recorder.enter, with_kwargs=True))
+            hooks.append(module.register_forward_hook(recorder.leave, with_kwargs=True))
+    try:
+        with torch.no_grad(), Watching():
+            out = run(model, probe)
+    except ValueError:
+        raise
+    except Exception as error:  # whatever a stranger's code may raise
+        raise ValueError(
+            f"model: its forward pass does not run on a small graph with rows {tuple(probe.rows.shape)} ({error}); "
+            "give an example=(x, edge_index, output), or write it down: layers=[..]"
+        ) from error
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return recorder.output(out)
+
+
+class Recorder:
+    """Keeps what made each tensor while a model runs."""
+
+    def __init__(self, names: Mapping[int, str], probe: Probe) -> None:
+        self.names, self.probe = names, probe
+        self.depth = 0
+        self.made: dict[int, Made] = {}
+        self.kept: list[Any] = []  # an id is a tensor's as long as it lives
+        self._note(probe.rows, Made("rows", "the rows", (), "", probe.rows))
+
+    def enter(self, module: Any, args: Any, kwargs: Any) -> None:
+        self.depth += 1
+
+    def leave(self, module: Any, args: Any, kwargs: Any, out: Any) -> None:
+        self.depth -= 1
+        if self.depth:
+            return
+        name, kind = self.names[id(module)], type(module).__name__
+        parents = self._known((args, kwargs))
+        if not parents:
+            return
+        if hasattr(module, "propagate"):
+            self._check_edges(name, args, kwargs)
+        what = "jump" if kind == "JumpingKnowledge" else "module"
+        self._note(out, Made(what, name, parents, _place(), _copy(out), module))
+
+    def called(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+        """A function of torch returned."""
+        if self.depth:
+            return
+        parents = self._known((args, kwargs))
+        if not parents:
+            return
+        name = getattr(func, "__name__", str(func)).strip("_")  # relu_, __add__
+        for part in out if isinstance(out, tuple | list) else (out,):
+            if hasattr(part, "detach"):
+                self._note(part, self._meaning(name, args, kwargs, parents, part))
+
+    def output(self, out: Any) -> Made:
+        parts = (
+            list(out) if isinstance(out, tuple | list) else list(out.values()) if isinstance(out, Mapping) else [out]
+        )
+        found = [self.made[id(part)] for part in parts if id(part) in self.made]
+        if len(found) != 1:
+            raise ValueError(
+                f"model: its forward returns {len(parts)} things, {len(found)} of which are made of the rows; give a "
+                "model that returns the logits alone"
+            )
+        return found[0]
+
+    def _meaning(self, name: str, args: Any, kwargs: Any, parents: Sequence[Made], out: Any) -> Made:
+        made = Made("unknown", name, tuple(parents), _place(), _copy(out))
+        if any(hasattr(one, "detach") and id(one) not in self.made for one in _flat((args, kwargs))):
+            return self._pool(made) or made  # it takes a tensor that is not made of the rows
+        if name in SUMS and len(parents) == 2 and kwargs.get("alpha", 1) == 1:
+            return dataclasses.replace(made, what="add")
+        if name in CATS and kwargs.get("dim", args[1] if len(args) > 1 else 0) in (-1, 1):
+            return dataclasses.replace(made, what="cat")
+        if len(parents) > 1:
+            return self._pool(made) or made
+        parent = parents[0]
+        if name in FUNCTIONS and not _options(name, args, kwargs):
+            return dataclasses.replace(made, what="act", name=FUNCTIONS[name])
+        if name == LOG_SOFTMAX and kwargs.get("dim", args[1] if len(args) > 1 else None) in (-1, 1):
+            return dataclasses.replace(made, what="act")
+        neutral = name in SUMS and not any(_numbers(args))
+        if (neutral or name in (*SAME, *DROPOUTS)) and _equal(out, parent.value):
+            return parent
+        if parent.what == "rows" and (column := _column(name, args)) is not None:
+            return dataclasses.replace(made, what="column", name=str(column))
+        return self._pool(made) or made
+
+    def _pool(self, made: Made) -> Made | None:
+        """The same as a pool of nodes' states, where its numbers are theirs."""
+        bases = {id(base): base for base in _bases(made)}
+        if len(bases) != 1:
+            return None
+        (base,) = bases.values()
+        if not made.value.is_floating_point() or made.value.numel() != base.value.shape[1]:
+            return None
+        found = made.value.reshape(-1)
+        for word, wanted in (
+            ("mean", base.value.mean(dim=0)),
+            ("sum", base.value.sum(dim=0)),
+            ("max", base.value.max(dim=0).values),
+        ):
+            if found.allclose(wanted, rtol=1e-5, atol=1e-6):
+                return dataclasses.replace(made, what="pool", name=word, parents=(base,))
+        return None
+
+    def _check_edges(self, name: str, args: Any, kwargs: Any) -> None:
+        rest = [*args[1:], *kwargs.values()]
+        tensors = [one for one in rest if hasattr(one, "detach") and id(one) not in self.made]
+        if not tensors or not tensors[0].equal(self.probe.edges):
+            raise ValueError(
+                f"model: {name!r} is not given the edge_index that forward is given, at {_place()}; edges that are "
+                "added, left out or turned before are not taken here: give the convolution forward's own"
+            )
+        if len(tensors) > 1:
+            raise ValueError(
+                f"model: {name!r} is given more than rows and edge_index, at {_place()}: edge weights or features; the "
+                "attacks look for edges that are there or not"
+            )
+
+    def _known(self, arguments: Any) -> tuple[Made, ...]:
+        return tuple(self.made[id(one)] for one in _flat(arguments) if id(one) in self.made)
+
+    def _note(self, tensor: Any, made: Made) -> None:
+        self.kept.append(tensor)
+        self.made[id(tensor)] = made
+
+
+def _bases(made: Made) -> Iterator[Made]:
+    """The nodes' states from which functions without a meaning made a tensor."""
+    for parent in made.parents:
+        if parent.what in ("unknown", "pool"):
+            yield from _bases(parent)
+        elif parent.value.dim() == 2 and parent.value.shape[0] == NODES:
+            yield parent
+        else:
+            yield from _bases(parent)
+
+
+def _flat(arguments: Any) -> Iterator[Any]:
+    if isinstance(arguments, Mapping):
+        arguments = list(arguments.values())
+    if isinstance(arguments, tuple | list):
+        for one in arguments:
+            yield from _flat(one)
+    else:
+        yield arguments
+
+
+def _numbers(arguments: Any) -> list[Any]:
+    return [one for one in _flat(arguments) if isinstance(one, int | float)]
+
+
+def _options(name: str, args: Any, kwargs: Any) -> bool:
+    """An activation with options that make it another one."""
+    if name == "gelu":
+        return kwargs.get("approximate", "none") != "none"
+    return name == "elu" and (kwargs.get("alpha", args[1] if len(args) > 1 else 1.0)) != 1.0
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return one.numel() == other.numel() and bool((one.reshape(-1) == other.reshape(-1)).all())
+
+
+def _column(name: str, args: Any) -> int | None:
+    """Which column ``rows[:, i]`` or ``rows.select(1, i)`` takes."""
+    if name == "getitem" and isinstance(args[1], tuple) and len(args[1]) == 2:
+        rows, column = args[1]
+        return column if isinstance(column, int) and rows in (slice(None), ...) else None
+    return args[2] if name == "select" and args[1] in (1, -1) else None
+
+
+def _copy(out: Any) -> Any:
+    return out.detach().clone() if hasattr(out, "detach") else out
+
+
+BETWEEN = ("torch", "jaxtyping")
+"""Packages whose frames stand between a model's own code and this module."""
+
+
+def _place() -> str:
+    """File and line of the model's own code that is running."""
+    frame: Any = sys._getframe()
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module.split(".")[0] not in BETWEEN and not module.startswith("jgleak.interop"):
+            return f"{frame.f_code.co_filename.rsplit('/', 1)[-1]}:{frame.f_lineno}"
+        frame = frame.f_back
+    return "an unknown place"
