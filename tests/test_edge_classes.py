@@ -17,8 +17,10 @@ from typer.testing import CliRunner
 
 from jgleak import Budget, FeatureSpace, Graph, Knowledge
 from jgleak.attacks.census.census import CENSUS
+from jgleak.attacks.census.public_blocks import beside
 from jgleak.attacks.distance import gradient_distances
 from jgleak.attacks.registry import ATTACKS
+from jgleak.attacks.span.hops import Nodes
 from jgleak.audit.describe import describe
 from jgleak.audit.table import graph_table
 from jgleak.cli import app
@@ -113,6 +115,13 @@ def test_a_graph_in_words_names_its_classes() -> None:
     console = Console(record=True, width=80)
     console.print(graph_table(graph, SPACE))
     assert "0 b, 2 a" in console.export_text()
+
+
+def test_public_neighbourhoods_know_the_classes_of_their_edges() -> None:
+    x = np.array([[0, 1], [1, 2], [0, 1]])
+    graph = Graph(x, np.array([[0, 1], [1, 2]]), edge_class=np.array([0, 1]))
+    nodes = Nodes(x[:2], SPACE.encode(x[:2]), x[:2, 1], classes=2)
+    assert beside(nodes, [graph]).listed == ((0, (2,)), (0, (3,)), (1, (0, 1)))
 
 
 def test_public_graphs_keep_their_classes_or_are_refused() -> None:
