@@ -135,7 +135,11 @@ class Graph:
 
     @staticmethod
     def from_networkx(g: nx.Graph) -> Graph:
-        """A Graph from networkx; every node needs an attribute ``x`` of equal length. Direction is dropped."""
+        """A Graph from networkx; every node needs an attribute ``x`` of equal length. Direction is dropped.
+
+        Raises:
+          ValueError: an attribute that is missing, or edge classes that differ between an edge's directions.
+        """
         nodes = list(g.nodes)
         missing = [v for v in nodes if "x" not in g.nodes[v]]
         if missing:
@@ -143,10 +147,11 @@ class Graph:
         if len({np.shape(g.nodes[v]["x"]) for v in nodes}) > 1:
             raise ValueError("x: networkx nodes have attributes 'x' of unequal length")
         place = {v: i for i, v in enumerate(nodes)}
-        pairs = {
-            tuple(sorted((place[u], place[v]))): data.get("edge_class")
-            for u, v, data in sorted(g.edges(data=True), key=lambda edge: (place[edge[0]], place[edge[1]]))
-        }
+        pairs: dict[tuple[int, int], int | None] = {}
+        for u, v, data in g.edges(data=True):
+            pair, along = (min(place[u], place[v]), max(place[u], place[v])), data.get("edge_class")
+            if pairs.setdefault(pair, along) != along:
+                raise ValueError(f"edge_class: the networkx edge {u!r}, {v!r} has two; an edge has one class")
         edges = np.array(list(pairs), np.int64).reshape(-1, 2)
         classed = [k is not None for k in pairs.values()]
         if any(classed) and not all(classed):
@@ -172,18 +177,29 @@ class Graph:
 
     @staticmethod
     def from_jraph(graphs: jraph.GraphsTuple, space: FeatureSpace) -> list[Graph]:
-        """Graphs of a ``GraphsTuple`` (encoded nodes are decoded); self-loops and edge direction are dropped."""
+        """Graphs of a ``GraphsTuple`` (encoded nodes are decoded); self-loops and edge direction are dropped.
+
+        Raises:
+          ValueError: edge features that are not one column a class, or that differ between an edge's directions.
+        """
         out = []
         # Copies on the host: unbatch_np shifts the edge indices in place.
         for g in jraph.unbatch_np(jax.tree.map(np.array, graphs)):
             pairs = np.sort(np.c_[g.senders, g.receivers], axis=1)
             real = pairs[:, 0] != pairs[:, 1]
-            pairs, first = np.unique(pairs[real], axis=0, return_index=True)
+            pairs, first, which = np.unique(pairs[real], axis=0, return_index=True, return_inverse=True)
             classes = None
-            if space.edge_classes:
-                if g.edges is None:
-                    raise ValueError("edges: the feature space has edge classes, this GraphsTuple has no edge features")
-                classes = np.asarray(g.edges).argmax(axis=1)[real][first]
+            if space.edge_classes and first.size:
+                rows = np.empty((0, 0)) if g.edges is None else np.asarray(g.edges)
+                if rows.ndim != 2 or rows.shape[1] != len(space.edge_classes):
+                    raise ValueError(
+                        f"edges: the feature space has {len(space.edge_classes)} edge classes, this GraphsTuple has no "
+                        "edge features or others; give one column a class"
+                    )
+                both = rows.argmax(axis=1)[real]
+                classes = both[first]
+                if np.any(classes[which.ravel()] != both):
+                    raise ValueError("edges: some edge has another class in the other direction; an edge has one class")
             x = space.decode(np.asarray(g.nodes))
             out.append(Graph(x, pairs.astype(np.int64).reshape(-1, 2), edge_class=classes))
         return out

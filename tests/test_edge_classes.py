@@ -8,14 +8,24 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import networkx as nx
 import numpy as np
 import pytest
+from rdkit import Chem
+from rich.console import Console
+from typer.testing import CliRunner
 
 from jgleak import Budget, FeatureSpace, Graph, Knowledge
 from jgleak.attacks.census.census import CENSUS
+from jgleak.attacks.census.public_blocks import beside
 from jgleak.attacks.distance import gradient_distances
 from jgleak.attacks.registry import ATTACKS
+from jgleak.attacks.span.hops import Nodes
+from jgleak.audit.describe import describe
+from jgleak.audit.table import graph_table
+from jgleak.cli import app
 from jgleak.datasets import load
+from jgleak.datasets.auxiliary import adapted
 from jgleak.datasets.molecules import molecule_graph, with_bonds
 from jgleak.draw import inline_svg
 from jgleak.features import onehot
@@ -24,6 +34,7 @@ from jgleak.federated import load as load_observation
 from jgleak.gnn import GNN, MLP, GCNConv, GINEConv, Layer, LinearEncoder, NodeMLP, Pooled, standard
 from jgleak.gnn.gine import one_hot_rows
 from jgleak.graph import GraphBatch, distinct
+from jgleak.metrics.alignment import align
 from jgleak.metrics.exact import exact
 from jgleak.metrics.gsm import gsm
 from jgleak.smiles import smiles
@@ -67,6 +78,68 @@ def test_classes_follow_their_edges_into_order() -> None:
     assert graph.edge_class.tolist() == [0, 1]
     back = Graph.from_networkx(graph.to_networkx())
     assert back.edge_class is not None and back.edge_class.tolist() == [0, 1]
+
+
+def test_bridges_keep_classes_and_an_edge_has_one() -> None:
+    graphs = [drawn(5, seed) for seed in range(3)] + [Graph(np.array([[0, 0]]), np.zeros((0, 2), int))]
+    back = [one for graph in graphs for one in Graph.from_jraph(graph.to_jraph(SPACE), SPACE)]
+    assert all(exact(graph, one) for graph, one in zip(graphs, back, strict=True))
+    tuples = graphs[0].to_jraph(SPACE)
+    turned = np.asarray(tuples.edges).copy()
+    turned[0] = turned[0, ::-1]
+    for edges, message in ((turned, "another class in the other direction"), (turned[:, :1], "one column a class")):
+        with pytest.raises(ValueError, match=message):
+            Graph.from_jraph(tuples._replace(edges=edges), SPACE)
+    directed = graphs[0].to_networkx().to_directed()
+    assert exact(graphs[0], Graph.from_networkx(directed))
+    u, v = next(iter(directed.edges))
+    directed.edges[u, v]["edge_class"] = 1 - directed.edges[v, u]["edge_class"]
+    with pytest.raises(ValueError, match="has two; an edge has one class"):
+        Graph.from_networkx(directed)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_an_alignment_takes_an_isomorphism_of_the_edges(seed: int) -> None:
+    """In a cubic graph of equal nodes, matching them one by one finds no whole order."""
+    rng = np.random.default_rng(seed)
+    edges = np.array(nx.random_regular_graph(3, 12, seed=seed).edges)
+    cubic = Graph(np.tile([0, 3], (12, 1)), edges, edge_class=rng.integers(2, size=18))
+    moved = cubic.permute(rng.permutation(12))
+    order = align(cubic, SPACE, adjacency=moved.adjacency, nodes=SPACE.encode(moved.x))
+    np.testing.assert_array_equal(moved.permute(order).adjacency, cubic.adjacency)
+
+
+def test_a_graph_in_words_names_its_classes() -> None:
+    graph = Graph(np.array([[0, 1], [1, 2], [0, 1]]), np.array([[0, 1], [1, 2]]), edge_class=np.array([1, 0]))
+    assert describe(graph, SPACE)["edge_classes"] == ["b", "a"]
+    console = Console(record=True, width=80)
+    console.print(graph_table(graph, SPACE))
+    assert "0 b, 2 a" in console.export_text()
+
+
+def test_public_neighbourhoods_know_the_classes_of_their_edges() -> None:
+    x = np.array([[0, 1], [1, 2], [0, 1]])
+    graph = Graph(x, np.array([[0, 1], [1, 2]]), edge_class=np.array([0, 1]))
+    nodes = Nodes(x[:2], SPACE.encode(x[:2]), x[:2, 1], classes=2)
+    assert beside(nodes, [graph]).listed == ((0, (2,)), (0, (3,)), (1, (0, 1)))
+
+
+def test_public_graphs_keep_their_classes_or_are_refused() -> None:
+    graph, public = drawn(5, 2), [drawn(6, seed) for seed in range(3)]
+    kept = adapted(public, SPACE, SPACE)
+    assert all(
+        dataclasses.replace(one, x=other.x).canonical_form() == other.canonical_form()
+        for one, other in zip(kept, public, strict=True)
+    )
+    bare = dataclasses.replace(SPACE, edge_classes=())
+    assert all(one.edge_class is None for one in adapted(public, SPACE, bare))
+    with pytest.raises(ValueError, match="was shown the edge classes a, b, these public graphs have none"):
+        adapted(public, bare, SPACE)
+    model = model_of()
+    observation = fedsgd(model, model.initial(key=jax.random.key(0)), [graph], SPACE, loss="ce")
+    blind = tuple(dataclasses.replace(one, edge_class=None) for one in public)
+    assert CENSUS.refusal(observation, Knowledge(SPACE, auxiliary=tuple(public))) is None
+    assert "the public graphs do not fit" in str(CENSUS.refusal(observation, Knowledge(SPACE, auxiliary=blind)))
 
 
 @pytest.mark.parametrize(
@@ -164,11 +237,12 @@ def test_bond_types_come_back(bonded: Any, place: int, tmp_path: Any) -> None:
     listed = [one.canonical_form() for one in found.graphs]  # GRAIN returns the first match, which may be another
     assert glued.stop == "match" and glued.best is not None and glued.best.canonical_form() in listed
     assert "<path" in inline_svg(found.best, space, label="found")
+    printed = CliRunner().invoke(app, ["invert", str(tmp_path / "seen.safetensors")]).output
+    assert f"SMILES {Chem.CanonSmiles(graph.name.split(': ')[1], useChiral=0)}\n" in printed
+    assert "with the bond types of the reconstruction" in printed
 
 
 def test_a_molecule_with_bond_types_is_its_smiles() -> None:
-    from rdkit import Chem
-
     space = with_bonds(load("embedded").space)
     for text in ("CC(=O)Oc1ccccc1C(=O)O", "C#N", "c1ccc2[nH]ccc2c1", "C[N+](C)(C)CC([O-])=O"):
         found = smiles(molecule_graph(text, bonds=True), space)

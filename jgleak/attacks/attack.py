@@ -178,6 +178,11 @@ class Attack:
                 return f"it needs {NEEDS[need]}; give it (Knowledge({need}=...); `jgleak attack --know {need}`)"
         if not self.rows and any(g.x.shape[1] != len(knowledge.space.features) for g in knowledge.auxiliary):
             return "the public graphs hold rows for the model, not features of the space; give graphs of a data set"
+        try:
+            for graph in knowledge.auxiliary:
+                knowledge.space.check_edges(graph.edge_class, len(graph.edges))
+        except ValueError as error:
+            return f"the public graphs do not fit the feature space: {error}"
         return self.unsupported(observation, knowledge)
 
     def __call__(

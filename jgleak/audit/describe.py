@@ -11,10 +11,13 @@ from jgleak.graph import Graph
 def describe(graph: Graph, space: FeatureSpace) -> dict[str, Any]:
     """``nodes``: a dict of feature name to value each, binary features only where they are set; ``edges``; ``y``.
 
+    Where edges have classes, ``edge_classes`` names that of every edge.
+
     Raises:
-      ValueError: features outside ``space``.
+      ValueError: features or edge classes outside ``space``.
     """
     space.check(graph.x)
+    space.check_edges(graph.edge_class, len(graph.edges))
     nodes = [
         {
             f.name: f.values[int(entry)] if f.values else float(entry)
@@ -23,4 +26,6 @@ def describe(graph: Graph, space: FeatureSpace) -> dict[str, Any]:
         }
         for row in graph.x
     ]
-    return {"nodes": nodes, "edges": graph.edges.tolist(), "y": graph.y}
+    named = None if graph.edge_class is None else [space.edge_classes[k] for k in graph.edge_class.tolist()]
+    along = {} if named is None else {"edge_classes": named}
+    return {"nodes": nodes, "edges": graph.edges.tolist(), **along, "y": graph.y}

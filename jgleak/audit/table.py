@@ -113,15 +113,22 @@ def _label_text(graph: Graph) -> str:
 
 
 def graph_table(graph: Graph, space: FeatureSpace) -> Table:
-    """One row a node. What all nodes share is said once, and features that others determine are left out."""
+    """One row a node, its neighbours with the classes of the edges to them.
+
+    What all nodes share is said once, and features that others determine are left out.
+    """
     free = {f.name for f in space.features if f.determined_by is None}
-    nodes = [{name: value for name, value in node.items() if name in free} for node in describe(graph, space)["nodes"]]
+    words = describe(graph, space)
+    nodes = [{name: value for name, value in node.items() if name in free} for node in words["nodes"]]
+    names = words.get("edge_classes", [""] * len(graph.edges))
+    along = {frozenset(edge): f" {name}".rstrip() for edge, name in zip(words["edges"], names, strict=True)}
     shared = [item for item in nodes[0].items() if graph.n > 1 and all(item in node.items() for node in nodes)]
     title = f"{graph.n} nodes, {len(graph.edges)} edges, {_label_text(graph)}"
     table = Table("node", "features", "neighbours", title=title, title_justify="left", box=SIMPLE_HEAD)
     for v, (node, near) in enumerate(zip(nodes, graph.neighbours, strict=True)):
         own = [item for item in node.items() if item not in shared]
-        table.add_row(str(v), Text(_words(own)), ", ".join(map(str, sorted(near))))
+        around = ", ".join(f"{u}{along[frozenset((u, v))]}" for u in sorted(near))
+        table.add_row(str(v), Text(_words(own)), Text(around))
     if shared:
         table.caption, table.caption_justify = Text(f"all nodes: {_words(shared)}"), "left"
     return table

@@ -89,7 +89,10 @@ def invert(
             raise ValueError(f"n: {name} needs the number of nodes; give --n{several}")
         if auxiliary is None and "auxiliary" in chosen.needs:
             raise ValueError(f"auxiliary: {name} needs public graphs; name a data set of such (--auxiliary tox21)")
-        public = () if auxiliary is None else foreign_graphs(load_dataset(auxiliary, max_nodes=max_n), space)
+        public: list[Graph] = []
+        if auxiliary is not None:
+            foreign = load_dataset(auxiliary, max_nodes=max_n, bonds=bool(space.edge_classes))
+            public = foreign_graphs(foreign, space)
         known = _sizes(n)
         knowledge = Knowledge(
             space=space,
@@ -186,7 +189,8 @@ def _show(
         if molecule is not None:
             fits = f"SMILES {molecule.texts[0]}\n  {molecule.note}"
             console.print(
-                Text(fits if molecule.inferred else "no SMILES: no bond orders fit these atoms"), soft_wrap=True
+                Text(fits if molecule.inferred or molecule.known else "no SMILES: no bond orders fit these atoms"),
+                soft_wrap=True,
             )
     distance = "unknown" if found.gradient_distance is None else f"{found.gradient_distance:.1e}"
     count = "1 candidate graph" if len(found.graphs) == 1 else f"{len(found.graphs)} candidate graphs, the best shown"

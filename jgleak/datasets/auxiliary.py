@@ -63,13 +63,17 @@ def adapted(graphs: Sequence[Graph], source: FeatureSpace, target: FeatureSpace)
     values of the target. Otherwise the source's values, the most frequent first, become the target's in the order of
     its public column means, the most frequent first (in code order where the target has none); surplus values become
     the last. The degree feature states the graph's own degrees, cut to the nearest listed. A feature without a
-    counterpart takes its publicly most frequent value (0 where it is real). Determined features follow.
+    counterpart takes its publicly most frequent value (0 where it is real). Determined features follow. Edge classes
+    stay where the target has any.
 
     Raises:
-      ValueError: no graphs.
+      ValueError: no graphs, or edge classes that the source names otherwise or lacks.
     """
     if not graphs:
         raise ValueError("graphs: there are none to adapt")
+    if target.edge_classes and source.edge_classes != target.edge_classes:
+        wanted, found = (", ".join(space.edge_classes) or "none" for space in (target, source))
+        raise ValueError(f"graphs: the model was shown the edge classes {wanted}, these public graphs have {found}")
     together = np.concatenate([g.x for g in graphs])
     columns = np.zeros((len(together), len(target.features)))
     for g, feature in enumerate(target.features):
@@ -88,7 +92,10 @@ def adapted(graphs: Sequence[Graph], source: FeatureSpace, target: FeatureSpace)
             columns[:, g] = np.asarray(feature.mapping)[columns[:, target.index(feature.determined_by)].astype(int)]
     x = columns.astype(np.int32) if target.discrete else columns
     parts = np.split(x, np.cumsum([graph.n for graph in graphs])[:-1])
-    return [Graph(part, graph.edges, None, graph.name) for part, graph in zip(parts, graphs, strict=True)]
+    return [
+        Graph(part, graph.edges, None, graph.name, graph.edge_class if target.edge_classes else None)
+        for part, graph in zip(parts, graphs, strict=True)
+    ]
 
 
 def random_graphs(

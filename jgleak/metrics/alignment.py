@@ -27,9 +27,9 @@ def align(
 
     ``order[i]`` is the reconstruction's node for the truth's node ``i``; indices from ``n̂`` (in values) or ``n`` (in
     places) on are the empty nodes that fill up the smaller graph. A reconstruction that is isomorphic to the truth once
-    edges are cut at ``threshold`` and features decoded gets that isomorphism. Otherwise nodes are matched as for the
-    GSM metrics; then, as long as two matched nodes are alike, the best fitting such pair is pinned (marked in both
-    graphs) and the rest matched again, so that symmetric branches are not mixed up.
+    edges are cut at ``threshold`` and features decoded gets that isomorphism; edge classes do not count. Otherwise
+    nodes are matched as for the GSM metrics; then, as long as two matched nodes are alike, the best fitting such pair
+    is pinned (marked in both graphs) and the rest matched again, so that symmetric branches are not mixed up.
 
     Args:
       truth: the client's graph.
@@ -91,7 +91,7 @@ def _isomorphism(
 ) -> Int[np.ndarray, " n"] | None:
     edges = np.argwhere(np.triu(adjacency >= threshold, k=1))
     if nodes is not None:
-        return isomorphism(truth, Graph(space.decode(nodes), edges))
+        return isomorphism(Graph(truth.x, truth.edges), Graph(space.decode(nodes), edges))
     return isomorphism(Graph(np.zeros((truth.n, 1)), truth.edges), Graph(np.zeros((len(adjacency), 1)), edges))
 
 

@@ -50,7 +50,8 @@ def problem(conv: str, readout: str, act: str, loss: str, make: Callable[..., An
     classes = model.edge_classes
     label = jnp.array([1, 0, 1, 1, 0, 0]) if model.node_level else jnp.array(1)
     adjacency, relaxed = (by_class(jnp.asarray(a), classes) for a in (adjacency, relaxed + relaxed.T))
-    point = make(model, SLOTS, WIDTH, 2, np.float64), relaxed, rows.astype(np.float64)
+    weights = jax.tree.map(lambda w: 0.5 * w, make(model, SLOTS, WIDTH, 2, np.float64))  # no softmax saturates
+    point = weights, relaxed, rows.astype(np.float64)
 
     def value(params: Any, adjacency: Array, rows: Array) -> Array:
         return graph_loss(model, params, DenseGraph(rows, adjacency, mask), label, loss)

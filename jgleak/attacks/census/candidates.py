@@ -190,7 +190,8 @@ class CensusCandidates:
         if grown:
             search, requests = next_search(model, params, nodes, grown, [])
         else:
-            search = BlockFilter(*model.layer_at(params, 0), encoded(model, params, nodes), nodes.degrees)
+            rows = encoded(model, params, nodes)
+            search = BlockFilter(*model.layer_at(params, 0), rows, nodes.degrees, classes=nodes.classes)
             bounds = {"clock": clock, "budget": self.budget, "limits": limits}
             requests = likely(nodes, one_hop(model, params, nodes, [check], mutual=False, **bounds))
         spans = [check.subspace]
