@@ -11,7 +11,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from jgleak.attacks.registry import get_attack
 from jgleak.audit.models import ENCODERS
 from jgleak.audit.setup import READOUTS
-from jgleak.audit.specification import Faults, Specification
+from jgleak.audit.specification import NORM_MODES, Faults, Specification
 from jgleak.datasets import names, tasks
 from jgleak.defenses import parse
 from jgleak.federated import Loss
@@ -24,7 +24,7 @@ AXES: Mapping[str, tuple[str, ...]] = {
     ),
     "model": (
         *("model", "layers", "hidden", "heads", "activation", "readout", "pooling"),
-        *("norm", "residual", "jump", "encoder", "last_activation", "bias", "loss", "train"),
+        *("norm", "norm_mode", "residual", "jump", "encoder", "last_activation", "bias", "loss", "train"),
     ),
     "attack": ("attack", "options", "know", "auxiliary", "prior", "max_n", "together", "time_limit"),
     "defense": ("defense", "batch", "protocol", "local_steps", "local_rate"),
@@ -37,6 +37,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "activation": tuple(ACTIVATIONS),
     "readout": READOUTS,
     "norm": tuple(NORMS),
+    "norm_mode": NORM_MODES,
     "residual": tuple(RESIDUALS),
     "jump": tuple(JUMPS),
     "encoder": ENCODERS,

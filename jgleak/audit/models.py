@@ -39,7 +39,7 @@ def composed(specification: Specification, space: FeatureSpace, readout: Readout
     layer = Layer(
         _convolution(specification, space),
         specification.activation,
-        None if norm is None else norm(),
+        None if norm is None else norm(**({"training": True} if specification.norm_mode == "train" else {})),
         None if residual is None else residual(),
     )
     model = standard(space.width, layer, readout, layers=specification.layers, last_act=specification.last_activation)

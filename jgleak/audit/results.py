@@ -9,11 +9,16 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jgleak.audit.specification import Specification
+
 DATABASE = "audit.sqlite"
 """Name of the store in an audit's folder."""
 
 FORMAT = "jgleak audit 2"
 """Version of the store, and of what a unit's hash is taken of."""
+
+PLAIN = Specification().to_json()
+"""What fields say that a store of an earlier version does not have."""
 
 _UNITS = """
 SELECT u.hash, u.cell, u.specification, u.client, u.status, u.reason, u.record, u.device, u.versions, u.seconds,
@@ -106,7 +111,7 @@ def _unit(row: tuple[Any, ...]) -> Unit:
     unit = Unit(*row)
     return unit._replace(
         cell=json.loads(row[1]),
-        specification=json.loads(row[2]),
+        specification=PLAIN | json.loads(row[2]),
         record=json.loads(row[6]),
         versions=json.loads(row[8]),
     )

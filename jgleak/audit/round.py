@@ -14,8 +14,8 @@ from jgleak.attacks.registry import get_attack
 from jgleak.audit.setup import CLIENTS, Setup, knowledge_of, stream_key
 from jgleak.audit.specification import Specification
 from jgleak.federated import Knowledge, LocalTraining, Observation, fedavg, fedsgd
-from jgleak.federated.client import node_gradients, target_gradient
-from jgleak.graph import Graph
+from jgleak.federated.client import node_gradients, returned, target_gradient
+from jgleak.graph import Graph, GraphBatch
 
 
 class AttackedClient(NamedTuple):
@@ -58,12 +58,14 @@ def client(specification: Specification, setup: Setup, first: int) -> AttackedCl
 def refusal(specification: Specification, setup: Setup) -> str | None:
     """Why the attack cannot work on the first client, else None.
 
-    No gradient is computed: attacks look at shapes and protocol when they refuse, and so zeros will do.
+    No gradient is computed: attacks look at shapes and protocol when they refuse, and so zeros will do. Running
+    statistics are those of the first graph.
     """
     attack, truths = chosen_attack(specification), setup.dataset.graphs[: specification.batch]
     try:
         protocol = _protocol(specification, setup, attack, len(truths))
         lead = (truths[0].n,) if protocol == "node_losses" else ()
+        batch = GraphBatch.from_graphs(truths[:1], setup.dataset.space, slots=setup.model.readout.slots)
         observation = Observation(
             setup.model,
             setup.params,
@@ -74,6 +76,7 @@ def refusal(specification: Specification, setup: Setup) -> str | None:
             local=_local(specification) if protocol == "fedavg" else None,
             scaled=setup.defense.scales,
             pruned=setup.defense.drops,
+            statistics=returned(setup.model, setup.params, batch),
         )
         return attack.refusal(observation, knowledge_of(specification, setup, truths, observation))
     except ValueError as error:

@@ -14,6 +14,9 @@ POOLINGS = ("mean", "sum", "max")
 PROTOCOLS = ("fedsgd", "fedavg", "target_node", "node_losses")
 """What a client may send (``jgleak.federated.observation``)."""
 
+NORM_MODES = ("eval", "train")
+"""Where batch normalisation takes its statistics from."""
+
 KNOWABLE = ("n", "adjacency", "features", "labels", "auxiliary")
 """What an attacker may be given beyond the public feature space."""
 
@@ -59,6 +62,8 @@ class Specification:
       readout: ``node_mlp``, ``pooled``, ``flattened`` or ``node_scores``.
       pooling: ``mean``, ``sum`` or ``max``, or several with commas between (``pooled`` readout).
       norm: normalisation of every layer's pre-activations, a name of ``jgleak.gnn.NORMS``; None: none.
+      norm_mode: ``eval``, with running statistics; ``train``, with the batch's own, which come back with the update
+        (``batch`` alone).
       residual: what passes every layer by, a name of ``jgleak.gnn.RESIDUALS``; None: nothing. ``add`` stands where what
         enters a layer is as wide as what leaves it.
       jump: which layers' states the readout sees, a name of ``jgleak.gnn.JUMPS``.
@@ -113,6 +118,7 @@ class Specification:
     readout: str = "node_mlp"
     pooling: str = "mean"
     norm: str | None = None
+    norm_mode: str = "eval"
     residual: str | None = None
     jump: str = "last"
     encoder: str = "rows"
@@ -165,6 +171,14 @@ class Specification:
         yield (
             f"pooling: unknown {self.pooling!r}; choose of {', '.join(POOLINGS)}, several with commas between",
             not set(self.pooling.split(",")) <= set(POOLINGS),
+        )
+        yield (
+            f"norm_mode: unknown {self.norm_mode!r}; choose one of {', '.join(NORM_MODES)}",
+            self.norm_mode not in NORM_MODES,
+        )
+        yield (
+            "norm_mode: 'train' is of batch normalisation; add --norm batch",
+            self.norm_mode == "train" and self.norm != "batch",
         )
         yield (
             "encoder: embeddings look raw values up; add --raw (normalise = false)",

@@ -37,6 +37,9 @@ def attack(
     readout: Annotated[str, typer.Option(help="Such as node_mlp or pooled; see jgleak list.")] = "node_mlp",
     pooling: Annotated[str, typer.Option(help="mean, sum or max, or several as mean,sum (pooled readout).")] = "mean",
     norm: Annotated[str, typer.Option(help="Of every layer: none, batch, layer or graph.")] = "none",
+    norm_mode: Annotated[
+        str, typer.Option(help="Of batch normalisation: eval, or train (statistics of the batch, which come back too).")
+    ] = "eval",
     residual: Annotated[str, typer.Option(help="Past every layer: none, add or linear.")] = "none",
     jump: Annotated[str, typer.Option(help="Layers that the readout sees: last, cat, max or sum.")] = "last",
     encoder: Annotated[str, typer.Option(help="Before the first layer: rows, linear or embedding.")] = "rows",
@@ -102,6 +105,7 @@ def attack(
             readout=readout,
             pooling=pooling,
             norm=None if norm == "none" else norm,
+            norm_mode=norm_mode,
             residual=None if residual == "none" else residual,
             jump=jump,
             encoder=encoder,

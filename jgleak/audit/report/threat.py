@@ -126,7 +126,7 @@ def _model(spec: Mapping[str, Any]) -> str:
     extras = {"bias": "with bias", "last_activation": "activation after the last convolution too"}
     words = [f"{spec['model'].upper()} of {spec['layers']} layers, width {spec['hidden']}{heads}", spec["activation"]]
     parts = {
-        "norm": f"{spec['norm']} normalisation",
+        "norm": f"{spec['norm']} normalisation ({spec['norm_mode']} mode)",
         "residual": f"residual {spec['residual']}",
         "jump": f"jumping knowledge {spec['jump']}",
         "encoder": f"encoder {spec['encoder']}",
