@@ -36,6 +36,7 @@ ATTEMPTS = (
     Attempt(("node",), ("readout", "node", "hidden"), completed=2),
     Attempt((), ("readout", "hidden")),
     Attempt(("aggregate", "hidden"), ("aggregate",)),
+    Attempt(("aggregate", "hidden"), ()),
     Attempt(("aggregate",), ("aggregate",)),
     Attempt((), ()),
 )
