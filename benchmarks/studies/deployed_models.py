@@ -107,8 +107,8 @@ molecules, and seconds each.
 *Exact*: the first graph listed is the molecule, bond types included where the model sees them; *in set*: it is listed;
 *unique*: certified to be the only one; *wrong*: of these, those beside another truth. Rates in percent with 95 %
 bootstrap intervals. Two things were added to the census after a look at some of these molecules: the screen by mixed
-rows after the first 4 of the row with LayerNorm, an attempt without a check of the last hop after the first 20 of GIN in
-evaluation mode."""
+rows after the first 4 of the row with LayerNorm, an attempt without a check of the last hop after the first 20 of GIN
+in evaluation mode."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
