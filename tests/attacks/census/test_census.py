@@ -23,6 +23,7 @@ from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.solve import solve
 from jgleak.attacks.census.whole_numbers import real_solution
 from jgleak.attacks.span.hops import Blocks, Nodes
+from jgleak.datasets import load
 from jgleak.features import FeatureSpace, onehot
 from jgleak.federated import Knowledge, fedsgd
 from jgleak.gnn import (
@@ -331,3 +332,15 @@ def test_directions_that_rounding_magnifies_are_free() -> None:
     assert nothing.shape == (2, 0)
     _, free = real_solution(system, system @ [2.0, 3.0], null=2e-5, blur=40 * 1e-6 / 0.05)
     assert free.shape == (2, 1)
+
+
+@pytest.mark.parametrize("name", ["glycine", "phenol"])
+def test_a_pooled_gin_is_found_without_the_checks_that_dependent_upstream_rows_spoil(name: str) -> None:
+    """Pooling gives every node the same upstream row: the spans of own rows and of the last hop lack dimensions."""
+    data = load("embedded")
+    graph = next(g for g in data.graphs if g.name.startswith(name))
+    model = GNN(data.space.width, tuple(Layer(GINConv(48, bias=True)) for _ in range(3)), Pooled())
+    observation = fedsgd(model, model.initial(key=jax.random.key(0)), [graph], data.space, loss="ce")
+    knowledge = Knowledge(data.space, n=graph.n)
+    found = CENSUS(observation, knowledge, key=jax.random.key(0), budget=Budget(seconds=30))
+    assert any(one.isomorphic(graph) for one in found.graphs)
