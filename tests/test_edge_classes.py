@@ -18,9 +18,10 @@ from typer.testing import CliRunner
 from jgleak import Budget, FeatureSpace, Graph, Knowledge
 from jgleak.attacks.census.census import CENSUS
 from jgleak.attacks.census.public_blocks import beside
+from jgleak.attacks.census.system import Rules
 from jgleak.attacks.distance import gradient_distances
 from jgleak.attacks.registry import ATTACKS
-from jgleak.attacks.span.hops import Nodes
+from jgleak.attacks.span.hops import Blocks, Nodes
 from jgleak.audit.describe import describe
 from jgleak.audit.table import graph_table
 from jgleak.cli import app
@@ -265,3 +266,21 @@ def test_attacks_that_know_no_classes_say_so() -> None:
     seen = fedsgd(raw, raw.initial(key=jax.random.key(0)), [graph], SPACE, loss="ce")
     with pytest.raises(ValueError, match="no linear map takes the nodes' own rows"):
         CENSUS(seen, knowledge, key=jax.random.key(0))
+
+
+def test_edges_of_different_classes_are_balanced_apart() -> None:
+    """Two classes of nodes, joined once by each edge class; and one class joined with itself by either."""
+    neighbours = ((2,), (3,), (0,), (1, 0), (1,))  # of kinds 0, 0, 1, 0, 0: kind * 2 + edge class
+    blocks = Blocks(
+        roots=np.array([0, 0, 1, 0, 0]),
+        kinds=np.array([0, 0, 1, 0, 0]),
+        neighbours=neighbours,
+        states=np.zeros((5, 1)),
+        below=np.zeros((5, 0)),
+        distances=np.zeros(5),
+        checked=5,
+        classes=2,
+    )
+    rules = Rules.of(blocks, np.arange(5))
+    assert sorted(rules.balance.tolist()) == [[0, 1, 0, 0, 0], [1, 0, -1, 0, 0]]
+    assert sorted(rules.loops.tolist()) == [[0, 0, 0, 1, 0], [0, 0, 0, 1, 1]]

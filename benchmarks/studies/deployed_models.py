@@ -1,7 +1,8 @@
 """The census on models as federated projects configure them: ``python -m benchmarks.studies.deployed_models``.
 
-Each row is a model of ``ROWS``, at random weights or after training on other molecules; 50 molecules of Tox21 of any
-size, their number of atoms unknown, ranked by chemistry.
+Each row is a model of ``ROWS``, at random weights or after training on other molecules; molecules of Tox21 of any
+size, their number of atoms unknown, ranked by chemistry. The sample is that of seed 1: the census was changed after a
+look at some molecules of seed 0.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from jgleak.federated.train import train
 from jgleak.gnn import GNN, MLP, NodeMLP, Pooled
 from jgleak.metrics import bootstrap
 
-COMMON = Specification(dataset="tox21", attack="census", prior="molecule", hidden=128, bias=True)
+COMMON = Specification(dataset="tox21", attack="census", prior="molecule", hidden=128, bias=True, seed=1)
 
 
 class Row(NamedTuple):
@@ -102,13 +103,12 @@ ROWS: Mapping[str, Row] = {
 
 ABOUT = """\
 Written by `python -m benchmarks.studies.deployed_models --write`; do not edit. The census on molecules of Tox21 (seed
-0, any size, up to 40 atoms looked for), numbers of atoms unknown, ranked by chemistry (`--prior molecule`); so many
+1, any size, up to 40 atoms looked for), numbers of atoms unknown, ranked by chemistry (`--prior molecule`); so many
 molecules, and seconds each.
 *Exact*: the first graph listed is the molecule, bond types included where the model sees them; *in set*: it is listed;
 *unique*: certified to be the only one; *wrong*: of these, those beside another truth. Rates in percent with 95 %
-bootstrap intervals. Two things were added to the census after a look at some of these molecules: the screen by mixed
-rows after the first 4 of the row with LayerNorm, an attempt without a check of the last hop after the first 20 of GIN
-in evaluation mode."""
+bootstrap intervals. Two things were added to the census after a look at molecules of another sample (seed 0): the
+screen by mixed rows (LayerNorm), and an attempt without a check of the last hop (GIN in evaluation mode)."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +13,6 @@ from jgleak.gnn import (
     JUMPS,
     NORMS,
     RESIDUALS,
-    AddedRow,
     Convolution,
     Encoder,
     Layer,
@@ -23,7 +21,7 @@ from jgleak.gnn import (
     Rows,
     standard,
 )
-from jgleak.gnn.gine import one_hot_rows
+from jgleak.gnn.convolution import Stack
 
 ENCODERS = ("rows", "linear", "embedding")
 """What may stand before the first layer."""
@@ -39,7 +37,7 @@ def composed(specification: Specification, space: FeatureSpace, readout: Readout
     layer = Layer(
         _convolution(specification, space),
         specification.activation,
-        None if norm is None else norm(**({"training": True} if specification.norm_mode == "train" else {})),
+        None if norm is None else norm.in_mode(specification.norm_mode == "train"),
         None if residual is None else residual(),
     )
     model = standard(space.width, layer, readout, layers=specification.layers, last_act=specification.last_activation)
@@ -51,19 +49,15 @@ def composed(specification: Specification, space: FeatureSpace, readout: Readout
 
 
 def _convolution(specification: Specification, space: FeatureSpace) -> Convolution:
-    kind = _one_of(CONVOLUTIONS, "model", specification.model)
-    fields = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]  # flax makes them dataclasses
-    given: dict[str, Any] = {"heads": specification.heads} if "heads" in fields else {}
-    if "inner" in fields:
-        given["inner"] = specification.activation
-    if "edge_rows" in fields:
-        if not space.edge_classes:
-            raise ValueError(f"model: {specification.model!r} needs edges of several classes; add --bonds")
-        given["edge_rows"] = one_hot_rows(len(space.edge_classes))
-    elif space.edge_classes:
-        seeing = [name for name, conv in CONVOLUTIONS.items() if "edge_rows" in getattr(conv, "__annotations__", {})]
-        raise ValueError(f"bonds: {specification.model!r} sees no bond types; take {' or '.join(seeing)}, or no bonds")
-    return kind(specification.hidden, specification.bias, **given)
+    name, classes = specification.model, len(space.edge_classes)
+    stack = Stack(specification.hidden, specification.bias, specification.activation, specification.heads, classes)
+    conv = _one_of(CONVOLUTIONS, "model", name).for_stack(stack)
+    if conv.edge_classes and not classes:
+        raise ValueError(f"model: {name!r} needs edges of several classes; add --bonds")
+    if classes and not conv.edge_classes:
+        seeing = [other for other, kind in CONVOLUTIONS.items() if kind.for_stack(stack).edge_classes]
+        raise ValueError(f"bonds: {name!r} sees no bond types; take {' or '.join(seeing)}, or no bonds")
+    return conv
 
 
 def _encoder(specification: Specification) -> Encoder:
@@ -73,11 +67,10 @@ def _encoder(specification: Specification) -> Encoder:
 
 
 def _fitting(model: GNN) -> tuple[Layer, ...]:
-    """Its layers; those that change the width go without an added row."""
-    encoded = model.encoder.features if isinstance(model.encoder, LinearEncoder) else model.in_features
-    entering = [encoded, *(layer.features for layer in model.layers)]
+    """Its layers, without residuals that do not fit around them."""
+    entering = [model.encoder.width(model.in_features), *(layer.features for layer in model.layers)]
     return tuple(
-        layer.clone(residual=None) if isinstance(layer.residual, AddedRow) and layer.features != width else layer
+        layer if layer.residual is None or layer.residual.fits(width, layer.features) else layer.clone(residual=None)
         for layer, width in zip(model.layers, entering, strict=False)
     )
 

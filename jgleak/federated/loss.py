@@ -171,7 +171,7 @@ def label_loss(
     """
     loss = Loss.of(loss)
     if loss.masked:
-        weights = loss.entry_weights(label[None])[0] if weights is None else weights  # type: ignore[index]
+        weights = jnp.asarray(loss.entry_weights(label[None]))[0] if weights is None else weights
         return (weights * _entries(logits, jnp.where(jnp.isnan(label), 0.0, label), loss)).sum(axis=-1)
     if loss.name == "mse":
         outputs = logits if logits.ndim == label.ndim else logits[..., 0]

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int
 
-from jgleak.gnn.convolution import Convolution, at_least_one, with_self_loops
+from jgleak.gnn.convolution import Convolution, Stack, at_least_one, with_self_loops
 from jgleak.gnn.tap import Tap, apply_kernel
 
 NEGATIVE_SLOPE = 0.2
@@ -51,6 +51,11 @@ class Attention(Convolution):
     def placed(self, last: bool) -> Attention:
         """The last layer averages its heads."""
         return self.clone(concatenate=self.concatenate and not last)
+
+    @classmethod
+    def for_stack(cls, stack: Stack) -> Attention:
+        made = cls(stack.features, stack.bias)
+        return made if stack.heads is None else made.clone(heads=stack.heads)
 
     @nn.nowrap
     def check(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -20,6 +20,24 @@ AnyArray = TypeVar("AnyArray", Array, np.ndarray)
 
 FAINT = 1e-6
 """A relaxed degree below this counts as none: its inverse square, in a derivative, would overflow."""
+
+
+class Stack(NamedTuple):
+    """What users chose for a stack of equal layers, where a convolution is made from its name.
+
+    Attributes:
+      features: width of the node rows.
+      bias: give the convolutions a bias.
+      act: activation, for one inside.
+      heads: attention heads; None: the convolution's own number.
+      edge_classes: number of edge classes; None: the convolution's own number, where it tells some apart.
+    """
+
+    features: int
+    bias: bool
+    act: str
+    heads: int | None = None
+    edge_classes: int | None = None
 
 
 class Convolution(Precise):
@@ -94,9 +112,9 @@ class Convolution(Precise):
         return tuple(name for name in kernels if name), "bias"
 
     @classmethod
-    def of_width(cls, features: int, bias: bool, act: str) -> Convolution:
-        """As ``jgleak.gnn.standard`` makes it from its name; ``act`` is for an activation inside."""
-        return cls(features, bias)
+    def for_stack(cls, stack: Stack) -> Convolution:
+        """The convolution that ``kind`` stands for on the command line and in ``jgleak.gnn.standard``."""
+        return cls(stack.features, stack.bias)
 
     @nn.nowrap
     def placed(self, last: bool) -> Convolution:

@@ -30,6 +30,11 @@ class Encoder(nn.Module):
         """The linear maps that the rows enter; empty: the rows go on as they are."""
         return ()
 
+    @nn.nowrap
+    def width(self, in_features: int) -> int:
+        """That of ``H_0``, from that of ``X``."""
+        return in_features
+
     def __call__(self, rows: Float[Array, "N m"]) -> Float[Array, "N F"]:
         raise NotImplementedError
 
@@ -62,6 +67,10 @@ class LinearEncoder(Encoder):
     @nn.nowrap
     def check(self) -> None:
         at_least_one(features=self.features)
+
+    @nn.nowrap
+    def width(self, in_features: int) -> int:
+        return self.features
 
     def setup(self) -> None:
         self.linear = LinearMap(self.features, self.bias)

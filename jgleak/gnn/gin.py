@@ -10,7 +10,7 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int
 
 from jgleak.gnn.activation import activation
-from jgleak.gnn.convolution import Convolution, at_least_one
+from jgleak.gnn.convolution import Convolution, Stack, at_least_one
 from jgleak.gnn.mix import mix
 from jgleak.gnn.norm import Norm
 from jgleak.gnn.tap import Tap, apply_kernel
@@ -68,8 +68,8 @@ class GINConv(Convolution):
         return Tap(("kernel",), "own"), Tap(("kernel",), "mixed"), Tap((hidden,), "hidden")
 
     @classmethod
-    def of_width(cls, features: int, bias: bool, act: str) -> GINConv:
-        return cls(features, bias, inner=act)
+    def for_stack(cls, stack: Stack) -> GINConv:
+        return cls(stack.features, stack.bias, inner=stack.act)
 
     @nn.nowrap
     def check(self) -> None:
@@ -120,9 +120,9 @@ class GINConv(Convolution):
 
     def aggregate_terms(
         self,
-        centre: Float[Array, " F"],
+        centre: Float[Array, " S"],
         centre_degree: Float[Array, ""],
-        rows: Float[Array, "T F"],
+        rows: Float[Array, "T S"],
         degrees: Float[Array, " T"],
     ) -> tuple[Float[Array, " F"], Float[Array, "T F"]]:
         return self.star_terms(centre, centre_degree, rows, degrees)  # the sum is linear: with the kernel or without

@@ -10,6 +10,7 @@ import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int
 
+from jgleak.gnn.convolution import Stack
 from jgleak.gnn.gin import GINConv
 from jgleak.gnn.tap import Tap, apply_kernel
 
@@ -32,6 +33,11 @@ class GINEConv(GINConv):
     kind: ClassVar[str] = "gine"
 
     edge_rows: tuple[tuple[float, ...], ...] = one_hot_rows(4)
+
+    @classmethod
+    def for_stack(cls, stack: Stack) -> GINEConv:
+        made = cls(stack.features, stack.bias, inner=stack.act)
+        return made.clone(edge_rows=one_hot_rows(stack.edge_classes)) if stack.edge_classes else made
 
     @property
     def taps(self) -> tuple[Tap, ...]:
@@ -80,12 +86,3 @@ class GINEConv(GINConv):
     ) -> tuple[Float[Array, " E"], Float[Array, "T E"]]:
         half = centre.shape[-1] // 2
         return (1.0 + self.epsilon) * centre[:half], projected[:, half:]
-
-    def aggregate_terms(
-        self,
-        centre: Float[Array, " S"],
-        centre_degree: Float[Array, ""],
-        rows: Float[Array, "T S"],
-        degrees: Float[Array, " T"],
-    ) -> tuple[Float[Array, " F"], Float[Array, "T F"]]:
-        return self.star_terms(centre, centre_degree, rows, degrees)  # the same halves, without the kernel

@@ -34,6 +34,11 @@ class Norm(nn.Module):
     columnwise: ClassVar[bool] = False
     statistics: ClassVar[tuple[str, ...]] = ()
 
+    @classmethod
+    def in_mode(cls, training: bool) -> Norm:
+        """The norm that ``kind`` stands for on the command line; most do the same in both modes."""
+        return cls()
+
     @property
     def of_nodes(self) -> Literal["one", "all"]:
         """Whose rows the outcome of a node depends on."""
@@ -105,6 +110,10 @@ class BatchNorm(Norm):
 
     training: bool = False
     momentum: float = 0.1
+
+    @classmethod
+    def in_mode(cls, training: bool) -> BatchNorm:
+        return cls(training=training)
 
     @property
     def of_nodes(self) -> Literal["one", "all"]:

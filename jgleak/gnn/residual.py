@@ -25,6 +25,10 @@ class Residual(nn.Module):
         """The linear maps that the nodes' own rows enter."""
         return ()
 
+    def fits(self, entering: int, features: int) -> bool:
+        """It can stand around a layer with rows of these widths before and after."""
+        return True
+
     def __call__(self, rows: Float[Array, "N F"], features: int) -> Float[Array, "N D"]:
         """What is added to a layer's outcome of ``features`` columns."""
         raise NotImplementedError
@@ -35,8 +39,11 @@ class AddedRow(Residual):
 
     kind: ClassVar[str] = "add"
 
+    def fits(self, entering: int, features: int) -> bool:
+        return entering == features
+
     def __call__(self, rows: Float[Array, "N F"], features: int) -> Float[Array, "N D"]:
-        if rows.shape[-1] != features:
+        if not self.fits(rows.shape[-1], features):
             raise ValueError(
                 f"residual: 'add' needs a layer as wide as what enters it, {rows.shape[-1]}, not {features}; "
                 "change the width, or take 'linear'"

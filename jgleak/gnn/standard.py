@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jgleak.gnn.convolution import Convolution
+from jgleak.gnn.convolution import Convolution, Stack
 from jgleak.gnn.layer import Layer
 from jgleak.gnn.model import GNN
 from jgleak.gnn.node_mlp import NodeMLP
@@ -44,7 +44,7 @@ def standard(
     if isinstance(layer, str):
         if layer not in CONVOLUTIONS:
             raise ValueError(f"layer: unknown {layer!r}; choose one of {sorted(CONVOLUTIONS)}")
-        layer = CONVOLUTIONS[layer].of_width(hidden, bias, act)
+        layer = CONVOLUTIONS[layer].for_stack(Stack(hidden, bias, act))
     one = layer if isinstance(layer, Layer) else Layer(layer, act)
     readout = readout or NodeMLP()
     stack = [_placed(one, i == layers - 1, readout, last_act) for i in range(layers)]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.distance import gradient_distances
+from jgleak.features import FeatureSpace, real
 from jgleak.federated import LocalTraining, fedavg, fedsgd
 from jgleak.federated.client import target_gradient
 from jgleak.federated.loss import graph_loss
@@ -162,3 +163,20 @@ def test_what_is_not_understood_is_refused(seen: Any, world: Any) -> None:
         target_gradient(scores, scores.initial(key=jax.random.key(0)), [labelled], world.space, loss="ce")
     with pytest.raises(ValueError, match="momentum: expected a share"):
         model_of(world.space.width, BatchNorm(training=True, momentum=0.0)).check()
+
+
+@pytest.mark.parametrize(("act", "silent"), [("identity", True), ("relu", False)])
+def test_before_a_mean_over_nodes_no_gradient_reaches_the_layers_below(act: str, silent: bool) -> None:
+    """The mean of normalised rows is the norm's offset, whatever the graph; the statistics still are the graph's."""
+    space = FeatureSpace((real("a"), real("b"), real("c")))
+    rng = np.random.default_rng(0)
+    first, second = (Graph(rng.normal(size=(6, 3)), np.array([(i, i + 1) for i in range(5)]), 1) for _ in range(2))
+    model = GNN(3, (Layer(GCNConv(8)), Layer(GCNConv(8), act, norm=TRAINING)), Pooled())
+    params = model.initial(key=jax.random.key(0))
+    one, other = (fedsgd(model, params, [graph], space, loss="ce") for graph in (first, second))
+    largest = max(float(np.abs(model.conv_of(one.update, layer)["kernel"]).max()) for layer in range(2))
+    assert largest < 1e-5 if silent else largest > 1e-3
+    moved_by = [
+        np.abs(a - b).max() for a, b in zip(*map(jax.tree.leaves, (one.statistics, other.statistics)), strict=True)
+    ]
+    assert max(moved_by) > 1e-3
