@@ -47,26 +47,13 @@ def _row(title: str, changed: Callable[[GNN], GNN] = lambda model: model, **fiel
     return Row(title, dataclasses.replace(COMMON, **fields), changed)
 
 
+GIN: Mapping[str, Any] = dict(model="gin", norm="batch", layers=3, hidden=64, readout="pooled", last_activation=True)
+
 ROWS: Mapping[str, Row] = {
     "gatv2": _row("GATv2, 2 x 128", model="gatv2"),
-    "gin-batchnorm": _row(
-        "GIN + BatchNorm in evaluation mode, 3 x 64 (OpenFGL)",
-        model="gin",
-        norm="batch",
-        layers=3,
-        hidden=64,
-        readout="pooled",
-        last_activation=True,
-    ),
+    "gin-batchnorm": _row("GIN + BatchNorm in evaluation mode, 3 x 64 (OpenFGL)", **GIN),
     "gin-batchnorm-train": _row(
-        "GIN + BatchNorm in training mode, buffers returned, 3 x 64 (OpenFGL, FedGraph)",
-        model="gin",
-        norm="batch",
-        norm_mode="train",
-        layers=3,
-        hidden=64,
-        readout="pooled",
-        last_activation=True,
+        "GIN + BatchNorm in training mode, buffers returned, 3 x 64 (OpenFGL, FedGraph)", norm_mode="train", **GIN
     ),
     "gcn-embeddings": _row(
         "GCN 2 x 64, embeddings, sum pooling, ReLU head (FederatedScope)",
