@@ -136,6 +136,7 @@ class Attack:
       needs: fields of ``Knowledge`` without which it cannot begin; for ``n``, known edges or features will do.
       several: it can attack an update over a batch of several graphs.
       edge_classes: it finds the classes of edges, where the model tells them apart.
+      dropout: it works where clients train with dropout.
       rows: it takes public graphs whose features are the model's input rows themselves (random ones).
       many: the attack on many clients side by side, where that is faster than one by one.
       configure: the attack with other options (``--set``).
@@ -149,6 +150,7 @@ class Attack:
     needs: tuple[str, ...] = ()
     several: bool = False
     edge_classes: bool = False
+    dropout: bool = False
     rows: bool = False
     many: RunMany | None = None
     configure: Callable[[Mapping[str, str | float]], Attack] = _no_options
@@ -167,6 +169,17 @@ class Attack:
             return (
                 "the model tells edge classes (bond types) apart, and it looks for edges that are there or not; take "
                 "'census' or 'grain', or a model that sees edges alone"
+            )
+        if observation.model.drops and not self.dropout:
+            still = (
+                ""
+                if observation.model.masks_input
+                else (". What enters the first weight is not masked: the span of its gradient still shows those rows")
+            )
+            return (
+                "the client trains with dropout, whose masks nobody knows, so that no graph's gradient can be "
+                "recomputed; take gradient matching (as dlg), which averages over masks, or let the client train "
+                f"without{still}"
             )
         if knowledge.sizes and len(knowledge.sizes) != observation.batch_size:
             given, graphs = len(knowledge.sizes), observation.batch_size

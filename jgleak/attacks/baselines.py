@@ -106,6 +106,7 @@ def _random_entry(settings: RandomSettings) -> Attack:
         partial(random, settings),
         several=True,
         edge_classes=True,
+        dropout=True,
         configure=lambda options: _random_entry(with_options(settings, options)),
     )
 
@@ -118,6 +119,7 @@ def _habit_entry(settings: HabitSettings) -> Attack:
         partial(file_habit, settings),
         needs=("auxiliary",),
         several=True,
+        dropout=True,
         configure=lambda options: _habit_entry(with_options(settings, options)),
     )
 
@@ -129,10 +131,18 @@ MEAN_ADJACENCY = Attack(
     mean_adjacency,
     _needs_auxiliary,
     several=True,
+    dropout=True,
     rows=True,
 )
 FILE_HABIT = _habit_entry(HABITS)
-EMPTY = Attack("empty", "no edges, every node the most frequent one (baseline)", empty, several=True, edge_classes=True)
+EMPTY = Attack(
+    "empty",
+    "no edges, every node the most frequent one (baseline)",
+    empty,
+    several=True,
+    edge_classes=True,
+    dropout=True,
+)
 
 
 def _empty(knowledge: Knowledge) -> Graph:

@@ -115,7 +115,8 @@ def gradient_distances(
     was clipped as a whole only the direction counts: gradients are stretched to fit first, and a regression's label,
     which shows in the length, is None. Of a pruned one the entries that were sent count, and of the others what they
     exceed the smallest of these by (``defenses.prune.seen_part``). Where running statistics came back beside the
-    update, the distance of the graph's own from them counts if it is larger.
+    update, the distance of the graph's own from them counts if it is larger. Gradients are those of evaluation mode: a
+    client that trains with dropout is never met.
     """
     return [_distance(observation, space, graph) for graph in graphs]
 

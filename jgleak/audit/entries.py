@@ -24,7 +24,7 @@ AXES: Mapping[str, tuple[str, ...]] = {
     ),
     "model": (
         *("model", "layers", "hidden", "heads", "activation", "readout", "pooling"),
-        *("norm", "norm_mode", "residual", "jump", "encoder", "last_activation", "bias", "loss", "train"),
+        *("norm", "norm_mode", "residual", "jump", "encoder", "dropout", "last_activation", "bias", "loss", "train"),
     ),
     "attack": ("attack", "options", "know", "auxiliary", "prior", "max_n", "together", "time_limit"),
     "defense": ("defense", "batch", "protocol", "local_steps", "local_rate"),

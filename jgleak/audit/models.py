@@ -39,6 +39,7 @@ def composed(specification: Specification, space: FeatureSpace, readout: Readout
         specification.activation,
         None if norm is None else norm.in_mode(specification.norm_mode == "train"),
         None if residual is None else residual(),
+        specification.dropout,
     )
     model = standard(space.width, layer, readout, layers=specification.layers, last_act=specification.last_activation)
     _one_of(JUMPS, "jump", specification.jump)

@@ -173,5 +173,6 @@ def _model(specification: Specification, dataset: Dataset) -> GNN:
     if not by_node and "graph" not in readout.labels:
         raise ValueError(f"readout: {name!r} labels nodes and this task labels graphs; add --node-task")
     slots = bucket(max(g.n for g in dataset.graphs))
-    task = ReadoutTask(dataset.classes, by_node, specification.activation, specification.pooling, slots)
+    shape = dataset.classes, by_node, specification.activation, specification.pooling, slots
+    task = ReadoutTask(*shape, dropout=specification.dropout)
     return composed(specification, dataset.space, readout.for_task(task))

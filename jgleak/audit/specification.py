@@ -69,6 +69,8 @@ class Specification:
       jump: which layers' states the readout sees, a name of ``jgleak.gnn.JUMPS``.
       encoder: what stands before the first layer, as wide as the convolutions: ``rows`` (nothing), ``linear``, or
         ``embedding`` (a table a feature, of raw one-hot features).
+      dropout: share of entries that clients mask in training, after every layer's activation and after those of the
+        readout; 0: none, or gradients in evaluation mode.
       bonds: tell the bond types of molecules apart; the model has to see them (``gine``).
       last_activation: apply the activation after the last convolution too.
       bias: give the convolutions a bias.
@@ -122,6 +124,7 @@ class Specification:
     residual: str | None = None
     jump: str = "last"
     encoder: str = "rows"
+    dropout: float = 0.0
     bonds: bool = False
     last_activation: bool = False
     bias: bool = False
@@ -184,6 +187,7 @@ class Specification:
             "encoder: embeddings look raw values up; add --raw (normalise = false)",
             self.encoder == "embedding" and self.normalise,
         )
+        yield f"dropout: must lie in 0..1, below 1, got {self.dropout}", not 0 <= self.dropout < 1
         yield (
             f"protocol: unknown {self.protocol!r}; choose one of {', '.join(PROTOCOLS)}",
             self.protocol is not None and self.protocol not in PROTOCOLS,

@@ -13,6 +13,7 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, Float
 
 from jgleak.gnn.convolution import at_least_one
+from jgleak.gnn.dropout import check_rate, dropped
 from jgleak.gnn.encoder import Encoder, Rows
 from jgleak.gnn.jump import JUMPS, Jump
 from jgleak.gnn.layer import Layer
@@ -41,6 +42,7 @@ class GNN(Precise):
       readout: from the nodes' states to the output.
       encoder: from ``X`` to the first layer's input.
       jump: which layers' states the readout sees, a name of ``JUMPS``.
+      dropout: share of entries of the first layer's input that are set to 0 while a client trains.
     """
 
     in_features: int
@@ -48,6 +50,7 @@ class GNN(Precise):
     readout: Readout
     encoder: Encoder = Rows()
     jump: str = "last"
+    dropout: float = 0.0
 
     def __post_init__(self) -> None:
         # Flax shares the weights of a module that stands in two places; every layer is to have its own.
@@ -60,6 +63,7 @@ class GNN(Precise):
         if not self.layers:
             raise ValueError("layers: a model needs at least one")
         at_least_one(in_features=self.in_features)
+        check_rate(self.dropout)
         self.encoder.check()
         for layer in self.layers:
             layer.check()
@@ -100,14 +104,25 @@ class GNN(Precise):
         return all(conv == alike[0] for conv in alike)
 
     @property
+    def drops(self) -> bool:
+        """Clients train with dropout somewhere: activations are masked at random, afresh for every graph."""
+        return any((self.dropout, self.readout.dropout, *(layer.dropout for layer in self.layers)))
+
+    @property
+    def masks_input(self) -> bool:
+        """Dropout masks the rows that enter the first weight; elsewhere it stands behind that weight."""
+        return bool(self.dropout) and not self.encoder.taps
+
+    @property
     def edge_classes(self) -> int:
         """Number ``K`` of edge classes that its layers tell apart; 0: to them, edges are alike."""
         return max(layer.conv.edge_classes for layer in self.layers)
 
     @property
     def input_taps(self) -> tuple[Tap, ...]:
-        """The first linear maps that the input rows enter, mixed or not; empty where rows are used otherwise too."""
-        if self.readout.sees_input:
+        """The first linear maps that the input rows enter, mixed or not; empty where rows are used otherwise too, or
+        enter masked."""
+        if self.readout.sees_input or self.masks_input:
             return ()
         if self.encoder.taps:
             return tuple(tap.inside("encoder") for tap in self.encoder.taps)
@@ -200,7 +215,7 @@ class GNN(Precise):
         disturb: Callable[[int, Array], Array] | None = None,
     ) -> list[Float[Array, "N _D"]]:
         """``[H_0, H_1, ..., H_L]`` of one padded graph; ``disturb`` maps a layer's number and output to another."""
-        out = [self.encoder(nodes)]
+        out = [dropped(self, self.dropout, self.encoder(nodes))]
         for number, layer in enumerate(self.layers):
             state = layer(out[-1], adjacency, mask)
             state = state if disturb is None else disturb(number, state)

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, Float, Num
+from jaxtyping import Array, Bool, Float, Num, UInt32
 
 from jgleak.attacks.closed_form.labels import infer_label, infer_node_labels, infer_target, infer_tasks, tasks_hidden
 from jgleak.attacks.closed_form.propositions import ConditionFailed
@@ -70,6 +70,7 @@ class Problem:
         several tasks, where known.
       prior: whatever the attack learnt from public graphs.
       explained: a value of the ``squared`` objective that the noise of the update explains; 0 where none is or asks.
+      masks: ``(M, 2)`` the data of ``M`` keys, which draw masks of dropout to average over; None: nothing is averaged.
     """
 
     params: Params
@@ -84,6 +85,12 @@ class Problem:
     labels: Num[Array | np.ndarray, "..."] | None = None
     prior: Any = None
     explained: Float[Array | np.ndarray, ""] = dataclasses.field(default_factory=lambda: np.zeros((), np.float32))
+    masks: UInt32[Array | np.ndarray, "M 2"] | None = None
+
+
+def mask_keys(count: int, key: Array) -> UInt32[np.ndarray, "M 2"]:
+    """``count`` keys of masks for ``Problem.masks``."""
+    return np.asarray(jax.random.key_data(jax.random.split(jax.random.fold_in(key, 2**31 - 1), count)))
 
 
 def shared(setting: Setting) -> tuple[str, ...]:
