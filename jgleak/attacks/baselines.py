@@ -107,6 +107,7 @@ def _random_entry(settings: RandomSettings) -> Attack:
         several=True,
         edge_classes=True,
         dropout=True,
+        frozen=True,
         configure=lambda options: _random_entry(with_options(settings, options)),
     )
 
@@ -120,6 +121,7 @@ def _habit_entry(settings: HabitSettings) -> Attack:
         needs=("auxiliary",),
         several=True,
         dropout=True,
+        frozen=True,
         configure=lambda options: _habit_entry(with_options(settings, options)),
     )
 
@@ -132,6 +134,7 @@ MEAN_ADJACENCY = Attack(
     _needs_auxiliary,
     several=True,
     dropout=True,
+    frozen=True,
     rows=True,
 )
 FILE_HABIT = _habit_entry(HABITS)
@@ -142,6 +145,7 @@ EMPTY = Attack(
     several=True,
     edge_classes=True,
     dropout=True,
+    frozen=True,
 )
 
 

@@ -77,6 +77,7 @@ def prepare(specification: Specification) -> Setup:
     dataset = client_graphs(specification)
     model = _model(specification, dataset)
     params = model.initial(key=stream_key(specification, 0))
+    model.whole({}, params)
     loss = _loss(specification, dataset)
     given = "auxiliary" in specification.know
     public = public_graphs(specification, dataset) if given else []

@@ -44,6 +44,9 @@ def attack(
     jump: Annotated[str, typer.Option(help="Layers that the readout sees: last, cat, max or sum.")] = "last",
     encoder: Annotated[str, typer.Option(help="Before the first layer: rows, linear or embedding.")] = "rows",
     dropout: Annotated[float, typer.Option(help="Share of entries masked after activations; 0 for none.")] = 0.0,
+    frozen: Annotated[
+        list[str] | None, typer.Option(help="Parts that clients do not train, by commas: encoder, layers_0, readout.")
+    ] = None,
     bonds: Annotated[bool, typer.Option("--bonds", help="Tell bond types apart (--model gine).")] = False,
     last_activation: Annotated[
         bool, typer.Option("--last-activation", help="Apply the activation after the last convolution too.")
@@ -111,6 +114,7 @@ def attack(
             jump=jump,
             encoder=encoder,
             dropout=dropout,
+            frozen=split(frozen),
             bonds=bonds,
             last_activation=last_activation,
             bias=bias,

@@ -46,7 +46,8 @@ def gradients(
     keys = None if key is None else jax.random.split(key, batch.size)
     weights = None if batch.labels is None else Loss.of(loss).entry_weights(batch.labels)
     in_axes = (None, 0, 0, *(None if part is None else 0 for part in (weights, keys)))
-    return jax.vmap(jax.grad(one), in_axes=in_axes)(params, batch.dense, batch.labels, weights, keys)
+    each = jax.vmap(jax.grad(one), in_axes=in_axes)(params, batch.dense, batch.labels, weights, keys)
+    return model.trained(each) if model.frozen else each
 
 
 def fedsgd(
@@ -161,7 +162,8 @@ def _node_losses(model: GNN, params: Params, graph: Graph, space: FeatureSpace, 
 @partial(jax.jit, static_argnames=("model", "loss"))
 def _one_node(model: GNN, params: Params, batch: GraphBatch, share: Array, *, loss: str | Loss) -> Params:
     one = jax.tree.map(lambda leaf: leaf[0], batch)
-    return jax.grad(lambda p: graph_loss(model, p, one.dense, one.labels, loss, share))(params)
+    gradient = jax.grad(lambda p: graph_loss(model, p, one.dense, one.labels, loss, share))(params)
+    return model.trained(gradient) if model.frozen else gradient
 
 
 def check_client(model: GNN, graphs: Sequence[Graph], space: FeatureSpace, loss: str | Loss) -> None:

@@ -23,7 +23,7 @@ from jgleak.gnn.pooled import Pooled
 from jgleak.gnn.precise import Precise
 from jgleak.gnn.readout import Readout
 from jgleak.gnn.tap import Tap
-from jgleak.gnn.tree import at, put
+from jgleak.gnn.tree import at, paths_of, put, without
 
 Params = Any
 """A pytree of weights: ``{"layers_0": {"conv": {"kernel": ...}}, ..., "readout": {"mlp": {"linears_0": ...}}}``."""
@@ -43,6 +43,8 @@ class GNN(Precise):
       encoder: from ``X`` to the first layer's input.
       jump: which layers' states the readout sees, a name of ``JUMPS``.
       dropout: share of entries of the first layer's input that are set to 0 while a client trains.
+      frozen: parts that clients do not train, by their paths in the parameters: ``encoder``, ``layers_0``,
+        ``layers_1/conv``, ``readout/mlp/linears_0``. An update says nothing of them.
     """
 
     in_features: int
@@ -51,6 +53,7 @@ class GNN(Precise):
     encoder: Encoder = Rows()
     jump: str = "last"
     dropout: float = 0.0
+    frozen: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         # Flax shares the weights of a module that stands in two places; every layer is to have its own.
@@ -175,10 +178,45 @@ class GNN(Precise):
 
     @nn.nowrap
     def trained(self, update: Params) -> Params:
-        """The update with zeros in the places of statistics, which no gradient trains and no defence touches."""
+        """The update with zeros in the places of statistics and frozen parts, which no gradient trains and no defence
+        touches."""
         for path, norm in self.norms.items():
             still = {name: jnp.zeros_like(at(update, path)[name]) for name in norm.statistics}
             update = put(update, path, {**at(update, path), **still})
+        for path in map(_path, self.frozen):
+            update = put(update, path, jax.tree.map(jnp.zeros_like, at(update, path)))
+        return update
+
+    @nn.nowrap
+    def trains(self, *path: str) -> bool:
+        """What lies at ``path`` in the parameters is not frozen, nor is a part of it."""
+        return not any(path[: len(part)] == part or part[: len(path)] == path for part in map(_path, self.frozen))
+
+    @nn.nowrap
+    def evidence(self, tree: Mapping[str, Any]) -> Any:
+        """Of a tree like the parameters what clients train."""
+        return without(tree, {_path(part) for part in self.frozen}) if self.frozen else tree
+
+    @nn.nowrap
+    def whole(self, update: Mapping[str, Any], params: Params) -> Any:
+        """An update, with zeros for frozen parts that it lacks.
+
+        Raises:
+          ValueError: a frozen part that the parameters lack, or no part that is trained.
+        """
+        if not self.frozen:
+            return update
+        known = paths_of(params)
+        for part in self.frozen:
+            if not any(path[: len(_path(part))] == _path(part) for path in known):
+                tops = ", ".join(sorted({path[0] for path in known}))
+                raise ValueError(f"frozen: the model has no part {part!r}; it has {tops}, and parts of these (a/b)")
+        if not self.evidence(params):
+            raise ValueError("frozen: no part is trained, so that there is no gradient; leave one out")
+        there = set(paths_of(update))
+        for path in known:
+            if path not in there and not self.trains(*path):
+                update = put(update, path, np.zeros_like(at(params, path)))
         return update
 
     @nn.nowrap
@@ -188,7 +226,7 @@ class GNN(Precise):
 
     @nn.nowrap
     def output_bias(self, update: Mapping[str, Any]) -> Float[np.ndarray, "... C"] | None:
-        """The gradient of the bias that is added to the logits; None where the model adds none.
+        """The gradient of the bias that is added to the logits; None where the model adds none, or it is frozen.
 
         States that are the logits are those of the last convolution, up to an activation: a norm between the bias and
         the logits may turn signs, and jumping knowledge adds other layers' states.
@@ -196,10 +234,10 @@ class GNN(Precise):
         if self.readout.passes_states:
             if not self.layers[-1].plain or self.jumping.keeps != "last":
                 return None
-            last = self.conv_of(update, self.depth - 1)
+            last, place = self.conv_of(update, self.depth - 1), (f"layers_{self.depth - 1}", "conv")
         else:
-            last = self.readout.last(self.readout_of(update))
-        return np.asarray(last["bias"]) if "bias" in last else None
+            last, place = self.readout.last(self.readout_of(update)), ("readout", *self.readout.last_map)
+        return np.asarray(last["bias"]) if "bias" in last and self.trains(*place, "bias") else None
 
     @property
     def nearest_output(self) -> tuple[tuple[str, ...], ...]:
@@ -267,6 +305,10 @@ class GNN(Precise):
         """Random parameters: Glorot-uniform convolutions, readout uniform in ±1/sqrt(fan_in)."""
         self.check()
         return _initial(self, key)
+
+
+def _path(part: str) -> tuple[str, ...]:
+    return tuple(part.split("/"))
 
 
 @partial(jax.jit, static_argnames=("model",))

@@ -47,7 +47,7 @@ def matching(name: str, summary: str, recipe: Recipe, **fields: Any) -> Attack:
         name,
         summary,
         partial(invert, recipe),
-        **({"needs": ("n",), "several": True, "dropout": True, "unsupported": unsupported} | fields),
+        **({"needs": ("n",), "several": True, "dropout": True, "frozen": True, "unsupported": unsupported} | fields),
         many=partial(invert_many, recipe),
         configure=configure,
     )

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Num, UInt32
 
 from jgleak.attacks.closed_form.labels import infer_label, infer_node_labels, infer_target, infer_tasks, tasks_hidden
 from jgleak.attacks.closed_form.propositions import ConditionFailed
-from jgleak.attacks.matching.leaves import compressed, kept
+from jgleak.attacks.matching.leaves import Untrained, compressed, kept
 from jgleak.attacks.relaxations import Group, groups
 from jgleak.attacks.side_information import apart, graph_labels
 from jgleak.defenses.prune import bounds
@@ -20,6 +20,7 @@ from jgleak.features import FeatureSpace
 from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.gnn import GNN, Params
+from jgleak.gnn.tree import over
 from jgleak.graph import bucket
 from jgleak.pytree import pytree
 
@@ -58,7 +59,8 @@ class Problem:
 
     Attributes:
       params: the parameters of the round.
-      update: the observed gradients, every leaf ``(T, ...)``, kernels as ``leaves.compressed`` has them.
+      update: the observed gradients, every leaf ``(T, ...)``, kernels as ``leaves.compressed`` has them, frozen leaves
+        as ``leaves.Untrained``.
       mask: ``(G, N)`` True for the client's nodes.
       shares: ``(T, G, N)`` weights of the nodes' losses (node tasks; of the graphs' means, otherwise unused).
       mean: ``(m,)`` what the feature space subtracts from the raw columns.
@@ -190,14 +192,17 @@ def _observed(observation: Observation, rows: int) -> Any:
     """The update as the objectives take it: ``T`` gradients in front, kernels ``compressed``, pruned ones ``Kept``."""
     several = slice(None) if observation.gradients else None
     update = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32)[several], observation.update)
+    trained = observation.model.evidence(update)
     if observation.pruned:
-        least = jax.tree.map(np.asarray, bounds(update, axis=1))
-        return jax.tree_util.tree_map_with_path(
-            lambda path, leaf, bound: kept(leaf, bound, _is_kernel(path)), update, least
+        least = jax.tree.map(np.asarray, bounds(trained, axis=1))
+        seen = jax.tree_util.tree_map_with_path(
+            lambda path, leaf, bound: kept(leaf, bound, _is_kernel(path)), trained, least
         )
-    return jax.tree_util.tree_map_with_path(
-        lambda path, leaf: compressed(leaf, rows) if _is_kernel(path) else leaf, update
-    )
+    else:
+        seen = jax.tree_util.tree_map_with_path(
+            lambda path, leaf: compressed(leaf, rows) if _is_kernel(path) else leaf, trained
+        )
+    return over(jax.tree.map(lambda _: Untrained(), update), seen) if observation.model.frozen else seen
 
 
 def _is_kernel(path: Sequence[Any]) -> bool:
