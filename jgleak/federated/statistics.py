@@ -11,10 +11,11 @@ from functools import partial
 
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from jgleak.gnn import GNN, Norm, Params
 from jgleak.gnn.convolution import AnyArray
+from jgleak.gnn.dropout import DROPOUT
 from jgleak.gnn.norm import STATISTICS, BatchNorm
 from jgleak.gnn.tree import at, put
 from jgleak.graph import DenseGraph
@@ -23,10 +24,13 @@ Batch = dict[tuple[str, ...], tuple[Float[np.ndarray, " D"], Float[np.ndarray, "
 """A batch's mean and unbiased variance at every norm, by where the norm's parameters lie."""
 
 
-def moved(model: GNN, params: Params, graph: DenseGraph) -> Params:
-    """The running statistics after a step on one graph: a tree with ``mean`` and ``variance`` of every norm."""
+def moved(model: GNN, params: Params, graph: DenseGraph, masks: Array | None = None) -> Params:
+    """The running statistics after a step on one graph: a tree with ``mean`` and ``variance`` of every norm.
+
+    ``masks`` is the key of dropout's masks, where there are some.
+    """
     found: Params = {}
-    for path, batch in _statistics(model, params, graph).items():
+    for path, batch in _statistics(model, params, graph, masks).items():
         before, momentum = at(params, path), _momentum(model.norms[path])
         after = {
             name: ((1.0 - momentum) * np.asarray(before[name], np.float64) + momentum * np.asarray(now, np.float64))
@@ -126,13 +130,14 @@ def _evaluated(norm: Norm) -> Norm:
     return norm.clone(training=False) if isinstance(norm, BatchNorm) else norm
 
 
-def _statistics(model: GNN, params: Params, graph: DenseGraph) -> Batch:
-    sown = jax.device_get(_sown(model, params, graph))
+def _statistics(model: GNN, params: Params, graph: DenseGraph, masks: Array | None = None) -> Batch:
+    sown = jax.device_get(_sown(model, params, graph, masks))
     norms = (path for path, norm in model.norms.items() if norm.returns_statistics)
     return {path: (at(sown, path)["mean"], at(sown, path)["variance"]) for path in norms}
 
 
 @partial(jax.jit, static_argnames=("model",))
-def _sown(model: GNN, params: Params, graph: DenseGraph) -> Params:
-    _, left = model.apply({"params": params}, *graph, mutable=[STATISTICS])
+def _sown(model: GNN, params: Params, graph: DenseGraph, masks: Array | None) -> Params:
+    rngs = None if masks is None else {DROPOUT: masks}
+    _, left = model.apply({"params": params}, *graph, mutable=[STATISTICS], rngs=rngs)
     return left[STATISTICS]
