@@ -86,6 +86,19 @@ class Whole(nn.Module):
         return self.out(geometric.global_mean_pool(self.inner(data.x, data.edge_index), data.batch))
 
 
+class Normed(nn.Module):
+    """GIN's map of a node as FederatedScope writes it: a norm behind every linear map."""
+
+    def __init__(self, inputs: int) -> None:
+        super().__init__()
+        self.linears = nn.ModuleList([nn.Linear(inputs, WIDTH), nn.Linear(WIDTH, WIDTH)])
+        self.norms = nn.ModuleList([nn.BatchNorm1d(WIDTH), nn.BatchNorm1d(WIDTH)])
+
+    def forward(self, x: Any) -> Any:
+        x = nn.functional.relu(self.norms[0](self.linears[0](x)))
+        return self.norms[1](self.linears[1](nn.functional.dropout(x, 0.5, self.training)))
+
+
 class Case(NamedTuple):
     """A model and what it is called."""
 
@@ -114,8 +127,21 @@ def cases() -> Iterator[Case]:
         "GATv2Conv(concat=False)": lambda: g.GATv2Conv(f, w, heads=3, concat=False),
         "GATv2Conv(residual=True)": lambda: g.GATv2Conv(f, w // 2, heads=2, residual=True),
         "SAGEConv": lambda: g.SAGEConv(f, w),
+        "SAGEConv(aggr='add')": lambda: g.SAGEConv(f, w, aggr="add"),
+        "GraphConv": lambda: g.GraphConv(f, w),
+        "GraphConv(aggr='mean')": lambda: g.GraphConv(f, w, aggr="mean"),
         "GINConv": lambda: g.GINConv(mlp(f), eps=0.3),
         "GINConv(train_eps=True)": lambda: g.GINConv(mlp(f), train_eps=True),
+        "GINConv(Linear)": lambda: g.GINConv(nn.Linear(f, w)),
+        "GINConv(three maps)": lambda: g.GINConv(nn.Sequential(*mlp(f), nn.ReLU(), nn.Linear(w, w)), eps=0.3),
+        "GINConv(BatchNorm1d inside, ReLU at the end)": lambda: g.GINConv(
+            nn.Sequential(nn.Linear(f, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Dropout(), nn.Linear(4, w), nn.ReLU())
+        ),
+        "GINConv(LayerNorm inside, BatchNorm1d behind)": lambda: g.GINConv(
+            nn.Sequential(nn.Linear(f, 4), nn.LayerNorm(4), nn.ELU(), nn.Linear(4, w), nn.BatchNorm1d(w))
+        ),
+        "GINConv(MLP)": lambda: g.GINConv(g.MLP([f, 4, 5, w])),
+        "GINConv(a module)": lambda: g.GINConv(Normed(f)),
         "LEConv": lambda: g.LEConv(f, w),
     }
     norms: dict[str, Callable[[], Any]] = {
@@ -143,8 +169,6 @@ def cases() -> Iterator[Case]:
             (", jk=max, norm=BatchNorm", {"jk": "max", "norm": "BatchNorm"}),
             (", norm=LayerNorm", layer_norm),
         ):
-            if kind == "GIN" and "norm" in options:
-                continue
             yield Case(
                 f"{kind}{said}", lambda made=made, o={**more, **options}: made(f, w, 3, CLASSES, dropout=0.5, **o)
             )
@@ -159,8 +183,8 @@ def randomised(model: Any) -> Any:
     model.eval()
     for parameter in model.parameters():
         parameter.data += 0.3 * torch.randn_like(parameter)
-    for buffer in model.buffers():
-        if buffer.is_floating_point():
+    for name, buffer in model.named_buffers():
+        if "running" in name:
             buffer.data = 0.5 + torch.rand_like(buffer)
     return model
 
@@ -247,9 +271,10 @@ def _relative(found: np.ndarray, wanted: np.ndarray) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--graphs", type=int, default=50, help="a model")
+    parser.add_argument("--only", default="", help="models whose name has this in it")
     given = parser.parse_args()
     print(f"{'model':<48}{'graphs':>7}{'outputs':>10}{'gradients':>11}")
-    for case in cases():
+    for case in (case for case in cases() if given.only in case.name):
         output, gradient = compared(case, given.graphs)
         print(f"{case.name:<48}{given.graphs:>7}{output:>10.1e}{gradient:>11.1e}", flush=True)
 

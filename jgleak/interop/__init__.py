@@ -19,6 +19,7 @@ from jgleak.interop.layers import SAGE as SAGE
 from jgleak.interop.layers import BatchNorm as BatchNorm
 from jgleak.interop.layers import Embeddings as Embeddings
 from jgleak.interop.layers import GATv2 as GATv2
+from jgleak.interop.layers import GraphConv as GraphConv
 from jgleak.interop.layers import LayerNorm as LayerNorm
 from jgleak.interop.layers import Linear as Linear
 from jgleak.interop.layers import Residual as Residual

@@ -9,12 +9,12 @@ from typing import Any
 from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation
 from jgleak.interop.bridge import from_arrays
-from jgleak.interop.convert import embeddings_of, is_batch_norm, is_leaf, is_norm, step_of
+from jgleak.interop.convert import embeddings_of, is_batch_norm, is_leaf, is_norm
 from jgleak.interop.example import Example, Given, OutputDiffersError
 from jgleak.interop.layers import WORDS, NamedLayer, Step
 from jgleak.interop.plan import REFUSED
 from jgleak.interop.record import probe_of, run
-from jgleak.interop.trace import difference, traced
+from jgleak.interop.trace import difference, steps_in, traced
 
 
 def from_pyg(
@@ -157,5 +157,5 @@ def _steps(word: Step, modules: Mapping[str, Any]) -> list[Step]:
     if "Dropout" in kind or kind == "Identity":
         return []
     if is_leaf(module) or not list(module.children()):
-        return [step_of(word, module)]
+        return steps_in(word, module)
     return traced(module, {id(one): name for name, one in modules.items()}, probe_of(module))

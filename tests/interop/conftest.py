@@ -10,7 +10,21 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from jgleak.interop import GAT, GCN, GIN, LE, SAGE, BatchNorm, Embeddings, Example, GATv2, LayerNorm, Linear, Residual
+from jgleak.interop import (
+    GAT,
+    GCN,
+    GIN,
+    LE,
+    SAGE,
+    BatchNorm,
+    Embeddings,
+    Example,
+    GATv2,
+    GraphConv,
+    LayerNorm,
+    Linear,
+    Residual,
+)
 from jgleak.interop.layers import Step
 
 HEAD = [Linear("lin1"), "relu", Linear("lin2")]
@@ -19,6 +33,7 @@ COMPOSED: list[Step] = [
     *(GATv2("conv2"), LayerNorm("norm2"), "elu", Residual("skip")),
     *(LE("conv3"), "tanh", "jump_cat", "sum", Linear("out")),
 ]
+INSIDE = [Linear("nn.0"), BatchNorm("nn.1"), "elu", Linear("nn.3"), "elu"]
 LAYERS: dict[str, list[Step]] = {
     "gcn": [GCN("conv1"), "relu", GCN("conv2"), "relu", "mean", *HEAD],
     "gcn_narrowing": [GCN("conv1"), "gelu", GCN("conv2"), "gelu", "sum", *HEAD],
@@ -29,6 +44,10 @@ LAYERS: dict[str, list[Step]] = {
     "gcn_scores": [GCN("conv1"), "sigmoid", GCN("conv2")],
     "composed": [Linear("encoder"), *COMPOSED],
     "embedded": [Embeddings("encoder.tables"), *COMPOSED],
+    "sums": [
+        *(GraphConv("convs.0"), "relu", SAGE("convs.1", aggregation="sum"), "relu"),
+        *(GIN("convs.2", inside=INSIDE), "relu", "mean", Linear("out")),
+    ],
 }
 LOSSES = {"gcn": "bce", "gat": "bce", "gin": "mse"}
 """The others have cross-entropy."""

@@ -18,6 +18,7 @@ from torch_geometric.nn import (  # pyright: ignore[reportMissingImports]
     GATv2Conv,
     GCNConv,
     GINConv,
+    GraphConv,
     LayerNorm,
     LEConv,
     SAGEConv,
@@ -74,6 +75,19 @@ class Composed(nn.Module):
         return self.out(global_add_pool(torch.cat([first, second, third], dim=-1), batch))
 
 
+class Stacked(nn.Module):
+    """Convolutions with ReLU after each, the mean, a linear map."""
+
+    def __init__(self, *convs: nn.Module) -> None:
+        super().__init__()
+        self.convs, self.out = nn.ModuleList(convs), nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        for conv in self.convs:
+            x = conv(x, edge_index).relu()
+        return self.out(global_mean_pool(x, torch.zeros(x.shape[0], dtype=torch.long)))[0]
+
+
 class Atoms(nn.Module):
     """A sum of embeddings, one table a column, as OGB's ``AtomEncoder``."""
 
@@ -98,6 +112,7 @@ def cases() -> dict[str, tuple[nn.Module, torch.Tensor, str]]:
     slope = {"negative_slope": 0.1, "residual": True}
     elu = GATConv(f, 2, heads=2, **slope), GATConv(4, 3, heads=2, concat=False, **slope)
     gin = GINConv(mlp(f, 5), eps=0.3), GINConv(mlp(5, 5), train_eps=True)
+    inner = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.ELU(), nn.Linear(3, 4), nn.ELU())
     return {
         "gcn": (Pooled(GCNConv(f, 6), GCNConv(6, 6), 6, 1, global_mean_pool, F.relu), one, "bce"),
         "gcn_narrowing": (Pooled(GCNConv(f, 6), GCNConv(6, 3), 3, 2, global_add_pool, F.gelu), zero, "ce"),
@@ -108,6 +123,7 @@ def cases() -> dict[str, tuple[nn.Module, torch.Tensor, str]]:
         "gcn_scores": (Scores(GCNConv(f, 4, bias=False), GCNConv(4, 3, bias=False), torch.sigmoid), nodes, "ce"),
         "composed": (Composed(nn.Linear(f, 4)), pair, "ce"),
         "embedded": (Composed(Atoms()), pair, "ce"),
+        "sums": (Stacked(GraphConv(f, 4), SAGEConv(4, 4, aggr="add"), GINConv(inner)), one, "ce"),
     }
 
 

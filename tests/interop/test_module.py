@@ -10,7 +10,7 @@ import pytest
 
 from jgleak.features import FeatureSpace, onehot
 from jgleak.federated.observation import flatten, load
-from jgleak.interop import Example, from_arrays, from_pyg, steps_of
+from jgleak.interop import GIN, BatchNorm, Example, Linear, from_arrays, from_pyg, steps_of
 from tests.interop.conftest import LAYERS, LOSSES
 from tests.interop.test_guide import run
 
@@ -76,6 +76,7 @@ def test_modules_that_no_attack_handles_are_refused() -> None:
     training = stack(conv1=gnn.GCNConv(3, 4), norm=nn.BatchNorm1d(4))
     training["norm"].train()
     inner = nn.Sequential(nn.Linear(3, 4), nn.SiLU(), nn.Linear(4, 4))
+    acted_first = gnn.MLP([3, 4, 4], act_first=True)
     cases: list[tuple[Any, list[str], str]] = [
         (training, ["conv1", "norm"], "'norm' is a BatchNorm1d in training mode, .*batch's graphs.* after model.eval"),
         (stack(norm=gnn.GraphNorm(4)), ["norm"], "'norm' is a GraphNorm, .*BatchNorm in evaluation mode and LayerNorm"),
@@ -104,12 +105,9 @@ def test_modules_that_no_attack_handles_are_refused() -> None:
         (stack(conv1=gnn.GATConv(3, 4, edge_dim=2)), ["conv1"], "edge_dim=2, that is edge features"),
         (stack(conv1=gnn.SAGEConv(3, 4, aggr="max")), ["conv1"], "aggr='max', that is another aggregation"),
         (stack(conv1=gnn.SAGEConv(3, 4, root_weight=False)), ["conv1"], "no weight for the node itself"),
-        (
-            stack(conv1=gnn.GINConv(nn.Linear(3, 4))),
-            ["conv1"],
-            "has Linear inside; the models here have Linear, an",
-        ),
-        (stack(conv1=gnn.GINConv(inner)), ["conv1"], "has Linear, SiLU, Linear inside"),
+        (stack(conv1=gnn.GINConv(inner)), ["conv1"], "'silu' of 'conv1.nn.0', .* the activations here are relu"),
+        (stack(conv1=gnn.GINConv(acted_first)), ["conv1"], "'nn.norms.0', after 'relu' inside 'conv1', does not"),
+        (stack(conv1=gnn.GINConv(nn.Linear(3, 4), aggr="max")), ["conv1"], "GINConv with aggr='max', .* than the sum"),
         (stack(conv1=gnn.TransformerConv(3, 4)), ["conv1"], "'conv1' is a TransformerConv, which is not read here"),
         (stack(conv1=gnn.GCNConv(3, 4), act=nn.GELU("tanh")), ["conv1", "act"], "GELU with approximate='tanh'"),
         (stack(conv1=gnn.GCNConv(3, 4)), ["conv2"], "no submodule 'conv2'; it has conv1"),
@@ -274,6 +272,13 @@ def test_a_maximum_and_an_mlp_of_the_readout_read_like_the_rest() -> None:
     assert said(sequential) == ["module_0", "relu", "sum", "module_3"]
     assert said(gnn.GCN(3, 4, 2, 2, act="elu")) == ["convs.0", "elu", "convs.1"]
     assert said(gnn.GIN(3, 4, 2, 2, jk="cat")) == ["convs.0", "relu", "convs.1", "relu", "jump_cat", "lin"]
+    normed = gnn.GIN(3, 4, 2, 2, norm="batch_norm").eval()
+    assert said(normed) == ["convs.0", "norms.0", "relu", "convs.1"]
+    inside = Linear("nn.lins.0"), BatchNorm("nn.norms.0"), "relu", Linear("nn.lins.1")
+    assert steps_of(normed)[0] == GIN("convs.0", inside=inside)
+    behind = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 4), nn.BatchNorm1d(4), nn.ReLU())
+    model = gnn.Sequential("x, edge_index", [(gnn.GINConv(behind), "x, edge_index -> x"), nn.ReLU(), nn.Linear(4, 2)])
+    assert said(model) == ["module_0", "module_0.nn.3", "relu", "relu", "module_2"]
 
 
 def test_a_model_within_a_model_stands_for_its_parts_in_a_list() -> None:
