@@ -14,6 +14,7 @@ from jgleak.gnn import (
     MLP,
     NORMS,
     AddedRow,
+    BatchNorm,
     Convolution,
     Encoder,
     GATConv,
@@ -90,6 +91,8 @@ def _layer(step: PlannedLayer, part: Params, heads: Mapping[str, int], epsilons:
 
 
 def _norm(step: written.Norm) -> Norm:
+    if isinstance(step, written.BatchNorm):
+        return BatchNorm(step.epsilon, training=step.training, momentum=step.momentum)
     return NORMS[step.kind](step.epsilon)
 
 

@@ -30,7 +30,7 @@ ACTS = {"ReLU": "relu", "GELU": "gelu", "Sigmoid": "sigmoid", "Tanh": "tanh", "E
 NORMALISATION = re.compile(r"Norm(\dd)?$")
 """Names of normalisation layers: ``BatchNorm1d``, ``GraphNorm``, .."""
 
-NEAREST_NORM = "the normalisations here are BatchNorm in evaluation mode and LayerNorm(mode='node')"
+NEAREST_NORM = "the normalisations here are BatchNorm and LayerNorm(mode='node')"
 EXPECTED: Mapping[str, Mapping[str, tuple[Any, str]]] = {
     "GCNConv": {
         "improved": (False, "self-loops of weight 2"),
@@ -175,7 +175,14 @@ def _batch_norm(name: str, module: Any) -> BatchNorm:
             f"model: {name!r} keeps no running statistics and mixes a batch's nodes even in evaluation mode; build it "
             "with track_running_stats=True"
         )
+    if inner.training and not inner.momentum:
+        raise ValueError(
+            f"model: {name!r} is in training mode with momentum={inner.momentum}, from which the batch's statistics do "
+            "not follow in one step; build it with momentum=0.1, or take the gradient after model.eval()"
+        )
     _check_affine(name, inner, ("weight", "bias"))
+    if inner.training:
+        return BatchNorm(name, epsilon=inner.eps, training=True, momentum=inner.momentum)
     return BatchNorm(name, epsilon=inner.eps)
 
 

@@ -76,6 +76,11 @@ def check_example(
     """
     model = observation.model
     graphs = _graphs(model, example, tables)
+    if model.returns_statistics and graphs.mask.shape[0] > 1:
+        raise ValueError(
+            f"example: batch normalisation in training mode mixes the {graphs.mask.shape[0]} graphs of a batch; give "
+            "one graph"
+        )
     wanted = np.asarray(example.output, np.float64)
     found = np.asarray(outputs(model, observation.params, graphs), np.float64)
     found = np.asarray(jax.nn.log_softmax(found)) if normalised else found

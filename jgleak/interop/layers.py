@@ -212,9 +212,18 @@ class LayerNorm(Norm):
     patterns = {"scale": ("weight", "scale"), "bias": ("bias",)}
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class BatchNorm(Norm):
-    """``BatchNorm1d`` in evaluation mode: its running statistics are public, and no gradient reaches them."""
+    """``BatchNorm1d``; no gradient reaches its running statistics, which are public.
 
+    Attributes:
+      training: the client's was in training mode: it took the statistics of the batch, and moved its running ones.
+      momentum: share of the batch's in the running ones after a step in training mode, as PyTorch counts it (flax the
+        other way round). The batch's variance is taken in as PyTorch does, unbiased.
+    """
+
+    training: bool = False
+    momentum: float = 0.1
     kind = "batch"
     patterns = {
         "scale": ("weight", "module.weight", "scale"),

@@ -26,6 +26,7 @@ def from_pyg(
     reduction: str = "mean",
     example: Given | None = None,
     deterministic: bool = False,
+    sent: Any = None,
 ) -> Observation:
     """The observation of a PyTorch Geometric model after ``loss.backward()``: its parameters and their ``.grad``.
 
@@ -36,6 +37,9 @@ def from_pyg(
         ``"add"``, ..). A ``Sequential``, and a model within the model, stand for their parts.
       deterministic: the model is in training mode, but its forward pass draws nothing (no dropout, ``F.dropout``
         included).
+      sent: the state that the client was sent, ``{k: v.clone() for k, v in model.state_dict().items()}`` from before
+        the forward pass: where batch normalisation is in training mode, whose running statistics that pass moved. None:
+        the model's own.
       loss, batch_size, reduction, example: as for ``from_arrays``.
 
     Raises:
@@ -46,14 +50,16 @@ def from_pyg(
       UserWarning: no example was given, and the forward pass differs from the list, as far as can be seen.
     """
     modules = dict(model.named_modules())
-    _check_mode(modules, model, deterministic)
+    _check_mode(modules, model, deterministic, given=sent is not None)
     shown = None if example is None else Example.of(example)
     steps = steps_of(model, shown) if layers is None else [step for word in layers for step in _steps(word, modules)]
     gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
     given = {"loss": loss, "batch_size": batch_size, "reduction": reduction}
+    state = model.state_dict()
+    before, returned = (state, None) if sent is None else (sent, state)
     checked = shown if layers is not None or shown is not None else _probed(model)
     try:
-        seen = from_arrays(model.state_dict(), gradients, steps, **given, example=checked)
+        seen = from_arrays(before, gradients, steps, **given, example=checked, returned=returned)
     except OutputDiffersError as error:
         found = None if layers is None else _difference(model, steps, shown)
         raise ValueError(f"{error}. {found[:1].upper()}{found[1:]}" if found else str(error)) from error
@@ -117,14 +123,13 @@ def _within(name: str, part: str) -> bool:
     return name == part or name.startswith(f"{part}.")
 
 
-def _check_mode(modules: Mapping[str, Any], model: Any, deterministic: bool) -> None:
+def _check_mode(modules: Mapping[str, Any], model: Any, deterministic: bool, *, given: bool) -> None:
     for name, module in modules.items():
-        if is_norm(module):
-            if not module.training or not is_batch_norm(module):
-                continue
+        if is_batch_norm(module) and module.training and not given:
             raise ValueError(
-                f"model: {name!r} is a {type(module).__name__} in training mode, where it mixes a batch's graphs; no "
-                "attack here takes that. Take the gradient after model.eval(), with its running statistics"
+                f"model: {name!r} is a {type(module).__name__} in training mode, where it mixes a batch's graphs, and "
+                "whose running statistics the forward pass moved. Of one graph, give those of before it: sent={k: "
+                "v.clone() for k, v in model.state_dict().items()}; of more, take the gradient after model.eval()"
             )
     for name, module in modules.items():
         kind = type(module).__name__

@@ -116,11 +116,20 @@ SIZES = ("batch_size", "num_graphs", "size")
 
 
 def run(model: Any, probe: Probe) -> Any:
-    """The model's output for a graph, whatever its ``forward`` calls its arguments.
+    """The model's output for a graph, whatever its ``forward`` calls its arguments; its buffers stay as they are.
 
     Raises:
       ValueError: ``forward`` takes something that is no row, edge or batch.
     """
+    kept = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+    try:
+        return _called(model, probe)
+    finally:
+        for buffer, value in kept:
+            buffer.copy_(value)
+
+
+def _called(model: Any, probe: Probe) -> Any:
     signature = getattr(getattr(model, "signature", None), "param_dict", None)  # PyTorch Geometric's Sequential
     if signature is not None:
         return model(*(_argument(name, probe, first=i == 0) for i, name in enumerate(signature)))

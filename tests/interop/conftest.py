@@ -44,6 +44,10 @@ LAYERS: dict[str, list[Step]] = {
     "gcn_scores": [GCN("conv1"), "sigmoid", GCN("conv2")],
     "composed": [Linear("encoder"), *COMPOSED],
     "embedded": [Embeddings("encoder.tables"), *COMPOSED],
+    "training": [
+        GIN("convs.0", inside=[Linear("nn.0"), BatchNorm("nn.1", training=True, momentum=0.2), "relu", Linear("nn.3")]),
+        *("relu", "mean", Linear("out")),
+    ],
     "sums": [
         *(GraphConv("convs.0"), "relu", SAGE("convs.1", aggregation="sum"), "relu"),
         *(GIN("convs.2", inside=INSIDE), "relu", "mean", Linear("out")),
@@ -58,7 +62,7 @@ class Stranger:
     """One model from outside.
 
     Attributes:
-      state, gradient: arrays by their names.
+      state, gradient, returned: arrays by their names; what came back are the buffers.
       layers: the forward pass.
       loss, label: what was differentiated.
       example: input rows, edge list, output, of a mini-batch the graph of every node, and the labels.
@@ -66,6 +70,7 @@ class Stranger:
 
     state: dict[str, np.ndarray]
     gradient: dict[str, np.ndarray]
+    returned: dict[str, np.ndarray]
     layers: list[Step]
     loss: str
     label: np.ndarray
@@ -79,6 +84,7 @@ class Stranger:
             "gradients": dict(self.gradient),
             "layers": list(self.layers),
             "loss": self.loss,
+            "returned": self.returned,
             "batch_size": 1 if self.example.batch is None else int(self.example.batch.max()) + 1,
         }
 
@@ -89,10 +95,10 @@ def strangers() -> dict[str, Stranger]:
     found = {}
     for name, layers in LAYERS.items():
         own = {k.removeprefix(f"{name}/"): v for k, v in tensors.items() if k.startswith(f"{name}/")}
-        state, gradient = (
+        state, gradient, returned = (
             {k.removeprefix(f"{part}."): v for k, v in own.items() if k.startswith(f"{part}.")}
-            for part in ("state", "gradient")
+            for part in ("state", "gradient", "returned")
         )
         example = Example(own["x"], own["edge_index"], own["output"], own.get("batch"), own["label"])
-        found[name] = Stranger(state, gradient, layers, LOSSES.get(name, "ce"), own["label"], example)
+        found[name] = Stranger(state, gradient, returned, layers, LOSSES.get(name, "ce"), own["label"], example)
     return found

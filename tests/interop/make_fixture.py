@@ -113,6 +113,7 @@ def cases() -> dict[str, tuple[nn.Module, torch.Tensor, str]]:
     elu = GATConv(f, 2, heads=2, **slope), GATConv(4, 3, heads=2, concat=False, **slope)
     gin = GINConv(mlp(f, 5), eps=0.3), GINConv(mlp(5, 5), train_eps=True)
     inner = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.ELU(), nn.Linear(3, 4), nn.ELU())
+    normed = nn.Sequential(nn.Linear(f, 3), nn.BatchNorm1d(3, momentum=0.2), nn.ReLU(), nn.Linear(3, 4))
     return {
         "gcn": (Pooled(GCNConv(f, 6), GCNConv(6, 6), 6, 1, global_mean_pool, F.relu), one, "bce"),
         "gcn_narrowing": (Pooled(GCNConv(f, 6), GCNConv(6, 3), 3, 2, global_add_pool, F.gelu), zero, "ce"),
@@ -123,6 +124,7 @@ def cases() -> dict[str, tuple[nn.Module, torch.Tensor, str]]:
         "gcn_scores": (Scores(GCNConv(f, 4, bias=False), GCNConv(4, 3, bias=False), torch.sigmoid), nodes, "ce"),
         "composed": (Composed(nn.Linear(f, 4)), pair, "ce"),
         "embedded": (Composed(Atoms()), pair, "ce"),
+        "training": (Stacked(GINConv(normed)), one, "ce"),
         "sums": (Stacked(GraphConv(f, 4), SAGEConv(4, 4, aggr="add"), GINConv(inner)), one, "ce"),
     }
 
@@ -146,21 +148,31 @@ def inputs_of(model: nn.Module) -> tuple[torch.Tensor, ...]:
     return integers if isinstance(model.encoder, Atoms) else torch.randn(2 * NODES, FEATURES), two, batch
 
 
+def prepared(name: str, model: nn.Module) -> dict[str, torch.Tensor]:
+    """Put a model into its mode; the state that is sent to the client."""
+    model.eval()
+    for module in model.modules():
+        if name == "training" and isinstance(module, nn.BatchNorm1d):
+            module.train()
+    return {k: v.detach().clone() for k, v in model.state_dict().items()}
+
+
 def main() -> None:
     torch.manual_seed(0)
     tensors = {}
     for name, (model, label, loss) in cases().items():
-        model.eval()
         for parameter in model.parameters():  # biases start at zero, where their place would not show
             parameter.data += 0.3 * torch.randn_like(parameter)
         for buffer_name, buffer in model.named_buffers():
             if "running" in buffer_name:
                 buffer.data = 0.5 + torch.rand_like(buffer)
+        sent = prepared(name, model)
         inputs = inputs_of(model)
         tensors |= {f"{name}/{part}": one for part, one in zip(("x", "edge_index", "batch"), inputs, strict=False)}
         output = model(*inputs)
         loss_of(output, label, loss).backward()
-        trees = {"state": model.state_dict(), "gradient": {k: p.grad for k, p in model.named_parameters()}}
+        trees = {"state": sent, "gradient": {k: p.grad for k, p in model.named_parameters()}}
+        trees["returned"] = dict(model.named_buffers())
         tensors |= {f"{name}/{part}.{k}": v.detach().clone() for part, tree in trees.items() for k, v in tree.items()}
         tensors |= {f"{name}/output": output.detach(), f"{name}/label": label.clone()}
     save_file(tensors, Path(__file__).parent / "pyg.safetensors")

@@ -26,37 +26,40 @@ WORDS = {
 }
 
 
-def made(name: str) -> tuple[Any, Any]:
-    """A model in evaluation mode after a backward pass, and its example."""
-    from tests.interop.make_fixture import cases, inputs_of, loss_of
+def made(name: str) -> tuple[Any, Any, Any]:
+    """A model after a backward pass, its example, and its state from before."""
+    from tests.interop.make_fixture import cases, inputs_of, loss_of, prepared
 
     torch.manual_seed(1)
     model, label, loss = cases()[name]
-    model.eval()
+    sent = prepared(name, model)
     inputs = inputs_of(model)
     output = model(*inputs)
     loss_of(output, label, loss).backward()
-    return model, Example(inputs[0], inputs[1], output, inputs[2] if len(inputs) > 2 else None, label)
+    return model, Example(inputs[0], inputs[1], output, inputs[2] if len(inputs) > 2 else None, label), sent
 
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_the_forward_pass_is_read_off_a_live_model(name: str) -> None:
     """With the example and without, it is the list that was written down by hand."""
-    model, example = made(name)
+    model, example, sent = made(name)
     loss = LOSSES.get(name, "ce")
     batch: dict[str, Any] = {"batch_size": 1 if example.batch is None else 2}
-    gradients = {k: p.grad for k, p in model.named_parameters()}
-    wanted = from_arrays(model.state_dict(), gradients, LAYERS[name], loss=loss, **batch)
+    gradients, buffers = {k: p.grad for k, p in model.named_parameters()}, dict(model.named_buffers())
+    returned = {k: v.clone() for k, v in buffers.items()}
+    wanted = from_arrays(sent, gradients, LAYERS[name], loss=loss, returned=returned, **batch)
     for shown in (example, None):
-        seen = from_pyg(model, loss=loss, example=shown, **batch)
+        seen = from_pyg(model, loss=loss, example=shown, sent=sent, **batch)
         assert seen.model == wanted.model
+        for path, leaf in flatten(wanted.statistics or {}).items():
+            np.testing.assert_array_equal(flatten(seen.statistics)[path], leaf)
         for path, leaf in flatten(wanted.update).items():
             np.testing.assert_array_equal(flatten(seen.update)[path], leaf)
 
 
 @pytest.mark.parametrize("name", WORDS)
 def test_a_live_model_says_what_its_arrays_say(name: str) -> None:
-    model, example = made(name)
+    model, example, _ = made(name)
     loss = LOSSES.get(name, "ce")
     seen = from_pyg(model, WORDS[name], loss=loss, example=example)
     gradients = {k: p.grad for k, p in model.named_parameters()}
@@ -78,8 +81,12 @@ def test_modules_that_no_attack_handles_are_refused() -> None:
     inner = nn.Sequential(nn.Linear(3, 4), nn.SiLU(), nn.Linear(4, 4))
     acted_first = gnn.MLP([3, 4, 4], act_first=True)
     cases: list[tuple[Any, list[str], str]] = [
-        (training, ["conv1", "norm"], "'norm' is a BatchNorm1d in training mode, .*batch's graphs.* after model.eval"),
-        (stack(norm=gnn.GraphNorm(4)), ["norm"], "'norm' is a GraphNorm, .*BatchNorm in evaluation mode and LayerNorm"),
+        (
+            training,
+            ["conv1", "norm"],
+            "'norm' is a BatchNorm1d in training mode, .* sent=.* after model.eval",
+        ),
+        (stack(norm=gnn.GraphNorm(4)), ["norm"], "'norm' is a GraphNorm, .*here are BatchNorm and LayerNorm"),
         (
             stack(norm=gnn.LayerNorm(4)),
             ["norm"],
@@ -344,7 +351,7 @@ def test_a_sequential_stands_for_its_parts_and_idle_dropout_is_passed_over() -> 
 
 
 def test_training_mode_is_taken_where_the_stranger_vouches_for_it() -> None:
-    model, example = made("gcn")
+    model, example, _ = made("gcn")
     seen = from_pyg(model.train(), WORDS["gcn"], loss="bce", deterministic=True, example=example)
     assert seen.model == from_pyg(model, loss="bce", deterministic=True, example=example).model
 
@@ -377,3 +384,16 @@ def test_the_guide_s_ten_lines_work(tmp_path: Any, monkeypatch: pytest.MonkeyPat
     again, _ = load("one.safetensors", FeatureSpace((onehot("kind", "abc"),)))
     assert again.model == seen.model and seen.batch_size == 2
     assert [type(layer.norm).__name__ for layer in seen.model.layers] == ["BatchNorm", "NoneType"]
+
+
+def test_the_guide_s_lines_on_batch_normalisation_in_training_mode_work() -> None:
+    """Reading the model moves nothing: what came back is what the client's own pass left."""
+    gnn, nn = geometric.nn, torch.nn
+    layers = [(gnn.GCNConv(3, 4), "x, edge_index -> x"), gnn.BatchNorm(4), nn.ReLU(), nn.Linear(4, 2)]
+    model = gnn.Sequential("x, edge_index", layers).train()
+    names = {"model": model, "x": torch.randn(3, 3), "y": torch.tensor([0, 1, 1])}
+    edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    found = run("training", **names, edge_index=edges, from_pyg=from_pyg, F=torch.nn.functional)
+    seen, rows = found["observation"], model[0](names["x"], edges)
+    mean = seen.statistics["layers_0"]["norm"]["mean"]
+    np.testing.assert_allclose(mean, 0.1 * rows.mean(dim=0).detach().numpy(), rtol=1e-4, atol=1e-6)
