@@ -23,10 +23,10 @@ from torch import nn  # pyright: ignore[reportMissingImports]
 from jgleak.federated.loss import graph_loss
 from jgleak.federated.observation import Observation
 from jgleak.graph import DenseGraph
-from jgleak.interop import from_arrays, steps_of
-from jgleak.interop.graphs import dense
+from jgleak.interop import Example, from_arrays, steps_of
+from jgleak.interop.graphs import by_class, dense
 
-FEATURES, WIDTH, CLASSES, LARGEST = 5, 6, 3, 10
+FEATURES, WIDTH, CLASSES, LARGEST, BONDS = 5, 6, 3, 10, 4
 TABLES = (5, 3, 2)
 """Values of each integer column of the models with embeddings."""
 
@@ -38,8 +38,9 @@ class Framed(nn.Module):
         super().__init__()
         self.conv, self.norm, self.out = conv, norm or nn.Identity(), nn.Linear(WIDTH, CLASSES)
 
-    def forward(self, x: Any, edge_index: Any, batch: Any) -> Any:
-        x = self.norm(self.conv(x, edge_index)).relu()
+    def forward(self, x: Any, edge_index: Any, batch: Any, edge_attr: Any = None) -> Any:
+        seen = (edge_attr,) if isinstance(self.conv, geometric.GINEConv) else ()
+        x = self.norm(self.conv(x, edge_index, *seen)).relu()
         return self.out(geometric.global_mean_pool(x, batch))
 
 
@@ -143,6 +144,8 @@ def cases() -> Iterator[Case]:
         "GINConv(MLP)": lambda: g.GINConv(g.MLP([f, 4, 5, w])),
         "GINConv(a module)": lambda: g.GINConv(Normed(f)),
         "LEConv": lambda: g.LEConv(f, w),
+        "GINEConv": lambda: g.GINEConv(mlp(f), eps=0.3, edge_dim=BONDS),
+        "GINEConv(train_eps=True, MLP)": lambda: g.GINEConv(g.MLP([f, 4, w]), train_eps=True, edge_dim=BONDS),
     }
     norms: dict[str, Callable[[], Any]] = {
         "BatchNorm1d": lambda: nn.BatchNorm1d(w),
@@ -189,24 +192,28 @@ def randomised(model: Any) -> Any:
     return model
 
 
-def drawn(rng: np.random.Generator, *, integers: bool) -> tuple[Any, Any]:
-    """Rows and edge list of a random graph."""
+def drawn(rng: np.random.Generator, *, integers: bool) -> tuple[Any, Any, Any]:
+    """Rows, edge list and the edges' one-hot classes of a random graph."""
     n = int(rng.integers(3, LARGEST + 1))
     upper = np.argwhere(np.triu(rng.random((n, n)) < 0.4, 1))
     edges = torch.from_numpy(np.concatenate([upper, upper[:, ::-1]]).T.copy())
+    classes = np.random.default_rng(len(upper)).integers(BONDS, size=len(upper))
+    bonds = torch.from_numpy(np.tile(np.eye(BONDS, dtype=np.float32)[classes], (2, 1)))
     if integers:
-        return torch.from_numpy(np.stack([rng.integers(size, size=n) for size in TABLES], axis=1)), edges
-    return torch.from_numpy(rng.normal(size=(n, FEATURES)).astype(np.float32)), edges
+        return torch.from_numpy(np.stack([rng.integers(size, size=n) for size in TABLES], axis=1)), edges, bonds
+    return torch.from_numpy(rng.normal(size=(n, FEATURES)).astype(np.float32)), edges, bonds
 
 
-def called(model: Any, x: Any, edge_index: Any) -> Any:
+def called(model: Any, x: Any, edge_index: Any, bonds: Any) -> Any:
     """The model's output, of one graph or of its nodes."""
     batch = torch.zeros(len(x), dtype=torch.long)
     if isinstance(model, Whole):
         from torch_geometric.data import Batch, Data  # pyright: ignore[reportMissingImports]
 
         return model(Batch.from_data_list([Data(x=x, edge_index=edge_index)]))
-    return model(x, edge_index, batch) if isinstance(model, Framed | Composed) else model(x, edge_index)
+    if isinstance(model, Framed):
+        return model(x, edge_index, batch, bonds)
+    return model(x, edge_index, batch) if isinstance(model, Composed) else model(x, edge_index)
 
 
 def compared(case: Case, graphs: int) -> tuple[float, float]:
@@ -216,15 +223,17 @@ def compared(case: Case, graphs: int) -> tuple[float, float]:
     padded, labels, outputs, seen = [], [], [], list[Observation]()
     steps: Any = None
     for _ in range(graphs):
-        x, edges = drawn(rng, integers=case.integers)
+        x, edges, bonds = drawn(rng, integers=case.integers)
         model.zero_grad()
-        output = called(model, x, edges)
+        output = called(model, x, edges, bonds)
         label = torch.from_numpy(rng.integers(CLASSES, size=len(output)))
         nn.functional.cross_entropy(output, label).backward()
-        steps = steps or steps_of(model, (x, edges, output))
+        steps = steps or steps_of(model, Example(x, edges, output, edge_rows=bonds))
         gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
         seen.append(from_arrays(model.state_dict(), gradients, steps, loss="ce"))
-        padded.append(_padded(_encoded(x) if case.integers else x.numpy(), dense(edges.numpy(), len(x))))
+        rows, kinds = _encoded(x) if case.integers else x.numpy(), seen[-1].model.edge_classes
+        joined = by_class(edges.numpy(), bonds.numpy(), len(x), kinds) if kinds else dense(edges.numpy(), len(x))
+        padded.append(_padded(rows, joined))
         outputs.append(output.detach().numpy())
         node_level = seen[-1].model.node_level
         labels.append(np.pad(label.numpy(), (0, LARGEST - len(x))) if node_level else label.numpy()[0])
@@ -261,7 +270,8 @@ def _encoded(x: Any) -> np.ndarray:
 def _padded(rows: np.ndarray, adjacency: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     more = LARGEST - len(rows)
     mask = np.arange(LARGEST) < len(rows)
-    return np.pad(rows, ((0, more), (0, 0))), np.pad(adjacency, ((0, more), (0, more))), mask
+    around = ((0, more), (0, more), (0, 0))[: adjacency.ndim]
+    return np.pad(rows, ((0, more), (0, 0))), np.pad(adjacency, around), mask
 
 
 def _relative(found: np.ndarray, wanted: np.ndarray) -> float:

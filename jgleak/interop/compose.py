@@ -21,6 +21,7 @@ from jgleak.gnn import (
     GATv2Conv,
     GCNConv,
     GINConv,
+    GINEConv,
     GraphConv,
     Layer,
     LinearEncoder,
@@ -35,6 +36,7 @@ from jgleak.gnn import (
     Rows,
     SAGEConv,
 )
+from jgleak.gnn.gine import one_hot_rows
 from jgleak.interop import layers as written
 from jgleak.interop.arrays import Arrays
 from jgleak.interop.inside import bias_role, inside_of, kernel_role
@@ -118,6 +120,8 @@ def _convolution(
 
 def _gin(step: written.GIN, part: Params, epsilon: float) -> Convolution:
     inside, bias = inside_of(step), "bias" in part
+    if len(inside.maps) == 1 and isinstance(step, written.GINE):
+        raise ValueError(f"layers: {step.name!r} has one linear map inside; a GINE here has two or more")
     if len(inside.maps) == 1:
         if epsilon:
             raise ValueError(
@@ -128,9 +132,8 @@ def _gin(step: written.GIN, part: Params, epsilon: float) -> Convolution:
     hidden = (len(inside.maps) or 2) - 1
     widths = tuple(part[kernel_role(place, hidden + 1)].shape[1] for place in range(hidden))
     features = part["out_kernel"].shape[1]
-    return GINConv(
-        features,
-        bias,
+    made = GINConv(features, bias) if not isinstance(step, written.GINE) else _gine(features, part, bias)
+    return made.clone(
         epsilon=epsilon,
         inner=inside.act,
         widths=() if widths == (features,) else widths,
@@ -139,9 +142,13 @@ def _gin(step: written.GIN, part: Params, epsilon: float) -> Convolution:
     )
 
 
+def _gine(features: int, part: Params, bias: bool) -> GINEConv:
+    return GINEConv(features, bias, edge_rows=one_hot_rows(part["edge_kernel"].shape[0]))
+
+
 def _check_biases(step: written.Conv, part: Params) -> None:
     """Raise ``ValueError`` where one map of a convolution has a bias and another has none."""
-    wanted = [role for role in step.patterns if role.endswith("bias")]
+    wanted = [role for role in step.patterns if role.endswith("bias") and role != "edge_bias"]
     if isinstance(step, written.GIN) and step.inside:
         maps = len(inside_of(step).maps)
         wanted = [bias_role(place, maps) for place in range(maps)]

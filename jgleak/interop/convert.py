@@ -60,7 +60,7 @@ EXPECTED: Mapping[str, Mapping[str, tuple[Any, str]]] = {
 """What the modules must be built with, and what another value means."""
 
 
-AROUND = ("GINConv",)
+AROUND = ("GINConv", "GINEConv")
 """Convolutions around a map of a node that is a module of its own; ``jgleak.interop.trace`` reads it."""
 
 SUMMING = (*AROUND, "GCNConv", "GATConv", "GATv2Conv", "LEConv")

@@ -193,6 +193,21 @@ class GIN(Conv):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class GINE(GIN):
+    """``GINEConv`` with ``edge_dim``: a GIN that adds a map of the edge's class to a neighbour's row, then takes ReLU.
+
+    The edge features are one-hot over the edge classes, in the order of the feature schema's.
+    """
+
+    kind = "gine"
+    patterns = {
+        **GIN.patterns,
+        "edge_kernel": ("lin.weight", "lin.kernel", "edge_kernel"),
+        "edge_bias": ("lin.bias", "edge_bias"),
+    }
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Norm(NamedLayer):
     """A normalisation between a convolution and its activation.
 

@@ -81,7 +81,8 @@ def steps_of(model: Any, example: Given | None = None) -> list[Step]:
       ValueError: naming what was not understood, and where it stands in the model's code.
     """
     names = {id(module): name for name, module in model.named_modules()}
-    return traced(model, names, probe_of(model, None if example is None else Example.of(example).rows))
+    shown = None if example is None else Example.of(example)
+    return traced(model, names, probe_of(model) if shown is None else probe_of(model, shown.rows, shown.edge_rows))
 
 
 def _probed(model: Any) -> Example:
@@ -90,7 +91,7 @@ def _probed(model: Any) -> Example:
 
     probe = probe_of(model)
     with torch.no_grad():
-        return Example.of((probe.rows, probe.edges, run(model, probe)))
+        return Example.of(Example(probe.rows, probe.edges, run(model, probe), edge_rows=probe.edge_rows))
 
 
 def _difference(model: Any, steps: Sequence[Step], example: Example | None) -> str | None:

@@ -22,7 +22,7 @@ STATISTICS = ("mean", "variance")
 
 NORMALISATION = "a normalisation: write BatchNorm({0!r}) or LayerNorm({0!r}) after its convolution"
 HINTS = (
-    (("lin_edge", "att_edge"), "edge features, which no attack here looks for; attack a model without them"),
+    (("lin_edge", "att_edge"), "attention to edge features, which is not read here; GINE is the layer that sees them"),
     (("lin_dst",), "a convolution between two kinds of nodes; the graphs here have one kind"),
     (("lin_rel", "lin_root"), "a convolution with a map for a node and one for its neighbours: write GraphConv"),
     (("lin_key", "lin_query"), "a convolution that is none of those here"),
@@ -165,6 +165,8 @@ def _missing(layer: NamedLayer, role: str, wanted: Sequence[str], state: Arrays)
 
 def _hint(name: str, state: Arrays) -> str:
     parts = name.split(".")
+    if parts[-2:-1] == ["lin"] and any(other.startswith(".".join([*parts[:-2], "nn."])) for other in state):
+        return ": it belongs to a GIN with a map of edge features: write GINE"
     for pieces, what in HINTS:
         if any(piece in parts or name.endswith("." + piece) for piece in pieces):
             return f": it belongs to {what}"

@@ -11,6 +11,7 @@ from jgleak.interop.inside import inside_of, split
 from jgleak.interop.layers import (
     ADD,
     GIN,
+    GINE,
     INPUT,
     POOLS,
     Conv,
@@ -23,7 +24,7 @@ from jgleak.interop.layers import (
     called,
 )
 from jgleak.interop.plan import REFUSED
-from jgleak.interop.record import DROPOUTS, Made, Probe, probe_of, record
+from jgleak.interop.record import DROPOUTS, Made, Probe, edge_classes, probe_of, record
 
 OTHER_ACTIVATIONS = (
     "leaky_relu",
@@ -80,7 +81,12 @@ def steps_in(name: str, module: Any) -> list[Step]:
     check_options(name, kind, module)
     path = {id(part): f"{name}.nn.{inner}".removesuffix(".") for inner, part in module.nn.named_modules()}
     inside, behind = split(traced(module.nn, path, probe_of(module.nn)))
-    made = GIN(name, inside=[_within(name, step) for step in inside])
+    if kind == "GINEConv" and edge_classes(module) is None:
+        raise ValueError(
+            f"model: {name!r} is a GINEConv without edge_dim, which adds edge features as they are; build it with "
+            "edge_dim=4, the number of edge classes, and give it their one-hot rows"
+        )
+    made = (GINE if kind == "GINEConv" else GIN)(name, inside=[_within(name, step) for step in inside])
     inside_of(made)
     return [_usual(made), *behind]
 

@@ -14,6 +14,7 @@ from jgleak.interop import (
     GAT,
     GCN,
     GIN,
+    GINE,
     LE,
     SAGE,
     BatchNorm,
@@ -44,6 +45,11 @@ LAYERS: dict[str, list[Step]] = {
     "gcn_scores": [GCN("conv1"), "sigmoid", GCN("conv2")],
     "composed": [Linear("encoder"), *COMPOSED],
     "embedded": [Embeddings("encoder.tables"), *COMPOSED],
+    "bonds": [
+        *(GINE("convs.0"), "relu"),
+        GINE("convs.1", inside=[Linear("nn.0"), LayerNorm("nn.1"), "relu", Linear("nn.3")]),
+        *("relu", "mean", Linear("out")),
+    ],
     "training": [
         GIN("convs.0", inside=[Linear("nn.0"), BatchNorm("nn.1", training=True, momentum=0.2), "relu", Linear("nn.3")]),
         *("relu", "mean", Linear("out")),
@@ -99,6 +105,8 @@ def strangers() -> dict[str, Stranger]:
             {k.removeprefix(f"{part}."): v for k, v in own.items() if k.startswith(f"{part}.")}
             for part in ("state", "gradient", "returned")
         )
-        example = Example(own["x"], own["edge_index"], own["output"], own.get("batch"), own["label"])
+        example = Example(
+            own["x"], own["edge_index"], own["output"], own.get("batch"), own["label"], own.get("edge_attr")
+        )
         found[name] = Stranger(state, gradient, returned, layers, LOSSES.get(name, "ce"), own["label"], example)
     return found

@@ -18,7 +18,7 @@ from jgleak.federated.observation import Observation, flatten, load, save
 from jgleak.federated.statistics import moved
 from jgleak.graph import DenseGraph
 from jgleak.interop import GAT, GCN, GIN, Linear, from_arrays, from_weights
-from jgleak.interop.graphs import dense
+from jgleak.interop.graphs import by_class, dense
 from tests.interop.conftest import HEAD, LAYERS, Stranger
 
 
@@ -47,11 +47,13 @@ def padded(one: Stranger) -> tuple[DenseGraph, Any]:
     if rows.dtype.kind == "i":
         rows = np.concatenate([np.eye(size)[rows[:, i]] for i, size in enumerate((5, 3, 2))], axis=1)
     count = len(rows) // 6
-    whole = dense(edges, len(rows)).reshape(count, 6, count, 6)
+    classes = one.example.edge_rows
+    adjacency = dense(edges, len(rows)) if classes is None else by_class(edges, classes, len(rows), classes.shape[1])
+    whole = adjacency.reshape(count, 6, count, 6, *adjacency.shape[2:])
     nodes = jnp.asarray(rows.reshape(count, 6, -1), jnp.float32)
-    adjacency = jnp.stack([jnp.asarray(whole[i, :, i]) for i in range(count)])
+    parts = jnp.stack([jnp.asarray(whole[i, :, i]) for i in range(count)])
     labels = one.label if count > 1 else one.label[None]
-    return DenseGraph(nodes, adjacency, jnp.ones((count, 6), bool)), jnp.asarray(labels)
+    return DenseGraph(nodes, parts, jnp.ones((count, 6), bool)), jnp.asarray(labels)
 
 
 @pytest.mark.parametrize("name", LAYERS)

@@ -34,9 +34,10 @@ def made(name: str) -> tuple[Any, Any, Any]:
     model, label, loss = cases()[name]
     sent = prepared(name, model)
     inputs = inputs_of(model)
-    output = model(*inputs)
+    output = model(**inputs)
     loss_of(output, label, loss).backward()
-    return model, Example(inputs[0], inputs[1], output, inputs[2] if len(inputs) > 2 else None, label), sent
+    rows, edges, more = inputs["x"], inputs["edge_index"], (inputs.get("batch"), label, inputs.get("edge_attr"))
+    return model, Example(rows, edges, output, *more), sent
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -115,6 +116,11 @@ def test_modules_that_no_attack_handles_are_refused() -> None:
         (stack(conv1=gnn.GINConv(inner)), ["conv1"], "'silu' of 'conv1.nn.0', .* the activations here are relu"),
         (stack(conv1=gnn.GINConv(acted_first)), ["conv1"], "'nn.norms.0', after 'relu' inside 'conv1', does not"),
         (stack(conv1=gnn.GINConv(nn.Linear(3, 4), aggr="max")), ["conv1"], "GINConv with aggr='max', .* than the sum"),
+        (
+            stack(conv1=gnn.GINEConv(nn.Linear(3, 4))),
+            ["conv1"],
+            "GINEConv without edge_dim, .* build it with edge_dim",
+        ),
         (stack(conv1=gnn.TransformerConv(3, 4)), ["conv1"], "'conv1' is a TransformerConv, which is not read here"),
         (stack(conv1=gnn.GCNConv(3, 4), act=nn.GELU("tanh")), ["conv1", "act"], "GELU with approximate='tanh'"),
         (stack(conv1=gnn.GCNConv(3, 4)), ["conv2"], "no submodule 'conv2'; it has conv1"),
@@ -180,6 +186,9 @@ class Written:
     def featured(self: Any, x: Any, edge_index: Any, edge_attr: Any) -> Any:
         return self.conv1(x, edge_index)
 
+    def embedded(self: Any, x: Any, edge_index: Any, edge_attr: Any) -> Any:
+        return self.bonded(x, edge_index, 2 * edge_attr)
+
     def failing(self: Any, x: Any, edge_index: Any) -> Any:
         return self.conv1(x[:, :2], edge_index)
 
@@ -217,12 +226,14 @@ def live(forward: Any, **modules: Any) -> Any:
         ("both_pools", r"several pools \(mean, sum\) are joined at"),
         ("paired", "its forward returns 2 things, 2 of which are made of the rows"),
         ("featured", "its forward needs 'edge_attr', which is neither rows, nor edge_index, nor batch"),
+        ("embedded", "'bonded' is given other edge features than the one-hot classes .*, at test_module.py"),
         ("failing", r"does not run on a small graph with rows \(7, 4\) .*give an example"),
     ],
 )
 def test_what_is_not_understood_is_named_with_its_place(name: str, message: str) -> None:
+    bonded = {"bonded": geometric.nn.GINEConv(torch.nn.Linear(4, 4), edge_dim=3)} if name == "embedded" else {}
     with pytest.raises(ValueError, match=message):
-        from_pyg(live(getattr(Written, name)), loss="ce")
+        from_pyg(live(getattr(Written, name), **bonded), loss="ce")
 
 
 def test_log_probabilities_are_those_of_logits() -> None:

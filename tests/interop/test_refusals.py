@@ -42,7 +42,7 @@ VECTOR = np.ones(6, np.float32)
         ("gcn", put("state", "norm.running_mean", VECTOR), r"'norm.running_mean' belongs .* write BatchNorm\('norm'\)"),
         ("gcn", put("state", "norm.weight", VECTOR), r"'norm.weight' belongs .* write .* LayerNorm\('norm'\)"),
         ("gcn", put("gradients", "norm.num_batches_tracked", np.array(3)), "moved: .* training mode, .*eval"),
-        ("gcn", put("state", "conv1.lin_edge.weight", np.ones((6, 2))), "edge features, which no attack"),
+        ("gcn", put("state", "conv1.lin_edge.weight", np.ones((6, 2))), "attention to edge features, which is not"),
         ("gcn", put("state", "conv1.lin.bias", VECTOR), "a bias added before nodes are mixed"),
         ("gcn", put("state", "conv3.lin.weight", np.ones((6, 6))), "'conv3.lin.weight' belongs to no layer"),
         ("gcn", say(GCN("conv1", edge_weights=True), "relu"), "'conv1' is given edge weights; .*called without"),
@@ -120,6 +120,7 @@ VECTOR = np.ones(6, np.float32)
             say(GIN("conv1", inside=[Linear("nn.0"), "relu", Linear("nn.2"), "elu"])),
             "inside 'conv1', .* are 'relu', 'elu'; here they are one",
         ),
+        ("gin", put("state", "conv1.lin.weight", np.ones((6, 2))), "a map of edge features: write GINE"),
         ("gcn_scores", say(GCN("conv1"), "sigmoid", GCN("conv2"), "sigmoid"), "an activation ends the list"),
     ],
 )
