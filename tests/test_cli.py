@@ -325,7 +325,15 @@ def test_list_names_everything() -> None:
     assert result.exit_code == 0
     for name in (*ATTACKS, "embedded", "tox21"):
         assert f"\n  {name} " in result.stdout or f"\n  {name}\n" in result.stdout
-    for words in ("gcn, gat", "node_mlp", "gelu", "adjacency, features"):
+    for words in (
+        "gcn, gat",
+        "node_mlp",
+        "gelu",
+        "adjacency, features",
+        "none, batch, layer",
+        "rows, linear",
+        "last, ",
+    ):
         assert words in result.stdout
 
 
