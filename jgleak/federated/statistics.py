@@ -47,14 +47,24 @@ def of_batch(model: GNN, params: Params, returned: Params) -> Batch:
     return found
 
 
-def blur(model: GNN, params: Params, returned: Params) -> dict[tuple[str, ...], Float[np.ndarray, " D"]]:
-    """How far rounding may have moved the batch's mean at every norm, about ``(D,)``."""
-    found = {}
+def blur(model: GNN, params: Params, returned: Params) -> Batch:
+    """How far rounding may have moved the batch's mean and unbiased variance at every norm, about."""
+    found: Batch = {}
     for path, norm in model.norms.items():
         if norm.returns_statistics:
-            before, after = (np.abs(np.asarray(at(tree, path)["mean"], np.float64)) for tree in (params, returned))
-            found[path] = float(np.finfo(np.float32).eps) * ((before + after) / _momentum(norm) + after)
+            before, after = at(params, path), at(returned, path)
+            mean, variance = (_rounding(before[name], after[name], _momentum(norm)) for name in ("mean", "variance"))
+            found[path] = mean, variance
     return found
+
+
+def deviation_blur(model: GNN, params: Params, returned: Params) -> float:
+    """How far rounding may have moved the deviation that a norm divides by, relative, in its worst column."""
+    batch, blurred, worst = of_batch(model, params, returned), blur(model, params, returned), 0.0
+    for path, (_, variance) in batch.items():
+        norm = model.norms[path]
+        worst = max(worst, float(np.max(blurred[path][1] / (2.0 * (variance + norm.epsilon)))))
+    return worst
 
 
 def evaluated(model: GNN) -> GNN:
@@ -98,6 +108,12 @@ def _towards(before: AnyArray, after: AnyArray, momentum: float) -> Float[np.nda
     """What running statistics have moved towards."""
     then, now = (np.asarray(one, np.float64) for one in (before, after))
     return (now - (1.0 - momentum) * then) / momentum
+
+
+def _rounding(before: AnyArray, after: AnyArray, momentum: float) -> Float[np.ndarray, " D"]:
+    """What rounding of running statistics leaves of what they have moved towards."""
+    then, now = (np.abs(np.asarray(one, np.float64)) for one in (before, after))
+    return float(np.finfo(np.float32).eps) * ((then + now) / momentum + now)
 
 
 def _momentum(norm: Norm) -> float:
