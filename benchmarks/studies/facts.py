@@ -201,9 +201,10 @@ def right(name: str, value: Any, setup: Setup, truths: Sequence[Graph], path: Se
     if name == "class_counts":
         counts = np.bincount(np.array(labels, int), minlength=len(value["at_least"]))
         return bool(np.all(value["at_least"] <= counts) and np.all(counts <= value["at_most"]))
-    return name == "units" and all(
-        count["on"] <= on[place] for on in [_on(setup, truths, path)] for place, count in value.items()
-    )
+    if name == "units":
+        on = _on(setup, truths, path)
+        return all(count["on"] <= on.get(place, count["of"]) for place, count in value.items())
+    raise KeyError(name)
 
 
 def _plain(label: Any) -> Any:

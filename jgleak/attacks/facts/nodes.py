@@ -91,6 +91,8 @@ def _divisor(shares: tuple[Float[np.ndarray, " K"], Float[np.ndarray, " K"]], un
     share = share[sharp]
     if share.min() < -WHOLE / MOST or share.max() > 1.0 + WHOLE / MOST:
         raise Silent("no unit is on at more than all nodes: something else entered the last bias")
+    if share.max() < 1.0 - WHOLE / MOST:
+        raise Silent("no unit is on at all nodes, so that nothing shows the scale of the shares")
     for number in range(1, MOST + 1):
         if np.all(np.abs(share * number - np.round(share * number)) <= WHOLE):
             return number
