@@ -2,12 +2,15 @@
 
 XLA compiles with few optimisations, without its slow fusion emitters and each function in one piece, since most
 functions here run once or twice; what one process has compiled the others find in a cache. XLA aborts where it does not
-know a flag, so that other versions of jaxlib than the one that was tested run without. BLAS uses one thread: more
-threads than free cores make a small decomposition many times slower.
+know a flag, so that other versions of jaxlib than the one that was tested run without. JAX would make a context of
+MLIR for each function that it lowers and keep it as long as the function, which costs a quarter of the time and most of
+the memory: here all share one. BLAS uses one thread: more threads than free cores make a small decomposition many times
+slower.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Iterator
@@ -25,9 +28,21 @@ os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "xla"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
-if version("jaxlib") == "0.10.2":
+TESTED = version("jaxlib") == "0.10.2"
+"""The version whose flags and inner functions are those below."""
+
+if TESTED:
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1")
 threadpool_limits(1, user_api="blas")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_context() -> None:
+    """All functions are lowered in one context."""
+    if TESTED:
+        from jax._src.interpreters import mlir
+
+        mlir.make_ir_context = functools.cache(mlir.make_ir_context)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from jgleak.attacks.certificate import Certificate
 from jgleak.attacks.side_information import size
+from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.graph import Graph
 
@@ -136,6 +137,8 @@ class Attack:
       needs: fields of ``Knowledge`` without which it cannot begin; for ``n``, known edges or features will do.
       several: it can attack an update over a batch of several graphs.
       edge_classes: it finds the classes of edges, where the model tells them apart.
+      dropout: it works where clients train with dropout.
+      frozen: it works without the gradients of frozen parts, or says itself which ones it needs.
       rows: it takes public graphs whose features are the model's input rows themselves (random ones).
       many: the attack on many clients side by side, where that is faster than one by one.
       configure: the attack with other options (``--set``).
@@ -149,6 +152,8 @@ class Attack:
     needs: tuple[str, ...] = ()
     several: bool = False
     edge_classes: bool = False
+    dropout: bool = False
+    frozen: bool = False
     rows: bool = False
     many: RunMany | None = None
     configure: Callable[[Mapping[str, str | float]], Attack] = _no_options
@@ -168,6 +173,20 @@ class Attack:
                 "the model tells edge classes (bond types) apart, and it looks for edges that are there or not; take "
                 "'census' or 'grain', or a model that sees edges alone"
             )
+        if observation.model.drops and not self.dropout:
+            still = (
+                ""
+                if observation.model.masks_input
+                else (". What enters the first weight is not masked: the span of its gradient still shows those rows")
+            )
+            return (
+                "the client trains with dropout, whose masks nobody knows, so that no graph's gradient can be "
+                "recomputed; take gradient matching (as dlg), which averages over masks, or let the client train "
+                f"without{still}"
+            )
+        frozen = self._frozen(observation)
+        if frozen is not None:
+            return frozen
         if knowledge.sizes and len(knowledge.sizes) != observation.batch_size:
             given, graphs = len(knowledge.sizes), observation.batch_size
             return (
@@ -184,6 +203,22 @@ class Attack:
         except ValueError as error:
             return f"the public graphs do not fit the feature space: {error}"
         return self.unsupported(observation, knowledge)
+
+    def _frozen(self, observation: Observation) -> str | None:
+        """Why frozen parts stand in the way, or None."""
+        model, parts = observation.model, ", ".join(observation.model.frozen)
+        if model.frozen and not self.frozen:
+            return (
+                f"parts of the model are frozen ({parts}), and it reads the gradients of all parts; take gradient "
+                "matching (as dlg), which leaves them out"
+            )
+        labelled = model.node_level or Loss.of(observation.loss).masked
+        if labelled and not all(model.trains(*place) for place in model.nearest_output[:1]):
+            return (
+                f"the map next to the output is frozen ({parts}), whose gradient shows labels of nodes and of several "
+                "tasks; train it, or take a task with one label a graph"
+            )
+        return None
 
     def __call__(
         self, observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget | None = None

@@ -106,6 +106,8 @@ def _random_entry(settings: RandomSettings) -> Attack:
         partial(random, settings),
         several=True,
         edge_classes=True,
+        dropout=True,
+        frozen=True,
         configure=lambda options: _random_entry(with_options(settings, options)),
     )
 
@@ -118,6 +120,8 @@ def _habit_entry(settings: HabitSettings) -> Attack:
         partial(file_habit, settings),
         needs=("auxiliary",),
         several=True,
+        dropout=True,
+        frozen=True,
         configure=lambda options: _habit_entry(with_options(settings, options)),
     )
 
@@ -129,10 +133,20 @@ MEAN_ADJACENCY = Attack(
     mean_adjacency,
     _needs_auxiliary,
     several=True,
+    dropout=True,
+    frozen=True,
     rows=True,
 )
 FILE_HABIT = _habit_entry(HABITS)
-EMPTY = Attack("empty", "no edges, every node the most frequent one (baseline)", empty, several=True, edge_classes=True)
+EMPTY = Attack(
+    "empty",
+    "no edges, every node the most frequent one (baseline)",
+    empty,
+    several=True,
+    edge_classes=True,
+    dropout=True,
+    frozen=True,
+)
 
 
 def _empty(knowledge: Knowledge) -> Graph:

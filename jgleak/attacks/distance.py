@@ -68,7 +68,8 @@ class Fit:
     @staticmethod
     def of(observation: Observation, noise: float | None) -> Fit:
         """What to ask of the graphs behind an observation."""
-        leaves = [np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(observation.update)]
+        seen = observation.model.evidence(observation.update)
+        leaves = [np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(seen)]
         entries = sum(int(np.count_nonzero(leaf)) if observation.pruned else leaf.size for leaf in leaves)
         entries = max(entries, 1)
         size = math.sqrt(sum(float(leaf @ leaf) for leaf in leaves))
@@ -115,7 +116,8 @@ def gradient_distances(
     was clipped as a whole only the direction counts: gradients are stretched to fit first, and a regression's label,
     which shows in the length, is None. Of a pruned one the entries that were sent count, and of the others what they
     exceed the smallest of these by (``defenses.prune.seen_part``). Where running statistics came back beside the
-    update, the distance of the graph's own from them counts if it is larger.
+    update, the distance of the graph's own from them counts if it is larger. Gradients are those of evaluation mode: a
+    client that trains with dropout is never met. Frozen parts are not compared.
     """
     return [_distance(observation, space, graph) for graph in graphs]
 
@@ -261,7 +263,7 @@ def _distances(
 
     def one(label: Array) -> Array:
         gradient = jax.grad(lambda p: graph_loss(model, p, graph, label, loss))(params)
-        gradient = jax.tree.map(lambda g: g / unit, gradient)
+        gradient = jax.tree.map(lambda g: g / unit, model.trained(gradient) if model.frozen else gradient)
         if scaled:
             sent = _sent(gradient, update) if pruned else gradient
             along = optax.tree.vdot(sent, update)
@@ -285,6 +287,7 @@ def _sent(gradient: Params, update: Params) -> Params:
 def _target(model: GNN, params: Params, update: Params, graph: DenseGraph, pruned: bool) -> Array:
     """Regression target: the gradient is ``2 (output - y)`` times the output's own gradient, wherever it was sent."""
     output, gradient = jax.value_and_grad(lambda p: model.apply({"params": p}, *graph)[0])(params)
+    gradient = model.trained(gradient) if model.frozen else gradient
     gradient = _sent(gradient, update) if pruned else gradient
     inner = sum(jax.tree.leaves(jax.tree.map(lambda g, seen: jnp.sum(g * seen), gradient, update)))
     square = sum(jax.tree.leaves(jax.tree.map(lambda g: jnp.sum(g * g), gradient)))

@@ -39,11 +39,12 @@ def composed(specification: Specification, space: FeatureSpace, readout: Readout
         specification.activation,
         None if norm is None else norm.in_mode(specification.norm_mode == "train"),
         None if residual is None else residual(),
+        specification.dropout,
     )
     model = standard(space.width, layer, readout, layers=specification.layers, last_act=specification.last_activation)
     _one_of(JUMPS, "jump", specification.jump)
     model = model.clone(encoder=_encoder(specification), jump=specification.jump)
-    model = model.clone(layers=_fitting(model))
+    model = model.clone(layers=_fitting(model), frozen=tuple(specification.frozen))
     model.check()
     return model
 

@@ -76,7 +76,7 @@ def refusal(specification: Specification, setup: Setup) -> str | None:
             local=_local(specification) if protocol == "fedavg" else None,
             scaled=setup.defense.scales,
             pruned=setup.defense.drops,
-            statistics=returned(setup.model, setup.params, batch),
+            statistics=returned(setup.model, setup.params, batch, None),
         )
         return attack.refusal(observation, knowledge_of(specification, setup, truths, observation))
     except ValueError as error:

@@ -77,6 +77,7 @@ def prepare(specification: Specification) -> Setup:
     dataset = client_graphs(specification)
     model = _model(specification, dataset)
     params = model.initial(key=stream_key(specification, 0))
+    model.whole({}, params)
     loss = _loss(specification, dataset)
     given = "auxiliary" in specification.know
     public = public_graphs(specification, dataset) if given else []
@@ -173,5 +174,6 @@ def _model(specification: Specification, dataset: Dataset) -> GNN:
     if not by_node and "graph" not in readout.labels:
         raise ValueError(f"readout: {name!r} labels nodes and this task labels graphs; add --node-task")
     slots = bucket(max(g.n for g in dataset.graphs))
-    task = ReadoutTask(dataset.classes, by_node, specification.activation, specification.pooling, slots)
+    shape = dataset.classes, by_node, specification.activation, specification.pooling, slots
+    task = ReadoutTask(*shape, dropout=specification.dropout)
     return composed(specification, dataset.space, readout.for_task(task))

@@ -69,6 +69,10 @@ class Specification:
       jump: which layers' states the readout sees, a name of ``jgleak.gnn.JUMPS``.
       encoder: what stands before the first layer, as wide as the convolutions: ``rows`` (nothing), ``linear``, or
         ``embedding`` (a table a feature, of raw one-hot features).
+      dropout: share of entries that clients mask in training, after every layer's activation and after those of the
+        readout; 0: none, or gradients in evaluation mode.
+      frozen: parts that clients do not train, by their paths in the parameters: ``encoder``, ``layers_0``,
+        ``readout/mlp/linears_0``.
       bonds: tell the bond types of molecules apart; the model has to see them (``gine``).
       last_activation: apply the activation after the last convolution too.
       bias: give the convolutions a bias.
@@ -122,6 +126,8 @@ class Specification:
     residual: str | None = None
     jump: str = "last"
     encoder: str = "rows"
+    dropout: float = 0.0
+    frozen: Sequence[str] = ()
     bonds: bool = False
     last_activation: bool = False
     bias: bool = False
@@ -149,6 +155,7 @@ class Specification:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "know", tuple(self.know))
+        object.__setattr__(self, "frozen", tuple(self.frozen))
         object.__setattr__(self, "options", tuple((str(name), str(value)) for name, value in self.options))
         faults = [text for text, wrong in self._faults() if wrong]
         if faults:
@@ -184,6 +191,7 @@ class Specification:
             "encoder: embeddings look raw values up; add --raw (normalise = false)",
             self.encoder == "embedding" and self.normalise,
         )
+        yield f"dropout: must lie in 0..1, below 1, got {self.dropout}", not 0 <= self.dropout < 1
         yield (
             f"protocol: unknown {self.protocol!r}; choose one of {', '.join(PROTOCOLS)}",
             self.protocol is not None and self.protocol not in PROTOCOLS,
@@ -214,7 +222,12 @@ class Specification:
 
     def to_json(self) -> dict[str, Any]:
         """The fields by name, ready for JSON."""
-        return {**dataclasses.asdict(self), "know": list(self.know), "options": [list(pair) for pair in self.options]}
+        return {
+            **dataclasses.asdict(self),
+            "know": list(self.know),
+            "frozen": list(self.frozen),
+            "options": [list(pair) for pair in self.options],
+        }
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Specification:

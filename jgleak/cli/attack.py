@@ -43,6 +43,10 @@ def attack(
     residual: Annotated[str, typer.Option(help="Past every layer: none, add or linear.")] = "none",
     jump: Annotated[str, typer.Option(help="Layers that the readout sees: last, cat, max or sum.")] = "last",
     encoder: Annotated[str, typer.Option(help="Before the first layer: rows, linear or embedding.")] = "rows",
+    dropout: Annotated[float, typer.Option(help="Share of entries masked after activations; 0 for none.")] = 0.0,
+    frozen: Annotated[
+        list[str] | None, typer.Option(help="Parts that clients do not train, by commas: encoder, layers_0, readout.")
+    ] = None,
     bonds: Annotated[bool, typer.Option("--bonds", help="Tell bond types apart (--model gine).")] = False,
     last_activation: Annotated[
         bool, typer.Option("--last-activation", help="Apply the activation after the last convolution too.")
@@ -109,6 +113,8 @@ def attack(
             residual=None if residual == "none" else residual,
             jump=jump,
             encoder=encoder,
+            dropout=dropout,
+            frozen=split(frozen),
             bonds=bonds,
             last_activation=last_activation,
             bias=bias,

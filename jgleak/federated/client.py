@@ -33,18 +33,21 @@ def gradients(
 ) -> Params:
     """Per-graph gradients, whose mean is the batch's: every leaf gains a leading axis ``B``.
 
-    One compilation a batch shape. A defence inside the forward pass draws from ``key``, afresh for every graph. Under a
-    masked loss what a label counts may depend on the other graphs of the batch (``Loss.over``).
+    One compilation a batch shape. A defence inside the forward pass and the masks of dropout draw from ``key``, afresh
+    for every graph; without a key nothing is masked. Under a masked loss what a label counts may depend on the other
+    graphs of the batch (``Loss.over``).
     """
 
     def one(p: Params, graph: DenseGraph, y: Array, weights: Array | None, own: Array | None) -> Array:
         disturb = None if own is None else defense.disturb(key=own)
-        return graph_loss(model, p, graph, y, loss, weights, disturb=disturb)
+        masks = None if own is None or not model.drops else mask_key(own)
+        return graph_loss(model, p, graph, y, loss, weights, disturb=disturb, masks=masks)
 
     keys = None if key is None else jax.random.split(key, batch.size)
     weights = None if batch.labels is None else Loss.of(loss).entry_weights(batch.labels)
     in_axes = (None, 0, 0, *(None if part is None else 0 for part in (weights, keys)))
-    return jax.vmap(jax.grad(one), in_axes=in_axes)(params, batch.dense, batch.labels, weights, keys)
+    each = jax.vmap(jax.grad(one), in_axes=in_axes)(params, batch.dense, batch.labels, weights, keys)
+    return model.trained(each) if model.frozen else each
 
 
 def fedsgd(
@@ -66,41 +69,51 @@ def fedsgd(
       space: the public feature space.
       loss: a ``Loss``, or its text (``bce``, ``ce``, ``mse``, ``masked_bce``).
       defense: what the client does before anything leaves (``jgleak.defenses.parse``).
-      key: for the defence; required where there is one.
+      key: for the defence and the masks of dropout; required where there is one or the other.
 
     Raises:
       ValueError: unlabelled graphs, labels outside the model's classes, an unknown loss, a feature space of another
-        width, a defence without a key, or batch normalisation in training mode over other than one graph.
+        width, a defence or dropout without a key, or batch normalisation in training mode over other than one graph.
     """
     check_client(model, graphs, space, loss)
-    first, second = client_keys(defense, key)
+    inside, second = client_keys(model, defense, key)
     batch = GraphBatch.from_graphs(graphs, space, slots=model.readout.slots)
-    each = gradients(model, params, batch, loss=loss, defense=defense, key=first if defense.inside else None)
+    each = gradients(model, params, batch, loss=loss, defense=defense, key=inside)
     update = jax.tree.map(lambda g: np.asarray(g).mean(axis=0), each)
     sent = defended(model, defense, update, second)
-    marks = {"scaled": defense.scales, "pruned": defense.drops, "statistics": returned(model, params, batch)}
+    marks = {"scaled": defense.scales, "pruned": defense.drops, "statistics": returned(model, params, batch, inside)}
     return Observation(model, params, sent, str(loss), batch_size=len(graphs), **marks)
 
 
-def returned(model: GNN, params: Params, batch: GraphBatch) -> Params | None:
-    """The running statistics that a client returns: those of a model in training mode, after a step on its graph."""
+def returned(model: GNN, params: Params, batch: GraphBatch, key: Array | None) -> Params | None:
+    """The running statistics that a client returns: those of a model in training mode, after a step on its graph.
+
+    ``key`` is what ``gradients`` took: the statistics are those of the same masks.
+    """
     if not model.returns_statistics:
         return None
-    return moved(model, params, jax.tree.map(lambda leaf: leaf[0], batch.dense))
+    masks = mask_key(jax.random.split(key, batch.size)[0]) if key is not None and model.drops else None
+    return moved(model, params, jax.tree.map(lambda leaf: leaf[0], batch.dense), masks)
 
 
-def client_keys(defense: Defense, key: Array | None) -> tuple[Array | None, Array | None]:
-    """Two keys for a client's defence: for its forward passes, and for its update.
+def mask_key(own: Array) -> Array:
+    """The key of one graph's masks, beside those of a defence inside its forward pass (which are numbered from 0)."""
+    return jax.random.fold_in(own, 2**31 - 1)
+
+
+def client_keys(model: GNN, defense: Defense, key: Array | None) -> tuple[Array | None, Array | None]:
+    """Two keys for what a client draws: inside its forward passes (None: nothing), and for its defended update.
 
     Raises:
-      ValueError: there is a defence and no key.
+      ValueError: there is something to draw and no key.
     """
-    if not defense.steps:
+    if not (defense.steps or model.drops):
         return None, None
     if key is None:
-        raise ValueError(f"key: the defence {defense} is applied under a key; give key=jax.random.key(...)")
+        what = f"the defence {defense} is applied" if defense.steps else "the masks of dropout are drawn"
+        raise ValueError(f"key: {what} under a key; give key=jax.random.key(...)")
     first, second = jax.random.split(key)
-    return first, second
+    return first if defense.inside or model.drops else None, second if defense.steps else None
 
 
 def defended(model: GNN, defense: Defense, update: Params, key: Array | None) -> Params:
@@ -136,6 +149,8 @@ def _node_losses(model: GNN, params: Params, graph: Graph, space: FeatureSpace, 
     check_client(model, [graph], space, loss)
     if model.returns_statistics:
         raise ValueError("model: gradients of single nodes' losses are taken in evaluation mode (training=False)")
+    if model.drops:
+        raise ValueError("model: gradients of single nodes' losses are taken without dropout; take a rate of 0")
     if not model.node_level:
         raise ValueError("model: it labels graphs, so a node has no loss; take a 'node_scores' readout or fedsgd")
     batch = GraphBatch.from_graphs([graph], space, slots=model.readout.slots)
@@ -147,7 +162,8 @@ def _node_losses(model: GNN, params: Params, graph: Graph, space: FeatureSpace, 
 @partial(jax.jit, static_argnames=("model", "loss"))
 def _one_node(model: GNN, params: Params, batch: GraphBatch, share: Array, *, loss: str | Loss) -> Params:
     one = jax.tree.map(lambda leaf: leaf[0], batch)
-    return jax.grad(lambda p: graph_loss(model, p, one.dense, one.labels, loss, share))(params)
+    gradient = jax.grad(lambda p: graph_loss(model, p, one.dense, one.labels, loss, share))(params)
+    return model.trained(gradient) if model.frozen else gradient
 
 
 def check_client(model: GNN, graphs: Sequence[Graph], space: FeatureSpace, loss: str | Loss) -> None:

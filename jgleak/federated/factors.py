@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from flax.traverse_util import flatten_dict, unflatten_dict
-from jaxtyping import Array, Bool, Float, Num
+from jaxtyping import Array, Float, Num
 
 from jgleak.federated.loss import Loss, output_loss
 from jgleak.gnn import GNN, Params
+from jgleak.gnn.dropout import DROPOUT, MASKS
 from jgleak.gnn.tap import PROBES, ROWS
+from jgleak.graph import DenseGraph
 
 
 class Outer(NamedTuple):
@@ -29,26 +31,29 @@ class Outer(NamedTuple):
 def factored_gradients(
     model: GNN,
     params: Params,
-    nodes: Float[Array, "G N m"],
-    adjacency: Float[Array, "G N N *K"],
-    mask: Bool[Array, "G N"],
+    graphs: DenseGraph,
     labels: Num[Array, "G ..."],
     loss: str | Loss,
     shares: Float[Array, "T G N"],
+    masks: Any = None,
 ) -> Params:
     """Gradients of one client's losses in the parameters' tree: an ``Outer`` a kernel, other leaves ``(T, ...)``.
 
     Args:
       model: the shared model.
       params: the round's parameters.
-      nodes: encoded features of the client's graphs.
-      adjacency: their edges, possibly relaxed.
-      mask: True for nodes.
+      graphs: the client's ``G`` graphs, side by side; their edges may be relaxed.
       labels: of the graphs or of their nodes, possibly relaxed (``label_loss``).
       loss: a ``Loss``, or its text.
       shares: the weights of the nodes' losses in each of ``T`` losses; for graph tasks the mean over graphs is the only
         loss (``T = 1``) and only its length counts.
+      masks: of dropout: a tree of masks (``gnn.dropout.MASKS``), those of the graphs side by side. Or ``M`` keys: the
+        gradients are the mean over ``M`` draws. None: nothing is masked.
     """
+    drawn = isinstance(masks, jax.Array)
+    if drawn:
+        graphs, labels, shares = _repeated(masks.shape[0], graphs, labels, shares)
+        masks = jax.vmap(lambda key: jax.random.split(key, graphs.mask.shape[0] // masks.shape[0]))(masks).ravel()
     weights: dict[Any, Any] = dict(flatten_dict(params))
     entries = Loss.of(loss).entry_weights(labels)
 
@@ -56,14 +61,16 @@ def factored_gradients(
         whole = unflatten_dict(weights | rest)
 
         def one(
-            probes: Any, nodes: Array, adjacency: Array, mask: Array, label: Array, share: Array | None
+            probes: Any, graph: DenseGraph, label: Array, share: Array | None, own: Any
         ) -> tuple[Float[Array, ""], Any]:
             variables = {"params": whole, PROBES: probes}
-            logits, seen = model.apply(variables, nodes, adjacency, mask, mutable=[ROWS])
-            return output_loss(model, logits, mask, label, loss, share), seen[ROWS]
+            rngs = {DROPOUT: own} if drawn else None
+            variables |= {} if own is None or drawn else {MASKS: own}
+            logits, seen = model.apply(variables, *graph, mutable=[ROWS], rngs=rngs)
+            return output_loss(model, logits, graph.mask, label, loss, share), seen[ROWS]
 
         counted = share if model.node_level else entries
-        losses, rows = jax.vmap(one)(unflatten_dict(probes), nodes, adjacency, mask, labels, counted)
+        losses, rows = jax.vmap(one)(unflatten_dict(probes), graphs, labels, counted, masks)
         return losses.sum() if model.node_level else losses.mean(), flatten_dict(rows)
 
     rows = jax.eval_shape(forward, {}, {}, shares[0])[1]
@@ -80,3 +87,11 @@ def factored_gradients(
         flat = entered[path].reshape(-1, entered[path].shape[-1])
         found[path] = Outer(flat, slope.reshape(count, flat.shape[0], -1))
     return unflatten_dict(found)
+
+
+def _repeated(
+    times: int, graphs: DenseGraph, labels: Num[Array, "G ..."], shares: Float[Array, "T G N"]
+) -> tuple[DenseGraph, Num[Array, "_G ..."], Float[Array, "T _G N"]]:
+    """A client's graphs ``times`` over, whose mean is that of one time."""
+    more, wide = jax.tree.map(lambda leaf: jnp.concatenate([leaf] * times), (graphs, labels))
+    return more, wide, jnp.concatenate([shares] * times, axis=1) / times

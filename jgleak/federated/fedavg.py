@@ -47,17 +47,17 @@ def fedavg(
     check_client(model, graphs, space, loss)
     if model.returns_statistics and local.steps > 1:
         raise ValueError("local: batch normalisation in training mode is understood in one step; take steps=1")
-    first, second = client_keys(defense, key)
+    inside, second = client_keys(model, defense, key)
     batch = GraphBatch.from_graphs(graphs, space, slots=model.readout.slots)
-    inside = first if defense.inside else None
     mean = _along(model, params, batch, inside, np.float32(local.rate), loss=loss, defense=defense, steps=local.steps)
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(jax.device_get(mean))):
         raise ValueError(
             f"local_rate: the client's weights are not finite after {local.steps} steps at a rate of {local.rate:g}; "
             f"take a smaller rate or fewer steps"
         )
+    first = None if inside is None else jax.random.fold_in(inside, 0)
     update = defended(model, defense, jax.tree.map(np.asarray, mean), second)
-    marks = {"scaled": defense.scales, "pruned": defense.drops, "statistics": returned(model, params, batch)}
+    marks = {"scaled": defense.scales, "pruned": defense.drops, "statistics": returned(model, params, batch, first)}
     return Observation(model, params, update, str(loss), len(graphs), "fedavg", local, **marks)
 
 

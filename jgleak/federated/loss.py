@@ -15,6 +15,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Num
 
 from jgleak.gnn import GNN, Params
+from jgleak.gnn.dropout import DROPOUT
 from jgleak.graph import DenseGraph
 
 CLASSES = ("bce", "ce")
@@ -203,14 +204,15 @@ def graph_loss(
     loss: str | Loss,
     share: Float[Array, "..."] | None = None,
     disturb: Callable[[int, Array], Array] | None = None,
+    masks: Array | None = None,
 ) -> Float[Array, ""]:
     """Training loss of one padded graph: of its output, or the mean over its nodes for node tasks.
 
     ``share`` weighs the nodes ``(N,)`` of a node task otherwise (a 1 for one node gives the loss of that node), and
     the entries ``(T,)`` of a masked loss (``Loss.entry_weights``). ``disturb`` is what the client does to each layer's
-    output.
+    output. Dropout draws its masks from the key ``masks``; without it there are none (evaluation mode).
     """
-    logits: Any = model.apply({"params": params}, *graph, disturb)
+    logits: Any = model.apply({"params": params}, *graph, disturb, rngs=None if masks is None else {DROPOUT: masks})
     return output_loss(model, logits, graph.mask, label, loss, share)
 
 

@@ -45,7 +45,8 @@ class Observation:
     Attributes:
       model: the architecture.
       params: the parameters sent to the client.
-      update: what came back, a pytree like ``params`` (FedSGD: the mean gradient over the batch).
+      update: what came back, a pytree like ``params`` (FedSGD: the mean gradient over the batch). Frozen parts of the
+        model may be left out; they are zeros then, which say nothing.
       loss: what the client minimised, as the text of a ``Loss``: ``bce``, ``ce+smoothing:0.1``, ``masked_bce``.
       batch_size: number of graphs in the batch.
       protocol: one of ``PROTOCOLS``.
@@ -90,10 +91,16 @@ class Observation:
             if not isinstance(getattr(self, mark), bool):
                 raise ValueError(f"{mark}: must be true or false, got {getattr(self, mark)!r}")
         for what, tree in (("params", self.params), ("update", self.update)):
-            _check_depth(what, tree, self.model.depth)
+            _check_depth(what, tree, self.model)
         expected = jax.eval_shape(lambda: self.model.initial(key=jax.random.key(0)))
         _check_tree("params", self.params, flatten(expected))
+        object.__setattr__(self, "update", self.model.whole(self.update, self._like_update()))
         _check_tree("update", self.update, flatten(expected), self.gradients)
+        moved = [name for name, leaf in flatten(self.update).items() if self._frozen(name) and np.any(np.asarray(leaf))]
+        if moved:
+            raise ValueError(
+                f"update: {moved[0]!r} is frozen in this model, and moved; leave it out of the frozen parts"
+            )
         if self.model.returns_statistics:
             self._check_training(expected)
         elif self.statistics is not None:
@@ -111,6 +118,16 @@ class Observation:
             wanted = {f"{'/'.join(path)}/{name}": at(expected, path)[name] for path in norms for name in STATISTICS}
             _check_tree("statistics", self.statistics, wanted)
 
+    def _frozen(self, name: str) -> bool:
+        return not self.model.trains(*name.split("/"))
+
+    def _like_update(self) -> Params:
+        """The parameters in the update's shapes."""
+        beside = self.gradients
+        if beside is None:
+            return self.params
+        return jax.tree.map(lambda leaf: np.broadcast_to(leaf, (beside, *np.shape(leaf))), self.params)
+
     @property
     def gradients(self) -> int | None:
         """How many gradients came side by side, or None where the update is one."""
@@ -118,12 +135,12 @@ class Observation:
         return next(iter(np.shape(leaf)[0] for leaf in leaves), 0) if self.protocol == "node_losses" else None
 
 
-def _check_depth(what: str, tree: Params, layers: int) -> None:
+def _check_depth(what: str, tree: Params, model: GNN) -> None:
     # Before the described model is built: a file may claim any number of layers.
     if not isinstance(tree, Mapping):
         raise ValueError(f"{what}: expected a nested dict of arrays named like the model's, got {type(tree).__name__}")
-    last = f"layers_{layers - 1}"
-    if last not in tree:
+    last = f"layers_{model.depth - 1}"
+    if last not in tree and (what == "params" or model.trains(last)):
         raise ValueError(f"{what}: lacks the tensors of {last!r}; it belongs to a model of fewer layers")
 
 
@@ -265,6 +282,7 @@ def serialise(observation: Observation, space: FeatureSpace | None = None) -> by
     }
     trees = {"params": observation.params, "update": observation.update, "statistics": observation.statistics or {}}
     # safetensors writes an array's buffer as it lies in memory, so the order must be C.
+    trees["update"] = observation.model.evidence(trees["update"])
     tensors = {
         f"{part}/{k}": np.asarray(v, order="C") for part, tree in trees.items() for k, v in flatten(tree).items()
     }

@@ -83,7 +83,9 @@ def _rounds(
         draw, inside, outside = jax.random.split(own, 3)
         rows = jax.random.choice(draw, graphs.nodes.shape[0], (plan.batch,), replace=False)
         batch = jax.tree.map(lambda leaf: leaf[rows], graphs)
-        each = gradients(model, params, batch, loss=loss, defense=defense, key=inside if defense.inside else None)
+        each = gradients(
+            model, params, batch, loss=loss, defense=defense, key=inside if defense.inside or model.drops else None
+        )
         mean = jax.tree.map(lambda leaf: leaf.mean(axis=0), each)
         return model.trained(defense.apply(mean, key=outside))
 

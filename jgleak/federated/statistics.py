@@ -11,10 +11,11 @@ from functools import partial
 
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from jgleak.gnn import GNN, Norm, Params
 from jgleak.gnn.convolution import AnyArray
+from jgleak.gnn.dropout import DROPOUT
 from jgleak.gnn.norm import STATISTICS, BatchNorm
 from jgleak.gnn.tree import at, put
 from jgleak.graph import DenseGraph
@@ -23,10 +24,13 @@ Batch = dict[tuple[str, ...], tuple[Float[np.ndarray, " D"], Float[np.ndarray, "
 """A batch's mean and unbiased variance at every norm, by where the norm's parameters lie."""
 
 
-def moved(model: GNN, params: Params, graph: DenseGraph) -> Params:
-    """The running statistics after a step on one graph: a tree with ``mean`` and ``variance`` of every norm."""
+def moved(model: GNN, params: Params, graph: DenseGraph, masks: Array | None = None) -> Params:
+    """The running statistics after a step on one graph: a tree with ``mean`` and ``variance`` of every norm.
+
+    ``masks`` is the key of dropout's masks, where there are some.
+    """
     found: Params = {}
-    for path, batch in _statistics(model, params, graph).items():
+    for path, batch in _statistics(model, params, graph, masks).items():
         before, momentum = at(params, path), _momentum(model.norms[path])
         after = {
             name: ((1.0 - momentum) * np.asarray(before[name], np.float64) + momentum * np.asarray(now, np.float64))
@@ -47,14 +51,24 @@ def of_batch(model: GNN, params: Params, returned: Params) -> Batch:
     return found
 
 
-def blur(model: GNN, params: Params, returned: Params) -> dict[tuple[str, ...], Float[np.ndarray, " D"]]:
-    """How far rounding may have moved the batch's mean at every norm, about ``(D,)``."""
-    found = {}
+def blur(model: GNN, params: Params, returned: Params) -> Batch:
+    """How far rounding may have moved the batch's mean and unbiased variance at every norm, about."""
+    found: Batch = {}
     for path, norm in model.norms.items():
         if norm.returns_statistics:
-            before, after = (np.abs(np.asarray(at(tree, path)["mean"], np.float64)) for tree in (params, returned))
-            found[path] = float(np.finfo(np.float32).eps) * ((before + after) / _momentum(norm) + after)
+            before, after = at(params, path), at(returned, path)
+            mean, variance = (_rounding(before[name], after[name], _momentum(norm)) for name in ("mean", "variance"))
+            found[path] = mean, variance
     return found
+
+
+def deviation_blur(model: GNN, params: Params, returned: Params) -> float:
+    """How far rounding may have moved the deviation that a norm divides by, relative, in its worst column."""
+    batch, blurred, worst = of_batch(model, params, returned), blur(model, params, returned), 0.0
+    for path, (_, variance) in batch.items():
+        norm = model.norms[path]
+        worst = max(worst, float(np.max(blurred[path][1] / (2.0 * (variance + norm.epsilon)))))
+    return worst
 
 
 def evaluated(model: GNN) -> GNN:
@@ -100,6 +114,12 @@ def _towards(before: AnyArray, after: AnyArray, momentum: float) -> Float[np.nda
     return (now - (1.0 - momentum) * then) / momentum
 
 
+def _rounding(before: AnyArray, after: AnyArray, momentum: float) -> Float[np.ndarray, " D"]:
+    """What rounding of running statistics leaves of what they have moved towards."""
+    then, now = (np.abs(np.asarray(one, np.float64)) for one in (before, after))
+    return float(np.finfo(np.float32).eps) * ((then + now) / momentum + now)
+
+
 def _momentum(norm: Norm) -> float:
     if not isinstance(norm, BatchNorm):
         raise TypeError(f"norm: {norm.kind!r} has no running statistics")
@@ -110,13 +130,14 @@ def _evaluated(norm: Norm) -> Norm:
     return norm.clone(training=False) if isinstance(norm, BatchNorm) else norm
 
 
-def _statistics(model: GNN, params: Params, graph: DenseGraph) -> Batch:
-    sown = jax.device_get(_sown(model, params, graph))
+def _statistics(model: GNN, params: Params, graph: DenseGraph, masks: Array | None = None) -> Batch:
+    sown = jax.device_get(_sown(model, params, graph, masks))
     norms = (path for path, norm in model.norms.items() if norm.returns_statistics)
     return {path: (at(sown, path)["mean"], at(sown, path)["variance"]) for path in norms}
 
 
 @partial(jax.jit, static_argnames=("model",))
-def _sown(model: GNN, params: Params, graph: DenseGraph) -> Params:
-    _, left = model.apply({"params": params}, *graph, mutable=[STATISTICS])
+def _sown(model: GNN, params: Params, graph: DenseGraph, masks: Array | None) -> Params:
+    rngs = None if masks is None else {DROPOUT: masks}
+    _, left = model.apply({"params": params}, *graph, mutable=[STATISTICS], rngs=rngs)
     return left[STATISTICS]

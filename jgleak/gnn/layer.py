@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jgleak.gnn.activation import activation
 from jgleak.gnn.convolution import Convolution
+from jgleak.gnn.dropout import check_rate, dropped
 from jgleak.gnn.norm import Norm
 from jgleak.gnn.precise import Precise
 from jgleak.gnn.residual import Residual
@@ -34,8 +35,8 @@ class Layer(Precise):
       act: a name of ``ACTIVATIONS``; ``identity`` for none.
       norm: normalisation of the pre-activations; None: none.
       residual: what passes the layer by; None: nothing.
-      dropout: share of entries set to 0 in training mode, which is where ``apply`` is given ``rngs={"dropout": key}``.
-        The clients of ``jgleak.federated`` compute gradients in evaluation mode.
+      dropout: share of entries that are set to 0 while a client trains; 0: none. A client that computes its gradient in
+        evaluation mode has none.
     """
 
     conv: Convolution
@@ -92,8 +93,7 @@ class Layer(Precise):
         activation(self.act)
         if self.norm is not None:
             self.norm.check()
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout: expected a share from 0 and below 1, got {self.dropout}")
+        check_rate(self.dropout)
 
     @nn.compact
     def __call__(
@@ -104,8 +104,7 @@ class Layer(Precise):
             adjacency = adjacency.sum(axis=-1)
         out = self.conv(rows, adjacency, mask)
         out = activation(self.act)(out if self.norm is None else self.norm(out, mask))
-        if self.dropout and self.has_rng("dropout"):
-            out = nn.Dropout(self.dropout, deterministic=False)(out)
+        out = dropped(self, self.dropout, out)
         return out if self.residual is None else out + self.residual(rows, self.features)
 
     def sent(self, rows: Float[Array, "T F"], classes: Int[Array, " T"]) -> Float[Array, "T S"]:

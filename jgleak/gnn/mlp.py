@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 
 from jgleak.gnn.activation import activation
 from jgleak.gnn.convolution import at_least_one
+from jgleak.gnn.dropout import check_rate, dropped
 from jgleak.gnn.tap import apply_kernel
 
 
@@ -39,16 +40,19 @@ class MLP(nn.Module):
     Attributes:
       widths: of every map's output; the last is the MLP's own.
       act: a name of ``ACTIVATIONS``.
+      dropout: share of entries that are set to 0 after each activation while a client trains.
     """
 
     widths: tuple[int, ...]
     act: str = "relu"
+    dropout: float = 0.0
 
     @nn.nowrap
     def check(self) -> None:
         """Raise ``ValueError`` for an unknown name or an impossible size."""
         at_least_one(widths=min(self.widths, default=0))
         activation(self.act)
+        check_rate(self.dropout)
 
     def setup(self) -> None:
         self.linears = [LinearMap(width) for width in self.widths]
@@ -68,8 +72,8 @@ class MLP(nn.Module):
 
     def hidden(self, x: Float[Array, "... F"]) -> tuple[Float[Array, "... h"], Float[Array, "... C"]]:
         """What enters the last map, and what leaves it."""
-        for linear in self.linears[:-1]:
-            x = activation(self.act)(linear(x))
+        for number, linear in enumerate(self.linears[:-1]):
+            x = dropped(self, self.dropout, activation(self.act)(linear(x)), f"mask_{number}")
         return x, self.linears[-1](x)
 
 

@@ -13,6 +13,7 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, Float
 
 from jgleak.gnn.convolution import at_least_one
+from jgleak.gnn.dropout import check_rate, dropped
 from jgleak.gnn.encoder import Encoder, Rows
 from jgleak.gnn.jump import JUMPS, Jump
 from jgleak.gnn.layer import Layer
@@ -22,7 +23,7 @@ from jgleak.gnn.pooled import Pooled
 from jgleak.gnn.precise import Precise
 from jgleak.gnn.readout import Readout
 from jgleak.gnn.tap import Tap
-from jgleak.gnn.tree import at, put
+from jgleak.gnn.tree import at, paths_of, put, without
 
 Params = Any
 """A pytree of weights: ``{"layers_0": {"conv": {"kernel": ...}}, ..., "readout": {"mlp": {"linears_0": ...}}}``."""
@@ -41,6 +42,9 @@ class GNN(Precise):
       readout: from the nodes' states to the output.
       encoder: from ``X`` to the first layer's input.
       jump: which layers' states the readout sees, a name of ``JUMPS``.
+      dropout: share of entries of the first layer's input that are set to 0 while a client trains.
+      frozen: parts that clients do not train, by their paths in the parameters: ``encoder``, ``layers_0``,
+        ``layers_1/conv``, ``readout/mlp/linears_0``. An update says nothing of them.
     """
 
     in_features: int
@@ -48,6 +52,8 @@ class GNN(Precise):
     readout: Readout
     encoder: Encoder = Rows()
     jump: str = "last"
+    dropout: float = 0.0
+    frozen: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         # Flax shares the weights of a module that stands in two places; every layer is to have its own.
@@ -60,6 +66,7 @@ class GNN(Precise):
         if not self.layers:
             raise ValueError("layers: a model needs at least one")
         at_least_one(in_features=self.in_features)
+        check_rate(self.dropout)
         self.encoder.check()
         for layer in self.layers:
             layer.check()
@@ -100,14 +107,25 @@ class GNN(Precise):
         return all(conv == alike[0] for conv in alike)
 
     @property
+    def drops(self) -> bool:
+        """Clients train with dropout somewhere: activations are masked at random, afresh for every graph."""
+        return any((self.dropout, self.readout.dropout, *(layer.dropout for layer in self.layers)))
+
+    @property
+    def masks_input(self) -> bool:
+        """Dropout masks the rows that enter the first weight; elsewhere it stands behind that weight."""
+        return bool(self.dropout) and not self.encoder.taps
+
+    @property
     def edge_classes(self) -> int:
         """Number ``K`` of edge classes that its layers tell apart; 0: to them, edges are alike."""
         return max(layer.conv.edge_classes for layer in self.layers)
 
     @property
     def input_taps(self) -> tuple[Tap, ...]:
-        """The first linear maps that the input rows enter, mixed or not; empty where rows are used otherwise too."""
-        if self.readout.sees_input:
+        """The first linear maps that the input rows enter, mixed or not; empty where rows are used otherwise too, or
+        enter masked."""
+        if self.readout.sees_input or self.masks_input:
             return ()
         if self.encoder.taps:
             return tuple(tap.inside("encoder") for tap in self.encoder.taps)
@@ -160,10 +178,45 @@ class GNN(Precise):
 
     @nn.nowrap
     def trained(self, update: Params) -> Params:
-        """The update with zeros in the places of statistics, which no gradient trains and no defence touches."""
+        """The update with zeros in the places of statistics and frozen parts, which no gradient trains and no defence
+        touches."""
         for path, norm in self.norms.items():
             still = {name: jnp.zeros_like(at(update, path)[name]) for name in norm.statistics}
             update = put(update, path, {**at(update, path), **still})
+        for path in map(_path, self.frozen):
+            update = put(update, path, jax.tree.map(jnp.zeros_like, at(update, path)))
+        return update
+
+    @nn.nowrap
+    def trains(self, *path: str) -> bool:
+        """What lies at ``path`` in the parameters is not frozen, nor is a part of it."""
+        return not any(path[: len(part)] == part or part[: len(path)] == path for part in map(_path, self.frozen))
+
+    @nn.nowrap
+    def evidence(self, tree: Mapping[str, Any]) -> Any:
+        """Of a tree like the parameters what clients train."""
+        return without(tree, {_path(part) for part in self.frozen}) if self.frozen else tree
+
+    @nn.nowrap
+    def whole(self, update: Mapping[str, Any], params: Params) -> Any:
+        """An update, with zeros for frozen parts that it lacks.
+
+        Raises:
+          ValueError: a frozen part that the parameters lack, or no part that is trained.
+        """
+        if not self.frozen:
+            return update
+        known = paths_of(params)
+        for part in self.frozen:
+            if not any(path[: len(_path(part))] == _path(part) for path in known):
+                tops = ", ".join(sorted({path[0] for path in known}))
+                raise ValueError(f"frozen: the model has no part {part!r}; it has {tops}, and parts of these (a/b)")
+        if not self.evidence(params):
+            raise ValueError("frozen: no part is trained, so that there is no gradient; leave one out")
+        there = set(paths_of(update))
+        for path in known:
+            if path not in there and not self.trains(*path):
+                update = put(update, path, np.zeros_like(at(params, path)))
         return update
 
     @nn.nowrap
@@ -173,7 +226,7 @@ class GNN(Precise):
 
     @nn.nowrap
     def output_bias(self, update: Mapping[str, Any]) -> Float[np.ndarray, "... C"] | None:
-        """The gradient of the bias that is added to the logits; None where the model adds none.
+        """The gradient of the bias that is added to the logits; None where the model adds none, or it is frozen.
 
         States that are the logits are those of the last convolution, up to an activation: a norm between the bias and
         the logits may turn signs, and jumping knowledge adds other layers' states.
@@ -181,10 +234,10 @@ class GNN(Precise):
         if self.readout.passes_states:
             if not self.layers[-1].plain or self.jumping.keeps != "last":
                 return None
-            last = self.conv_of(update, self.depth - 1)
+            last, place = self.conv_of(update, self.depth - 1), (f"layers_{self.depth - 1}", "conv")
         else:
-            last = self.readout.last(self.readout_of(update))
-        return np.asarray(last["bias"]) if "bias" in last else None
+            last, place = self.readout.last(self.readout_of(update)), ("readout", *self.readout.last_map)
+        return np.asarray(last["bias"]) if "bias" in last and self.trains(*place, "bias") else None
 
     @property
     def nearest_output(self) -> tuple[tuple[str, ...], ...]:
@@ -200,7 +253,7 @@ class GNN(Precise):
         disturb: Callable[[int, Array], Array] | None = None,
     ) -> list[Float[Array, "N _D"]]:
         """``[H_0, H_1, ..., H_L]`` of one padded graph; ``disturb`` maps a layer's number and output to another."""
-        out = [self.encoder(nodes)]
+        out = [dropped(self, self.dropout, self.encoder(nodes))]
         for number, layer in enumerate(self.layers):
             state = layer(out[-1], adjacency, mask)
             state = state if disturb is None else disturb(number, state)
@@ -252,6 +305,10 @@ class GNN(Precise):
         """Random parameters: Glorot-uniform convolutions, readout uniform in ±1/sqrt(fan_in)."""
         self.check()
         return _initial(self, key)
+
+
+def _path(part: str) -> tuple[str, ...]:
+    return tuple(part.split("/"))
 
 
 @partial(jax.jit, static_argnames=("model",))

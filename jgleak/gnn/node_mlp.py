@@ -31,7 +31,7 @@ class NodeMLP(Readout):
 
     @classmethod
     def for_task(cls, task: ReadoutTask) -> NodeMLP:
-        return cls(MLP((300, 64, task.outputs), task.act), per_node=task.by_node)
+        return cls(MLP((300, 64, task.outputs), task.act, task.dropout), per_node=task.by_node)
 
     @nn.nowrap
     def check(self) -> None:
@@ -56,6 +56,10 @@ class NodeMLP(Readout):
     @property
     def maps(self) -> int:
         return len(self.mlp.widths)
+
+    @property
+    def dropout(self) -> float:
+        return self.mlp.dropout if self.maps > 1 else 0.0
 
     def __call__(
         self, rows: Float[Array, "N m"], states: Float[Array, "N D"], mask: Bool[Array, " N"]

@@ -35,7 +35,7 @@ class Pooled(Readout):
 
     @classmethod
     def for_task(cls, task: ReadoutTask) -> Pooled:
-        return cls(task.pooling, MLP((task.outputs,), task.act))
+        return cls(task.pooling, MLP((task.outputs,), task.act, task.dropout))
 
     @nn.nowrap
     def check(self) -> None:
@@ -70,6 +70,10 @@ class Pooled(Readout):
     @property
     def maps(self) -> int:
         return len(self.mlp.widths)
+
+    @property
+    def dropout(self) -> float:
+        return self.mlp.dropout if self.maps > 1 else 0.0
 
     def __call__(
         self, rows: Float[Array, "N m"], states: Float[Array, "N D"], mask: Bool[Array, " N"]

@@ -30,6 +30,7 @@ class ReadoutTask(NamedTuple):
       act: activation between linear maps.
       pooling: as in ``Pooled``, for readouts that pool.
       slots: number of nodes that graphs are padded to.
+      dropout: after the activations between linear maps.
     """
 
     outputs: int
@@ -37,6 +38,7 @@ class ReadoutTask(NamedTuple):
     act: str
     pooling: str
     slots: int
+    dropout: float = 0.0
 
 
 class Readout(nn.Module):
@@ -111,6 +113,11 @@ class Readout(nn.Module):
     def maps(self) -> int:
         """Number of linear maps one after another."""
         return 0
+
+    @property
+    def dropout(self) -> float:
+        """Share of entries between its linear maps that are set to 0 while a client trains."""
+        return 0.0
 
     def __call__(
         self, rows: Float[Array, "N m"], states: Float[Array, "N D"], mask: Bool[Array, " N"]

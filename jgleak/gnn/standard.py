@@ -58,8 +58,9 @@ def standard(
 
 
 def _placed(layer: Layer, last: bool, readout: Readout, last_act: bool) -> Layer:
-    """The layer in its place; the last one has an activation only where it is asked for."""
+    """The layer in its place; the last one has an activation, and dropout behind it, only where it is asked for."""
     conv = layer.conv.placed(last)
     if last and readout.passes_states:
         conv = conv.clone(features=readout.outputs)
-    return layer.clone(conv=conv, act=layer.act if last_act or not last else "identity")
+    active = last_act or not last
+    return layer.clone(conv=conv, act=layer.act if active else "identity", dropout=layer.dropout if active else 0.0)

@@ -29,6 +29,7 @@ def from_arrays(
     batch_size: int = 1,
     reduction: str = "mean",
     example: Given | None = None,
+    frozen: Sequence[str] = (),
 ) -> Observation:
     """The observation of a server that sent ``state`` and got ``gradients`` back.
 
@@ -46,6 +47,7 @@ def from_arrays(
       example: a check that is worth its line: the bridge's output for these graphs must be the model's. What no name
         shows (where an activation stands, a transposed square, an edge weight, a row that is added) shows there. With
         labels (``Example``) the gradient must be theirs.
+      frozen: names of parameters that the client does not train, and that have no gradient.
 
     Raises:
       ValueError: a description that does not fit the arrays, a part that no attack here handles, gradients of another
@@ -60,10 +62,11 @@ def from_arrays(
     _finite("state", weights)
     _finite("gradient", slopes)
     places = slots(architecture, weights)
-    slopes = _trained(places, weights, slopes)
+    parts = _frozen(places, frozen)
+    slopes = _trained(places, weights, {**slopes, **{name: np.zeros_like(weights[name]) for name in frozen}})
     params = tree(places, weights, gradient=False)
     update = tree(places, slopes, gradient=True)
-    model = model_of(architecture, places, params, weights)
+    model = model_of(architecture, places, params, weights).clone(frozen=parts)
     if reduction == "sum":
         count = batch_size * (model.outputs if loss.masked or loss.name == "bce" else 1)
         update = jax.tree.map(lambda leaf: leaf / np.asarray(count, leaf.dtype), update)
@@ -95,6 +98,18 @@ def _finite(what: str, arrays: Arrays) -> None:
                 f"{what}: {name!r} holds NaN or infinite values, from which nothing follows; take another round's, and "
                 "check the client's loss and learning rate"
             )
+
+
+def _frozen(places: Sequence[WeightSlot], names: Sequence[str]) -> tuple[str, ...]:
+    """The parts of ``GNN`` that stand for parameters which are not trained."""
+    frozen, known = set(names), {name for slot in places for name in slot.names}
+    if not frozen <= known:
+        raise ValueError(f"frozen: {min(frozen - known)!r} is no parameter of this state; there is {', '.join(known)}")
+    for slot in places:
+        if frozen & set(slot.names) and not frozen >= set(slot.names):
+            left = min(set(slot.names) - frozen)
+            raise ValueError(f"frozen: {left!r} is trained, and the tables beside it are not; here they are one array")
+    return tuple(slot.path for slot in places if frozen >= set(slot.names) and slot.role != "eps")
 
 
 def _trained(places: Sequence[WeightSlot], weights: Arrays, slopes: Arrays) -> Arrays:

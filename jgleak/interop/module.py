@@ -29,6 +29,8 @@ def from_pyg(
 ) -> Observation:
     """The observation of a PyTorch Geometric model after ``loss.backward()``: its parameters and their ``.grad``.
 
+    Parameters with ``requires_grad=False`` are frozen parts.
+
     Args:
       model: the module.
       layers: None: the model is run on a small graph and its forward pass read off (``steps_of``). Or the forward pass
@@ -49,11 +51,13 @@ def from_pyg(
     _check_mode(modules, model, deterministic)
     shown = None if example is None else Example.of(example)
     steps = steps_of(model, shown) if layers is None else [step for word in layers for step in _steps(word, modules)]
-    gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
+    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    gradients = {name: parameter.grad for name, parameter in trained.items()}
+    frozen = [name for name, _ in model.named_parameters() if name not in trained]
     given = {"loss": loss, "batch_size": batch_size, "reduction": reduction}
     checked = shown if layers is not None or shown is not None else _probed(model)
     try:
-        seen = from_arrays(model.state_dict(), gradients, steps, **given, example=checked)
+        seen = from_arrays(model.state_dict(), gradients, steps, **given, example=checked, frozen=frozen)
     except OutputDiffersError as error:
         found = None if layers is None else _difference(model, steps, shown)
         raise ValueError(f"{error}. {found[:1].upper()}{found[1:]}" if found else str(error)) from error

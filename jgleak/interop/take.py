@@ -176,8 +176,8 @@ def tree(slots: Sequence[WeightSlot], arrays: Arrays, *, gradient: bool) -> Para
         for name in slot.names:
             if name not in arrays:
                 raise ValueError(
-                    f"{what}: {name!r} is missing; the gradient of every parameter is needed, so freeze none of them "
-                    "and dump them after the backward pass of the loss"
+                    f"{what}: {name!r} is missing; the gradient of every parameter that is trained is needed: dump "
+                    "them after the backward pass of the loss, and name those that are not (frozen=[..])"
                 )
         found[slot.path] = np.concatenate([_stored(slot, name, arrays[name]) for name in slot.names])
         if slot.role == "residual_kernel" and isinstance(slot.layer, GAT) and not slot.layer.concat:

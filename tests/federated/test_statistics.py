@@ -17,7 +17,7 @@ from jgleak.federated import LocalTraining, fedavg, fedsgd
 from jgleak.federated.client import target_gradient
 from jgleak.federated.loss import graph_loss
 from jgleak.federated.observation import load, save
-from jgleak.federated.statistics import distance, evaluated, frozen, moved, of_batch
+from jgleak.federated.statistics import deviation_blur, distance, evaluated, frozen, moved, of_batch
 from jgleak.gnn import GNN, MLP, BatchNorm, GCNConv, GINConv, Layer, NodeScores, Pooled
 from jgleak.gnn.norm import STATISTICS
 from jgleak.graph import DenseGraph, Graph, GraphBatch
@@ -120,6 +120,23 @@ def test_the_batch_s_statistics_follow_from_running_ones(seen: Any, world: Any) 
     assert distance(model, params, observation.statistics, dense) < 1e-5
     other = dense_of(world.graph(7, seed=4), world)
     assert distance(model, params, observation.statistics, other) > 1e-2
+
+
+def test_rounding_moves_a_deviation_by_no_more_than_is_said(world: Any) -> None:
+    model = GNN(world.space.width, (Layer(GCNConv(40), norm=TRAINING),), Pooled(mlp=MLP((2,))))
+    params, said, worst = model.initial(key=jax.random.key(5)), [], []
+    for seed in range(20):
+        graph = world.graph(3, seed=seed)
+        observation = fedsgd(model, params, [graph], world.space, loss="ce")
+        dense = dense_of(graph, world)
+        loops = np.asarray(dense.adjacency[:3, :3], np.float64) + np.eye(3)
+        scale = 1.0 / np.sqrt(loops.sum(axis=1))
+        rows = scale[:, None] * loops * scale @ np.asarray(dense.nodes[:3], np.float64)
+        true = (rows @ np.asarray(params["layers_0"]["conv"]["kernel"], np.float64)).var(axis=0, ddof=1)
+        ((_, seen),) = of_batch(model, params, observation.statistics).values()
+        worst.append(float(np.max(np.abs(seen - true) / (2 * (true + 1e-5)))))
+        said.append(deviation_blur(model, params, observation.statistics))
+    assert np.all(np.array(worst) <= said) and np.median(np.array(said) / worst) < 20
 
 
 def test_the_gradient_distance_counts_the_statistics(seen: Any, world: Any) -> None:

@@ -57,7 +57,7 @@ def test_factors_are_the_gradient(model: GNN) -> None:
         return sum(one) if model.node_level else sum(one) / GRAPHS
 
     wanted = jax.jit(jax.vmap(jax.grad(plain), (None, 0)))(params, shares)
-    found = jax.jit(lambda p: factored_gradients(model, p, *graphs, "ce", shares))(params)
+    found = jax.jit(lambda p: factored_gradients(model, p, DenseGraph(*graphs[:3]), labels, "ce", shares))(params)
     for number, layer in enumerate(model.layers):
         assert all(isinstance(tap.of(model.layer_of(found, number)), Outer) for tap in layer.taps)
     heads = jax.tree.leaves(model.readout_of(found), is_leaf=lambda x: isinstance(x, Outer))

@@ -232,3 +232,12 @@ def test_a_saved_observation_is_the_same(strangers: dict[str, Stranger], tmp_pat
     assert again.model == seen.model
     for path, leaf in flatten(seen.params).items():
         np.testing.assert_array_equal(flatten(again.params)[path], leaf)
+
+
+def test_a_frozen_parameter_needs_no_gradient(strangers: dict[str, Stranger]) -> None:
+    given = strangers["gcn"].given
+    names = [name for name in given["gradients"] if name.startswith("conv1.")]
+    rest = {name: slope for name, slope in given["gradients"].items() if name not in names}
+    seen = from_arrays(**{**given, "gradients": rest}, frozen=names, example=strangers["gcn"].example)
+    assert set(seen.model.frozen) == {"layers_0/conv/kernel", "layers_0/conv/bias"}
+    assert not np.any(seen.update["layers_0"]["conv"]["kernel"]) and np.any(seen.update["layers_1"]["conv"]["kernel"])

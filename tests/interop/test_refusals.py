@@ -91,7 +91,7 @@ VECTOR = np.ones(6, np.float32)
         ("gcn", say(GCN("conv1"), "relu", GCN("conv1"), "relu", "mean", *HEAD), "two of them use 'conv1.lin.weight'"),
         ("gcn", say(GCN("conv2"), "relu", GCN("conv1"), "relu", "mean", *HEAD), "'conv1.lin.weight' is .* would fit"),
         ("gcn", drop("state", "conv1.lin.weight"), "needs 'conv1.lin.weight' or .*; there is conv1.bias"),
-        ("gcn", drop("gradients", "conv1.bias"), "gradient: 'conv1.bias' is missing; .*freeze none"),
+        ("gcn", drop("gradients", "conv1.bias"), "gradient: 'conv1.bias' is missing; .*name those that are not"),
         ("gcn", put("gradients", "conv9.bias", VECTOR), "'conv9.bias' is no parameter of this state; .*another model"),
         ("gcn", put("gradients", "conv1.bias", np.ones(7)), r"shape \(7,\), the parameter \(6,\); .*another model"),
         ("gcn", put("state", "conv1.bias", np.full(6, np.nan)), "state: 'conv1.bias' holds NaN or infinite values"),

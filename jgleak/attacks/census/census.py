@@ -172,6 +172,19 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
         return "in training mode it reads the sums over nodes off the norms' gradients, which noise and pruning change"
     if model.returns_statistics and observation.statistics is None:
         return "no running statistics came back, and without the batch's own no node's state is known"
+    if model.frozen and model.returns_statistics:
+        return "in training mode it reads the gradients of norms and of the maps behind them; train all parts"
+    shows_upstream = model.readout.first_map if model.readout.additive == "pooled" else model.readout.last_map
+    if model.readout.additive is not None and not model.trains("readout", *shows_upstream):
+        return (
+            f"the gradient at what adds up over nodes is read off the readout, where {', '.join(model.frozen)} "
+            "is frozen; take gradient matching (as dlg)"
+        )
+    if model.frozen and not leak_points(observation, 0):
+        return (
+            f"the weights that take the nodes' own rows are frozen ({', '.join(model.frozen)}), so that feature values "
+            "cannot be checked; take gradient matching (as dlg)"
+        )
     if not leak_points(observation, 0):
         if model.returns_statistics:
             return (
@@ -209,6 +222,7 @@ def census(settings: CensusSettings = DEFAULTS) -> Attack:
         run=partial(run, settings),
         unsupported=unsupported,
         edge_classes=True,
+        frozen=True,
         configure=configure,
     )
 

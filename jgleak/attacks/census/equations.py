@@ -23,6 +23,7 @@ from jgleak.attacks.closed_form.pooled_embedding import pooled_embedding
 from jgleak.attacks.span.hops import Blocks, Nodes
 from jgleak.federated.loss import label_loss
 from jgleak.gnn import GNN, Params
+from jgleak.gnn.tree import over
 
 BATCH = 16
 """Blocks differentiated at once."""
@@ -47,7 +48,7 @@ def equations(problem: CensusProblem, levels: Levels, clock: Clock) -> Equations
     observation, arithmetic = problem.observation, problem.arithmetic
     model, update = observation.model, _host(observation.update)
     of = _root_value(model)
-    used = _without_readout(update) if of == "pooled" else update
+    used = _used(model, update)
     labels = np.arange(model.outputs if of == "labelled" else 1, dtype=np.int32)
     blocks, tags = np.repeat(np.arange(levels.top.size), labels.size), np.tile(labels, levels.top.size)
     vectors = arithmetic.vectors(used, blocks.size)
@@ -111,8 +112,11 @@ def _root_value(model: GNN) -> RootValue:
     return "pooled" if model.readout.additive == "pooled" else "nodes"
 
 
-def _without_readout(tree: Params) -> Params:
-    return {k: v for k, v in tree.items() if k != "readout"}
+def _used(model: GNN, tree: Params) -> Params:
+    """Of a tree like the parameters the parts whose gradients are equations: those that clients train, and not a
+    readout that pools."""
+    rest = {k: v for k, v in tree.items() if k != "readout"} if _root_value(model) == "pooled" else tree
+    return model.evidence(rest)
 
 
 class _Table(NamedTuple):
@@ -182,7 +186,7 @@ def _columns(
     along = partial(jnp.matmul, upstream, precision="highest")
 
     def value(weights: Params, tree: Trees, label: Array) -> tuple[Array, Any]:
-        full = {**params, **weights}
+        full = over(params, weights)
         state, at_norms = embed(model, full, rows, degrees, tree)
         entering = [at_norms[path] for path in paths]
         off = sum(taken(pull, row) for pull, row in zip(pulls, entering, strict=True))
@@ -193,7 +197,7 @@ def _columns(
         own = label_loss(logits, label, loss) if of == "labelled" else along(logits)
         return own - off, (state, entering)
 
-    weights = _without_readout(params) if of == "pooled" else params
+    weights = _used(model, params)
 
     def one(tree: Trees, label: Array) -> tuple[Array, Array, list[Array]]:
         gradient, (state, entering) = jax.grad(value, has_aux=True)(weights, tree, label)

@@ -12,7 +12,7 @@ from jgleak.attacks.census.settings import DEFAULTS, CensusLimits, CensusSetting
 from jgleak.attacks.distance import Fit
 from jgleak.attacks.node_order import KnownRows
 from jgleak.federated.observation import Knowledge, Observation
-from jgleak.federated.statistics import Batch, frozen, of_batch
+from jgleak.federated.statistics import Batch, deviation_blur, frozen, of_batch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +24,7 @@ class CensusProblem:
         parameters and in evaluation mode, so that a node's states follow from its neighbourhood.
       seen: the same as it was seen.
       knowledge: what the attacker knows.
-      settings: tolerances and limits.
+      settings: tolerances and limits; where running statistics came back the tolerances allow for their rounding.
       arithmetic: how to reckon with an exact gradient, or one under noise.
       fit: which gradient distances are those of the graph that was seen.
       n_counted: the number of nodes was not known, but follows from statistics (``number_of_nodes``).
@@ -45,6 +45,7 @@ class CensusProblem:
         Raises:
           ValueError: batch normalisation in training mode without running statistics or without a number of nodes.
         """
+        settings = dataclasses.replace(settings, tolerances=_rounded(settings.tolerances, observation))
         arithmetic, fit = arithmetic_of(knowledge.noise, settings), Fit.of(observation, knowledge.noise)
         return CensusProblem(still(observation, knowledge.n), observation, knowledge, settings, arithmetic, fit)
 
@@ -56,11 +57,8 @@ class CensusProblem:
 
     @property
     def tolerances(self) -> CensusTolerances:
-        """Those of the settings; of rows what rounded statistics leave, where there are any."""
-        given = self.settings.tolerances
-        if not self.seen.model.returns_statistics:
-            return given
-        return dataclasses.replace(given, span=dataclasses.replace(given.span, row_least=given.span.statistics_row))
+        """Those of the settings."""
+        return self.settings.tolerances
 
     @property
     def limits(self) -> CensusLimits:
@@ -98,3 +96,16 @@ def still(observation: Observation, n: int | None) -> Observation:
     batch = of_batch(observation.model, observation.params, observation.statistics)
     model, params = frozen(observation.model, observation.params, batch, n)
     return dataclasses.replace(observation, model=model, params=params, statistics=None)
+
+
+def _rounded(tolerances: CensusTolerances, seen: Observation) -> CensusTolerances:
+    """Tolerances of rows and residuals that allow for what the rounding of running statistics leaves.
+
+    A norm divides by the batch's deviation: where that is small in a column, so small an error is large behind it.
+    """
+    if seen.statistics is None or not seen.model.returns_statistics:
+        return tolerances
+    blur = tolerances.statistics_margin * deviation_blur(seen.model, seen.params, seen.statistics)
+    residual = max(tolerances.missing_residual, min(blur, tolerances.statistics_residual))
+    span = dataclasses.replace(tolerances.span, row_least=tolerances.span.statistics_row)
+    return dataclasses.replace(tolerances, span=span, missing_residual=residual, census_residual=residual)

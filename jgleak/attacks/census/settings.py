@@ -34,6 +34,9 @@ class CensusTolerances:
         this.
       whole_number: how far a count may be from a whole number.
       census_residual: residual of a whole-number solution.
+      statistics_margin: where running statistics came back, ``missing_residual`` and ``census_residual`` are at least
+        so many times the relative error that their rounding leaves in the deviation of a norm's worst column,
+      statistics_residual: and at most this.
       near_residual: residual of one that rounding explains easily, beside ``residual_margin`` times that of the best
         solution.
       near_distance: graphs whose gradient is off by less come first: rounding explains that easily, and ten times as
@@ -57,6 +60,8 @@ class CensusTolerances:
     free_direction: float = 1e-6
     whole_number: float = 0.1
     census_residual: float = 1e-3
+    statistics_margin: float = 50.0
+    statistics_residual: float = 0.05
     near_residual: float = 1e-5
     near_distance: float = 1e-5
     looser_checks: float = 4.0

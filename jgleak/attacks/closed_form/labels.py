@@ -18,9 +18,11 @@ def last_bias(model: GNN, update: Params) -> Float[np.ndarray, "... C"]:
 
     Raises:
       ConditionFailed: the model adds none (a ``dot`` readout; ``node_scores`` without bias, or behind a norm, a
-        residual or jumping knowledge).
+        residual or jumping knowledge), or it is frozen.
     """
     bias = model.output_bias(update)
+    if bias is None and not model.trains("readout"):
+        raise ConditionFailed("the last bias is frozen and shows no label; give the labels")
     if bias is None:
         raise ConditionFailed(f"the {model.readout.kind!r} readout adds no bias to its output; give the labels")
     return np.asarray(bias, np.float64)
@@ -107,6 +109,8 @@ def infer_target(observation: Observation) -> float:
     readout = model.readout
     if observation.loss != "mse" or not readout.pools or readout.maps > 1 or observation.batch_size > 1:
         raise ConditionFailed("the target shows only with one graph, squared error and one linear map after pooling")
+    if not model.trains("readout"):
+        raise ConditionFailed("parts of the readout are frozen, so the output need not follow; give the target")
     seen, weights = (readout.first(model.readout_of(tree)) for tree in (observation.update, observation.params))
     if observation.pruned:  # noise that was added later hides which entries were left out
         raise ConditionFailed("entries of the update were pruned, so the output need not follow; give the target")
@@ -146,6 +150,8 @@ def tasks_hidden(observation: Observation, noise: float | None = None) -> str | 
     loss, readout = Loss.of(observation.loss), observation.model.readout
     if not loss.masked:
         return f"the loss {loss.name!r} is not of several tasks"
+    if not observation.model.trains("readout"):
+        return "parts of the readout are frozen, whose gradients would show them"
     if observation.batch_size > 1:
         return "the gradient sums over the task labels of several graphs, so its signs name none"
     if noise is not None:

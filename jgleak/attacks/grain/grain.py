@@ -109,6 +109,12 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
         )
     if model.depth == 2 and model.jumping.keeps is None:
         return f"with two layers the 2-hop blocks' states do not show under jump={model.jump!r}; take 'cat' or 'last'"
+    unseen = [hop for hop in range(min(model.depth, 3)) if not leak_points(observation, hop)] if model.frozen else []
+    if unseen:
+        return (
+            f"the weights whose gradients show {unseen[0]}-hop blocks are frozen ({', '.join(model.frozen)}); take "
+            "gradient matching (as dlg)"
+        )
     if not leak_points(observation, 0):
         return "no linear map takes the nodes' own rows; it needs an encoder, or a readout that sees the input"
     if model.edge_classes and knowledge.distinct_nodes:
@@ -134,6 +140,7 @@ def grain(settings: GrainSettings = DEFAULTS) -> Attack:
         run=partial(run, settings),
         unsupported=unsupported,
         edge_classes=True,
+        frozen=True,
         configure=configure,
     )
 

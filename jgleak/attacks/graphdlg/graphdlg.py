@@ -150,6 +150,10 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
 
 def no_embedding(observation: Observation, knowledge: Knowledge) -> str | None:
     """Why the embedding does not show, or None."""
+    if observation.model.readout.pools and not observation.model.trains(
+        "readout", *observation.model.readout.first_map
+    ):
+        return "the readout's first map is frozen, whose gradient leaks the embedding; take gradient matching (as dlg)"
     if observation.model.readout.pools:
         return None
     return (
@@ -171,6 +175,7 @@ def entry(name: str, summary: str, training: DecoderTraining) -> Attack:
         unsupported,
         needs=("n", "auxiliary"),
         several=True,
+        frozen=True,
         rows=True,
         many=partial(run_many, training),
         configure=configure,

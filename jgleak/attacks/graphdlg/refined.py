@@ -151,6 +151,7 @@ GRAPHDLG_REFINED = matching(
     "gradient matching from GraphDLG's edges and the files' habits (ours)",
     RECIPE,
     needs=("n", "auxiliary"),
+    dropout=False,
     unsupported=refusal,
     rows=True,
 )

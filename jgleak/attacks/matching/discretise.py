@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
@@ -36,7 +37,7 @@ def choose(
     if recipe.combine is not None:
         guess = recipe.combine(setting, problem, guesses, values)
     else:
-        guess = Guess(*(part[int(np.argmin(values))] for part in guesses))
+        guess = jax.tree.map(lambda part: part[int(np.argmin(values))], guesses)
     return guess if recipe.finish is None else recipe.finish(setting, problem, guess)
 
 
@@ -62,14 +63,16 @@ def read(
     graphs, hard_nodes, hard_edges = [], np.zeros_like(nodes), np.zeros_like(edges)
     sizes = np.asarray(problem.mask).sum(axis=1).tolist()
     for g, n in enumerate(sizes):
-        hard = recipe.rounding(edges[g, :n, :n], rng)
+        rounded = recipe.rounding(edges[g, :n, :n], rng)
         x = space.decode(nodes[g, :n])
-        graph = Graph(x, np.argwhere(np.triu(np.maximum(hard, hard.T), 1) > 0), _label(setting, labels[g], n))
+        graph = Graph(x, np.argwhere(np.triu(np.maximum(rounded, rounded.T), 1) > 0), _label(setting, labels[g], n))
         graphs.append(graph)
         hard_nodes[g, :n], hard_edges[g, :n, :n] = space.encode(x), graph.adjacency
     n = max(sizes)
     reported = (hard_edges if recipe.hard else edges)[:, :n, :n]
-    return Answer(tuple(graphs), _guess(nodes[:, :n], reported, labels), _guess(hard_nodes, hard_edges, labels))
+    return Answer(
+        tuple(graphs), _guess(nodes[:, :n], reported, labels), _guess(hard_nodes, hard_edges, labels, guess.masks)
+    )
 
 
 def _guess(*parts: Any) -> Guess:

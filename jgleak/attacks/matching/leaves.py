@@ -71,6 +71,10 @@ class Kept(NamedTuple):
     least: Float[Array, "T ..."]
 
 
+class Untrained(NamedTuple):
+    """In the place of a frozen leaf: nothing was observed, and nothing is compared."""
+
+
 def kept(leaf: Float[np.ndarray, "T ..."], least: Float[np.ndarray, "T ..."], kernel: bool) -> Kept:
     """A pruned tensor's observed gradients, and the bound of what was left out of each."""
     entries: Any = np.ascontiguousarray(leaf.swapaxes(1, 2)) if kernel else leaf
@@ -102,10 +106,11 @@ def compressed(leaf: Float[np.ndarray, "T F D"], rows: int) -> Compressed | Whol
 
 
 def pairs(found: Any, seen: Any) -> list[tuple[Any, Any]]:
-    """The leaves of both trees, side by side: arrays, or an ``Outer`` beside one of the observed kinds."""
-    kernels = Outer | Compressed | Whole | Dense | Kept
+    """The leaves of both trees, side by side: arrays, or an ``Outer`` beside one of the observed kinds. Frozen ones are
+    left out."""
+    kernels = Outer | Compressed | Whole | Dense | Kept | Untrained
     each = (jax.tree.leaves(tree, is_leaf=lambda leaf: isinstance(leaf, kernels)) for tree in (found, seen))
-    return list(zip(*each, strict=True))
+    return [(a, b) for a, b in zip(*each, strict=True) if not isinstance(b, Untrained)]
 
 
 def stretched(found: Any, factor: Float[Array, " T"]) -> Any:

@@ -19,7 +19,7 @@ from jgleak.attacks.distance import MATCH, Fit
 from jgleak.attacks.matching.discretise import Answer, choose, read
 from jgleak.attacks.matching.objectives import Guess, squared
 from jgleak.attacks.matching.options import configured, settings
-from jgleak.attacks.matching.problem import Problem, Setting, pose, unsupported
+from jgleak.attacks.matching.problem import Problem, Setting, mask_keys, pose, unsupported
 from jgleak.attacks.matching.recipe import Recipe, hard_distance, on_device
 from jgleak.attacks.matching.reduction import reduce
 from jgleak.attacks.matching.run import STRIDE, MatchingRun, axes, side_by_side
@@ -47,7 +47,7 @@ def matching(name: str, summary: str, recipe: Recipe, **fields: Any) -> Attack:
         name,
         summary,
         partial(invert, recipe),
-        **({"needs": ("n",), "several": True, "unsupported": unsupported} | fields),
+        **({"needs": ("n",), "several": True, "dropout": True, "frozen": True, "unsupported": unsupported} | fields),
         many=partial(invert_many, recipe),
         configure=configure,
     )
@@ -92,7 +92,7 @@ def invert_many(
         seen, known = [observations[i] for i in same], [knowledges[i] for i in same]
         prior = recipe.learn(seen, known, recipe.training)
         for i in same:
-            posed = _posed(recipe, observations[i], knowledges[i], prior)
+            posed = _posed(recipe, observations[i], knowledges[i], prior, keys[i])
             clients[i] = _Client(observations[i], knowledges[i], keys[i], *posed)
     runs: dict[Any, list[int]] = defaultdict(list)
     for i, client in clients.items():
@@ -123,7 +123,7 @@ class _Client(NamedTuple):
 
 
 def _posed(
-    recipe: Recipe, observation: Observation, knowledge: Knowledge, prior: Any
+    recipe: Recipe, observation: Observation, knowledge: Knowledge, prior: Any, key: Array
 ) -> tuple[Setting, Problem, Float[np.ndarray, "m r"] | None]:
     seen, basis = observation, None
     if recipe.reduce is not None and not observation.pruned:  # what was left out lies along all directions
@@ -133,6 +133,8 @@ def _posed(
     if recipe.cautious:
         explained = np.asarray(_explained(recipe, setting, observation, knowledge.noise), np.float32)
         problem = dataclasses.replace(problem, explained=explained)
+    if recipe.masks == "averaged" and observation.model.drops:
+        problem = dataclasses.replace(problem, masks=mask_keys(recipe.draws, key))
     return setting, problem, basis
 
 
@@ -163,7 +165,8 @@ def _together(recipe: Recipe, problem: Problem) -> int:
     losses, graphs, slots = problem.shares.shape
     widths = sum(sum(leaf.shape) for leaf in jax.tree.leaves(problem.params) if leaf.ndim > 1)
     gradients = sum(np.size(leaf) for leaf in jax.tree.leaves(problem.update))
-    rows = losses * graphs * slots * (slots + problem.mean.size + widths)
+    draws = 1 if problem.masks is None else len(problem.masks)
+    rows = draws * losses * graphs * slots * (slots + problem.mean.size + widths)
     fit = MEMORY / (4 * recipe.restarts * COPIES * (gradients + rows))
     return max(1, 2 ** int(np.log2(max(fit, 1.0))))
 
@@ -196,7 +199,7 @@ def _run(
             setting,
             client.problem,
             client.knowledge.space,
-            choose(recipe, setting, client.problem, Guess(*(part[i] for part in guesses)), values[i]),
+            choose(recipe, setting, client.problem, jax.tree.map(lambda part, i=i: part[i], guesses), values[i]),
             basis=client.basis,
             rng=np.random.default_rng(np.asarray(jax.random.key_data(client.key))),
         )
@@ -251,7 +254,8 @@ def _hard_distances(recipe: Recipe, clients: list[_Client], answers: list[Answer
             rows = np.asarray(nodes).reshape(-1, nodes.shape[-1])
             seen, basis = reduce(client.observation, rows, recipe.reduce)
             dummy = None if recipe.dummy is None else recipe.dummy()
-            setting, problem = pose(seen, client.knowledge, infer=recipe.infer_labels, basis=basis, dummy=dummy)
+            setting, again = pose(seen, client.knowledge, infer=recipe.infer_labels, basis=basis, dummy=dummy)
+            problem = dataclasses.replace(again, masks=problem.masks)
             nodes = nodes if basis is None else nodes @ basis.astype(np.float32)
         if client.observation.scaled and setting.loss != "mse":
             setting = dataclasses.replace(setting, scaled=True)  # a class, once rounded, no longer absorbs the clipping

@@ -13,6 +13,7 @@ from jgleak.attacks.matching import leaves
 from jgleak.attacks.matching.problem import Problem, Setting
 from jgleak.federated.factors import factored_gradients
 from jgleak.gnn import Params
+from jgleak.graph import DenseGraph
 
 TINY = 1e-30
 """Squared norms below this count as zero."""
@@ -29,11 +30,14 @@ class Guess(NamedTuple):
       adjacency: ``(G, N, N)`` with entries in [0, 1]; padding rows and columns are zero.
       labels: distributions ``(G, C)`` or ``(G, N, C)``, regression targets ``(G,)`` or ``(G, N)``, or rows ``(G, T)``
         of several tasks, NaN where a label is missing.
+      masks: of dropout, a tree of entries in [0, 1], ``G`` in front (``gnn.dropout.MASKS``); None: the client draws
+        none, or they are not searched for.
     """
 
     nodes: Float[Array, "G N m"]
     adjacency: Float[Array, "G N N"]
     labels: Num[Array, "..."]
+    masks: Any = None
 
 
 Objective = Callable[[Params, Params], Float[Array, ""]]
@@ -43,11 +47,14 @@ Objective = Callable[[Params, Params], Float[Array, ""]]
 def gradients(setting: Setting, problem: Problem, guess: Guess) -> Params:
     """The gradients a guess would have sent, to be compared with ``problem.update``: an ``Outer`` a kernel.
 
+    Under dropout they are those of the guess's own masks, or the mean over what ``problem.masks`` draws.
     Where the update was clipped as a whole (``Setting.scaled``), its length is not the gradient's: they are stretched
     to that length. A zero gradient stays one.
     """
-    graphs = (guess.nodes, guess.adjacency, jnp.asarray(problem.mask), guess.labels)
-    found = factored_gradients(setting.model, problem.params, *graphs, setting.loss, jnp.asarray(problem.shares))
+    graphs, shares = DenseGraph(guess.nodes, guess.adjacency, jnp.asarray(problem.mask)), jnp.asarray(problem.shares)
+    drawn = None if problem.masks is None else jax.random.wrap_key_data(jnp.asarray(problem.masks))
+    masks = drawn if guess.masks is None else guess.masks
+    found = factored_gradients(setting.model, problem.params, graphs, guess.labels, setting.loss, shares, masks)
     if not setting.scaled:
         return found
     square = jnp.maximum(

@@ -11,7 +11,7 @@ import optax
 
 from jgleak.attacks.matching import starts
 from jgleak.attacks.matching.objectives import Objective, cosine, layerwise, squared
-from jgleak.attacks.matching.recipe import Recipe
+from jgleak.attacks.matching.recipe import MASKINGS, Recipe
 from jgleak.attacks.options import choice, values, with_options
 from jgleak.attacks.public.training import PublicTraining
 
@@ -58,6 +58,8 @@ class MatchingOptions:
       objective: a name of ``OBJECTIVES``.
       init: a name of ``starts.NAMED``, or a number.
       target: a data term below this ends a restart.
+      masks: what is done about dropout, a name of ``MASKINGS``.
+      draws: of masks, to average a guess's gradient over.
       training: how the attack learns from public graphs; None where it does not.
       start: the settings that this part of the recipe has, or None; and so for the others below.
       relax: the same.
@@ -76,6 +78,8 @@ class MatchingOptions:
     objective: str = choice(OBJECTIVES)
     init: str
     target: float
+    masks: str = choice(MASKINGS)
+    draws: int
     training: PublicTraining | None
     start: Any
     relax: Any
@@ -102,6 +106,8 @@ def options_of(recipe: Recipe) -> MatchingOptions:
         objective=_named(OBJECTIVES, recipe.objective),
         init=_named(starts.NAMED, recipe.start),
         target=recipe.target,
+        masks=recipe.masks,
+        draws=recipe.draws,
         training=recipe.training,
         **{name: part if dataclasses.is_dataclass(part) else None for name, part in parts.items()},
     )
@@ -118,7 +124,7 @@ def configured(recipe: Recipe, options: Mapping[str, str | float]) -> Recipe:
     if "init" in options:
         recipe = dataclasses.replace(recipe, start=starts.named(str(options["init"])))
     chosen = with_options(options_of(recipe), options)
-    plain = ("lr", "steps", "restarts", "target", "training")
+    plain = ("lr", "steps", "restarts", "target", "masks", "draws", "training")
     changes: dict[str, Any] = {name: getattr(chosen, name) for name in plain}
     changes |= {name: part for name in PARTS if (part := getattr(chosen, name)) is not None}
     if "objective" in options:

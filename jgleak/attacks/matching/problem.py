@@ -8,11 +8,11 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, Float, Num
+from jaxtyping import Array, Bool, Float, Num, UInt32
 
 from jgleak.attacks.closed_form.labels import infer_label, infer_node_labels, infer_target, infer_tasks, tasks_hidden
 from jgleak.attacks.closed_form.propositions import ConditionFailed
-from jgleak.attacks.matching.leaves import compressed, kept
+from jgleak.attacks.matching.leaves import Untrained, compressed, kept
 from jgleak.attacks.relaxations import Group, groups
 from jgleak.attacks.side_information import apart, graph_labels
 from jgleak.defenses.prune import bounds
@@ -20,6 +20,7 @@ from jgleak.features import FeatureSpace
 from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Knowledge, Observation
 from jgleak.gnn import GNN, Params
+from jgleak.gnn.tree import over
 from jgleak.graph import bucket
 from jgleak.pytree import pytree
 
@@ -58,7 +59,8 @@ class Problem:
 
     Attributes:
       params: the parameters of the round.
-      update: the observed gradients, every leaf ``(T, ...)``, kernels as ``leaves.compressed`` has them.
+      update: the observed gradients, every leaf ``(T, ...)``, kernels as ``leaves.compressed`` has them, frozen leaves
+        as ``leaves.Untrained``.
       mask: ``(G, N)`` True for the client's nodes.
       shares: ``(T, G, N)`` weights of the nodes' losses (node tasks; of the graphs' means, otherwise unused).
       mean: ``(m,)`` what the feature space subtracts from the raw columns.
@@ -70,6 +72,7 @@ class Problem:
         several tasks, where known.
       prior: whatever the attack learnt from public graphs.
       explained: a value of the ``squared`` objective that the noise of the update explains; 0 where none is or asks.
+      masks: ``(M, 2)`` the data of ``M`` keys, which draw masks of dropout to average over; None: nothing is averaged.
     """
 
     params: Params
@@ -84,6 +87,12 @@ class Problem:
     labels: Num[Array | np.ndarray, "..."] | None = None
     prior: Any = None
     explained: Float[Array | np.ndarray, ""] = dataclasses.field(default_factory=lambda: np.zeros((), np.float32))
+    masks: UInt32[Array | np.ndarray, "M 2"] | None = None
+
+
+def mask_keys(count: int, key: Array) -> UInt32[np.ndarray, "M 2"]:
+    """``count`` keys of masks for ``Problem.masks``."""
+    return np.asarray(jax.random.key_data(jax.random.split(jax.random.fold_in(key, 2**31 - 1), count)))
 
 
 def shared(setting: Setting) -> tuple[str, ...]:
@@ -183,14 +192,17 @@ def _observed(observation: Observation, rows: int) -> Any:
     """The update as the objectives take it: ``T`` gradients in front, kernels ``compressed``, pruned ones ``Kept``."""
     several = slice(None) if observation.gradients else None
     update = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32)[several], observation.update)
+    trained = observation.model.evidence(update)
     if observation.pruned:
-        least = jax.tree.map(np.asarray, bounds(update, axis=1))
-        return jax.tree_util.tree_map_with_path(
-            lambda path, leaf, bound: kept(leaf, bound, _is_kernel(path)), update, least
+        least = jax.tree.map(np.asarray, bounds(trained, axis=1))
+        seen = jax.tree_util.tree_map_with_path(
+            lambda path, leaf, bound: kept(leaf, bound, _is_kernel(path)), trained, least
         )
-    return jax.tree_util.tree_map_with_path(
-        lambda path, leaf: compressed(leaf, rows) if _is_kernel(path) else leaf, update
-    )
+    else:
+        seen = jax.tree_util.tree_map_with_path(
+            lambda path, leaf: compressed(leaf, rows) if _is_kernel(path) else leaf, trained
+        )
+    return over(jax.tree.map(lambda _: Untrained(), update), seen) if observation.model.frozen else seen
 
 
 def _is_kernel(path: Sequence[Any]) -> bool:

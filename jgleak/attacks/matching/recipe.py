@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.scipy.special import logit
 from jaxtyping import Array, Bool, Float, Int
 
 from jgleak.attacks import relaxations
@@ -19,6 +20,7 @@ from jgleak.attacks.matching.reduction import Reduction
 from jgleak.attacks.matching.starts import Start, Variables
 from jgleak.attacks.public.training import PublicTraining
 from jgleak.federated.observation import Knowledge, Observation
+from jgleak.gnn.dropout import MASKS
 from jgleak.pytree import pytree
 
 
@@ -43,6 +45,10 @@ class State:
     value: Float[Array, ""]
     step: Int[Array, ""]
     done: Bool[Array, ""]
+
+
+MASKINGS = ("searched", "averaged", "none")
+"""What a search may do about dropout."""
 
 
 def _no_penalty(setting: Setting, guess: Guess, step: Int[Array, ""]) -> Float[Array, ""]:
@@ -94,6 +100,10 @@ class Recipe:
         told from rounding; None: in all columns.
       cautious: end a restart where the update's known noise explains what is left (the discrepancy principle), so that
         what the start says is given up only for what the gradient says for sure; under ``squared`` only.
+      masks: of a client that trains with dropout, a name of ``MASKINGS``: its masks are searched for beside the graph
+        (Scheliga et al. 2023), from evaluation mode on; or a guess's gradient is the mean over some draws, the same
+        ones all along; or it is that of evaluation mode.
+      draws: how many.
     """
 
     start: Start
@@ -118,6 +128,8 @@ class Recipe:
     latent: bool = False
     reduce: Reduction | None = None
     cautious: bool = False
+    masks: str = "searched"
+    draws: int = 8
 
 
 def on_device(recipe: Recipe) -> Recipe:
@@ -132,12 +144,15 @@ def on_device(recipe: Recipe) -> Recipe:
         finish=None,
         dummy=None,
         cautious=False,
+        draws=1,
     )
 
 
 def init(recipe: Recipe, setting: Setting, problem: Problem, *, key: Array) -> State:
     """The state of one restart before its first step."""
     variables = recipe.project(setting, problem, recipe.start(setting, problem, key))
+    if recipe.masks == "searched" and setting.model.drops:
+        variables["masks"] = jax.tree.map(jnp.zeros_like, _chances(setting, problem))
 
     return State(
         variables=variables,
@@ -178,12 +193,31 @@ def step(recipe: Recipe, setting: Setting, problem: Problem, state: State) -> tu
 
 
 def relaxed(recipe: Recipe, setting: Setting, problem: Problem, variables: Variables, step: Int[Array, ""]) -> Guess:
-    """What the model is shown; degrees that features state and known edges tell are set, not searched for."""
+    """What the model is shown; degrees that features state and known edges tell are set, not searched for.
+
+    Masks of dropout go through a sigmoid, from their chances on, of which all are kept in evaluation mode.
+    """
     guess = recipe.relax(setting, problem, variables, step)
+    if "masks" in variables:
+        chances = _chances(setting, problem)
+        shown = jax.tree.map(lambda v, kept: jax.nn.sigmoid(v + logit(kept)), variables["masks"], chances)
+        guess = guess._replace(masks=shown)
     if setting.degree_column is None or problem.degrees is None:
         return guess
     columns = slice(setting.degree_column, setting.degree_column + problem.degrees.shape[-1])
     return guess._replace(nodes=guess.nodes.at[..., columns].set(problem.degrees))
+
+
+def _chances(setting: Setting, problem: Problem) -> Any:
+    """Every entry's chance to be kept by dropout: a tree like the masks of the client's graphs."""
+    slots, classes = problem.mask.shape[1], setting.model.edge_classes
+
+    def one(mask: Bool[Array, " N"]) -> Any:
+        edges = jnp.zeros((slots, slots, *((classes,) if classes else ())))
+        blank = jnp.zeros((slots, setting.model.in_features)), edges, mask
+        return setting.model.apply({"params": problem.params}, *blank, mutable=[MASKS])[1][MASKS]
+
+    return jax.vmap(one)(jnp.asarray(problem.mask))
 
 
 def answer(recipe: Recipe, setting: Setting, problem: Problem, state: State) -> tuple[Guess, Float[Array, ""]]:

@@ -56,13 +56,14 @@ def reduce(
     are not seen by the gradient of the first layer at all.
 
     Args:
-      observation: of a model that shows ``X`` to its first linear maps only; others come back as they are.
+      observation: of a model that shows ``X`` to its first linear maps only, which are trained; others come back as
+        they are.
       rows: further rows to span (known features, or a guess to be compared).
       how: what counts as a direction.
     """
     model = observation.model
     taps = sorted({tap.path: tap for tap in model.input_taps}.values())
-    if not taps:
+    if not taps or not all(model.trains(*tap.path) for tap in taps):
         return Reduced(observation, None)
     kernels = [np.asarray(tap.of(observation.update), np.float64) for tap in taps]
     columns = [np.moveaxis(kernel, -2, 0).reshape(model.in_features, -1) for kernel in kernels]

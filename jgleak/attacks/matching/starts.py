@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import cache, partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +14,9 @@ from jaxtyping import Array
 from jgleak.attacks.matching.problem import Problem, Setting
 from jgleak.attacks.options import from_zero
 
-Variables = dict[str, Array]
+Variables = dict[str, Any]
 """What is searched for: ``nodes (G, N, m)``, ``adjacency (G, N, N)``, ``labels (G, ...)`` as far as unknown, and
-whatever a recipe adds (a latent vector, embeddings)."""
+whatever a recipe adds (a latent vector, embeddings); ``masks`` of dropout, a tree of logits beside their chances."""
 
 Start = Callable[[Setting, Problem, Array], Variables]
 

@@ -55,7 +55,8 @@ class Ensemble:
                     nodes[k, g, :n] = nodes[k, g, place]
                     adjacency[k, g, :n, :n] = adjacency[k, g][np.ix_(place, place)]
         sizes = [2**e for e in range(len(order).bit_length())]
-        means = [Guess(nodes[:k].mean(axis=0), adjacency[:k].mean(axis=0), guesses.labels[order[0]]) for k in sizes]
+        best = jax.tree.map(lambda part: part[order[0]], guesses)
+        means = [best._replace(nodes=nodes[:k].mean(axis=0), adjacency=adjacency[:k].mean(axis=0)) for k in sizes]
         if len(means) == 1:
             return means[0]
         return means[int(np.argmin(_distances(setting, problem, jax.tree.map(lambda *parts: np.stack(parts), *means))))]

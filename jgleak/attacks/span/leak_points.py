@@ -54,10 +54,11 @@ def leak_points(observation: Observation, hop: int) -> list[LeakPoint]:
 
     At hop 0 the readout comes first: its condition does not depend on the adjacency. Later the readout and the node
     check come before the aggregate check, whose rows are linear in the features and so pass more often by accident.
+    Frozen weights have no gradient, and leak nothing.
     """
     model, update = observation.model, observation.update
     found: list[LeakPoint] = []
-    if model.readout.additive == "nodes":
+    if model.readout.additive == "nodes" and model.trains("readout", *model.readout.first_map):
         kernel = model.readout.head_span(model.readout_of(update))
         condition = "the readout's upstream rows are independent"
         if hop == 0 and model.readout.sees_input:
@@ -67,7 +68,8 @@ def leak_points(observation: Observation, hop: int) -> list[LeakPoint]:
             found.append(LeakPoint("readout", hop, "state", fixed, kernel, condition))
     if hop > 0:
         full = f"the gradient at the output of convolution {hop - 1} has full row rank"
-        inside = {tap.rows: whole_gradient(observation, hop - 1, tap.path) for tap in model.layers[hop - 1].taps}
+        taps = [tap for tap in model.layers[hop - 1].taps if model.trains(f"layers_{hop - 1}", *tap.path)]
+        inside = {tap.rows: whole_gradient(observation, hop - 1, tap.path) for tap in taps}
         if (hidden := inside.get("hidden")) is not None:
             found.insert(0, LeakPoint("hidden", hop, "hidden", 0, hidden, full))
         if (mixed := inside.get("mixed")) is not None:
@@ -85,9 +87,11 @@ def _own_rows(observation: Observation, hop: int) -> LeakPoint | None:
     """
     model, update = observation.model, observation.update
     if hop == 0 and model.encoder.taps:
+        if not model.trains("encoder"):
+            return None
         seen = [np.asarray(tap.inside("encoder").of(update)) for tap in model.encoder.taps]
         return LeakPoint("node", 0, "state", 0, np.hstack(seen), "the gradient at the encoded rows has full row rank")
-    taps = model.layers[hop].taps
+    taps = [tap for tap in model.layers[hop].taps if model.trains(f"layers_{hop}", *tap.path)]
     own, mixed = ([tap for tap in taps if tap.rows == rows] for rows in ("own", "mixed"))
     if not own:
         return None

@@ -59,7 +59,7 @@ def _solved(observation: Observation, norm: Path, kernels: list[Params], bias: P
         return [None] * len(kernels)
     model, params = observation.model, observation.params
     inverse = np.linalg.pinv(np.concatenate([np.asarray(kernel, np.float64) for kernel in kernels]))
-    mean, error = of_batch(model, params, seen)[norm][0], blur(model, params, seen)[norm]
+    mean, error = of_batch(model, params, seen)[norm][0], blur(model, params, seen)[norm][0]
     rows = (mean - (0.0 if bias is None else np.asarray(bias, np.float64))) @ inverse
     errors = np.linalg.norm(error[:, None] * inverse, axis=0)
     ends = np.cumsum(sizes)[:-1]

@@ -130,8 +130,10 @@ def _model(spec: Mapping[str, Any]) -> str:
         "residual": f"residual {spec['residual']}",
         "jump": f"jumping knowledge {spec['jump']}",
         "encoder": f"encoder {spec['encoder']}",
+        "dropout": f"dropout {spec['dropout']:g}",
+        "frozen": f"frozen {' and '.join(spec['frozen'])}",
     }
-    plain = {"norm": None, "residual": None, "jump": "last", "encoder": "rows"}
+    plain = {"norm": None, "residual": None, "jump": "last", "encoder": "rows", "dropout": 0.0, "frozen": []}
     words += [text for name, text in parts.items() if spec[name] != plain[name]]
     words += [f"readout {spec['readout']}{pooling}", *(text for name, text in extras.items() if spec[name])]
     return ", ".join(words)
