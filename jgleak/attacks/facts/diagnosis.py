@@ -117,7 +117,7 @@ def _head(evidence: Evidence) -> Iterator[str]:
     observation = evidence.observation
     loss = Loss.of(observation.loss)
     one = evidence.one_gradient and observation.batch_size == 1 and evidence.noise is None and not evidence.decay
-    if not one or loss.regression or head_rank(evidence) != 1 or names_no_class(observation):
+    if not one or observation.model.drops or loss.regression or head_rank(evidence) != 1 or names_no_class(observation):
         return
     fit = _fit(evidence, loss)
     if fit.distance <= FITS:
@@ -190,7 +190,7 @@ def _skipped(evidence: Evidence) -> Iterator[str]:
     if not isinstance(readout, Pooled) or readout.pooling not in ("mean", "sum") or not plain:
         return
     one = evidence.one_gradient and evidence.noise is None and not observation.pruned and not evidence.decay
-    if not one or model.jumping.keeps != "last" or head_rank(evidence) != 1:
+    if not one or model.drops or model.jumping.keeps != "last" or head_rank(evidence) != 1:
         return
     weights = model.conv_of(observation.update, model.depth - 1)
     names = [name for name in weights if "kernel" in name or name == "bias"]

@@ -22,6 +22,7 @@ from jgleak.attacks.facts.fact import (
     Fact,
     Silent,
 )
+from jgleak.attacks.facts.graphs import head_rank
 from jgleak.attacks.noise import deviations
 from jgleak.federated.loss import Loss
 
@@ -46,6 +47,8 @@ def label(evidence: Evidence) -> Fact:
     loss = Loss.of(observation.loss)
     if observation.batch_size > 1 or observation.model.node_level:
         raise Silent("the update sums over several labels; see 'classes'")
+    if _mixed(evidence):
+        raise Silent("the head's gradient is that of several graphs, and the file says that there is one")
     if loss.masked:
         return _tasks(evidence, loss)
     if loss.regression:
@@ -62,6 +65,14 @@ def label(evidence: Evidence) -> Fact:
     found = int(below[0] if below.size else unknown[0])
     pruned = (PRUNING,) if observation.pruned else ()
     return Fact("label", found, (*SIGNS, *pruned, *_beside(evidence)), f"the label is class {found}")
+
+
+def _mixed(evidence: Evidence) -> bool:
+    """One gradient whose head has more rows than the one graph that the file tells of."""
+    try:
+        return evidence.one_gradient and head_rank(evidence) > 1
+    except Silent:
+        return False
 
 
 def classes(evidence: Evidence) -> Fact:
@@ -159,6 +170,8 @@ def _bias(evidence: Evidence) -> tuple[Float[np.ndarray, " C"], Float[np.ndarray
         weights = last_bias(observation.model, observation.params)
     except ConditionFailed as error:
         raise Silent(str(error)) from None
+    if not np.any(gradient):
+        raise Silent("the last bias did not move: it is frozen, or nothing reached it")
     doubt = np.zeros(gradient.shape)
     if evidence.noise is not None:
         doubt += evidence.noise * deviations(gradient.size)
@@ -209,7 +222,7 @@ def _refuted(evidence: Evidence) -> Fact:
       Silent: signs of tasks would not explain them either.
     """
     observation = evidence.observation
-    gradient = last_bias(observation.model, observation.update)
+    gradient = _bias(evidence)[0]
     if observation.model.outputs < 3 and np.all(gradient != 0):
         raise Silent(f"the signs of the last bias fit no class under the loss {observation.loss!r}")
     below, zero = int(np.sum(gradient < 0)), int(np.sum(gradient == 0))

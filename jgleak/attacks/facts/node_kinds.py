@@ -94,8 +94,9 @@ def node_kinds(evidence: Evidence) -> Fact:
         raise Silent(f"{inside.shape[0]} vectors of the schema lie in a span of {span.rank} dimensions")
     kinds = [described(space, row) for row in inside]
     certain = np.flatnonzero(_needed(space.encode(inside).astype(np.float64) / span.scale, span.rank)).tolist()
-    said = "; ".join(", ".join(str(value) for value in kinds[k].values()) for k in certain) or "none by itself"
-    line = f"{len(kinds)} kinds of nodes lie in a span of {span.rank} dimensions; certain are {said}"
+    said = "; ".join(", ".join(str(value) for value in kinds[k].values()) for k in certain)
+    line = f"{len(kinds)} kinds of nodes lie in a span of {span.rank} dimensions; "
+    line += f"certain are {said}" if certain else "none of them is certain by itself"
     value = {"dimensions": span.rank, "in_span": kinds, "certain": certain}
     return Fact("node_kinds", value, LINEAR, line)
 

@@ -67,7 +67,7 @@ def share_of_nodes(evidence: Evidence, readout: Pooled) -> tuple[Float[np.ndarra
     """
     model = evidence.observation.model
     last = model.layers[-1]
-    plain = last.conv.peels and last.norm is None and last.act == "relu" and not last.dropout
+    plain = last.conv.peels and last.norm is None and last.act == "relu" and not model.drops
     if readout.pooling != "mean" or model.jumping.keeps != "last" or not plain or not last.conv.bias:
         raise Silent("nodes are counted under a mean, behind a convolution with a bias and a ReLU")
     seen = np.asarray(model.conv_of(evidence.observation.update, model.depth - 1)["bias"], np.float64)

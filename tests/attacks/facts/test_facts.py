@@ -152,6 +152,8 @@ def test_signs_that_no_class_has_refute_the_loss(lab: Any, graph: Graph) -> None
     observed = fedsgd(pooled(lab.bare, 4), lab.params(pooled(lab.bare, 4)), [tasks], lab.bare, loss="masked_bce")
     fact = facts(dataclasses.replace(observed, loss="ce"), lab.bare).found["label"]
     assert fact.value == [1, None, 1, 0] and "refute the loss 'ce'" in fact.line
+    frozen = dataclasses.replace(observed, loss="ce", update=jax.tree.map(np.zeros_like, observed.update))
+    assert not facts(frozen, lab.bare).found, "what did not move shows nothing"
 
 
 def test_a_batch_shows_how_many_graphs_and_labels_there_are(lab: Any, graph: Graph) -> None:
@@ -163,7 +165,7 @@ def test_a_batch_shows_how_many_graphs_and_labels_there_are(lab: Any, graph: Gra
     counts = value(found, "class_counts")
     assert counts["at_least"][1] >= 2 and all(high < 3 for high in counts["at_most"][2:])
     declared_one = facts(dataclasses.replace(observed, batch_size=1), lab.bare)
-    assert value(declared_one, "graphs") == 3 and "nodes" in declared_one.silent
+    assert value(declared_one, "graphs") == 3 and {"nodes", "label"} <= set(declared_one.silent)
 
 
 def test_buffers_give_the_mean_of_every_norm(lab: Any, graph: Graph) -> None:
