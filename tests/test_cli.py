@@ -268,6 +268,9 @@ def test_an_observation_without_a_space_is_given_one(observed: Any, tmp_path: Pa
         jgleak(*run, "--features", "molecules:synthetic-er")
     )
     assert "give 'molecules' or a JSON file" in one_error(jgleak(*run, "--features", "nowhere.json"))
+    assert "lists 4 edge classes, the observed model tells 0 apart" in one_error(
+        jgleak(*run, "--features", "molecules+bonds")
+    )
     schema.write_text(json.dumps(fields["space"]))
     for features in ("molecules", "molecules:embedded", str(schema)):
         shown = jgleak(*run, "--features", features, "--json", "--out", str(tmp_path))
@@ -324,7 +327,15 @@ def test_list_names_everything() -> None:
     assert result.exit_code == 0
     for name in (*ATTACKS, "embedded", "tox21"):
         assert f"\n  {name} " in result.stdout or f"\n  {name}\n" in result.stdout
-    for words in ("gcn, gat", "node_mlp", "gelu", "adjacency, features"):
+    for words in (
+        "gcn, gat",
+        "node_mlp",
+        "gelu",
+        "adjacency, features",
+        "none, batch, layer",
+        "rows, linear",
+        "last, ",
+    ):
         assert words in result.stdout
 
 

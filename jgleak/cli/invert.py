@@ -46,7 +46,7 @@ def invert(
         str | None,
         typer.Option(
             help="What the input's columns mean, where the file does not say: molecules (GRAIN's atom features), "
-            "molecules:tox21 (normalised as in that set), or a JSON schema."
+            "molecules+bonds (with bond types), molecules:tox21 (normalised as in that set), or a JSON schema."
         ),
     ] = None,
     loss: Annotated[

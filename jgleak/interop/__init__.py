@@ -11,14 +11,17 @@ from jgleak.interop.arrays import read_arrays as read_arrays
 from jgleak.interop.bridge import from_arrays as from_arrays
 from jgleak.interop.example import Example as Example
 from jgleak.interop.graphs import edge_arrays as edge_arrays
+from jgleak.interop.graphs import edge_rows as edge_rows
 from jgleak.interop.layers import GAT as GAT
 from jgleak.interop.layers import GCN as GCN
 from jgleak.interop.layers import GIN as GIN
+from jgleak.interop.layers import GINE as GINE
 from jgleak.interop.layers import LE as LE
 from jgleak.interop.layers import SAGE as SAGE
 from jgleak.interop.layers import BatchNorm as BatchNorm
 from jgleak.interop.layers import Embeddings as Embeddings
 from jgleak.interop.layers import GATv2 as GATv2
+from jgleak.interop.layers import GraphConv as GraphConv
 from jgleak.interop.layers import LayerNorm as LayerNorm
 from jgleak.interop.layers import Linear as Linear
 from jgleak.interop.layers import Residual as Residual

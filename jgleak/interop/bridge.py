@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
 from jgleak.federated.loss import Loss
-from jgleak.federated.observation import Observation
+from jgleak.federated.observation import Observation, unflatten
 from jgleak.gnn import GNN, NodeMLP, Params, Pooled
 from jgleak.interop.arrays import Arrays, by_name
 from jgleak.interop.compose import model_of
 from jgleak.interop.example import Example, Given, check_example
-from jgleak.interop.layers import LOG_SOFTMAX, Embeddings, Step
+from jgleak.interop.layers import LOG_SOFTMAX, BatchNorm, Embeddings, Step
 from jgleak.interop.plan import plan
 from jgleak.interop.take import COUNTER, WeightSlot, slots, tree
 
@@ -30,6 +30,7 @@ def from_arrays(
     reduction: str = "mean",
     example: Given | None = None,
     frozen: Sequence[str] = (),
+    returned: Any = None,
 ) -> Observation:
     """The observation of a server that sent ``state`` and got ``gradients`` back.
 
@@ -48,6 +49,8 @@ def from_arrays(
         shows (where an activation stands, a transposed square, an edge weight, a row that is added) shows there. With
         labels (``Example``) the gradient must be theirs.
       frozen: names of parameters that the client does not train, and that have no gradient.
+      returned: the buffers that came back beside the gradients, by name, other arrays may be among them: of batch
+        normalisation in training mode the running statistics after the step, while ``state`` has those from before.
 
     Raises:
       ValueError: a description that does not fit the arrays, a part that no attack here handles, gradients of another
@@ -73,7 +76,8 @@ def from_arrays(
         loss = dataclasses.replace(loss, over="all") if loss.masked else loss
     if loss.name == "bce" and model.outputs == 1:
         loss, (model, params, update) = dataclasses.replace(loss, name="ce"), _two_outputs(model, params, update)
-    observation = Observation(model, params, update, str(loss), batch_size=batch_size)
+    statistics = None if returned is None else _statistics(places, weights, by_name(returned))
+    observation = Observation(model, params, update, str(loss), batch_size=batch_size, statistics=statistics)
     if example is not None:
         shown, normalised = Example.of(example), len(logits) < len(layers)
         check_example(observation, shown, _tables(places, weights), normalised=normalised)
@@ -116,16 +120,14 @@ def _trained(places: Sequence[WeightSlot], weights: Arrays, slopes: Arrays) -> A
     """The gradients, with zeros for running statistics.
 
     Raises:
-      ValueError: a gradient of another model, or statistics that moved.
+      ValueError: a gradient of another model, or statistics that moved in evaluation mode.
     """
     still = {name for slot in places if slot.still for name in slot.names}
+    training = {slot.layer.name for slot in places if isinstance(slot.layer, BatchNorm) and slot.layer.training}
     known = {name for slot in places for name in slot.names}
     for name, slope in slopes.items():
-        if (name in still or name.endswith(COUNTER)) and np.any(slope):
-            raise ValueError(
-                f"gradient: {name!r} moved: the client's batch normalisation was in training mode, where it mixes a "
-                "batch's graphs; no attack here takes that. Have clients call .eval() on it before they train"
-            )
+        if (name in still or name.endswith(COUNTER)) and np.any(slope) and not _of_any(name, training):
+            raise _moved("gradient", name)
         if name.endswith(COUNTER):
             continue
         if name not in known:
@@ -136,6 +138,44 @@ def _trained(places: Sequence[WeightSlot], weights: Arrays, slopes: Arrays) -> A
                 "another model"
             )
     return {**slopes, **{name: np.zeros_like(weights[name]) for name in still}}
+
+
+def _of_any(name: str, layers: Collection[str]) -> bool:
+    return any(name.startswith(f"{layer}.") for layer in layers)
+
+
+def _moved(what: str, name: str) -> ValueError:
+    layer = name.rpartition(".")[0].removesuffix(".module")
+    return ValueError(
+        f"{what}: {name!r} moved: the client's batch normalisation was in training mode, which is read of one graph "
+        f"and one step: write BatchNorm({layer!r}, training=True). Have clients call .eval() on it before "
+        "they train on more"
+    )
+
+
+def _statistics(places: Sequence[WeightSlot], weights: Arrays, returned: Arrays) -> Params | None:
+    """The running statistics that came back, of the norms in training mode; None: there are none.
+
+    Raises:
+      ValueError: some are missing, moved in evaluation mode, or did not move in training mode.
+    """
+    found: Arrays = {}
+    for slot in places:
+        if not slot.still or not isinstance(slot.layer, BatchNorm):
+            continue
+        if slot.name not in returned:
+            raise ValueError(f"returned: lacks {slot.name!r}; give all running statistics after the step, or None")
+        same = np.array_equal(weights[slot.name], returned[slot.name])
+        if slot.layer.training:
+            found[slot.path] = returned[slot.name]
+        if same == slot.layer.training:
+            if not same:
+                raise _moved("returned", slot.name)
+            raise ValueError(
+                f"returned: {slot.name!r} did not move, though its batch normalisation was in training mode; give the "
+                "statistics of before the step as the state: a copy, since state_dict() holds the arrays themselves"
+            )
+    return unflatten(found) or None
 
 
 def _tables(places: Sequence[WeightSlot], weights: Arrays) -> tuple[int, ...]:

@@ -37,7 +37,7 @@ def from_weights(
     Args:
       before: the arrays that were sent to the client, by name (``by_name`` says what may hold them; ``named`` takes a
         list).
-      after: those that came back.
+      after: those that came back, the running statistics of batch normalisation among them.
       local: how the client trained.
       layers, loss, batch_size, reduction, example: as for ``from_arrays``.
 
@@ -52,7 +52,8 @@ def from_weights(
         if array.shape != back[name].shape:
             raise ValueError(f"after: {name!r} has shape {back[name].shape}, it was sent as {array.shape}")
     slopes = {name: _quotient(array, back[name], local.length) for name, array in sent.items()}
-    seen = from_arrays(sent, slopes, layers, loss=loss, batch_size=batch_size, reduction=reduction, example=example)
+    given = {"loss": loss, "batch_size": batch_size, "reduction": reduction, "example": example}
+    seen = from_arrays(sent, slopes, layers, **given, returned=back)
     return seen if local.steps == 1 else dataclasses.replace(seen, protocol="fedavg", local=local)
 
 
@@ -69,4 +70,4 @@ def rounding(after: Any, local: LocalTraining) -> float:
 
 
 def _quotient(before: np.ndarray, after: np.ndarray, scale: float) -> np.ndarray:
-    return ((before.astype(np.float64) - after.astype(np.float64)) / scale).astype(np.float32)
+    return np.asarray((before.astype(np.float64) - after.astype(np.float64)) / scale, np.float32)
