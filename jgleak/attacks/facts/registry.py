@@ -42,12 +42,17 @@ def facts(observation: Observation, space: FeatureSpace, *, noise: float | None 
       noise: deviation of independent noise on every entry, where clients add some.
 
     Raises:
-      ValueError: the feature space is of another width than the model's input.
+      ValueError: the feature space is of another width than the model's input, or has other edge classes.
     """
     if space.width != observation.model.in_features:
         raise ValueError(
             f"space: it has {space.width} columns, the observed model takes {observation.model.in_features}; give the "
             "feature space this model was trained with"
+        )
+    if len(space.edge_classes) != observation.model.edge_classes:
+        raise ValueError(
+            f"space: it lists {len(space.edge_classes)} edge classes, the observed model tells "
+            f"{observation.model.edge_classes} apart; give the feature space this model was trained with"
         )
     evidence, found, silent = Evidence(observation, space, noise), dict[str, Fact](), dict[str, str]()
     with threadpool_limits(1, "blas"):  # the matrices are small: more threads only wait for each other
