@@ -103,7 +103,9 @@ def test_a_batchs_sizes_are_given_with_commas_and_all_its_graphs_are_shown(tmp_p
     assert shown.exit_code == 0, shown.output
     assert "4 nodes, 0 edges" in shown.stdout and "3 nodes, 0 edges" in shown.stdout
     assert "gradient distance unknown; the 2 graphs of the batch, in no order" in shown.stdout
-    assert "sizes of 3 graph(s) are given and 2 are behind the update" in one_error(jgleak(*run, "5,4,3"))
+    refused = jgleak(*run, "5,4,3")
+    assert refused.exit_code == 2 and "sizes of 3 graph(s) are given and 2 are behind the update" in refused.stderr
+    assert refused.stdout.startswith("what the update shows by itself"), "facts come first, whatever happens then"
     assert "n: expected a whole number, or several with commas" in one_error(jgleak(*run, "4,"))
     unsized = one_error(jgleak("invert", run[1], "--attack", "dlg"))
     assert "one number for all graphs or one each (--n 9,7)" in unsized
