@@ -66,7 +66,8 @@ def _columns(evidence: Evidence) -> Iterator[str]:
             "means and deviations (as --features molecules:tox21)"
         )
     std = evidence.space.std
-    still = [kernel.zero & np.any(kernel.weights, axis=1) for kernel in evidence.kernels]
+    # A kernel that is zero as a whole is frozen, which shows nothing.
+    still = [kernel.zero & np.any(kernel.weights, axis=1) for kernel in evidence.kernels if not np.all(kernel.zero)]
     if std is not None and not evidence.observation.pruned and any(np.any(zero & (std > 0)) for zero in still):
         yield (
             "rows of the first gradient are exactly zero, as those of raw columns are, and the feature space is "
@@ -117,7 +118,8 @@ def _head(evidence: Evidence) -> Iterator[str]:
     observation = evidence.observation
     loss = Loss.of(observation.loss)
     one = evidence.one_gradient and observation.batch_size == 1 and evidence.noise is None and not evidence.decay
-    if not one or observation.model.drops or loss.regression or head_rank(evidence) != 1 or names_no_class(observation):
+    recomputed = not observation.model.drops and observation.model.trains("readout")
+    if not one or not recomputed or loss.regression or head_rank(evidence) != 1 or names_no_class(observation):
         return
     fit = _fit(evidence, loss)
     if fit.distance <= FITS:
@@ -187,6 +189,7 @@ def _skipped(evidence: Evidence) -> Iterator[str]:
     model, readout = observation.model, observation.model.readout
     last = model.layers[-1]
     plain = last.conv.peels and last.norm is None and last.residual is None and last.act == "relu"
+    plain = plain and model.trains(f"layers_{model.depth - 1}")
     if not isinstance(readout, Pooled) or readout.pooling not in ("mean", "sum") or not plain:
         return
     one = evidence.one_gradient and evidence.noise is None and not observation.pruned and not evidence.decay

@@ -45,22 +45,23 @@ def units(evidence: Evidence) -> Fact:
         raise Silent("no ReLU stands behind a linear map, or every column moved, as under noise")
     said = ", ".join(f"{count['on']} of {count['of']} in {place}" for place, count in value.items())
     under = (ONE, STEPS, MOMENTUM, ADAM, BATCH, CLIPPING, PRUNING, QUANTISATION)
-    return Fact(
-        "units", value, under, f"units that were on at some node, at least: {said}; no gradient passed the rest"
-    )
+    return Fact("units", value, under, f"units that were on at some node, at least: {said}")
 
 
 def lit(evidence: Evidence) -> Iterator[tuple[str, Bool[np.ndarray, " D"]]]:
-    """Of every place with a ReLU behind linear maps, the units that got a gradient."""
+    """Of every place with a ReLU behind linear maps that are trained, the units that got a gradient."""
     model, update = evidence.observation.model, evidence.observation.update
     for number, layer in enumerate(model.layers):
         if layer.act == "relu" and layer.conv.peels and (layer.norm is None or layer.norm.columnwise):
             weights = model.conv_of(update, number)
             names = dict.fromkeys(tap.path for tap in layer.conv.taps if tap.rows != "hidden")
-            yield f"layers_{number}", np.any([_columns(at(weights, name)) for name in names], axis=0)
+            if all(model.trains(f"layers_{number}", "conv", *name) for name in names):
+                yield f"layers_{number}", np.any([_columns(at(weights, name)) for name in names], axis=0)
     readout = model.readout
     if isinstance(readout, NodeMLP | Pooled) and readout.mlp.act == "relu":
         for number in range(len(readout.mlp.widths) - 1):
+            if not model.trains("readout", "mlp", f"linears_{number}"):
+                continue
             part = model.readout_of(update)["mlp"][f"linears_{number}"]
             yield (
                 f"readout/linears_{number}",

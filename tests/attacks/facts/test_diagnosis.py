@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.facts.diagnosis import diagnoses
+from jgleak.attacks.facts.registry import facts
 from jgleak.federated import LocalTraining, Observation
 from jgleak.gnn import GNN, MLP, AddedRow, GCNConv, Layer, Pooled
 
@@ -48,3 +49,12 @@ def test_an_undeclared_skip_connection_is_named(lab: Any) -> None:
         "skip connection" in sentence for sentence in diagnoses(dataclasses.replace(seen, model=plain), lab.bare)
     )
     assert diagnoses(seen, lab.bare) == []
+
+
+@pytest.mark.parametrize("frozen", ["layers_0", "layers_1", "readout/mlp/linears_0/kernel"])
+def test_frozen_parts_are_no_fault_of_the_file_and_show_no_units(lab: Any, frozen: str) -> None:
+    """Their zeros look like raw columns, like a skip connection, and like a head of other parameters."""
+    seen = lab.observe(model(lab.space.width).clone(frozen=(frozen,)), lab.path((0, 2, 0)), "ce", lab.space)
+    assert diagnoses(seen, lab.space) == []
+    shown = facts(seen, lab.space).found.get("units")
+    assert shown is None or all(not frozen.startswith(place) for place in shown.value)
