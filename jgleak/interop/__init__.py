@@ -8,6 +8,7 @@ it is read), ``from_arrays`` any state and gradients by name (state dicts, flax 
 from jgleak.interop.arrays import by_name as by_name
 from jgleak.interop.arrays import named as named
 from jgleak.interop.arrays import read_arrays as read_arrays
+from jgleak.interop.bridge import Client as Client
 from jgleak.interop.bridge import from_arrays as from_arrays
 from jgleak.interop.example import Example as Example
 from jgleak.interop.graphs import edge_arrays as edge_arrays

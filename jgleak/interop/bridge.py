@@ -20,6 +20,20 @@ from jgleak.interop.plan import plan
 from jgleak.interop.take import COUNTER, WeightSlot, slots, tree
 
 
+@dataclasses.dataclass(frozen=True)
+class Client:
+    """What a client does beside sending the gradients of all parameters.
+
+    Attributes:
+      frozen: names of parameters that it does not train, and that have no gradient.
+      buffers: those that came back, by name, other arrays may be among them: of batch normalisation in training mode
+        the running statistics after the step, while the state has those from before. None: none came back.
+    """
+
+    frozen: Sequence[str] = ()
+    buffers: Any = None
+
+
 def from_arrays(
     state: Any,
     gradients: Any,
@@ -29,15 +43,14 @@ def from_arrays(
     batch_size: int = 1,
     reduction: str = "mean",
     example: Given | None = None,
-    frozen: Sequence[str] = (),
-    returned: Any = None,
+    client: Client = Client(),
 ) -> Observation:
     """The observation of a server that sent ``state`` and got ``gradients`` back.
 
     Args:
       state: the parameters at which the gradient was taken, by name (``by_name`` says what may hold them), and the
         buffers of layers that the list names.
-      gradients: of every parameter, under the same names.
+      gradients: of every parameter that is trained, under the same names.
       layers: the forward pass, step by step; see ``jgleak.interop.layers`` and ``plan``.
       loss: a ``Loss``, or its text (``bce``, ``ce``, ``mse``, ``masked_bce``). ``bce`` on one output becomes ``ce`` on
         two: with logits ``(0, z)`` the softmax is the sigmoid, and every gradient but the last layer's first column is
@@ -48,9 +61,7 @@ def from_arrays(
       example: a check that is worth its line: the bridge's output for these graphs must be the model's. What no name
         shows (where an activation stands, a transposed square, an edge weight, a row that is added) shows there. With
         labels (``Example``) the gradient must be theirs.
-      frozen: names of parameters that the client does not train, and that have no gradient.
-      returned: the buffers that came back beside the gradients, by name, other arrays may be among them: of batch
-        normalisation in training mode the running statistics after the step, while ``state`` has those from before.
+      client: parts that it does not train, and buffers that it returns.
 
     Raises:
       ValueError: a description that does not fit the arrays, a part that no attack here handles, gradients of another
@@ -65,8 +76,8 @@ def from_arrays(
     _finite("state", weights)
     _finite("gradient", slopes)
     places = slots(architecture, weights)
-    parts = _frozen(places, frozen)
-    slopes = _trained(places, weights, {**slopes, **{name: np.zeros_like(weights[name]) for name in frozen}})
+    parts = _frozen(places, client.frozen)
+    slopes = _trained(places, weights, {**slopes, **{name: np.zeros_like(weights[name]) for name in client.frozen}})
     params = tree(places, weights, gradient=False)
     update = tree(places, slopes, gradient=True)
     model = model_of(architecture, places, params, weights).clone(frozen=parts)
@@ -76,7 +87,7 @@ def from_arrays(
         loss = dataclasses.replace(loss, over="all") if loss.masked else loss
     if loss.name == "bce" and model.outputs == 1:
         loss, (model, params, update) = dataclasses.replace(loss, name="ce"), _two_outputs(model, params, update)
-    statistics = None if returned is None else _statistics(places, weights, by_name(returned))
+    statistics = None if client.buffers is None else _statistics(places, weights, by_name(client.buffers))
     observation = Observation(model, params, update, str(loss), batch_size=batch_size, statistics=statistics)
     if example is not None:
         shown, normalised = Example.of(example), len(logits) < len(layers)
@@ -153,7 +164,7 @@ def _moved(what: str, name: str) -> ValueError:
     )
 
 
-def _statistics(places: Sequence[WeightSlot], weights: Arrays, returned: Arrays) -> Params | None:
+def _statistics(places: Sequence[WeightSlot], weights: Arrays, buffers: Arrays) -> Params | None:
     """The running statistics that came back, of the norms in training mode; None: there are none.
 
     Raises:
@@ -163,16 +174,16 @@ def _statistics(places: Sequence[WeightSlot], weights: Arrays, returned: Arrays)
     for slot in places:
         if not slot.still or not isinstance(slot.layer, BatchNorm):
             continue
-        if slot.name not in returned:
-            raise ValueError(f"returned: lacks {slot.name!r}; give all running statistics after the step, or None")
-        same = np.array_equal(weights[slot.name], returned[slot.name])
+        if slot.name not in buffers:
+            raise ValueError(f"buffers: lacks {slot.name!r}; give all running statistics after the step, or None")
+        same = np.array_equal(weights[slot.name], buffers[slot.name])
         if slot.layer.training:
-            found[slot.path] = returned[slot.name]
+            found[slot.path] = buffers[slot.name]
         if same == slot.layer.training:
             if not same:
-                raise _moved("returned", slot.name)
+                raise _moved("buffers", slot.name)
             raise ValueError(
-                f"returned: {slot.name!r} did not move, though its batch normalisation was in training mode; give the "
+                f"buffers: {slot.name!r} did not move, though its batch normalisation was in training mode; give the "
                 "statistics of before the step as the state: a copy, since state_dict() holds the arrays themselves"
             )
     return unflatten(found) or None

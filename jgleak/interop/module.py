@@ -8,7 +8,7 @@ from typing import Any
 
 from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation
-from jgleak.interop.bridge import from_arrays
+from jgleak.interop.bridge import Client, from_arrays
 from jgleak.interop.convert import embeddings_of, is_batch_norm, is_leaf, is_norm
 from jgleak.interop.example import Example, Given, OutputDiffersError
 from jgleak.interop.layers import WORDS, NamedLayer, Step
@@ -60,10 +60,10 @@ def from_pyg(
     frozen = [name for name, _ in model.named_parameters() if name not in trained]
     given = {"loss": loss, "batch_size": batch_size, "reduction": reduction}
     state = model.state_dict()
-    before, returned = (state, None) if sent is None else (sent, state)
+    before, client = (state, Client(frozen)) if sent is None else (sent, Client(frozen, buffers=state))
     checked = shown if layers is not None or shown is not None else _probed(model)
     try:
-        seen = from_arrays(before, gradients, steps, **given, example=checked, frozen=frozen, returned=returned)
+        seen = from_arrays(before, gradients, steps, **given, example=checked, client=client)
     except OutputDiffersError as error:
         found = None if layers is None else _difference(model, steps, shown)
         raise ValueError(f"{error}. {found[:1].upper()}{found[1:]}" if found else str(error)) from error

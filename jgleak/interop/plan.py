@@ -26,8 +26,9 @@ from jgleak.interop.layers import (
 )
 
 REFUSED = {
-    "dropout": "with dropout the gradient is that of one random subnetwork, which nobody can recompute; take gradients "
-    "after model.eval(), and leave the word out",
+    "dropout": "with dropout the gradient is that of one random subnetwork, which no exact attack can recompute; take "
+    "gradients after model.eval(), and leave the word out. For gradient matching, which searches for the masks, read the "
+    "model after model.eval() too, and state the rates: observation.model.clone(layers=..), Layer(dropout=..)",
     "batch_norm": "a batch normalisation has arrays: name it, BatchNorm('..'); it is read in evaluation mode",
     "layer_norm": "a layer normalisation has arrays: name it, LayerNorm('..')",
     "max": "a hard maximum is not additive over nodes; attack a model that pools by mean or sum",

@@ -203,7 +203,7 @@ def tree(slots: Sequence[WeightSlot], arrays: Arrays, *, gradient: bool) -> Para
             if name not in arrays:
                 raise ValueError(
                     f"{what}: {name!r} is missing; the gradient of every parameter that is trained is needed: dump "
-                    "them after the backward pass of the loss, and name those that are not (frozen=[..])"
+                    "them after the backward pass of the loss, and name those that are not: client=Client(frozen=[..])"
                 )
         found[slot.path] = np.concatenate([_stored(slot, name, arrays[name]) for name in slot.names])
         if slot.role == "residual_kernel" and isinstance(slot.layer, GAT) and not slot.layer.concat:

@@ -12,7 +12,7 @@ from jgleak.federated.local_training import LocalTraining
 from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation
 from jgleak.interop.arrays import by_name
-from jgleak.interop.bridge import from_arrays
+from jgleak.interop.bridge import Client, from_arrays
 from jgleak.interop.example import Given
 from jgleak.interop.layers import Step
 
@@ -39,7 +39,8 @@ def from_weights(
         list).
       after: those that came back, the running statistics of batch normalisation among them.
       local: how the client trained.
-      layers, loss, batch_size, reduction, example: as for ``from_arrays``.
+      layers, loss, batch_size, reduction, example: as for ``from_arrays``. Frozen parts, which come back as they were
+        sent, are named afterwards: ``dataclasses.replace(seen, model=seen.model.clone(frozen=("layers_0",)))``.
 
     Raises:
       ValueError: arrays of other names or shapes, or as for ``from_arrays``.
@@ -53,7 +54,7 @@ def from_weights(
             raise ValueError(f"after: {name!r} has shape {back[name].shape}, it was sent as {array.shape}")
     slopes = {name: _quotient(array, back[name], local.length) for name, array in sent.items()}
     given = {"loss": loss, "batch_size": batch_size, "reduction": reduction, "example": example}
-    seen = from_arrays(sent, slopes, layers, **given, returned=back)
+    seen = from_arrays(sent, slopes, layers, **given, client=Client(buffers=back))
     return seen if local.steps == 1 else dataclasses.replace(seen, protocol="fedavg", local=local)
 
 

@@ -18,6 +18,7 @@ from jgleak.interop import (
     LE,
     SAGE,
     BatchNorm,
+    Client,
     Embeddings,
     Example,
     GATv2,
@@ -90,7 +91,7 @@ class Stranger:
             "gradients": dict(self.gradient),
             "layers": list(self.layers),
             "loss": self.loss,
-            "returned": self.returned,
+            "client": Client(buffers=self.returned),
             "batch_size": 1 if self.example.batch is None else int(self.example.batch.max()) + 1,
         }
 

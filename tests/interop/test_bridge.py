@@ -17,7 +17,7 @@ from jgleak.federated.loss import graph_loss
 from jgleak.federated.observation import Observation, flatten, load, save
 from jgleak.federated.statistics import moved
 from jgleak.graph import DenseGraph
-from jgleak.interop import GAT, GCN, GIN, Linear, from_arrays, from_weights
+from jgleak.interop import GAT, GCN, GIN, Client, Linear, from_arrays, from_weights
 from jgleak.interop.graphs import by_class, dense
 from tests.interop.conftest import HEAD, LAYERS, Stranger
 
@@ -117,8 +117,8 @@ def test_running_statistics_of_training_mode_come_back(
     again = from_weights(one.state, weights | one.returned, one.layers, local=LocalTraining(0.1), loss=one.loss)
     np.testing.assert_array_equal(flatten(again.statistics)["layers_0/conv/norms_0/mean"], one.returned[name])
     changes: list[tuple[dict[str, Any], str]] = [
-        ({"returned": one.state}, f"returned: '{name}' did not move, .* a copy, since state_dict"),
-        ({"returned": {}}, f"returned: lacks '{name}'"),
+        ({"client": Client(buffers=one.state)}, f"buffers: '{name}' did not move, .* a copy, since state_dict"),
+        ({"client": Client(buffers={})}, f"buffers: lacks '{name}'"),
         ({"batch_size": 2}, "in training mode is understood in the gradient of one graph"),
     ]
     for change, message in changes:
@@ -263,6 +263,6 @@ def test_a_frozen_parameter_needs_no_gradient(strangers: dict[str, Stranger]) ->
     given = strangers["gcn"].given
     names = [name for name in given["gradients"] if name.startswith("conv1.")]
     rest = {name: slope for name, slope in given["gradients"].items() if name not in names}
-    seen = from_arrays(**{**given, "gradients": rest}, frozen=names, example=strangers["gcn"].example)
+    seen = from_arrays(**{**given, "gradients": rest, "client": Client(frozen=names)}, example=strangers["gcn"].example)
     assert set(seen.model.frozen) == {"layers_0/conv/kernel", "layers_0/conv/bias"}
     assert not np.any(seen.update["layers_0"]["conv"]["kernel"]) and np.any(seen.update["layers_1"]["conv"]["kernel"])

@@ -10,7 +10,7 @@ import pytest
 
 from jgleak.features import FeatureSpace, onehot
 from jgleak.federated.observation import flatten, load
-from jgleak.interop import GIN, BatchNorm, Example, Linear, from_arrays, from_pyg, steps_of
+from jgleak.interop import GIN, BatchNorm, Client, Example, Linear, from_arrays, from_pyg, steps_of
 from tests.interop.conftest import LAYERS, LOSSES
 from tests.interop.test_guide import run
 
@@ -48,7 +48,7 @@ def test_the_forward_pass_is_read_off_a_live_model(name: str) -> None:
     batch: dict[str, Any] = {"batch_size": 1 if example.batch is None else 2}
     gradients, buffers = {k: p.grad for k, p in model.named_parameters()}, dict(model.named_buffers())
     returned = {k: v.clone() for k, v in buffers.items()}
-    wanted = from_arrays(sent, gradients, LAYERS[name], loss=loss, returned=returned, **batch)
+    wanted = from_arrays(sent, gradients, LAYERS[name], loss=loss, client=Client(buffers=returned), **batch)
     for shown in (example, None):
         seen = from_pyg(model, loss=loss, example=shown, sent=sent, **batch)
         assert seen.model == wanted.model
