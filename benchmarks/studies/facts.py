@@ -188,7 +188,7 @@ def right(name: str, value: Any, setup: Setup, truths: Sequence[Graph], path: Se
         return value <= len(rows)
     if name == "node_kinds":
         kinds = [{f.name: f.values[int(code)] for f, code in zip(space.features, row, strict=True)} for row in rows]
-        sure = [value["in_span"][k] for k in value["certain"]]
+        sure = [value["in_span"][k] for k in value["needed"]]
         return all(any(kind.items() <= true.items() for true in kinds) for kind in sure)
     if name == "nodes":
         return truths[0].n == value["exactly"] if "exactly" in value else truths[0].n % value["multiple_of"] == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import Any
 
@@ -395,6 +396,17 @@ def test_the_guide_s_ten_lines_work(tmp_path: Any, monkeypatch: pytest.MonkeyPat
     again, _ = load("one.safetensors", FeatureSpace((onehot("kind", "abc"),)))
     assert again.model == seen.model and seen.batch_size == 2
     assert [type(layer.norm).__name__ for layer in seen.model.layers] == ["BatchNorm", "NoneType"]
+
+
+def test_the_guide_s_lines_on_dropout_work() -> None:
+    gnn, nn = geometric.nn, torch.nn
+    layers = [(gnn.GCNConv(3, 4), "x, edge_index -> x"), nn.ReLU(), nn.Dropout(0.5), nn.Linear(4, 2)]
+    model = gnn.Sequential("x, edge_index", layers).train()
+    names = {"model": model, "x": torch.randn(3, 3), "y": torch.tensor([0, 1, 1]), "dataclasses": dataclasses}
+    edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    seen = run("dropout", **names, edge_index=edges, from_pyg=from_pyg, F=torch.nn.functional)["observation"]
+    assert seen.model.layers[0].dropout == 0.5 and seen.model.drops
+    np.testing.assert_array_equal(seen.update["layers_0"]["conv"]["bias"], model[0].bias.grad.numpy())
 
 
 def test_the_guide_s_lines_on_batch_normalisation_in_training_mode_work() -> None:

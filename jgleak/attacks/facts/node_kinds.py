@@ -70,11 +70,11 @@ def rank_of_rows(evidence: Evidence) -> int:
 
 
 def node_kinds(evidence: Evidence) -> Fact:
-    """The feature vectors in the span of the first gradient, and those of them that certainly occur.
+    """The feature vectors in the span of the first gradient, and those of them without which the others do not span it.
 
-    The rows of nodes whose gradients do not depend on each other span the columns of ``X^T M``, and so lie in it. Those
-    vectors of the schema without which the others do not span it must be among them; where there are as many vectors
-    as dimensions, that is all. Nodes whose gradients vanish are not seen, so other kinds may occur.
+    That a needed vector occurs has a condition which does not show: different kinds of nodes have independent gradients
+    in ``M``. Then their rows lie in the span of ``X^T M`` and span it. Where two kinds have the same gradient, a vector
+    in the span may be a sum and difference of others. Nodes whose gradients vanish are not seen.
 
     Raises:
       Silent: the span is not that of the input rows, has no clear rank, or holds too many vectors.
@@ -93,11 +93,15 @@ def node_kinds(evidence: Evidence) -> Fact:
     if not span.rank <= inside.shape[0] <= MOST_INSIDE:
         raise Silent(f"{inside.shape[0]} vectors of the schema lie in a span of {span.rank} dimensions")
     kinds = [described(space, row) for row in inside]
-    certain = np.flatnonzero(_needed(space.encode(inside).astype(np.float64) / span.scale, span.rank)).tolist()
-    said = "; ".join(", ".join(str(value) for value in kinds[k].values()) for k in certain)
+    needed = np.flatnonzero(_needed(space.encode(inside).astype(np.float64) / span.scale, span.rank)).tolist()
+    said = "; ".join(", ".join(str(value) for value in kinds[k].values()) for k in needed)
     line = f"{len(kinds)} kinds of nodes lie in a span of {span.rank} dimensions; "
-    line += f"certain are {said}" if certain else "none of them is certain by itself"
-    value = {"dimensions": span.rank, "in_span": kinds, "certain": certain}
+    line += (
+        f"needed are {said}: they occur, if kinds of nodes have independent gradients"
+        if needed
+        else "each can be left out by itself"
+    )
+    value = {"dimensions": span.rank, "in_span": kinds, "needed": needed}
     return Fact("node_kinds", value, LINEAR, line)
 
 

@@ -14,7 +14,7 @@ import pytest
 from jgleak.attacks.facts.fact import ADAM, DECAY, LINEAR, NOISE, PRUNING, Facts
 from jgleak.attacks.facts.registry import FACTS, facts
 from jgleak.defenses import parse
-from jgleak.features import FeatureSpace
+from jgleak.features import FeatureSpace, onehot
 from jgleak.federated import LocalTraining, Observation, fedsgd
 from jgleak.federated.statistics import of_batch
 from jgleak.gnn import GNN, MLP, BatchNorm, GCNConv, Layer, Pooled
@@ -72,7 +72,7 @@ def test_one_gradient_shows_values_kinds_nodes_label_and_units(lab: Any, graph: 
     assert value(found, "different_nodes") <= len(kinds(graph)), "two colours by three degrees hide one dimension"
     seen = value(found, "node_kinds")
     named = [(kind["colour"], kind["degree"]) for kind in seen["in_span"]]
-    assert set(named) >= kinds(graph) and {named[k] for k in seen["certain"]} <= kinds(graph)
+    assert set(named) >= kinds(graph) and {named[k] for k in seen["needed"]} <= kinds(graph)
     assert value(found, "nodes") == {"multiple_of": 7}
     assert value(found, "label") == 1 and "graphs" in found.silent and "classes" in found.silent
     assert 0 < value(found, "units")["layers_0"]["on"] <= 64
@@ -80,11 +80,24 @@ def test_one_gradient_shows_values_kinds_nodes_label_and_units(lab: Any, graph: 
     assert set(found.found) | set(found.silent) == set(FACTS)
 
 
-def test_kinds_as_many_as_dimensions_are_certain(lab: Any) -> None:
+def test_kinds_as_many_as_dimensions_are_needed(lab: Any) -> None:
     path = lab.path((0, 1, 1, 3, 2), 0)
     seen = value(facts(lab.observe(pooled(lab.bare), path, "ce", lab.bare), lab.bare), "node_kinds")
-    named = [(seen["in_span"][k]["colour"], seen["in_span"][k]["degree"]) for k in seen["certain"]]
+    named = [(seen["in_span"][k]["colour"], seen["in_span"][k]["degree"]) for k in seen["needed"]]
     assert set(named) <= kinds(path) and (3, 2) in named, "the only node of colour 3 has 2 neighbours"
+
+
+def test_a_needed_kind_may_not_occur_and_the_line_says_when(lab: Any) -> None:
+    """Both ends of a path have the middle's gradient, if nodes do not see themselves; ends minus middle is a vector."""
+    space = FeatureSpace((onehot("a", "xyuv"), onehot("b", "pqrs")))
+    path = Graph(np.array([[0, 0], [0, 1], [1, 1]], np.int32), np.array([[0, 1], [1, 2]]), 1)
+    plain = pooled(space)
+    model = plain.clone(layers=tuple(layer.clone(conv=layer.conv.clone(self_loops=False)) for layer in plain.layers))
+    found = facts(lab.observe(model, path, "ce", space), space)
+    seen = value(found, "node_kinds")
+    assert [seen["in_span"][k] for k in seen["needed"]] == [{"a": "x", "b": "q"}, {"a": "y", "b": "p"}]
+    assert "if kinds of nodes have independent gradients" in found.found["node_kinds"].line
+    assert value(found, "different_nodes") == 2
 
 
 OPTIMISERS = {
