@@ -48,9 +48,9 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "model": tuple(CONVOLUTIONS),
     "activation": tuple(ACTIVATIONS),
     "readout": READOUTS,
-    "norm": ("none", *NORMS),
+    "norm": tuple(NORMS),
     "norm_mode": NORM_MODES,
-    "residual": ("none", *RESIDUALS),
+    "residual": tuple(RESIDUALS),
     "jump": tuple(JUMPS),
     "encoder": ENCODERS,
 }
