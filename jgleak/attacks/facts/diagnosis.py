@@ -77,7 +77,8 @@ def _columns(evidence: Evidence) -> Iterator[str]:
 
 def _loss(evidence: Evidence) -> Iterator[str]:
     observation = evidence.observation
-    if evidence.noise is None and names_no_class(observation):
+    moved = evidence.noise is None and np.any(last_bias(observation.model, observation.update))
+    if moved and names_no_class(observation):
         yield (
             f"the signs of the last bias name no class, so the loss is not {observation.loss!r}: if the "
             f"{observation.model.outputs} outputs are tasks of their own, give --loss masked_bce"
@@ -85,7 +86,7 @@ def _loss(evidence: Evidence) -> Iterator[str]:
 
 
 def _altered(evidence: Evidence) -> Iterator[str]:
-    if evidence.noise is not None or evidence.looks_normalised:
+    if evidence.noise is not None or evidence.looks_normalised or evidence.observation.model.masks_input:
         return
     if evidence.linear is False:
         yield (

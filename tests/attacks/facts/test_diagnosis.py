@@ -11,7 +11,7 @@ import pytest
 
 from jgleak.attacks.facts.diagnosis import diagnoses
 from jgleak.attacks.facts.registry import facts
-from jgleak.federated import LocalTraining, Observation
+from jgleak.federated import LocalTraining, Observation, fedsgd
 from jgleak.gnn import GNN, MLP, AddedRow, GCNConv, Layer, Pooled
 
 
@@ -49,6 +49,14 @@ def test_an_undeclared_skip_connection_is_named(lab: Any) -> None:
         "skip connection" in sentence for sentence in diagnoses(dataclasses.replace(seen, model=plain), lab.bare)
     )
     assert diagnoses(seen, lab.bare) == []
+
+
+def test_an_update_of_zeros_and_masked_rows_accuse_neither_loss_nor_optimiser(lab: Any, seen: Observation) -> None:
+    assert diagnoses(dataclasses.replace(seen, update=jax.tree.map(np.zeros_like, seen.update)), lab.bare) == []
+    masked = seen.model.clone(dropout=0.5)
+    path = lab.path((0, 2, 0))
+    sent = fedsgd(masked, seen.params, [path], lab.bare, loss="ce", key=jax.random.key(0))
+    assert not any("add up" in sentence for sentence in diagnoses(sent, lab.bare))
 
 
 @pytest.mark.parametrize("frozen", ["layers_0", "layers_1", "readout/mlp/linears_0/kernel"])
