@@ -77,8 +77,9 @@ def _columns(evidence: Evidence) -> Iterator[str]:
 
 def _loss(evidence: Evidence) -> Iterator[str]:
     observation = evidence.observation
-    moved = evidence.noise is None and np.any(last_bias(observation.model, observation.update))
-    if moved and names_no_class(observation):
+    bias = last_bias(observation.model, observation.update)
+    signed = np.any(bias) and (np.sum(bias < 0) > 1 or not evidence.rounded)
+    if evidence.noise is None and signed and names_no_class(observation):
         yield (
             f"the signs of the last bias name no class, so the loss is not {observation.loss!r}: if the "
             f"{observation.model.outputs} outputs are tasks of their own, give --loss masked_bce"

@@ -179,6 +179,11 @@ class Evidence:
         """The update of first kernels is ``X^T M`` up to weight decay; None: the schema has no sums to tell by."""
         return None if self.balance is None else self.balance[1]
 
+    @property
+    def rounded(self) -> bool:
+        """Something beside a plain gradient shows, so that a zero may be what quantisation left of an entry."""
+        return self.linear is not True or self.precision > 2.0**-24
+
     @cached_property
     def balance(self) -> tuple[float, bool] | None:
         """Weight decay, and whether the sums over features' columns agree after it is taken off.

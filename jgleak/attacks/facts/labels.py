@@ -211,7 +211,9 @@ def _binary_tasks(evidence: Evidence, before: str = "", under: tuple[str, ...] =
         raise Silent("weight decay may hide which task labels are missing")
     value = [None if entry == 0.0 else int(entry < 0) for entry in gradient.tolist()]
     said = " ".join("-" if entry is None else str(entry) for entry in value)
-    line = f"{before}the labels of the tasks are {said} (- is missing)"
+    rounded = " or rounded to zero" if evidence.rounded else ""
+    line = f"{before}the labels of the tasks are {said} (- is missing{rounded})"
+    under = tuple(one for one in under if one != QUANTISATION or None not in value)  # which makes zeros of its own
     return Fact("label", value, (*under, *_beside(evidence)), line)
 
 
@@ -226,6 +228,8 @@ def _refuted(evidence: Evidence) -> Fact:
     if observation.model.outputs < 3 and np.all(gradient != 0):
         raise Silent(f"the signs of the last bias fit no class under the loss {observation.loss!r}")
     below, zero = int(np.sum(gradient < 0)), int(np.sum(gradient == 0))
+    if below == 1 and evidence.rounded:
+        raise Silent("zeros in the last bias are missing labels of tasks, or were rounded")
     before = (
         f"{below} negative entries and {zero} zeros in the last bias refute the loss {observation.loss!r}; of binary "
         "tasks "

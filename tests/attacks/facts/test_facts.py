@@ -11,6 +11,7 @@ import numpy as np
 import optax
 import pytest
 
+from jgleak.attacks.facts.diagnosis import diagnoses
 from jgleak.attacks.facts.fact import ADAM, DECAY, LINEAR, NOISE, PRUNING, Facts
 from jgleak.attacks.facts.registry import FACTS, facts
 from jgleak.defenses import parse
@@ -85,6 +86,20 @@ def test_kinds_as_many_as_dimensions_are_needed(lab: Any) -> None:
     seen = value(facts(lab.observe(pooled(lab.bare), path, "ce", lab.bare), lab.bare), "node_kinds")
     named = [(seen["in_span"][k]["colour"], seen["in_span"][k]["degree"]) for k in seen["needed"]]
     assert set(named) <= kinds(path) and (3, 2) in named, "the only node of colour 3 has 2 neighbours"
+
+
+def test_entries_that_quantisation_rounds_to_zero_are_no_missing_labels(lab: Any, graph: Graph) -> None:
+    model, zeros = pooled(lab.bare, outputs=5), 0
+    params = lab.params(model)
+    for seed in range(4):
+        sent = fedsgd(
+            model, params, [graph], lab.bare, loss="ce", defense=parse("quantise:2"), key=jax.random.key(seed)
+        )
+        zeros += int(np.sum(sent.update["readout"]["mlp"]["linears_1"]["bias"] == 0))
+        label = facts(sent, lab.bare).found.get("label")
+        assert label is None or label.value == 1
+        assert not any("masked_bce" in sentence for sentence in diagnoses(sent, lab.bare))
+    assert zeros, "some entry was rounded"
 
 
 def test_a_needed_kind_may_not_occur_and_the_line_says_when(lab: Any) -> None:
