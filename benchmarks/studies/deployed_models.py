@@ -107,7 +107,7 @@ molecules, and seconds each.
 *Exact*: the first graph listed is the molecule, bond types included where the model sees them; *in set*: it is listed;
 *unique*: certified to be the only one; *wrong*: of these, those beside another truth. Rates in percent with 95 %
 bootstrap intervals. Three things were added to the census after a look at molecules of other samples (seeds 0 and 1):
-the screen by mixed rows (LayerNorm), an attempt without a check of the last hop (GIN in evaluation mode), and tolerances
+the screen by mixed rows (LayerNorm), an attempt without a check of the last hop (GIN in evaluation mode), tolerances
 for the rounding of running statistics (GIN in training mode)."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
