@@ -26,8 +26,11 @@ FAINT = 1e-4
 PRICED = 256
 """Most blocks that one round adds to those that the solution may use."""
 
-ROUNDING = 3e-8
-"""Relative errors that are tried beside the gradient as it is: half a unit in the last place of float32."""
+PREFERRED = 1e-6
+"""What a block costs, times a random number: as much as rounding, so that every solution has its turn."""
+
+STALLED = 0.99
+"""A round that leaves more than this share of the residual is the last."""
 
 
 def occurring(
@@ -35,8 +38,8 @@ def occurring(
 ) -> Bool[np.ndarray, " K"] | None:
     """Which of the blocks with these states some solution uses; None where nothing explains the gradient.
 
-    The sum of all columns has to be explained; of others those count that are. Each is solved several times, with
-    another rounding of the gradient, since blocks that hardly differ take each other's place.
+    The sum of all columns has to be explained; of others those count that are. Each is solved several times, every time
+    with other blocks preferred, since blocks that hardly differ take each other's place.
 
     Args:
       observation: the update.
@@ -66,12 +69,12 @@ def _supports(
     columns = columns * np.where(columns.sum(axis=0) < 0, -1.0, 1.0)
     pivots = scipy.linalg.qr(columns, mode="r", pivoting=True)[-1][: limits.conic_columns]
     goals = [columns.mean(axis=1), *columns[:, pivots].T]
-    units = (states / np.where(lengths > 0, lengths, 1.0)[:, None]).astype(np.float32)
+    units = states / np.where(lengths > 0, lengths, 1.0)[:, None]
     used, rng = np.zeros(states.shape[0], bool), np.random.default_rng(0)
     for goal in (goal / np.linalg.norm(goal) for goal in goals):
-        for again in range(limits.conic_rounds):
-            moved = goal * (1.0 + ROUNDING * rng.standard_normal(goal.size)) if again else goal
-            found = _solved(units, states, lengths, moved, settings, clock)
+        for _ in range(limits.conic_rounds):
+            dear = PREFERRED * rng.exponential(size=lengths.size)
+            found = _solved(np.c_[units, dear], np.r_[goal, 0.0], settings, clock)
             if found is None:
                 break
             used |= found
@@ -81,31 +84,24 @@ def _supports(
 
 
 def _solved(
-    units: Float[np.ndarray, "K D"],
-    states: Float[np.ndarray, "K D"],
-    lengths: Float[np.ndarray, " K"],
-    goal: Float[np.ndarray, " D"],
-    settings: CensusSettings,
-    clock: Clock,
+    units: Float[np.ndarray, "K D"], goal: Float[np.ndarray, " D"], settings: CensusSettings, clock: Clock
 ) -> Bool[np.ndarray, " K"] | None:
     """The blocks of one solution, found by columns as they pay; None where none explains ``goal``, of length one."""
-    some, weights, rest = np.zeros(0, np.int64), np.zeros(0), goal
-    best = np.inf
+    some, weights, rest, best = np.zeros(0, np.int64), np.zeros(0), goal, np.inf
     for _ in range(settings.limits.conic_steps):
-        prices = units @ rest.astype(np.float32)
+        prices = units @ rest
         prices[some] = 0.0
         paying = np.argpartition(-prices, min(PRICED, prices.size - 1))[:PRICED]
         paying = paying[prices[paying] > 0.0]
         if not paying.size or clock.left <= 0:
             break
         chosen = np.r_[some, paying]
-        system = (states[chosen] / lengths[chosen][:, None]).T
-        found = nonnegative(system, goal, settings.limits.solver_rounds)
+        found = nonnegative(units[chosen].T, goal, settings.limits.solver_rounds)
         if found is None:
             break
         kept = found[0] > 0.0
-        some, weights, rest = chosen[kept], found[0][kept], goal - system @ found[0]
-        if found[1] > 0.9 * best and found[1] <= settings.tolerances.conic_residual:
+        some, weights, rest = chosen[kept], found[0][kept], goal - found[0] @ units[chosen]
+        if found[1] > STALLED * best:
             break
         best = min(best, found[1])
     if best > settings.tolerances.conic_residual:

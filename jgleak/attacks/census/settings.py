@@ -93,7 +93,7 @@ class CensusLimits:
       weak_candidates: and no more candidates of any hop than this (without a check ``hop_blocks``, if that is less).
       conic_blocks: most blocks whose states are combined (``conic``),
       conic_columns: most columns of the gradient that are explained by them, beside the sum of all,
-      conic_rounds: how often each, every time with other rounding,
+      conic_rounds: how often each, every time with other blocks preferred,
       conic_steps: and in how many steps at most.
       system_entries: most entries of the system under noise.
       system_products: most entries times columns of that system: what solving it costs.
