@@ -138,8 +138,10 @@ class CensusCandidates:
             nodes, conditions = self._usual(nodes) or (nodes, conditions)
         chosen = next(self._chosen(attempt, nodes))
         hops = self._grown(nodes, chosen[: last - 1])
+        if len(hops) < last - 1:
+            return None
         ways = one_hop_count(nodes) if last == 1 else next_hop_count(hops[-1])
-        if len(hops) < last - 1 or not 0 < ways <= most:
+        if not 0 < ways <= most:
             return None
         grown = self._grow(nodes, hops, [], most)
         used = occurring(self.problem.observation, grown.states, self.problem.settings, self._share())

@@ -17,7 +17,8 @@ class Attempt:
     Attributes:
       below: of the blocks below the last hop.
       top: of the last hop's blocks.
-      conic: blocks that enter the last convolution are those whose states make up its gradient (``conic``).
+      conic: blocks that enter the last convolution are those whose states make up its gradient (``conic``); ``below``
+        is then of the hops below those.
       completed: dimensions that the spans of the node checks are taken to lack (see ``Arithmetic.weaker``).
     """
 
@@ -31,7 +32,7 @@ ATTEMPTS = (
     Attempt(("node", "hidden"), ("readout", "node", "hidden")),
     Attempt(("node", "hidden"), ("aggregate",)),
     Attempt(("node", "hidden"), ()),
-    Attempt((), (), conic=True),
+    Attempt(("node", "hidden"), (), conic=True),
     Attempt(("node",), ("readout", "node", "hidden"), completed=1),
     Attempt(("node",), ("aggregate",), completed=1),
     Attempt(("node",), (), completed=1),

@@ -57,3 +57,12 @@ def test_a_last_layer_whose_units_are_all_on_is_no_obstacle() -> None:
     assert any(one.isomorphic(graph) for one in answer.graphs)
     assert answer.certificate is not None and answer.certificate.status == "at_least_k"
     assert any("non-negative combinations" in said for said in answer.certificate.conditions)
+
+
+def test_a_hop_below_that_cannot_be_afforded_ends_it_quietly() -> None:
+    model = GNN(DATA.space.width, tuple(Layer(GCNConv(64, bias=True), "relu") for _ in range(3)), Pooled(mlp=MLP((2,))))
+    graph = next(graph for graph in DATA.graphs if graph.name.startswith("indole"))
+    observation = fedsgd(model, model.initial(key=jax.random.key(0)), [graph], DATA.space, loss="ce")
+    census = get_attack("census").configure({"hop_blocks": "1"})
+    answer = census(observation, Knowledge(DATA.space), key=jax.random.key(1), budget=Budget(seconds=10))
+    assert not answer.graphs and answer.stop in ("no candidates", "no information")
