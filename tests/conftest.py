@@ -21,7 +21,6 @@ import jaxtyping
 import pytest
 import scipy.linalg  # noqa: F401 - the limit below holds for libraries that are loaded
 from threadpoolctl import threadpool_limits
-from type_checks import checked
 
 sys.path.append(str(Path(__file__).parents[1]))  # last: benchmarks are the checkout's, jgleak is the installed one
 
@@ -35,6 +34,9 @@ TESTED = version("jaxlib") == "0.10.2"
 if TESTED:
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1")
 threadpool_limits(1, user_api="blas")
+
+from type_checks import checked  # noqa: E402 - it imports JAX, which reads the settings above
+
 jaxtyping.jaxtyped = checked
 
 
