@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from jgleak.attacks.attack import Attack as Attack
     from jgleak.attacks.attack import Budget as Budget
     from jgleak.attacks.attack import Reconstruction as Reconstruction
+    from jgleak.attacks.facts.fact import Fact as Fact
+    from jgleak.attacks.facts.fact import Facts as Facts
+    from jgleak.attacks.facts.registry import facts as facts
     from jgleak.attacks.registry import ATTACKS as ATTACKS
     from jgleak.attacks.registry import get_attack as get_attack
     from jgleak.features import Feature as Feature
@@ -33,6 +36,8 @@ _HOMES = {
     "ATTACKS": "jgleak.attacks.registry",
     "Attack": "jgleak.attacks.attack",
     "Budget": "jgleak.attacks.attack",
+    "Fact": "jgleak.attacks.facts.fact",
+    "Facts": "jgleak.attacks.facts.fact",
     "Feature": "jgleak.features",
     "FeatureSpace": "jgleak.features",
     "GNN": "jgleak.gnn.model",
@@ -41,6 +46,7 @@ _HOMES = {
     "Knowledge": "jgleak.federated.observation",
     "Observation": "jgleak.federated.observation",
     "Reconstruction": "jgleak.attacks.attack",
+    "facts": "jgleak.attacks.facts.registry",
     "fedsgd": "jgleak.federated.client",
     "get_attack": "jgleak.attacks.registry",
     "load": "jgleak.federated.observation",

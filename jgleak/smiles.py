@@ -32,18 +32,22 @@ class Smiles:
       inferred: bond orders are those that the atoms allow, rather than all single.
       complete: no budget ended the search for others.
       known: the graph has bond types, and nothing was inferred.
+      unread: the graph has edge classes, but they are not called as RDKit calls bond types, and were not looked at.
     """
 
     texts: tuple[str, ...]
     inferred: bool
     complete: bool
     known: bool = False
+    unread: bool = False
 
     @property
     def note(self) -> str:
         """For people: what to think of the bond orders."""
         if self.known:
             return "with the bond types of the reconstruction"
+        if self.unread:
+            return "from the atoms alone: the edge classes are not named as RDKit's bond types (SINGLE, DOUBLE, ..)"
         if not self.inferred:
             return "all bonds drawn single: no bond orders fit these atoms, and the gradient holds none"
         if not self.complete:
@@ -90,10 +94,11 @@ def smiles(graph: Graph, space: FeatureSpace) -> Smiles | None:
             text = _fitting(graph, space, orders)
             if text is not None:
                 found.add(text)
+        unread = graph.edge_class is not None
         if found:
-            return Smiles(tuple(sorted(found)), True, complete)
+            return Smiles(tuple(sorted(found)), True, complete, unread=unread)
         plain = Chem.MolToSmiles(_molecule(graph, space, [ORDERS[0]] * len(graph.edges)))
-    return Smiles((plain,), False, complete)
+    return Smiles((plain,), False, complete, unread=unread)
 
 
 def _column(graph: Graph, space: FeatureSpace, name: str) -> list | None:

@@ -103,7 +103,9 @@ def test_a_batchs_sizes_are_given_with_commas_and_all_its_graphs_are_shown(tmp_p
     assert shown.exit_code == 0, shown.output
     assert "4 nodes, 0 edges" in shown.stdout and "3 nodes, 0 edges" in shown.stdout
     assert "gradient distance unknown; the 2 graphs of the batch, in no order" in shown.stdout
-    assert "sizes of 3 graph(s) are given and 2 are behind the update" in one_error(jgleak(*run, "5,4,3"))
+    refused = jgleak(*run, "5,4,3")
+    assert refused.exit_code == 2 and "sizes of 3 graph(s) are given and 2 are behind the update" in refused.stderr
+    assert refused.stdout.startswith("what the update shows by itself"), "facts come first, whatever happens then"
     assert "n: expected a whole number, or several with commas" in one_error(jgleak(*run, "4,"))
     unsized = one_error(jgleak("invert", run[1], "--attack", "dlg"))
     assert "one number for all graphs or one each (--n 9,7)" in unsized
@@ -266,6 +268,9 @@ def test_an_observation_without_a_space_is_given_one(observed: Any, tmp_path: Pa
         jgleak(*run, "--features", "molecules:synthetic-er")
     )
     assert "give 'molecules' or a JSON file" in one_error(jgleak(*run, "--features", "nowhere.json"))
+    assert "lists 4 edge classes, the observed model tells 0 apart" in one_error(
+        jgleak(*run, "--features", "molecules+bonds")
+    )
     schema.write_text(json.dumps(fields["space"]))
     for features in ("molecules", "molecules:embedded", str(schema)):
         shown = jgleak(*run, "--features", features, "--json", "--out", str(tmp_path))
@@ -322,7 +327,15 @@ def test_list_names_everything() -> None:
     assert result.exit_code == 0
     for name in (*ATTACKS, "embedded", "tox21"):
         assert f"\n  {name} " in result.stdout or f"\n  {name}\n" in result.stdout
-    for words in ("gcn, gat", "node_mlp", "gelu", "adjacency, features"):
+    for words in (
+        "gcn, gat",
+        "node_mlp",
+        "gelu",
+        "adjacency, features",
+        "none, batch, layer",
+        "rows, linear",
+        "last, ",
+    ):
         assert words in result.stdout
 
 

@@ -36,6 +36,7 @@ BELOW = {
     "closed_form": {"basics"},
     "recommender": {"basics"},
     "span": {"basics", "node_order"},
+    "facts": {"basics", "closed_form", "span"},
     "node_order": {"basics", "public"},
     "baselines": {"basics", "public"},
     "matching": {"basics", "public", "closed_form"},

@@ -9,7 +9,7 @@ import pytest
 from rdkit import Chem
 
 from jgleak import smiles as module
-from jgleak.datasets import MOLECULE_SPACE, load, molecule_graph
+from jgleak.datasets import MOLECULE_SPACE, load, molecule_graph, with_bonds
 from jgleak.features import FeatureSpace, onehot
 from jgleak.graph import Graph
 from jgleak.smiles import smiles
@@ -69,3 +69,10 @@ def test_other_nodes_are_no_atoms() -> None:
     graph = Graph(np.zeros((2, 1), int), np.array([[0, 1]]))
     assert smiles(graph, FeatureSpace((onehot("colour", ("red", "green")),))) is None
     assert smiles(graph, FeatureSpace((onehot("atomic_number", (6, 7)),))) is None
+
+
+def test_edge_classes_that_are_no_bond_types_are_said_not_to_be_looked_at() -> None:
+    ethene = molecule_graph("C=C", bonds=True)
+    named = dataclasses.replace(with_bonds(MOLECULE_SPACE), edge_classes=("one", "two", "three", "ring"))
+    found = smiles(ethene, named)
+    assert found is not None and found.unread and "not named as RDKit's bond types" in found.note

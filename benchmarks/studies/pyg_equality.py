@@ -23,10 +23,10 @@ from torch import nn  # pyright: ignore[reportMissingImports]
 from jgleak.federated.loss import graph_loss
 from jgleak.federated.observation import Observation
 from jgleak.graph import DenseGraph
-from jgleak.interop import from_arrays, steps_of
-from jgleak.interop.graphs import dense
+from jgleak.interop import Example, from_arrays, steps_of
+from jgleak.interop.graphs import by_class, dense
 
-FEATURES, WIDTH, CLASSES, LARGEST = 5, 6, 3, 10
+FEATURES, WIDTH, CLASSES, LARGEST, BONDS = 5, 6, 3, 10, 4
 TABLES = (5, 3, 2)
 """Values of each integer column of the models with embeddings."""
 
@@ -38,8 +38,9 @@ class Framed(nn.Module):
         super().__init__()
         self.conv, self.norm, self.out = conv, norm or nn.Identity(), nn.Linear(WIDTH, CLASSES)
 
-    def forward(self, x: Any, edge_index: Any, batch: Any) -> Any:
-        x = self.norm(self.conv(x, edge_index)).relu()
+    def forward(self, x: Any, edge_index: Any, batch: Any, edge_attr: Any = None) -> Any:
+        seen = (edge_attr,) if isinstance(self.conv, geometric.GINEConv) else ()
+        x = self.norm(self.conv(x, edge_index, *seen)).relu()
         return self.out(geometric.global_mean_pool(x, batch))
 
 
@@ -86,6 +87,19 @@ class Whole(nn.Module):
         return self.out(geometric.global_mean_pool(self.inner(data.x, data.edge_index), data.batch))
 
 
+class Normed(nn.Module):
+    """GIN's map of a node as FederatedScope writes it: a norm behind every linear map."""
+
+    def __init__(self, inputs: int) -> None:
+        super().__init__()
+        self.linears = nn.ModuleList([nn.Linear(inputs, WIDTH), nn.Linear(WIDTH, WIDTH)])
+        self.norms = nn.ModuleList([nn.BatchNorm1d(WIDTH), nn.BatchNorm1d(WIDTH)])
+
+    def forward(self, x: Any) -> Any:
+        x = nn.functional.relu(self.norms[0](self.linears[0](x)))
+        return self.norms[1](self.linears[1](nn.functional.dropout(x, 0.5, self.training)))
+
+
 class Case(NamedTuple):
     """A model and what it is called."""
 
@@ -114,9 +128,24 @@ def cases() -> Iterator[Case]:
         "GATv2Conv(concat=False)": lambda: g.GATv2Conv(f, w, heads=3, concat=False),
         "GATv2Conv(residual=True)": lambda: g.GATv2Conv(f, w // 2, heads=2, residual=True),
         "SAGEConv": lambda: g.SAGEConv(f, w),
+        "SAGEConv(aggr='add')": lambda: g.SAGEConv(f, w, aggr="add"),
+        "GraphConv": lambda: g.GraphConv(f, w),
+        "GraphConv(aggr='mean')": lambda: g.GraphConv(f, w, aggr="mean"),
         "GINConv": lambda: g.GINConv(mlp(f), eps=0.3),
         "GINConv(train_eps=True)": lambda: g.GINConv(mlp(f), train_eps=True),
+        "GINConv(Linear)": lambda: g.GINConv(nn.Linear(f, w)),
+        "GINConv(three maps)": lambda: g.GINConv(nn.Sequential(*mlp(f), nn.ReLU(), nn.Linear(w, w)), eps=0.3),
+        "GINConv(BatchNorm1d inside, ReLU at the end)": lambda: g.GINConv(
+            nn.Sequential(nn.Linear(f, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Dropout(), nn.Linear(4, w), nn.ReLU())
+        ),
+        "GINConv(LayerNorm inside, BatchNorm1d behind)": lambda: g.GINConv(
+            nn.Sequential(nn.Linear(f, 4), nn.LayerNorm(4), nn.ELU(), nn.Linear(4, w), nn.BatchNorm1d(w))
+        ),
+        "GINConv(MLP)": lambda: g.GINConv(g.MLP([f, 4, 5, w])),
+        "GINConv(a module)": lambda: g.GINConv(Normed(f)),
         "LEConv": lambda: g.LEConv(f, w),
+        "GINEConv": lambda: g.GINEConv(mlp(f), eps=0.3, edge_dim=BONDS),
+        "GINEConv(train_eps=True, MLP)": lambda: g.GINEConv(g.MLP([f, 4, w]), train_eps=True, edge_dim=BONDS),
     }
     norms: dict[str, Callable[[], Any]] = {
         "BatchNorm1d": lambda: nn.BatchNorm1d(w),
@@ -143,8 +172,6 @@ def cases() -> Iterator[Case]:
             (", jk=max, norm=BatchNorm", {"jk": "max", "norm": "BatchNorm"}),
             (", norm=LayerNorm", layer_norm),
         ):
-            if kind == "GIN" and "norm" in options:
-                continue
             yield Case(
                 f"{kind}{said}", lambda made=made, o={**more, **options}: made(f, w, 3, CLASSES, dropout=0.5, **o)
             )
@@ -159,30 +186,34 @@ def randomised(model: Any) -> Any:
     model.eval()
     for parameter in model.parameters():
         parameter.data += 0.3 * torch.randn_like(parameter)
-    for buffer in model.buffers():
-        if buffer.is_floating_point():
+    for name, buffer in model.named_buffers():
+        if "running" in name:
             buffer.data = 0.5 + torch.rand_like(buffer)
     return model
 
 
-def drawn(rng: np.random.Generator, *, integers: bool) -> tuple[Any, Any]:
-    """Rows and edge list of a random graph."""
+def drawn(rng: np.random.Generator, *, integers: bool) -> tuple[Any, Any, Any]:
+    """Rows, edge list and the edges' one-hot classes of a random graph."""
     n = int(rng.integers(3, LARGEST + 1))
     upper = np.argwhere(np.triu(rng.random((n, n)) < 0.4, 1))
     edges = torch.from_numpy(np.concatenate([upper, upper[:, ::-1]]).T.copy())
+    classes = np.random.default_rng(len(upper)).integers(BONDS, size=len(upper))
+    bonds = torch.from_numpy(np.tile(np.eye(BONDS, dtype=np.float32)[classes], (2, 1)))
     if integers:
-        return torch.from_numpy(np.stack([rng.integers(size, size=n) for size in TABLES], axis=1)), edges
-    return torch.from_numpy(rng.normal(size=(n, FEATURES)).astype(np.float32)), edges
+        return torch.from_numpy(np.stack([rng.integers(size, size=n) for size in TABLES], axis=1)), edges, bonds
+    return torch.from_numpy(rng.normal(size=(n, FEATURES)).astype(np.float32)), edges, bonds
 
 
-def called(model: Any, x: Any, edge_index: Any) -> Any:
+def called(model: Any, x: Any, edge_index: Any, bonds: Any) -> Any:
     """The model's output, of one graph or of its nodes."""
     batch = torch.zeros(len(x), dtype=torch.long)
     if isinstance(model, Whole):
         from torch_geometric.data import Batch, Data  # pyright: ignore[reportMissingImports]
 
         return model(Batch.from_data_list([Data(x=x, edge_index=edge_index)]))
-    return model(x, edge_index, batch) if isinstance(model, Framed | Composed) else model(x, edge_index)
+    if isinstance(model, Framed):
+        return model(x, edge_index, batch, bonds)
+    return model(x, edge_index, batch) if isinstance(model, Composed) else model(x, edge_index)
 
 
 def compared(case: Case, graphs: int) -> tuple[float, float]:
@@ -192,15 +223,17 @@ def compared(case: Case, graphs: int) -> tuple[float, float]:
     padded, labels, outputs, seen = [], [], [], list[Observation]()
     steps: Any = None
     for _ in range(graphs):
-        x, edges = drawn(rng, integers=case.integers)
+        x, edges, bonds = drawn(rng, integers=case.integers)
         model.zero_grad()
-        output = called(model, x, edges)
+        output = called(model, x, edges, bonds)
         label = torch.from_numpy(rng.integers(CLASSES, size=len(output)))
         nn.functional.cross_entropy(output, label).backward()
-        steps = steps or steps_of(model, (x, edges, output))
+        steps = steps or steps_of(model, Example(x, edges, output, edge_rows=bonds))
         gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
         seen.append(from_arrays(model.state_dict(), gradients, steps, loss="ce"))
-        padded.append(_padded(_encoded(x) if case.integers else x.numpy(), dense(edges.numpy(), len(x))))
+        rows, kinds = _encoded(x) if case.integers else x.numpy(), seen[-1].model.edge_classes
+        joined = by_class(edges.numpy(), bonds.numpy(), len(x), kinds) if kinds else dense(edges.numpy(), len(x))
+        padded.append(_padded(rows, joined))
         outputs.append(output.detach().numpy())
         node_level = seen[-1].model.node_level
         labels.append(np.pad(label.numpy(), (0, LARGEST - len(x))) if node_level else label.numpy()[0])
@@ -237,7 +270,8 @@ def _encoded(x: Any) -> np.ndarray:
 def _padded(rows: np.ndarray, adjacency: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     more = LARGEST - len(rows)
     mask = np.arange(LARGEST) < len(rows)
-    return np.pad(rows, ((0, more), (0, 0))), np.pad(adjacency, ((0, more), (0, more))), mask
+    around = ((0, more), (0, more), (0, 0))[: adjacency.ndim]
+    return np.pad(rows, ((0, more), (0, 0))), np.pad(adjacency, around), mask
 
 
 def _relative(found: np.ndarray, wanted: np.ndarray) -> float:
@@ -247,9 +281,10 @@ def _relative(found: np.ndarray, wanted: np.ndarray) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--graphs", type=int, default=50, help="a model")
+    parser.add_argument("--only", default="", help="models whose name has this in it")
     given = parser.parse_args()
     print(f"{'model':<48}{'graphs':>7}{'outputs':>10}{'gradients':>11}")
-    for case in cases():
+    for case in (case for case in cases() if given.only in case.name):
         output, gradient = compared(case, given.graphs)
         print(f"{case.name:<48}{given.graphs:>7}{output:>10.1e}{gradient:>11.1e}", flush=True)
 

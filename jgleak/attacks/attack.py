@@ -174,15 +174,11 @@ class Attack:
                 "'census' or 'grain', or a model that sees edges alone"
             )
         if observation.model.drops and not self.dropout:
-            still = (
-                ""
-                if observation.model.masks_input
-                else (". What enters the first weight is not masked: the span of its gradient still shows those rows")
-            )
+            shown = "What enters the first weight is not masked: the span of its gradient still shows those rows"
             return (
                 "the client trains with dropout, whose masks nobody knows, so that no graph's gradient can be "
-                "recomputed; take gradient matching (as dlg), which averages over masks, or let the client train "
-                f"without{still}"
+                "recomputed; take gradient matching (as dlg), which searches for the masks, or let the client train "
+                f"without{'' if observation.model.masks_input else f'. {shown}'}"
             )
         frozen = self._frozen(observation)
         if frozen is not None:

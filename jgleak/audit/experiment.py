@@ -9,6 +9,8 @@ import traceback
 from collections.abc import Iterator, Sequence
 
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
+from jgleak.attacks.facts.fact import Facts
+from jgleak.attacks.facts.registry import facts
 from jgleak.audit.compilations import compilations
 from jgleak.audit.programs import forget_programs
 from jgleak.audit.round import AttackedClient, chosen_attack, client, refusal
@@ -40,6 +42,7 @@ class Result:
       failure: the traceback, when the attack broke down on this client, or why it could not be attacked at all; the
         reconstruction is empty then.
       soft: edges and features beside the truth, soft where the attack gives them so; None where nothing was found.
+      facts: what the update shows by itself; None where there is none, or where a batch's first graph has them.
       target_error: RNMSE of the target's features, under the protocol ``target_node`` (which shows little else).
     """
 
@@ -55,6 +58,7 @@ class Result:
     failure: str | None = None
     soft: SoftScore | None = None
     target_error: float | None = None
+    facts: Facts | None = None
 
 
 def run(specification: Specification, setup: Setup | None = None) -> Iterator[Result]:
@@ -186,6 +190,7 @@ def _result(
         failure=failure,
         soft=None if found is None or not whole else _soft_score(truth, knowledge.space, reconstruction, found),
         target_error=None if rows is None or whole else target_error(truth, knowledge.space, rows),
+        facts=None if place else facts(observation, knowledge.space, noise=knowledge.noise),
     )
 
 

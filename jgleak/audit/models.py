@@ -77,7 +77,7 @@ def _fitting(model: GNN) -> tuple[Layer, ...]:
 
 
 def _named(known: Mapping[str, Any], field: str, name: str | None) -> Any:
-    return None if name is None or name == "none" else _one_of(known, field, name)
+    return None if name is None else _one_of({"none": None, **known}, field, name)
 
 
 def _one_of(known: Mapping[str, Any], field: str, name: str) -> Any:

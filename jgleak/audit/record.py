@@ -50,6 +50,7 @@ def result_record(result: Result, specification: Specification) -> dict[str, Any
         "loss": None if seen is None else seen.loss,
         "batch": None if seen is None else seen.batch_size,
         "defense": specification.defense,
+        "facts": {} if result.facts is None else result.facts.to_json(),
         "gradient_distance": found.gradient_distance,
         "stop": found.stop,
         **{name: found.info.get(name) for name in ("candidates", "blocks", "residual")},

@@ -191,7 +191,7 @@ class Specification:
             "encoder: embeddings look raw values up; add --raw (normalise = false)",
             self.encoder == "embedding" and self.normalise,
         )
-        yield f"dropout: must lie in 0..1, below 1, got {self.dropout}", not 0 <= self.dropout < 1
+        yield f"dropout: must be at least 0 and below 1, got {self.dropout}", not 0 <= self.dropout < 1
         yield (
             f"protocol: unknown {self.protocol!r}; choose one of {', '.join(PROTOCOLS)}",
             self.protocol is not None and self.protocol not in PROTOCOLS,

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jgleak.attacks.attack import Reconstruction
+    from jgleak.attacks.facts.fact import Facts
     from jgleak.features import FeatureSpace
-    from jgleak.federated.observation import Observation
     from jgleak.graph import Graph
     from jgleak.smiles import Smiles
 
@@ -46,7 +46,7 @@ def invert(
         str | None,
         typer.Option(
             help="What the input's columns mean, where the file does not say: molecules (GRAIN's atom features), "
-            "molecules:tox21 (normalised as in that set), or a JSON schema."
+            "molecules+bonds (with bond types), molecules:tox21 (normalised as in that set), or a JSON schema."
         ),
     ] = None,
     loss: Annotated[
@@ -69,6 +69,8 @@ def invert(
         import jax
 
         from jgleak.attacks.attack import Budget
+        from jgleak.attacks.facts.diagnosis import diagnoses
+        from jgleak.attacks.facts.registry import facts
         from jgleak.attacks.registry import get_attack
         from jgleak.audit.certified import write
         from jgleak.audit.clients import foreign_graphs
@@ -104,17 +106,23 @@ def invert(
             prior=prior,
             noise=noise,
         )
+        shown_first = facts(observation, space, noise=noise)
+        console = Console(stderr=json_lines)
+        _show_facts(shown_first, console)
         begun = time.monotonic()
         with Console(stderr=True).status(name):
             found = chosen(observation, knowledge, key=jax.random.key(seed), budget=Budget(seconds=time_limit))
         if out_file is not None:
             write(out_file, found, file, given, loss)
         shown = found.graphs if observation.batch_size > 1 else found.graphs[:1]
+        why = [] if found.graphs else diagnoses(observation, space, noise=noise)
         molecules = [_molecule(graph, space) for graph in shown]
         record = plain(
             {
                 "file": str(file),
                 "attack": name,
+                "facts": shown_first.to_json(),
+                "diagnoses": why,
                 "graphs": [describe(g, space) for g in found.graphs],
                 "smiles": [None if m is None else dataclasses.asdict(m) | {"note": m.note} for m in molecules],
                 "gradient_distance": found.gradient_distance,
@@ -127,7 +135,10 @@ def invert(
         )
         if json_lines:
             print(json.dumps(record), flush=True)
-        _show(found, list(zip(shown, molecules, strict=True)), space, noise, observation, Console(stderr=json_lines))
+        if not found.graphs:
+            _show_nothing(found, why, noise, console)
+        else:
+            _show(found, list(zip(shown, molecules, strict=True)), space, console)
 
 
 def _sizes(text: str | None) -> tuple[int, ...]:
@@ -147,19 +158,20 @@ def _molecule(graph: Graph, space: FeatureSpace) -> Smiles | None:
         return None
 
 
-def _hint(stop: str, noise: float | None, observation: Observation) -> str:
-    """What to try, by why an attack stopped without a graph."""
-    from jgleak.attacks.closed_form.labels import names_no_class
+def _show_facts(shown: Facts, console: Console) -> None:
+    """What is certain before anything is searched; said at once, whatever happens then."""
+    if shown.found:
+        console.print("what the update shows by itself:")
+    for fact in shown.found.values():
+        console.print(Text(f"  {fact.line}"), soft_wrap=True)
 
+
+def _hint(stop: str, noise: float | None) -> str:
+    """What to try, by why an attack stopped without a graph."""
     if stop == "time":
         return "the time ran out, compilation included: raise --time-limit"
     told = "noise that clients add needs --noise, " if noise is None else "--noise must be what the clients added, "
     told += "other defences need other attacks"
-    if noise is None and names_no_class(observation):
-        told += (
-            f"; the signs of the last bias's gradient name no class: if the {observation.model.outputs} outputs are "
-            "tasks of their own, give --loss masked_bce"
-        )
     if stop != "no candidates":
         return told
     return (
@@ -168,22 +180,21 @@ def _hint(stop: str, noise: float | None, observation: Observation) -> str:
     )
 
 
+def _show_nothing(found: Reconstruction, why: Sequence[str], noise: float | None, console: Console) -> None:
+    reason = found.info.get("reason")
+    console.print(Text(f"nothing found ({found.stop}){f': {reason}' if reason else ''}"), soft_wrap=True)
+    for sentence in why:
+        console.print(Text(f"because {sentence}"), soft_wrap=True)
+    console.print(Text(_hint(found.stop, noise)))
+    console.print("that is no evidence of safety: another attack, or the next round, may find the graph")
+
+
 def _show(
-    found: Reconstruction,
-    shown: Sequence[tuple[Graph, Smiles | None]],
-    space: FeatureSpace,
-    noise: float | None,
-    observation: Observation,
-    console: Console,
+    found: Reconstruction, shown: Sequence[tuple[Graph, Smiles | None]], space: FeatureSpace, console: Console
 ) -> None:
     from jgleak.audit.table import certificate_text, graph_table
 
     reason = found.info.get("reason")
-    if found.best is None:
-        console.print(Text(f"nothing found ({found.stop}){f': {reason}' if reason else ''}"))
-        console.print(Text(_hint(found.stop, noise, observation)))
-        console.print("that is no evidence of safety: another attack, or the next round, may find the graph")
-        return
     for graph, molecule in shown:
         console.print(graph_table(graph, space))
         if molecule is not None:

@@ -8,12 +8,13 @@ from jgleak.audit.specification import KNOWABLE
 
 
 def show_list() -> None:
-    """Name the attacks, defences, data sets, models, readouts, activations and what an attacker may know."""
+    """Name the attacks, defences, data sets, parts of models and what an attacker may know."""
     from jgleak.attacks.registry import ATTACKS
+    from jgleak.audit.models import ENCODERS
     from jgleak.audit.setup import READOUTS
     from jgleak.datasets import RATING_SETS, names, tasks
     from jgleak.defenses.registry import HYBRID, KINDS
-    from jgleak.gnn import ACTIVATIONS, CONVOLUTIONS
+    from jgleak.gnn import ACTIVATIONS, CONVOLUTIONS, JUMPS, NORMS, RESIDUALS
 
     sections = {
         "attacks": {attack.name: attack.summary for attack in ATTACKS.values()},
@@ -29,6 +30,10 @@ def show_list() -> None:
         "models": CONVOLUTIONS,
         "readouts": READOUTS,
         "activations": ACTIVATIONS,
+        "norms": ("none", *NORMS),
+        "residuals": ("none", *RESIDUALS),
+        "jumps": JUMPS,
+        "encoders": ENCODERS,
         "knowledge": KNOWABLE,
         "ratings": RATING_SETS,
     }

@@ -14,6 +14,7 @@ from jgleak.datasets.moleculenet import moleculenet as moleculenet
 from jgleak.datasets.molecules import MOLECULE_SPACE as MOLECULE_SPACE
 from jgleak.datasets.molecules import MoleculeError as MoleculeError
 from jgleak.datasets.molecules import molecule_graph as molecule_graph
+from jgleak.datasets.molecules import with_bonds as with_bonds
 from jgleak.datasets.musae import musae as musae
 from jgleak.datasets.network import Network as Network
 from jgleak.datasets.planetoid import citeseer as citeseer

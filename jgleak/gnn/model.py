@@ -179,7 +179,12 @@ class GNN(Precise):
     @nn.nowrap
     def trained(self, update: Params) -> Params:
         """The update with zeros in the places of statistics and frozen parts, which no gradient trains and no defence
-        touches."""
+        touches.
+
+        Raises:
+          ValueError: as for ``whole``.
+        """
+        self._check_frozen(update)
         for path, norm in self.norms.items():
             still = {name: jnp.zeros_like(at(update, path)[name]) for name in norm.statistics}
             update = put(update, path, {**at(update, path), **still})
@@ -206,6 +211,15 @@ class GNN(Precise):
         """
         if not self.frozen:
             return update
+        self._check_frozen(params)
+        there = set(paths_of(update))
+        for path in paths_of(params):
+            if path not in there and not self.trains(*path):
+                update = put(update, path, np.zeros_like(at(params, path)))
+        return update
+
+    @nn.nowrap
+    def _check_frozen(self, params: Mapping[str, Any]) -> None:
         known = paths_of(params)
         for part in self.frozen:
             if not any(path[: len(_path(part))] == _path(part) for path in known):
@@ -213,11 +227,6 @@ class GNN(Precise):
                 raise ValueError(f"frozen: the model has no part {part!r}; it has {tops}, and parts of these (a/b)")
         if not self.evidence(params):
             raise ValueError("frozen: no part is trained, so that there is no gradient; leave one out")
-        there = set(paths_of(update))
-        for path in known:
-            if path not in there and not self.trains(*path):
-                update = put(update, path, np.zeros_like(at(params, path)))
-        return update
 
     @nn.nowrap
     def readout_of(self, tree: Mapping[str, Any]) -> Any:

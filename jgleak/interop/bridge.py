@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
 from jgleak.federated.loss import Loss
-from jgleak.federated.observation import Observation
+from jgleak.federated.observation import Observation, unflatten
 from jgleak.gnn import GNN, NodeMLP, Params, Pooled
 from jgleak.interop.arrays import Arrays, by_name
 from jgleak.interop.compose import model_of
 from jgleak.interop.example import Example, Given, check_example
-from jgleak.interop.layers import LOG_SOFTMAX, Embeddings, Step
+from jgleak.interop.layers import LOG_SOFTMAX, BatchNorm, Embeddings, Step
 from jgleak.interop.plan import plan
 from jgleak.interop.take import COUNTER, WeightSlot, slots, tree
+
+
+@dataclasses.dataclass(frozen=True)
+class Client:
+    """What a client does beside sending the gradients of all parameters.
+
+    Attributes:
+      frozen: names of parameters that it does not train, and that have no gradient.
+      buffers: those that came back, by name, other arrays may be among them: of batch normalisation in training mode
+        the running statistics after the step, while the state has those from before. None: none came back.
+    """
+
+    frozen: Sequence[str] = ()
+    buffers: Any = None
 
 
 def from_arrays(
@@ -29,14 +43,14 @@ def from_arrays(
     batch_size: int = 1,
     reduction: str = "mean",
     example: Given | None = None,
-    frozen: Sequence[str] = (),
+    client: Client = Client(),
 ) -> Observation:
     """The observation of a server that sent ``state`` and got ``gradients`` back.
 
     Args:
       state: the parameters at which the gradient was taken, by name (``by_name`` says what may hold them), and the
         buffers of layers that the list names.
-      gradients: of every parameter, under the same names.
+      gradients: of every parameter that is trained, under the same names.
       layers: the forward pass, step by step; see ``jgleak.interop.layers`` and ``plan``.
       loss: a ``Loss``, or its text (``bce``, ``ce``, ``mse``, ``masked_bce``). ``bce`` on one output becomes ``ce`` on
         two: with logits ``(0, z)`` the softmax is the sigmoid, and every gradient but the last layer's first column is
@@ -47,7 +61,7 @@ def from_arrays(
       example: a check that is worth its line: the bridge's output for these graphs must be the model's. What no name
         shows (where an activation stands, a transposed square, an edge weight, a row that is added) shows there. With
         labels (``Example``) the gradient must be theirs.
-      frozen: names of parameters that the client does not train, and that have no gradient.
+      client: parts that it does not train, and buffers that it returns.
 
     Raises:
       ValueError: a description that does not fit the arrays, a part that no attack here handles, gradients of another
@@ -62,8 +76,8 @@ def from_arrays(
     _finite("state", weights)
     _finite("gradient", slopes)
     places = slots(architecture, weights)
-    parts = _frozen(places, frozen)
-    slopes = _trained(places, weights, {**slopes, **{name: np.zeros_like(weights[name]) for name in frozen}})
+    parts = _frozen(places, client.frozen)
+    slopes = _trained(places, weights, {**slopes, **{name: np.zeros_like(weights[name]) for name in client.frozen}})
     params = tree(places, weights, gradient=False)
     update = tree(places, slopes, gradient=True)
     model = model_of(architecture, places, params, weights).clone(frozen=parts)
@@ -73,7 +87,8 @@ def from_arrays(
         loss = dataclasses.replace(loss, over="all") if loss.masked else loss
     if loss.name == "bce" and model.outputs == 1:
         loss, (model, params, update) = dataclasses.replace(loss, name="ce"), _two_outputs(model, params, update)
-    observation = Observation(model, params, update, str(loss), batch_size=batch_size)
+    statistics = None if client.buffers is None else _statistics(places, weights, by_name(client.buffers))
+    observation = Observation(model, params, update, str(loss), batch_size=batch_size, statistics=statistics)
     if example is not None:
         shown, normalised = Example.of(example), len(logits) < len(layers)
         check_example(observation, shown, _tables(places, weights), normalised=normalised)
@@ -116,16 +131,14 @@ def _trained(places: Sequence[WeightSlot], weights: Arrays, slopes: Arrays) -> A
     """The gradients, with zeros for running statistics.
 
     Raises:
-      ValueError: a gradient of another model, or statistics that moved.
+      ValueError: a gradient of another model, or statistics that moved in evaluation mode.
     """
     still = {name for slot in places if slot.still for name in slot.names}
+    training = {slot.layer.name for slot in places if isinstance(slot.layer, BatchNorm) and slot.layer.training}
     known = {name for slot in places for name in slot.names}
     for name, slope in slopes.items():
-        if (name in still or name.endswith(COUNTER)) and np.any(slope):
-            raise ValueError(
-                f"gradient: {name!r} moved: the client's batch normalisation was in training mode, where it mixes a "
-                "batch's graphs; no attack here takes that. Have clients call .eval() on it before they train"
-            )
+        if (name in still or name.endswith(COUNTER)) and np.any(slope) and not _of_any(name, training):
+            raise _moved("gradient", name)
         if name.endswith(COUNTER):
             continue
         if name not in known:
@@ -136,6 +149,44 @@ def _trained(places: Sequence[WeightSlot], weights: Arrays, slopes: Arrays) -> A
                 "another model"
             )
     return {**slopes, **{name: np.zeros_like(weights[name]) for name in still}}
+
+
+def _of_any(name: str, layers: Collection[str]) -> bool:
+    return any(name.startswith(f"{layer}.") for layer in layers)
+
+
+def _moved(what: str, name: str) -> ValueError:
+    layer = name.rpartition(".")[0].removesuffix(".module")
+    return ValueError(
+        f"{what}: {name!r} moved: the client's batch normalisation was in training mode, which is read of one graph "
+        f"and one step: write BatchNorm({layer!r}, training=True). Have clients call .eval() on it before "
+        "they train on more"
+    )
+
+
+def _statistics(places: Sequence[WeightSlot], weights: Arrays, buffers: Arrays) -> Params | None:
+    """The running statistics that came back, of the norms in training mode; None: there are none.
+
+    Raises:
+      ValueError: some are missing, moved in evaluation mode, or did not move in training mode.
+    """
+    found: Arrays = {}
+    for slot in places:
+        if not slot.still or not isinstance(slot.layer, BatchNorm):
+            continue
+        if slot.name not in buffers:
+            raise ValueError(f"buffers: lacks {slot.name!r}; give all running statistics after the step, or None")
+        same = np.array_equal(weights[slot.name], buffers[slot.name])
+        if slot.layer.training:
+            found[slot.path] = buffers[slot.name]
+        if same == slot.layer.training:
+            if not same:
+                raise _moved("buffers", slot.name)
+            raise ValueError(
+                f"buffers: {slot.name!r} did not move, though its batch normalisation was in training mode; give the "
+                "statistics of before the step as the state: a copy, since state_dict() holds the arrays themselves"
+            )
+    return unflatten(found) or None
 
 
 def _tables(places: Sequence[WeightSlot], weights: Arrays) -> tuple[int, ...]:

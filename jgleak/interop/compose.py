@@ -14,31 +14,38 @@ from jgleak.gnn import (
     MLP,
     NORMS,
     AddedRow,
+    BatchNorm,
     Convolution,
     Encoder,
     GATConv,
     GATv2Conv,
     GCNConv,
     GINConv,
+    GINEConv,
+    GraphConv,
     Layer,
     LinearEncoder,
     LinearResidual,
     NodeMLP,
     NodeScores,
+    Norm,
     Params,
     Pooled,
     Readout,
     Residual,
     Rows,
+    SAGEConv,
 )
+from jgleak.gnn.gine import one_hot_rows
 from jgleak.interop import layers as written
 from jgleak.interop.arrays import Arrays
+from jgleak.interop.inside import bias_role, inside_of, kernel_role
 from jgleak.interop.plan import ForwardPlan, PlannedLayer
 from jgleak.interop.take import WeightSlot, epsilons_of, heads_of
 
 LAST_KERNELS = {
-    "gin": "out_kernel",
     "sage": "self_kernel",
+    "graph": "self_kernel",
     "leconv": "self_kernel",
     "gatv2": "source_kernel",
 }
@@ -52,10 +59,7 @@ def model_of(plan: ForwardPlan, places: Sequence[WeightSlot], params: Params, we
       ValueError: arrays that do not fit each other, in the names they have outside.
     """
     heads, epsilons = heads_of(places, weights), epsilons_of(places, weights)
-    layers = tuple(
-        _layer(step, params[f"layers_{i}"], heads, epsilons.get(step.conv.name, 0.0))
-        for i, step in enumerate(plan.layers)
-    )
+    layers = tuple(_layer(step, params[f"layers_{i}"], heads, epsilons) for i, step in enumerate(plan.layers))
     linears = [params["readout"]["mlp"][f"linears_{i}"]["kernel"] for i in range(len(plan.linears))]
     mlp = MLP(tuple(kernel.shape[1] for kernel in linears), plan.readout_act)
     states = sum(layer.features for layer in layers) if plan.jump == "cat" else layers[-1].features
@@ -78,39 +82,76 @@ def _encoder(part: Params) -> tuple[Encoder, int]:
     return LinearEncoder(features, "bias" in part), rows
 
 
-def _layer(step: PlannedLayer, part: Params, heads: Mapping[str, int], epsilon: float) -> Layer:
+def _layer(step: PlannedLayer, part: Params, heads: Mapping[str, int], epsilons: Mapping[str, float]) -> Layer:
     residual: Residual | None = None
     if step.residual == written.ADD:
         residual = AddedRow()
     elif step.residual is not None:
         residual = LinearResidual("bias" in part["residual"]["linear"])
-    norm = None if step.norm is None else NORMS[step.norm.kind](step.norm.epsilon)
-    return Layer(_convolution(step.conv, part["conv"], heads, epsilon), step.act, norm, residual)
+    norm = None if step.norm is None else _norm(step.norm)
+    return Layer(_convolution(step.conv, part["conv"], heads, epsilons), step.act, norm, residual)
 
 
-def _convolution(step: written.Conv, part: Params, heads: Mapping[str, int], epsilon: float) -> Convolution:
+def _norm(step: written.Norm) -> Norm:
+    if isinstance(step, written.BatchNorm):
+        return BatchNorm(step.epsilon, training=step.training, momentum=step.momentum)
+    return NORMS[step.kind](step.epsilon)
+
+
+def _convolution(
+    step: written.Conv, part: Params, heads: Mapping[str, int], epsilons: Mapping[str, float]
+) -> Convolution:
     _check_biases(step, part)
+    if isinstance(step, written.GIN):
+        return _gin(step, part, epsilons.get(step.name, step.eps))
     width, bias = part[LAST_KERNELS.get(step.kind, "kernel")].shape[1], "bias" in part
     if isinstance(step, written.GAT | written.GATv2):
         attention = GATConv if isinstance(step, written.GAT) else GATv2Conv
         features, own = width if step.concat else width // heads[step.name], "residual_kernel" in part
         slope = step.negative_slope
         return attention(features, bias, heads[step.name], concatenate=step.concat, negative_slope=slope, residual=own)
-    if isinstance(step, written.GIN):
-        if part["kernel"].shape[1] != width:
-            raise ValueError(
-                f"state: the two linear maps of GIN {step.name!r} are {part['kernel'].shape[1]} and {width} wide; here "
-                "both have one width"
-            )
-        return GINConv(width, bias, epsilon=epsilon, inner=step.act)
     if isinstance(step, written.GCN):
         return GCNConv(width, bias, self_loops=step.self_loops, normalise=step.normalise)
+    if isinstance(step, written.SAGE | written.GraphConv):
+        conv = SAGEConv if isinstance(step, written.SAGE) else GraphConv
+        return conv(width, bias, aggregation=step.aggregation)
     return CONVOLUTIONS[step.kind](features=width, bias=bias)
+
+
+def _gin(step: written.GIN, part: Params, epsilon: float) -> Convolution:
+    inside, bias = inside_of(step), "bias" in part
+    if len(inside.maps) == 1 and isinstance(step, written.GINE):
+        raise ValueError(f"layers: {step.name!r} has one linear map inside; a GINE here has two or more")
+    if len(inside.maps) == 1:
+        if epsilon:
+            raise ValueError(
+                f"state: {step.name!r} has one linear map inside and eps={epsilon:.4g}; here such a layer has eps=0 "
+                "(it is then a GCN without normalisation), or two linear maps and more"
+            )
+        return GCNConv(part["kernel"].shape[1], bias, self_loops=True, normalise=False)
+    hidden = (len(inside.maps) or 2) - 1
+    widths = tuple(part[kernel_role(place, hidden + 1)].shape[1] for place in range(hidden))
+    features = part["out_kernel"].shape[1]
+    made = GINConv(features, bias) if not isinstance(step, written.GINE) else _gine(features, part, bias)
+    return made.clone(
+        epsilon=epsilon,
+        inner=inside.act,
+        widths=() if widths == (features,) else widths,
+        norm=_norm(inside.norms[0]) if inside.norms else None,
+        ends_active=inside.ends_active,
+    )
+
+
+def _gine(features: int, part: Params, bias: bool) -> GINEConv:
+    return GINEConv(features, bias, edge_rows=one_hot_rows(part["edge_kernel"].shape[0]))
 
 
 def _check_biases(step: written.Conv, part: Params) -> None:
     """Raise ``ValueError`` where one map of a convolution has a bias and another has none."""
-    wanted = [role for role in step.patterns if role.endswith("bias")]
+    wanted = [role for role in step.patterns if role.endswith("bias") and role != "edge_bias"]
+    if isinstance(step, written.GIN) and step.inside:
+        maps = len(inside_of(step).maps)
+        wanted = [bias_role(place, maps) for place in range(maps)]
     missing = [role for role in wanted if role not in part]
     if missing and len(missing) < len(wanted):
         raise ValueError(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from jgleak.interop.layers import (
     GAT,
     GCN,
-    GIN,
     JUMP_WORDS,
     LE,
     POOLS,
@@ -18,6 +17,7 @@ from jgleak.interop.layers import (
     Conv,
     Embeddings,
     GATv2,
+    GraphConv,
     LayerNorm,
     Linear,
     NamedLayer,
@@ -30,7 +30,7 @@ ACTS = {"ReLU": "relu", "GELU": "gelu", "Sigmoid": "sigmoid", "Tanh": "tanh", "E
 NORMALISATION = re.compile(r"Norm(\dd)?$")
 """Names of normalisation layers: ``BatchNorm1d``, ``GraphNorm``, .."""
 
-NEAREST_NORM = "the normalisations here are BatchNorm in evaluation mode and LayerNorm(mode='node')"
+NEAREST_NORM = "the normalisations here are BatchNorm and LayerNorm(mode='node')"
 EXPECTED: Mapping[str, Mapping[str, tuple[Any, str]]] = {
     "GCNConv": {
         "improved": (False, "self-loops of weight 2"),
@@ -43,13 +43,10 @@ EXPECTED: Mapping[str, Mapping[str, tuple[Any, str]]] = {
         "share_weights": (False, "one map for both ends, whose gradient cannot be split"),
     },
     "SAGEConv": {
-        "aggr": ("mean", "another aggregation than the mean"),
         "normalize": (False, "rows scaled to length 1"),
         "project": (False, "a projection before aggregation"),
         "root_weight": (True, "no weight for the node itself"),
     },
-    "GINConv": {},
-    "LEConv": {},
     "LayerNorm": {"mode": ("node", "a normalisation over all nodes of a graph together")},
     "BatchNorm": {"allow_single_element": (False, "a single row that is passed over")},
     "Embedding": {
@@ -63,6 +60,16 @@ EXPECTED: Mapping[str, Mapping[str, tuple[Any, str]]] = {
 """What the modules must be built with, and what another value means."""
 
 
+AROUND = ("GINConv", "GINEConv")
+"""Convolutions around a map of a node that is a module of its own; ``jgleak.interop.trace`` reads it."""
+
+SUMMING = (*AROUND, "GCNConv", "GATConv", "GATv2Conv", "LEConv")
+"""Convolutions that are read where they add their neighbours' rows up."""
+
+AGGREGATIONS = {"mean": "mean", "add": "sum", "sum": "sum", "MeanAggregation()": "mean", "SumAggregation()": "sum"}
+"""What is made of neighbours' rows, by what PyTorch Geometric calls it."""
+
+
 def step_of(name: str, module: Any) -> Step:
     """A module with a meaning of its own as a step.
 
@@ -70,7 +77,7 @@ def step_of(name: str, module: Any) -> Step:
       ValueError: naming the module, what it is, and what works.
     """
     kind = type(module).__name__
-    _check_options(name, kind, module)
+    check_options(name, kind, module)
     if kind in ACTS:
         return ACTS[kind]
     if kind in CONVERTED:
@@ -83,9 +90,9 @@ def step_of(name: str, module: Any) -> Step:
         raise ValueError(f"model: {name!r} is a {kind}, which is not read here; {NEAREST_NORM}")
     if kind.endswith("Aggregation"):
         raise ValueError(f"model: {name!r} is a {kind}, which is not read here; pool the nodes by mean or sum")
+    known = ", ".join([*CONVERTED, *AROUND, *ACTS])
     raise ValueError(
-        f"layers: {name!r} is a {kind}, which is not read here; known are {', '.join([*CONVERTED, *ACTS])}, and "
-        "words for functions"
+        f"layers: {name!r} is a {kind}, which is not read here; known are {known}, and words for functions"
     )
 
 
@@ -121,11 +128,14 @@ def embeddings_of(name: str, module: Any) -> Embeddings | None:
     if not parts or any(type(part).__name__ != "Embedding" for part in parts.values()):
         return None
     for inner, part in parts.items():
-        _check_options(f"{name}.{inner}", "Embedding", part)
+        check_options(f"{name}.{inner}", "Embedding", part)
     return Embeddings(name, tables=tuple(f"{name}.{inner}" if inner else name for inner in parts))
 
 
-def _check_options(name: str, kind: str, module: Any) -> None:
+def check_options(name: str, kind: str, module: Any) -> None:
+    """Raise ``ValueError`` where a module is built as another function than the one that is read here."""
+    if kind in SUMMING:
+        _aggregation(name, module)
     for option, (wanted, why) in EXPECTED.get(kind, {}).items():
         value = getattr(module, option, wanted)
         if value != wanted:
@@ -135,36 +145,19 @@ def _check_options(name: str, kind: str, module: Any) -> None:
             )
 
 
+def _aggregation(name: str, module: Any, known: tuple[str, ...] = ("sum",)) -> str:
+    found = AGGREGATIONS.get(str(module.aggr))
+    if found not in known:
+        raise ValueError(
+            f"model: {name!r} is a {type(module).__name__} with aggr={module.aggr!r}, that is another aggregation than "
+            f"the {' or the '.join(known)} of the neighbours' rows; build it with aggr={known[0]!r}"
+        )
+    return found
+
+
 def _gcn(name: str, module: Any) -> Conv:
     loops = bool(module.normalize if module.add_self_loops is None else module.add_self_loops)
     return GCN(name, self_loops=loops and module.normalize, normalise=bool(module.normalize))
-
-
-def _gin(name: str, module: Any) -> Conv:
-    parts = [(type(part).__name__, inner) for inner, part in _inner(module.nn)]
-    kinds = [kind for kind, _ in parts]
-    if len(kinds) != 3 or kinds[0] != "Linear" or kinds[1] not in ACTS or kinds[2] != "Linear":
-        raise ValueError(
-            f"model: {name!r} has {', '.join(kinds)} inside; the models here have Linear, an activation, Linear"
-        )
-    return GIN(name, act=ACTS[kinds[1]])
-
-
-def _inner(module: Any) -> Iterator[tuple[str, Any]]:
-    """The parts of a GIN's map in the order in which they run, idle ones left out."""
-    if type(module).__name__ == "MLP":
-        for number, linear in enumerate(module.lins):
-            yield f"lins.{number}", linear
-            plain = module.plain_last and number == len(module.lins) - 1
-            norm = None if plain else module.norms[number]
-            around = [] if plain else [module.act, norm] if module.act_first else [norm, module.act]
-            yield from ((f"after {number}", part) for part in around if type(part).__name__ not in IDLE)
-        return
-    parts = list(module.named_children())
-    if type(module).__name__ != "Sequential" or not parts:
-        yield "", module
-        return
-    yield from ((inner, part) for inner, part in parts if type(part).__name__ not in IDLE)
 
 
 def _layer_norm(name: str, module: Any) -> LayerNorm:
@@ -182,7 +175,14 @@ def _batch_norm(name: str, module: Any) -> BatchNorm:
             f"model: {name!r} keeps no running statistics and mixes a batch's nodes even in evaluation mode; build it "
             "with track_running_stats=True"
         )
+    if inner.training and not inner.momentum:
+        raise ValueError(
+            f"model: {name!r} is in training mode with momentum={inner.momentum}, from which the batch's statistics do "
+            "not follow in one step; build it with momentum=0.1, or take the gradient after model.eval()"
+        )
     _check_affine(name, inner, ("weight", "bias"))
+    if inner.training:
+        return BatchNorm(name, epsilon=inner.eps, training=True, momentum=inner.momentum)
     return BatchNorm(name, epsilon=inner.eps)
 
 
@@ -195,9 +195,6 @@ def _check_affine(name: str, module: Any, parts: tuple[str, ...]) -> None:
             )
 
 
-IDLE = ("Identity", "Dropout", "Dropout1d", "NoneType")
-"""Modules that do nothing in evaluation mode."""
-
 POOLED = {f"{word.capitalize()}Aggregation": word for word in POOLS}
 """Modules that are a pool, by the words for it."""
 
@@ -205,8 +202,8 @@ CONVERTED: Mapping[str, Callable[[str, Any], NamedLayer]] = {
     "GCNConv": _gcn,
     "GATConv": lambda name, module: GAT(name, concat=module.concat, negative_slope=module.negative_slope),
     "GATv2Conv": lambda name, module: GATv2(name, concat=module.concat, negative_slope=module.negative_slope),
-    "SAGEConv": lambda name, module: SAGE(name),
-    "GINConv": _gin,
+    "SAGEConv": lambda name, module: SAGE(name, aggregation=_aggregation(name, module, ("mean", "sum"))),
+    "GraphConv": lambda name, module: GraphConv(name, aggregation=_aggregation(name, module, ("sum", "mean"))),
     "LEConv": lambda name, module: LE(name),
     "BatchNorm1d": _batch_norm,
     "BatchNorm": _batch_norm,

@@ -17,7 +17,7 @@ from jgleak.federated.observation import Observation, flatten
 from jgleak.gnn import GNN, Params
 from jgleak.graph import DenseGraph, GraphBatch
 from jgleak.interop.arrays import by_name
-from jgleak.interop.graphs import dense
+from jgleak.interop.graphs import by_class, dense
 from jgleak.interop.likely import likely
 
 EQUAL = 1e-4
@@ -34,6 +34,7 @@ class Example:
       output: the model's.
       batch: the graph of every node, counted from 0; None: all of them are one graph.
       labels: where they are given, the gradients are those of the mean loss of these graphs, and checked too.
+      edge_rows: of models that tell edge classes apart, the class of every edge: one-hot rows ``(e, K)``, or numbers.
     """
 
     rows: Any
@@ -41,6 +42,7 @@ class Example:
     output: Any
     batch: Any = None
     labels: Any = None
+    edge_rows: Any = None
 
     @classmethod
     def of(cls, given: Given) -> Example:
@@ -76,6 +78,11 @@ def check_example(
     """
     model = observation.model
     graphs = _graphs(model, example, tables)
+    if model.returns_statistics and graphs.mask.shape[0] > 1:
+        raise ValueError(
+            f"example: batch normalisation in training mode mixes the {graphs.mask.shape[0]} graphs of a batch; give "
+            "one graph"
+        )
     wanted = np.asarray(example.output, np.float64)
     found = np.asarray(outputs(model, observation.params, graphs), np.float64)
     found = np.asarray(jax.nn.log_softmax(found)) if normalised else found
@@ -130,7 +137,7 @@ def _graphs(model: GNN, example: Example, tables: tuple[int, ...]) -> DenseGraph
     """The example's graphs, padded to the largest and stacked; of a node task all of them as one."""
     rows = _rows(model, np.asarray(example.rows), tables)
     edges = np.asarray(example.edges)
-    adjacency = dense(edges, len(rows))
+    adjacency = _adjacency(model, edges, example.edge_rows, len(rows))
     whose = np.zeros(len(rows), np.int64) if example.batch is None or model.node_level else np.asarray(example.batch)
     if whose.shape != (len(rows),):
         raise ValueError(f"example: 'batch' must say one graph for each of {len(rows)} nodes, got shape {whose.shape}")
@@ -139,11 +146,23 @@ def _graphs(model: GNN, example: Example, tables: tuple[int, ...]) -> DenseGraph
     parts = [np.flatnonzero(whose == graph) for graph in np.unique(whose)]
     size = max(len(part) for part in parts)
     nodes = np.zeros((len(parts), size, rows.shape[1]), np.float32)
-    matrices, mask = np.zeros((len(parts), size, size), np.float32), np.zeros((len(parts), size), bool)
+    matrices = np.zeros((len(parts), size, size, *adjacency.shape[2:]), np.float32)
+    mask = np.zeros((len(parts), size), bool)
     for i, part in enumerate(parts):
         k = len(part)
         nodes[i, :k], matrices[i, :k, :k], mask[i, :k] = rows[part], adjacency[np.ix_(part, part)], True
     return DenseGraph(jnp.asarray(nodes), jnp.asarray(matrices), jnp.asarray(mask))
+
+
+def _adjacency(model: GNN, edges: Num[np.ndarray, "2 e"], rows: Any, n: int) -> Float[np.ndarray, "n n *K"]:
+    if not model.edge_classes:
+        return dense(edges, n)
+    if rows is None:
+        raise ValueError(
+            f"example: the model tells {model.edge_classes} edge classes apart; give those of these edges too: "
+            "Example(x, edge_index, output, edge_rows=edge_attr)"
+        )
+    return by_class(edges, rows, n, model.edge_classes)
 
 
 def _rows(model: GNN, rows: Num[np.ndarray, "n f"], tables: tuple[int, ...]) -> Float[np.ndarray, "n m"]:

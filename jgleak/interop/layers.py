@@ -8,7 +8,7 @@ another one.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from jgleak.gnn import ACTIVATIONS
@@ -129,9 +129,15 @@ class LE(Conv):
     optional = ("neighbour_bias", "bias")
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class SAGE(Conv):
-    """``SAGEConv`` with the mean of the neighbours and a weight for the node itself (``root_weight``)."""
+    """``SAGEConv`` with a weight for the node itself (``root_weight``).
 
+    Attributes:
+      aggregation: what is made of the neighbours' rows, ``mean`` or ``sum``.
+    """
+
+    aggregation: str = "mean"
     kind = "sage"
     patterns = {
         "neighbour_kernel": ("lin_l.weight", "lin_l.kernel", "neighbour_kernel"),
@@ -141,16 +147,36 @@ class SAGE(Conv):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GIN(Conv):
-    """``GINConv`` around ``Linear, activation, Linear`` of one width; ``eps`` is read where it is stored.
+class GraphConv(Conv):
+    """``GraphConv``: a weight for the node itself and one for its neighbours.
 
     Attributes:
-      act: the activation between the two linear maps.
+      aggregation: as for ``SAGE``.
+    """
+
+    aggregation: str = "sum"
+    kind = "graph"
+    patterns = {
+        "neighbour_kernel": ("lin_rel.weight", "lin_rel.kernel", "neighbour_kernel"),
+        "self_kernel": ("lin_root.weight", "lin_root.kernel", "self_kernel"),
+        "bias": ("lin_rel.bias", "bias"),
+    }
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GIN(Conv):
+    """``GINConv``, by default around ``Linear, activation, Linear``; ``eps`` is read where it is stored.
+
+    Attributes:
+      act: the activation between the two linear maps, where ``inside`` is empty.
       eps: weight of the node itself, where no array says.
+      inside: the map of a node, where it is another one, step by step with names behind the layer's own:
+        ``GIN("conv1", inside=(Linear("nn.0"), BatchNorm("nn.1"), "relu", Linear("nn.3"), "relu"))``.
     """
 
     act: str = "relu"
     eps: float = 0.0
+    inside: Sequence[Step] = ()
     kind = "gin"
     patterns = {
         "kernel": ("nn.0.weight", "nn.lins.0.weight", "nn.layers.0.kernel", "kernel"),
@@ -160,6 +186,25 @@ class GIN(Conv):
         "eps": ("eps",),
     }
     optional = ("inner_bias", "bias", "eps")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "inside", tuple(self.inside))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GINE(GIN):
+    """``GINEConv`` with ``edge_dim``: a GIN that adds a map of the edge's class to a neighbour's row, then takes ReLU.
+
+    The edge features are one-hot over the edge classes, in the order of the feature schema's.
+    """
+
+    kind = "gine"
+    patterns = {
+        **GIN.patterns,
+        "edge_kernel": ("lin.weight", "lin.kernel", "edge_kernel"),
+        "edge_bias": ("lin.bias", "edge_bias"),
+    }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -182,9 +227,18 @@ class LayerNorm(Norm):
     patterns = {"scale": ("weight", "scale"), "bias": ("bias",)}
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class BatchNorm(Norm):
-    """``BatchNorm1d`` in evaluation mode: its running statistics are public, and no gradient reaches them."""
+    """``BatchNorm1d``; no gradient reaches its running statistics, which are public.
 
+    Attributes:
+      training: the client's was in training mode: it took the statistics of the batch, and moved its running ones.
+      momentum: share of the batch's in the running ones after a step in training mode, as PyTorch counts it (flax the
+        other way round). The batch's variance is taken in as PyTorch does, unbiased.
+    """
+
+    training: bool = False
+    momentum: float = 0.1
     kind = "batch"
     patterns = {
         "scale": ("weight", "module.weight", "scale"),

@@ -8,13 +8,13 @@ from typing import Any
 
 from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation
-from jgleak.interop.bridge import from_arrays
-from jgleak.interop.convert import embeddings_of, is_batch_norm, is_leaf, is_norm, step_of
+from jgleak.interop.bridge import Client, from_arrays
+from jgleak.interop.convert import embeddings_of, is_batch_norm, is_leaf, is_norm
 from jgleak.interop.example import Example, Given, OutputDiffersError
 from jgleak.interop.layers import WORDS, NamedLayer, Step
 from jgleak.interop.plan import REFUSED
 from jgleak.interop.record import probe_of, run
-from jgleak.interop.trace import difference, traced
+from jgleak.interop.trace import difference, steps_in, traced
 
 
 def from_pyg(
@@ -26,6 +26,7 @@ def from_pyg(
     reduction: str = "mean",
     example: Given | None = None,
     deterministic: bool = False,
+    sent: Any = None,
 ) -> Observation:
     """The observation of a PyTorch Geometric model after ``loss.backward()``: its parameters and their ``.grad``.
 
@@ -38,6 +39,9 @@ def from_pyg(
         ``"add"``, ..). A ``Sequential``, and a model within the model, stand for their parts.
       deterministic: the model is in training mode, but its forward pass draws nothing (no dropout, ``F.dropout``
         included).
+      sent: the state that the client was sent, ``{k: v.clone() for k, v in model.state_dict().items()}`` from before
+        the forward pass: where batch normalisation is in training mode, whose running statistics that pass moved. None:
+        the model's own.
       loss, batch_size, reduction, example: as for ``from_arrays``.
 
     Raises:
@@ -48,16 +52,18 @@ def from_pyg(
       UserWarning: no example was given, and the forward pass differs from the list, as far as can be seen.
     """
     modules = dict(model.named_modules())
-    _check_mode(modules, model, deterministic)
+    _check_mode(modules, model, deterministic, given=sent is not None)
     shown = None if example is None else Example.of(example)
     steps = steps_of(model, shown) if layers is None else [step for word in layers for step in _steps(word, modules)]
     trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     gradients = {name: parameter.grad for name, parameter in trained.items()}
     frozen = [name for name, _ in model.named_parameters() if name not in trained]
     given = {"loss": loss, "batch_size": batch_size, "reduction": reduction}
+    state = model.state_dict()
+    before, client = (state, Client(frozen)) if sent is None else (sent, Client(frozen, buffers=state))
     checked = shown if layers is not None or shown is not None else _probed(model)
     try:
-        seen = from_arrays(model.state_dict(), gradients, steps, **given, example=checked, frozen=frozen)
+        seen = from_arrays(before, gradients, steps, **given, example=checked, client=client)
     except OutputDiffersError as error:
         found = None if layers is None else _difference(model, steps, shown)
         raise ValueError(f"{error}. {found[:1].upper()}{found[1:]}" if found else str(error)) from error
@@ -79,7 +85,8 @@ def steps_of(model: Any, example: Given | None = None) -> list[Step]:
       ValueError: naming what was not understood, and where it stands in the model's code.
     """
     names = {id(module): name for name, module in model.named_modules()}
-    return traced(model, names, probe_of(model, None if example is None else Example.of(example).rows))
+    shown = None if example is None else Example.of(example)
+    return traced(model, names, probe_of(model) if shown is None else probe_of(model, shown.rows, shown.edge_rows))
 
 
 def _probed(model: Any) -> Example:
@@ -88,7 +95,7 @@ def _probed(model: Any) -> Example:
 
     probe = probe_of(model)
     with torch.no_grad():
-        return Example.of((probe.rows, probe.edges, run(model, probe)))
+        return Example.of(Example(probe.rows, probe.edges, run(model, probe), edge_rows=probe.edge_rows))
 
 
 def _difference(model: Any, steps: Sequence[Step], example: Example | None) -> str | None:
@@ -121,14 +128,13 @@ def _within(name: str, part: str) -> bool:
     return name == part or name.startswith(f"{part}.")
 
 
-def _check_mode(modules: Mapping[str, Any], model: Any, deterministic: bool) -> None:
+def _check_mode(modules: Mapping[str, Any], model: Any, deterministic: bool, *, given: bool) -> None:
     for name, module in modules.items():
-        if is_norm(module):
-            if not module.training or not is_batch_norm(module):
-                continue
+        if is_batch_norm(module) and module.training and not given:
             raise ValueError(
-                f"model: {name!r} is a {type(module).__name__} in training mode, where it mixes a batch's graphs; no "
-                "attack here takes that. Take the gradient after model.eval(), with its running statistics"
+                f"model: {name!r} is a {type(module).__name__} in training mode, where it mixes a batch's graphs, and "
+                "whose running statistics the forward pass moved. Of one graph, give those of before it: sent={k: "
+                "v.clone() for k, v in model.state_dict().items()}; of more, take the gradient after model.eval()"
             )
     for name, module in modules.items():
         kind = type(module).__name__
@@ -161,5 +167,5 @@ def _steps(word: Step, modules: Mapping[str, Any]) -> list[Step]:
     if "Dropout" in kind or kind == "Identity":
         return []
     if is_leaf(module) or not list(module.children()):
-        return [step_of(word, module)]
+        return steps_in(word, module)
     return traced(module, {id(one): name for name, one in modules.items()}, probe_of(module))

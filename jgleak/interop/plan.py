@@ -6,8 +6,10 @@ import dataclasses
 from collections.abc import Sequence
 
 from jgleak.gnn import ACTIVATIONS
+from jgleak.interop.inside import inside_of
 from jgleak.interop.layers import (
     ADD,
+    GIN,
     INPUT,
     JUMP_WORDS,
     LOG_SOFTMAX,
@@ -24,8 +26,9 @@ from jgleak.interop.layers import (
 )
 
 REFUSED = {
-    "dropout": "with dropout the gradient is that of one random subnetwork, which nobody can recompute; take gradients "
-    "after model.eval(), and leave the word out",
+    "dropout": "with dropout the gradient is that of one random subnetwork, which no exact attack can recompute; take "
+    "gradients after model.eval(), and leave the word out. Gradient matching searches for the masks: call model.eval() "
+    "after the backward pass and state the rates, as docs/bring-your-own-model.md shows",
     "batch_norm": "a batch normalisation has arrays: name it, BatchNorm('..'); it is read in evaluation mode",
     "layer_norm": "a layer normalisation has arrays: name it, LayerNorm('..')",
     "max": "a hard maximum is not additive over nodes; attack a model that pools by mean or sum",
@@ -129,6 +132,8 @@ def _check_known(step: Step) -> None:
             f"layers: {step.name!r} is given edge weights; the attacks look for edges that are there or not, so "
             "attack a model that is called without edge_weight"
         )
+    if isinstance(step, GIN):
+        inside_of(step)
     if step == LOG_SOFTMAX:
         raise ValueError(f"layers: {step!r} is the last word of a list, or none")
     if isinstance(step, NamedLayer) or step in WORDS:
@@ -164,6 +169,8 @@ def _layers(steps: Sequence[Step]) -> tuple[PlannedLayer, ...]:
     layers: list[PlannedLayer] = []
     before: Step | None = None
     for step in steps:
+        if step == before == "relu":  # one more changes nothing
+            continue
         if isinstance(step, Conv):
             if isinstance(before, Conv | Norm):
                 raise ValueError(

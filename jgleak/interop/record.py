@@ -59,19 +59,25 @@ class Made:
 
 @dataclasses.dataclass(frozen=True)
 class Probe:
-    """A small graph for a run: rows, edge list, and the graph of every node, as tensors."""
+    """A small graph for a run: rows, edge list, and the graph of every node, as tensors.
+
+    Where the model sees edge classes, also what it is given of them: their one-hot rows, or their numbers.
+    """
 
     rows: Any
     edges: Any
     batch: Any
+    edge_rows: Any = None
 
 
 PROBE_EDGES = ((0, 1), (1, 2), (2, 3), (3, 0), (3, 4), (4, 5), (5, 6))
 NODES = 7
 
 
-def probe_of(model: Any, rows: Any = None) -> Probe:
+def probe_of(model: Any, rows: Any = None, edge_rows: Any = None) -> Probe:
     """A graph of seven nodes with rows that the model takes: like ``rows``, or as its first layer says.
+
+    Its edges are given as ``edge_rows`` are, or by one-hot rows, where a layer sees them.
 
     Raises:
       ValueError: nothing says how wide they are.
@@ -93,7 +99,27 @@ def probe_of(model: Any, rows: Any = None) -> Probe:
     edges = torch.tensor(PROBE_EDGES, device=device).T
     made = made.to(device)
     made = made.to(kind) if made.is_floating_point() else made
-    return Probe(made, torch.cat([edges, edges.flip(0)], dim=1), torch.zeros(NODES, dtype=torch.long, device=device))
+    given = _edge_rows(model, kind, numbers=edge_rows is not None and len(edge_rows.shape) == 1)
+    batch = torch.zeros(NODES, dtype=torch.long, device=device)
+    both = torch.cat([edges, edges.flip(0)], dim=1)
+    return Probe(made, both, batch, None if given is None else given.to(device))
+
+
+def edge_classes(module: Any) -> int | None:
+    """How many edge classes a convolution tells apart; None where it sees none, or not by a map of them."""
+    lin = getattr(module, "lin", None) if type(module).__name__ == "GINEConv" else None
+    return None if lin is None else lin.weight.shape[1]
+
+
+def _edge_rows(model: Any, kind: Any, *, numbers: bool) -> Any:
+    """The classes of a probe's edges, as numbers or one-hot; None where no layer sees them."""
+    import torch  # pyright: ignore[reportMissingImports]
+
+    found = next((count for module in model.modules() if (count := edge_classes(module))), None)
+    if found is None:
+        return None
+    classes = (torch.arange(len(PROBE_EDGES)) % found).repeat(2)
+    return classes if numbers else torch.eye(found, dtype=kind)[classes]
 
 
 def _rows(model: Any, generator: Any) -> Any:
@@ -111,16 +137,25 @@ def _rows(model: Any, generator: Any) -> Any:
 
 
 EDGES, BATCH = ("edge_index", "edges", "edge_list", "adj"), ("batch", "batch_index")
-SIZES = ("batch_size", "num_graphs", "size")
-"""What a ``forward`` may call the edge list, the graph of every node, and the number of graphs."""
+SIZES, ATTRIBUTES = ("batch_size", "num_graphs", "size"), ("edge_attr", "edge_attributes", "edge_features", "edge_feat")
+"""What a ``forward`` may call the edge list, the graph of every node, the number of graphs, and the edges' classes."""
 
 
 def run(model: Any, probe: Probe) -> Any:
-    """The model's output for a graph, whatever its ``forward`` calls its arguments.
+    """The model's output for a graph, whatever its ``forward`` calls its arguments; its buffers stay as they are.
 
     Raises:
       ValueError: ``forward`` takes something that is no row, edge or batch.
     """
+    kept = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+    try:
+        return _called(model, probe)
+    finally:
+        for buffer, value in kept:
+            buffer.copy_(value)
+
+
+def _called(model: Any, probe: Probe) -> Any:
     signature = getattr(getattr(model, "signature", None), "param_dict", None)  # PyTorch Geometric's Sequential
     if signature is not None:
         return model(*(_argument(name, probe, first=i == 0) for i, name in enumerate(signature)))
@@ -134,10 +169,14 @@ def run(model: Any, probe: Probe) -> Any:
 
         graph = Batch.from_data_list([Data(x=probe.rows, edge_index=probe.edges)])
         graph.x, graph.edge_index, graph.batch = probe.rows, probe.edges, probe.batch  # the very tensors, not copies
+        if probe.edge_rows is not None:
+            graph.edge_attr = probe.edge_rows
         return model(graph)
     given = {p.name: _argument(p.name, probe, first=i == 0) for i, p in enumerate(needed)}
     if "batch" in parameters:
         given["batch"] = probe.batch
+    if probe.edge_rows is not None:
+        given |= {name: probe.edge_rows for name in ATTRIBUTES if name in parameters}
     return model(**given)
 
 
@@ -150,9 +189,12 @@ def _argument(name: str, probe: Probe, *, first: bool) -> Any:
         return probe.batch
     if name in SIZES:
         return 1
+    if name in ATTRIBUTES and probe.edge_rows is not None:
+        return probe.edge_rows
     raise ValueError(
         f"model: its forward needs {name!r}, which is neither rows, nor edge_index, nor batch; the attacks look for "
-        "nodes and for edges that are there or not. Where it can be left out, write the forward pass down: layers=[..]"
+        "nodes and for edges that are there or not, or of classes that GINEConv(edge_dim=..) sees. Where it can be "
+        "left out, write the forward pass down: layers=[..]"
     )
 
 
@@ -221,7 +263,7 @@ class Recorder:
         if not parents:
             return
         if hasattr(module, "propagate"):
-            self._check_edges(name, args, kwargs)
+            self._check_edges(name, module, args, kwargs)
         what = "jump" if kind == "JumpingKnowledge" else "module"
         self._note(out, Made(what, name, parents, _place(), _copy(out), module))
 
@@ -289,7 +331,7 @@ class Recorder:
                 return dataclasses.replace(made, what="pool", name=word, parents=(base,))
         return None
 
-    def _check_edges(self, name: str, args: Any, kwargs: Any) -> None:
+    def _check_edges(self, name: str, module: Any, args: Any, kwargs: Any) -> None:
         rest = [*args[1:], *kwargs.values()]
         tensors = [one for one in rest if hasattr(one, "detach") and id(one) not in self.made]
         if not tensors or not tensors[0].equal(self.probe.edges):
@@ -297,10 +339,24 @@ class Recorder:
                 f"model: {name!r} is not given the edge_index that forward is given, at {_place()}; edges that are "
                 "added, left out or turned before are not taken here: give the convolution forward's own"
             )
-        if len(tensors) > 1:
+        if (classes := edge_classes(module)) is not None:
+            self._check_classes(name, classes, tensors[1:])
+        elif len(tensors) > 1:
             raise ValueError(
                 f"model: {name!r} is given more than rows and edge_index, at {_place()}: edge weights or features; the "
-                "attacks look for edges that are there or not"
+                "attacks look for edges that are there or not, or of classes that GINEConv(edge_dim=..) sees"
+            )
+
+    def _check_classes(self, name: str, classes: int, given: Sequence[Any]) -> None:
+        import torch  # pyright: ignore[reportMissingImports]
+
+        wanted = self.probe.edge_rows
+        wanted = torch.eye(classes, device=wanted.device)[wanted] if wanted.dim() == 1 else wanted
+        if len(given) != 1 or given[0].shape != wanted.shape or not given[0].to(wanted.dtype).equal(wanted):
+            raise ValueError(
+                f"model: {name!r} is given other edge features than the one-hot classes of the edges that forward is "
+                f"given, at {_place()}; here its own map is the first that they enter: give it edge_attr of edge_dim "
+                "columns, one a class"
             )
 
     def _known(self, arguments: Any) -> tuple[Made, ...]:

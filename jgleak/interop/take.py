@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
 from jgleak.federated.observation import unflatten
 from jgleak.gnn import Params
 from jgleak.interop.arrays import Arrays
-from jgleak.interop.layers import GAT, GIN, BatchNorm, Embeddings, Linear, NamedLayer, Residual
+from jgleak.interop.inside import bias_role, inside_of, kernel_role
+from jgleak.interop.layers import GAT, GIN, BatchNorm, Conv, Embeddings, Linear, NamedLayer, Residual
 from jgleak.interop.plan import ForwardPlan
 
 COUNTER = "num_batches_tracked"
@@ -21,9 +22,10 @@ STATISTICS = ("mean", "variance")
 
 NORMALISATION = "a normalisation: write BatchNorm({0!r}) or LayerNorm({0!r}) after its convolution"
 HINTS = (
-    (("lin_edge", "att_edge"), "edge features, which no attack here looks for; attack a model without them"),
+    (("lin_edge", "att_edge"), "attention to edge features, which is not read here; GINE is the layer that sees them"),
     (("lin_dst",), "a convolution between two kinds of nodes; the graphs here have one kind"),
-    (("lin_rel", "lin_root", "lin_key", "lin_query"), "a convolution that is none of those here"),
+    (("lin_rel", "lin_root"), "a convolution with a map for a node and one for its neighbours: write GraphConv"),
+    (("lin_key", "lin_query"), "a convolution that is none of those here"),
     (("att",), "GATv2, which scores attention otherwise than GAT: write GATv2"),
     (("lin.bias",), "a bias added before nodes are mixed; the models here add it after"),
 )
@@ -72,7 +74,7 @@ def slots(plan: ForwardPlan, state: Arrays) -> list[WeightSlot]:
     elif plan.encoder is not None:
         out += _of(plan.encoder, "encoder/linear", state)
     for number, layer in enumerate(plan.layers):
-        out += _of(layer.conv, f"layers_{number}/conv", state)
+        out += _convolution(layer.conv, f"layers_{number}/conv", state)
         if layer.norm is not None:
             out += _of(layer.norm, f"layers_{number}/norm", state)
         if isinstance(layer.residual, Residual):
@@ -88,6 +90,19 @@ def slots(plan: ForwardPlan, state: Arrays) -> list[WeightSlot]:
     for name in state:
         if name not in used and not name.endswith(COUNTER):
             raise ValueError(f"state: {name!r} belongs to no layer of the list{_hint(name, state)}")
+    return out
+
+
+def _convolution(layer: Conv, path: str, state: Arrays) -> list[WeightSlot]:
+    if not isinstance(layer, GIN) or not layer.inside:
+        return _of(layer, path, state)
+    inside, own = inside_of(layer), {role for role in layer.patterns if role not in GIN.patterns or role == "eps"}
+    out = _of(layer, path, state, roles=own)
+    for place, linear in enumerate(inside.maps):
+        roles = {"kernel": kernel_role(place, len(inside.maps)), "bias": bias_role(place, len(inside.maps))}
+        out += [dataclasses.replace(s, path=f"{path}/{roles[s.role]}") for s in _of(linear, path, state)]
+    for place, norm in enumerate(inside.norms):
+        out += _of(norm, f"{path}/norms_{place}", state)
     return out
 
 
@@ -118,9 +133,18 @@ def tables_of(layer: Embeddings, state: Mapping[str, np.ndarray]) -> tuple[str, 
     return tuple(name for name in found if name)
 
 
-def _of(layer: NamedLayer, path: str, state: Arrays, optional: Sequence[str] | None = None) -> list[WeightSlot]:
+def _of(
+    layer: NamedLayer,
+    path: str,
+    state: Arrays,
+    optional: Sequence[str] | None = None,
+    roles: Collection[str] | None = None,
+) -> list[WeightSlot]:
+    """The arrays of a layer, or those of some of its roles."""
     found = []
     for role, patterns in layer.patterns.items():
+        if roles is not None and role not in roles:
+            continue
         wanted = [layer.names[role]] if role in layer.names else [f"{layer.name}.{p}" for p in patterns]
         name = next((name for name in wanted if name in state), None)
         if name is not None:
@@ -141,6 +165,8 @@ def _missing(layer: NamedLayer, role: str, wanted: Sequence[str], state: Arrays)
 
 def _hint(name: str, state: Arrays) -> str:
     parts = name.split(".")
+    if parts[-2:-1] == ["lin"] and any(other.startswith(".".join([*parts[:-2], "nn."])) for other in state):
+        return ": it belongs to a GIN with a map of edge features: write GINE"
     for pieces, what in HINTS:
         if any(piece in parts or name.endswith("." + piece) for piece in pieces):
             return f": it belongs to {what}"
@@ -177,7 +203,7 @@ def tree(slots: Sequence[WeightSlot], arrays: Arrays, *, gradient: bool) -> Para
             if name not in arrays:
                 raise ValueError(
                     f"{what}: {name!r} is missing; the gradient of every parameter that is trained is needed: dump "
-                    "them after the backward pass of the loss, and name those that are not (frozen=[..])"
+                    "them after the backward pass of the loss, and name those that are not: client=Client(frozen=[..])"
                 )
         found[slot.path] = np.concatenate([_stored(slot, name, arrays[name]) for name in slot.names])
         if slot.role == "residual_kernel" and isinstance(slot.layer, GAT) and not slot.layer.concat:
@@ -196,7 +222,7 @@ def _one_map(kernel: np.ndarray, width: int, *, gradient: bool) -> np.ndarray:
 def _stored(slot: WeightSlot, name: str, array: np.ndarray) -> np.ndarray:
     if slot.role in ("source", "target", "attention"):
         return _scores(array, name)
-    axes = 1 if slot.role.endswith(("bias", "scale", *STATISTICS)) else 2
+    axes = 1 if "bias" in slot.role or slot.role in ("scale", *STATISTICS) else 2
     if array.ndim != axes:
         raise ValueError(f"{name!r}: expected {axes} axes for a {slot.role}, got shape {array.shape}")
     outward = name.rsplit(".", 1)[-1] == "weight" and not isinstance(slot.layer, Embeddings)
@@ -210,6 +236,5 @@ def _scores(array: np.ndarray, name: str) -> np.ndarray:
 
 
 def epsilons_of(slots: Sequence[WeightSlot], state: Arrays) -> dict[str, float]:
-    """GIN's weight of a node itself by the name of the layer, where an array or the layer says it."""
-    said = {slot.layer.name: slot.layer.eps for slot in slots if isinstance(slot.layer, GIN)}
-    return said | {slot.layer.name: float(state[slot.name].reshape(-1)[0]) for slot in slots if slot.role == "eps"}
+    """GIN's weight of a node itself by the name of the layer, where an array says it."""
+    return {slot.layer.name: float(state[slot.name].reshape(-1)[0]) for slot in slots if slot.role == "eps"}

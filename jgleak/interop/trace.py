@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from jgleak.interop.convert import ACTS, is_norm, jump_word, step_of
-from jgleak.interop.layers import ADD, INPUT, POOLS, Conv, Embeddings, Linear, NamedLayer, Norm, Residual, Step, called
+from jgleak.interop.convert import ACTS, AROUND, check_options, is_norm, jump_word, step_of
+from jgleak.interop.inside import inside_of, split
+from jgleak.interop.layers import (
+    ADD,
+    GIN,
+    GINE,
+    INPUT,
+    POOLS,
+    Conv,
+    Embeddings,
+    Linear,
+    NamedLayer,
+    Norm,
+    Residual,
+    Step,
+    called,
+)
 from jgleak.interop.plan import REFUSED
-from jgleak.interop.record import DROPOUTS, Made, Probe, record
+from jgleak.interop.record import DROPOUTS, Made, Probe, edge_classes, probe_of, record
 
 OTHER_ACTIVATIONS = (
     "leaky_relu",
@@ -53,6 +69,44 @@ def traced(model: Any, names: Mapping[int, str], probe: Probe) -> list[Step]:
     return _spaced(_path(record(model, names, probe)))
 
 
+def steps_in(name: str, module: Any) -> list[Step]:
+    """A module with a meaning of its own as steps: one, and what ends the map inside a GIN.
+
+    Raises:
+      ValueError: naming the module, what it is, and what works.
+    """
+    kind = type(module).__name__
+    if kind not in AROUND:
+        return [step_of(name, module)]
+    check_options(name, kind, module)
+    path = {id(part): f"{name}.nn.{inner}".removesuffix(".") for inner, part in module.nn.named_modules()}
+    inside, behind = split(traced(module.nn, path, probe_of(module.nn)))
+    if kind == "GINEConv" and edge_classes(module) is None:
+        raise ValueError(
+            f"model: {name!r} is a GINEConv without edge_dim, which adds edge features as they are; build it with "
+            "edge_dim=4, the number of edge classes, and give it their one-hot rows"
+        )
+    made = (GINE if kind == "GINEConv" else GIN)(name, inside=[_within(name, step) for step in inside])
+    inside_of(made)
+    return [_usual(made), *behind]
+
+
+def _within(name: str, step: Step) -> Step:
+    """A step with the name that it has inside a layer."""
+    if isinstance(step, str):
+        return step
+    return dataclasses.replace(step, name=step.name.removeprefix(f"{name}."))
+
+
+def _usual(made: GIN) -> GIN:
+    """The same without its steps, where they are the usual ones under the usual names."""
+    if len(made.inside) == 3 and isinstance(act := made.inside[1], str):
+        for first, last in zip(made.patterns["kernel"], made.patterns["out_kernel"], strict=True):
+            if made.inside == (Linear(first.removesuffix(".weight")), act, Linear(last.removesuffix(".weight"))):
+                return dataclasses.replace(made, act=act, inside=())
+    return made
+
+
 def _path(made: Made) -> list[Step]:
     """The steps from the rows to a tensor."""
     if made.what == "rows":
@@ -60,7 +114,7 @@ def _path(made: Made) -> list[Step]:
     if made.what == "column" or (made.what == "module" and type(made.module).__name__ == "Embedding"):
         return [_embeddings((made,))]
     if made.what == "module":
-        return [*_path(_only(made)), step_of(made.name, made.module)]
+        return [*_path(_only(made)), *steps_in(made.name, made.module)]
     if made.what == "act":
         return [*_path(_only(made)), made.name]
     if made.what == "pool":
@@ -220,7 +274,7 @@ def _spaced(steps: Sequence[Step]) -> list[Step]:
     for step in steps:
         before = out[-1] if out else None
         convs = isinstance(step, Conv) and isinstance(before, Conv | Norm)
-        maps = type(step) is Linear and type(before) is Linear
+        maps = type(step) is Linear and (type(before) is Linear or isinstance(before, Norm))
         out += ["identity", step] if convs or maps else [step]
     return out
 

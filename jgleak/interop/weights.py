@@ -12,7 +12,7 @@ from jgleak.federated.local_training import LocalTraining
 from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation
 from jgleak.interop.arrays import by_name
-from jgleak.interop.bridge import from_arrays
+from jgleak.interop.bridge import Client, from_arrays
 from jgleak.interop.example import Given
 from jgleak.interop.layers import Step
 
@@ -37,9 +37,10 @@ def from_weights(
     Args:
       before: the arrays that were sent to the client, by name (``by_name`` says what may hold them; ``named`` takes a
         list).
-      after: those that came back.
+      after: those that came back, the running statistics of batch normalisation among them.
       local: how the client trained.
-      layers, loss, batch_size, reduction, example: as for ``from_arrays``.
+      layers, loss, batch_size, reduction, example: as for ``from_arrays``. Frozen parts, which come back as they were
+        sent, are named afterwards: ``dataclasses.replace(seen, model=seen.model.clone(frozen=("layers_0",)))``.
 
     Raises:
       ValueError: arrays of other names or shapes, or as for ``from_arrays``.
@@ -52,7 +53,8 @@ def from_weights(
         if array.shape != back[name].shape:
             raise ValueError(f"after: {name!r} has shape {back[name].shape}, it was sent as {array.shape}")
     slopes = {name: _quotient(array, back[name], local.length) for name, array in sent.items()}
-    seen = from_arrays(sent, slopes, layers, loss=loss, batch_size=batch_size, reduction=reduction, example=example)
+    given = {"loss": loss, "batch_size": batch_size, "reduction": reduction, "example": example}
+    seen = from_arrays(sent, slopes, layers, **given, client=Client(buffers=back))
     return seen if local.steps == 1 else dataclasses.replace(seen, protocol="fedavg", local=local)
 
 
@@ -69,4 +71,4 @@ def rounding(after: Any, local: LocalTraining) -> float:
 
 
 def _quotient(before: np.ndarray, after: np.ndarray, scale: float) -> np.ndarray:
-    return ((before.astype(np.float64) - after.astype(np.float64)) / scale).astype(np.float32)
+    return np.asarray((before.astype(np.float64) - after.astype(np.float64)) / scale, np.float32)

@@ -57,6 +57,8 @@ def test_an_update_may_lack_frozen_parts_and_so_do_files(lab: Any, tmp_path: Any
         dataclasses.replace(seen, model=seen.model.clone(frozen=(FIRST, LAST, "layers_1")))
     with pytest.raises(ValueError, match="frozen: the model has no part 'conv_0'; it has layers_0, layers_1, readout"):
         dataclasses.replace(seen, model=seen.model.clone(frozen=("conv_0",)))
+    with pytest.raises(ValueError, match="frozen: the model has no part 'conv_0'"):
+        lab.observe(seen.model.clone(frozen=("conv_0",)), lab.random(5, 0))
     with pytest.raises(ValueError, match="frozen: no part is trained"):
         dataclasses.replace(seen, model=seen.model.clone(frozen=("layers_0", "layers_1", "readout")))
 

@@ -91,6 +91,7 @@ def test_local_steps_reach_the_client(seen: list[Any]) -> None:
         ({"batch": 2, "know": ("features",)}, "leave --batch out"),
         ({"local_steps": 0}, "local_steps"),
         ({"local_rate": 0.0}, "local_rate"),
+        ({"norm": "foo"}, "norm: unknown 'foo'; choose one of none, batch, layer, graph"),
     ],
 )
 def test_mistakes_are_named(fields: dict[str, Any], words: str) -> None:

@@ -10,7 +10,23 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from jgleak.interop import GAT, GCN, GIN, LE, SAGE, BatchNorm, Embeddings, Example, GATv2, LayerNorm, Linear, Residual
+from jgleak.interop import (
+    GAT,
+    GCN,
+    GIN,
+    GINE,
+    LE,
+    SAGE,
+    BatchNorm,
+    Client,
+    Embeddings,
+    Example,
+    GATv2,
+    GraphConv,
+    LayerNorm,
+    Linear,
+    Residual,
+)
 from jgleak.interop.layers import Step
 
 HEAD = [Linear("lin1"), "relu", Linear("lin2")]
@@ -19,6 +35,7 @@ COMPOSED: list[Step] = [
     *(GATv2("conv2"), LayerNorm("norm2"), "elu", Residual("skip")),
     *(LE("conv3"), "tanh", "jump_cat", "sum", Linear("out")),
 ]
+INSIDE = [Linear("nn.0"), BatchNorm("nn.1"), "elu", Linear("nn.3"), "elu"]
 LAYERS: dict[str, list[Step]] = {
     "gcn": [GCN("conv1"), "relu", GCN("conv2"), "relu", "mean", *HEAD],
     "gcn_narrowing": [GCN("conv1"), "gelu", GCN("conv2"), "gelu", "sum", *HEAD],
@@ -29,6 +46,19 @@ LAYERS: dict[str, list[Step]] = {
     "gcn_scores": [GCN("conv1"), "sigmoid", GCN("conv2")],
     "composed": [Linear("encoder"), *COMPOSED],
     "embedded": [Embeddings("encoder.tables"), *COMPOSED],
+    "bonds": [
+        *(GINE("convs.0"), "relu"),
+        GINE("convs.1", inside=[Linear("nn.0"), LayerNorm("nn.1"), "relu", Linear("nn.3")]),
+        *("relu", "mean", Linear("out")),
+    ],
+    "training": [
+        GIN("convs.0", inside=[Linear("nn.0"), BatchNorm("nn.1", training=True, momentum=0.2), "relu", Linear("nn.3")]),
+        *("relu", "mean", Linear("out")),
+    ],
+    "sums": [
+        *(GraphConv("convs.0"), "relu", SAGE("convs.1", aggregation="sum"), "relu"),
+        *(GIN("convs.2", inside=INSIDE), "relu", "mean", Linear("out")),
+    ],
 }
 LOSSES = {"gcn": "bce", "gat": "bce", "gin": "mse"}
 """The others have cross-entropy."""
@@ -39,7 +69,7 @@ class Stranger:
     """One model from outside.
 
     Attributes:
-      state, gradient: arrays by their names.
+      state, gradient, returned: arrays by their names; what came back are the buffers.
       layers: the forward pass.
       loss, label: what was differentiated.
       example: input rows, edge list, output, of a mini-batch the graph of every node, and the labels.
@@ -47,6 +77,7 @@ class Stranger:
 
     state: dict[str, np.ndarray]
     gradient: dict[str, np.ndarray]
+    returned: dict[str, np.ndarray]
     layers: list[Step]
     loss: str
     label: np.ndarray
@@ -60,6 +91,7 @@ class Stranger:
             "gradients": dict(self.gradient),
             "layers": list(self.layers),
             "loss": self.loss,
+            "client": Client(buffers=self.returned),
             "batch_size": 1 if self.example.batch is None else int(self.example.batch.max()) + 1,
         }
 
@@ -70,10 +102,12 @@ def strangers() -> dict[str, Stranger]:
     found = {}
     for name, layers in LAYERS.items():
         own = {k.removeprefix(f"{name}/"): v for k, v in tensors.items() if k.startswith(f"{name}/")}
-        state, gradient = (
+        state, gradient, returned = (
             {k.removeprefix(f"{part}."): v for k, v in own.items() if k.startswith(f"{part}.")}
-            for part in ("state", "gradient")
+            for part in ("state", "gradient", "returned")
         )
-        example = Example(own["x"], own["edge_index"], own["output"], own.get("batch"), own["label"])
-        found[name] = Stranger(state, gradient, layers, LOSSES.get(name, "ce"), own["label"], example)
+        example = Example(
+            own["x"], own["edge_index"], own["output"], own.get("batch"), own["label"], own.get("edge_attr")
+        )
+        found[name] = Stranger(state, gradient, returned, layers, LOSSES.get(name, "ce"), own["label"], example)
     return found

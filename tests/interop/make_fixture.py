@@ -18,6 +18,8 @@ from torch_geometric.nn import (  # pyright: ignore[reportMissingImports]
     GATv2Conv,
     GCNConv,
     GINConv,
+    GINEConv,
+    GraphConv,
     LayerNorm,
     LEConv,
     SAGEConv,
@@ -74,6 +76,19 @@ class Composed(nn.Module):
         return self.out(global_add_pool(torch.cat([first, second, third], dim=-1), batch))
 
 
+class Stacked(nn.Module):
+    """Convolutions with ReLU after each, the mean, a linear map."""
+
+    def __init__(self, *convs: nn.Module) -> None:
+        super().__init__()
+        self.convs, self.out = nn.ModuleList(convs), nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor, edge_attr: Any = None) -> torch.Tensor:
+        for conv in self.convs:
+            x = conv(x, edge_index, *(edge_attr,) if isinstance(conv, GINEConv) else ()).relu()
+        return self.out(global_mean_pool(x, torch.zeros(x.shape[0], dtype=torch.long)))[0]
+
+
 class Atoms(nn.Module):
     """A sum of embeddings, one table a column, as OGB's ``AtomEncoder``."""
 
@@ -98,6 +113,9 @@ def cases() -> dict[str, tuple[nn.Module, torch.Tensor, str]]:
     slope = {"negative_slope": 0.1, "residual": True}
     elu = GATConv(f, 2, heads=2, **slope), GATConv(4, 3, heads=2, concat=False, **slope)
     gin = GINConv(mlp(f, 5), eps=0.3), GINConv(mlp(5, 5), train_eps=True)
+    inner = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.ELU(), nn.Linear(3, 4), nn.ELU())
+    bonded = nn.Sequential(nn.Linear(4, 3), nn.LayerNorm(3), nn.ReLU(), nn.Linear(3, 4))
+    normed = nn.Sequential(nn.Linear(f, 3), nn.BatchNorm1d(3, momentum=0.2), nn.ReLU(), nn.Linear(3, 4))
     return {
         "gcn": (Pooled(GCNConv(f, 6), GCNConv(6, 6), 6, 1, global_mean_pool, F.relu), one, "bce"),
         "gcn_narrowing": (Pooled(GCNConv(f, 6), GCNConv(6, 3), 3, 2, global_add_pool, F.gelu), zero, "ce"),
@@ -108,6 +126,9 @@ def cases() -> dict[str, tuple[nn.Module, torch.Tensor, str]]:
         "gcn_scores": (Scores(GCNConv(f, 4, bias=False), GCNConv(4, 3, bias=False), torch.sigmoid), nodes, "ce"),
         "composed": (Composed(nn.Linear(f, 4)), pair, "ce"),
         "embedded": (Composed(Atoms()), pair, "ce"),
+        "bonds": (Stacked(GINEConv(mlp(f, 4), edge_dim=3), GINEConv(bonded, eps=0.2, edge_dim=3)), one, "ce"),
+        "training": (Stacked(GINConv(normed)), one, "ce"),
+        "sums": (Stacked(GraphConv(f, 4), SAGEConv(4, 4, aggr="add"), GINConv(inner)), one, "ce"),
     }
 
 
@@ -120,31 +141,46 @@ def loss_of(output: torch.Tensor, label: torch.Tensor, name: str) -> torch.Tenso
     return F.binary_cross_entropy_with_logits(output, target)
 
 
-def inputs_of(model: nn.Module) -> tuple[torch.Tensor, ...]:
-    """Rows, edges, and for models of mini-batches the graph of every node: two graphs of six nodes."""
+def inputs_of(model: nn.Module) -> dict[str, torch.Tensor]:
+    """Rows, edges, their classes where a layer sees them, and for models of mini-batches the graph of every node: two
+    graphs of six nodes."""
     edges = torch.cat([EDGES, EDGES.flip(1)]).T.contiguous()
+    if any(isinstance(module, GINEConv) for module in model.modules()):
+        classes = torch.eye(3)[torch.arange(len(EDGES)) % 3].repeat(2, 1)
+        return {"x": torch.randn(NODES, FEATURES), "edge_index": edges, "edge_attr": classes}
     if not isinstance(model, Composed):
-        return torch.randn(NODES, FEATURES), edges
+        return {"x": torch.randn(NODES, FEATURES), "edge_index": edges}
     two, batch = torch.cat([edges, edges + NODES], dim=1), torch.arange(2).repeat_interleave(NODES)
     integers = torch.stack([torch.randint(size, (2 * NODES,)) for size in TABLES], dim=1)
-    return integers if isinstance(model.encoder, Atoms) else torch.randn(2 * NODES, FEATURES), two, batch
+    rows = integers if isinstance(model.encoder, Atoms) else torch.randn(2 * NODES, FEATURES)
+    return {"x": rows, "edge_index": two, "batch": batch}
+
+
+def prepared(name: str, model: nn.Module) -> dict[str, torch.Tensor]:
+    """Put a model into its mode; the state that is sent to the client."""
+    model.eval()
+    for module in model.modules():
+        if name == "training" and isinstance(module, nn.BatchNorm1d):
+            module.train()
+    return {k: v.detach().clone() for k, v in model.state_dict().items()}
 
 
 def main() -> None:
-    torch.manual_seed(0)
+    torch.manual_seed(1)
     tensors = {}
     for name, (model, label, loss) in cases().items():
-        model.eval()
         for parameter in model.parameters():  # biases start at zero, where their place would not show
             parameter.data += 0.3 * torch.randn_like(parameter)
         for buffer_name, buffer in model.named_buffers():
             if "running" in buffer_name:
                 buffer.data = 0.5 + torch.rand_like(buffer)
+        sent = prepared(name, model)
         inputs = inputs_of(model)
-        tensors |= {f"{name}/{part}": one for part, one in zip(("x", "edge_index", "batch"), inputs, strict=False)}
-        output = model(*inputs)
+        tensors |= {f"{name}/{part}": one for part, one in inputs.items()}
+        output = model(**inputs)
         loss_of(output, label, loss).backward()
-        trees = {"state": model.state_dict(), "gradient": {k: p.grad for k, p in model.named_parameters()}}
+        trees = {"state": sent, "gradient": {k: p.grad for k, p in model.named_parameters()}}
+        trees["returned"] = dict(model.named_buffers())
         tensors |= {f"{name}/{part}.{k}": v.detach().clone() for part, tree in trees.items() for k, v in tree.items()}
         tensors |= {f"{name}/output": output.detach(), f"{name}/label": label.clone()}
     save_file(tensors, Path(__file__).parent / "pyg.safetensors")

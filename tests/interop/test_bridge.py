@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 
 from jgleak.features import FeatureSpace, onehot
+from jgleak.federated import LocalTraining
 from jgleak.federated.loss import graph_loss
 from jgleak.federated.observation import Observation, flatten, load, save
+from jgleak.federated.statistics import moved
 from jgleak.graph import DenseGraph
-from jgleak.interop import GAT, GCN, GIN, Linear, from_arrays
-from jgleak.interop.graphs import dense
+from jgleak.interop import GAT, GCN, GIN, Client, Linear, from_arrays, from_weights
+from jgleak.interop.graphs import by_class, dense
 from tests.interop.conftest import HEAD, LAYERS, Stranger
 
 
@@ -45,11 +47,13 @@ def padded(one: Stranger) -> tuple[DenseGraph, Any]:
     if rows.dtype.kind == "i":
         rows = np.concatenate([np.eye(size)[rows[:, i]] for i, size in enumerate((5, 3, 2))], axis=1)
     count = len(rows) // 6
-    whole = dense(edges, len(rows)).reshape(count, 6, count, 6)
+    classes = one.example.edge_rows
+    adjacency = dense(edges, len(rows)) if classes is None else by_class(edges, classes, len(rows), classes.shape[1])
+    whole = adjacency.reshape(count, 6, count, 6, *adjacency.shape[2:])
     nodes = jnp.asarray(rows.reshape(count, 6, -1), jnp.float32)
-    adjacency = jnp.stack([jnp.asarray(whole[i, :, i]) for i in range(count)])
+    parts = jnp.stack([jnp.asarray(whole[i, :, i]) for i in range(count)])
     labels = one.label if count > 1 else one.label[None]
-    return DenseGraph(nodes, adjacency, jnp.ones((count, 6), bool)), jnp.asarray(labels)
+    return DenseGraph(nodes, parts, jnp.ones((count, 6), bool)), jnp.asarray(labels)
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -96,9 +100,30 @@ def test_running_statistics_are_read_and_nothing_trains_them(
     np.testing.assert_array_equal(norm["mean"], one.state["norm1.running_mean"])
     np.testing.assert_array_equal(norm["variance"], one.state["norm1.running_var"])
     assert not np.any(seen.update["layers_0"]["norm"]["mean"]) and np.any(seen.update["layers_0"]["norm"]["scale"])
-    moved = {**one.given, "gradients": {**one.gradient, "norm1.running_mean": np.ones(4, np.float32)}}
+    trained = {**one.given, "gradients": {**one.gradient, "norm1.running_mean": np.ones(4, np.float32)}}
     with pytest.raises(ValueError, match="'norm1.running_mean' moved: .* training mode, .*Have clients call .eval"):
-        from_arrays(**moved)
+        from_arrays(**trained)
+
+
+def test_running_statistics_of_training_mode_come_back(
+    strangers: dict[str, Stranger], observed: dict[str, Observation]
+) -> None:
+    """They are where one step of the momentum leads from what was sent, with the unbiased variance."""
+    one, seen, name = strangers["training"], observed["training"], "convs.0.nn.1.running_mean"
+    wanted = moved(seen.model, seen.params, DenseGraph(*(part[0] for part in padded(one)[0])))
+    for path, leaf in flatten(wanted).items():
+        np.testing.assert_allclose(flatten(seen.statistics)[path], leaf, rtol=1e-5, err_msg=path)
+    weights = {k: v - np.float32(0.1) * one.gradient[k] for k, v in one.state.items() if k in one.gradient}
+    again = from_weights(one.state, weights | one.returned, one.layers, local=LocalTraining(0.1), loss=one.loss)
+    np.testing.assert_array_equal(flatten(again.statistics)["layers_0/conv/norms_0/mean"], one.returned[name])
+    changes: list[tuple[dict[str, Any], str]] = [
+        ({"client": Client(buffers=one.state)}, f"buffers: '{name}' did not move, .* a copy, since state_dict"),
+        ({"client": Client(buffers={})}, f"buffers: lacks '{name}'"),
+        ({"batch_size": 2}, "in training mode is understood in the gradient of one graph"),
+    ]
+    for change, message in changes:
+        with pytest.raises(ValueError, match=message):
+            from_arrays(**{**one.given, **change})
 
 
 def test_a_linear_map_before_a_mean_is_taken_after_it(strangers: dict[str, Stranger]) -> None:
@@ -238,6 +263,6 @@ def test_a_frozen_parameter_needs_no_gradient(strangers: dict[str, Stranger]) ->
     given = strangers["gcn"].given
     names = [name for name in given["gradients"] if name.startswith("conv1.")]
     rest = {name: slope for name, slope in given["gradients"].items() if name not in names}
-    seen = from_arrays(**{**given, "gradients": rest}, frozen=names, example=strangers["gcn"].example)
+    seen = from_arrays(**{**given, "gradients": rest, "client": Client(frozen=names)}, example=strangers["gcn"].example)
     assert set(seen.model.frozen) == {"layers_0/conv/kernel", "layers_0/conv/bias"}
     assert not np.any(seen.update["layers_0"]["conv"]["kernel"]) and np.any(seen.update["layers_1"]["conv"]["kernel"])

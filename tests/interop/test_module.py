@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from jgleak.features import FeatureSpace, onehot
 from jgleak.federated.observation import flatten, load
-from jgleak.interop import Example, from_arrays, from_pyg, steps_of
+from jgleak.interop import GIN, BatchNorm, Client, Example, Linear, from_arrays, from_pyg, steps_of
 from tests.interop.conftest import LAYERS, LOSSES
 from tests.interop.test_guide import run
 
@@ -26,37 +27,41 @@ WORDS = {
 }
 
 
-def made(name: str) -> tuple[Any, Any]:
-    """A model in evaluation mode after a backward pass, and its example."""
-    from tests.interop.make_fixture import cases, inputs_of, loss_of
+def made(name: str) -> tuple[Any, Any, Any]:
+    """A model after a backward pass, its example, and its state from before."""
+    from tests.interop.make_fixture import cases, inputs_of, loss_of, prepared
 
     torch.manual_seed(1)
     model, label, loss = cases()[name]
-    model.eval()
+    sent = prepared(name, model)
     inputs = inputs_of(model)
-    output = model(*inputs)
+    output = model(**inputs)
     loss_of(output, label, loss).backward()
-    return model, Example(inputs[0], inputs[1], output, inputs[2] if len(inputs) > 2 else None, label)
+    rows, edges, more = inputs["x"], inputs["edge_index"], (inputs.get("batch"), label, inputs.get("edge_attr"))
+    return model, Example(rows, edges, output, *more), sent
 
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_the_forward_pass_is_read_off_a_live_model(name: str) -> None:
     """With the example and without, it is the list that was written down by hand."""
-    model, example = made(name)
+    model, example, sent = made(name)
     loss = LOSSES.get(name, "ce")
     batch: dict[str, Any] = {"batch_size": 1 if example.batch is None else 2}
-    gradients = {k: p.grad for k, p in model.named_parameters()}
-    wanted = from_arrays(model.state_dict(), gradients, LAYERS[name], loss=loss, **batch)
+    gradients, buffers = {k: p.grad for k, p in model.named_parameters()}, dict(model.named_buffers())
+    returned = {k: v.clone() for k, v in buffers.items()}
+    wanted = from_arrays(sent, gradients, LAYERS[name], loss=loss, client=Client(buffers=returned), **batch)
     for shown in (example, None):
-        seen = from_pyg(model, loss=loss, example=shown, **batch)
+        seen = from_pyg(model, loss=loss, example=shown, sent=sent, **batch)
         assert seen.model == wanted.model
+        for path, leaf in flatten(wanted.statistics or {}).items():
+            np.testing.assert_array_equal(flatten(seen.statistics)[path], leaf)
         for path, leaf in flatten(wanted.update).items():
             np.testing.assert_array_equal(flatten(seen.update)[path], leaf)
 
 
 @pytest.mark.parametrize("name", WORDS)
 def test_a_live_model_says_what_its_arrays_say(name: str) -> None:
-    model, example = made(name)
+    model, example, _ = made(name)
     loss = LOSSES.get(name, "ce")
     seen = from_pyg(model, WORDS[name], loss=loss, example=example)
     gradients = {k: p.grad for k, p in model.named_parameters()}
@@ -76,9 +81,14 @@ def test_modules_that_no_attack_handles_are_refused() -> None:
     training = stack(conv1=gnn.GCNConv(3, 4), norm=nn.BatchNorm1d(4))
     training["norm"].train()
     inner = nn.Sequential(nn.Linear(3, 4), nn.SiLU(), nn.Linear(4, 4))
+    acted_first = gnn.MLP([3, 4, 4], act_first=True)
     cases: list[tuple[Any, list[str], str]] = [
-        (training, ["conv1", "norm"], "'norm' is a BatchNorm1d in training mode, .*batch's graphs.* after model.eval"),
-        (stack(norm=gnn.GraphNorm(4)), ["norm"], "'norm' is a GraphNorm, .*BatchNorm in evaluation mode and LayerNorm"),
+        (
+            training,
+            ["conv1", "norm"],
+            "'norm' is a BatchNorm1d in training mode, .* sent=.* after model.eval",
+        ),
+        (stack(norm=gnn.GraphNorm(4)), ["norm"], "'norm' is a GraphNorm, .*here are BatchNorm and LayerNorm"),
         (
             stack(norm=gnn.LayerNorm(4)),
             ["norm"],
@@ -104,12 +114,14 @@ def test_modules_that_no_attack_handles_are_refused() -> None:
         (stack(conv1=gnn.GATConv(3, 4, edge_dim=2)), ["conv1"], "edge_dim=2, that is edge features"),
         (stack(conv1=gnn.SAGEConv(3, 4, aggr="max")), ["conv1"], "aggr='max', that is another aggregation"),
         (stack(conv1=gnn.SAGEConv(3, 4, root_weight=False)), ["conv1"], "no weight for the node itself"),
+        (stack(conv1=gnn.GINConv(inner)), ["conv1"], "'silu' of 'conv1.nn.0', .* the activations here are relu"),
+        (stack(conv1=gnn.GINConv(acted_first)), ["conv1"], "'nn.norms.0', after 'relu' inside 'conv1', does not"),
+        (stack(conv1=gnn.GINConv(nn.Linear(3, 4), aggr="max")), ["conv1"], "GINConv with aggr='max', .* than the sum"),
         (
-            stack(conv1=gnn.GINConv(nn.Linear(3, 4))),
+            stack(conv1=gnn.GINEConv(nn.Linear(3, 4))),
             ["conv1"],
-            "has Linear inside; the models here have Linear, an",
+            "GINEConv without edge_dim, .* build it with edge_dim",
         ),
-        (stack(conv1=gnn.GINConv(inner)), ["conv1"], "has Linear, SiLU, Linear inside"),
         (stack(conv1=gnn.TransformerConv(3, 4)), ["conv1"], "'conv1' is a TransformerConv, which is not read here"),
         (stack(conv1=gnn.GCNConv(3, 4), act=nn.GELU("tanh")), ["conv1", "act"], "GELU with approximate='tanh'"),
         (stack(conv1=gnn.GCNConv(3, 4)), ["conv2"], "no submodule 'conv2'; it has conv1"),
@@ -175,6 +187,9 @@ class Written:
     def featured(self: Any, x: Any, edge_index: Any, edge_attr: Any) -> Any:
         return self.conv1(x, edge_index)
 
+    def embedded(self: Any, x: Any, edge_index: Any, edge_attr: Any) -> Any:
+        return self.bonded(x, edge_index, 2 * edge_attr)
+
     def failing(self: Any, x: Any, edge_index: Any) -> Any:
         return self.conv1(x[:, :2], edge_index)
 
@@ -212,12 +227,14 @@ def live(forward: Any, **modules: Any) -> Any:
         ("both_pools", r"several pools \(mean, sum\) are joined at"),
         ("paired", "its forward returns 2 things, 2 of which are made of the rows"),
         ("featured", "its forward needs 'edge_attr', which is neither rows, nor edge_index, nor batch"),
+        ("embedded", "'bonded' is given other edge features than the one-hot classes .*, at test_module.py"),
         ("failing", r"does not run on a small graph with rows \(7, 4\) .*give an example"),
     ],
 )
 def test_what_is_not_understood_is_named_with_its_place(name: str, message: str) -> None:
+    bonded = {"bonded": geometric.nn.GINEConv(torch.nn.Linear(4, 4), edge_dim=3)} if name == "embedded" else {}
     with pytest.raises(ValueError, match=message):
-        from_pyg(live(getattr(Written, name)), loss="ce")
+        from_pyg(live(getattr(Written, name), **bonded), loss="ce")
 
 
 def test_log_probabilities_are_those_of_logits() -> None:
@@ -274,6 +291,13 @@ def test_a_maximum_and_an_mlp_of_the_readout_read_like_the_rest() -> None:
     assert said(sequential) == ["module_0", "relu", "sum", "module_3"]
     assert said(gnn.GCN(3, 4, 2, 2, act="elu")) == ["convs.0", "elu", "convs.1"]
     assert said(gnn.GIN(3, 4, 2, 2, jk="cat")) == ["convs.0", "relu", "convs.1", "relu", "jump_cat", "lin"]
+    normed = gnn.GIN(3, 4, 2, 2, norm="batch_norm").eval()
+    assert said(normed) == ["convs.0", "norms.0", "relu", "convs.1"]
+    inside = Linear("nn.lins.0"), BatchNorm("nn.norms.0"), "relu", Linear("nn.lins.1")
+    assert steps_of(normed)[0] == GIN("convs.0", inside=inside)
+    behind = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 4), nn.BatchNorm1d(4), nn.ReLU())
+    model = gnn.Sequential("x, edge_index", [(gnn.GINConv(behind), "x, edge_index -> x"), nn.ReLU(), nn.Linear(4, 2)])
+    assert said(model) == ["module_0", "module_0.nn.3", "relu", "relu", "module_2"]
 
 
 def test_a_model_within_a_model_stands_for_its_parts_in_a_list() -> None:
@@ -339,7 +363,7 @@ def test_a_sequential_stands_for_its_parts_and_idle_dropout_is_passed_over() -> 
 
 
 def test_training_mode_is_taken_where_the_stranger_vouches_for_it() -> None:
-    model, example = made("gcn")
+    model, example, _ = made("gcn")
     seen = from_pyg(model.train(), WORDS["gcn"], loss="bce", deterministic=True, example=example)
     assert seen.model == from_pyg(model, loss="bce", deterministic=True, example=example).model
 
@@ -372,3 +396,27 @@ def test_the_guide_s_ten_lines_work(tmp_path: Any, monkeypatch: pytest.MonkeyPat
     again, _ = load("one.safetensors", FeatureSpace((onehot("kind", "abc"),)))
     assert again.model == seen.model and seen.batch_size == 2
     assert [type(layer.norm).__name__ for layer in seen.model.layers] == ["BatchNorm", "NoneType"]
+
+
+def test_the_guide_s_lines_on_dropout_work() -> None:
+    gnn, nn = geometric.nn, torch.nn
+    layers = [(gnn.GCNConv(3, 4), "x, edge_index -> x"), nn.ReLU(), nn.Dropout(0.5), nn.Linear(4, 2)]
+    model = gnn.Sequential("x, edge_index", layers).train()
+    names = {"model": model, "x": torch.randn(3, 3), "y": torch.tensor([0, 1, 1]), "dataclasses": dataclasses}
+    edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    seen = run("dropout", **names, edge_index=edges, from_pyg=from_pyg, F=torch.nn.functional)["observation"]
+    assert seen.model.layers[0].dropout == 0.5 and seen.model.drops
+    np.testing.assert_array_equal(seen.update["layers_0"]["conv"]["bias"], model[0].bias.grad.numpy())
+
+
+def test_the_guide_s_lines_on_batch_normalisation_in_training_mode_work() -> None:
+    """Reading the model moves nothing: what came back is what the client's own pass left."""
+    gnn, nn = geometric.nn, torch.nn
+    layers = [(gnn.GCNConv(3, 4), "x, edge_index -> x"), gnn.BatchNorm(4), nn.ReLU(), nn.Linear(4, 2)]
+    model = gnn.Sequential("x, edge_index", layers).train()
+    names = {"model": model, "x": torch.randn(3, 3), "y": torch.tensor([0, 1, 1])}
+    edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    found = run("training", **names, edge_index=edges, from_pyg=from_pyg, F=torch.nn.functional)
+    seen, rows = found["observation"], model[0](names["x"], edges)
+    mean = seen.statistics["layers_0"]["norm"]["mean"]
+    np.testing.assert_allclose(mean, 0.1 * rows.mean(dim=0).detach().numpy(), rtol=1e-4, atol=1e-6)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jgleak.interop import GAT, GCN, SAGE, BatchNorm, Embeddings, LayerNorm, Linear, from_arrays
+from jgleak.interop import GAT, GCN, GIN, SAGE, BatchNorm, Embeddings, LayerNorm, Linear, from_arrays
 from tests.interop.conftest import HEAD, Stranger
 
 Change = Callable[[dict[str, Any]], Any]
@@ -42,7 +42,7 @@ VECTOR = np.ones(6, np.float32)
         ("gcn", put("state", "norm.running_mean", VECTOR), r"'norm.running_mean' belongs .* write BatchNorm\('norm'\)"),
         ("gcn", put("state", "norm.weight", VECTOR), r"'norm.weight' belongs .* write .* LayerNorm\('norm'\)"),
         ("gcn", put("gradients", "norm.num_batches_tracked", np.array(3)), "moved: .* training mode, .*eval"),
-        ("gcn", put("state", "conv1.lin_edge.weight", np.ones((6, 2))), "edge features, which no attack"),
+        ("gcn", put("state", "conv1.lin_edge.weight", np.ones((6, 2))), "attention to edge features, which is not"),
         ("gcn", put("state", "conv1.lin.bias", VECTOR), "a bias added before nodes are mixed"),
         ("gcn", put("state", "conv3.lin.weight", np.ones((6, 6))), "'conv3.lin.weight' belongs to no layer"),
         ("gcn", say(GCN("conv1", edge_weights=True), "relu"), "'conv1' is given edge weights; .*called without"),
@@ -105,6 +105,22 @@ VECTOR = np.ones(6, np.float32)
         ("gat", both("conv1.att_src", np.ones((2, 2, 3))), r"one vector a head \(1, heads, width\)"),
         ("gat", both("lin2.bias", None), "needs 'lin2.bias'; .*build it with bias=True"),
         ("gin", both("conv1.nn.0.bias", None), "'conv1' has no inner_bias, and its other maps have one"),
+        (
+            "gin",
+            say(GIN("conv1", inside=[Linear("nn.0"), BatchNorm("n"), "relu", Linear("m"), "relu", Linear("nn.2")])),
+            "1 normalisations inside 'conv1', which has 3 linear maps; here every map but the last has one",
+        ),
+        (
+            "gin",
+            say(GIN("conv1", inside=["relu", Linear("nn.0")])),
+            "'relu', at the beginning inside 'conv1', does",
+        ),
+        (
+            "gin",
+            say(GIN("conv1", inside=[Linear("nn.0"), "relu", Linear("nn.2"), "elu"])),
+            "inside 'conv1', .* are 'relu', 'elu'; here they are one",
+        ),
+        ("gin", put("state", "conv1.lin.weight", np.ones((6, 2))), "a map of edge features: write GINE"),
         ("gcn_scores", say(GCN("conv1"), "sigmoid", GCN("conv2"), "sigmoid"), "an activation ends the list"),
     ],
 )

@@ -10,7 +10,8 @@ from jaxtyping import Bool
 
 from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.census import receptive_field
-from jgleak.attacks.census.checks import ATTEMPTS, WEAKEST, Attempt, Chosen, NamedCheck, condition_of, names
+from jgleak.attacks.census.checks import ATTEMPTS, CONIC, WEAKEST, Attempt, Chosen, NamedCheck, condition_of, names
+from jgleak.attacks.census.conic import occurring
 from jgleak.attacks.census.prior import PRIORS, resolved
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.public_blocks import CONDITION, beside
@@ -92,6 +93,11 @@ class CensusCandidates:
         for nodes, conditions in self._node_sets():
             seen: set[tuple[object, ...]] = set()
             for attempt in ATTEMPTS:
+                if attempt.conic:
+                    levels = self._conic(nodes, conditions, attempt)
+                    if levels is not None:
+                        yield levels
+                    continue
                 for chosen in self._chosen(attempt, nodes):
                     key = names(chosen)
                     if key not in seen and self.clock.left > 0:
@@ -117,13 +123,47 @@ class CensusCandidates:
         hardly = receptive_field.ends_linear(self.problem.observation.model) or space.degree is None
         if public and hardly and number > self.limits.blocks_counted:
             yield beside(self.nodes, public), (CONDITION,)
-        usual = PRIORS[resolved(knowledge.prior, space)].usual
-        if usual is not None and number > self.limits.usual_first:
-            mask = usual(self.nodes.codes, space)
-            if mask.any() and not mask.all():
-                out = f"{np.sum(~mask)} of {mask.size} feature vectors are unusual: left out"
-                yield _part(self.nodes, mask), (out,)
+        if number > self.limits.usual_first and (usual := self._usual(self.nodes)) is not None:
+            yield usual
         yield self.nodes, ()
+
+    def _conic(self, nodes: Nodes, conditions: Sequence[str], attempt: Attempt) -> Levels | None:
+        """Candidates of the blocks that the last convolution's gradient is made of (``conic``); of usual nodes, where
+        all together have too many blocks."""
+        model, most = self.problem.observation.model, self.limits.conic_blocks
+        last = model.depth - 1
+        if not last or self.problem.knowledge.noise is not None or model.returns_statistics:
+            return None
+        if one_hop_count(nodes) > most:
+            nodes, conditions = self._usual(nodes) or (nodes, conditions)
+        chosen = next(self._chosen(attempt, nodes))
+        hops = self._grown(nodes, chosen[: last - 1])
+        ways = one_hop_count(nodes) if last == 1 else next_hop_count(hops[-1])
+        if len(hops) < last - 1 or not 0 < ways <= most:
+            return None
+        grown = self._grow(nodes, hops, [], most)
+        used = occurring(self.problem.observation, grown.states, self.problem.settings, self._share())
+        if used is None:
+            return None
+        hops.append(reciprocal(grown.keep(used)))
+        if last < len(chosen):
+            if not hops[-1].size or next_hop_count(hops[-1]) > self.limits.hop_blocks:
+                return None
+            hops.append(self._grow(nodes, hops, [], self.limits.hop_blocks))
+        top = reciprocal(hops[-1])
+        if not 0 < top.size <= self.limits.blocks_counted:
+            return None
+        said = (*conditions, self.condition, f"{last}-hop {CONIC}")
+        return Levels(nodes, (*hops[:-1], top), said, complete=False)
+
+    def _usual(self, nodes: Nodes) -> tuple[Nodes, tuple[str, ...]] | None:
+        """The feature vectors that the prior calls usual, with the condition; None where that is all or nothing."""
+        knowledge = self.problem.knowledge
+        usual = PRIORS[resolved(knowledge.prior, knowledge.space)].usual
+        mask = np.ones(nodes.degrees.size, bool) if usual is None else usual(nodes.codes, knowledge.space)
+        if not mask.any() or mask.all():
+            return None
+        return _part(nodes, mask), (f"{np.sum(~mask)} of {mask.size} feature vectors are unusual: left out",)
 
     def _chosen(self, attempt: Attempt, nodes: Nodes) -> Iterator[list[Chosen]]:
         """The checks of every hop; several choices where a completed span has several candidates.
@@ -237,9 +277,10 @@ class CensusCandidates:
             hops.append(self.kept[key])
         return hops
 
-    def _grow(self, nodes: Nodes, hops: Sequence[Blocks], checks: Sequence[SpanCheck]) -> Blocks:
+    def _grow(self, nodes: Nodes, hops: Sequence[Blocks], checks: Sequence[SpanCheck], most: int = 0) -> Blocks:
         model, params = self.problem.observation.model, self.problem.observation.params
-        bounds = {"clock": self._share(), "budget": self.budget, "limits": self.limits.span}
+        budget = dataclasses.replace(self.budget, blocks=most) if most else self.budget
+        bounds = {"clock": self._share(), "budget": budget, "limits": self.limits.span}
         if not hops:
             return one_hop(model, params, nodes, checks, **bounds)
         return next_hop(model, params, nodes, hops, checks, **bounds)

@@ -17,18 +17,21 @@ class Attempt:
     Attributes:
       below: of the blocks below the last hop.
       top: of the last hop's blocks.
+      conic: blocks that enter the last convolution are those whose states make up its gradient (``conic``).
       completed: dimensions that the spans of the node checks are taken to lack (see ``Arithmetic.weaker``).
     """
 
     below: tuple[str, ...]
     top: tuple[str, ...]
     completed: int = 0
+    conic: bool = False
 
 
 ATTEMPTS = (
     Attempt(("node", "hidden"), ("readout", "node", "hidden")),
     Attempt(("node", "hidden"), ("aggregate",)),
     Attempt(("node", "hidden"), ()),
+    Attempt((), (), conic=True),
     Attempt(("node",), ("readout", "node", "hidden"), completed=1),
     Attempt(("node",), ("aggregate",), completed=1),
     Attempt(("node",), (), completed=1),
@@ -46,6 +49,10 @@ check. A model that lacks a leak point of that name goes without the check."""
 WEAKEST = Attempt((), ("readout",))
 """What a certificate rests on where that can be afforded: no check but the readout's, whose condition does not depend
 on the adjacency."""
+
+
+CONIC = "blocks are those that non-negative combinations of states use; others were not excluded"
+"""The condition of ``Attempt.conic``."""
 
 
 class NamedCheck(NamedTuple):

@@ -37,6 +37,8 @@ class CensusTolerances:
       statistics_margin: where running statistics came back, ``missing_residual`` and ``census_residual`` are at least
         so many times the relative error that their rounding leaves in the deviation of a norm's worst column,
       statistics_residual: and at most this.
+      conic_residual: of a column of the last kernel's gradient as a non-negative combination of states (``conic``).
+      conic_weight: smallest weight of a state in one, relative to the largest.
       near_residual: residual of one that rounding explains easily, beside ``residual_margin`` times that of the best
         solution.
       near_distance: graphs whose gradient is off by less come first: rounding explains that easily, and ten times as
@@ -62,6 +64,8 @@ class CensusTolerances:
     census_residual: float = 1e-3
     statistics_margin: float = 50.0
     statistics_residual: float = 0.05
+    conic_residual: float = 1e-5
+    conic_weight: float = 1e-5
     near_residual: float = 1e-5
     near_distance: float = 1e-5
     looser_checks: float = 4.0
@@ -87,6 +91,10 @@ class CensusLimits:
       weak_blocks: a certificate rests on the weakest checks alone when there are no more unchecked 1-hop blocks than
         this,
       weak_candidates: and no more candidates of any hop than this (without a check ``hop_blocks``, if that is less).
+      conic_blocks: most blocks whose states are combined (``conic``),
+      conic_columns: most columns of the gradient that are explained by them, beside the sum of all,
+      conic_rounds: how often each, every time with other blocks preferred,
+      conic_steps: and in how many steps at most.
       system_entries: most entries of the system under noise.
       system_products: most entries times columns of that system: what solving it costs.
       exclusions: most groups of blocks tested for exclusion; what is not excluded by then is possible.
@@ -108,10 +116,14 @@ class CensusLimits:
     beam: int = 200
     hop_share: float = 0.5
     hop_blocks: int = 20_000
-    blocks_counted: int = 5_000
+    blocks_counted: int = 20_000
     usual_first: int = 1_000_000_000
     weak_blocks: int = 300
     weak_candidates: int = 3_000_000
+    conic_blocks: int = 100_000
+    conic_columns: int = 7
+    conic_rounds: int = 4
+    conic_steps: int = 50
     system_entries: int = 40_000_000
     system_products: int = 20_000_000_000
     exclusions: int = 200

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from jgleak.attacks.facts.registry import FACTS
 from jgleak.audit.report.rows import TRIVIAL, Row, clients, panels, rows
 from jgleak.audit.report.summary import summary
-from jgleak.audit.report.tables import EXACT, MEASURES, SETS, STATUSES, by_seed, by_size, leaks, sets
+from jgleak.audit.report.tables import EXACT, MEASURES, SETS, STATUSES, by_seed, by_size, leaks, sets, shown
 from jgleak.audit.report.threat import assumptions
 from jgleak.audit.results import Audit
 
@@ -30,6 +31,8 @@ def content(audit: Audit) -> dict[str, Any]:
         "seeds": [(row, by_seed(row)) for row in found if len({unit.cell["seed"] for unit in row.units}) > 1],
         "sizes": [(row, by_size(row, EXACT)) for row in found if row.done],
         "ended": _ended(found),
+        "shown": shown(found),
+        "fact_names": list(FACTS),
         "sets": sets(found),
         "set_names": [name for name, _, _ in SETS],
         "statuses": STATUSES,

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, get_args
 
 from jgleak.attacks.certificate import Status
+from jgleak.attacks.facts.registry import FACTS
 from jgleak.audit.record import SIZES
 from jgleak.audit.report.rows import Estimate, Row, Value, estimate
 
@@ -88,6 +89,31 @@ def by_seed(row: Row) -> dict[str, Estimate | None]:
     """The exact rate of each seed alone, to see how far seeds differ."""
     seeds = dict.fromkeys(unit.cell["seed"] for unit in row.units)
     return {seed: estimate([u for u in row.done if u.cell["seed"] == seed], EXACT.value) for seed in seeds}
+
+
+class Shown(NamedTuple):
+    """Facts that updates of one data set, model and defence show by themselves, whatever the attack.
+
+    Attributes:
+      row: the row whose clients they are of.
+      clients: with an update of their own; of a batch that is one.
+      shares: by fact, the share of them whose update shows it.
+    """
+
+    row: Row
+    clients: int
+    shares: dict[str, float]
+
+
+def shown(found: Sequence[Row]) -> list[Shown]:
+    """The first row of each data set, model and defence that has facts; audits of earlier versions have none."""
+    told: dict[tuple[str, str, str], Shown] = {}
+    for row in found:
+        given = [facts for unit in row.units if (facts := unit.record.get("facts"))]
+        if given and (row.data, row.model, row.defense) not in told:
+            shares = {name: sum(name in facts for facts in given) / len(given) for name in FACTS}
+            told[row.data, row.model, row.defense] = Shown(row, len(given), shares)
+    return list(told.values())
 
 
 class Sets(NamedTuple):

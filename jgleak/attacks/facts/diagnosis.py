@@ -1,0 +1,245 @@
+"""What an update's own facts say of why an attack found nothing in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Float
+from threadpoolctl import threadpool_limits
+
+from jgleak.attacks.closed_form.labels import infer_tasks, last_bias, names_no_class
+from jgleak.attacks.closed_form.propositions import ConditionFailed
+from jgleak.attacks.facts.evidence import Evidence
+from jgleak.attacks.facts.fact import Silent
+from jgleak.attacks.facts.graphs import head_rank
+from jgleak.attacks.facts.node_kinds import different_nodes
+from jgleak.attacks.span.leak_points import leak_points
+from jgleak.attacks.span.subspace import Subspace
+from jgleak.features import FeatureSpace
+from jgleak.federated.loss import Loss, label_loss
+from jgleak.federated.observation import Observation
+from jgleak.gnn import Pooled
+
+FITS = 1e-3
+"""Relative distance from the head's gradient that rounding explains."""
+
+PASSED = 3
+"""Fewest units that are off and yet seen behind, from which something else must have passed them."""
+
+
+def diagnoses(observation: Observation, space: FeatureSpace, *, noise: float | None = None) -> list[str]:
+    """Sentences about what in the file is not as it says, or hides nodes; none where nothing of that shows.
+
+    Args:
+      observation: what the server saw.
+      space: the public feature space.
+      noise: deviation of independent noise on every entry, where clients add some.
+    """
+    evidence, found = Evidence(observation, space, noise), list[str]()
+    with threadpool_limits(1, "blas"):
+        for check in CHECKS:
+            try:
+                found += check(evidence)
+            except (Silent, ConditionFailed):
+                continue
+    return found
+
+
+def _steps(evidence: Evidence) -> Iterator[str]:
+    local = evidence.observation.local
+    if local is not None and local.steps > 1:
+        yield (
+            f"the update is the sum of {local.steps} local steps at a rate of {local.rate:g}: the weights moved on the "
+            "way, and it is read as one gradient"
+        )
+
+
+def _columns(evidence: Evidence) -> Iterator[str]:
+    if evidence.looks_normalised:
+        yield (
+            "the rows of the first gradient are those of normalised columns, and the feature space is raw: give the "
+            "means and deviations (as --features molecules:tox21)"
+        )
+    std = evidence.space.std
+    # A kernel that is zero as a whole is frozen, which shows nothing.
+    still = [kernel.zero & np.any(kernel.weights, axis=1) for kernel in evidence.kernels if not np.all(kernel.zero)]
+    if std is not None and not evidence.observation.pruned and any(np.any(zero & (std > 0)) for zero in still):
+        yield (
+            "rows of the first gradient are exactly zero, as those of raw columns are, and the feature space is "
+            "normalised: give the raw one (as --features molecules)"
+        )
+
+
+def _loss(evidence: Evidence) -> Iterator[str]:
+    observation = evidence.observation
+    bias = last_bias(observation.model, observation.update)
+    signed = np.any(bias) and (np.sum(bias < 0) > 1 or not evidence.rounded)
+    if evidence.noise is None and signed and names_no_class(observation):
+        yield (
+            f"the signs of the last bias name no class, so the loss is not {observation.loss!r}: if the "
+            f"{observation.model.outputs} outputs are tasks of their own, give --loss masked_bce"
+        )
+
+
+def _altered(evidence: Evidence) -> Iterator[str]:
+    if evidence.noise is not None or evidence.looks_normalised or evidence.observation.model.masks_input:
+        return
+    if evidence.linear is False:
+        yield (
+            "the rows of the first gradient do not add up over features as a gradient's do: an adaptive optimiser, "
+            "noise (--noise), pruning or quantisation changed them"
+        )
+    elif evidence.decay:
+        yield f"the update holds {evidence.decay:.2g} times the weights: weight decay, which is no part of the gradient"
+
+
+def _mixed(evidence: Evidence) -> Iterator[str]:
+    graphs, rank = evidence.observation.batch_size, head_rank(evidence)
+    if evidence.one_gradient and rank > graphs:
+        yield (
+            f"the gradient of the first map after pooling has rank {rank}, and one gradient of {graphs} "
+            f"graph{'s' * (graphs > 1)} has at most {graphs}: the update mixes {rank} graphs or more, or several steps"
+        )
+
+
+class HeadFit(NamedTuple):
+    """A loss beside the head's gradient: the distance that the best label leaves, as it is and up to a factor."""
+
+    distance: float
+    factor: float
+    rest: float
+
+
+def _head(evidence: Evidence) -> Iterator[str]:
+    """The head is known from its gradient: the row that enters it, hence the output, hence its gradient by label."""
+    observation = evidence.observation
+    loss = Loss.of(observation.loss)
+    one = evidence.one_gradient and observation.batch_size == 1 and evidence.noise is None and not evidence.decay
+    recomputed = not observation.model.drops and observation.model.trains("readout")
+    if not one or not recomputed or loss.regression or head_rank(evidence) != 1 or names_no_class(observation):
+        return
+    fit = _fit(evidence, loss)
+    if fit.distance <= FITS:
+        return
+    if fit.rest <= FITS:
+        if not observation.scaled:
+            what = "clipping" if fit.factor < 1 else "a loss that is not a mean"
+            yield (
+                f"the head's gradient is {fit.factor:.3g} times that of the loss {observation.loss!r}: {what}, which "
+                "the file does not mention"
+            )
+        return
+    for other in ("ce", "bce", "masked_bce"):
+        if other != loss.name and _fit(evidence, Loss(other)).distance <= FITS:
+            yield f"the head's gradient is that of the loss {other!r}, not of {observation.loss!r}: give --loss {other}"
+            return
+    yield (
+        f"with the parameters of the file the head has no such gradient under any label (off by {fit.rest:.1%}): the "
+        "update belongs to other parameters (it is stale), to a longer training, or to another loss"
+    )
+
+
+def _fit(evidence: Evidence, loss: Loss) -> HeadFit:
+    observation = evidence.observation
+    model = observation.model
+    readout = model.readout
+    if not isinstance(readout, Pooled):
+        raise Silent("the row that enters the head does not show")
+    seen, weights = model.readout_of(observation.update), model.readout_of(observation.params)
+    row = jnp.asarray(readout.pooled_row(jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), seen)), jnp.float32)
+
+    def head(head_weights: Any, target: Any) -> Any:
+        logits: Any = readout.mlp.apply({"params": head_weights}, row)
+        return label_loss(logits, target, loss)
+
+    observed = _flat(seen["mlp"])
+    fits = []
+    for label in _labels(observation, loss):
+        expected = _flat(jax.grad(head)(weights["mlp"], label))
+        factor = float(observed @ expected) / max(float(expected @ expected), 1e-300)
+        size = max(float(np.linalg.norm(observed)), 1e-300)
+        distances = (float(np.linalg.norm(observed - scale * expected)) / size for scale in (1.0, factor))
+        fits.append(HeadFit(next(distances), factor, next(distances) if factor > 0 else np.inf))
+    return min(fits, key=lambda fit: fit.rest)
+
+
+def _labels(observation: Observation, loss: Loss) -> list[Any]:
+    if loss.name == "masked_bce":
+        return [jnp.asarray(_signs(observation), jnp.float32)]
+    return [jnp.asarray(label) for label in range(observation.model.outputs)]
+
+
+def _signs(observation: Observation) -> Float[np.ndarray, " T"]:
+    if Loss.of(observation.loss).masked:
+        return infer_tasks(observation)
+    bias = last_bias(observation.model, observation.update)
+    return np.where(bias == 0, np.nan, bias < 0)
+
+
+def _flat(tree: Any) -> Float[np.ndarray, " P"]:
+    return np.asarray(ravel_pytree(tree)[0], np.float64)
+
+
+def _skipped(evidence: Evidence) -> Iterator[str]:
+    """Units that are off at every node are zero in the pooled row, unless something passes the layer by."""
+    observation = evidence.observation
+    model, readout = observation.model, observation.model.readout
+    last = model.layers[-1]
+    plain = last.conv.peels and last.norm is None and last.residual is None and last.act == "relu"
+    plain = plain and model.trains(f"layers_{model.depth - 1}")
+    if not isinstance(readout, Pooled) or readout.pooling not in ("mean", "sum") or not plain:
+        return
+    one = evidence.one_gradient and evidence.noise is None and not observation.pruned and not evidence.decay
+    if not one or model.drops or model.jumping.keeps != "last" or head_rank(evidence) != 1:
+        return
+    weights = model.conv_of(observation.update, model.depth - 1)
+    names = [name for name in weights if "kernel" in name or name == "bias"]
+    off = ~np.any([np.any(np.atleast_2d(weights[name]), axis=0) for name in names], axis=0)
+    head = readout.first(model.readout_of(observation.params))["kernel"]
+    upstream = np.abs(np.asarray(head) @ np.asarray(readout.first(model.readout_of(observation.update))["bias"]))
+    row = np.abs(np.asarray(readout.pooled_row(model.readout_of(observation.update)), np.float64))
+    passed = int(np.sum(off & (upstream > 1e-3 * upstream.max()) & (row > 1e-3 * row.max())))
+    if passed >= PASSED:
+        yield (
+            f"{passed} units of convolution {model.depth} are off at every node and yet not zero in the pooled row: "
+            "something passes it by that the file does not mention, as a skip connection ('add')"
+        )
+
+
+def _ranks(evidence: Evidence) -> Iterator[str]:
+    """Spans with fewer dimensions than there are different nodes lack rows of some neighbourhoods."""
+    observation, least = evidence.observation, different_nodes(evidence).value
+    if evidence.linear is False or observation.pruned or not evidence.one_gradient:
+        return
+    for hop in range(observation.model.depth):
+        for site in leak_points(observation, hop):
+            if site.name not in ("node", "readout"):
+                continue
+            span = Subspace.of_gradient(site.gradient, noise=evidence.noise)
+            place = "the readout" if site.name == "readout" else f"convolution {hop + 1}"
+            if span.full:
+                yield f"the gradient of {place} has the largest rank its width allows, {span.rank}: it excludes nothing"
+            elif span.rank < least:
+                yield (
+                    f"the gradient of {place} has rank {span.rank}, and {least} different nodes or more enter: it "
+                    f"lacks {least - span.rank} dimension{'s' * (least - span.rank > 1)} at least, and true "
+                    "neighbourhoods lie outside its span"
+                )
+
+
+CHECKS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
+    _steps,
+    _columns,
+    _loss,
+    _altered,
+    _mixed,
+    _head,
+    _skipped,
+    _ranks,
+)
+"""In the order in which people read what they find."""

@@ -1,0 +1,99 @@
+"""How many nodes a graph has, where pooling or the bias of the last convolution counts them."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float
+
+from jgleak.attacks.facts.evidence import Evidence
+from jgleak.attacks.facts.fact import CLIPPING, ONE, Fact, Silent
+from jgleak.attacks.facts.graphs import head_rank
+from jgleak.gnn import Pooled
+
+MOST = 200
+"""Largest graph that is counted."""
+
+WHOLE = 0.02
+"""A number this near a whole one is that, where many are."""
+
+UNITS = 8
+"""Fewest units that have to agree."""
+
+
+def nodes(evidence: Evidence) -> Fact:
+    """The number of nodes of one graph, or a number that divides it.
+
+    Beside a mean, a sum over nodes shows how many there are. Under a mean alone (ReLU last) the gradient of the last
+    convolution's bias is ``sum_v u_k [unit k on at v] / n``, and ``u``, the gradient at the pooled row, is known from
+    the head: the quotient is the share of nodes at which unit ``k`` is on, a whole number over ``n``.
+
+    Raises:
+      Silent: neither is there, or more than one graph or step.
+    """
+    observation = evidence.observation
+    readout = observation.model.readout
+    if not isinstance(readout, Pooled) or observation.batch_size > 1:
+        raise Silent("only pooled states of one graph count its nodes")
+    if not evidence.one_gradient or evidence.noise is not None or evidence.decay:
+        raise Silent("nodes are counted in one gradient without noise or weight decay")
+    if head_rank(evidence) != 1:
+        raise Silent("more than one row entered the first map after pooling")
+    if readout.counts_nodes and len(readout.poolings) > 1:
+        number = _quotient(evidence, readout)
+        return Fact("nodes", {"exactly": number}, (ONE, CLIPPING), f"exactly {number} nodes")
+    divisor = _divisor(share_of_nodes(evidence, readout), observation.model.layers[-1].features)
+    if divisor == 1:
+        raise Silent("every unit of the last convolution is on at all nodes or at none, which counts nothing")
+    return Fact("nodes", {"multiple_of": divisor}, (ONE, CLIPPING), f"the number of nodes is a multiple of {divisor}")
+
+
+def _quotient(evidence: Evidence, readout: Pooled) -> int:
+    row = np.asarray(readout.pooled_row(evidence.observation.model.readout_of(evidence.observation.update)), np.float64)
+    parts = dict(zip(readout.poolings, np.split(row, len(readout.poolings)), strict=True))
+    if "mean" not in parts:
+        raise Silent("no mean stands beside the sum")
+    number = float(parts["sum"] @ parts["mean"]) / max(float(parts["mean"] @ parts["mean"]), 1e-300)
+    rest = float(np.linalg.norm(parts["sum"] - round(number) * parts["mean"]))
+    if round(number) < 1 or abs(number - round(number)) > WHOLE or rest > WHOLE * float(np.linalg.norm(parts["sum"])):
+        raise Silent("the sum over nodes is no whole multiple of their mean")
+    return round(number)
+
+
+def share_of_nodes(evidence: Evidence, readout: Pooled) -> tuple[Float[np.ndarray, " K"], Float[np.ndarray, " K"]]:
+    """Of the last convolution's units the share of nodes at which each is on, and how far it may be off.
+
+    Raises:
+      Silent: another pooling, activation or convolution.
+    """
+    model = evidence.observation.model
+    last = model.layers[-1]
+    plain = last.conv.peels and last.norm is None and last.act == "relu" and not model.drops
+    if readout.pooling != "mean" or model.jumping.keeps != "last" or not plain or not last.conv.bias:
+        raise Silent("nodes are counted under a mean, behind a convolution with a bias and a ReLU")
+    seen = np.asarray(model.conv_of(evidence.observation.update, model.depth - 1)["bias"], np.float64)
+    kernel = np.asarray(readout.first(model.readout_of(evidence.observation.params))["kernel"], np.float64)
+    delta = np.asarray(readout.first(model.readout_of(evidence.observation.update))["bias"], np.float64)
+    upstream = kernel @ delta
+    # Rounding of products and sums in the client's precision, against what cancellation leaves.
+    error = 8.0 * max(evidence.precision, 2.0**-24) * (np.abs(kernel) @ np.abs(delta))
+    usable = np.abs(upstream) > 0
+    scale = np.where(usable, np.abs(upstream), 1.0)
+    share = np.where(usable, seen / np.where(usable, upstream, 1.0), 0.0)
+    return share[usable], (error / scale)[usable]
+
+
+def _divisor(shares: tuple[Float[np.ndarray, " K"], Float[np.ndarray, " K"]], units: int) -> int:
+    """The smallest number of which all shares are whole parts: the number of nodes is a multiple of it."""
+    share, error = shares
+    sharp = error * MOST < WHOLE
+    if np.sum(sharp) < max(UNITS, units / 4):
+        raise Silent("rounding leaves too few units by which nodes could be counted")
+    share = share[sharp]
+    if share.min() < -WHOLE / MOST or share.max() > 1.0 + WHOLE / MOST:
+        raise Silent("no unit is on at more than all nodes: something else entered the last bias")
+    if share.max() < 1.0 - WHOLE / MOST:
+        raise Silent("no unit is on at all nodes, so that nothing shows the scale of the shares")
+    for number in range(1, MOST + 1):
+        if np.all(np.abs(share * number - np.round(share * number)) <= WHOLE):
+            return number
+    raise Silent(f"no number up to {MOST} explains at how many nodes each unit is on")

@@ -1,0 +1,64 @@
+"""The list of facts, and all of them of one update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from threadpoolctl import threadpool_limits
+
+from jgleak.attacks.facts.batch_statistics import batch_statistics
+from jgleak.attacks.facts.evidence import Evidence
+from jgleak.attacks.facts.fact import Fact, Facts, Silent
+from jgleak.attacks.facts.feature_values import feature_values
+from jgleak.attacks.facts.graphs import graphs
+from jgleak.attacks.facts.labels import class_counts, classes, label
+from jgleak.attacks.facts.node_kinds import different_nodes, node_kinds
+from jgleak.attacks.facts.nodes import nodes
+from jgleak.attacks.facts.units import units
+from jgleak.features import FeatureSpace
+from jgleak.federated.observation import Observation
+
+FACTS: dict[str, Callable[[Evidence], Fact]] = {
+    "feature_values": feature_values,
+    "different_nodes": different_nodes,
+    "node_kinds": node_kinds,
+    "nodes": nodes,
+    "graphs": graphs,
+    "label": label,
+    "classes": classes,
+    "class_counts": class_counts,
+    "units": units,
+    "batch_statistics": batch_statistics,
+}
+"""By name, in the order in which people read them."""
+
+
+def facts(observation: Observation, space: FeatureSpace, *, noise: float | None = None) -> Facts:
+    """What an update shows by itself, before any search: exact, or left out with a reason (docs/facts.md).
+
+    Args:
+      observation: what the server saw.
+      space: the public feature space.
+      noise: deviation of independent noise on every entry, where clients add some.
+
+    Raises:
+      ValueError: the feature space is of another width than the model's input, or has other edge classes.
+    """
+    if space.width != observation.model.in_features:
+        raise ValueError(
+            f"space: it has {space.width} columns, the observed model takes {observation.model.in_features}; give the "
+            "feature space this model was trained with"
+        )
+    if len(space.edge_classes) != observation.model.edge_classes:
+        raise ValueError(
+            f"space: it lists {len(space.edge_classes)} edge classes, the observed model tells "
+            f"{observation.model.edge_classes} apart; give the feature space this model was trained with"
+        )
+    evidence, found, silent = Evidence(observation, space, noise), dict[str, Fact](), dict[str, str]()
+    with threadpool_limits(1, "blas"):  # the matrices are small: more threads only wait for each other
+        for name, fact in FACTS.items():
+            try:
+                found[name] = fact(evidence)
+            except Silent as reason:
+                silent[name] = str(reason)
+    return Facts(found, silent)

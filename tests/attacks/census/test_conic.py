@@ -1,0 +1,59 @@
+"""Blocks that occur, told by the last convolution's gradient where its span lacks dimensions."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+
+from jgleak import Budget, Knowledge, get_attack
+from jgleak.attacks.census.conic import occurring
+from jgleak.attacks.census.settings import DEFAULTS
+from jgleak.datasets import load
+from jgleak.federated import Observation, fedsgd
+from jgleak.gnn import GNN, MLP, GCNConv, Layer, Pooled
+from jgleak.gnn.tree import at, put
+
+DATA = load("embedded")
+CLOCK = Budget(seconds=60).start()
+
+
+def seen(states: np.ndarray, upstream: np.ndarray) -> Observation:
+    """An update whose last kernel has this gradient; the rows that enter it are the states themselves."""
+    model = GNN(3, (Layer(GCNConv(states.shape[1])), Layer(GCNConv(upstream.shape[1]))), Pooled(mlp=MLP((2,))))
+    params = jax.tree.map(np.asarray, model.initial(key=jax.random.key(0)))
+    update = put(params, ("layers_1", "conv", "kernel"), (states.T @ upstream).astype(np.float32))
+    return Observation(model, params, update, "ce")
+
+
+def test_the_true_blocks_are_used_and_hardly_any_other() -> None:
+    rng = np.random.default_rng(0)
+    states = np.maximum(rng.normal(size=(500, 6)) @ rng.normal(size=(6, 60)) + rng.normal(size=60), 0.0)
+    true = rng.choice(500, 8, replace=False)
+    signs = rng.choice([-1.0, 1.0], 20)  # of the columns; a unit that is off at a node is a zero
+    upstream = rng.exponential(size=(8, 1)) * (rng.random((8, 20)) < 0.9) * signs
+    used = occurring(seen(states[true], upstream), states, DEFAULTS, CLOCK)
+    assert used is not None and used[true].all() and used.sum() <= 12
+
+
+def test_without_a_true_block_nothing_is_said() -> None:
+    rng = np.random.default_rng(1)
+    states = np.maximum(rng.normal(size=(300, 60)), 0.0)
+    observation = seen(states[:8], rng.exponential(size=(8, 20)))
+    assert occurring(observation, states[1:], DEFAULTS, CLOCK) is None  # a true block is missing
+
+
+def test_a_last_layer_whose_units_are_all_on_is_no_obstacle() -> None:
+    layers = tuple(Layer(GCNConv(64, bias=True), "relu") for _ in range(2))
+    model = GNN(DATA.space.width, layers, Pooled(mlp=MLP((16, 2))))
+    params = model.initial(key=jax.random.key(0))
+    path = ("layers_1", "conv")
+    params = put(params, path, {**at(params, path), "bias": np.full(64, 10.0, np.float32)})
+    graph = next(graph for graph in DATA.graphs if graph.name.startswith("indole"))
+    observation = fedsgd(model, params, [graph], DATA.space, loss="ce")
+    assert np.linalg.matrix_rank(observation.update["layers_1"]["conv"]["kernel"], tol=1e-5) == 1
+
+    knowledge = Knowledge(DATA.space, n=graph.n, prior="molecule")
+    answer = get_attack("census")(observation, knowledge, key=jax.random.key(1), budget=Budget(seconds=60))
+    assert any(one.isomorphic(graph) for one in answer.graphs)
+    assert answer.certificate is not None and answer.certificate.status == "at_least_k"
+    assert any("non-negative combinations" in said for said in answer.certificate.conditions)

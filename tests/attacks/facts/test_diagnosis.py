@@ -1,0 +1,68 @@
+"""What a file's facts say of why nothing was found, and silence where nothing is wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from jgleak.attacks.facts.diagnosis import diagnoses
+from jgleak.attacks.facts.registry import facts
+from jgleak.federated import LocalTraining, Observation, fedsgd
+from jgleak.gnn import GNN, MLP, AddedRow, GCNConv, Layer, Pooled
+
+
+def model(width: int, **last: Any) -> GNN:
+    layers = Layer(GCNConv(64, bias=True)), Layer(GCNConv(64, bias=True), **last)
+    return GNN(width, layers, Pooled("mean", MLP((24, 3))))
+
+
+@pytest.fixture(scope="module")
+def seen(lab: Any) -> Observation:
+    return lab.observe(model(lab.bare.width), lab.path((0, 2, 0)), "ce", lab.bare)
+
+
+def test_nothing_is_wrong_with_an_honest_gradient(lab: Any, seen: Observation) -> None:
+    assert diagnoses(seen, lab.bare) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "change"),
+    [
+        ("3 local steps", lambda o: dataclasses.replace(o, protocol="fedavg", local=LocalTraining(0.1, 3))),
+        ("clipping", lambda o: dataclasses.replace(o, update=jax.tree.map(lambda g: 0.5 * g, o.update))),
+        ("give --loss ce", lambda o: dataclasses.replace(o, loss="bce")),
+        ("stale", lambda o: dataclasses.replace(o, params=jax.tree.map(lambda w: w + 0.02 * np.sign(w), o.params))),
+    ],
+)
+def test_what_the_file_does_not_mention_is_named(lab: Any, seen: Observation, words: str, change: Any) -> None:
+    assert any(words in sentence for sentence in diagnoses(change(seen), lab.bare))
+
+
+def test_an_undeclared_skip_connection_is_named(lab: Any) -> None:
+    skipping, plain = model(lab.bare.width, residual=AddedRow()), model(lab.bare.width)
+    seen = lab.observe(skipping, lab.path((0, 2, 0)), "ce", lab.bare)
+    assert any(
+        "skip connection" in sentence for sentence in diagnoses(dataclasses.replace(seen, model=plain), lab.bare)
+    )
+    assert diagnoses(seen, lab.bare) == []
+
+
+def test_an_update_of_zeros_and_masked_rows_accuse_neither_loss_nor_optimiser(lab: Any, seen: Observation) -> None:
+    assert diagnoses(dataclasses.replace(seen, update=jax.tree.map(np.zeros_like, seen.update)), lab.bare) == []
+    masked = seen.model.clone(dropout=0.5)
+    path = lab.path((0, 2, 0))
+    sent = fedsgd(masked, seen.params, [path], lab.bare, loss="ce", key=jax.random.key(0))
+    assert not any("add up" in sentence for sentence in diagnoses(sent, lab.bare))
+
+
+@pytest.mark.parametrize("frozen", ["layers_0", "layers_1", "readout/mlp/linears_0/kernel"])
+def test_frozen_parts_are_no_fault_of_the_file_and_show_no_units(lab: Any, frozen: str) -> None:
+    """Their zeros look like raw columns, like a skip connection, and like a head of other parameters."""
+    seen = lab.observe(model(lab.space.width).clone(frozen=(frozen,)), lab.path((0, 2, 0)), "ce", lab.space)
+    assert diagnoses(seen, lab.space) == []
+    shown = facts(seen, lab.space).found.get("units")
+    assert shown is None or all(not frozen.startswith(place) for place in shown.value)
