@@ -35,6 +35,10 @@ if TESTED:
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1")
 threadpool_limits(1, user_api="blas")
 
+from type_checks import checked  # noqa: E402 - it imports JAX, which reads the settings above
+
+jaxtyping.jaxtyped = checked
+
 
 @pytest.fixture(scope="session", autouse=True)
 def one_context() -> None:

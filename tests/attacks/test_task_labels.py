@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from itertools import product
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -30,7 +30,12 @@ LOSSES = ("masked_bce", "masked_bce+over:task", "masked_bce+pos_weight:" + ",".j
 def slopes(loss: Loss, outputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """The gradient at the outputs, by autodiff in float64."""
     with jax.enable_x64(True):
-        return np.asarray(jax.grad(lambda z: label_loss(z, jnp.asarray(labels), loss))(jnp.asarray(outputs)))
+        return np.asarray(_slopes(loss, outputs, labels))
+
+
+@partial(jax.jit, static_argnums=0)
+def _slopes(loss: Loss, outputs: Any, labels: Any) -> Any:
+    return jax.grad(lambda z: label_loss(z, labels, loss))(outputs)
 
 
 def row(seed: int, tasks: int = TASKS, missing: int = 3) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import jax
@@ -26,6 +27,7 @@ LABELS = np.array([[1.0, 0.0, NAN, 1.0], [NAN, 1.0, 0.0, NAN]])
 WEIGHTS = (2.0, 0.5, 3.0, 1.5)
 
 
+@partial(jax.jit, static_argnums=2)
 def batch_loss(outputs: Any, labels: Any, loss: Loss) -> Any:
     """The loss of a batch as clients compute it: the mean of its graphs' losses."""
     labels = jnp.asarray(labels)
@@ -155,7 +157,7 @@ def test_a_client_sends_the_gradient_of_its_batch_s_loss(over: str, world: Any) 
         outputs: Any = jax.vmap(lambda graph: model.apply({"params": params}, *graph))(batch.dense)
         return batch_loss(outputs, batch.labels, loss)
 
-    wanted = jax.grad(whole)(params)
+    wanted = jax.jit(jax.grad(whole))(params)
     sent = fedsgd(model, params, graphs, world.space, loss=loss)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), sent.update, wanted)
     assert sent.loss == str(loss)
@@ -171,7 +173,7 @@ def test_accuracy_counts_the_labels_that_are_present(world: Any) -> None:
     model, graphs = world.model(classes=4), tasks(world, 4, 5)
     params = world.params(model)
     batch = GraphBatch.from_graphs(graphs, world.space)
-    outputs: Any = jax.vmap(lambda graph: model.apply({"params": params}, *graph))(batch.dense)
+    outputs: Any = jax.jit(jax.vmap(lambda graph: model.apply({"params": params}, *graph)))(batch.dense)
     labels: Any = batch.labels
     right = [(z > 0) == y for z, y in zip(np.ravel(outputs), labels.ravel(), strict=True) if not np.isnan(y)]
     assert accuracy(model, params, graphs, world.space) == pytest.approx(np.mean(right))

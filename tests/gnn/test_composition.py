@@ -7,7 +7,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from jgleak.gnn import GNN, GATConv, GCNConv, GINConv, Layer, Pooled, SAGEConv, standard
 
@@ -55,22 +54,30 @@ def test_every_width_follows_from_the_parts(params_of: Any) -> None:
     assert params["readout"]["mlp"]["linears_0"]["kernel"].shape == (4, 2)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_node_seen_from_itself_has_the_dense_states_in_a_mixed_stack(
-    params_of: Any, graph_of: Any, seed: int
-) -> None:
-    params = params_of(MIXED, SLOTS, WIDTH, seed=seed)
-    nodes, adjacency, mask = graph_of(NODES, SLOTS, WIDTH, seed=seed)
+def seen_both_ways(params: Any, nodes: Any, adjacency: Any, mask: Any, around: Any) -> Any:
+    """The dense states of ``MIXED``, and those of every node that is seen from itself, layer by layer."""
     states = MIXED.apply({"params": params}, nodes, adjacency, mask, method="states")
-    degrees = adjacency.sum(axis=1)
-    for number, layer in enumerate(MIXED.layers):
-        weights = MIXED.layer_of(params, number)
-        for node in range(NODES):
-            star = np.array([node, *np.flatnonzero(adjacency[node])])
-            rows, present = states[number][star][None], jnp.ones((1, len(star)), bool)
-            along = jnp.zeros((1, len(star)), int)
-            (got,) = layer.by(weights, "rooted", rows, degrees[star][None], present, along)
-            np.testing.assert_allclose(got, states[number + 1][node], rtol=2e-5, atol=2e-5)
+    degrees, along = adjacency.sum(axis=1)[around], jnp.zeros_like(around)
+    rooted = [
+        layer.by(MIXED.layer_of(params, i), "rooted", states[i][around], degrees, around >= 0, along)
+        for i, layer in enumerate(MIXED.layers)
+    ]
+    return states[1:], rooted
+
+
+def test_a_node_seen_from_itself_has_the_dense_states_in_a_mixed_stack(
+    params_of: Any, graph_of: Any, quick_jit: Any
+) -> None:
+    both = quick_jit(seen_both_ways)
+    for seed in range(3):
+        nodes, adjacency, mask = graph_of(NODES, SLOTS, WIDTH, seed=seed)
+        around = np.full((NODES, NODES + 1), -1)
+        for v in range(NODES):
+            star = [v, *np.flatnonzero(adjacency[v])]
+            around[v, : len(star)] = star
+        dense, rooted = both(params_of(MIXED, SLOTS, WIDTH, seed=seed), nodes, adjacency, mask, around)
+        for got, wanted in zip(rooted, dense, strict=True):
+            np.testing.assert_allclose(got, wanted[:NODES], rtol=2e-5, atol=2e-5)
 
 
 def test_the_standard_model_is_a_composition_like_any_other() -> None:

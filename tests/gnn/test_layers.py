@@ -6,6 +6,7 @@ of ``LAYERS``. Encoders and jumping knowledge take a row of ``MODELS``.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -92,7 +93,19 @@ def weights_of(part: Any, params_of: Any, seed: int) -> Any:
     return params_of(part, SLOTS, WIDTH, seed=seed)
 
 
-@pytest.fixture(params=LAYERS)
+@partial(jax.jit, static_argnums=0)
+def dense_rows(layer: Layer, weights: Any, *graph: Any) -> Any:
+    """The rows that a layer makes of a padded graph's."""
+    return layer.apply({"params": weights}, *graph)
+
+
+@partial(jax.jit, static_argnums=0)
+def rooted_rows(layer: Layer, weights: Any, *star: Any) -> Any:
+    """The rows of nodes that are seen from themselves."""
+    return layer.by(weights, "rooted", *star)
+
+
+@pytest.fixture(params=LAYERS, scope="module")
 def layer(request: pytest.FixtureRequest) -> Layer:
     return LAYERS[request.param]
 
@@ -105,18 +118,18 @@ def test_the_tables_hold_every_part() -> None:
 def test_rooted_evaluation_equals_the_dense_layer(layer: Layer, params_of: Any, graph_of: Any) -> None:
     weights = weights_of(layer, params_of, seed=1)
     rows, adjacency, mask = graph_of(NODES, SLOTS, WIDTH, seed=2, of=layer)
-    dense = np.asarray(layer.apply({"params": weights}, rows, adjacency, mask))
+    dense = np.asarray(dense_rows(layer, weights, rows, adjacency, mask))
     by_class = adjacency.reshape(SLOTS, SLOTS, -1)
     plain, along, places = by_class.sum(axis=2), by_class.argmax(axis=2), np.arange(NODES)
     around = np.array([[v, *(u for u in places if plain[v, u]), *[-1] * NODES][: NODES + 1] for v in places])
     star = rows[around], plain.sum(axis=1)[around], jnp.asarray(around >= 0), along[places[:, None], around]
-    np.testing.assert_allclose(layer.by(weights, "rooted", *star), dense[:NODES], rtol=3e-5, atol=3e-5)
+    np.testing.assert_allclose(rooted_rows(layer, weights, *star), dense[:NODES], rtol=3e-5, atol=3e-5)
 
 
 def test_some_columns_of_a_star_need_no_others(layer: Layer, params_of: Any, graph_of: Any) -> None:
     weights = weights_of(layer, params_of, seed=1)
     rows, adjacency, mask = graph_of(NODES, SLOTS, WIDTH, seed=2, of=layer)
-    dense = np.asarray(layer.apply({"params": weights}, rows, adjacency, mask))
+    dense = np.asarray(dense_rows(layer, weights, rows, adjacency, mask))
     some = SOME[SOME < layer.features]
     _, projected, degrees, around = stars(layer, weights, rows, adjacency)
     own, others = layer.by(weights, "terms", "state", projected[0], degrees[0], projected, degrees)
@@ -132,11 +145,11 @@ def test_some_columns_of_a_star_need_no_others(layer: Layer, params_of: Any, gra
 def test_nodes_may_come_in_any_order_and_padding_changes_nothing(layer: Layer, params_of: Any, graph_of: Any) -> None:
     weights = weights_of(layer, params_of, seed=1)
     rows, adjacency, mask = graph_of(NODES, SLOTS, WIDTH, seed=2, of=layer)
-    dense = np.asarray(layer.apply({"params": weights}, rows, adjacency, mask))
+    dense = np.asarray(dense_rows(layer, weights, rows, adjacency, mask))
     order = np.random.default_rng(0).permutation(SLOTS)
-    turned = layer.apply({"params": weights}, rows[order], adjacency[np.ix_(order, order)], mask[order])
+    turned = dense_rows(layer, weights, rows[order], adjacency[np.ix_(order, order)], mask[order])
     np.testing.assert_allclose(np.asarray(turned)[mask[order]], dense[order][mask[order]], rtol=2e-5, atol=2e-5)
-    small = layer.apply({"params": weights}, rows[:NODES], adjacency[:NODES, :NODES], mask[:NODES])
+    small = dense_rows(layer, weights, rows[:NODES], adjacency[:NODES, :NODES], mask[:NODES])
     np.testing.assert_allclose(np.asarray(small), dense[:NODES], rtol=2e-5, atol=2e-5)
 
 
@@ -174,7 +187,7 @@ def test_every_map_s_gradient_spans_the_rows_that_enter_it(layer: Layer, params_
         out: Any = layer.apply({"params": weights}, rows, adjacency, mask)
         return (upstream * out).sum()
 
-    gradient = jax.grad(loss)(weights)
+    gradient = jax.jit(jax.grad(loss))(weights)
     sent, projected, degrees, around = stars(layer, weights, rows, adjacency)
     centres = np.arange(0, len(sent), len(sent) // 2)
     for tap in layer.taps:
