@@ -116,7 +116,7 @@ def test_variables_receive_gradients(client: Any, priors: dict[Any, Any], module
     weights = np.random.default_rng(0).standard_normal((2, 100))
 
     def nodes_and_edges(variables: Variables) -> tuple[Any, Any]:
-        nodes, edges, _ = module.relax(setting, problem, variables, jnp.asarray(0))
+        nodes, edges, *_ = module.relax(setting, problem, variables, jnp.asarray(0))
         return nodes[0, 0] @ weights[0, : nodes.shape[-1]], edges[0, 0] @ weights[1, :N]
 
     searched = "latent" if module is gi_gan else "embeddings"
