@@ -49,6 +49,17 @@ def _row(title: str, changed: Callable[[GNN], GNN] = lambda model: model, **fiel
 
 GIN: Mapping[str, Any] = dict(model="gin", norm="batch", layers=3, hidden=64, readout="pooled", last_activation=True)
 
+LECONV: Mapping[str, Any] = dict(
+    model="leconv",
+    task="all",
+    hidden=96,
+    norm="batch",
+    residual="linear",
+    readout="pooled",
+    pooling="sum",
+    last_activation=True,
+)
+
 ROWS: Mapping[str, Row] = {
     "gatv2": _row("GATv2, 2 x 128", model="gatv2"),
     "gin-batchnorm": _row("GIN + BatchNorm in evaluation mode, 3 x 64 (OpenFGL)", **GIN),
@@ -74,29 +85,9 @@ ROWS: Mapping[str, Row] = {
     "gcn-layernorm": _row("GCN 2 x 128, LayerNorm, added rows", norm="layer", residual="add", encoder="linear"),
     "gcn-cat": _row("GCN 2 x 128, jumping knowledge cat", jump="cat"),
     "leconv": _row(
-        "LEConv 3 x 96, linear residuals, BatchNorm, 12 tasks, sum pooling alone (kMoL, shortened)",
-        model="leconv",
-        task="all",
-        layers=3,
-        hidden=96,
-        norm="batch",
-        residual="linear",
-        readout="pooled",
-        pooling="sum",
-        last_activation=True,
+        "LEConv 3 x 96, linear residuals, BatchNorm, 12 tasks, sum pooling alone (kMoL, shortened)", layers=3, **LECONV
     ),
-    "leconv-7": _row(
-        "LEConv 7 x 96, the same (kMoL)",
-        model="leconv",
-        task="all",
-        layers=7,
-        hidden=96,
-        norm="batch",
-        residual="linear",
-        readout="pooled",
-        pooling="sum",
-        last_activation=True,
-    ),
+    "leconv-7": _row("LEConv 7 x 96, the same (kMoL)", layers=7, **LECONV),
     "gine": _row("GINE 2 x 128, bond types", model="gine", bonds=True, encoder="linear"),
 }
 

@@ -69,12 +69,12 @@ def _supports(
     columns = columns * np.where(columns.sum(axis=0) < 0, -1.0, 1.0)
     pivots = scipy.linalg.qr(columns, mode="r", pivoting=True)[-1][: limits.conic_columns]
     goals = [columns.mean(axis=1), *columns[:, pivots].T]
-    units = states / np.where(lengths > 0, lengths, 1.0)[:, None]
+    units = np.c_[states / np.where(lengths > 0, lengths, 1.0)[:, None], np.zeros(lengths.size)]  # the last: the price
     used, rng = np.zeros(states.shape[0], bool), np.random.default_rng(0)
     for goal in (goal / np.linalg.norm(goal) for goal in goals):
         for _ in range(limits.conic_rounds):
-            dear = PREFERRED * rng.exponential(size=lengths.size)
-            found = _solved(np.c_[units, dear], np.r_[goal, 0.0], settings, clock)
+            units[:, -1] = PREFERRED * rng.exponential(size=lengths.size)
+            found = _solved(units, np.r_[goal, 0.0], settings, clock)
             if found is None:
                 break
             used |= found
