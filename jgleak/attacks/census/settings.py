@@ -116,7 +116,7 @@ class CensusLimits:
     beam: int = 200
     hop_share: float = 0.5
     hop_blocks: int = 20_000
-    blocks_counted: int = 20_000
+    blocks_counted: int = 5_000
     usual_first: int = 1_000_000_000
     weak_blocks: int = 300
     weak_candidates: int = 3_000_000
