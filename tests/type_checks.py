@@ -15,6 +15,8 @@ from typing import Any, get_type_hints
 import jaxtyping
 from beartype import BeartypeConf, beartype
 
+__name__ = "jaxtyping.checked"  # whoever looks for the caller behind jaxtyping's frames looks behind these as well
+
 typed: Any = beartype(conf=BeartypeConf(is_pep484_tower=True, violation_type=jaxtyping.TypeCheckError))
 """An int is a float, as for pyright."""
 

@@ -13,7 +13,7 @@ from jgleak.interop.convert import embeddings_of, is_batch_norm, is_leaf, is_nor
 from jgleak.interop.example import Example, Given, OutputDiffersError
 from jgleak.interop.layers import WORDS, NamedLayer, Step
 from jgleak.interop.plan import REFUSED
-from jgleak.interop.record import probe_of, run
+from jgleak.interop.probe import probe_of, run
 from jgleak.interop.trace import difference, steps_in, traced
 
 

@@ -24,7 +24,8 @@ from jgleak.interop.layers import (
     called,
 )
 from jgleak.interop.plan import REFUSED
-from jgleak.interop.record import DROPOUTS, Made, Probe, edge_classes, probe_of, record
+from jgleak.interop.probe import Probe, edge_classes, probe_of
+from jgleak.interop.record import DROPOUTS, Made, record
 
 OTHER_ACTIVATIONS = (
     "leaky_relu",

@@ -1,0 +1,153 @@
+"""The small graph on which a live PyTorch model is run once, and running it there.
+
+Torch is imported only where there is a model of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from typing import Any
+
+from jgleak.interop.convert import is_leaf
+
+
+@dataclasses.dataclass(frozen=True)
+class Probe:
+    """A small graph for a run: rows, edge list, and the graph of every node, as tensors.
+
+    Where the model sees edge classes, also what it is given of them: their one-hot rows, or their numbers.
+    """
+
+    rows: Any
+    edges: Any
+    batch: Any
+    edge_rows: Any = None
+
+
+PROBE_EDGES = ((0, 1), (1, 2), (2, 3), (3, 0), (3, 4), (4, 5), (5, 6))
+NODES = 7
+
+
+def probe_of(model: Any, rows: Any = None, edge_rows: Any = None) -> Probe:
+    """A graph of seven nodes with rows that the model takes: like ``rows``, or as its first layer says.
+
+    Its edges are given as ``edge_rows`` are, or by one-hot rows, where a layer sees them.
+
+    Raises:
+      ValueError: nothing says how wide they are.
+    """
+    import torch  # pyright: ignore[reportMissingImports]
+
+    parameter = next(model.parameters(), None)
+    device = "cpu" if parameter is None else parameter.device
+    kind = torch.float32 if parameter is None else parameter.dtype
+    generator = torch.Generator().manual_seed(0)
+    if rows is not None:
+        rows = torch.as_tensor(rows)
+        drawn = torch.randint(len(rows), (NODES,), generator=generator)
+        wide = rows.shape[1:]
+        taken = rows[drawn.to(rows.device)] if not rows.is_floating_point() else None
+        made = torch.randn((NODES, *wide), generator=generator) if taken is None else taken
+    else:
+        made = _rows(model, generator)
+    edges = torch.tensor(PROBE_EDGES, device=device).T
+    made = made.to(device)
+    made = made.to(kind) if made.is_floating_point() else made
+    given = _edge_rows(model, kind, numbers=edge_rows is not None and len(edge_rows.shape) == 1)
+    batch = torch.zeros(NODES, dtype=torch.long, device=device)
+    both = torch.cat([edges, edges.flip(0)], dim=1)
+    return Probe(made, both, batch, None if given is None else given.to(device))
+
+
+def edge_classes(module: Any) -> int | None:
+    """How many edge classes a convolution tells apart; None where it sees none, or not by a map of them."""
+    lin = getattr(module, "lin", None) if type(module).__name__ == "GINEConv" else None
+    return None if lin is None else lin.weight.shape[1]
+
+
+def _edge_rows(model: Any, kind: Any, *, numbers: bool) -> Any:
+    """The classes of a probe's edges, as numbers or one-hot; None where no layer sees them."""
+    import torch  # pyright: ignore[reportMissingImports]
+
+    found = next((count for module in model.modules() if (count := edge_classes(module))), None)
+    if found is None:
+        return None
+    classes = (torch.arange(len(PROBE_EDGES)) % found).repeat(2)
+    return classes if numbers else torch.eye(found, dtype=kind)[classes]
+
+
+def _rows(model: Any, generator: Any) -> Any:
+    import torch  # pyright: ignore[reportMissingImports]
+
+    sizes = [module.num_embeddings for module in model.modules() if type(module).__name__ == "Embedding"]
+    if sizes:
+        columns = [torch.randint(size, (NODES,), generator=generator) for size in sizes]
+        return torch.stack(columns, dim=1)
+    for module in model.modules():
+        width = getattr(module, "in_channels", getattr(module, "in_features", None))
+        if is_leaf(module) and isinstance(width, int) and width > 0:
+            return torch.randn((NODES, width), generator=generator)
+    raise ValueError("model: nothing says how wide its input rows are; give an example=(x, edge_index, output)")
+
+
+EDGES, BATCH = ("edge_index", "edges", "edge_list", "adj"), ("batch", "batch_index")
+SIZES, ATTRIBUTES = ("batch_size", "num_graphs", "size"), ("edge_attr", "edge_attributes", "edge_features", "edge_feat")
+"""What a ``forward`` may call the edge list, the graph of every node, the number of graphs, and the edges' classes."""
+
+
+def run(model: Any, probe: Probe) -> Any:
+    """The model's output for a graph, whatever its ``forward`` calls its arguments; its buffers stay as they are.
+
+    Raises:
+      ValueError: ``forward`` takes something that is no row, edge or batch.
+    """
+    kept = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+    try:
+        return _called(model, probe)
+    finally:
+        for buffer, value in kept:
+            buffer.copy_(value)
+
+
+def _called(model: Any, probe: Probe) -> Any:
+    signature = getattr(getattr(model, "signature", None), "param_dict", None)  # PyTorch Geometric's Sequential
+    if signature is not None:
+        return model(*(_argument(name, probe, first=i == 0) for i, name in enumerate(signature)))
+    parameters = inspect.signature(model.forward).parameters
+    needed = [
+        p for p in parameters.values() if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
+    mixes = any(hasattr(module, "propagate") for module in model.modules())
+    if len(needed) == 1 and mixes and not {*parameters} & {*EDGES}:
+        from torch_geometric.data import Batch, Data  # pyright: ignore[reportMissingImports]
+
+        graph = Batch.from_data_list([Data(x=probe.rows, edge_index=probe.edges)])
+        graph.x, graph.edge_index, graph.batch = probe.rows, probe.edges, probe.batch  # the very tensors, not copies
+        if probe.edge_rows is not None:
+            graph.edge_attr = probe.edge_rows
+        return model(graph)
+    given = {p.name: _argument(p.name, probe, first=i == 0) for i, p in enumerate(needed)}
+    if "batch" in parameters:
+        given["batch"] = probe.batch
+    if probe.edge_rows is not None:
+        given |= {name: probe.edge_rows for name in ATTRIBUTES if name in parameters}
+    return model(**given)
+
+
+def _argument(name: str, probe: Probe, *, first: bool) -> Any:
+    if first:
+        return probe.rows
+    if name in EDGES:
+        return probe.edges
+    if name in BATCH:
+        return probe.batch
+    if name in SIZES:
+        return 1
+    if name in ATTRIBUTES and probe.edge_rows is not None:
+        return probe.edge_rows
+    raise ValueError(
+        f"model: its forward needs {name!r}, which is neither rows, nor edge_index, nor batch; the attacks look for "
+        "nodes and for edges that are there or not, or of classes that GINEConv(edge_dim=..) sees. Where it can be "
+        "left out, write the forward pass down: layers=[..]"
+    )
