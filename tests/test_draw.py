@@ -21,7 +21,7 @@ from jgleak.audit.experiment import run
 from jgleak.audit.setup import prepare
 from jgleak.audit.specification import Specification
 from jgleak.audit.store import Store
-from jgleak.draw import DPI, PANEL, SHOWN, SMALL, VIEW, draw, draw_set, inline_svg, is_molecular, molecule
+from jgleak.draw import DPI, MARGIN, PANEL, SHOWN, SMALL, VIEW, draw, draw_set, inline_svg, is_molecular, molecule
 from jgleak.features import Feature, FeatureSpace, binary, onehot, real
 from jgleak.graph import Graph
 
@@ -101,7 +101,7 @@ def test_writes_both_formats(tmp_path: Path, suffix: str, kind: str) -> None:
     draw(truth, truth.permute(np.arange(truth.n)[::-1]), space, target, title="A title")
     if suffix == ".png":
         image = imread(target)
-        assert image.shape[:2] == (PANEL * DPI, 2 * PANEL * DPI)
+        assert image.shape[:2] == ((PANEL + 2 * MARGIN) * DPI, 2 * PANEL * DPI)
         assert image[:, :, :3].min() < 0.5
     else:
         assert "<svg" in target.read_text()[:1000]
@@ -125,7 +125,7 @@ def test_all_members_of_a_small_set_are_drawn(figures: list[Figure], size: int, 
     (figure,) = figures
     rows, columns = grid
     scale = PANEL if size < 2 else SMALL
-    assert tuple(figure.get_size_inches()) == pytest.approx((columns * scale, rows * scale))
+    assert tuple(figure.get_size_inches()) == pytest.approx((columns * scale, rows * scale + MARGIN))
     numbers = [str(i + 1) for i in range(min(size, 11))] if size > 1 else ["reconstruction"]
     assert _captions(figure) == ["truth", *numbers]
     assert figure.get_supxlabel() == ("... and 3 more" if size == 14 else "")
@@ -175,7 +175,7 @@ def test_results_show_their_set_and_certificate(
     store.add(dataclasses.replace(result, reconstruction=found), {"attack": "empty"}, setup.dataset.space)
     store.close()
     assert _captions(figures[0]) == ["truth", "1, the truth", "2"]
-    assert figures[0].get_suptitle() == f"empty: GSM-2 {result.score.gsm2:.3f}{claim}"
+    assert figures[0].get_suptitle().replace("\n", " ") == f"empty: GSM-2 {result.score.gsm2:.3f}{claim}"
 
 
 @pytest.mark.parametrize("seed", range(2))

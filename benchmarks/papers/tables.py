@@ -18,9 +18,9 @@ from rich.table import Table
 from benchmarks.lib.machine import sources
 from benchmarks.lib.options import chosen
 from benchmarks.lib.records import RESULTS, Record, read
-from benchmarks.lib.workers import share
 from benchmarks.papers.registry import PAPERS, Paper, Size, cell
 from jgleak.audit.specification import Specification
+from jgleak.audit.workers import share
 from jgleak.cli.status import spinner
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

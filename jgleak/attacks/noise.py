@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import chi2, norm
+from scipy.special import chdtri, ndtri
 
 RATE = 1e-5
 """How often one test rejects what is true. A graph of 40 nodes meets some hundreds of tests, so that about one in 300
@@ -14,12 +14,12 @@ settings: so it is none."""
 
 def largest(dof: int, rate: float = RATE) -> float:
     """Length that ``dof`` independent standard normal numbers exceed at a rate of ``rate``."""
-    return float(np.sqrt(chi2.isf(rate, max(dof, 1))))
+    return float(np.sqrt(chdtri(max(dof, 1), rate)))
 
 
 def deviations(count: int) -> float:
     """Standard deviations that the largest of ``count`` normal numbers exceeds at a rate of ``RATE``."""
-    return float(norm.isf(RATE / max(count, 1)))
+    return -float(ndtri(RATE / max(count, 1)))
 
 
 def edge(noise: float, shape: tuple[int, ...]) -> float:

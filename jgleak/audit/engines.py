@@ -1,4 +1,5 @@
-"""Where chunks run: in this process, or as tasks of a Ray cluster. Only the caller writes anything down."""
+"""Where chunks run: in this process, in several of this machine, or as tasks of a Ray cluster. Only the caller writes
+anything down."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 
 from jgleak.audit.specification import Specification
 from jgleak.audit.units import Outcome, attempt, failed
+from jgleak.audit.workers import share
 
 
 class Work(NamedTuple):
@@ -46,6 +48,25 @@ def local(work: Sequence[Work]) -> Finished:
     """One chunk after the other, here."""
     for chunk in work:
         yield chunk, attempt(*chunk.call)
+
+
+def in_processes(workers: int) -> Engine:
+    """Chunks in so many processes of this machine, each on its part of the cores, in the order in which they finish.
+
+    Raises:
+      ValueError: when the engine starts, JAX computes on an accelerator, which processes cannot share.
+      ChildProcessError: a process died; what had been yielded is done.
+    """
+
+    def run(work: Sequence[Work]) -> Finished:
+        for place, outcomes in share(_attempt, list(enumerate(work)), workers):
+            yield work[place], outcomes
+
+    return run
+
+
+def _attempt(place: int, chunk: Work) -> tuple[int, list[Outcome]]:
+    return place, attempt(*chunk.call)
 
 
 def on_ray(workers: int | None = None) -> Engine:

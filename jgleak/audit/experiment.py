@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
+import pickle
 import time
 import traceback
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
 from jgleak.attacks.facts.fact import Facts
@@ -16,6 +20,7 @@ from jgleak.audit.programs import forget_programs
 from jgleak.audit.round import AttackedClient, chosen_attack, client, refusal
 from jgleak.audit.setup import Setup, prepare, stream_key
 from jgleak.audit.specification import Specification
+from jgleak.audit.workers import share
 from jgleak.features import FeatureSpace
 from jgleak.federated import Observation
 from jgleak.graph import Graph
@@ -61,7 +66,7 @@ class Result:
     facts: Facts | None = None
 
 
-def run(specification: Specification, setup: Setup | None = None) -> Iterator[Result]:
+def run(specification: Specification, setup: Setup | None = None, *, workers: int = 1) -> Iterator[Result]:
     """Attack the clients, yielding each result as it is finished (one by one, or many side by side).
 
     An exception inside an attack ends that client only: its result has an empty reconstruction, ``stop`` is
@@ -71,16 +76,41 @@ def run(specification: Specification, setup: Setup | None = None) -> Iterator[Re
     Args:
       specification: the experiment.
       setup: what ``prepare`` returned for it; made here when left out.
+      workers: processes that share the clients, each on its part of the cores; results come in the order in which they
+        are finished.
 
     Raises:
       ValueError: the attack cannot work with this model, task or knowledge.
+      ChildProcessError: a worker's process died.
     """
     setup = setup or prepare(specification)
     reason = refusal(specification, setup)
     if reason is not None:
         raise ValueError(f"attack {specification.attack!r} cannot run here: {reason}")
-    for firsts in chunks(specification, len(setup.dataset.graphs)):
+    work = chunks(specification, len(setup.dataset.graphs))
+    if min(workers, len(work)) > 1:
+        yield from _shared(specification, setup, work, workers)
+        return
+    for firsts in work:
         yield from run_chunk(specification, setup, firsts)
+
+
+def _shared(specification: Specification, setup: Setup, work: Sequence[range], workers: int) -> Iterator[Result]:
+    """Workers read the setup from a file, so that data are loaded, and models trained, once."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "setup"
+        file.write_bytes(pickle.dumps(setup))
+        for results in share(_work, [(specification, file, firsts) for firsts in work], workers):
+            yield from results
+
+
+def _work(specification: Specification, file: Path, firsts: Sequence[int]) -> list[Result]:
+    return list(run_chunk(specification, _read(file), firsts))
+
+
+@lru_cache(1)
+def _read(file: Path) -> Setup:
+    return pickle.loads(file.read_bytes())
 
 
 def chunks(specification: Specification, graphs: int) -> list[range]:

@@ -1,10 +1,14 @@
-"""A folder of results that loses nothing: every finished client is on disk before the next one starts."""
+"""A folder of results that loses nothing: every finished client is on disk before the next one starts.
+
+Pictures can be drawn again from the files; a thread draws them while the next clients are attacked.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +33,7 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._saved: tuple[Observation, Path] | None = None
+        self._artist, self._pictures = ThreadPoolExecutor(1), list[Future[None]]()
         folders = (folder / "observations", folder / "reconstructions", folder, *folder.parents)
         try:
             self._made = tuple(f for f in folders if not f.exists())
@@ -51,7 +56,8 @@ class Store:
         write(self.folder / "reconstructions" / f"{number}.json", result.reconstruction, observation)
         picture = self.folder / f"{number}.png"
         title = f"{record['attack']}: {_verdict(result)}"
-        draw_set(result.truth, result.reconstruction.graphs, space, picture, title=title)
+        graphs = result.reconstruction.graphs
+        self._pictures.append(self._artist.submit(draw_set, result.truth, graphs, space, picture, title=title))
 
     def _kept(self, observation: Observation, name: str, space: FeatureSpace) -> Path:
         """Where the observation is, under ``name`` if it is new: the graphs of a batch share theirs."""
@@ -66,8 +72,16 @@ class Store:
         self._records.flush()
 
     def close(self) -> None:
-        """Close the file of records. Without any, what was made is taken away: the next run may have the folder."""
+        """Close the file of records and wait for the pictures. Without any records, what was made is taken away: the
+        next run may have the folder.
+
+        Raises:
+          OSError: a picture could not be written.
+        """
         self._records.close()
+        self._artist.shutdown()
+        for picture in self._pictures:
+            picture.result()
         records = self.folder / "results.jsonl"
         if records.stat().st_size == 0:
             records.unlink()

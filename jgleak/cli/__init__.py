@@ -8,6 +8,7 @@ import typer
 
 from jgleak.cli.attack import attack
 from jgleak.cli.audit import audit
+from jgleak.cli.compiled import keep_compiled
 from jgleak.cli.invert import invert, verify
 from jgleak.cli.listing import show_list
 from jgleak.cli.recommender import recommender
@@ -31,6 +32,7 @@ app.command("list")(show_list)
 
 def main() -> None:
     """Entry point of the ``jgleak`` command."""
+    keep_compiled()
     app()
 
 

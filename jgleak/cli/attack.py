@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from jgleak.audit.specification import KNOWABLE, PROTOCOLS, Specification
-from jgleak.cli.options import Json, MaxN, PriorOption, Seconds, Seed, pairs, split
+from jgleak.cli.options import Json, MaxN, PriorOption, Seconds, Seed, Workers, pairs, split
 from jgleak.cli.status import FAILED, INTERRUPTED, mistakes
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ def attack(
     no_attributes: Annotated[
         bool, typer.Option("--no-attributes", help="Leave the real-valued features out; labels of nodes stay.")
     ] = False,
+    workers: Workers = 1,
     out: Annotated[Path | None, typer.Option(help="Folder for results.jsonl, observations and pictures.")] = None,
     json_lines: Json = False,
 ) -> None:
@@ -139,10 +140,12 @@ def attack(
             prior=prior,
             max_n=max_n,
         )
-        raise typer.Exit(_audit(specification, out, json_lines, stderr, stdout))
+        raise typer.Exit(_audit(specification, workers, out, json_lines, stderr, stdout))
 
 
-def _audit(specification: Specification, out: Path | None, json_lines: bool, stderr: Console, stdout: Console) -> int:
+def _audit(
+    specification: Specification, workers: int, out: Path | None, json_lines: bool, stderr: Console, stdout: Console
+) -> int:
     """Run, show and store; the exit status. Whatever ends the run, the finished clients are summarised."""
     from jgleak.audit.experiment import run
     from jgleak.audit.record import result_record, summary_record
@@ -155,7 +158,7 @@ def _audit(specification: Specification, out: Path | None, json_lines: bool, std
         setup = _prepared(specification, stderr)
         with _progress(stderr) as progress:
             bar = progress.add_task(specification.attack, total=len(setup.dataset.graphs), exact=0)
-            for result in run(specification, setup):
+            for result in run(specification, setup, workers=workers):
                 record = result_record(result, specification)
                 records.append(record)
                 if json_lines:
@@ -174,6 +177,7 @@ def _audit(specification: Specification, out: Path | None, json_lines: bool, std
         stderr.print("interrupted")
     finally:
         if records:
+            records.sort(key=lambda record: record["graph"])
             summary = summary_record(records, specification)
             if store is not None:
                 store.append({"summary": summary})

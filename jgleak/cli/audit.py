@@ -27,8 +27,10 @@ def audit(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="With --resume: also run again what failed.")
     ] = False,
-    engine: Annotated[str, typer.Option(help="local: in this process; ray: as tasks of a Ray cluster.")] = "local",
-    workers: Annotated[int | None, typer.Option(help="Most chunks at a time (ray).")] = None,
+    engine: Annotated[str, typer.Option(help="local: on this machine; ray: as tasks of a Ray cluster.")] = "local",
+    workers: Annotated[
+        int | None, typer.Option(help="Chunks at a time: processes here (one by default), or Ray's tasks.")
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, count the units, estimate the time; run nothing.")
     ] = False,
@@ -37,8 +39,8 @@ def audit(
     with mistakes():
         if engine not in ("local", "ray"):
             raise ValueError(f"engine: unknown {engine!r}; choose one of local, ray")
-        if workers is not None and (engine == "local" or workers < 1):
-            raise ValueError("workers: a number of Ray's tasks, from 1; add --engine ray, or leave it out")
+        if workers is not None and workers < 1:
+            raise ValueError(f"workers: a number of processes or of Ray's tasks, from 1, got {workers}")
         if retry_failed and not resume:
             raise ValueError("retry-failed: there is nothing to try again in a new audit; add --resume")
         if out is None and not dry_run:
@@ -50,7 +52,7 @@ def audit(
         except UnicodeDecodeError as error:
             raise ValueError(f"{file}: not TOML, which is text in UTF-8 ({error.reason})") from error
 
-        from jgleak.audit.engines import local, on_ray
+        from jgleak.audit.engines import in_processes, local, on_ray
         from jgleak.audit.grid import read_grid
 
         grid = read_grid(text)
@@ -58,7 +60,8 @@ def audit(
             if dry_run:
                 _foresee(grid, out)
             elif out is not None:
-                run = local if engine == "local" else on_ray(workers)
+                here = local if workers in (None, 1) else in_processes(workers)
+                run = on_ray(workers) if engine == "ray" else here
                 raise typer.Exit(_conduct(grid, out, resume, retry_failed, engine, run))
         except sqlite3.Error as error:
             raise ValueError(

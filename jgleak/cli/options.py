@@ -17,6 +17,7 @@ PriorOption = Annotated[
     ),
 ]
 MaxN = Annotated[int, typer.Option(help="Largest client the attacker expects.")]
+Workers = Annotated[int, typer.Option(min=1, help="Processes that share the clients, each on its part of the cores.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON lines on standard output, everything else on standard error.")]
 
 

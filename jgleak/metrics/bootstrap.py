@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float
-from scipy import stats
 
 BATCH_ENTRIES = 4_000_000
 """Resampled entries held in memory at once."""
@@ -38,6 +37,8 @@ def bootstrap(
     mean = float(values.mean())
     if values.size == 1 or np.isnan(mean):
         return Interval(mean, mean, mean)
+    from scipy import stats  # here, since it takes longer to import than a command's help to print
+
     interval = stats.bootstrap(
         (values,),
         np.mean,

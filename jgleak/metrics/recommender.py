@@ -7,7 +7,6 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.stats import rankdata
 
 from jgleak.metrics.bootstrap import Interval, bootstrap
 
@@ -148,6 +147,8 @@ def _errors(errors: Float[np.ndarray, " n"], right: Bool[np.ndarray, " n"], suff
 
 def _auc(scores: Float[np.ndarray, " S"], real: Bool[np.ndarray, " S"]) -> float:
     """Mann and Whitney's statistic."""
+    from scipy.stats import rankdata  # here, since it takes long to import
+
     n = int(real.sum())
     if n == 0 or n == len(real):
         return np.nan

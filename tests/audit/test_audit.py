@@ -224,7 +224,7 @@ def test_mistakes_leave_no_folder(tmp_path: Path) -> None:
     ]
     assert not (tmp_path / "out").exists()
     assert "unknown 'slurm'" in error(audit(tmp_path, GRID, "--engine", "slurm"))
-    assert "add --engine ray" in error(audit(tmp_path, GRID, "--workers", "2"))
+    assert "from 1, got 0" in error(audit(tmp_path, GRID, "--workers", "0"))
     missing = CliRunner().invoke(app, ["audit", str(tmp_path / "no.toml"), "--out", str(tmp_path / "out")])
     assert "no.toml" in error(missing)
     assert "--out" in error(CliRunner().invoke(app, ["audit", str(tmp_path / "grid.toml")]))

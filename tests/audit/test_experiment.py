@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import jax
@@ -14,9 +14,10 @@ from typer.testing import CliRunner
 
 from jgleak.attacks.attack import Attack, Reconstruction
 from jgleak.attacks.registry import ATTACKS
+from jgleak.audit import experiment
 from jgleak.audit import round as rounds
 from jgleak.audit.clients import on_cycle
-from jgleak.audit.experiment import run
+from jgleak.audit.experiment import Result, run
 from jgleak.audit.record import plain, result_record, summary_record
 from jgleak.audit.setup import prepare
 from jgleak.audit.specification import PROTOCOLS, Specification
@@ -294,6 +295,42 @@ def test_a_client_without_an_update_costs_that_client(tmp_path: Path, monkeypatc
     outcomes = attempt(LOCAL, range(3), 3, None)
     assert [outcome.status for outcome in outcomes] == ["done", "failed", "done"]
     assert (outcomes[1].reason, outcomes[1].record, outcomes[1].files) == (found[1].failure, {}, {})
+
+
+def _same(found: Sequence[Result], shared: Sequence[Result]) -> None:
+    for one, other in zip(found, sorted(shared, key=lambda result: result.index), strict=True):
+        assert one.index == other.index and one.truth.isomorphic(other.truth)
+        assert one.score == other.score and other.failure is None
+        assert [graph.canonical_form() for graph in one.reconstruction.graphs] == [
+            graph.canonical_form() for graph in other.reconstruction.graphs
+        ]
+        assert one.observation is not None and other.observation is not None
+        jax.tree.map(np.testing.assert_array_equal, one.observation.update, other.observation.update)
+
+
+def test_workers_read_the_setup_from_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here one process does what several would, the last client first."""
+    calls = []
+
+    def share(task, given, workers):
+        calls.extend(given)
+        assert workers == 2
+        return (task(*call) for call in reversed(given))
+
+    monkeypatch.setattr(experiment, "share", share)
+    specification = dataclasses.replace(SMALL, attack="random", know=("n",), seed=4)
+    setup = prepare(specification)
+    found = list(run(specification, setup))
+    monkeypatch.setattr(experiment, "prepare", None)  # once is enough
+    _same(found, list(run(specification, setup, workers=2)))
+    assert len(calls) == 3
+
+
+@pytest.mark.slow
+def test_processes_find_what_one_process_finds() -> None:
+    specification = dataclasses.replace(SMALL, attack="census", know=("n",), graphs=4, max_nodes=9)
+    setup = prepare(specification)
+    _same(list(run(specification, setup)), list(run(specification, setup, workers=2)))
 
 
 def test_without_any_update_the_command_says_so(tmp_path: Path) -> None:

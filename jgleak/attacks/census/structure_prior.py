@@ -44,8 +44,9 @@ def rings(graph: Graph) -> list[set[int]]:
 def surroundings(graph: Graph) -> int:
     """Number of different rooted neighbourhoods of ``RADIUS`` hops (colour refinement)."""
     colours = np.unique(graph.x, axis=0, return_inverse=True)[1].ravel().tolist()
+    neighbours = graph.neighbours
     for _ in range(RADIUS):
-        seen = [(colours[v], tuple(sorted(colours[u] for u in graph.neighbours[v]))) for v in range(graph.n)]
+        seen = [(colours[v], tuple(sorted(colours[u] for u in neighbours[v]))) for v in range(graph.n)]
         numbers = {colour: i for i, colour in enumerate(dict.fromkeys(seen))}
         colours = [numbers[colour] for colour in seen]
     return len(set(colours))

@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import active_children, get_context, parent_process
 from multiprocessing.connection import wait
 from multiprocessing.queues import SimpleQueue
@@ -17,6 +18,8 @@ import jax
 
 T = TypeVar("T")
 
+DIED = "a worker's process died, perhaps for want of memory; take fewer --workers"
+
 
 def share(task: Callable[..., T], calls: Sequence[tuple[Any, ...]], workers: int) -> Generator[T, None, None]:
     """What ``task`` returns for each of ``calls``, as they are done.
@@ -26,9 +29,12 @@ def share(task: Callable[..., T], calls: Sequence[tuple[Any, ...]], workers: int
     caller leaves early, what was begun is dropped.
 
     Raises:
-      BrokenProcessPool: a process died.
+      ValueError: JAX computes on an accelerator here, which processes cannot share.
+      ChildProcessError: a process died.
       Exception: the first that ``task`` raised, when all other calls are done.
     """
+    if workers > 1 and (device := jax.default_backend()) != "cpu":
+        raise ValueError(f"workers: processes share CPUs, and this machine computes on {device}; leave --workers out")
     context, failed = get_context("spawn"), list[Exception]()
     workers = min(workers, len(calls)) or 1
     parts: SimpleQueue[list[int]] = context.SimpleQueue()
@@ -50,8 +56,8 @@ def share(task: Callable[..., T], calls: Sequence[tuple[Any, ...]], workers: int
             if len(futures) < len(calls) or not all(future.done() for future in futures):
                 for process in set(active_children()) - others:
                     process.terminate()
-    if failed:
-        raise failed[0]
+    for error in failed:
+        raise ChildProcessError(DIED) if isinstance(error, BrokenProcessPool) else error
 
 
 def partition(cores: Sequence[int], workers: int) -> list[list[int]]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 
-from benchmarks.lib.workers import partition, share
+from jgleak.audit.workers import partition, share
 
 
 def test_all_calls_are_answered() -> None:
@@ -45,8 +44,14 @@ def test_a_call_that_fails_costs_no_other() -> None:
 
 
 def test_a_worker_that_dies_is_told() -> None:
-    with pytest.raises(BrokenProcessPool):
+    with pytest.raises(ChildProcessError, match="fewer --workers"):
         list(share(os._exit, [(1,)], 1))
+
+
+def test_accelerators_are_not_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jax.default_backend", lambda: "gpu")
+    with pytest.raises(ValueError, match="workers: processes share CPUs, and this machine computes on gpu"):
+        next(share(pow, [(2, 3)], 2))
 
 
 def test_who_leaves_early_waits_for_nothing() -> None:
