@@ -21,7 +21,7 @@ from benchmarks.lib.page import markdown
 from benchmarks.lib.records import RESULTS
 from jgleak.attacks.matching.dlg import WITH_LABELS
 from jgleak.attacks.matching.problem import Problem, Setting, pose
-from jgleak.attacks.matching.recipe import Recipe
+from jgleak.attacks.matching.recipe import Recipe, init, step
 from jgleak.attacks.matching.run import STRIDE, MatchingRun, compilations_of_the_loop
 from jgleak.datasets import load
 from jgleak.federated import Knowledge, fedsgd
@@ -69,7 +69,8 @@ def main(
     Console(stderr=json_lines).print(table)
 
 
-def _measure(name: str, nodes: int, clients: int, restarts: int, alone: int, repeats: int) -> dict[str, Any]:
+def posed(name: str, *, nodes: int, clients: int) -> tuple[Setting, list[Problem]]:
+    """The problems of so many clients of a model of ``MODELS``, all padded to one size."""
     data = load("embedded", max_nodes=nodes)
     model = standard(data.space.width, **MODELS[name])
     params = model.initial(key=jax.random.key(0))
@@ -78,17 +79,37 @@ def _measure(name: str, nodes: int, clients: int, restarts: int, alone: int, rep
         pose(fedsgd(model, params, [g], data.space, loss="ce"), Knowledge(data.space, n=g.n), infer=True)
         for g in graphs
     ]
-    setting = posed[0][0]
-    problems = [problem for _, problem in posed]
+    return posed[0][0], [problem for _, problem in posed]
+
+
+def stride_seconds(recipe: Recipe, setting: Setting, problems: list[Problem]) -> float:
+    """Seconds of one stride of the loop, the second one (the first may compile)."""
+    together = MatchingRun(recipe, setting, problems, list(jax.random.split(jax.random.key(1), len(problems))))
+    together.advance()
+    return seconds(together.advance)
+
+
+def operations_of_a_step(recipe: Recipe, setting: Setting, problem: Problem) -> float:
+    """Floating-point operations of one step on one restart, as XLA counts them."""
+    state = init(recipe, setting, problem, key=jax.random.key(0))
+    compiled = jax.jit(lambda problem, state: step(recipe, setting, problem, state)).lower(problem, state).compile()
+    return float((compiled.cost_analysis() or {})["flops"])
+
+
+def _measure(name: str, nodes: int, clients: int, restarts: int, alone: int, repeats: int) -> dict[str, Any]:
+    setting, problems = posed(name, nodes=nodes, clients=clients)
     many = dataclasses.replace(WITH_LABELS, restarts=restarts, target=0.0, steps=10**6)
     one = dataclasses.replace(many, restarts=1)
     before = compilations_of_the_loop()
-    together = min(_stride(many, setting, problems) for _ in range(repeats + 1))
+    together = min(stride_seconds(many, setting, problems) for _ in range(repeats + 1))
     compiled = compilations_of_the_loop() - before
-    _stride(one, setting, problems[:1])
-    each = min(sum(_stride(one, setting, [p]) for p in (problems * restarts)[:alone]) for _ in range(repeats)) / alone
+    stride_seconds(one, setting, problems[:1])
+    each = (
+        min(sum(stride_seconds(one, setting, [p]) for p in (problems * restarts)[:alone]) for _ in range(repeats))
+        / alone
+    )
     before = compilations_of_the_loop()
-    _stride(many, setting, problems[::-1])
+    stride_seconds(many, setting, problems[::-1])
     again = compilations_of_the_loop() - before
     rate, single = clients * restarts * STRIDE / together, STRIDE / each
     return {
@@ -105,13 +126,6 @@ def _measure(name: str, nodes: int, clients: int, restarts: int, alone: int, rep
         "host": host(),
         "version": __version__,
     }
-
-
-def _stride(recipe: Recipe, setting: Setting, problems: list[Problem]) -> float:
-    """Seconds of one stride of the loop, the second one (the first may compile)."""
-    together = MatchingRun(recipe, setting, problems, list(jax.random.split(jax.random.key(1), len(problems))))
-    together.advance()
-    return seconds(together.advance)
 
 
 def _line(record: dict[str, Any]) -> tuple[str, ...]:
