@@ -123,12 +123,14 @@ def mutants(file: Path) -> Iterator[Mutant]:
 
 
 def _code(tree: ast.AST) -> Iterator[ast.AST]:
-    """Nodes that run: no docstrings, annotations, imports or constants of a module."""
+    """Nodes that run: no docstrings, annotations, decorators, imports, messages of errors or constants of a module."""
     for name, value in ast.iter_fields(tree):
-        if name in ("annotation", "returns", "type_comment"):
+        if name in ("annotation", "returns", "decorator_list"):
             continue
         for node in value if isinstance(value, list) else [value]:
             if not isinstance(node, ast.AST) or isinstance(node, ast.Import | ast.ImportFrom | ast.Raise):
+                continue
+            if isinstance(tree, ast.keyword) and tree.arg == "strict":  # of zip: it guards, and changes nothing
                 continue
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
                 continue
@@ -170,7 +172,7 @@ def _changes(
         case ast.Constant(value=int(value)) if constants:
             yield node.lineno, place(node), place(node, behind=True), str(value + 1)
         case ast.Call(keywords=keywords):
-            named = [keyword for keyword in keywords if keyword.arg]
+            named = [keyword for keyword in keywords if keyword.arg and keyword.arg != "strict"]
             for number, keyword in enumerate(named, start=1):
                 end = place(named[number]) if number < len(named) else place(keyword, behind=True)
                 yield keyword.lineno, place(keyword), end, ""
