@@ -102,7 +102,7 @@ class Specification:
       attributes: keep the real-valued features (the node attributes of a TUDataset).
       prior: how the attacker ranks graphs with the same gradient: ``none``, ``plain``, ``molecule`` or ``auto``
         (``molecule`` where the features name atoms, else ``plain``).
-      max_n: the attacker's bound on the size of a client whose size is unknown (``N_max``).
+      max_n: the attacker's bound on the size of a client whose size is unknown (``N_max``); None: it has none.
 
     Raises:
       Faults: unknown words or numbers out of range, all of them.
@@ -151,7 +151,7 @@ class Specification:
     degree: bool = True
     attributes: bool = True
     prior: str = "auto"
-    max_n: int = 40
+    max_n: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "know", tuple(self.know))
@@ -217,7 +217,7 @@ class Specification:
         )
         yield f"together: must be at least 1, got {self.together}", self.together < 1
         yield f"train: must be a number of epochs, 0 or more, got {self.train}", self.train < 0
-        yield f"max_n: must be at least 1, got {self.max_n}", self.max_n < 1
+        yield f"max_n: must be at least 1, got {self.max_n}", self.max_n is not None and self.max_n < 1
         yield f"seed: must lie in 0..2**32 - 1, got {self.seed}", not 0 <= self.seed < 2**32
 
     def to_json(self) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def invert(
         list[str] | None, typer.Option("--set", help="Options of the attack, as name=value (steps=300).")
     ] = None,
     prior: PriorOption = "auto",
-    max_n: MaxN = 40,
+    max_n: MaxN = None,
     noise: Annotated[
         float | None, typer.Option(help="Standard deviation of the noise on every entry, where the client added some.")
     ] = None,

@@ -16,7 +16,7 @@ PriorOption = Annotated[
         "molecule where the features name atoms, else plain."
     ),
 ]
-MaxN = Annotated[int, typer.Option(help="Largest client the attacker expects.")]
+MaxN = Annotated[int | None, typer.Option(help="Largest client, where the attacker knows a bound.")]
 Workers = Annotated[int, typer.Option(min=1, help="Processes that share the clients, each on its part of the cores.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON lines on standard output, everything else on standard error.")]
 

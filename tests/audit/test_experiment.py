@@ -78,7 +78,7 @@ def test_nothing_is_known_unless_given(spy: Spy) -> None:
         assert observation.params is result.observation.params
         assert knowledge.n is knowledge.adjacency is knowledge.features is knowledge.labels is None
         assert knowledge.auxiliary == ()
-        assert (knowledge.max_n, knowledge.distinct_nodes) == (40, False)
+        assert (knowledge.max_n, knowledge.distinct_nodes) == (None, False)
         assert result.reconstruction.info == {"seconds": 7.0}
         assert not result.score.exact
 

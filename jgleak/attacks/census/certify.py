@@ -32,8 +32,9 @@ class Certified:
     certificate: Certificate
 
 
-def certify(problem: CensusProblem, levels: Levels, found: AnonymitySet) -> Certified:
-    """Order the graphs of a set, of which there is one at least, and say what the search proves.
+def certify(problem: CensusProblem, levels: Levels, found: AnonymitySet, most: int) -> Certified:
+    """Order the graphs of a set, of which there is one at least, and say what the search proves of graphs of up to
+    ``most`` nodes.
 
     Gradients nearer than ``near_distance`` come before others, then the smallest negative log-likelihood (that of the
     prior, of neighbourhoods where there are public graphs, and of the distance under noise, rounded), then what the
@@ -44,7 +45,7 @@ def certify(problem: CensusProblem, levels: Levels, found: AnonymitySet) -> Cert
     certificate = Certificate(
         status="at_least_k" if not found.exhausted else "unique" if size == 1 else "k_graphs",
         size=size,
-        n_max=problem.most_nodes,
+        n_max=most,
         n_known=knowledge.n is not None,
         residual=max(found.distances),
         conditions=tuple(_conditions(problem, levels)),

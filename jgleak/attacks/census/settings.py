@@ -78,6 +78,8 @@ class CensusLimits:
     """Where the searches end, beside the user's budget.
 
     Attributes:
+      size_rounds: numbers of nodes up to which graphs are looked for where nobody bounds theirs: the first, and each
+        further one where none was found up to the one before.
       listed: most graphs in an anonymity set.
       partial_graphs: most partial graphs of one census, for the smallest number of nodes that has a graph.
       more_partial_graphs: the same for larger numbers, or where one census was too vast already.
@@ -110,6 +112,7 @@ class CensusLimits:
       span: those of the span checks.
     """
 
+    size_rounds: tuple[int, ...] = (40, 80, 160, 256)
     listed: int = 2_000
     partial_graphs: int = 100_000
     more_partial_graphs: int = 5_000

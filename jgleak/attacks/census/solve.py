@@ -13,7 +13,7 @@ from jgleak.attacks.census.system import Equations, Rules, Solution
 from jgleak.attacks.nonnegative import nonnegative
 
 
-def solve(problem: CensusProblem, levels: Levels, equations: Equations, clock: Clock) -> Solution:
+def solve(problem: CensusProblem, levels: Levels, equations: Equations, sizes: range, clock: Clock) -> Solution:
     """The equations ``A mu = b`` with what every graph obeys: shares add up to one, and edges have two ends.
 
     The best non-negative solution says whether a true block is missing. If none is, blocks that no solution has are
@@ -23,18 +23,19 @@ def solve(problem: CensusProblem, levels: Levels, equations: Equations, clock: C
       problem: the update and what is known.
       levels: candidate blocks.
       equations: what they contribute.
+      sizes: the numbers of nodes that are tried.
       clock: ends the exclusion of blocks.
     """
     arithmetic, tolerances, limits = problem.arithmetic, problem.tolerances, problem.limits
     top, blocks = levels.top, equations.blocks
     rules = Rules.of(top, blocks, problem.known_rows(levels.nodes.codes[top.kinds[blocks]]))
-    weight = arithmetic.rules_weight(equations, problem.most_nodes)
+    weight = arithmetic.rules_weight(equations, sizes[-1])
     exact = rules.matrix(problem.absolute)
     system, goal = _reduced(equations, exact, weight, problem.absolute)
     best, rest = nonnegative(system, goal, limits.solver_rounds) or (np.zeros(system.shape[1]), np.inf)
     residual = rest if np.any(equations.observed) else np.inf
     limit = arithmetic.limit((system, goal), equations, exact)
-    columns, unit = np.arange(system.shape[1]), 1 if problem.absolute else problem.most_nodes
+    columns, unit = np.arange(system.shape[1]), 1 if problem.absolute else sizes[-1]
     mean, null = np.zeros(columns.size), np.zeros((columns.size, 0))
     if residual <= limit:
         mask = possible(

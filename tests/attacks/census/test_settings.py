@@ -42,6 +42,19 @@ def test_a_list_that_is_full_ends_the_search_and_the_certificate_says_so(lab: An
     assert one.info["options"] == {"listed": 1}
 
 
+def test_without_a_bound_larger_graphs_are_looked_for_while_none_is_found(lab: Any) -> None:
+    """The triangle has a cover of six nodes. It is not looked for once the triangle is found, and the certificate says
+    how far was looked; where two nodes are the last round, nothing is found."""
+    ring = lab.ring([0, 1, 2])
+    for rounds, most, status in (("2,4,8", 4, "unique"), ("8,3,2", 3, "unique"), ("2,6", 6, "k_graphs")):
+        found = attacked(CENSUS.configure({"size_rounds": rounds}), lab, ring)
+        assert found.best is not None and found.best.isomorphic(ring) and found.certificate is not None
+        assert (found.certificate.n_max, found.certificate.status) == (most, status)
+    assert not attacked(CENSUS.configure({"size_rounds": "2"}), lab, ring).graphs
+    bounded = attacked(CENSUS.configure({"size_rounds": "2"}), lab, ring, max_n=3).certificate
+    assert bounded is not None and (bounded.n_max, bounded.status) == (3, "unique")
+
+
 def test_no_residual_is_small_enough_for_a_tolerance_of_nothing(lab: Any) -> None:
     """Nor is any graph found where every true block is taken to be missing."""
     found = attacked(CENSUS.configure({"missing_residual": "1e-12"}), lab, lab.path([0, 1, 2]), n=3)
