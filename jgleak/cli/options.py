@@ -7,7 +7,13 @@ from typing import Annotated
 
 import typer
 
-Seconds = Annotated[float, typer.Option("--time-limit", help="Seconds an attack may take on one client.")]
+Seconds = Annotated[
+    float,
+    typer.Option(
+        "--time-limit",
+        help="Seconds an attack may take on one client, compilation included (of which what has begun is finished).",
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Seeds the clients, the parameters and the attack.")]
 PriorOption = Annotated[
     str,

@@ -351,6 +351,7 @@ def test_summary_counts_by_size() -> None:
         "gsm1": 0.5,
         "gsm2": 0.5,
         "seconds": 2.0,
+        "seconds_compiling": 0.5,
         "compilations": 2,
         "failure": None,
         "stop": "done",
@@ -370,7 +371,7 @@ def test_summary_counts_by_size() -> None:
     assert summary["edges"] == {"aligned": {"auc": 0.5}} and summary["features"] == {}
     assert summary["gsm1"] == {"mean": 0.5, "low": 0.5, "high": 0.5}
     assert summary["seconds_total"] == 8.0
-    assert summary["compilations"] == 8
+    assert (summary["compilations"], summary["seconds_compiling"], summary["seconds_most"]) == (8, 2.0, 1.5)
     assert (summary["truth_in_set_rate"], summary["unique"], summary["unique_wrong"]) == (1.0, 4, 1)
     assert summary["guess_rate"] == 0.5
     assert Specification.from_json(summary["specification"]) == SMALL

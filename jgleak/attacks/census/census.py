@@ -58,7 +58,8 @@ def run(
       where no graph was found, what is known of the reason.
     """
     del key
-    clock = budget.start()
+    whole = budget.start()
+    clock = whole.part(settings.limits.search_share)
     info: dict[str, Any] = {"attempts": 0, "candidates": 0, "blocks": 0, "residual": None, **_options(settings)}
     stop = "no candidates"
     try:
@@ -72,7 +73,7 @@ def run(
                 answer = _from_weakest(problem, candidates, answer, clock)
             info |= {"attempts": number, "candidates": candidates.checked, **answer.facts}
             if answer.found.graphs:
-                certified = certify(problem, answer.levels, answer.found, answer.most)
+                certified = certify(problem, answer.levels, answer.found, answer.most, whole)
                 info |= {"seconds": clock.elapsed}
                 return Reconstruction(
                     certified.graphs, certified.distance, "match", certificate=certified.certificate, info=info

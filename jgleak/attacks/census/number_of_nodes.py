@@ -59,7 +59,7 @@ def number_of_nodes(
         blocks = one_hop(problem.observation.model, problem.observation.params, nodes, checks, **bounds)
         if not 0 < blocks.size <= settings.limits.blocks_counted:
             continue
-        rests, rest = dict[int, float](), _misfit(problem, nodes, blocks, paths[0])
+        rests, rest = dict[int, float](), _misfit(problem, nodes, blocks, paths[0], clock)
         for sizes in rounds:
             rests |= {n: rest(n) for n in sizes if n > 1 and clock.left > 0}
             best = min(rests.values(), default=np.inf)
@@ -69,7 +69,9 @@ def number_of_nodes(
     raise ConditionFailed("the statistics that came back do not tell the number of nodes; give it (n)")
 
 
-def _misfit(problem: CensusProblem, nodes: Nodes, blocks: Blocks, norm: tuple[str, ...]) -> Callable[[int], float]:
+def _misfit(
+    problem: CensusProblem, nodes: Nodes, blocks: Blocks, norm: tuple[str, ...], clock: Clock
+) -> Callable[[int], float]:
     """How far shares of blocks stay from the batch's moments at a norm of the first layer, by the number of nodes: in
     deviations of each column, root mean square."""
     model, params = problem.observation.model, problem.observation.params
@@ -83,7 +85,7 @@ def _misfit(problem: CensusProblem, nodes: Nodes, blocks: Blocks, norm: tuple[st
         normal = ((rows - mean) / unit).T
         system = np.r_[normal, normal**2, np.ones((1, rows.shape[0]))]
         goal = np.r_[np.zeros(mean.size), biased / unit**2, 1.0]
-        answer = nonnegative(system, goal, problem.limits.solver_rounds)
+        answer = nonnegative(system, goal, problem.limits.solver_rounds, clock)
         return np.inf if answer is None else answer[1] / np.sqrt(goal.size)
 
     return rest

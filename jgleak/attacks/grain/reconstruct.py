@@ -162,7 +162,7 @@ def _stages(search: Search) -> Iterator[Bool[np.ndarray, " K"]]:
         rows, mean = search.last_rows
         scale, tolerances = np.linalg.norm(mean), search.settings.tolerances
         system, right = np.r_[rows.T / scale, np.ones((1, rows.shape[0]))], np.r_[mean / scale, 1.0]
-        found = nonnegative(system, right, search.settings.limits.solver_rounds)
+        found = nonnegative(system, right, search.settings.limits.solver_rounds, search.clock)
         if (
             found is not None
             and found[1] < tolerances.asked_residual
