@@ -17,6 +17,9 @@ PROTOCOLS = ("fedsgd", "fedavg", "target_node", "node_losses")
 NORM_MODES = ("eval", "train")
 """Where batch normalisation takes its statistics from."""
 
+LAYERS, PARAMETERS = 100, 1 << 28
+"""Most convolutions of a model, and most parameters in them."""
+
 KNOWABLE = ("n", "adjacency", "features", "labels", "auxiliary")
 """What an attacker may be given beyond the public feature space."""
 
@@ -164,6 +167,14 @@ class Specification:
     def _faults(self) -> Iterator[tuple[str, bool]]:
         """Every mistake that shows without data or model: what to say, and whether it was made."""
         least, most = 1 if self.min_nodes is None else self.min_nodes, self.max_nodes
+        heads = self.heads if self.model in ("gat", "gatv2") else 1
+        entries = self.layers * (self.hidden * heads) ** 2
+        yield f"layers: at most {LAYERS} convolutions are built, got {self.layers}", self.layers > LAYERS
+        yield (
+            f"layers, hidden, heads: the model would have about {entries} parameters; at most {PARAMETERS} are built "
+            "(1 GiB); take fewer or narrower layers",
+            self.layers <= LAYERS and entries > PARAMETERS,
+        )
         yield f"graphs: must be at least 1, got {self.graphs}", self.graphs is not None and self.graphs < 1
         yield (
             f"min_nodes, max_nodes: expected 1 <= min_nodes <= max_nodes, got {self.min_nodes}, {most}",

@@ -158,6 +158,10 @@ def _check_tree(what: str, tree: Params, expected: Mapping[str, Any], beside: in
             raise ValueError(f"{what}: {name!r} holds NaN or infinite values; check the client's loss and parameters")
 
 
+LARGEST = 10_000
+"""Most nodes of a graph that is looked for."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Knowledge:
     """What the attacker is allowed to assume. Everything but the public feature space is off unless given.
@@ -230,6 +234,12 @@ class Knowledge:
             raise ValueError(f"max_n: must be at least 1, got {self.max_n}")
         if self.n is not None and self.max_n is not None and self.n > self.max_n:
             object.__setattr__(self, "max_n", self.n)
+        for name, most in (("n", self.n), ("max_n", self.max_n)):
+            if most is not None and most > LARGEST:
+                raise ValueError(
+                    f"{name}: {most} nodes; graphs are dense here, and of more than {LARGEST:,} nodes the adjacency "
+                    f"alone takes {4 * most**2 / 2**30:,.1f} GiB; give the number of nodes of one client's graph"
+                )
         if self.noise is not None and not 0.0 <= self.noise < float("inf"):
             raise ValueError(f"noise: a standard deviation is finite and not negative, got {self.noise}; None for none")
 

@@ -61,7 +61,11 @@ def test_specification_survives_json() -> None:
 
 
 @pytest.mark.parametrize(
-    "field", [{"know": ("truth",)}, {"time_limit": 0.0}, {"max_n": 0}, {"seed": -1}, {"together": 0}]
+    "field",
+    [
+        *({"know": ("truth",)}, {"time_limit": 0.0}, {"max_n": 0}, {"seed": -1}, {"together": 0}),
+        *({"layers": 10**9}, {"layers": 2, "hidden": 20_000}, {"layers": 1, "model": "gat", "heads": 100}),
+    ],
 )
 def test_specification_refuses_nonsense(field: dict) -> None:
     with pytest.raises(ValueError, match=next(iter(field))):
