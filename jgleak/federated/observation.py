@@ -238,8 +238,8 @@ class Knowledge:
             if most is not None and most > LARGEST:
                 raise ValueError(
                     f"{name}: {most} nodes; graphs are dense here, so that the adjacency alone would take "
-                    f"{4 * most**2 / 2**30:,.1f} GiB; at most {LARGEST:,} nodes are looked for: give the number of nodes "
-                    "of one client's graph"
+                    f"{4 * most**2 / 2**30:,.1f} GiB; at most {LARGEST:,} nodes are looked for: give the number "
+                    "of nodes of one client's graph"
                 )
         if self.noise is not None and not 0.0 <= self.noise < float("inf"):
             raise ValueError(f"noise: a standard deviation is finite and not negative, got {self.noise}; None for none")
