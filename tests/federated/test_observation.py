@@ -375,11 +375,11 @@ def test_knowledge_is_checked(world: Any) -> None:
     assert Knowledge(world.space, n=60, max_n=50).max_n == 60
     with pytest.raises(ValueError, match="n: a graph has at least one node, got 0"):
         Knowledge(world.space, n=0)
-    for name, given in (("n", {"n": 10**8}), ("max_n", {"max_n": 10**8})):
+    for name, n, most in (("n", 10**8, None), ("max_n", None, 10**8)):
         with pytest.raises(
             ValueError, match=f"^{name}: 100000000 nodes; graphs are dense here, .* at most 10,000 nodes"
         ):
-            Knowledge(world.space, n=given.get("n"), max_n=given.get("max_n"))
+            Knowledge(world.space, n=n, max_n=most)
     assert Knowledge(world.space, n=10_000).n == 10_000
     with pytest.raises(ValueError, match="max_n: must be at least 1, got 0"):
         Knowledge(world.space, max_n=0)
