@@ -93,6 +93,8 @@ class CensusCandidates:
         for nodes, conditions in self._node_sets():
             seen: set[tuple[object, ...]] = set()
             for attempt in ATTEMPTS:
+                if self.clock.left <= 0:
+                    return
                 if attempt.conic:
                     levels = self._conic(nodes, conditions, attempt)
                     if levels is not None:

@@ -96,7 +96,7 @@ def _solved(
         if not paying.size or clock.left <= 0:
             break
         chosen = np.r_[some, paying]
-        found = nonnegative(units[chosen].T, goal, settings.limits.solver_rounds)
+        found = nonnegative(units[chosen].T, goal, settings.limits.solver_rounds, clock)
         if found is None:
             break
         kept = found[0] > 0.0
