@@ -15,7 +15,19 @@ from typing import Any, Literal, get_args
 import numpy as np
 from jaxtyping import Float, Int, Num
 
+from jgleak.reading import typed_fields
+
 Kind = Literal["onehot", "binary", "number", "real"]
+
+_FEATURE = {
+    "name": "str",
+    "values": "tuple[str | int | float, ...]",
+    "kind": "str",
+    "determined_by": "str | None",
+    "mapping": "tuple[int, ...]",
+}
+_SPACE = {"degree": "str | None", "mean": "tuple[float, ...] | None", "std": "tuple[float, ...] | None"}
+_SPACE |= {"edge_classes": "tuple[str, ...]"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -295,13 +307,11 @@ class FeatureSpace:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> FeatureSpace:
         """Inverse of ``to_json``; raises ``ValueError`` when the description is malformed."""
+        fields = typed_fields(data, _SPACE, "space", others=True)
         try:
-            features = tuple(
-                Feature(f["name"], tuple(f["values"]), f["kind"], f["determined_by"], tuple(f["mapping"]))
-                for f in data["features"]
-            )
-            stats = {k: None if data[k] is None else np.asarray(data[k], dtype=np.float64) for k in ("mean", "std")}
-            return FeatureSpace(features, data["degree"], **stats, edge_classes=tuple(data.get("edge_classes", ())))
+            features = tuple(Feature(**typed_fields(f, _FEATURE, "space.features")) for f in data["features"])
+            stats = {k: None if fields[k] is None else np.asarray(fields[k], np.float64) for k in ("mean", "std")}
+            return FeatureSpace(features, fields["degree"], **stats, edge_classes=fields.get("edge_classes", ()))
         except (KeyError, TypeError) as error:
             raise ValueError(f"feature space: malformed description ({error!r})") from error
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from jgleak.audit.grid import Cell, Grid
 from jgleak.audit.plan import Planned, plan
 from jgleak.audit.results import DATABASE
 from jgleak.audit.units import Outcome, unit_hash
+from jgleak.reading import parsed_toml
 
 
 def enter(grid: Grid, folder: Path, resume: bool, retry_failed: bool = False) -> tuple[Database, tuple[Planned, ...]]:
@@ -49,7 +49,7 @@ def enter(grid: Grid, folder: Path, resume: bool, retry_failed: bool = False) ->
 
 
 def _gone_on(grid: Grid, text: str, database: Database, retry_failed: bool) -> tuple[Planned, ...]:
-    changed = difference(tomllib.loads(text), tomllib.loads(grid.text))
+    changed = difference(parsed_toml(text), parsed_toml(grid.text))
     if changed is not None:
         raise ValueError(f"out: {database.folder} was begun with another grid: {changed}; choose another folder")
     planned = database.plan(grid)

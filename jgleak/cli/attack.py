@@ -13,7 +13,7 @@ from rich.text import Text
 
 from jgleak.audit.specification import KNOWABLE, PROTOCOLS, Specification
 from jgleak.cli.options import Json, MaxN, PriorOption, Seconds, Seed, pairs, split
-from jgleak.cli.status import FAILED, INTERRUPTED, mistakes
+from jgleak.cli.status import FAILED, mistakes, status_of
 
 if TYPE_CHECKING:
     from jgleak.audit.setup import Setup
@@ -169,8 +169,8 @@ def _audit(specification: Specification, out: Path | None, json_lines: bool, std
                     stderr.print(Text(f"graph {result.index}: {told}"), soft_wrap=True)
                     said = result.failure
                 progress.update(bar, advance=1, exact=sum(r["exact"] for r in records))
-    except KeyboardInterrupt:
-        status = INTERRUPTED
+    except KeyboardInterrupt as error:
+        status = status_of(error)
         stderr.print("interrupted")
     finally:
         if records:

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from jgleak.audit.specification import Faults, run_faults
 from jgleak.cli.options import Json, MaxN, PriorOption, Seconds, Seed, pairs, writable
 from jgleak.cli.status import FAILED, mistakes
 from jgleak.version import __version__
@@ -63,6 +64,9 @@ def invert(
 ) -> None:
     """Attack a saved observation and print the graph it came from."""
     with mistakes():
+        faults = [text for text, wrong in run_faults(seed, time_limit) if wrong]
+        if faults:
+            raise Faults(faults)
         out_file = None if out is None else writable(out / "reconstruction.json")
         import dataclasses
 

@@ -21,6 +21,7 @@ from jgleak.gnn import GNN, Params, version_1
 from jgleak.gnn.serial import model_from_json, model_to_json
 from jgleak.gnn.tree import at
 from jgleak.graph import Graph
+from jgleak.reading import check_file, parsed_json, typed_fields
 
 FORMAT = 2
 """Version of the observation file; 1 was that of jgleak 0.1 (``version_1``)."""
@@ -313,64 +314,79 @@ def load(path: str | Path, space: FeatureSpace | None = None) -> tuple[Observati
         feature space that is missing or of another width than the model's input.
     """
     try:
+        check_file(path)
         with safe_open(str(path), framework="numpy") as file:
             metadata = file.metadata() or {}
-            tensors = {name: _tensor(file, name, path) for name in file.keys()}  # noqa: SIM118 - not a dict
-    except (OSError, SafetensorError) as error:
-        reason = "it is a folder" if Path(path).is_dir() else error
+            tensors = {name: _tensor(file, name) for name in file.keys()}  # noqa: SIM118 - not a dict
+    except (OSError, SafetensorError, ValueError) as error:
         raise ValueError(
-            f"cannot read {path} as a safetensors file: {reason}; give one that `jgleak.save` or "
+            f"cannot read {path} as a safetensors file: {error}; give one that `jgleak.save` or "
             "`jgleak attack --out` wrote"
         ) from error
     if "jgleak" not in metadata:
         raise ValueError(f"{path}: not a jgleak observation (no 'jgleak' header); write one with jgleak.save")
     try:
-        header = json.loads(metadata["jgleak"])
-        if not isinstance(header["format"], int) or header["format"] < 1:
-            raise ValueError(f"{path}: the header's format is {header['format']!r}; it must be a whole number from 1")
-        if header["format"] > FORMAT:
-            raise ValueError(f"{path}: written by a newer jgleak (format {header['format']}); upgrade to read it")
-        trees = {
-            part: unflatten({k.removeprefix(part + "/"): v for k, v in tensors.items() if k.startswith(part + "/")})
-            for part in ("params", "update", "statistics")
-        }
-        if header["format"] == 1:
-            trees = {part: version_1.tree_of(tree) for part, tree in trees.items()}
-        observation = Observation(
-            model=(version_1.model_of if header["format"] == 1 else model_from_json)(header["model"]),
-            params=trees["params"],
-            update=trees["update"],
-            loss=header["loss"],
-            batch_size=header["batch_size"],
-            protocol=header["protocol"],
-            local=_local(header),
-            scaled=header.get("scaled", False),
-            pruned=header.get("pruned", False),
-            statistics=trees["statistics"] or None,
-        )
-        if space is None and header["space"] is None:
-            raise ValueError(f"{path}: it names no feature space; give one (load's space, jgleak invert's --features)")
-        if space is None:
-            return observation, FeatureSpace.from_json(header["space"])
-        if space.width != observation.model.in_features:
-            raise ValueError(
-                f"features: this space has {space.width} columns, the model takes {observation.model.in_features}; "
-                "describe the columns that the model was shown"
-            )
-        return observation, space
-    except (KeyError, TypeError, OverflowError, RecursionError, json.JSONDecodeError) as error:
+        observation, stated = _from_header(parsed_json(metadata["jgleak"]), tensors)
+        if space is None and stated is None:
+            raise ValueError("it names no feature space; give one (load's space, jgleak invert's --features)")
+    except (KeyError, TypeError, OverflowError, RecursionError) as error:
         raise ValueError(f"{path}: malformed observation header ({error!r})") from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    chosen = stated if space is None else space
+    assert chosen is not None
+    width = observation.model.in_features
+    if chosen.width != width:
+        raise ValueError(
+            f"{path if space is None else 'features'}: this space has {chosen.width} columns, the model takes {width}; "
+            "describe the columns that the model was shown"
+        )
+    return observation, chosen
+
+
+HEADER = {"format": "int", "loss": "str", "batch_size": "int", "protocol": "str", "scaled": "bool", "pruned": "bool"}
+"""What the header's plain fields hold."""
+
+
+def _from_header(header: Any, tensors: Mapping[str, np.ndarray]) -> tuple[Observation, FeatureSpace | None]:
+    """The observation that a file's header and tensors describe, and the space that the header states."""
+    fields = typed_fields(header, HEADER, others=True)
+    written = fields["format"]
+    if not 1 <= written <= FORMAT:
+        told = f"written by a newer jgleak (format {written}); upgrade to read it"
+        raise ValueError(told if written > FORMAT else f"format: counted from 1, got {written}")
+    trees = {
+        part: unflatten({k.removeprefix(part + "/"): v for k, v in tensors.items() if k.startswith(part + "/")})
+        for part in ("params", "update", "statistics")
+    }
+    if written == 1:
+        trees = {part: version_1.tree_of(tree) for part, tree in trees.items()}
+    observation = Observation(
+        model=(version_1.model_of if written == 1 else model_from_json)(header["model"]),
+        params=trees["params"],
+        update=trees["update"],
+        loss=fields["loss"],
+        batch_size=fields["batch_size"],
+        protocol=fields["protocol"],
+        local=_local(header),
+        scaled=fields.get("scaled", False),
+        pruned=fields.get("pruned", False),
+        statistics=trees["statistics"] or None,
+    )
+    return observation, None if header["space"] is None else FeatureSpace.from_json(header["space"])
 
 
 def _local(header: Mapping[str, Any]) -> LocalTraining | None:
     """The client's training by a file's header; rate and steps lay side by side in it once."""
+    kinds = {"rate": "float", "steps": "int"}
     if "local" in header:
-        return None if header["local"] is None else LocalTraining(**header["local"])
-    return LocalTraining(header["local_rate"], header["local_steps"]) if header["protocol"] == "fedavg" else None
+        return None if header["local"] is None else LocalTraining(**typed_fields(header["local"], kinds, "local"))
+    old = typed_fields(header, {f"local_{name}": kind for name, kind in kinds.items()}, others=True)
+    return LocalTraining(old["local_rate"], old["local_steps"]) if header["protocol"] == "fedavg" else None
 
 
-def _tensor(file: Any, name: str, path: str | Path) -> np.ndarray:
+def _tensor(file: Any, name: str) -> np.ndarray:
     dtype = file.get_slice(name).get_dtype()
     if dtype not in DTYPES:
-        raise ValueError(f"{path}: tensor {name!r} has type {dtype}; an observation holds {', '.join(DTYPES)}")
+        raise ValueError(f"tensor {name!r} has type {dtype}; an observation holds {', '.join(DTYPES)}")
     return file.get_tensor(name)

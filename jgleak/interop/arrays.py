@@ -11,6 +11,8 @@ from zipfile import BadZipFile
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
+from jgleak.reading import check_file
+
 PARTS = ("state", "gradient")
 """Prefixes of a file's two trees: ``state.conv1.bias`` and ``gradient.conv1.bias``."""
 
@@ -83,6 +85,7 @@ def _file(path: Path) -> dict[str, np.ndarray]:
             f"{path}: arrays come as .safetensors or .npz, this is {path.suffix or 'a file without suffix'}"
         )
     try:
+        check_file(path)
         if path.suffix == ".npz":
             with np.load(path, allow_pickle=False) as file:
                 return {name: file[name] for name in file.files}
