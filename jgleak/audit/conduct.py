@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jgleak.audit.database import SUFFIXES, Database
+from jgleak.audit.database import Database
 from jgleak.audit.engines import Work
 from jgleak.audit.experiment import chunks
 from jgleak.audit.grid import Cell, Grid
 from jgleak.audit.plan import Planned, plan
-from jgleak.audit.results import DATABASE
+from jgleak.audit.results import DATABASE, SUFFIXES
 from jgleak.audit.units import Outcome, unit_hash
 from jgleak.reading import parsed_toml
 

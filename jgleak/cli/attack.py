@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -150,7 +151,7 @@ def _audit(specification: Specification, out: Path | None, json_lines: bool, std
     from jgleak.audit.table import clients_table, reasons, summary_table
 
     store = None if out is None else Store(out)
-    records, status, said = [], 0, None
+    records, summary, status, said = [], {}, 0, None
     try:
         setup = _prepared(specification, stderr)
         with _progress(stderr) as progress:
@@ -175,15 +176,15 @@ def _audit(specification: Specification, out: Path | None, json_lines: bool, std
     finally:
         if records:
             summary = summary_record(records, specification)
-            if store is not None:
-                store.append({"summary": summary})
             stdout.print(clients_table(records), summary_table(summary))
             for line in reasons(records):
                 stdout.print(Text(line), soft_wrap=True)
             if json_lines:
                 print(json.dumps({"summary": summary}), flush=True)
         if store is not None:
-            store.close()
+            with closing(store):
+                if records:
+                    store.append({"summary": summary})
     return status
 
 

@@ -70,7 +70,7 @@ def _conduct(grid: Grid, out: Path, resume: bool, retry_failed: bool, engine: st
     """Run what is left, and show it; the exit status."""
     from jgleak.audit.conduct import enter, remaining, unfinished
     from jgleak.audit.grid_table import audit_table
-    from jgleak.audit.results import open_audit
+    from jgleak.audit.results import lost_files, open_audit
 
     stderr = Console(stderr=True)
     with stderr.status("looking at data and models"):
@@ -78,6 +78,8 @@ def _conduct(grid: Grid, out: Path, resume: bool, retry_failed: bool, engine: st
     status, finished = 0, database.finished(retry_failed)
     total, broken = sum(p.graphs for p in planned), sum(s == "failed" for s in finished.values())
     stderr.print(Text(f"{grid.name}: {total} units, {len(finished)} finished before"))
+    if finished and (lost := open_audit(out).lost):
+        stderr.print(Text(lost_files(lost)), soft_wrap=True)
     try:
         database.started(engine)
         with _progress(stderr) as progress:

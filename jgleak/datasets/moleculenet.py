@@ -149,7 +149,7 @@ def molecules(rows: Iterable[tuple[str, Label | None]], *, bonds: bool = False) 
 def _rows(file: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
     opened = gzip.open if file.suffix == ".gz" else open
     try:
-        with opened(file, "rt", encoding="utf-8", newline="") as stream:
+        with opened(file, "rt", encoding="utf-8-sig", newline="") as stream:
             reader = csv.DictReader(stream)
             missing = [column for column in columns if column not in (reader.fieldnames or ())]
             if missing:

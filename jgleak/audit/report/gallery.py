@@ -61,9 +61,8 @@ def _pair(folder: Path, unit: Unit) -> Pair:
         best = None if not graphs else _picture(graphs[0], space, truth, f"reconstruction of {name}")
         caption = _caption(unit, truth, len(graphs))
         return Pair(name, _picture(truth, space, truth, f"the private graph {name}"), best, exact, caption)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        broken = f"no picture: its files are missing or broken ({type(error).__name__})"
-        return Pair(name, None, None, False, broken)
+    except (OSError, ValueError, KeyError, TypeError):
+        return Pair(name, None, None, False, "no picture: its files are missing or broken")
 
 
 def _picture(graph: Graph, space: FeatureSpace, truth: Graph, label: str) -> Markup:
