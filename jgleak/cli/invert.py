@@ -42,7 +42,8 @@ def invert(
     prior: PriorOption = "auto",
     max_n: MaxN = 40,
     noise: Annotated[
-        float | None, typer.Option(help="Standard deviation of the noise on every entry, where the client added some.")
+        float | None,
+        typer.Option(help="Standard deviation of the noise on every entry, where the file does not say the right one."),
     ] = None,
     features: Annotated[
         str | None,
@@ -55,6 +56,12 @@ def invert(
         str | None,
         typer.Option(help="What the client minimised, where the file says something else (masked_bce)."),
     ] = None,
+    clipped: Annotated[
+        bool, typer.Option("--clipped", help="The client clipped its update, where the file does not say so.")
+    ] = False,
+    pruned: Annotated[
+        bool, typer.Option("--pruned", help="The client left small entries out, where the file does not say so.")
+    ] = False,
     auxiliary: Annotated[
         str | None,
         typer.Option(help="A data set whose graphs are public, for attacks that need some (tox21, tu:MUTAG)."),
@@ -94,7 +101,9 @@ def invert(
             chosen = chosen.configure(dict(pairs(options)))
         given = None if features is None else feature_space(features)
         observation, space = load(file, given)
-        observation = observation if loss is None else dataclasses.replace(observation, loss=loss)
+        said = {"loss": loss, "scaled": clipped or None, "pruned": pruned or None, "noise": noise}
+        observation = dataclasses.replace(observation, **{k: v for k, v in said.items() if v is not None})
+        noise = observation.noise
         if n is None and "n" in chosen.needs:
             several = "" if observation.batch_size == 1 else ", one number for all graphs or one each (--n 9,7)"
             raise ValueError(f"n: {name} needs the number of nodes; give --n{several}")

@@ -56,6 +56,8 @@ class Observation:
       pruned: the smallest entries of its tensors, or of all of it, were left out, and are zero.
       statistics: of a model with batch normalisation in training mode, the running statistics that came back beside the
         update: ``mean`` and ``variance`` of every such norm, under its place in ``params``. None: none came back.
+      noise: standard deviation of independent noise on every entry that is known beside the update, as that of rounded
+        weights whose difference it is. Attacks reckon with it unless ``Knowledge.noise`` says otherwise. None: none.
 
     Raises:
       ValueError: the update does not fit the parameters (a gradient of another model), or is not finite; or statistics
@@ -72,6 +74,7 @@ class Observation:
     scaled: bool = False
     pruned: bool = False
     statistics: Params | None = None
+    noise: float | None = None
 
     def __post_init__(self) -> None:
         self.model.check()
@@ -91,6 +94,8 @@ class Observation:
         for mark in ("scaled", "pruned"):
             if not isinstance(getattr(self, mark), bool):
                 raise ValueError(f"{mark}: must be true or false, got {getattr(self, mark)!r}")
+        if self.noise is not None and not 0.0 <= self.noise < float("inf"):
+            raise ValueError(f"noise: a standard deviation is finite and not negative, got {self.noise}; None for none")
         for what, tree in (("params", self.params), ("update", self.update)):
             _check_depth(what, tree, self.model)
         expected = jax.eval_shape(lambda: self.model.initial(key=jax.random.key(0)))
@@ -155,7 +160,9 @@ def _check_tree(what: str, tree: Params, expected: Mapping[str, Any], beside: in
         got, want = np.shape(leaves[name]), lead + expected[name].shape
         if got != want:
             raise ValueError(f"{what}: {name!r} has shape {got}, this model has {want}; it belongs to another model")
-        if not np.all(np.isfinite(np.asarray(leaves[name], dtype=np.float64))):
+        with np.errstate(invalid="ignore"):  # a NaN of 16 bits may warn where it is cast
+            finite = np.all(np.isfinite(np.asarray(leaves[name], dtype=np.float64)))
+        if not finite:
             raise ValueError(f"{what}: {name!r} holds NaN or infinite values; check the client's loss and parameters")
 
 
@@ -279,6 +286,7 @@ def serialise(observation: Observation, space: FeatureSpace | None = None) -> by
         "local": None if observation.local is None else dataclasses.asdict(observation.local),
         "scaled": observation.scaled,
         "pruned": observation.pruned,
+        "noise": observation.noise,
         "space": None if space is None else space.to_json(),
     }
     trees = {"params": observation.params, "update": observation.update, "statistics": observation.statistics or {}}
@@ -345,6 +353,7 @@ def load(path: str | Path, space: FeatureSpace | None = None) -> tuple[Observati
 
 
 HEADER = {"format": "int", "loss": "str", "batch_size": "int", "protocol": "str", "scaled": "bool", "pruned": "bool"}
+HEADER |= {"noise": "float | None"}
 """What the header's plain fields hold."""
 
 
@@ -371,6 +380,7 @@ def _from_header(header: Any, tensors: Mapping[str, np.ndarray]) -> tuple[Observ
         local=_local(header),
         scaled=fields.get("scaled", False),
         pruned=fields.get("pruned", False),
+        noise=fields.get("noise"),
         statistics=trees["statistics"] or None,
     )
     return observation, None if header["space"] is None else FeatureSpace.from_json(header["space"])

@@ -11,7 +11,7 @@ import numpy as np
 from jgleak.features import Feature, FeatureSpace, Kind
 from jgleak.reading import read_json, typed
 
-FIELDS = ("features", "degree", "mean", "std", "edge_classes")
+FIELDS = ("features", "degree", "mean", "std", "edge_classes", "max_degree")
 FEATURE_FIELDS = ("name", "values", "size", "kind", "determined_by", "mapping")
 
 MOST_VALUES = 1_000_000
@@ -29,7 +29,8 @@ def read_schema(path: str | Path) -> FeatureSpace:
 
     Optional beside it: ``degree``, the name of a one-hot or number feature whose values are numbers of neighbours;
     ``mean`` and ``std``, one number a column, where the model is shown ``(column - mean) / std``; ``edge_classes``, the
-    names of the edges' classes. What ``FeatureSpace.to_json`` writes is such a file.
+    names of the edges' classes; ``max_degree``, the largest number of neighbours in public data, where no feature
+    states degrees. What ``FeatureSpace.to_json`` writes is such a file.
 
     Raises:
       ValueError: naming the file, the feature and the field that does not fit.
@@ -54,8 +55,8 @@ def _space(data: Any) -> FeatureSpace:
         raise ValueError(f"'degree' must be the name of a feature, got {degree!r}")
     features = tuple(_feature(item, place) for place, item in enumerate(listed))
     mean, std = (None if data.get(name) is None else _numbers(data[name], name) for name in ("mean", "std"))
-    classes = data.get("edge_classes", [])
-    return FeatureSpace(features, degree, mean, std, typed(classes, "tuple[str, ...]", "'edge_classes'"))
+    classes, most = data.get("edge_classes", []), typed(data.get("max_degree"), "int | None", "'max_degree'")
+    return FeatureSpace(features, degree, mean, std, typed(classes, "tuple[str, ...]", "'edge_classes'"), most)
 
 
 def _feature(item: Any, place: int) -> Feature:

@@ -118,6 +118,7 @@ def test_a_file_holds_no_more_than_the_server_saw(file: Path) -> None:
         "local",
         "scaled",
         "pruned",
+        "noise",
         "space",
     }
     assert set(header) == public
@@ -188,6 +189,9 @@ def set_header(**fields: Any) -> Any:
     return lambda tensors, header: header | fields
 
 
+REAL = {"name": "a", "values": [], "kind": "real", "determined_by": None, "mapping": []}
+
+
 def set_space(**fields: Any) -> Any:
     return lambda tensors, header: header | {"space": header["space"] | fields}
 
@@ -247,6 +251,8 @@ def set_conv(**fields: Any) -> Any:
             r"batch_size: .* at most 64 bits, got 1000.*\(401 char",
         ),
         (set_header(protocol=None), "protocol: expected a word, got None"),
+        (set_header(noise="x"), "noise: expected a number, got 'x'"),
+        (set_header(noise=-1.0), "noise: a standard deviation is finite and not negative"),
         (set_header(loss=7), "loss: expected a word, got 7"),
         (set_header(pruned=1), "pruned: expected true or false, got 1"),
         (set_header(space=[]), "space: expected fields by name"),
@@ -257,7 +263,7 @@ def set_conv(**fields: Any) -> Any:
         (set_space(features=[{"name": "a", "values": [10**400]}]), r"features.values\[0\]: .* at most 64 bits"),
         (set_space(features=[{"name": "a", "values": [0], "mapping": "x"}]), "features.mapping: expected a list"),
         (
-            set_space(features=[{"name": "a", "kind": "real"}], degree=None, mean=None, std=None),
+            set_space(features=[REAL], degree=None, mean=None, std=None),
             "spoilt.safetensors: this space has 1 columns, the model takes 13",
         ),
         (set_header(space={}), "feature space: malformed description"),
