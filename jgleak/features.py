@@ -15,7 +15,19 @@ from typing import Any, Literal, get_args
 import numpy as np
 from jaxtyping import Float, Int, Num
 
+from jgleak.reading import typed_fields
+
 Kind = Literal["onehot", "binary", "number", "real"]
+
+_FEATURE = {
+    "name": "str",
+    "values": "tuple[str | int | float, ...]",
+    "kind": "str",
+    "determined_by": "str | None",
+    "mapping": "tuple[int, ...]",
+}
+_SPACE = {"degree": "str | None", "mean": "tuple[float, ...] | None", "std": "tuple[float, ...] | None"}
+_SPACE |= {"edge_classes": "tuple[str, ...]", "max_degree": "int | None"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +82,8 @@ class FeatureSpace:
       std: column standard deviations (m,), or None for no normalisation.
       edge_classes: names of the classes that edges are of (bond types), in the order of their codes; none where edges
         are alike. A combination of several edge attributes is one class.
+      max_degree: largest number of neighbours in the public data that the statistics are of, where features do not
+        state degrees; None: nobody published it.
     """
 
     features: tuple[Feature, ...]
@@ -77,6 +91,7 @@ class FeatureSpace:
     mean: Float[np.ndarray, " m"] | None = None
     std: Float[np.ndarray, " m"] | None = None
     edge_classes: tuple[str, ...] = ()
+    max_degree: int | None = None
 
     def __post_init__(self) -> None:
         names = [f.name for f in self.features]
@@ -110,6 +125,8 @@ class FeatureSpace:
             raise ValueError("mean, std: give both or neither")
         if self.std is not None and np.any(self.std < 0):
             raise ValueError("std: deviations cannot be negative")
+        if self.max_degree is not None and self.max_degree < 0:
+            raise ValueError(f"max_degree: a number of neighbours is not negative, got {self.max_degree}")
         object.__setattr__(self, "edge_classes", tuple(map(str, self.edge_classes)))
         if len(set(self.edge_classes)) != len(self.edge_classes):
             raise ValueError("edge_classes: names must be unique")
@@ -266,7 +283,8 @@ class FeatureSpace:
     def without(self, name: str) -> FeatureSpace:
         """The schema with one feature left out (GRAIN's "no degree" ablation); statistics of the others are kept.
 
-        A feature that the left-out one determined becomes free.
+        A feature that the left-out one determined becomes free. Where statistics say which degrees occur, the largest
+        stays as ``max_degree``.
         """
         g = self.index(name)
         start, stop = self.offsets[g], self.offsets[g] + self.features[g].columns
@@ -280,7 +298,15 @@ class FeatureSpace:
             mean=None if self.mean is None else self.mean[keep],
             std=None if self.std is None else self.std[keep],
             edge_classes=self.edge_classes,
+            max_degree=self._largest_degree() if self.degree == name else self.max_degree,
         )
+
+    def _largest_degree(self) -> int | None:
+        """The largest degree that occurs in the public data, by the statistics of the feature that states degrees."""
+        if self.degree is None or self.mean is None:
+            return self.max_degree
+        g = self.index(self.degree)
+        return max((int(self.features[g].values[code]) for code in self.possible(g)), default=None)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-serialisable description, exact for float64 statistics."""
@@ -290,18 +316,24 @@ class FeatureSpace:
             "mean": None if self.mean is None else self.mean.tolist(),
             "std": None if self.std is None else self.std.tolist(),
             "edge_classes": list(self.edge_classes),
+            "max_degree": self.max_degree,
         }
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> FeatureSpace:
         """Inverse of ``to_json``; raises ``ValueError`` when the description is malformed."""
+        fields = typed_fields(data, _SPACE, "space", others=True)
         try:
-            features = tuple(
-                Feature(f["name"], tuple(f["values"]), f["kind"], f["determined_by"], tuple(f["mapping"]))
-                for f in data["features"]
+            listed = [typed_fields(f, _FEATURE, "space.features") for f in data["features"]]
+            features = tuple(Feature(**{name: f[name] for name in _FEATURE}) for f in listed)
+            stats = {k: None if fields[k] is None else np.asarray(fields[k], np.float64) for k in ("mean", "std")}
+            return FeatureSpace(
+                features,
+                fields["degree"],
+                **stats,
+                edge_classes=fields.get("edge_classes", ()),
+                max_degree=fields.get("max_degree"),
             )
-            stats = {k: None if data[k] is None else np.asarray(data[k], dtype=np.float64) for k in ("mean", "std")}
-            return FeatureSpace(features, data["degree"], **stats, edge_classes=tuple(data.get("edge_classes", ())))
         except (KeyError, TypeError) as error:
             raise ValueError(f"feature space: malformed description ({error!r})") from error
 

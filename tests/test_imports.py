@@ -14,6 +14,7 @@ LAYER = {
     "features": 0,
     "pytree": 0,
     "ratings": 0,
+    "reading": 0,
     "gnn": 1,
     "defenses": 1,
     "federated": 2,

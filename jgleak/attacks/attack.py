@@ -115,6 +115,13 @@ class RunMany(Protocol):
     ) -> list[Reconstruction]: ...
 
 
+def _reckoning(observation: Observation, knowledge: Knowledge) -> Knowledge:
+    """What is known, with the noise that is known beside the update."""
+    if knowledge.noise is not None or observation.noise is None:
+        return knowledge
+    return dataclasses.replace(knowledge, noise=observation.noise)
+
+
 def _no_reason(observation: Observation, knowledge: Knowledge) -> str | None:
     return None
 
@@ -224,6 +231,7 @@ class Attack:
         Raises:
           ValueError: the attack cannot work here, with the reason and what to do instead.
         """
+        knowledge = _reckoning(observation, knowledge)
         observation = self._checked(observation, knowledge)
         with threadpool_limits(1, "blas"):  # the host's matrices are small: more threads only wait for each other
             return self.run(observation, knowledge, key=key, budget=budget or Budget())
@@ -241,6 +249,7 @@ class Attack:
         Raises:
           ValueError: as for one client.
         """
+        knowledges = [_reckoning(o, k) for o, k in zip(observations, knowledges, strict=True)]
         checked = [self._checked(o, k) for o, k in zip(observations, knowledges, strict=True)]
         budget = budget or Budget()
         with threadpool_limits(1, "blas"):

@@ -9,6 +9,8 @@ import typing
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
+from jgleak.reading import shortened
+
 Settings = TypeVar("Settings")
 
 
@@ -93,9 +95,10 @@ def _number(field: dataclasses.Field[Any], kind: type, text: str) -> int | float
     said = f"a whole number{least}" if kind is int else f"a number{least}" if least else "a positive number"
     try:
         value = kind(text)
-        float(value)  # a whole number beyond all floats has no end that a search could reach
-    except (ValueError, OverflowError):
+    except ValueError:
         value = -1
+    if kind is int and value >= 2**31:
+        said, value = f"{said}, below 2**31", -1
     if not math.isfinite(value) or value < 0 or (value == 0 and not field.metadata.get("from_zero")):
-        raise ValueError(f"option {field.name!r}: expected {said}, got {text!r}")
+        raise ValueError(f"option {field.name!r}: expected {said}, got {shortened(text)}")
     return value

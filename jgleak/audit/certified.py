@@ -19,8 +19,12 @@ from jgleak.audit.record import plain
 from jgleak.features import FeatureSpace
 from jgleak.federated import Observation, load
 from jgleak.graph import Graph
+from jgleak.reading import read_json, shortened, typed_fields
 
 FORMAT = "jgleak reconstruction 1"
+
+CERTIFICATE = {f.name: "str" if f.name == "status" else str(f.type) for f in dataclasses.fields(Certificate)}
+"""What a certificate's fields hold in a file."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,11 +66,6 @@ def _plain_graph(graph: Graph) -> dict[str, Any]:
     return {"x": graph.x, "edges": graph.edges, "y": graph.y, **classes}
 
 
-def classes_of(graph: Mapping[str, Any]) -> Int[np.ndarray, " e"] | None:
-    """The edge classes of a graph in a document, where it has any."""
-    return np.array(graph["edge_class"], np.int64) if graph.get("edge_class") is not None else None
-
-
 def write(
     path: Path,
     reconstruction: Reconstruction,
@@ -97,33 +96,36 @@ def read(path: Path) -> Listed:
       ValueError: not such a file, or a broken one.
     """
     try:
-        found: Any = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(
-            f"file: cannot read {path} ({error.strerror}); give a file of a folder 'reconstructions'"
-        ) from error
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"file: {path} is not JSON ({error}); give a file of a folder 'reconstructions'") from error
+        found: Any = read_json(path)
+    except ValueError as error:
+        raise ValueError(f"file: {error}; give a file of a folder 'reconstructions'") from error
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise ValueError(f"file: {path} is not a {FORMAT!r} file; give one that `jgleak attack --out` wrote")
     try:
-        graphs = [
-            Graph(
-                np.array(g["x"]),
-                np.array(g["edges"], np.int64).reshape(-1, 2),
-                _label(g["y"]),
-                edge_class=classes_of(g),
-            )
-            for g in found["graphs"]
-        ]
-        certificate = found["certificate"]
+        graphs = [graph_of(g) for g in found["graphs"]]
+        certificate, space = found["certificate"], found.get("space")
         if certificate is not None:
-            certificate = Certificate(**{**certificate, "conditions": tuple(certificate["conditions"])})
-        space = found.get("space")
+            certificate = Certificate(**typed_fields(certificate, CERTIFICATE, "certificate"))
+        given = typed_fields(found, {"observation": "str", "loss": "str | None"}, others=True)
         space = None if space is None else FeatureSpace.from_json(space)
-        return Listed(graphs, certificate, path.parent / found["observation"], space, found.get("loss"))
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"file: {path} lacks or breaks the field {error}; write it again") from error
+        return Listed(graphs, certificate, path.parent / given["observation"], space, given.get("loss"))
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"file: {path} lacks or breaks a field ({error}); write it again") from error
+
+
+def graph_of(data: Mapping[str, Any]) -> Graph:
+    """A graph of a document, private ones of an audit included."""
+    edges, classes = whole_numbers(data["edges"]).reshape(-1, 2), data.get("edge_class")
+    y = _label(data["y"])
+    return Graph(np.array(data["x"]), edges, y, edge_class=None if classes is None else whole_numbers(classes))
+
+
+def whole_numbers(values: Any) -> Int[np.ndarray, "..."]:
+    """An array of them; raises ``ValueError`` for anything else, fractions included."""
+    array = np.array(values)
+    if array.size and array.dtype.kind != "i":
+        raise ValueError(f"expected whole numbers of at most 64 bits, got {shortened(values)}")
+    return array.astype(np.int64)
 
 
 def verify(path: Path) -> Report:
@@ -138,9 +140,12 @@ def verify(path: Path) -> Report:
     """
     graphs, certificate, place, space, loss = read(path)
     observation, space = load(place, space)
-    observation = observation if loss is None else dataclasses.replace(observation, loss=loss)
-    for graph in graphs:
-        space.check(graph.x)
+    try:
+        observation = observation if loss is None else dataclasses.replace(observation, loss=loss)
+        for graph in graphs:
+            space.check(graph.x)
+    except ValueError as error:
+        raise ValueError(f"file: {path}: {error}") from error
     distances, implied = zip(*gradient_distances(observation, space, graphs), strict=True) if graphs else ((), ())
     forms = {graph.canonical_form() for graph in graphs}
     furthest = max(distances, default=np.inf)

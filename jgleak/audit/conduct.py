@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jgleak.audit.database import SUFFIXES, Database
+from jgleak.audit.database import Database
 from jgleak.audit.engines import Work
 from jgleak.audit.experiment import chunks
 from jgleak.audit.grid import Cell, Grid
 from jgleak.audit.plan import Planned, plan
-from jgleak.audit.results import DATABASE
+from jgleak.audit.results import DATABASE, SUFFIXES
 from jgleak.audit.units import Outcome, unit_hash
+from jgleak.reading import parsed_toml
 
 
 def enter(grid: Grid, folder: Path, resume: bool, retry_failed: bool = False) -> tuple[Database, tuple[Planned, ...]]:
@@ -49,7 +49,7 @@ def enter(grid: Grid, folder: Path, resume: bool, retry_failed: bool = False) ->
 
 
 def _gone_on(grid: Grid, text: str, database: Database, retry_failed: bool) -> tuple[Planned, ...]:
-    changed = difference(tomllib.loads(text), tomllib.loads(grid.text))
+    changed = difference(parsed_toml(text), parsed_toml(grid.text))
     if changed is not None:
         raise ValueError(f"out: {database.folder} was begun with another grid: {changed}; choose another folder")
     planned = database.plan(grid)

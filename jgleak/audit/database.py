@@ -15,12 +15,9 @@ import jax
 
 from jgleak.audit.grid import Cell, Grid
 from jgleak.audit.plan import Planned
-from jgleak.audit.results import DATABASE, FORMAT
+from jgleak.audit.results import DATABASE, FORMAT, SUFFIXES
 from jgleak.audit.units import Outcome, unit_hash, versions
 from jgleak.version import __version__
-
-SUFFIXES = {"observations": ".safetensors", "reconstructions": ".json", "truths": ".json"}
-"""Folders beside the store, and how their files end."""
 
 _TABLES = """
 CREATE TABLE grid (name TEXT NOT NULL, text TEXT NOT NULL, format TEXT NOT NULL);
@@ -79,7 +76,10 @@ class Database:
         known = self._store.execute("SELECT name FROM sqlite_master WHERE name = 'grid'").fetchone()
         if not known:
             return None
-        text, written = self._store.execute("SELECT text, format FROM grid").fetchone()
+        row = self._store.execute("SELECT text, format FROM grid").fetchone()
+        if row is None:
+            raise ValueError(f"out: the store in {self.folder} lacks its grid; it is damaged, begin in another folder")
+        text, written = row
         if written != FORMAT:
             raise ValueError(
                 f"out: {self.folder} holds an audit of the format {written!r}, this jgleak writes {FORMAT!r}; go on "
@@ -128,16 +128,27 @@ class Database:
         return {key: status for key, status in rows if not (retry_failed and status == "failed")}
 
     def add(self, cell: Cell, outcomes: Sequence[Outcome]) -> None:
-        """Keep a chunk: the files of all its units, then all its rows at once, in place of older ones."""
-        for outcome in outcomes:
-            stem = unit_hash(cell.specification, outcome.client)
-            for name, content in outcome.files.items():
-                _write(self.folder / name / f"{stem}{SUFFIXES[name]}", content)
-        for name in SUFFIXES:
-            _sync(self.folder / name)
-        self._store.execute("BEGIN IMMEDIATE")
-        self._insert(cell, outcomes)
-        self._store.execute("COMMIT")
+        """Keep a chunk: the files of all its units, then all its rows at once, in place of older ones.
+
+        Raises:
+          ValueError: the folder takes no more; the units before are safe.
+        """
+        try:
+            for outcome in outcomes:
+                stem = unit_hash(cell.specification, outcome.client)
+                for name, content in outcome.files.items():
+                    _write(self.folder / name / f"{stem}{SUFFIXES[name]}", content)
+            for name in SUFFIXES:
+                _sync(self.folder / name)
+            self._store.execute("BEGIN IMMEDIATE")
+            self._insert(cell, outcomes)
+            self._store.execute("COMMIT")
+        except (OSError, sqlite3.Error) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise ValueError(
+                f"out: cannot write to {self.folder} ({reason}); all units that had finished are safe: make room, and "
+                "--resume goes on"
+            ) from error
 
     def _insert(self, cell: Cell, outcomes: Sequence[Outcome]) -> None:
         label, specification = _json(cell.label), _json(cell.specification.to_json())

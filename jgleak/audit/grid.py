@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from jgleak.audit.entries import AXES, entry_faults, label
 from jgleak.audit.specification import Faults, Specification
+from jgleak.reading import parsed_toml
 
 SETTINGS: Mapping[str, type] = {"name": str, "seeds": list, "time_limit": float, "skip_impossible": bool}
 """What stands at the top of a grid, beside the tables."""
@@ -57,9 +57,9 @@ def read_grid(text: str) -> Grid:
       Faults: all mistakes that show in the text, each with its place.
     """
     try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise Faults([f"not TOML: {error}"]) from error
+        document = parsed_toml(text)
+    except ValueError as error:
+        raise Faults([str(error)]) from error
     faults = list(_setting_faults(document))
     entries: dict[str, list[dict[str, Any]]] = {}
     for axis in AXES:

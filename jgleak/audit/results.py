@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +14,9 @@ from jgleak.audit.specification import Specification
 
 DATABASE = "audit.sqlite"
 """Name of the store in an audit's folder."""
+
+SUFFIXES = {"observations": ".safetensors", "reconstructions": ".json", "truths": ".json"}
+"""Folders beside the store, and how their files end."""
 
 FORMAT = "jgleak audit 2"
 """Version of the store, and of what a unit's hash is taken of."""
@@ -72,12 +76,14 @@ class Audit(NamedTuple):
       grid_text: the TOML that it was started with.
       planned: number of units of the whole grid, the missing ones included.
       units: the finished ones, in the grid's order.
+      lost: files of finished units that are there no more, by their place in the folder.
     """
 
     name: str
     grid_text: str
     planned: int
     units: list[Unit]
+    lost: tuple[str, ...] = ()
 
 
 def open_audit(folder: Path) -> Audit:
@@ -104,7 +110,30 @@ def open_audit(folder: Path) -> Audit:
             units = [_unit(row) for row in store.execute(_UNITS)]
     except (sqlite3.Error, json.JSONDecodeError, TypeError) as error:
         raise ValueError(f"audit: {file} is not a readable store of `jgleak audit` ({error})") from error
-    return Audit(name, text, planned, units)
+    return Audit(name, text, planned, units, tuple(_lost(folder, units)))
+
+
+def lost_files(lost: Sequence[str]) -> str:
+    """What there is to say of files that are gone; at least one is."""
+    more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+    return (
+        f"{len(lost)} file(s) of finished units are gone: {lost[0]}{more}. The units' rows and all rates stay; bring "
+        "the files back, or audit in another folder"
+    )
+
+
+def _lost(folder: Path, units: Sequence[Unit]) -> Iterator[str]:
+    """Of every unit whose attack began the files that are not there."""
+    there = {name: {path.name for path in (folder / name).glob("*")} for name in SUFFIXES}
+    hashes = {(tuple(unit.cell.items()), unit.client): unit.hash for unit in units}
+    for unit in units:
+        if not unit.record:
+            continue
+        first = hashes.get((tuple(unit.cell.items()), unit.client - unit.client % unit.specification["batch"]))
+        for name, suffix in SUFFIXES.items():
+            file = f"{first if name == 'observations' else unit.hash}{suffix}"
+            if file not in there[name] and not (name == "observations" and first != unit.hash):
+                yield f"{name}/{file}"
 
 
 def _unit(row: tuple[Any, ...]) -> Unit:

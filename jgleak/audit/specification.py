@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from jgleak.reading import shortened
+
 POOLINGS = ("mean", "sum", "max")
 """Ways of the pooled readout to add up."""
 
@@ -19,6 +21,12 @@ NORM_MODES = ("eval", "train")
 
 LAYERS, PARAMETERS = 100, 1 << 28
 """Most convolutions of a model, and most parameters in them."""
+
+COUNTS = (
+    *("graphs", "min_nodes", "max_nodes", "layers", "hidden", "heads"),
+    *("local_steps", "batch", "train", "together", "max_n"),
+)
+"""Fields that count something; XLA counts in 32 bits."""
 
 KNOWABLE = ("n", "adjacency", "features", "labels", "auxiliary")
 """What an attacker may be given beyond the public feature space."""
@@ -39,6 +47,12 @@ class Faults(ValueError):
     def __init__(self, faults: Sequence[str]) -> None:
         super().__init__("; ".join(faults))
         self.faults = tuple(faults)
+
+
+def run_faults(seed: int, time_limit: float) -> Iterator[tuple[str, bool]]:
+    """What may be wrong with a seed and a time limit: what to say, and whether it is so."""
+    yield f"time_limit: must be a positive number of seconds, got {time_limit}", not 0 < time_limit < math.inf
+    yield f"seed: must lie in 0..2**32 - 1, got {shortened(seed)}", not 0 <= seed < 2**32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,13 +180,16 @@ class Specification:
 
     def _faults(self) -> Iterator[tuple[str, bool]]:
         """Every mistake that shows without data or model: what to say, and whether it was made."""
+        for name in COUNTS:
+            count = getattr(self, name)
+            yield f"{name}: must be below 2**31, got {shortened(count)}", count is not None and count >= 2**31
         least, most = 1 if self.min_nodes is None else self.min_nodes, self.max_nodes
         heads = self.heads if self.model in ("gat", "gatv2") else 1
         entries = self.layers * (self.hidden * heads) ** 2
         yield f"layers: at most {LAYERS} convolutions are built, got {self.layers}", self.layers > LAYERS
         yield (
-            f"layers, hidden, heads: the model would have about {entries} parameters; at most {PARAMETERS} are built "
-            "(1 GiB); take fewer or narrower layers",
+            f"layers, hidden, heads: the model would have about {shortened(entries)} parameters; at most {PARAMETERS} "
+            "are built (1 GiB); take fewer or narrower layers",
             self.layers <= LAYERS and entries > PARAMETERS,
         )
         yield f"graphs: must be at least 1, got {self.graphs}", self.graphs is not None and self.graphs < 1
@@ -182,10 +199,7 @@ class Specification:
         )
         for word in sorted(set(self.know) - set(KNOWABLE)):
             yield f"know: unknown {word!r}; choose from {', '.join(KNOWABLE)}", True
-        yield (
-            f"time_limit: must be a positive number of seconds, got {self.time_limit}",
-            not 0 < self.time_limit < math.inf,
-        )
+        yield from run_faults(self.seed, self.time_limit)
         yield (
             f"pooling: unknown {self.pooling!r}; choose of {', '.join(POOLINGS)}, several with commas between",
             not set(self.pooling.split(",")) <= set(POOLINGS),
@@ -213,7 +227,10 @@ class Specification:
             self.batch > 1 and bool({"adjacency", "features"} & set(self.know)),
         )
         yield f"local_steps: must be at least 1, got {self.local_steps}", self.local_steps < 1
-        yield f"local_rate: must be above 0, got {self.local_rate}", not self.local_rate > 0
+        yield (
+            f"local_rate: must be above 0 and finite, got {self.local_rate}",
+            not 0 < self.local_rate < math.inf,
+        )
         yield (
             "auxiliary: that is the clients' own data set; the rest of it is 'same'",
             self.auxiliary.lower() == self.dataset.lower(),
@@ -229,7 +246,6 @@ class Specification:
         yield f"together: must be at least 1, got {self.together}", self.together < 1
         yield f"train: must be a number of epochs, 0 or more, got {self.train}", self.train < 0
         yield f"max_n: must be at least 1, got {self.max_n}", self.max_n is not None and self.max_n < 1
-        yield f"seed: must lie in 0..2**32 - 1, got {self.seed}", not 0 <= self.seed < 2**32
 
     def to_json(self) -> dict[str, Any]:
         """The fields by name, ready for JSON."""

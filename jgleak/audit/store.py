@@ -6,7 +6,6 @@ Pictures can be drawn again from the files; a thread draws them while the next c
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -15,9 +14,11 @@ from typing import Any
 from jgleak.attacks.certificate import Certificate
 from jgleak.audit.certified import write
 from jgleak.audit.experiment import Result
+from jgleak.audit.lines import Lines
 from jgleak.draw import draw_set
 from jgleak.features import FeatureSpace
-from jgleak.federated import Observation, save
+from jgleak.federated import Observation
+from jgleak.federated.observation import serialise
 
 
 class Store:
@@ -39,7 +40,7 @@ class Store:
             self._made = tuple(f for f in folders if not f.exists())
             (folder / "observations").mkdir(parents=True, exist_ok=True)
             (folder / "reconstructions").mkdir(exist_ok=True)
-            self._records = (folder / "results.jsonl").open("x", encoding="utf-8")
+            self._lines = Lines(folder)
         except FileExistsError as error:
             raise ValueError(f"out: {folder} holds an earlier run or is a file; choose another folder") from error
         except OSError as error:
@@ -52,8 +53,9 @@ class Store:
         if result.observation is None:
             return
         number = f"{result.index:03d}"
-        observation = self._kept(result.observation, f"{number}.safetensors", space)
-        write(self.folder / "reconstructions" / f"{number}.json", result.reconstruction, observation)
+        with self._lines.room():
+            observation = self._kept(result.observation, f"{number}.safetensors", space)
+            write(self.folder / "reconstructions" / f"{number}.json", result.reconstruction, observation)
         picture = self.folder / f"{number}.png"
         title = f"{record['attack']}: {_verdict(result)}"
         graphs = result.reconstruction.graphs
@@ -63,28 +65,26 @@ class Store:
         """Where the observation is, under ``name`` if it is new: the graphs of a batch share theirs."""
         if self._saved is None or self._saved[0] is not observation:
             self._saved = observation, self.folder / "observations" / name
-            save(self._saved[1], observation, space)
+            self._saved[1].write_bytes(serialise(observation, space))
         return self._saved[1]
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Write one line and hand it to the operating system."""
-        self._records.write(json.dumps(record) + "\n")
-        self._records.flush()
+        self._lines.append(record)
 
     def close(self) -> None:
         """Close the file of records and wait for the pictures. Without any records, what was made is taken away: the
         next run may have the folder.
 
         Raises:
-          OSError: a picture could not be written.
+          ValueError: a picture could not be written.
         """
-        self._records.close()
+        self._lines.close()
         self._artist.shutdown()
-        for picture in self._pictures:
-            picture.result()
-        records = self.folder / "results.jsonl"
-        if records.stat().st_size == 0:
-            records.unlink()
+        with self._lines.room():
+            for picture in self._pictures:
+                picture.result()
+        if not self._lines.count:
             for folder in self._made:
                 with contextlib.suppress(OSError):  # it holds something that is not ours
                     folder.rmdir()

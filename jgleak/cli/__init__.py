@@ -13,6 +13,7 @@ from jgleak.cli.invert import invert, verify
 from jgleak.cli.listing import show_list
 from jgleak.cli.recommender import recommender
 from jgleak.cli.report import report
+from jgleak.cli.status import listen_to_signals
 from jgleak.version import __version__
 
 app = typer.Typer(
@@ -33,6 +34,7 @@ app.command("list")(show_list)
 def main() -> None:
     """Entry point of the ``jgleak`` command."""
     keep_compiled()
+    listen_to_signals()
     app()
 
 

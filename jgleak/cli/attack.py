@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,7 @@ from rich.text import Text
 
 from jgleak.audit.specification import KNOWABLE, PROTOCOLS, Specification
 from jgleak.cli.options import Json, MaxN, PriorOption, Seconds, Seed, Workers, pairs, split
-from jgleak.cli.status import FAILED, INTERRUPTED, mistakes
+from jgleak.cli.status import FAILED, mistakes, status_of
 
 if TYPE_CHECKING:
     from jgleak.audit.setup import Setup
@@ -153,7 +154,7 @@ def _audit(
     from jgleak.audit.table import clients_table, reasons, summary_table
 
     store = None if out is None else Store(out)
-    records, status, said = [], 0, None
+    records, summary, status, said = [], {}, 0, None
     try:
         setup = _prepared(specification, stderr)
         with _progress(stderr) as progress:
@@ -172,22 +173,22 @@ def _audit(
                     stderr.print(Text(f"graph {result.index}: {told}"), soft_wrap=True)
                     said = result.failure
                 progress.update(bar, advance=1, exact=sum(r["exact"] for r in records))
-    except KeyboardInterrupt:
-        status = INTERRUPTED
+    except KeyboardInterrupt as error:
+        status = status_of(error)
         stderr.print("interrupted")
     finally:
         if records:
             records.sort(key=lambda record: record["graph"])
             summary = summary_record(records, specification)
-            if store is not None:
-                store.append({"summary": summary})
             stdout.print(clients_table(records), summary_table(summary))
             for line in reasons(records):
                 stdout.print(Text(line), soft_wrap=True)
             if json_lines:
                 print(json.dumps({"summary": summary}), flush=True)
         if store is not None:
-            store.close()
+            with closing(store):
+                if records:
+                    store.append({"summary": summary})
     return status
 
 

@@ -11,7 +11,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-from jgleak.cli.status import FAILED, INTERRUPTED, mistakes
+from jgleak.audit.specification import Faults
+from jgleak.cli.status import FAILED, mistakes, status_of
+from jgleak.reading import read_text
 
 if TYPE_CHECKING:
     from jgleak.audit.engines import Engine
@@ -45,17 +47,15 @@ def audit(
             raise ValueError("retry-failed: there is nothing to try again in a new audit; add --resume")
         if out is None and not dry_run:
             raise ValueError("out: give a folder for the results with --out, or add --dry-run")
-        try:
-            text = file.read_text(encoding="utf-8")
-        except OSError as error:
-            raise ValueError(f"{file}: cannot be read ({error.strerror}); give the grid's TOML file") from error
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{file}: not TOML, which is text in UTF-8 ({error.reason})") from error
+        text = read_text(file)
 
         from jgleak.audit.engines import in_processes, local, on_ray
         from jgleak.audit.grid import read_grid
 
-        grid = read_grid(text)
+        try:
+            grid = read_grid(text)
+        except Faults as error:
+            raise Faults([f"{file}: {fault}" for fault in error.faults]) from error
         try:
             if dry_run:
                 _foresee(grid, out)
@@ -73,7 +73,7 @@ def _conduct(grid: Grid, out: Path, resume: bool, retry_failed: bool, engine: st
     """Run what is left, and show it; the exit status."""
     from jgleak.audit.conduct import enter, remaining, unfinished
     from jgleak.audit.grid_table import audit_table
-    from jgleak.audit.results import open_audit
+    from jgleak.audit.results import lost_files, open_audit
 
     stderr = Console(stderr=True)
     with stderr.status("looking at data and models"):
@@ -81,6 +81,8 @@ def _conduct(grid: Grid, out: Path, resume: bool, retry_failed: bool, engine: st
     status, finished = 0, database.finished(retry_failed)
     total, broken = sum(p.graphs for p in planned), sum(s == "failed" for s in finished.values())
     stderr.print(Text(f"{grid.name}: {total} units, {len(finished)} finished before"))
+    if finished and (lost := open_audit(out).lost):
+        stderr.print(Text(lost_files(lost)), soft_wrap=True)
     try:
         database.started(engine)
         with _progress(stderr) as progress:
@@ -95,8 +97,8 @@ def _conduct(grid: Grid, out: Path, resume: bool, retry_failed: bool, engine: st
                     reason = next(o.reason for o in outcomes if o.status == "failed") or ""
                     stderr.print(Text(f"{_called(cell.label)}: {new} failed: {reason.strip().splitlines()[-1]}"))
                 progress.update(bar, advance=len(outcomes), failed=broken, description=_called(cell.label))
-    except KeyboardInterrupt:
-        status = INTERRUPTED
+    except KeyboardInterrupt as error:
+        status = status_of(error)
         stderr.print("interrupted; --resume goes on")
     finally:
         database.close()

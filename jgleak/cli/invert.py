@@ -11,8 +11,9 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from jgleak.audit.specification import Faults, run_faults
 from jgleak.cli.options import Json, MaxN, PriorOption, Seconds, Seed, pairs, writable
-from jgleak.cli.status import FAILED, mistakes
+from jgleak.cli.status import FAILED, NOTHING, mistakes
 from jgleak.version import __version__
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from jgleak.attacks.attack import Reconstruction
     from jgleak.attacks.facts.fact import Facts
+    from jgleak.audit.outcome import Outcome
     from jgleak.features import FeatureSpace
     from jgleak.graph import Graph
     from jgleak.smiles import Smiles
@@ -40,7 +42,8 @@ def invert(
     prior: PriorOption = "auto",
     max_n: MaxN = None,
     noise: Annotated[
-        float | None, typer.Option(help="Standard deviation of the noise on every entry, where the client added some.")
+        float | None,
+        typer.Option(help="Standard deviation of the noise on every entry, where the file does not say the right one."),
     ] = None,
     features: Annotated[
         str | None,
@@ -53,6 +56,12 @@ def invert(
         str | None,
         typer.Option(help="What the client minimised, where the file says something else (masked_bce)."),
     ] = None,
+    clipped: Annotated[
+        bool, typer.Option("--clipped", help="The client clipped its update, where the file does not say so.")
+    ] = False,
+    pruned: Annotated[
+        bool, typer.Option("--pruned", help="The client left small entries out, where the file does not say so.")
+    ] = False,
     auxiliary: Annotated[
         str | None,
         typer.Option(help="A data set whose graphs are public, for attacks that need some (tox21, tu:MUTAG)."),
@@ -61,8 +70,15 @@ def invert(
     out: Annotated[Path | None, typer.Option(help="Folder for reconstruction.json.")] = None,
     json_lines: Json = False,
 ) -> None:
-    """Attack a saved observation and print the graph it came from."""
+    """Attack a saved observation and print the graph it came from.
+
+    Exit status: 0 a graph with the observed gradient was found; 3 there is none, or an approximation alone; 2 the file
+    or an option is wrong; 1 the attack broke down; 130 Ctrl-C, 143 SIGTERM.
+    """
     with mistakes():
+        faults = [text for text, wrong in run_faults(seed, time_limit) if wrong]
+        if faults:
+            raise Faults(faults)
         out_file = None if out is None else writable(out / "reconstruction.json")
         import dataclasses
 
@@ -72,10 +88,10 @@ def invert(
         from jgleak.attacks.facts.diagnosis import diagnoses
         from jgleak.attacks.facts.registry import facts
         from jgleak.attacks.registry import get_attack
-        from jgleak.audit.certified import write
         from jgleak.audit.clients import foreign_graphs
         from jgleak.audit.compilations import compilations
         from jgleak.audit.describe import describe
+        from jgleak.audit.outcome import FOUND, outcome
         from jgleak.audit.record import plain
         from jgleak.cli.features import feature_space
         from jgleak.datasets import load as load_dataset
@@ -86,7 +102,9 @@ def invert(
             chosen = chosen.configure(dict(pairs(options)))
         given = None if features is None else feature_space(features)
         observation, space = load(file, given)
-        observation = observation if loss is None else dataclasses.replace(observation, loss=loss)
+        said = {"loss": loss, "scaled": clipped or None, "pruned": pruned or None, "noise": noise}
+        observation = dataclasses.replace(observation, **{k: v for k, v in said.items() if v is not None})
+        noise = observation.noise
         if n is None and "n" in chosen.needs:
             several = "" if observation.batch_size == 1 else ", one number for all graphs or one each (--n 9,7)"
             raise ValueError(f"n: {name} needs the number of nodes; give --n{several}")
@@ -114,8 +132,7 @@ def invert(
         with Console(stderr=True).status(name):
             found = chosen(observation, knowledge, key=jax.random.key(seed), budget=Budget(seconds=time_limit))
         seconds, compiled = time.monotonic() - begun, compilations().since(compiled).seconds
-        if out_file is not None:
-            write(out_file, found, file, given, loss)
+        worth = outcome(observation, found, noise)
         shown = found.graphs if observation.batch_size > 1 else found.graphs[:1]
         why = [] if found.graphs else diagnoses(observation, space, noise=noise)
         molecules = [_molecule(graph, space) for graph in shown]
@@ -123,6 +140,9 @@ def invert(
             {
                 "file": str(file),
                 "attack": name,
+                "outcome": worth.kind,
+                "reason": found.info.get("reason"),
+                "hints": worth.hints,
                 "facts": shown_first.to_json(),
                 "diagnoses": why,
                 "graphs": [describe(g, space) for g in found.graphs],
@@ -140,9 +160,12 @@ def invert(
             print(json.dumps(record), flush=True)
         console.print(f"{seconds:.1f} s, of which {compiled:.1f} s compiling")
         if not found.graphs:
-            _show_nothing(found, why, noise, console)
+            _show_nothing(found, why, worth, console)
         else:
-            _show(found, list(zip(shown, molecules, strict=True)), space, console)
+            _show(found, list(zip(shown, molecules, strict=True)), space, worth, console)
+        if out_file is not None:
+            _write(out_file, found, file, given, loss)
+        raise typer.Exit(0 if worth.kind == FOUND else NOTHING)
 
 
 def _sizes(text: str | None) -> tuple[int, ...]:
@@ -170,38 +193,40 @@ def _show_facts(shown: Facts, console: Console) -> None:
         console.print(Text(f"  {fact.line}"), soft_wrap=True)
 
 
-def _hint(stop: str, noise: float | None) -> str:
-    """What to try, by why an attack stopped without a graph."""
-    if stop == "time":
-        return "the time ran out, compilation included: raise --time-limit"
-    told = "noise that clients add needs --noise, " if noise is None else "--noise must be what the clients added, "
-    told += "other defences need other attacks"
-    if stop != "no candidates":
-        return told
-    return (
-        "no node passed the span checks: is --features what the model was shown (raw or normalised), and is the update "
-        f"as the client computed it? {told[0].upper()}{told[1:]}; narrow or untrained models can hide nodes"
-    )
+def _write(file: Path, found: Reconstruction, observation: Path, space: FeatureSpace | None, loss: str | None) -> None:
+    from jgleak.audit.certified import write
+
+    try:
+        write(file, found, observation, space, loss)
+    except OSError as error:
+        raise ValueError(f"out: cannot write {file} ({error.strerror}); what is printed above is all of it") from error
 
 
-def _show_nothing(found: Reconstruction, why: Sequence[str], noise: float | None, console: Console) -> None:
+def _show_nothing(found: Reconstruction, why: Sequence[str], worth: Outcome, console: Console) -> None:
     reason = found.info.get("reason")
     console.print(Text(f"nothing found ({found.stop}){f': {reason}' if reason else ''}"), soft_wrap=True)
     for sentence in why:
         console.print(Text(f"because {sentence}"), soft_wrap=True)
-    console.print(Text(_hint(found.stop, noise)))
+    for hint in worth.hints:
+        console.print(Text(hint), soft_wrap=True)
     console.print("that is no evidence of safety: another attack, or the next round, may find the graph")
 
 
 def _show(
-    found: Reconstruction, shown: Sequence[tuple[Graph, Smiles | None]], space: FeatureSpace, console: Console
+    found: Reconstruction,
+    shown: Sequence[tuple[Graph, Smiles | None]],
+    space: FeatureSpace,
+    worth: Outcome,
+    console: Console,
 ) -> None:
     from jgleak.audit.table import certificate_text, graph_table
 
     reason = found.info.get("reason")
+    if worth.text:
+        console.print(Text(worth.text), soft_wrap=True)
     for graph, molecule in shown:
         console.print(graph_table(graph, space))
-        if molecule is not None:
+        if molecule is not None and not worth.text:
             fits = f"SMILES {molecule.texts[0]}\n  {molecule.note}"
             console.print(
                 Text(fits if molecule.inferred or molecule.known else "no SMILES: no bond orders fit these atoms"),
@@ -211,6 +236,8 @@ def _show(
     count = "1 candidate graph" if len(found.graphs) == 1 else f"{len(found.graphs)} candidate graphs, the best shown"
     count = count if len(shown) == 1 else f"the {len(found.graphs)} graphs of the batch, in no order"
     console.print(Text(f"gradient distance {distance}; {count}; stopped: {found.stop}"))
+    for hint in worth.hints:
+        console.print(Text(hint), soft_wrap=True)
     if reason:
         console.print(Text(reason), soft_wrap=True)
     if found.certificate is not None:

@@ -44,6 +44,8 @@ def writable(path: Path) -> Path:
     """``path`` in a folder that is there and takes files; raises ``ValueError`` where it cannot be."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not path.is_file():
+            raise ValueError(f"out: {path} is there and no file; choose another folder")
         path.open("a").close()
     except OSError as error:
         raise ValueError(f"out: cannot write {path} ({error.strerror}); choose another folder") from error

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from jgleak.audit.lines import Lines
 from jgleak.audit.recommender.specification import (
     EXPANSIONS,
     GRAPHS,
@@ -81,15 +82,14 @@ def _audit(specification: RecommenderSpecification, out: Path | None, json_lines
     setup = prepare(specification)
     leaks: list[AttackedUsers] = []
     try:
-        with _records(out) as file, spinner(stderr, "training") as progress:
+        with _records(out) as lines, spinner(stderr, "training") as progress:
             stderr.print(data_text(setup), soft_wrap=True, markup=False)
             for event in run(specification, setup):
-                record = json.dumps(event_record(event, specification))
+                record = event_record(event, specification)
                 if json_lines:
-                    print(record, flush=True)
-                if file is not None:
-                    file.write(record + "\n")
-                    file.flush()
+                    print(json.dumps(record), flush=True)
+                if lines is not None:
+                    lines.append(record)
                 if isinstance(event, Epoch):
                     stderr.print(epoch_text(event), markup=False)
                 elif isinstance(event, Learnt):
@@ -111,20 +111,20 @@ def _audit(specification: RecommenderSpecification, out: Path | None, json_lines
 
 
 @contextmanager
-def _records(folder: Path | None) -> Iterator[TextIO | None]:
+def _records(folder: Path | None) -> Iterator[Lines | None]:
     """``results.jsonl`` in a folder that holds no earlier run; raises ``ValueError`` where it cannot be written."""
     if folder is None:
         yield None
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / "results.jsonl").open("x", encoding="utf-8")
+        lines = Lines(folder)
     except FileExistsError as error:
         raise ValueError(f"out: {folder} holds an earlier run or is a file; choose another folder") from error
     except OSError as error:
         raise ValueError(f"out: cannot write to {folder} ({error.strerror}); choose another folder") from error
-    with file:
-        yield file
+    with closing(lines):
+        yield lines
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -23,7 +23,11 @@ def report(
     """Write an audit's report: what leaks, how sure that is, and what it takes for granted."""
     with mistakes():
         from jgleak.audit.report.render import write_report
+        from jgleak.audit.results import lost_files, open_audit
 
+        lost = open_audit(folder).lost
+        if lost:
+            typer.echo(lost_files(lost), err=True)
         for file in (folder / "report.html", folder / "report.md") if out is None else (out,):
             write_report(folder, file, pictures=not no_pictures)
             typer.echo(f"wrote {file}")

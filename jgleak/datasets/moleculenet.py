@@ -159,7 +159,7 @@ def _rows(file: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
                 f"{file.name}: holds more than {LARGEST >> 20} MiB of text, unpacked, and the largest of these tables "
                 "has less than one; give the official file"
             )
-        reader = csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""))
+        reader = csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""))
         missing = [column for column in columns if column not in (reader.fieldnames or ())]
         if missing:
             raise ValueError(f"{file.name}, line 1: no column {missing[0]!r}; found {reader.fieldnames}")

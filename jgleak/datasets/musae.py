@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import json
+import io
 from pathlib import Path
 from typing import Literal
 
@@ -15,6 +15,7 @@ from jgleak.datasets.locate import Remote, Source, locate
 from jgleak.datasets.network import Network, client_space, undirected
 from jgleak.datasets.table import read_table
 from jgleak.features import binary
+from jgleak.reading import read_json, read_text, shortened
 
 _PARTS = {
     "facebook": ("facebook_large", "musae_facebook", "page_type"),
@@ -61,11 +62,21 @@ def musae(name: Literal["facebook", "github"], *, degree: bool = False, path: st
 
 def _classes(file: Path, label: str) -> tuple[np.ndarray, int]:
     """Class of each node (V,) and the number of classes; ids must be exactly 0..V-1."""
+    names: dict[int, str] = {}
+    reader = csv.DictReader(io.StringIO(read_text(file)))
+    lacking = {"id", label} - set(reader.fieldnames or ())
+    if lacking:
+        raise ValueError(f"{file.name}: expected a CSV file with columns id and {label}; {min(lacking)} is not there")
     try:
-        with file.open(encoding="utf-8", newline="") as stream:
-            names = {int(row["id"]): row[label] for row in csv.DictReader(stream)}
-    except (KeyError, TypeError, UnicodeDecodeError, csv.Error, ValueError) as error:
-        raise ValueError(f"{file.name}: expected a CSV file with columns id and {label} ({error!r})") from error
+        for row in reader:
+            where = f"{file.name}, line {reader.line_num}"
+            if None in row or None in row.values():
+                raise ValueError(f"{where}: expected {len(reader.fieldnames or ())} entries, as the first line has")
+            if not row["id"].strip().isdecimal():
+                raise ValueError(f"{where}: id {shortened(row['id'])} is not a whole number from 0")
+            names[int(row["id"])] = row[label]
+    except csv.Error as error:
+        raise ValueError(f"{file.name}, line {reader.line_num}: {error}") from error
     if not names or sorted(names) != list(range(len(names))):
         raise ValueError(f"{file.name}: ids must be exactly 0..n-1")
     values, codes = np.unique([str(names[i]) for i in range(len(names))], return_inverse=True)
@@ -75,15 +86,23 @@ def _classes(file: Path, label: str) -> tuple[np.ndarray, int]:
 def _words(file: Path, nodes: int) -> tuple[sp.csr_array, int]:
     """Binary features ``(V, F)``, and F, from a JSON object of node id to feature ids."""
     try:
-        listed = json.loads(file.read_text(encoding="utf-8"))
-        rows = [np.unique(np.array(listed.get(str(i), ()), np.int64)) for i in range(nodes)]
-    except (AttributeError, TypeError, ValueError, OverflowError) as error:
+        listed = read_json(file)
+    except ValueError as error:
         raise ValueError(f"{file.name}: expected a JSON object of node ids to feature ids ({error})") from error
-    if len(listed) > nodes:
-        raise ValueError(f"{file.name}: lists {len(listed)} nodes, the target file has {nodes}")
+    if not isinstance(listed, dict):
+        raise ValueError(f"{file.name}: expected a JSON object of node ids to feature ids, got {shortened(listed)}")
+    unknown = next(iter(listed.keys() - {str(i) for i in range(nodes)}), None)
+    if unknown is not None:
+        raise ValueError(f"{file.name}: node {unknown!r} is none of the target file's, which are 0..{nodes - 1}")
+    for node, ids in listed.items():
+        if not isinstance(ids, list) or not all(type(k) is int and -1 < k < 2**31 for k in ids):
+            raise ValueError(
+                f"{file.name}: node {node!r}: feature ids must be whole non-negative numbers, got {shortened(ids)}"
+            )
+    rows = [np.unique(np.array(listed.get(str(i), ()), np.int64)) for i in range(nodes)]
     indices = np.concatenate(rows)
-    if indices.size == 0 or indices.min() < 0:
-        raise ValueError(f"{file.name}: feature ids must be non-negative, and at least one must be there")
+    if indices.size == 0:
+        raise ValueError(f"{file.name}: no node has a feature; at least one must be there")
     indptr = np.r_[0, np.cumsum([row.size for row in rows])]
     width = int(indices.max()) + 1
     if width > WIDEST:

@@ -9,12 +9,14 @@ from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
+from jaxtyping import Int
 
 from jgleak.datasets.dataset import LoadReport
 from jgleak.datasets.locate import Remote, Source, locate
 from jgleak.datasets.network import Network, client_space, undirected
 from jgleak.datasets.table import read_table
 from jgleak.features import binary
+from jgleak.reading import shortened
 
 _SUMS = {
     "x": "d20de19150741e555de0ed037195630fc194114ebc7fd72ced62810148aa22f6",
@@ -81,13 +83,25 @@ def citeseer(*, degree: bool = True, path: str | Path | None = None) -> Network:
     test = read_table(folder / "ind.citeseer.test.index", np.int64, columns=1)[:, 0]
     try:
         x, y = _assemble(words, labels, test_words, test_labels, test)
-        pairs = np.array([(u, v) for u, targets in graph.items() for v in targets], np.int64).reshape(-1, 2)
-        adjacency = undirected(pairs, y.size)
+        adjacency = undirected(_pairs(graph, y.size), y.size)
     except (AttributeError, IndexError, TypeError, ValueError) as error:
         raise ValueError(f"CiteSeer: the files in {folder} do not fit together ({error})") from error
     features = tuple(binary(f"word_{k}") for k in range(_shape(x)[1]))
     space, report = client_space(features, degree), LoadReport(y.size, y.size)
     return Network("citeseer", x, adjacency, y, space, labels.shape[1], report)
+
+
+def _pairs(graph: Any, nodes: int) -> Int[np.ndarray, "e 2"]:
+    """Every node beside each of those that its entry lists; raises ``ValueError`` naming an entry that is no list of
+    nodes."""
+    for node, targets in graph.items():
+        bad = [one for one in (node, *targets) if not isinstance(one, int | np.integer) or not 0 <= one < nodes]
+        if bad:
+            raise ValueError(
+                f"ind.citeseer.graph: entry {shortened(node)} names {shortened(bad[0])}, which is none of the nodes "
+                f"0..{nodes - 1}"
+            )
+    return np.array([(u, v) for u, targets in graph.items() for v in targets], np.int64).reshape(-1, 2)
 
 
 def _read(file: Path) -> Any:
@@ -121,6 +135,9 @@ def _assemble(
 ) -> tuple[sp.csr_array, np.ndarray]:
     """Words ``(V, 3703)`` and classes ``(V,)``, test rows at their ids, ids without a row zero and -1."""
     first = _shape(words)[0]
+    for part, rows, classes in (("ally", first, labels), ("ty", _shape(test_words)[0], test_labels)):
+        if classes.shape != (rows, labels.shape[1]):
+            raise ValueError(f"ind.citeseer.{part} has shape {classes.shape}, and {(rows, labels.shape[1])} would fit")
     nodes = int(test.max()) + 1
     if test.size != _shape(test_words)[0] or test.min() < first or np.unique(test).size != test.size:
         raise ValueError("test.index must hold one new id a row of tx")

@@ -21,6 +21,7 @@ from jgleak.gnn import GNN, Params, version_1
 from jgleak.gnn.serial import model_from_json, model_to_json
 from jgleak.gnn.tree import at
 from jgleak.graph import Graph
+from jgleak.reading import check_file, parsed_json, typed_fields
 
 FORMAT = 2
 """Version of the observation file; 1 was that of jgleak 0.1 (``version_1``)."""
@@ -55,6 +56,8 @@ class Observation:
       pruned: the smallest entries of its tensors, or of all of it, were left out, and are zero.
       statistics: of a model with batch normalisation in training mode, the running statistics that came back beside the
         update: ``mean`` and ``variance`` of every such norm, under its place in ``params``. None: none came back.
+      noise: standard deviation of independent noise on every entry that is known beside the update, as that of rounded
+        weights whose difference it is. Attacks reckon with it unless ``Knowledge.noise`` says otherwise. None: none.
 
     Raises:
       ValueError: the update does not fit the parameters (a gradient of another model), or is not finite; or statistics
@@ -71,6 +74,7 @@ class Observation:
     scaled: bool = False
     pruned: bool = False
     statistics: Params | None = None
+    noise: float | None = None
 
     def __post_init__(self) -> None:
         self.model.check()
@@ -90,6 +94,8 @@ class Observation:
         for mark in ("scaled", "pruned"):
             if not isinstance(getattr(self, mark), bool):
                 raise ValueError(f"{mark}: must be true or false, got {getattr(self, mark)!r}")
+        if self.noise is not None and not 0.0 <= self.noise < float("inf"):
+            raise ValueError(f"noise: a standard deviation is finite and not negative, got {self.noise}; None for none")
         for what, tree in (("params", self.params), ("update", self.update)):
             _check_depth(what, tree, self.model)
         expected = jax.eval_shape(lambda: self.model.initial(key=jax.random.key(0)))
@@ -154,7 +160,9 @@ def _check_tree(what: str, tree: Params, expected: Mapping[str, Any], beside: in
         got, want = np.shape(leaves[name]), lead + expected[name].shape
         if got != want:
             raise ValueError(f"{what}: {name!r} has shape {got}, this model has {want}; it belongs to another model")
-        if not np.all(np.isfinite(np.asarray(leaves[name], dtype=np.float64))):
+        with np.errstate(invalid="ignore"):  # a NaN of 16 bits may warn where it is cast
+            finite = np.all(np.isfinite(np.asarray(leaves[name], dtype=np.float64)))
+        if not finite:
             raise ValueError(f"{what}: {name!r} holds NaN or infinite values; check the client's loss and parameters")
 
 
@@ -289,6 +297,7 @@ def serialise(observation: Observation, space: FeatureSpace | None = None) -> by
         "local": None if observation.local is None else dataclasses.asdict(observation.local),
         "scaled": observation.scaled,
         "pruned": observation.pruned,
+        "noise": observation.noise,
         "space": None if space is None else space.to_json(),
     }
     trees = {"params": observation.params, "update": observation.update, "statistics": observation.statistics or {}}
@@ -324,64 +333,81 @@ def load(path: str | Path, space: FeatureSpace | None = None) -> tuple[Observati
         feature space that is missing or of another width than the model's input.
     """
     try:
+        check_file(path)
         with safe_open(str(path), framework="numpy") as file:
             metadata = file.metadata() or {}
-            tensors = {name: _tensor(file, name, path) for name in file.keys()}  # noqa: SIM118 - not a dict
-    except (OSError, SafetensorError) as error:
-        reason = "it is a folder" if Path(path).is_dir() else error
+            tensors = {name: _tensor(file, name) for name in file.keys()}  # noqa: SIM118 - not a dict
+    except (OSError, SafetensorError, ValueError) as error:
         raise ValueError(
-            f"cannot read {path} as a safetensors file: {reason}; give one that `jgleak.save` or "
+            f"cannot read {path} as a safetensors file: {error}; give one that `jgleak.save` or "
             "`jgleak attack --out` wrote"
         ) from error
     if "jgleak" not in metadata:
         raise ValueError(f"{path}: not a jgleak observation (no 'jgleak' header); write one with jgleak.save")
     try:
-        header = json.loads(metadata["jgleak"])
-        if not isinstance(header["format"], int) or header["format"] < 1:
-            raise ValueError(f"{path}: the header's format is {header['format']!r}; it must be a whole number from 1")
-        if header["format"] > FORMAT:
-            raise ValueError(f"{path}: written by a newer jgleak (format {header['format']}); upgrade to read it")
-        trees = {
-            part: unflatten({k.removeprefix(part + "/"): v for k, v in tensors.items() if k.startswith(part + "/")})
-            for part in ("params", "update", "statistics")
-        }
-        if header["format"] == 1:
-            trees = {part: version_1.tree_of(tree) for part, tree in trees.items()}
-        observation = Observation(
-            model=(version_1.model_of if header["format"] == 1 else model_from_json)(header["model"]),
-            params=trees["params"],
-            update=trees["update"],
-            loss=header["loss"],
-            batch_size=header["batch_size"],
-            protocol=header["protocol"],
-            local=_local(header),
-            scaled=header.get("scaled", False),
-            pruned=header.get("pruned", False),
-            statistics=trees["statistics"] or None,
-        )
-        if space is None and header["space"] is None:
-            raise ValueError(f"{path}: it names no feature space; give one (load's space, jgleak invert's --features)")
-        if space is None:
-            return observation, FeatureSpace.from_json(header["space"])
-        if space.width != observation.model.in_features:
-            raise ValueError(
-                f"features: this space has {space.width} columns, the model takes {observation.model.in_features}; "
-                "describe the columns that the model was shown"
-            )
-        return observation, space
-    except (KeyError, TypeError, OverflowError, RecursionError, json.JSONDecodeError) as error:
+        observation, stated = _from_header(parsed_json(metadata["jgleak"]), tensors)
+        if space is None and stated is None:
+            raise ValueError("it names no feature space; give one (load's space, jgleak invert's --features)")
+    except (KeyError, TypeError, OverflowError, RecursionError) as error:
         raise ValueError(f"{path}: malformed observation header ({error!r})") from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    chosen = stated if space is None else space
+    assert chosen is not None
+    width = observation.model.in_features
+    if chosen.width != width:
+        raise ValueError(
+            f"{path if space is None else 'features'}: this space has {chosen.width} columns, the model takes {width}; "
+            "describe the columns that the model was shown"
+        )
+    return observation, chosen
+
+
+HEADER = {"format": "int", "loss": "str", "batch_size": "int", "protocol": "str", "scaled": "bool", "pruned": "bool"}
+HEADER |= {"noise": "float | None"}
+"""What the header's plain fields hold."""
+
+
+def _from_header(header: Any, tensors: Mapping[str, np.ndarray]) -> tuple[Observation, FeatureSpace | None]:
+    """The observation that a file's header and tensors describe, and the space that the header states."""
+    fields = typed_fields(header, HEADER, others=True)
+    written = fields["format"]
+    if not 1 <= written <= FORMAT:
+        told = f"written by a newer jgleak (format {written}); upgrade to read it"
+        raise ValueError(told if written > FORMAT else f"format: counted from 1, got {written}")
+    trees = {
+        part: unflatten({k.removeprefix(part + "/"): v for k, v in tensors.items() if k.startswith(part + "/")})
+        for part in ("params", "update", "statistics")
+    }
+    if written == 1:
+        trees = {part: version_1.tree_of(tree) for part, tree in trees.items()}
+    observation = Observation(
+        model=(version_1.model_of if written == 1 else model_from_json)(header["model"]),
+        params=trees["params"],
+        update=trees["update"],
+        loss=fields["loss"],
+        batch_size=fields["batch_size"],
+        protocol=fields["protocol"],
+        local=_local(header),
+        scaled=fields.get("scaled", False),
+        pruned=fields.get("pruned", False),
+        noise=fields.get("noise"),
+        statistics=trees["statistics"] or None,
+    )
+    return observation, None if header["space"] is None else FeatureSpace.from_json(header["space"])
 
 
 def _local(header: Mapping[str, Any]) -> LocalTraining | None:
     """The client's training by a file's header; rate and steps lay side by side in it once."""
+    kinds = {"rate": "float", "steps": "int"}
     if "local" in header:
-        return None if header["local"] is None else LocalTraining(**header["local"])
-    return LocalTraining(header["local_rate"], header["local_steps"]) if header["protocol"] == "fedavg" else None
+        return None if header["local"] is None else LocalTraining(**typed_fields(header["local"], kinds, "local"))
+    old = typed_fields(header, {f"local_{name}": kind for name, kind in kinds.items()}, others=True)
+    return LocalTraining(old["local_rate"], old["local_steps"]) if header["protocol"] == "fedavg" else None
 
 
-def _tensor(file: Any, name: str, path: str | Path) -> np.ndarray:
+def _tensor(file: Any, name: str) -> np.ndarray:
     dtype = file.get_slice(name).get_dtype()
     if dtype not in DTYPES:
-        raise ValueError(f"{path}: tensor {name!r} has type {dtype}; an observation holds {', '.join(DTYPES)}")
+        raise ValueError(f"tensor {name!r} has type {dtype}; an observation holds {', '.join(DTYPES)}")
     return file.get_tensor(name)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int
 
-from jgleak.gnn.convolution import Convolution, Stack, at_least_one, with_self_loops
+from jgleak.gnn.convolution import Convolution, Stack, check_sizes, with_self_loops
 from jgleak.gnn.tap import Tap, apply_kernel
 
 NEGATIVE_SLOPE = 0.2
@@ -60,7 +60,7 @@ class Attention(Convolution):
     @nn.nowrap
     def check(self) -> None:
         super().check()
-        at_least_one(heads=self.heads)
+        check_sizes(heads=self.heads)
         if self.concatenate and self.features % self.heads:
             raise ValueError(f"features: width {self.features} is not divisible by {self.heads} heads")
 

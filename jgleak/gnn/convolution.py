@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jgleak.gnn.norm import Norm
 from jgleak.gnn.precise import Precise
 from jgleak.gnn.tap import Tap
+from jgleak.reading import shortened
 
 AnyArray = TypeVar("AnyArray", Array, np.ndarray)
 """Of JAX or of NumPy; what is computed from it is of the same kind."""
@@ -124,7 +125,7 @@ class Convolution(Precise):
     @nn.nowrap
     def check(self) -> None:
         """Raise ``ValueError`` for an unknown name or an impossible size."""
-        at_least_one(features=self.features)
+        check_sizes(features=self.features)
 
     @nn.nowrap
     def mixing(self, adjacency: Float[AnyArray, "N N"], mask: Bool[AnyArray, " N"]) -> Float[AnyArray, "N N"]:
@@ -225,11 +226,18 @@ class Convolution(Precise):
         return self.get_variable("params", name)
 
 
-def at_least_one(**sizes: int) -> None:
-    """Raise ``ValueError`` for a size below 1, by its name."""
-    for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{name}: must be at least 1, got {size}")
+LARGEST = 2**31 - 1
+"""Most that a size can be: XLA counts in 32 bits."""
+
+
+def check_sizes(**sizes: int | tuple[int, ...]) -> None:
+    """Raise ``ValueError`` for a size outside 1..``LARGEST``, or for an empty list of them, by its name."""
+    for name, given in sizes.items():
+        for size in (given,) if isinstance(given, int) else given or (0,):
+            if size < 1:
+                raise ValueError(f"{name}: must be at least 1, got {shortened(size)}")
+            if size > LARGEST:
+                raise ValueError(f"{name}: must be at most {LARGEST}, got {shortened(size)}")
 
 
 def with_self_loops(adjacency: Float[AnyArray, "N N"], mask: Bool[AnyArray, " N"]) -> Float[AnyArray, "N N"]:

@@ -7,7 +7,7 @@ from typing import ClassVar
 from flax import linen as nn
 from jaxtyping import Array, Float
 
-from jgleak.gnn.convolution import at_least_one
+from jgleak.gnn.convolution import check_sizes
 from jgleak.gnn.mlp import LinearMap
 from jgleak.gnn.tap import Tap
 
@@ -66,7 +66,7 @@ class LinearEncoder(Encoder):
 
     @nn.nowrap
     def check(self) -> None:
-        at_least_one(features=self.features)
+        check_sizes(features=self.features)
 
     @nn.nowrap
     def width(self, in_features: int) -> int:

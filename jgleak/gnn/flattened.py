@@ -7,7 +7,7 @@ from typing import ClassVar
 from flax import linen as nn
 from jaxtyping import Array, Bool, Float
 
-from jgleak.gnn.convolution import at_least_one
+from jgleak.gnn.convolution import check_sizes
 from jgleak.gnn.mlp import LinearMap
 from jgleak.gnn.readout import Labelled, Readout, ReadoutTask
 
@@ -32,7 +32,7 @@ class Flattened(Readout):
 
     @nn.nowrap
     def check(self) -> None:
-        at_least_one(size=self.size, classes=self.classes)
+        check_sizes(size=self.size, classes=self.classes)
 
     @property
     def outputs(self) -> int:

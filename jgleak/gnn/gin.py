@@ -10,7 +10,7 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, Float, Int
 
 from jgleak.gnn.activation import activation
-from jgleak.gnn.convolution import Convolution, Stack, at_least_one
+from jgleak.gnn.convolution import Convolution, Stack, check_sizes
 from jgleak.gnn.mix import mix
 from jgleak.gnn.norm import Norm
 from jgleak.gnn.tap import Tap, apply_kernel
@@ -74,7 +74,7 @@ class GINConv(Convolution):
     @nn.nowrap
     def check(self) -> None:
         super().check()
-        at_least_one(widths=min(self.inside))
+        check_sizes(widths=self.inside)
         activation(self.inner)
         if self.norm is not None:
             self.norm.check()

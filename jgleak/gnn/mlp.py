@@ -10,7 +10,7 @@ from flax import linen as nn
 from jaxtyping import Array, Float
 
 from jgleak.gnn.activation import activation
-from jgleak.gnn.convolution import at_least_one
+from jgleak.gnn.convolution import check_sizes
 from jgleak.gnn.dropout import check_rate, dropped
 from jgleak.gnn.tap import apply_kernel
 
@@ -50,7 +50,7 @@ class MLP(nn.Module):
     @nn.nowrap
     def check(self) -> None:
         """Raise ``ValueError`` for an unknown name or an impossible size."""
-        at_least_one(widths=min(self.widths, default=0))
+        check_sizes(widths=self.widths)
         activation(self.act)
         check_rate(self.dropout)
 

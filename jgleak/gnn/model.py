@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import pairwise
 from typing import Any, Literal
 
 import jax
@@ -12,7 +13,7 @@ import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Bool, Float
 
-from jgleak.gnn.convolution import at_least_one
+from jgleak.gnn.convolution import check_sizes
 from jgleak.gnn.dropout import check_rate, dropped
 from jgleak.gnn.encoder import Encoder, Rows
 from jgleak.gnn.jump import JUMPS, Jump
@@ -24,6 +25,9 @@ from jgleak.gnn.precise import Precise
 from jgleak.gnn.readout import Readout
 from jgleak.gnn.tap import Tap
 from jgleak.gnn.tree import at, paths_of, put, without
+
+MOST_ENTRIES = 2**30
+"""Most entries of a kernel, which are 4 GiB: what is larger is a mistake, and would end the process."""
 
 Params = Any
 """A pytree of weights: ``{"layers_0": {"conv": {"kernel": ...}}, ..., "readout": {"mlp": {"linears_0": ...}}}``."""
@@ -65,7 +69,7 @@ class GNN(Precise):
         """Raise ``ValueError`` for an unknown name or an impossible size."""
         if not self.layers:
             raise ValueError("layers: a model needs at least one")
-        at_least_one(in_features=self.in_features)
+        check_sizes(in_features=self.in_features)
         check_rate(self.dropout)
         self.encoder.check()
         for layer in self.layers:
@@ -78,6 +82,9 @@ class GNN(Precise):
         if self.jump not in JUMPS:
             raise ValueError(f"jump: unknown {self.jump!r}; choose one of {', '.join(JUMPS)}")
         widths = [layer.features for layer in self.layers]
+        if max(a * b for a, b in pairwise((self.in_features, *widths))) > MOST_ENTRIES:
+            told = " x ".join(map(str, (self.in_features, *widths[:3])))
+            raise ValueError(f"features: layers of {told} columns have kernels of over {MOST_ENTRIES} entries")
         if self.jump in ("max", "sum") and len(set(widths)) > 1:
             raise ValueError(f"jump: {self.jump!r} needs layers of one width, these have {widths}; take 'cat'")
         self.readout.check()

@@ -12,6 +12,7 @@ from jgleak.gnn.layer import Layer
 from jgleak.gnn.mlp import MLP
 from jgleak.gnn.model import GNN
 from jgleak.gnn.registry import CONVOLUTIONS, ENCODERS, NORMS, READOUTS, RESIDUALS
+from jgleak.reading import SCALARS, typed
 
 PARTS: Mapping[str, Mapping[str, type[nn.Module]]] = {
     "layers": {"layer": Layer},
@@ -23,14 +24,6 @@ PARTS: Mapping[str, Mapping[str, type[nn.Module]]] = {
     "mlp": {"mlp": MLP},
 }
 """What may stand in a field that holds parts: classes by kind."""
-
-SCALARS: dict[str, tuple[Any, str]] = {
-    "int": (int, "a whole number"),
-    "float": ((int, float), "a number"),
-    "bool": (bool, "true or false"),
-    "str": (str, "a word"),
-}
-"""What may stand in any other field, by its annotation."""
 
 
 def model_to_json(model: GNN) -> dict[str, Any]:
@@ -87,11 +80,8 @@ def _value(field: str, annotation: str, value: Any, place: str) -> Any:
     if value is None and annotation.endswith(" | None"):
         return None
     if field in PARTS and annotation not in SCALARS:
-        if not isinstance(value, Mapping) or value.get("kind") not in PARTS[field]:
+        if not isinstance(value, Mapping) or value.get("kind") not in list(PARTS[field]):
             got = value.get("kind") if isinstance(value, Mapping) else value
             raise ValueError(f"{place}: expected a part of the kind {', '.join(PARTS[field])}, got {got!r}")
         return _made(PARTS[field][value["kind"]], {k: v for k, v in value.items() if k != "kind"}, place)
-    classes, said = SCALARS[annotation]
-    if not isinstance(value, classes) or (isinstance(value, bool) and annotation != "bool"):
-        raise ValueError(f"{place}: expected {said}, got {value!r}")
-    return value
+    return typed(value, annotation, place)

@@ -22,6 +22,7 @@ from jgleak.gnn import (
     Readout,
     SAGEConv,
 )
+from jgleak.reading import typed_fields
 
 DEFAULTS: dict[str, Any] = {
     "classes": 2,
@@ -48,6 +49,15 @@ DEFAULTS: dict[str, Any] = {
 }
 """The record's fields but ``in_features``, with what they were where a file leaves them out."""
 
+TYPES = {name: type(value).__name__ for name, value in {"in_features": 1, **DEFAULTS}.items()} | {
+    "readout_widths": "tuple[int, ...]",
+    "widths": "tuple[int, ...]",
+    "last_heads": "int | None",
+    "epsilons": "tuple[float, ...]",
+    "readout_act": "str | None",
+}
+"""What they hold."""
+
 
 def model_of(data: Any) -> GNN:
     """The composition that a record described.
@@ -60,8 +70,10 @@ def model_of(data: Any) -> GNN:
     unknown = sorted(set(data) - {"in_features", *DEFAULTS})
     if unknown:
         raise ValueError(f"model: unknown fields {unknown}; known ones are {sorted({'in_features', *DEFAULTS})}")
-    given = {**DEFAULTS, **data}
-    layers = int(given["layers"])
+    given = {**DEFAULTS, **typed_fields(data, TYPES, "model")}
+    layers, pooling = given["layers"], given["pooling"]
+    if not set(pooling.split(",")) <= {"mean", "sum", "max"}:
+        raise ValueError(f"model.pooling: unknown {pooling!r}; files of format 1 have mean, sum, max")
     if layers < 1 or layers > 1_000:
         raise ValueError(f"model: expected between 1 and 1,000 layers, got {layers}")
     last = given["classes"] if given["readout"] == "node_scores" else None

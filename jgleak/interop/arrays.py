@@ -12,6 +12,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from jgleak.archives import check_growth
+from jgleak.reading import check_file
 
 PARTS = ("state", "gradient")
 """Prefixes of a file's two trees: ``state.conv1.bias`` and ``gradient.conv1.bias``."""
@@ -85,6 +86,7 @@ def _file(path: Path) -> dict[str, np.ndarray]:
             f"{path}: arrays come as .safetensors or .npz, this is {path.suffix or 'a file without suffix'}"
         )
     try:
+        check_file(path)
         if path.suffix == ".npz":
             with ZipFile(path) as archive:
                 check_growth(archive)

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jgleak.attacks.closed_form.labels import contradiction
 from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation, unflatten
 from jgleak.gnn import GNN, NodeMLP, Params, Pooled
@@ -28,10 +29,16 @@ class Client:
       frozen: names of parameters that it does not train, and that have no gradient.
       buffers: those that came back, by name, other arrays may be among them: of batch normalisation in training mode
         the running statistics after the step, while the state has those from before. None: none came back.
+      clipped: it clipped the update as a whole.
+      pruned: it left the smallest entries out.
+      noise: standard deviation of the noise on every entry, where it added some.
     """
 
     frozen: Sequence[str] = ()
     buffers: Any = None
+    clipped: bool = False
+    pruned: bool = False
+    noise: float | None = None
 
 
 def from_arrays(
@@ -88,7 +95,11 @@ def from_arrays(
     if loss.name == "bce" and model.outputs == 1:
         loss, (model, params, update) = dataclasses.replace(loss, name="ce"), _two_outputs(model, params, update)
     statistics = None if client.buffers is None else _statistics(places, weights, by_name(client.buffers))
-    observation = Observation(model, params, update, str(loss), batch_size=batch_size, statistics=statistics)
+    marks: dict[str, Any] = {"scaled": client.clipped, "pruned": client.pruned, "noise": client.noise}
+    observation = Observation(model, params, update, str(loss), batch_size=batch_size, statistics=statistics, **marks)
+    other = contradiction(observation)
+    if other is not None:
+        raise ValueError(f"loss: {other}")
     if example is not None:
         shown, normalised = Example.of(example), len(logits) < len(layers)
         check_example(observation, shown, _tables(places, weights), normalised=normalised)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
@@ -10,9 +9,13 @@ from typing import Any, get_args
 import numpy as np
 
 from jgleak.features import Feature, FeatureSpace, Kind
+from jgleak.reading import read_json, typed
 
-FIELDS = ("features", "degree", "mean", "std", "edge_classes")
+FIELDS = ("features", "degree", "mean", "std", "edge_classes", "max_degree")
 FEATURE_FIELDS = ("name", "values", "size", "kind", "determined_by", "mapping")
+
+MOST_VALUES = 1_000_000
+"""Most values that 'size' stands for: what is larger is a mistake, and would fill the memory."""
 
 
 def read_schema(path: str | Path) -> FeatureSpace:
@@ -26,17 +29,16 @@ def read_schema(path: str | Path) -> FeatureSpace:
 
     Optional beside it: ``degree``, the name of a one-hot or number feature whose values are numbers of neighbours;
     ``mean`` and ``std``, one number a column, where the model is shown ``(column - mean) / std``; ``edge_classes``, the
-    names of the edges' classes. What ``FeatureSpace.to_json`` writes is such a file.
+    names of the edges' classes; ``max_degree``, the largest number of neighbours in public data, where no feature
+    states degrees. What ``FeatureSpace.to_json`` writes is such a file.
 
     Raises:
       ValueError: naming the file, the feature and the field that does not fit.
     """
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(f"features: cannot read {path} ({error.strerror}); give 'molecules' or a JSON file") from error
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"features: {path} is not JSON ({error})") from error
+        data = read_json(path)
+    except ValueError as error:
+        raise ValueError(f"features: {error}; give 'molecules' or a JSON file") from error
     try:
         return _space(data)
     except ValueError as error:
@@ -53,10 +55,8 @@ def _space(data: Any) -> FeatureSpace:
         raise ValueError(f"'degree' must be the name of a feature, got {degree!r}")
     features = tuple(_feature(item, place) for place, item in enumerate(listed))
     mean, std = (None if data.get(name) is None else _numbers(data[name], name) for name in ("mean", "std"))
-    classes = data.get("edge_classes", [])
-    if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
-        raise ValueError(f"'edge_classes' must be a list of names, got {classes!r}")
-    return FeatureSpace(features, degree, mean, std, tuple(classes))
+    classes, most = data.get("edge_classes", []), typed(data.get("max_degree"), "int | None", "'max_degree'")
+    return FeatureSpace(features, degree, mean, std, typed(classes, "tuple[str, ...]", "'edge_classes'"), most)
 
 
 def _feature(item: Any, place: int) -> Feature:
@@ -70,8 +70,7 @@ def _feature(item: Any, place: int) -> Feature:
     values = item.get("values", [0, 1] if kind == "binary" else [])
     if item.get("size") is not None:
         values = _counted(name, item)
-    if not isinstance(values, list) or not all(isinstance(v, str | int | float) for v in values):
-        raise ValueError(f"{name!r}: 'values' must be a list of words or numbers, got {values!r}")
+    typed(values, "tuple[str | int | float, ...]", f"{name!r}: 'values'")
     if kind == "real" and values:
         raise ValueError(f"{name!r}: a real feature has no 'values'")
     by, mapping = item.get("determined_by"), item.get("mapping") or []
@@ -82,15 +81,16 @@ def _feature(item: Any, place: int) -> Feature:
         raise ValueError(f"{name!r}: 'values' names one value twice")
     if by is not None and not isinstance(by, str):
         raise ValueError(f"{name!r}: 'determined_by' must be the name of a feature, got {by!r}")
-    if not isinstance(mapping, list) or not all(isinstance(k, int) for k in mapping):
-        raise ValueError(f"{name!r}: 'mapping' must be a list of places, got {mapping!r}")
+    typed(mapping, "tuple[int, ...]", f"{name!r}: 'mapping'")
     return Feature(name, tuple(values), kind, by, tuple(mapping))
 
 
 def _counted(name: str, item: Mapping[str, Any]) -> list[int]:
     size = item["size"]
-    if not isinstance(size, int) or isinstance(size, bool) or size < 1 or "values" in item:
-        raise ValueError(f"{name!r}: 'size' must be a whole number from 1 and stands in the place of 'values'")
+    if type(size) is not int or not 1 <= size <= MOST_VALUES or "values" in item:
+        raise ValueError(
+            f"{name!r}: 'size' must be a whole number from 1 to {MOST_VALUES} and stands in the place of 'values'"
+        )
     return list(range(size))
 
 
@@ -103,6 +103,4 @@ def _fields(item: Any, known: tuple[str, ...], where: str) -> None:
 
 
 def _numbers(values: Any, name: str) -> np.ndarray:
-    if not isinstance(values, list) or not all(isinstance(v, int | float) for v in values):
-        raise ValueError(f"{name!r} must be a list of numbers, one a column")
-    return np.asarray(values, np.float64)
+    return np.asarray(typed(values, "tuple[float, ...]", repr(name)), np.float64)

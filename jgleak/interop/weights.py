@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from jgleak.federated.local_training import LocalTraining
 from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation
-from jgleak.interop.arrays import by_name
+from jgleak.interop.arrays import Arrays, by_name
 from jgleak.interop.bridge import Client, from_arrays
 from jgleak.interop.example import Given
 from jgleak.interop.layers import Step
@@ -27,18 +28,22 @@ def from_weights(
     batch_size: int = 1,
     reduction: str = "mean",
     example: Given | None = None,
+    client: Client | None = None,
 ) -> Observation:
     """The observation behind a round in which a client returned *weights*: ``(before - after) / (rate * steps)``.
 
     After one step of gradient descent this is the gradient (protocol ``fedsgd``); after several it is the mean gradient
     along the way (``fedavg``). The client must take plain steps on all its graphs: no momentum, no weight decay, no
-    adaptive rates. Subtraction in float32 leaves noise of the weights' rounding, see ``rounding``.
+    adaptive rates. Subtraction in float32 leaves noise of the weights' rounding (``rounding``), which the observation
+    says, so that attacks reckon with it.
 
     Args:
       before: the arrays that were sent to the client, by name (``by_name`` says what may hold them; ``named`` takes a
         list).
       after: those that came back, the running statistics of batch normalisation among them.
       local: how the client trained.
+      client: what it did besides (``from_arrays``): clipping, pruning, noise, which adds up with the rounding's. The
+        buffers are those of ``after``.
       layers, loss, batch_size, reduction, example: as for ``from_arrays``. Frozen parts, which come back as they were
         sent, are named afterwards: ``dataclasses.replace(seen, model=seen.model.clone(frozen=("layers_0",)))``.
 
@@ -54,7 +59,12 @@ def from_weights(
             raise ValueError(f"after: {name!r} has shape {back[name].shape}, it was sent as {array.shape}")
     slopes = {name: _quotient(array, back[name], local.length) for name, array in sent.items()}
     given = {"loss": loss, "batch_size": batch_size, "reduction": reduction, "example": example}
-    seen = from_arrays(sent, slopes, layers, **given, client=Client(buffers=back))
+    client, rounded = client or Client(), rounding(back, local)
+    if rounded < _single(slopes) and client.noise is None:
+        noise = None  # the numbers of the observation itself are rounded more
+    else:
+        noise = math.hypot(rounded, client.noise or 0.0)
+    seen = from_arrays(sent, slopes, layers, **given, client=dataclasses.replace(client, buffers=back, noise=noise))
     return seen if local.steps == 1 else dataclasses.replace(seen, protocol="fedavg", local=local)
 
 
@@ -68,6 +78,12 @@ def rounding(after: Any, local: LocalTraining) -> float:
     floats = [array for array in by_name(after).values() if array.dtype.kind == "f"]
     spacing = np.concatenate([np.spacing(np.abs(array)).ravel().astype(np.float64) for array in floats])
     return float(np.sqrt(np.mean(spacing**2) / 12.0 / local.steps) / local.rate)
+
+
+def _single(slopes: Arrays) -> float:
+    """Deviation of what rounding to 32 bits leaves of the entries of an update."""
+    spacing = np.concatenate([np.spacing(np.abs(array)).ravel().astype(np.float64) for array in slopes.values()])
+    return float(np.sqrt(np.mean(spacing**2) / 12.0))
 
 
 def _quotient(before: np.ndarray, after: np.ndarray, scale: float) -> np.ndarray:

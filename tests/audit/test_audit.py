@@ -218,7 +218,7 @@ def test_folders_that_are_no_audit(tmp_path: Path) -> None:
 def test_mistakes_leave_no_folder(tmp_path: Path) -> None:
     result = audit(tmp_path, GRID.replace("gaussian:0.1", "gauss:1").replace("hidden = 8", "hidden = 0"))
     assert result.exit_code == 2
-    assert [line.split(":")[1].strip() for line in result.stderr.splitlines()] == [
+    assert [line.split(":")[2].strip() for line in result.stderr.splitlines()] == [
         "model[0].hidden",
         "defense[1].defense",
     ]

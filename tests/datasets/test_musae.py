@@ -36,8 +36,17 @@ def test_small_network(tmp_path: Path) -> None:
         ({"features": "[1]"}, r"musae_git_features\.json: expected a JSON object"),
         ({"features": "{"}, r"musae_git_features\.json: expected a JSON object"),
         ({"features": '{"0": [20000000]}'}, r"musae_git_features\.json: feature id 20000000 asks for 20000001 columns"),
-        ({"features": '{"0": [-1]}'}, r"musae_git_features\.json: feature ids must be non-negative"),
-        ({"features": '{"0": [1], "1": [1], "2": [1], "9": [1]}'}, "lists 4 nodes, the target file has 3"),
+        ({"features": '{"0": [-1]}'}, r"musae_git_features\.json: node '0': feature ids must be whole non-negative"),
+        ({"features": '{"0": [1], "1": [1], "2": [1], "9": [1]}'}, "node '9' is none of the target file's"),
+        ({"features": '{"0": [1], "1.0": [1]}'}, r"node '1\.0' is none of the target file's, which are 0\.\.2"),
+        ({"features": '{"0": [1.5]}'}, r"node '0': feature ids must be whole non-negative numbers, got \[1\.5\]"),
+        ({"features": json.dumps({"0": [2**70]})}, r"node '0': feature ids must be whole"),
+        ({"features": "[" * 100_000}, "too many brackets"),
+        ({"edges": "0,1.5\n"}, r"musae_git_edges\.csv, line 2: '1\.5' is not an integer"),
+        ({"edges": f"0,{2**70}\n"}, r"musae_git_edges\.csv, line 2: '\d+' is not an integer"),
+        ({"target": TARGET + "3,d\n"}, r"musae_git_target\.csv, line 5: expected 3 entries"),
+        ({"target": TARGET + "3.5,d,1\n"}, r"musae_git_target\.csv, line 5: id '3\.5' is not a whole number from 0"),
+        ({"target": TARGET + "3,d,1,7\n"}, r"musae_git_target\.csv, line 5: expected 3 entries"),
         ({"target": "id,name\n0,a\n"}, r"musae_git_target\.csv: expected a CSV file with columns id and ml_target"),
         ({"target": "id,name,ml_target\n0,a,1\n2,b,0\n"}, "ids must be exactly"),
     ],
@@ -45,6 +54,15 @@ def test_small_network(tmp_path: Path) -> None:
 def test_faults_name_the_file(tmp_path: Path, changes: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         musae("github", path=_write(tmp_path, **changes))
+
+
+def test_a_byte_order_mark_and_other_ends_of_lines_change_nothing(tmp_path: Path) -> None:
+    plain = musae("github", path=_write(tmp_path))
+    for file in tmp_path.iterdir():
+        file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes().replace(b"\n", b"\r\n"))
+    same = musae("github", path=tmp_path)
+    assert same.y.tolist() == plain.y.tolist() and same.x.toarray().tolist() == plain.x.toarray().tolist()
+    assert same.adjacency.toarray().tolist() == plain.adjacency.toarray().tolist()
 
 
 def test_published_sizes(data: Path) -> None:

@@ -68,8 +68,13 @@ def test_code_in_a_pickle_is_refused_before_it_runs(tmp_path: Path) -> None:
         ({"tx": b"\x80\x02garbage"}, r"ind\.citeseer\.tx: refused or damaged pickle"),
         ({"ally": [1, 2]}, r"ind\.citeseer\.ally: expected an array"),
         ({"ally": np.array([[None, 1]])}, r"ind\.citeseer\.ally: expected an array"),
-        ({"graph": {0: [99]}}, "do not fit together"),
-        ({"graph": {0: ["a"]}}, "do not fit together"),
+        ({"graph": {0: [99]}}, r"ind\.citeseer\.graph: entry 0 names 99, which is none of the nodes 0\.\.5"),
+        ({"graph": {0: ["a"]}}, r"ind\.citeseer\.graph: entry 0 names 'a', which is none of the nodes"),
+        ({"graph": {0: [1.5]}}, r"ind\.citeseer\.graph: entry 0 names 1\.5"),
+        ({"graph": {-1: [0]}}, r"ind\.citeseer\.graph: entry -1 names -1"),
+        ({"graph": {0: 1}}, "do not fit together"),
+        ({"ty": np.array([[0, 1]], np.int32)}, r"ind\.citeseer\.ty has shape \(1, 2\), and \(2, 2\) would fit"),
+        ({"ally": np.array([[1, 0], [0, 1]], np.int32)}, r"ind\.citeseer\.ally has shape \(2, 2\), and \(3, 2\)"),
         ({"tx": sp.csr_matrix(np.ones((3, 4), np.float32))}, "do not fit together"),
         ({"tx": sp.csr_matrix(np.full((2, 4), 2, np.float32))}, "features must be 0 or 1"),
     ],
@@ -77,6 +82,12 @@ def test_code_in_a_pickle_is_refused_before_it_runs(tmp_path: Path) -> None:
 def test_damaged_files(tmp_path: Path, changes: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         citeseer(path=_write(tmp_path, **changes))
+
+
+def test_a_fractional_id_of_a_test_row_is_named_with_its_line(tmp_path: Path) -> None:
+    (_write(tmp_path) / "ind.citeseer.test.index").write_text("5\n3.5\n")
+    with pytest.raises(ValueError, match=r"ind\.citeseer\.test\.index, line 2: '3\.5' is not an integer"):
+        citeseer(path=tmp_path)
 
 
 def test_real_size(data: Path) -> None:

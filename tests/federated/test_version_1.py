@@ -74,6 +74,9 @@ def assert_equal(one: Observation, two: Observation, tolerance: float) -> None:
         ({"conv": "gcnn"}, "conv: unknown 'gcnn'; files of format 1 have gcn, gat, sage or gin"),
         ({"readout": "mlp"}, "readout: unknown 'mlp'; files of format 1 have node_mlp, pooled"),
         ({"widths": (3, 4, 5)}, "widths: expected one entry for each of 2 layers"),
+        ({"heads": 2.5}, "model.heads: expected a whole number, got 2.5"),
+        ({"hidden": 64.0}, "model.hidden: expected a whole number, got 64.0"),
+        ({"pooling": "x"}, "model.pooling: unknown 'x'; files of format 1 have mean, sum, max"),
         ({"width": 3}, r"model: unknown fields \['width'\]"),
     ],
 )

@@ -202,7 +202,7 @@ def live(forward: Any, **modules: Any) -> Any:
     for name, part in (parts | modules).items():
         setattr(model, name, part)
     for parameter in model.parameters():
-        parameter.grad = torch.ones_like(parameter)
+        parameter.grad = torch.zeros_like(parameter)
     return model.eval()
 
 
@@ -306,7 +306,7 @@ def test_a_model_within_a_model_stands_for_its_parts_in_a_list() -> None:
         atoms=nn.ModuleList([nn.Embedding(5, 4), nn.Embedding(3, 4)]), gnn=gnn.GAT(4, 4, 2), out=nn.Linear(4, 2)
     )
     for parameter in model.parameters():
-        parameter.grad = torch.ones_like(parameter)
+        parameter.grad = torch.zeros_like(parameter)
     seen = from_pyg(model, ["atoms", "gnn", "relu", "mean", "out"], loss="ce")
     assert seen.model.in_features == 8 and [layer.act for layer in seen.model.layers] == ["relu", "relu"]
 
@@ -342,7 +342,7 @@ def test_an_encoder_and_a_norm_with_weights_are_named_where_a_list_leaves_them_o
     gnn, nn = geometric.nn, torch.nn
     model = stack(enter=nn.Linear(3, 4), conv1=gnn.GCNConv(4, 4), norm=nn.LayerNorm(4), conv2=gnn.GCNConv(4, 2))
     for parameter in model.parameters():
-        parameter.grad = torch.ones_like(parameter)
+        parameter.grad = torch.zeros_like(parameter)
     with pytest.raises(ValueError, match=r"'enter.weight' belongs to no layer .*Linear\('enter'\) .* is the encoder"):
         from_pyg(model, ["conv1", "norm", "relu", "conv2"], loss="ce")
     with pytest.raises(ValueError, match=r"'norm.weight' belongs to no layer .*LayerNorm\('norm'\) after its conv"):
@@ -354,7 +354,7 @@ def test_a_sequential_stands_for_its_parts_and_idle_dropout_is_passed_over() -> 
     head = nn.Sequential(nn.Linear(4, 5), nn.ELU(), nn.Dropout(0.5), nn.Linear(5, 2))
     model = stack(conv1=geometric.nn.GCNConv(3, 4), head=head)
     for parameter in model.parameters():
-        parameter.grad = torch.ones_like(parameter)
+        parameter.grad = torch.zeros_like(parameter)
     seen = from_pyg(model, ["conv1", "relu", "mean", "head"], loss="ce")
     model = seen.model
     assert (model.readout.mlp.widths[:-1], model.readout.mlp.act) == ((5,), "elu") and model.layers[

@@ -82,17 +82,21 @@ def test_the_tables_of_embeddings_are_sizes(tmp_path: Path) -> None:
         ({"features": [{"name": "a", "kind": "number", "values": [1, 1]}]}, "'values' names one value twice"),
         ({"features": [{"name": "a", "kind": "one-hot"}]}, "'a' has the kind 'one-hot'; choose one of onehot"),
         ({"features": [{"name": "a"}]}, "'a' is one-hot but lists no values"),
-        ({"features": [{"name": "a", "values": "abc"}]}, "'values' must be a list of words or numbers"),
+        ({"features": [{"name": "a", "values": "abc"}]}, "'a': 'values': expected a list, got 'abc'"),
         ({"features": [{"name": "a", "values": ["b", "b"]}]}, "'values' names one value twice"),
         ({"features": [{"name": "a", "kind": "real", "values": [1]}]}, "a real feature has no 'values'"),
         ({"features": [{"name": "a", "values": [1], "determined_by": 3}]}, "'determined_by' must be the name"),
-        ({"features": [{"name": "a", "values": [1], "mapping": "0"}]}, "'mapping' must be a list of places"),
+        ({"features": [{"name": "a", "values": [1], "mapping": "0"}]}, "'a': 'mapping': expected a list, got '0'"),
         ({"features": [{"name": "a", "kind": "real"}] * 2, "degree": None}, "names must be unique"),
         ({"degree": "size"}, "degree: 'size' must name a one-hot or number feature"),
         ({"degree": 3}, "'degree' must be the name of a feature"),
         ({"mean": [0.0], "std": [1.0]}, r"mean: must be finite with shape \(10,\)"),
         ({"mean": [0.0] * 10}, "mean, std: give both or neither"),
-        ({"mean": "0", "std": [1.0]}, "'mean' must be a list of numbers, one a column"),
+        ({"mean": "0", "std": [1.0]}, "'mean': expected a list, got '0'"),
+        ({"features": [{"name": "a", "size": 10**12}]}, "'size' must be a whole number from 1 to 1000000"),
+        ({"features": [{"name": "a", "kind": "number", "values": [10**400]}]}, r"'values'\[0\]: .* at most 64 bits"),
+        ({"mean": [10**400] * 10, "std": [1.0] * 10}, r"'mean'\[0\]: .* at most 64 bits"),
+        ({"edge_classes": [1]}, r"'edge_classes'\[0\]: expected a word, got 1"),
     ],
 )
 def test_mistakes_are_explained(change: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -101,8 +105,10 @@ def test_mistakes_are_explained(change: dict[str, Any], message: str, tmp_path: 
 
 
 def test_files_that_are_no_json_are_explained(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="is not JSON"):
+    with pytest.raises(ValueError, match="schema.json: not JSON"):
         read_schema(written(tmp_path, "{"))
+    with pytest.raises(ValueError, match="schema.json: not JSON that can be read: too many brackets"):
+        read_schema(written(tmp_path, '{"features":' + "[" * 100_000))
     with pytest.raises(ValueError, match="give 'molecules' or a JSON file"):
         read_schema(tmp_path / "nowhere.json")
     with pytest.raises(ValueError, match="the schema must be an object"):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from jgleak.federated import LocalTraining
+from jgleak.features import FeatureSpace, real
+from jgleak.federated import LocalTraining, load, save
 from jgleak.federated.observation import flatten
-from jgleak.interop import from_arrays, from_weights, named, rounding
+from jgleak.interop import Client, from_arrays, from_weights, named, rounding
 from tests.interop.conftest import Stranger
 
 
@@ -36,6 +38,7 @@ def test_one_step_is_the_gradient_up_to_rounding(name: str, strangers: dict[str,
         [(leaf - flatten(wanted.update)[path]).ravel() for path, leaf in flatten(seen.update).items()]
     )
     expected = rounding(after, local)
+    assert seen.noise == expected and wanted.noise is None
     assert 0.3 * expected < np.sqrt(np.mean(error**2)) < 2 * expected
 
 
@@ -46,6 +49,22 @@ def test_several_steps_are_their_mean(strangers: dict[str, Stranger]) -> None:
     seen = from_weights(before, after, one.layers, local=local, loss=one.loss)
     assert (seen.protocol, seen.local) == ("fedavg", local)
     np.testing.assert_allclose(seen.update["readout"]["mlp"]["linears_0"]["bias"], one.gradient["lin1.bias"], atol=1e-5)
+
+
+def test_the_observation_says_what_the_client_did(strangers: dict[str, Stranger], tmp_path: Path) -> None:
+    one, local = strangers["gcn"], LocalTraining(0.1)
+    names, sent, returned = lists(one, local.rate)
+    before, after = named(names, sent), named(names, returned)
+    did = Client(clipped=True, pruned=True, noise=1e-3)
+    seen = from_weights(before, after, one.layers, local=local, loss=one.loss, client=did)
+    save(tmp_path / "one", seen)
+    again, _ = load(tmp_path / "one", FeatureSpace(tuple(real(f"c{i}") for i in range(seen.model.in_features))))
+    for read in (seen, again):
+        assert read.scaled and read.pruned and read.noise == pytest.approx(np.hypot(1e-3, rounding(after, local)))
+    wide, moved = ({name: array.astype(np.float64) for name, array in arrays.items()} for arrays in (before, after))
+    assert from_weights(wide, moved, one.layers, local=local, loss=one.loss).noise is None, (
+        "64 bits leave less than 32 show"
+    )
 
 
 def test_weights_that_do_not_fit_are_refused(strangers: dict[str, Stranger]) -> None:

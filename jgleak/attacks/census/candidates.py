@@ -28,9 +28,10 @@ from jgleak.attacks.span.hops import (
     reciprocal,
 )
 from jgleak.attacks.span.leak_points import LeakPoint, leak_points
-from jgleak.attacks.span.levels import find_nodes, input_site
+from jgleak.attacks.span.levels import degree_bound, find_nodes, input_site
 from jgleak.attacks.span.onehop import likely, one_hop
 from jgleak.attacks.span.rank_completion import completed
+from jgleak.attacks.span.settings import SpanLimits
 from jgleak.federated.observation import Knowledge
 
 KNOWN_ROWS = "the nodes have the feature rows that are known"
@@ -298,8 +299,9 @@ def _part(nodes: Nodes, mask: Bool[np.ndarray, " T"]) -> Nodes:
     return dataclasses.replace(nodes, **kept, certain=False)
 
 
-def degrees_assumed(knowledge: Knowledge, nodes: Nodes) -> tuple[str, ...]:
+def degrees_assumed(knowledge: Knowledge, nodes: Nodes, limits: SpanLimits) -> tuple[str, ...]:
     """The condition that comes with features that do not state degrees."""
     if knowledge.space.degree is not None or not nodes.degrees.size:
         return ()
-    return (f"no node has more than {int(np.max(nodes.degrees))} neighbours",)
+    _, source = degree_bound(knowledge, limits)
+    return (f"no node has more than {int(np.max(nodes.degrees))} neighbours, {source}",)

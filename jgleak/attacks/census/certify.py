@@ -82,7 +82,7 @@ def _conditions(problem: CensusProblem, levels: Levels) -> Iterator[str]:
     """What was assumed: of blocks, and what every search here takes for granted of rows and of the update."""
     observation, knowledge, space = problem.observation, problem.knowledge, problem.knowledge.space
     yield from levels.conditions
-    yield from degrees_assumed(knowledge, levels.nodes)
+    yield from degrees_assumed(knowledge, levels.nodes, problem.limits.span)
     if any(space.possible(g).size < len(f.values) for g, f in enumerate(space.features)):
         yield "no node has a feature value that the public statistics lack"
     yield "no row that a check looks at is zero"

@@ -8,6 +8,7 @@ from scipy.special import expit
 
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.task_labels import task_labels
+from jgleak.federated.local_training import LocalTraining
 from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation
 from jgleak.gnn import GNN, Params
@@ -56,6 +57,35 @@ def names_no_class(observation: Observation) -> bool:
         return False
     gradient = model.output_bias(observation.update)
     return gradient is not None and bool((gradient < 0).sum() > 1 or (gradient == 0).any())
+
+
+def contradiction(observation: Observation) -> str | None:
+    """What in the last bias's gradient cannot be of the observation's loss, in words; None: nothing shows.
+
+    Under softmax cross-entropy its entries add up to zero. Under cross-entropy of one graph, and BCE on one-hot labels,
+    exactly one is negative and none is zero. Under masked absolute errors all that are not zero have one size.
+    """
+    loss, model = Loss.of(observation.loss), observation.model
+    gradient = model.output_bias(observation.update)
+    if gradient is None or observation.pruned or observation.noise or not np.any(gradient):
+        return None
+    bias = np.asarray(gradient, np.float64)
+    size, one = np.abs(bias), observation.batch_size == 1 and (observation.local or LocalTraining(1.0)).steps == 1
+    several = "if the outputs are tasks of their own, the loss is masked_bce"
+    if loss.name == "ce" and np.any(np.abs(bias.sum(axis=-1)) > UNBALANCED * size.sum(axis=-1)):
+        return f"under 'ce' the last bias's gradient adds up to zero, and here it does not; {several}"
+    if names_no_class(observation):
+        return (
+            f"the last bias's gradient has {np.sum(bias < 0)} negative entries and {np.sum(bias == 0)} zeros, which no "
+            f"class has under {observation.loss!r}; {several}"
+        )
+    if loss.name == "masked_mae" and loss.over != "all" and one and np.ptp(size[size > 0]) > UNBALANCED * size.max():
+        return "under 'masked_mae' all labels pull alike at the last bias, and here they do not; look at the loss"
+    return None
+
+
+UNBALANCED = 1e-3
+"""Relative size of a sum that rounding explains."""
 
 
 def infer_node_labels(observation: Observation) -> Int[np.ndarray, " n"]:

@@ -38,9 +38,9 @@ def diagnoses(observation: Observation, space: FeatureSpace, *, noise: float | N
     Args:
       observation: what the server saw.
       space: the public feature space.
-      noise: deviation of independent noise on every entry, where clients add some.
+      noise: deviation of independent noise on every entry, where clients add some; None: what the observation says.
     """
-    evidence, found = Evidence(observation, space, noise), list[str]()
+    evidence, found = Evidence(observation, space, observation.noise if noise is None else noise), list[str]()
     with threadpool_limits(1, "blas"):
         for check in CHECKS:
             try:

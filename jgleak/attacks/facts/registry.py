@@ -39,7 +39,7 @@ def facts(observation: Observation, space: FeatureSpace, *, noise: float | None 
     Args:
       observation: what the server saw.
       space: the public feature space.
-      noise: deviation of independent noise on every entry, where clients add some.
+      noise: deviation of independent noise on every entry, where clients add some; None: what the observation says.
 
     Raises:
       ValueError: the feature space is of another width than the model's input, or has other edge classes.
@@ -54,6 +54,7 @@ def facts(observation: Observation, space: FeatureSpace, *, noise: float | None 
             f"space: it lists {len(space.edge_classes)} edge classes, the observed model tells "
             f"{observation.model.edge_classes} apart; give the feature space this model was trained with"
         )
+    noise = observation.noise if noise is None else noise
     evidence, found, silent = Evidence(observation, space, noise), dict[str, Fact](), dict[str, str]()
     with threadpool_limits(1, "blas"):  # the matrices are small: more threads only wait for each other
         for name, fact in FACTS.items():

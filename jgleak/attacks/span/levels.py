@@ -77,8 +77,7 @@ def find_nodes(
     degrees = space.degrees(codes)
     certain &= degrees is not None
     if degrees is None:
-        most = limits.unknown_degree if knowledge.max_degree is None else knowledge.max_degree
-        tried = tuple(range(most + 1))
+        tried = tuple(range(degree_bound(knowledge, limits)[0] + 1))
         if knowledge.connected and knowledge.n is not None and knowledge.n > 1:
             tried = tuple(degree for degree in tried if degree)  # nobody is alone
         degrees = np.tile(np.array(tried), codes.shape[0])
@@ -86,6 +85,17 @@ def find_nodes(
     possible = degrees < (np.inf if knowledge.max_n is None else knowledge.max_n)
     nodes = Nodes(codes[possible], space.encode(codes[possible]), degrees[possible], certain, complete)
     return dataclasses.replace(nodes, classes=observation.model.edge_classes or 1)
+
+
+def degree_bound(knowledge: Knowledge, limits: SpanLimits = LIMITS) -> tuple[int, str]:
+    """Where features state no degree, the largest that is tried, and where that number is from."""
+    if knowledge.max_degree is not None:
+        return knowledge.max_degree, "which is known"
+    public = [g.degree.max() for g in knowledge.auxiliary]
+    published = max([int(degree) for degree in public] + [knowledge.space.max_degree or 0])
+    if published > limits.unknown_degree:
+        return published, "as in the public data"
+    return limits.unknown_degree, "the most that is tried where features state no degree"
 
 
 def _passing(

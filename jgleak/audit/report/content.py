@@ -11,7 +11,7 @@ from jgleak.audit.report.rows import TRIVIAL, Row, clients, panels, rows
 from jgleak.audit.report.summary import summary
 from jgleak.audit.report.tables import EXACT, MEASURES, SETS, STATUSES, by_seed, by_size, leaks, sets, shown
 from jgleak.audit.report.threat import assumptions
-from jgleak.audit.results import Audit
+from jgleak.audit.results import Audit, lost_files
 
 
 def content(audit: Audit) -> dict[str, Any]:
@@ -65,6 +65,7 @@ def _facts(audit: Audit) -> dict[str, str]:
         "Seeds": _listed(unit.cell["seed"] for unit in units),
         "Finished": f"{times[0]} to {times[-1]} UTC" if times else "nothing yet",
         "Time in attacks": f"{sum(unit.seconds for unit in units):,.0f} s",
+        **({"Files": lost_files(audit.lost)} if audit.lost else {}),
     }
 
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 from markupsafe import Markup
 
-from jgleak.audit.certified import classes_of, read
+from jgleak.audit.certified import graph_of, read
 from jgleak.audit.report.rows import Row
 from jgleak.audit.results import Unit
 from jgleak.draw import inline_svg
 from jgleak.features import FeatureSpace
 from jgleak.federated import load
 from jgleak.graph import Graph
+from jgleak.reading import read_json
 
 SHOWN = 3
 """Most clients of one row that are shown, the first ones: a choice by outcome would flatter or frighten."""
@@ -55,22 +54,15 @@ def gallery(folder: Path, found: Sequence[Row]) -> list[Wall]:
 def _pair(folder: Path, unit: Unit) -> Pair:
     name = unit.record["name"] or f"client {unit.client}"
     try:
-        truth = _truth(folder / "truths" / f"{unit.hash}.json")
+        truth = graph_of(read_json(folder / "truths" / f"{unit.hash}.json"))
         graphs, _, observation, given, _ = read(folder / "reconstructions" / f"{unit.hash}.json")
         space = load(observation, given)[1]
         exact = bool(unit.record["exact"])
         best = None if not graphs else _picture(graphs[0], space, truth, f"reconstruction of {name}")
         caption = _caption(unit, truth, len(graphs))
         return Pair(name, _picture(truth, space, truth, f"the private graph {name}"), best, exact, caption)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        broken = f"no picture: its files are missing or broken ({type(error).__name__})"
-        return Pair(name, None, None, False, broken)
-
-
-def _truth(path: Path) -> Graph:
-    document = json.loads(path.read_text(encoding="utf-8"))
-    edges = np.array(document["edges"], np.int64).reshape(-1, 2)
-    return Graph(np.array(document["x"]), edges, edge_class=classes_of(document))
+    except (OSError, ValueError, KeyError, TypeError):
+        return Pair(name, None, None, False, "no picture: its files are missing or broken")
 
 
 def _picture(graph: Graph, space: FeatureSpace, truth: Graph, label: str) -> Markup:

@@ -1,0 +1,62 @@
+"""What an attack's answer is worth, in a word: found, an approximation, nothing."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from jgleak.attacks.attack import Reconstruction
+from jgleak.attacks.distance import Fit
+from jgleak.federated import Observation
+
+FOUND, APPROXIMATION, NOTHING = "found", "approximation", "nothing"
+
+
+class Outcome(NamedTuple):
+    """An answer and what to say of it.
+
+    Attributes:
+      kind: ``found``: the first graph has the observed gradient, up to rounding and known noise. ``approximation``:
+        there is a graph, and its gradient is another one, or nobody knows. ``nothing``: there is no graph.
+      text: of an approximation what it is, for people; else empty.
+      hints: what to try, where no graph was found.
+    """
+
+    kind: str
+    text: str
+    hints: tuple[str, ...]
+
+
+def outcome(observation: Observation, found: Reconstruction, noise: float | None) -> Outcome:
+    """What an answer is worth by its own gradient distance.
+
+    Args:
+      observation: what was attacked.
+      found: the answer.
+      noise: deviation of the noise on every entry, where some is known.
+    """
+    if not found.graphs:
+        return Outcome(NOTHING, "", _hints(found.stop, noise))
+    fit, distance = Fit.of(observation, noise), found.gradient_distance
+    if distance is not None and distance <= fit.most and fit.informative:
+        return Outcome(FOUND, "", ())
+    away = "an unknown distance" if distance is None else f"{distance:.1e}"
+    text = (
+        f"an approximation, not a reconstruction: its gradient is {away} from the observed one, relative to that, and "
+        f"the graph's own would be within {fit.most:.0e}; its nodes and edges may all be wrong"
+    )
+    return Outcome(APPROXIMATION, text, ("another attack (census), or more steps and restarts, may find the graph",))
+
+
+def _hints(stop: str, noise: float | None) -> tuple[str, ...]:
+    """What to try, by why an attack stopped without a graph."""
+    if stop == "time":
+        return ("the time ran out, compilation included: raise --time-limit",)
+    told = "noise that clients add needs --noise, " if noise is None else "--noise must be what the clients added, "
+    told += "other defences need other attacks"
+    if stop != "no candidates":
+        return (told,)
+    return (
+        "no node passed the span checks: is --features what the model was shown (raw or normalised), and is the update "
+        "as the client computed it?",
+        f"{told}; narrow or untrained models can hide nodes",
+    )
