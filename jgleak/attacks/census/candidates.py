@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -95,10 +96,10 @@ class CensusCandidates:
         for start in self._starts():
             seen: set[tuple[object, ...]] = set()
             for attempt in start.attempts:
-                if attempt.conic:
-                    levels = self._conic(start, attempt)
-                    if levels is not None:
-                        yield levels
+                if attempt.conic:  # few of thousands of candidates: usual ones before all
+                    usual = start.usual(self.problem.knowledge)
+                    tried = (self._conic(some, attempt) for some in (usual, start) if some is not None)
+                    yield from (levels for levels in tried if levels is not None)
                     continue
                 for chosen in self._chosen(attempt, start.nodes):
                     key = names(chosen)
@@ -134,15 +135,11 @@ class CensusCandidates:
             yield last
 
     def _conic(self, start: Start, attempt: Attempt) -> Levels | None:
-        """Candidates of the blocks that the last convolution's gradient is made of (``conic``); of usual nodes, where
-        all together have too many blocks."""
+        """Candidates of the blocks that the last convolutions' gradients are made of (``conic``)."""
         model, most = self.problem.observation.model, self.limits.conic_blocks
-        last = model.depth - 1
+        last, nodes = model.depth - 1, start.nodes
         if not last or self.problem.knowledge.noise is not None or model.returns_statistics:
             return None
-        if one_hop_count(start.nodes) > most:
-            start = start.usual(self.problem.knowledge) or start
-        nodes = start.nodes
         chosen = next(self._chosen(attempt, nodes))
         hops = self._grown(nodes, chosen[: last - 1])
         if len(hops) < last - 1:
@@ -151,7 +148,9 @@ class CensusCandidates:
         if not 0 < ways <= most:
             return None
         grown = self._grow(nodes, hops, [], most)
-        used = occurring(self.problem.observation, grown.states, self.problem.settings, self._share())
+        search = self._search(nodes, hops)
+        mixed = partial(search.mixed, grown.roots, grown.neighbours)
+        used = occurring(self.problem, grown.states, mixed, self._share())
         if used is None:
             return None
         hops.append(reciprocal(grown.keep(used)))
@@ -164,6 +163,15 @@ class CensusCandidates:
             return None
         said = (*start.conditions, f"{last}-hop {CONIC}")
         return Levels(nodes, (*hops[:-1], top), said, complete=False, start=start)
+
+    def _search(self, nodes: Nodes, hops: Sequence[Blocks]) -> BlockFilter:
+        """What embeds blocks of one hop more than ``hops``."""
+        model, params = self.problem.observation.model, self.problem.observation.params
+        if hops:
+            return next_search(model, params, nodes, hops, [])[0]
+        return BlockFilter(
+            *model.layer_at(params, 0), encoded(model, params, nodes), nodes.degrees, classes=nodes.classes
+        )
 
     def _chosen(self, attempt: Attempt, nodes: Nodes) -> Iterator[list[Chosen]]:
         """The checks of every hop; several choices where a completed span has several candidates.
@@ -227,11 +235,10 @@ class CensusCandidates:
     def _completions(self, lacking: int, nodes: Nodes, grown: Sequence[Blocks], check: SpanCheck) -> list[SpanCheck]:
         model, params = self.problem.observation.model, self.problem.observation.params
         clock, limits = self._share(), self.limits.span
+        search = self._search(nodes, grown)
         if grown:
-            search, requests = next_search(model, params, nodes, grown, [])
+            requests = next_search(model, params, nodes, grown, [])[1]
         else:
-            rows = encoded(model, params, nodes)
-            search = BlockFilter(*model.layer_at(params, 0), rows, nodes.degrees, classes=nodes.classes)
             bounds = {"clock": clock, "budget": self.budget, "limits": limits}
             requests = likely(nodes, one_hop(model, params, nodes, [check], mutual=False, **bounds))
         spans = [check.subspace]

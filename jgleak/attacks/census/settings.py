@@ -93,6 +93,7 @@ class CensusLimits:
       weak_candidates: and no more candidates of any hop than this (without a check ``hop_blocks``, if that is less).
       conic_blocks: most blocks whose states are combined (``conic``),
       conic_columns: most columns of the gradient that are explained by them, beside the sum of all,
+      conic_classes: most classes of the last layer's units (``unit_classes``),
       conic_rounds: how often each, every time with other blocks preferred,
       conic_steps: and in how many steps at most.
       system_entries: most entries of the system under noise.
@@ -122,6 +123,7 @@ class CensusLimits:
     weak_candidates: int = 3_000_000
     conic_blocks: int = 100_000
     conic_columns: int = 7
+    conic_classes: int = 24
     conic_rounds: int = 4
     conic_steps: int = 50
     system_entries: int = 40_000_000
