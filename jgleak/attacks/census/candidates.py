@@ -150,7 +150,7 @@ class CensusCandidates:
         grown = self._grow(nodes, hops, [], most)
         search = self._search(nodes, hops)
         mixed = partial(search.mixed, grown.roots, grown.neighbours)
-        used = occurring(self.problem, grown.states, mixed, self._share())
+        used = occurring(self.problem, grown.states, grown.roots, mixed, self._share())
         if used is None:
             return None
         hops.append(reciprocal(grown.keep(used)))

@@ -12,13 +12,13 @@ from jgleak.attacks.census.settings import CensusSettings
 from jgleak.attacks.nonnegative import nonnegative
 
 PRICED = 256
-"""Most columns that one step adds to those that the solution may use."""
+"""About so many columns one step adds to those that the solution may use, as many of each group."""
 
 PREFERRED, AGAIN = 1e-6, 3.0
 """What a column costs, times a random number: as much as rounding, so that every solution has its turn; and so many
 times that once its block was used."""
 
-STALLED = 0.9999
+STALLED = 0.99
 """A step that leaves more than this share of the residual is the last."""
 
 ROWS = 4096
@@ -32,10 +32,12 @@ class Cone(Protocol):
     Attributes:
       goal: what a combination has to be, of length one ``(M,)``.
       blocks: the block that each column belongs to ``(C,)``.
+      groups: columns of a group are much alike: those that pay most are taken of every group ``(C,)``.
     """
 
     goal: Float[np.ndarray, " M"]
     blocks: Int[np.ndarray, " C"]
+    groups: Int[np.ndarray, " C"]
 
     def columns(self, some: Int[np.ndarray, " k"]) -> Float[np.ndarray, "k M"]:
         """Some columns, as rows."""
@@ -56,13 +58,13 @@ def used_blocks(cone: Cone, settings: CensusSettings, clock: Clock) -> Int[np.nd
     It is solved several times, every time with other blocks preferred, since blocks that hardly differ take each
     other's place; until none is new.
     """
-    rng, used = np.random.default_rng(0), np.zeros(0, np.int64)
+    rng, used, last = np.random.default_rng(0), np.zeros(0, np.int64), np.zeros(0, np.int64)
     for number in range(settings.limits.conic_rounds):
         costs = PREFERRED * rng.exponential(size=cone.blocks.size) * np.where(np.isin(cone.blocks, used), AGAIN, 1.0)
-        found = _solved(cone, costs, settings, clock)
+        found = _solved(cone, last, costs, settings, clock)
         if found is None:
             return None if not number else used
-        more = np.union1d(used, cone.blocks[found])
+        last, more = found, np.union1d(used, cone.blocks[found])
         if more.size == used.size or clock.left <= 0:
             return more
         used = more
@@ -70,18 +72,17 @@ def used_blocks(cone: Cone, settings: CensusSettings, clock: Clock) -> Int[np.nd
 
 
 def _solved(
-    cone: Cone, costs: Float[np.ndarray, " C"], settings: CensusSettings, clock: Clock
+    cone: Cone, start: Int[np.ndarray, " s"], costs: Float[np.ndarray, " C"], settings: CensusSettings, clock: Clock
 ) -> Int[np.ndarray, " k"] | None:
-    """The columns of one solution; None where none is the goal."""
+    """The columns of one solution, from some columns on; None where none is the goal."""
     shorter = _Shorter(cone.goal.size)
-    goal = shorter(cone.goal[None])[0]
-    some, weights, kept = np.zeros(0, np.int64), np.zeros(0), np.zeros((0, goal.size))
-    rest, best = goal, np.inf
+    each = -(-PRICED // (1 + int(cone.groups.max(initial=0))))
+    goal, kept = shorter(cone.goal[None])[0], shorter(cone.columns(start))
+    some, weights, rest, best = start, np.zeros(start.size), goal, np.inf
     for _ in range(settings.limits.conic_steps):
-        prices = cone.prices(shorter.back(rest))
+        prices = cone.prices(shorter.back(rest)) - costs * (costs[some] @ weights)
         prices[some] = 0.0
-        paying = np.argpartition(-prices, min(PRICED, prices.size - 1))[:PRICED]
-        paying = paying[prices[paying] > 0.0]
+        paying = _paying(prices, cone.groups, each)
         if not paying.size or clock.left <= 0:
             break
         chosen, columns = np.r_[some, paying], np.r_[kept, shorter(cone.columns(paying))]
@@ -93,13 +94,23 @@ def _solved(
         alive = found[0] > 0.0
         some, weights, kept = chosen[alive], found[0][alive], columns[alive]
         rest = goal - weights @ kept
-        left = float(np.linalg.norm(rest))
-        if left > STALLED * best:
+        if found[1] > STALLED * best:
             break
-        best = left
-    if not some.size or np.linalg.norm(cone.goal - weights @ cone.columns(some)) > settings.tolerances.conic_residual:
+        best = found[1]
+    if (
+        not weights.any()
+        or np.linalg.norm(cone.goal - weights @ cone.columns(some)) > settings.tolerances.conic_residual
+    ):
         return None
     return some[cone.counts(some, weights)]
+
+
+def _paying(prices: Float[np.ndarray, " C"], groups: Int[np.ndarray, " C"], each: int) -> Int[np.ndarray, " k"]:
+    """The columns of the highest prices above 0, at most so many of every group."""
+    paying = np.flatnonzero(prices > 0.0)
+    paying = paying[np.lexsort((-prices[paying], groups[paying]))]
+    first = np.searchsorted(groups[paying], groups[paying])
+    return paying[np.arange(paying.size) - first < each]
 
 
 class _Shorter:

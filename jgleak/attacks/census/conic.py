@@ -28,6 +28,7 @@ from jgleak.attacks.census.unit_classes import FAINT, BlockCone, LastLayers
 def occurring(
     problem: CensusProblem,
     states: Float[np.ndarray, "K D"],
+    roots: Int[np.ndarray, " K"],
     mixed: Callable[[], Float[np.ndarray, "K F"]],
     clock: Clock,
 ) -> Bool[np.ndarray, " K"] | None:
@@ -36,6 +37,7 @@ def occurring(
     Args:
       problem: the update and what is known.
       states: what enters the last convolution from each block.
+      roots: the entry at the centre of each.
       mixed: computes what enters the kernel before it.
       clock: ends the search.
     """
@@ -43,7 +45,7 @@ def occurring(
     model, last = observation.model, observation.model.depth - 1
     seen = LastLayers.of(observation, settings.limits.conic_classes)
     if seen is not None:
-        return _of_both(BlockCone(seen, states, mixed(), problem.most_nodes), states, settings, clock)
+        return _of_both(BlockCone(seen, states, mixed(), roots, problem.most_nodes), states, settings, clock)
     update = model.layer_of(observation.update, last)
     for tap in model.layers[last].taps:
         if tap.rows != "hidden" and model.trains(f"layers_{last}", *tap.path):
@@ -70,7 +72,7 @@ class StateCone:
 
     def __init__(self, units: Float[np.ndarray, "K D"], goal: Float[np.ndarray, " D"], least: float) -> None:
         self.units, self.goal, self.blocks = units, goal / np.linalg.norm(goal), np.arange(units.shape[0])
-        self.least = least
+        self.groups, self.least = np.zeros(units.shape[0], np.int64), least
 
     def columns(self, some: Int[np.ndarray, " k"]) -> Float[np.ndarray, "k D"]:
         """Some columns, as rows."""

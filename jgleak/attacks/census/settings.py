@@ -125,7 +125,7 @@ class CensusLimits:
     conic_columns: int = 7
     conic_classes: int = 24
     conic_rounds: int = 4
-    conic_steps: int = 50
+    conic_steps: int = 200
     system_entries: int = 40_000_000
     system_products: int = 20_000_000_000
     exclusions: int = 200

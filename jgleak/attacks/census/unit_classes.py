@@ -106,11 +106,17 @@ class BlockCone:
       seen: the gradients.
       states: what enters the last convolution from each block.
       mixed: what enters the kernel before it.
+      roots: which blocks are alike at their centre.
       most: most nodes.
     """
 
     def __init__(
-        self, seen: LastLayers, states: Float[np.ndarray, "K D"], mixed: Float[np.ndarray, "K F"], most: int
+        self,
+        seen: LastLayers,
+        states: Float[np.ndarray, "K D"],
+        mixed: Float[np.ndarray, "K F"],
+        roots: Int[np.ndarray, " K"],
+        most: int,
     ) -> None:
         self.least = NODE / most
         self.possible = np.flatnonzero(~np.any(states[:, seen.off] > ROUNDING * states.max(initial=0.0), axis=1))
@@ -126,6 +132,10 @@ class BlockCone:
         lengths = np.sqrt(before + np.sum(self.states**2, axis=1)[:, None] * self.shares[1] ** 2)
         self.lengths = np.where(lengths > 0.0, lengths, 1.0)
         self.blocks = np.repeat(self.possible, classes)
+        self.groups = (
+            np.unique(roots[self.possible], return_inverse=True)[1][:, None] * classes + np.arange(classes)
+        ).ravel()
+        self.fast = [part.astype(np.float32) for part in (self.rows, self.on, self.states, self.weights)]
 
     def columns(self, some: Int[np.ndarray, " k"]) -> Float[np.ndarray, "k M"]:
         """Some columns, as rows."""
@@ -135,15 +145,18 @@ class BlockCone:
         before = self.rows[block][:, :, None] * passed[:, None, :] * self.shares[0]
         last = np.zeros((some.size, classes, self.states.shape[1]))
         last[np.arange(some.size), unit] = self.states[block] * self.shares[1]
-        whole = np.c_[before.reshape(some.size, -1), last.reshape(some.size, -1)]
+        size = self.rows.shape[1] * self.states.shape[1]
+        whole = np.c_[before.reshape(some.size, size), last.reshape(some.size, self.goal.size - size)]
         return whole / self.lengths[block, unit][:, None]
 
     def prices(self, rest: Float[np.ndarray, " M"]) -> Float[np.ndarray, " C"]:
         """The product of every column with what is left to be explained."""
         units, size = self.states.shape[1], self.rows.shape[1] * self.states.shape[1]
-        before, last = rest[:size].reshape(-1, units), rest[size:].reshape(-1, units)
-        passed = (self.rows @ (before * self.shares[0])) * self.on
-        return ((passed @ self.weights + self.states @ (last.T * self.shares[1])) / self.lengths).ravel()
+        before, last = rest[:size].reshape(-1, units) * self.shares[0], rest[size:].reshape(-1, units) * self.shares[1]
+        rows, on, states, weights = self.fast
+        unit = max(float(np.abs(rest).max(initial=0.0)), 1e-300)
+        passed = (rows @ (before / unit).astype(np.float32)) * on
+        return unit * ((passed @ weights + states @ (last.T / unit).astype(np.float32)) / self.lengths).ravel()
 
     def counts(self, some: Int[np.ndarray, " k"], weights: Float[np.ndarray, " k"]) -> Bool[np.ndarray, " k"]:
         """Which weights are a node's, beside all nodes of the class that has most."""

@@ -37,7 +37,7 @@ def test_the_true_blocks_are_used_and_hardly_any_other() -> None:
     true = rng.choice(500, 8, replace=False)
     signs = rng.choice([-1.0, 1.0], 20)  # of the columns; a unit that is off at a node is a zero
     upstream = rng.exponential(size=(8, 1)) * (rng.random((8, 20)) < 0.9) * signs
-    used = occurring(seen(states[true], upstream), states, unknown, FOREVER)
+    used = occurring(seen(states[true], upstream), states, np.arange(500), unknown, FOREVER)
     assert used is not None and used[true].all() and used.sum() <= 12
 
 
@@ -45,7 +45,7 @@ def test_without_a_true_block_nothing_is_said() -> None:
     rng = np.random.default_rng(1)
     states = np.maximum(rng.normal(size=(300, 60)), 0.0)
     problem = seen(states[:8], rng.exponential(size=(8, 20)))
-    assert occurring(problem, states[1:], unknown, FOREVER) is None  # a true block is missing
+    assert occurring(problem, states[1:], np.arange(299), unknown, FOREVER) is None  # a true block is missing
 
 
 def test_a_last_layer_whose_units_are_all_on_is_no_obstacle() -> None:

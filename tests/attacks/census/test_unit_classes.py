@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jgleak import Knowledge
-from jgleak.attacks.census.cone import ROWS, _Shorter
+from jgleak.attacks.census.cone import ROWS, _paying, _Shorter
 from jgleak.attacks.census.conic import occurring
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.unit_classes import BlockCone, LastLayers
@@ -57,7 +57,7 @@ def test_what_nodes_get_back_makes_up_both_gradients(pooling: str, bias: bool) -
     masks = np.unique(on[:, on.any(axis=0) & (delta != 0)], axis=1)
     assert last.last.shape[1] == masks.shape[1], "a class for every set of nodes at which units are on"
 
-    cone = BlockCone(last, states, mixed, most=GRAPH.n)
+    cone = BlockCone(last, states, mixed, np.arange(GRAPH.n), most=GRAPH.n)
     share = 1.0 / GRAPH.n if pooling == "mean" else 1.0
     weights = []
     for said in last.last.T:  # the class of each column is the one whose sum it is
@@ -75,14 +75,21 @@ def test_prices_are_products_with_the_columns() -> None:
     _, mixed, states, _ = rows_of(observation, GRAPH)
     last = LastLayers.of(observation, most=1000)
     assert last is not None
-    cone = BlockCone(last, states, mixed, most=40)
+    cone = BlockCone(last, states, mixed, np.arange(GRAPH.n), most=40)
     rest = np.random.default_rng(0).normal(size=cone.goal.size)
     columns = cone.columns(np.arange(cone.blocks.size))
-    np.testing.assert_allclose(cone.prices(rest), columns @ rest, atol=1e-9)
+    np.testing.assert_allclose(cone.prices(rest), columns @ rest, atol=1e-5)
     np.testing.assert_allclose(np.linalg.norm(columns, axis=1), 1.0)
     shorter = _Shorter(3 * ROWS + 5)
     long, short = np.random.default_rng(1).normal(size=(2, 3 * ROWS + 5)), np.arange(ROWS) / ROWS
     np.testing.assert_allclose(long @ shorter.back(short), shorter(long) @ short)
+
+
+def test_every_group_sends_its_best_columns() -> None:
+    prices = np.array([3.0, 2.0, -1.0, 5.0, 0.0, 4.0, 1.0])
+    groups = np.array([0, 0, 1, 0, 1, 2, 2])
+    assert sorted(_paying(prices, groups, 2).tolist()) == [0, 3, 5, 6]
+    assert sorted(_paying(prices, groups, 1).tolist()) == [3, 5]
 
 
 def test_true_blocks_are_used_and_one_that_is_missing_leaves_nothing() -> None:
@@ -95,10 +102,12 @@ def test_true_blocks_are_used_and_one_that_is_missing_leaves_nothing() -> None:
     problem = CensusProblem.of(observation, Knowledge(RAW))
     many = dataclasses.replace(problem.settings, limits=dataclasses.replace(problem.limits, conic_classes=1000))
     problem = dataclasses.replace(problem, settings=many)
-    used = occurring(problem, np.r_[states, other], lambda: np.r_[mixed, false], FOREVER)
+    both, roots = np.r_[states, other], np.arange(GRAPH.n + 200)
+    used = occurring(problem, both, roots, lambda: np.r_[mixed, false], FOREVER)
     assert used is not None and used[: GRAPH.n].all() and not used[GRAPH.n :].any()
     alone = ~np.isclose(states, states[0]).all(axis=1)  # the first node's block is missing
-    assert occurring(problem, np.r_[states[alone], other], lambda: np.r_[mixed[alone], false], FOREVER) is None
+    kept = np.r_[alone, np.ones(200, bool)]
+    assert occurring(problem, both[kept], roots[kept], lambda: np.r_[mixed[alone], false], FOREVER) is None
 
 
 def test_other_last_layers_are_left_to_their_gradient_alone() -> None:
