@@ -71,6 +71,9 @@ class CensusCandidates:
 
     Raises:
       TooManyCandidates: the input span says too little about nodes.
+
+    Attributes:
+      given_up: what was not searched because there is too much of it, for people.
     """
 
     def __init__(self, problem: CensusProblem, clock: Clock, budget: Budget) -> None:
@@ -85,6 +88,7 @@ class CensusCandidates:
         self.start = Start(self.nodes, (condition,), self.nodes.complete)
         self.kept: dict[tuple[object, ...], Blocks] = {}
         self.spans: dict[tuple[object, ...], list[SpanCheck]] = {}
+        self.given_up: list[str] = []
 
     @property
     def checked(self) -> int:
@@ -145,6 +149,11 @@ class CensusCandidates:
         if len(hops) < last - 1:
             return None
         ways = one_hop_count(nodes) if last == 1 else next_hop_count(hops[-1])
+        if ways > most:
+            self.given_up.append(
+                f"{nodes.degrees.size} feature vectors may occur and have {ways:.1g} {last}-hop blocks, more than the "
+                f"{most} that can be compared with the gradient of convolution {last}"
+            )
         if not 0 < ways <= most:
             return None
         grown = self._grow(nodes, hops, [], most)

@@ -75,17 +75,17 @@ def _solved(
     cone: Cone, start: Int[np.ndarray, " s"], costs: Float[np.ndarray, " C"], settings: CensusSettings, clock: Clock
 ) -> Int[np.ndarray, " k"] | None:
     """The columns of one solution, from some columns on; None where none is the goal."""
-    shorter = _Shorter(cone.goal.size)
+    folded = Folded(cone.goal.size)
     each = -(-PRICED // (1 + int(cone.groups.max(initial=0))))
-    goal, kept = shorter(cone.goal[None])[0], shorter(cone.columns(start))
+    goal, kept = folded(cone.goal[None])[0], folded(cone.columns(start))
     some, weights, rest, best = start, np.zeros(start.size), goal, np.inf
     for _ in range(settings.limits.conic_steps):
-        prices = cone.prices(shorter.back(rest)) - costs * (costs[some] @ weights)
+        prices = cone.prices(folded.back(rest)) - costs * (costs[some] @ weights)
         prices[some] = 0.0
-        paying = _paying(prices, cone.groups, each)
+        paying = paying_most(prices, cone.groups, each)
         if not paying.size or clock.left <= 0:
             break
-        chosen, columns = np.r_[some, paying], np.r_[kept, shorter(cone.columns(paying))]
+        chosen, columns = np.r_[some, paying], np.r_[kept, folded(cone.columns(paying))]
         system = np.c_[np.c_[columns, costs[chosen]].T, np.r_[goal, 0.0]]
         triangle = np.asarray(np.linalg.qr(system, mode="r"))
         found = nonnegative(triangle[:, :-1], triangle[:, -1], settings.limits.solver_rounds)
@@ -105,7 +105,7 @@ def _solved(
     return some[cone.counts(some, weights)]
 
 
-def _paying(prices: Float[np.ndarray, " C"], groups: Int[np.ndarray, " C"], each: int) -> Int[np.ndarray, " k"]:
+def paying_most(prices: Float[np.ndarray, " C"], groups: Int[np.ndarray, " C"], each: int) -> Int[np.ndarray, " k"]:
     """The columns of the highest prices above 0, at most so many of every group."""
     paying = np.flatnonzero(prices > 0.0)
     paying = paying[np.lexsort((-prices[paying], groups[paying]))]
@@ -113,7 +113,7 @@ def _paying(prices: Float[np.ndarray, " C"], groups: Int[np.ndarray, " C"], each
     return paying[np.arange(paying.size) - first < each]
 
 
-class _Shorter:
+class Folded:
     """Long columns as ``ROWS`` sums of their entries with random signs, every entry in one sum."""
 
     def __init__(self, size: int) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jgleak import Knowledge
-from jgleak.attacks.census.cone import ROWS, _paying, _Shorter
+from jgleak.attacks.census.cone import ROWS, Folded, paying_most
 from jgleak.attacks.census.conic import occurring
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.unit_classes import BlockCone, LastLayers
@@ -80,7 +80,7 @@ def test_prices_are_products_with_the_columns() -> None:
     columns = cone.columns(np.arange(cone.blocks.size))
     np.testing.assert_allclose(cone.prices(rest), columns @ rest, atol=1e-5)
     np.testing.assert_allclose(np.linalg.norm(columns, axis=1), 1.0)
-    shorter = _Shorter(3 * ROWS + 5)
+    shorter = Folded(3 * ROWS + 5)
     long, short = np.random.default_rng(1).normal(size=(2, 3 * ROWS + 5)), np.arange(ROWS) / ROWS
     np.testing.assert_allclose(long @ shorter.back(short), shorter(long) @ short)
 
@@ -88,8 +88,8 @@ def test_prices_are_products_with_the_columns() -> None:
 def test_every_group_sends_its_best_columns() -> None:
     prices = np.array([3.0, 2.0, -1.0, 5.0, 0.0, 4.0, 1.0])
     groups = np.array([0, 0, 1, 0, 1, 2, 2])
-    assert sorted(_paying(prices, groups, 2).tolist()) == [0, 3, 5, 6]
-    assert sorted(_paying(prices, groups, 1).tolist()) == [3, 5]
+    assert sorted(paying_most(prices, groups, 2).tolist()) == [0, 3, 5, 6]
+    assert sorted(paying_most(prices, groups, 1).tolist()) == [3, 5]
 
 
 def test_true_blocks_are_used_and_one_that_is_missing_leaves_nothing() -> None:
