@@ -78,7 +78,7 @@ def run(
                     certified.graphs, certified.distance, "match", certificate=certified.certificate, info=info
                 )
             stop = "nothing assembled" if answer.explained else "missing blocks"
-        if candidates.given_up:
+        if candidates.given_up and stop != "nothing assembled":
             info["reason"] = candidates.given_up[0]
     except (TooManyCandidates, ConditionFailed) as error:
         stop = "no information"

@@ -121,7 +121,7 @@ class CensusLimits:
     usual_first: int = 1_000_000_000
     weak_blocks: int = 300
     weak_candidates: int = 3_000_000
-    conic_blocks: int = 100_000
+    conic_blocks: int = 200_000
     conic_columns: int = 7
     conic_classes: int = 24
     conic_rounds: int = 4

@@ -135,7 +135,7 @@ class BlockCone:
         self.groups = (
             np.unique(roots[self.possible], return_inverse=True)[1][:, None] * classes + np.arange(classes)
         ).ravel()
-        self.fast = [part.astype(np.float32) for part in (self.rows, self.on, self.states, self.weights)]
+        self.fast = [part.astype(np.float32) for part in (self.rows, self.states, self.weights)]
 
     def columns(self, some: Int[np.ndarray, " k"]) -> Float[np.ndarray, "k M"]:
         """Some columns, as rows."""
@@ -153,9 +153,10 @@ class BlockCone:
         """The product of every column with what is left to be explained."""
         units, size = self.states.shape[1], self.rows.shape[1] * self.states.shape[1]
         before, last = rest[:size].reshape(-1, units) * self.shares[0], rest[size:].reshape(-1, units) * self.shares[1]
-        rows, on, states, weights = self.fast
+        rows, states, weights = self.fast
         unit = max(float(np.abs(rest).max(initial=0.0)), 1e-300)
-        passed = (rows @ (before / unit).astype(np.float32)) * on
+        passed = rows @ (before / unit).astype(np.float32)
+        passed *= self.on
         return unit * ((passed @ weights + states @ (last.T / unit).astype(np.float32)) / self.lengths).ravel()
 
     def counts(self, some: Int[np.ndarray, " k"], weights: Float[np.ndarray, " k"]) -> Bool[np.ndarray, " k"]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import numpy as np
 
 from jgleak import Budget, Knowledge, get_attack
+from jgleak.attacks.census.candidates import CensusCandidates
+from jgleak.attacks.census.checks import ATTEMPTS
 from jgleak.attacks.census.conic import occurring
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.datasets import load
@@ -72,3 +76,16 @@ def test_a_hop_below_that_cannot_be_afforded_ends_it_quietly() -> None:
     census = get_attack("census").configure({"hop_blocks": "1"})
     answer = census(observation, Knowledge(DATA.space), key=jax.random.key(1), budget=Budget(seconds=10))
     assert not answer.graphs and answer.stop in ("no candidates", "no information")
+
+
+def test_too_many_blocks_to_compare_are_named() -> None:
+    model = GNN(DATA.space.width, tuple(Layer(GCNConv(64, bias=True), "relu") for _ in range(2)), Pooled(mlp=MLP((2,))))
+    graph = next(graph for graph in DATA.graphs if graph.name.startswith("indole"))
+    observation = fedsgd(model, model.initial(key=jax.random.key(0)), [graph], DATA.space, loss="ce")
+    problem = CensusProblem.of(observation, Knowledge(DATA.space))
+    few = dataclasses.replace(problem.settings, limits=dataclasses.replace(problem.limits, conic_blocks=1))
+    candidates = CensusCandidates(dataclasses.replace(problem, settings=few), FOREVER, Budget(seconds=60))
+    conic = next(attempt for attempt in ATTEMPTS if attempt.conic)
+    assert candidates._conic(candidates.start, conic) is None
+    number = f"{candidates.start.nodes.degrees.size} feature vectors"
+    assert number in candidates.given_up[0] and "more than the 1 that" in candidates.given_up[0]
