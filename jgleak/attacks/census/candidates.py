@@ -73,6 +73,7 @@ class CensusCandidates:
       TooManyCandidates: the input span says too little about nodes.
 
     Attributes:
+      start: the feature vectors that pass the checks of nodes.
       given_up: what was not searched because there is too much of it, for people.
     """
 
@@ -80,12 +81,10 @@ class CensusCandidates:
         self.problem, self.clock, self.limits = problem, clock, problem.limits
         self.budget = dataclasses.replace(budget, blocks=min(budget.blocks, self.limits.hop_blocks))
         observation, knowledge, tolerances = problem.seen, problem.knowledge, problem.tolerances.span
-        self.nodes = find_nodes(
-            observation, knowledge, clock=self._share(), tolerances=tolerances, limits=self.limits.span
-        )
+        nodes = find_nodes(observation, knowledge, clock=self._share(), tolerances=tolerances, limits=self.limits.span)
         known = knowledge.features is not None
         condition = KNOWN_ROWS if known else condition_of(input_site(observation, knowledge, tolerances), 0)
-        self.start = Start(self.nodes, (condition,), self.nodes.complete)
+        self.start = Start(nodes, (condition,), nodes.complete)
         self.kept: dict[tuple[object, ...], Blocks] = {}
         self.spans: dict[tuple[object, ...], list[SpanCheck]] = {}
         self.given_up: list[str] = []
@@ -124,12 +123,12 @@ class CensusCandidates:
 
     def _starts(self) -> Iterator[Start]:
         """Feature vectors to begin with: likely ones before all, and those of an adjacency that hides nodes last."""
-        knowledge, number = self.problem.knowledge, one_hop_count(self.nodes)
+        knowledge, number = self.problem.knowledge, one_hop_count(self.start.nodes)
         public, space = knowledge.auxiliary, knowledge.space
         # such a model's gradient, or features that state no degree, hardly tell blocks apart (``public_blocks``)
         hardly = receptive_field.ends_linear(self.problem.observation.model) or space.degree is None
         if public and hardly and number > self.limits.blocks_counted:
-            listed, said = beside(self.nodes, public), (CONDITION, *self.start.conditions)
+            listed, said = beside(self.start.nodes, public), (CONDITION, *self.start.conditions)
             yield dataclasses.replace(self.start, nodes=listed, conditions=said, complete=False)
         if number > self.limits.usual_first and (usual := self.start.usual(knowledge)) is not None:
             yield usual
