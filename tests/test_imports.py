@@ -9,6 +9,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "jgleak"
 LAYER = {
+    "archives": 0,
     "graph": 0,
     "features": 0,
     "pytree": 0,

@@ -177,7 +177,8 @@ def _likely(soft: Float[np.ndarray, "n n"]) -> Int[np.ndarray, "e 2"]:
 
 def _random(knowledge: Knowledge, settings: RandomSettings, rng: np.random.Generator) -> Graph:
     """One random graph, of a random size where none is known."""
-    n = knowledge.n or int(rng.integers(1, min(knowledge.max_n, settings.modest_nodes), endpoint=True))
+    modest = settings.modest_nodes
+    n = knowledge.n or int(rng.integers(1, min(knowledge.max_n or modest, modest), endpoint=True))
     x = _sample(knowledge.space, n, rng) if knowledge.features is None else knowledge.features
     degrees = knowledge.space.degrees(x)
     wanted = n - 1 if degrees is None else round(int(degrees.sum()) / 2)

@@ -17,6 +17,9 @@ from jgleak.graph import Graph, bucket
 FORBIDDEN = -1e6
 """Gain of a node at a place where it cannot stand."""
 
+FEWEST = 40
+"""Places to begin with, so that few shapes compile."""
+
 LEAST = 1e-6
 """A smaller gain is rounding."""
 
@@ -90,7 +93,7 @@ def numbered(graph: Graph, knowledge: Knowledge, settings: OrderSettings = ORDER
         fits = rows.index(graph.x)[:, None] == rows.order
     if not knowledge.auxiliary:
         return graph if rows is None else graph.permute(_assigned(np.where(fits, 0.0, FORBIDDEN)))
-    slots = bucket(max(graph.n, knowledge.max_n))
+    slots = bucket(max(graph.n, knowledge.max_n or FEWEST))
     habit = position_frequencies(knowledge.auxiliary, knowledge.space, slots, settings.habit)
     raw, n = dataclasses.replace(knowledge.space, mean=None, std=None).encode(graph.x), jnp.asarray(graph.n)
     nodes = raw @ np.asarray(habit.node_logits(n, slots))[: graph.n].T

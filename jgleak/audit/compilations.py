@@ -1,27 +1,64 @@
-"""How often XLA compiled: a shape that changes from client to client shows here."""
+"""How often XLA compiled, and how long: a shape that changes from client to client shows here."""
 
 from __future__ import annotations
 
+import dataclasses
+import time
 from functools import cache
 from typing import Any
 
 import jax
 
-_EVENT = "/jax/core/compile/backend_compile_duration"
+_STEPS = "/jax/core/compile/"
+"""Tracing, lowering and compiling, each with its duration when it ends; one may lie inside another."""
+
+_COMPILED = _STEPS + "backend_compile_duration"
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiled:
+    """What was compiled.
+
+    Attributes:
+      number: of compilations.
+      seconds: that went by meanwhile, tracing included.
+    """
+
+    number: int = 0
+    seconds: float = 0.0
+
+    def since(self, before: Compiled) -> Compiled:
+        """What came after ``before``."""
+        return Compiled(self.number - before.number, self.seconds - before.seconds)
+
+
+class Counter:
+    """Adds steps of compilation up, and counts the time of one inside another once."""
+
+    def __init__(self) -> None:
+        self.number, self.seconds = 0, 0.0
+        self.steps: list[tuple[float, float]] = []  # when each began, and its seconds; disjoint
+
+    def ended(self, event: str, duration_secs: float, **_: Any) -> None:
+        """A listener of JAX: a step has just ended."""
+        if not event.startswith(_STEPS):
+            return
+        begun = time.monotonic() - duration_secs
+        while self.steps and self.steps[-1][0] >= begun:
+            self.seconds -= self.steps.pop()[1]
+        self.steps.append((begun, duration_secs))
+        self.seconds += duration_secs
+        self.number += event == _COMPILED
 
 
 @cache
-def _counter() -> list[int]:
-    """One cell, raised by a listener for as long as the process lives."""
-    cell = [0]
-
-    def count(event: str, duration_secs: float, **_: Any) -> None:
-        cell[0] += event == _EVENT
-
-    jax.monitoring.register_event_duration_secs_listener(count)
-    return cell
+def _counter() -> Counter:
+    """One for as long as the process lives."""
+    counter = Counter()
+    jax.monitoring.register_event_duration_secs_listener(counter.ended)
+    return counter
 
 
-def compilations() -> int:
-    """Number of compilations since the first call of this function."""
-    return _counter()[0]
+def compilations() -> Compiled:
+    """Those since the first call of this function."""
+    return Compiled(_counter().number, _counter().seconds)

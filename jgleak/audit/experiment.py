@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
 from jgleak.attacks.facts.fact import Facts
 from jgleak.attacks.facts.registry import facts
-from jgleak.audit.compilations import compilations
+from jgleak.audit.compilations import Compiled, compilations
 from jgleak.audit.programs import forget_programs
 from jgleak.audit.round import AttackedClient, chosen_attack, client, refusal
 from jgleak.audit.setup import Setup, prepare, stream_key
@@ -43,7 +43,8 @@ class Result:
       truth_in_set: the truth is among the listed reconstructions.
       guess_rate: how often one of the listed reconstructions, drawn at random, is the truth.
       seconds: wall-clock time of the attack; of graphs attacked side by side, each one's share.
-      compilations: functions that XLA compiled during the attack; of clients side by side, the first has them all.
+      compiled: what XLA compiled during the attack, and how many of its seconds that took; of clients side by side, the
+        first has it all.
       failure: the traceback, when the attack broke down on this client, or why it could not be attacked at all; the
         reconstruction is empty then.
       soft: edges and features beside the truth, soft where the attack gives them so; None where nothing was found.
@@ -59,7 +60,7 @@ class Result:
     truth_in_set: bool
     guess_rate: float
     seconds: float
-    compilations: int
+    compiled: Compiled
     failure: str | None = None
     soft: SoftScore | None = None
     target_error: float | None = None
@@ -144,7 +145,7 @@ def _unattacked(specification: Specification, setup: Setup, first: int, reason: 
     nothing, space = Reconstruction((), None, "error"), setup.dataset.space
     truths = setup.dataset.graphs[first : first + specification.batch]
     return [
-        Result(first + place, truth, None, nothing, score(truth, None, space), False, 0.0, 0.0, 0, reason)
+        Result(first + place, truth, None, nothing, score(truth, None, space), False, 0.0, 0.0, Compiled(), reason)
         for place, truth in enumerate(truths)
     ]
 
@@ -167,11 +168,11 @@ def _attacked(specification: Specification, attack: Attack, clients: Sequence[At
         failure = traceback.format_exc()
         found = [Reconstruction((), None, "error")]
     seconds = (time.monotonic() - begun) / sum(len(client.truths) for client in clients)
-    compiled = compilations() - compiled
+    compiled = compilations().since(compiled)
     for client, reconstruction in zip(clients, found, strict=True):
         for place, (truth, part) in enumerate(zip(client.truths, _parts(client, reconstruction), strict=True)):
             first = client is clients[0] and place == 0
-            yield _result(client, place, truth, part, seconds, compiled if first else 0, failure)
+            yield _result(client, place, truth, part, seconds, compiled if first else Compiled(), failure)
 
 
 def _parts(client: AttackedClient, found: Reconstruction) -> list[Reconstruction]:
@@ -198,7 +199,7 @@ def _result(
     truth: Graph,
     reconstruction: Reconstruction,
     seconds: float,
-    compiled: int,
+    compiled: Compiled,
     failure: str | None,
 ) -> Result:
     observation, knowledge = client.observation, client.knowledge
@@ -216,7 +217,7 @@ def _result(
         truth_in_set=listed,
         guess_rate=guess_rate(truth, reconstruction.graphs, tolerance=tolerance) if listed else 0.0,
         seconds=seconds,
-        compilations=compiled,
+        compiled=compiled,
         failure=failure,
         soft=None if found is None or not whole else _soft_score(truth, knowledge.space, reconstruction, found),
         target_error=None if rows is None or whole else target_error(truth, knowledge.space, rows),

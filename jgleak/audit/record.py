@@ -31,7 +31,8 @@ SOFT = (
 
 
 def result_record(result: Result, specification: Specification) -> dict[str, Any]:
-    """One client: rates in [0, 1], seconds of wall clock. Of the private graph it holds the name and the size."""
+    """One client: rates in [0, 1], seconds of wall clock and those of them in which XLA compiled. Of the private graph
+    it holds the name and the size."""
     found, seen = result.reconstruction, result.observation
     record = {
         "graph": result.index,
@@ -39,7 +40,8 @@ def result_record(result: Result, specification: Specification) -> dict[str, Any
         "attack": specification.attack,
         "n_nodes": result.truth.n,
         "seconds": result.seconds,
-        "compilations": result.compilations,
+        "seconds_compiling": result.compiled.seconds,
+        "compilations": result.compiled.number,
         **dataclasses.asdict(result.score),
         "truth_in_set": result.truth_in_set,
         "guess_rate": result.guess_rate,
@@ -71,6 +73,7 @@ def summary_record(records: Sequence[Mapping[str, Any]], specification: Specific
     reproduce the observed gradient and are not the truth, ``unique`` the certificates of that status, ``unique_wrong``
     those beside another truth; ``listed`` counts clients with a certificate. ``edges`` and ``features`` are means over
     the clients where they are defined, in file order and aligned; ``counts`` says how many those of ``SOFT`` have.
+    ``seconds_most`` are those of the client that took longest, without compilation.
     """
     everybody, records = records, [r for r in records if r["attacked"]]
     rates = {name: bootstrap([float(r[name]) for r in records]) if records else None for name in RATES}
@@ -96,6 +99,8 @@ def summary_record(records: Sequence[Mapping[str, Any]], specification: Specific
             "failures": sum(r["failure"] is not None for r in everybody),
             "compilations": sum(r["compilations"] for r in records),
             "seconds_total": sum(r["seconds"] for r in records),
+            "seconds_compiling": sum(r.get("seconds_compiling", 0.0) for r in records),
+            "seconds_most": max((r["seconds"] - r.get("seconds_compiling", 0.0) for r in records), default=0.0),
             "seed": specification.seed,
             "device": jax.devices()[0].device_kind,
             "version": __version__,

@@ -17,6 +17,9 @@ PROTOCOLS = ("fedsgd", "fedavg", "target_node", "node_losses")
 NORM_MODES = ("eval", "train")
 """Where batch normalisation takes its statistics from."""
 
+LAYERS, PARAMETERS = 100, 1 << 28
+"""Most convolutions of a model, and most parameters in them."""
+
 KNOWABLE = ("n", "adjacency", "features", "labels", "auxiliary")
 """What an attacker may be given beyond the public feature space."""
 
@@ -102,7 +105,7 @@ class Specification:
       attributes: keep the real-valued features (the node attributes of a TUDataset).
       prior: how the attacker ranks graphs with the same gradient: ``none``, ``plain``, ``molecule`` or ``auto``
         (``molecule`` where the features name atoms, else ``plain``).
-      max_n: the attacker's bound on the size of a client whose size is unknown (``N_max``).
+      max_n: the attacker's bound on the size of a client whose size is unknown (``N_max``); None: it has none.
 
     Raises:
       Faults: unknown words or numbers out of range, all of them.
@@ -151,7 +154,7 @@ class Specification:
     degree: bool = True
     attributes: bool = True
     prior: str = "auto"
-    max_n: int = 40
+    max_n: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "know", tuple(self.know))
@@ -164,6 +167,14 @@ class Specification:
     def _faults(self) -> Iterator[tuple[str, bool]]:
         """Every mistake that shows without data or model: what to say, and whether it was made."""
         least, most = 1 if self.min_nodes is None else self.min_nodes, self.max_nodes
+        heads = self.heads if self.model in ("gat", "gatv2") else 1
+        entries = self.layers * (self.hidden * heads) ** 2
+        yield f"layers: at most {LAYERS} convolutions are built, got {self.layers}", self.layers > LAYERS
+        yield (
+            f"layers, hidden, heads: the model would have about {entries} parameters; at most {PARAMETERS} are built "
+            "(1 GiB); take fewer or narrower layers",
+            self.layers <= LAYERS and entries > PARAMETERS,
+        )
         yield f"graphs: must be at least 1, got {self.graphs}", self.graphs is not None and self.graphs < 1
         yield (
             f"min_nodes, max_nodes: expected 1 <= min_nodes <= max_nodes, got {self.min_nodes}, {most}",
@@ -217,7 +228,7 @@ class Specification:
         )
         yield f"together: must be at least 1, got {self.together}", self.together < 1
         yield f"train: must be a number of epochs, 0 or more, got {self.train}", self.train < 0
-        yield f"max_n: must be at least 1, got {self.max_n}", self.max_n < 1
+        yield f"max_n: must be at least 1, got {self.max_n}", self.max_n is not None and self.max_n < 1
         yield f"seed: must lie in 0..2**32 - 1, got {self.seed}", not 0 <= self.seed < 2**32
 
     def to_json(self) -> dict[str, Any]:

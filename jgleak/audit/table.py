@@ -74,7 +74,8 @@ def summary_table(summary: Mapping[str, Any]) -> Table:
     """Rates over all clients with their 95 % intervals, then exact reconstructions by size."""
     clients, attack = summary["attacked"], summary["specification"]["attack"]
     title = f"{attack}: {clients} clients in {summary['seconds_total']:.1f} s ({summary['device']})"
-    title += f", {summary['compilations']} compilations"
+    title += f", {summary['compilations']} compilations in {summary['seconds_compiling']:.1f} s of it; "
+    title += f"at most {summary['seconds_most']:.1f} s a client without them"
     table = Table(title=title, title_justify="left", caption_justify="left", box=SIMPLE_HEAD)
     for column in ("metric", "mean", "low", "high", "clients"):
         table.add_column(column, justify="left" if column == "metric" else "right")

@@ -76,7 +76,7 @@ def attack(
         list[str] | None, typer.Option("--set", help="Options of the attack, as name=value (steps=300).")
     ] = None,
     prior: PriorOption = "auto",
-    max_n: MaxN = 40,
+    max_n: MaxN = None,
     node_task: Annotated[bool, typer.Option("--node-task", help="Label nodes instead of graphs.")] = False,
     no_distinct: Annotated[
         bool, typer.Option("--no-distinct", help="Do not assume that the nodes of a network's client differ.")

@@ -38,7 +38,7 @@ def invert(
         list[str] | None, typer.Option("--set", help="Options of the attack, as name=value (steps=300).")
     ] = None,
     prior: PriorOption = "auto",
-    max_n: MaxN = 40,
+    max_n: MaxN = None,
     noise: Annotated[
         float | None, typer.Option(help="Standard deviation of the noise on every entry, where the client added some.")
     ] = None,
@@ -74,6 +74,7 @@ def invert(
         from jgleak.attacks.registry import get_attack
         from jgleak.audit.certified import write
         from jgleak.audit.clients import foreign_graphs
+        from jgleak.audit.compilations import compilations
         from jgleak.audit.describe import describe
         from jgleak.audit.record import plain
         from jgleak.cli.features import feature_space
@@ -109,9 +110,10 @@ def invert(
         shown_first = facts(observation, space, noise=noise)
         console = Console(stderr=json_lines)
         _show_facts(shown_first, console)
-        begun = time.monotonic()
+        begun, compiled = time.monotonic(), compilations()
         with Console(stderr=True).status(name):
             found = chosen(observation, knowledge, key=jax.random.key(seed), budget=Budget(seconds=time_limit))
+        seconds, compiled = time.monotonic() - begun, compilations().since(compiled).seconds
         if out_file is not None:
             write(out_file, found, file, given, loss)
         shown = found.graphs if observation.batch_size > 1 else found.graphs[:1]
@@ -128,13 +130,15 @@ def invert(
                 "gradient_distance": found.gradient_distance,
                 "stop": found.stop,
                 "certificate": None if found.certificate is None else dataclasses.asdict(found.certificate),
-                "seconds": time.monotonic() - begun,
+                "seconds": seconds,
+                "seconds_compiling": compiled,
                 "info": found.info,
                 "version": __version__,
             }
         )
         if json_lines:
             print(json.dumps(record), flush=True)
+        console.print(f"{seconds:.1f} s, of which {compiled:.1f} s compiling")
         if not found.graphs:
             _show_nothing(found, why, noise, console)
         else:

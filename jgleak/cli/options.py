@@ -7,7 +7,13 @@ from typing import Annotated
 
 import typer
 
-Seconds = Annotated[float, typer.Option("--time-limit", help="Seconds an attack may take on one client.")]
+Seconds = Annotated[
+    float,
+    typer.Option(
+        "--time-limit",
+        help="Seconds an attack may take on one client, compilation included (of which what has begun is finished).",
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Seeds the clients, the parameters and the attack.")]
 PriorOption = Annotated[
     str,
@@ -16,7 +22,7 @@ PriorOption = Annotated[
         "molecule where the features name atoms, else plain."
     ),
 ]
-MaxN = Annotated[int, typer.Option(help="Largest client the attacker expects.")]
+MaxN = Annotated[int | None, typer.Option(help="Largest client, where the attacker knows a bound.")]
 Workers = Annotated[int, typer.Option(min=1, help="Processes that share the clients, each on its part of the cores.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON lines on standard output, everything else on standard error.")]
 

@@ -27,6 +27,8 @@ from pathlib import Path, PurePosixPath
 
 import pooch
 
+from jgleak.archives import check_growth
+
 VARIABLE = "JGLEAK_DATA"
 """Environment variable that names the local data folder."""
 
@@ -167,10 +169,11 @@ def _unpack(source: Source, archive: Path) -> None:
     """Unpack flat, by base name, so that no entry can leave the folder; the archive itself goes."""
     try:
         with zipfile.ZipFile(archive) as bundle:
+            check_growth(bundle)
             for entry in bundle.infolist():
                 if not entry.is_dir():
                     (archive.parent / PurePosixPath(entry.filename).name).write_bytes(bundle.read(entry))
-    except (zipfile.BadZipFile, EOFError, zlib.error, RuntimeError) as error:
+    except (zipfile.BadZipFile, EOFError, zlib.error, RuntimeError, ValueError) as error:
         raise ValueError(f"{source.name}: the download {archive.name} is not a sound zip archive ({error})") from error
     archive.unlink()
 

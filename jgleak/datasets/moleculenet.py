@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import gzip
+import io
 import math
 import zlib
 from collections.abc import Iterable, Mapping
@@ -22,6 +23,8 @@ from jgleak.graph import Graph
 
 _HOST = "https://deepchemdata.s3-us-west-1.amazonaws.com/datasets/"
 
+LARGEST = 64 << 20
+"""Most bytes of a table, unpacked."""
 
 ALL = "all"
 """All label columns of a table at once."""
@@ -149,12 +152,18 @@ def molecules(rows: Iterable[tuple[str, Label | None]], *, bonds: bool = False) 
 def _rows(file: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
     opened = gzip.open if file.suffix == ".gz" else open
     try:
-        with opened(file, "rt", encoding="utf-8", newline="") as stream:
-            reader = csv.DictReader(stream)
-            missing = [column for column in columns if column not in (reader.fieldnames or ())]
-            if missing:
-                raise ValueError(f"{file.name}, line 1: no column {missing[0]!r}; found {reader.fieldnames}")
-            rows = list(reader)
+        with opened(file, "rb") as stream:
+            content = stream.read(LARGEST + 1)
+        if len(content) > LARGEST:
+            raise ValueError(
+                f"{file.name}: holds more than {LARGEST >> 20} MiB of text, unpacked, and the largest of these tables "
+                "has less than one; give the official file"
+            )
+        reader = csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""))
+        missing = [column for column in columns if column not in (reader.fieldnames or ())]
+        if missing:
+            raise ValueError(f"{file.name}, line 1: no column {missing[0]!r}; found {reader.fieldnames}")
+        rows = list(reader)
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{file.name}: not a readable CSV file ({error})") from error
     for i, row in enumerate(rows, start=2):

@@ -21,6 +21,9 @@ _PARTS = {
     "github": ("git_web_ml", "musae_git", "ml_target"),
 }
 
+WIDEST = 100_000
+"""Most feature columns that are read."""
+
 
 def musae(name: Literal["facebook", "github"], *, degree: bool = False, path: str | Path | None = None) -> Network:
     """One MUSAE network, with one binary feature a feature id.
@@ -83,4 +86,9 @@ def _words(file: Path, nodes: int) -> tuple[sp.csr_array, int]:
         raise ValueError(f"{file.name}: feature ids must be non-negative, and at least one must be there")
     indptr = np.r_[0, np.cumsum([row.size for row in rows])]
     width = int(indices.max()) + 1
+    if width > WIDEST:
+        raise ValueError(
+            f"{file.name}: feature id {width - 1} asks for {width} columns, and these networks have fewer than 5,000; "
+            f"at most {WIDEST} are read: number the features from 0"
+        )
     return sp.csr_array((np.ones(indices.size, np.int8), indices, indptr), shape=(nodes, width)), width

@@ -158,6 +158,10 @@ def _check_tree(what: str, tree: Params, expected: Mapping[str, Any], beside: in
             raise ValueError(f"{what}: {name!r} holds NaN or infinite values; check the client's loss and parameters")
 
 
+LARGEST = 10_000
+"""Most nodes of a graph that is looked for."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Knowledge:
     """What the attacker is allowed to assume. Everything but the public feature space is off unless given.
@@ -170,7 +174,7 @@ class Knowledge:
       features: true node features ``(n, G)`` ("+X"); of a batch ``(B, n, G)``.
       labels: graph labels of the batch, or the node labels; targets in a regression. Of several tasks ``(B, T)``, NaN
         where a label is missing.
-      max_n: no client graph is larger than this (``N_max``).
+      max_n: no client graph is larger than this (``N_max``); None: nobody knows, and a search says how far it went.
       max_degree: no node has more neighbours.
       auxiliary: public graphs of the same kind.
       connected: client graphs are connected.
@@ -188,7 +192,7 @@ class Knowledge:
     adjacency: Float[np.ndarray, "*B n n"] | None = None
     features: Num[np.ndarray, "*B n G"] | None = None
     labels: Num[np.ndarray, "..."] | None = None
-    max_n: int = 40
+    max_n: int | None = None
     max_degree: int | None = None
     auxiliary: tuple[Graph, ...] = ()
     connected: bool = True
@@ -226,10 +230,17 @@ class Knowledge:
             raise ValueError(f"knowledge: what is given disagrees: {said}")
         if self.n is None and given:
             object.__setattr__(self, "n", max(given.values()))
-        if self.max_n < 1:
+        if self.max_n is not None and self.max_n < 1:
             raise ValueError(f"max_n: must be at least 1, got {self.max_n}")
-        if self.n is not None and self.n > self.max_n:
+        if self.n is not None and self.max_n is not None and self.n > self.max_n:
             object.__setattr__(self, "max_n", self.n)
+        for name, most in (("n", self.n), ("max_n", self.max_n)):
+            if most is not None and most > LARGEST:
+                raise ValueError(
+                    f"{name}: {most} nodes; graphs are dense here, so that the adjacency alone would take "
+                    f"{4 * most**2 / 2**30:,.1f} GiB; at most {LARGEST:,} nodes are looked for: give the number "
+                    "of nodes of one client's graph"
+                )
         if self.noise is not None and not 0.0 <= self.noise < float("inf"):
             raise ValueError(f"noise: a standard deviation is finite and not negative, got {self.noise}; None for none")
 

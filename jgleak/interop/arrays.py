@@ -6,10 +6,12 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
+
+from jgleak.archives import check_growth
 
 PARTS = ("state", "gradient")
 """Prefixes of a file's two trees: ``state.conv1.bias`` and ``gradient.conv1.bias``."""
@@ -84,6 +86,8 @@ def _file(path: Path) -> dict[str, np.ndarray]:
         )
     try:
         if path.suffix == ".npz":
+            with ZipFile(path) as archive:
+                check_growth(archive)
             with np.load(path, allow_pickle=False) as file:
                 return {name: file[name] for name in file.files}
         with safe_open(str(path), framework="numpy") as file:

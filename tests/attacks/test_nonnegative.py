@@ -6,15 +6,51 @@ import numpy as np
 import pytest
 
 from jgleak.attacks import nonnegative
+from jgleak.attacks.attack import Budget, Clock
+
+FOREVER = Budget(seconds=1e6).start()
 
 
 def test_the_optimum_or_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Orthogonal columns are projected one by one; in one step there is no answer, and no exception."""
     system, right = np.eye(3)[:, :2], np.array([2.0, -1.0, 0.5])
-    found = nonnegative.nonnegative(system, right, 30)
+    found = nonnegative.nonnegative(system, right, 30, FOREVER)
     assert found is not None
     np.testing.assert_allclose(found[0], [2.0, 0.0])
     assert found[1] == pytest.approx(np.hypot(1.0, 0.5))
     own = nonnegative.nnls
     monkeypatch.setattr(nonnegative, "nnls", lambda *given, maxiter: own(*given, maxiter=1))
-    assert nonnegative.nonnegative(np.abs(np.random.default_rng(0).normal(size=(20, 10))), np.ones(20), 30) is None
+    assert (
+        nonnegative.nonnegative(np.abs(np.random.default_rng(0).normal(size=(20, 10))), np.ones(20), 30, FOREVER)
+        is None
+    )
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-6, 0.3])
+def test_unknowns_that_are_added_as_they_pay_give_the_same_optimum(noise: float) -> None:
+    """Against SciPy on all of them at once; the conditions of an optimum hold (no column shortens the residual)."""
+    rng = np.random.default_rng(3)
+    system = np.abs(rng.normal(size=(60, 1500))) + rng.normal(size=(60, 1500))
+    true = np.zeros(1500)
+    true[rng.choice(1500, 12, replace=False)] = rng.random(12)
+    right = system @ true + noise * rng.normal(size=60)
+    expected, least = nonnegative.nnls(system, right)
+    for likely in (None, np.flatnonzero(true)[:5], np.arange(40)):
+        found = nonnegative.nonnegative(system, right, 30, FOREVER, likely)
+        assert found is not None and np.all(found[0] >= 0.0)
+        assert found[1] == pytest.approx(np.linalg.norm(system @ found[0] - right), abs=1e-9)
+        assert found[1] == pytest.approx(least, abs=1e-8)
+        prices = (right - system @ found[0]) @ system
+        assert prices.max() < 1e-6 * np.linalg.norm(system, 2)
+        if noise > 0.1:
+            np.testing.assert_allclose(found[0], expected, atol=1e-6)
+
+
+def test_the_clock_ends_it_between_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No answer is given once time is up: half an optimum would exclude what it should not."""
+    rng = np.random.default_rng(3)
+    system, right = np.abs(rng.normal(size=(60, 1500))), np.abs(rng.normal(size=60))
+    asked: list[int] = []
+    monkeypatch.setattr(Clock, "left", property(lambda _: asked.append(1) or 2.5 - len(asked)))
+    assert nonnegative.nonnegative(system, right, 30, FOREVER) is None and len(asked) == 3
+    assert nonnegative.nonnegative(system[:, :9], right, 30, FOREVER) is None

@@ -61,7 +61,11 @@ def test_specification_survives_json() -> None:
 
 
 @pytest.mark.parametrize(
-    "field", [{"know": ("truth",)}, {"time_limit": 0.0}, {"max_n": 0}, {"seed": -1}, {"together": 0}]
+    "field",
+    [
+        *({"know": ("truth",)}, {"time_limit": 0.0}, {"max_n": 0}, {"seed": -1}, {"together": 0}),
+        *({"layers": 10**9}, {"layers": 2, "hidden": 20_000}, {"layers": 1, "model": "gat", "heads": 100}),
+    ],
 )
 def test_specification_refuses_nonsense(field: dict) -> None:
     with pytest.raises(ValueError, match=next(iter(field))):
@@ -78,7 +82,7 @@ def test_nothing_is_known_unless_given(spy: Spy) -> None:
         assert observation.params is result.observation.params
         assert knowledge.n is knowledge.adjacency is knowledge.features is knowledge.labels is None
         assert knowledge.auxiliary == ()
-        assert (knowledge.max_n, knowledge.distinct_nodes) == (40, False)
+        assert (knowledge.max_n, knowledge.distinct_nodes) == (None, False)
         assert result.reconstruction.info == {"seconds": 7.0}
         assert not result.score.exact
 
@@ -351,6 +355,7 @@ def test_summary_counts_by_size() -> None:
         "gsm1": 0.5,
         "gsm2": 0.5,
         "seconds": 2.0,
+        "seconds_compiling": 0.5,
         "compilations": 2,
         "failure": None,
         "stop": "done",
@@ -370,7 +375,7 @@ def test_summary_counts_by_size() -> None:
     assert summary["edges"] == {"aligned": {"auc": 0.5}} and summary["features"] == {}
     assert summary["gsm1"] == {"mean": 0.5, "low": 0.5, "high": 0.5}
     assert summary["seconds_total"] == 8.0
-    assert summary["compilations"] == 8
+    assert (summary["compilations"], summary["seconds_compiling"], summary["seconds_most"]) == (8, 2.0, 1.5)
     assert (summary["truth_in_set_rate"], summary["unique"], summary["unique_wrong"]) == (1.0, 4, 1)
     assert summary["guess_rate"] == 0.5
     assert Specification.from_json(summary["specification"]) == SMALL

@@ -119,7 +119,9 @@ def test_archive_is_unpacked_flat_and_guarded(server: tuple[str, Path], own_cach
         locate(source)
 
 
-def test_archive_must_be_one_and_hold_the_members(server: tuple[str, Path], own_cache: Path) -> None:
+def test_archive_must_be_one_and_hold_the_members(
+    server: tuple[str, Path], own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     address, folder = server
     source = Source("TOY", "tudataset/TOY", (Remote(address + "TOY.zip"),), ("TOY_A.txt",))
     (folder / "TOY.zip").write_bytes(b"an error page")
@@ -131,6 +133,13 @@ def test_archive_must_be_one_and_hold_the_members(server: tuple[str, Path], own_
     (folder / "TOY.zip").write_bytes(whole[:39] + b"\xff" * 9 + whole[48:])  # where the packed bytes begin
     with pytest.raises(ValueError, match="not a sound zip archive"):
         locate(source)
+    (folder / "TOY.zip").write_bytes(whole)
+    with monkeypatch.context() as small:
+        small.setattr("jgleak.archives.LARGEST", 99)
+        with pytest.raises(
+            ValueError, match=r"TOY\.zip is not a sound zip archive \(it holds .* unpack to 100; at most 99"
+        ):
+            locate(source)
     with zipfile.ZipFile(folder / "TOY.zip", "w") as bundle:
         bundle.writestr("README.txt", "")
     with pytest.raises(ValueError, match=r"lacks TOY_A\.txt"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -68,6 +69,17 @@ def test_statistics_are_those_of_the_graphs(tmp_path: Path) -> None:
 def test_faulty_tables(tmp_path: Path, rows: str, header: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         moleculenet("clintox", path=_clintox(tmp_path, rows, header))
+
+
+def test_a_table_that_grows_beyond_all_bounds_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One byte more than is read is in it, packed; what fits is read."""
+    text = b"smiles,FDA_APPROVED,CT_TOX\n" + b"CCO,1,0\n" * 500
+    (tmp_path / "clintox.csv.gz").write_bytes(gzip.compress(text))
+    monkeypatch.setattr(sys.modules[moleculenet.__module__], "LARGEST", len(text))
+    assert len(moleculenet("clintox", path=tmp_path).graphs) == 1
+    monkeypatch.setattr(sys.modules[moleculenet.__module__], "LARGEST", len(text) - 1)
+    with pytest.raises(ValueError, match=r"clintox\.csv\.gz: holds more than 0 MiB of text, unpacked"):
+        moleculenet("clintox", path=tmp_path)
 
 
 @pytest.mark.parametrize("content", [b"not gzip", gzip.compress(b"", mtime=0)[:10] + b"\xff" * 20, b"\x1f\x8b"])

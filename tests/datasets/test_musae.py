@@ -35,6 +35,7 @@ def test_small_network(tmp_path: Path) -> None:
         ({"edges": "0,1\n0;2\n"}, r"musae_git_edges\.csv, line 3: expected 2 entries"),
         ({"features": "[1]"}, r"musae_git_features\.json: expected a JSON object"),
         ({"features": "{"}, r"musae_git_features\.json: expected a JSON object"),
+        ({"features": '{"0": [20000000]}'}, r"musae_git_features\.json: feature id 20000000 asks for 20000001 columns"),
         ({"features": '{"0": [-1]}'}, r"musae_git_features\.json: feature ids must be non-negative"),
         ({"features": '{"0": [1], "1": [1], "2": [1], "9": [1]}'}, "lists 4 nodes, the target file has 3"),
         ({"target": "id,name\n0,a\n"}, r"musae_git_target\.csv: expected a CSV file with columns id and ml_target"),

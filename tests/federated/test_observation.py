@@ -371,10 +371,16 @@ def test_flatten_and_unflatten_are_inverse(world: Any) -> None:
 
 
 def test_knowledge_is_checked(world: Any) -> None:
-    assert Knowledge(world.space).max_n == 40
-    assert Knowledge(world.space, n=60).max_n == 60
+    assert Knowledge(world.space).max_n is None
+    assert Knowledge(world.space, n=60, max_n=50).max_n == 60
     with pytest.raises(ValueError, match="n: a graph has at least one node, got 0"):
         Knowledge(world.space, n=0)
+    for name, n, most in (("n", 10**8, None), ("max_n", None, 10**8)):
+        with pytest.raises(
+            ValueError, match=f"^{name}: 100000000 nodes; graphs are dense here, .* at most 10,000 nodes"
+        ):
+            Knowledge(world.space, n=n, max_n=most)
+    assert Knowledge(world.space, n=10_000).n == 10_000
     with pytest.raises(ValueError, match="max_n: must be at least 1, got 0"):
         Knowledge(world.space, max_n=0)
 
@@ -393,7 +399,7 @@ def test_knowledge_that_disagrees_is_refused(world: Any) -> None:
 
 def test_sizes_of_a_batch_tell_its_largest_graph(world: Any) -> None:
     known = Knowledge(world.space, sizes=(7, 50, 3))
-    assert (known.n, known.max_n) == (50, 50)
+    assert (known.n, known.max_n) == (50, None)
     assert Knowledge(world.space, n=50, sizes=(7, 50, 3)) == known
     with pytest.raises(ValueError, match="the largest graph has 50 nodes, n says 60"):
         Knowledge(world.space, n=60, sizes=(7, 50, 3))

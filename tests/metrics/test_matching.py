@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from jgleak.graph import Graph
-from jgleak.metrics.matching import HOPS, WIDTH, Aggregates, aggregates, distances, match
+from jgleak.metrics.matching import HOPS, TILT, WIDTH, Aggregates, aggregates, distances, match
 
 from .graphs import SPACE, graphs, path, permuted
 
@@ -42,6 +42,16 @@ def test_aggregates_follow_the_node_order(pair: tuple[Graph, Graph]) -> None:
     a, b = _hops(pair[0]), _hops(pair[1])
     pairs = match(a, b)
     np.testing.assert_allclose(np.hstack(a)[pairs.truth], np.hstack(b)[pairs.graph], atol=1e-12)
+
+
+def test_a_node_is_at_no_distance_from_itself() -> None:
+    """Exactly: the weights that break ties are those of both graphs."""
+    hops = _hops(path(0, 1, 2, 1))
+    plain = sum(((hop[:, None] - hop[None]) ** 2).sum(axis=2) for hop in hops)
+    found = distances(hops, hops)
+    assert np.all(np.diag(found) == 0.0)
+    assert np.all(plain <= found + 1e-12) and np.all(found <= (1 + TILT) * plain + 1e-12)
+    assert np.any(found > plain + 1e-9)
 
 
 @given(graphs(5), graphs(5))

@@ -140,8 +140,10 @@ class Exact:
         return self.settings.tolerances.excluded_residual + self.settings.tolerances.residual_margin * residual
 
     def real(self, reduced: Reduced, blur: float) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "k q"]]:
-        """From a singular value decomposition."""
-        tolerances = self.settings.tolerances
+        """From a singular value decomposition; of too many unknowns, or with far too few equations, all are free."""
+        tolerances, limits, (rows, columns) = self.settings.tolerances, self.settings.limits, reduced[0].shape
+        if columns > min(limits.real_blocks, rows + limits.freedom):
+            return np.zeros(columns), np.broadcast_to(0.0, (columns, columns))
         return real_solution(*reduced, null=tolerances.null_direction, blur=blur / (tolerances.whole_number / 2))
 
     def censuses(self, solution: Solution, sizes: Iterable[int], clock: Clock) -> Iterator[Census | None]:

@@ -77,8 +77,9 @@ CUT = AnonymitySet(exhausted=False)
 """Nothing, because a budget ended."""
 
 
-def assemble(problem: CensusProblem, levels: Levels, solution: Solution, clock: Clock) -> AnonymitySet:
-    """Every connected graph of every census that has the observed gradient, until time or the list ends.
+def assemble(problem: CensusProblem, levels: Levels, solution: Solution, sizes: range, clock: Clock) -> AnonymitySet:
+    """Every connected graph of every census of so many nodes that has the observed gradient, until time or the list
+    ends.
 
     Where public graphs are known, what looks likely beside them is assembled first, census by census, and the rest
     after that.
@@ -89,7 +90,7 @@ def assemble(problem: CensusProblem, levels: Levels, solution: Solution, clock: 
     growing = _Growing(problem, levels, clock)
     likely_first, limits = bool(problem.knowledge.auxiliary), problem.limits
     steps, vast = limits.partial_graphs, list[Int[np.ndarray, " K"]]()
-    for counts in _counts(problem, levels, solution, clock):
+    for counts in _counts(problem, levels, solution, sizes, clock):
         if counts is None:
             found = found.joined(CUT)
             continue
@@ -113,11 +114,11 @@ def assemble(problem: CensusProblem, levels: Levels, solution: Solution, clock: 
 
 
 def _counts(
-    problem: CensusProblem, levels: Levels, solution: Solution, clock: Clock
+    problem: CensusProblem, levels: Levels, solution: Solution, sizes: range, clock: Clock
 ) -> Iterator[Int[np.ndarray, " K"] | None]:
     """How many nodes have each top block, whatever their labels, for every census once; None where a search ended."""
     seen: set[bytes] = set()
-    for census in problem.arithmetic.censuses(solution, problem.sizes, clock):
+    for census in problem.arithmetic.censuses(solution, sizes, clock):
         if census is None:
             yield None
             continue

@@ -99,6 +99,8 @@ class CensusCandidates:
         for start in self._starts():
             seen: set[tuple[object, ...]] = set()
             for attempt in start.attempts:
+                if self.clock.left <= 0:
+                    return
                 if attempt.conic:  # few of thousands of candidates: usual ones before all
                     usual = start.usual(self.problem.knowledge)
                     tried = (self._conic(some, attempt) for some in (usual, start) if some is not None)

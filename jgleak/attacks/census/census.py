@@ -58,7 +58,8 @@ def run(
       where no graph was found, what is known of the reason.
     """
     del key
-    clock = budget.start()
+    whole = budget.start()
+    clock = whole.part(settings.limits.search_share)
     info: dict[str, Any] = {"attempts": 0, "candidates": 0, "blocks": 0, "residual": None, **_options(settings)}
     stop = "no candidates"
     try:
@@ -72,7 +73,7 @@ def run(
                 answer = _from_weakest(problem, candidates, answer, clock)
             info |= {"attempts": number, "candidates": candidates.checked, **answer.facts}
             if answer.found.graphs:
-                certified = certify(problem, answer.levels, answer.found)
+                certified = certify(problem, answer.levels, answer.found, answer.most, whole)
                 info |= {"seconds": clock.elapsed}
                 return Reconstruction(
                     certified.graphs, certified.distance, "match", certificate=certified.certificate, info=info
@@ -106,11 +107,13 @@ class Attempted:
       levels: the candidates.
       solution: their counts in real numbers; None where time ran out before.
       found: the graphs.
+      most: no graph of more nodes was looked for.
     """
 
     levels: Levels
     solution: Solution | None
     found: AnonymitySet
+    most: int = 0
 
     @property
     def explained(self) -> bool:
@@ -131,12 +134,20 @@ class Attempted:
 
 
 def counted(problem: CensusProblem, levels: Levels, clock: Clock) -> Attempted:
-    """Every graph of the candidate blocks whose gradient is the observed one."""
+    """Every graph of the candidate blocks whose gradient is the observed one, of the first numbers of nodes that have
+    any."""
     system = equations(problem, levels, clock)
+    answer = Attempted(levels, None, CUT)
     if system is None:
-        return Attempted(levels, None, CUT)
-    solution = solve(problem, levels, system, clock)
-    return Attempted(levels, solution, assemble(problem, levels, solution, clock))
+        return answer
+    found = AnonymitySet(exhausted=levels.complete)
+    for sizes in problem.rounds:
+        solution = solve(problem, levels, system, sizes, clock)
+        found = found.joined(assemble(problem, levels, solution, sizes, clock))
+        answer = Attempted(levels, solution, found, sizes[-1])
+        if found.graphs or not answer.explained or clock.left <= 0:
+            break
+    return answer
 
 
 def _from_weakest(problem: CensusProblem, candidates: CensusCandidates, answer: Attempted, clock: Clock) -> Attempted:
@@ -154,7 +165,8 @@ def _from_weakest(problem: CensusProblem, candidates: CensusCandidates, answer: 
     both = answer.found.joined(again.found)
     if len(both.graphs) == len(answer.found.graphs):
         return answer
-    return dataclasses.replace(answer, found=dataclasses.replace(both, exhausted=False).likely(problem.fit))
+    likely = dataclasses.replace(both, exhausted=False).likely(problem.fit)
+    return dataclasses.replace(answer, found=likely, most=max(answer.most, again.most))
 
 
 def _options(settings: CensusSettings) -> dict[str, Any]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from itertools import groupby
 
 import numpy as np
 
+from jgleak.attacks.attack import Clock
 from jgleak.attacks.census.assemble import AnonymitySet
 from jgleak.attacks.census.candidates import Levels, degrees_assumed
 from jgleak.attacks.census.neighbourhood_prior import NeighbourhoodPrior
@@ -32,19 +34,20 @@ class Certified:
     certificate: Certificate
 
 
-def certify(problem: CensusProblem, levels: Levels, found: AnonymitySet) -> Certified:
-    """Order the graphs of a set, of which there is one at least, and say what the search proves.
+def certify(problem: CensusProblem, levels: Levels, found: AnonymitySet, most: int, clock: Clock) -> Certified:
+    """Order the graphs of a set, of which there is one at least, and say what the search proves of graphs of up to
+    ``most`` nodes.
 
     Gradients nearer than ``near_distance`` come before others, then the smallest negative log-likelihood (that of the
     prior, of neighbourhoods where there are public graphs, and of the distance under noise, rounded), then what the
-    prior breaks ties by.
+    prior breaks ties by. ``clock`` ends the ranking of long lists: what was not looked at comes behind what was.
     """
     knowledge, size = problem.knowledge, len(found.graphs)
-    order = _ranked(problem, found)
+    order = _ranked(problem, found, clock)
     certificate = Certificate(
         status="at_least_k" if not found.exhausted else "unique" if size == 1 else "k_graphs",
         size=size,
-        n_max=problem.most_nodes,
+        n_max=most,
         n_known=knowledge.n is not None,
         residual=max(found.distances),
         conditions=tuple(_conditions(problem, levels)),
@@ -57,16 +60,22 @@ def certify(problem: CensusProblem, levels: Levels, found: AnonymitySet) -> Cert
     return Certified(ordered, found.graphs[order[0]].distance, certificate)
 
 
-def _ranked(problem: CensusProblem, found: AnonymitySet) -> list[int]:
+def _ranked(problem: CensusProblem, found: AnonymitySet, clock: Clock) -> list[int]:
     """The places of a set's graphs, best first."""
     knowledge, graphs = problem.knowledge, [one.graph for one in found.graphs]
     prior = PRIORS[resolved(knowledge.prior, knowledge.space)]
-    scores = prior.scores(graphs, knowledge.space, problem.limits.bond_orders)
+    scores = prior.scores(graphs, knowledge.space, problem.limits.bond_orders, clock)
     if knowledge.auxiliary:
         scores = np.add(scores, NeighbourhoodPrior(knowledge.auxiliary).of_graphs(graphs))
     scores = scores + np.round(problem.fit.excess(found.distances))
     far = np.array(found.distances) > problem.tolerances.near_distance
-    return sorted(range(len(scores)), key=lambda i: (far[i], scores[i], prior.ties(graphs[i])))
+    keys = [(bool(far[i]), float(score)) for i, score in enumerate(scores)]
+    order = list[int]()
+    for _, tied in groupby(sorted(range(len(keys)), key=lambda i: keys[i]), key=lambda i: keys[i]):
+        places = list(tied)
+        ties = {i: prior.ties(graphs[i]) for i in places if len(places) > 1 and clock.left > 0}
+        order += [*sorted(ties, key=lambda i: ties[i]), *(i for i in places if i not in ties)]
+    return order
 
 
 def _conditions(problem: CensusProblem, levels: Levels) -> Iterator[str]:

@@ -88,7 +88,7 @@ def _solved(
         chosen, columns = np.r_[some, paying], np.r_[kept, folded(cone.columns(paying))]
         system = np.c_[np.c_[columns, costs[chosen]].T, np.r_[goal, 0.0]]
         triangle = np.asarray(np.linalg.qr(system, mode="r"))
-        found = nonnegative(triangle[:, :-1], triangle[:, -1], settings.limits.solver_rounds)
+        found = nonnegative(triangle[:, :-1], triangle[:, -1], settings.limits.solver_rounds, clock)
         if found is None:
             break
         alive = found[0] > 0.0

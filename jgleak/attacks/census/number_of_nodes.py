@@ -8,6 +8,7 @@ variance: the unbiased one, which came back, times ``(N - 1) / N``. Where one ``
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from jgleak.attacks.attack import Budget, Clock
-from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.problem import CensusProblem, rounds_of
 from jgleak.attacks.census.settings import CensusSettings
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.nonnegative import nonnegative
@@ -35,7 +36,8 @@ FITS = 10.0
 def number_of_nodes(
     observation: Observation, knowledge: Knowledge, settings: CensusSettings, clock: Clock, budget: Budget
 ) -> int:
-    """The one number of nodes up to ``max_n`` whose 1-hop blocks have the batch's mean and variance.
+    """The one number of nodes up to ``max_n`` whose 1-hop blocks have the batch's mean and variance; without a bound,
+    in the first of the census's rounds in which there is any.
 
     Raises:
       ConditionFailed: several have, or none, or the first layer has no norm in training mode or no check before it.
@@ -45,7 +47,8 @@ def number_of_nodes(
     paths = [path for path, norm in layer.norms.items() if norm.returns_statistics]
     if not paths:
         raise ConditionFailed("the first layer has no statistics that would tell the number of nodes; give it (n)")
-    problem = CensusProblem.of(observation, dataclasses.replace(knowledge, n=knowledge.max_n), settings)
+    rounds = rounds_of(knowledge, settings.limits)
+    problem = CensusProblem.of(observation, dataclasses.replace(knowledge, n=rounds[-1][-1]), settings)
     tolerances = problem.tolerances.span
     nodes = find_nodes(observation, knowledge, clock=clock, tolerances=tolerances, limits=settings.limits.span)
     for names in (("aggregate",),) if paths[0] != ("norm",) else (("hidden", "aggregate"), ("aggregate",)):
@@ -56,34 +59,36 @@ def number_of_nodes(
         blocks = one_hop(problem.observation.model, problem.observation.params, nodes, checks, **bounds)
         if not 0 < blocks.size <= settings.limits.blocks_counted:
             continue
-        rests = _rests(problem, nodes, blocks, paths[0])
-        best = min(rests.values())
-        possible = [n for n, rest in rests.items() if rest <= FITS * best]
-        if len(possible) == 1 and best <= EXPLAINED:
-            return possible[0]
+        rests, rest = dict[int, float](), _misfit(problem, nodes, blocks, paths[0], clock)
+        for sizes in rounds:
+            rests |= {n: rest(n) for n in sizes if n > 1 and clock.left > 0}
+            best = min(rests.values(), default=np.inf)
+            possible = [n for n, off in rests.items() if off <= FITS * best]
+            if len(possible) == 1 and best <= EXPLAINED and clock.left > 0:
+                return possible[0]
     raise ConditionFailed("the statistics that came back do not tell the number of nodes; give it (n)")
 
 
-def _rests(problem: CensusProblem, nodes: Nodes, blocks: Blocks, norm: tuple[str, ...]) -> dict[int, float]:
-    """For every number of nodes how far shares of blocks stay from the batch's moments at a norm of the first layer."""
+def _misfit(
+    problem: CensusProblem, nodes: Nodes, blocks: Blocks, norm: tuple[str, ...], clock: Clock
+) -> Callable[[int], float]:
+    """How far shares of blocks stay from the batch's moments at a norm of the first layer, by the number of nodes: in
+    deviations of each column, root mean square."""
     model, params = problem.observation.model, problem.observation.params
     inputs = encoded(model, params, nodes)
     rows = _entering(model, params, inputs, nodes.degrees, blocks)[list(model.layers[0].norms).index(norm)]
     mean, unbiased = problem.batch["layers_0", *norm]
-    rounds, numbers = problem.limits.solver_rounds, range(2, problem.knowledge.max_n + 1)
-    return {n: _rest(rows, mean, unbiased * (n - 1) / n, rounds) for n in numbers}
 
+    def rest(n: int) -> float:
+        biased = unbiased * (n - 1) / n
+        unit = np.sqrt(np.maximum(biased, 1e-12))
+        normal = ((rows - mean) / unit).T
+        system = np.r_[normal, normal**2, np.ones((1, rows.shape[0]))]
+        goal = np.r_[np.zeros(mean.size), biased / unit**2, 1.0]
+        answer = nonnegative(system, goal, problem.limits.solver_rounds, clock)
+        return np.inf if answer is None else answer[1] / np.sqrt(goal.size)
 
-def _rest(
-    rows: Float[np.ndarray, "K D"], mean: Float[np.ndarray, " D"], biased: Float[np.ndarray, " D"], rounds: int
-) -> float:
-    """How far shares of blocks stay from a batch's moments, in deviations of each column, root mean square."""
-    unit = np.sqrt(np.maximum(biased, 1e-12))
-    normal = ((rows - mean) / unit).T
-    system = np.r_[normal, normal**2, np.ones((1, rows.shape[0]))]
-    goal = np.r_[np.zeros(mean.size), biased / unit**2, 1.0]
-    answer = nonnegative(system, goal, rounds)
-    return np.inf if answer is None else answer[1] / np.sqrt(goal.size)
+    return rest
 
 
 def _entering(

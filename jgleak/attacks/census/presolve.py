@@ -40,7 +40,7 @@ def possible(
     number, weight, limits = system.shape[1], settings.tolerances.group_weight, settings.limits
     shown, excluded = solution >= least, np.zeros(number, bool)
     widened = np.c_[system, np.zeros(system.shape[0])]  # the last unknown: what a group weighs beyond ``least``
-    groups = [np.arange(number)]
+    groups, begun = [np.arange(number)], np.flatnonzero(solution > 0)
     for _ in range(limits.exclusions):
         groups = [rest for group in groups if (rest := group[~shown[group]]).size]
         if not groups or clock.left <= 0:
@@ -48,7 +48,9 @@ def possible(
         group = groups.pop()
         total = np.zeros((1, number + 1))
         total[0, group], total[0, -1] = weight, -weight
-        found = nonnegative(np.r_[widened, total], np.r_[right, weight * least], limits.solver_rounds)
+        found = nonnegative(np.r_[widened, total], np.r_[right, weight * least], limits.solver_rounds, clock, begun)
+        if found is None and clock.left <= 0:
+            break
         if found is not None and found[1] > limit:
             excluded[group] = True
             continue

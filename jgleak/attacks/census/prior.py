@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 from rdkit import Chem, rdBase
 
+from jgleak.attacks.attack import Clock
 from jgleak.attacks.census.structure_prior import arbitrary, plainness, rings
 from jgleak.features import FeatureSpace
 from jgleak.graph import Graph
@@ -48,22 +49,26 @@ class Prior:
 
     Attributes:
       scores: of each graph, smaller is more plausible: a negative log-likelihood, roughly. Bond orders are worked out
-        for so many graphs at most.
+        for so many graphs at most, until the time is up.
       ties: a key that sorts graphs of equal scores, smaller comes first.
       usual: which feature codes ``(T, G)`` are common ones, to be tried first where all of them cannot be; None: all.
     """
 
-    scores: Callable[[Sequence[Graph], FeatureSpace, int], list[float]]
+    scores: Callable[[Sequence[Graph], FeatureSpace, int, Clock], list[float]]
     ties: Callable[[Graph], Any]
     usual: Callable[[Int[np.ndarray, "T G"], FeatureSpace], Bool[np.ndarray, " T"]] | None = None
 
 
-def no_scores(graphs: Sequence[Graph], space: FeatureSpace, bond_orders: int = 0) -> list[float]:
+def no_scores(
+    graphs: Sequence[Graph], space: FeatureSpace, bond_orders: int = 0, clock: Clock | None = None
+) -> list[float]:
     """All graphs alike."""
     return [0.0] * len(graphs)
 
 
-def molecule_scores(graphs: Sequence[Graph], space: FeatureSpace, bond_orders: int = 200) -> list[float]:
+def molecule_scores(
+    graphs: Sequence[Graph], space: FeatureSpace, bond_orders: int = 200, clock: Clock | None = None
+) -> list[float]:
     """Chemistry: aromatic atoms lie in aromatic rings, odd ring sizes are rare, bond orders and atoms fit together.
 
     For the ``bond_orders`` most plausible graphs the bond orders are found (every atom's missing valence, as a perfect
@@ -79,6 +84,8 @@ def molecule_scores(graphs: Sequence[Graph], space: FeatureSpace, bond_orders: i
         order = np.argsort(cyclic, kind="stable")
         scores = [score + MISMATCH * graph.n for score, graph in zip(cyclic, graphs, strict=True)]
         for i in order[:bond_orders].tolist():
+            if clock is not None and clock.left <= 0:
+                break
             scores[i] = cyclic[i] + MISMATCH * _mismatches(graphs[i], space)
     least = min((g.n for g, score in zip(graphs, cyclic, strict=True) if score < CHEAP_RINGS), default=1 << 30)
     covers = [COVER * max(graph.n // least - 1, 0) for graph in graphs]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Int
@@ -66,15 +67,14 @@ class CensusProblem:
         return self.settings.limits
 
     @property
-    def sizes(self) -> range:
-        """The numbers of nodes that are possible, the smallest first."""
-        n, most = self.knowledge.n, self.knowledge.max_n
-        return range(1, most + 1) if n is None else range(n, n + 1)
+    def rounds(self) -> list[range]:
+        """``rounds_of`` this problem."""
+        return rounds_of(self.knowledge, self.limits)
 
     @property
     def most_nodes(self) -> int:
         """The largest of them."""
-        return self.sizes[-1]
+        return self.rounds[-1][-1]
 
     @property
     def absolute(self) -> bool:
@@ -85,6 +85,16 @@ class CensusProblem:
         """Which of the known feature rows each of ``codes`` is, and how many nodes have each; None: none are known."""
         known = KnownRows.of(self.knowledge)
         return None if known is None else (known.index(codes), known.counts)
+
+
+def rounds_of(knowledge: Knowledge, limits: CensusLimits) -> list[range]:
+    """The numbers of nodes that are possible: those to begin with, then those to go on with while no graph has the
+    gradient. A mean readout does not show the number, and without a bound covers of what was found would be endless."""
+    n, most = knowledge.n, knowledge.max_n
+    if n is not None:
+        return [range(n, n + 1)]
+    ends = sorted(set(limits.size_rounds)) if most is None else [most]
+    return [range(before + 1, end + 1) for before, end in pairwise((0, *ends))]
 
 
 def still(observation: Observation, n: int | None) -> Observation:

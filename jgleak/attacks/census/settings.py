@@ -78,11 +78,14 @@ class CensusLimits:
     """Where the searches end, beside the user's budget.
 
     Attributes:
+      size_rounds: numbers of nodes up to which graphs are looked for where nobody bounds theirs: the first, and each
+        further one where none was found up to the one before.
       listed: most graphs in an anonymity set.
       partial_graphs: most partial graphs of one census, for the smallest number of nodes that has a graph.
       more_partial_graphs: the same for larger numbers, or where one census was too vast already.
       beam: partial graphs kept at every step where all of them were too many, or where public graphs say which are
         likely.
+      search_share: part of the time that all searches may take; the rest is for the order of what they found.
       hop_share: part of the time left that the search for nodes, or one hop of one attempt, may take.
       hop_blocks: most blocks of a hop; with more, the next hop cannot be afforded.
       blocks_counted: most top blocks whose contributions are computed; with more 1-hop candidates than this, blocks of
@@ -99,6 +102,7 @@ class CensusLimits:
       system_entries: most entries of the system under noise.
       system_products: most entries times columns of that system: what solving it costs.
       exclusions: most groups of blocks tested for exclusion; what is not excluded by then is possible.
+      real_blocks: most blocks whose null directions are looked for; with more, whole-number solutions are not.
       freedom: most null directions; with more, whole-number solutions are not searched for.
       programmes: most nodes of the search tree for whole-number solutions, for one number of nodes.
       near_share: part of the time left that the search for near solutions may take, for all numbers of nodes together.
@@ -111,10 +115,12 @@ class CensusLimits:
       span: those of the span checks.
     """
 
+    size_rounds: tuple[int, ...] = (40, 80, 160, 256)
     listed: int = 2_000
     partial_graphs: int = 100_000
     more_partial_graphs: int = 5_000
     beam: int = 200
+    search_share: float = 0.9
     hop_share: float = 0.5
     hop_blocks: int = 20_000
     blocks_counted: int = 5_000
@@ -129,6 +135,7 @@ class CensusLimits:
     system_entries: int = 40_000_000
     system_products: int = 20_000_000_000
     exclusions: int = 200
+    real_blocks: int = 1_500
     freedom: int = 64
     programmes: int = 2_000
     near_share: float = 0.5

@@ -118,7 +118,7 @@ class Solution:
         where no best one was found.
       limit: the largest that the true counts may leave.
       columns: those that a solution may have; the others are zero in every one ``(k,)``.
-      system: equations and rules over them, reduced to a triangle ``(R, k)``, in units of the right-hand side's length.
+      system: equations and rules over them ``(R, k)``, in units of the right-hand side's length.
       goal: its right-hand side ``(R,)``.
       mean: the smallest real solution ``(k,)``; zeros where it plays no part (not explained, or under noise).
       null: directions that the system leaves free among ``columns`` ``(k, q)``; none where ``mean`` plays no part.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import jax
@@ -14,7 +14,7 @@ from jgleak.attacks.attack import Clock, Reconstruction
 from jgleak.attacks.distance import Fit, Label, gradient_distances
 from jgleak.attacks.grain.build import Builder, Census, Gluing, PartialGluing
 from jgleak.attacks.grain.candidates import GrainCandidates
-from jgleak.attacks.grain.settings import GrainSettings
+from jgleak.attacks.grain.settings import GrainLimits, GrainSettings
 from jgleak.attacks.node_order import KnownRows
 from jgleak.attacks.noise import largest
 from jgleak.attacks.nonnegative import nonnegative
@@ -162,7 +162,7 @@ def _stages(search: Search) -> Iterator[Bool[np.ndarray, " K"]]:
         rows, mean = search.last_rows
         scale, tolerances = np.linalg.norm(mean), search.settings.tolerances
         system, right = np.r_[rows.T / scale, np.ones((1, rows.shape[0]))], np.r_[mean / scale, 1.0]
-        found = nonnegative(system, right, search.settings.limits.solver_rounds)
+        found = nonnegative(system, right, search.settings.limits.solver_rounds, search.clock)
         if (
             found is not None
             and found[1] < tolerances.asked_residual
@@ -176,11 +176,9 @@ def _stage(search: Search, chosen: Bool[np.ndarray, " K"]) -> str | None:
     """Depth-first searches over one set of blocks; the reason to stop, or None to go on with the next stage."""
     twos, knowledge, bounds = search.candidates.twos, search.knowledge, search.settings.limits
     numbers = np.flatnonzero(chosen)
-    smaller = [n for n in bounds.size_rounds if n < knowledge.max_n]
-    limits = [*smaller, knowledge.max_n] if knowledge.n is None else [knowledge.n]
     for steps in bounds.step_rounds:
         complete = True
-        for most in limits:
+        for most in _sizes(knowledge, bounds):
             left = chosen.copy()
             for start in numbers[np.argsort(search.rank[numbers], kind="stable")].tolist():
                 if not left[start]:
@@ -205,6 +203,15 @@ def _stage(search: Search, chosen: Bool[np.ndarray, " K"]) -> str | None:
         if complete:
             return None
     return None
+
+
+def _sizes(knowledge: Knowledge, limits: GrainLimits) -> Sequence[int]:
+    """Numbers of nodes up to which graphs are searched for, one after another."""
+    if knowledge.n is not None:
+        return [knowledge.n]
+    if knowledge.max_n is None:
+        return limits.size_rounds
+    return [*(n for n in limits.size_rounds if n < knowledge.max_n), knowledge.max_n]
 
 
 def _gluing(search: Search, chosen: Bool[np.ndarray, " K"]) -> Gluing:

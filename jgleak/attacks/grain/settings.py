@@ -33,7 +33,8 @@ class GrainLimits:
       filtering_share: most of the time left that filtering one hop may take: the search for the graph needs some too.
       unchecked_one_hop: most 1-hop neighbourhoods to keep unchecked, when the checked ones do not lead to the graph.
       unchecked_two_hop: the same for two hops.
-      size_rounds: numbers of nodes up to which graphs are searched for, one after another, where theirs is not known.
+      size_rounds: numbers of nodes up to which graphs are searched for, one after another, where theirs is not known;
+        a bound that is known takes the place of what is beyond it.
       step_rounds: search-tree nodes for one start, raised from round to round, so that no wrong start takes the whole
         time.
       solver_rounds: most steps of non-negative least squares, for each unknown (SciPy's default is 3).
@@ -44,7 +45,7 @@ class GrainLimits:
     filtering_share: float = 0.6
     unchecked_one_hop: int = 500
     unchecked_two_hop: int = 5_000
-    size_rounds: tuple[int, ...] = (8, 12, 16, 20, 24, 28, 32, 36)
+    size_rounds: tuple[int, ...] = (8, 12, 16, 20, 24, 28, 32, 36, 40, 80, 160, 256)
     step_rounds: tuple[int, ...] = (2_000, 20_000, 200_000, 2_000_000)
     solver_rounds: int = 30
     order: OrderSettings = ORDER

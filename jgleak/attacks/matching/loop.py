@@ -23,6 +23,7 @@ from jgleak.attacks.matching.problem import Problem, Setting, mask_keys, pose, u
 from jgleak.attacks.matching.recipe import Recipe, hard_distance, on_device
 from jgleak.attacks.matching.reduction import reduce
 from jgleak.attacks.matching.run import STRIDE, MatchingRun, axes, side_by_side
+from jgleak.attacks.side_information import size
 from jgleak.federated.observation import Knowledge, Observation
 
 MEMORY = 2 << 30
@@ -30,6 +31,9 @@ MEMORY = 2 << 30
 
 COPIES = 12
 """Arrays as large as the gradient and the rows that one member's second derivative keeps alive, roughly; the same."""
+
+LARGEST = 16 << 30
+"""Bytes, reckoned in the same way, above which one client is refused."""
 
 NOTHING_TOLD = "noise of the known deviation explains the start: no gradient was matched, the answer is the start"
 
@@ -43,14 +47,43 @@ def matching(name: str, summary: str, recipe: Recipe, **fields: Any) -> Attack:
     def configure(options: Mapping[str, str | float]) -> Attack:
         return matching(name, summary, configured(recipe, options), **fields)
 
+    given: dict[str, Any] = {"needs": ("n",), "several": True, "dropout": True, "frozen": True} | fields
+    other = given.pop("unsupported", unsupported)
+
+    def refused(observation: Observation, knowledge: Knowledge) -> str | None:
+        return other(observation, knowledge) or too_large(recipe, observation, knowledge)
+
     return Attack(
         name,
         summary,
         partial(invert, recipe),
-        **({"needs": ("n",), "several": True, "dropout": True, "frozen": True, "unsupported": unsupported} | fields),
+        **given,
+        unsupported=refused,
         many=partial(invert_many, recipe),
         configure=configure,
     )
+
+
+def too_large(recipe: Recipe, observation: Observation, knowledge: Knowledge) -> str | None:
+    """Why one client's restarts do not fit into memory, else None."""
+    n, drawn = size(observation, knowledge), observation.model.drops and recipe.masks == "averaged"
+    needed = _bytes(recipe, observation, observation.batch_size * (n or 0), n or 0, recipe.draws if drawn else 1)
+    if needed <= LARGEST:
+        return None
+    draws = f", {recipe.draws} draws of masks each," if drawn else ""
+    return (
+        f"{recipe.restarts} starts side by side{draws} of a graph of {n} nodes take about {needed / 2**30:,.0f} GiB, "
+        f"and {LARGEST / 2**30:.0f} are allowed; take fewer (--set restarts=...), or attack a smaller client"
+    )
+
+
+def _bytes(recipe: Recipe, observation: Observation, rows: int, slots: int, draws: int) -> float:
+    """What one client's states and derivatives take, roughly, with so many rows of nodes and slots for neighbours."""
+    model = observation.model
+    leaves = jax.tree.leaves(observation.params)
+    widths = model.in_features + sum(sum(np.shape(leaf)) for leaf in leaves if np.ndim(leaf) > 1)
+    gradients = sum(np.size(leaf) for leaf in jax.tree.leaves(observation.update))
+    return 4.0 * recipe.restarts * COPIES * (gradients + draws * rows * (slots + widths))
 
 
 def invert(
@@ -105,7 +138,7 @@ def invert_many(
         runs[setting, params, space, public_graphs, shapes, given].append(i)
     results: dict[int, Reconstruction] = {}
     for members in runs.values():
-        most = _together(recipe, clients[members[0]].problem)
+        most = _together(recipe, clients[members[0]])
         for start in range(0, len(members), most):
             part = members[start : start + most]
             found = _run(recipe, [clients[i] for i in part], budget, progress, trace)
@@ -160,14 +193,11 @@ def _known_rows(knowledge: Knowledge) -> Float[np.ndarray, "n m"] | None:
     return knowledge.space.encode(features.reshape(-1, features.shape[-1]))
 
 
-def _together(recipe: Recipe, problem: Problem) -> int:
+def _together(recipe: Recipe, client: _Client) -> int:
     """The power of two of clients that fit into ``MEMORY``."""
-    losses, graphs, slots = problem.shares.shape
-    widths = sum(sum(leaf.shape) for leaf in jax.tree.leaves(problem.params) if leaf.ndim > 1)
-    gradients = sum(np.size(leaf) for leaf in jax.tree.leaves(problem.update))
-    draws = 1 if problem.masks is None else len(problem.masks)
-    rows = draws * losses * graphs * slots * (slots + problem.mean.size + widths)
-    fit = MEMORY / (4 * recipe.restarts * COPIES * (gradients + rows))
+    losses, graphs, slots = client.problem.shares.shape
+    draws = 1 if client.problem.masks is None else len(client.problem.masks)
+    fit = MEMORY / _bytes(recipe, client.observation, losses * graphs * slots, slots, draws)
     return max(1, 2 ** int(np.log2(max(fit, 1.0))))
 
 

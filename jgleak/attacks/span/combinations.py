@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -186,7 +186,17 @@ class Neighbourhoods:
 
     def all(self) -> Int[np.ndarray, "S k"]:
         """Every neighbourhood, built."""
-        rows, key = self.prefix(np.arange(self.prefix_count))
+        return self.of(0, self.prefix_count)
+
+    def parts(self, most: int) -> Iterator[Int[np.ndarray, "_S k"]]:
+        """The same, built in parts of about so many, or those of one prefix."""
+        step = max(1, most // self.tail.shape[0])
+        for first in range(0, self.prefix_count, step):
+            yield self.of(first, min(first + step, self.prefix_count))
+
+    def of(self, first: int, stop: int) -> Int[np.ndarray, "S k"]:
+        """The neighbourhoods of the prefixes from ``first`` to before ``stop``, built."""
+        rows, key = self.prefix(np.arange(first, stop))
         i, j = np.divmod(np.arange(rows.shape[0] * self.tail.shape[0]), self.tail.shape[0])
         valid = key[i] + int(self.strict) * (key[i] >= 0) <= self.tail_first[j]
         return np.c_[rows[i], self.tail[j]][valid]

@@ -106,7 +106,7 @@ def with_degrees(
             tried = tuple(degree for degree in tried if degree)  # nobody is alone
         degrees = np.tile(np.array(tried), codes.shape[0])
         codes = np.repeat(codes, len(tried), axis=0)
-    possible = degrees < knowledge.max_n
+    possible = degrees < (np.inf if knowledge.max_n is None else knowledge.max_n)
     nodes = Nodes(codes[possible], space.encode(codes[possible]), degrees[possible], certain, complete)
     return dataclasses.replace(nodes, classes=observation.model.edge_classes or 1)
 

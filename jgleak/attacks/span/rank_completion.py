@@ -33,6 +33,12 @@ how many pairs are compared depends."""
 BATCHES = (1 << 10, 1 << 14)
 """Padded sizes: candidates embedded at once."""
 
+LISTING = 0.5
+"""Part of the time that listing candidates may take; their directions are compared in the rest."""
+
+SLAB = 1 << 18
+"""Rows between two looks at the clock, where all are handled alike."""
+
 
 def completed(
     search: BlockFilter,
@@ -49,7 +55,7 @@ def completed(
       search: what embeds candidates; its checks are not used.
       requests: centres and what their neighbours may be.
       subspace: the span of the embedded states.
-      clock: ends the enumeration.
+      clock: ends the enumeration and the comparison.
       limits: what is compared, and how many directions are returned.
     """
     if not search.layer.columnwise("state"):
@@ -57,23 +63,30 @@ def completed(
     allowed = subspace.margin.tolerances
     rng = np.random.default_rng(0)
     chosen, null, _ = sparse_null(subspace, fixed=0, extra=SEEN)
-    around, blocks, residuals = _Embedding(search, chosen, 1.0 / subspace.scale[chosen], null), [], []
+    mixed = rng.integers(1, 1 << 40, null.shape[1])
+    around, blocks, residuals, grid = _Embedding(search, chosen, 1.0 / subspace.scale[chosen], null), [], [], []
+    listing = clock.part(LISTING)
     for centre, members in _listed(requests, limits.completion_candidates):
-        if clock.left <= 0:
+        if listing.left <= 0:
             break
         residual = around(centre, members)
         far = np.flatnonzero(np.linalg.norm(residual, axis=1) > allowed.outside_row)
-        blocks += [(centre, row) for row in members[far]]
+        blocks.append((centre, members[far]))
         residuals.append(residual[far])
-    if not blocks:
+        grid.append(np.round(np.abs(residual[far]) / allowed.same_row).astype(np.int64) @ mixed)
+    starts = np.cumsum([0, *(part.size for part in grid)])
+    if not starts[-1] or clock.left <= 0:
         return []
-    residual = np.concatenate(residuals)
-    grid = np.round(np.abs(residual) / allowed.same_row).astype(np.int64) @ rng.integers(1, 1 << 40, residual.shape[1])
-    kinds = np.unique(grid, return_index=True)[1]
+    kinds = np.unique(np.concatenate(grid), return_index=True)[1]
+    directions = _unit(np.concatenate(residuals)[kinds])
     found = []
-    for group in _shared(_unit(residual[kinds]), rng, allowed.same_direction, limits)[: limits.completions]:
-        centres, members = zip(*(blocks[i] for i in kinds[group]), strict=True)
-        states = search.confirm(list(centres), [row.tolist() for row in members])[2] / subspace.scale
+    for group in _shared(directions, rng, allowed.same_direction, limits, clock)[: limits.completions]:
+        if clock.left <= 0:
+            return []
+        places = [(int(np.searchsorted(starts, i, side="right")) - 1, i) for i in kinds[group]]
+        centres = [blocks[part][0] for part, _ in places]
+        members = [blocks[part][1][i - starts[part]].tolist() for part, i in places]
+        states = search.confirm(centres, members)[2] / subspace.scale
         outside = _unit(states - (states @ subspace.basis) @ subspace.basis.T)
         _, values, across = linalg.svd(outside, full_matrices=False)
         if values[1] <= allowed.same_direction * values[0]:
@@ -102,28 +115,27 @@ class _Embedding:
         centre *= self.search.classes
         own = rows.projected[centre], rows.degrees[centre]
         table = kernels.table(layer, "state", weights, *own, rows.projected, rows.degrees, self.columns)
-        parts = []
-        for start in range(0, members.shape[0], BATCHES[-1]):
-            part = members[start : start + BATCHES[-1]] + 1
-            places = kernels.fill(part, kernels.padded(part.shape[0], BATCHES)).T.astype(np.int32)
-            residual, length = kernels.residuals(
-                (layer, "state"), weights, table, self.columns, self.scale, self.null, places
-            )
-            length = np.maximum(length, np.finfo(np.float32).tiny)
-            parts.append((np.asarray(residual) / length[:, None])[: part.shape[0]])
-        return np.concatenate(parts)
+        places = kernels.fill(members + 1, kernels.padded(members.shape[0], BATCHES)).T.astype(np.int32)
+        residual, length = kernels.residuals(
+            (layer, "state"), weights, table, self.columns, self.scale, self.null, places
+        )
+        length = np.maximum(length, np.finfo(np.float32).tiny)
+        return (np.asarray(residual) / length[:, None])[: members.shape[0]]
 
 
 def _listed(requests: Sequence[Request], most: int) -> Iterator[tuple[int, Int[np.ndarray, "S k"]]]:
-    """Candidates, centre by centre, the centres with the fewest first; at most so many."""
+    """Candidates, centre by centre, the centres with the fewest first; at most so many, a few at a time."""
     number = 0
     for centre, slots in sorted(requests, key=lambda request: total(request[1])):
         number += total(slots)
         if number > most:
             return
         plan = neighbourhoods(slots)
-        if slots and plan is not None:
-            yield centre, plan.all()
+        if not slots or plan is None:
+            continue
+        for rows in plan.parts(BATCHES[-1]):
+            for start in range(0, rows.shape[0], BATCHES[-1]):
+                yield centre, rows[start : start + BATCHES[-1]]
 
 
 def _unit(rows: Float[np.ndarray, "S k"]) -> Float[np.ndarray, "S k"]:
@@ -134,20 +146,26 @@ def _unit(rows: Float[np.ndarray, "S k"]) -> Float[np.ndarray, "S k"]:
 
 
 def _shared(
-    directions: Float[np.ndarray, "S k"], rng: np.random.Generator, close: float, limits: SpanLimits
+    directions: Float[np.ndarray, "S k"], rng: np.random.Generator, close: float, limits: SpanLimits, clock: Clock
 ) -> list[Int[np.ndarray, " _G"]]:
-    """Groups of at least ``completion_rows`` equal directions, the largest first; equal ones differ by ``close``."""
+    """Groups of at least ``completion_rows`` equal directions, the largest first; equal ones differ by ``close``. Those
+    that were found until the time is up."""
     least = limits.completion_rows
     groups: dict[bytes, Int[np.ndarray, " _G"]] = {}
     width = min(directions.shape[1], AXES)
     for _ in range(ROUNDS):
         axes = linalg.qr(rng.normal(size=(directions.shape[1], AXES)), mode="economic")[0]
-        cells = np.floor(directions @ axes / CELL + rng.random(width)).astype(np.int64)
-        key = cells @ rng.integers(1, 1 << 40, width)
-        order = np.argsort(key, kind="stable")
+        moved, mixed, key = rng.random(width), rng.integers(1, 1 << 40, width), []
+        for start in range(0, directions.shape[0], SLAB):
+            if clock.left <= 0:
+                break
+            key.append(np.floor(directions[start : start + SLAB] @ axes / CELL + moved).astype(np.int64) @ mixed)
+        order = np.argsort(key := np.concatenate([*key, np.zeros(0, np.int64)]), kind="stable")
         starts = np.flatnonzero(np.r_[True, np.diff(key[order]) != 0, True])
         sizes = np.diff(starts)
         for i in np.argsort(-sizes, kind="stable")[: limits.completion_cells][: np.sum(sizes >= least)]:
+            if clock.left <= 0:
+                break
             cell = order[starts[i] : starts[i + 1]][: limits.completion_cell]
             near = np.linalg.norm(directions[cell][:, None] - directions[cell][None], axis=2) <= close
             group = np.sort(cell[near[near.sum(axis=1).argmax()]])

@@ -76,6 +76,10 @@ def _said(title: str, facts: Sequence[tuple[Row, dict[str, str]]]) -> dict[str, 
     return {who: text for who, text in said.items() if text is not None}
 
 
+UNBOUNDED = "the attacker knows no bound; certificates say how far was looked"
+"""Without ``max_n``."""
+
+
 def in_words(rows: Sequence[Row]) -> list[str]:
     """The threat model in a few sentences: what the server sees, and what which attack is told beyond that."""
     seen = dict.fromkeys(_seen(row, row.units[0].specification) for row in rows)
@@ -98,7 +102,7 @@ def _facts(row: Row) -> dict[str, str]:
         "Parameters": f"trained for {spec['train']} epochs before the round" if spec["train"] else "random, untrained",
         "The server sees": _seen(row, spec),
         "The attacker knows": _known(spec),
-        "Largest graph looked for": f"{spec['max_n']} nodes (n_max)",
+        "Largest graph looked for": f"{spec['max_n']} nodes (n_max)" if spec["max_n"] else UNBOUNDED,
         "Ranking of graphs with the same gradient": RANKINGS[spec["prior"]],
         "Defence": f"{spec['defense']}, known to the attacker" if spec["defense"] else "none",
         "Time limit": f"{spec['time_limit']:g} s for each client",

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.attack import Budget
-from jgleak.attacks.census.arithmetic import Noisy
+from jgleak.attacks.census import solve
+from jgleak.attacks.census.arithmetic import Exact, Noisy
 from jgleak.attacks.census.census import CENSUS
 from jgleak.attacks.census.settings import DEFAULTS
 from jgleak.attacks.census.system import Equations
@@ -57,3 +58,28 @@ def test_an_update_that_says_nothing_of_known_rows_ends_plainly(lab: Any, kept: 
     known = Knowledge(lab.space, n=graph.n, features=graph.x)
     found = CENSUS(dataclasses.replace(observation, update=update), known, key=jax.random.key(0), budget=Budget(10.0))
     assert not found.graphs and found.stop != "match"
+
+
+def test_a_triangle_has_the_residual_of_all_equations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a decomposition takes too long, or saves nothing, the equations stay as they are."""
+    rng = np.random.default_rng(0)
+    system, right, some = rng.normal(size=(20, 6)), rng.normal(size=20), rng.normal(size=6)
+    reduced, goal = solve._triangle(system, right)
+    assert reduced.shape == (7, 6)
+    assert np.linalg.norm(reduced @ some - goal) == pytest.approx(np.linalg.norm(system @ some - right))
+    assert solve._triangle(system[:7], right[:7])[0].shape == (7, 6)
+    monkeypatch.setattr(solve, "PRODUCTS", 20 * 36 - 1)
+    assert solve._triangle(system, right)[0].shape == (20, 6)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(8, 12), (20, 12), (9, 12)])
+def test_far_too_many_unknowns_are_all_free(rows: int, columns: int) -> None:
+    """And are not decomposed: 3 free directions may be, of 11 unknowns at most."""
+    limits = dataclasses.replace(DEFAULTS.limits, freedom=3, real_blocks=11)
+    system = np.abs(np.random.default_rng(0).normal(size=(rows, columns)))
+    exact = Exact(dataclasses.replace(DEFAULTS, limits=limits))
+    mean, null = exact.real((system, system.sum(axis=1)), 1e-7)
+    assert null.shape == (columns, columns) and not mean.any()
+    roomy = Exact(dataclasses.replace(DEFAULTS, limits=dataclasses.replace(limits, real_blocks=12)))
+    mean, null = roomy.real((system, system.sum(axis=1)), 1e-7)
+    assert null.shape == (columns, columns if rows == 8 else columns - min(rows, columns))

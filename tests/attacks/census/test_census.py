@@ -164,7 +164,7 @@ def _adds_up(model: GNN, lab: Any) -> None:
     )
     system = equations(problem, levels, FOREVER)
     assert system is not None
-    solution = solve(problem, levels, system, FOREVER)
+    solution = solve(problem, levels, system, problem.rounds[0], FOREVER)
     rounding = 1e-3 if model.returns_statistics else 1e-4  # statistics are known to their last digit before the step
     assert solution.residual < rounding
     if not model.node_level:

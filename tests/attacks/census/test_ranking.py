@@ -8,9 +8,12 @@ import jax
 import numpy as np
 import pytest
 
-from jgleak.attacks.attack import Budget
+from jgleak.attacks.attack import Budget, Clock
+from jgleak.attacks.census.assemble import AnonymitySet, ExplainingGraph
 from jgleak.attacks.census.census import CENSUS
-from jgleak.attacks.census.prior import PRIORS, molecule_scores, resolved, usual_atoms
+from jgleak.attacks.census.certify import _ranked
+from jgleak.attacks.census.prior import MISMATCH, PRIORS, molecule_scores, resolved, usual_atoms
+from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.structure_prior import arbitrary, plainness, rings, surroundings
 from jgleak.datasets import load
 from jgleak.datasets.molecules import MOLECULE_SPACE, molecule_graph
@@ -63,6 +66,29 @@ def test_the_ranking_decides_the_order_of_a_set_and_nothing_else(lab: Any) -> No
     assert [arbitrary(g) for g in sets["none"]] == sorted(arbitrary(g) for g in sets["plain"])
 
 
+def test_where_time_is_up_the_rest_of_a_list_comes_behind_what_was_ranked(
+    lab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Covers of a ring, all tied: time ends after the first two were looked at, which are sorted; nobody is lost."""
+    knowledge = Knowledge(lab.space, max_n=12, prior="plain")
+    problem = CensusProblem.of(lab.observe(lab.model(), lab.ring([0, 1, 2])), knowledge)
+    rings = [lab.ring([0, 1, 2] * times) for times in (3, 2, 4, 1)]
+    found = AnonymitySet(tuple(ExplainingGraph(ring, 1e-7, ring.canonical_form()) for ring in rings))
+    assert _ranked(problem, found, Budget().start()) == [3, 1, 0, 2]
+    asked: list[int] = []
+    monkeypatch.setattr(Clock, "left", property(lambda _: asked.append(1) or 2.5 - len(asked)))
+    assert _ranked(problem, found, Budget().start()) == [1, 0, 2, 3]
+
+
+def test_bond_orders_are_worked_out_while_there_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without them a graph counts as if no atom fitted."""
+    benzene = molecule_graph("c1ccccc1")
+    fine = molecule_scores([benzene, benzene], MOLECULE_SPACE)[0]
+    monkeypatch.setattr(Clock, "left", property(lambda _: -1.0))
+    late = molecule_scores([benzene, benzene], MOLECULE_SPACE, clock=Budget().start())
+    assert late == [fine + MISMATCH * benzene.n] * 2
+
+
 def test_real_atoms_are_usual() -> None:
     data = load("embedded")
     assert all(usual_atoms(graph.x, data.space).all() for graph in data.graphs)
@@ -112,7 +138,7 @@ def test_the_prior_sees_atoms_that_do_not_fit() -> None:
 
 def test_priors_need_their_features(lab: Any) -> None:
     graph = lab.path([0, 1])
-    assert PRIORS["none"].scores([graph, graph], lab.space, 1) == [0.0, 0.0]
+    assert PRIORS["none"].scores([graph, graph], lab.space, 1, Budget().start()) == [0.0, 0.0]
     for call in (lambda: molecule_scores([graph], lab.space), lambda: usual_atoms(graph.x, lab.space)):
         with pytest.raises(ValueError, match="needs the features aromatic, atomic_number, hydrogens"):
             call()

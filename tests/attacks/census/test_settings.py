@@ -10,10 +10,13 @@ import jax
 import pytest
 
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
+from jgleak.attacks.census.candidates import CensusCandidates
 from jgleak.attacks.census.census import CENSUS
+from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.settings import CensusSettings
 from jgleak.attacks.grain.grain import GRAIN
 from jgleak.attacks.grain.settings import GrainSettings
+from jgleak.attacks.span.check import SpanCheck
 from jgleak.federated import Knowledge
 from jgleak.graph import Graph
 
@@ -40,6 +43,32 @@ def test_a_list_that_is_full_ends_the_search_and_the_certificate_says_so(lab: An
     one = attacked(CENSUS.configure({"listed": "1"}), lab, ring, max_n=6)
     assert one.certificate is not None and (one.certificate.status, len(one.graphs)) == ("at_least_k", 1)
     assert one.info["options"] == {"listed": 1}
+
+
+def test_without_a_bound_larger_graphs_are_looked_for_while_none_is_found(lab: Any) -> None:
+    """The triangle has a cover of six nodes. It is not looked for once the triangle is found, and the certificate says
+    how far was looked; where two nodes are the last round, nothing is found."""
+    ring = lab.ring([0, 1, 2])
+    for rounds, most, status in (("2,4,8", 4, "unique"), ("8,3,2", 3, "unique"), ("2,6", 6, "k_graphs")):
+        found = attacked(CENSUS.configure({"size_rounds": rounds}), lab, ring)
+        assert found.best is not None and found.best.isomorphic(ring) and found.certificate is not None
+        assert (found.certificate.n_max, found.certificate.status) == (most, status)
+    assert not attacked(CENSUS.configure({"size_rounds": "2"}), lab, ring).graphs
+    bounded = attacked(CENSUS.configure({"size_rounds": "2"}), lab, ring, max_n=3).certificate
+    assert bounded is not None and (bounded.n_max, bounded.status) == (3, "unique")
+
+
+def test_no_attempt_begins_once_the_time_is_up(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even its checks are prepared: each takes a decomposition of a gradient."""
+    problem = CensusProblem.of(lab.observe(lab.model(), lab.path([0, 1, 2])), Knowledge(lab.space, n=3))
+    candidates, prepared = CensusCandidates(problem, Budget(seconds=1e6).start(), Budget()), list[str]()
+
+    def at(site: Any, **_: Any) -> None:
+        prepared.append(site.name)
+
+    monkeypatch.setattr(SpanCheck, "at", at)
+    candidates.clock = Budget(seconds=1e-9).start()
+    assert list(candidates.attempts()) == [] and prepared == []
 
 
 def test_no_residual_is_small_enough_for_a_tolerance_of_nothing(lab: Any) -> None:

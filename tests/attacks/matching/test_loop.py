@@ -223,3 +223,20 @@ def test_a_part_of_a_recipe_has_options_of_its_own() -> None:
     assert sparse.start == Sparse(0.2) and settings(sparse)["init"] == "sparse"
     with pytest.raises(ValueError, match="start_edge.*unknown"):
         configured(RECIPE, {"start_edge": "0.2"})
+
+
+def test_more_starts_than_fit_into_memory_are_refused(clients: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one line before anything is allocated; the same reckoning decides how many clients run together."""
+    seen, known, keys = clients
+    greedy = DLG.configure({"restarts": str(10**9)})
+    with pytest.raises(
+        ValueError, match=r"1000000000 starts side by side of a graph of 4 nodes take about .* GiB, and 16"
+    ):
+        greedy(seen[0], known[0], key=keys[0])
+    assert DLG.refusal(seen[0], known[0]) is None
+    one = loop._bytes(RECIPE, seen[0], 4, 4, 1)
+    assert loop._bytes(RECIPE, seen[0], 8, 4, 1) > one
+    monkeypatch.setattr(loop, "LARGEST", one - 1)
+    assert DLG.refusal(seen[0], known[0]) is not None
+    monkeypatch.setattr(loop, "LARGEST", one)
+    assert DLG.refusal(seen[0], known[0]) is None

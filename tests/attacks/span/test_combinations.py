@@ -104,6 +104,9 @@ def test_the_enumeration_is_itertools(
     assert plan.split == bool(plan.tail_first[0] >= 0)
     assert paired(plan) == expected
     assert Counter(tuple(sorted(row)) for row in plan.all().tolist()) == expected
+    parts = list(plan.parts(2 * plan.tail.shape[0]))
+    assert len(parts) == -(-plan.prefix_count // 2)
+    assert np.array_equal(np.concatenate([*parts, plan.all()[:0]]), plan.all())
     assert set(plan.members.tolist()) == {int(v) for s in slots for v in s.options}
 
 

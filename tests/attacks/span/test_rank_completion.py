@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jgleak.attacks.attack import Budget
+from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.span.combinations import Slot
 from jgleak.attacks.span.filter import BlockFilter
 from jgleak.attacks.span.hops import Nodes
@@ -69,6 +69,24 @@ def test_states_whose_columns_need_all_others_are_not_completed(layer: Layer) ->
     assert completed(search, [(0, [Slot(np.arange(3), 2)])], span, FOREVER) == []
 
 
+def test_the_clock_is_asked_while_directions_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time that ends in the third cell leaves the groups of the first two."""
+    rng = np.random.default_rng(0)
+    unit = np.linalg.qr(rng.normal(size=(8, 8)))[0]
+    directions = np.repeat(unit, [9, 8, 7, 6, 5, 4, 3, 3], axis=0)
+    asked: list[int] = []
+
+    def left(_: Clock) -> float:
+        asked.append(1)
+        return 3.5 - len(asked)
+
+    whole = _shared(directions, np.random.default_rng(1), 2e-3, SpanLimits(), FOREVER)
+    assert [group.size for group in whole] == [9, 8, 7, 6, 5, 4, 3, 3]
+    monkeypatch.setattr(Clock, "left", property(left))
+    cut = _shared(directions, np.random.default_rng(1), 2e-3, SpanLimits(), FOREVER)
+    assert [group.size for group in cut] == [9, 8]
+
+
 def test_directions_of_a_narrow_space_are_grouped() -> None:
     """Fewer coordinates than cells have axes."""
     rng = np.random.default_rng(0)
@@ -76,4 +94,4 @@ def test_directions_of_a_narrow_space_are_grouped() -> None:
     directions = np.concatenate(
         [np.tile([[0.6, 0.0, 0.8]], (5, 1)), lone / np.linalg.norm(lone, axis=1, keepdims=True)]
     )
-    assert _shared(directions, rng, 2e-3, SpanLimits())[0].tolist() == [0, 1, 2, 3, 4]
+    assert _shared(directions, rng, 2e-3, SpanLimits(), FOREVER)[0].tolist() == [0, 1, 2, 3, 4]

@@ -1,0 +1,241 @@
+"""Would the tests notice a wrong line? ``python -m benchmarks.studies.mutations --sample 100``.
+
+A mutant is the package with one operator, constant, argument or statement changed. The tests that import the changed
+module are run on it, the nearest first; a mutant on which all pass has survived. Mutants are drawn at random, so that
+the share that is killed has an interval. Code of others (mutmut, cosmic-ray) runs the whole suite, or forks a process
+that JAX has started threads in.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, NamedTuple
+
+import typer
+from rich.console import Console
+
+from benchmarks.lib.options import parts
+from jgleak.metrics import bootstrap
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("attacks", "federated", "metrics", "defenses")
+
+SWAPS: dict[type[ast.AST], tuple[str, str]] = {
+    ast.Lt: ("<", "<="),
+    ast.LtE: ("<=", "<"),
+    ast.Gt: (">", ">="),
+    ast.GtE: (">=", ">"),
+    ast.Eq: ("==", "!="),
+    ast.NotEq: ("!=", "=="),
+    ast.Add: ("+", "-"),
+    ast.Sub: ("-", "+"),
+    ast.Mult: ("*", "/"),
+    ast.Div: ("/", "*"),
+    ast.And: ("and", "or"),
+    ast.Or: ("or", "and"),
+}
+"""Operators, and what takes their place."""
+
+LIMITS = ("settings.py", "tolerances.py", "options.py")
+"""Files of limits and tolerances, whose constants are choices: another one is no mistake."""
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+class Mutant(NamedTuple):
+    """One change.
+
+    Attributes:
+      file: path in the repository.
+      line: where it is.
+      start: first byte that is replaced.
+      end: the byte behind the last.
+      old: what stood there.
+      new: what stands there instead.
+    """
+
+    file: str
+    line: int
+    start: int
+    end: int
+    old: str
+    new: str
+
+
+@app.command()
+def main(
+    packages: Annotated[str, typer.Option(help="Parts of the package, by commas.")] = ",".join(PACKAGES),
+    sample: Annotated[int, typer.Option(min=1, help="Mutants that are drawn.")] = 100,
+    seed: Annotated[int, typer.Option(min=0, help="Draws them.")] = 0,
+    workers: Annotated[int, typer.Option(min=1, help="Mutants at a time.")] = 2,
+    seconds: Annotated[
+        float, typer.Option(min=1.0, help="Time for the tests of one mutant; beyond, it counts as killed.")
+    ] = 600.0,
+) -> None:
+    """One JSON line a mutant, then how many were killed."""
+    stderr = Console(stderr=True)
+    files = [file for part in parts(packages) for file in sorted((ROOT / "jgleak" / part).rglob("*.py"))]
+    every = [mutant for file in files for mutant in mutants(file)]
+    drawn = random.Random(seed).sample(every, min(sample, len(every)))
+    stderr.print(f"{len(drawn)} of {len(every)} mutants")
+    killed = list[bool]()
+    with TemporaryDirectory() as folder, ThreadPoolExecutor(workers) as pool:
+        places = threading.local()
+
+        def judged(mutant: Mutant) -> tuple[Mutant, str]:
+            if not hasattr(places, "tree"):
+                places.tree = _copied(Path(folder) / str(threading.get_ident()))
+            return mutant, _fate(mutant, places.tree, seconds)
+
+        for mutant, fate in pool.map(judged, drawn):
+            killed.append(fate != "survived")
+            print(json.dumps(mutant._asdict() | {"fate": fate}), flush=True)
+    score = bootstrap(list(map(float, killed)))
+    print(json.dumps({"mutants": len(killed), "killed": sum(killed), "low": score.low, "high": score.high}))
+
+
+def mutants(file: Path) -> Iterator[Mutant]:
+    """All changes of a file."""
+    source = file.read_bytes()
+    lines = [0]
+    for line in source.splitlines(keepends=True):
+        lines.append(lines[-1] + len(line))
+    name = file.relative_to(ROOT).as_posix()
+
+    def mutant(line: int, start: int, end: int, new: str) -> Mutant:
+        return Mutant(name, line, start, end, source[start:end].decode(), new)
+
+    for node in _code(ast.parse(source)):
+        for line, start, end, new in _changes(node, source, lines, constants=file.name not in LIMITS):
+            yield mutant(line, start, end, new)
+
+
+def _code(tree: ast.AST) -> Iterator[ast.AST]:
+    """Nodes that run: no docstrings, annotations, decorators, imports, messages of errors or constants of a module."""
+    for name, value in ast.iter_fields(tree):
+        if name in ("annotation", "returns", "decorator_list"):
+            continue
+        for node in value if isinstance(value, list) else [value]:
+            if not isinstance(node, ast.AST) or isinstance(node, ast.Import | ast.ImportFrom | ast.Raise):
+                continue
+            if isinstance(tree, ast.keyword) and tree.arg == "strict":  # of zip: it guards, and changes nothing
+                continue
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                continue
+            if isinstance(tree, ast.Module | ast.ClassDef) and isinstance(node, ast.Assign | ast.AnnAssign):
+                continue
+            yield node
+            yield from _code(node)
+
+
+def _changes(
+    node: ast.AST, source: bytes, lines: Sequence[int], *, constants: bool
+) -> Iterator[tuple[int, int, int, str]]:
+    """Line, place and text of each change of one node."""
+
+    def place(part: ast.expr | ast.stmt | ast.keyword, *, behind: bool = False) -> int:
+        if behind:
+            return lines[(part.end_lineno or 1) - 1] + (part.end_col_offset or 0)
+        return lines[part.lineno - 1] + part.col_offset
+
+    def between(left: ast.expr, operator: ast.AST, right: ast.expr) -> Iterator[tuple[int, int, int, str]]:
+        old, new = SWAPS.get(type(operator), ("", ""))
+        start = source.find(old.encode(), place(left, behind=True), place(right)) if old else -1
+        if start >= 0:
+            yield left.lineno, start, start + len(old), new
+
+    match node:
+        case ast.Compare(left=left, ops=ops, comparators=comparators):
+            for one, operator, other in zip([left, *comparators], ops, comparators, strict=False):
+                yield from between(one, operator, other)
+        case ast.BinOp(left=left, op=operator, right=right):
+            yield from between(left, operator, right)
+        case ast.BoolOp(op=operator, values=values):
+            for one, other in zip(values, values[1:], strict=False):
+                yield from between(one, operator, other)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield node.lineno, place(node), place(operand), ""
+        case ast.Constant(value=bool(value)):
+            yield node.lineno, place(node), place(node, behind=True), str(not value)
+        case ast.Constant(value=int(value)) if constants:
+            yield node.lineno, place(node), place(node, behind=True), str(value + 1)
+        case ast.Call(keywords=keywords):
+            named = [keyword for keyword in keywords if keyword.arg and keyword.arg != "strict"]
+            for number, keyword in enumerate(named, start=1):
+                end = place(named[number]) if number < len(named) else place(keyword, behind=True)
+                yield keyword.lineno, place(keyword), end, ""
+        case ast.AugAssign() | ast.Expr(value=ast.Call()) | ast.Continue() | ast.Break():
+            yield node.lineno, place(node), place(node, behind=True), "pass"
+
+
+def _copied(tree: Path) -> Path:
+    """The repository's own files."""
+    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, stdout=subprocess.PIPE, check=True, text=True).stdout
+    for name in filter(None, names.split("\0")):
+        if (ROOT / name).is_file():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, tree / name)
+    return tree
+
+
+def _fate(mutant: Mutant, tree: Path, seconds: float) -> str:
+    """``killed``, ``timed out`` or ``survived``."""
+    file = tree / mutant.file
+    source = file.read_bytes()
+    tests = nearest_tests(mutant.file, tree)
+    try:
+        file.write_bytes(source[: mutant.start] + mutant.new.encode() + source[mutant.end :])
+        words = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-W", "ignore", *tests]
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *words],
+            cwd=tree,
+            env={**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return "timed out"
+    finally:
+        file.write_bytes(source)
+    return "survived" if done.returncode == 0 else "killed"
+
+
+def nearest_tests(file: str, tree: Path = ROOT) -> list[str]:
+    """Test files: that of the same name, those that import the module, then all in its own folder of ``tests/``."""
+    module = file.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+    own = tree / "tests" / Path(*Path(file).parts[1:-1])
+    importing = [test for test in sorted((tree / "tests").rglob("test_*.py")) if module in _imported(test)]
+    named = own / f"test_{Path(file).stem}.py"
+    order = [
+        *([named] if named.exists() else []),
+        *sorted(importing, key=lambda test: test.parent != own),
+        *sorted(own.glob("test_*.py")),
+    ]
+    return [test.relative_to(tree).as_posix() for test in dict.fromkeys(order)]
+
+
+@cache
+def _imported(test: Path) -> set[str]:
+    """Modules, and what is taken from them, that a test imports by name."""
+    found = set[str]()
+    for node in ast.walk(ast.parse(test.read_bytes())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,30 @@
+"""What compilation cost: steps inside others count once."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from jgleak.audit import compilations
+from jgleak.audit.compilations import Compiled, Counter
+
+TRACED, COMPILED = (f"/jax/core/compile/{step}_duration" for step in ("jaxpr_trace", "backend_compile"))
+
+
+def test_the_time_of_a_step_inside_another_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two traces within a third, from 1 to 2 and 3 to 5 of 0 to 6; then a compilation from 6 to 9; others are none."""
+    counter, now = Counter(), [0.0]
+    monkeypatch.setattr(compilations.time, "monotonic", lambda: now[0])
+    for at, event, lasted in ((2, TRACED, 1), (5, TRACED, 2), (6, TRACED, 6), (9, COMPILED, 3), (9, "/jax/other", 5)):
+        now[0] = float(at)
+        counter.ended(event, float(lasted), fun_name="f")
+    assert (counter.number, counter.seconds) == (1, 9.0)
+    assert Compiled(5, 2.5).since(Compiled(2, 1.5)) == Compiled(3, 1.0)
+
+
+def test_what_jax_compiles_is_counted() -> None:
+    before = compilations.compilations()
+    jax.jit(lambda x: jnp.sin(x) + 3.25)(jnp.ones(3))
+    after = compilations.compilations().since(before)
+    assert after.number >= 1 and after.seconds > 0.0

@@ -1,0 +1,63 @@
+"""Mutants are programs, each with one change of code that runs; the tests that import a module come first."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from benchmarks.studies import mutations
+from benchmarks.studies.mutations import ROOT, mutants, nearest_tests
+
+SOURCE = '''"""A text with 1 < 2."""
+LIMIT = 3
+
+
+def f(a: int = 4, *, b: bool = True) -> int:
+    """Not 5 + 6."""
+    if not a <= 2 and b:
+        g(a, key=1, other=b)
+    a += 1
+    return a * 2
+'''
+
+
+def test_every_change_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mutations, "ROOT", tmp_path)
+    file = tmp_path / "module.py"
+    file.write_text(SOURCE)
+    found = {(m.line, m.old, m.new) for m in mutants(file)}
+    assert found == {
+        (5, "4", "5"),
+        (5, "True", "False"),
+        (7, "not ", ""),
+        (7, "<=", "<"),
+        (7, "2", "3"),
+        (7, "and", "or"),
+        (8, "g(a, key=1, other=b)", "pass"),
+        (8, "key=1, ", ""),
+        (8, "1", "2"),
+        (8, "other=b", ""),
+        (9, "a += 1", "pass"),
+        (9, "1", "2"),
+        (10, "*", "/"),
+        (10, "2", "3"),
+    }
+
+
+@pytest.mark.parametrize("name", ["metrics/gsm.py", "attacks/census/assemble.py", "defenses/clip.py"])
+def test_mutants_can_be_compiled(name: str) -> None:
+    file = ROOT / "jgleak" / name
+    source, count = file.read_bytes(), 0
+    for mutant in mutants(file):
+        assert source[mutant.start : mutant.end].decode() == mutant.old != mutant.new
+        ast.parse(source[: mutant.start] + mutant.new.encode() + source[mutant.end :])
+        count += 1
+    assert count > 3
+
+
+def test_the_nearest_tests_come_first() -> None:
+    assert nearest_tests("jgleak/metrics/edges.py")[0] == "tests/metrics/test_edges.py"
+    found = nearest_tests("jgleak/attacks/census/whole_numbers.py")
+    assert all(test.startswith("tests/attacks/census/") for test in found[:3])
