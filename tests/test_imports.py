@@ -45,7 +45,7 @@ BELOW = {
     "fedgig": {"basics", "public", "matching"},
     "graphdlg": {"basics", "public", "closed_form", "matching"},
     "grain": {"basics", "node_order", "span"},
-    "census": {"basics", "node_order", "closed_form", "span"},
+    "census": {"basics", "node_order", "closed_form", "span", "facts"},
 }
 """What each folder of ``attacks`` may import besides itself; files beside them that are not named are the basics."""
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
-from jaxtyping import Bool
 
 from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.census import receptive_field
-from jgleak.attacks.census.checks import ATTEMPTS, CONIC, WEAKEST, Attempt, Chosen, NamedCheck, condition_of, names
+from jgleak.attacks.census.checks import CONIC, WEAKEST, Attempt, Chosen, NamedCheck, condition_of, names
 from jgleak.attacks.census.conic import occurring
-from jgleak.attacks.census.prior import PRIORS, resolved
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.public_blocks import CONDITION, beside
+from jgleak.attacks.census.starts import Start, hidden
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.filter import BlockFilter
 from jgleak.attacks.span.hops import (
@@ -47,12 +47,14 @@ class Levels:
       hops: blocks of 1, 2, .. L hops, each entry of the last with a partner for every neighbour.
       conditions: what was assumed to leave other blocks out.
       complete: nothing was left out for a budget or a prior.
+      start: where the search began; None where the blocks come from elsewhere.
     """
 
     nodes: Nodes
     hops: tuple[Blocks, ...]
     conditions: tuple[str, ...]
     complete: bool
+    start: Start | None = None
 
     @property
     def top(self) -> Blocks:
@@ -70,19 +72,23 @@ class CensusCandidates:
 
     Raises:
       TooManyCandidates: the input span says too little about nodes.
+
+    Attributes:
+      start: the feature vectors that pass the checks of nodes.
+      given_up: what was not searched because there is too much of it, for people.
     """
 
     def __init__(self, problem: CensusProblem, clock: Clock, budget: Budget) -> None:
         self.problem, self.clock, self.limits = problem, clock, problem.limits
         self.budget = dataclasses.replace(budget, blocks=min(budget.blocks, self.limits.hop_blocks))
         observation, knowledge, tolerances = problem.seen, problem.knowledge, problem.tolerances.span
-        self.nodes = find_nodes(
-            observation, knowledge, clock=self._share(), tolerances=tolerances, limits=self.limits.span
-        )
+        nodes = find_nodes(observation, knowledge, clock=self._share(), tolerances=tolerances, limits=self.limits.span)
         known = knowledge.features is not None
-        self.condition = KNOWN_ROWS if known else condition_of(input_site(observation, knowledge, tolerances), 0)
+        condition = KNOWN_ROWS if known else condition_of(input_site(observation, knowledge, tolerances), 0)
+        self.start = Start(nodes, (condition,), nodes.complete)
         self.kept: dict[tuple[object, ...], Blocks] = {}
         self.spans: dict[tuple[object, ...], list[SpanCheck]] = {}
+        self.given_up: list[str] = []
 
     @property
     def checked(self) -> int:
@@ -91,63 +97,71 @@ class CensusCandidates:
 
     def attempts(self) -> Iterator[Levels]:
         """Candidates of ever weaker checks; attempts that cannot be afforded or repeat an earlier one are left out."""
-        for nodes, conditions in self._node_sets():
+        for start in self._starts():
             seen: set[tuple[object, ...]] = set()
-            for attempt in ATTEMPTS:
+            for attempt in start.attempts:
                 if self.clock.left <= 0:
                     return
-                if attempt.conic:
-                    levels = self._conic(nodes, conditions, attempt)
-                    if levels is not None:
-                        yield levels
+                if attempt.conic:  # few of thousands of candidates: usual ones before all
+                    usual = start.usual(self.problem.knowledge)
+                    tried = (self._conic(some, attempt) for some in (usual, start) if some is not None)
+                    yield from (levels for levels in tried if levels is not None)
                     continue
-                for chosen in self._chosen(attempt, nodes):
+                for chosen in self._chosen(attempt, start.nodes):
                     key = names(chosen)
                     if key not in seen and self.clock.left > 0:
                         seen.add(key)
-                        levels = self._levels(nodes, conditions, chosen)
+                        levels = self._levels(start, chosen)
                         if levels is not None:
                             yield levels
 
-    def weakest(self) -> Levels | None:
-        """Candidates that only the readout (if anything) restricts, where there are few enough."""
-        if self.clock.left <= 0 or not self.nodes.degrees.size:
+    def weakest(self, levels: Levels) -> Levels | None:
+        """Candidates that only the readout (if anything) restricts, from where ``levels`` began, where there are few
+        enough."""
+        start = levels.start
+        if self.clock.left <= 0 or start is None or one_hop_count(start.nodes) > self.limits.weak_blocks:
             return None
-        if one_hop_count(self.nodes) > self.limits.weak_blocks:
-            return None
-        chosen = next(self._chosen(WEAKEST, self.nodes))
-        return self._levels(self.nodes, (), chosen, most=self.limits.weak_candidates)
+        chosen = next(self._chosen(WEAKEST, start.nodes))
+        return self._levels(start, chosen, most=self.limits.weak_candidates)
 
-    def _node_sets(self) -> Iterator[tuple[Nodes, tuple[str, ...]]]:
-        """Feature vectors to begin with, each with what was assumed of them: likely ones before all."""
-        knowledge, number = self.problem.knowledge, one_hop_count(self.nodes)
+    def _starts(self) -> Iterator[Start]:
+        """Feature vectors to begin with: likely ones before all, and those of an adjacency that hides nodes last."""
+        knowledge, number = self.problem.knowledge, one_hop_count(self.start.nodes)
         public, space = knowledge.auxiliary, knowledge.space
         # such a model's gradient, or features that state no degree, hardly tell blocks apart (``public_blocks``)
         hardly = receptive_field.ends_linear(self.problem.observation.model) or space.degree is None
         if public and hardly and number > self.limits.blocks_counted:
-            yield beside(self.nodes, public), (CONDITION,)
-        if number > self.limits.usual_first and (usual := self._usual(self.nodes)) is not None:
+            listed, said = beside(self.start.nodes, public), (CONDITION, *self.start.conditions)
+            yield dataclasses.replace(self.start, nodes=listed, conditions=said, complete=False)
+        if number > self.limits.usual_first and (usual := self.start.usual(knowledge)) is not None:
             yield usual
-        yield self.nodes, ()
+        yield self.start
+        last = hidden(self.problem)
+        if last is not None and one_hop_count(last.nodes) <= self.limits.span.whole_candidates:
+            yield last
 
-    def _conic(self, nodes: Nodes, conditions: Sequence[str], attempt: Attempt) -> Levels | None:
-        """Candidates of the blocks that the last convolution's gradient is made of (``conic``); of usual nodes, where
-        all together have too many blocks."""
+    def _conic(self, start: Start, attempt: Attempt) -> Levels | None:
+        """Candidates of the blocks that the last convolutions' gradients are made of (``conic``)."""
         model, most = self.problem.observation.model, self.limits.conic_blocks
-        last = model.depth - 1
+        last, nodes = model.depth - 1, start.nodes
         if not last or self.problem.knowledge.noise is not None or model.returns_statistics:
             return None
-        if one_hop_count(nodes) > most:
-            nodes, conditions = self._usual(nodes) or (nodes, conditions)
         chosen = next(self._chosen(attempt, nodes))
         hops = self._grown(nodes, chosen[: last - 1])
         if len(hops) < last - 1:
             return None
         ways = one_hop_count(nodes) if last == 1 else next_hop_count(hops[-1])
+        if ways > most:
+            self.given_up.append(
+                f"{nodes.degrees.size} feature vectors may occur and have {ways:.1g} {last}-hop blocks, more than the "
+                f"{most} that can be compared with the gradient of convolution {last}"
+            )
         if not 0 < ways <= most:
             return None
         grown = self._grow(nodes, hops, [], most)
-        used = occurring(self.problem.observation, grown.states, self.problem.settings, self._share())
+        search = self._search(nodes, hops)
+        mixed = partial(search.mixed, grown.roots, grown.neighbours)
+        used = occurring(self.problem, grown.states, grown.roots, mixed, self._share())
         if used is None:
             return None
         hops.append(reciprocal(grown.keep(used)))
@@ -158,17 +172,17 @@ class CensusCandidates:
         top = reciprocal(hops[-1])
         if not 0 < top.size <= self.limits.blocks_counted:
             return None
-        said = (*conditions, self.condition, f"{last}-hop {CONIC}")
-        return Levels(nodes, (*hops[:-1], top), said, complete=False)
+        said = (*start.conditions, f"{last}-hop {CONIC}")
+        return Levels(nodes, (*hops[:-1], top), said, complete=False, start=start)
 
-    def _usual(self, nodes: Nodes) -> tuple[Nodes, tuple[str, ...]] | None:
-        """The feature vectors that the prior calls usual, with the condition; None where that is all or nothing."""
-        knowledge = self.problem.knowledge
-        usual = PRIORS[resolved(knowledge.prior, knowledge.space)].usual
-        mask = np.ones(nodes.degrees.size, bool) if usual is None else usual(nodes.codes, knowledge.space)
-        if not mask.any() or mask.all():
-            return None
-        return _part(nodes, mask), (f"{np.sum(~mask)} of {mask.size} feature vectors are unusual: left out",)
+    def _search(self, nodes: Nodes, hops: Sequence[Blocks]) -> BlockFilter:
+        """What embeds blocks of one hop more than ``hops``."""
+        model, params = self.problem.observation.model, self.problem.observation.params
+        if hops:
+            return next_search(model, params, nodes, hops, [])[0]
+        return BlockFilter(
+            *model.layer_at(params, 0), encoded(model, params, nodes), nodes.degrees, classes=nodes.classes
+        )
 
     def _chosen(self, attempt: Attempt, nodes: Nodes) -> Iterator[list[Chosen]]:
         """The checks of every hop; several choices where a completed span has several candidates.
@@ -221,7 +235,7 @@ class CensusCandidates:
         if not hops[hop - 1] or len(grown) < len(done):
             return
         says = f"{hop}-hop blocks in the span of the node check plus {lacking} dimension(s) that several of them share"
-        key = (lacking, nodes.degrees.size, nodes.listed is None, *names(done))
+        key = (lacking, *_name(nodes), *names(done))
         if key not in self.spans:
             self.spans[key] = self._completions(lacking, nodes, grown, hops[hop - 1][0].check)
         for number, completion in enumerate(self.spans[key]):
@@ -232,11 +246,10 @@ class CensusCandidates:
     def _completions(self, lacking: int, nodes: Nodes, grown: Sequence[Blocks], check: SpanCheck) -> list[SpanCheck]:
         model, params = self.problem.observation.model, self.problem.observation.params
         clock, limits = self._share(), self.limits.span
+        search = self._search(nodes, grown)
         if grown:
-            search, requests = next_search(model, params, nodes, grown, [])
+            requests = next_search(model, params, nodes, grown, [])[1]
         else:
-            rows = encoded(model, params, nodes)
-            search = BlockFilter(*model.layer_at(params, 0), rows, nodes.degrees, classes=nodes.classes)
             bounds = {"clock": clock, "budget": self.budget, "limits": limits}
             requests = likely(nodes, one_hop(model, params, nodes, [check], mutual=False, **bounds))
         spans = [check.subspace]
@@ -244,18 +257,16 @@ class CensusCandidates:
             spans = [more for span in spans for more in completed(search, requests, span, clock, limits)]
         return [SpanCheck.of(span, view=check.view, fixed=check.fixed) for span in spans]
 
-    def _levels(
-        self, nodes: Nodes, conditions: Sequence[str], chosen: Sequence[Chosen], *, most: float = np.inf
-    ) -> Levels | None:
+    def _levels(self, start: Start, chosen: Sequence[Chosen], *, most: float = np.inf) -> Levels | None:
         """Candidates that pass, with what was assumed; None where none pass, a hop has too many blocks, or there are
         more than ``most`` candidates."""
-        hops = self._grown(nodes, chosen, most)
+        hops = self._grown(start.nodes, chosen, most)
         if len(hops) < len(chosen):
             return None
         top = reciprocal(hops[-1])
         if not 0 < top.size <= self.limits.blocks_counted:
             return None
-        conditions = [*conditions, self.condition]
+        conditions = list(start.conditions)
         for hop, (blocks, checks) in enumerate(zip(hops, chosen, strict=True), start=1):
             conditions += [check.condition for check in checks]
             if blocks.condition:
@@ -263,8 +274,8 @@ class CensusCandidates:
             if blocks.unsearched:
                 left = sum(part.size for part in blocks.unsearched)
                 conditions.append(f"{left} candidates of {hop}-hop blocks were not looked at")
-        complete = nodes is self.nodes and nodes.complete and not any(blocks.unsearched for blocks in hops)
-        return Levels(nodes, (*hops[:-1], top), tuple(conditions), complete)
+        complete = start.complete and not any(blocks.unsearched for blocks in hops)
+        return Levels(start.nodes, (*hops[:-1], top), tuple(conditions), complete, start)
 
     def _grown(self, nodes: Nodes, chosen: Sequence[Chosen], most: float = np.inf) -> list[Blocks]:
         """Blocks hop by hop, up to the first hop that has too many or more than ``most`` candidates."""
@@ -273,8 +284,7 @@ class CensusCandidates:
             ways = one_hop_count(nodes) if hop == 1 else next_hop_count(hops[-1])
             if ways > (most if checks else min(most, self.limits.hop_blocks)):
                 break
-            # size and ``listed`` tell the few sets of ``_node_sets`` apart
-            key = (nodes.degrees.size, nodes.listed is None, *names(chosen[:hop]))
+            key = (*_name(nodes), *names(chosen[:hop]))
             if key not in self.kept:
                 self.kept[key] = self._grow(nodes, hops, [check.check for check in checks])
             if self.kept[key].size > self.limits.hop_blocks:
@@ -294,9 +304,9 @@ class CensusCandidates:
         return self.clock.part(self.limits.hop_share)
 
 
-def _part(nodes: Nodes, mask: Bool[np.ndarray, " T"]) -> Nodes:
-    kept = {"codes": nodes.codes[mask], "rows": nodes.rows[mask], "degrees": nodes.degrees[mask]}
-    return dataclasses.replace(nodes, **kept, certain=False)
+def _name(nodes: Nodes) -> tuple[object, ...]:
+    """What tells the few sets of ``CensusCandidates._starts`` apart."""
+    return nodes.codes.tobytes(), nodes.degrees.tobytes(), nodes.listed is None
 
 
 def degrees_assumed(knowledge: Knowledge, nodes: Nodes, limits: SpanLimits) -> tuple[str, ...]:

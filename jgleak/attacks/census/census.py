@@ -79,6 +79,8 @@ def run(
                     certified.graphs, certified.distance, "match", certificate=certified.certificate, info=info
                 )
             stop = "nothing assembled" if answer.explained else "missing blocks"
+        if candidates.given_up and stop != "nothing assembled":
+            info["reason"] = candidates.given_up[0]
     except (TooManyCandidates, ConditionFailed) as error:
         stop = "no information"
         info["reason"] = str(error)
@@ -154,7 +156,7 @@ def _from_weakest(problem: CensusProblem, candidates: CensusCandidates, answer: 
     It replaces the first one if its search ended and every graph is there again. Otherwise graphs that only it has
     refute the first one's conditions: they are added, and the search counts as not exhausted.
     """
-    weaker = candidates.weakest() if answer.found.exhausted else None
+    weaker = candidates.weakest(answer.levels) if answer.found.exhausted else None
     if weaker is None or weaker.conditions == answer.levels.conditions:
         return answer
     again = counted(problem, weaker, clock)

@@ -47,6 +47,12 @@ ATTEMPTS = (
 """Made one after another until graphs are found: roughly from the fewest candidates to the most, the last without any
 check. A model that lacks a leak point of that name goes without the check."""
 
+HIDDEN = (
+    *(attempt for attempt in ATTEMPTS if "node" not in attempt.below),
+    *(attempt for attempt in ATTEMPTS if attempt.conic),
+)
+"""Those for nodes whose rows no span shows: blocks below are not checked by states, which are hidden likewise."""
+
 WEAKEST = Attempt((), ("readout",))
 """What a certificate rests on where that can be afforded: no check but the readout's, whose condition does not depend
 on the adjacency."""

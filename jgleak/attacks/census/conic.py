@@ -6,106 +6,104 @@ sign, as behind a pooled readout, makes the column of ``R^T D`` a non-negative c
 of the blocks one hop below, each of which enters a row with a positive weight. Among thousands of blocks few have such
 a combination, since states bend at every unit: the blocks that non-negative least squares uses are those that occur,
 and sometimes a few more. The residual says whether it holds: where a true block is missing, or a column of ``D`` has
-both signs, nothing explains the gradient.
+both signs, nothing explains the gradient. Where the gradient before the last follows as well (``unit_classes``), both
+are explained together.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import scipy.linalg
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from jgleak.attacks.attack import Clock
+from jgleak.attacks.census.cone import covered, used_blocks
+from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.settings import CensusSettings
-from jgleak.attacks.nonnegative import nonnegative
-from jgleak.federated.observation import Observation
-
-FAINT = 1e-4
-"""Columns of the gradient below this share of the largest are rounding."""
-
-PRICED = 256
-"""Most blocks that one round adds to those that the solution may use."""
-
-PREFERRED = 1e-6
-"""What a block costs, times a random number: as much as rounding, so that every solution has its turn."""
-
-STALLED = 0.99
-"""A round that leaves more than this share of the residual is the last."""
+from jgleak.attacks.census.unit_classes import FAINT, BlockCone, LastLayers
 
 
 def occurring(
-    observation: Observation, states: Float[np.ndarray, "K D"], settings: CensusSettings, clock: Clock
+    problem: CensusProblem,
+    states: Float[np.ndarray, "K D"],
+    roots: Int[np.ndarray, " K"],
+    mixed: Callable[[], Float[np.ndarray, "K F"]],
+    clock: Clock,
 ) -> Bool[np.ndarray, " K"] | None:
     """Which of the blocks with these states some solution uses; None where nothing explains the gradient.
 
-    The sum of all columns has to be explained; of others those count that are. Each is solved several times, every time
-    with other blocks preferred, since blocks that hardly differ take each other's place.
-
     Args:
-      observation: the update.
+      problem: the update and what is known.
       states: what enters the last convolution from each block.
-      settings: tolerances and limits.
+      roots: the entry at the centre of each.
+      mixed: computes what enters the kernel before it.
       clock: ends the search.
     """
+    observation, settings = problem.observation, problem.settings
     model, last = observation.model, observation.model.depth - 1
+    seen = LastLayers.of(observation, settings.limits.conic_classes)
+    if seen is not None:
+        return _of_both(BlockCone(seen, states, mixed(), roots, problem.most_nodes), states, settings, clock)
     update = model.layer_of(observation.update, last)
     for tap in model.layers[last].taps:
         if tap.rows != "hidden" and model.trains(f"layers_{last}", *tap.path):
-            found = _supports(np.asarray(tap.of(update), np.float64), states, settings, clock)
+            found = _of_last(np.asarray(tap.of(update), np.float64), states, settings, clock)
             if found is not None:
                 return found
     return None
 
 
-def _supports(
+def _of_both(
+    cone: BlockCone, states: Float[np.ndarray, "K D"], settings: CensusSettings, clock: Clock
+) -> Bool[np.ndarray, " K"] | None:
+    """From the gradients of the last two convolutions; with the blocks that no gradient tells from a used one."""
+    found = used_blocks(cone, settings, clock) if cone.possible.size else None
+    if found is None:
+        return None
+    used = np.zeros(states.shape[0], bool)
+    used[cone.possible] = covered(np.searchsorted(cone.possible, found), cone.alike)
+    return used | ~states.any(axis=1)  # a state of zeros leaves no trace
+
+
+class StateCone:
+    """The cone of states (``cone.Cone``)."""
+
+    def __init__(self, units: Float[np.ndarray, "K D"], goal: Float[np.ndarray, " D"], least: float) -> None:
+        self.units, self.goal, self.blocks = units, goal / np.linalg.norm(goal), np.arange(units.shape[0])
+        self.groups, self.least = np.zeros(units.shape[0], np.int64), least
+
+    def columns(self, some: Int[np.ndarray, " k"]) -> Float[np.ndarray, "k D"]:
+        """Some columns, as rows."""
+        return self.units[some]
+
+    def prices(self, rest: Float[np.ndarray, " D"]) -> Float[np.ndarray, " K"]:
+        """The product of every state with what is left to be explained."""
+        return self.units @ rest
+
+    def counts(self, some: Int[np.ndarray, " k"], weights: Float[np.ndarray, " k"]) -> Bool[np.ndarray, " k"]:
+        """Which weights are more than rounding."""
+        return weights > self.least * weights.max(initial=0.0)
+
+
+def _of_last(
     gradient: Float[np.ndarray, "D m"], states: Float[np.ndarray, "K D"], settings: CensusSettings, clock: Clock
 ) -> Bool[np.ndarray, " K"] | None:
-    limits, size = settings.limits, np.linalg.norm(gradient, axis=0)
+    """From the last convolution's gradient alone: the sum of all columns has to be explained; of others those count
+    that are."""
+    size = np.linalg.norm(gradient, axis=0)
     live = size > FAINT * np.max(size, initial=0.0)
     lengths = np.linalg.norm(states, axis=1)
     if not live.any() or not lengths.any():
         return None
     columns = gradient[:, live] / size[live]
     columns = columns * np.where(columns.sum(axis=0) < 0, -1.0, 1.0)
-    pivots = scipy.linalg.qr(columns, mode="r", pivoting=True)[-1][: limits.conic_columns]
-    goals = [columns.mean(axis=1), *columns[:, pivots].T]
-    units = np.c_[states / np.where(lengths > 0, lengths, 1.0)[:, None], np.zeros(lengths.size)]  # the last: the price
-    used, rng = np.zeros(states.shape[0], bool), np.random.default_rng(0)
-    for goal in (goal / np.linalg.norm(goal) for goal in goals):
-        for _ in range(limits.conic_rounds):
-            units[:, -1] = PREFERRED * rng.exponential(size=lengths.size)
-            found = _solved(units, np.r_[goal, 0.0], settings, clock)
-            if found is None:
-                break
-            used |= found
+    pivots = scipy.linalg.qr(columns, mode="r", pivoting=True)[-1][: settings.limits.conic_columns]
+    units, used = states / np.where(lengths > 0, lengths, 1.0)[:, None], np.zeros(states.shape[0], bool)
+    for goal in (columns.mean(axis=1), *columns[:, pivots].T):
+        found = used_blocks(StateCone(units, goal, settings.tolerances.conic_weight), settings, clock)
+        used[[] if found is None else found] = True
         if not used.any() or clock.left <= 0:  # not even the sum of all columns is explained
             return None
     return used | (lengths == 0)  # a state of zeros leaves no trace
-
-
-def _solved(
-    units: Float[np.ndarray, "K D"], goal: Float[np.ndarray, " D"], settings: CensusSettings, clock: Clock
-) -> Bool[np.ndarray, " K"] | None:
-    """The blocks of one solution, found by columns as they pay; None where none explains ``goal``, of length one."""
-    some, weights, rest, best = np.zeros(0, np.int64), np.zeros(0), goal, np.inf
-    for _ in range(settings.limits.conic_steps):
-        prices = units @ rest
-        prices[some] = 0.0
-        paying = np.argpartition(-prices, min(PRICED, prices.size - 1))[:PRICED]
-        paying = paying[prices[paying] > 0.0]
-        if not paying.size or clock.left <= 0:
-            break
-        chosen = np.r_[some, paying]
-        found = nonnegative(units[chosen].T, goal, settings.limits.solver_rounds, clock)
-        if found is None:
-            break
-        kept = found[0] > 0.0
-        some, weights, rest = chosen[kept], found[0][kept], goal - found[0] @ units[chosen]
-        if found[1] > STALLED * best:
-            break
-        best = min(best, found[1])
-    if best > settings.tolerances.conic_residual:
-        return None
-    used = np.zeros(units.shape[0], bool)
-    used[some[weights > settings.tolerances.conic_weight * weights.max()]] = True
-    return used

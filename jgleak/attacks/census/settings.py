@@ -96,6 +96,7 @@ class CensusLimits:
       weak_candidates: and no more candidates of any hop than this (without a check ``hop_blocks``, if that is less).
       conic_blocks: most blocks whose states are combined (``conic``),
       conic_columns: most columns of the gradient that are explained by them, beside the sum of all,
+      conic_classes: most classes of the last layer's units (``unit_classes``),
       conic_rounds: how often each, every time with other blocks preferred,
       conic_steps: and in how many steps at most.
       system_entries: most entries of the system under noise.
@@ -126,10 +127,11 @@ class CensusLimits:
     usual_first: int = 1_000_000_000
     weak_blocks: int = 300
     weak_candidates: int = 3_000_000
-    conic_blocks: int = 100_000
+    conic_blocks: int = 200_000
     conic_columns: int = 7
+    conic_classes: int = 24
     conic_rounds: int = 4
-    conic_steps: int = 50
+    conic_steps: int = 200
     system_entries: int = 40_000_000
     system_products: int = 20_000_000_000
     exclusions: int = 200

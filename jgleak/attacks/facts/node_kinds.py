@@ -88,7 +88,7 @@ def node_kinds(evidence: Evidence) -> Fact:
     span = Subspace.of_gradient(evidence.linear_rows())
     if span.fault is not None:
         raise Silent(f"the first gradient says nothing about nodes: {span.fault}")
-    codes = _vectors(evidence)
+    codes = vectors(evidence)
     inside = codes[span.distances(space.encode(codes)) <= span.tolerance]
     if not span.rank <= inside.shape[0] <= MOST_INSIDE:
         raise Silent(f"{inside.shape[0]} vectors of the schema lie in a span of {span.rank} dimensions")
@@ -105,7 +105,7 @@ def node_kinds(evidence: Evidence) -> Fact:
     return Fact("node_kinds", value, LINEAR, line)
 
 
-def _vectors(evidence: Evidence) -> Int[np.ndarray, "k G"]:
+def vectors(evidence: Evidence) -> Int[np.ndarray, "k G"]:
     """All vectors of values that occur: another value is no part of a vector in the span.
 
     Raises:

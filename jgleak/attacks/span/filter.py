@@ -224,6 +224,20 @@ class BlockFilter:
         kept = [members for members, good in zip(neighbours, passed.tolist(), strict=True) if good]
         return at[passed], kept, states[passed], distances[passed]
 
+    def mixed(self, centres: Int[np.ndarray, " S"], neighbours: Sequence[Sequence[int]]) -> Float[np.ndarray, "S F"]:
+        """The mixed rows of candidates, in float64."""
+        widest = max(map(len, neighbours), default=0)
+        rows = [np.zeros((0, self.rows64.sent.shape[1]))]
+        for start in range(0, centres.size, CONFIRM):
+            part = slice(start, start + CONFIRM)
+            around = np.full((centres[part].size, widest), -1)
+            for row, members in zip(around, neighbours[part], strict=True):
+                row[: len(members)] = members
+            with jax.enable_x64(True):
+                found = self._embed(centres[part], around, CONFIRM, self.weights64, self.rows64, ("aggregate",))
+            rows.append(found["aggregate"])
+        return np.concatenate(rows)
+
     def _embed(
         self,
         centres: Int[np.ndarray, " B"],
@@ -231,13 +245,15 @@ class BlockFilter:
         size: int,
         weights: Params,
         table: TableRows,
+        views: tuple[View, ...] | None = None,
     ) -> dict[View, Float[np.ndarray, "B _D"]]:
-        """Every view's rows; ``size`` and a width from ``WIDTHS`` are the compiled shape."""
+        """Every view's rows, or those of some views; ``size`` and a width from ``WIDTHS`` are the compiled shape."""
         width = kernels.padded(neighbours.shape[1], WIDTHS)
         around = kernels.fill(kernels.fill(neighbours, width, axis=1, value=-1), size, value=-1).astype(np.int32)
         at = self.classes * kernels.fill(centres, size).astype(np.int32)
-        found = kernels.embed(self.layer, self.views, weights, *table, at, around)
-        return {view: np.asarray(rows)[: centres.size] for view, rows in zip(self.views, found, strict=True)}
+        views = self.views if views is None else views
+        found = kernels.embed(self.layer, views, weights, *table, at, around)
+        return {view: np.asarray(rows)[: centres.size] for view, rows in zip(views, found, strict=True)}
 
 
 @cache

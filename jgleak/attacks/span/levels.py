@@ -74,6 +74,29 @@ def find_nodes(
         span = input_subspace(observation, knowledge, tolerances)
         codes, complete = _passing(space, span, clock, limits)
         certain = codes.shape[0] == span.rank
+    return with_degrees(observation, knowledge, codes, certain=certain, complete=complete, limits=limits)
+
+
+def with_degrees(
+    observation: Observation,
+    knowledge: Knowledge,
+    codes: Int[np.ndarray, "T G"],
+    *,
+    certain: bool = False,
+    complete: bool = True,
+    limits: SpanLimits = LIMITS,
+) -> Nodes:
+    """Feature vectors, each with the degree it states or all degrees it might have.
+
+    Args:
+      observation: the update.
+      knowledge: what is known of the graph.
+      codes: the feature vectors.
+      certain: all of them occur.
+      complete: no other occurs.
+      limits: the degrees that are tried where features state none.
+    """
+    space = knowledge.space
     degrees = space.degrees(codes)
     certain &= degrees is not None
     if degrees is None:

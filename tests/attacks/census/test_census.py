@@ -320,7 +320,7 @@ def test_a_word_filter_that_was_cut_leaves_no_complete_levels(lab: Any) -> None:
     observation, knowledge = lab.observe(lab.model(), lab.path([0, 1, 2])), Knowledge(lab.space, n=3)
     candidates = CensusCandidates(CensusProblem.of(observation, knowledge), FOREVER, Budget(seconds=60))
     assert next(candidates.attempts()).complete
-    candidates.nodes = dataclasses.replace(candidates.nodes, complete=False)
+    candidates.start = dataclasses.replace(candidates.start, complete=False)
     assert not next(candidates.attempts()).complete
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import numpy as np
 
 from jgleak import Budget, Knowledge, get_attack
+from jgleak.attacks.census.candidates import CensusCandidates
+from jgleak.attacks.census.checks import ATTEMPTS
 from jgleak.attacks.census.conic import occurring
-from jgleak.attacks.census.settings import DEFAULTS
+from jgleak.attacks.census.problem import CensusProblem
 from jgleak.datasets import load
 from jgleak.federated import Observation, fedsgd
 from jgleak.gnn import GNN, MLP, GCNConv, Layer, Pooled
@@ -17,12 +21,18 @@ DATA = load("embedded")
 FOREVER = Budget(seconds=1e6).start()
 
 
-def seen(states: np.ndarray, upstream: np.ndarray) -> Observation:
+def seen(states: np.ndarray, upstream: np.ndarray) -> CensusProblem:
     """An update whose last kernel has this gradient; the rows that enter it are the states themselves."""
-    model = GNN(3, (Layer(GCNConv(states.shape[1])), Layer(GCNConv(upstream.shape[1]))), Pooled(mlp=MLP((2,))))
+    layers = Layer(GCNConv(states.shape[1])), Layer(GCNConv(upstream.shape[1]), "gelu")
+    model = GNN(DATA.space.width, layers, Pooled(mlp=MLP((2,))))
     params = jax.tree.map(np.asarray, model.initial(key=jax.random.key(0)))
     update = put(params, ("layers_1", "conv", "kernel"), (states.T @ upstream).astype(np.float32))
-    return Observation(model, params, update, "ce")
+    return CensusProblem.of(Observation(model, params, update, "ce"), Knowledge(DATA.space))
+
+
+def unknown() -> np.ndarray:
+    """Mixed rows that nobody may ask for."""
+    raise AssertionError("behind this last layer the gradient before it is not used")
 
 
 def test_the_true_blocks_are_used_and_hardly_any_other() -> None:
@@ -31,15 +41,15 @@ def test_the_true_blocks_are_used_and_hardly_any_other() -> None:
     true = rng.choice(500, 8, replace=False)
     signs = rng.choice([-1.0, 1.0], 20)  # of the columns; a unit that is off at a node is a zero
     upstream = rng.exponential(size=(8, 1)) * (rng.random((8, 20)) < 0.9) * signs
-    used = occurring(seen(states[true], upstream), states, DEFAULTS, FOREVER)
+    used = occurring(seen(states[true], upstream), states, np.arange(500), unknown, FOREVER)
     assert used is not None and used[true].all() and used.sum() <= 12
 
 
 def test_without_a_true_block_nothing_is_said() -> None:
     rng = np.random.default_rng(1)
     states = np.maximum(rng.normal(size=(300, 60)), 0.0)
-    observation = seen(states[:8], rng.exponential(size=(8, 20)))
-    assert occurring(observation, states[1:], DEFAULTS, FOREVER) is None  # a true block is missing
+    problem = seen(states[:8], rng.exponential(size=(8, 20)))
+    assert occurring(problem, states[1:], np.arange(299), unknown, FOREVER) is None  # a true block is missing
 
 
 def test_a_last_layer_whose_units_are_all_on_is_no_obstacle() -> None:
@@ -66,3 +76,16 @@ def test_a_hop_below_that_cannot_be_afforded_ends_it_quietly() -> None:
     census = get_attack("census").configure({"hop_blocks": "1"})
     answer = census(observation, Knowledge(DATA.space), key=jax.random.key(1), budget=Budget(seconds=10))
     assert not answer.graphs and answer.stop in ("no candidates", "no information")
+
+
+def test_too_many_blocks_to_compare_are_named() -> None:
+    model = GNN(DATA.space.width, tuple(Layer(GCNConv(64, bias=True), "relu") for _ in range(2)), Pooled(mlp=MLP((2,))))
+    graph = next(graph for graph in DATA.graphs if graph.name.startswith("indole"))
+    observation = fedsgd(model, model.initial(key=jax.random.key(0)), [graph], DATA.space, loss="ce")
+    problem = CensusProblem.of(observation, Knowledge(DATA.space))
+    few = dataclasses.replace(problem.settings, limits=dataclasses.replace(problem.limits, conic_blocks=1))
+    candidates = CensusCandidates(dataclasses.replace(problem, settings=few), FOREVER, Budget(seconds=60))
+    conic = next(attempt for attempt in ATTEMPTS if attempt.conic)
+    assert candidates._conic(candidates.start, conic) is None
+    number = f"{candidates.start.nodes.degrees.size} feature vectors"
+    assert number in candidates.given_up[0] and "more than the 1 that" in candidates.given_up[0]

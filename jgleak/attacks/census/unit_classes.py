@@ -1,0 +1,201 @@
+"""The two last convolutions' gradients together, where the last layer's units fall into few classes.
+
+Behind a pooled readout every node gets the gradient ``delta`` of the pooled state, and unit ``k`` of a last layer with
+a ReLU passes ``delta_k`` at the nodes where it is on. Training leaves units that are on at all nodes or off at all, and
+few others: units that are on at the same nodes are a class ``q``. Let the mixing be symmetric, ``h_v`` the state and
+``a_v`` the mixed row that enter the last kernel and the one before, and ``t_vq`` what node ``v`` gets back from the
+nodes of class ``q``. Then
+
+    dL/dW_last[:, k] / delta_k = sum_v t_vq h_v                          for every unit k of class q,
+    dL/dW_before[:, j] = sum_v 1[z_vj > 0] a_v sum_q t_vq w_qj,          w_qj = sum of delta_k W_last[j, k] over q,
+
+and likewise the bias before. All of ``t`` is non-negative, and ``h``, ``a`` and ``z`` are the block's: so the gradients
+of two layers are one non-negative combination of ``Q`` columns a block. That is thousands of equations where the last
+gradient alone has a few hundred, and blocks that hardly differ in their states differ in what is on before.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy import linalg
+
+from jgleak.attacks.closed_form.pooled_embedding import pooled_embedding
+from jgleak.attacks.closed_form.propositions import ConditionFailed
+from jgleak.federated.observation import Observation
+from jgleak.gnn.tree import at
+
+FAINT = 1e-4
+"""Columns of a gradient below this share of the largest are rounding."""
+
+SAME = 1e-4
+"""Relative distance within which columns over their ``delta`` are one class's."""
+
+ROUNDING = 1e-6
+"""Error of a column, relative to the largest."""
+
+NODE = 0.1
+"""A block counts where its ``t`` is at least this share of what one of so many equal nodes has."""
+
+RANK = 3e-7
+"""Singular values below this share of the largest are rounding."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LastLayers:
+    """What the gradients of the last two convolutions say.
+
+    Attributes:
+      before: the gradient of the kernel before the last, over a basis of its rows' span, with the bias' below it
+        ``(r + 1, D)``; without a bias ``(r, D)``.
+      basis: that basis ``(F, r)``.
+      last: what units of each class say of the last kernel ``(D, Q)``.
+      weights: ``w`` ``(D, Q)``.
+      biased: the bias before the last layer is there.
+    """
+
+    before: Float[np.ndarray, "R D"]
+    basis: Float[np.ndarray, "F r"]
+    last: Float[np.ndarray, "D Q"]
+    weights: Float[np.ndarray, "D Q"]
+    biased: bool
+
+    @staticmethod
+    def of(observation: Observation, most: int) -> LastLayers | None:
+        """Those of an update; None where the model's last layers are others, or have more than ``most`` classes."""
+        model, last = observation.model, observation.model.depth - 1
+        if last < 1 or not _fits(observation):
+            return None
+        below, above = model.layers[last - 1], model.layers[last]
+        path, over = (next(tap.path for tap in layer.taps if tap.rows == "mixed") for layer in (below, above))
+        biases = ("conv", "bias")
+        frozen = not model.trains(f"layers_{last - 1}", *path) or not model.trains(f"layers_{last}", *over)
+        if frozen or (below.conv.bias and not model.trains(f"layers_{last - 1}", *biases)):
+            return None
+        try:
+            pooled_embedding(model, observation.update)
+        except ConditionFailed:
+            return None
+        update, params = (model.layer_of(tree, last - 1) for tree in (observation.update, observation.params))
+        first = np.asarray(at(update, path), np.float64)
+        second = np.asarray(at(model.layer_of(observation.update, last), over), np.float64)
+        delta = model.readout.upstream(model.readout_of(observation.params), model.readout_of(observation.update))
+        classes = _classes(second, delta)
+        if not 0 < len(classes) <= most or not first.any():
+            return None
+        kernel = np.asarray(at(model.layer_of(observation.params, last), over), np.float64)
+        left, values, _ = linalg.svd(first, full_matrices=False)
+        basis = left[:, values > RANK * values[0]]
+        shown = [basis.T @ first, *([np.asarray(at(update, biases), np.float64)[None]] if below.conv.bias else [])]
+        said = [second[:, q] @ delta[q] / (delta[q] @ delta[q]) for q in classes]
+        weights = [kernel[:, q] @ delta[q] for q in classes]
+        return LastLayers(np.concatenate(shown), basis, np.stack(said, 1), np.stack(weights, 1), below.conv.bias)
+
+    @property
+    def off(self) -> Bool[np.ndarray, " D"]:
+        """Units before the last layer that are off at every node: non-negative states do not cancel."""
+        return np.max(np.abs(self.last), axis=1) == 0.0
+
+
+class BlockCone:
+    """The cone of candidate blocks (``cone.Cone``): a column a block and class.
+
+    Args:
+      seen: the gradients.
+      states: what enters the last convolution from each block.
+      mixed: what enters the kernel before it.
+      roots: which blocks are alike at their centre.
+      most: most nodes.
+    """
+
+    def __init__(
+        self,
+        seen: LastLayers,
+        states: Float[np.ndarray, "K D"],
+        mixed: Float[np.ndarray, "K F"],
+        roots: Int[np.ndarray, " K"],
+        most: int,
+    ) -> None:
+        self.least = NODE / most
+        self.possible = np.flatnonzero(~np.any(states[:, seen.off] > ROUNDING * states.max(initial=0.0), axis=1))
+        self.states = states[self.possible]
+        self.on = self.states > 0.0
+        rows = mixed[self.possible] @ seen.basis
+        self.rows = np.c_[rows, np.ones(rows.shape[0])] if seen.biased else rows
+        self.weights, classes = seen.weights, seen.weights.shape[1]
+        self.shares = 1.0 / np.linalg.norm(seen.before), 1.0 / np.linalg.norm(seen.last)
+        goal = np.r_[seen.before.ravel() * self.shares[0], seen.last.T.ravel() * self.shares[1]]
+        self.goal = goal / np.linalg.norm(goal)
+        before = np.sum(self.rows**2, axis=1)[:, None] * (self.on @ self.weights**2) * self.shares[0] ** 2
+        lengths = np.sqrt(before + np.sum(self.states**2, axis=1)[:, None] * self.shares[1] ** 2)
+        self.lengths = np.where(lengths > 0.0, lengths, 1.0)
+        self.blocks = np.repeat(self.possible, classes)
+        self.groups = (
+            np.unique(roots[self.possible], return_inverse=True)[1][:, None] * classes + np.arange(classes)
+        ).ravel()
+        self.fast = [part.astype(np.float32) for part in (self.rows, self.states, self.weights)]
+
+    def columns(self, some: Int[np.ndarray, " k"]) -> Float[np.ndarray, "k M"]:
+        """Some columns, as rows."""
+        classes = self.weights.shape[1]
+        block, unit = np.divmod(some, classes)
+        passed = self.on[block] * self.weights[:, unit].T
+        before = self.rows[block][:, :, None] * passed[:, None, :] * self.shares[0]
+        last = np.zeros((some.size, classes, self.states.shape[1]))
+        last[np.arange(some.size), unit] = self.states[block] * self.shares[1]
+        size = self.rows.shape[1] * self.states.shape[1]
+        whole = np.c_[before.reshape(some.size, size), last.reshape(some.size, self.goal.size - size)]
+        return whole / self.lengths[block, unit][:, None]
+
+    def prices(self, rest: Float[np.ndarray, " M"]) -> Float[np.ndarray, " C"]:
+        """The product of every column with what is left to be explained."""
+        units, size = self.states.shape[1], self.rows.shape[1] * self.states.shape[1]
+        before, last = rest[:size].reshape(-1, units) * self.shares[0], rest[size:].reshape(-1, units) * self.shares[1]
+        rows, states, weights = self.fast
+        unit = max(float(np.abs(rest).max(initial=0.0)), 1e-300)
+        passed = rows @ (before / unit).astype(np.float32)
+        passed *= self.on
+        return unit * ((passed @ weights + states @ (last.T / unit).astype(np.float32)) / self.lengths).ravel()
+
+    def counts(self, some: Int[np.ndarray, " k"], weights: Float[np.ndarray, " k"]) -> Bool[np.ndarray, " k"]:
+        """Which weights are a node's, beside all nodes of the class that has most."""
+        block, unit = np.divmod(some, self.weights.shape[1])
+        back = weights / self.lengths[block, unit]
+        return back >= self.least * np.bincount(unit, back).max(initial=0.0)
+
+    @property
+    def alike(self) -> Int[np.ndarray, " P"]:
+        """A number for each possible block, equal where all of its columns are."""
+        whole = np.c_[self.rows, self.states]
+        vector = np.random.default_rng(0).normal(size=whole.shape[1])
+        sums = whole @ vector
+        return np.unique(np.round(sums / np.abs(sums).max(initial=1e-300), 9), return_inverse=True)[1]
+
+
+def _fits(observation: Observation) -> bool:
+    """Both layers are a convolution and a ReLU, the last one's mixing is symmetric, and their states are pooled."""
+    model = observation.model
+    below, above = model.layers[-2], model.layers[-1]
+    relu = all(layer.plain and layer.act == "relu" and layer.dropout == 0.0 for layer in (below, above))
+    mixes = any(tap.rows == "mixed" for tap in below.taps)
+    pooled = model.readout.additive == "pooled" and model.jumping.keeps == "last"
+    return relu and mixes and pooled and above.conv.peels and above.conv.symmetric and not model.returns_statistics
+
+
+def _classes(gradient: Float[np.ndarray, "D m"], delta: Float[np.ndarray, " m"]) -> list[Int[np.ndarray, " _k"]]:
+    """Units of equal columns over their ``delta``; those off everywhere are in none."""
+    size = np.linalg.norm(gradient, axis=0)
+    live = np.flatnonzero((size > 0.0) & (np.abs(delta) > 0.0))
+    live = live[np.argsort(-size[live], kind="stable")]
+    columns = gradient[:, live] / delta[live]
+    error = ROUNDING * size.max(initial=0.0) / np.abs(delta[live])
+    found, left = list[Int[np.ndarray, " _k"]](), np.ones(live.size, bool)
+    for i in range(live.size):
+        if left[i]:
+            apart = np.linalg.norm(columns - columns[:, [i]], axis=0)
+            same = left & (apart <= SAME * np.linalg.norm(columns[:, i]) + error)
+            found.append(live[same])
+            left &= ~same
+    return found

@@ -1,0 +1,117 @@
+"""The gradients of the last two convolutions as one non-negative combination of blocks' columns."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from jgleak import Knowledge
+from jgleak.attacks.census.cone import ROWS, Folded, paying_most
+from jgleak.attacks.census.conic import occurring
+from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.unit_classes import BlockCone, LastLayers
+from jgleak.datasets import load
+from jgleak.federated import Observation, fedsgd
+from jgleak.gnn import GNN, MLP, GCNConv, GINConv, Layer, Pooled
+from jgleak.graph import Graph
+from tests.attacks.census.test_conic import FOREVER
+
+DATA = load("embedded")
+GRAPH = next(graph for graph in DATA.graphs if graph.name.startswith("indole"))
+RAW = dataclasses.replace(DATA.space, mean=None, std=None)
+
+
+def pooled(pooling: str = "mean", bias: bool = True, act: str = "relu") -> GNN:
+    layers = Layer(GCNConv(64, bias=bias)), Layer(GCNConv(48, bias=True), act)
+    return GNN(DATA.space.width, layers, Pooled(pooling, MLP((16, 2))))
+
+
+def seen(model: GNN, graph: Graph = GRAPH) -> Observation:
+    return fedsgd(model, model.initial(key=jax.random.key(0)), [graph], RAW, loss="ce")
+
+
+def rows_of(observation: Observation, graph: Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Of every node, from the graph itself: mixing, mixed row, state, and which last units are on."""
+    looped = graph.adjacency.astype(float) + np.eye(graph.n)
+    scale = 1.0 / np.sqrt(looped.sum(axis=1))
+    mixing = scale[:, None] * looped * scale
+    mixed, weights = mixing @ RAW.encode(graph.x).astype(float), observation.params
+    first, second = weights["layers_0"]["conv"], weights["layers_1"]["conv"]
+    states = np.maximum(mixed @ np.asarray(first["kernel"], float) + np.asarray(first.get("bias", 0.0)), 0.0)
+    on = mixing @ states @ np.asarray(second["kernel"], float) + np.asarray(second["bias"]) > 0.0
+    return mixing, mixed, states, on
+
+
+@pytest.mark.parametrize(("pooling", "bias"), [("mean", True), ("sum", False)])
+def test_what_nodes_get_back_makes_up_both_gradients(pooling: str, bias: bool) -> None:
+    observation = seen(pooled(pooling, bias))
+    mixing, mixed, states, on = rows_of(observation, GRAPH)
+    last = LastLayers.of(observation, most=1000)
+    assert last is not None
+    delta = observation.model.readout.upstream(
+        observation.model.readout_of(observation.params), observation.model.readout_of(observation.update)
+    )
+    masks = np.unique(on[:, on.any(axis=0) & (delta != 0)], axis=1)
+    assert last.last.shape[1] == masks.shape[1], "a class for every set of nodes at which units are on"
+
+    cone = BlockCone(last, states, mixed, np.arange(GRAPH.n), most=GRAPH.n)
+    share = 1.0 / GRAPH.n if pooling == "mean" else 1.0
+    weights = []
+    for said in last.last.T:  # the class of each column is the one whose sum it is
+        back = [share * mixing @ mask for mask in masks.T.astype(float)]
+        weights.append(min(back, key=lambda t: float(np.linalg.norm(t @ states - said))))
+    whole = np.stack(weights, axis=1).ravel() * cone.lengths.ravel()
+    made = whole @ cone.columns(np.arange(whole.size))
+    scale = made @ cone.goal / (cone.goal @ cone.goal)
+    np.testing.assert_allclose(made, scale * cone.goal, atol=3e-6 * float(np.linalg.norm(made)))
+    assert cone.counts(np.flatnonzero(whole), whole[whole > 0]).any()
+
+
+def test_prices_are_products_with_the_columns() -> None:
+    observation = seen(pooled())
+    _, mixed, states, _ = rows_of(observation, GRAPH)
+    last = LastLayers.of(observation, most=1000)
+    assert last is not None
+    cone = BlockCone(last, states, mixed, np.arange(GRAPH.n), most=40)
+    rest = np.random.default_rng(0).normal(size=cone.goal.size)
+    columns = cone.columns(np.arange(cone.blocks.size))
+    np.testing.assert_allclose(cone.prices(rest), columns @ rest, atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(columns, axis=1), 1.0)
+    shorter = Folded(3 * ROWS + 5)
+    long, short = np.random.default_rng(1).normal(size=(2, 3 * ROWS + 5)), np.arange(ROWS) / ROWS
+    np.testing.assert_allclose(long @ shorter.back(short), shorter(long) @ short)
+
+
+def test_every_group_sends_its_best_columns() -> None:
+    prices = np.array([3.0, 2.0, -1.0, 5.0, 0.0, 4.0, 1.0])
+    groups = np.array([0, 0, 1, 0, 1, 2, 2])
+    assert sorted(paying_most(prices, groups, 2).tolist()) == [0, 3, 5, 6]
+    assert sorted(paying_most(prices, groups, 1).tolist()) == [3, 5]
+
+
+def test_true_blocks_are_used_and_one_that_is_missing_leaves_nothing() -> None:
+    observation = seen(pooled())
+    _, mixed, states, _ = rows_of(observation, GRAPH)
+    rng = np.random.default_rng(0)
+    false = np.maximum(mixed[rng.integers(0, GRAPH.n, 200)] + rng.normal(size=(200, mixed.shape[1])), 0.0)
+    first = observation.params["layers_0"]["conv"]
+    other = np.maximum(false @ np.asarray(first["kernel"], float) + np.asarray(first["bias"]), 0.0)
+    problem = CensusProblem.of(observation, Knowledge(RAW))
+    many = dataclasses.replace(problem.settings, limits=dataclasses.replace(problem.limits, conic_classes=1000))
+    problem = dataclasses.replace(problem, settings=many)
+    both, roots = np.r_[states, other], np.arange(GRAPH.n + 200)
+    used = occurring(problem, both, roots, lambda: np.r_[mixed, false], FOREVER)
+    assert used is not None and used[: GRAPH.n].all() and not used[GRAPH.n :].any()
+    alone = ~np.isclose(states, states[0]).all(axis=1)  # the first node's block is missing
+    kept = np.r_[alone, np.ones(200, bool)]
+    assert occurring(problem, both[kept], roots[kept], lambda: np.r_[mixed[alone], false], FOREVER) is None
+
+
+def test_other_last_layers_are_left_to_their_gradient_alone() -> None:
+    assert LastLayers.of(seen(pooled(act="gelu")), most=1000) is None
+    gin = GNN(DATA.space.width, tuple(Layer(GINConv(16, bias=True)) for _ in range(2)), Pooled(mlp=MLP((16, 2))))
+    assert LastLayers.of(seen(gin), most=1000) is None
+    assert LastLayers.of(seen(pooled()), most=1) is None, "more classes than may be"
