@@ -88,12 +88,13 @@ class CensusCandidates:
         """Candidates looked at so far."""
         return sum(blocks.checked for blocks in self.kept.values())
 
-    def attempts(self) -> Iterator[Levels]:
-        """Candidates of ever weaker checks; attempts that cannot be afforded or repeat an earlier one are left out."""
+    def attempts(self, clock: Clock) -> Iterator[Levels]:
+        """Candidates of ever weaker checks; attempts that cannot be afforded or repeat an earlier one are left out, and
+        none begins after ``clock`` has ended."""
         for nodes, conditions in self._node_sets():
             seen: set[tuple[object, ...]] = set()
             for attempt in ATTEMPTS:
-                if self.clock.left <= 0:
+                if clock.left <= 0:
                     return
                 if attempt.conic:
                     levels = self._conic(nodes, conditions, attempt)
@@ -102,7 +103,7 @@ class CensusCandidates:
                     continue
                 for chosen in self._chosen(attempt, nodes):
                     key = names(chosen)
-                    if key not in seen and self.clock.left > 0:
+                    if key not in seen and clock.left > 0:
                         seen.add(key)
                         levels = self._levels(nodes, conditions, chosen)
                         if levels is not None:
