@@ -95,12 +95,13 @@ class CensusCandidates:
         """Candidates looked at so far."""
         return sum(blocks.checked for blocks in self.kept.values())
 
-    def attempts(self) -> Iterator[Levels]:
-        """Candidates of ever weaker checks; attempts that cannot be afforded or repeat an earlier one are left out."""
+    def attempts(self, clock: Clock) -> Iterator[Levels]:
+        """Candidates of ever weaker checks; attempts that cannot be afforded or repeat an earlier one are left out, and
+        none begins after ``clock`` has ended."""
         for start in self._starts():
             seen: set[tuple[object, ...]] = set()
             for attempt in start.attempts:
-                if self.clock.left <= 0:
+                if clock.left <= 0:
                     return
                 if attempt.conic:  # few of thousands of candidates: usual ones before all
                     usual = start.usual(self.problem.knowledge)
@@ -109,7 +110,7 @@ class CensusCandidates:
                     continue
                 for chosen in self._chosen(attempt, start.nodes):
                     key = names(chosen)
-                    if key not in seen and self.clock.left > 0:
+                    if key not in seen and clock.left > 0:
                         seen.add(key)
                         levels = self._levels(start, chosen)
                         if levels is not None:

@@ -7,7 +7,9 @@ The stages, in the order in which they run and are best read:
 3. ``solve`` counts the blocks in real numbers; ``presolve`` excludes those that no solution has. Whole numbers follow
    (``Arithmetic.censuses``): ``whole_numbers`` for exact gradients, ``sphere_decoder`` for those under noise.
 4. ``assemble`` asks for one census after another and has ``growth`` build every graph of each.
-5. ``certify`` orders the graphs by the priors (``prior``, ``structure_prior``, ``neighbourhood_prior``), and says what
+5. Where none of this gives a graph, ``enumerate`` looks at all small graphs, within bounds that ``shares`` takes from
+   the equations.
+6. ``certify`` orders the graphs by the priors (``prior``, ``structure_prior``, ``neighbourhood_prior``), and says what
    the search proves.
 
 All stages share one ``CensusProblem``, whose ``arithmetic`` answers where exact and noisy gradients differ. ``system``
@@ -17,7 +19,7 @@ holds the values that pass between stages 2 to 4, ``receptive_field`` how many h
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -26,13 +28,15 @@ from jaxtyping import Array
 from jgleak.attacks.attack import Attack, Budget, Clock, Reconstruction
 from jgleak.attacks.census.arithmetic import arithmetic_of
 from jgleak.attacks.census.assemble import CUT, AnonymitySet, assemble
-from jgleak.attacks.census.candidates import CensusCandidates, Levels
-from jgleak.attacks.census.certify import certify
+from jgleak.attacks.census.candidates import CensusCandidates, Levels, degrees_assumed
+from jgleak.attacks.census.certify import Certified, certify
+from jgleak.attacks.census.enumerate import enumerated, may_be_small
 from jgleak.attacks.census.equations import equations
 from jgleak.attacks.census.number_of_nodes import number_of_nodes
 from jgleak.attacks.census.prior import resolved
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.settings import DEFAULTS, CensusSettings
+from jgleak.attacks.census.shares import shares
 from jgleak.attacks.census.solve import solve
 from jgleak.attacks.census.system import Solution
 from jgleak.attacks.closed_form.propositions import ConditionFailed
@@ -50,7 +54,8 @@ def run(
 
     Candidate blocks pass span checks; the gradient, a weighted sum of what each block contributes, is solved for whole
     numbers of blocks; every connected graph with these blocks is assembled. While the equations leave a residual or
-    nothing can be assembled, the checks are weakened. Deterministic: ``key`` is not used.
+    nothing can be assembled, the checks are weakened. Small graphs are enumerated in the end. Deterministic: ``key`` is
+    not used.
 
     Returns:
       The anonymity set with its certificate, in the order of ``certify``. ``info`` has the number of attempts, that of
@@ -67,18 +72,27 @@ def run(
         if not problem.fit.informative:
             raise TooManyCandidates(f"noise of deviation {knowledge.noise:.1e} alone explains the update")
         candidates = CensusCandidates(problem, clock, budget)
-        for number, levels in enumerate(candidates.attempts(), start=1):
-            answer = counted(problem, levels, clock)
+        small, unsolved = may_be_small(problem, candidates.start.nodes), list[Attempted]()
+        early = clock.part(1.0 - settings.limits.enumeration_share) if small else clock
+        for number, levels in enumerate(candidates.attempts(early), start=1):
+            answer = counted(problem, levels, early)
             if answer.found.graphs:
                 answer = _from_weakest(problem, candidates, answer, clock)
             info |= {"attempts": number, "candidates": candidates.checked, **answer.facts}
             if answer.found.graphs:
-                certified = certify(problem, answer.levels, answer.found, answer.most, whole)
-                info |= {"seconds": clock.elapsed}
-                return Reconstruction(
-                    certified.graphs, certified.distance, "match", certificate=certified.certificate, info=info
-                )
+                degrees = degrees_assumed(knowledge, answer.levels.nodes, settings.limits.span)
+                conditions = (*answer.levels.conditions, *degrees)
+                certified = certify(problem, conditions, answer.found, answer.most, whole)
+                return _answer(certified, info | {"seconds": clock.elapsed})
             stop = "nothing assembled" if answer.explained else "missing blocks"
+            unsolved += [answer] if answer.explained and answer.levels.nodes is candidates.start.nodes else []
+        if small:
+            conditions, found = _enumerated(problem, candidates, unsolved, clock)
+            info |= {"enumerated": found.partials}
+            if found.graphs:
+                most = min(problem.most_nodes, settings.limits.enumerated_nodes)
+                certified = certify(problem, conditions, found, most, whole)
+                return _answer(certified, info | {"seconds": clock.elapsed})
         if candidates.given_up and stop != "nothing assembled":
             info["reason"] = candidates.given_up[0]
     except (TooManyCandidates, ConditionFailed) as error:
@@ -86,6 +100,27 @@ def run(
         info["reason"] = str(error)
     info = {**arithmetic_of(knowledge.noise, settings).reason(stop), **info, "seconds": clock.elapsed}
     return Reconstruction((), None, "time" if clock.left <= 0 else stop, info=info)
+
+
+def _answer(certified: Certified, info: Mapping[str, Any]) -> Reconstruction:
+    return Reconstruction(certified.graphs, certified.distance, "match", certificate=certified.certificate, info=info)
+
+
+def _enumerated(
+    problem: CensusProblem, candidates: CensusCandidates, unsolved: Sequence[Attempted], clock: Clock
+) -> tuple[tuple[str, ...], AnonymitySet]:
+    """What was assumed, and all small graphs: within bounds from the last equations that left counts open, or else of
+    all nodes that pass."""
+    for answer in reversed(unsolved):
+        if answer.solution is not None and problem.knowledge.space.degree is not None:
+            part = clock.part(0.5)
+            bounds = shares(problem, answer.levels, answer.solution, part)
+            found = enumerated(problem, candidates.start.nodes, bounds, part)
+            if found.graphs:
+                complete = found.exhausted and answer.levels.complete
+                return answer.levels.conditions, dataclasses.replace(found, exhausted=complete)
+            break
+    return candidates.start.conditions, enumerated(problem, candidates.start.nodes, None, clock)
 
 
 def _problem(

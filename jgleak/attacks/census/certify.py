@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 import numpy as np
 
 from jgleak.attacks.attack import Clock
 from jgleak.attacks.census.assemble import AnonymitySet
-from jgleak.attacks.census.candidates import Levels, degrees_assumed
 from jgleak.attacks.census.neighbourhood_prior import NeighbourhoodPrior
 from jgleak.attacks.census.prior import PRIORS, resolved
 from jgleak.attacks.census.problem import CensusProblem
@@ -34,9 +33,9 @@ class Certified:
     certificate: Certificate
 
 
-def certify(problem: CensusProblem, levels: Levels, found: AnonymitySet, most: int, clock: Clock) -> Certified:
+def certify(problem: CensusProblem, assumed: Sequence[str], found: AnonymitySet, most: int, clock: Clock) -> Certified:
     """Order the graphs of a set, of which there is one at least, and say what the search proves of graphs of up to
-    ``most`` nodes.
+    ``most`` nodes, beside what its candidates ``assumed``.
 
     Gradients nearer than ``near_distance`` come before others, then the smallest negative log-likelihood (that of the
     prior, of neighbourhoods where there are public graphs, and of the distance under noise, rounded), then what the
@@ -50,7 +49,7 @@ def certify(problem: CensusProblem, levels: Levels, found: AnonymitySet, most: i
         n_max=most,
         n_known=knowledge.n is not None,
         residual=max(found.distances),
-        conditions=tuple(_conditions(problem, levels)),
+        conditions=(*assumed, *_conditions(problem)),
         noise=knowledge.noise,
     )
     graphs = [found.graphs[i].graph for i in order]
@@ -78,11 +77,9 @@ def _ranked(problem: CensusProblem, found: AnonymitySet, clock: Clock) -> list[i
     return order
 
 
-def _conditions(problem: CensusProblem, levels: Levels) -> Iterator[str]:
-    """What was assumed: of blocks, and what every search here takes for granted of rows and of the update."""
+def _conditions(problem: CensusProblem) -> Iterator[str]:
+    """What every search here takes for granted of rows and of the update."""
     observation, knowledge, space = problem.observation, problem.knowledge, problem.knowledge.space
-    yield from levels.conditions
-    yield from degrees_assumed(knowledge, levels.nodes, problem.limits.span)
     if any(space.possible(g).size < len(f.values) for g, f in enumerate(space.features)):
         yield "no node has a feature value that the public statistics lack"
     yield "no row that a check looks at is zero"

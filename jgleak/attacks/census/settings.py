@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from jgleak.attacks.node_order import ORDER, OrderSettings
+from jgleak.attacks.options import from_zero
 from jgleak.attacks.span.settings import LIMITS, TOLERANCES, SpanLimits, SpanTolerances
 
 
@@ -18,6 +19,9 @@ class CensusTolerances:
       equation_faint: the same relative to the median of the largest weight in its layer: what is much fainter is
         rounding noise of that weight's size (the gradient of an attention's target vector, which a softmax hardly
         sees).
+      equation_cancelled: rounding of a weight's rows beside a louder weight of its layer, relative to the largest row
+        of that one: where terms cancel (a softmax hardly sees what is added to all its entries), so much is left of
+        them, and it must stay below ``missing_residual`` (measured: up to 4e-6 in GATv2, 6e-7 in GAT).
       equation_rounding: rounding under noise: of an equation, relative to the typical entry of its weight row, and of
         all together.
       missing_residual: residual of the best non-negative solution above which a true block must be missing.
@@ -52,6 +56,7 @@ class CensusTolerances:
 
     equation_floor: float = 1e-3
     equation_faint: float = 0.1
+    equation_cancelled: float = 4e-6
     equation_rounding: float = 1e-6
     missing_residual: float = 1e-3
     rules_weight: float = 10.0
@@ -109,6 +114,8 @@ class CensusLimits:
       sphere_blocks: most blocks that are counted by distance.
       sphere_steps: most partial vectors of counts that this looks at for one number of nodes.
       sphere_censuses: most censuses that it finds for one number of nodes (under noise).
+      enumerated_nodes: largest graph that is enumerated, where counting blocks ends without an answer; 0: none is.
+      enumeration_share: part of the time that is kept for that, where the graph may be so small.
       bond_orders: most graphs whose bond orders the molecule prior works out.
       solver_rounds: most steps of non-negative least squares, for each unknown (SciPy's default is 3).
       order: how the likeliest order of nodes is searched for.
@@ -142,6 +149,8 @@ class CensusLimits:
     sphere_blocks: int = 400
     sphere_steps: int = 200_000
     sphere_censuses: int = 500
+    enumerated_nodes: int = from_zero(12)
+    enumeration_share: float = 0.3
     bond_orders: int = 200
     solver_rounds: int = 30
     order: OrderSettings = ORDER

@@ -65,13 +65,18 @@ def sketched(
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
     ]
     typical = [float(np.median(size[size > 0])) if np.any(size > 0) else 0.0 for _, size in rows]
-    layers: dict[object, float] = {}
-    for (layer, _), middle in zip(rows, typical, strict=True):
+    layers, loudest = dict[object, float](), dict[object, float]()
+    largest = [float(np.max(size, initial=0.0)) for _, size in rows]
+    for (layer, _), middle, most in zip(rows, typical, largest, strict=True):
         layers[layer] = max(layers.get(layer, 0.0), middle)
+        loudest[layer] = max(loudest.get(layer, 0.0), most)
     floor, faint = tolerances.equation_floor, tolerances.equation_faint
+    rounding = tolerances.equation_cancelled / tolerances.missing_residual
     sizes = [
-        np.maximum(size, max(floor * middle, faint * layers[layer]) or 1.0)
-        for (layer, size), middle in zip(rows, typical, strict=True)
+        np.maximum(
+            size, max(floor * middle, faint * layers[layer], rounding * loudest[layer] * (most < loudest[layer])) or 1.0
+        )
+        for (layer, size), middle, most in zip(rows, typical, largest, strict=True)
     ]
     pairs = zip(jax.tree.leaves(tree), jax.tree.leaves(vectors), strict=True)
     repeats = [(s.shape[2], leaf.shape[1]) if s.ndim == 3 else (1, 1) for leaf, s in pairs]

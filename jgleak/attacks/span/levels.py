@@ -62,7 +62,7 @@ def find_nodes(
     limits: SpanLimits = LIMITS,
 ) -> Nodes:
     """Feature vectors, each with the degree it states or all degrees it might have: the known ones, or else those that
-    pass the node filter.
+    pass the node filter, and the one of a row of zeros, where there is one, since no gradient shows that it is missing.
 
     Raises:
       TooManyCandidates: the input span carries too little information.
@@ -72,8 +72,12 @@ def find_nodes(
         codes, complete, certain = known.codes.astype(np.int32), True, True
     else:
         span = input_subspace(observation, knowledge, tolerances)
-        codes, complete = _passing(space, span, clock, limits)
-        certain = codes.shape[0] == span.rank
+        blank = _blank(space)
+        if span.rank == 0 and blank.size:  # rows of zeros, or no gradient at all
+            codes, complete = blank[:0], False
+        else:
+            codes, complete = _passing(space, span, clock, limits)
+        codes, certain = np.concatenate([codes, blank]), codes.shape[0] == span.rank and not blank.size
     return with_degrees(observation, knowledge, codes, certain=certain, complete=complete, limits=limits)
 
 
@@ -119,6 +123,12 @@ def degree_bound(knowledge: Knowledge, limits: SpanLimits = LIMITS) -> tuple[int
     if published > limits.unknown_degree:
         return published, "as in the public data"
     return limits.unknown_degree, "the most that is tried where features state no degree"
+
+
+def _blank(space: FeatureSpace) -> Int[np.ndarray, "_k G"]:
+    """The feature vector whose row is zero; none where no row is."""
+    codes = space.decode(np.zeros((1, space.width))).astype(np.int32)
+    return codes[~np.any(space.encode(codes), axis=1)]
 
 
 def _passing(

@@ -319,9 +319,9 @@ def test_a_prior_of_other_features_is_refused_before_the_search(lab: Any) -> Non
 def test_a_word_filter_that_was_cut_leaves_no_complete_levels(lab: Any) -> None:
     observation, knowledge = lab.observe(lab.model(), lab.path([0, 1, 2])), Knowledge(lab.space, n=3)
     candidates = CensusCandidates(CensusProblem.of(observation, knowledge), FOREVER, Budget(seconds=60))
-    assert next(candidates.attempts()).complete
+    assert next(candidates.attempts(FOREVER)).complete
     candidates.start = dataclasses.replace(candidates.start, complete=False)
-    assert not next(candidates.attempts()).complete
+    assert not next(candidates.attempts(FOREVER)).complete
 
 
 def test_directions_that_rounding_magnifies_are_free() -> None:

@@ -73,7 +73,7 @@ def test_a_hop_below_that_cannot_be_afforded_ends_it_quietly() -> None:
     model = GNN(DATA.space.width, tuple(Layer(GCNConv(64, bias=True), "relu") for _ in range(3)), Pooled(mlp=MLP((2,))))
     graph = next(graph for graph in DATA.graphs if graph.name.startswith("indole"))
     observation = fedsgd(model, model.initial(key=jax.random.key(0)), [graph], DATA.space, loss="ce")
-    census = get_attack("census").configure({"hop_blocks": "1"})
+    census = get_attack("census").configure({"hop_blocks": "1", "enumerated_nodes": "0"})
     answer = census(observation, Knowledge(DATA.space), key=jax.random.key(1), budget=Budget(seconds=10))
     assert not answer.graphs and answer.stop in ("no candidates", "no information")
 

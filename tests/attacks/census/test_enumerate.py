@@ -1,0 +1,192 @@
+"""All small graphs: each once, none left out, and the gradient decides; what bounds and faint equations may claim."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from itertools import combinations_with_replacement
+from typing import Any
+
+import jax
+import networkx as nx
+import numpy as np
+import pytest
+
+from jgleak.attacks.attack import Budget
+from jgleak.attacks.census.candidates import CensusCandidates
+from jgleak.attacks.census.census import census
+from jgleak.attacks.census.enumerate import Stars, _batches, _Looked, _order, _rank, _stars, enumerated, may_be_small
+from jgleak.attacks.census.equations import equations
+from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.screen import passing
+from jgleak.attacks.census.settings import DEFAULTS
+from jgleak.attacks.census.shares import shares
+from jgleak.attacks.census.sketch import signs, sketched
+from jgleak.attacks.census.solve import solve
+from jgleak.attacks.distance import gradient_distances
+from jgleak.attacks.span.hops import Nodes
+from jgleak.features import FeatureSpace, binary, onehot
+from jgleak.federated import Knowledge, fedsgd
+from jgleak.gnn import standard
+from jgleak.graph import Graph
+
+from .brute import small_graphs
+
+FOREVER = Budget(seconds=1e6).start()
+
+ALIKE = FeatureSpace((onehot("kind", (0, 1)),))
+"""Features that state no degree."""
+
+SMALL = dataclasses.replace(DEFAULTS, limits=dataclasses.replace(DEFAULTS.limits, enumerated_nodes=6))
+"""Graphs of up to six nodes are enumerated."""
+
+STATED = FeatureSpace((onehot("kind", (0, 1)), onehot("degree", range(5))), degree="degree")
+
+
+def observed(space: FeatureSpace, truth: Graph, kind: str = "gcn") -> Any:
+    model = standard(space.width, kind, hidden=16)
+    return fedsgd(model, model.initial(key=jax.random.key(0)), [truth], space, loss="bce")
+
+
+def equal_nodes(plain: nx.Graph) -> Graph:
+    return Graph(np.zeros((plain.number_of_nodes(), 1), np.int64), np.array(plain.edges), 1)
+
+
+@pytest.fixture(scope="module")
+def star() -> Graph:
+    """Six equal nodes, one with five neighbours: more than blocks are tried with."""
+    return equal_nodes(nx.star_graph(5))
+
+
+@pytest.fixture(scope="module")
+def problem(star: Graph) -> CensusProblem:
+    return CensusProblem.of(observed(ALIKE, star), Knowledge(ALIKE))
+
+
+def all_of(problem: CensusProblem, nodes: Nodes, n: int) -> list[Graph]:
+    stars, looked = _stars(problem, nodes, None, (n, _rank(problem, nodes))), _Looked()
+    found = [
+        graph for size in _order([n]) for graphs in _batches(looked, problem, stars, size, FOREVER) for graph in graphs
+    ]
+    assert not looked.cut
+    return found
+
+
+def test_every_connected_graph_of_equal_nodes_once(problem: CensusProblem) -> None:
+    """Their numbers are known (OEIS A001349)."""
+    nodes = Nodes(np.zeros((1, 1), np.int32), ALIKE.encode(np.zeros((1, 1), np.int32)), np.zeros(1, np.int64))
+    for n, number in enumerate((1, 1, 2, 6, 21), start=1):
+        found = all_of(problem, nodes, n)
+        assert len({graph.canonical_form() for graph in found}) == len(found) == number
+        assert all(graph.connected for graph in found)
+
+
+def test_graphs_of_nodes_that_state_degrees_are_those_of_the_atlas() -> None:
+    truth = dataclasses.replace(small_graphs(4, STATED)[0], y=1)
+    problem = CensusProblem.of(observed(STATED, truth), Knowledge(STATED))
+    codes = np.array([[kind, degree] for kind in range(2) for degree in range(1, 4)], np.int32)
+    nodes = Nodes(codes, STATED.encode(codes), codes[:, 1])
+    rank = _rank(problem, nodes)
+    forms = {graph.canonical_form() for graph in all_of(problem, nodes, 4)}
+    expected = [g for g in small_graphs(4, STATED) if np.linalg.matrix_rank(STATED.encode(g.x)) >= rank]
+    assert forms == {graph.canonical_form() for graph in expected}
+
+
+def test_multisets_are_all_that_bounds_allow() -> None:
+    rows = np.eye(3)
+    edges = ((0,), (0,), (0, 0), (0, 0, 0))
+    stars = Stars(
+        np.arange(3)[:, None], rows, np.array([0, 1, 2, 2]), edges, np.array([1, 0, 1]), np.array([3, 2, 3]), 3
+    )
+    found = [tuple(sorted(one.items())) for one in stars.multisets(5, 8)]
+    expected = []
+    for chosen in combinations_with_replacement(range(4), 5):
+        vectors = Counter(int(stars.vectors[star]) for star in chosen)
+        fits = all(stars.least[u] <= vectors[u] <= stars.most[u] for u in range(3)) and len(vectors) == 3
+        if fits and sum(len(edges[star]) for star in chosen) == 8:
+            expected.append(tuple(sorted(Counter(chosen).items())))
+    assert expected
+    assert sorted(found) == sorted(expected)
+
+
+def test_the_screen_passes_what_labels_tried_one_by_one_do(problem: CensusProblem) -> None:
+    graphs = [
+        equal_nodes(plain) for plain in (nx.path_graph(6), nx.star_graph(5), nx.path_graph(2), nx.complete_graph(4))
+    ]
+    expected = [gradient_distances(problem.seen, ALIKE, [graph])[0] for graph in graphs]
+    found = passing(problem, graphs, 6)
+    assert [one.form for one in found] == [
+        graph.canonical_form() for graph, one in zip(graphs, expected, strict=True) if one[0] <= problem.fit.most
+    ]
+    assert [one.graph.y for one in found] == [1]
+
+
+def test_a_star_with_more_neighbours_than_blocks_are_tried_with(star: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CensusCandidates, "attempts", lambda *given: iter(()))  # nothing can be counted
+    seen = observed(ALIKE, star)
+    found = census(SMALL)(seen, Knowledge(ALIKE, n=6), key=jax.random.key(0), budget=Budget(seconds=60))
+    assert found.best is not None and found.best.isomorphic(star)
+    certificate = found.certificate
+    assert certificate is not None and certificate.status == "unique"
+    assert not any("neighbours" in condition for condition in certificate.conditions)
+
+
+def test_larger_graphs_leave_the_set_open(star: Graph) -> None:
+    for most in (6, 7):
+        problem = CensusProblem.of(observed(ALIKE, star), Knowledge(ALIKE, max_n=most), SMALL)
+        nodes = CensusCandidates(problem, FOREVER, Budget(seconds=60)).nodes
+        found = enumerated(problem, nodes, None, FOREVER)
+        assert found.forms == {star.canonical_form()}
+        assert found.exhausted == (most == 6)
+
+
+def test_no_time_no_claim(star: Graph) -> None:
+    problem = CensusProblem.of(observed(ALIKE, star), Knowledge(ALIKE, n=6))
+    nodes = CensusCandidates(problem, FOREVER, Budget(seconds=60)).nodes
+    found = enumerated(problem, nodes, None, Budget(seconds=0.0).start())
+    assert not found.exhausted
+
+
+def test_more_certain_feature_vectors_than_nodes_are_no_small_graph(problem: CensusProblem) -> None:
+    codes = np.arange(13, dtype=np.int32)[:, None]
+    nodes = Nodes(codes, np.eye(13), np.ones(13, np.int64), certain=True)
+    assert not may_be_small(problem, nodes)
+    assert may_be_small(problem, Nodes(codes[:12], np.eye(12), np.ones(12, np.int64), certain=True))
+
+
+def test_shares_hold_those_of_the_truth(lab: Any) -> None:
+    """A sigmoid leaves counts of blocks open, and hardly those of feature vectors."""
+    truth = lab.path([0, 0, 1, 0, 0])
+    problem = CensusProblem.of(lab.observe(lab.model(act="sigmoid"), truth), Knowledge(lab.space))
+    candidates = CensusCandidates(problem, FOREVER, Budget(seconds=60))
+    levels = candidates.weakest()
+    assert levels is not None
+    system = equations(problem, levels, FOREVER)
+    assert system is not None
+    least, most = shares(problem, levels, solve(problem, levels, system, problem.rounds[0], FOREVER), FOREVER)
+    own = np.array([np.mean(np.all(truth.x == code, axis=1)) for code in levels.nodes.codes])
+    assert np.all(least <= own + 1e-6) and np.all(own <= most + 1e-6)
+    assert np.all(most - least < 0.05)
+
+
+def test_faint_weights_are_compared_with_the_rounding_of_their_layer() -> None:
+    """What cancels in a softmax keeps the rounding of what was added."""
+    kernel, tolerances = np.full((40, 4), 5e-4, np.float32), DEFAULTS.tolerances
+    kernel[0] = 0.5
+    tree = {"conv": {"kernel": kernel, "target": np.full((40, 4), 1e-9, np.float32)}}
+    _, sizes = sketched(tree, signs(tree), tolerances)
+    assert np.allclose(sizes[:40], [1.0, *[1e-3] * 39])  # the length of each row
+    assert np.allclose(sizes[40:], tolerances.equation_cancelled / tolerances.missing_residual)
+
+
+def test_a_row_of_zeros_is_a_candidate_where_there_is_one() -> None:
+    words = FeatureSpace(tuple(binary(f"word {i}") for i in range(4)))
+    rows = np.array([[0, 0, 0, 0], [1, 0, 0, 1], [0, 1, 1, 0]])
+    truth = Graph(rows, np.array([[0, 1], [1, 2]]), 1)
+    problem = CensusProblem.of(observed(words, truth), Knowledge(words))
+    codes = CensusCandidates(problem, FOREVER, Budget(seconds=60)).nodes.codes
+    assert any(np.array_equal(code, rows[0]) for code in codes)
+    lab_space = CensusCandidates(
+        CensusProblem.of(observed(ALIKE, equal_nodes(nx.path_graph(2))), Knowledge(ALIKE)), FOREVER, Budget(seconds=60)
+    )
+    assert np.all(np.any(ALIKE.encode(lab_space.nodes.codes), axis=1))
