@@ -10,6 +10,10 @@ The stages, in the order in which they run and are best read:
 5. ``certify`` orders the graphs by the priors (``prior``, ``structure_prior``, ``neighbourhood_prior``), and says what
    the search proves.
 
+Where few feature vectors state no degree, blocks are too many to list and too alike to count: then ``search`` looks for
+graphs one by one (``tempering``, by ``moves`` from one to another; ``node_sums`` and ``rooted_states`` compare them
+with the update).
+
 All stages share one ``CensusProblem``, whose ``arithmetic`` answers where exact and noisy gradients differ. ``system``
 holds the values that pass between stages 2 to 4, ``receptive_field`` how many hops a block needs.
 """
@@ -32,6 +36,7 @@ from jgleak.attacks.census.equations import equations
 from jgleak.attacks.census.number_of_nodes import number_of_nodes
 from jgleak.attacks.census.prior import resolved
 from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.search import searchable, searched
 from jgleak.attacks.census.settings import DEFAULTS, CensusSettings
 from jgleak.attacks.census.solve import solve
 from jgleak.attacks.census.system import Solution
@@ -66,24 +71,33 @@ def run(
         problem = _problem(observation, knowledge, settings, clock, budget)
         if not problem.fit.informative:
             raise TooManyCandidates(f"noise of deviation {knowledge.noise:.1e} alone explains the update")
-        candidates = CensusCandidates(problem, clock, budget)
+        counting = clock.part(settings.limits.counting_share) if searchable(problem) else clock
+        candidates = CensusCandidates(problem, counting, budget)
         for number, levels in enumerate(candidates.attempts(), start=1):
-            answer = counted(problem, levels, clock)
+            answer = counted(problem, levels, counting)
             if answer.found.graphs:
-                answer = _from_weakest(problem, candidates, answer, clock)
+                answer = _from_weakest(problem, candidates, answer, counting)
             info |= {"attempts": number, "candidates": candidates.checked, **answer.facts}
             if answer.found.graphs:
-                certified = certify(problem, answer.levels, answer.found, answer.most, whole)
-                info |= {"seconds": clock.elapsed}
-                return Reconstruction(
-                    certified.graphs, certified.distance, "match", certificate=certified.certificate, info=info
-                )
+                return _answer(problem, answer, info, whole)
             stop = "nothing assembled" if answer.explained else "missing blocks"
+        if searchable(problem):
+            levels, found, facts = searched(problem, candidates.nodes, clock)
+            info |= facts
+            if levels is not None:
+                return _answer(problem, Attempted(levels, None, found, problem.most_nodes), info, whole)
     except (TooManyCandidates, ConditionFailed) as error:
         stop = "no information"
         info["reason"] = str(error)
     info = {**arithmetic_of(knowledge.noise, settings).reason(stop), **info, "seconds": clock.elapsed}
     return Reconstruction((), None, "time" if clock.left <= 0 else stop, info=info)
+
+
+def _answer(problem: CensusProblem, answer: Attempted, info: dict[str, Any], clock: Clock) -> Reconstruction:
+    """The graphs of an attempt, with their certificate."""
+    certified = certify(problem, answer.levels, answer.found, answer.most, clock)
+    info |= {"seconds": clock.elapsed}
+    return Reconstruction(certified.graphs, certified.distance, "match", certificate=certified.certificate, info=info)
 
 
 def _problem(

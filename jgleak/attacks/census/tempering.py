@@ -1,0 +1,78 @@
+"""Graphs found by parallel tempering, where neighbourhoods are too many to list and too alike to count.
+
+With few feature vectors that state no degree, tens of millions of neighbourhoods pass every check, and the gradient
+hardly tells them apart: no system over them can be solved. But graphs can be compared with the update quickly
+(``node_sums``), and graphs that share most neighbourhoods with the client's are near it. So graphs are changed at
+random, several at once at different temperatures, which exchange places (replica exchange, Swendsen and Wang 1986).
+The energy is the logarithm of the residual: what is left to explain matters alike on every scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from jgleak.attacks.attack import Clock
+from jgleak.attacks.census.moves import Linked, Moves
+from jgleak.attacks.census.node_sums import NodeSums
+
+TEMPERATURES = (0.05, 0.3)
+"""The coldest and the hottest, in units of the logarithm."""
+
+FLOOR = 1e-7
+"""Residuals below this are rounding."""
+
+
+class Near(NamedTuple):
+    """A graph whose sums are near those seen, and how near."""
+
+    graph: Linked
+    residual: float
+
+
+def tempered(sums: NodeSums, moves: Moves, *, replicas: int, most: float, clock: Clock) -> Iterator[Near | None]:
+    """Every graph met whose residual is at most ``most``, one after another, until the clock ends; deterministic but
+    for that. None after every round, so that who asks may stop."""
+    rng = np.random.default_rng(0)
+    graphs = [moves.start(rng) for _ in range(replicas)]
+    temperatures = np.geomspace(*TEMPERATURES, replicas)
+    energies = _energies(sums, graphs)
+    while clock.left > 0:
+        changed = [moves.changed(graph, rng) for graph in graphs]
+        possible = np.array([graph is not None for graph in changed])
+        tried = [new or old for new, old in zip(changed, graphs, strict=True)]
+        found = _energies(sums, tried)
+        for place in np.flatnonzero(possible & (found <= np.log(most + FLOOR))).tolist():
+            yield Near(tried[place], float(np.exp(found[place]) - FLOOR))
+        rises = np.maximum(found - energies, 0.0) / temperatures
+        for place in np.flatnonzero(possible & (rng.random(replicas) < np.exp(-rises))).tolist():
+            graphs[place], energies[place] = tried[place], found[place]
+        _exchange(graphs, energies, temperatures, rng)
+        yield None
+
+
+def _exchange(
+    graphs: list[Linked],
+    energies: Float[np.ndarray, " R"],
+    temperatures: Float[np.ndarray, " R"],
+    rng: np.random.Generator,
+) -> None:
+    """Neighbouring temperatures exchange their graphs, from one random side to the other."""
+    for place in range(int(rng.integers(2)), len(graphs) - 1, 2):
+        gain = (energies[place] - energies[place + 1]) * (1 / temperatures[place] - 1 / temperatures[place + 1])
+        if gain >= 0 or rng.random() < np.exp(gain):
+            graphs[place], graphs[place + 1] = graphs[place + 1], graphs[place]
+            energies[[place, place + 1]] = energies[[place + 1, place]]
+
+
+def _energies(sums: NodeSums, graphs: list[Linked]) -> Float[np.ndarray, " R"]:
+    size = max(graph.kinds.size for graph in graphs)
+    adjacency: Bool[np.ndarray, "R N N"] = np.zeros((len(graphs), size, size), bool)
+    kinds: Int[np.ndarray, "R N"] = np.full((len(graphs), size), -1)
+    for place, graph in enumerate(graphs):
+        adjacency[place, : graph.kinds.size, : graph.kinds.size] = graph.adjacency
+        kinds[place, : graph.kinds.size] = graph.kinds
+    return np.log(sums.residuals(adjacency, kinds) + FLOOR)
