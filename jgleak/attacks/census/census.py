@@ -190,7 +190,10 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
     """Why the census cannot be taken here, or None."""
     model = observation.model
     if not knowledge.space.discrete:
-        return "it enumerates feature values, and this feature space has real-valued ones; use discrete features"
+        return (
+            "it enumerates feature values, and this feature space has real-valued ones; use discrete features "
+            "(--no-attributes leaves the others out)"
+        )
     mixing = [n.kind for n in model.norms.values() if n.of_nodes == "all" and not n.returns_statistics]
     if mixing:
         return f"the norm {mixing[0]!r} looks at all nodes, so that a neighbourhood does not tell a node's state"

@@ -36,7 +36,7 @@ def searchable(problem: CensusProblem) -> bool:
 
 
 def searched(problem: CensusProblem, nodes: Nodes, clock: Clock) -> tuple[Levels | None, AnonymitySet, dict[str, Any]]:
-    """The graphs of every census that parallel tempering meets until the clock ends, or for as long again as to the first.
+    """The graphs of every census that parallel tempering meets, until the clock ends or ``AGAIN`` says so.
 
     Args:
       problem: the update and what is known.
