@@ -19,7 +19,7 @@ from jgleak.attacks.attack import Clock
 from jgleak.attacks.census.moves import Linked, Moves
 from jgleak.attacks.census.node_sums import NodeSums
 
-TEMPERATURES = (0.05, 0.3)
+TEMPERATURES = (0.05, 0.25)
 """The coldest and the hottest, in units of the logarithm."""
 
 FLOOR = 1e-7
