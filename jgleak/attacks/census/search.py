@@ -14,7 +14,7 @@ from jgleak.attacks.census.candidates import Levels
 from jgleak.attacks.census.moves import Linked, Moves
 from jgleak.attacks.census.node_sums import NodeSums
 from jgleak.attacks.census.problem import CensusProblem
-from jgleak.attacks.census.receptive_field import hops
+from jgleak.attacks.census.receptive_field import ends_linear, hops
 from jgleak.attacks.census.tempering import tempered
 from jgleak.attacks.node_order import KnownRows
 from jgleak.attacks.span.hops import Blocks, Nodes
@@ -27,12 +27,16 @@ AGAIN = 2.0
 
 
 def searchable(problem: CensusProblem) -> bool:
-    """True where neighbourhoods are too alike to be counted, and graphs can be searched for: features state no degree,
-    and the readout's gradient adds up over nodes, without noise."""
+    """True where neighbourhoods are too many and too alike to be counted, and graphs can be searched for.
+
+    That is where features state no degree, the model does not end linear (its blocks have a hop less, and are few), and
+    nothing was added to the update or left out.
+    """
     seen, knowledge = problem.seen, problem.knowledge
     model = seen.model
-    countable = knowledge.space.degree is not None or knowledge.noise is not None or seen.pruned
-    return not (countable or model.node_level or model.edge_classes or model.returns_statistics)
+    if knowledge.space.degree is not None or ends_linear(model) or knowledge.noise is not None or seen.pruned:
+        return False
+    return not (model.node_level or model.edge_classes or model.returns_statistics)
 
 
 def searched(problem: CensusProblem, nodes: Nodes, clock: Clock) -> tuple[Levels | None, AnonymitySet, dict[str, Any]]:

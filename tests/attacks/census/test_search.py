@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -134,10 +135,13 @@ def test_a_graph_whose_blocks_are_too_many_to_count_is_found(known: str) -> None
     assert SEARCHED in answer.certificate.conditions
 
 
-def test_degrees_noise_and_pruning_leave_the_search_out() -> None:
+def test_degrees_noise_pruning_and_blocks_of_a_hop_less_leave_the_search_out() -> None:
     truth = drawn(np.random.default_rng(5), 7)
     seen = observed(truth)
     degrees = FeatureSpace((onehot("degree", range(5)),), degree="degree")
     assert searchable(CensusProblem.of(seen, Knowledge(SPACE)))
     assert not searchable(CensusProblem.of(seen, Knowledge(SPACE, noise=1e-6)))
     assert not searchable(CensusProblem.of(seen, Knowledge(degrees)))
+    assert not searchable(CensusProblem.of(dataclasses.replace(seen, pruned=True), Knowledge(SPACE)))
+    linear = observed(truth, readout="pooled", last_act=False)
+    assert not searchable(CensusProblem.of(linear, Knowledge(SPACE)))
