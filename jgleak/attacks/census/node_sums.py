@@ -57,8 +57,8 @@ class NodeSums:
         self.seen = np.asarray(seen, np.float64) / self.scale
         self._forget()
 
-    def residuals(self, adjacency: Bool[np.ndarray, "P N N"], kinds: Int[np.ndarray, "P N"]) -> Float[np.ndarray, " P"]:
-        """For each graph ``|sum over nodes - seen| / |seen|``.
+    def misfits(self, adjacency: Bool[np.ndarray, "P N N"], kinds: Int[np.ndarray, "P N"]) -> Float[np.ndarray, "P M"]:
+        """For each graph ``(sum over nodes - seen) / |seen|``, one entry an equation.
 
         Args:
           adjacency: without self-loops; no node has more than ``most`` neighbours.
@@ -74,7 +74,7 @@ class NodeSums:
         sums = np.where(there[..., None], self.columns.array[numbers], 0.0).sum(axis=1, dtype=np.float64)
         if not self.absolute:
             sums /= there.sum(axis=1)[:, None]
-        return np.linalg.norm(sums - self.seen, axis=1) / (np.linalg.norm(self.seen) or 1.0)
+        return (sums - self.seen) / (np.linalg.norm(self.seen) or 1.0)
 
     def _forget(self) -> None:
         self.states = RootedStates(self.model, self.params, self.inputs, self.degrees, self.most)

@@ -124,7 +124,7 @@ class CensusLimits:
     beam: int = 200
     search_share: float = 0.9
     counting_share: float = 0.25
-    replicas: int = 32
+    replicas: int = 24
     hop_share: float = 0.5
     hop_blocks: int = 20_000
     blocks_counted: int = 5_000

@@ -4,7 +4,9 @@ With few feature vectors that state no degree, tens of millions of neighbourhood
 hardly tells them apart: no system over them can be solved. But graphs can be compared with the update quickly
 (``node_sums``), and graphs that share most neighbourhoods with the client's are near it. So graphs are changed at
 random, several at once at different temperatures, which exchange places (replica exchange, Swendsen and Wang 1986).
-The energy is the logarithm of the residual: what is left to explain matters alike on every scale.
+The energy is the mean over equations of the logarithm of the misfit, so that every equation that holds counts, however
+far off the others are: units that few nodes switch on are explained while the rest is still wrong. By the residual's
+length alone a few equations would hide all others: a graph of MUTAG was not met in 314,000 changes then, now in 39,000.
 """
 
 from __future__ import annotations
@@ -19,11 +21,11 @@ from jgleak.attacks.attack import Clock
 from jgleak.attacks.census.moves import Linked, Moves
 from jgleak.attacks.census.node_sums import NodeSums
 
-TEMPERATURES = (0.05, 0.25)
-"""The coldest and the hottest, in units of the logarithm."""
+TEMPERATURES = (0.03, 0.3)
+"""The coldest and the hottest, in units of the energy."""
 
-FLOOR = 1e-7
-"""Residuals below this are rounding."""
+FLOOR = 1e-6
+"""Misfits below this, relative to the typical entry, are rounding."""
 
 
 class Near(NamedTuple):
@@ -39,14 +41,14 @@ def tempered(sums: NodeSums, moves: Moves, *, replicas: int, most: float, clock:
     rng = np.random.default_rng(0)
     graphs = [moves.start(rng) for _ in range(replicas)]
     temperatures = np.geomspace(*TEMPERATURES, replicas)
-    energies = _energies(sums, graphs)
+    energies, _ = _energies(sums, graphs)
     while clock.left > 0:
         changed = [moves.changed(graph, rng) for graph in graphs]
         possible = np.array([graph is not None for graph in changed])
         tried = [new or old for new, old in zip(changed, graphs, strict=True)]
-        found = _energies(sums, tried)
-        for place in np.flatnonzero(possible & (found <= np.log(most + FLOOR))).tolist():
-            yield Near(tried[place], float(np.exp(found[place]) - FLOOR))
+        found, residuals = _energies(sums, tried)
+        for place in np.flatnonzero(possible & (residuals <= most)).tolist():
+            yield Near(tried[place], float(residuals[place]))
         rises = np.maximum(found - energies, 0.0) / temperatures
         for place in np.flatnonzero(possible & (rng.random(replicas) < np.exp(-rises))).tolist():
             graphs[place], energies[place] = tried[place], found[place]
@@ -68,11 +70,14 @@ def _exchange(
             energies[[place, place + 1]] = energies[[place + 1, place]]
 
 
-def _energies(sums: NodeSums, graphs: list[Linked]) -> Float[np.ndarray, " R"]:
+def _energies(sums: NodeSums, graphs: list[Linked]) -> tuple[Float[np.ndarray, " R"], Float[np.ndarray, " R"]]:
+    """The energy of each graph, and its residual, the length of all misfits together."""
     size = max(graph.kinds.size for graph in graphs)
     adjacency: Bool[np.ndarray, "R N N"] = np.zeros((len(graphs), size, size), bool)
     kinds: Int[np.ndarray, "R N"] = np.full((len(graphs), size), -1)
     for place, graph in enumerate(graphs):
         adjacency[place, : graph.kinds.size, : graph.kinds.size] = graph.adjacency
         kinds[place, : graph.kinds.size] = graph.kinds
-    return np.log(sums.residuals(adjacency, kinds) + FLOOR)
+    misfits = sums.misfits(adjacency, kinds)
+    typical = np.sqrt(misfits.shape[1])
+    return np.log(np.abs(misfits) * typical + FLOOR).mean(axis=1), np.linalg.norm(misfits, axis=1)
