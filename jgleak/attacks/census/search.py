@@ -22,7 +22,7 @@ from jgleak.attacks.span.hops import Blocks, Nodes
 SEARCHED = "graphs were searched for at random; others were not excluded"
 """The condition of what is found so."""
 
-AGAIN = 2.0
+AGAIN = 4.0
 """The search goes on until it has taken so many times as long as to the first census that rounding explains."""
 
 

@@ -24,6 +24,9 @@ from jgleak.attacks.census.node_sums import NodeSums
 TEMPERATURES = (0.03, 0.3)
 """The coldest and the hottest, in units of the energy."""
 
+TRIES = 4
+"""Changes of each graph that are compared at once; the first that is accepted is made, and the rest is dropped."""
+
 FLOOR = 1e-6
 """Misfits below this, relative to the typical entry, are rounding."""
 
@@ -43,15 +46,19 @@ def tempered(sums: NodeSums, moves: Moves, *, replicas: int, most: float, clock:
     temperatures = np.geomspace(*TEMPERATURES, replicas)
     energies, _ = _energies(sums, graphs)
     while clock.left > 0:
-        changed = [moves.changed(graph, rng) for graph in graphs]
-        possible = np.array([graph is not None for graph in changed])
-        tried = [new or old for new, old in zip(changed, graphs, strict=True)]
-        found, residuals = _energies(sums, tried)
-        for place in np.flatnonzero(possible & (residuals <= most)).tolist():
-            yield Near(tried[place], float(residuals[place]))
-        rises = np.maximum(found - energies, 0.0) / temperatures
-        for place in np.flatnonzero(possible & (rng.random(replicas) < np.exp(-rises))).tolist():
-            graphs[place], energies[place] = tried[place], found[place]
+        drawn = [(place, moves.changed(graph, rng)) for place, graph in enumerate(graphs) for _ in range(TRIES)]
+        tried = [(place, graph) for place, graph in drawn if graph is not None]
+        if not tried:
+            return
+        found, residuals = _energies(sums, [graph for _, graph in tried])
+        moved = set[int]()
+        for (place, graph), energy, residual in zip(tried, found.tolist(), residuals.tolist(), strict=True):
+            if residual <= most:
+                yield Near(graph, residual)
+            rise = max(energy - energies[place], 0.0) / temperatures[place]
+            if place not in moved and rng.random() < np.exp(-rise):
+                moved.add(place)
+                graphs[place], energies[place] = graph, energy
         _exchange(graphs, energies, temperatures, rng)
         yield None
 
