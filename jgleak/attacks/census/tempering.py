@@ -5,8 +5,8 @@ hardly tells them apart: no system over them can be solved. But graphs can be co
 (``node_sums``), and graphs that share most neighbourhoods with the client's are near it. So graphs are changed at
 random, several at once at different temperatures, which exchange places (replica exchange, Swendsen and Wang 1986).
 The energy is the mean over equations of the logarithm of the misfit, so that every equation that holds counts, however
-far off the others are: units that few nodes switch on are explained while the rest is still wrong. By the residual's
-length alone a few equations would hide all others: a graph of MUTAG was not met in 314,000 changes then, now in 39,000.
+far off the others are, plus the logarithm of the residual, so that the few that are far off count too: by either alone
+some of MUTAG's graphs were not met.
 """
 
 from __future__ import annotations
@@ -86,5 +86,6 @@ def _energies(sums: NodeSums, graphs: list[Linked]) -> tuple[Float[np.ndarray, "
         adjacency[place, : graph.kinds.size, : graph.kinds.size] = graph.adjacency
         kinds[place, : graph.kinds.size] = graph.kinds
     misfits = sums.misfits(adjacency, kinds)
-    typical = np.sqrt(misfits.shape[1])
-    return np.log(np.abs(misfits) * typical + FLOOR).mean(axis=1), np.linalg.norm(misfits, axis=1)
+    residuals, typical = np.linalg.norm(misfits, axis=1), np.sqrt(misfits.shape[1])
+    each = np.log(np.abs(misfits) * typical + FLOOR).mean(axis=1)
+    return each + np.log(residuals + FLOOR), residuals
