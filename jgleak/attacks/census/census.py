@@ -85,7 +85,7 @@ def run(
             levels, found, facts = searched(problem, candidates.nodes, clock)
             info |= facts
             if levels is not None:
-                return _answer(problem, Attempted(levels, None, found, problem.most_nodes), info, whole)
+                return _answer(problem, Attempted(levels, None, found, problem.rounds[0][-1]), info, whole)
     except (TooManyCandidates, ConditionFailed) as error:
         stop = "no information"
         info["reason"] = str(error)

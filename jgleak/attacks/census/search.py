@@ -52,7 +52,7 @@ def searched(problem: CensusProblem, nodes: Nodes, clock: Clock) -> tuple[Levels
     """
     codes, fixed, most = *_kinds(problem, nodes), int(nodes.degrees.max())
     sums = NodeSums(problem, codes, most)
-    sizes = range(max(problem.sizes[0], 2), problem.most_nodes + 1)
+    sizes = range(max(problem.rounds[0][0], 2), problem.rounds[0][-1] + 1)
     found, levels, known = AnonymitySet(exhausted=False), None, set[object]()
     begun, first, rounds = clock.elapsed, np.inf, 0
     if not sizes:
