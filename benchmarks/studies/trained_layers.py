@@ -56,7 +56,7 @@ def main(
     epochs: Annotated[str, typer.Option(help="Epochs of training, by commas.")] = "1,3,5,20,60",
     graphs: Annotated[int, typer.Option(min=1, help="Molecules of each.")] = 50,
     seed: Annotated[int, typer.Option(help="Draws the molecules and the first weights.")] = 3,
-    max_n: Annotated[int, typer.Option(help="Most atoms looked for.")] = COMMON.max_n,
+    max_n: Annotated[int | None, typer.Option(help="Most atoms looked for.")] = COMMON.max_n,
     time_limit: Annotated[float, typer.Option(help="Seconds a molecule.")] = 60.0,
     json: Annotated[bool, typer.Option("--json", help="One line a molecule instead of one a model.")] = False,
     write: Annotated[bool, typer.Option("--write", help="Into results/trained_layers.jsonl and .md.")] = False,

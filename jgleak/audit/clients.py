@@ -12,7 +12,8 @@ from jaxtyping import Int
 from jgleak.audit.specification import Specification
 from jgleak.datasets import Dataset, load, tasks
 from jgleak.datasets.auxiliary import adapted, dirichlet_split, distinct, random_graphs
-from jgleak.features import FeatureSpace
+from jgleak.datasets.fit import fit
+from jgleak.features import FeatureSpace, onehot
 from jgleak.graph import Graph
 
 PUBLIC = 1000
@@ -148,11 +149,14 @@ def _without_degree(dataset: Dataset) -> Dataset:
 
 
 def _without_attributes(dataset: Dataset) -> Dataset:
+    """Real-valued features left out; nodes that have no others get their degree, as in a set without any."""
     real = [feature.name for feature in dataset.space.features if feature.kind == "real"]
     if not real:
         raise ValueError(f"attributes: {dataset.name} has no real-valued features; leave --no-attributes out")
     if len(real) == len(dataset.space.features):
-        raise ValueError(f"attributes: {dataset.name} has no other features; leave --no-attributes out")
+        graphs = [dataclasses.replace(g, x=g.degree[:, None].astype(np.int32)) for g in dataset.graphs]
+        degree = onehot("degree", range(1 + max(int(g.x.max()) for g in graphs)))
+        return dataclasses.replace(dataset, graphs=graphs, space=fit(FeatureSpace((degree,), "degree"), graphs))
     return _without_features(dataset, real)
 
 

@@ -84,7 +84,8 @@ def attack(
     ] = False,
     no_degree: Annotated[bool, typer.Option("--no-degree", help="Leave the degree out of the features.")] = False,
     no_attributes: Annotated[
-        bool, typer.Option("--no-attributes", help="Leave the real-valued features out; labels of nodes stay.")
+        bool,
+        typer.Option("--no-attributes", help="Leave the real-valued features out; labels of nodes stay, or degrees."),
     ] = False,
     workers: Workers = 1,
     out: Annotated[Path | None, typer.Option(help="Folder for results.jsonl, observations and pictures.")] = None,

@@ -181,7 +181,12 @@ class Layer(Precise):
           classes: of the edges to the centre; that of the centre itself does not matter.
         """
         sent = self.sent(states.reshape(-1, states.shape[-1]), classes.ravel())
-        projected = self.project(sent).reshape(*states.shape[:2], -1)
+        return self.centred(self.project(sent).reshape(*states.shape[:2], -1), degrees, present)
+
+    def centred(
+        self, projected: Float[Array, "B W P"], degrees: Float[Array, "B W"], present: Bool[Array, "B W"]
+    ) -> Float[Array, "B D"]:
+        """The same from what ``project`` makes of the centre and its neighbours."""
         columns = self.columns("state")
 
         def star(rows: Array, degree: Array, here: Array) -> Array:

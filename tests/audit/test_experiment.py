@@ -208,8 +208,13 @@ def test_without_attributes_node_labels_remain(tmp_path: Path) -> None:
     assert len(list(run(dataclasses.replace(both, attributes=False)))) == 3
     with pytest.raises(ValueError, match="no real-valued features; leave --no-attributes out"):
         prepare(dataclasses.replace(SMALL, attributes=False))
-    with pytest.raises(ValueError, match="no other features; leave --no-attributes out"):
-        prepare(Specification(dataset="synthetic-glg", graphs=2, attributes=False))
+
+
+def test_nodes_that_have_attributes_alone_get_their_degree_without_them() -> None:
+    dataset = prepare(Specification(dataset="synthetic-glg", graphs=2, attributes=False)).dataset
+    assert dataset.space.degree == "degree" and [feature.name for feature in dataset.space.features] == ["degree"]
+    for graph in dataset.graphs:
+        np.testing.assert_array_equal(dataset.space.degrees(graph.x), graph.degree)
 
 
 @pytest.mark.parametrize("readout", ["node_mlp", "pooled", "flattened"])

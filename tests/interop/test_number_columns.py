@@ -46,7 +46,7 @@ def test_real_columns_beside_discrete_ones_are_for_attacks_that_search_numbers()
     space = FeatureSpace((ELEMENT, CHARGE, real("radius")))
     graph = Graph(np.array([[0, 1, 0.3], [1, 2, -0.2], [2, 0, 0.1], [0, 0, 0.9]]), EDGES, 1)
     seen, known = observed(space, graph), Knowledge(space, n=4, labels=np.array([1]))
-    with pytest.raises(ValueError, match="real-valued ones; use discrete features"):
+    with pytest.raises(ValueError, match="real-valued ones; use discrete features .--no-attributes"):
         get_attack("census")(seen, known, key=jax.random.key(0), budget=Budget(seconds=60.0))
     found = get_attack("dlg").configure({"steps": "3"})(seen, known, key=jax.random.key(0), budget=Budget(seconds=60.0))
     space.check(found.graphs[0].x)

@@ -87,7 +87,7 @@ def assemble(problem: CensusProblem, levels: Levels, solution: Solution, sizes: 
     found = AnonymitySet(exhausted=levels.complete)
     if not solution.explained:
         return found
-    growing = _Growing(problem, levels, clock)
+    growing = Growing(problem, levels, clock)
     likely_first, limits = bool(problem.knowledge.auxiliary), problem.limits
     steps, vast = limits.partial_graphs, list[Int[np.ndarray, " K"]]()
     for counts in _counts(problem, levels, solution, sizes, clock):
@@ -130,7 +130,7 @@ def _counts(
 
 
 @dataclasses.dataclass(frozen=True)
-class _Growing:
+class Growing:
     """Finds the graphs of one census after another.
 
     Graphs of one census have the same gradient, since the readout adds up what blocks contribute: its distance is

@@ -12,6 +12,10 @@ The stages, in the order in which they run and are best read:
 6. ``certify`` orders the graphs by the priors (``prior``, ``structure_prior``, ``neighbourhood_prior``), and says what
    the search proves.
 
+Where few feature vectors state no degree, blocks are too many to list and too alike to count: then ``search`` looks for
+graphs one by one (``tempering``, by ``moves`` from one to another; ``node_sums`` and ``rooted_states`` compare them
+with the update).
+
 All stages share one ``CensusProblem``, whose ``arithmetic`` answers where exact and noisy gradients differ. ``system``
 holds the values that pass between stages 2 to 4, ``receptive_field`` how many hops a block needs.
 """
@@ -21,7 +25,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxtyping import Array
 
@@ -29,12 +33,13 @@ from jgleak.attacks.attack import Attack, Budget, Clock, Reconstruction
 from jgleak.attacks.census.arithmetic import arithmetic_of
 from jgleak.attacks.census.assemble import CUT, AnonymitySet, assemble
 from jgleak.attacks.census.candidates import CensusCandidates, Levels, degrees_assumed
-from jgleak.attacks.census.certify import Certified, certify
+from jgleak.attacks.census.certify import certify
 from jgleak.attacks.census.enumerate import enumerated, may_be_small
 from jgleak.attacks.census.equations import equations
 from jgleak.attacks.census.number_of_nodes import number_of_nodes
 from jgleak.attacks.census.prior import resolved
 from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.search import searchable, searched
 from jgleak.attacks.census.settings import DEFAULTS, CensusSettings
 from jgleak.attacks.census.shares import shares
 from jgleak.attacks.census.solve import solve
@@ -71,28 +76,28 @@ def run(
         problem = _problem(observation, knowledge, settings, clock, budget)
         if not problem.fit.informative:
             raise TooManyCandidates(f"noise of deviation {knowledge.noise:.1e} alone explains the update")
-        candidates = CensusCandidates(problem, clock, budget)
+        counting = clock.part(settings.limits.counting_share) if searchable(problem) else clock
+        candidates = CensusCandidates(problem, counting, budget)
         small, unsolved = may_be_small(problem, candidates.start.nodes), list[Attempted]()
-        early = clock.part(1.0 - settings.limits.enumeration_share) if small else clock
+        early = counting.part(1.0 - settings.limits.enumeration_share) if small else counting
         for number, levels in enumerate(candidates.attempts(early), start=1):
-            answer = counted(problem, levels, early)
-            if answer.found.graphs:
-                answer = _from_weakest(problem, candidates, answer, clock)
-            info |= {"attempts": number, "candidates": candidates.checked, **answer.facts}
-            if answer.found.graphs:
-                degrees = degrees_assumed(knowledge, answer.levels.nodes, settings.limits.span)
-                conditions = (*answer.levels.conditions, *degrees)
-                certified = certify(problem, conditions, answer.found, answer.most, whole)
-                return _answer(certified, info | {"seconds": clock.elapsed})
-            stop = "nothing assembled" if answer.explained else "missing blocks"
-            unsolved += [answer] if answer.explained and answer.levels.nodes is candidates.start.nodes else []
-        if small:
-            conditions, found = _enumerated(problem, candidates, unsolved, clock)
-            info |= {"enumerated": found.partials}
-            if found.graphs:
-                most = min(problem.most_nodes, settings.limits.enumerated_nodes)
-                certified = certify(problem, conditions, found, most, whole)
-                return _answer(certified, info | {"seconds": clock.elapsed})
+            attempted = counted(problem, levels, early)
+            if attempted.found.graphs:
+                attempted = _from_weakest(problem, candidates, attempted, counting)
+            info |= {"attempts": number, "candidates": candidates.checked, **attempted.facts}
+            if attempted.found.graphs:
+                degrees = degrees_assumed(knowledge, attempted.levels.nodes, settings.limits.span)
+                answer = Answer((*attempted.levels.conditions, *degrees), attempted.found, attempted.most)
+                return _certified(problem, answer, info, whole)
+            stop = "nothing assembled" if attempted.explained else "missing blocks"
+            if attempted.explained and attempted.levels.nodes is candidates.start.nodes:
+                unsolved.append(attempted)
+        for way in (_enumerated if small else None, _searched if searchable(problem) else None):
+            if way is not None:
+                answer, facts = way(problem, candidates, unsolved, clock)
+                info |= facts
+                if answer.found.graphs:
+                    return _certified(problem, answer, info, whole)
         if candidates.given_up and stop != "nothing assembled":
             info["reason"] = candidates.given_up[0]
     except (TooManyCandidates, ConditionFailed) as error:
@@ -102,25 +107,53 @@ def run(
     return Reconstruction((), None, "time" if clock.left <= 0 else stop, info=info)
 
 
-def _answer(certified: Certified, info: Mapping[str, Any]) -> Reconstruction:
+class Answer(NamedTuple):
+    """What one way found.
+
+    Attributes:
+      conditions: what was assumed.
+      found: the graphs.
+      most: no graph of more nodes was looked for.
+    """
+
+    conditions: tuple[str, ...]
+    found: AnonymitySet
+    most: int
+
+
+def _certified(problem: CensusProblem, answer: Answer, info: Mapping[str, Any], clock: Clock) -> Reconstruction:
+    """The graphs of an answer, which has one at least, with their certificate."""
+    certified = certify(problem, answer.conditions, answer.found, answer.most, clock)
+    info = {**info, "seconds": clock.elapsed}
     return Reconstruction(certified.graphs, certified.distance, "match", certificate=certified.certificate, info=info)
 
 
 def _enumerated(
     problem: CensusProblem, candidates: CensusCandidates, unsolved: Sequence[Attempted], clock: Clock
-) -> tuple[tuple[str, ...], AnonymitySet]:
-    """What was assumed, and all small graphs: within bounds from the last equations that left counts open, or else of
-    all nodes that pass."""
-    for answer in reversed(unsolved):
-        if answer.solution is not None and problem.knowledge.space.degree is not None:
-            part = clock.part(0.5)
-            bounds = shares(problem, answer.levels, answer.solution, part)
-            found = enumerated(problem, candidates.start.nodes, bounds, part)
-            if found.graphs:
-                complete = found.exhausted and answer.levels.complete
-                return answer.levels.conditions, dataclasses.replace(found, exhausted=complete)
-            break
-    return candidates.start.conditions, enumerated(problem, candidates.start.nodes, None, clock)
+) -> tuple[Answer, dict[str, Any]]:
+    """All small graphs: within bounds from the last equations that left counts open, or else of all nodes that pass.
+    Half of the time is left for the search that follows, where one does."""
+    most, nodes = min(problem.most_nodes, problem.limits.enumerated_nodes), candidates.start.nodes
+    clock = clock.part(0.5) if searchable(problem) else clock
+    last = unsolved[-1] if unsolved else None
+    if last is not None and last.solution is not None and problem.knowledge.space.degree is not None:
+        part = clock.part(0.5)
+        found = enumerated(problem, nodes, shares(problem, last.levels, last.solution, part), part)
+        if found.graphs:
+            whole = dataclasses.replace(found, exhausted=found.exhausted and last.levels.complete)
+            return Answer(last.levels.conditions, whole, most), {"enumerated": found.partials}
+    found = enumerated(problem, nodes, None, clock)
+    return Answer(candidates.start.conditions, found, most), {"enumerated": found.partials}
+
+
+def _searched(
+    problem: CensusProblem, candidates: CensusCandidates, unsolved: Sequence[Attempted], clock: Clock
+) -> tuple[Answer, dict[str, Any]]:
+    """Graphs that parallel tempering meets."""
+    del unsolved
+    levels, found, facts = searched(problem, candidates.start.nodes, clock)
+    conditions = () if levels is None else levels.conditions
+    return Answer(conditions, found, problem.rounds[0][-1]), facts
 
 
 def _problem(
@@ -213,7 +246,10 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
     """Why the census cannot be taken here, or None."""
     model = observation.model
     if not knowledge.space.discrete:
-        return "it enumerates feature values, and this feature space has real-valued ones; use discrete features"
+        return (
+            "it enumerates feature values, and this feature space has real-valued ones; use discrete features "
+            "(--no-attributes leaves the others out)"
+        )
     mixing = [n.kind for n in model.norms.values() if n.of_nodes == "all" and not n.returns_statistics]
     if mixing:
         return f"the norm {mixing[0]!r} looks at all nodes, so that a neighbourhood does not tell a node's state"

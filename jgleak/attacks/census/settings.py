@@ -91,6 +91,9 @@ class CensusLimits:
       beam: partial graphs kept at every step where all of them were too many, or where public graphs say which are
         likely.
       search_share: part of the time that all searches may take; the rest is for the order of what they found.
+      counting_share: part of the time that blocks may be counted in where graphs can be searched for after that
+        (``search``).
+      replicas: graphs that this search changes side by side.
       hop_share: part of the time left that the search for nodes, or one hop of one attempt, may take.
       hop_blocks: most blocks of a hop; with more, the next hop cannot be afforded.
       blocks_counted: most top blocks whose contributions are computed; with more 1-hop candidates than this, blocks of
@@ -128,6 +131,8 @@ class CensusLimits:
     more_partial_graphs: int = 5_000
     beam: int = 200
     search_share: float = 0.9
+    counting_share: float = 0.25
+    replicas: int = 24
     hop_share: float = 0.5
     hop_blocks: int = 20_000
     blocks_counted: int = 5_000

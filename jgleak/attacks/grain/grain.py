@@ -93,7 +93,10 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
     """Why GRAIN cannot run here, or None."""
     model = observation.model
     if not knowledge.space.discrete:
-        return "it enumerates feature values, and this feature space has real-valued ones; use discrete features"
+        return (
+            "it enumerates feature values, and this feature space has real-valued ones; use discrete features "
+            "(--no-attributes leaves the others out)"
+        )
     if model.depth < 2:
         return "it needs at least two convolutions, to check 1-hop blocks"
     if model.of_nodes == "all":

@@ -1,0 +1,149 @@
+"""The search among graphs, where few feature vectors state no degree."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import networkx as nx
+import numpy as np
+import pytest
+from models import flat
+
+from jgleak import Budget, Knowledge, get_attack
+from jgleak.attacks.census.growth import Assembly
+from jgleak.attacks.census.moves import Linked, Moves
+from jgleak.attacks.census.node_sums import NodeSums
+from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.search import SEARCHED, levels_of, searchable
+from jgleak.attacks.census.sketch import sketch
+from jgleak.attacks.distance import gradient_distances
+from jgleak.features import FeatureSpace, onehot
+from jgleak.federated import Observation, fedsgd
+from jgleak.gnn.tree import over
+from jgleak.graph import Graph, GraphBatch
+
+KINDS, MOST = 2, 4
+SPACE = FeatureSpace((onehot("kind", range(KINDS)),)).fit([np.array([[0], [0], [1]])])
+CODES = np.arange(KINDS)[:, None]
+MODELS: Mapping[str, dict[str, Any]] = {
+    "gcn, one MLP for every node": {},
+    "gin, sum": {"conv": "gin", "readout": "pooled", "pooling": "sum"},
+    "sage, mean, three layers": {"conv": "sage", "readout": "pooled", "layers": 3},
+}
+
+
+def drawn(rng: np.random.Generator, n: int) -> Graph:
+    """A random path with a ring and a branch."""
+    edges = [*((i, i + 1) for i in range(n - 2)), (int(rng.integers(n - 1)), n - 1), (0, 3)]
+    return Graph(rng.integers(KINDS, size=(n, 1)).astype(np.int32), np.array(edges), 1)
+
+
+def observed(graph: Graph, jump: str = "last", **fields: Any) -> Observation:
+    model = flat(in_features=SPACE.width, **({"hidden": 32, "readout_widths": (24, 8)} | fields)).clone(jump=jump)
+    params = jax.tree.map(np.asarray, model.initial(key=jax.random.key(0)))
+    return fedsgd(model, params, [graph], SPACE, loss="bce")
+
+
+def padded(graphs: list[Graph]) -> tuple[np.ndarray, np.ndarray]:
+    """Adjacency and kinds of several graphs side by side."""
+    n = max(graph.n for graph in graphs)
+    adjacency = np.stack([np.pad(graph.adjacency > 0, (0, n - graph.n)) for graph in graphs])
+    return adjacency, np.stack([np.pad(graph.x[:, 0], (0, n - graph.n), constant_values=-1) for graph in graphs])
+
+
+def shown(sums: NodeSums, graph: Graph) -> np.ndarray:
+    """What the readout would show of a graph under the observed upstream gradient, from the whole model at once."""
+    model, batch = sums.model, GraphBatch.from_graphs([graph], SPACE)
+    whole = [jnp.asarray(leaf[0]) for leaf in (batch.nodes, batch.adjacency, batch.node_mask)]
+    if model.readout.additive == "pooled":
+        return np.asarray(model.apply({"params": sums.params}, *whole, method="embed"))
+
+    def along(weights: Any) -> Any:
+        logits: Any = model.apply({"params": over(sums.params, weights)}, *whole)
+        return sums.upstream @ logits
+
+    return np.asarray(sketch(jax.grad(along)({"readout": sums.params["readout"]}), sums.vectors))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_misfits_are_those_of_whole_models(name: str) -> None:
+    rng = np.random.default_rng(0)
+    truth, *others = drawn(rng, 8), drawn(rng, 8), drawn(rng, 6)
+    seen = observed(truth, jump="cat" if "three" in name else "last", **MODELS[name])
+    sums = NodeSums(CensusProblem.of(seen, Knowledge(SPACE)), CODES, MOST)
+    graphs = [truth, *others]
+    found = sums.misfits(*padded(graphs))
+    wanted = [(shown(sums, one) / sums.scale - sums.seen) / np.linalg.norm(sums.seen) for one in graphs]
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    lengths = np.linalg.norm(found, axis=1)
+    assert lengths[0] < 1e-5 < 1e-2 < lengths[1:].min()
+    np.testing.assert_array_equal(found, sums.misfits(*padded(graphs)))  # remembered neighbourhoods
+
+
+def walk(moves: Moves, graph: Linked, steps: int) -> list[Linked]:
+    rng, found = np.random.default_rng(0), [graph]
+    for _ in range(steps):
+        found.append(moves.changed(found[-1], rng) or found[-1])
+    return found
+
+
+def test_moves_reach_every_connected_graph_of_known_nodes_and_no_other() -> None:
+    moves = Moves(KINDS, MOST, range(5, 6), fixed=np.array([0, 0, 0, 0, 1]))
+    seen = walk(moves, moves.start(np.random.default_rng(1)), 3_000)
+    for graph in seen:
+        assert nx.is_connected(nx.Graph(graph.adjacency)) and not np.diag(graph.adjacency).any()
+        assert (graph.adjacency == graph.adjacency.T).all() and graph.adjacency.sum(axis=1).max() <= MOST
+        assert sorted(graph.kinds.tolist()) == [0, 0, 0, 0, 1]
+    forms = {Graph(g.kinds[:, None], np.argwhere(np.triu(g.adjacency))).canonical_form() for g in seen}
+    assert len(forms) == 58  # connected graphs of 5 nodes with one of them marked (OEIS A126100)
+
+
+def test_moves_change_numbers_and_kinds_of_nodes_where_they_are_not_known() -> None:
+    moves = Moves(3, 3, range(2, 7))
+    seen = walk(moves, moves.start(np.random.default_rng(1)), 1_000)
+    assert {graph.kinds.size for graph in seen} == {2, 3, 4, 5, 6}
+    assert {kind for graph in seen for kind in graph.kinds.tolist()} == {0, 1, 2}
+    assert all(nx.is_connected(nx.Graph(g.adjacency)) and g.adjacency.sum(axis=1).max() <= 3 for g in seen)
+
+
+def test_blocks_of_a_graph_assemble_to_it() -> None:
+    graph = drawn(np.random.default_rng(3), 9)
+    problem = CensusProblem.of(observed(graph), Knowledge(SPACE))
+    levels, counts = levels_of(problem, Linked(graph.adjacency > 0, graph.x[:, 0]), CODES, MOST)
+    assembly = Assembly(levels.top, counts, clock=Budget(seconds=60).start(), most=100_000)
+    found = [
+        Graph(levels.nodes.codes[levels.top.kinds[list(one.blocks)]], np.array(one.edges)) for one in assembly.graphs()
+    ]
+    assert any(one.isomorphic(graph) for one in found)
+    assert all(sorted(one.degree.tolist()) == sorted(graph.degree.tolist()) for one in found)
+
+
+@pytest.mark.parametrize("known", ["features", "nothing"])
+def test_a_graph_whose_blocks_are_too_many_to_count_is_found(known: str) -> None:
+    truth = drawn(np.random.default_rng(5), 7 if known == "features" else 5)
+    seen = observed(truth, hidden=16)
+    knowledge = Knowledge(SPACE, max_n=6) if known == "nothing" else Knowledge(SPACE, n=7, features=truth.x)
+    only = {"hop_blocks": "1", "counting_share": "0.01", "enumerated_nodes": "0"}  # nothing is counted or enumerated
+    census = get_attack("census").configure(only)
+    answer = census(seen, knowledge, key=jax.random.key(0), budget=Budget(seconds=300))
+    assert any(one.isomorphic(truth) for one in answer.graphs)
+    distances = [distance for distance, _ in gradient_distances(seen, SPACE, answer.graphs)]
+    assert max(distances) <= 1e-4 and min(distances) < 1e-5
+    assert answer.certificate is not None and answer.certificate.status == "at_least_k"
+    assert SEARCHED in answer.certificate.conditions
+
+
+def test_degrees_noise_pruning_and_blocks_of_a_hop_less_leave_the_search_out() -> None:
+    truth = drawn(np.random.default_rng(5), 7)
+    seen = observed(truth)
+    degrees = FeatureSpace((onehot("degree", range(5)),), degree="degree")
+    assert searchable(CensusProblem.of(seen, Knowledge(SPACE)))
+    assert not searchable(CensusProblem.of(seen, Knowledge(SPACE, noise=1e-6)))
+    assert not searchable(CensusProblem.of(seen, Knowledge(degrees)))
+    assert not searchable(CensusProblem.of(dataclasses.replace(seen, pruned=True), Knowledge(SPACE)))
+    linear = observed(truth, readout="pooled", last_act=False)
+    assert not searchable(CensusProblem.of(linear, Knowledge(SPACE)))
