@@ -76,7 +76,7 @@ def test_seeds_and_time_limits_of_both_commands(arguments: tuple[str, ...], hint
     [
         (("--hidden", str(10**12)), "hidden: must be below 2**31, got 1000000000000"),
         (("--hidden", LONG), "hidden: must be below 2**31, got 99999"),
-        (("--hidden", str(10**8)), "kernels of over 1073741824 entries"),
+        (("--hidden", str(10**8)), "the model would have about 20000000000000000 parameters"),
         (("--local-steps", LONG, "--protocol", "fedavg"), "local_steps: must be below 2**31"),
         (("--local-rate", "1e400", "--protocol", "fedavg"), "local_rate: must be above 0 and finite, got inf"),
         (("--graphs", LONG), "graphs: must be below 2**31"),
@@ -233,7 +233,7 @@ def test_a_full_disk_names_the_folder_and_what_is_safe(tmp_path: Path, monkeypat
     with monkeypatch.context() as patch:
         patch.setattr("jgleak.audit.store.draw_set", full)
         said = refused("attack", "empty", *QUICK, "--out", str(tmp_path / "run"))
-    assert f"cannot write to {tmp_path / 'run'} (No space left on device); 1 line(s) of results.jsonl are safe" in said
+    assert f"cannot write to {tmp_path / 'run'} (No space left on device); 2 line(s) of results.jsonl are safe" in said
     kept = (tmp_path / "run" / "results.jsonl").read_text().splitlines()
     assert [sorted(json.loads(line))[0] for line in kept] == ["attack", "summary"]
 

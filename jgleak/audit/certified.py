@@ -149,7 +149,7 @@ def verify(path: Path) -> Report:
     distances, implied = zip(*gradient_distances(observation, space, graphs), strict=True) if graphs else ((), ())
     forms = {graph.canonical_form() for graph in graphs}
     furthest = max(distances, default=np.inf)
-    fit = Fit.of(observation, None if certificate is None else certificate.noise)
+    fit = Fit.of(observation, observation.noise if certificate is None else certificate.noise)
     most = fit.most
     lines = [f"graphs listed: {len(graphs)}, different: {len(forms)}, largest gradient distance: {furthest:.1e}"]
     wrong = {

@@ -190,7 +190,7 @@ class Specification:
         yield (
             f"layers, hidden, heads: the model would have about {shortened(entries)} parameters; at most {PARAMETERS} "
             "are built (1 GiB); take fewer or narrower layers",
-            self.layers <= LAYERS and entries > PARAMETERS,
+            self.layers <= LAYERS and max(self.hidden, heads) < 2**31 and entries > PARAMETERS,
         )
         yield f"graphs: must be at least 1, got {self.graphs}", self.graphs is not None and self.graphs < 1
         yield (

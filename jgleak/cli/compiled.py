@@ -31,10 +31,10 @@ def keep_compiled() -> None:
     folder = (Path(chosen) if chosen else _default()) / _processor()
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
-        _shorten(folder)
         os.environ[OWN] = str(folder)
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+        _shorten(folder)
 
 
 def _default() -> Path:

@@ -88,7 +88,7 @@ LAYERS = [GCN("conv1"), "relu", GCN("conv2"), "relu", "mean", Linear("out")]
 def test_a_linen_model_is_recomputed() -> None:
     model = LinenModel()
     params = jax.jit(model.init)(jax.random.key(0), ROWS)["params"]
-    gradient = jax.jit(jax.grad(lambda p: model.apply({"params": p}, ROWS)[0]))(params)  # type: ignore[index]
+    gradient = jax.jit(jax.grad(lambda p: -jax.nn.log_softmax(model.apply({"params": p}, ROWS))[0]))(params)  # type: ignore[index]
     example = ROWS, EDGES, np.asarray(model.apply({"params": params}, ROWS))
     seen = from_arrays(params, gradient, LAYERS, loss="ce", example=example)
     np.testing.assert_array_equal(seen.update["layers_1"]["conv"]["kernel"], gradient["conv2"]["lin"]["kernel"])
@@ -98,7 +98,7 @@ def test_a_linen_model_is_recomputed() -> None:
 
 def test_an_nnx_state_is_recomputed() -> None:
     model = NnxModel(nnx.Rngs(0))
-    gradient = nnx.grad(lambda m: m(ROWS)[0])(model)
+    gradient = nnx.grad(lambda m: -jax.nn.log_softmax(m(ROWS))[0])(model)
     example = ROWS, EDGES, np.asarray(model(jnp.asarray(ROWS)))
     seen = from_arrays(nnx.state(model), gradient, LAYERS, loss="ce", example=example)
     pure = from_arrays(nnx.to_pure_dict(nnx.state(model)), nnx.to_pure_dict(gradient), LAYERS, loss="ce")

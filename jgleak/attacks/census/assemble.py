@@ -93,6 +93,8 @@ def assemble(problem: CensusProblem, levels: Levels, solution: Solution, sizes: 
     for counts in _counts(problem, levels, solution, sizes, clock):
         if counts is None:
             found = found.joined(CUT)
+            if growing.ended(found):
+                break
             continue
         more = growing.some(found, counts) if likely_first else growing.every(found, counts, steps)
         found = found.joined(dataclasses.replace(more, exhausted=True, censuses=1))

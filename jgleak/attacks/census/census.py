@@ -135,15 +135,16 @@ def _enumerated(
     Half of the time is left for the search that follows, where one does."""
     most, nodes = min(problem.most_nodes, problem.limits.enumerated_nodes), candidates.start.nodes
     clock = clock.part(0.5) if searchable(problem) else clock
-    last = unsolved[-1] if unsolved else None
+    largest, last = problem.knowledge.max_degree, unsolved[-1] if unsolved else None
+    known = () if largest is None else (f"no node has more than {largest} neighbours, which is known",)
     if last is not None and last.solution is not None and problem.knowledge.space.degree is not None:
         part = clock.part(0.5)
         found = enumerated(problem, nodes, shares(problem, last.levels, last.solution, part), part)
         if found.graphs:
             whole = dataclasses.replace(found, exhausted=found.exhausted and last.levels.complete)
-            return Answer(last.levels.conditions, whole, most), {"enumerated": found.partials}
+            return Answer((*last.levels.conditions, *known), whole, most), {"enumerated": found.partials}
     found = enumerated(problem, nodes, None, clock)
-    return Answer(candidates.start.conditions, found, most), {"enumerated": found.partials}
+    return Answer((*candidates.start.conditions, *known), found, most), {"enumerated": found.partials}
 
 
 def _searched(

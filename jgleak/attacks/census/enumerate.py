@@ -59,9 +59,9 @@ class Stars:
         """Of each star."""
         return np.array([len(one) for one in self.edges], np.int64)
 
-    def multisets(self, n: int, ends: int) -> Iterator[Multiset]:
+    def multisets(self, n: int, ends: int, clock: Clock) -> Iterator[Multiset | None]:
         """All choices of ``n`` stars with so many ends of edges, within the bounds of feature vectors, whose rows have
-        the ``rank``."""
+        the ``rank``; None where the clock ended first."""
         degrees, number = self.degrees, len(self.edges)
         alone = np.bincount(self.vectors, minlength=self.least.size)[self.vectors] == 1
         low = np.where(alone, self.least[self.vectors], 0)
@@ -73,21 +73,28 @@ class Stars:
         def within(first: int, nodes: int, left: int) -> bool:
             return bool(fewest[first] * nodes <= left <= greatest[first] * nodes)
 
-        def chosen(first: int, nodes: int, left: int) -> Iterator[Multiset]:
+        def chosen(first: int, nodes: int, left: int, lacking: int) -> Iterator[Multiset]:
             if not nodes:
                 yield {}
                 return
             for star in range(first, number):
                 for count in range(min(int(high[star]), nodes), max(int(low[star]), 1) - 1, -1):
                     others, rest = nodes - count, left - count * int(degrees[star])
+                    if others < lacking - 1:  # a dimension takes a node
+                        continue
                     if not others and not rest and not owed[star + 1]:
                         yield {star: count}
                     elif others >= max(owed[star + 1], 1) and within(star + 1, others, rest):
-                        yield from ({star: count, **more} for more in chosen(star + 1, others, rest))
+                        yield from ({star: count, **more} for more in chosen(star + 1, others, rest, lacking - 1))
                 if low[star]:
                     return
 
-        return (one for one in chosen(0, n, ends) if self._may_be(one)) if n >= self.rank else iter(())
+        for one in chosen(0, n, ends, self.rank):
+            if clock.left <= 0:
+                yield None
+                return
+            if self._may_be(one):
+                yield one
 
     def _may_be(self, chosen: Multiset) -> bool:
         stars, counts = list(chosen), list(chosen.values())
@@ -163,7 +170,7 @@ def _rank(problem: CensusProblem, nodes: Nodes) -> int:
 
     Where false rows pass beside the true ones, or rounding looks like a dimension, one of the two numbers is too large.
     """
-    if problem.knowledge.features is not None:
+    if problem.knowledge.features is not None or problem.seen.pruned:  # rows of a pruned gradient are no combinations
         return 0
     seen = input_subspace(problem.seen, problem.knowledge, problem.tolerances.span)
     return min(seen.rank, int(np.linalg.matrix_rank(nodes.rows.astype(np.float64))))
@@ -212,7 +219,10 @@ def _batches(
     """Graphs of so many nodes and independent cycles; ``looked`` is kept up to date."""
     n, cycles = size
     blocks, graphs = stars.blocks(problem.observation.model.edge_classes or 1), list[Graph]()
-    for chosen in stars.multisets(n, 2 * (n - 1 + cycles)):
+    for chosen in stars.multisets(n, 2 * (n - 1 + cycles), clock):
+        if chosen is None:
+            looked.cut = True
+            break
         counts = np.zeros(len(stars.edges), np.int64)
         counts[list(chosen)] = list(chosen.values())
         assembly = Assembly(blocks, counts, clock=clock, most=problem.limits.partial_graphs)

@@ -50,6 +50,8 @@ def searched(problem: CensusProblem, nodes: Nodes, clock: Clock) -> tuple[Levels
     Returns:
       Blocks of the last census, for its conditions; all graphs; and what was looked at, for people.
     """
+    if not nodes.degrees.size:
+        return None, AnonymitySet(exhausted=False), {}
     codes, fixed, most = *_kinds(problem, nodes), int(nodes.degrees.max())
     sums = NodeSums(problem, codes, most)
     sizes = range(max(problem.rounds[0][0], 2), problem.rounds[0][-1] + 1)

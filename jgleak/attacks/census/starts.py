@@ -63,7 +63,7 @@ def hidden(problem: CensusProblem) -> Start | None:
         codes = vectors(Evidence(observation, knowledge.space))
     except Silent:
         return None
-    nodes = with_degrees(observation, knowledge, codes)
+    nodes = with_degrees(observation, knowledge, codes, limits=problem.limits.span)
     return Start(nodes, (OCCURRING,), complete=True, attempts=HIDDEN) if nodes.degrees.size else None
 
 

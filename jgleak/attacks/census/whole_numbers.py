@@ -29,7 +29,7 @@ def all_censuses(
     residual of the true census is far below that of most others which the equations hardly tell apart.
     """
     mean, null = solution.mean, solution.null
-    if null.shape[1] > limits.freedom:
+    if null.shape[1] > limits.freedom or mean.size > limits.real_blocks:
         yield None
         return
     free = np.linalg.norm(null, axis=1) > tolerances.free_direction if null.shape[1] else np.zeros(mean.size, bool)
