@@ -93,7 +93,7 @@ ROWS: Mapping[str, Row] = {
 
 ABOUT = """\
 Written by `python -m benchmarks.studies.deployed_models --write`; do not edit. The census on molecules of Tox21 (seed
-2, any size, up to 40 atoms looked for), numbers of atoms unknown, ranked by chemistry (`--prior molecule`); so many
+2, any size), numbers of atoms unknown, ranked by chemistry (`--prior molecule`); so many
 molecules, and seconds each.
 *Exact*: the first graph listed is the molecule, bond types included where the model sees them; *in set*: it is listed;
 *unique*: certified to be the only one; *wrong*: of these, those beside another truth. Rates in percent with 95 %
