@@ -111,7 +111,7 @@ def _work(specification: Specification, file: Path, firsts: Sequence[int]) -> li
 
 @lru_cache(1)
 def _read(file: Path) -> Setup:
-    return pickle.loads(file.read_bytes())
+    return pickle.loads(file.read_bytes())  # our own, written by ``_shared`` a moment ago into a folder of its own
 
 
 def chunks(specification: Specification, graphs: int) -> list[range]:
