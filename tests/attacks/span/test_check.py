@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jgleak.attacks.span.check import EXTRA, SpanCheck
@@ -101,9 +101,8 @@ def test_true_rows_pass_at_every_site(conv: str, layers: int, names: dict[str, i
     nodes: Counter[tuple[str, int]] = Counter()
     passed: Counter[tuple[str, int]] = Counter()
 
-    # The same examples in every run: of some graphs (GIN, three layers: n=8, extra=1, seed=22714) the cheap check lets
-    # most random rows pass, which costs time and is no mistake, since the full check follows.
-    @settings(max_examples=25, deadline=None, derandomize=True)
+    @settings(max_examples=25, deadline=None)
+    @example(8, 1, 22714)  # rows of the gradient's size are small beside what is known of the centre there
     @given(st.integers(2, 8), st.integers(0, 2), st.integers(0, 2**31))
     def at_every_site(n: int, extra: int, seed: int) -> None:
         graph = lab.random(n, seed, extra)
@@ -124,7 +123,8 @@ def test_true_rows_pass_at_every_site(conv: str, layers: int, names: dict[str, i
                 accepted = full(check, *probes)
                 assert np.all(cheap(check, *probes)[accepted])
                 assert np.all(cheap(check, *at_the_tolerance(check, rng, 20)))
-                anything = rng.normal(size=(PROBES, rows.shape[1])) * check.subspace.scale[site.fixed :]
+                scale = check.subspace.scale[site.fixed :]
+                anything = rng.normal(size=(PROBES, rows.shape[1])) * scale * np.sqrt(np.mean((rows / scale) ** 2))
                 random = fixed[rng.integers(graph.n, size=PROBES)], anything
                 assert not np.any(full(check, *random))
                 assert np.mean(cheap(check, *random)) <= 0.02
