@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jgleak.features import Feature as Feature
     from jgleak.features import FeatureSpace as FeatureSpace
     from jgleak.federated.client import fedsgd as fedsgd
-    from jgleak.federated.observation import Knowledge as Knowledge
+    from jgleak.federated.knowledge import Knowledge as Knowledge
     from jgleak.federated.observation import Observation as Observation
     from jgleak.federated.observation import load as load
     from jgleak.federated.observation import save as save

@@ -14,8 +14,9 @@ from threadpoolctl import threadpool_limits
 
 from jgleak.attacks.certificate import Certificate
 from jgleak.attacks.side_information import size
+from jgleak.federated.knowledge import Knowledge
 from jgleak.federated.loss import Loss
-from jgleak.federated.observation import Knowledge, Observation
+from jgleak.federated.observation import Observation
 from jgleak.graph import Graph
 
 

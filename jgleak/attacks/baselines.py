@@ -21,7 +21,8 @@ from jgleak.attacks.options import with_options
 from jgleak.attacks.public.positions import HABITS, HabitSettings, position_frequencies
 from jgleak.attacks.side_information import apart, graph_labels, together
 from jgleak.features import FeatureSpace
-from jgleak.federated.observation import Knowledge, Observation
+from jgleak.federated.knowledge import Knowledge
+from jgleak.federated.observation import Observation
 from jgleak.graph import Graph, bucket
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from scipy.optimize import linear_sum_assignment
 
 from jgleak.attacks.public.positions import HABITS, HabitSettings, position_frequencies
-from jgleak.federated.observation import Knowledge
+from jgleak.federated.knowledge import Knowledge
 from jgleak.graph import Graph, bucket
 
 FORBIDDEN = -1e6

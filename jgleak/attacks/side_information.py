@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float, Num
 
+from jgleak.federated.knowledge import Knowledge
 from jgleak.federated.loss import Loss
-from jgleak.federated.observation import Knowledge, Observation
+from jgleak.federated.observation import Observation
 
 
 def size(observation: Observation, knowledge: Knowledge) -> int | None:

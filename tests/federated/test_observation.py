@@ -18,8 +18,8 @@ from models import flat
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
+from jgleak.federated.knowledge import Knowledge
 from jgleak.federated.observation import (
-    Knowledge,
     LocalTraining,
     Observation,
     flatten,

@@ -32,7 +32,7 @@ from jgleak.attacks.span.levels import degree_bound, find_nodes, input_site
 from jgleak.attacks.span.onehop import likely, one_hop
 from jgleak.attacks.span.rank_completion import completed
 from jgleak.attacks.span.settings import SpanLimits
-from jgleak.federated.observation import Knowledge
+from jgleak.federated.knowledge import Knowledge
 
 KNOWN_ROWS = "the nodes have the feature rows that are known"
 """The condition that takes the place of an input check: graphs of other rows are not looked for."""

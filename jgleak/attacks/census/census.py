@@ -48,8 +48,9 @@ from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.options import changed_options, with_options
 from jgleak.attacks.span.leak_points import leak_points
 from jgleak.attacks.span.nodes import TooManyCandidates
+from jgleak.federated.knowledge import Knowledge
 from jgleak.federated.loss import Loss
-from jgleak.federated.observation import Knowledge, Observation
+from jgleak.federated.observation import Observation
 
 
 def run(

@@ -23,7 +23,8 @@ from jgleak.attacks.nonnegative import nonnegative
 from jgleak.attacks.span.hops import Blocks, Nodes, encoded
 from jgleak.attacks.span.levels import block_checks, find_nodes
 from jgleak.attacks.span.onehop import one_hop
-from jgleak.federated.observation import Knowledge, Observation
+from jgleak.federated.knowledge import Knowledge
+from jgleak.federated.observation import Observation
 from jgleak.gnn import GNN, Params
 
 EXPLAINED = 1e-3

@@ -12,7 +12,8 @@ from jgleak.attacks.census.arithmetic import Arithmetic, arithmetic_of
 from jgleak.attacks.census.settings import DEFAULTS, CensusLimits, CensusSettings, CensusTolerances
 from jgleak.attacks.distance import Fit
 from jgleak.attacks.node_order import KnownRows
-from jgleak.federated.observation import Knowledge, Observation
+from jgleak.federated.knowledge import Knowledge
+from jgleak.federated.observation import Observation
 from jgleak.federated.statistics import Batch, deviation_blur, frozen, of_batch
 
 

@@ -15,7 +15,7 @@ from jgleak.attacks.facts.fact import Silent
 from jgleak.attacks.facts.node_kinds import vectors
 from jgleak.attacks.span.hops import Nodes
 from jgleak.attacks.span.levels import with_degrees
-from jgleak.federated.observation import Knowledge
+from jgleak.federated.knowledge import Knowledge
 
 OCCURRING = "nodes have the feature values whose rows of the first kernel's gradient are not those of absent values"
 """The condition of ``hidden``."""

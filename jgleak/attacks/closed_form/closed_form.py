@@ -19,8 +19,9 @@ from jgleak.attacks.options import with_options
 from jgleak.attacks.side_information import graph_labels
 from jgleak.features import FeatureSpace
 from jgleak.federated.client import fedsgd, node_gradients
+from jgleak.federated.knowledge import Knowledge
 from jgleak.federated.loss import Loss
-from jgleak.federated.observation import Knowledge, Observation, flatten
+from jgleak.federated.observation import Observation, flatten
 from jgleak.gnn import CONVOLUTIONS
 from jgleak.graph import Graph
 

@@ -13,7 +13,8 @@ from jgleak.attacks.closed_form.labels import last_bias
 from jgleak.attacks.closed_form.layers import LayerGradient, below, edges_of, mixing_of, rows_of
 from jgleak.attacks.closed_form.propositions import ConditionFailed, adjacency_of_gradient, aggregated_row
 from jgleak.attacks.closed_form.tolerances import TOLERANCES, ClosedFormSettings, ClosedFormTolerances
-from jgleak.federated.observation import Knowledge, Observation
+from jgleak.federated.knowledge import Knowledge
+from jgleak.federated.observation import Observation
 
 
 class Peeled(NamedTuple):

@@ -30,7 +30,8 @@ from jgleak.attacks.matching.recipe import Recipe, relax_free
 from jgleak.attacks.matching.starts import Variables, normal
 from jgleak.attacks.options import from_zero
 from jgleak.attacks.public.training import PublicTraining
-from jgleak.federated.observation import Knowledge, Observation
+from jgleak.federated.knowledge import Knowledge
+from jgleak.federated.observation import Observation
 
 
 class DegreePrior(NamedTuple):

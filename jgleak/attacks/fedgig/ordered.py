@@ -31,7 +31,8 @@ from jgleak.attacks.matching.starts import Variables, normal
 from jgleak.attacks.options import from_zero
 from jgleak.attacks.public.training import PublicTraining
 from jgleak.attacks.side_information import size
-from jgleak.federated.observation import Knowledge, Observation
+from jgleak.federated.knowledge import Knowledge
+from jgleak.federated.observation import Observation
 from jgleak.graph import Graph, bucket
 
 

@@ -10,7 +10,8 @@ from jgleak.attacks.grain.settings import GrainSettings
 from jgleak.attacks.span.hops import Blocks, Nodes, next_hop, next_hop_count, one_hop_count, reciprocal
 from jgleak.attacks.span.levels import block_checks
 from jgleak.attacks.span.onehop import one_hop
-from jgleak.federated.observation import Knowledge, Observation
+from jgleak.federated.knowledge import Knowledge
+from jgleak.federated.observation import Observation
 
 CHECKS = ("node", "hidden", "readout")
 """GRAIN's checks; the aggregate check is not one of them."""

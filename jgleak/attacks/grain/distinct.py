@@ -24,7 +24,8 @@ from jgleak.attacks.span.filter import BlockFilter
 from jgleak.attacks.span.hops import Nodes, encoded
 from jgleak.attacks.span.levels import block_checks, find_nodes
 from jgleak.attacks.span.settings import SpanLimits
-from jgleak.federated.observation import Knowledge, Observation
+from jgleak.federated.knowledge import Knowledge
+from jgleak.federated.observation import Observation
 from jgleak.graph import Graph
 
 

@@ -21,7 +21,8 @@ from jgleak.attacks.span.hops import Blocks
 from jgleak.attacks.span.leak_points import leak_points
 from jgleak.attacks.span.levels import find_nodes
 from jgleak.attacks.span.nodes import TooManyCandidates
-from jgleak.federated.observation import Knowledge, Observation
+from jgleak.federated.knowledge import Knowledge
+from jgleak.federated.observation import Observation
 
 LEVELS = ((1, 2), (1,), (2,))
 """Hops whose span check is demanded, attempt after attempt, until a graph matches."""

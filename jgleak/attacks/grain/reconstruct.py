@@ -19,7 +19,8 @@ from jgleak.attacks.node_order import KnownRows
 from jgleak.attacks.noise import largest
 from jgleak.attacks.nonnegative import nonnegative
 from jgleak.attacks.span.hops import Blocks, reciprocal, turned
-from jgleak.federated.observation import Knowledge, Observation
+from jgleak.federated.knowledge import Knowledge
+from jgleak.federated.observation import Observation
 from jgleak.gnn import GNN, Params
 from jgleak.graph import Graph
 

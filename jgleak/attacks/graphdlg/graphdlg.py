@@ -37,7 +37,8 @@ from jgleak.attacks.graphdlg.mixtures import mixtures
 from jgleak.attacks.graphdlg.training_data import training_graphs
 from jgleak.attacks.options import with_options
 from jgleak.attacks.side_information import apart, graph_labels, together
-from jgleak.federated.observation import Knowledge, Observation
+from jgleak.federated.knowledge import Knowledge
+from jgleak.federated.observation import Observation
 from jgleak.graph import Graph
 
 

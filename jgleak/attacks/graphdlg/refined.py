@@ -36,7 +36,8 @@ from jgleak.attacks.matching.starts import Variables, normal
 from jgleak.attacks.options import from_zero
 from jgleak.attacks.public.positions import HABITS, HabitSettings, PositionFrequencies, position_frequencies
 from jgleak.attacks.side_information import size
-from jgleak.federated.observation import Knowledge, Observation
+from jgleak.federated.knowledge import Knowledge
+from jgleak.federated.observation import Observation
 from jgleak.gnn.pooled import entering
 from jgleak.graph import bucket
 

@@ -15,7 +15,8 @@ from jgleak.attacks.graphdlg.decoder import Lesson
 from jgleak.attacks.public.rows import padded
 from jgleak.attacks.public.training import small
 from jgleak.attacks.side_information import size
-from jgleak.federated.observation import Knowledge, Observation
+from jgleak.federated.knowledge import Knowledge
+from jgleak.federated.observation import Observation
 from jgleak.gnn import GNN, Params
 from jgleak.graph import DenseGraph, bucket, distinct
 

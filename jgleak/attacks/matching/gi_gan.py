@@ -25,7 +25,8 @@ from jgleak.attacks.matching.starts import Variables
 from jgleak.attacks.public.training import PublicTraining, small
 from jgleak.attacks.relaxations import Group, groups
 from jgleak.attacks.side_information import size
-from jgleak.federated.observation import Knowledge, Observation
+from jgleak.federated.knowledge import Knowledge
+from jgleak.federated.observation import Observation
 from jgleak.graph import GraphBatch, bucket
 
 

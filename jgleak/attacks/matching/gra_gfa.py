@@ -32,7 +32,8 @@ from jgleak.attacks.matching.recipe import Recipe, known_or, relaxed_labels
 from jgleak.attacks.matching.starts import Variables
 from jgleak.attacks.public.training import PublicTraining, decaying, drawn, fit
 from jgleak.attacks.relaxations import Group, sigmoid_edges, softmax_features
-from jgleak.federated.observation import Knowledge, Observation
+from jgleak.federated.knowledge import Knowledge
+from jgleak.federated.observation import Observation
 from jgleak.gnn.gcn import GCNConv
 from jgleak.graph import DenseGraph
 

@@ -24,7 +24,8 @@ from jgleak.attacks.matching.recipe import Recipe, hard_distance, on_device
 from jgleak.attacks.matching.reduction import reduce
 from jgleak.attacks.matching.run import STRIDE, MatchingRun, axes, side_by_side
 from jgleak.attacks.side_information import size
-from jgleak.federated.observation import Knowledge, Observation
+from jgleak.federated.knowledge import Knowledge
+from jgleak.federated.observation import Observation
 
 MEMORY = 2 << 30
 """Bytes that the states and derivatives of one compiled run may take, roughly; decides speed alone."""

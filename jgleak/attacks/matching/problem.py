@@ -17,8 +17,9 @@ from jgleak.attacks.relaxations import Group, groups
 from jgleak.attacks.side_information import apart, graph_labels
 from jgleak.defenses.prune import bounds
 from jgleak.features import FeatureSpace
+from jgleak.federated.knowledge import Knowledge
 from jgleak.federated.loss import Loss
-from jgleak.federated.observation import Knowledge, Observation
+from jgleak.federated.observation import Observation
 from jgleak.gnn import GNN, Params
 from jgleak.gnn.tree import over
 from jgleak.graph import bucket

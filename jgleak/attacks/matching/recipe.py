@@ -19,7 +19,8 @@ from jgleak.attacks.matching.problem import Problem, Setting
 from jgleak.attacks.matching.reduction import Reduction
 from jgleak.attacks.matching.starts import Start, Variables
 from jgleak.attacks.public.training import PublicTraining
-from jgleak.federated.observation import Knowledge, Observation
+from jgleak.federated.knowledge import Knowledge
+from jgleak.federated.observation import Observation
 from jgleak.gnn.dropout import MASKS
 from jgleak.pytree import pytree
 

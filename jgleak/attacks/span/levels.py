@@ -18,7 +18,8 @@ from jgleak.attacks.span.nodes import passing_nodes
 from jgleak.attacks.span.settings import LIMITS, TOLERANCES, SpanLimits, SpanTolerances
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.features import FeatureSpace
-from jgleak.federated.observation import Knowledge, Observation
+from jgleak.federated.knowledge import Knowledge
+from jgleak.federated.observation import Observation
 
 
 def input_site(observation: Observation, knowledge: Knowledge, tolerances: SpanTolerances = TOLERANCES) -> LeakPoint:
