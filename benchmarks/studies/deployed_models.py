@@ -8,23 +8,20 @@ look at some molecules of seeds 0 and 1.
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
-import numpy as np
 import typer
 
 from benchmarks.lib.clients import attacked
-from benchmarks.lib.machine import host, sources
 from benchmarks.lib.options import chosen
-from benchmarks.lib.page import interval, markdown
+from benchmarks.lib.page import markdown
 from benchmarks.lib.records import RESULTS, Record, Records, read
+from benchmarks.lib.recovered import COLUMNS, cells, recovered
 from jgleak.audit.setup import prepare, stream_key, training_graphs
 from jgleak.audit.specification import Specification
 from jgleak.federated.train import train
 from jgleak.gnn import GNN, MLP, NodeMLP, Pooled
-from jgleak.metrics import bootstrap
 
 COMMON = Specification(dataset="tox21", attack="census", prior="molecule", hidden=128, bias=True, seed=2)
 
@@ -89,6 +86,7 @@ ROWS: Mapping[str, Row] = {
     ),
     "leconv-7": _row("LEConv 7 x 96, the same (kMoL)", layers=7, **LECONV),
     "gine": _row("GINE 2 x 128, bond types", model="gine", bonds=True, encoder="linear"),
+    "random": _row("`random`, told the size, no gradient", attack="random", know=("n",)),
 }
 
 ABOUT = """\
@@ -136,57 +134,14 @@ def measured(name: str, graphs: int, epochs: int, time_limit: float) -> Record:
         params, losses = train(model, params, public, setup.dataset.space, loss=setup.loss, epochs=epochs)
     setup = setup._replace(model=model, params=params)
     clients = attacked(specification, setup, name, lambda *_: None)
-    unique = [c for c in clients if (c["certificate"] or {}).get("status") == "unique"]
-    missed = Counter(c["stop"] for c in clients if not c["truth_in_set"])
-    seconds = [c["seconds"] for c in clients]
-    return {
-        "row": name,
-        "epochs": epochs,
-        "graphs": graphs,
-        "time_limit": time_limit,
-        "host": host(),
-        "sources": sources(),
-        **{
-            what: dataclasses.asdict(bootstrap([float(c[what]) for c in clients])) for what in ("exact", "truth_in_set")
-        },
-        "unique": len(unique),
-        "wrong": sum(not c["exact"] for c in unique),
-        "missed": dict(missed),
-        "atoms_missed": sorted(c["n_nodes"] for c in clients if not c["truth_in_set"]),
-        "failures": sum(c["failure"] is not None for c in clients),
-        "seconds": {"median": float(np.median(seconds)), "total": float(np.sum(seconds))},
-        "loss": losses[-1] if losses else None,
-    }
+    about = {"row": name, "epochs": epochs, "graphs": graphs, "time_limit": time_limit}
+    return about | recovered(clients, losses)
 
 
 def document(lines: Sequence[Record]) -> str:
     """The page."""
-    head = (
-        "model",
-        "epochs",
-        "molecules, s",
-        "exact",
-        "in set",
-        "unique",
-        "wrong",
-        "median s",
-        "not listed, by reason",
-    )
-    cells = [
-        [
-            ROWS[line["row"]].title,
-            str(line["epochs"]),
-            f"{line['graphs']}, {line['time_limit']:g}",
-            interval(line["exact"]),
-            interval(line["truth_in_set"]),
-            str(line["unique"]),
-            str(line["wrong"]),
-            f"{line['seconds']['median']:.1f}",
-            ", ".join(f"{count} {reason}" for reason, count in sorted(line["missed"].items())) or "none",
-        ]
-        for line in lines
-    ]
-    return f"# Models as they are deployed\n\n{ABOUT}\n\n{markdown(head, cells)}\n"
+    rows = [[ROWS[line["row"]].title, str(line["epochs"]), *cells(line)] for line in lines]
+    return f"# Models as they are deployed\n\n{ABOUT}\n\n{markdown(('model', 'epochs', *COLUMNS), rows)}\n"
 
 
 if __name__ == "__main__":

@@ -9,23 +9,20 @@ molecules of Tox21.
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated
 
-import numpy as np
 import typer
 
-from benchmarks.lib.machine import host, sources
-from benchmarks.lib.page import interval, markdown
+from benchmarks.lib.page import markdown
 from benchmarks.lib.records import RESULTS, Record, Records, read
+from benchmarks.lib.recovered import COLUMNS, cells, recovered
 from jgleak.audit.experiment import run
 from jgleak.audit.record import result_record
 from jgleak.audit.setup import Setup, prepare, stream_key, training_graphs
 from jgleak.audit.specification import Specification
 from jgleak.federated.train import train
 from jgleak.gnn import MLP, Pooled
-from jgleak.metrics import bootstrap
 
 COMMON = Specification(
     dataset="tox21",
@@ -114,59 +111,15 @@ def _said(client: Record) -> Record:
 
 def summary(specification: Specification, epochs: int, clients: Sequence[Record], losses: Sequence[float]) -> Record:
     """Of all clients of one model."""
-    unique = [c for c in clients if (c["certificate"] or {}).get("status") == "unique"]
-    missed = [c for c in clients if not c["truth_in_set"]]
-    seconds = [c["seconds"] for c in clients]
-    return {
-        "width": specification.hidden,
-        "epochs": epochs,
-        "graphs": specification.graphs,
-        "seed": specification.seed,
-        "max_n": specification.max_n,
-        "time_limit": specification.time_limit,
-        "host": host(),
-        "sources": sources(),
-        **{
-            what: dataclasses.asdict(bootstrap([float(c[what]) for c in clients])) for what in ("exact", "truth_in_set")
-        },
-        "unique": len(unique),
-        "wrong": sum(not c["exact"] for c in unique),
-        "missed": dict(Counter(c["stop"] for c in missed)),
-        "atoms_missed": sorted(c["n_nodes"] for c in missed),
-        "failures": sum(c["failure"] is not None for c in clients),
-        "seconds": {"median": float(np.median(seconds)), "total": float(np.sum(seconds))},
-        "loss": losses[-1] if losses else None,
-    }
+    about = {"width": specification.hidden, "epochs": epochs}
+    about |= {name: getattr(specification, name) for name in ("graphs", "seed", "max_n", "time_limit")}
+    return about | recovered(clients, losses)
 
 
 def document(lines: Sequence[Record]) -> str:
     """The page."""
-    head = (
-        "width",
-        "epochs",
-        "molecules, s",
-        "exact",
-        "in set",
-        "unique",
-        "wrong",
-        "median s",
-        "not listed, by reason",
-    )
-    cells = [
-        [
-            str(line["width"]),
-            str(line["epochs"]),
-            f"{line['graphs']}, {line['time_limit']:g}",
-            interval(line["exact"]),
-            interval(line["truth_in_set"]),
-            str(line["unique"]),
-            str(line["wrong"]),
-            f"{line['seconds']['median']:.1f}",
-            ", ".join(f"{count} {reason}" for reason, count in sorted(line["missed"].items())) or "none",
-        ]
-        for line in lines
-    ]
-    return f"# Trained models with raw columns\n\n{ABOUT}\n\n{markdown(head, cells)}\n"
+    rows = [[str(line["width"]), str(line["epochs"]), *cells(line)] for line in lines]
+    return f"# Trained models with raw columns\n\n{ABOUT}\n\n{markdown(('width', 'epochs', *COLUMNS), rows)}\n"
 
 
 if __name__ == "__main__":
