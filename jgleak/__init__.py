@@ -43,7 +43,7 @@ _HOMES = {
     "GNN": "jgleak.gnn.model",
     "Graph": "jgleak.graph",
     "GraphBatch": "jgleak.graph",
-    "Knowledge": "jgleak.federated.observation",
+    "Knowledge": "jgleak.federated.knowledge",
     "Observation": "jgleak.federated.observation",
     "Reconstruction": "jgleak.attacks.attack",
     "facts": "jgleak.attacks.facts.registry",

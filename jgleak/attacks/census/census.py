@@ -93,12 +93,12 @@ def run(
             stop = "nothing assembled" if attempted.explained else "missing blocks"
             if attempted.explained and attempted.levels.nodes is candidates.start.nodes:
                 unsolved.append(attempted)
-        for way in (_enumerated if small else None, _searched if searchable(problem) else None):
-            if way is not None:
-                answer, facts = way(problem, candidates, unsolved, clock)
-                info |= facts
-                if answer.found.graphs:
-                    return _certified(problem, answer, info, whole)
+        ways = [partial(_enumerated, unsolved=unsolved)] if small else []
+        for way in [*ways, _searched] if searchable(problem) else ways:
+            answer, facts = way(problem, candidates, clock)
+            info |= facts
+            if answer.found.graphs:
+                return _certified(problem, answer, info, whole)
         if candidates.given_up and stop != "nothing assembled":
             info["reason"] = candidates.given_up[0]
     except (TooManyCandidates, ConditionFailed) as error:
@@ -130,7 +130,7 @@ def _certified(problem: CensusProblem, answer: Answer, info: Mapping[str, Any], 
 
 
 def _enumerated(
-    problem: CensusProblem, candidates: CensusCandidates, unsolved: Sequence[Attempted], clock: Clock
+    problem: CensusProblem, candidates: CensusCandidates, clock: Clock, unsolved: Sequence[Attempted]
 ) -> tuple[Answer, dict[str, Any]]:
     """All small graphs: within bounds from the last equations that left counts open, or else of all nodes that pass.
     Half of the time is left for the search that follows, where one does."""
@@ -148,11 +148,8 @@ def _enumerated(
     return Answer((*candidates.start.conditions, *known), found, most), {"enumerated": found.partials}
 
 
-def _searched(
-    problem: CensusProblem, candidates: CensusCandidates, unsolved: Sequence[Attempted], clock: Clock
-) -> tuple[Answer, dict[str, Any]]:
+def _searched(problem: CensusProblem, candidates: CensusCandidates, clock: Clock) -> tuple[Answer, dict[str, Any]]:
     """Graphs that parallel tempering meets."""
-    del unsolved
     levels, found, facts = searched(problem, candidates.start.nodes, clock)
     conditions = () if levels is None else levels.conditions
     return Answer(conditions, found, problem.rounds[0][-1]), facts
