@@ -36,6 +36,8 @@ class Reconstruction:
       features: soft encoded features ``(n, m)`` where the attack has them; ``(B, n, m)`` for a batch.
       certificate: what is known about other graphs with the same gradient, where the attack looks for them.
       info: counts and seconds by stage, for people and benchmarks.
+      members: of a batch, where the attack takes its graphs one by one, what was found of each that was, in the order
+        of ``graphs``: its own list, best first, with its own certificate.
     """
 
     graphs: tuple[Graph, ...]
@@ -45,6 +47,7 @@ class Reconstruction:
     features: Float[np.ndarray, "*B n m"] | None = None
     certificate: Certificate | None = None
     info: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    members: tuple[Reconstruction, ...] = ()
 
     @property
     def best(self) -> Graph | None:

@@ -23,7 +23,7 @@ AXES: Mapping[str, tuple[str, ...]] = {
         *("normalise", "node_task", "distinct", "degree", "attributes", "bonds"),
     ),
     "model": (
-        *("model", "layers", "hidden", "heads", "activation", "readout", "pooling"),
+        *("model", "layers", "hidden", "heads", "activation", "readout", "pooling", "head"),
         *(
             "norm",
             "norm_mode",

@@ -186,7 +186,9 @@ def _parts(client: AttackedClient, found: Reconstruction) -> list[Reconstruction
 def _part(found: Reconstruction, own: int) -> Reconstruction:
     """One graph of a batch's reconstruction; nothing where it has fewer."""
     if own >= len(found.graphs):
-        return dataclasses.replace(found, graphs=(), adjacency=None, features=None)
+        return dataclasses.replace(found, graphs=(), adjacency=None, features=None, certificate=None, members=())
+    if found.members:
+        return found.members[own]
     graph = found.graphs[own]
     adjacency = None if found.adjacency is None else found.adjacency[own, : graph.n, : graph.n]
     features = None if found.features is None else found.features[own, : graph.n]

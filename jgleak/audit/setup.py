@@ -175,5 +175,5 @@ def _model(specification: Specification, dataset: Dataset) -> GNN:
         raise ValueError(f"readout: {name!r} labels nodes and this task labels graphs; add --node-task")
     slots = bucket(max(g.n for g in dataset.graphs))
     shape = dataset.classes, by_node, specification.activation, specification.pooling, slots
-    task = ReadoutTask(*shape, dropout=specification.dropout)
+    task = ReadoutTask(*shape, dropout=specification.dropout, head=specification.head)
     return composed(specification, dataset.space, readout.for_task(task))

@@ -23,7 +23,7 @@ LAYERS, PARAMETERS = 100, 1 << 28
 """Most convolutions of a model, and most parameters in them."""
 
 COUNTS = (
-    *("graphs", "min_nodes", "max_nodes", "layers", "hidden", "heads"),
+    *("graphs", "min_nodes", "max_nodes", "layers", "hidden", "heads", "head"),
     *("local_steps", "batch", "train", "together", "max_n"),
 )
 """Fields that count something; XLA counts in 32 bits."""
@@ -78,6 +78,7 @@ class Specification:
       activation: ``relu``, ``gelu``, ``sigmoid`` or ``tanh``.
       readout: ``node_mlp``, ``pooled``, ``flattened`` or ``node_scores``.
       pooling: ``mean``, ``sum`` or ``max``, or several with commas between (``pooled`` readout).
+      head: width of a map between pooling and the output (``pooled`` readout); 0: the output's map is the only one.
       norm: normalisation of every layer's pre-activations, a name of ``jgleak.gnn.NORMS``; None: none.
       norm_mode: ``eval``, with running statistics; ``train``, with the batch's own, which come back with the update
         (``batch`` alone).
@@ -138,6 +139,7 @@ class Specification:
     activation: str = "relu"
     readout: str = "node_mlp"
     pooling: str = "mean"
+    head: int = 0
     norm: str | None = None
     norm_mode: str = "eval"
     residual: str | None = None
@@ -204,6 +206,8 @@ class Specification:
             f"pooling: unknown {self.pooling!r}; choose of {', '.join(POOLINGS)}, several with commas between",
             not set(self.pooling.split(",")) <= set(POOLINGS),
         )
+        yield f"head: must be a width, or 0 for none, got {self.head}", self.head < 0
+        yield "head: only the readout 'pooled' has one; add --readout pooled", self.head > 0 and self.readout != "pooled"
         yield (
             f"norm_mode: unknown {self.norm_mode!r}; choose one of {', '.join(NORM_MODES)}",
             self.norm_mode not in NORM_MODES,

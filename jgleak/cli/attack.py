@@ -37,6 +37,7 @@ def attack(
     activation: Annotated[str, typer.Option(help="relu, gelu, sigmoid or tanh.")] = "relu",
     readout: Annotated[str, typer.Option(help="Such as node_mlp or pooled; see jgleak list.")] = "node_mlp",
     pooling: Annotated[str, typer.Option(help="mean, sum or max, or several as mean,sum (pooled readout).")] = "mean",
+    head: Annotated[int, typer.Option(help="Width of a map before the output's (pooled readout); 0 for none.")] = 0,
     norm: Annotated[str, typer.Option(help="Of every layer: none, batch, layer or graph.")] = "none",
     norm_mode: Annotated[
         str, typer.Option(help="Of batch normalisation: eval, or train (statistics of the batch, which come back too).")
@@ -111,6 +112,7 @@ def attack(
             activation=activation,
             readout=readout,
             pooling=pooling,
+            head=head,
             norm=None if norm == "none" else norm,
             norm_mode=norm_mode,
             residual=None if residual == "none" else residual,

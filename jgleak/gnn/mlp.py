@@ -76,6 +76,12 @@ class MLP(nn.Module):
             x = dropped(self, self.dropout, activation(self.act)(linear(x)), f"mask_{number}")
         return x, self.linears[-1](x)
 
+    def behind_first(self, x: Float[Array, "... F"]) -> Float[Array, "... C"]:
+        """The output, from what leaves the first map; without dropout."""
+        for linear in self.linears[1:]:
+            x = linear(activation(self.act)(x))
+        return x
+
 
 def _uniform(fan_in: int) -> nn.initializers.Initializer:
     bound = 1.0 / math.sqrt(fan_in)

@@ -35,7 +35,8 @@ class Pooled(Readout):
 
     @classmethod
     def for_task(cls, task: ReadoutTask) -> Pooled:
-        return cls(task.pooling, MLP((task.outputs,), task.act, task.dropout))
+        widths = (task.head, task.outputs) if task.head else (task.outputs,)
+        return cls(task.pooling, MLP(widths, task.act, task.dropout))
 
     @nn.nowrap
     def check(self) -> None:
@@ -83,6 +84,10 @@ class Pooled(Readout):
     def pool(self, states: Float[Array, "N D"], mask: Bool[Array, " N"]) -> Float[Array, " P"]:
         """One row for all nodes."""
         return jnp.concatenate([_pooled(pooling, states, mask) for pooling in self.poolings])
+
+    def behind_first(self, row: Float[Array, " F"]) -> Float[Array, " C"]:
+        """The logits, from what leaves the first map."""
+        return self.mlp.behind_first(row)
 
     @property
     def first_map(self) -> tuple[str, ...]:

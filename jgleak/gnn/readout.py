@@ -31,6 +31,7 @@ class ReadoutTask(NamedTuple):
       pooling: as in ``Pooled``, for readouts that pool.
       slots: number of nodes that graphs are padded to.
       dropout: after the activations between linear maps.
+      head: width of a map before that of the output, for readouts that pool; 0: there is none.
     """
 
     outputs: int
@@ -39,6 +40,7 @@ class ReadoutTask(NamedTuple):
     pooling: str
     slots: int
     dropout: float = 0.0
+    head: int = 0
 
 
 class Readout(nn.Module):

@@ -32,6 +32,7 @@ from jaxtyping import Array
 from jgleak.attacks.attack import Attack, Budget, Clock, Reconstruction
 from jgleak.attacks.census.arithmetic import arithmetic_of
 from jgleak.attacks.census.assemble import CUT, AnonymitySet, assemble
+from jgleak.attacks.census.batches.batch import reconstructed
 from jgleak.attacks.census.candidates import CensusCandidates, Levels, degrees_assumed
 from jgleak.attacks.census.certify import certify
 from jgleak.attacks.census.enumerate import enumerated, may_be_small
@@ -77,6 +78,8 @@ def run(
         problem = _problem(observation, knowledge, settings, clock, budget)
         if not problem.fit.informative:
             raise TooManyCandidates(f"noise of deviation {knowledge.noise:.1e} alone explains the update")
+        if observation.batch_size > 1:
+            return reconstructed(problem, clock, budget, whole)
         counting = clock.part(settings.limits.counting_share) if searchable(problem) else clock
         candidates = CensusCandidates(problem, counting, budget)
         small, unsolved = may_be_small(problem, candidates.start.nodes), list[Attempted]()
@@ -305,6 +308,7 @@ def census(settings: CensusSettings = DEFAULTS) -> Attack:
         summary="counts building blocks, assembles every graph that fits, and certifies the set (jgleak)",
         run=partial(run, settings),
         unsupported=unsupported,
+        several=True,
         edge_classes=True,
         frozen=True,
         configure=configure,

@@ -119,18 +119,18 @@ def _used(model: GNN, tree: Params) -> Params:
     return model.evidence(rest)
 
 
-class _Table(NamedTuple):
+class Table(NamedTuple):
     """Feature vectors as the model takes them, padded to a compiled size, and their degrees."""
 
     rows: Float[np.ndarray, "T m"]
     degrees: Float[np.ndarray, " T"]
 
     @staticmethod
-    def of(nodes: Nodes) -> _Table:
+    def of(nodes: Nodes) -> Table:
         number = nodes.degrees.size
         pad = next(s for s in (*NODES, number) if s >= number) - number
         rows = np.pad(nodes.rows.astype(np.float32), ((0, pad), (0, 0)))
-        return _Table(rows, np.pad(nodes.degrees.astype(np.float32), (0, pad)))
+        return Table(rows, np.pad(nodes.degrees.astype(np.float32), (0, pad)))
 
 
 def _contributions(
@@ -148,7 +148,7 @@ def _contributions(
     upstream = np.zeros(model.outputs)
     if not model.node_level:
         upstream = readout.upstream(model.readout_of(params), model.readout_of(_host(observation.update)))
-    table, trees, (blocks, labels) = _Table.of(levels.nodes), unfold(levels.hops), columns
+    table, trees, (blocks, labels) = Table.of(levels.nodes), unfold(levels.hops), columns
     given = params, upstream.astype(np.float32), [norm.pull for norm in norms], vectors, table
     static = model, observation.loss, tuple(norm.path for norm in norms)
     found = []
@@ -177,7 +177,7 @@ def _columns(
     upstream: Float[Array, " C"],
     pulls: list[Pull],
     vectors: Params,
-    table: _Table,
+    table: Table,
     trees: Trees,
     labels: Num[Array, " B"],
 ) -> tuple[Float[Array, "B M"], Float[Array, "B D"], list[Float[Array, "B _D"]]]:

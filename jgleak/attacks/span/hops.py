@@ -166,7 +166,12 @@ def one_hop_count(nodes: Nodes) -> int:
 
 def reciprocal(blocks: Blocks) -> Blocks:
     """Drop blocks until every neighbour in a block has a block that holds this block's root."""
-    alive = np.ones(blocks.size, bool)
+    return blocks.keep(partnered(blocks, np.ones(blocks.size, bool)))
+
+
+def partnered(blocks: Blocks, among: Bool[np.ndarray, " K"]) -> Bool[np.ndarray, " K"]:
+    """The blocks ``among`` some that are left when those go whose neighbours have none that hold them in turn."""
+    alive = among.copy()
     roots, classes = blocks.roots.tolist(), blocks.classes
     while True:
         holds = {(roots[i], t) for i in np.flatnonzero(alive) for t in blocks.neighbours[i]}
@@ -176,7 +181,7 @@ def reciprocal(blocks: Blocks) -> Blocks:
             if any(turned(roots[i], t, classes) not in holds for t in blocks.neighbours[i])
         ]
         if not dead:
-            return blocks.keep(alive)
+            return alive
         alive[dead] = False
 
 

@@ -126,7 +126,8 @@ def _data(spec: Mapping[str, Any]) -> str:
 
 def _model(spec: Mapping[str, Any]) -> str:
     heads = f", {spec['heads']} heads" if spec["model"] in ("gat", "gatv2") else ""
-    pooling = f" ({spec['pooling']})" if spec["readout"] == "pooled" else ""
+    head = f", then a map of width {spec['head']}" if spec["head"] else ""
+    pooling = f" ({spec['pooling']}{head})" if spec["readout"] == "pooled" else ""
     extras = {"bias": "with bias", "last_activation": "activation after the last convolution too"}
     words = [f"{spec['model'].upper()} of {spec['layers']} layers, width {spec['hidden']}{heads}", spec["activation"]]
     parts = {

@@ -1,0 +1,118 @@
+"""What the gradient of the first map behind pooling shows of a batch."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jgleak.federated.loss import Loss
+from jgleak.federated.observation import Observation
+from jgleak.gnn import GNN, Params
+
+ROUNDING = 5e-7
+"""Singular values below this share of the largest are rounding of float32."""
+
+
+@dataclasses.dataclass(frozen=True)
+class HeadGradient:
+    """``G = dL/dW = sum_g p_g (x) d_g`` of the map that pooled rows enter, and its singular value decomposition.
+
+    ``p_g (P,)`` is the pooled row of graph ``g``; ``d_g = J(p_g) s_g (F,)``, where ``J (F, C)`` leads back from the
+    logits to what leaves the map and ``s_g (C,)`` is the gradient of the batch's loss at the graph's logits.
+
+    Attributes:
+      observation: the update of the batch.
+      columns: orthonormal basis of the space of the ``p_g`` ``(P, r)``.
+      values: singular values ``(r,)``.
+      rows: orthonormal basis of the space of the ``d_g`` ``(F, r)``.
+    """
+
+    observation: Observation
+    columns: Float[np.ndarray, "P r"]
+    values: Float[np.ndarray, " r"]
+    rows: Float[np.ndarray, "F r"]
+
+    @staticmethod
+    def of(observation: Observation) -> HeadGradient:
+        """That of an update of a model that pools."""
+        readout = observation.model.readout
+        kernel = np.asarray(readout.first(observation.model.readout_of(observation.update))["kernel"], np.float64)
+        columns, values, rows = np.linalg.svd(kernel, full_matrices=False)
+        rank = int(np.sum(values > ROUNDING * values[0])) if values[0] > 0 else 0
+        return HeadGradient(observation, columns[:, :rank], values[:rank], rows[:rank].T)
+
+    @property
+    def rank(self) -> int:
+        """Number of graphs that it tells apart, at most."""
+        return self.values.size
+
+    @property
+    def kernel(self) -> Float[np.ndarray, "P F"]:
+        """``G``, without what rounding adds."""
+        return (self.columns * self.values) @ self.rows.T
+
+    @property
+    def weights(self) -> Params:
+        """The readout's own parameters."""
+        return self.observation.model.readout_of(self.observation.params)
+
+    @cached_property
+    def directions(self) -> Float[np.ndarray, "C c"]:
+        """Orthonormal basis of what ``s_g`` may be: that of softmax cross-entropy adds up to 0."""
+        outputs = self.observation.model.outputs
+        basis = np.eye(outputs)
+        if Loss.of(self.observation.loss).name != "ce":
+            return basis
+        return np.linalg.svd(basis - 1.0 / outputs)[0][:, : outputs - 1]
+
+    def back(self, rows: Float[np.ndarray, "k P"]) -> Float[np.ndarray, "k F c"]:
+        """``J`` along ``directions`` for every pooled row."""
+        found = _back(self.observation.model, self.observation.params, jnp.asarray(rows, jnp.float32))
+        return np.asarray(found, np.float64) @ self.directions
+
+    def explained(self, rows: Float[np.ndarray, "k P"]) -> tuple[Float[np.ndarray, "k c"], Float[np.ndarray, " k"]]:
+        """Of pooled rows that are all there are, ``s_g`` along ``directions``; and for each what is left of the ``d_g``
+        that the gradient implies, relative to its length: it must be ``J s_g`` for some ``s_g``."""
+        implied = np.linalg.lstsq(rows.T, self.kernel, rcond=None)[0]
+        sought, rest = np.zeros((len(rows), self.directions.shape[1])), np.zeros(len(rows))
+        for k, (jacobian, own) in enumerate(zip(self.back(rows), implied, strict=True)):
+            sought[k] = np.linalg.lstsq(jacobian, own, rcond=None)[0]
+            rest[k] = np.linalg.norm(jacobian @ sought[k] - own) / max(float(np.linalg.norm(own)), 1e-300)
+        return sought, rest
+
+    def alone(self, row: Float[np.ndarray, " P"]) -> tuple[Float[np.ndarray, " c"], float]:
+        """Of one pooled row ``s_g`` along ``directions``, and how far ``J s_g`` is from the space of the ``d_g``.
+
+        ``G - p (x) d`` has one dimension less than ``G`` exactly where ``p`` and ``d`` lie in its spaces and
+        ``d' G^+ p = 1`` (Wedderburn's rank reduction); both are linear in ``s_g``, which follows.
+        """
+        jacobian = self.back(row[None])[0]
+        within = jacobian.T @ self.rows
+        turned = np.linalg.svd(jacobian - self.rows @ within.T)
+        direction = turned[2][-1]
+        reduces = float(direction @ within @ ((row @ self.columns) / self.values))
+        length = float(np.linalg.norm(jacobian @ direction))
+        if not reduces or not length:
+            return direction * 0.0, np.inf
+        return direction / reduces, float(turned[1][-1]) / length
+
+
+@jax.jit(static_argnames="model")
+def _back(model: GNN, params: Params, rows: Float[Array, "k P"]) -> Float[Array, "k F C"]:
+    """The Jacobian of the logits at what leaves the first map, transposed."""
+    first = model.readout.first(model.readout_of(params))
+
+    def logits(own: Float[Array, " F"]) -> Any:
+        return model.apply({"params": params}, own, method=lambda module, x: module.readout.behind_first(x))
+
+    def after(row: Float[Array, " P"]) -> Float[Array, "F C"]:
+        own = jnp.matmul(row, first["kernel"], precision="highest") + first["bias"]
+        return jax.jacobian(logits)(own).T
+
+    return jax.vmap(after)(rows)

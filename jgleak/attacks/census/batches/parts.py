@@ -1,0 +1,112 @@
+"""What a batch's update shows of one of its graphs: its pooled row, its label, and the gradient of its own readout."""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import combinations_with_replacement
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jgleak.attacks.census.batches.head import HeadGradient
+from jgleak.federated.loss import Loss, label_loss
+from jgleak.federated.observation import Observation
+from jgleak.gnn import GNN, Params
+
+AGREES = 1e-3
+"""How far a sum of labels' gradients may be from the one that is seen, relative to that."""
+
+MULTISETS = 2_000
+"""Most multisets of labels of graphs with one pooled row."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """One pooled row, and whose it is.
+
+    Attributes:
+      row: the pooled row ``(P,)``.
+      labels: of the graphs that have it, more than one where several graphs of the batch are equal, or alike to the
+        readout. A label is None where the update does not show it.
+      observation: the update of a client with one such graph alone, whose convolutions are frozen: what they add to the
+        batch's gradient is not told apart.
+    """
+
+    row: Float[np.ndarray, " P"]
+    labels: tuple[int | None, ...]
+    observation: Observation
+
+
+def parts_of(head: HeadGradient, rows: Float[np.ndarray, "k P"]) -> tuple[Part, ...]:
+    """The parts of a batch whose pooled rows are known, all of them; those that no label explains are left out."""
+    sought, _ = head.explained(rows)
+    return tuple(part for row, s in zip(rows, sought, strict=True) if (part := _part(head, row, s, len(rows))))
+
+
+def _part(head: HeadGradient, row: Float[np.ndarray, " P"], s: Float[np.ndarray, " c"], rows: int) -> Part | None:
+    seen, observation = head.directions @ s * head.observation.batch_size, head.observation
+    labels: tuple[int | None, ...] | None = (None,)
+    loss = Loss.of(observation.loss)
+    if not loss.regression and not loss.masked:
+        labels = _labels(head, row, seen, observation.batch_size - rows + 1)
+    if labels is None:
+        return None
+    own = _labelled(observation, row, labels[0]) if labels[0] is not None else seen
+    return Part(row, labels, alone(observation, row, own))
+
+
+def _labels(
+    head: HeadGradient, row: Float[np.ndarray, " P"], seen: Float[np.ndarray, " C"], most: int
+) -> tuple[int, ...] | None:
+    """The labels whose gradients at the logits add up to ``seen``, as few as will do; None: none of at most ``most``
+    do."""
+    each = [_labelled(head.observation, row, label) for label in range(head.observation.model.outputs)]
+    tried = 0
+    for number in range(1, most + 1):
+        for labels in combinations_with_replacement(range(len(each)), number):
+            tried += 1
+            if tried > MULTISETS:
+                return None
+            if np.linalg.norm(sum(each[label] for label in labels) - seen) <= AGREES * np.linalg.norm(seen):
+                return labels
+    return None
+
+
+def _labelled(observation: Observation, row: Float[np.ndarray, " P"], label: int) -> Float[np.ndarray, " C"]:
+    """The gradient at the logits of a graph with this pooled row and label."""
+    logits = _logits(observation.model, observation.params, jnp.asarray(row, jnp.float32))
+    return np.asarray(jax.grad(label_loss)(logits, jnp.asarray(label), observation.loss), np.float64)
+
+
+def alone(observation: Observation, row: Float[np.ndarray, " P"], s: Float[np.ndarray, " C"]) -> Observation:
+    """The update of a client with one graph of this pooled row, ``s`` the gradient at its logits, and frozen
+    convolutions.
+
+    How much one label of several tasks counts may depend on the batch: then only the direction is that of the graph.
+    """
+    model, params = observation.model, observation.params
+    frozen = tuple(name for name in params if name != "readout")
+    shown = _readout_gradient(model, params, jnp.asarray(row, jnp.float32), jnp.asarray(s, jnp.float32))
+    return dataclasses.replace(
+        observation,
+        model=model.clone(frozen=frozen),
+        update={"readout": jax.tree.map(np.asarray, shown)},
+        batch_size=1,
+        scaled=observation.scaled or Loss.of(observation.loss).masked,
+    )
+
+
+@jax.jit(static_argnames="model")
+def _logits(model: GNN, params: Params, row: Float[Array, " P"]) -> Any:
+    return model.apply({"params": params}, row, method=lambda module, x: module.readout.mlp(x))
+
+
+@jax.jit(static_argnames="model")
+def _readout_gradient(model: GNN, params: Params, row: Float[Array, " P"], s: Float[Array, " C"]) -> Any:
+    def along(readout: Params) -> Float[Array, ""]:
+        return _logits(model, {**params, "readout": readout}, row) @ s
+
+    return jax.grad(along)(model.readout_of(params))
