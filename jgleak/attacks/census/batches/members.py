@@ -1,4 +1,4 @@
-"""The census of one graph of a batch, whose pooled row is known."""
+"""The census of one graph of a batch."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float
 
 from jgleak.attacks.attack import Clock
 from jgleak.attacks.census.assemble import AnonymitySet, assemble
+from jgleak.attacks.census.attempted import Attempted
 from jgleak.attacks.census.batches.parts import Part
 from jgleak.attacks.census.candidates import Levels
 from jgleak.attacks.census.problem import CensusProblem
@@ -22,54 +23,59 @@ BLUR = 1e-4
 
 @dataclasses.dataclass(frozen=True)
 class Member:
-    """What is known of one graph of a batch.
+    """One graph of a batch, or several equal ones.
 
     Attributes:
-      part: what the update shows of it.
-      levels: the candidates that its graphs are made of; None where there are no graphs.
-      found: graphs that explain it.
-      most: no graph of more nodes was looked for.
-      explained: no true block is missing from the candidates.
+      problem: its own gradient, as far as it is known, and what else is.
+      labels: of each graph (``Part.labels``).
+      part: what the batch's update shows of it; None where that is what all others leave of the update.
+      answer: its graphs and how they were found; None before any search.
     """
 
-    part: Part
-    levels: Levels | None = None
-    found: AnonymitySet = AnonymitySet(exhausted=False)
-    most: int = 0
-    explained: bool = False
+    problem: CensusProblem
+    labels: tuple[int | None, ...]
+    part: Part | None
+    answer: Attempted | None = None
+
+    @staticmethod
+    def of(problem: CensusProblem, part: Part) -> Member:
+        """That of a part of a batch's problem."""
+        own = CensusProblem.of(part.observation, problem.knowledge, problem.settings)
+        return Member(own, part.labels, part)
+
+    @property
+    def found(self) -> AnonymitySet:
+        """Its graphs."""
+        return AnonymitySet(exhausted=False) if self.answer is None else self.answer.found
 
 
-def counted(
-    problem: CensusProblem, part: Part, levels: Levels, states: Float[np.ndarray, "K D"], clock: Clock
-) -> Member:
+def taken(member: Member, part: Part, levels: Levels, states: Float[np.ndarray, "K D"], clock: Clock) -> Member:
     """Every graph of the candidate blocks with the part's pooled row, of the first numbers of nodes that have any.
 
-    Its pooled row is the sum of its blocks' states, over its number of nodes for a mean: the equations of the census.
+    That row is the sum of the blocks' states, over the number of nodes for a mean: the equations of the census.
 
     Args:
-      problem: the batch's update and what is known.
-      part: the graph.
+      member: the graph,
+      part: and what is known of it.
       levels: candidate blocks of the batch.
       states: of their roots.
       clock: ends the search.
     """
-    model = problem.observation.model
-    own = CensusProblem.of(part.observation, problem.knowledge, problem.settings)
-    pooled, member = model.readout.summed(part.row), Member(part)
-    for sizes in own.rounds:
+    problem = member.problem
+    pooled, answer = problem.observation.model.readout.summed(part.row), member.answer
+    for sizes in problem.rounds:
         if clock.left <= 0:
             break
-        share = 1 if own.absolute else sizes[-1]
+        share = 1 if problem.absolute else sizes[-1]
         mask = partnered(levels.top, _possible(states, pooled, share))
         if not mask.any():
             continue
         less = dataclasses.replace(levels, hops=(*levels.hops[:-1], levels.top.keep(mask)))
-        solution = solve(own, less, _equations(states[mask], pooled), sizes, clock)
-        found = assemble(own, less, solution, sizes, clock)
-        member = Member(part, less, found, sizes[-1], solution.explained)
-        if found.graphs or (mask.all() and not solution.explained):
+        solution = solve(problem, less, _equations(states[mask], pooled), sizes, clock)
+        answer = Attempted(less, solution, assemble(problem, less, solution, sizes, clock), sizes[-1])
+        if answer.found.graphs or (mask.all() and not solution.explained):
             break
-    return member
+    return dataclasses.replace(member, answer=answer)
 
 
 def _possible(states: Float[np.ndarray, "K D"], pooled: Float[np.ndarray, " D"], share: int) -> Bool[np.ndarray, " K"]:

@@ -1,0 +1,87 @@
+"""What is answered for every graph of a batch, and for the batch: lists, checked together, and their certificates."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from math import prod
+
+from jgleak.attacks.attack import Clock, Reconstruction
+from jgleak.attacks.census.batches.joint import distance, each_gradient, fitting, remaining
+from jgleak.attacks.census.batches.members import Member
+from jgleak.attacks.census.candidates import degrees_assumed
+from jgleak.attacks.census.certify import certify
+from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.certificate import Certificate
+from jgleak.attacks.distance import MATCH
+
+TOLD_APART = "the head's gradient has as many dimensions as the batch has graphs of different pooled rows"
+"""What a certificate of a graph of a batch takes for granted beside the census."""
+
+OTHERS = "the other graphs of the batch are those that were found"
+"""The same of a graph that is what the others leave."""
+
+
+def certified(problem: CensusProblem, members: Sequence[Member], clock: Clock) -> Iterator[Reconstruction]:
+    """The answer for every graph that was found; of equal ones the same several times, each with its own label."""
+    for member in members:
+        answer = member.answer
+        if answer is None or not answer.found.graphs:
+            continue
+        degrees = degrees_assumed(problem.knowledge, answer.levels.nodes, problem.limits.span)
+        conditions = (*answer.levels.conditions, *degrees, TOLD_APART, *(() if member.part else (OTHERS,)))
+        made = certify(member.problem, conditions, answer.found, answer.most, clock)
+        for label in member.labels:
+            graphs = made.graphs if label is None else tuple(dataclasses.replace(g, y=label) for g in made.graphs)
+            yield Reconstruction(graphs, made.distance, "match", certificate=made.certificate)
+
+
+def checked(problem: CensusProblem, answers: Sequence[Reconstruction]) -> tuple[list[Reconstruction], float]:
+    """The answers to all graphs of a batch, each with graphs first that explain what the others leave, and the distance
+    of the whole batch's gradient.
+
+    Where that tells apart the graphs of one answer alone, those that do not explain it are excluded: what the others
+    leave does not depend on which of theirs is taken.
+    """
+    observation, space = problem.observation, problem.knowledge.space
+    told, answers = dict[int, int](), list(answers)
+    each = each_gradient(observation, space, [answer.graphs[0] for answer in answers])
+    for place, answer in enumerate(answers):
+        if len(answer.graphs) < 2:
+            continue
+        distances = fitting(remaining(observation, each, place), space, answer.graphs)
+        fits = [one <= max(MATCH, 2.0 * min(distances)) for one in distances]
+        order = sorted(range(len(fits)), key=lambda k: not fits[k])
+        answers[place] = dataclasses.replace(answer, graphs=tuple(answer.graphs[k] for k in order))
+        if not all(fits):
+            told[place] = sum(fits)
+        if order[0] != 0:
+            each = each_gradient(observation, space, [answer.graphs[0] for answer in answers])
+    far = distance(observation, each)
+    if far <= MATCH and len(told) == 1:
+        ((place, number),) = told.items()
+        answers[place] = _first(answers[place], number)
+    return answers, far
+
+
+def _first(answer: Reconstruction, number: int) -> Reconstruction:
+    """The answer with its first graphs alone."""
+    certificate = answer.certificate
+    if certificate is not None:
+        status = certificate.status if certificate.status == "at_least_k" else "unique" if number == 1 else "k_graphs"
+        certificate = dataclasses.replace(certificate, status=status, size=number)
+    return dataclasses.replace(answer, graphs=answer.graphs[:number], certificate=certificate)
+
+
+def of_all(answers: Sequence[Reconstruction], far: float) -> Certificate:
+    """What is known of other batches with the same gradient: each graph may be any of its list."""
+    each = [answer.certificate for answer in answers if answer.certificate is not None]
+    ended, size = all(one.status != "at_least_k" for one in each), prod(one.size for one in each)
+    return Certificate(
+        status="at_least_k" if not ended else "unique" if size == 1 else "k_graphs",
+        size=size,
+        n_max=max(one.n_max for one in each),
+        n_known=all(one.n_known for one in each),
+        residual=far,
+        conditions=tuple(dict.fromkeys(condition for one in each for condition in one.conditions)),
+    )

@@ -1,0 +1,137 @@
+"""Pooled rows as extreme rays: count vectors of single graphs, from the space of pooled rows and the balance of edges.
+
+Pooled rows lie in the column space of the head's gradient, of dimension ``r``. So the counts ``n`` of every graph's
+blocks obey ``P H n = 0`` (``H``: states of the blocks' roots, ``P``: projection beside that space) and the balance of
+edges, and are not negative: they are in a cone. Blocks that no vector of the cone has are excluded, group by group.
+Where a graph has a block of its own, its counts are the shortest vector of the cone that has one such block: a linear
+programme. What depth the head has, and which loss and labels, does not matter.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy import linalg
+from scipy.optimize import linprog
+
+from jgleak.attacks.attack import Clock
+from jgleak.attacks.census.batches.head import HeadGradient
+from jgleak.attacks.census.candidates import Levels
+from jgleak.attacks.census.settings import CensusLimits
+from jgleak.attacks.census.system import Rules
+from jgleak.attacks.nonnegative import nonnegative
+
+EXCLUDED = 1e-5
+"""A group of blocks is excluded where the best vector of the cone in which it weighs 1 misses the equations by more."""
+
+USED = 1e-6
+"""Smallest count, relative to the largest, of a block that a vector has."""
+
+NULL = 1e-6
+"""Singular values below this share of the largest are rounding of float32."""
+
+FREE = 64
+"""Most dimensions of the cone in which rays are looked for."""
+
+BALANCE = 0.3
+"""Weight of an edge's balance beside the largest state."""
+
+OUTSIDE = 1e-4
+"""How far ``d_g`` may be from the space that the gradient shows (``HeadGradient.alone``)."""
+
+ALIKE = 1e-4
+"""Rows that differ by less, relative to their length, are one."""
+
+
+def pooled_rows(
+    head: HeadGradient, levels: Levels, states: Float[np.ndarray, "K D"], limits: CensusLimits, clock: Clock
+) -> Float[np.ndarray, "k P"]:
+    """Pooled rows of graphs of the batch, at most ``r``, each with a ``d_g`` in the space that the gradient shows.
+
+    Args:
+      head: the gradient of the first map.
+      levels: candidate blocks.
+      states: of their roots.
+      limits: of the solver.
+      clock: ends the search.
+    """
+    rows = list[Float[np.ndarray, " P"]]()
+    system = _system(head, levels, states)
+    kept = _occurring(system, limits, clock)
+    null = _null(system[:, kept])
+    if not 0 < null.shape[1] <= FREE:
+        return np.zeros((0, head.columns.shape[0]))
+    covered = np.zeros(len(null), bool)
+    for block in range(len(null)):
+        if covered[block]:
+            continue
+        if clock.left <= 0 or len(rows) >= head.rank:
+            break
+        ray = _shortest(null, block)
+        if ray is None:
+            continue
+        for row in _rows_of(head, states[kept], ray):
+            if head.alone(row)[1] <= OUTSIDE and not any(_alike(row, other) for other in rows):
+                rows.append(row)
+                covered |= ray > USED * ray.max()
+    return np.array(rows).reshape(-1, head.columns.shape[0])
+
+
+def _system(head: HeadGradient, levels: Levels, states: Float[np.ndarray, "K D"]) -> Float[np.ndarray, "M K"]:
+    """``P H`` and the balances."""
+    width = states.shape[1]
+    block = np.linalg.svd(head.kernel[:width])[0][:, head.rank :]  # of several poolings side by side, the first
+    size = np.linalg.norm(states, axis=1).max(initial=0.0) or 1.0
+    balance = Rules.of(levels.top, np.arange(levels.top.size)).balance
+    return np.r_[block.T @ states.T / size, BALANCE * balance]
+
+
+def _occurring(system: Float[np.ndarray, "M K"], limits: CensusLimits, clock: Clock) -> Bool[np.ndarray, " K"]:
+    """The blocks that some vector of the cone has; more where time runs out."""
+    seen = np.zeros(system.shape[1], bool)
+    while not seen.all():
+        weighed, right = np.r_[system, ~seen[None]], np.r_[np.zeros(len(system)), 1.0]
+        found = nonnegative(weighed, right, limits.solver_rounds, clock)
+        if found is None:
+            return np.ones(seen.size, bool)
+        vector, rest = found
+        new = (vector > USED * vector.max(initial=0.0)) & ~seen
+        if rest > EXCLUDED or not new.any():
+            break
+        seen |= new
+    return seen
+
+
+def _null(system: Float[np.ndarray, "M k"]) -> Float[np.ndarray, "k q"]:
+    """Orthonormal basis of what the equations leave free."""
+    if not system.shape[1]:
+        return np.zeros((0, 0))
+    return linalg.null_space(system, rcond=NULL)
+
+
+def _shortest(null: Float[np.ndarray, "k q"], block: int) -> Float[np.ndarray, " k"] | None:
+    """The vector of the cone with least total that has one such block."""
+    found = linprog(
+        null.sum(axis=0), A_ub=-null, b_ub=np.zeros(len(null)), A_eq=null[block][None], b_eq=[1.0], bounds=(None, None)
+    )
+    return None if found.status != 0 else np.maximum(null @ found.x, 0.0)
+
+
+def _rows_of(
+    head: HeadGradient, states: Float[np.ndarray, "k D"], ray: Float[np.ndarray, " k"]
+) -> list[Float[np.ndarray, " P"]]:
+    """The pooled rows of graphs with these counts, up to a factor; of a sum for several factors."""
+    mean = states.T @ ray / ray.sum()
+    poolings, factors = head.observation.model.readout.poolings, [1]
+    if poolings != ("mean",):
+        least = ray[ray > USED * ray.max()].min()
+        factors = [k * ray.sum() / least for k in range(1, COVERS + 1)]
+    return [np.concatenate([mean * (1.0 if p == "mean" else number) for p in poolings]) for number in factors]
+
+
+COVERS = 6
+"""Most nodes of a graph's rarest block, where nodes are added up and the length of a ray says nothing."""
+
+
+def _alike(row: Float[np.ndarray, " P"], other: Float[np.ndarray, " P"]) -> bool:
+    return bool(np.linalg.norm(row - other) <= ALIKE * np.linalg.norm(row))
