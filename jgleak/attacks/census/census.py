@@ -34,7 +34,7 @@ from jgleak.attacks.census.arithmetic import arithmetic_of
 from jgleak.attacks.census.assemble import AnonymitySet
 from jgleak.attacks.census.attempted import Attempted, counted
 from jgleak.attacks.census.batches.batch import reconstructed
-from jgleak.attacks.census.candidates import CensusCandidates, Levels, degrees_assumed
+from jgleak.attacks.census.candidates import CensusCandidates, degrees_assumed
 from jgleak.attacks.census.certify import certify
 from jgleak.attacks.census.enumerate import enumerated, may_be_small
 from jgleak.attacks.census.number_of_nodes import number_of_nodes

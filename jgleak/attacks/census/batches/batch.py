@@ -17,6 +17,7 @@ from jgleak.attacks.census.batches.states import root_states
 from jgleak.attacks.census.candidates import CensusCandidates, Levels
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.distance import MATCH
+from jgleak.federated.loss import Loss
 
 
 def reconstructed(problem: CensusProblem, clock: Clock, budget: Budget, whole: Clock) -> Reconstruction:
@@ -48,7 +49,7 @@ def reconstructed(problem: CensusProblem, clock: Clock, budget: Budget, whole: C
                 share = clock.part(1.0 / (len(members) - place + 1))
                 members[place] = taken(member, member.part, levels, states, share)
         members = _last(problem, members, levels, clock)
-        if members and all(member.found.graphs for member in members):
+        if sum(len(member.labels) for member in members if member.found.graphs) == size:
             break
     answers, far = list(certified(problem, members, whole)), None
     if len(answers) == size:
@@ -69,19 +70,14 @@ def reconstructed(problem: CensusProblem, clock: Clock, budget: Budget, whole: C
 
 
 def _last(problem: CensusProblem, members: list[Member], levels: Levels, clock: Clock) -> list[Member]:
-    """The members, where one alone was not found with what the others leave of the whole gradient, which says more
-    than its pooled row."""
-    missing = [place for place, member in enumerate(members) if not member.found.graphs]
-    found = [answer.graphs[0] for answer in certified(problem, members, clock)]
-    if len(missing) != 1 or len(found) != problem.observation.batch_size - 1 or clock.left <= 0:
+    """The members, where one alone is missing with what the others leave of the whole gradient, which says more than a
+    pooled row."""
+    known = [member for member in members if member.found.graphs]
+    found = [answer.graphs[0] for answer in certified(problem, known, clock)]
+    # where a label counts differently beside others', no graph's part is known before all labels are
+    if len(found) != problem.observation.batch_size - 1 or Loss.of(problem.observation.loss).masked or clock.left <= 0:
         return members
-    ((place,), space) = missing, problem.knowledge.space
-    each = each_gradient(problem.observation, space, [*found, found[0]]) if found else []  # the last one is left out
-    left = remaining(problem.observation, each, len(found))
-    own = CensusProblem.of(left, problem.knowledge, problem.settings)
+    each = each_gradient(problem.observation, problem.knowledge.space, [*found, found[0]])  # the last stands for none
+    own = CensusProblem.of(remaining(problem.observation, each, len(found)), problem.knowledge, problem.settings)
     answer = counted(own, levels, clock.part(0.5))
-    if not answer.found.graphs:
-        return members
-    members = list(members)
-    members[place] = Member(own, (None,), None, answer)
-    return members
+    return [*known, Member(own, (None,), None, answer)] if answer.found.graphs else members

@@ -43,9 +43,8 @@ class HeadGradient:
         """That of an update of a model that pools."""
         readout = observation.model.readout
         kernel = np.asarray(readout.first(observation.model.readout_of(observation.update))["kernel"], np.float64)
-        columns, values, rows = np.linalg.svd(kernel, full_matrices=False)
-        rank = int(np.sum(values > ROUNDING * values[0])) if values[0] > 0 else 0
-        return HeadGradient(observation, columns[:, :rank], values[:rank], rows[:rank].T)
+        values = np.linalg.svd(kernel, compute_uv=False)
+        return _factored(observation, kernel, int(np.sum(values > ROUNDING * values[0])) if values[0] > 0 else 0)
 
     @property
     def rank(self) -> int:
@@ -86,6 +85,11 @@ class HeadGradient:
             rest[k] = np.linalg.norm(jacobian @ sought[k] - own) / max(float(np.linalg.norm(own)), 1e-300)
         return sought, rest
 
+    def without(self, rows: Float[np.ndarray, "k P"]) -> HeadGradient:
+        """The gradient without some graphs' part, of so many dimensions less."""
+        parts = [np.outer(row, self.back(row[None])[0] @ self.alone(row)[0]) for row in rows]
+        return _factored(self.observation, self.kernel - sum(parts), self.rank - len(rows))
+
     def alone(self, row: Float[np.ndarray, " P"]) -> tuple[Float[np.ndarray, " c"], float]:
         """Of one pooled row ``s_g`` along ``directions``, and how far ``J s_g`` is from the space of the ``d_g``.
 
@@ -101,6 +105,11 @@ class HeadGradient:
         if not reduces or not length:
             return direction * 0.0, np.inf
         return direction / reduces, float(turned[1][-1]) / length
+
+
+def _factored(observation: Observation, kernel: Float[np.ndarray, "P F"], rank: int) -> HeadGradient:
+    columns, values, rows = np.linalg.svd(kernel, full_matrices=False)
+    return HeadGradient(observation, columns[:, :rank], values[:rank], rows[:rank].T)
 
 
 @jax.jit(static_argnames="model")

@@ -22,7 +22,9 @@ def each_gradient(observation: Observation, space: FeatureSpace, graphs: Sequenc
     model = observation.model
     batch = GraphBatch.from_graphs(graphs, space, slots=model.readout.slots)
     each = gradients(model, observation.params, batch, loss=observation.loss)
-    return [jax.tree.map(lambda leaf: np.asarray(leaf[k], np.float64) / len(graphs), each) for k in range(len(graphs))]
+    leaves, shape = jax.tree.flatten(each)
+    shares = [np.asarray(leaf, np.float64) / len(graphs) for leaf in leaves]
+    return [jax.tree.unflatten(shape, [leaf[k] for leaf in shares]) for k in range(len(graphs))]
 
 
 def distance(observation: Observation, each: Sequence[Params]) -> float:

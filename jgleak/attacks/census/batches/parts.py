@@ -41,17 +41,17 @@ class Part:
 
 
 def parts_of(head: HeadGradient, rows: Float[np.ndarray, "k P"]) -> tuple[Part, ...]:
-    """The parts of a batch whose pooled rows are known, all of them; those that no label explains are left out."""
-    sought, _ = head.explained(rows)
-    return tuple(part for row, s in zip(rows, sought, strict=True) if (part := _part(head, row, s, len(rows))))
+    """The parts of a batch whose pooled rows are known, all or some; those that no label explains are left out."""
+    sought = head.explained(rows)[0] if len(rows) == head.rank else [head.alone(row)[0] for row in rows]
+    return tuple(part for row, s in zip(rows, sought, strict=True) if (part := _part(head, row, s)))
 
 
-def _part(head: HeadGradient, row: Float[np.ndarray, " P"], s: Float[np.ndarray, " c"], rows: int) -> Part | None:
+def _part(head: HeadGradient, row: Float[np.ndarray, " P"], s: Float[np.ndarray, " c"]) -> Part | None:
     seen, observation = head.directions @ s * head.observation.batch_size, head.observation
     labels: tuple[int | None, ...] | None = (None,)
     loss = Loss.of(observation.loss)
     if not loss.regression and not loss.masked:
-        labels = _labels(head, row, seen, observation.batch_size - rows + 1)
+        labels = _labels(head, row, seen, observation.batch_size - head.rank + 1)
     if labels is None:
         return None
     own = _labelled(observation, row, labels[0]) if labels[0] is not None else seen

@@ -4,7 +4,7 @@ Pooled rows lie in the column space of the head's gradient, of dimension ``r``. 
 blocks obey ``P H n = 0`` (``H``: states of the blocks' roots, ``P``: projection beside that space) and the balance of
 edges, and are not negative: they are in a cone. Blocks that no vector of the cone has are excluded, group by group.
 Where a graph has a block of its own, its counts are the shortest vector of the cone that has one such block: a linear
-programme. What depth the head has, and which loss and labels, does not matter.
+programme. A graph without such a block is the ray of what is left when the others are taken out. What depth the head has, and which loss and labels, does not matter.
 """
 
 from __future__ import annotations
@@ -26,6 +26,12 @@ EXCLUDED = 1e-5
 
 USED = 1e-6
 """Smallest count, relative to the largest, of a block that a vector has."""
+
+WEIGHT = 5e-3
+"""Smallest count, relative to the largest, of a block that a ray has: a whole number beside another."""
+
+ABSENT = 1e-4
+"""How far below zero a count may be, where one block counts 1."""
 
 NULL = 1e-6
 """Singular values below this share of the largest are rounding of float32."""
@@ -55,25 +61,35 @@ def pooled_rows(
       limits: of the solver.
       clock: ends the search.
     """
+    rows = np.zeros((0, head.columns.shape[0]))
+    while len(rows) < head.rank and clock.left > 0:
+        more = _of_one_cone(head.without(rows), levels, states, limits, clock)
+        if not len(more):
+            break
+        rows = np.r_[rows, more][: head.rank]
+    return rows
+
+
+def _of_one_cone(
+    head: HeadGradient, levels: Levels, states: Float[np.ndarray, "K D"], limits: CensusLimits, clock: Clock
+) -> Float[np.ndarray, "k P"]:
+    """Pooled rows of graphs whose counts are an extreme ray; those of others are one of what is left without these."""
     rows = list[Float[np.ndarray, " P"]]()
     system = _system(head, levels, states)
     kept = _occurring(system, limits, clock)
     null = _null(system[:, kept])
-    if not 0 < null.shape[1] <= FREE:
-        return np.zeros((0, head.columns.shape[0]))
-    covered = np.zeros(len(null), bool)
+    covered = np.zeros(len(null), bool) if 0 < null.shape[1] <= FREE else np.ones(len(null), bool)
     for block in range(len(null)):
         if covered[block]:
             continue
         if clock.left <= 0 or len(rows) >= head.rank:
             break
         ray = _shortest(null, block)
-        if ray is None:
-            continue
-        for row in _rows_of(head, states[kept], ray):
+        for row in [] if ray is None else _rows_of(head, states[kept], ray):
             if head.alone(row)[1] <= OUTSIDE and not any(_alike(row, other) for other in rows):
                 rows.append(row)
-                covered |= ray > USED * ray.max()
+        if ray is not None:
+            covered |= ray > WEIGHT * ray.max()  # what is shared belongs to others too, which have blocks of their own
     return np.array(rows).reshape(-1, head.columns.shape[0])
 
 
@@ -110,11 +126,21 @@ def _null(system: Float[np.ndarray, "M k"]) -> Float[np.ndarray, "k q"]:
 
 
 def _shortest(null: Float[np.ndarray, "k q"], block: int) -> Float[np.ndarray, " k"] | None:
-    """The vector of the cone with least total that has one such block."""
+    """The vector of the cone with least total that has one such block; None where there is none.
+
+    Where rounding has left a trace in the basis, what the programme finds is off; so its zeros are taken for exact and
+    the vector is solved for.
+    """
+    at_least = np.full(len(null), ABSENT)
     found = linprog(
-        null.sum(axis=0), A_ub=-null, b_ub=np.zeros(len(null)), A_eq=null[block][None], b_eq=[1.0], bounds=(None, None)
+        null.sum(axis=0), A_ub=-null, b_ub=at_least, A_eq=null[block][None], b_eq=[1.0], bounds=(None, None)
     )
-    return None if found.status != 0 else np.maximum(null @ found.x, 0.0)
+    if found.status != 0:
+        return None
+    zero = null @ found.x < WEIGHT * (null @ found.x).max()
+    direction = np.linalg.svd(null[zero])[2][-1] if zero.any() else found.x
+    ray = null @ direction / (null[block] @ direction)
+    return np.maximum(ray, 0.0) if ray.min() > -WEIGHT * ray.max() else None
 
 
 def _rows_of(
@@ -124,7 +150,7 @@ def _rows_of(
     mean = states.T @ ray / ray.sum()
     poolings, factors = head.observation.model.readout.poolings, [1]
     if poolings != ("mean",):
-        least = ray[ray > USED * ray.max()].min()
+        least = ray[ray > WEIGHT * ray.max()].min()
         factors = [k * ray.sum() / least for k in range(1, COVERS + 1)]
     return [np.concatenate([mean * (1.0 if p == "mean" else number) for p in poolings]) for number in factors]
 
