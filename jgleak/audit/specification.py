@@ -207,10 +207,8 @@ class Specification:
             not set(self.pooling.split(",")) <= set(POOLINGS),
         )
         yield f"head: must be a width, or 0 for none, got {self.head}", self.head < 0
-        yield (
-            "head: only the readout 'pooled' has one; add --readout pooled",
-            self.head > 0 and self.readout != "pooled",
-        )
+        plain = self.head > 0 and self.readout != "pooled"
+        yield "head: only the readout 'pooled' has one; add --readout pooled", plain
         yield (
             f"norm_mode: unknown {self.norm_mode!r}; choose one of {', '.join(NORM_MODES)}",
             self.norm_mode not in NORM_MODES,

@@ -4,7 +4,8 @@ Pooled rows lie in the column space of the head's gradient, of dimension ``r``. 
 blocks obey ``P H n = 0`` (``H``: states of the blocks' roots, ``P``: projection beside that space) and the balance of
 edges, and are not negative: they are in a cone. Blocks that no vector of the cone has are excluded, group by group.
 Where a graph has a block of its own, its counts are the shortest vector of the cone that has one such block: a linear
-programme. A graph without such a block is the ray of what is left when the others are taken out. What depth the head has, and which loss and labels, does not matter.
+programme. A graph without such a block is a ray of what is left when the others are taken out. What depth the head has,
+and which loss and labels, does not matter.
 """
 
 from __future__ import annotations

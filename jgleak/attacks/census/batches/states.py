@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -30,6 +31,6 @@ def root_states(model: GNN, params: Params, levels: Levels, clock: Clock) -> Flo
 @jax.jit(static_argnames="model")
 def _states(model: GNN, params: Params, table: Table, trees: Trees) -> Float[Array, "B D"]:
     def one(tree: Trees) -> Array:
-        return embed(model, params, *map(jax.numpy.asarray, table), tree)[0]
+        return embed(model, params, jnp.asarray(table.rows), jnp.asarray(table.degrees), tree)[0]
 
     return jax.vmap(one)(trees)
