@@ -177,7 +177,7 @@ class Attack:
         if observation.batch_size > 1 and not self.several:
             return (
                 f"the update mixes {observation.batch_size} graphs and it attacks one; record batches of one, "
-                "or take an attack on batches (gradient matching, as dlg)"
+                "or take an attack on batches (census, or gradient matching, as dlg)"
             )
         if observation.model.edge_classes and not self.edge_classes:
             return (

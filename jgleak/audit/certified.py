@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Int
 
 from jgleak.attacks.attack import Reconstruction
+from jgleak.attacks.census.batches.joint import together
 from jgleak.attacks.certificate import Certificate, Status
 from jgleak.attacks.distance import Fit, Label, gradient_distances, labelled_distance
 from jgleak.audit.record import plain
@@ -36,7 +37,11 @@ class Report:
 
 
 def document(
-    reconstruction: Reconstruction, observation: str, space: FeatureSpace | None = None, loss: str | None = None
+    reconstruction: Reconstruction,
+    observation: str,
+    space: FeatureSpace | None = None,
+    loss: str | None = None,
+    own: int | None = None,
 ) -> str:
     """The listed graphs, best first, as feature codes and edges, with their certificate, as JSON.
 
@@ -45,6 +50,7 @@ def document(
       observation: the way from the document's folder to the observation's file.
       space: the feature space, where that file has none or another one.
       loss: the loss, where that file has another one.
+      own: which graph of a batch the document is kept for, where it is for one.
     """
     certificate = reconstruction.certificate
     fields = {
@@ -55,10 +61,18 @@ def document(
         "reason": reconstruction.info.get("reason"),
         "certificate": None if certificate is None else dataclasses.asdict(certificate),
         "graphs": [_plain_graph(g) for g in reconstruction.graphs],
+        "own": own,
+        "members": [_plain_member(member) for member in reconstruction.members],
         "space": None if space is None else space.to_json(),
         "loss": loss,
     }
     return json.dumps(plain(fields)) + "\n"
+
+
+def _plain_member(member: Reconstruction) -> dict[str, Any]:
+    """What is listed for one graph of a batch."""
+    certificate = None if member.certificate is None else dataclasses.asdict(member.certificate)
+    return {"graphs": [_plain_graph(graph) for graph in member.graphs], "certificate": certificate}
 
 
 def _plain_graph(graph: Graph) -> dict[str, Any]:
@@ -78,15 +92,31 @@ def write(
     path.write_text(text, encoding="utf-8")
 
 
+class ListedMember(NamedTuple):
+    """One graph of a batch: what it may be, best first, and what is known of others."""
+
+    graphs: list[Graph]
+    certificate: Certificate | None
+
+
 class Listed(NamedTuple):
-    """A document read back: graphs, certificate, the observation's file, and feature space and loss where that file
-    has not the right ones."""
+    """A document read back: graphs, certificate, the observation's file, feature space and loss where that file has not
+    the right ones, and of a batch each graph's own list."""
 
     graphs: list[Graph]
     certificate: Certificate | None
     observation: Path
     space: FeatureSpace | None
     loss: str | None
+    members: list[ListedMember]
+    own: int | None
+
+    @property
+    def shown(self) -> list[Graph]:
+        """The list that the document is kept for: of a batch that of one graph, where there is one."""
+        if self.own is None:
+            return self.graphs
+        return self.members[self.own].graphs if self.members else [self.graphs[self.own]]
 
 
 def read(path: Path) -> Listed:
@@ -102,15 +132,23 @@ def read(path: Path) -> Listed:
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise ValueError(f"file: {path} is not a {FORMAT!r} file; give one that `jgleak attack --out` wrote")
     try:
-        graphs = [graph_of(g) for g in found["graphs"]]
-        certificate, space = found["certificate"], found.get("space")
-        if certificate is not None:
-            certificate = Certificate(**typed_fields(certificate, CERTIFICATE, "certificate"))
-        given = typed_fields(found, {"observation": "str", "loss": "str | None"}, others=True)
+        graphs, certificate = _listed(found)
+        members, space = [ListedMember(*_listed(member)) for member in found.get("members", [])], found.get("space")
+        given = typed_fields(found, {"observation": "str", "loss": "str | None", "own": "int | None"}, others=True)
+        own = given.get("own")
+        if own is not None and not 0 <= own < len(members or graphs):
+            raise ValueError(f"own: {len(members or graphs)} graphs are listed, got {own}")
         space = None if space is None else FeatureSpace.from_json(space)
-        return Listed(graphs, certificate, path.parent / given["observation"], space, given.get("loss"))
+        return Listed(graphs, certificate, path.parent / given["observation"], space, given.get("loss"), members, own)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"file: {path} lacks or breaks a field ({error}); write it again") from error
+
+
+def _listed(data: Mapping[str, Any]) -> tuple[list[Graph], Certificate | None]:
+    certificate = data["certificate"]
+    if certificate is not None:
+        certificate = Certificate(**typed_fields(certificate, CERTIFICATE, "certificate"))
+    return [graph_of(graph) for graph in data["graphs"]], certificate
 
 
 def graph_of(data: Mapping[str, Any]) -> Graph:
@@ -138,14 +176,16 @@ def verify(path: Path) -> Report:
       ValueError: a broken file.
       FileNotFoundError: the observation is not where the file says.
     """
-    graphs, certificate, place, space, loss = read(path)
+    graphs, certificate, place, space, loss, members, _ = read(path)
     observation, space = load(place, space)
     try:
         observation = observation if loss is None else dataclasses.replace(observation, loss=loss)
-        for graph in graphs:
+        for graph in [*graphs, *(graph for member in members for graph in member.graphs)]:
             space.check(graph.x)
     except ValueError as error:
         raise ValueError(f"file: {path}: {error}") from error
+    if members:
+        return _verified_batch(observation, space, members, certificate)
     distances, implied = zip(*gradient_distances(observation, space, graphs), strict=True) if graphs else ((), ())
     forms = {graph.canonical_form() for graph in graphs}
     furthest = max(distances, default=np.inf)
@@ -159,18 +199,51 @@ def verify(path: Path) -> Report:
         "two listed graphs are isomorphic": len(forms) < len(graphs),
     }
     wrong |= dict.fromkeys(_mislabelled(observation, space, graphs, implied, most), True)
+    wrong |= {} if certificate is None else _overclaims(certificate, graphs)
+    return _report([*lines, *_claims(certificate)], [fault for fault, found in wrong.items() if found])
+
+
+def _claims(certificate: Certificate | None) -> list[str]:
+    """What a certificate says, for people."""
     if certificate is None:
-        lines.append("no certificate: nothing is claimed about other graphs")
-    else:
-        wrong |= _overclaims(certificate, graphs)
-        noisy = "" if certificate.noise is None else f", noise of deviation {certificate.noise:.1e}"
-        lines.append(f"certificate {certificate.status} of {certificate.size}, up to {certificate.n_max} nodes{noisy}")
-        lines += [f"  if {condition}" for condition in certificate.conditions]
-        lines.append("that there are no other graphs follows from the search, which is not repeated here")
-    faults = [fault for fault, found in wrong.items() if found]
-    lines += [f"fault: {fault}" for fault in faults]
-    lines.append("does not hold" if faults else "holds")
-    return Report(not faults, "\n".join(lines))
+        return ["no certificate: nothing is claimed about other graphs"]
+    noisy = "" if certificate.noise is None else f", noise of deviation {certificate.noise:.1e}"
+    return [
+        f"certificate {certificate.status} of {certificate.size}, up to {certificate.n_max} nodes{noisy}",
+        *(f"  if {condition}" for condition in certificate.conditions),
+        "that there are no other graphs follows from the search, which is not repeated here",
+    ]
+
+
+def _report(lines: Sequence[str], faults: Sequence[str]) -> Report:
+    text = [*lines, *(f"fault: {fault}" for fault in faults), "does not hold" if faults else "holds"]
+    return Report(not faults, "\n".join(text))
+
+
+def _verified_batch(
+    observation: Observation, space: FeatureSpace, members: Sequence[ListedMember], certificate: Certificate | None
+) -> Report:
+    """The check of a batch: the whole gradient from the first graph of every list, then every other graph of a list in
+    the place of the first. Where graphs of the batch are missing, nobody can recompute it: each must then take one
+    dimension from the gradient of the map that pooled rows enter."""
+    size, lines, faults = observation.batch_size, list[str](), list[str]()
+    checked = together(observation, space, [member.graphs for member in members])
+    lines.append(f"graphs found: {len(members)} of {size}; {checked.text}")
+    for place, (member, furthest) in enumerate(zip(members, checked.furthest, strict=True)):
+        forms = {graph.canonical_form() for graph in member.graphs}
+        said = f"graph {place}"
+        lines.append(f"{said}: {len(member.graphs)} listed, different: {len(forms)}, largest distance: {furthest:.1e}")
+        wrong = {
+            "nothing is listed": not member.graphs,
+            "two listed graphs are isomorphic": len(forms) < len(member.graphs),
+        }
+        wrong |= {f"the gradient of a listed graph is more than {checked.most:.0e} away": not furthest <= checked.most}
+        wrong |= {} if member.certificate is None else _overclaims(member.certificate, member.graphs)
+        faults += [f"{said}: {fault}" for fault, found in wrong.items() if found]
+        lines += [f"  {line}" for line in _claims(member.certificate)[:1]]
+    if certificate is not None and len(members) < size:
+        faults.append("it certifies a batch of which graphs are missing")
+    return _report([*lines, *_claims(certificate)], faults)
 
 
 def _mislabelled(

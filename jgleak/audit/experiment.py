@@ -39,6 +39,8 @@ class Result:
       truth: its private graph.
       observation: what the server saw; None where the client's update could not be computed.
       reconstruction: what the attack made of it.
+      whole: what it made of the client; of one with several graphs, all of them,
+      own: and which of ``whole.members`` stands for this one.
       score: the best reconstruction beside the truth.
       truth_in_set: the truth is among the listed reconstructions.
       guess_rate: how often one of the listed reconstructions, drawn at random, is the truth.
@@ -65,6 +67,8 @@ class Result:
     soft: SoftScore | None = None
     target_error: float | None = None
     facts: Facts | None = None
+    whole: Reconstruction | None = None
+    own: int | None = None
 
 
 def run(specification: Specification, setup: Setup | None = None, *, workers: int = 1) -> Iterator[Result]:
@@ -170,23 +174,28 @@ def _attacked(specification: Specification, attack: Attack, clients: Sequence[At
     seconds = (time.monotonic() - begun) / sum(len(client.truths) for client in clients)
     compiled = compilations().since(compiled)
     for client, reconstruction in zip(clients, found, strict=True):
-        for place, (truth, part) in enumerate(zip(client.truths, _parts(client, reconstruction), strict=True)):
-            first = client is clients[0] and place == 0
-            yield _result(client, place, truth, part, seconds, compiled if first else Compiled(), failure)
+        for place, (truth, own) in enumerate(zip(client.truths, _order(client, reconstruction), strict=True)):
+            first, part = client is clients[0] and place == 0, _part(reconstruction, own, len(client.truths))
+            result = _result(client, place, truth, part, seconds, compiled if first else Compiled(), failure)
+            yield dataclasses.replace(result, whole=reconstruction, own=own)
 
 
-def _parts(client: AttackedClient, found: Reconstruction) -> list[Reconstruction]:
-    """What of a batch's reconstruction stands for each of the client's graphs: matched by size, then by GSM-1."""
+def _order(client: AttackedClient, found: Reconstruction) -> list[int | None]:
+    """Which graph of a batch's reconstruction stands for each of the client's: matched by size, then by GSM-1; None
+    where there is no batch, or none is left."""
     if len(client.truths) == 1 or not found.graphs:
-        return [found] * len(client.truths)
+        return [None] * len(client.truths)
     order = match_graphs(client.truths, found.graphs, client.knowledge.space).tolist()
-    return [_part(found, own) for own in order]
+    return [own if own < len(found.graphs) else None for own in order]
 
 
-def _part(found: Reconstruction, own: int) -> Reconstruction:
+def _part(found: Reconstruction, own: int | None, batch: int) -> Reconstruction:
     """One graph of a batch's reconstruction; nothing where it has fewer."""
-    if own >= len(found.graphs):
-        return dataclasses.replace(found, graphs=(), adjacency=None, features=None, certificate=None, members=())
+    if batch == 1:
+        return found
+    if own is None:
+        nothing = {"graphs": (), "adjacency": None, "features": None, "certificate": None, "members": ()}
+        return dataclasses.replace(found, **nothing)
     if found.members:
         return found.members[own]
     graph = found.graphs[own]

@@ -8,16 +8,18 @@ from jgleak.attacks.attack import Reconstruction
 from jgleak.attacks.distance import Fit
 from jgleak.federated import Observation
 
-FOUND, APPROXIMATION, NOTHING = "found", "approximation", "nothing"
+FOUND, PART, APPROXIMATION, NOTHING = "found", "part", "approximation", "nothing"
 
 
 class Outcome(NamedTuple):
     """An answer and what to say of it.
 
     Attributes:
-      kind: ``found``: the first graph has the observed gradient, up to rounding and known noise. ``approximation``:
-        there is a graph, and its gradient is another one, or nobody knows. ``nothing``: there is no graph.
-      text: of an approximation what it is, for people; else empty.
+      kind: ``found``: the first graph has the observed gradient, up to rounding and known noise; of a batch all graphs
+        together. ``part``: of a batch some graphs, each with what it alone must explain of the update.
+        ``approximation``: there is a graph, and its gradient is another one, or nobody knows. ``nothing``: there is no
+        graph.
+      text: of a part or an approximation what it is, for people; else empty.
       hints: what to try, where no graph was found.
     """
 
@@ -39,6 +41,9 @@ def outcome(observation: Observation, found: Reconstruction, noise: float | None
     fit, distance = Fit.of(observation, noise), found.gradient_distance
     if distance is not None and distance <= fit.most and fit.informative:
         return Outcome(FOUND, "", ())
+    if found.members and len(found.members) < observation.batch_size:
+        text = f"{len(found.members)} of the {observation.batch_size} graphs of the batch; the others were not found"
+        return Outcome(PART, text, ())
     away = "an unknown distance" if distance is None else f"{distance:.1e}"
     text = (
         f"an approximation, not a reconstruction: its gradient is {away} from the observed one, relative to that, and "

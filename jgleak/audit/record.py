@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import jax
@@ -51,6 +52,7 @@ def result_record(result: Result, specification: Specification) -> dict[str, Any
         "protocol": None if seen is None else seen.protocol,
         "loss": None if seen is None else seen.loss,
         "batch": None if seen is None else seen.batch_size,
+        "index": result.index % specification.batch,
         "defense": specification.defense,
         "facts": {} if result.facts is None else result.facts.to_json(),
         "gradient_distance": found.gradient_distance,
@@ -73,10 +75,13 @@ def summary_record(records: Sequence[Mapping[str, Any]], specification: Specific
     reproduce the observed gradient and are not the truth, ``unique`` the certificates of that status, ``unique_wrong``
     those beside another truth; ``listed`` counts clients with a certificate. ``edges`` and ``features`` are means over
     the clients where they are defined, in file order and aligned; ``counts`` says how many those of ``SOFT`` have.
+    ``batches`` counts clients of several graphs, ``batches_exact_rate`` those of which all came back exactly.
     ``seconds_most`` are those of the client that took longest, without compilation.
     """
     everybody, records = records, [r for r in records if r["attacked"]]
     rates = {name: bootstrap([float(r[name]) for r in records]) if records else None for name in RATES}
+    batches = groupby(records, lambda r: r["graph"] // specification.batch)
+    whole = [all(r["exact"] for r in graphs) for _, graphs in batches] if specification.batch > 1 else []
     classes = {name: [r["exact"] for r in records if low <= r["n_nodes"] <= high] for name, low, high in SIZES}
     return plain(
         {
@@ -92,6 +97,8 @@ def summary_record(records: Sequence[Mapping[str, Any]], specification: Specific
             | {"target_error": sum(r["target_error"] is not None for r in records)},
             "twins": sum(r["stop"] == "match" and not r["exact"] for r in records),
             "listed": sum(r["certificate"] is not None for r in records),
+            "batches": len(whole),
+            "batches_exact_rate": np.mean(whole) if whole else None,
             "truth_in_set_rate": np.mean([r["truth_in_set"] for r in records]) if records else None,
             "guess_rate": np.mean([r["guess_rate"] for r in records]) if records else None,
             "unique": sum(_unique(r) for r in records),

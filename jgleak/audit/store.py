@@ -22,8 +22,8 @@ from jgleak.federated.observation import serialise
 
 
 class Store:
-    """``results.jsonl``, ``observations/NNN.safetensors`` a client (under its first graph's number), and a graph
-    ``reconstructions/NNN.json`` and one picture ``NNN.png``, of all graphs listed for it.
+    """``results.jsonl``, ``observations/NNN.safetensors`` and ``reconstructions/NNN.json`` a client (under its first
+    graph's number), and a graph one picture ``NNN.png`` of all graphs listed for it.
 
     A folder holds one run: a second one would mix its files with the first's.
 
@@ -54,8 +54,11 @@ class Store:
             return
         number = f"{result.index:03d}"
         with self._lines.room():
+            new = self._saved is None or self._saved[0] is not result.observation
             observation = self._kept(result.observation, f"{number}.safetensors", space)
-            write(self.folder / "reconstructions" / f"{number}.json", result.reconstruction, observation)
+            if new:  # the graphs of a batch share theirs
+                whole = result.whole or result.reconstruction
+                write(self.folder / "reconstructions" / f"{number}.json", whole, observation)
         picture = self.folder / f"{number}.png"
         title = f"{record['attack']}: {_verdict(result)}"
         graphs = result.reconstruction.graphs

@@ -10,6 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from jgleak.attacks.attack import Reconstruction
 from jgleak.attacks.certificate import Certificate
 from jgleak.audit.describe import describe
 from jgleak.audit.record import RATES, SOFT
@@ -91,6 +92,8 @@ def summary_table(summary: Mapping[str, Any]) -> Table:
     if twins:
         who = "1 reconstruction differs" if twins == 1 else f"{twins} reconstructions differ"
         table.caption = f"{who} from the truth with a matching gradient, which cannot tell the two apart"
+    if summary.get("batches"):
+        table.add_row("whole batches exact", _number(summary["batches_exact_rate"]), "", "", str(summary["batches"]))
     if summary["unique"]:
         table.add_row("certified unique", _number(summary["unique"] / clients), "", "", str(summary["unique"]))
     for title, what, metric in SOFT:
@@ -146,6 +149,19 @@ def certificate_text(certificate: Certificate) -> str:
     }
     conditions = "".join(f"\n  if {condition}" for condition in certificate.conditions)
     return f"certificate: {claims[certificate.status]}, each recomputed to {certificate.residual:.0e}{conditions}"
+
+
+def member_text(member: Reconstruction) -> str:
+    """What is known of one graph of a batch, in a line."""
+    certificate = member.certificate
+    if certificate is None:
+        return "nothing is claimed about other graphs"
+    size, most = certificate.size, f"up to {certificate.n_max} nodes"
+    return {
+        "unique": f"no other connected graph of {most} explains this part of the update",
+        "k_graphs": f"the likeliest of exactly {size} connected graphs of {most} that explain this part of the update",
+        "at_least_k": f"the likeliest of {size} or more connected graphs of {most} that explain this part of the update",
+    }[certificate.status]
 
 
 def _words(items: Sequence[tuple[str, Any]]) -> str:

@@ -112,8 +112,9 @@ def _outcome(result: Result, specification: Specification, setup: Setup) -> Outc
     private = {"x": truth.x, "edges": truth.edges, "y": truth.y, "name": truth.name}
     if truth.edge_class is not None:
         private["edge_class"] = truth.edge_class
+    kept, file = result.whole or result.reconstruction, f"../observations/{seen}.safetensors"
     files = {
-        "reconstructions": document(result.reconstruction, f"../observations/{seen}.safetensors").encode(),
+        "reconstructions": document(kept, file, own=result.own).encode(),
         "truths": (json.dumps(plain(private)) + "\n").encode(),
     }
     if place == 0:

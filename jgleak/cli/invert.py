@@ -91,7 +91,7 @@ def invert(
         from jgleak.audit.clients import foreign_graphs
         from jgleak.audit.compilations import compilations
         from jgleak.audit.describe import describe
-        from jgleak.audit.outcome import FOUND, outcome
+        from jgleak.audit.outcome import FOUND, PART, outcome
         from jgleak.audit.record import plain
         from jgleak.cli.features import feature_space
         from jgleak.datasets import load as load_dataset
@@ -146,6 +146,13 @@ def invert(
                 "facts": shown_first.to_json(),
                 "diagnoses": why,
                 "graphs": [describe(g, space) for g in found.graphs],
+                "members": [
+                    {
+                        "graphs": [describe(graph, space) for graph in member.graphs],
+                        "certificate": None if member.certificate is None else dataclasses.asdict(member.certificate),
+                    }
+                    for member in found.members
+                ],
                 "smiles": [None if m is None else dataclasses.asdict(m) | {"note": m.note} for m in molecules],
                 "gradient_distance": found.gradient_distance,
                 "stop": found.stop,
@@ -165,7 +172,7 @@ def invert(
             _show(found, list(zip(shown, molecules, strict=True)), space, worth, console)
         if out_file is not None:
             _write(out_file, found, file, given, loss)
-        raise typer.Exit(0 if worth.kind == FOUND else NOTHING)
+        raise typer.Exit(0 if worth.kind in (FOUND, PART) else NOTHING)
 
 
 def _sizes(text: str | None) -> tuple[int, ...]:
@@ -219,14 +226,16 @@ def _show(
     worth: Outcome,
     console: Console,
 ) -> None:
-    from jgleak.audit.table import certificate_text, graph_table
+    from jgleak.audit.table import certificate_text, graph_table, member_text
 
     reason = found.info.get("reason")
     if worth.text:
         console.print(Text(worth.text), soft_wrap=True)
-    for graph, molecule in shown:
+    for place, (graph, molecule) in enumerate(shown):
         console.print(graph_table(graph, space))
-        if molecule is not None and not worth.text:
+        if found.members:
+            console.print(Text(member_text(found.members[place])), soft_wrap=True)
+        if molecule is not None and (not worth.text or found.members):
             fits = f"SMILES {molecule.texts[0]}\n  {molecule.note}"
             console.print(
                 Text(fits if molecule.inferred or molecule.known else "no SMILES: no bond orders fit these atoms"),
@@ -234,7 +243,8 @@ def _show(
             )
     distance = "unknown" if found.gradient_distance is None else f"{found.gradient_distance:.1e}"
     count = "1 candidate graph" if len(found.graphs) == 1 else f"{len(found.graphs)} candidate graphs, the best shown"
-    count = count if len(shown) == 1 else f"the {len(found.graphs)} graphs of the batch, in no order"
+    if found.members or len(shown) > 1:
+        count = f"{len(found.graphs)} graphs of the batch, in no order"
     console.print(Text(f"gradient distance {distance}; {count}; stopped: {found.stop}"))
     for hint in worth.hints:
         console.print(Text(hint), soft_wrap=True)

@@ -33,7 +33,7 @@ from jgleak.attacks.attack import Attack, Budget, Clock, Reconstruction
 from jgleak.attacks.census.arithmetic import arithmetic_of
 from jgleak.attacks.census.assemble import AnonymitySet
 from jgleak.attacks.census.attempted import Attempted, counted
-from jgleak.attacks.census.batches.batch import reconstructed
+from jgleak.attacks.census.batches.batch import alone_needed, reconstructed
 from jgleak.attacks.census.candidates import CensusCandidates, degrees_assumed
 from jgleak.attacks.census.certify import certify
 from jgleak.attacks.census.enumerate import enumerated, may_be_small
@@ -67,7 +67,6 @@ def run(
       candidates over all of them, ``Attempted.facts`` of the last one, seconds, options that are not the default, and,
       where no graph was found, what is known of the reason.
     """
-    del key
     whole = budget.start()
     clock = whole.part(settings.limits.search_share)
     info: dict[str, Any] = {"attempts": 0, "candidates": 0, "blocks": 0, "residual": None, **_options(settings)}
@@ -77,7 +76,8 @@ def run(
         if not problem.fit.informative:
             raise TooManyCandidates(f"noise of deviation {knowledge.noise:.1e} alone explains the update")
         if observation.batch_size > 1:
-            return reconstructed(problem, clock, budget, whole)
+            alone = partial(_alone, settings, knowledge, key, budget)
+            return reconstructed(problem, clock, budget, alone)
         counting = clock.part(settings.limits.counting_share) if searchable(problem) else clock
         candidates = CensusCandidates(problem, counting, budget)
         small, unsolved = may_be_small(problem, candidates.start.nodes), list[Attempted]()
@@ -107,6 +107,15 @@ def run(
         info["reason"] = str(error)
     info = {**arithmetic_of(knowledge.noise, settings).reason(stop), **info, "seconds": clock.elapsed}
     return Reconstruction((), None, "time" if clock.left <= 0 else stop, info=info)
+
+
+def _alone(
+    settings: CensusSettings, knowledge: Knowledge, key: Array, budget: Budget, observation: Observation, clock: Clock
+) -> Reconstruction:
+    """The census of one graph of a batch, within the time that is left."""
+    if clock.left <= 0:
+        return Reconstruction((), None, "time")
+    return run(settings, observation, knowledge, key=key, budget=dataclasses.replace(budget, seconds=clock.left))
 
 
 class Answer(NamedTuple):
@@ -229,6 +238,8 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
             "no linear map takes the nodes' own rows (GINE adds them up behind an activation), so that feature values "
             "cannot be checked; it needs an encoder, or a readout that sees the input"
         )
+    if observation.batch_size > 1 and (reason := alone_needed(observation, knowledge)) is not None:
+        return reason
     if model.readout.additive is None:
         return "it needs a readout that adds up over nodes: 'node_mlp', or 'pooled' with mean, sum or both, without max"
     try:

@@ -55,8 +55,8 @@ def _pair(folder: Path, unit: Unit) -> Pair:
     name = unit.record["name"] or f"client {unit.client}"
     try:
         truth = graph_of(read_json(folder / "truths" / f"{unit.hash}.json"))
-        graphs, _, observation, given, _ = read(folder / "reconstructions" / f"{unit.hash}.json")
-        space = load(observation, given)[1]
+        listed = read(folder / "reconstructions" / f"{unit.hash}.json")
+        graphs, space = listed.shown, load(listed.observation, listed.space)[1]
         exact = bool(unit.record["exact"])
         best = None if not graphs else _picture(graphs[0], space, truth, f"reconstruction of {name}")
         caption = _caption(unit, truth, len(graphs))

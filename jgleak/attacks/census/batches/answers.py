@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from math import prod
 
 from jgleak.attacks.attack import Clock, Reconstruction
-from jgleak.attacks.census.batches.joint import distance, each_gradient, fitting, remaining
+from jgleak.attacks.census.batches.joint import distance, each_gradient, fitting, remaining, without
 from jgleak.attacks.census.batches.members import Member
 from jgleak.attacks.census.candidates import degrees_assumed
 from jgleak.attacks.census.certify import certify
@@ -19,7 +19,7 @@ TOLD_APART = "the head's gradient has as many dimensions as the batch has graphs
 """What a certificate of a graph of a batch takes for granted beside the census."""
 
 OTHERS = "the other graphs of the batch are those that were found"
-"""The same of a graph that is what the others leave."""
+"""The same of a graph that was looked for in what others left of the update."""
 
 
 def certified(problem: CensusProblem, members: Sequence[Member], clock: Clock) -> Iterator[Reconstruction]:
@@ -29,11 +29,25 @@ def certified(problem: CensusProblem, members: Sequence[Member], clock: Clock) -
         if answer is None or not answer.found.graphs:
             continue
         degrees = degrees_assumed(problem.knowledge, answer.levels.nodes, problem.limits.span)
-        conditions = (*answer.levels.conditions, *degrees, TOLD_APART, *(() if member.part else (OTHERS,)))
+        conditions = (*answer.levels.conditions, *degrees, TOLD_APART)
         made = certify(member.problem, conditions, answer.found, answer.most, clock)
-        for label in member.labels:
+        for label in member.part.labels:
             graphs = made.graphs if label is None else tuple(dataclasses.replace(g, y=label) for g in made.graphs)
             yield Reconstruction(graphs, made.distance, "match", certificate=made.certificate)
+
+
+def beside(others: Reconstruction) -> list[Reconstruction]:
+    """The answers to graphs that were looked for in what those found left of the update."""
+    answers = list(others.members) or ([others] if others.graphs else [])
+    return [
+        answer
+        if answer.certificate is None
+        else dataclasses.replace(
+            answer,
+            certificate=dataclasses.replace(answer.certificate, conditions=(*answer.certificate.conditions, OTHERS)),
+        )
+        for answer in answers
+    ]
 
 
 def checked(problem: CensusProblem, answers: Sequence[Reconstruction]) -> tuple[list[Reconstruction], float]:
@@ -49,7 +63,7 @@ def checked(problem: CensusProblem, answers: Sequence[Reconstruction]) -> tuple[
     for place, answer in enumerate(answers):
         if len(answer.graphs) < 2:
             continue
-        distances = fitting(remaining(observation, each, place), space, answer.graphs)
+        distances = fitting(remaining(observation, without(each, place)), space, answer.graphs)
         fits = [one <= max(MATCH, 2.0 * min(distances)) for one in distances]
         order = sorted(range(len(fits)), key=lambda k: not fits[k])
         answers[place] = dataclasses.replace(answer, graphs=tuple(answer.graphs[k] for k in order))

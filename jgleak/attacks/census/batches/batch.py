@@ -2,40 +2,66 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jgleak.attacks.attack import Budget, Clock, Reconstruction
-from jgleak.attacks.census.attempted import counted
-from jgleak.attacks.census.batches import rays
-from jgleak.attacks.census.batches.answers import certified, checked, of_all
+from jgleak.attacks.census.batches import masks, rays
+from jgleak.attacks.census.batches.answers import beside, certified, checked, of_all
 from jgleak.attacks.census.batches.head import HeadGradient
 from jgleak.attacks.census.batches.joint import each_gradient, remaining
-from jgleak.attacks.census.batches.masks import pooled_rows
 from jgleak.attacks.census.batches.members import Member, taken
 from jgleak.attacks.census.batches.parts import parts_of
 from jgleak.attacks.census.batches.states import root_states
-from jgleak.attacks.census.candidates import CensusCandidates, Levels
+from jgleak.attacks.census.candidates import CensusCandidates
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.distance import MATCH
+from jgleak.federated.knowledge import Knowledge
 from jgleak.federated.loss import Loss
+from jgleak.federated.observation import Observation
 
 
-def reconstructed(problem: CensusProblem, clock: Clock, budget: Budget, whole: Clock) -> Reconstruction:
+def alone_needed(observation: Observation, knowledge: Knowledge) -> str | None:
+    """Why the census needs an update of one graph alone here, or None where it takes a batch."""
+    graphs = f"the update mixes {observation.batch_size} graphs, and"
+    if observation.model.readout.additive != "pooled":
+        return (
+            f"{graphs} in a batch the census tells graphs apart by the row that each of them pools; this readout adds "
+            "nodes up one by one: record batches of one, or take gradient matching (as dlg)"
+        )
+    if knowledge.noise is not None or observation.pruned or observation.scaled:
+        return (
+            f"{graphs} it takes them apart by dimensions of the exact gradient, which noise, pruning and clipping "
+            "change; record batches of one, or take gradient matching (as dlg)"
+        )
+    if observation.local is not None and observation.local.steps > 1:
+        return f"{graphs} it takes them apart by one gradient, not by {observation.local.steps} local steps"
+    return None
+
+
+Single = Callable[[Observation, Clock], Reconstruction]
+"""The census of an update of one graph, within some time."""
+
+
+def reconstructed(problem: CensusProblem, clock: Clock, budget: Budget, single: Single) -> Reconstruction:
     """The graphs of a batch behind a pooled readout.
+
+    What those that were found leave of the update is a smaller batch, whose candidates are fewer: the others are looked
+    for in that.
 
     Args:
       problem: the batch's update and what is known.
       clock: ends the searches.
       budget: bounds them.
-      whole: the clock of all.
+      single: what takes an update of one graph.
     """
     observation = problem.observation
-    head = HeadGradient.of(observation)
-    size, info = observation.batch_size, dict[str, Any](graphs=observation.batch_size, rank=head.rank)
-    rows = pooled_rows(head, clock.part(problem.limits.hop_share))
+    head, size = HeadGradient.of(observation), observation.batch_size
+    info: dict[str, Any] = {"graphs": size, "rank": head.rank}
+    rows = masks.pooled_rows(head, clock.part(problem.limits.hop_share))
     members = [] if rows is None else [Member.of(problem, part) for part in parts_of(head, rows)]
-    info |= {"masks": rows is not None, "seconds_rows": whole.elapsed}
-    candidates = CensusCandidates(problem, clock, budget)
+    info |= {"masks": rows is not None, "seconds_rows": clock.elapsed}
+    candidates, answers = CensusCandidates(problem, clock, budget), list[Reconstruction]()
     for number, levels in enumerate(candidates.attempts(clock), start=1):
         states = root_states(observation.model, observation.params, levels, clock)
         if states is None:
@@ -44,21 +70,45 @@ def reconstructed(problem: CensusProblem, clock: Clock, budget: Budget, whole: C
         if not members:
             found = rays.pooled_rows(head, levels, states, problem.limits, clock.part(problem.limits.hop_share))
             members = [Member.of(problem, part) for part in parts_of(head, found)]
+        new = False
         for place, member in enumerate(members):
-            if not member.found.graphs and member.part is not None:
-                share = clock.part(1.0 / (len(members) - place + 1))
-                members[place] = taken(member, member.part, levels, states, share)
-        members = _last(problem, members, levels, clock)
-        if sum(len(member.labels) for member in members if member.found.graphs) == size:
+            if not member.found.graphs:
+                members[place] = taken(member, levels, states, clock.part(1.0 / (len(members) - place + 1)))
+                new |= bool(members[place].found.graphs)
+        answers = list(certified(problem, members, clock)) if new else answers
+        if new and len(answers) < size:
+            answers += _others(problem, answers, clock.part(0.5), budget, single)
+        if len(answers) == size:
             break
-    answers, far = list(certified(problem, members, whole)), None
+    return _answered(problem, answers, info, clock)
+
+
+def _others(
+    problem: CensusProblem, answers: Sequence[Reconstruction], clock: Clock, budget: Budget, single: Single
+) -> list[Reconstruction]:
+    """Graphs of what those found leave of the update."""
+    observation = problem.observation
+    if Loss.of(observation.loss).masked:  # what a label counts may depend on labels that are not known yet
+        return []
+    parts = each_gradient(observation, problem.knowledge.space, [answer.graphs[0] for answer in answers])
+    left = remaining(observation, parts)
+    if left.batch_size == 1:
+        return beside(single(left, clock))
+    rest = CensusProblem.of(left, problem.knowledge, problem.settings)
+    return beside(reconstructed(rest, clock, budget, single))
+
+
+def _answered(
+    problem: CensusProblem, answers: list[Reconstruction], info: dict[str, Any], clock: Clock
+) -> Reconstruction:
+    """What was found, checked as a whole where that is everything."""
+    size, far = problem.observation.batch_size, None
     if len(answers) == size:
         answers, far = checked(problem, answers)
     matched = far is not None and far <= MATCH
-    info |= {"found": len(answers), "seconds": whole.elapsed}
+    info |= {"found": len(answers), "seconds": clock.elapsed}
     if len(answers) < size:
-        shown = "" if members else f"; the head's gradient, of rank {head.rank}, does not show their pooled rows"
-        info["reason"] = f"{len(answers)} of {size} graphs were found{shown}"
+        info["reason"] = f"{len(answers)} of {size} graphs were found; the head's gradient has rank {info['rank']}"
     return Reconstruction(
         graphs=tuple(answer.graphs[0] for answer in answers),
         gradient_distance=far,
@@ -67,17 +117,3 @@ def reconstructed(problem: CensusProblem, clock: Clock, budget: Budget, whole: C
         info=info,
         members=tuple(answers),
     )
-
-
-def _last(problem: CensusProblem, members: list[Member], levels: Levels, clock: Clock) -> list[Member]:
-    """The members, where one alone is missing with what the others leave of the whole gradient, which says more than a
-    pooled row."""
-    known = [member for member in members if member.found.graphs]
-    found = [answer.graphs[0] for answer in certified(problem, known, clock)]
-    # where a label counts differently beside others', no graph's part is known before all labels are
-    if len(found) != problem.observation.batch_size - 1 or Loss.of(problem.observation.loss).masked or clock.left <= 0:
-        return members
-    each = each_gradient(problem.observation, problem.knowledge.space, [*found, found[0]])  # the last stands for none
-    own = CensusProblem.of(remaining(problem.observation, each, len(found)), problem.knowledge, problem.settings)
-    answer = counted(own, levels, clock.part(0.5))
-    return [*known, Member(own, (None,), None, answer)] if answer.found.graphs else members

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from jgleak.attacks.distance import gradient_distances
+from jgleak.attacks.census.batches.head import HeadGradient
+from jgleak.attacks.distance import MATCH, gradient_distances
 from jgleak.features import FeatureSpace
 from jgleak.federated.client import gradients
 from jgleak.federated.observation import Observation
 from jgleak.gnn import Params
 from jgleak.graph import Graph, GraphBatch
 
+TAKEN = 1e-2
+"""What a graph of the batch may leave of the smallest singular value that it takes away."""
+
 
 def each_gradient(observation: Observation, space: FeatureSpace, graphs: Sequence[Graph]) -> list[Params]:
-    """Of every graph of a batch its part of the mean gradient."""
+    """Of graphs of a batch, all or some, the part that each has in the mean gradient."""
     model = observation.model
     batch = GraphBatch.from_graphs(graphs, space, slots=model.readout.slots)
     each = gradients(model, observation.params, batch, loss=observation.loss)
     leaves, shape = jax.tree.flatten(each)
-    shares = [np.asarray(leaf, np.float64) / len(graphs) for leaf in leaves]
+    shares = [np.asarray(leaf, np.float64) / observation.batch_size for leaf in leaves]
     return [jax.tree.unflatten(shape, [leaf[k] for leaf in shares]) for k in range(len(graphs))]
 
 
@@ -34,20 +38,66 @@ def distance(observation: Observation, each: Sequence[Params]) -> float:
     return _length(off) / max(_length(observation.update), 1e-300)
 
 
-def remaining(observation: Observation, each: Sequence[Params], own: int) -> Observation:
-    """The update of a client with one graph alone: what the others leave of the batch's."""
-    others = [part for place, part in enumerate(each) if place != own]
+def remaining(observation: Observation, found: Sequence[Params]) -> Observation:
+    """The update of a client with the other graphs alone: the mean gradient without the parts of those found."""
+    left = observation.batch_size - len(found)
 
-    def left(seen: Any, *parts: Any) -> np.ndarray:
-        return (len(each) * (np.asarray(seen, np.float64) - sum(parts))).astype(np.float32)
+    def one(seen: Any, *parts: Any) -> np.ndarray:
+        return (observation.batch_size / left * (np.asarray(seen, np.float64) - sum(parts))).astype(np.float32)
 
-    update: Any = jax.tree.map(left, observation.update, *others)
-    return dataclasses.replace(observation, update=update, batch_size=1)
+    update: Any = jax.tree.map(one, observation.update, *found)
+    return dataclasses.replace(observation, update=update, batch_size=left)
+
+
+def without(each: Sequence[Params], own: int) -> list[Params]:
+    """All parts but one."""
+    return [part for place, part in enumerate(each) if place != own]
 
 
 def fitting(observation: Observation, space: FeatureSpace, graphs: Sequence[Graph]) -> list[float]:
     """The distances of the gradients of several graphs from what ``remaining`` left."""
     return [found for found, _ in gradient_distances(observation, space, graphs)]
+
+
+class Together(NamedTuple):
+    """Lists of graphs of a batch beside its update.
+
+    Attributes:
+      furthest: of every list the largest distance of one of its graphs.
+      most: what rounding explains.
+      text: what was compared, for people.
+    """
+
+    furthest: list[float]
+    most: float
+    text: str
+
+
+def together(observation: Observation, space: FeatureSpace, lists: Sequence[Sequence[Graph]]) -> Together:
+    """How far listed graphs are from explaining a batch's update, with the first graph of every other list.
+
+    Where graphs of the batch are missing, the distance is what a graph leaves of the dimension that it must take from
+    the gradient of the first map behind pooling (``HeadGradient``).
+    """
+    if len(lists) == observation.batch_size:
+        each = each_gradient(observation, space, [graphs[0] for graphs in lists])
+        far = distance(observation, each)
+        rest = [
+            fitting(remaining(observation, without(each, place)), space, graphs) for place, graphs in enumerate(lists)
+        ]
+        text = f"gradient distance of the batch: {far:.1e}"
+        return Together([max(far, *own) for own in rest], MATCH * observation.batch_size, text)
+    head = HeadGradient.of(observation)
+    rest = [[_left(head, observation, space, graph) for graph in graphs] for graphs in lists]
+    return Together([max(own) for own in rest], TAKEN, "others are missing, so the whole gradient cannot be recomputed")
+
+
+def _left(head: HeadGradient, observation: Observation, space: FeatureSpace, graph: Graph) -> float:
+    """The smallest singular value of the head's gradient without a graph's part, relative to the one with it."""
+    (own,) = each_gradient(observation, space, [graph])
+    readout = observation.model.readout
+    part = np.asarray(readout.first(observation.model.readout_of(own))["kernel"])
+    return float(np.linalg.svd(head.kernel - part, compute_uv=False)[head.rank - 1] / head.values[-1])
 
 
 def _length(tree: Params) -> float:

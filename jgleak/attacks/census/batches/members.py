@@ -27,21 +27,19 @@ class Member:
 
     Attributes:
       problem: its own gradient, as far as it is known, and what else is.
-      labels: of each graph (``Part.labels``).
-      part: what the batch's update shows of it; None where that is what all others leave of the update.
+      part: what the batch's update shows of it.
       answer: its graphs and how they were found; None before any search.
     """
 
     problem: CensusProblem
-    labels: tuple[int | None, ...]
-    part: Part | None
+    part: Part
     answer: Attempted | None = None
 
     @staticmethod
     def of(problem: CensusProblem, part: Part) -> Member:
         """That of a part of a batch's problem."""
         own = CensusProblem.of(part.observation, problem.knowledge, problem.settings)
-        return Member(own, part.labels, part)
+        return Member(own, part)
 
     @property
     def found(self) -> AnonymitySet:
@@ -49,20 +47,19 @@ class Member:
         return AnonymitySet(exhausted=False) if self.answer is None else self.answer.found
 
 
-def taken(member: Member, part: Part, levels: Levels, states: Float[np.ndarray, "K D"], clock: Clock) -> Member:
-    """Every graph of the candidate blocks with the part's pooled row, of the first numbers of nodes that have any.
+def taken(member: Member, levels: Levels, states: Float[np.ndarray, "K D"], clock: Clock) -> Member:
+    """Every graph of the candidate blocks with the member's pooled row, of the first numbers of nodes that have any.
 
     That row is the sum of the blocks' states, over the number of nodes for a mean: the equations of the census.
 
     Args:
-      member: the graph,
-      part: and what is known of it.
+      member: the graph.
       levels: candidate blocks of the batch.
       states: of their roots.
       clock: ends the search.
     """
     problem = member.problem
-    pooled, answer = problem.observation.model.readout.summed(part.row), member.answer
+    pooled, answer = problem.observation.model.readout.summed(member.part.row), member.answer
     for sizes in problem.rounds:
         if clock.left <= 0:
             break
