@@ -156,11 +156,11 @@ def member_text(member: Reconstruction) -> str:
     certificate = member.certificate
     if certificate is None:
         return "nothing is claimed about other graphs"
-    size, most = certificate.size, f"up to {certificate.n_max} nodes"
+    size, most = certificate.size, f"of up to {certificate.n_max} nodes"
     return {
-        "unique": f"no other connected graph of {most} explains this part of the update",
-        "k_graphs": f"the likeliest of exactly {size} connected graphs of {most} that explain this part of the update",
-        "at_least_k": f"the likeliest of {size} or more connected graphs of {most} that explain this part of the update",
+        "unique": f"no other connected graph {most} explains this part of the update",
+        "k_graphs": f"the likeliest of exactly {size} connected graphs {most} that explain this part of the update",
+        "at_least_k": f"the likeliest of {size} or more connected graphs {most} that explain this part of the update",
     }[certificate.status]
 
 

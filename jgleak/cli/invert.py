@@ -226,6 +226,7 @@ def _show(
     worth: Outcome,
     console: Console,
 ) -> None:
+    from jgleak.audit.outcome import PART
     from jgleak.audit.table import certificate_text, graph_table, member_text
 
     reason = found.info.get("reason")
@@ -244,7 +245,7 @@ def _show(
     distance = "unknown" if found.gradient_distance is None else f"{found.gradient_distance:.1e}"
     count = "1 candidate graph" if len(found.graphs) == 1 else f"{len(found.graphs)} candidate graphs, the best shown"
     if found.members or len(shown) > 1:
-        count = f"{len(found.graphs)} graphs of the batch, in no order"
+        count = f"{'some' if worth.kind == PART else 'the'} {len(found.graphs)} graphs of the batch, in no order"
     console.print(Text(f"gradient distance {distance}; {count}; stopped: {found.stop}"))
     for hint in worth.hints:
         console.print(Text(hint), soft_wrap=True)

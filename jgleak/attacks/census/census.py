@@ -33,7 +33,7 @@ from jgleak.attacks.attack import Attack, Budget, Clock, Reconstruction
 from jgleak.attacks.census.arithmetic import arithmetic_of
 from jgleak.attacks.census.assemble import AnonymitySet
 from jgleak.attacks.census.attempted import Attempted, counted
-from jgleak.attacks.census.batches.batch import alone_needed, reconstructed
+from jgleak.attacks.census.batches.batch import alone_needed, of_each, reconstructed
 from jgleak.attacks.census.candidates import CensusCandidates, degrees_assumed
 from jgleak.attacks.census.certify import certify
 from jgleak.attacks.census.enumerate import enumerated, may_be_small
@@ -72,6 +72,7 @@ def run(
     info: dict[str, Any] = {"attempts": 0, "candidates": 0, "blocks": 0, "residual": None, **_options(settings)}
     stop = "no candidates"
     try:
+        knowledge = of_each(knowledge)
         problem = _problem(observation, knowledge, settings, clock, budget)
         if not problem.fit.informative:
             raise TooManyCandidates(f"noise of deviation {knowledge.noise:.1e} alone explains the update")

@@ -13,7 +13,7 @@ import pytest
 from models import flat
 
 from jgleak.attacks.attack import Budget
-from jgleak.attacks.census import census, receptive_field
+from jgleak.attacks.census import attempted, receptive_field
 from jgleak.attacks.census.assemble import AnonymitySet, ExplainingGraph
 from jgleak.attacks.census.candidates import CensusCandidates, Levels
 from jgleak.attacks.census.census import CENSUS
@@ -304,7 +304,7 @@ def test_what_a_search_under_weaker_conditions_finds_is_kept(lab: Any, monkeypat
     observation = lab.observe(lab.model(), truth)
     one, two = (ExplainingGraph(graph, 1e-7, graph.canonical_form()) for graph in (truth, other))
     sets = [AnonymitySet((one,)), AnonymitySet((two, one), exhausted=False)]
-    monkeypatch.setattr(census, "assemble", lambda *given: sets.pop(0))
+    monkeypatch.setattr(attempted, "assemble", lambda *given: sets.pop(0))
     found = CENSUS(observation, Knowledge(lab.space, n=3), key=jax.random.key(0), budget=Budget(seconds=60))
     assert {g.canonical_form() for g in found.graphs} == {truth.canonical_form(), other.canonical_form()}
     assert found.certificate is not None and found.certificate.status == "at_least_k"

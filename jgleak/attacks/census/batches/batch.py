@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -34,9 +35,18 @@ def alone_needed(observation: Observation, knowledge: Knowledge) -> str | None:
             f"{graphs} it takes them apart by dimensions of the exact gradient, which noise, pruning and clipping "
             "change; record batches of one, or take gradient matching (as dlg)"
         )
+    if knowledge.features is not None:
+        return f"{graphs} it does not say whose the known feature rows are; leave them out"
     if observation.local is not None and observation.local.steps > 1:
         return f"{graphs} it takes them apart by one gradient, not by {observation.local.steps} local steps"
     return None
+
+
+def of_each(knowledge: Knowledge) -> Knowledge:
+    """What is known of each graph of a batch alone: where their sizes differ, only the largest."""
+    if len(set(knowledge.sizes)) < 2:
+        return knowledge
+    return dataclasses.replace(knowledge, n=None, sizes=(), max_n=max(knowledge.sizes))
 
 
 Single = Callable[[Observation, Clock], Reconstruction]

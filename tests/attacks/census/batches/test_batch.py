@@ -1,0 +1,154 @@
+"""Whole batches: every graph found, certified and checked; what is missing is said."""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import combinations_with_replacement, product
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from jgleak.attacks.attack import Budget, Reconstruction
+from jgleak.attacks.census.census import CENSUS
+from jgleak.audit.certified import read, verify, write
+from jgleak.audit.outcome import PART, outcome
+from jgleak.datasets import embedded
+from jgleak.features import FeatureSpace
+from jgleak.federated import Knowledge, fedsgd, save
+from jgleak.gnn import GNN, MLP, Pooled
+from jgleak.gnn.standard import standard
+from jgleak.graph import Graph
+
+from ..brute import MATCH, small_graphs
+from ..test_anonymity import typed, weights
+
+DATA = embedded()
+NAMES = ("histamine", "valproic acid", "metformin")
+GRAPHS = [graph for graph in DATA.graphs if graph.name.split(":")[0] in NAMES]
+
+
+def model_of(width: int, in_features: int, *head: int) -> GNN:
+    return standard(in_features, "gcn", Pooled("mean", MLP(head)), hidden=width, last_act=True)
+
+
+def attacked(
+    model: GNN, params: Any, graphs: list[Graph], space: Any, seconds: float = 600.0, **known: Any
+) -> Reconstruction:
+    observation = fedsgd(model, params, graphs, space, loss="bce")
+    return CENSUS(observation, Knowledge(space, **known), key=jax.random.key(0), budget=Budget(seconds=seconds))
+
+
+def forms(graphs: Any) -> list[tuple[bytes, bytes]]:
+    return sorted(graph.canonical_form() for graph in graphs)
+
+
+@pytest.fixture(scope="module")
+def found() -> Reconstruction:
+    model = model_of(64, DATA.space.width, 64, 2)
+    return attacked(model, model.initial(key=jax.random.key(0)), GRAPHS, DATA.space, prior="molecule")
+
+
+def test_every_molecule_is_in_its_list_and_the_batch_has_the_gradient(found: Reconstruction) -> None:
+    assert found.stop == "match" and found.gradient_distance is not None and found.gradient_distance < 1e-5
+    assert len(found.members) == len(found.graphs) == 3 and found.certificate is not None
+    lists = [forms(member.graphs) for member in found.members]
+    for truth in GRAPHS:
+        assert sum(truth.canonical_form() in one for one in lists) == 1
+    for member, graph in zip(found.members, found.graphs, strict=True):
+        assert member.certificate is not None and member.certificate.size == len(member.graphs)
+        assert member.graphs[0] is graph and graph.y is not None
+
+
+def test_a_saved_batch_is_verified_as_a_whole(found: Reconstruction, tmp_path: Path) -> None:
+    model = model_of(64, DATA.space.width, 64, 2)
+    observation = fedsgd(model, model.initial(key=jax.random.key(0)), GRAPHS, DATA.space, loss="bce")
+    save(tmp_path / "seen.safetensors", observation, DATA.space)
+    file = tmp_path / "found.json"
+    write(file, found, tmp_path / "seen.safetensors")
+    report = verify(file)
+    assert report.holds and "graphs found: 3 of 3" in report.text
+    assert [len(member.graphs) for member in read(file).members] == [len(member.graphs) for member in found.members]
+    wrong = dataclasses.replace(found.members[0], graphs=(GRAPHS[0],) * 2)
+    write(file, dataclasses.replace(found, members=(wrong, *found.members[1:])), tmp_path / "seen.safetensors")
+    assert not verify(file).holds
+    write(file, dataclasses.replace(found, members=found.members[:2], certificate=None), tmp_path / "seen.safetensors")
+    assert verify(file).holds and "others are missing" in verify(file).text
+
+
+def test_without_time_nothing_is_claimed() -> None:
+    model = model_of(64, DATA.space.width, 64, 2)
+    params = model.initial(key=jax.random.key(0))
+    found = attacked(model, params, GRAPHS, DATA.space, seconds=1e-3, prior="molecule")
+    assert not found.graphs and found.certificate is None and found.stop == "time"
+
+
+def test_some_graphs_of_a_batch_are_an_answer(found: Reconstruction) -> None:
+    model = model_of(64, DATA.space.width, 64, 2)
+    observation = fedsgd(model, model.initial(key=jax.random.key(0)), GRAPHS, DATA.space, loss="bce")
+    some = dataclasses.replace(found, graphs=found.graphs[:2], members=found.members[:2], gradient_distance=None)
+    said = outcome(observation, some, None)
+    assert said.kind == PART and "2 of the 3 graphs" in said.text
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [({"pruned": True}, "noise, pruning and clipping"), ({"scaled": True}, "noise, pruning and clipping")],
+)
+def test_updates_that_hide_dimensions_are_refused(changed: dict[str, Any], said: str) -> None:
+    model = model_of(64, DATA.space.width, 64, 2)
+    observation = fedsgd(model, model.initial(key=jax.random.key(0)), GRAPHS, DATA.space, loss="bce")
+    reason = CENSUS.refusal(dataclasses.replace(observation, **changed), Knowledge(DATA.space))
+    assert reason is not None and said in reason
+    nodes = standard(DATA.space.width, hidden=8)
+    observation = fedsgd(nodes, nodes.initial(key=jax.random.key(0)), GRAPHS, DATA.space, loss="bce")
+    assert "one by one" in str(CENSUS.refusal(observation, Knowledge(DATA.space)))
+
+
+class Pairs:
+    """All batches of so many small graphs, and the whole gradient of each."""
+
+    def __init__(self, model: GNN, params: Any, space: FeatureSpace, graphs: list[Graph]) -> None:
+        labelled = [dataclasses.replace(graph, y=y) for graph, y in product(graphs, (0, 1))]
+        self.graphs = labelled
+        flat = []
+        for graph in labelled:
+            update = fedsgd(model, params, [graph], space, loss="bce").update
+            flat.append(np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(update)]))
+        self.flat = np.array(flat)
+
+    def explaining(self, places: tuple[int, ...]) -> set[tuple[tuple[bytes, bytes], ...]]:
+        """The batches of as many graphs with the gradient of those at ``places``, up to isomorphism."""
+        seen = self.flat[list(places)].mean(axis=0)
+        tuples = np.array(list(combinations_with_replacement(range(len(self.graphs)), len(places))))
+        means = self.flat[tuples].mean(axis=1)
+        near = np.linalg.norm(means - seen, axis=1) <= MATCH * np.linalg.norm(seen)
+        return {tuple(forms(self.graphs[i] for i in batch)) for batch in tuples[near]}
+
+
+def explained(found: Reconstruction) -> set[tuple[tuple[bytes, bytes], ...]]:
+    """The batches that the lists allow."""
+    return {tuple(forms(batch)) for batch in product(*(member.graphs for member in found.members))}
+
+
+@pytest.mark.parametrize("batches", [8, pytest.param(200, marks=pytest.mark.slow)])
+def test_the_certified_set_of_batches_is_that_of_brute_force(batches: int) -> None:
+    """Pairs of graphs of three and four nodes and two kinds, under one set of weights."""
+    space, rng = typed(2), np.random.default_rng(0)
+    model = model_of(32, space.width, 32, 2)
+    params = weights(model, 0)
+    population = Pairs(model, params, space, [*small_graphs(3, space), *small_graphs(4, space)[::7]])
+    wrong, certain = 0, 0
+    for _ in range(batches):
+        places = tuple(rng.choice(len(population.graphs), 2, replace=False).tolist())
+        truth = [population.graphs[i] for i in places]
+        found = attacked(model, params, truth, space, max_n=4)
+        if found.certificate is None:
+            print([population.graphs[i].n for i in places], found.stop, found.info)
+            continue
+        wanted, listed = population.explaining(places), explained(found)
+        print(len(wanted), len(listed), found.certificate.status, wanted == listed, found.certificate.conditions[:3])
+        certain += found.certificate.status != "at_least_k"
+    assert wrong == 0 and certain >= 0.7 * batches

@@ -1,0 +1,142 @@
+"""Pooled rows of the graphs of a batch, from masks and from rays, against the model's own pooling of each graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Float
+
+from jgleak.attacks.attack import Budget
+from jgleak.attacks.census.batches import masks, rays
+from jgleak.attacks.census.batches.head import HeadGradient
+from jgleak.attacks.census.batches.joint import distance, each_gradient, remaining, without
+from jgleak.attacks.census.batches.parts import parts_of
+from jgleak.attacks.census.batches.states import root_states
+from jgleak.attacks.census.candidates import CensusCandidates
+from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.settings import DEFAULTS
+from jgleak.datasets import embedded
+from jgleak.federated import Knowledge, Observation, fedsgd
+from jgleak.federated.loss import label_loss
+from jgleak.gnn import GNN, MLP, Pooled
+from jgleak.gnn.standard import standard
+from jgleak.graph import Graph, GraphBatch
+
+DATA = embedded()
+NAMES = ("histamine", "valproic acid", "metformin")
+GRAPHS = [graph for graph in DATA.graphs if graph.name.split(":")[0] in NAMES]
+FOREVER = Budget(seconds=1e6).start()
+
+
+def pooled(*widths: int, pooling: str = "mean") -> tuple[GNN, Any]:
+    """A model and its weights."""
+    model = standard(DATA.space.width, "gcn", Pooled(pooling, MLP(widths)), hidden=64, last_act=True)
+    return model, model.initial(key=jax.random.key(0))
+
+
+def seen(model: GNN, params: Any, graphs: list[Graph], loss: str = "ce") -> Observation:
+    """The update of a batch."""
+    return fedsgd(model, params, graphs, DATA.space, loss=loss)
+
+
+def own_rows(model: GNN, params: Any, graphs: list[Graph]) -> Float[np.ndarray, "B P"]:
+    """What the model itself pools."""
+    rows = []
+    for graph in graphs:
+        dense = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), GraphBatch.from_graphs([graph], DATA.space)).dense
+        states = model.apply({"params": params}, *dense, method="states")
+        assert isinstance(model.readout, Pooled)
+        rows.append(np.asarray(model.readout.pool(states[-1], dense.mask), np.float64))
+    return np.array(rows)
+
+
+def same(found: Float[np.ndarray, "k P"], truth: Float[np.ndarray, "B P"]) -> bool:
+    """Equal up to their order, and to rounding."""
+    far = np.linalg.norm(found[:, None] - truth[None], axis=2) / np.linalg.norm(truth, axis=1)
+    each_once = sorted(far.argmin(axis=1)) == list(range(len(truth)))
+    return found.shape == truth.shape and each_once and float(far.min(axis=1).max()) < 1e-4
+
+
+@pytest.mark.parametrize(("loss", "outputs"), [("ce", 2), ("bce", 2), ("ce", 3)])
+def test_masks_show_every_graphs_pooled_row(loss: str, outputs: int) -> None:
+    model, params = pooled(64, outputs)
+    found = masks.pooled_rows(HeadGradient.of(seen(model, params, GRAPHS, loss)), FOREVER)
+    assert found is not None and same(found, own_rows(model, params, GRAPHS))
+
+
+def test_masks_are_looked_for_behind_a_rectified_map_alone_and_within_the_time() -> None:
+    for widths, limit in (((64, 32, 2), 1e6), ((2,), 1e6), ((64, 2), 0.0)):
+        model, params = pooled(*widths)
+        assert masks.pooled_rows(HeadGradient.of(seen(model, params, GRAPHS)), Budget(seconds=limit).start()) is None
+
+
+@pytest.mark.parametrize("pooling", ["mean", "sum", "mean,sum"])
+def test_rays_show_every_graphs_pooled_row(pooling: str) -> None:
+    """Whatever the head: its depth says nothing of the space of pooled rows."""
+    model, params = pooled(64, 32, 2, pooling=pooling)
+    observation = seen(model, params, GRAPHS)
+    problem = CensusProblem.of(observation, Knowledge(DATA.space, prior="molecule"))
+    levels = next(CensusCandidates(problem, FOREVER, Budget()).attempts(FOREVER))
+    states = root_states(model, params, levels, FOREVER)
+    assert states is not None
+    found = rays.pooled_rows(HeadGradient.of(observation), levels, states, DEFAULTS.limits, FOREVER)
+    assert same(found, own_rows(model, params, GRAPHS))
+
+
+def test_a_graphs_part_takes_one_dimension_from_the_gradient() -> None:
+    """Wedderburn: and no other length of it, nor another row, does."""
+    model, params = pooled(64, 2)
+    head = HeadGradient.of(seen(model, params, GRAPHS))
+    rows = own_rows(model, params, GRAPHS)
+    assert head.rank == 3 and head.without(rows[:1]).rank == 2
+    assert np.linalg.norm(head.without(rows).kernel) < 1e-5 * np.linalg.norm(head.kernel)
+    for row, graph in zip(rows, GRAPHS, strict=True):
+        s, outside = head.alone(row)
+        assert outside < 1e-5
+        logits = model.apply({"params": params}, jnp.asarray(row, jnp.float32), method=lambda m, x: m.readout.mlp(x))
+        wanted = np.asarray(jax.grad(label_loss)(logits, graph.y, "ce")) / 3
+        np.testing.assert_allclose(head.directions @ s, wanted, rtol=1e-3)
+    assert head.alone(rows.sum(axis=0))[1] > 1e-2
+
+
+def test_what_is_implied_by_all_rows_is_what_each_alone_says() -> None:
+    model, params = pooled(64, 32, 2)
+    head, rows = HeadGradient.of(seen(model, params, GRAPHS)), own_rows(*pooled(64, 32, 2), GRAPHS)
+    together, rest = head.explained(rows)
+    np.testing.assert_allclose(together, [head.alone(row)[0] for row in rows], rtol=1e-3)
+    assert rest.max() < 1e-4 and head.explained(rows[::-1] + rows)[1].max() > 1e-2
+
+
+@pytest.mark.parametrize("labels", [(1, 1), (0, 1)])
+def test_equal_graphs_share_a_row_and_keep_their_labels(labels: tuple[int, int]) -> None:
+    model, params = pooled(64, 2)
+    graphs = [Graph(GRAPHS[0].x, GRAPHS[0].edges, y) for y in labels] + GRAPHS[1:2]
+    head = HeadGradient.of(seen(model, params, graphs, "bce"))
+    rows = masks.pooled_rows(head, FOREVER)
+    assert rows is not None and len(rows) == 2
+    found = sorted(part.labels for part in parts_of(head, rows))
+    assert found == sorted([tuple(sorted(labels)), (GRAPHS[1].y,)])
+
+
+def test_a_row_that_no_label_explains_is_no_graphs() -> None:
+    model, params = pooled(64, 2)
+    head = HeadGradient.of(seen(model, params, GRAPHS))
+    rows = own_rows(model, params, GRAPHS)
+    assert len(parts_of(head, rows)) == 3
+    assert len(parts_of(head, np.r_[rows[:2], rows[2:] * 1.5])) < 3
+
+
+def test_parts_of_the_gradient_add_up_and_what_they_leave_is_the_rest() -> None:
+    model, params = pooled(64, 2)
+    observation = seen(model, params, GRAPHS)
+    each = each_gradient(observation, DATA.space, GRAPHS)
+    assert distance(observation, each) < 1e-6
+    assert distance(observation, without(each, 0)) > 0.1
+    left, alone = remaining(observation, each[:2]), seen(model, params, GRAPHS[2:])
+    assert left.batch_size == 1
+    gaps = jax.tree.map(lambda a, b: np.abs(a - b).max(), left.update, alone.update)
+    assert max(jax.tree.leaves(gaps)) < 1e-6
