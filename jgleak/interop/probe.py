@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from jgleak.interop.convert import is_leaf
 
@@ -96,24 +99,35 @@ SIZES, ATTRIBUTES = ("batch_size", "num_graphs", "size"), ("edge_attr", "edge_at
 """What a ``forward`` may call the edge list, the graph of every node, the number of graphs, and the edges' classes."""
 
 
-def run(model: Any, probe: Probe) -> Any:
-    """The model's output for a graph, whatever its ``forward`` calls its arguments; its buffers stay as they are.
+def run(model: Any, probe: Probe, state: Mapping[str, np.ndarray] | None = None) -> Any:
+    """The model's output for a graph, whatever its ``forward`` calls its arguments; the model stays as it is.
+
+    Args:
+      model: the module.
+      probe: the graph.
+      state: parameters and buffers in the place of the model's own, which the caller has found to fit; None: its own.
 
     Raises:
       ValueError: ``forward`` takes something that is no row, edge or batch.
     """
-    kept = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
-    try:
-        return _called(model, probe)
-    finally:
-        for buffer, value in kept:
-            buffer.copy_(value)
+    import torch  # pyright: ignore[reportMissingImports]
+
+    own = {
+        name: tensor.detach().clone() for name, tensor in model.named_buffers()
+    }  # a norm in training mode moves them
+    if state is not None:
+        place = {name: tensor for name, tensor in model.state_dict().items() if name in state}
+        own |= {name: torch.tensor(np.asarray(state[name], np.float64)).to(tensor) for name, tensor in place.items()}
+    arguments, keywords = _arguments(model, probe)
+    with torch.no_grad():
+        return torch.func.functional_call(model, own, arguments, keywords)
 
 
-def _called(model: Any, probe: Probe) -> Any:
+def _arguments(model: Any, probe: Probe) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What a model is called with."""
     signature = getattr(getattr(model, "signature", None), "param_dict", None)  # PyTorch Geometric's Sequential
     if signature is not None:
-        return model(*(_argument(name, probe, first=i == 0) for i, name in enumerate(signature)))
+        return tuple(_argument(name, probe, first=i == 0) for i, name in enumerate(signature)), {}
     parameters = inspect.signature(model.forward).parameters
     needed = [
         p for p in parameters.values() if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
@@ -126,13 +140,13 @@ def _called(model: Any, probe: Probe) -> Any:
         graph.x, graph.edge_index, graph.batch = probe.rows, probe.edges, probe.batch  # the very tensors, not copies
         if probe.edge_rows is not None:
             graph.edge_attr = probe.edge_rows
-        return model(graph)
+        return (graph,), {}
     given = {p.name: _argument(p.name, probe, first=i == 0) for i, p in enumerate(needed)}
     if "batch" in parameters:
         given["batch"] = probe.batch
     if probe.edge_rows is not None:
         given |= {name: probe.edge_rows for name in ATTRIBUTES if name in parameters}
-    return model(**given)
+    return (), given
 
 
 def _argument(name: str, probe: Probe, *, first: bool) -> Any:

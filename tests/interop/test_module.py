@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 
 from jgleak.features import FeatureSpace, onehot
+from jgleak.federated import LocalTraining
 from jgleak.federated.observation import flatten, load
-from jgleak.interop import GIN, BatchNorm, Client, Example, Linear, from_arrays, from_pyg, steps_of
-from tests.interop.conftest import LAYERS, LOSSES
+from jgleak.interop import GIN, BatchNorm, Client, Example, Linear, from_arrays, from_pyg, from_weights, steps_of
+from tests.interop.conftest import LAYERS, LOSSES, UNCOMPARED
 from tests.interop.test_guide import run
+
+pytestmark = UNCOMPARED
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed: the committed fixture is tested instead")
 geometric: Any = pytest.importorskip("torch_geometric", reason="torch_geometric is not installed")
@@ -420,3 +424,29 @@ def test_the_guide_s_lines_on_batch_normalisation_in_training_mode_work() -> Non
     seen, rows = found["observation"], model[0](names["x"], edges)
     mean = seen.statistics["layers_0"]["norm"]["mean"]
     np.testing.assert_allclose(mean, 0.1 * rows.mean(dim=0).detach().numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_a_live_module_stands_for_the_forward_pass_of_arrays() -> None:
+    """It says its structure; the parameters are those of the state, in whose place its own would be another model's."""
+    model, _, _ = made("sage")
+    state = {name: tensor.detach().numpy().copy() for name, tensor in model.state_dict().items()}
+    gradients = {name: parameter.grad.numpy().copy() for name, parameter in model.named_parameters()}
+    wanted = from_pyg(model, loss="ce")
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1.0)
+    moved = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        seen = from_arrays(state, gradients, model, loss="ce")
+        after = {name: weight - np.float32(0.5) * gradients[name] for name, weight in state.items()}
+        again = from_weights(state, after, model, loss="ce", client=Client(local=LocalTraining(0.5)))
+    assert seen.model == again.model == wanted.model
+    for path, leaf in flatten(wanted.update).items():
+        np.testing.assert_array_equal(flatten(seen.update)[path], leaf)
+        np.testing.assert_allclose(flatten(again.update)[path], leaf, atol=1e-5)
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, moved[name]), "reading the model moves nothing"
+    smaller = {**state, "lin1.bias": np.zeros(3, np.float32)}
+    with pytest.raises(ValueError, match=r"the module's 'lin1.bias' has shape \(4,\), the state's \(3,\)|lin1.bias"):
+        from_arrays(smaller, gradients, model, loss="ce")

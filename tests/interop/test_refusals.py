@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from jgleak.interop import GAT, GCN, GIN, SAGE, BatchNorm, Embeddings, LayerNorm, Linear, from_arrays
-from tests.interop.conftest import HEAD, Stranger
+from tests.interop.conftest import HEAD, UNCOMPARED, Stranger
+
+pytestmark = UNCOMPARED
 
 Change = Callable[[dict[str, Any]], Any]
 
@@ -46,7 +48,16 @@ VECTOR = np.ones(6, np.float32)
         ("gcn", put("state", "conv1.lin.bias", VECTOR), "a bias added before nodes are mixed"),
         ("gcn", put("state", "conv3.lin.weight", np.ones((6, 6))), "'conv3.lin.weight' belongs to no layer"),
         ("gcn", say(GCN("conv1", edge_weights=True), "relu"), "'conv1' is given edge weights; .*called without"),
-        ("gcn", say("conv1", "relu"), "layers: 'conv1' is neither a layer nor one of the words relu"),
+        (
+            "gcn",
+            say("conv3", "relu"),
+            r"'conv3' is neither one of the words relu.* nor are .*; there are those of conv1",
+        ),
+        (
+            "gin",
+            say("conv1.nn", "relu"),
+            r"arrays of 'conv1.nn' \(0.bias, .*\) say no kind of layer; write it",
+        ),
         ("gcn", say("add", GCN("conv1"), "relu", "mean", *HEAD), "'add' stands before the first convolution"),
         ("gcn", say(Linear("lin"), "relu", GCN("conv1")), "'relu' stands between the encoder 'lin' and the first conv"),
         (
