@@ -174,7 +174,8 @@ def _hint(name: str, state: Arrays) -> str:
     scale = state.get(f"{prefix}.weight", state.get(f"{prefix}.scale"))
     if ending in ("running_mean", "running_var", "mean", "var") or (scale is not None and scale.ndim == 1):
         return f": it belongs to {NORMALISATION.format(prefix.removesuffix('.module'))}"
-    if ending in ("weight", "kernel") and parts[-2:-1] != ["lin"]:
+    mapped = {f"{prefix}.{other}" for other in ("weight", "kernel")} & state.keys()
+    if ending in ("weight", "kernel", "bias") and mapped and parts[-2:-1] != ["lin"]:
         return (
             f"; write every layer of the forward pass down (Linear({prefix!r}) before the first convolution is the "
             f"encoder, Residual({prefix!r}) after an activation is added to the layer), or give its model alone"

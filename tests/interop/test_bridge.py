@@ -188,7 +188,8 @@ def test_the_example_confirms_every_model_and_its_gradient(name: str, strangers:
             [step for step in LAYERS["composed"] if step != "add"],
             r"with 'add' \(a residual\) after conv.* 1",
         ),
-        ("gcn", [GCN("conv1"), "gelu", GCN("conv2"), "gelu", "mean", *HEAD], "look for an activation in another place"),
+        ("gcn", [GCN("conv1"), "gelu", GCN("conv2"), "gelu", "mean", *HEAD], "with 'relu' after every convolution it"),
+        ("gcn", [GCN("conv1"), "gelu", GCN("conv2"), "elu", "sum", *HEAD], "look for an activation in another place"),
         ("gat_residual", [GAT("conv1"), "elu", GAT("conv2", concat=False)], "look for"),  # the slope
     ],
 )
@@ -242,13 +243,22 @@ def test_an_example_must_be_a_simple_graph_of_the_model_s_rows(strangers: dict[s
     for example, message in (
         ((rows[:, 1:], edges, output), "example: the model takes rows of 5 features"),
         ((rows, edges[:, :3], output), "give both directions"),
-        ((rows, edges, np.zeros(7)), "example: the model's output has 7 entries, the description's 2 for 1 graphs; of"),
+        ((rows, edges, np.zeros(7)), "has 7 entries, the description's 2 for 1 graphs with 2 outputs each; give all"),
+        ((rows, edges, np.zeros(6)), "has 6 entries, .* for 1 graphs with 2 outputs each; give all"),
+        ((rows, edges, np.zeros((6, 2))), "for one graph: it labels nodes; leave the pool out, or of 6 graphs give"),
         ((rows, edges, output, np.zeros(3, int)), "'batch' must say one graph for each of 6 nodes"),
         ((rows, edges, output, np.arange(6)), "an edge joins two graphs of the batch"),
         ((rows, edges, output, None, np.zeros(2, int)), "example: there are 2 labels for 1 graphs"),
     ):
         with pytest.raises(ValueError, match=message):
             from_arrays(**one.given, example=example)
+
+
+def test_an_example_of_a_pooled_model_names_the_pool_that_a_list_lacks(strangers: dict[str, Stranger]) -> None:
+    one = strangers["gcn_scores"]
+    example = (one.example.rows, one.example.edges, one.example.output.mean(axis=0))
+    with pytest.raises(ValueError, match="for 6 nodes: it pools its nodes; name the pool, 'mean' or 'sum'"):
+        from_arrays(**one.given, example=example)
 
 
 def test_a_saved_observation_is_the_same(strangers: dict[str, Stranger], tmp_path: Path) -> None:

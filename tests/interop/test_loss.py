@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from jgleak.attacks.closed_form.labels import contradiction
 from jgleak.datasets import load
 from jgleak.federated import fedsgd
 from jgleak.gnn import MLP, Pooled, standard
+from jgleak.interop import GCN, Example, Linear, edge_arrays, from_arrays
 
 LABELS = np.array([[0, 1, np.nan, 1, 0, 0]])
 
@@ -27,3 +30,58 @@ def test_only_what_the_last_bias_allows_passes(right: str) -> None:
     wrong = {"masked_bce": {"ce", "bce", "masked_mae"}, "bce": {"ce", "masked_mae"}, "masked_mae": {"ce", "bce"}}
     for name in wrong.get(right, {"masked_mae"}):
         assert contradiction(dataclasses.replace(seen, loss=name)), name
+
+
+@pytest.fixture(scope="module")
+def tasks() -> dict[str, Any]:
+    """Arrays, gradients and forward pass of a client with six binary tasks, and its own graph as the example."""
+    data = load("embedded", graphs=1, max_nodes=8)
+    graph = dataclasses.replace(data.graphs[0], y=LABELS)
+    model = standard(data.space.width, "gcn", Pooled("mean", MLP((8, 6))), layers=1, hidden=8)
+    params = model.initial(key=jax.random.key(0))
+    seen = fedsgd(model, params, [graph], data.space, loss="masked_bce")
+    inputs = (jnp.asarray(data.space.encode(graph.x)), jnp.asarray(graph.adjacency), jnp.ones(graph.n, bool))
+    output = np.asarray(model.apply({"params": params}, *inputs))
+    trees = [
+        {"conv": tree["layers_0"]["conv"], **{f"lin{i}": tree["readout"]["mlp"][f"linears_{i}"] for i in range(2)}}
+        for tree in (seen.params, seen.update)
+    ]
+    layers = [GCN("conv"), model.layers[0].act, "mean", Linear("lin0"), model.readout.mlp.act, Linear("lin1")]
+    example = Example(*edge_arrays(graph, data.space), output)
+    return {"state": trees[0], "gradients": trees[1], "layers": layers, "example": example}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("ce", "under 'ce' the last bias's gradient adds up to zero, and here it does not; .* the loss is masked_bce"),
+        ("bce", "has 2 negative entries and 1 zeros, which no class has under 'bce'; .* the loss is masked_bce"),
+        ("bce+smoothing:0.1", "has 2 negative entries and 1 zeros, which no class has under 'bce.smoothing"),
+        ("mse", "'mse' is the squared error of one output, this model has 6 outputs; several tasks take 'masked_mse'"),
+        ("masked_mae", "under 'masked_mae' all labels pull alike at the last bias"),
+        ("masked_mae+over:all", "under 'masked_mae' all labels pull alike at the last bias"),
+    ],
+)
+def test_tasks_under_the_name_of_another_loss_are_refused(wrong: str, message: str, tasks: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"loss: .*{message}"):
+        from_arrays(**tasks, loss=wrong)
+
+
+def test_the_labels_tell_losses_apart_that_the_last_bias_does_not(tasks: dict[str, Any]) -> None:
+    labelled = {**tasks, "example": dataclasses.replace(tasks["example"], labels=LABELS)}
+    assert from_arrays(**labelled, loss="masked_bce").loss == "masked_bce"
+    from_arrays(**tasks, loss="masked_mse")  # targets may be any numbers
+    with pytest.raises(ValueError, match="gradient: it differs from that of the example's loss"):
+        from_arrays(**labelled, loss="masked_mse")
+    one = {**tasks, "example": dataclasses.replace(tasks["example"], labels=np.array([1]))}
+    with pytest.raises(ValueError, match="1 labels for 1 graphs of 6 tasks; of one class a graph the loss is 'ce'"):
+        from_arrays(**one, loss="masked_bce")
+
+
+def test_rows_of_labels_are_no_class(tasks: dict[str, Any]) -> None:
+    """A gradient of one positive task among six looks like that of a class; its labels do not."""
+    gradients = {**tasks["gradients"], "lin1": {**tasks["gradients"]["lin1"], "bias": np.array([1, -3, 1, 1, 2, 1.0])}}
+    for labels, seen in ((LABELS, "of which some are missing"), (np.eye(6)[:1], "and none is missing")):
+        example = dataclasses.replace(tasks["example"], labels=labels)
+        with pytest.raises(ValueError, match=f"loss: a graph has one label under it, .* 6, {seen}; where"):
+            from_arrays(**{**tasks, "gradients": gradients, "example": example}, loss="bce")

@@ -342,6 +342,28 @@ def test_what_a_list_leaves_out_is_named(modules: dict[str, Any], message: str) 
         from_pyg(model, ["conv1", "relu", "conv2"], loss="ce")
 
 
+def test_tasks_of_a_live_model_under_another_loss_are_refused() -> None:
+    """With an example and without: labels 1, missing, 0 of three tasks, which no class has."""
+    gnn, nn = geometric.nn, torch.nn
+    parts = [(gnn.GCNConv(3, 4), "x, edge_index -> x"), nn.ReLU(), (gnn.global_mean_pool, "x, batch -> x")]
+    model = gnn.Sequential("x, edge_index, batch", [*parts, nn.Linear(4, 3)]).eval()
+    x, edges, batch = torch.randn(4, 3), torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]]), torch.zeros(4).long()
+    output = model(x, edges, batch)
+    nn.functional.binary_cross_entropy_with_logits(output[0, [0, 2]], torch.tensor([1.0, 0.0])).backward()
+    for example in ((x, edges, output), None):
+        for loss in ("ce", "bce", "mse", "masked_mae"):
+            with pytest.raises(ValueError, match="^loss: .*(masked_bce|masked_mse|look at the loss)"):
+                from_pyg(model, loss=loss, example=example)
+    labels = np.array([[1, np.nan, 0]])
+    for loss in ("masked_bce", "masked_mse"):
+        shown = Example(x, edges, output, None, labels)
+        if loss == "masked_bce":
+            assert from_pyg(model, loss=loss, example=shown).loss == loss
+        else:
+            with pytest.raises(ValueError, match="gradient: it differs from that of the example's loss"):
+                from_pyg(model, loss=loss, example=shown)
+
+
 def test_an_encoder_and_a_norm_with_weights_are_named_where_a_list_leaves_them_out() -> None:
     gnn, nn = geometric.nn, torch.nn
     model = stack(enter=nn.Linear(3, 4), conv1=gnn.GCNConv(4, 4), norm=nn.LayerNorm(4), conv2=gnn.GCNConv(4, 2))

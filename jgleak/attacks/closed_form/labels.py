@@ -51,12 +51,14 @@ def infer_label(observation: Observation) -> int:
 def names_no_class(observation: Observation) -> bool:
     """The update of one graph has signs that no class has under its loss: the loss must be another."""
     loss, model = Loss.of(observation.loss), observation.model
-    if loss.masked or loss.regression or loss.smoothing or model.node_level:
+    if loss.masked or loss.regression or model.node_level:
         return False
     if observation.batch_size > 1 or observation.pruned:
         return False
     gradient = model.output_bias(observation.update)
-    return gradient is not None and bool((gradient < 0).sum() > 1 or (gradient == 0).any())
+    if gradient is None:
+        return False
+    return bool((gradient == 0).any() or ((gradient < 0).sum() > 1 and not loss.smoothing))
 
 
 def contradiction(observation: Observation) -> str | None:
@@ -79,7 +81,7 @@ def contradiction(observation: Observation) -> str | None:
             f"the last bias's gradient has {np.sum(bias < 0)} negative entries and {np.sum(bias == 0)} zeros, which no "
             f"class has under {observation.loss!r}; {several}"
         )
-    if loss.name == "masked_mae" and loss.over != "all" and one and np.ptp(size[size > 0]) > UNBALANCED * size.max():
+    if loss.name == "masked_mae" and one and np.ptp(size[size > 0]) > UNBALANCED * size.max():
         return "under 'masked_mae' all labels pull alike at the last bias, and here they do not; look at the loss"
     return None
 
