@@ -17,6 +17,7 @@ from jgleak.federated.observation import Observation, unflatten
 from jgleak.gnn import GNN, NodeMLP, Params, Pooled
 from jgleak.interop.arrays import Arrays, by_name
 from jgleak.interop.compose import model_of
+from jgleak.interop.evaluation import not_in_evaluation_mode
 from jgleak.interop.example import Example, Given, check_example
 from jgleak.interop.forward import Forward, forward_pass, is_live, probed
 from jgleak.interop.layers import LOG_SOFTMAX, BatchNorm, Embeddings, Step
@@ -143,6 +144,13 @@ def observed(
     other = contradiction(observation)
     if other is not None:
         raise ValueError(f"loss: {other}")
+    moved = not_in_evaluation_mode(observation)
+    if moved is not None:
+        raise ValueError(
+            f"gradient: {moved}; give the state from before the client's forward pass, from_pyg(model, sent=..) with "
+            "the model in training mode or BatchNorm(.., training=True) in a list, or take the gradient after "
+            "model.eval()"
+        )
     if shown is None and is_live(layers):
         shown = probed(layers, weights)
     if shown is not None:

@@ -107,6 +107,21 @@ def test_running_statistics_are_read_and_nothing_trains_them(
         from_arrays(**trained)
 
 
+def test_a_gradient_of_training_mode_is_not_taken_for_one_of_evaluation_mode(strangers: dict[str, Stranger]) -> None:
+    """What is added before a norm has a gradient of zero then; behind a layer and inside one."""
+    for name, bias, norm in (
+        ("composed", "conv1.bias", "layers_0/norm"),
+        ("sums", "convs.2.nn.0.bias", "layers_2/conv"),
+    ):
+        one = strangers[name]
+        slope = one.gradient[bias]
+        for change, message in ((0.0, "it is zero: the norm was in training"), (1.1, "it is another number: the run")):
+            gradients = {**one.gradient, bias: np.float32(change) * slope}
+            with pytest.raises(ValueError, match=f"gradient: what enters the batch normalisation '{norm}.*{message}"):
+                from_arrays(**{**one.given, "gradients": gradients})
+        from_arrays(**{**one.given, "gradients": {**one.gradient, bias: 0 * slope}, "client": Client(noise=1e-3)})
+
+
 def test_running_statistics_of_training_mode_come_back(
     strangers: dict[str, Stranger], observed: dict[str, Observation]
 ) -> None:

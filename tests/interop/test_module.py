@@ -92,7 +92,11 @@ def test_modules_that_no_attack_handles_are_refused() -> None:
             ["conv1", "norm"],
             "'norm' is a BatchNorm1d in training mode, .* sent=.* after model.eval",
         ),
-        (stack(norm=gnn.GraphNorm(4)), ["norm"], "'norm' is a GraphNorm, .*here are BatchNorm and LayerNorm"),
+        (
+            stack(norm=gnn.GraphNorm(4)),
+            ["norm"],
+            "'norm' is a GraphNorm, which normalises over .*build .* BatchNorm or LayerNorm",
+        ),
         (
             stack(norm=gnn.LayerNorm(4)),
             ["norm"],
@@ -472,3 +476,47 @@ def test_a_live_module_stands_for_the_forward_pass_of_arrays() -> None:
     smaller = {**state, "lin1.bias": np.zeros(3, np.float32)}
     with pytest.raises(ValueError, match=r"the module's 'lin1.bias' has shape \(4,\), the state's \(3,\)|lin1.bias"):
         from_arrays(smaller, gradients, model, loss="ce")
+
+
+@pytest.mark.parametrize("kind", ["gcn", "gcn without bias", "sage without bias", "gat", "gin", "mlp"])
+def test_a_gradient_of_training_mode_is_not_read_in_evaluation_mode(kind: str) -> None:
+    """After training, without ``sent``, with an example of evaluation mode: only the gradient shows it."""
+    gnn, nn = geometric.nn, torch.nn
+    torch.manual_seed(2)
+    inside = [nn.Linear(3, 5, bias=False), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 4, bias=False)]
+    convs = {
+        "gcn": gnn.GCNConv(3, 4),
+        "gcn without bias": gnn.GCNConv(3, 4, bias=False),
+        "sage without bias": gnn.SAGEConv(3, 4, bias=False),
+        "gat": gnn.GATConv(3, 4),
+        "gin": gnn.GINConv(nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 4))),
+        "mlp": gnn.GINConv(nn.Sequential(*inside)),
+    }
+    norm = nn.BatchNorm1d(4) if kind != "mlp" else nn.Identity()
+    parts = [(convs[kind], "x, edge_index -> x"), norm, nn.ReLU(), (gnn.global_mean_pool, "x, batch -> x")]
+    model = gnn.Sequential("x, edge_index, batch", [*parts, nn.Linear(4, 2)])
+    x, batch = torch.randn(5, 3), torch.zeros(5).long()
+    edges = torch.tensor([[0, 1, 1, 2, 2, 3, 3, 4], [1, 0, 2, 1, 3, 2, 4, 3]])
+    optimiser, label = torch.optim.SGD(model.parameters(), 0.1), torch.tensor([1])
+
+    def backward() -> None:
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(model(x, edges, batch), label).backward()
+
+    for _ in range(3):
+        backward()
+        optimiser.step()
+    sent = {name: value.clone() for name, value in model.state_dict().items()}
+    backward()
+    assert from_pyg(model, loss="ce", sent=sent, deterministic=True).statistics is not None
+    model.eval()
+    for example in (None, (x, edges, model(x, edges, batch))):
+        with pytest.raises(ValueError, match="gradient: what enters .* zero: the norm was in training mode .*sent="):
+            from_pyg(model, loss="ce", example=example)
+    backward()
+    assert from_pyg(model, loss="ce", example=(x, edges, model(x, edges, batch))).statistics is None
+    for name, buffer in model.named_buffers():
+        if name.endswith("running_var"):
+            buffer.mul_(1.5)
+    with pytest.raises(ValueError, match="another number: the running statistics are not those"):
+        from_pyg(model, loss="ce")

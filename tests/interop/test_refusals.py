@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jgleak.interop import GAT, GCN, GIN, SAGE, BatchNorm, Embeddings, LayerNorm, Linear, from_arrays
+from jgleak.interop import GAT, GCN, GIN, GINE, SAGE, BatchNorm, Embeddings, LayerNorm, Linear, from_arrays
 from tests.interop.conftest import HEAD, UNCOMPARED, Stranger
 
 pytestmark = UNCOMPARED
@@ -36,6 +36,10 @@ def say(*layers: Any) -> Change:
 VECTOR = np.ones(6, np.float32)
 
 
+def graph_norm(given: dict[str, Any]) -> None:
+    given["state"] |= {f"norm.{part}": VECTOR for part in ("bias", "weight", "mean_scale")}
+
+
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
@@ -43,6 +47,16 @@ VECTOR = np.ones(6, np.float32)
         ("gcn", say(GCN("conv1"), "batch_norm", "relu", GCN("conv2"), "mean", *HEAD), r"name it, BatchNorm\('..'\)"),
         ("gcn", put("state", "norm.running_mean", VECTOR), r"'norm.running_mean' belongs .* write BatchNorm\('norm'\)"),
         ("gcn", put("state", "norm.weight", VECTOR), r"'norm.weight' belongs .* write .* LayerNorm\('norm'\)"),
+        (
+            "gcn",
+            graph_norm,
+            "'norm.bias' belongs .* GraphNorm, which normalises over all nodes .*LayerNorm .* or BatchNorm",
+        ),
+        (
+            "gin",
+            say(GINE("conv1"), "relu", GIN("conv2"), "relu", "mean", *HEAD),
+            "'conv1' has no map of edge features .* without edge_dim, .* Build it with edge_dim=4",
+        ),
         ("gcn", put("gradients", "norm.num_batches_tracked", np.array(3)), "moved: .* training mode, .*eval"),
         ("gcn", put("state", "conv1.lin_edge.weight", np.ones((6, 2))), "attention to edge features, which is not"),
         ("gcn", put("state", "conv1.lin.bias", VECTOR), "a bias added before nodes are mixed"),
