@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import warnings
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -23,6 +24,7 @@ from jgleak.interop.forward import Forward, forward_pass, is_live, probed
 from jgleak.interop.layers import LOG_SOFTMAX, BatchNorm, Embeddings, Step
 from jgleak.interop.plan import plan
 from jgleak.interop.take import COUNTER, WeightSlot, slots, tree
+from jgleak.precision import computed_noise
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +37,8 @@ class Client:
         the running statistics after the step, while the state has those from before. None: none came back.
       clipped: it clipped the update as a whole.
       pruned: it left the smallest entries out.
-      noise: standard deviation of the noise on every entry, where it added some.
+      noise: standard deviation of the noise on every entry, where it added some. What a client leaves that computes in
+        16 bits is read off the arrays' types, and adds up.
       local: how it trained. Gradients of several steps are their mean along the way; ``from_weights`` takes one step's
         rate from it too.
     """
@@ -137,7 +140,9 @@ def observed(
     if loss.name == "bce" and model.outputs == 1:
         loss, (model, params, update) = dataclasses.replace(loss, name="ce"), _two_outputs(model, params, update)
     statistics = None if client.buffers is None else _statistics(places, weights, by_name(client.buffers))
-    marks: dict[str, Any] = {"scaled": client.clipped, "pruned": client.pruned, "noise": client.noise}
+    sources = [one for one in (client.noise, computed_noise(update)) if one is not None]
+    noise = math.hypot(*sources) if sources else None
+    marks: dict[str, Any] = {"scaled": client.clipped, "pruned": client.pruned, "noise": noise}
     if client.local is not None and client.local.steps > 1:
         marks |= {"protocol": "fedavg", "local": client.local}
     observation = Observation(model, params, update, str(loss), batch_size=batch_size, statistics=statistics, **marks)

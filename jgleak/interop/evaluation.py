@@ -10,13 +10,13 @@ statistics follow ``x``; with other running statistics they are other numbers.
 
 from __future__ import annotations
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
 from jgleak.federated.observation import Observation
 from jgleak.gnn import BatchNorm, GINConv, Params
 from jgleak.gnn.tree import at
+from jgleak.precision import computed_noise
 
 APART, APART_16 = 1e-2, 0.3
 """How far the two sides may be apart, relative to the largest entry: in 32 bits, and where numbers have 16."""
@@ -28,9 +28,9 @@ def not_in_evaluation_mode(observation: Observation) -> str | None:
     Sums over nodes that nearly cancel are compared with the largest of their columns. Pruned and noisy updates, and
     several local steps, keep no equation.
     """
-    if observation.pruned or observation.noise or observation.protocol != "fedsgd":
+    computed = computed_noise(observation.update)
+    if observation.pruned or observation.noise != computed or observation.protocol != "fedsgd":
         return None
-    small = any(np.asarray(leaf).dtype.itemsize < 4 for leaf in jax.tree.leaves(observation.update))
     for path, norm in observation.model.norms.items():
         if isinstance(norm, BatchNorm) and not norm.training:
             sides = _sides(observation, path, norm)
@@ -38,7 +38,7 @@ def not_in_evaluation_mode(observation: Observation) -> str | None:
                 continue
             found, wanted = sides
             size = np.abs(wanted).max()
-            if size > 0 and np.abs(found - wanted).max() > (APART_16 if small else APART) * size:
+            if size > 0 and np.abs(found - wanted).max() > (APART if computed is None else APART_16) * size:
                 return _words("/".join(path), found, size)
     return None
 

@@ -19,9 +19,20 @@ from jgleak.graph import DenseGraph, GraphBatch
 from jgleak.interop.arrays import by_name
 from jgleak.interop.graphs import by_class, dense
 from jgleak.interop.likely import likely
+from jgleak.precision import DIGITS
 
 EQUAL = 1e-4
 """Most that the bridge's output or gradient for an example may differ, relative to the largest entry."""
+
+UNITS = 25.0
+"""The same where the stranger computed in 16 bits, in units of the last binary digit: a tenth in bfloat16, a hundredth
+in float16. An example that is computed in 32 bits is compared as finely as others."""
+
+
+def _equal(computed: np.ndarray) -> float:
+    """What counts as equal to numbers of this type."""
+    digits = DIGITS.get(computed.dtype.name)
+    return EQUAL if digits is None else UNITS * 0.5**digits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,9 +100,9 @@ def check_example(
     found = _alike(found, wanted.size)
     if wanted.size != found.size:
         raise ValueError(_other_size(model, graphs, found.size, wanted.size))
-    gap = _gap(found, wanted)
-    if not gap <= EQUAL:
-        reason = likely(model, observation.params, lambda m, p: _first_gap(m, p, graphs, wanted) <= EQUAL)
+    gap, equal = _gap(found, wanted), _equal(np.asarray(example.output))
+    if not gap <= equal:
+        reason = likely(model, observation.params, lambda m, p: _first_gap(m, p, graphs, wanted) <= equal)
         raise OutputDiffersError(
             f"example: the description's output differs from the model's by {gap:.1e} of its size; "
             + (
@@ -224,7 +235,7 @@ def _check_gradient(observation: Observation, graphs: DenseGraph, labels: Num[np
     wanted = np.concatenate([np.asarray(leaf, np.float64).reshape(-1) for leaf in jax.tree.leaves(update)])
     size = max(np.abs(found).max(), 1e-12)
     gap = float(np.abs(found - wanted).max() / size)
-    if gap <= EQUAL:
+    if gap <= max(_equal(np.asarray(leaf)) for leaf in jax.tree.leaves(update)):
         return
     raise ValueError(
         f"gradient: it differs from that of the example's loss by {gap:.1e} of its size; "

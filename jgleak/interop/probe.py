@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from jgleak.interop.convert import is_leaf
+from jgleak.precision import DIGITS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,10 +45,10 @@ def probe_of(model: Any, rows: Any = None, edge_rows: Any = None) -> Probe:
 
     parameter = next(model.parameters(), None)
     device = "cpu" if parameter is None else parameter.device
-    kind = torch.float32 if parameter is None else parameter.dtype
+    kind = torch.float32 if parameter is None else _whole(parameter.dtype)
     generator = torch.Generator().manual_seed(0)
     if rows is not None:
-        rows = torch.as_tensor(rows)
+        rows = torch.as_tensor(rows.astype(np.float32) if np.asarray(rows).dtype.name in DIGITS else rows)
         drawn = torch.randint(len(rows), (NODES,), generator=generator)
         wide = rows.shape[1:]
         taken = rows[drawn.to(rows.device)] if not rows.is_floating_point() else None
@@ -112,15 +113,22 @@ def run(model: Any, probe: Probe, state: Mapping[str, np.ndarray] | None = None)
     """
     import torch  # pyright: ignore[reportMissingImports]
 
-    own = {
-        name: tensor.detach().clone() for name, tensor in model.named_buffers()
-    }  # a norm in training mode moves them
-    if state is not None:
-        place = {name: tensor for name, tensor in model.state_dict().items() if name in state}
-        own |= {name: torch.tensor(np.asarray(state[name], np.float64)).to(tensor) for name, tensor in place.items()}
+    # Copies: a norm in training mode moves its buffers, and what 16 bits would blur is run in 32.
+    kept = {name: tensor for name, tensor in model.state_dict().items() if state is not None and name in state}
+    short = {name: tensor for name, tensor in model.named_parameters() if _whole(tensor.dtype) != tensor.dtype}
+    own = {name: tensor.detach().clone() for name, tensor in (short | dict(model.named_buffers())).items()}
+    own |= {name: torch.tensor(np.asarray((state or {})[name], np.float64)).to(tensor) for name, tensor in kept.items()}
+    own = {name: tensor.to(_whole(tensor.dtype)) for name, tensor in own.items()}
     arguments, keywords = _arguments(model, probe)
     with torch.no_grad():
         return torch.func.functional_call(model, own, arguments, keywords)
+
+
+def _whole(kind: Any) -> Any:
+    """A type of torch, or float32 for those of 16 bits."""
+    import torch  # pyright: ignore[reportMissingImports]
+
+    return torch.float32 if kind in (torch.float16, torch.bfloat16) else kind
 
 
 def _arguments(model: Any, probe: Probe) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -15,6 +15,7 @@ from jgleak.interop.arrays import Arrays, by_name
 from jgleak.interop.bridge import Client, observed, warn_uncompared
 from jgleak.interop.example import Given
 from jgleak.interop.forward import Forward
+from jgleak.precision import DIGITS
 
 
 def from_weights(
@@ -82,7 +83,7 @@ def rounding(after: Any, local: LocalTraining) -> float:
     step rounds once. This is the root mean square over all weights; the attacks' ``noise`` takes one number for all
     entries.
     """
-    floats = [array for array in by_name(after).values() if array.dtype.kind == "f"]
+    floats = [a for a in by_name(after).values() if a.dtype.kind == "f" or a.dtype.name in DIGITS]
     spacing = np.concatenate([np.spacing(np.abs(array)).ravel().astype(np.float64) for array in floats])
     return float(np.sqrt(np.mean(spacing**2) / 12.0 / local.steps) / local.rate)
 

@@ -14,6 +14,7 @@ from jgleak.features import FeatureSpace, onehot
 from jgleak.federated import LocalTraining
 from jgleak.federated.observation import flatten, load
 from jgleak.interop import GIN, BatchNorm, Client, Example, Linear, from_arrays, from_pyg, from_weights, steps_of
+from jgleak.precision import DIGITS, computed_noise, digits_of
 from tests.interop.conftest import LAYERS, LOSSES, UNCOMPARED
 from tests.interop.test_guide import run
 
@@ -520,3 +521,22 @@ def test_a_gradient_of_training_mode_is_not_read_in_evaluation_mode(kind: str) -
             buffer.mul_(1.5)
     with pytest.raises(ValueError, match="another number: the running statistics are not those"):
         from_pyg(model, loss="ce")
+
+
+@pytest.mark.parametrize("half", ["bfloat16", "float16"])
+def test_a_model_in_16_bits_is_read_with_its_noise(half: str) -> None:
+    """Without an example it is compared in 32 bits; an example in 16 is compared more coarsely."""
+    gnn, nn = geometric.nn, torch.nn
+    torch.manual_seed(0)
+    parts = [(gnn.SAGEConv(3, 8), "x, edge_index -> x"), nn.BatchNorm1d(8), nn.ReLU()]
+    parts += [(gnn.global_mean_pool, "x, batch -> x"), nn.Linear(8, 2)]
+    model = gnn.Sequential("x, edge_index, batch", parts).eval().to(getattr(torch, half))
+    x, batch = torch.randn(4, 3).to(getattr(torch, half)), torch.zeros(4).long()
+    edges = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
+    output, label = model(x, edges, batch), torch.tensor([1])
+    nn.functional.cross_entropy(output, label).backward()
+    for example in (None, (x, edges, output), Example(x, edges, output, None, label)):
+        seen = from_pyg(model, loss="ce", example=example)
+        assert seen.noise == computed_noise(seen.update) and digits_of(seen.params) == DIGITS[half]
+    with pytest.raises(ValueError, match="the description's output differs"):
+        from_pyg(model, loss="ce", example=(x, edges, output + 0.2))
