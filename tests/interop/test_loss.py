@@ -85,3 +85,20 @@ def test_rows_of_labels_are_no_class(tasks: dict[str, Any]) -> None:
         example = dataclasses.replace(tasks["example"], labels=labels)
         with pytest.raises(ValueError, match=f"loss: a graph has one label under it, .* 6, {seen}; where"):
             from_arrays(**{**tasks, "gradients": gradients, "example": example}, loss="bce")
+
+
+def test_probabilities_that_are_0_or_1_in_32_bits_contradict_no_loss(tasks: dict[str, Any]) -> None:
+    """A confident client: what is left of its last bias's gradient is rounding, and zeros."""
+
+    def bias(*entries: float) -> dict[str, Any]:
+        slopes = {**tasks["gradients"]["lin1"], "bias": np.array(entries, np.float32)}
+        return {**tasks, "gradients": {**tasks["gradients"], "lin1": slopes}}
+
+    from_arrays(**bias(-2.4e-7, 1.1e-7, 2e-8, 0, 0, 0), loss="ce")
+    from_arrays(**bias(-0.5, 0.5, 0, 0, 0, 0), loss="ce")
+    from_arrays(**bias(0, 1e-3, 1e-3, 2e-3, 1e-9, 3e-5), loss="bce")
+    for entries, loss in (((-0.5, 0.2, 0, 0, 0, 0), "ce"), ((-0.5, 0, 0.1, 0.1, 0.1, 0.1), "bce")):
+        with pytest.raises(ValueError, match="^loss: "):
+            from_arrays(**bias(*entries), loss=loss)
+    with pytest.raises(ValueError, match="has 0 negative entries and 2 zeros"):
+        from_arrays(**bias(0, 0, 0.1, 0.1, 0.1, 0.1), loss="bce")

@@ -58,14 +58,20 @@ def names_no_class(observation: Observation) -> bool:
     gradient = model.output_bias(observation.update)
     if gradient is None:
         return False
-    return bool((gradient == 0).any() or ((gradient < 0).sum() > 1 and not loss.smoothing))
+    negative, zeros = int((gradient < 0).sum()), int((gradient == 0).sum())
+    if negative > 1 and not loss.smoothing:
+        return True
+    # A probability that is 0 or 1 in 32 bits leaves a zero too: under cross-entropy the sum tells, under BCE that of
+    # the true class may be the only one.
+    return zeros > 0 and (_unbalanced(gradient) if loss.name == "ce" else negative > 0 or zeros > 1)
 
 
 def contradiction(observation: Observation) -> str | None:
     """What in the last bias's gradient cannot be of the observation's loss, in words; None: nothing shows.
 
     Under softmax cross-entropy its entries add up to zero. Under cross-entropy of one graph, and BCE on one-hot labels,
-    exactly one is negative and none is zero. Under masked absolute errors all that are not zero have one size.
+    at most one is negative, and zeros are rare (``names_no_class``). Under masked absolute errors all that are not zero
+    have one size.
     """
     loss, model = Loss.of(observation.loss), observation.model
     gradient = model.output_bias(observation.update)
@@ -74,7 +80,7 @@ def contradiction(observation: Observation) -> str | None:
     bias = np.asarray(gradient, np.float64)
     size, one = np.abs(bias), observation.batch_size == 1 and (observation.local or LocalTraining(1.0)).steps == 1
     several = "if the outputs are tasks of their own, the loss is masked_bce"
-    if loss.name == "ce" and np.any(np.abs(bias.sum(axis=-1)) > UNBALANCED * size.sum(axis=-1)):
+    if loss.name == "ce" and _unbalanced(bias):
         return f"under 'ce' the last bias's gradient adds up to zero, and here it does not; {several}"
     if names_no_class(observation):
         return (
@@ -86,8 +92,14 @@ def contradiction(observation: Observation) -> str | None:
     return None
 
 
-UNBALANCED = 1e-3
-"""Relative size of a sum that rounding explains."""
+UNBALANCED, ROUNDED = 1e-3, 1e-6
+"""Size of a sum that rounding explains: relative to its entries, and of one entry, a probability less 0 or 1."""
+
+
+def _unbalanced(gradient: Float[np.ndarray, "... C"]) -> bool:
+    """The entries do not add up to zero."""
+    size = UNBALANCED * np.abs(gradient).sum(axis=-1) + ROUNDED * gradient.shape[-1]
+    return bool(np.any(np.abs(gradient.sum(axis=-1)) > size))
 
 
 def infer_node_labels(observation: Observation) -> Int[np.ndarray, " n"]:
