@@ -21,9 +21,9 @@ Of 32 gradients of a GCN under GRAIN's readout it was 0.4 to 6.0 times, 2.1 in t
 
 
 def digits_of(tree: PyTree) -> int:
-    """Binary digits of the numbers in a tree, by their type, or by the bits of 32 that are used."""
+    """Binary digits of the numbers in a tree that are not zero, by their type, or by the bits of 32 that are used."""
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
-    short = [DIGITS[leaf.dtype.name] for leaf in leaves if leaf.dtype.name in DIGITS]
+    short = [DIGITS[leaf.dtype.name] for leaf in leaves if leaf.dtype.name in DIGITS and np.any(leaf)]
     if short:
         return min(short)
     with np.errstate(over="ignore"):  # of what is too large for 32 bits no bits are looked at

@@ -37,20 +37,19 @@ def not_in_evaluation_mode(observation: Observation) -> str | None:
             if sides is None:
                 continue
             found, wanted = sides
-            size = np.abs(wanted).max()
-            if size > 0 and np.abs(found - wanted).max() > (APART if computed is None else APART_16) * size:
-                return _words("/".join(path), found, size)
+            apart = (APART if computed is None else APART_16) * np.abs(wanted).max()
+            if np.abs(found - wanted).max() > apart > 0:
+                return _words("/".join(path), zero=bool(np.abs(found).max() <= apart))
     return None
 
 
-def _words(name: str, found: Float[np.ndarray, " D"], size: float) -> str:
-    if np.abs(found).max() <= APART_16 * size:
-        what = "and here it is zero: the norm was in training mode when the gradient was taken"
-    else:
-        what = "and here it is another number: the running statistics are not those with which the gradient was taken"
+def _words(name: str, *, zero: bool) -> str:
+    what = "another number: the running statistics are not those with which the gradient was taken"
+    if zero:
+        what = "zero: the norm was in training mode when the gradient was taken"
     return (
         f"what enters the batch normalisation {name!r} has, in evaluation mode, a gradient that follows from the "
-        f"norm's own, {what}"
+        f"norm's own, and here it is {what}"
     )
 
 

@@ -55,11 +55,8 @@ def test_the_noise_is_read_off_the_numbers_where_a_file_states_none(half: str, l
     assert computed_noise(jax.tree.map(np.zeros_like, seen.update)) is None
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_what_is_said_of_a_client_in_16_bits_is_exact_or_nothing(
-    half: str, seed: int, lab: Any, tmp_path: Path
-) -> None:
-    graph, model = lab.random(6, seed), lab.model(hidden=32, readout_widths=(16,))
+def test_what_is_said_of_a_client_in_16_bits_is_exact_or_nothing(half: str, lab: Any, tmp_path: Path) -> None:
+    graph, model = lab.random(6, 1), lab.model(hidden=32, readout_widths=(16,))
     params = lab.params(model)
     save(tmp_path / "seen", computed_in(half, model, params, graph, lab.space), lab.space)
     seen, space = load(tmp_path / "seen")
@@ -76,7 +73,7 @@ def test_what_is_said_of_a_client_in_16_bits_is_exact_or_nothing(
         assert set(values) <= {space.features[column].values[code] for code in graph.x[:, column]}
     assert said.keys() <= {"label", "different_nodes", "feature_values"}
     assert not any("columns" in sentence for sentence in diagnoses(seen, space))
-    found = get_attack("census")(seen, Knowledge(space, max_n=8), key=jax.random.key(0), budget=Budget(seconds=4))
+    found = get_attack("census")(seen, Knowledge(space, max_n=8), key=jax.random.key(0), budget=Budget(seconds=2))
     listed = [one.canonical_form() for one in found.graphs]
     if outcome(seen, found, seen.noise).kind == FOUND and found.certificate is not None:
         assert graph.canonical_form() in listed
