@@ -17,7 +17,7 @@ COMPUTED = 4.0
 
 Of 48 gradients that PyTorch Geometric's GCN and GIN (widths 64 and 128, eight molecules) computed in 16 bits on a CPU,
 the error of the tensor in which it is largest was 0.1 to 5.4 times the rounding, 1.1 in the median, below 4 in 47.
-Of 32 gradients of a GCN under GRAIN's readout it was 0.4 to 6.0 times, 2.1 in the median, below 4 in 27."""
+``benchmarks.studies.half_precision`` measures it for GRAIN's model, and what the attack makes of other factors."""
 
 
 def digits_of(tree: PyTree) -> int:

@@ -12,9 +12,9 @@ import pytest
 
 from jgleak.attacks.closed_form.labels import contradiction
 from jgleak.datasets import load
-from jgleak.federated import fedsgd
+from jgleak.federated import LocalTraining, fedsgd
 from jgleak.gnn import MLP, Pooled, standard
-from jgleak.interop import GCN, Example, Linear, edge_arrays, from_arrays
+from jgleak.interop import GCN, Client, Example, Linear, by_name, edge_arrays, from_arrays, from_weights
 
 LABELS = np.array([[0, 1, np.nan, 1, 0, 0]])
 
@@ -102,3 +102,16 @@ def test_probabilities_that_are_0_or_1_in_32_bits_contradict_no_loss(tasks: dict
             from_arrays(**bias(*entries), loss=loss)
     with pytest.raises(ValueError, match="has 0 negative entries and 2 zeros"):
         from_arrays(**bias(0, 0, 0.1, 0.1, 0.1, 0.1), loss="bce")
+
+
+def test_weights_show_a_wrong_loss_too(tasks: dict[str, Any]) -> None:
+    """Their rounding is noise that is allowed for; noise above the entries hides what they are."""
+    before = by_name(tasks["state"])
+    after = {name: weight - np.float32(0.1) * by_name(tasks["gradients"])[name] for name, weight in before.items()}
+    given = {"layers": tasks["layers"], "example": tasks["example"]}
+    client = Client(local=LocalTraining(0.1))
+    for wrong in ("ce", "bce", "masked_mae"):
+        with pytest.raises(ValueError, match="^loss: .*(masked_bce|look at the loss)"):
+            from_weights(before, after, **given, loss=wrong, client=client)
+        assert from_arrays(**tasks, loss=wrong, client=Client(noise=1.0)).loss == wrong
+    assert from_weights(before, after, **given, loss="masked_bce", client=client).noise is not None
