@@ -295,6 +295,24 @@ def test_a_gradient_of_another_model_is_refused(observed: Any, tmp_path: Path) -
     assert "fewer layers" in one_error(jgleak("invert", str(tmp_path / "fewer")))
 
 
+def test_a_decomposition_that_fails_is_no_mistake_of_the_user_s(
+    observed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tensors, header = observed
+    save_file(tensors, tmp_path / "seen", metadata=header)
+
+    def breaks(observation: Any, knowledge: Any, *, key: Any, budget: Any) -> Reconstruction:
+        raise np.linalg.LinAlgError("SVD did not converge")
+
+    monkeypatch.setitem(ATTACKS, "empty", Attack("empty", "breaks", breaks))
+    result = jgleak("invert", str(tmp_path / "seen"), "--attack", "empty")
+    assert result.exit_code == 1, result.output
+    assert result.stderr.count("error: ") == 1 and "Traceback" not in result.stderr
+    assert "error: the attack broke down: a decomposition of a matrix failed (SVD did not converge). Neither" in (
+        result.stderr
+    )
+
+
 def _attack(monkeypatch: pytest.MonkeyPatch, second: BaseException) -> None:
     calls = []
 

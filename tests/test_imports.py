@@ -12,6 +12,7 @@ LAYER = {
     "archives": 0,
     "graph": 0,
     "features": 0,
+    "precision": 0,
     "pytree": 0,
     "ratings": 0,
     "reading": 0,

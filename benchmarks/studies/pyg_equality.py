@@ -10,6 +10,7 @@ random label.
 from __future__ import annotations
 
 import argparse
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -283,6 +284,7 @@ def main() -> None:
     parser.add_argument("--graphs", type=int, default=50, help="a model")
     parser.add_argument("--only", default="", help="models whose name has this in it")
     given = parser.parse_args()
+    warnings.filterwarnings("ignore", "example: nothing compares", UserWarning)  # this study does
     print(f"{'model':<48}{'graphs':>7}{'outputs':>10}{'gradients':>11}")
     for case in (case for case in cases() if given.only in case.name):
         output, gradient = compared(case, given.graphs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -20,12 +21,15 @@ MISTAKE, FAILED, NOTHING = 2, 1, 3
 
 @contextmanager
 def mistakes() -> Iterator[None]:
-    """A user's mistake is a line on standard error and exit status 2."""
+    """A user's mistake is a line on standard error and exit status 2; a decomposition that fails is none, and 1."""
     try:
         yield
     except BrokenPipeError:
         raise
     except (ValueError, KeyError, OSError) as error:
+        if _no_decomposition(error):
+            typer.echo(f"error: {BROKEN.format(error)}", err=True)
+            raise typer.Exit(FAILED) from error
         message = error.args[0] if isinstance(error, KeyError) and error.args else str(error)
         for fault in error.faults if isinstance(error, Faults) else (message,):
             said = " ".join(str(fault).split())
@@ -40,6 +44,18 @@ def mistakes() -> Iterator[None]:
             raise
         typer.echo(f"error: {too_much}", err=True)
         raise typer.Exit(MISTAKE) from error
+
+
+BROKEN = (
+    "the attack broke down: a decomposition of a matrix failed ({}). Neither the file nor an option is to blame, and "
+    "nothing follows about the graph; try another --seed or --attack, or the client's next round"
+)
+
+
+def _no_decomposition(error: Exception) -> bool:
+    """NumPy and SciPy report matrices that they cannot decompose, and it is a ``ValueError``."""
+    numpy = sys.modules.get("numpy")  # not imported here: who has met the error has done so
+    return numpy is not None and isinstance(error, numpy.linalg.LinAlgError)
 
 
 def _first_digits(number: re.Match[str]) -> str:

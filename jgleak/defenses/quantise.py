@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, PyTree
 
 from jgleak.defenses.defense import Kind
 from jgleak.defenses.keyed import keyed
+from jgleak.precision import DIGITS, rounding
 
 MOST = 16
 """Most bits of an entry."""
@@ -46,17 +47,6 @@ def _as(leaf: Any, dtype: Any) -> Array:
     return jnp.asarray(leaf).astype(dtype).astype(jnp.asarray(leaf).dtype)
 
 
-def _half(digits: int, update: PyTree) -> float:
-    """Root mean square error of rounding to so many binary digits, uniform within half a unit of the last one, in the
-    tensor where it is largest."""
-
-    def one(leaf: Float[np.ndarray, "..."]) -> float:
-        halves = np.where(leaf == 0, 0.0, np.ldexp(1.0, np.frexp(leaf)[1] - 1 - digits))
-        return float(np.sqrt(np.mean(halves**2) / 3.0))
-
-    return max(one(np.asarray(leaf, np.float64)) for leaf in jax.tree.leaves(update))
-
-
 def _levels(bits: float, update: PyTree) -> float:
     """Root mean square error of random rounding, a variance of ``unit^2 / 6`` on average over a unit, in the tensor
     where it is largest."""
@@ -80,13 +70,13 @@ FLOAT16 = Kind(
     "float16",
     "entries rounded to half precision",
     lambda _, key: _rounded(jnp.float16),
-    deviation=lambda _, update: _half(11, update),
+    deviation=lambda _, update: rounding(update, DIGITS["float16"]),
     plain=True,
 )
 BFLOAT16 = Kind(
     "bfloat16",
     "entries rounded to bfloat16",
     lambda _, key: _rounded(jnp.bfloat16),
-    deviation=lambda _, update: _half(8, update),
+    deviation=lambda _, update: rounding(update, DIGITS["bfloat16"]),
     plain=True,
 )

@@ -178,16 +178,6 @@ def check_client(model: GNN, graphs: Sequence[Graph], space: FeatureSpace, loss:
             f"{len(space.edge_classes)}; take a model whose layers see edge classes (GINEConv) with a space that lists "
             "them, or neither"
         )
-    if model.readout.rates and loss.name != "mse":
-        raise ValueError(
-            f"loss: {loss.name!r} needs class scores, but the readout {model.readout.kind!r} predicts ratings; use "
-            "'mse'"
-        )
-    if not model.readout.rates and loss.name == "mse" and model.outputs != 1:
-        raise ValueError(
-            f"loss: 'mse' is the squared error of one output, this model has {model.outputs} outputs; several tasks "
-            "take 'masked_mse'"
-        )
     if not graphs:
         raise ValueError("graphs: a client needs at least one graph")
     if model.returns_statistics and (len(graphs) > 1 or graphs[0].n < 2):

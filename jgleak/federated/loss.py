@@ -153,7 +153,24 @@ def check_loss(model: GNN, loss: str | Loss) -> None:
     """Raise ``ValueError`` where a loss does not fit the model's outputs."""
     loss = Loss.of(loss)
     if loss.masked and model.node_level:
-        raise ValueError(f"loss: {loss.name!r} is of graphs with several tasks, but this model labels nodes")
+        raise ValueError(
+            f"loss: {loss.name!r} is of graphs with several tasks, but this model labels nodes; say 'ce', or pool them"
+        )
+    if model.readout.rates and loss.name != "mse":
+        raise ValueError(
+            f"loss: {loss.name!r} needs class scores, but the readout {model.readout.kind!r} predicts ratings; use "
+            "'mse'"
+        )
+    if not model.readout.rates and loss.name == "mse" and model.outputs != 1:
+        raise ValueError(
+            f"loss: 'mse' is the squared error of one output, this model has {model.outputs} outputs; several tasks "
+            "take 'masked_mse'"
+        )
+    if loss.name == "ce" and model.outputs == 1:
+        raise ValueError(
+            "loss: 'ce' of one output is zero whatever it is, for its softmax is 1; one score takes 'bce', one number "
+            "'mse'"
+        )
     if loss.pos_weight and len(loss.pos_weight) != model.outputs:
         raise ValueError(f"loss: {len(loss.pos_weight)} entries of pos_weight, this model has {model.outputs} outputs")
 

@@ -19,6 +19,7 @@ from jgleak.federated.loss import Loss, check_loss
 from jgleak.gnn import GNN, Params, version_1
 from jgleak.gnn.serial import model_from_json, model_to_json
 from jgleak.gnn.tree import at
+from jgleak.precision import computed_noise
 from jgleak.reading import check_file, parsed_json, typed_fields
 
 FORMAT = 2
@@ -235,6 +236,9 @@ def save(path: str | Path, observation: Observation, space: FeatureSpace | None 
 def load(path: str | Path, space: FeatureSpace | None = None) -> tuple[Observation, FeatureSpace]:
     """Read an observation file; nothing in it is executed.
 
+    Where the file states no noise and its update has 16 bits, the noise is what a client that computes in such numbers
+    leaves (``jgleak.precision``).
+
     Args:
       path: the file.
       space: the public feature space, where the file has none or not the right one.
@@ -302,7 +306,7 @@ def _from_header(header: Any, tensors: Mapping[str, np.ndarray]) -> tuple[Observ
         local=_local(header),
         scaled=fields.get("scaled", False),
         pruned=fields.get("pruned", False),
-        noise=fields.get("noise"),
+        noise=computed_noise(trees["update"]) if fields.get("noise") is None else fields["noise"],
         statistics=trees["statistics"] or None,
     )
     return observation, None if header["space"] is None else FeatureSpace.from_json(header["space"])

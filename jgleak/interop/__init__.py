@@ -11,6 +11,7 @@ from jgleak.interop.arrays import read_arrays as read_arrays
 from jgleak.interop.bridge import Client as Client
 from jgleak.interop.bridge import from_arrays as from_arrays
 from jgleak.interop.example import Example as Example
+from jgleak.interop.forward import steps_of as steps_of
 from jgleak.interop.graphs import edge_arrays as edge_arrays
 from jgleak.interop.graphs import edge_rows as edge_rows
 from jgleak.interop.layers import GAT as GAT
@@ -27,7 +28,6 @@ from jgleak.interop.layers import LayerNorm as LayerNorm
 from jgleak.interop.layers import Linear as Linear
 from jgleak.interop.layers import Residual as Residual
 from jgleak.interop.module import from_pyg as from_pyg
-from jgleak.interop.module import steps_of as steps_of
 from jgleak.interop.schema import read_schema as read_schema
 from jgleak.interop.weights import from_weights as from_weights
 from jgleak.interop.weights import rounding as rounding

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
+import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
@@ -116,7 +117,9 @@ def _host(name: str, leaf: Any) -> np.ndarray:
         leaf = leaf.get_value()
     if hasattr(leaf, "detach"):  # a torch tensor
         leaf = leaf.detach().cpu()
-        leaf = (leaf.float() if str(leaf.dtype) == "torch.bfloat16" else leaf).numpy()
+        # NumPy has no bfloat16 of its own; its type says in which numbers the client computed.
+        short = str(leaf.dtype) == "torch.bfloat16"
+        leaf = leaf.float().numpy().astype(jnp.bfloat16) if short else leaf.numpy()
     array = np.asarray(leaf)
     if array.dtype.kind not in "fiub" and str(array.dtype) != "bfloat16":
         raise ValueError(f"arrays: {name!r} holds {array.dtype}, not numbers; give arrays by name")

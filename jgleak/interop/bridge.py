@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import warnings
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -10,15 +12,19 @@ import jax
 import numpy as np
 
 from jgleak.attacks.closed_form.labels import contradiction
+from jgleak.federated.local_training import LocalTraining
 from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation, unflatten
 from jgleak.gnn import GNN, NodeMLP, Params, Pooled
 from jgleak.interop.arrays import Arrays, by_name
 from jgleak.interop.compose import model_of
+from jgleak.interop.evaluation import not_in_evaluation_mode
 from jgleak.interop.example import Example, Given, check_example
+from jgleak.interop.forward import Forward, forward_pass, is_live, probed
 from jgleak.interop.layers import LOG_SOFTMAX, BatchNorm, Embeddings, Step
 from jgleak.interop.plan import plan
 from jgleak.interop.take import COUNTER, WeightSlot, slots, tree
+from jgleak.precision import computed_noise
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +37,10 @@ class Client:
         the running statistics after the step, while the state has those from before. None: none came back.
       clipped: it clipped the update as a whole.
       pruned: it left the smallest entries out.
-      noise: standard deviation of the noise on every entry, where it added some.
+      noise: standard deviation of the noise on every entry, where it added some. What a client leaves that computes in
+        16 bits is read off the arrays' types, and adds up.
+      local: how it trained. Gradients of several steps are their mean along the way; ``from_weights`` takes one step's
+        rate from it too.
     """
 
     frozen: Sequence[str] = ()
@@ -39,12 +48,25 @@ class Client:
     clipped: bool = False
     pruned: bool = False
     noise: float | None = None
+    local: LocalTraining | None = None
+
+
+UNCOMPARED = (
+    "example: nothing compares jgleak's model with yours, and an attack on another model finds nothing; give "
+    "example=(x, edge_index, output), a public graph and what your model says of it"
+)
+
+
+def warn_uncompared(layers: Forward, example: Given | None) -> None:
+    """Warn the caller's caller where a forward pass is taken at its word; a live module is asked itself."""
+    if example is None and not is_live(layers):
+        warnings.warn(UNCOMPARED, stacklevel=3)
 
 
 def from_arrays(
     state: Any,
     gradients: Any,
-    layers: Sequence[Step],
+    layers: Forward,
     *,
     loss: str | Loss,
     batch_size: int = 1,
@@ -58,7 +80,9 @@ def from_arrays(
       state: the parameters at which the gradient was taken, by name (``by_name`` says what may hold them), and the
         buffers of layers that the list names.
       gradients: of every parameter that is trained, under the same names.
-      layers: the forward pass, step by step; see ``jgleak.interop.layers`` and ``plan``.
+      layers: the forward pass, step by step; see ``jgleak.interop.layers`` and ``plan``. A name stands for the layer of
+        PyTorch Geometric that has such arrays, with the options that it comes with. Or a live module of PyTorch, which
+        is read as ``from_pyg`` does, and whose parameters are those of ``state``.
       loss: a ``Loss``, or its text (``bce``, ``ce``, ``mse``, ``masked_bce``). ``bce`` on one output becomes ``ce`` on
         two: with logits ``(0, z)`` the softmax is the sigmoid, and every gradient but the last layer's first column is
         the same.
@@ -68,17 +92,38 @@ def from_arrays(
       example: a check that is worth its line: the bridge's output for these graphs must be the model's. What no name
         shows (where an activation stands, a transposed square, an edge weight, a row that is added) shows there. With
         labels (``Example``) the gradient must be theirs.
-      client: parts that it does not train, and buffers that it returns.
+      client: parts that it does not train, buffers that it returns, and what it did to the gradients.
 
     Raises:
       ValueError: a description that does not fit the arrays, a part that no attack here handles, gradients of another
         model, values that are not finite, or an output that differs. Every message says what, why, and what instead.
+
+    Warns:
+      UserWarning: there is no example, and the list of steps is taken at its word.
     """
+    warn_uncompared(layers, example)
+    given = {"loss": loss, "batch_size": batch_size, "reduction": reduction, "example": example}
+    return observed(state, gradients, layers, **given, client=client)
+
+
+def observed(
+    state: Any,
+    gradients: Any,
+    layers: Forward,
+    *,
+    loss: str | Loss,
+    batch_size: int,
+    reduction: str,
+    example: Given | None,
+    client: Client,
+) -> Observation:
+    """``from_arrays`` without its warning."""
     if reduction not in ("mean", "sum"):
         raise ValueError(f"reduction: losses of a batch come as 'mean' or 'sum', got {reduction!r}")
     weights, slopes = by_name(state), by_name(gradients)
-    loss = Loss.of(loss)
-    logits = _logits(layers, loss)
+    loss, shown = Loss.of(loss), None if example is None else Example.of(example)
+    steps = forward_pass(layers, weights, shown)
+    logits = _logits(steps, loss)
     architecture = plan(logits)
     _finite("state", weights)
     _finite("gradient", slopes)
@@ -95,14 +140,26 @@ def from_arrays(
     if loss.name == "bce" and model.outputs == 1:
         loss, (model, params, update) = dataclasses.replace(loss, name="ce"), _two_outputs(model, params, update)
     statistics = None if client.buffers is None else _statistics(places, weights, by_name(client.buffers))
-    marks: dict[str, Any] = {"scaled": client.clipped, "pruned": client.pruned, "noise": client.noise}
+    sources = [one for one in (client.noise, computed_noise(update)) if one is not None]
+    noise = math.hypot(*sources) if sources else None
+    marks: dict[str, Any] = {"scaled": client.clipped, "pruned": client.pruned, "noise": noise}
+    if client.local is not None and client.local.steps > 1:
+        marks |= {"protocol": "fedavg", "local": client.local}
     observation = Observation(model, params, update, str(loss), batch_size=batch_size, statistics=statistics, **marks)
     other = contradiction(observation)
     if other is not None:
         raise ValueError(f"loss: {other}")
-    if example is not None:
-        shown, normalised = Example.of(example), len(logits) < len(layers)
-        check_example(observation, shown, _tables(places, weights), normalised=normalised)
+    moved = not_in_evaluation_mode(observation)
+    if moved is not None:
+        raise ValueError(
+            f"gradient: {moved}; give the state from before the client's forward pass, from_pyg(model, sent=..) with "
+            "the model in training mode or BatchNorm(.., training=True) in a list, or take the gradient after "
+            "model.eval()"
+        )
+    if shown is None and is_live(layers):
+        shown = probed(layers, weights)
+    if shown is not None:
+        check_example(observation, shown, _tables(places, weights), normalised=len(logits) < len(steps))
     return observation
 
 

@@ -30,7 +30,10 @@ ACTS = {"ReLU": "relu", "GELU": "gelu", "Sigmoid": "sigmoid", "Tanh": "tanh", "E
 NORMALISATION = re.compile(r"Norm(\dd)?$")
 """Names of normalisation layers: ``BatchNorm1d``, ``GraphNorm``, .."""
 
-NEAREST_NORM = "the normalisations here are BatchNorm and LayerNorm(mode='node')"
+NEAREST_NORM = "build the model with BatchNorm or LayerNorm(mode='node'), the normalisations here"
+OVER_GRAPHS = ("GraphNorm", "InstanceNorm")
+"""Normalisations over all nodes of a graph together."""
+
 EXPECTED: Mapping[str, Mapping[str, tuple[Any, str]]] = {
     "GCNConv": {
         "improved": (False, "self-loops of weight 2"),
@@ -87,7 +90,8 @@ def step_of(name: str, module: Any) -> Step:
     if kind == "JumpingKnowledge":
         return jump_word(name, module)
     if NORMALISATION.search(kind):
-        raise ValueError(f"model: {name!r} is a {kind}, which is not read here; {NEAREST_NORM}")
+        over = " normalises over all nodes of a graph together and" if kind in OVER_GRAPHS else ""
+        raise ValueError(f"model: {name!r} is a {kind}, which{over} is not read here; {NEAREST_NORM}")
     if kind.endswith("Aggregation"):
         raise ValueError(f"model: {name!r} is a {kind}, which is not read here; pool the nodes by mean or sum")
     known = ", ".join([*CONVERTED, *AROUND, *ACTS])

@@ -19,9 +19,20 @@ from jgleak.graph import DenseGraph, GraphBatch
 from jgleak.interop.arrays import by_name
 from jgleak.interop.graphs import by_class, dense
 from jgleak.interop.likely import likely
+from jgleak.precision import DIGITS
 
 EQUAL = 1e-4
 """Most that the bridge's output or gradient for an example may differ, relative to the largest entry."""
+
+UNITS = 25.0
+"""The same where the stranger computed in 16 bits, in units of the last binary digit: a tenth in bfloat16, a hundredth
+in float16. An example that is computed in 32 bits is compared as finely as others."""
+
+
+def _equal(computed: np.ndarray) -> float:
+    """What counts as equal to numbers of this type."""
+    digits = DIGITS.get(computed.dtype.name)
+    return EQUAL if digits is None else UNITS * 0.5**digits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,15 +99,10 @@ def check_example(
     found = np.asarray(jax.nn.log_softmax(found)) if normalised else found
     found = _alike(found, wanted.size)
     if wanted.size != found.size:
-        what = f"{'graph' if not model.node_level else 'node'}s"
-        raise ValueError(
-            f"example: the model's output has {wanted.size} entries, the description's {found.size} for "
-            f"{len(found) if not model.node_level else found.shape[1]} {what}; of a batch of graphs, give the vector "
-            "that says which node is whose: (x, edge_index, output, batch)"
-        )
-    gap = _gap(found, wanted)
-    if not gap <= EQUAL:
-        reason = likely(model, observation.params, lambda m, p: _first_gap(m, p, graphs, wanted) <= EQUAL)
+        raise ValueError(_other_size(model, graphs, found.size, wanted.size))
+    gap, equal = _gap(found, wanted), _equal(np.asarray(example.output))
+    if not gap <= equal:
+        reason = likely(model, observation.params, lambda m, p: _first_gap(m, p, graphs, wanted) <= equal)
         raise OutputDiffersError(
             f"example: the description's output differs from the model's by {gap:.1e} of its size; "
             + (
@@ -106,7 +112,23 @@ def check_example(
             )
         )
     if example.labels is not None:
-        _check_gradient(observation, graphs, np.asarray(example.labels))
+        _check_gradient(observation, graphs, np.asarray(example.labels), wanted.size)
+
+
+def _other_size(model: GNN, graphs: DenseGraph, found: int, wanted: int) -> str:
+    """Why the example's output may have another number of entries than the description's, and what instead."""
+    nodes, many = int(graphs.mask.sum()), graphs.mask.shape[0]
+    said = f"example: the model's output has {wanted} entries, the description's {found} for "
+    if model.node_level and wanted == model.outputs:
+        return f"{said}{nodes} nodes: it pools its nodes; name the pool, 'mean' or 'sum', where it stands"
+    if not model.node_level and many == 1 < nodes and wanted == nodes * model.outputs:
+        return f"{said}one graph: it labels nodes; leave the pool out, or of {nodes} graphs give their batch vector"
+    count = nodes if model.node_level else many
+    what = f"{count} {'nodes' if model.node_level else 'graphs'} with {found // count} outputs each"
+    return (
+        f"{said}{what}; give all that the model returns, as it enters the loss, and of a batch of graphs the vector "
+        "that says which node is whose: (x, edge_index, output, batch)"
+    )
 
 
 @partial(jax.jit, static_argnames=("model",))
@@ -179,14 +201,26 @@ def _rows(model: GNN, rows: Num[np.ndarray, "n f"], tables: tuple[int, ...]) -> 
     return rows.astype(np.float32)
 
 
-def _check_gradient(observation: Observation, graphs: DenseGraph, labels: Num[np.ndarray, "..."]) -> None:
-    """Raise ``ValueError`` where the update is not the gradient of the mean loss of ``graphs``."""
+def _check_gradient(observation: Observation, graphs: DenseGraph, labels: Num[np.ndarray, "..."], outputs: int) -> None:
+    """Raise ``ValueError`` where the update is not the gradient of the mean loss of ``graphs``.
+
+    ``outputs`` is the number of entries of the stranger's output, for all graphs or nodes.
+    """
     model, loss = observation.model, Loss.of(observation.loss)
     count = graphs.nodes.shape[1] if model.node_level else graphs.nodes.shape[0]
+    rows = labels.size == outputs != count
+    missing = labels.dtype.kind == "f" and bool(np.isnan(labels).any())
+    if not loss.masked and (rows or missing):
+        seen = f"{labels.size // count}, {'of which some are missing' if missing else 'and none is missing'}"
+        raise ValueError(
+            f"loss: a {'node' if model.node_level else 'graph'} has one label under it, and in the example {seen}; "
+            "where the outputs are tasks of their own, it is 'masked_bce' ('masked_mse', 'masked_mae' of numbers); of "
+            "one-hot rows give the class's number"
+        )
     if labels.size != count * (model.outputs if loss.masked else 1):
         raise ValueError(
             f"example: there are {labels.size} labels for {count} {'nodes' if model.node_level else 'graphs'}"
-            + (f" of {model.outputs} tasks" if loss.masked else "")
+            + (f" of {model.outputs} tasks; of one class a graph the loss is 'ce' or 'bce'" if loss.masked else "")
         )
     y = jnp.asarray(labels.reshape(1, -1) if model.node_level else labels.reshape(count, -1)[:, : model.outputs])
     y = y.astype(jnp.float32 if loss.masked or loss.name == "mse" else jnp.int32)
@@ -201,7 +235,7 @@ def _check_gradient(observation: Observation, graphs: DenseGraph, labels: Num[np
     wanted = np.concatenate([np.asarray(leaf, np.float64).reshape(-1) for leaf in jax.tree.leaves(update)])
     size = max(np.abs(found).max(), 1e-12)
     gap = float(np.abs(found - wanted).max() / size)
-    if gap <= EQUAL:
+    if gap <= max(_equal(np.asarray(leaf)) for leaf in jax.tree.leaves(update)):
         return
     raise ValueError(
         f"gradient: it differs from that of the example's loss by {gap:.1e} of its size; "

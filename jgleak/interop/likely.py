@@ -39,10 +39,11 @@ def _changes(model: GNN, params: Params) -> Iterator[tuple[GNN, Params, str]]:
         for changed, what in _layers(layer):
             place = f"{what} after convolution {number + 1}"
             yield model.clone(layers=_replaced(model, number, changed)), params, place
+    yield from _everywhere(model, params)
     for readout, what in _readouts(model.readout):
         yield model.clone(readout=readout), params, what
-    equal = model.jump != "cat" and len({layer.features for layer in model.layers}) == 1
-    for jump in JUMPS if equal and model.depth > 1 else ():
+    alike = model.jump != "cat" and len({layer.features for layer in model.layers}) == 1
+    for jump in JUMPS if alike and model.depth > 1 else ():
         if jump not in (model.jump, "cat"):  # of another width
             yield model.clone(jump=jump), params, f"'jump_{jump}'" if jump != "last" else "no jumping knowledge"
     for number, layer in enumerate(model.layers):
@@ -52,6 +53,29 @@ def _changes(model: GNN, params: Params) -> Iterator[tuple[GNN, Params, str]]:
             weights = {**params, f"layers_{number}": {**part, "norm": plain}}
             changed = model.clone(layers=_replaced(model, number, layer.clone(norm=LayerNorm())))
             yield changed, weights, f"a layer normalisation without weights after convolution {number + 1}"
+
+
+def _everywhere(model: GNN, params: Params) -> Iterator[tuple[GNN, Params, str]]:
+    """The same change to every layer that can have it, where several can."""
+    width = params["encoder"]["linear"]["kernel"].shape[1] if "encoder" in params else model.in_features
+    entering = (width, *(layer.features for layer in model.layers))
+    changes = [
+        {what: changed for changed, what in _layers(layer) if changed.residual is None or before == layer.features}
+        for before, layer in zip(entering, model.layers, strict=False)
+    ]
+    for what in dict.fromkeys(what for found in changes for what in found):
+        layers = tuple(found.get(what, layer) for found, layer in zip(changes, model.layers, strict=True))
+        if sum(what in found for found in changes) > 1:
+            yield model.clone(layers=layers), params, f"{what} after every convolution"
+    norms = {
+        f"layers_{i}": {"scale": np.ones(layer.features, np.float32), "bias": np.zeros(layer.features, np.float32)}
+        for i, layer in enumerate(model.layers)
+        if layer.norm is None
+    }
+    if len(norms) > 1:
+        layers = tuple(layer.clone(norm=layer.norm or LayerNorm()) for layer in model.layers)
+        weights = {**params, **{name: {**params[name], "norm": plain} for name, plain in norms.items()}}
+        yield model.clone(layers=layers), weights, "a layer normalisation without weights after every convolution"
 
 
 def _replaced(model: GNN, number: int, layer: Layer) -> tuple[Layer, ...]:

@@ -8,12 +8,13 @@ from typing import Any
 
 from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation
-from jgleak.interop.bridge import Client, from_arrays
+from jgleak.interop.bridge import UNCOMPARED, Client, observed
 from jgleak.interop.convert import embeddings_of, is_batch_norm, is_leaf, is_norm
 from jgleak.interop.example import Example, Given, OutputDiffersError
+from jgleak.interop.forward import steps_of
 from jgleak.interop.layers import WORDS, NamedLayer, Step
 from jgleak.interop.plan import REFUSED
-from jgleak.interop.probe import probe_of, run
+from jgleak.interop.probe import probe_of
 from jgleak.interop.trace import difference, steps_in, traced
 
 
@@ -49,53 +50,26 @@ def from_pyg(
         place; a model in training mode; or as for ``from_arrays``.
 
     Warns:
-      UserWarning: no example was given, and the forward pass differs from the list, as far as can be seen.
+      UserWarning: no example was given, and the forward pass differs from the list, or is not understood.
     """
     modules = dict(model.named_modules())
     _check_mode(modules, model, deterministic, given=sent is not None)
     shown = None if example is None else Example.of(example)
-    steps = steps_of(model, shown) if layers is None else [step for word in layers for step in _steps(word, modules)]
+    steps = [] if layers is None else [step for word in layers for step in _steps(word, modules)]
     trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     gradients = {name: parameter.grad for name, parameter in trained.items()}
     frozen = [name for name, _ in model.named_parameters() if name not in trained]
     given = {"loss": loss, "batch_size": batch_size, "reduction": reduction}
     state = model.state_dict()
     before, client = (state, Client(frozen)) if sent is None else (sent, Client(frozen, buffers=state))
-    checked = shown if layers is not None or shown is not None else _probed(model)
     try:
-        seen = from_arrays(before, gradients, steps, **given, example=checked, client=client)
+        seen = observed(before, gradients, model if layers is None else steps, **given, example=shown, client=client)
     except OutputDiffersError as error:
         found = None if layers is None else _difference(model, steps, shown)
         raise ValueError(f"{error}. {found[:1].upper()}{found[1:]}" if found else str(error)) from error
     if example is None and layers is not None:
         _warn(model, modules, steps)
     return seen
-
-
-def steps_of(model: Any, example: Given | None = None) -> list[Step]:
-    """The forward pass of a live model as the list of steps that ``from_pyg`` takes.
-
-    The model is run once, without gradients, on a graph of seven nodes.
-
-    Args:
-      model: the module.
-      example: what its rows are like; None: they are as wide as its first layer says.
-
-    Raises:
-      ValueError: naming what was not understood, and where it stands in the model's code.
-    """
-    names = {id(module): name for name, module in model.named_modules()}
-    shown = None if example is None else Example.of(example)
-    return traced(model, names, probe_of(model) if shown is None else probe_of(model, shown.rows, shown.edge_rows))
-
-
-def _probed(model: Any) -> Example:
-    """What the model says of the small graph that it was read with."""
-    import torch  # pyright: ignore[reportMissingImports]
-
-    probe = probe_of(model)
-    with torch.no_grad():
-        return Example.of(Example(probe.rows, probe.edges, run(model, probe), edge_rows=probe.edge_rows))
 
 
 def _difference(model: Any, steps: Sequence[Step], example: Example | None) -> str | None:
@@ -107,13 +81,14 @@ def _difference(model: Any, steps: Sequence[Step], example: Example | None) -> s
 
 
 def _warn(model: Any, modules: Mapping[str, Any], steps: Sequence[Step]) -> None:
-    """Warn of what a list leaves out and no array shows."""
+    """Warn of what a list leaves out and no array shows, and where nothing can be seen."""
     used = {step.name for step in steps if isinstance(step, NamedLayer)}
     left = [name for name, module in modules.items() if is_norm(module) and not any(_within(name, one) for one in used)]
     try:
         found = difference(steps_of(model), steps)
-    except ValueError:  # not understood: nothing can be said
-        found = None
+        understood = True
+    except ValueError:
+        found, understood = None, False
     if found is None and left:
         found = f"{left[0]!r} is a {type(modules[left[0]]).__name__} that the list leaves out"
     if found is not None:
@@ -122,6 +97,8 @@ def _warn(model: Any, modules: Mapping[str, Any], steps: Sequence[Step]) -> None
             "which settles it, or leave layers out",
             stacklevel=3,
         )
+    elif not understood:
+        warnings.warn(UNCOMPARED, stacklevel=3)
 
 
 def _within(name: str, part: str) -> bool:

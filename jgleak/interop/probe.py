@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from jgleak.interop.convert import is_leaf
+from jgleak.precision import DIGITS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,10 +45,10 @@ def probe_of(model: Any, rows: Any = None, edge_rows: Any = None) -> Probe:
 
     parameter = next(model.parameters(), None)
     device = "cpu" if parameter is None else parameter.device
-    kind = torch.float32 if parameter is None else parameter.dtype
+    kind = torch.float32 if parameter is None else _whole(parameter.dtype)
     generator = torch.Generator().manual_seed(0)
     if rows is not None:
-        rows = torch.as_tensor(rows)
+        rows = torch.as_tensor(rows.astype(np.float32) if np.asarray(rows).dtype.name in DIGITS else rows)
         drawn = torch.randint(len(rows), (NODES,), generator=generator)
         wide = rows.shape[1:]
         taken = rows[drawn.to(rows.device)] if not rows.is_floating_point() else None
@@ -96,24 +100,42 @@ SIZES, ATTRIBUTES = ("batch_size", "num_graphs", "size"), ("edge_attr", "edge_at
 """What a ``forward`` may call the edge list, the graph of every node, the number of graphs, and the edges' classes."""
 
 
-def run(model: Any, probe: Probe) -> Any:
-    """The model's output for a graph, whatever its ``forward`` calls its arguments; its buffers stay as they are.
+def run(model: Any, probe: Probe, state: Mapping[str, np.ndarray] | None = None) -> Any:
+    """The model's output for a graph, whatever its ``forward`` calls its arguments; the model stays as it is.
+
+    Args:
+      model: the module.
+      probe: the graph.
+      state: parameters and buffers in the place of the model's own, which the caller has found to fit; None: its own.
 
     Raises:
       ValueError: ``forward`` takes something that is no row, edge or batch.
     """
-    kept = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
-    try:
-        return _called(model, probe)
-    finally:
-        for buffer, value in kept:
-            buffer.copy_(value)
+    import torch  # pyright: ignore[reportMissingImports]
+
+    # Copies: a norm in training mode moves its buffers, and what 16 bits would blur is run in 32.
+    kept = {name: tensor for name, tensor in model.state_dict().items() if state is not None and name in state}
+    short = {name: tensor for name, tensor in model.named_parameters() if _whole(tensor.dtype) != tensor.dtype}
+    own = {name: tensor.detach().clone() for name, tensor in (short | dict(model.named_buffers())).items()}
+    own |= {name: torch.tensor(np.asarray((state or {})[name], np.float64)).to(tensor) for name, tensor in kept.items()}
+    own = {name: tensor.to(_whole(tensor.dtype)) for name, tensor in own.items()}
+    arguments, keywords = _arguments(model, probe)
+    with torch.no_grad():
+        return torch.func.functional_call(model, own, arguments, keywords)
 
 
-def _called(model: Any, probe: Probe) -> Any:
+def _whole(kind: Any) -> Any:
+    """A type of torch, or float32 for those of 16 bits."""
+    import torch  # pyright: ignore[reportMissingImports]
+
+    return torch.float32 if kind in (torch.float16, torch.bfloat16) else kind
+
+
+def _arguments(model: Any, probe: Probe) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What a model is called with."""
     signature = getattr(getattr(model, "signature", None), "param_dict", None)  # PyTorch Geometric's Sequential
     if signature is not None:
-        return model(*(_argument(name, probe, first=i == 0) for i, name in enumerate(signature)))
+        return tuple(_argument(name, probe, first=i == 0) for i, name in enumerate(signature)), {}
     parameters = inspect.signature(model.forward).parameters
     needed = [
         p for p in parameters.values() if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
@@ -126,13 +148,13 @@ def _called(model: Any, probe: Probe) -> Any:
         graph.x, graph.edge_index, graph.batch = probe.rows, probe.edges, probe.batch  # the very tensors, not copies
         if probe.edge_rows is not None:
             graph.edge_attr = probe.edge_rows
-        return model(graph)
+        return (graph,), {}
     given = {p.name: _argument(p.name, probe, first=i == 0) for i, p in enumerate(needed)}
     if "batch" in parameters:
         given["batch"] = probe.batch
     if probe.edge_rows is not None:
         given |= {name: probe.edge_rows for name in ATTRIBUTES if name in parameters}
-    return model(**given)
+    return (), given
 
 
 def _argument(name: str, probe: Probe, *, first: bool) -> Any:

@@ -11,7 +11,7 @@ from jgleak.federated.observation import unflatten
 from jgleak.gnn import Params
 from jgleak.interop.arrays import Arrays
 from jgleak.interop.inside import bias_role, inside_of, kernel_role
-from jgleak.interop.layers import GAT, GIN, BatchNorm, Conv, Embeddings, Linear, NamedLayer, Residual
+from jgleak.interop.layers import GAT, GIN, GINE, BatchNorm, Conv, Embeddings, Linear, NamedLayer, Residual
 from jgleak.interop.plan import ForwardPlan
 
 COUNTER = "num_batches_tracked"
@@ -20,6 +20,10 @@ COUNTER = "num_batches_tracked"
 STATISTICS = ("mean", "variance")
 """Roles of a batch normalisation's arrays that no gradient trains."""
 
+GRAPH_NORM = (
+    "GraphNorm, which normalises over all nodes of a graph together and is not read here; build the model with "
+    "LayerNorm (in PyTorch Geometric mode='node') or BatchNorm, which are"
+)
 NORMALISATION = "a normalisation: write BatchNorm({0!r}) or LayerNorm({0!r}) after its convolution"
 HINTS = (
     (("lin_edge", "att_edge"), "attention to edge features, which is not read here; GINE is the layer that sees them"),
@@ -157,6 +161,12 @@ def _of(
 def _missing(layer: NamedLayer, role: str, wanted: Sequence[str], state: Arrays) -> str:
     near = [name for name in state if name.startswith(f"{layer.name}.")] or list(state)
     kind = type(layer).__name__
+    if isinstance(layer, GINE) and role == "edge_kernel":
+        return (
+            f"state: {layer.name!r} has no map of edge features ({' or '.join(map(repr, wanted))}): it is a GINEConv "
+            "without edge_dim, which adds edge features as they are, or a GIN. Build it with edge_dim=4, the number of "
+            f"edge classes, and give it their one-hot rows; or write GIN({layer.name!r})"
+        )
     needs = f"state: {kind}({layer.name!r}) needs {' or '.join(map(repr, wanted))}; there is {', '.join(near[:8])}"
     if type(layer) is Linear and role == "bias" and any(name.startswith(f"{layer.name}.") for name in state):
         return f"{needs}. The readout's linear maps have a bias here: build it with bias=True"
@@ -171,10 +181,13 @@ def _hint(name: str, state: Arrays) -> str:
         if any(piece in parts or name.endswith("." + piece) for piece in pieces):
             return f": it belongs to {what}"
     prefix, _, ending = name.rpartition(".")
+    if f"{prefix}.mean_scale" in state:
+        return f": it belongs to {GRAPH_NORM}"
     scale = state.get(f"{prefix}.weight", state.get(f"{prefix}.scale"))
     if ending in ("running_mean", "running_var", "mean", "var") or (scale is not None and scale.ndim == 1):
         return f": it belongs to {NORMALISATION.format(prefix.removesuffix('.module'))}"
-    if ending in ("weight", "kernel") and parts[-2:-1] != ["lin"]:
+    mapped = {f"{prefix}.{other}" for other in ("weight", "kernel")} & state.keys()
+    if ending in ("weight", "kernel", "bias") and mapped and parts[-2:-1] != ["lin"]:
         return (
             f"; write every layer of the forward pass down (Linear({prefix!r}) before the first convolution is the "
             f"encoder, Residual({prefix!r}) after an activation is added to the layer), or give its model alone"

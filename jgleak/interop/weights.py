@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,22 +12,22 @@ from jgleak.federated.local_training import LocalTraining
 from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation
 from jgleak.interop.arrays import Arrays, by_name
-from jgleak.interop.bridge import Client, from_arrays
+from jgleak.interop.bridge import Client, observed, warn_uncompared
 from jgleak.interop.example import Given
-from jgleak.interop.layers import Step
+from jgleak.interop.forward import Forward
+from jgleak.precision import DIGITS
 
 
 def from_weights(
     before: Any,
     after: Any,
-    layers: Sequence[Step],
+    layers: Forward,
     *,
-    local: LocalTraining,
     loss: str | Loss,
+    client: Client,
     batch_size: int = 1,
     reduction: str = "mean",
     example: Given | None = None,
-    client: Client | None = None,
 ) -> Observation:
     """The observation behind a round in which a client returned *weights*: ``(before - after) / (rate * steps)``.
 
@@ -41,15 +40,25 @@ def from_weights(
       before: the arrays that were sent to the client, by name (``by_name`` says what may hold them; ``named`` takes a
         list).
       after: those that came back, the running statistics of batch normalisation among them.
-      local: how the client trained.
-      client: what it did besides (``from_arrays``): clipping, pruning, noise, which adds up with the rounding's. The
-        buffers are those of ``after``.
-      layers, loss, batch_size, reduction, example: as for ``from_arrays``. Frozen parts, which come back as they were
-        sent, are named afterwards: ``dataclasses.replace(seen, model=seen.model.clone(frozen=("layers_0",)))``.
+      client: how it trained, ``Client(local=LocalTraining(rate=0.1))``, and what it did besides: frozen parameters,
+        which come back as they were sent, clipping, pruning, noise, which adds up with the rounding's. The buffers are
+        those of ``after``.
+      layers, loss, batch_size, reduction, example: as for ``from_arrays``.
 
     Raises:
-      ValueError: arrays of other names or shapes, or as for ``from_arrays``.
+      ValueError: a client of which nobody says how it trained, arrays of other names or shapes, or as for
+        ``from_arrays``.
+
+    Warns:
+      UserWarning: as for ``from_arrays``.
     """
+    local = client.local
+    if local is None:
+        raise ValueError(
+            "client: weights are a gradient times the learning rate, and nothing says which; give "
+            "client=Client(local=LocalTraining(rate=0.1, steps=1)), or the gradients to from_arrays"
+        )
+    warn_uncompared(layers, example)
     sent, back = by_name(before), by_name(after)
     if sent.keys() != back.keys():
         name = min(sent.keys() ^ back.keys())
@@ -59,13 +68,12 @@ def from_weights(
             raise ValueError(f"after: {name!r} has shape {back[name].shape}, it was sent as {array.shape}")
     slopes = {name: _quotient(array, back[name], local.length) for name, array in sent.items()}
     given = {"loss": loss, "batch_size": batch_size, "reduction": reduction, "example": example}
-    client, rounded = client or Client(), rounding(back, local)
+    rounded = rounding(back, local)
     if rounded < _single(slopes) and client.noise is None:
         noise = None  # the numbers of the observation itself are rounded more
     else:
         noise = math.hypot(rounded, client.noise or 0.0)
-    seen = from_arrays(sent, slopes, layers, **given, client=dataclasses.replace(client, buffers=back, noise=noise))
-    return seen if local.steps == 1 else dataclasses.replace(seen, protocol="fedavg", local=local)
+    return observed(sent, slopes, layers, **given, client=dataclasses.replace(client, buffers=back, noise=noise))
 
 
 def rounding(after: Any, local: LocalTraining) -> float:
@@ -75,7 +83,7 @@ def rounding(after: Any, local: LocalTraining) -> float:
     step rounds once. This is the root mean square over all weights; the attacks' ``noise`` takes one number for all
     entries.
     """
-    floats = [array for array in by_name(after).values() if array.dtype.kind == "f"]
+    floats = [a for a in by_name(after).values() if a.dtype.kind == "f" or a.dtype.name in DIGITS]
     spacing = np.concatenate([np.spacing(np.abs(array)).ravel().astype(np.float64) for array in floats])
     return float(np.sqrt(np.mean(spacing**2) / 12.0 / local.steps) / local.rate)
 

@@ -29,6 +29,9 @@ from jgleak.interop import (
 )
 from jgleak.interop.layers import Step
 
+UNCOMPARED = pytest.mark.filterwarnings("ignore:example. nothing compares:UserWarning")
+"""For tests of what is read without an example, of which the bridge warns."""
+
 HEAD = [Linear("lin1"), "relu", Linear("lin2")]
 COMPOSED: list[Step] = [
     *(GCN("conv1", self_loops=False, normalise=False), BatchNorm("norm1"), "relu", "add"),

@@ -101,7 +101,9 @@ def test_an_nnx_state_is_recomputed() -> None:
     gradient = nnx.grad(lambda m: -jax.nn.log_softmax(m(ROWS))[0])(model)
     example = ROWS, EDGES, np.asarray(model(jnp.asarray(ROWS)))
     seen = from_arrays(nnx.state(model), gradient, LAYERS, loss="ce", example=example)
-    pure = from_arrays(nnx.to_pure_dict(nnx.state(model)), nnx.to_pure_dict(gradient), LAYERS, loss="ce")
+    pure = from_arrays(
+        nnx.to_pure_dict(nnx.state(model)), nnx.to_pure_dict(gradient), LAYERS, loss="ce", example=example
+    )
     for path, leaf in flatten(seen.update).items():
         np.testing.assert_array_equal(flatten(pure.update)[path], leaf)
 

@@ -19,7 +19,9 @@ from jgleak.federated.statistics import moved
 from jgleak.graph import DenseGraph
 from jgleak.interop import GAT, GCN, GIN, Client, Linear, from_arrays, from_weights
 from jgleak.interop.graphs import by_class, dense
-from tests.interop.conftest import HEAD, LAYERS, Stranger
+from tests.interop.conftest import HEAD, LAYERS, UNCOMPARED, Stranger
+
+pytestmark = UNCOMPARED
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +107,21 @@ def test_running_statistics_are_read_and_nothing_trains_them(
         from_arrays(**trained)
 
 
+def test_a_gradient_of_training_mode_is_not_taken_for_one_of_evaluation_mode(strangers: dict[str, Stranger]) -> None:
+    """What is added before a norm has a gradient of zero then; behind a layer and inside one."""
+    for name, bias, norm in (
+        ("composed", "conv1.bias", "layers_0/norm"),
+        ("sums", "convs.2.nn.0.bias", "layers_2/conv"),
+    ):
+        one = strangers[name]
+        slope = one.gradient[bias]
+        for change, message in ((0.0, "it is zero: the norm was in training"), (1.1, "it is another number: the run")):
+            gradients = {**one.gradient, bias: np.float32(change) * slope}
+            with pytest.raises(ValueError, match=f"gradient: what enters the batch normalisation '{norm}.*{message}"):
+                from_arrays(**{**one.given, "gradients": gradients})
+        from_arrays(**{**one.given, "gradients": {**one.gradient, bias: 0 * slope}, "client": Client(noise=1e-3)})
+
+
 def test_running_statistics_of_training_mode_come_back(
     strangers: dict[str, Stranger], observed: dict[str, Observation]
 ) -> None:
@@ -114,7 +131,9 @@ def test_running_statistics_of_training_mode_come_back(
     for path, leaf in flatten(wanted).items():
         np.testing.assert_allclose(flatten(seen.statistics)[path], leaf, rtol=1e-5, err_msg=path)
     weights = {k: v - np.float32(0.1) * one.gradient[k] for k, v in one.state.items() if k in one.gradient}
-    again = from_weights(one.state, weights | one.returned, one.layers, local=LocalTraining(0.1), loss=one.loss)
+    again = from_weights(
+        one.state, weights | one.returned, one.layers, client=Client(local=LocalTraining(0.1)), loss=one.loss
+    )
     np.testing.assert_array_equal(flatten(again.statistics)["layers_0/conv/norms_0/mean"], one.returned[name])
     changes: list[tuple[dict[str, Any], str]] = [
         ({"client": Client(buffers=one.state)}, f"buffers: '{name}' did not move, .* a copy, since state_dict"),
@@ -184,7 +203,8 @@ def test_the_example_confirms_every_model_and_its_gradient(name: str, strangers:
             [step for step in LAYERS["composed"] if step != "add"],
             r"with 'add' \(a residual\) after conv.* 1",
         ),
-        ("gcn", [GCN("conv1"), "gelu", GCN("conv2"), "gelu", "mean", *HEAD], "look for an activation in another place"),
+        ("gcn", [GCN("conv1"), "gelu", GCN("conv2"), "gelu", "mean", *HEAD], "with 'relu' after every convolution it"),
+        ("gcn", [GCN("conv1"), "gelu", GCN("conv2"), "elu", "sum", *HEAD], "look for an activation in another place"),
         ("gat_residual", [GAT("conv1"), "elu", GAT("conv2", concat=False)], "look for"),  # the slope
     ],
 )
@@ -238,13 +258,22 @@ def test_an_example_must_be_a_simple_graph_of_the_model_s_rows(strangers: dict[s
     for example, message in (
         ((rows[:, 1:], edges, output), "example: the model takes rows of 5 features"),
         ((rows, edges[:, :3], output), "give both directions"),
-        ((rows, edges, np.zeros(7)), "example: the model's output has 7 entries, the description's 2 for 1 graphs; of"),
+        ((rows, edges, np.zeros(7)), "has 7 entries, the description's 2 for 1 graphs with 2 outputs each; give all"),
+        ((rows, edges, np.zeros(6)), "has 6 entries, .* for 1 graphs with 2 outputs each; give all"),
+        ((rows, edges, np.zeros((6, 2))), "for one graph: it labels nodes; leave the pool out, or of 6 graphs give"),
         ((rows, edges, output, np.zeros(3, int)), "'batch' must say one graph for each of 6 nodes"),
         ((rows, edges, output, np.arange(6)), "an edge joins two graphs of the batch"),
         ((rows, edges, output, None, np.zeros(2, int)), "example: there are 2 labels for 1 graphs"),
     ):
         with pytest.raises(ValueError, match=message):
             from_arrays(**one.given, example=example)
+
+
+def test_an_example_of_a_pooled_model_names_the_pool_that_a_list_lacks(strangers: dict[str, Stranger]) -> None:
+    one = strangers["gcn_scores"]
+    example = (one.example.rows, one.example.edges, one.example.output.mean(axis=0))
+    with pytest.raises(ValueError, match="for 6 nodes: it pools its nodes; name the pool, 'mean' or 'sum'"):
+        from_arrays(**one.given, example=example)
 
 
 def test_a_saved_observation_is_the_same(strangers: dict[str, Stranger], tmp_path: Path) -> None:

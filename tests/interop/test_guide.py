@@ -14,7 +14,9 @@ from safetensors.numpy import save_file
 
 from jgleak.interop import read_schema
 from jgleak.interop.layers import WORDS, Conv, Embeddings, Linear, Norm
-from tests.interop.conftest import Stranger
+from tests.interop.conftest import UNCOMPARED, Stranger
+
+pytestmark = UNCOMPARED
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "bring-your-own-model.md").read_text(encoding="utf-8")
 

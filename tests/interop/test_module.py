@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 
 from jgleak.features import FeatureSpace, onehot
+from jgleak.federated import LocalTraining
 from jgleak.federated.observation import flatten, load
-from jgleak.interop import GIN, BatchNorm, Client, Example, Linear, from_arrays, from_pyg, steps_of
-from tests.interop.conftest import LAYERS, LOSSES
+from jgleak.interop import GIN, BatchNorm, Client, Example, Linear, from_arrays, from_pyg, from_weights, steps_of
+from jgleak.precision import DIGITS, computed_noise, digits_of
+from tests.interop.conftest import LAYERS, LOSSES, UNCOMPARED
 from tests.interop.test_guide import run
+
+pytestmark = UNCOMPARED
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed: the committed fixture is tested instead")
 geometric: Any = pytest.importorskip("torch_geometric", reason="torch_geometric is not installed")
@@ -88,7 +93,11 @@ def test_modules_that_no_attack_handles_are_refused() -> None:
             ["conv1", "norm"],
             "'norm' is a BatchNorm1d in training mode, .* sent=.* after model.eval",
         ),
-        (stack(norm=gnn.GraphNorm(4)), ["norm"], "'norm' is a GraphNorm, .*here are BatchNorm and LayerNorm"),
+        (
+            stack(norm=gnn.GraphNorm(4)),
+            ["norm"],
+            "'norm' is a GraphNorm, which normalises over .*build .* BatchNorm or LayerNorm",
+        ),
         (
             stack(norm=gnn.LayerNorm(4)),
             ["norm"],
@@ -338,6 +347,28 @@ def test_what_a_list_leaves_out_is_named(modules: dict[str, Any], message: str) 
         from_pyg(model, ["conv1", "relu", "conv2"], loss="ce")
 
 
+def test_tasks_of_a_live_model_under_another_loss_are_refused() -> None:
+    """With an example and without: labels 1, missing, 0 of three tasks, which no class has."""
+    gnn, nn = geometric.nn, torch.nn
+    parts = [(gnn.GCNConv(3, 4), "x, edge_index -> x"), nn.ReLU(), (gnn.global_mean_pool, "x, batch -> x")]
+    model = gnn.Sequential("x, edge_index, batch", [*parts, nn.Linear(4, 3)]).eval()
+    x, edges, batch = torch.randn(4, 3), torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]]), torch.zeros(4).long()
+    output = model(x, edges, batch)
+    nn.functional.binary_cross_entropy_with_logits(output[0, [0, 2]], torch.tensor([1.0, 0.0])).backward()
+    for example in ((x, edges, output), None):
+        for loss in ("ce", "bce", "mse", "masked_mae"):
+            with pytest.raises(ValueError, match="^loss: .*(masked_bce|masked_mse|look at the loss)"):
+                from_pyg(model, loss=loss, example=example)
+    labels = np.array([[1, np.nan, 0]])
+    for loss in ("masked_bce", "masked_mse"):
+        shown = Example(x, edges, output, None, labels)
+        if loss == "masked_bce":
+            assert from_pyg(model, loss=loss, example=shown).loss == loss
+        else:
+            with pytest.raises(ValueError, match="gradient: it differs from that of the example's loss"):
+                from_pyg(model, loss=loss, example=shown)
+
+
 def test_an_encoder_and_a_norm_with_weights_are_named_where_a_list_leaves_them_out() -> None:
     gnn, nn = geometric.nn, torch.nn
     model = stack(enter=nn.Linear(3, 4), conv1=gnn.GCNConv(4, 4), norm=nn.LayerNorm(4), conv2=gnn.GCNConv(4, 2))
@@ -420,3 +451,92 @@ def test_the_guide_s_lines_on_batch_normalisation_in_training_mode_work() -> Non
     seen, rows = found["observation"], model[0](names["x"], edges)
     mean = seen.statistics["layers_0"]["norm"]["mean"]
     np.testing.assert_allclose(mean, 0.1 * rows.mean(dim=0).detach().numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_a_live_module_stands_for_the_forward_pass_of_arrays() -> None:
+    """It says its structure; the parameters are those of the state, in whose place its own would be another model's."""
+    model, _, _ = made("sage")
+    state = {name: tensor.detach().numpy().copy() for name, tensor in model.state_dict().items()}
+    gradients = {name: parameter.grad.numpy().copy() for name, parameter in model.named_parameters()}
+    wanted = from_pyg(model, loss="ce")
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1.0)
+    moved = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        seen = from_arrays(state, gradients, model, loss="ce")
+        after = {name: weight - np.float32(0.5) * gradients[name] for name, weight in state.items()}
+        again = from_weights(state, after, model, loss="ce", client=Client(local=LocalTraining(0.5)))
+    assert seen.model == again.model == wanted.model
+    for path, leaf in flatten(wanted.update).items():
+        np.testing.assert_array_equal(flatten(seen.update)[path], leaf)
+        np.testing.assert_allclose(flatten(again.update)[path], leaf, atol=1e-5)
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, moved[name]), "reading the model moves nothing"
+    smaller = {**state, "lin1.bias": np.zeros(3, np.float32)}
+    with pytest.raises(ValueError, match=r"the module's 'lin1.bias' has shape \(4,\), the state's \(3,\)|lin1.bias"):
+        from_arrays(smaller, gradients, model, loss="ce")
+
+
+@pytest.mark.parametrize("kind", ["gcn", "gcn without bias", "sage without bias", "gat", "gin", "mlp"])
+def test_a_gradient_of_training_mode_is_not_read_in_evaluation_mode(kind: str) -> None:
+    """After training, without ``sent``, with an example of evaluation mode: only the gradient shows it."""
+    gnn, nn = geometric.nn, torch.nn
+    torch.manual_seed(2)
+    inside = [nn.Linear(3, 5, bias=False), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 4, bias=False)]
+    convs = {
+        "gcn": gnn.GCNConv(3, 4),
+        "gcn without bias": gnn.GCNConv(3, 4, bias=False),
+        "sage without bias": gnn.SAGEConv(3, 4, bias=False),
+        "gat": gnn.GATConv(3, 4),
+        "gin": gnn.GINConv(nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 4))),
+        "mlp": gnn.GINConv(nn.Sequential(*inside)),
+    }
+    norm = nn.BatchNorm1d(4) if kind != "mlp" else nn.Identity()
+    parts = [(convs[kind], "x, edge_index -> x"), norm, nn.ReLU(), (gnn.global_mean_pool, "x, batch -> x")]
+    model = gnn.Sequential("x, edge_index, batch", [*parts, nn.Linear(4, 2)])
+    x, batch = torch.randn(5, 3), torch.zeros(5).long()
+    edges = torch.tensor([[0, 1, 1, 2, 2, 3, 3, 4], [1, 0, 2, 1, 3, 2, 4, 3]])
+    optimiser, label = torch.optim.SGD(model.parameters(), 0.1), torch.tensor([1])
+
+    def backward() -> None:
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(model(x, edges, batch), label).backward()
+
+    for _ in range(3):
+        backward()
+        optimiser.step()
+    sent = {name: value.clone() for name, value in model.state_dict().items()}
+    backward()
+    assert from_pyg(model, loss="ce", sent=sent, deterministic=True).statistics is not None
+    model.eval()
+    for example in (None, (x, edges, model(x, edges, batch))):
+        with pytest.raises(ValueError, match="gradient: what enters .* zero: the norm was in training mode .*sent="):
+            from_pyg(model, loss="ce", example=example)
+    backward()
+    assert from_pyg(model, loss="ce", example=(x, edges, model(x, edges, batch))).statistics is None
+    for name, buffer in model.named_buffers():
+        if name.endswith("running_var"):
+            buffer.mul_(1.5)
+    with pytest.raises(ValueError, match="another number: the running statistics are not those"):
+        from_pyg(model, loss="ce")
+
+
+@pytest.mark.parametrize("half", ["bfloat16", "float16"])
+def test_a_model_in_16_bits_is_read_with_its_noise(half: str) -> None:
+    """Without an example it is compared in 32 bits; an example in 16 is compared more coarsely."""
+    gnn, nn = geometric.nn, torch.nn
+    torch.manual_seed(0)
+    parts = [(gnn.SAGEConv(3, 8), "x, edge_index -> x"), nn.BatchNorm1d(8), nn.ReLU()]
+    parts += [(gnn.global_mean_pool, "x, batch -> x"), nn.Linear(8, 2)]
+    model = gnn.Sequential("x, edge_index, batch", parts).eval().to(getattr(torch, half))
+    x, batch = torch.randn(4, 3).to(getattr(torch, half)), torch.zeros(4).long()
+    edges = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
+    output, label = model(x, edges, batch), torch.tensor([1])
+    nn.functional.cross_entropy(output, label).backward()
+    for example in (None, (x, edges, output), Example(x, edges, output, None, label)):
+        seen = from_pyg(model, loss="ce", example=example)
+        assert seen.noise == computed_noise(seen.update) and digits_of(seen.params) == DIGITS[half]
+    with pytest.raises(ValueError, match="the description's output differs"):
+        from_pyg(model, loss="ce", example=(x, edges, output + 0.2))

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jgleak.interop import GAT, GCN, GIN, SAGE, BatchNorm, Embeddings, LayerNorm, Linear, from_arrays
-from tests.interop.conftest import HEAD, Stranger
+from jgleak.interop import GAT, GCN, GIN, GINE, SAGE, BatchNorm, Embeddings, LayerNorm, Linear, from_arrays
+from tests.interop.conftest import HEAD, UNCOMPARED, Stranger
+
+pytestmark = UNCOMPARED
 
 Change = Callable[[dict[str, Any]], Any]
 
@@ -34,6 +36,10 @@ def say(*layers: Any) -> Change:
 VECTOR = np.ones(6, np.float32)
 
 
+def graph_norm(given: dict[str, Any]) -> None:
+    given["state"] |= {f"norm.{part}": VECTOR for part in ("bias", "weight", "mean_scale")}
+
+
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
@@ -41,12 +47,31 @@ VECTOR = np.ones(6, np.float32)
         ("gcn", say(GCN("conv1"), "batch_norm", "relu", GCN("conv2"), "mean", *HEAD), r"name it, BatchNorm\('..'\)"),
         ("gcn", put("state", "norm.running_mean", VECTOR), r"'norm.running_mean' belongs .* write BatchNorm\('norm'\)"),
         ("gcn", put("state", "norm.weight", VECTOR), r"'norm.weight' belongs .* write .* LayerNorm\('norm'\)"),
+        (
+            "gcn",
+            graph_norm,
+            "'norm.bias' belongs .* GraphNorm, which normalises over all nodes .*LayerNorm .* or BatchNorm",
+        ),
+        (
+            "gin",
+            say(GINE("conv1"), "relu", GIN("conv2"), "relu", "mean", *HEAD),
+            "'conv1' has no map of edge features .* without edge_dim, .* Build it with edge_dim=4",
+        ),
         ("gcn", put("gradients", "norm.num_batches_tracked", np.array(3)), "moved: .* training mode, .*eval"),
         ("gcn", put("state", "conv1.lin_edge.weight", np.ones((6, 2))), "attention to edge features, which is not"),
         ("gcn", put("state", "conv1.lin.bias", VECTOR), "a bias added before nodes are mixed"),
         ("gcn", put("state", "conv3.lin.weight", np.ones((6, 6))), "'conv3.lin.weight' belongs to no layer"),
         ("gcn", say(GCN("conv1", edge_weights=True), "relu"), "'conv1' is given edge weights; .*called without"),
-        ("gcn", say("conv1", "relu"), "layers: 'conv1' is neither a layer nor one of the words relu"),
+        (
+            "gcn",
+            say("conv3", "relu"),
+            r"'conv3' is neither one of the words relu.* nor are .*; there are those of conv1",
+        ),
+        (
+            "gin",
+            say("conv1.nn", "relu"),
+            r"arrays of 'conv1.nn' \(0.bias, .*\) say no kind of layer; write it",
+        ),
         ("gcn", say("add", GCN("conv1"), "relu", "mean", *HEAD), "'add' stands before the first convolution"),
         ("gcn", say(Linear("lin"), "relu", GCN("conv1")), "'relu' stands between the encoder 'lin' and the first conv"),
         (

@@ -13,7 +13,9 @@ from jgleak.features import FeatureSpace, real
 from jgleak.federated import LocalTraining, load, save
 from jgleak.federated.observation import flatten
 from jgleak.interop import Client, from_arrays, from_weights, named, rounding
-from tests.interop.conftest import Stranger
+from tests.interop.conftest import UNCOMPARED, Stranger
+
+pytestmark = UNCOMPARED
 
 
 def lists(one: Stranger, rate: float) -> tuple[list[str], list[np.ndarray], list[np.ndarray]]:
@@ -29,9 +31,8 @@ def test_one_step_is_the_gradient_up_to_rounding(name: str, strangers: dict[str,
     one, local = strangers[name], LocalTraining(0.1)
     names, sent, returned = lists(one, local.rate)
     before, after = named(names, sent), named(names, returned)
-    seen = from_weights(
-        before, after, one.layers, local=local, loss=one.loss, example=dataclasses.replace(one.example, labels=None)
-    )
+    example = dataclasses.replace(one.example, labels=None)
+    seen = from_weights(before, after, one.layers, client=Client(local=local), loss=one.loss, example=example)
     wanted = from_arrays(**one.given)
     assert seen.protocol == "fedsgd" and seen.loss == wanted.loss
     error = np.concatenate(
@@ -46,7 +47,7 @@ def test_several_steps_are_their_mean(strangers: dict[str, Stranger]) -> None:
     one = strangers["sage"]
     names, sent, returned = lists(one, 0.5)
     before, after, local = named(names, sent), named(names, returned), LocalTraining(rate=0.1, steps=5)
-    seen = from_weights(before, after, one.layers, local=local, loss=one.loss)
+    seen = from_weights(before, after, one.layers, client=Client(local=local), loss=one.loss)
     assert (seen.protocol, seen.local) == ("fedavg", local)
     np.testing.assert_allclose(seen.update["readout"]["mlp"]["linears_0"]["bias"], one.gradient["lin1.bias"], atol=1e-5)
 
@@ -55,14 +56,14 @@ def test_the_observation_says_what_the_client_did(strangers: dict[str, Stranger]
     one, local = strangers["gcn"], LocalTraining(0.1)
     names, sent, returned = lists(one, local.rate)
     before, after = named(names, sent), named(names, returned)
-    did = Client(clipped=True, pruned=True, noise=1e-3)
-    seen = from_weights(before, after, one.layers, local=local, loss=one.loss, client=did)
+    did = Client(clipped=True, pruned=True, noise=1e-3, local=local)
+    seen = from_weights(before, after, one.layers, loss=one.loss, client=did)
     save(tmp_path / "one", seen)
     again, _ = load(tmp_path / "one", FeatureSpace(tuple(real(f"c{i}") for i in range(seen.model.in_features))))
     for read in (seen, again):
         assert read.scaled and read.pruned and read.noise == pytest.approx(np.hypot(1e-3, rounding(after, local)))
     wide, moved = ({name: array.astype(np.float64) for name, array in arrays.items()} for arrays in (before, after))
-    assert from_weights(wide, moved, one.layers, local=local, loss=one.loss).noise is None, (
+    assert from_weights(wide, moved, one.layers, client=Client(local=local), loss=one.loss).noise is None, (
         "64 bits leave less than 32 show"
     )
 
@@ -70,7 +71,7 @@ def test_the_observation_says_what_the_client_did(strangers: dict[str, Stranger]
 def test_weights_that_do_not_fit_are_refused(strangers: dict[str, Stranger]) -> None:
     one = strangers["gcn"]
     names, before, after = lists(one, 0.1)
-    good: dict[str, Any] = {"layers": one.layers, "loss": one.loss, "local": LocalTraining(0.1)}
+    good: dict[str, Any] = {"layers": one.layers, "loss": one.loss, "client": Client(local=LocalTraining(0.1))}
     with pytest.raises(ValueError, match="7 arrays for 8 names; .*order"):
         named(names, before[1:])
     sent = named(names, before)
@@ -82,3 +83,21 @@ def test_weights_that_do_not_fit_are_refused(strangers: dict[str, Stranger]) -> 
         from_weights(sent, named(names, [np.ones(3, np.float32), *after[1:]]), **good)
     with pytest.raises(ValueError, match="'conv1.bias' holds NaN"):
         from_weights(sent, named(names, [np.full(6, np.nan, np.float32), *after[1:]]), **good)
+
+
+def test_how_the_client_trained_must_be_said_and_frozen_parts_may(strangers: dict[str, Stranger]) -> None:
+    one, local = strangers["gcn"], LocalTraining(0.1)
+    names, sent, returned = lists(one, local.rate)
+    before, after = named(names, sent), named(names, returned)
+    with pytest.raises(ValueError, match=r"client: .*nothing says which; give client=Client\(local=LocalTraining"):
+        from_weights(before, after, one.layers, loss=one.loss, client=Client())
+    frozen = ["conv1.lin.weight", "conv1.bias"]
+    after |= {name: before[name] for name in frozen}
+    seen = from_weights(before, after, one.layers, loss=one.loss, client=Client(frozen, local=local))
+    assert set(seen.model.frozen) == {"layers_0/conv/kernel", "layers_0/conv/bias"}
+
+
+def test_gradients_along_several_steps_say_so(strangers: dict[str, Stranger]) -> None:
+    local = LocalTraining(0.1, steps=3)
+    seen = from_arrays(**{**strangers["sage"].given, "client": Client(local=local)})
+    assert (seen.protocol, seen.local) == ("fedavg", local)

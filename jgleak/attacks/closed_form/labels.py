@@ -48,44 +48,68 @@ def infer_label(observation: Observation) -> int:
     return _negative(observation, last_bias(observation.model, observation.update)[None])[0].item()
 
 
-def names_no_class(observation: Observation) -> bool:
-    """The update of one graph has signs that no class has under its loss: the loss must be another."""
+def names_no_class(observation: Observation, doubt: float = 0.0) -> bool:
+    """The update of one graph has signs that no class has under its loss: the loss must be another.
+
+    ``doubt`` is how far noise may have moved an entry; with any, zeros say nothing.
+    """
     loss, model = Loss.of(observation.loss), observation.model
-    if loss.masked or loss.regression or loss.smoothing or model.node_level:
+    if loss.masked or loss.regression or model.node_level:
         return False
     if observation.batch_size > 1 or observation.pruned:
         return False
     gradient = model.output_bias(observation.update)
-    return gradient is not None and bool((gradient < 0).sum() > 1 or (gradient == 0).any())
+    if gradient is None:
+        return False
+    negative, zeros = int((gradient < -doubt).sum()), int((gradient == 0).sum())
+    if negative > 1 and not loss.smoothing:
+        return True
+    # A probability that is 0 or 1 in 32 bits leaves a zero too: under cross-entropy the sum tells, under BCE that of
+    # the true class may be the only one.
+    return not doubt and zeros > 0 and (_unbalanced(gradient) if loss.name == "ce" else negative > 0 or zeros > 1)
 
 
 def contradiction(observation: Observation) -> str | None:
     """What in the last bias's gradient cannot be of the observation's loss, in words; None: nothing shows.
 
     Under softmax cross-entropy its entries add up to zero. Under cross-entropy of one graph, and BCE on one-hot labels,
-    exactly one is negative and none is zero. Under masked absolute errors all that are not zero have one size.
+    at most one is negative, and zeros are rare (``names_no_class``). Under masked absolute errors all that are not zero
+    have one size. Noise that is known is allowed for.
     """
     loss, model = Loss.of(observation.loss), observation.model
     gradient = model.output_bias(observation.update)
-    if gradient is None or observation.pruned or observation.noise or not np.any(gradient):
+    if gradient is None or observation.pruned or not np.any(gradient):
         return None
+    doubt = CERTAIN * (observation.noise or 0.0)
     bias = np.asarray(gradient, np.float64)
     size, one = np.abs(bias), observation.batch_size == 1 and (observation.local or LocalTraining(1.0)).steps == 1
     several = "if the outputs are tasks of their own, the loss is masked_bce"
-    if loss.name == "ce" and np.any(np.abs(bias.sum(axis=-1)) > UNBALANCED * size.sum(axis=-1)):
+    if loss.name == "ce" and _unbalanced(bias, doubt):
         return f"under 'ce' the last bias's gradient adds up to zero, and here it does not; {several}"
-    if names_no_class(observation):
+    if names_no_class(observation, doubt):
+        zeros = "" if doubt else f" and {np.sum(bias == 0)} zeros"
         return (
-            f"the last bias's gradient has {np.sum(bias < 0)} negative entries and {np.sum(bias == 0)} zeros, which no "
-            f"class has under {observation.loss!r}; {several}"
+            f"the last bias's gradient has {np.sum(bias < -doubt)} negative entries{zeros}, which no class has under "
+            f"{observation.loss!r}; {several}"
         )
-    if loss.name == "masked_mae" and loss.over != "all" and one and np.ptp(size[size > 0]) > UNBALANCED * size.max():
+    pulls = size[size > doubt]
+    if loss.name == "masked_mae" and one and pulls.size and np.ptp(pulls) > UNBALANCED * size.max() + 2 * doubt:
         return "under 'masked_mae' all labels pull alike at the last bias, and here they do not; look at the loss"
     return None
 
 
-UNBALANCED = 1e-3
-"""Relative size of a sum that rounding explains."""
+UNBALANCED, ROUNDED = 1e-3, 1e-6
+"""Size of a sum that rounding explains: relative to its entries, and of one entry, a probability less 0 or 1."""
+
+
+CERTAIN = 10.0
+"""Deviations of the noise that an entry is never off by."""
+
+
+def _unbalanced(gradient: Float[np.ndarray, "... C"], doubt: float = 0.0) -> bool:
+    """The entries do not add up to zero."""
+    size = UNBALANCED * np.abs(gradient).sum(axis=-1) + (ROUNDED + doubt) * gradient.shape[-1]
+    return bool(np.any(np.abs(gradient.sum(axis=-1)) > size))
 
 
 def infer_node_labels(observation: Observation) -> Int[np.ndarray, " n"]:

@@ -65,7 +65,7 @@ def _columns(evidence: Evidence) -> Iterator[str]:
             "the rows of the first gradient are those of normalised columns, and the feature space is raw: give the "
             "means and deviations (as --features molecules:tox21)"
         )
-    std = evidence.space.std
+    std = evidence.space.std if evidence.precision <= 2.0**-24 else None  # entries below the least of 16 bits are zero
     # A kernel that is zero as a whole is frozen, which shows nothing.
     still = [kernel.zero & np.any(kernel.weights, axis=1) for kernel in evidence.kernels if not np.all(kernel.zero)]
     if std is not None and not evidence.observation.pruned and any(np.any(zero & (std > 0)) for zero in still):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from functools import cached_property
 
-import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
@@ -14,6 +13,7 @@ from jgleak.features import FeatureSpace
 from jgleak.federated.observation import Observation
 from jgleak.gnn import Params
 from jgleak.gnn.tree import at
+from jgleak.precision import digits_of
 
 UNBALANCED = 3e-5
 """Sums over a feature's columns that differ by more than this, relative to what is summed up, are not rounding."""
@@ -83,12 +83,7 @@ class Evidence:
     @cached_property
     def precision(self) -> float:
         """Relative rounding of the update's entries, by its type or by the bits that are used."""
-        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(self.observation.update)]
-        if any(leaf.dtype.itemsize < 4 for leaf in leaves):
-            return 2.0**-8 if any(leaf.dtype.name == "bfloat16" for leaf in leaves) else 2.0**-11
-        bits = np.concatenate([leaf.astype(np.float32).ravel() for leaf in leaves]).view(np.uint32)
-        used = int(np.bitwise_or.reduce(bits)) if bits.size else 0
-        return 2.0**-8 if not used & 0xFFFF else 2.0**-11 if not used & 0x1FFF else 2.0**-24
+        return 0.5 ** digits_of(self.observation.update)
 
     def error(self, update: Float[np.ndarray, "..."], weights: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         """What rounding may have changed of entries, about: of sums of products, and of weights before and after."""
