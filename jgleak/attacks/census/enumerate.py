@@ -22,6 +22,7 @@ from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.screen import TOGETHER, passing
 from jgleak.attacks.census.shares import Bounds
 from jgleak.attacks.span.hops import Blocks, Nodes
+from jgleak.attacks.span.leak_points import leak_points
 from jgleak.attacks.span.levels import input_subspace
 from jgleak.graph import Graph
 
@@ -171,6 +172,8 @@ def _rank(problem: CensusProblem, nodes: Nodes) -> int:
     Where false rows pass beside the true ones, or rounding looks like a dimension, one of the two numbers is too large.
     """
     if problem.knowledge.features is not None or problem.seen.pruned:  # rows of a pruned gradient are no combinations
+        return 0
+    if not leak_points(problem.seen, 0):  # of a graph of a batch, whose own first gradient is not told apart
         return 0
     seen = input_subspace(problem.seen, problem.knowledge, problem.tolerances.span)
     return min(seen.rank, int(np.linalg.matrix_rank(nodes.rows.astype(np.float64))))

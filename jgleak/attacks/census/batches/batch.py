@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jgleak.attacks.attack import Budget, Clock, Reconstruction
+from jgleak.attacks.census.attempted import Attempted
 from jgleak.attacks.census.batches import masks, rays
 from jgleak.attacks.census.batches.answers import beside, certified, checked, of_all
 from jgleak.attacks.census.batches.head import HeadGradient
@@ -14,8 +15,10 @@ from jgleak.attacks.census.batches.joint import each_gradient, remaining
 from jgleak.attacks.census.batches.members import Member, taken
 from jgleak.attacks.census.batches.parts import parts_of
 from jgleak.attacks.census.batches.states import root_states
-from jgleak.attacks.census.candidates import CensusCandidates
+from jgleak.attacks.census.candidates import CensusCandidates, Levels
+from jgleak.attacks.census.enumerate import enumerated, may_be_small
 from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.starts import Start
 from jgleak.attacks.distance import MATCH
 from jgleak.federated.knowledge import Knowledge
 from jgleak.federated.loss import Loss
@@ -90,7 +93,23 @@ def reconstructed(problem: CensusProblem, clock: Clock, budget: Budget, single: 
             answers += _others(problem, answers, clock.part(0.5), budget, single)
         if len(answers) == size:
             break
+    if len(answers) < size:
+        some = dataclasses.replace(candidates.start.nodes, certain=False)  # all occur, but not in every graph
+        start = dataclasses.replace(candidates.start, nodes=some)
+        members = [_enumerated(member, start, clock) for member in members]
+        more = list(certified(problem, members, clock))
+        answers = more if len(more) > len(answers) else answers
     return _answered(problem, answers, info, clock)
+
+
+def _enumerated(member: Member, start: Start, clock: Clock) -> Member:
+    """The member, where it may be small and was not found with all small graphs of its pooled row."""
+    if member.found.graphs or not may_be_small(member.problem, start.nodes):
+        return member
+    found = enumerated(member.problem, start.nodes, None, clock.part(0.5))
+    levels = Levels(start.nodes, (), start.conditions, found.exhausted)
+    most = min(member.problem.most_nodes, member.problem.limits.enumerated_nodes)
+    return dataclasses.replace(member, answer=Attempted(levels, None, found, most))
 
 
 def _others(

@@ -11,6 +11,7 @@ for batches of other data.)
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from itertools import combinations
 from math import comb
@@ -60,6 +61,9 @@ UNSURE = 1e-3
 
 FLOOR = 1e-3
 """How far an entry may be off whatever ``W s``, whose length is about one."""
+
+TRIES = 3
+"""How often the further units are drawn: a unit that all graphs light does not tell the direction of ``s``."""
 
 FITTED = 1e-3
 """How far an entry may be off after all units have been fitted, relative to the largest."""
@@ -128,20 +132,13 @@ def _vectors(
       clock: ends the search.
     """
     rank, size = rows.shape[1], outgoing.shape[1]
-    pivots = linalg.qr(rows.T, mode="r", pivoting=True)[-1]
-    order = np.r_[pivots[:rank], np.setdiff1d(np.arange(len(rows)), pivots[:rank])]
-    rows, outgoing = rows[order], outgoing[order]
-    turn = np.linalg.inv(rows[:rank])
-    lifted = rows @ turn  # a vector of the space, from its entries at the first units
-    checked = min(len(rows), rank + size - 1 + CHECKED)
-    given = jnp.asarray(lifted[:checked], jnp.float32), jnp.asarray(outgoing[:checked], jnp.float32)
-    bits, found = rank + size - 1, list[Float[np.ndarray, " r"]]()
-    for start in range(0, 1 << bits, CHUNK):
-        if clock.left <= 0:
-            break
-        codes = np.arange(start, start + CHUNK, dtype=np.int32)
-        for code in codes[np.asarray(_passing(*given, codes, rank))]:
-            own = _fitted(lifted, outgoing, (code >> np.arange(bits)) & 1) if 0 < code < 1 << bits else None
+    first = linalg.qr(rows.T, mode="r", pivoting=True)[-1][:rank]
+    others, turn = np.setdiff1d(np.arange(len(rows)), first), np.linalg.inv(rows[first])
+    rng, found = np.random.default_rng(0), list[Float[np.ndarray, " r"]]()
+    for _ in range(TRIES if size > 1 else 1):
+        order = np.r_[first, rng.permutation(others)]
+        for pattern in _patterns(rows[order] @ turn, outgoing[order], clock):
+            own = _fitted(rows[order] @ turn, outgoing[order], pattern)
             if own is None:
                 continue
             vector = turn @ own
@@ -149,6 +146,21 @@ def _vectors(
             if all(abs(vector @ other) < SAME for other in found):
                 found.append(vector)
     return np.array(found).reshape(-1, rank)
+
+
+def _patterns(
+    lifted: Float[np.ndarray, "U r"], outgoing: Float[np.ndarray, "U c"], clock: Clock
+) -> Iterator[Int[np.ndarray, " b"]]:
+    """Which of the first units are lit, for all patterns that may name a vector."""
+    rank, bits = lifted.shape[1], lifted.shape[1] + outgoing.shape[1] - 1
+    checked = min(len(lifted), bits + CHECKED)
+    given = jnp.asarray(lifted[:checked], jnp.float32), jnp.asarray(outgoing[:checked], jnp.float32)
+    for start in range(0, 1 << bits, CHUNK):
+        if clock.left <= 0:
+            return
+        codes = np.arange(start, start + CHUNK, dtype=np.int32)
+        passing = codes[np.asarray(_passing(*given, codes, rank))]
+        yield from ((code >> np.arange(bits)) & 1 for code in passing if 0 < code < 1 << bits)
 
 
 @partial(jax.jit, static_argnames="rank")

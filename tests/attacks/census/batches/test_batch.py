@@ -107,8 +107,8 @@ def test_updates_that_hide_dimensions_are_refused(changed: dict[str, Any], said:
     assert "one by one" in str(CENSUS.refusal(observation, Knowledge(DATA.space)))
 
 
-class Pairs:
-    """All batches of so many small graphs, and the whole gradient of each."""
+class Population:
+    """Small graphs with both labels, and the whole gradient of each."""
 
     def __init__(self, model: GNN, params: Any, space: FeatureSpace, graphs: list[Graph]) -> None:
         labelled = [dataclasses.replace(graph, y=y) for graph, y in product(graphs, (0, 1))]
@@ -133,22 +133,18 @@ def explained(found: Reconstruction) -> set[tuple[tuple[bytes, bytes], ...]]:
     return {tuple(forms(batch)) for batch in product(*(member.graphs for member in found.members))}
 
 
-@pytest.mark.parametrize("batches", [8, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("batches", [5, pytest.param(200, marks=pytest.mark.slow)])
 def test_the_certified_set_of_batches_is_that_of_brute_force(batches: int) -> None:
     """Pairs of graphs of three and four nodes and two kinds, under one set of weights."""
     space, rng = typed(2), np.random.default_rng(0)
     model = model_of(32, space.width, 32, 2)
     params = weights(model, 0)
-    population = Pairs(model, params, space, [*small_graphs(3, space), *small_graphs(4, space)[::7]])
-    wrong, certain = 0, 0
+    population = Population(model, params, space, [*small_graphs(3, space), *small_graphs(4, space)[::7]])
+    ended = 0
     for _ in range(batches):
         places = tuple(rng.choice(len(population.graphs), 2, replace=False).tolist())
-        truth = [population.graphs[i] for i in places]
-        found = attacked(model, params, truth, space, max_n=4)
-        if found.certificate is None:
-            print([population.graphs[i].n for i in places], found.stop, found.info)
-            continue
-        wanted, listed = population.explaining(places), explained(found)
-        print(len(wanted), len(listed), found.certificate.status, wanted == listed, found.certificate.conditions[:3])
-        certain += found.certificate.status != "at_least_k"
-    assert wrong == 0 and certain >= 0.7 * batches
+        found = attacked(model, params, [population.graphs[i] for i in places], space, max_n=4)
+        if found.certificate is not None and found.certificate.status != "at_least_k":
+            ended += 1
+            assert explained(found) == population.explaining(places)
+    assert ended >= 0.9 * batches

@@ -98,7 +98,7 @@ def test_a_graphs_part_takes_one_dimension_from_the_gradient() -> None:
         s, outside = head.alone(row)
         assert outside < 1e-5
         logits = model.apply({"params": params}, jnp.asarray(row, jnp.float32), method=lambda m, x: m.readout.mlp(x))
-        wanted = np.asarray(jax.grad(label_loss)(logits, graph.y, "ce")) / 3
+        wanted = np.asarray(jax.grad(label_loss)(logits, jnp.asarray(graph.y), "ce")) / 3
         np.testing.assert_allclose(head.directions @ s, wanted, rtol=1e-3)
     assert head.alone(rows.sum(axis=0))[1] > 1e-2
 
