@@ -46,9 +46,9 @@ def equations(problem: CensusProblem, levels: Levels, clock: Clock) -> Equations
     this and add to it is in ``training_norms``.
     """
     observation, arithmetic = problem.observation, problem.arithmetic
-    model, update = observation.model, _host(observation.update)
-    of = _root_value(model)
-    used = _used(model, update)
+    model, update = observation.model, host(observation.update)
+    of = root_value(model)
+    used = used_parts(model, update)
     labels = np.arange(model.outputs if of == "labelled" else 1, dtype=np.int32)
     blocks, tags = np.repeat(np.arange(levels.top.size), labels.size), np.tile(labels, levels.top.size)
     vectors = arithmetic.vectors(used, blocks.size)
@@ -106,31 +106,32 @@ def unfold(levels: Sequence[Blocks]) -> Trees:
     return Trees(places, tuple(along))
 
 
-def _root_value(model: GNN) -> RootValue:
+def root_value(model: GNN) -> RootValue:
+    """What a column is the gradient of."""
     if model.node_level:
         return "labelled"
     return "pooled" if model.readout.additive == "pooled" else "nodes"
 
 
-def _used(model: GNN, tree: Params) -> Params:
+def used_parts(model: GNN, tree: Params) -> Params:
     """Of a tree like the parameters the parts whose gradients are equations: those that clients train, and not a
     readout that pools."""
-    rest = {k: v for k, v in tree.items() if k != "readout"} if _root_value(model) == "pooled" else tree
+    rest = {k: v for k, v in tree.items() if k != "readout"} if root_value(model) == "pooled" else tree
     return model.evidence(rest)
 
 
-class _Table(NamedTuple):
+class Table(NamedTuple):
     """Feature vectors as the model takes them, padded to a compiled size, and their degrees."""
 
     rows: Float[np.ndarray, "T m"]
     degrees: Float[np.ndarray, " T"]
 
     @staticmethod
-    def of(nodes: Nodes) -> _Table:
+    def of(nodes: Nodes) -> Table:
         number = nodes.degrees.size
         pad = next(s for s in (*NODES, number) if s >= number) - number
         rows = np.pad(nodes.rows.astype(np.float32), ((0, pad), (0, 0)))
-        return _Table(rows, np.pad(nodes.degrees.astype(np.float32), (0, pad)))
+        return Table(rows, np.pad(nodes.degrees.astype(np.float32), (0, pad)))
 
 
 def _contributions(
@@ -147,8 +148,8 @@ def _contributions(
     model, params, readout = observation.model, observation.params, observation.model.readout
     upstream = np.zeros(model.outputs)
     if not model.node_level:
-        upstream = readout.upstream(model.readout_of(params), model.readout_of(_host(observation.update)))
-    table, trees, (blocks, labels) = _Table.of(levels.nodes), unfold(levels.hops), columns
+        upstream = readout.upstream(model.readout_of(params), model.readout_of(host(observation.update)))
+    table, trees, (blocks, labels) = Table.of(levels.nodes), unfold(levels.hops), columns
     given = params, upstream.astype(np.float32), [norm.pull for norm in norms], vectors, table
     static = model, observation.loss, tuple(norm.path for norm in norms)
     found = []
@@ -164,7 +165,8 @@ def _contributions(
     return gradients, states, entering
 
 
-def _host(tree: Params) -> Params:
+def host(tree: Params) -> Params:
+    """Its leaves as arrays of the host."""
     return jax.tree.map(np.asarray, tree)
 
 
@@ -177,12 +179,12 @@ def _columns(
     upstream: Float[Array, " C"],
     pulls: list[Pull],
     vectors: Params,
-    table: _Table,
+    table: Table,
     trees: Trees,
     labels: Num[Array, " B"],
 ) -> tuple[Float[Array, "B M"], Float[Array, "B D"], list[Float[Array, "B _D"]]]:
     """``vmap(grad)`` over blocks, sketched."""
-    of, (rows, degrees) = _root_value(model), map(jnp.asarray, table)
+    of, (rows, degrees) = root_value(model), map(jnp.asarray, table)
     along = partial(jnp.matmul, upstream, precision="highest")
 
     def value(weights: Params, tree: Trees, label: Array) -> tuple[Array, Any]:
@@ -197,7 +199,7 @@ def _columns(
         own = label_loss(logits, label, loss) if of == "labelled" else along(logits)
         return own - off, (state, entering)
 
-    weights = _used(model, params)
+    weights = used_parts(model, params)
 
     def one(tree: Trees, label: Array) -> tuple[Array, Array, list[Array]]:
         gradient, (state, entering) = jax.grad(value, has_aux=True)(weights, tree, label)

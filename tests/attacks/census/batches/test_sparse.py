@@ -1,0 +1,56 @@
+"""Few unknowns of either sign from fewer equations than unknowns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from jgleak.attacks.attack import Budget
+from jgleak.attacks.census.batches.sparse import sparse_solution
+
+FOREVER = Budget(seconds=1e6).start()
+
+
+@pytest.mark.parametrize("equations", [60, 200])
+def test_groups_above_zero_are_found(equations: int) -> None:
+    """Six of fifty pairs of unknowns, from fewer equations than unknowns and from more."""
+    rng = np.random.default_rng(0)
+    truth = np.zeros((50, 2))
+    truth[rng.choice(50, 6, replace=False)] = rng.normal(size=(6, 2)) + 2.0 * rng.choice([-1, 1], (6, 2))
+    system = rng.normal(size=(equations, 50, 2))
+    found = sparse_solution(system, np.einsum("mkr,kr->m", system, truth), FOREVER)
+    assert found is not None
+    np.testing.assert_allclose(found.values, truth, atol=1e-9)
+    np.testing.assert_array_equal(found.deviations > 0, truth != 0)
+    assert found.residual < 1e-10
+    assert bool(found.open.any()) is (equations < 100)
+
+
+def test_equal_columns_are_open_and_no_others() -> None:
+    """What two unknowns share between them no equation tells; what they add up to is told."""
+    rng = np.random.default_rng(1)
+    system = rng.normal(size=(40, 10, 1))
+    system[:, 3] = system[:, 7]
+    truth = rng.normal(size=10)
+    found = sparse_solution(system, system[:, :, 0] @ truth, FOREVER)
+    assert found is not None
+    assert np.flatnonzero(found.open).tolist() == [3, 7]
+    assert np.isclose(found.values[[3, 7]].sum(), truth[[3, 7]].sum())
+
+
+def test_deviations_are_those_of_least_squares() -> None:
+    """The closed form: the residual's deviation times the root of the inverse Gram matrix's diagonal."""
+    rng = np.random.default_rng(2)
+    system, right = rng.normal(size=(80, 5, 1)), rng.normal(size=80)
+    found = sparse_solution(system, right, FOREVER)
+    assert found is not None
+    gram = system[:, :, 0].T @ system[:, :, 0]
+    rest = right - system[:, :, 0] @ found.values[:, 0]
+    expected = np.sqrt(rest @ rest / 75 * np.diag(np.linalg.inv(gram)))
+    np.testing.assert_allclose(found.deviations[:, 0], expected)
+    np.testing.assert_allclose(system[:, :, 0].T @ rest, 0.0, atol=1e-9)
+
+
+def test_without_time_there_is_none() -> None:
+    """The clock ends it."""
+    assert sparse_solution(np.ones((3, 2, 1)), np.ones(3), Budget(seconds=0.0).start()) is None
