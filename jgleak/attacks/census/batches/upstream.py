@@ -28,7 +28,7 @@ class Upstream(NamedTuple):
       rows: the directions ``(r, C)``: at the logits of a readout a node, at the states of one that pools.
       states: what the states, each with its block's weight, add up to in every direction; None where it does not show
         ``(r, C)``.
-      total: what the weights add up to; None where it does not show ``(r,)``.
+      total: what the weights add up to, behind a mean; None where it does not show ``(r,)``.
       sizes: of both, the smaller where a direction is fainter in the gradient ``(r,)``.
     """
 
@@ -58,8 +58,9 @@ class Upstream(NamedTuple):
         rank = int(np.sum(values > ROUNDING * values[0])) if values[0] > 0 else 0
         sizes, basis = values[:rank] / (values[0] or 1.0), across[:rank]
         rows = sizes[:, None] * (basis @ forward.T)
-        # the weights are those of the rows: smaller directions have as large ones
-        return Upstream(rows, values[0] * columns[:, :rank].T, basis @ bias / sizes, sizes)
+        # weights are those of the scaled rows: as large in a faint direction
+        total = None if model.readout.counts_nodes else basis @ bias / sizes
+        return Upstream(rows, values[0] * columns[:, :rank].T, total, sizes)
 
 
 def own_upstreams(observation: Observation, added: Float[np.ndarray, " C"]) -> Float[np.ndarray, "Y C"]:

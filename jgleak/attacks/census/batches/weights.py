@@ -113,15 +113,11 @@ def _of_readout(
     upstream: Upstream, added: Float[np.ndarray, "K C"]
 ) -> list[tuple[Float[np.ndarray, "M K r"], Float[np.ndarray, " M"]]]:
     """What the weighted sum of all states is, and that of all weights, in units of their lengths."""
-    if upstream.states is None or upstream.total is None:
-        return []
-    width = np.eye(len(upstream.rows)) * upstream.sizes
-    of_states = np.einsum("kc,ij->ickj", added, width).reshape(-1, len(added), len(width))
-    of_total = np.repeat(width[:, None], len(added), axis=1)
-    parts = ((of_states, upstream.states), (of_total, upstream.total[:, None]))
-    out = []
-    for system, seen in parts:
-        right = (upstream.sizes[:, None] * seen).ravel()
-        length = float(np.linalg.norm(right)) or 1.0
-        out.append((system / length, right / length))
-    return out
+    width, parts = np.eye(len(upstream.rows)) * upstream.sizes, list[tuple[np.ndarray, np.ndarray]]()
+    if upstream.states is not None:
+        of_states = np.einsum("kc,ij->ickj", added, width).reshape(-1, len(added), len(width))
+        parts.append((of_states, (upstream.sizes[:, None] * upstream.states).ravel()))
+    if upstream.total is not None:
+        parts.append((np.repeat(width[:, None], len(added), axis=1), upstream.sizes * upstream.total))
+    lengths = [float(np.linalg.norm(right)) or 1.0 for _, right in parts]
+    return [(system / length, right / length) for (system, right), length in zip(parts, lengths, strict=True)]

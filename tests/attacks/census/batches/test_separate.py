@@ -23,6 +23,8 @@ BUDGET = Budget(seconds=60)
 READOUTS: dict[str, dict[str, Any]] = {
     "GRAIN's": {},
     "mean": {"readout": "pooled", "readout_widths": (64,), "last_act": True},
+    "sum": {"readout": "pooled", "pooling": "sum", "readout_widths": (64,), "last_act": True},
+    "sum, linear": {"readout": "pooled", "pooling": "sum", "readout_widths": (), "last_act": True},
 }
 
 
