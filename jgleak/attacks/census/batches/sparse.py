@@ -25,36 +25,34 @@ FREE = 1e-6
 SETTLED = 1e-4
 """The last round changes no group by more than this share of itself."""
 
+PACE = 2e10
+"""Products a second of a decomposition, which no clock interrupts (one core)."""
 
-class SparseSolution(NamedTuple):
-    """Unknowns in groups, most of them zero.
+
+class Support(NamedTuple):
+    """Which groups of unknowns are above zero.
 
     Attributes:
-      values: the unknowns ``(K, r)``.
-      deviations: what the equations' residual leaves open of each ``(K, r)``, as one standard deviation; 0 where it is
-        taken to be zero.
-      residual: what they leave, relative to the right-hand side.
-      open: groups that other solutions change, of those that have not fewer unknowns above zero ``(K,)``.
+      groups: their numbers ``(k,)``.
+      open: groups that other solutions change, of those that have not fewer above zero ``(K,)``.
     """
 
-    values: Float[np.ndarray, "K r"]
-    deviations: Float[np.ndarray, "K r"]
-    residual: float
+    groups: Int[np.ndarray, " k"]
     open: Bool[np.ndarray, " K"]
 
 
-def sparse_solution(
-    system: Float[np.ndarray, "M K r"], right: Float[np.ndarray, " M"], clock: Clock
-) -> SparseSolution | None:
-    """The solution with few groups above zero; None where time ran out.
+def support(system: Float[np.ndarray, "M K r"], right: Float[np.ndarray, " M"], clock: Clock) -> Support | None:
+    """The groups of the solution that has few of them; None where time does not suffice.
 
     Each round solves ``min |x / size|`` over all solutions, where ``size`` is the length of each group in the round
     before (FOCUSS, Gorodnitsky and Rao 1997, by groups): what is small becomes smaller, what is zero stays so. Where
-    the equations leave nothing open the first round is exact. The unknowns that are left are solved for alone.
+    the equations leave nothing open the first round is exact.
     """
-    _, number, width = system.shape
-    flat = system.reshape(-1, number * width)
-    values, reduced, goal, free = _shortest(*_triangle(flat, right))
+    equations, number, width = system.shape
+    unknowns = number * width
+    if 12 * unknowns * min(equations, unknowns) ** 2 + 2 * equations * unknowns**2 > PACE * clock.left:
+        return None
+    values, reduced, goal, free = _shortest(*_triangle(system.reshape(equations, unknowns), right))
     values, live = values.reshape(number, width), np.arange(number)
     for _ in range(ROUNDS):
         size = np.linalg.norm(values, axis=1)
@@ -68,8 +66,35 @@ def sparse_solution(
         values[live] = (found[0] * scale).reshape(-1, width)
         if settled and np.all(np.linalg.norm(values - before, axis=1)[live] <= SETTLED * size[live]):
             break
-    open_ = np.asarray(free.reshape(number, width).any(axis=1))
-    return _alone(flat, right, live, number, width, open_)
+    return Support(live, np.asarray(free.reshape(number, width).any(axis=1)))
+
+
+class LeastSquares(NamedTuple):
+    """Unknowns in groups.
+
+    Attributes:
+      values: the unknowns ``(K, r)``.
+      deviations: what the equations' residual leaves open of each ``(K, r)``, as one standard deviation.
+      residual: what they leave, relative to the right-hand side.
+    """
+
+    values: Float[np.ndarray, "K r"]
+    deviations: Float[np.ndarray, "K r"]
+    residual: float
+
+
+def least_squares(system: Float[np.ndarray, "M K r"], right: Float[np.ndarray, " M"]) -> LeastSquares:
+    """The best solution; of several the shortest."""
+    equations, number, width = system.shape
+    flat = system.reshape(equations, number * width)
+    left, values, across = linalg.svd(flat, full_matrices=False, check_finite=False)
+    real = values > CUTOFF * values[0]
+    back = across[real].T / values[real]
+    found = back @ (left[:, real].T @ right)
+    rest = float(np.linalg.norm(right - flat @ found))
+    deviations = rest / np.sqrt(max(1, equations - found.size)) * np.linalg.norm(back, axis=1)
+    shape = number, width
+    return LeastSquares(found.reshape(shape), deviations.reshape(shape), rest / (float(np.linalg.norm(right)) or 1.0))
 
 
 def _columns(groups: Int[np.ndarray, " k"], width: int) -> Int[np.ndarray, " kr"]:
@@ -94,24 +119,3 @@ def _shortest(
     real = values > CUTOFF * values[0]
     goal, rows = left[:, real].T @ right, across[real]
     return rows.T @ (goal / values[real]), values[real, None] * rows, goal, 1.0 - (rows**2).sum(axis=0) > FREE
-
-
-def _alone(
-    flat: Float[np.ndarray, "M Kr"],
-    right: Float[np.ndarray, " M"],
-    live: Int[np.ndarray, " k"],
-    number: int,
-    width: int,
-    open_: Bool[np.ndarray, " K"],
-) -> SparseSolution:
-    """Least squares of the groups that are left, with their deviations."""
-    columns = _columns(live, width)
-    left, values, across = linalg.svd(flat[:, columns], full_matrices=False, check_finite=False)
-    real = values > CUTOFF * values[0]
-    back = across[real].T / values[real]
-    found = back @ (left[:, real].T @ right)
-    rest = float(np.linalg.norm(right - flat[:, columns] @ found))
-    spread = rest / np.sqrt(max(1, right.size - columns.size)) * np.linalg.norm(back, axis=1)
-    out, deviations = np.zeros((2, number, width))
-    out[live], deviations[live] = found.reshape(-1, width), spread.reshape(-1, width)
-    return SparseSolution(out, deviations, rest / (float(np.linalg.norm(right)) or 1.0), open_)

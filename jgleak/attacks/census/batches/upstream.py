@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from jgleak.federated.loss import Loss, label_loss
 from jgleak.federated.observation import Observation
-from jgleak.gnn import GNN
+from jgleak.gnn import GNN, Params
 from jgleak.gnn.pooled import Pooled
 
 ROUNDING = 1e-6
@@ -65,17 +66,20 @@ class Upstream(NamedTuple):
 
 def own_upstreams(observation: Observation, added: Float[np.ndarray, " C"]) -> Float[np.ndarray, "Y C"]:
     """The gradient of one graph's loss at the mean (or sum) of what its nodes add up, for each class as its label."""
-    model, loss = observation.model, observation.loss
-
-    def value(row: Any, label: Any) -> Any:
-        return label_loss(_logits(model, observation.params, row), label, loss)
-
     with jax.enable_x64(True):
-        row, labels = jnp.asarray(added, np.float64), jnp.arange(model.outputs)
-        return np.asarray(jax.vmap(jax.grad(value), (None, 0))(row, labels), np.float64)
+        row = np.asarray(added, np.float64)
+        return np.asarray(_own_upstreams(observation.model, observation.loss, observation.params, row))
 
 
-def _logits(model: GNN, params: Any, row: Any) -> Any:
+@partial(jax.jit, static_argnames=("model", "loss"))
+def _own_upstreams(model: GNN, loss: str, params: Params, row: Float[Array, " C"]) -> Float[Array, "Y C"]:
+    def value(row: Array, label: Array) -> Array:
+        return label_loss(_logits(model, params, row), label, loss)
+
+    return jax.vmap(jax.grad(value), (None, 0))(row, jnp.arange(model.outputs))
+
+
+def _logits(model: GNN, params: Params, row: Array) -> Any:
     if not isinstance(model.readout, Pooled):
         return row
     return model.apply({"params": params}, row, method=lambda bound, state: bound.readout.mlp(state))

@@ -9,6 +9,7 @@ either sign, and few blocks have any. They obey the balances of edges as counts 
 from __future__ import annotations
 
 import dataclasses
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -16,7 +17,7 @@ from jaxtyping import Bool, Float
 
 from jgleak.attacks.attack import Clock
 from jgleak.attacks.census.batches.contributions import contributions
-from jgleak.attacks.census.batches.sparse import sparse_solution
+from jgleak.attacks.census.batches.sparse import least_squares, support
 from jgleak.attacks.census.batches.upstream import Upstream
 from jgleak.attacks.census.candidates import Levels
 from jgleak.attacks.census.equations import host, used_parts
@@ -25,13 +26,14 @@ from jgleak.attacks.census.sketch import orthonormal, sketched
 from jgleak.attacks.census.system import Rules
 from jgleak.gnn import Params
 
-EQUATIONS = 3
-"""Equations for every unknown, at least."""
+EQUATIONS, ENOUGH = 3, 4_000
+"""Equations for every unknown, and how many at most, where they are more than one a weight row: unknowns above zero
+are far fewer."""
 
-LEAST, MOST = 4, 64
-"""Fewest and most equations of a weight row."""
+WIDEST = 64
+"""Most equations of a weight row."""
 
-ENTRIES = 150_000_000
+ENTRIES = 60_000_000
 """Most entries of the system."""
 
 SURE = 50.0
@@ -76,9 +78,32 @@ def weights(problem: CensusProblem, levels: Levels, clock: Clock) -> Weights | N
 
     The model's statistics are those of evaluation mode, and it has one pooled row a graph or logits a node.
     """
-    observation = problem.observation
-    upstream = Upstream.of(observation)
-    used = used_parts(observation.model, host(observation.update))
+    upstream = Upstream.of(problem.observation)
+    equations = _equations(problem, levels, upstream, clock)
+    few = None if equations is None else support(equations.matrix, equations.right, clock)
+    if few is None or not few.groups.size:
+        return None
+    kept = np.isin(np.arange(levels.top.size), few.groups)
+    fewer = dataclasses.replace(levels, hops=(*levels.hops[:-1], levels.top.keep(kept)))
+    again = _equations(problem, fewer, upstream, clock)  # more equations an unknown
+    if equations is None or again is None:
+        return None
+    some = least_squares(again.matrix, again.right)
+    values, errors = np.zeros((2, kept.size, len(upstream.rows)))
+    values[kept], errors[kept] = some.values, SURE * some.deviations
+    return Weights(values, errors, some.residual, few.open, upstream, equations.added)
+
+
+class _Equations(NamedTuple):
+    """Those of the gradient, the readout and the balances, and what the root of each block adds up."""
+
+    matrix: Float[np.ndarray, "M K r"]
+    right: Float[np.ndarray, " M"]
+    added: Float[np.ndarray, "K C"]
+
+
+def _equations(problem: CensusProblem, levels: Levels, upstream: Upstream, clock: Clock) -> _Equations | None:
+    used = used_parts(problem.observation.model, host(problem.observation.update))
     unknowns = levels.top.size * len(upstream.rows)
     vectors = _vectors(used, unknowns)
     observed, sizes = sketched(used, vectors, problem.tolerances)
@@ -88,25 +113,21 @@ def weights(problem: CensusProblem, levels: Levels, clock: Clock) -> Weights | N
     if found is None:
         return None
     columns, added = found
-    length = float(np.linalg.norm(observed / sizes)) or 1.0
-    parts = [(np.moveaxis(columns, -1, 0) / (sizes * length)[:, None, None], observed / (sizes * length))]
-    parts += _of_readout(upstream, added)
+    sizes *= float(np.linalg.norm(observed / sizes)) or 1.0
+    seen = np.moveaxis(columns, -1, 0) / sizes[:, None, None]
     rules = Rules.of(levels.top, np.arange(levels.top.size)).balance
-    unit = float(np.median(np.linalg.norm(parts[0][0], axis=0)))
+    unit = float(np.median(np.linalg.norm(seen, axis=0)))
     balance = unit * rules[:, None, :, None] * np.eye(len(upstream.rows))[None, :, None, :]
-    parts.append((balance.reshape(-1, *columns.shape[:2]), np.zeros(balance.shape[0] * balance.shape[1])))
-    system, right = (np.concatenate(part) for part in zip(*parts, strict=True))
-    solution = sparse_solution(system, right, clock)
-    if solution is None:
-        return None
-    values, deviations, residual, open_ = solution
-    return Weights(values, SURE * deviations, residual, open_, upstream, added)
+    exact = balance.reshape(-1, *seen.shape[1:])
+    parts = [(seen, observed / sizes), *_of_readout(upstream, added), (exact, np.zeros(len(exact)))]
+    matrix, right = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return _Equations(matrix, right, added)
 
 
 def _vectors(tree: Params, unknowns: int) -> Params:
     rows = sum(leaf.shape[0] for leaf in jax.tree.leaves(tree) if leaf.ndim > 1)
-    each = min(MOST, max(LEAST, -(-EQUATIONS * unknowns // rows)))
-    return orthonormal(tree, 1 << (each - 1).bit_length())
+    each = min(WIDEST, max(1, min(EQUATIONS * unknowns, ENOUGH) // rows))
+    return orthonormal(tree, 1 << (each - 1).bit_length())  # a compiled shape
 
 
 def _of_readout(
