@@ -11,6 +11,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from jgleak.attacks.attack import Clock
 from jgleak.attacks.census.batches.factors import Combinations
 from jgleak.attacks.census.system import Rules
+from jgleak.attacks.census.whole_numbers import INFEASIBLE
 
 SHARED = 2.0
 """What a choice costs for every further graph that it says to share a block; the misfit that it needs costs up to 1."""
@@ -39,8 +40,9 @@ def choices(
     return out
 
 
-def cheapest(allowed: Choices, rules: Rules, most: int, clock: Clock) -> Iterator[Int[np.ndarray, " k"]]:
-    """Counts that obey the rules of a connected graph, the cheapest first, at most so many.
+def cheapest(allowed: Choices, rules: Rules, most: int, clock: Clock) -> Iterator[Int[np.ndarray, " k"] | None]:
+    """Counts that obey the rules of a connected graph, the cheapest first, at most so many; None where there may be
+    more.
 
     A mixed-integer linear programme of one variable a block and count, and one a class: half the ends of the edges
     within it.
@@ -62,12 +64,13 @@ def cheapest(allowed: Choices, rules: Rules, most: int, clock: Clock) -> Iterato
     ]
     bounds = Bounds(0.0, np.r_[np.ones(block.size), np.full(halves, np.inf)])
     for _ in range(most):
-        if clock.left <= 0:
-            return
-        options = {"time_limit": max(0.1, min(clock.left, SECONDS))}
+        options = {"time_limit": max(0.0, min(clock.left, SECONDS))}
         found = milp(cost, integrality=np.ones(cost.size), bounds=bounds, constraints=constraints, options=options)
-        if found.x is None:
+        if found.status == INFEASIBLE:
             return
+        if found.x is None:
+            break
         chosen = found.x[: block.size] > 0.5
         yield np.bincount(block[chosen], count[chosen], minlength=len(allowed)).round().astype(np.int64)
         constraints.append(rows(chosen[None].astype(np.float64), 0.0, chosen.sum() - 1.0))
+    yield None

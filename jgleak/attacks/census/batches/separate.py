@@ -8,6 +8,7 @@ which must be the one that was read off.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -30,6 +31,9 @@ COVERS = (1, 2, 3)
 OWN, OWN_FLOOR = 3e-5, 3e-6
 """How far a factor may be from the model's own, relative to itself and to that of the label that gives the largest."""
 
+SAME = 1e-3
+"""Weights of one graph are nearer to each other than this share of themselves."""
+
 COPIES = 3
 """Most equal graphs."""
 
@@ -44,12 +48,14 @@ class Share:
       factor: what one of its nodes adds to the weight of its block, with those of its copies ``(r,)``.
       label: the class that gives this factor.
       copies: equal graphs in the batch.
+      only: the weights and the model allow this factor no other counts.
     """
 
     counts: Int[np.ndarray, " K"]
     factor: Float[np.ndarray, " r"]
     label: int
-    copies: int = 1
+    copies: int
+    only: bool
 
 
 def separated(problem: CensusProblem, levels: Levels, weights: Weights, clock: Clock) -> list[Share]:
@@ -68,7 +74,8 @@ def separated(problem: CensusProblem, levels: Levels, weights: Weights, clock: C
         if not more:
             break
         found += more
-    return found
+    rules = Rules.of(levels.top, np.arange(levels.top.size))
+    return found if problem.absolute else [_smallest(share, rules) for share in found]
 
 
 Live = tuple[Int[np.ndarray, " k"], Float[np.ndarray, "k r"]]
@@ -85,24 +92,50 @@ def _more(problem: CensusProblem, levels: Levels, weights: Weights, live: Live, 
             out = list[Share]()
             for number, one in enumerate(known):
                 part = Factor(one.value / times, one.error / times)
-                tried = Combinations([*known[:number], part, *known[number + 1 :]])
-                for counts in cheapest(choices(values, errors, tried, number), rules, TRIED, clock):
-                    divisor = 1 if problem.absolute else _divisor(counts, rules)
-                    whole, scaled = np.zeros(levels.top.size, np.int64), Factor(*(divisor * entry for entry in part))
-                    whole[some] = counts // divisor
-                    label = _label(problem, weights, whole, scaled)
-                    if label is not None:
-                        out.append(Share(whole, scaled.value, *label))
-                        break
+                ways = Combinations([*known[:number], part, *known[number + 1 :]])
+                tried = cheapest(choices(values, errors, ways, number), rules, TRIED, clock)
+                share = _share(problem, weights, some, tried, part)
+                out += [] if share is None or any(_same(share, other) for other in out) else [share]
             if out:
                 return out
     return []
 
 
-def _divisor(counts: Int[np.ndarray, " k"], rules: Rules) -> int:
-    """The largest number that divides all counts and leaves what may be a graph's."""
-    common, n = int(np.gcd.reduce(counts)), int(counts.sum())
-    return next(d for d in range(common, 0, -1) if common % d == 0 and (d == 1 or rules.hold(counts // d, n // d)))
+def _share(
+    problem: CensusProblem,
+    weights: Weights,
+    some: Int[np.ndarray, " k"],
+    tried: Iterator[Int[np.ndarray, " k"] | None],
+    factor: Factor,
+) -> Share | None:
+    """The first counts of these blocks that the model confirms."""
+    found: Share | None = None
+    for few in tried:
+        if few is None:
+            return found
+        counts = np.zeros(len(weights.values), np.int64)
+        counts[some] = few
+        label = _label(problem, weights, counts, factor)
+        if label is not None and found is not None:
+            return found
+        if label is not None:
+            found = Share(counts, factor.value, *label, only=False)
+    return None if found is None else dataclasses.replace(found, only=True)
+
+
+def _same(one: Share, other: Share) -> bool:
+    """One graph, read off its factor and off a part of it."""
+    weights = [share.counts[:, None] * share.factor for share in (one, other)]
+    return bool(np.linalg.norm(weights[0] - weights[1]) < SAME * np.linalg.norm(weights[0]))
+
+
+def _smallest(share: Share, rules: Rules) -> Share:
+    """With all counts divided by the largest number that leaves what may be a graph's."""
+    common, n = int(np.gcd.reduce(share.counts)), int(share.counts.sum())
+    divisor = next(
+        d for d in range(common, 0, -1) if common % d == 0 and (d == 1 or rules.hold(share.counts // d, n // d))
+    )
+    return dataclasses.replace(share, counts=share.counts // divisor, factor=share.factor * divisor)
 
 
 def _label(

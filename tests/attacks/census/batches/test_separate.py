@@ -72,6 +72,7 @@ def test_every_graph_of_a_batch_is_counted(lab: Any, readout: str, loss: str) ->
     shares = separated(problem, levels, found, BUDGET.start())
     assert sorted(share.counts.tolist() for share in shares) == sorted(truth.tolist())
     assert [share.label for share in _in_order(shares, truth)] == [graph.y for graph in graphs]
+    assert all(share.only and share.copies == 1 for share in shares)
 
 
 def test_equal_graphs_are_one_share(lab: Any) -> None:
