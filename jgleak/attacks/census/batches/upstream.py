@@ -19,6 +19,26 @@ ROUNDING = 1e-6
 """Singular values of the head's gradient below this share of the largest are rounding of float32."""
 
 
+def unsupported(observation: Observation) -> str | None:
+    """Why the graphs of a batch cannot be told apart by their upstream gradients, or None."""
+    model, loss = observation.model, Loss.of(observation.loss)
+    if model.node_level:
+        return "nodes have the labels, so the gradients of graphs are those of their nodes, and add up to one graph's"
+    if model.readout.additive is None:
+        return "it needs a readout that adds up over nodes: 'node_mlp', or 'pooled' with mean or sum"
+    if model.readout.additive == "pooled" and not model.readout.pools:
+        return "several poolings stand side by side; take one of mean and sum"
+    if loss.masked or loss.regression:
+        return f"a label has to follow from a graph's outputs and its gradient, and under {loss} many do; use ce or bce"
+    if observation.scaled:
+        return "the update was clipped, and labels show only in its length"
+    if model.returns_statistics:
+        return "batch normalisation in training mode takes one graph a client"
+    if model.readout.additive == "pooled" and not model.trains("readout", *model.readout.first_map):
+        return "the readout's first map is frozen, whose gradient shows what flows back to the graphs"
+    return None
+
+
 class Upstream(NamedTuple):
     """Directions of the gradient at what adds up over nodes, and what the readout shows of them beside.
 
