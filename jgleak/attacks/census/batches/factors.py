@@ -92,14 +92,14 @@ class Combinations:
     def __init__(self, found: list[Factor]) -> None:
         self.number = len(found)
         self.values, self.errors = (np.array([factor[i] for factor in found]) for i in range(2))
-        tables, total = list[Int[np.ndarray, "T B"]](), 0
+        tables, total = list[Int[np.ndarray, "T B"]](), 0  # small: there may be a million rows
         for several, most in enumerate(OFTEN[: self.number], start=1):
-            each = np.array(list(product(range(1, most + 1), repeat=several)), np.int64)
+            each = np.array(list(product(range(1, most + 1), repeat=several)), np.int8)
             for chosen in combinations(range(self.number), several):
                 total += len(each)
                 if total > SUMS:
                     break
-                table = np.zeros((len(each), self.number), np.int64)
+                table = np.zeros((len(each), self.number), np.int8)
                 table[:, chosen] = each
                 tables.append(table)
         table = np.concatenate(tables)

@@ -88,11 +88,15 @@ def _more(problem: CensusProblem, levels: Levels, weights: Weights, live: Live, 
     errors, rules = weights.errors[some], Rules.of(levels.top, some)
     for least in (2, 1):
         known = factors(values, errors, least)
+        if not known:
+            continue
+        ways = Combinations(known)
         for times in COVERS:
             out = list[Share]()
             for number, one in enumerate(known):
                 part = Factor(one.value / times, one.error / times)
-                ways = Combinations([*known[:number], part, *known[number + 1 :]])
+                if times > 1:
+                    ways = Combinations([*known[:number], part, *known[number + 1 :]])
                 tried = cheapest(choices(values, errors, ways, number), rules, TRIED, clock)
                 share = _share(problem, weights, some, tried, part)
                 out += [] if share is None or any(_same(share, other) for other in out) else [share]
