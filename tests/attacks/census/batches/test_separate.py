@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -75,8 +76,8 @@ def test_every_graph_of_a_batch_is_counted(lab: Any, readout: str, loss: str) ->
     assert all(share.only and share.copies == 1 for share in shares)
 
 
-def test_equal_graphs_are_one_share(lab: Any) -> None:
-    """Their factors add up, and the model says how many they are."""
+def test_the_model_says_how_many_graphs_share_a_factor(lab: Any) -> None:
+    """Factors of equal graphs add up; of a batch that is said to be of five all are 5/3 of the model's: no graph's."""
     graphs = [lab.random(8, 5), lab.random(8, 6), lab.random(8, 5)]
     problem, levels, found = solved(lab, lab.model(), graphs, "ce")
     shares = separated(problem, levels, found, BUDGET.start())
@@ -84,6 +85,8 @@ def test_equal_graphs_are_one_share(lab: Any) -> None:
         true_counts(levels, graphs[0]).tobytes(): 2,
         true_counts(levels, graphs[1]).tobytes(): 1,
     }
+    said = dataclasses.replace(problem, observation=dataclasses.replace(problem.observation, batch_size=5))
+    assert not separated(said, levels, found, BUDGET.start())
 
 
 def test_a_missing_block_shows(lab: Any) -> None:
