@@ -46,9 +46,9 @@ def equations(problem: CensusProblem, levels: Levels, clock: Clock) -> Equations
     this and add to it is in ``training_norms``.
     """
     observation, arithmetic = problem.observation, problem.arithmetic
-    model, update = observation.model, _host(observation.update)
-    of = _root_value(model)
-    used = _used(model, update)
+    model, update = observation.model, host(observation.update)
+    of = root_value(model)
+    used = used_parts(model, update)
     labels = np.arange(model.outputs if of == "labelled" else 1, dtype=np.int32)
     blocks, tags = np.repeat(np.arange(levels.top.size), labels.size), np.tile(labels, levels.top.size)
     vectors = arithmetic.vectors(used, blocks.size)
@@ -106,16 +106,17 @@ def unfold(levels: Sequence[Blocks]) -> Trees:
     return Trees(places, tuple(along))
 
 
-def _root_value(model: GNN) -> RootValue:
+def root_value(model: GNN) -> RootValue:
+    """What a column is the gradient of."""
     if model.node_level:
         return "labelled"
     return "pooled" if model.readout.additive == "pooled" else "nodes"
 
 
-def _used(model: GNN, tree: Params) -> Params:
+def used_parts(model: GNN, tree: Params) -> Params:
     """Of a tree like the parameters the parts whose gradients are equations: those that clients train, and not a
     readout that pools."""
-    rest = {k: v for k, v in tree.items() if k != "readout"} if _root_value(model) == "pooled" else tree
+    rest = {k: v for k, v in tree.items() if k != "readout"} if root_value(model) == "pooled" else tree
     return model.evidence(rest)
 
 
@@ -147,7 +148,7 @@ def _contributions(
     model, params, readout = observation.model, observation.params, observation.model.readout
     upstream = np.zeros(model.outputs)
     if not model.node_level:
-        upstream = readout.upstream(model.readout_of(params), model.readout_of(_host(observation.update)))
+        upstream = readout.upstream(model.readout_of(params), model.readout_of(host(observation.update)))
     table, trees, (blocks, labels) = Table.of(levels.nodes), unfold(levels.hops), columns
     given = params, upstream.astype(np.float32), [norm.pull for norm in norms], vectors, table
     static = model, observation.loss, tuple(norm.path for norm in norms)
@@ -164,7 +165,8 @@ def _contributions(
     return gradients, states, entering
 
 
-def _host(tree: Params) -> Params:
+def host(tree: Params) -> Params:
+    """Its leaves as arrays of the host."""
     return jax.tree.map(np.asarray, tree)
 
 
@@ -182,7 +184,7 @@ def _columns(
     labels: Num[Array, " B"],
 ) -> tuple[Float[Array, "B M"], Float[Array, "B D"], list[Float[Array, "B _D"]]]:
     """``vmap(grad)`` over blocks, sketched."""
-    of, (rows, degrees) = _root_value(model), map(jnp.asarray, table)
+    of, (rows, degrees) = root_value(model), map(jnp.asarray, table)
     along = partial(jnp.matmul, upstream, precision="highest")
 
     def value(weights: Params, tree: Trees, label: Array) -> tuple[Array, Any]:
@@ -197,7 +199,7 @@ def _columns(
         own = label_loss(logits, label, loss) if of == "labelled" else along(logits)
         return own - off, (state, entering)
 
-    weights = _used(model, params)
+    weights = used_parts(model, params)
 
     def one(tree: Trees, label: Array) -> tuple[Array, Array, list[Array]]:
         gradient, (state, entering) = jax.grad(value, has_aux=True)(weights, tree, label)

@@ -29,10 +29,14 @@ def signs(tree: Params) -> Params:
 
 def directions(tree: Params, columns: int, limits: CensusLimits) -> Params:
     """Orthonormal vectors for the rows of every matrix ``(1, width, k)``, ``width`` of them where affordable."""
-    rng = np.random.default_rng(0)
     rows = sum(leaf.shape[0] for leaf in jax.tree.leaves(tree) if leaf.ndim > 1)
     most = max(1, min(limits.system_entries, limits.system_products // columns) // (rows * columns))
-    most = 1 << (most.bit_length() - 1)  # a compiled shape: a power of two
+    return orthonormal(tree, 1 << (most.bit_length() - 1))  # a compiled shape: a power of two
+
+
+def orthonormal(tree: Params, most: int) -> Params:
+    """At most so many orthonormal vectors for the rows of every matrix; a vector's entries stay as they are."""
+    rng = np.random.default_rng(0)
 
     def one(leaf: np.ndarray) -> np.ndarray:
         if leaf.ndim == 1:

@@ -1,0 +1,159 @@
+"""The graphs of a batch one by one: how many nodes of each have every block.
+
+A block's weight says in which ways it is a whole combination of the graphs' factors, and a graph's counts obey its
+balances (``choices``). Each choice is held against the model: the graph's own outputs and a label give its factor,
+which must be the one that was read off.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from jgleak.attacks.attack import Clock
+from jgleak.attacks.census.batches.choices import cheapest, choices
+from jgleak.attacks.census.batches.factors import Combinations, Factor, factors
+from jgleak.attacks.census.batches.upstream import own_upstreams
+from jgleak.attacks.census.batches.weights import Weights
+from jgleak.attacks.census.candidates import Levels
+from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.system import Rules
+
+TRIED = 24
+"""Most choices of one graph's counts that are held against the model."""
+
+COVERS = (1, 2, 3)
+"""What all weights are whole multiples of may be so many times a graph's factor."""
+
+OWN, OWN_FLOOR = 3e-5, 3e-6
+"""How far a factor may be from the model's own, relative to itself and to that of the label that gives the largest."""
+
+SAME = 1e-3
+"""Weights of one graph are nearer to each other than this share of themselves."""
+
+COPIES = 3
+"""Most equal graphs."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Share:
+    """One graph's share of a batch.
+
+    Attributes:
+      counts: how many of its nodes have each top block ``(K,)``; under a mean readout every multiple has the same
+        gradient.
+      factor: what one of its nodes adds to the weight of its block, with those of its copies ``(r,)``.
+      label: the class that gives this factor.
+      copies: equal graphs in the batch.
+      only: the weights and the model allow this factor no other counts.
+    """
+
+    counts: Int[np.ndarray, " K"]
+    factor: Float[np.ndarray, " r"]
+    label: int
+    copies: int
+    only: bool
+
+
+def separated(problem: CensusProblem, levels: Levels, weights: Weights, clock: Clock) -> list[Share]:
+    """The graphs whose own outputs give the factor that was read off their blocks.
+
+    What is found is taken off the weights, which shows the factors of graphs that share many blocks. Where the weights
+    are not all explained, graphs are missing.
+    """
+    found = list[Share]()
+    while clock.left > 0:
+        left = weights.values - sum(share.counts[:, None] * share.factor for share in found)
+        live = np.flatnonzero(np.any(np.abs(left) > weights.errors, axis=1))
+        if not live.size:
+            break
+        more = _more(problem, levels, weights, (live, left[live]), clock)
+        if not more:
+            break
+        found += more
+    rules = Rules.of(levels.top, np.arange(levels.top.size))
+    return found if problem.absolute else [_smallest(share, rules) for share in found]
+
+
+Live = tuple[Int[np.ndarray, " k"], Float[np.ndarray, "k r"]]
+"""Blocks with weight, and their weights."""
+
+
+def _more(problem: CensusProblem, levels: Levels, weights: Weights, live: Live, clock: Clock) -> list[Share]:
+    """Graphs of the factors that these weights show, each as small as it can be."""
+    some, values = live
+    errors, rules = weights.errors[some], Rules.of(levels.top, some)
+    for least in (2, 1):
+        known = factors(values, errors, least)
+        if not known:
+            continue
+        ways = Combinations(known)
+        for times in COVERS:
+            out = list[Share]()
+            for number, one in enumerate(known):
+                part = Factor(one.value / times, one.error / times)
+                if times > 1:
+                    ways = Combinations([*known[:number], part, *known[number + 1 :]])
+                tried = cheapest(choices(values, errors, ways, number), rules, TRIED, clock)
+                share = _share(problem, weights, some, tried, part)
+                out += [] if share is None or any(_same(share, other) for other in out) else [share]
+            if out:
+                return out
+    return []
+
+
+def _share(
+    problem: CensusProblem,
+    weights: Weights,
+    some: Int[np.ndarray, " k"],
+    tried: Iterator[Int[np.ndarray, " k"] | None],
+    factor: Factor,
+) -> Share | None:
+    """The first counts of these blocks that the model confirms."""
+    found: Share | None = None
+    for few in tried:
+        if few is None:
+            return found
+        counts = np.zeros(len(weights.values), np.int64)
+        counts[some] = few
+        label = _label(problem, weights, counts, factor)
+        if label is not None and found is not None:
+            return found
+        if label is not None:
+            found = Share(counts, factor.value, *label, only=False)
+    return None if found is None else dataclasses.replace(found, only=True)
+
+
+def _same(one: Share, other: Share) -> bool:
+    """One graph, read off its factor and off a part of it."""
+    weights = [share.counts[:, None] * share.factor for share in (one, other)]
+    return bool(np.linalg.norm(weights[0] - weights[1]) < SAME * np.linalg.norm(weights[0]))
+
+
+def _smallest(share: Share, rules: Rules) -> Share:
+    """With all counts divided by the largest number that leaves what may be a graph's."""
+    common, n = int(np.gcd.reduce(share.counts)), int(share.counts.sum())
+    divisor = next(
+        d for d in range(common, 0, -1) if common % d == 0 and (d == 1 or rules.hold(share.counts // d, n // d))
+    )
+    return dataclasses.replace(share, counts=share.counts // divisor, factor=share.factor * divisor)
+
+
+def _label(
+    problem: CensusProblem, weights: Weights, counts: Int[np.ndarray, " K"], factor: Factor
+) -> tuple[int, int] | None:
+    """The label whose loss gives the factor, and the number of copies."""
+    observation = problem.observation
+    nodes = 1 if problem.absolute else int(counts.sum())
+    own = own_upstreams(observation, counts @ weights.added / nodes) / (nodes * observation.batch_size)
+    seen, blur = factor.value @ weights.upstream.rows, factor.error @ np.abs(weights.upstream.rows)
+    largest = float(np.linalg.norm(own, axis=1).max())
+    for copies in range(1, COPIES + 1):
+        off = np.linalg.norm(seen - copies * own, axis=1)
+        allowed = OWN * copies * np.linalg.norm(own, axis=1) + OWN_FLOOR * largest + np.linalg.norm(blur)
+        if np.any(off <= allowed):
+            return int((off - allowed).argmin()), copies
+    return None

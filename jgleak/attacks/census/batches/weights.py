@@ -1,0 +1,144 @@
+"""How much of the upstream gradient every block carries in a batch, summed over its graphs.
+
+A batch's gradient is ``sum_b sum_j w_bj G_bj``: ``G_bj`` is what one node with block ``b`` adds along direction ``j``
+of the upstream gradient, and ``w_b = sum_g n_gb f_g``, where graph ``g`` has the block ``n_gb`` times and the factor
+``f_g (r,)``: its upstream gradient, divided by the number of graphs and, under a mean, of its nodes. Weights have
+either sign, and few blocks have any. They obey the balances of edges as counts do, in every direction.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Float
+
+from jgleak.attacks.attack import Clock
+from jgleak.attacks.census.batches.contributions import contributions
+from jgleak.attacks.census.batches.sparse import least_squares, support
+from jgleak.attacks.census.batches.upstream import Upstream
+from jgleak.attacks.census.candidates import Levels
+from jgleak.attacks.census.equations import host, used_parts
+from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.sketch import orthonormal, sketched
+from jgleak.attacks.census.system import Rules
+from jgleak.gnn import Params
+
+EQUATIONS, ENOUGH = 3, 4_000
+"""Equations for every unknown, and how many at most, where they are more than one a weight row: unknowns above zero
+are far fewer."""
+
+WIDEST = 64
+"""Most equations of a weight row."""
+
+ENTRIES = 60_000_000
+"""Most entries of the system."""
+
+SURE = 50.0
+"""Rounding moves a weight by less than so many of its deviations, which take it to be independent from entry to entry
+(measured: up to 35)."""
+
+
+EXPLAINED = 1e-5
+"""What the weights leave of a gradient that true blocks explain, at most (measured: up to 2e-6). A block that is
+missing may be that of a graph which the model knows well, whose gradient is short."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Weights:
+    """The weights of top blocks.
+
+    Attributes:
+      values: of every block in every direction; most are zero ``(K, r)``.
+      errors: how far they may be off; 0 where they are taken to be zero ``(K, r)``.
+      residual: what they leave of the gradient, relative to it.
+      open: blocks that have other weights in solutions that use more blocks ``(K,)``.
+      upstream: the directions.
+      added: what the root of each block adds up, a state or logits ``(K, C)``.
+    """
+
+    values: Float[np.ndarray, "K r"]
+    errors: Float[np.ndarray, "K r"]
+    residual: float
+    open: Bool[np.ndarray, " K"]
+    upstream: Upstream
+    added: Float[np.ndarray, "K C"]
+
+    @property
+    def explained(self) -> bool:
+        """False where a true block must be missing."""
+        return self.residual <= EXPLAINED
+
+
+def weights(problem: CensusProblem, levels: Levels, clock: Clock) -> Weights | None:
+    """The weights of the top blocks, as few of them as the gradient allows; None where time ran out, they are too many
+    for the system, or the readout shows no upstream gradient.
+
+    The model's statistics are those of evaluation mode, and it has one pooled row a graph or logits a node.
+    """
+    upstream = Upstream.of(problem.observation)
+    equations = _equations(problem, levels, upstream, clock)
+    few = None if equations is None else support(equations.matrix, equations.right, clock)
+    if few is None or not few.groups.size:
+        return None
+    kept = np.isin(np.arange(levels.top.size), few.groups)
+    fewer = dataclasses.replace(levels, hops=(*levels.hops[:-1], levels.top.keep(kept)))
+    again = _equations(problem, fewer, upstream, clock)  # more equations an unknown
+    if equations is None or again is None:
+        return None
+    some = least_squares(again.matrix, again.right)
+    values, errors = np.zeros((2, kept.size, len(upstream.rows)))
+    values[kept], errors[kept] = some.values, SURE * some.deviations
+    return Weights(values, errors, some.residual, few.open, upstream, equations.added)
+
+
+class _Equations(NamedTuple):
+    """Those of the gradient, the readout and the balances, and what the root of each block adds up."""
+
+    matrix: Float[np.ndarray, "M K r"]
+    right: Float[np.ndarray, " M"]
+    added: Float[np.ndarray, "K C"]
+
+
+def _equations(problem: CensusProblem, levels: Levels, upstream: Upstream, clock: Clock) -> _Equations | None:
+    used = used_parts(problem.observation.model, host(problem.observation.update))
+    unknowns = levels.top.size * len(upstream.rows)
+    vectors = _vectors(used, unknowns)
+    observed, sizes = sketched(used, vectors, problem.tolerances)
+    if not unknowns or observed.size * unknowns > ENTRIES:
+        return None
+    found = contributions(problem, levels, upstream.rows, vectors, clock)
+    if found is None:
+        return None
+    columns, added = found
+    sizes *= float(np.linalg.norm(observed / sizes)) or 1.0
+    seen = np.moveaxis(columns, -1, 0) / sizes[:, None, None]
+    rules = Rules.of(levels.top, np.arange(levels.top.size)).balance
+    unit = float(np.median(np.linalg.norm(seen, axis=0)))
+    balance = unit * rules[:, None, :, None] * np.eye(len(upstream.rows))[None, :, None, :]
+    exact = balance.reshape(-1, *seen.shape[1:])
+    parts = [(seen, observed / sizes), *_of_readout(upstream, added), (exact, np.zeros(len(exact)))]
+    matrix, right = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return _Equations(matrix, right, added)
+
+
+def _vectors(tree: Params, unknowns: int) -> Params:
+    rows = sum(leaf.shape[0] for leaf in jax.tree.leaves(tree) if leaf.ndim > 1)
+    each = min(WIDEST, max(1, min(EQUATIONS * unknowns, ENOUGH) // rows))
+    return orthonormal(tree, 1 << (each - 1).bit_length())  # a compiled shape
+
+
+def _of_readout(
+    upstream: Upstream, added: Float[np.ndarray, "K C"]
+) -> list[tuple[Float[np.ndarray, "M K r"], Float[np.ndarray, " M"]]]:
+    """What the weighted sum of all states is, and that of all weights, in units of their lengths."""
+    width, parts = np.eye(len(upstream.rows)) * upstream.sizes, list[tuple[np.ndarray, np.ndarray]]()
+    if upstream.states is not None:
+        of_states = np.einsum("kc,ij->ickj", added, width).reshape(-1, len(added), len(width))
+        parts.append((of_states, (upstream.sizes[:, None] * upstream.states).ravel()))
+    if upstream.total is not None:
+        parts.append((np.repeat(width[:, None], len(added), axis=1), upstream.sizes * upstream.total))
+    lengths = [float(np.linalg.norm(right)) or 1.0 for _, right in parts]
+    return [(system / length, right / length) for (system, right), length in zip(parts, lengths, strict=True)]

@@ -1,0 +1,50 @@
+"""Counts that weights and balances allow, against brute force."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+
+from jgleak.attacks.attack import Budget
+from jgleak.attacks.census.batches.choices import cheapest, choices
+from jgleak.attacks.census.batches.factors import Combinations, Factor
+from jgleak.attacks.census.system import Rules
+from jgleak.attacks.span.hops import Blocks
+
+FOREVER = Budget(seconds=1e6).start()
+
+
+def rules() -> Rules:
+    """Of nodes of two classes with one, two or three neighbours."""
+    neighbours = ((1,), (0, 1), (1, 1), (0,), (0, 0), (0, 0, 1))
+    roots = np.array([0, 0, 0, 1, 1, 1])
+    zeros = np.zeros(6)
+    return Rules.of(Blocks(roots, roots, neighbours, zeros[:, None], zeros[:, None], zeros, 0), np.arange(6))
+
+
+def test_the_cheapest_come_first_and_none_is_missing() -> None:
+    """Every vector of allowed counts that obeys the rules of a connected graph, in the order of its cost."""
+    rng, some = np.random.default_rng(0), rules()
+    allowed = [{count: float(cost) for count, cost in enumerate(rng.uniform(size=3))} for _ in range(6)]
+    expected = {}
+    for counts in product(range(3), repeat=6):
+        if some.hold(np.array(counts), sum(counts)) and sum(counts):
+            expected[counts] = sum(costs[count] for costs, count in zip(allowed, counts, strict=True))
+    found = [None if counts is None else tuple(counts.tolist()) for counts in cheapest(allowed, some, 10_000, FOREVER)]
+    assert None not in found
+    assert len(found) == len(expected) > 5
+    np.testing.assert_allclose([expected[counts] for counts in found if counts], sorted(expected.values()), atol=1e-4)
+    cut = list(cheapest(allowed, some, 2, FOREVER))
+    assert [counts is None for counts in cut] == [False, False, True]
+
+
+def test_weights_allow_what_they_are_made_of() -> None:
+    """A block of its own, one that is shared, and one whose weight nothing known explains."""
+    known = Combinations([Factor(np.array([value]), np.array([1e-7])) for value in (0.31, -0.17)])
+    errors = np.full((3, 1), 1e-6)
+    allowed = choices(np.array([[0.62], [0.31 - 0.34], [0.0123]]), errors, known, 0)
+    assert list(allowed[0]) == [2]
+    assert list(allowed[1]) == [1]
+    assert allowed[0][2] < 1.0 < allowed[1][1]
+    assert set(range(5)) <= set(allowed[2])

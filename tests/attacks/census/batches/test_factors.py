@@ -1,0 +1,46 @@
+"""Factors from weights that are whole combinations of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from jgleak.attacks.census.batches.factors import Combinations, Factor, factors
+
+ERROR = 1e-7
+
+
+def matched(found: list[Factor], truth: np.ndarray) -> bool:
+    """Each true factor once, and nothing else."""
+    values = np.array([factor.value for factor in found])
+    near = np.abs(values[:, None] - truth).max(axis=2) < 10 * ERROR
+    return values.shape == truth.shape and bool(near.any(axis=0).all() and near.any(axis=1).all())
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_factors_of_either_sign_are_found(width: int) -> None:
+    """Three graphs with blocks of their own, blocks of two and blocks of all three."""
+    rng = np.random.default_rng(width)
+    truth = np.array([[0.0731, 0.02], [-0.0417, 0.05], [0.0523, -0.031]])[:, :width]
+    own = np.repeat(np.eye(3, dtype=int), 5, axis=0) * rng.integers(1, 4, (15, 1))
+    own[::5] = np.eye(3, dtype=int)
+    counts = np.r_[own, [[1, 1, 0], [1, 1, 0], [1, 1, 0], [2, 0, 1], [1, 3, 2]]]
+    values = counts @ truth + rng.uniform(-ERROR, ERROR, (len(counts), width)) / 2
+    assert matched(factors(values, np.full(values.shape, ERROR)), truth)
+
+
+def test_a_factor_is_not_taken_for_a_part_of_it() -> None:
+    """A chance multiple of a fifth of a factor does not count more than being five times less likely by chance."""
+    values = np.array([[1.0], [2.0], [1.0], [3.0], [1.0], [1.4]])
+    assert matched(factors(values, np.full(values.shape, 1e-2)), np.array([[1.0]]))
+
+
+def test_combinations_are_those_of_brute_force() -> None:
+    """All whole vectors of small entries whose sum is near a weight."""
+    known = [Factor(np.array([value]), np.array([1e-6])) for value in (0.31, -0.17, 0.05)]
+    ways, misfits = Combinations(known).of(np.array([0.31 + 0.1]), np.array([1e-5]))
+    grid = np.array([(a, b, c) for a in range(7) for b in range(7) for c in range(7)])
+    near = grid[np.abs(grid @ [0.31, -0.17, 0.05] - 0.41) < 1e-9]
+    small = {tuple(way) for way in ways.tolist() if max(way) < 7}
+    assert small == {tuple(way) for way in near.tolist()}
+    assert np.all(misfits <= 1.0)

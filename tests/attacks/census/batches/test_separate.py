@@ -1,0 +1,105 @@
+"""The general road on whole batches: weights against the graphs' own gradients, counts against the graphs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jgleak.attacks.attack import Budget
+from jgleak.attacks.census.batches.separate import Share, separated
+from jgleak.attacks.census.batches.upstream import own_upstreams
+from jgleak.attacks.census.batches.weights import Weights, weights
+from jgleak.attacks.census.candidates import CensusCandidates, Levels
+from jgleak.attacks.census.problem import CensusProblem
+from jgleak.federated import Knowledge, fedsgd
+from jgleak.gnn import GNN
+from jgleak.graph import Graph
+
+BUDGET = Budget(seconds=60)
+
+READOUTS: dict[str, dict[str, Any]] = {
+    "GRAIN's": {},
+    "mean": {"readout": "pooled", "readout_widths": (64,), "last_act": True},
+    "sum, linear": {"readout": "pooled", "pooling": "sum", "readout_widths": (), "last_act": True},
+}
+
+
+def solved(lab: Any, model: GNN, graphs: Sequence[Graph], loss: str) -> tuple[CensusProblem, Levels, Weights]:
+    """The weights of a batch under the first checks that leave all true blocks."""
+    observation = fedsgd(model, lab.params(model), graphs, lab.space, loss=loss)
+    problem = CensusProblem.of(observation, Knowledge(lab.space))
+    clock = BUDGET.start()
+    for levels in CensusCandidates(problem, clock, BUDGET).attempts(clock):
+        found = weights(problem, levels, clock)
+        if found is not None and found.explained:
+            return problem, levels, found
+    raise AssertionError("no attempt has all blocks")
+
+
+def true_counts(levels: Levels, graph: Graph) -> np.ndarray:
+    """How many of a graph's nodes have each top block, by the blocks' names."""
+    names: list[Any] = [tuple(row) for row in levels.nodes.codes.tolist()]
+    own: list[Any] = [tuple(row) for row in graph.x.tolist()]
+    for blocks in levels.hops:
+        around = zip(blocks.roots.tolist(), blocks.neighbours, strict=True)
+        names = [(names[root], tuple(sorted(names[t] for t in neighbours))) for root, neighbours in around]
+        own = [(own[v], tuple(sorted(own[u] for u in graph.neighbours[v]))) for v in range(graph.n)]
+    place = {name: k for k, name in enumerate(names)}
+    return np.bincount([place[name] for name in own], minlength=len(names))
+
+
+@pytest.mark.parametrize(("readout", "loss"), [("GRAIN's", "ce"), ("mean", "bce"), ("sum, linear", "ce")])
+def test_every_graph_of_a_batch_is_counted(lab: Any, readout: str, loss: str) -> None:
+    """Weights are what the graphs' own losses and blocks say, of either sign; counts are the graphs'."""
+    graphs = [lab.random(7, 3), lab.random(9, 4), lab.path([0, 1, 2, 0, 3], 0)]
+    assert {graph.y for graph in graphs} == {0, 1}
+    model = lab.model(**READOUTS[readout])
+    problem, levels, found = solved(lab, model, graphs, loss)
+    truth = np.stack([true_counts(levels, graph) for graph in graphs])
+    nodes = np.array([1 if problem.absolute else graph.n for graph in graphs])
+    own = np.stack(
+        [
+            own_upstreams(problem.observation, row)[int(graph.y)]
+            for row, graph in zip(truth @ found.added / nodes[:, None], graphs, strict=True)
+        ]
+    ) / (len(graphs) * nodes[:, None])
+    assert found.explained
+    scale = np.abs(truth.T @ own).max()
+    np.testing.assert_allclose(found.values @ found.upstream.rows, truth.T @ own, atol=2e-5 * scale)
+    shares = separated(problem, levels, found, BUDGET.start())
+    assert sorted(share.counts.tolist() for share in shares) == sorted(truth.tolist())
+    assert [share.label for share in _in_order(shares, truth)] == [graph.y for graph in graphs]
+    assert all(share.only and share.copies == 1 for share in shares)
+
+
+def test_the_model_says_how_many_graphs_share_a_factor(lab: Any) -> None:
+    """Factors of equal graphs add up; of a batch that is said to be of five all are 5/3 of the model's: no graph's."""
+    graphs = [lab.random(8, 5), lab.random(8, 6), lab.random(8, 5)]
+    problem, levels, found = solved(lab, lab.model(), graphs, "ce")
+    shares = separated(problem, levels, found, BUDGET.start())
+    assert {share.counts.tobytes(): share.copies for share in shares} == {
+        true_counts(levels, graphs[0]).tobytes(): 2,
+        true_counts(levels, graphs[1]).tobytes(): 1,
+    }
+    said = dataclasses.replace(problem, observation=dataclasses.replace(problem.observation, batch_size=5))
+    assert not separated(said, levels, found, BUDGET.start())
+
+
+def test_a_missing_block_shows(lab: Any) -> None:
+    """Without one true block nothing explains the gradient."""
+    graphs = [lab.random(7, 3), lab.random(9, 4)]
+    problem, levels, _ = solved(lab, lab.model(), graphs, "ce")
+    kept = np.arange(levels.top.size) != int(true_counts(levels, graphs[0]).argmax())
+    less = Levels(levels.nodes, (*levels.hops[:-1], levels.top.keep(kept)), (), complete=False)
+    found = weights(problem, less, BUDGET.start())
+    assert found is not None
+    assert not found.explained
+
+
+def _in_order(shares: list[Share], truth: np.ndarray) -> list[Share]:
+    by_counts = {share.counts.tobytes(): share for share in shares}
+    return [by_counts[row.tobytes()] for row in truth]

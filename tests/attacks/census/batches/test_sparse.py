@@ -1,0 +1,52 @@
+"""Few unknowns of either sign from fewer equations than unknowns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from jgleak.attacks.attack import Budget
+from jgleak.attacks.census.batches.sparse import least_squares, support
+
+FOREVER = Budget(seconds=1e6).start()
+
+
+@pytest.mark.parametrize("equations", [60, 200])
+def test_groups_above_zero_are_found(equations: int) -> None:
+    """Six of fifty pairs of unknowns, from fewer equations than unknowns and from more."""
+    rng = np.random.default_rng(0)
+    truth = np.zeros((50, 2))
+    truth[rng.choice(50, 6, replace=False)] = rng.normal(size=(6, 2)) + 2.0 * rng.choice([-1, 1], (6, 2))
+    system = rng.normal(size=(equations, 50, 2))
+    found = support(system, np.einsum("mkr,kr->m", system, truth), FOREVER)
+    assert found is not None
+    np.testing.assert_array_equal(found.groups, np.flatnonzero(truth.any(axis=1)))
+    assert bool(found.open.any()) is (equations < 100)
+
+
+def test_equal_columns_are_open_and_no_others() -> None:
+    """What two unknowns share between them no equation tells."""
+    rng = np.random.default_rng(1)
+    system = rng.normal(size=(40, 10, 1))
+    system[:, 3] = system[:, 7]
+    found = support(system, system[:, :, 0] @ rng.normal(size=10), FOREVER)
+    assert found is not None
+    assert np.flatnonzero(found.open).tolist() == [3, 7]
+
+
+def test_least_squares_in_closed_form() -> None:
+    """The normal equations hold; deviations are the residual's times the root of the inverse Gram matrix's diagonal."""
+    rng = np.random.default_rng(2)
+    system, right = rng.normal(size=(80, 5, 1)), rng.normal(size=80)
+    found = least_squares(system, right)
+    gram = system[:, :, 0].T @ system[:, :, 0]
+    rest = right - system[:, :, 0] @ found.values[:, 0]
+    np.testing.assert_allclose(system[:, :, 0].T @ rest, 0.0, atol=1e-9)
+    np.testing.assert_allclose(found.deviations[:, 0], np.sqrt(rest @ rest / 75 * np.diag(np.linalg.inv(gram))))
+    assert np.isclose(found.residual, np.linalg.norm(rest) / np.linalg.norm(right))
+
+
+def test_without_time_there_is_none() -> None:
+    """Nothing begins that cannot end in time."""
+    assert support(np.ones((3, 2, 1)), np.ones(3), Budget(seconds=0.0).start()) is None
+    assert support(np.ones((300, 3000, 1)), np.ones(300), Budget(seconds=0.01).start()) is None

@@ -1,0 +1,71 @@
+"""What flows back to the graphs of a batch, and where that cannot be told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jgleak.attacks.census.batches.upstream import Upstream, own_upstreams, unsupported
+from jgleak.federated import fedsgd
+from jgleak.federated.observation import Observation
+
+POOLED = {"readout": "pooled", "readout_widths": (16,), "last_act": True}
+
+
+def seen(lab: Any, loss: str = "ce", **fields: Any) -> Observation:
+    """An update of two graphs."""
+    model = lab.model(**fields)
+    return fedsgd(model, lab.params(model), [lab.random(6, 1), lab.random(7, 2)], lab.space, loss=loss)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "sum"])
+def test_own_upstreams_lie_in_the_directions(lab: Any, pooling: str) -> None:
+    """Behind pooling those of the batch's graphs with their labels, from their own pooled rows."""
+    observation = seen(lab, **POOLED, pooling=pooling)
+    upstream = Upstream.of(observation)
+    basis = np.linalg.qr(upstream.rows.T)[0]
+    for seed in (1, 2):
+        graph = lab.random(5 + seed, seed)
+        one = fedsgd(observation.model, observation.params, [graph], lab.space, loss="ce")
+        own = Upstream.of(one).rows[0]
+        state = np.asarray(observation.model.readout.pooled_row(observation.model.readout_of(one.update)))
+        gradient = own_upstreams(observation, state)[int(graph.y)]
+        assert abs(own @ gradient) > (1 - 1e-5) * np.linalg.norm(own) * np.linalg.norm(gradient)
+        np.testing.assert_allclose(basis @ (basis.T @ gradient), gradient, atol=1e-4 * float(np.linalg.norm(gradient)))
+
+
+def test_gradients_of_a_softmax_add_up_to_zero(lab: Any) -> None:
+    """So there is a direction less than logits; under a logistic loss there is none less."""
+    np.testing.assert_allclose(np.abs(Upstream.of(seen(lab)).rows), [[0.5**0.5, 0.5**0.5]])
+    assert Upstream.of(seen(lab)).rows.sum() == pytest.approx(0.0)
+    assert Upstream.of(seen(lab, "bce")).rows.shape == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("fields", "marks", "why"),
+    [
+        ({}, {}, None),
+        ({"classes": 1}, {"loss": "mse"}, "follow"),
+        ({}, {"loss": "masked_bce"}, "follow"),
+        ({}, {"scaled": True}, "clipped"),
+        ({**POOLED, "pooling": "max"}, {}, "adds up"),
+        ({**POOLED, "pooling": "mean,sum"}, {}, "side by side"),
+        ({"per_node": True}, {}, "nodes have"),
+    ],
+)
+def test_what_it_cannot_do_is_said(lab: Any, fields: dict[str, Any], marks: dict[str, Any], why: str | None) -> None:
+    """Each reason once."""
+    model = lab.model(**fields)
+    params = lab.params(model)
+    reason = unsupported(Observation(model, params, params, **{"loss": "ce", "batch_size": 2, **marks}))
+    assert reason is None if why is None else why in (reason or "")
+
+
+def test_a_frozen_head_shows_nothing(lab: Any) -> None:
+    """Its gradient is where the upstream gradients are read off."""
+    model = lab.model(**POOLED).clone(frozen=("readout",))
+    params = lab.params(model)
+    update = {name: part for name, part in params.items() if name != "readout"}
+    assert "frozen" in (unsupported(Observation(model, params, update, "ce", batch_size=2)) or "")
