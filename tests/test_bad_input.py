@@ -292,7 +292,7 @@ def test_sigterm_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path, monkey
     def stopped(observation: Any, knowledge: Any, *, key: Any, budget: Any) -> Reconstruction:
         raise Terminated
 
-    monkeypatch.setitem(ATTACKS, "stopped", Attack("stopped", "for tests", stopped))
+    monkeypatch.setitem(ATTACKS, "stopped", Attack("stopped", stopped))
     grid = tmp_path / "grid.toml"
     grid.write_text(GRID.replace('"empty"', '"stopped"'))
     result = jgleak("audit", str(grid), "--out", str(tmp_path / "out"))

@@ -322,7 +322,7 @@ def _attack(monkeypatch: pytest.MonkeyPatch, second: BaseException) -> None:
             raise second
         return Reconstruction((), None, "done", info={"blocks": np.int64(3)})
 
-    monkeypatch.setitem(ATTACKS, "fragile", Attack("fragile", "for tests", fragile))
+    monkeypatch.setitem(ATTACKS, "fragile", Attack("fragile", fragile))
 
 
 def test_ctrl_c_keeps_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ PACKAGE = Path(__file__).parents[1] / "jgleak"
 LAYER = {
     "archives": 0,
     "graph": 0,
+    "names": 0,
     "features": 0,
     "precision": 0,
     "pytree": 0,

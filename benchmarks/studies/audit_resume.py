@@ -3,7 +3,8 @@
 ``python -m benchmarks.studies.audit_resume SPEC.toml FOLDER --kills 5`` runs ``jgleak audit`` once without a break into
 FOLDER/whole, and once into FOLDER/broken, killed with SIGKILL at random moments of its work and resumed every time.
 Then it compares the two unit by unit: rows and files, times of the clock left out. With ``--ray 2`` it also runs the
-audit on a Ray cluster of two workers, into FOLDER/ray, and compares that.
+audit on a Ray cluster of two workers, into FOLDER/ray: the process that was started is killed once, and in the resumed
+run one of the workers. That is compared too.
 """
 
 from __future__ import annotations
@@ -70,16 +71,43 @@ def finished(folder: Path) -> int:
         return 0
 
 
-def killed(specification: Path, folder: Path, aim: int, delay: float) -> tuple[int, int]:
+def killed(specification: Path, folder: Path, aim: int, delay: float, *options: str) -> tuple[int, int]:
     """Start or resume an audit and kill it ``delay`` seconds after it has ``aim`` units; units before and after."""
     before = finished(folder)
-    process = start(specification, folder, "--resume")
+    process = start(specification, folder, "--resume", *options)
     while process.poll() is None and finished(folder) < aim:
         time.sleep(0.05)
     time.sleep(delay)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     return before, finished(folder)
+
+
+def worker_killed(specification: Path, folder: Path, aim: int, *options: str) -> tuple[int, int]:
+    """Resume an audit on Ray and kill a worker that is at a task once ``aim`` units are there; how many were, and the
+    exit status."""
+    process = start(specification, folder, "--resume", *options)
+    while process.poll() is None:
+        if finished(folder) >= aim and (tasks := at_task(process.pid)):
+            os.kill(tasks[0], signal.SIGKILL)
+            break
+        time.sleep(0.05)
+    return finished(folder), process.wait()
+
+
+def at_task(root: int) -> list[int]:
+    """Processes below ``root`` that Ray calls after the task they work at (Linux)."""
+    parents, names = dict[int, int](), dict[int, bytes]()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            names[int(folder.name)] = (folder / "cmdline").read_bytes()
+            parents[int(folder.name)] = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
+        except OSError:  # it has ended
+            continue
+    below = {root}
+    while more := {child for child, parent in parents.items() if parent in below} - below:
+        below |= more
+    return sorted(pid for pid in below if names.get(pid, b"").startswith(b"ray::attempt"))
 
 
 def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
@@ -121,7 +149,12 @@ def main() -> int:
     print(f"stopped by the clock: {out_of_time}; units that differ: {len(wrong)}", flush=True)
     if given.ray:
         begun, spread = time.monotonic(), given.folder / "ray"
-        status = start(given.specification, spread, "--engine", "ray", "--workers", str(given.ray)).wait()
+        engine = ("--engine", "ray", "--workers", str(given.ray))
+        _, after = killed(given.specification, spread, planned // 3, rng.uniform(0.0, 2.0), *engine)
+        at, status = worker_killed(given.specification, spread, max(after, planned // 2), *engine)
+        print(f"on Ray: killed with {after} units, a worker with {at}, then status {status}", flush=True)
+        if finished(spread) < planned:
+            status = start(given.specification, spread, "--resume", *engine).wait()
         seconds = time.monotonic() - begun
         other = differences(one, contents(spread))
         print(f"on Ray: {finished(spread)} of {planned} units, status {status}, {seconds:.0f} s; differ: {len(other)}")

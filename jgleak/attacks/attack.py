@@ -140,7 +140,6 @@ class Attack:
 
     Attributes:
       name: what users type.
-      summary: one line, with the source.
       run: the attack.
       unsupported: returns why (and what instead) when the attack cannot work on this observation, else None.
       protocols: the protocols whose updates it can read; the mean gradient of ``fedavg`` is read as one gradient,
@@ -156,7 +155,6 @@ class Attack:
     """
 
     name: str
-    summary: str
     run: AttackFunction
     unsupported: Callable[[Observation, Knowledge], str | None] = _no_reason
     protocols: tuple[str, ...] = ("fedsgd", "fedavg")

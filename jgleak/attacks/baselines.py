@@ -103,7 +103,6 @@ def _random_entry(settings: RandomSettings) -> Attack:
     """The registry entry with its settings."""
     return Attack(
         "random",
-        "random features and a random graph from public knowledge (baseline)",
         partial(random, settings),
         several=True,
         edge_classes=True,
@@ -117,7 +116,6 @@ def _habit_entry(settings: HabitSettings) -> Attack:
     """The registry entry with its settings."""
     return Attack(
         "file-habit",
-        "edges and features usual at their positions in public files (baseline)",
         partial(file_habit, settings),
         needs=("auxiliary",),
         several=True,
@@ -130,7 +128,6 @@ def _habit_entry(settings: HabitSettings) -> Attack:
 RANDOM = _random_entry(RandomSettings())
 MEAN_ADJACENCY = Attack(
     "mean-adjacency",
-    "mean adjacency of auxiliary graphs in file order (baseline)",
     mean_adjacency,
     _needs_auxiliary,
     several=True,
@@ -141,7 +138,6 @@ MEAN_ADJACENCY = Attack(
 FILE_HABIT = _habit_entry(HABITS)
 EMPTY = Attack(
     "empty",
-    "no edges, every node the most frequent one (baseline)",
     empty,
     several=True,
     edge_classes=True,

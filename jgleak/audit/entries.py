@@ -9,13 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args, get_origin, get_type_hints
 
 from jgleak.attacks.registry import get_attack
-from jgleak.audit.models import ENCODERS
-from jgleak.audit.setup import READOUTS
-from jgleak.audit.specification import NORM_MODES, Faults, Specification
+from jgleak.audit.specification import ENCODERS, NORM_MODES, Faults, Specification
 from jgleak.datasets import names, tasks
 from jgleak.defenses import parse
 from jgleak.federated import Loss
 from jgleak.gnn import ACTIVATIONS, CONVOLUTIONS, JUMPS, NORMS, RESIDUALS
+from jgleak.names.parts import READOUTS
 
 AXES: Mapping[str, tuple[str, ...]] = {
     "data": (
@@ -47,7 +46,7 @@ _TYPES = get_type_hints(Specification)
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "model": tuple(CONVOLUTIONS),
     "activation": tuple(ACTIVATIONS),
-    "readout": READOUTS,
+    "readout": tuple(READOUTS),
     "norm": tuple(NORMS),
     "norm_mode": NORM_MODES,
     "residual": tuple(RESIDUALS),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jgleak.audit.specification import Specification
+from jgleak.audit.specification import ENCODERS, Specification
 from jgleak.features import FeatureSpace
 from jgleak.gnn import (
     CONVOLUTIONS,
@@ -22,9 +22,6 @@ from jgleak.gnn import (
     standard,
 )
 from jgleak.gnn.convolution import Stack
-
-ENCODERS = ("rows", "linear", "embedding")
-"""What may stand before the first layer."""
 
 
 def composed(specification: Specification, space: FeatureSpace, readout: Readout) -> GNN:

@@ -22,12 +22,10 @@ from jgleak.federated.train import train, trainable
 from jgleak.gnn import GNN, Params, registry
 from jgleak.gnn.readout import ReadoutTask
 from jgleak.graph import Graph, bucket
+from jgleak.names.parts import READOUTS
 
 UNIQUE_NODES = ("citeseer", "facebook", "github", "pokec")
 """Networks in which (almost) no two nodes of a client share all features (GRAIN's uniqueness heuristic)."""
-
-READOUTS = tuple(kind for kind, readout in registry.READOUTS.items() if readout.labels)
-"""Readouts for classifying graphs or nodes; ``dot`` predicts ratings and needs a recommender's client."""
 
 CLIENTS = 1 << 31
 """First stream of the clients' own keys."""

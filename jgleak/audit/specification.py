@@ -16,6 +16,9 @@ POOLINGS = ("mean", "sum", "max")
 PROTOCOLS = ("fedsgd", "fedavg", "target_node", "node_losses")
 """What a client may send (``jgleak.federated.observation``)."""
 
+ENCODERS = ("rows", "linear", "embedding")
+"""What may stand before the first layer."""
+
 NORM_MODES = ("eval", "train")
 """Where batch normalisation takes its statistics from."""
 

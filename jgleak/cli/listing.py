@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import typer
 
-from jgleak.audit.specification import KNOWABLE
+from jgleak.audit.specification import ENCODERS, KNOWABLE
+from jgleak.names.attacks import ATTACKS
+from jgleak.names.datasets import RATING_SETS, TASKS
+from jgleak.names.defenses import COMBINED, DEFENSES
+from jgleak.names.parts import ACTIVATIONS, CONVOLUTIONS, JUMPS, NORMS, READOUTS, RESIDUALS
 
 
 def show_list() -> None:
     """Name the attacks, defences, data sets, parts of models and what an attacker may know."""
-    from jgleak.attacks.registry import ATTACKS
-    from jgleak.audit.models import ENCODERS
-    from jgleak.audit.setup import READOUTS
-    from jgleak.datasets import RATING_SETS, names, tasks
-    from jgleak.defenses.registry import HYBRID, KINDS
-    from jgleak.gnn import ACTIVATIONS, CONVOLUTIONS, JUMPS, NORMS, RESIDUALS
-
     sections = {
-        "attacks": {attack.name: attack.summary for attack in ATTACKS.values()},
-        "defences": {kind.name: kind.summary for kind in KINDS.values()}
-        | {HYBRID: "Laplace noise of half the variance on activations and on the update each (GraphDLG)"},
-        "data sets": {name: ", ".join(tasks(name)) for name in names()} | {"tu:NAME": "any other TUDataset"},
+        "attacks": {name: named.summary for name, named in ATTACKS.items()},
+        "defences": {name: named.summary for name, named in DEFENSES.items()} | COMBINED,
+        "data sets": {name: ", ".join(tasks) for name, tasks in TASKS.items()} | {"tu:NAME": "any other TUDataset"},
     }
     for title, entries in sections.items():
         typer.echo(title)

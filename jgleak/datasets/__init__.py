@@ -19,10 +19,10 @@ from jgleak.datasets.musae import musae as musae
 from jgleak.datasets.network import Network as Network
 from jgleak.datasets.planetoid import citeseer as citeseer
 from jgleak.datasets.pokec import pokec as pokec
-from jgleak.datasets.recsys import RATING_SETS as RATING_SETS
 from jgleak.datasets.recsys import ratings as ratings
 from jgleak.datasets.sampling import clients as clients
 from jgleak.datasets.synthetic import Topology as Topology
 from jgleak.datasets.synthetic import synthetic as synthetic
 from jgleak.datasets.synthetic_ratings import synthetic_ratings as synthetic_ratings
 from jgleak.datasets.tudataset import tudataset as tudataset
+from jgleak.names.datasets import RATING_SETS as RATING_SETS

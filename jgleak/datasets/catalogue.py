@@ -10,11 +10,12 @@ from typing import Any, Literal
 import numpy as np
 
 from jgleak.datasets.dataset import Dataset
-from jgleak.datasets.registry import LABELS, NETWORKS, SETS, SYNTHETIC
+from jgleak.datasets.registry import NETWORKS, SETS, SYNTHETIC
 from jgleak.datasets.sampling import clients
 from jgleak.datasets.synthetic import Topology, synthetic
 from jgleak.datasets.tally import Tally
 from jgleak.datasets.tudataset import tudataset
+from jgleak.names.datasets import TASKS
 
 
 def names() -> tuple[str, ...]:
@@ -33,7 +34,7 @@ def tasks(name: str) -> tuple[str, ...]:
         return SETS[key].tasks
     if key in NETWORKS:
         return NETWORKS[key].tasks
-    return LABELS if key in SYNTHETIC else ()
+    return TASKS[key] if key in SYNTHETIC else ()
 
 
 def load(

@@ -20,14 +20,12 @@ from jgleak.datasets.locate import Remote, Source, locate
 from jgleak.datasets.molecules import MOLECULE_SPACE, Label, MoleculeError, molecule_graph, with_bonds
 from jgleak.datasets.tally import Tally
 from jgleak.graph import Graph
+from jgleak.names.datasets import ALL, TASKS
 
 _HOST = "https://deepchemdata.s3-us-west-1.amazonaws.com/datasets/"
 
 LARGEST = 64 << 20
 """Most bytes of a table, unpacked."""
-
-ALL = "all"
-"""All label columns of a table at once."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,18 +34,18 @@ class MoleculeTable:
 
     Attributes:
       source: where the file is.
-      columns: its label columns, the default one first.
+      tasks: what can be learnt: each label column, the default one first; where there are several, ``ALL`` at once too.
       regression: True when labels are numbers, False when they are 0 or 1.
     """
 
     source: Source
-    columns: tuple[str, ...]
+    tasks: tuple[str, ...]
     regression: bool = False
 
     @property
-    def tasks(self) -> tuple[str, ...]:
-        """What can be learnt: each column, and, where there are several, all at once."""
-        return self.columns if len(self.columns) == 1 else (*self.columns, ALL)
+    def columns(self) -> tuple[str, ...]:
+        """The label columns."""
+        return tuple(task for task in self.tasks if task != ALL)
 
 
 def _source(name: str, file: str, sha256: str | None = None) -> Source:
@@ -57,31 +55,17 @@ def _source(name: str, file: str, sha256: str | None = None) -> Source:
 TABLES: Mapping[str, MoleculeTable] = {
     "tox21": MoleculeTable(
         _source("Tox21", "tox21.csv.gz", "45d09792492ce049039dd24aa27b07fc79ce20c573187d4d90bcd178c0c0d360"),
-        ("NR-AR", "NR-AR-LBD", "NR-AhR", "NR-Aromatase", "NR-ER", "NR-ER-LBD", "NR-PPAR-gamma")
-        + ("SR-ARE", "SR-ATAD5", "SR-HSE", "SR-MMP", "SR-p53"),
+        TASKS["tox21"],
     ),
     "clintox": MoleculeTable(
         _source("ClinTox", "clintox.csv.gz", "2ee7050a830fe9ae7a8218e6577fa6f54284947034ff904b6d8204e993a297cc"),
-        ("FDA_APPROVED", "CT_TOX"),
+        TASKS["clintox"],
     ),
-    "sider": MoleculeTable(
-        _source("SIDER", "sider.csv.gz"),
-        ("Hepatobiliary disorders", "Metabolism and nutrition disorders", "Product issues", "Eye disorders")
-        + ("Investigations", "Musculoskeletal and connective tissue disorders", "Gastrointestinal disorders")
-        + ("Social circumstances", "Immune system disorders", "Reproductive system and breast disorders")
-        + ("Neoplasms benign, malignant and unspecified (incl cysts and polyps)",)
-        + ("General disorders and administration site conditions", "Endocrine disorders")
-        + ("Surgical and medical procedures", "Vascular disorders", "Blood and lymphatic system disorders")
-        + ("Skin and subcutaneous tissue disorders", "Congenital, familial and genetic disorders")
-        + ("Infections and infestations", "Respiratory, thoracic and mediastinal disorders")
-        + ("Psychiatric disorders", "Renal and urinary disorders", "Pregnancy, puerperium and perinatal conditions")
-        + ("Ear and labyrinth disorders", "Cardiac disorders", "Nervous system disorders")
-        + ("Injury, poisoning and procedural complications",),
-    ),
-    "bbbp": MoleculeTable(_source("BBBP", "BBBP.csv"), ("p_np",)),
+    "sider": MoleculeTable(_source("SIDER", "sider.csv.gz"), TASKS["sider"]),
+    "bbbp": MoleculeTable(_source("BBBP", "BBBP.csv"), TASKS["bbbp"]),
     "freesolv": MoleculeTable(
         _source("FreeSolv", "SAMPL.csv", "ab5895d914ee87cb563bd7b9611e869527bba45bec6b014d34dc495a0f9dcb72"),
-        ("expt",),
+        TASKS["freesolv"],
         regression=True,
     ),
 }

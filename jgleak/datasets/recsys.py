@@ -13,6 +13,7 @@ from jaxtyping import Float
 from jgleak.datasets.locate import Remote, Source, locate
 from jgleak.datasets.synthetic_ratings import SYNTHETIC, synthetic_ratings
 from jgleak.datasets.table import read_table
+from jgleak.names.datasets import RATING_SETS
 from jgleak.ratings import Ratings, RatingSplit
 
 _HALVES = tuple(k / 2 for k in range(1, 11))
@@ -50,9 +51,6 @@ _MOVIES: Mapping[str, tuple[str, tuple[float, ...]]] = {
     "movielens-1m": ("ml-1m", _STARS),
     "movielens-10m": ("ml-10M100K", _HALVES),
 }
-
-RATING_SETS = (*_MATRICES, *_MOVIES, SYNTHETIC)
-"""The names that ``ratings`` knows."""
 
 TEST_SHARE = 0.1
 """Share of MovieLens 1M and 10M that is held out (van den Berg, Kipf, Welling, "Graph convolutional matrix

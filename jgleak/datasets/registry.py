@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, cast, get_args
+from typing import NamedTuple, cast
 
 from jgleak.datasets.dataset import Dataset
 from jgleak.datasets.embedded import embedded
@@ -17,8 +17,7 @@ from jgleak.datasets.pokec import Label, pokec
 from jgleak.datasets.sampling import GRAIN_SIZES, Scheme, Sizes
 from jgleak.datasets.synthetic import KINDS, Kind
 from jgleak.datasets.tudataset import tudataset
-
-LABELS = ("graph", "node")
+from jgleak.names.datasets import TASKS
 
 
 class GraphSet(NamedTuple):
@@ -55,13 +54,15 @@ class Cut(NamedTuple):
 
 SETS: dict[str, GraphSet] = {
     "embedded": GraphSet(embedded, files=False, bonds=True),
-    **{name: GraphSet(partial(moleculenet, name), table.tasks, bonds=True) for name, table in TABLES.items()},
+    **{name: GraphSet(partial(moleculenet, name), TASKS[name], bonds=True) for name in TABLES},
     **{name.lower(): GraphSet(partial(tudataset, name)) for name in ("MUTAG", "PTC_MR", "ENZYMES", "NCI1", "COIL-RAG")},
 }
 NETWORKS: dict[str, Cut] = {
-    "citeseer": Cut(lambda task, path: citeseer(path=path), LABELS, "balls", GRAIN_SIZES),
-    "facebook": Cut(lambda task, path: musae("facebook", path=path), LABELS, "sampled_balls", ((1.0, 1, 100),)),
-    "github": Cut(lambda task, path: musae("github", path=path), LABELS, "sampled_balls", ((1.0, 1, 100),)),
-    "pokec": Cut(lambda task, path: pokec(label=cast(Label, task), path=path), get_args(Label), "grow", GRAIN_SIZES),
+    "citeseer": Cut(lambda task, path: citeseer(path=path), TASKS["citeseer"], "balls", GRAIN_SIZES),
+    "facebook": Cut(
+        lambda task, path: musae("facebook", path=path), TASKS["facebook"], "sampled_balls", ((1.0, 1, 100),)
+    ),
+    "github": Cut(lambda task, path: musae("github", path=path), TASKS["github"], "sampled_balls", ((1.0, 1, 100),)),
+    "pokec": Cut(lambda task, path: pokec(label=cast(Label, task), path=path), TASKS["pokec"], "grow", GRAIN_SIZES),
 }
 SYNTHETIC: dict[str, Kind] = {**{f"synthetic-{kind}": kind for kind in KINDS}, "synthetic-glg": "er"}

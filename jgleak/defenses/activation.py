@@ -21,9 +21,6 @@ def gaussian_states(deviation: float, key: Array, state: Float[Array, "N D"]) ->
 
 ACTIVATIONS = Kind(
     "activations",
-    "Laplace noise on every layer's output; its standard deviation (GraphDLG's sigma is its square)",
     disturb=laplace_states,
 )
-ACTIVATIONS_GAUSSIAN = Kind(
-    "activations-gaussian", "Gaussian noise on every layer's output; its standard deviation", disturb=gaussian_states
-)
+ACTIVATIONS_GAUSSIAN = Kind("activations-gaussian", disturb=gaussian_states)

@@ -60,10 +60,6 @@ def _no_tensor_shrunk(bound: float, update: PyTree, deviation: float) -> bool:
     return all(float(jnp.sum(jnp.square(leaf))) < most for leaf in jax.tree.leaves(update))
 
 
-CLIP = Kind("clip", "the update's L2 norm bounded; the bound (DP-SGD)", clip, bounds=_whole, scales=True)
-CLIP_ENTRIES = Kind(
-    "clip-inf", "every entry bounded; the bound (FedGNN)", clip_entries, bounds=_entries, idle=_no_entry_cut
-)
-CLIP_TENSORS = Kind(
-    "clip-layer", "every tensor's L2 norm bounded; the bound", clip_tensors, bounds=_tensors, idle=_no_tensor_shrunk
-)
+CLIP = Kind("clip", clip, bounds=_whole, scales=True)
+CLIP_ENTRIES = Kind("clip-inf", clip_entries, bounds=_entries, idle=_no_entry_cut)
+CLIP_TENSORS = Kind("clip-layer", clip_tensors, bounds=_tensors, idle=_no_tensor_shrunk)

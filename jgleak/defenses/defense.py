@@ -22,7 +22,6 @@ class Kind:
 
     Attributes:
       name: what users type.
-      summary: one line: what it does, what the number is, and the source.
       transform: from the strength and a key to an optax transformation of the update; None where the update passes.
       disturb: from the strength, a key and a layer's output to the disturbed output; None where activations pass.
       fault: what is wrong with a strength, or None.
@@ -38,7 +37,6 @@ class Kind:
     """
 
     name: str
-    summary: str
     transform: Callable[[float, Array], optax.GradientTransformation] | None = None
     disturb: Callable[[float, Array, Float[Array, "N D"]], Float[Array, "N D"]] | None = None
     fault: Callable[[float], str | None] = lambda strength: None if strength > 0 else "must be above 0"

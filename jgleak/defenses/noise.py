@@ -43,11 +43,9 @@ def _itself(deviation: float, update: PyTree) -> float:
     return deviation
 
 
-GAUSSIAN = Kind("gaussian", "Gaussian noise on the update; its standard deviation", gaussian, deviation=_itself)
+GAUSSIAN = Kind("gaussian", gaussian, deviation=_itself)
 LAPLACE = Kind(
     "laplace",
-    "Laplace noise on the update; its standard deviation (GraphDLG's sigma is its square, FedGNN's lambda is "
-    "deviation / sqrt(2))",
     laplace,
     deviation=_itself,
 )

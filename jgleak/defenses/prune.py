@@ -99,7 +99,6 @@ def largest(sizes: Float[Array, " n"], rank: int) -> Float[Array, ""]:
 
 PRUNE = Kind(
     "prune",
-    "the smallest entries of every tensor set to zero; their share (gradient compression)",
     prune,
     fault=lambda share: None if 0 < share < 1 else "must lie between 0 and 1",
     drops=True,

@@ -60,22 +60,19 @@ def _bits(bits: float) -> str | None:
 
 QUANTISE = Kind(
     "quantise",
-    "entries rounded at random to equal levels; bits an entry (QSGD)",
     quantise,
     fault=_bits,
     deviation=_levels,
 )
-SIGN = Kind("sign", "signs times the tensor's mean size (scaled signSGD)", sign, plain=True)
+SIGN = Kind("sign", sign, plain=True)
 FLOAT16 = Kind(
     "float16",
-    "entries rounded to half precision",
     lambda _, key: _rounded(jnp.float16),
     deviation=lambda _, update: rounding(update, DIGITS["float16"]),
     plain=True,
 )
 BFLOAT16 = Kind(
     "bfloat16",
-    "entries rounded to bfloat16",
     lambda _, key: _rounded(jnp.bfloat16),
     deviation=lambda _, update: rounding(update, DIGITS["bfloat16"]),
     plain=True,

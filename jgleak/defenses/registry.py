@@ -6,33 +6,13 @@ import difflib
 import math
 import re
 
-from jgleak.defenses.activation import ACTIVATIONS, ACTIVATIONS_GAUSSIAN
-from jgleak.defenses.clip import CLIP, CLIP_ENTRIES, CLIP_TENSORS
+from jgleak.defenses.activation import ACTIVATIONS
 from jgleak.defenses.defense import Defense, Kind, Step
-from jgleak.defenses.noise import GAUSSIAN, LAPLACE
-from jgleak.defenses.prune import PRUNE
-from jgleak.defenses.quantise import BFLOAT16, FLOAT16, QUANTISE, SIGN
+from jgleak.defenses.noise import LAPLACE
+from jgleak.names.defenses import DEFENSES, HYBRID
+from jgleak.names.entries import Entries
 
-KINDS: dict[str, Kind] = {
-    kind.name: kind
-    for kind in (
-        GAUSSIAN,
-        LAPLACE,
-        CLIP,
-        CLIP_ENTRIES,
-        CLIP_TENSORS,
-        PRUNE,
-        QUANTISE,
-        SIGN,
-        FLOAT16,
-        BFLOAT16,
-        ACTIVATIONS,
-        ACTIVATIONS_GAUSSIAN,
-    )
-}
-
-HYBRID = "hybrid"
-"""Short for Laplace noise of half the variance on activations and on the update each (GraphDLG, appendix A.7)."""
+KINDS: Entries[Kind] = Entries({name: named.home for name, named in DEFENSES.items()})
 
 
 def parse(text: str) -> Defense:

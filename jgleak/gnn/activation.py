@@ -1,4 +1,4 @@
-"""The activations of the five papers, and ELU (usual under attention), by name."""
+"""Activations by name."""
 
 from __future__ import annotations
 
@@ -7,14 +7,10 @@ from collections.abc import Callable
 import jax
 from jaxtyping import Array
 
-ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    "relu": jax.nn.relu,
-    "gelu": lambda x: jax.nn.gelu(x, approximate=False),
-    "sigmoid": jax.nn.sigmoid,
-    "tanh": jax.numpy.tanh,
-    "elu": jax.nn.elu,
-    "identity": lambda x: x,
-}
+from jgleak.names import parts
+from jgleak.names.entries import Entries
+
+ACTIVATIONS: Entries[Callable[[Array], Array]] = Entries(parts.ACTIVATIONS)
 
 
 def activation(name: str) -> Callable[[Array], Array]:
@@ -22,3 +18,13 @@ def activation(name: str) -> Callable[[Array], Array]:
     if name not in ACTIVATIONS:
         raise ValueError(f"activation: unknown {name!r}; choose one of {sorted(ACTIVATIONS)}")
     return ACTIVATIONS[name]
+
+
+def gelu(x: Array) -> Array:
+    """The exact one, not JAX's default, which is near it."""
+    return jax.nn.gelu(x, approximate=False)
+
+
+def identity(x: Array) -> Array:
+    """No activation."""
+    return x

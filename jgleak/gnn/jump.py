@@ -7,6 +7,9 @@ from functools import reduce
 from operator import add
 from typing import Any, Literal, NamedTuple
 
+from jgleak.names import parts
+from jgleak.names.entries import Entries
+
 
 class Jump(NamedTuple):
     """How the states of all layers become the row that enters the readout.
@@ -20,10 +23,10 @@ class Jump(NamedTuple):
     keeps: Literal["last", "all"] | None
 
 
-JUMPS: dict[str, Jump] = {
-    "last": Jump(lambda states: states[-1], "last"),
-    "cat": Jump(lambda states: states[0].__array_namespace__().concat(states, axis=-1), "all"),
-    "max": Jump(lambda states: reduce(states[0].__array_namespace__().maximum, states), None),
-    "sum": Jump(lambda states: reduce(add, states), None),
-}
+LAST = Jump(lambda states: states[-1], "last")
+CAT = Jump(lambda states: states[0].__array_namespace__().concat(states, axis=-1), "all")
+MAX = Jump(lambda states: reduce(states[0].__array_namespace__().maximum, states), None)
+SUM = Jump(lambda states: reduce(add, states), None)
+
+JUMPS: Entries[Jump] = Entries(parts.JUMPS)
 """By the names that users type."""

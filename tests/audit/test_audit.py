@@ -251,7 +251,7 @@ def _fragile(monkeypatch: pytest.MonkeyPatch, faults: dict[int, BaseException]) 
             raise faults[calls[-1]]
         return Reconstruction((), None, "done")
 
-    monkeypatch.setitem(ATTACKS, "fragile", Attack("fragile", "for tests", run, several=True))
+    monkeypatch.setitem(ATTACKS, "fragile", Attack("fragile", run, several=True))
     return calls
 
 

@@ -34,7 +34,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Observation, Knowledge]]
         moved = tuple(g.permute(np.arange(g.n)[::-1]) for g in own)
         return Reconstruction(moved, 0.0, "done")
 
-    monkeypatch.setitem(ATTACKS, "oracle", Attack("oracle", "for tests", oracle, several=True))
+    monkeypatch.setitem(ATTACKS, "oracle", Attack("oracle", oracle, several=True))
     return seen
 
 
@@ -58,7 +58,7 @@ def test_what_was_not_found_in_a_batch_counts_as_nothing(monkeypatch: pytest.Mon
             (Graph(np.zeros((2, len(knowledge.space.features)), int), np.zeros((0, 2), int)),), 1.0, "x"
         )
 
-    monkeypatch.setitem(ATTACKS, "oracle", Attack("oracle", "for tests", poor, several=True))
+    monkeypatch.setitem(ATTACKS, "oracle", Attack("oracle", poor, several=True))
     results = list(run(dataclasses.replace(SMALL, graphs=2, batch=2)))
     assert sorted(len(r.reconstruction.graphs) for r in results) == [0, 1]
     assert sum(r.soft is None for r in results) == 1

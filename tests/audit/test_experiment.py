@@ -47,7 +47,7 @@ class Spy:
 @pytest.fixture
 def spy(monkeypatch: pytest.MonkeyPatch) -> Spy:
     spy = Spy()
-    monkeypatch.setitem(ATTACKS, "spy", Attack("spy", "for tests", spy, protocols=PROTOCOLS))
+    monkeypatch.setitem(ATTACKS, "spy", Attack("spy", spy, protocols=PROTOCOLS))
     return spy
 
 
@@ -119,7 +119,7 @@ def test_one_client_that_breaks_an_attack_side_by_side_costs_that_client(monkeyp
     def one(observation, knowledge, *, key, budget) -> Reconstruction:
         return many([observation], [knowledge], keys=[key], budget=budget)[0]
 
-    monkeypatch.setitem(ATTACKS, "side", Attack("side", "for tests", one, many=many))
+    monkeypatch.setitem(ATTACKS, "side", Attack("side", one, many=many))
     specification = dataclasses.replace(SMALL, attack="side", graphs=5, know=("n",), together=3)
     spoilt = prepare(specification).dataset.graphs[1].n
     results = list(run(specification))
@@ -252,7 +252,7 @@ def test_one_breakdown_costs_one_client(monkeypatch: pytest.MonkeyPatch) -> None
             raise RuntimeError("no memory left")
         return Reconstruction((), None, "done")
 
-    monkeypatch.setitem(ATTACKS, "fragile", Attack("fragile", "for tests", fragile))
+    monkeypatch.setitem(ATTACKS, "fragile", Attack("fragile", fragile))
     specification = dataclasses.replace(SMALL, attack="fragile")
     results = list(run(specification))
     assert [r.reconstruction.stop for r in results] == ["done", "error", "done"]
@@ -282,7 +282,7 @@ def test_a_client_without_an_update_costs_that_client(tmp_path: Path, monkeypatc
         clients = zip(observations, knowledges, keys, strict=True)
         return [guess(seen, known, key=key, budget=budget) for seen, known, key in clients]
 
-    monkeypatch.setitem(ATTACKS, "side", Attack("side", "for tests", guess, many=many, protocols=PROTOCOLS))
+    monkeypatch.setitem(ATTACKS, "side", Attack("side", guess, many=many, protocols=PROTOCOLS))
     setup = prepare(LOCAL)
     _runaway(monkeypatch, [setup.dataset.graphs[1].name])
     found = list(run(LOCAL, setup))

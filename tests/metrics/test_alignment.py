@@ -30,6 +30,15 @@ def test_structure_alone_undoes_a_permutation_of_regular_graphs() -> None:
     np.testing.assert_array_equal(other.adjacency[np.ix_(order, order)], truth.adjacency)
 
 
+def test_an_entry_at_the_threshold_is_an_edge() -> None:
+    """As the metrics count it: the same two cycles with every entry at the threshold; none would be left above it."""
+    truth = plain(nx.disjoint_union(nx.cycle_graph(3), nx.cycle_graph(6)))
+    for seed in range(5):
+        other = truth.permute(np.random.default_rng(seed).permutation(9))
+        order = align(truth, SPACE, adjacency=0.5 * other.adjacency, threshold=0.5)
+        np.testing.assert_array_equal(other.adjacency[np.ix_(order, order)], truth.adjacency)
+
+
 def test_symmetric_branches_are_not_mixed_up() -> None:
     """Weak edges (never above the threshold) of a binary tree, whose matching alone would scramble the branches."""
     truth = plain(nx.balanced_tree(2, 3))

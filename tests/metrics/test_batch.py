@@ -39,6 +39,15 @@ def test_a_shuffled_batch_is_found_again() -> None:
         assert float(errors[i]) == pytest.approx(by_node.mean(), rel=1e-4)
 
 
+def test_the_mean_is_over_the_rows_that_are_there() -> None:
+    """Of one row its own error; of padding alone nothing, which is 0 and no division by zero."""
+    truth = np.zeros((2, 3, 2), np.float32)
+    truth[1, 0] = 1.0
+    order, errors = match_batch(truth, np.stack([0.5 * truth[1], truth[0]]))
+    np.testing.assert_array_equal(np.asarray(order), [1, 0])
+    np.testing.assert_allclose(np.asarray(errors), [0.0, 0.5], rtol=1e-6)
+
+
 def test_graphs_meet_those_of_their_own_size_first() -> None:
     """However unlike it is; among graphs of one size the likeness decides."""
     space = FeatureSpace((onehot("kind", ("a", "b")),))

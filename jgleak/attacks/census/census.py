@@ -264,7 +264,6 @@ def census(settings: CensusSettings = DEFAULTS) -> Attack:
 
     return Attack(
         name="census",
-        summary="counts building blocks, assembles every graph that fits, and certifies the set (jgleak)",
         run=partial(run, settings),
         unsupported=unsupported,
         several=True,

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+import igraph
 import numpy as np
 from jaxtyping import Int
 
@@ -151,18 +152,16 @@ class Assembly:
         None where no node lacks any, or some node's cannot be found.
         """
         best: tuple[int, int, list[int], list[int]] | None = None
-        left = dict(partial.left)
-        linked = {(u, v) for u, v in partial.edges}
+        left, linked = dict(partial.left), set(partial.edges)
+        lacking: dict[tuple[int, int], list[int]] = {}
+        for u, theirs in enumerate(partial.needs):
+            for mine in set(theirs):
+                lacking.setdefault((self.roots[partial.blocks[u]], mine), []).append(u)
         for v, needs in enumerate(partial.needs):
             for wanted in set(needs):
                 other, mine = self._turned(v, wanted, partial)
                 there = [
-                    u
-                    for u, theirs in enumerate(partial.needs)
-                    if u != v
-                    and mine in theirs
-                    and self.roots[partial.blocks[u]] == other
-                    and (min(u, v), max(u, v)) not in linked
+                    u for u in lacking.get((other, mine), ()) if u != v and ((u, v) if u < v else (v, u)) not in linked
                 ]
                 new = [k for k in self.holding.get((other, mine), ()) if left.get(k)]
                 if not there and not new:
@@ -183,10 +182,13 @@ def _frozen(left: dict[int, int]) -> tuple[tuple[int, int], ...]:
 
 def _canonical(partial: PartialGraph, classes: int) -> object:
     """Equal exactly for isomorphic partial graphs (blocks and edge classes kept)."""
-    n, blocks = len(partial.blocks), np.array(partial.blocks)
-    along = np.array(partial.along, np.int64) if classes > 1 else None
-    graph, colours = coloured(n, np.array(partial.edges, np.int64).reshape(-1, 2), blocks, along)
-    graph.vs["colour"] = colours.tolist()
-    canonical = graph.permute_vertices(graph.canonical_permutation(color="colour"))
-    edges = sorted((min(edge), max(edge)) for edge in canonical.get_edgelist())
-    return tuple(canonical.vs["colour"]), tuple(edges)
+    if classes > 1:
+        pairs = np.array(partial.edges, np.int64).reshape(-1, 2), np.array(partial.blocks), np.array(partial.along)
+        graph, shown = coloured(len(partial.blocks), *pairs)
+        colours = shown.tolist()
+    else:
+        graph, colours = igraph.Graph(len(partial.blocks), partial.edges), partial.blocks
+    graph.vs["colour"] = colours
+    canonical = graph.permute_vertices(graph.canonical_permutation(color=colours))
+    edges = frozenset((u, v) if u < v else (v, u) for u, v in canonical.get_edgelist())
+    return tuple(canonical.vs["colour"]), edges

@@ -97,7 +97,6 @@ def entry(settings: ClosedFormSettings) -> Attack:
     """The registry entry with its settings."""
     return Attack(
         name="closed-form",
-        summary="edges and features by linear algebra, layer by layer from the output (after GLG, Propositions 1 to 6)",
         run=partial(run, settings),
         unsupported=unsupported,
         protocols=("node_losses", "fedsgd", "fedavg"),

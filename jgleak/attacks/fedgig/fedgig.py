@@ -142,16 +142,12 @@ WITHOUT_AUTOENCODER = dataclasses.replace(RECIPE, learn=LearnDegree(), training=
 
 FEDGIG = matching(
     "fedgig",
-    "sparse binary edges, then a masked graph auto-encoder (FedGIG, Xiao et al. 2024)",
     RECIPE,
     needs=("n", "auxiliary"),
 )
 FEDGIG_NO_CONSTRAINT = matching(
     "fedgig-no-constraint",
-    "FedGIG without the adjacency matrix constraints (its ablation)",
     WITHOUT_CONSTRAINT,
     needs=("n", "auxiliary"),
 )
-FEDGIG_NO_AUTOENCODER = matching(
-    "fedgig-no-autoencoder", "FedGIG without the auto-encoder (its ablation)", WITHOUT_AUTOENCODER
-)
+FEDGIG_NO_AUTOENCODER = matching("fedgig-no-autoencoder", WITHOUT_AUTOENCODER)

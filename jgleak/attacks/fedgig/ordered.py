@@ -132,7 +132,6 @@ def _expected(problem: Problem) -> Array:
 
 FEDGIG_ORDERED = matching(
     "fedgig-ordered",
-    "FedGIG that also knows in which order public files list nodes (ours)",
     dataclasses.replace(RECIPE, start=Start(), project=Pull(), penalty=Recipe.penalty, learn=Learn(), finish=finish),
     needs=("n", "auxiliary"),
 )

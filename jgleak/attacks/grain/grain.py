@@ -140,7 +140,6 @@ def grain(settings: GrainSettings = DEFAULTS) -> Attack:
 
     return Attack(
         name="grain",
-        summary="exact reconstruction by span checks and depth-first search (Drencheva et al., ICLR 2025)",
         run=partial(run, settings),
         unsupported=unsupported,
         edge_classes=True,

@@ -163,15 +163,14 @@ def no_embedding(observation: Observation, knowledge: Knowledge) -> str | None:
     )
 
 
-def entry(name: str, summary: str, training: DecoderTraining) -> Attack:
+def entry(name: str, training: DecoderTraining) -> Attack:
     """A registry entry with a training of its own."""
 
     def configure(given: Mapping[str, str | float]) -> Attack:
-        return entry(name, summary, with_options(training, given))
+        return entry(name, with_options(training, given))
 
     return Attack(
         name,
-        summary,
         partial(run, training),
         unsupported,
         needs=("n", "auxiliary"),
@@ -211,9 +210,6 @@ def _answer(
 
 GRAPHDLG = entry(
     "graphdlg",
-    "edges decoded from the pooled embedding, features by recursion (GraphDLG, Wei et al. 2026)",
     DecoderTraining(),
 )
-GRAPHDLG_NO_ADAPTER = entry(
-    "graphdlg-no-adapter", "GraphDLG without the adapter to the clients (its ablation)", DecoderTraining(adapter=0.0)
-)
+GRAPHDLG_NO_ADAPTER = entry("graphdlg-no-adapter", DecoderTraining(adapter=0.0))

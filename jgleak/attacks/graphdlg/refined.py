@@ -149,7 +149,6 @@ RECIPE = Recipe(
 
 GRAPHDLG_REFINED = matching(
     "graphdlg-refined",
-    "gradient matching from GraphDLG's edges and the files' habits (ours)",
     RECIPE,
     needs=("n", "auxiliary"),
     dropout=False,

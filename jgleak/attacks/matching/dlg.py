@@ -13,9 +13,7 @@ RECIPE = Recipe(start=starts.normal, relax=relax_free, steps=1000, infer_labels=
 
 WITH_LABELS = dataclasses.replace(RECIPE, infer_labels=True)
 
-DLG = matching("dlg", "gradient matching, labels searched for too (Zhu et al. 2019)", RECIPE)
-DLG_BP = matching("dlg+bp", "DLG, edges rounded at the end (FedGIG's baseline)", dataclasses.replace(RECIPE, hard=True))
-IDLG = matching("idlg", "DLG with labels from the gradient's signs (Zhao et al. 2020)", WITH_LABELS)
-IDLG_BP = matching(
-    "idlg+bp", "iDLG, edges rounded at the end (FedGIG's baseline)", dataclasses.replace(WITH_LABELS, hard=True)
-)
+DLG = matching("dlg", RECIPE)
+DLG_BP = matching("dlg+bp", dataclasses.replace(RECIPE, hard=True))
+IDLG = matching("idlg", WITH_LABELS)
+IDLG_BP = matching("idlg+bp", dataclasses.replace(WITH_LABELS, hard=True))

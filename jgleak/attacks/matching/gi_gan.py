@@ -90,7 +90,6 @@ RECIPE = Recipe(start=start, relax=relax, steps=500, learn=learn, training=molga
 
 GI_GAN = matching(
     "gi-gan",
-    "matching by the latent vector of a MolGAN trained on public graphs (Jeon et al. 2021, Li et al. 2022)",
     RECIPE,
     needs=("n", "auxiliary"),
 )

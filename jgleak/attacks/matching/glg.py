@@ -93,7 +93,6 @@ RECIPE = Recipe(
 
 GLG_NODE_1 = matching(
     "glg-node-1",
-    "node attacker 1: features of target nodes and their neighbours from the targets' loss, on dummy trees",
     Recipe(
         start=starts.Sparse(),
         relax=relax,
@@ -109,10 +108,7 @@ GLG_NODE_1 = matching(
 )
 GLG_NODE_2 = matching(
     "glg-node-2",
-    "node attackers 2-a (features known), 2-b (edges known), 2-c: one gradient for each node's loss",
     RECIPE,
     protocols=("node_losses",),
 )
-GLG_GRAPH = matching(
-    "glg-graph", "graph attackers a (features known), b (edges known), c: one graph, or a batch of them", RECIPE
-)
+GLG_GRAPH = matching("glg-graph", RECIPE)

@@ -131,7 +131,6 @@ RECIPE = Recipe(start=start, relax=relax, steps=500, learn=learn, training=TRAIN
 
 GRA_GFA = matching(
     "gra-gfa",
-    "matching by node embeddings; features generated from edges, as learnt from public graphs (Chen et al. 2024)",
     RECIPE,
     needs=("n", "auxiliary"),
 )

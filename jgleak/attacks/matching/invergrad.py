@@ -12,6 +12,5 @@ RECIPE = Recipe(start=starts.normal, relax=relax_free, objective=cosine, optimis
 
 INVERGRAD = matching(
     "invergrad",
-    "cosine gradient matching with signed Adam (Geiping et al. 2020); without total variation, which graphs lack",
     RECIPE,
 )

@@ -42,11 +42,11 @@ Progress = Callable[[int, Float[np.ndarray, "B K"]], None]
 """Called after every stride with the steps made and the data terms of all clients and restarts."""
 
 
-def matching(name: str, summary: str, recipe: Recipe, **fields: Any) -> Attack:
+def matching(name: str, recipe: Recipe, **fields: Any) -> Attack:
     """A registry entry that runs ``recipe`` in this loop; ``fields`` go to ``Attack``."""
 
     def configure(options: Mapping[str, str | float]) -> Attack:
-        return matching(name, summary, configured(recipe, options), **fields)
+        return matching(name, configured(recipe, options), **fields)
 
     given: dict[str, Any] = {"needs": ("n",), "several": True, "dropout": True, "frozen": True} | fields
     other = given.pop("unsupported", unsupported)
@@ -56,7 +56,6 @@ def matching(name: str, summary: str, recipe: Recipe, **fields: Any) -> Attack:
 
     return Attack(
         name,
-        summary,
         partial(invert, recipe),
         **given,
         unsupported=refused,

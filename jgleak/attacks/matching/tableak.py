@@ -76,7 +76,6 @@ def _matched(
 
 TABLEAK = matching(
     "tableak",
-    "softmax-structured features and an ensemble of restarts (Vero et al. 2023)",
     Recipe(
         start=starts.Frequent(),
         relax=relax_structured,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float
@@ -11,6 +12,9 @@ from scipy import linalg
 from jgleak.attacks.noise import allowances, edge
 from jgleak.attacks.span.margin import Margin, NoiseMargin, RoundingMargin
 from jgleak.attacks.span.settings import TOLERANCES, SpanTolerances
+
+KEPT = 8
+"""Decompositions that are remembered: a client's gradients are asked for once a hop, check and attempt."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +102,7 @@ class Subspace:
             nothing = np.zeros((gradient.shape[0], 0)), np.ones(gradient.shape[0])
             return Subspace(*nothing, RoundingMargin(np.inf, tolerances))
         scale = np.maximum(size, tolerances.coordinate_floor * np.median(size[size > 0]))
-        left, values, _ = linalg.svd(gradient / scale[:, None], full_matrices=False)
+        left, values = _decomposed(gradient / scale[:, None])
         rank = _rank(values, most, tolerances.rank_floor)
         full = rank == values.size
         gap = np.inf if full or values[rank] == 0 else values[rank - 1] / values[rank]
@@ -115,10 +119,22 @@ class Subspace:
         return self.margin.distances(rest, along, np.linalg.norm(scaled, axis=1))
 
 
+def _decomposed(matrix: Float[np.ndarray, "d D"]) -> tuple[Float[np.ndarray, "d k"], Float[np.ndarray, " k"]]:
+    """Left singular vectors and singular values."""
+    return _known(matrix.shape, matrix.tobytes())
+
+
+@lru_cache(KEPT)
+def _known(shape: tuple[int, int], entries: bytes) -> tuple[Float[np.ndarray, "d k"], Float[np.ndarray, " k"]]:
+    left, values, _ = linalg.svd(np.frombuffer(entries).reshape(shape), full_matrices=False)
+    left.flags.writeable = values.flags.writeable = False  # whoever asks again gets the same arrays
+    return left, values
+
+
 def _above(gradient: Float[np.ndarray, "d D"], most: int | None, noise: float, tolerances: SpanTolerances) -> Subspace:
     """The directions that stand above the noise; rounding counts as noise of the size of ``rank_floor``."""
     scale = np.ones(gradient.shape[0])
-    left, values, _ = linalg.svd(gradient, full_matrices=False)
+    left, values = _decomposed(gradient)
     rounding = tolerances.rank_floor * values[0] / edge(1.0, gradient.shape)
     total = float(np.hypot(noise, rounding))
     floor = tolerances.noise_edge * edge(total, gradient.shape)

@@ -6,12 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from jgleak.attacks.registry import BASELINES
 from jgleak.audit.results import Audit, Unit
 from jgleak.metrics import Interval, bootstrap
-
-TRIVIAL = frozenset(attack.name for attack in BASELINES)
-"""Attacks that do not read the update: what everybody can guess."""
+from jgleak.names.attacks import BASELINES
 
 Value = Callable[[Unit], float | None]
 """A number of a unit that ended; None where it is undefined."""
@@ -60,7 +57,7 @@ class Row(NamedTuple):
     @property
     def trivial(self) -> bool:
         """The attack is a baseline that does not read the update."""
-        return self.units[0].specification["attack"] in TRIVIAL
+        return self.units[0].specification["attack"] in BASELINES
 
 
 class Panel(NamedTuple):

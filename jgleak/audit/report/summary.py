@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from jgleak.attacks.registry import BASELINES
 from jgleak.audit.report.baselines import comparisons
 from jgleak.audit.report.rows import Estimate, Row, clients, panels
 from jgleak.audit.report.tables import LeakRow
 from jgleak.audit.report.threat import in_words
 from jgleak.audit.results import Audit
+from jgleak.names.attacks import BASELINES
 
 FEW = 10
 """With fewer clients than this an interval says little, and the summary says so."""
@@ -167,7 +167,7 @@ def _interval(leak: LeakRow) -> str:
 def _guessing(rows: Sequence[Row]) -> list[str]:
     trivial = list(dict.fromkeys(row.attack for row in rows if row.trivial and row.done))
     if not trivial:
-        known = ", ".join(attack.name for attack in BASELINES)
+        known = ", ".join(BASELINES)
         return [f"No trivial baseline was run ({known}): part of a GSM or an AUC may be guesswork."]
     sentences, names = [], ", ".join(trivial)
     for one in comparisons(rows):

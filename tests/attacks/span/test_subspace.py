@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import linalg
 
 from jgleak.attacks.span.subspace import Subspace
 
@@ -140,3 +141,18 @@ def test_a_coordinate_without_gradient_must_be_zero() -> None:
     assert np.all(subspace.distances(rows) < 1e-5)
     rows[:, 2] = 0.5
     assert np.all(subspace.distances(rows) > 0.5)
+
+
+def test_what_is_asked_for_again_is_not_worked_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By content: the same numbers in another array are known, changed ones are not, and bounds still count."""
+    gradient, asked = low_rank(30, 40, 6, 11)[1].astype(np.float64), []
+    svd = linalg.svd
+    monkeypatch.setattr(linalg, "svd", lambda *args, **kwargs: asked.append(1) or svd(*args, **kwargs))
+    first, again = Subspace.of_gradient(gradient), Subspace.of_gradient(gradient.copy())
+    assert len(asked) == 1 and first.rank == again.rank == 6
+    np.testing.assert_array_equal(first.basis, again.basis)
+    assert Subspace.of_gradient(gradient, most=4).rank == 4 and len(asked) == 1
+    gradient[0] += 1.0
+    assert Subspace.of_gradient(gradient).rank == 7 and len(asked) == 2
+    with pytest.raises(ValueError, match="read-only"):
+        first.basis[0, 0] = 2.0
