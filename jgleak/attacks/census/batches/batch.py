@@ -1,4 +1,4 @@
-"""Every graph of a batch from one update: rows that the head's gradient tells apart, then a census for each."""
+"""Every graph of a batch from one update: found by rows or by weights, then in what others leave, checked together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from jgleak.attacks.census.batches.head import HeadGradient
 from jgleak.attacks.census.batches.joint import each_gradient, remaining
 from jgleak.attacks.census.batches.members import Member, taken
 from jgleak.attacks.census.batches.parts import parts_of
+from jgleak.attacks.census.batches.shares import by_weights
 from jgleak.attacks.census.batches.states import root_states
+from jgleak.attacks.census.batches.upstream import unsupported
 from jgleak.attacks.census.candidates import CensusCandidates, Levels
 from jgleak.attacks.census.enumerate import enumerated, may_be_small
 from jgleak.attacks.census.problem import CensusProblem
@@ -28,11 +30,8 @@ from jgleak.federated.observation import Observation
 def alone_needed(observation: Observation, knowledge: Knowledge) -> str | None:
     """Why the census needs an update of one graph alone here, or None where it takes a batch."""
     graphs = f"the update mixes {observation.batch_size} graphs, and"
-    if observation.model.readout.additive != "pooled":
-        return (
-            f"{graphs} in a batch the census tells graphs apart by the row that each of them pools; this readout adds "
-            "nodes up one by one: record batches of one, or take gradient matching (as dlg)"
-        )
+    if observation.model.readout.additive == "nodes" and (reason := unsupported(observation)) is not None:
+        return f"{graphs} here {reason}"
     if knowledge.noise is not None or observation.pruned or observation.scaled:
         return (
             f"{graphs} it takes them apart by dimensions of the exact gradient, which noise, pruning and clipping "
@@ -57,7 +56,8 @@ Single = Callable[[Observation, Clock], Reconstruction]
 
 
 def reconstructed(problem: CensusProblem, clock: Clock, budget: Budget, single: Single) -> Reconstruction:
-    """The graphs of a batch behind a pooled readout.
+    """The graphs of a batch, by the rows that the head's gradient tells apart (``_Rows``), or else by the weights of
+    their blocks (``shares``).
 
     What those that were found leave of the update is a smaller batch, whose candidates are fewer: the others are looked
     for in that.
@@ -68,38 +68,65 @@ def reconstructed(problem: CensusProblem, clock: Clock, budget: Budget, single: 
       budget: bounds them.
       single: what takes an update of one graph.
     """
-    observation = problem.observation
-    head, size = HeadGradient.of(observation), observation.batch_size
-    info: dict[str, Any] = {"graphs": size, "rank": head.rank}
-    rows = masks.pooled_rows(head, clock.part(problem.limits.hop_share))
-    members = [] if rows is None else [Member.of(problem, part) for part in parts_of(head, rows)]
-    info |= {"masks": rows is not None, "seconds_rows": clock.elapsed}
+    size, pools = problem.observation.batch_size, problem.observation.model.readout.additive == "pooled"
+    rows = _Rows.of(problem, clock) if pools else None
+    info: dict[str, Any] = {"graphs": size} | ({} if rows is None else rows.facts)
     candidates, answers = CensusCandidates(problem, clock, budget), list[Reconstruction]()
     for number, levels in enumerate(candidates.attempts(clock), start=1):
-        states = root_states(observation.model, observation.params, levels, clock)
-        if states is None:
-            break
         info |= {"attempts": number, "candidates": candidates.checked, "blocks": levels.top.size}
+        found = answers if rows is None else rows.answers(levels, clock)
+        if len(found) < size and unsupported(problem.observation) is None:
+            found = max(found, list(by_weights(problem, levels, clock.part(0.5))), key=len)
+        if len(answers) < len(found) < size:
+            found = [*found, *_others(problem, found, clock.part(0.5), budget, single)]
+        answers = max(answers, found, key=len)
+        if len(answers) >= size:
+            break
+    if len(answers) < size and rows is not None:
+        answers = max(answers, rows.enumerated(candidates.start, clock), key=len)
+    return _answered(problem, answers, info, clock)
+
+
+class _Rows:
+    """The graphs whose pooled rows the head's gradient shows: a census for each, attempt by attempt.
+
+    Attributes:
+      facts: for people.
+    """
+
+    def __init__(
+        self, problem: CensusProblem, head: HeadGradient, members: list[Member], facts: dict[str, Any]
+    ) -> None:
+        self.problem, self.head, self.members, self.facts = problem, head, members, facts
+
+    @staticmethod
+    def of(problem: CensusProblem, clock: Clock) -> _Rows:
+        """With the rows that show without any candidates."""
+        head = HeadGradient.of(problem.observation)
+        rows = masks.pooled_rows(head, clock.part(problem.limits.hop_share))
+        members = [] if rows is None else [Member.of(problem, part) for part in parts_of(head, rows)]
+        return _Rows(problem, head, members, {"rank": head.rank, "masks": rows is not None})
+
+    def answers(self, levels: Levels, clock: Clock) -> list[Reconstruction]:
+        """What is known of the graphs found with these candidates, or others before."""
+        problem, members = self.problem, self.members
+        states = root_states(problem.observation.model, problem.observation.params, levels, clock)
+        if states is None:
+            return []
         if not members:
-            found = rays.pooled_rows(head, levels, states, problem.limits, clock.part(problem.limits.hop_share))
-            members = [Member.of(problem, part) for part in parts_of(head, found)]
-        new = False
+            part = clock.part(problem.limits.hop_share)
+            shown = rays.pooled_rows(self.head, levels, states, problem.limits, part)
+            members += [Member.of(problem, part) for part in parts_of(self.head, shown)]
         for place, member in enumerate(members):
             if not member.found.graphs:
                 members[place] = taken(member, levels, states, clock.part(1.0 / (len(members) - place + 1)))
-                new |= bool(members[place].found.graphs)
-        answers = list(certified(problem, members, clock)) if new else answers
-        if new and len(answers) < size:
-            answers += _others(problem, answers, clock.part(0.5), budget, single)
-        if len(answers) == size:
-            break
-    if len(answers) < size:
-        some = dataclasses.replace(candidates.start.nodes, certain=False)  # all occur, but not in every graph
-        start = dataclasses.replace(candidates.start, nodes=some)
-        members = [_enumerated(member, start, clock) for member in members]
-        more = list(certified(problem, members, clock))
-        answers = more if len(more) > len(answers) else answers
-    return _answered(problem, answers, info, clock)
+        return list(certified(problem, members, clock))
+
+    def enumerated(self, start: Start, clock: Clock) -> list[Reconstruction]:
+        """The same with all small graphs of the rows of those that were not found."""
+        some = dataclasses.replace(start.nodes, certain=False)  # all occur, but not in every graph
+        start = dataclasses.replace(start, nodes=some)
+        return list(certified(self.problem, [_enumerated(one, start, clock) for one in self.members], clock))
 
 
 def _enumerated(member: Member, start: Start, clock: Clock) -> Member:
@@ -137,7 +164,8 @@ def _answered(
     matched = far is not None and far <= MATCH
     info |= {"found": len(answers), "seconds": clock.elapsed}
     if len(answers) < size:
-        info["reason"] = f"{len(answers)} of {size} graphs were found; the head's gradient has rank {info['rank']}"
+        rank = f"; the head's gradient has rank {info['rank']}" if "rank" in info else ""
+        info["reason"] = f"{len(answers)} of {size} graphs were found{rank}"
     return Reconstruction(
         graphs=tuple(answer.graphs[0] for answer in answers),
         gradient_distance=far,

@@ -1,0 +1,76 @@
+"""The graphs that one share of a batch's weights allows: its counts, and every multiple of them behind a mean."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+from jaxtyping import Int
+
+from jgleak.attacks.attack import Clock, Reconstruction
+from jgleak.attacks.census.assemble import AnonymitySet, ExplainingGraph
+from jgleak.attacks.census.batches.separate import Share, separated
+from jgleak.attacks.census.batches.weights import weights
+from jgleak.attacks.census.candidates import Levels, degrees_assumed
+from jgleak.attacks.census.certify import certify
+from jgleak.attacks.census.growth import Assembly
+from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.system import Rules
+from jgleak.graph import Graph
+
+ONE_EACH = "the gradient's weights of blocks are sums over graphs of the fewest blocks that explain it"
+"""What a certificate of a share takes for granted beside the census."""
+
+
+def by_weights(problem: CensusProblem, levels: Levels, clock: Clock) -> Iterator[Reconstruction]:
+    """What was found of every graph of a batch whose factor shows in the weights of the candidate blocks."""
+    found = weights(problem, levels, clock)
+    if found is None:
+        return
+    for share in separated(problem, levels, found, clock):
+        graphs, most = _graphs(problem, levels, share, found.residual, clock)
+        if not graphs.graphs:
+            continue
+        whole = share.only and found.explained and not found.open[share.counts > 0].any()
+        graphs = dataclasses.replace(graphs, exhausted=graphs.exhausted and whole and levels.complete)
+        degrees = degrees_assumed(problem.knowledge, levels.nodes, problem.limits.span)
+        made = certify(problem, (*levels.conditions, *degrees, ONE_EACH), graphs, most, clock)
+        answer = Reconstruction(made.graphs, made.distance, "match", certificate=made.certificate)
+        yield from [answer] * share.copies
+
+
+def _graphs(
+    problem: CensusProblem, levels: Levels, share: Share, residual: float, clock: Clock
+) -> tuple[AnonymitySet, int]:
+    """All connected graphs of the share's counts, and of their multiples up to the first bound on sizes."""
+    limits, most = problem.limits, problem.rounds[0][-1]
+    rules = Rules.of(levels.top, np.arange(levels.top.size))
+    found, exhausted, partials = dict[tuple[bytes, bytes], ExplainingGraph](), True, 0
+    for counts in _multiples(problem, share, most):
+        if not rules.hold(counts, int(counts.sum())):
+            continue
+        steps = limits.partial_graphs if not found else limits.more_partial_graphs
+        for beam in (None, limits.beam):
+            assembly = Assembly(levels.top, counts, clock=clock, most=steps, beam=beam)
+            for blocks, edges, along in assembly.graphs():
+                kinds = levels.top.kinds[list(blocks)]
+                classes = np.array(along, np.int64) if problem.observation.model.edge_classes else None
+                pairs = np.array(edges, np.int64).reshape(-1, 2)
+                graph = Graph(levels.nodes.codes[kinds], pairs, share.label, edge_class=classes)
+                found.setdefault(form := graph.canonical_form(), ExplainingGraph(graph, residual, form))
+                if len(found) >= limits.listed:
+                    return AnonymitySet(tuple(found.values()), exhausted=False, partials=partials), most
+            partials += assembly.steps
+            if assembly.exhausted or found:
+                break
+        exhausted &= assembly.exhausted
+    return AnonymitySet(tuple(found.values()), exhausted, partials=partials), most
+
+
+def _multiples(problem: CensusProblem, share: Share, most: int) -> Iterator[Int[np.ndarray, " K"]]:
+    """Behind a mean every multiple of the counts has the same gradient."""
+    nodes = int(share.counts.sum())
+    yield share.counts
+    if not problem.absolute:
+        yield from (share.counts * times for times in range(2, most // nodes + 1))
