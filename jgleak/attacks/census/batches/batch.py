@@ -69,7 +69,7 @@ def reconstructed(problem: CensusProblem, clock: Clock, budget: Budget, single: 
       single: what takes an update of one graph.
     """
     size, pools = problem.observation.batch_size, problem.observation.model.readout.additive == "pooled"
-    rows = _Rows.of(problem, clock) if pools else None
+    rows = _Rows(problem, clock) if pools else None
     info: dict[str, Any] = {"graphs": size} | ({} if rows is None else rows.facts)
     candidates, answers = CensusCandidates(problem, clock, budget), list[Reconstruction]()
     for number, levels in enumerate(candidates.attempts(clock), start=1):
@@ -90,22 +90,19 @@ def reconstructed(problem: CensusProblem, clock: Clock, budget: Budget, single: 
 class _Rows:
     """The graphs whose pooled rows the head's gradient shows: a census for each, attempt by attempt.
 
+    Args:
+      problem: the batch's update and what is known.
+      clock: ends the search for rows that show without any candidates.
+
     Attributes:
       facts: for people.
     """
 
-    def __init__(
-        self, problem: CensusProblem, head: HeadGradient, members: list[Member], facts: dict[str, Any]
-    ) -> None:
-        self.problem, self.head, self.members, self.facts = problem, head, members, facts
-
-    @staticmethod
-    def of(problem: CensusProblem, clock: Clock) -> _Rows:
-        """With the rows that show without any candidates."""
-        head = HeadGradient.of(problem.observation)
-        rows = masks.pooled_rows(head, clock.part(problem.limits.hop_share))
-        members = [] if rows is None else [Member.of(problem, part) for part in parts_of(head, rows)]
-        return _Rows(problem, head, members, {"rank": head.rank, "masks": rows is not None})
+    def __init__(self, problem: CensusProblem, clock: Clock) -> None:
+        self.problem, self.head = problem, HeadGradient.of(problem.observation)
+        rows = masks.pooled_rows(self.head, clock.part(problem.limits.hop_share))
+        self.members = [] if rows is None else [Member.of(problem, part) for part in parts_of(self.head, rows)]
+        self.facts = {"rank": self.head.rank, "masks": rows is not None}
 
     def answers(self, levels: Levels, clock: Clock) -> list[Reconstruction]:
         """What is known of the graphs found with these candidates, or others before."""
