@@ -148,11 +148,14 @@ def test_the_certified_set_of_batches_is_that_of_brute_force(batches: int) -> No
     model = model_of(32, space.width, 32, 2)
     params = weights(model, 0)
     population = Population(model, params, space, [graph for n in (1, 2, 3, 4) for graph in small_graphs(n, space)])
-    ended = 0
+    answered = 0
     for _ in range(batches):
         places = tuple(rng.choice(len(population.graphs), 2, replace=False).tolist())
         found = attacked(model, params, [population.graphs[i] for i in places], space, max_n=4)
-        if found.certificate is not None and found.certificate.status != "at_least_k":
-            ended += 1
-            assert explained(found) == population.explaining(*places)
-    assert ended >= 0.5 * batches
+        if found.certificate is None:
+            continue
+        answered += 1
+        wanted, listed = population.explaining(*places), explained(found)
+        assert listed <= wanted
+        assert listed == wanted or found.certificate.status == "at_least_k"
+    assert answered >= 0.6 * batches
