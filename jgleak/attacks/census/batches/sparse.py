@@ -25,6 +25,9 @@ FREE = 1e-6
 SETTLED = 1e-4
 """The last round changes no group by more than this share of itself."""
 
+HOPELESS = 1e-2
+"""Where the best solution leaves more than this share of the right-hand side, it says nothing of single groups."""
+
 PACE = 2e10
 """Products a second of a decomposition, which no clock interrupts (one core)."""
 
@@ -42,7 +45,7 @@ class Support(NamedTuple):
 
 
 def support(system: Float[np.ndarray, "M K r"], right: Float[np.ndarray, " M"], clock: Clock) -> Support | None:
-    """The groups of the solution that has few of them; None where time does not suffice.
+    """The groups of the solution that has few of them; None where there is no solution, or time does not suffice.
 
     Each round solves ``min |x / size|`` over all solutions, where ``size`` is the length of each group in the round
     before (FOCUSS, Gorodnitsky and Rao 1997, by groups): what is small becomes smaller, what is zero stays so. Where
@@ -53,6 +56,8 @@ def support(system: Float[np.ndarray, "M K r"], right: Float[np.ndarray, " M"], 
     if 12 * unknowns * min(equations, unknowns) ** 2 + 2 * equations * unknowns**2 > PACE * clock.left:
         return None
     values, reduced, goal, free = _shortest(*_triangle(system.reshape(equations, unknowns), right))
+    if np.sqrt(max(0.0, right @ right - goal @ goal)) > HOPELESS * np.linalg.norm(right):
+        return None
     values, live = values.reshape(number, width), np.arange(number)
     for _ in range(ROUNDS):
         size = np.linalg.norm(values, axis=1)

@@ -73,10 +73,10 @@ class Weights:
 
 
 def weights(problem: CensusProblem, levels: Levels, clock: Clock) -> Weights | None:
-    """The weights of the top blocks, as few of them as the gradient allows; None where time ran out, they are too many
-    for the system, or the readout shows no upstream gradient.
+    """The weights of the top blocks, as few of them as the gradient allows; None where they explain too little of it,
+    time does not suffice, or they are too many for the system.
 
-    The model's statistics are those of evaluation mode, and it has one pooled row a graph or logits a node.
+    Needs an update that ``upstream.unsupported`` has nothing against.
     """
     upstream = Upstream.of(problem.observation)
     equations = _equations(problem, levels, upstream, clock)

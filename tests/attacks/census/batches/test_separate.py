@@ -96,8 +96,7 @@ def test_a_missing_block_shows(lab: Any) -> None:
     kept = np.arange(levels.top.size) != int(true_counts(levels, graphs[0]).argmax())
     less = Levels(levels.nodes, (*levels.hops[:-1], levels.top.keep(kept)), (), complete=False)
     found = weights(problem, less, BUDGET.start())
-    assert found is not None
-    assert not found.explained
+    assert found is None or not found.explained
 
 
 def _in_order(shares: list[Share], truth: np.ndarray) -> list[Share]:

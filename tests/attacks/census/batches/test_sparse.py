@@ -50,3 +50,11 @@ def test_without_time_there_is_none() -> None:
     """Nothing begins that cannot end in time."""
     assert support(np.ones((3, 2, 1)), np.ones(3), Budget(seconds=0.0).start()) is None
     assert support(np.ones((300, 3000, 1)), np.ones(300), Budget(seconds=0.01).start()) is None
+
+
+def test_without_a_solution_there_is_none() -> None:
+    """Far more equations than unknowns, which random right-hand sides do not obey."""
+    rng = np.random.default_rng(3)
+    system = rng.normal(size=(80, 5, 1))
+    assert support(system, rng.normal(size=80), FOREVER) is None
+    assert support(system, system.sum(axis=(1, 2)) + 1e-3 * rng.normal(size=80), FOREVER) is not None
