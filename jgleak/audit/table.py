@@ -138,13 +138,19 @@ def graph_table(graph: Graph, space: FeatureSpace) -> Table:
     return table
 
 
-def certificate_text(certificate: Certificate) -> str:
-    """What a certificate claims, and under which conditions."""
+def certificate_text(certificate: Certificate, batch: bool = False) -> str:
+    """What a certificate claims, and under which conditions.
+
+    Args:
+      certificate: of a graph,
+      batch: or of a batch of several.
+    """
     size, most = certificate.size, certificate.n_max
-    scope = f"connected graphs of {most} nodes" if certificate.n_known else f"connected graphs of up to {most} nodes"
+    graph, graphs = ("batch", "batches of connected graphs") if batch else ("graph", "connected graphs")
+    scope = f"{graphs} of {most} nodes" if certificate.n_known else f"{graphs} of up to {most} nodes"
     claims = {
-        "unique": f"no other graph among {scope} has this gradient",
-        "k_graphs": f"exactly {size} graphs among {scope} have this gradient",
+        "unique": f"no other {graph} among {scope} has this gradient",
+        "k_graphs": f"exactly {size} {'batches' if batch else 'graphs'} among {scope} have this gradient",
         "at_least_k": f"at least {size} of the {scope} have this gradient; the search was cut short",
     }
     conditions = "".join(f"\n  if {condition}" for condition in certificate.conditions)

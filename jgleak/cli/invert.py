@@ -252,7 +252,7 @@ def _show(
     if reason:
         console.print(Text(reason), soft_wrap=True)
     if found.certificate is not None:
-        console.print(Text(certificate_text(found.certificate)))
+        console.print(Text(certificate_text(found.certificate, batch=bool(found.members))))
 
 
 def verify(
