@@ -26,12 +26,11 @@ from jgleak.attacks.census.sketch import orthonormal, sketched
 from jgleak.attacks.census.system import Rules
 from jgleak.gnn import Params
 
-EQUATIONS, ENOUGH = 3, 4_000
-"""Equations for every unknown, and how many at most, where they are more than one a weight row: unknowns above zero
-are far fewer."""
+USUAL = 8
+"""Equations of a weight row, where they are enough for all unknowns."""
 
-WIDEST = 64
-"""Most equations of a weight row."""
+EQUATIONS, ENOUGH = 3, 4_000
+"""Equations for every unknown, and about how many at most beyond the usual ones: unknowns above zero are far fewer."""
 
 ENTRIES = 60_000_000
 """Most entries of the system."""
@@ -126,7 +125,8 @@ def _equations(problem: CensusProblem, levels: Levels, upstream: Upstream, clock
 
 def _vectors(tree: Params, unknowns: int) -> Params:
     rows = sum(leaf.shape[0] for leaf in jax.tree.leaves(tree) if leaf.ndim > 1)
-    each = min(WIDEST, max(1, min(EQUATIONS * unknowns, ENOUGH) // rows))
+    wanted = EQUATIONS * unknowns
+    each = USUAL if wanted <= USUAL * rows else max(1, min(wanted, ENOUGH) // rows)
     return orthonormal(tree, 1 << (each - 1).bit_length())  # a compiled shape
 
 
