@@ -87,6 +87,13 @@ def _first(answer: Reconstruction, number: int) -> Reconstruction:
     return dataclasses.replace(answer, graphs=answer.graphs[:number], certificate=certificate)
 
 
+def cut(answer: Reconstruction) -> Reconstruction:
+    """The answer, with nothing claimed of graphs beside its list."""
+    certificate = answer.certificate
+    made = None if certificate is None else dataclasses.replace(certificate, status="at_least_k")
+    return dataclasses.replace(answer, certificate=made)
+
+
 def of_all(answers: Sequence[Reconstruction], far: float) -> Certificate:
     """What is known of other batches with the same gradient: each graph may be any of its list."""
     each = [answer.certificate for answer in answers if answer.certificate is not None]

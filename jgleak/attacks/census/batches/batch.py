@@ -9,7 +9,7 @@ from typing import Any
 from jgleak.attacks.attack import Budget, Clock, Reconstruction
 from jgleak.attacks.census.attempted import Attempted
 from jgleak.attacks.census.batches import masks, rays
-from jgleak.attacks.census.batches.answers import beside, certified, checked, of_all
+from jgleak.attacks.census.batches.answers import beside, certified, checked, cut, of_all
 from jgleak.attacks.census.batches.head import HeadGradient
 from jgleak.attacks.census.batches.joint import each_gradient, remaining
 from jgleak.attacks.census.batches.members import Member, taken
@@ -159,6 +159,8 @@ def _answered(
     if len(answers) == size:
         answers, far = checked(problem, answers)
     matched = far is not None and far <= MATCH
+    if far is not None and not matched:  # one of them is wrong, and nobody knows which
+        answers = [cut(answer) for answer in answers]
     info |= {"found": len(answers), "seconds": clock.elapsed}
     if len(answers) < size:
         rank = f"; the head's gradient has rank {info['rank']}" if "rank" in info else ""

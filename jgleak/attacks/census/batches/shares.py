@@ -28,11 +28,14 @@ def by_weights(problem: CensusProblem, levels: Levels, clock: Clock) -> Iterator
     found = weights(problem, levels, clock)
     if found is None:
         return
-    for share in separated(problem, levels, found, clock):
+    shares = separated(problem, levels, found, clock)
+    everybody = sum(share.copies for share in shares) == problem.observation.batch_size
+    for share in shares:
         graphs, most = _graphs(problem, levels, share, found.residual, clock)
         if not graphs.graphs:
             continue
-        whole = share.only and found.explained and not found.open[share.counts > 0].any()
+        # a block that is missing may be that of a graph whose gradient is short: all graphs have to be there
+        whole = everybody and share.only and found.explained and not found.open[share.counts > 0].any()
         graphs = dataclasses.replace(graphs, exhausted=graphs.exhausted and whole and levels.complete)
         degrees = degrees_assumed(problem.knowledge, levels.nodes, problem.limits.span)
         made = certify(problem, (*levels.conditions, *degrees, ONE_EACH), graphs, most, clock)
