@@ -304,7 +304,7 @@ def test_a_decomposition_that_fails_is_no_mistake_of_the_user_s(
     def breaks(observation: Any, knowledge: Any, *, key: Any, budget: Any) -> Reconstruction:
         raise np.linalg.LinAlgError("SVD did not converge")
 
-    monkeypatch.setitem(ATTACKS, "empty", Attack("empty", "breaks", breaks))
+    monkeypatch.setitem(ATTACKS, "empty", Attack("empty", breaks))
     result = jgleak("invert", str(tmp_path / "seen"), "--attack", "empty")
     assert result.exit_code == 1, result.output
     assert result.stderr.count("error: ") == 1 and "Traceback" not in result.stderr

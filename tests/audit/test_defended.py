@@ -101,7 +101,7 @@ def test_mistakes_are_named(fields: dict[str, Any], words: str) -> None:
 
 def test_attacks_on_one_graph_refuse_a_batch() -> None:
     with pytest.raises(ValueError, match="mixes 2 graphs"):
-        list(run(dataclasses.replace(SMALL, attack="census", graphs=2, batch=2)))
+        list(run(dataclasses.replace(SMALL, attack="grain", graphs=2, batch=2)))
 
 
 def test_auxiliaries_of_every_kind_hold_no_client() -> None:

@@ -74,7 +74,7 @@ def test_masks_are_looked_for_behind_a_rectified_map_alone_and_within_the_time()
         assert masks.pooled_rows(HeadGradient.of(seen(model, params, GRAPHS)), Budget(seconds=limit).start()) is None
 
 
-@pytest.mark.parametrize("pooling", ["mean", "sum", "mean,sum"])
+@pytest.mark.parametrize("pooling", ["mean", pytest.param("sum", marks=pytest.mark.slow), "mean,sum"])
 def test_rays_show_every_graphs_pooled_row(pooling: str) -> None:
     """Whatever the head: its depth says nothing of the space of pooled rows."""
     model, params = pooled(64, 32, 2, pooling=pooling)
