@@ -29,6 +29,9 @@ from jgleak.gnn.pooled import Pooled
 BITS = 22
 """Most units whose patterns are tried."""
 
+DIRECTIONS = 4
+"""Most dimensions of ``s``: each doubles the patterns, and rays show the rows of graphs with many tasks sooner."""
+
 CHUNK = 1 << 14
 """Patterns tried at once; a compiled shape."""
 
@@ -82,7 +85,7 @@ def pooled_rows(head: HeadGradient, clock: Clock) -> Float[np.ndarray, "r P"] | 
     bits = rank + outgoing.shape[1] - 1
     size, lit = np.linalg.norm(outgoing, axis=1), np.linalg.norm(head.rows, axis=1)
     units = np.flatnonzero((size > FAINT * size.max()) & (lit > 1e-4 * lit.max()))
-    if not rank or not 0 < bits <= min(BITS, units.size - 1):
+    if not rank or outgoing.shape[1] > DIRECTIONS or not 0 < bits <= min(BITS, units.size - 1):
         return None
     vectors = _vectors(head.rows[units] / size[units, None], outgoing[units] / size[units, None], clock)
     if not rank <= len(vectors) or comb(len(vectors), rank) > SUBSETS:
