@@ -18,6 +18,9 @@ from jgleak.attacks.distance import MATCH
 TOLD_APART = "the head's gradient has as many dimensions as the batch has graphs of different pooled rows"
 """What a certificate of a graph of a batch takes for granted beside the census."""
 
+ROUNDS = 3
+"""How often all lists are held against what the others leave."""
+
 OTHERS = "the other graphs of the batch are those that were found"
 """The same of a graph that was looked for in what others left of the update."""
 
@@ -55,27 +58,41 @@ def checked(problem: CensusProblem, answers: Sequence[Reconstruction]) -> tuple[
     of the whole batch's gradient.
 
     Where that tells apart the graphs of one answer alone, those that do not explain it are excluded: what the others
-    leave does not depend on which of theirs is taken.
+    leave does not depend on which of theirs is taken. Where it does so of several, combinations would have to be
+    compared, and nothing is claimed of graphs beside these lists; nor, where an answer's first graph changed, of
+    graphs that were looked for in what it left.
     """
     observation, space = problem.observation, problem.knowledge.space
-    told, answers = dict[int, int](), list(answers)
+    told, answers, changed = dict[int, int](), list(answers), False
     each = each_gradient(observation, space, [answer.graphs[0] for answer in answers])
-    for place, answer in enumerate(answers):
-        if len(answer.graphs) < 2:
-            continue
-        distances = fitting(remaining(observation, without(each, place)), space, answer.graphs)
-        fits = [one <= max(MATCH, 2.0 * min(distances)) for one in distances]
-        order = sorted(range(len(fits)), key=lambda k: not fits[k])
-        answers[place] = dataclasses.replace(answer, graphs=tuple(answer.graphs[k] for k in order))
-        if not all(fits):
-            told[place] = sum(fits)
-        if order[0] != 0:
-            each = each_gradient(observation, space, [answer.graphs[0] for answer in answers])
+    for _ in range(ROUNDS):
+        again = False
+        for place, answer in enumerate(answers):
+            if len(answer.graphs) < 2:
+                continue
+            distances = fitting(remaining(observation, without(each, place)), space, answer.graphs)
+            fits = [one <= MATCH * len(answers) for one in distances]
+            # while another answer's first graph is wrong, none fits, and the nearest is the best guess
+            ranks = [0.0 if fit else 1.0 for fit in fits] if any(fits) else distances
+            order = sorted(range(len(fits)), key=ranks.__getitem__)
+            answers[place] = dataclasses.replace(answer, graphs=tuple(answer.graphs[k] for k in order))
+            told[place] = sum(fits) if any(fits) else len(fits)
+            if order[0] != 0:
+                again = True
+                each = each_gradient(observation, space, [answer.graphs[0] for answer in answers])
+        changed |= again
+        if not again:
+            break
     far = distance(observation, each)
-    if far <= MATCH and len(told) == 1:
-        ((place, number),) = told.items()
-        answers[place] = _first(answers[place], number)
-    return answers, far
+    fewer = [place for place, number in told.items() if number < len(answers[place].graphs)]
+    for place in fewer:
+        less = _first(answers[place], told[place])
+        answers[place] = less if far <= MATCH and len(fewer) == 1 else cut(less)
+    return [cut(answer) if changed and _rests_on_others(answer) else answer for answer in answers], far
+
+
+def _rests_on_others(answer: Reconstruction) -> bool:
+    return answer.certificate is not None and OTHERS in answer.certificate.conditions
 
 
 def _first(answer: Reconstruction, number: int) -> Reconstruction:
@@ -95,9 +112,13 @@ def cut(answer: Reconstruction) -> Reconstruction:
 
 
 def of_all(answers: Sequence[Reconstruction], far: float) -> Certificate:
-    """What is known of other batches with the same gradient: each graph may be any of its list."""
+    """What is known of other batches with the same gradient: each graph may be any of its list. Where lists share
+    graphs, combinations are equal, and are not counted."""
     each = [answer.certificate for answer in answers if answer.certificate is not None]
-    ended, size = all(one.status != "at_least_k" for one in each), prod(one.size for one in each)
+    listed = [(graph.canonical_form(), str(graph.y)) for answer in answers for graph in answer.graphs]
+    several = max(one.size for one in each) > 1 and len(set(listed)) < len(listed)
+    ended = all(one.status != "at_least_k" for one in each) and not several
+    size = 1 if several else prod(one.size for one in each)
     return Certificate(
         status="at_least_k" if not ended else "unique" if size == 1 else "k_graphs",
         size=size,

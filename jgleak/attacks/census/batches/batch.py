@@ -159,10 +159,10 @@ def _answered(
     if len(answers) == size:
         answers, far = checked(problem, answers)
     matched = far is not None and far <= MATCH
-    if far is not None and not matched:  # one of them is wrong, and nobody knows which
+    if len(answers) > size or (far is not None and not matched):  # some are wrong, and nobody knows which
         answers = [cut(answer) for answer in answers]
     info |= {"found": len(answers), "seconds": clock.elapsed}
-    if len(answers) < size:
+    if len(answers) != size:
         rank = f"; the head's gradient has rank {info['rank']}" if "rank" in info else ""
         info["reason"] = f"{len(answers)} of {size} graphs were found{rank}"
     return Reconstruction(

@@ -60,6 +60,7 @@ def taken(member: Member, levels: Levels, states: Float[np.ndarray, "K D"], cloc
     """
     problem = member.problem
     pooled, answer = problem.observation.model.readout.summed(member.part.row), member.answer
+    found = AnonymitySet(exhausted=levels.complete)
     for sizes in problem.rounds:
         if clock.left <= 0:
             break
@@ -69,8 +70,9 @@ def taken(member: Member, levels: Levels, states: Float[np.ndarray, "K D"], cloc
             continue
         less = dataclasses.replace(levels, hops=(*levels.hops[:-1], levels.top.keep(mask)))
         solution = solve(problem, less, _equations(states[mask], pooled), sizes, clock)
-        answer = Attempted(less, solution, assemble(problem, less, solution, sizes, clock), sizes[-1])
-        if answer.found.graphs or (mask.all() and not solution.explained):
+        found = found.joined(assemble(problem, less, solution, sizes, clock))
+        answer = Attempted(less, solution, found, sizes[-1])
+        if found.graphs or (mask.all() and not solution.explained):
             break
     return dataclasses.replace(member, answer=answer)
 

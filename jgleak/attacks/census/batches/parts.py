@@ -61,18 +61,18 @@ def _part(head: HeadGradient, row: Float[np.ndarray, " P"], s: Float[np.ndarray,
 def _labels(
     head: HeadGradient, row: Float[np.ndarray, " P"], seen: Float[np.ndarray, " C"], most: int
 ) -> tuple[int, ...] | None:
-    """The labels whose gradients at the logits add up to ``seen``, as few as will do; None: none of at most ``most``
-    do."""
+    """The labels of at most ``most`` graphs whose gradients at the logits add up to ``seen``; None where none do, or
+    several choices."""
     each = [_labelled(head.observation, row, label) for label in range(head.observation.model.outputs)]
-    tried = 0
+    tried, found = 0, list[tuple[int, ...]]()
     for number in range(1, most + 1):
         for labels in combinations_with_replacement(range(len(each)), number):
             tried += 1
             if tried > MULTISETS:
                 return None
             if np.linalg.norm(sum(each[label] for label in labels) - seen) <= AGREES * np.linalg.norm(seen):
-                return labels
-    return None
+                found.append(labels)
+    return found[0] if len(found) == 1 else None
 
 
 def _labelled(observation: Observation, row: Float[np.ndarray, " P"], label: int) -> Float[np.ndarray, " C"]:

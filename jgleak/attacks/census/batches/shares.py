@@ -19,7 +19,10 @@ from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.system import Rules
 from jgleak.graph import Graph
 
-ONE_EACH = "the gradient's weights of blocks are sums over graphs of the fewest blocks that explain it"
+ONE_EACH = (
+    "the blocks that occur are the fewest whose weights explain the gradient, and weights are sums over graphs of "
+    "small whole multiples"
+)
 """What a certificate of a share takes for granted beside the census."""
 
 
@@ -47,7 +50,7 @@ def _graphs(
     problem: CensusProblem, levels: Levels, share: Share, residual: float, clock: Clock
 ) -> tuple[AnonymitySet, int]:
     """All connected graphs of the share's counts, and of their multiples up to the first bound on sizes."""
-    limits, most = problem.limits, problem.rounds[0][-1]
+    limits, most = problem.limits, max(problem.rounds[0][-1], int(share.counts.sum()))
     rules = Rules.of(levels.top, np.arange(levels.top.size))
     found, exhausted, partials = dict[tuple[bytes, bytes], ExplainingGraph](), True, 0
     for counts in _multiples(problem, share, most):

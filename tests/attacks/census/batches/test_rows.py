@@ -11,7 +11,8 @@ import pytest
 from jaxtyping import Float
 
 from jgleak.attacks.attack import Budget
-from jgleak.attacks.census.batches import masks, rays
+from jgleak.attacks.census.assemble import CUT, AnonymitySet, ExplainingGraph
+from jgleak.attacks.census.batches import masks, members, rays
 from jgleak.attacks.census.batches.head import HeadGradient
 from jgleak.attacks.census.batches.joint import distance, each_gradient, remaining, without
 from jgleak.attacks.census.batches.parts import parts_of
@@ -140,3 +141,18 @@ def test_parts_of_the_gradient_add_up_and_what_they_leave_is_the_rest() -> None:
     assert left.batch_size == 1
     gaps = jax.tree.map(lambda a, b: np.abs(a - b).max(), left.update, alone.update)
     assert max(jax.tree.leaves(gaps)) < 1e-6
+
+
+def test_a_smaller_size_that_was_cut_short_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search for graphs of up to 40 nodes ends early, that for larger ones finds one: it is not the only one."""
+    model, params = pooled(64, 2)
+    observation = seen(model, params, GRAPHS)
+    head, problem = HeadGradient.of(observation), CensusProblem.of(observation, Knowledge(DATA.space, prior="molecule"))
+    levels = next(CensusCandidates(problem, FOREVER, Budget()).attempts(FOREVER))
+    states, rows = root_states(model, params, levels, FOREVER), masks.pooled_rows(head, FOREVER)
+    assert states is not None and rows is not None
+    one = ExplainingGraph(GRAPHS[0], 0.0, GRAPHS[0].canonical_form())
+    sets = [CUT, AnonymitySet((one,))]
+    monkeypatch.setattr(members, "assemble", lambda *given: sets.pop(0))
+    member = members.taken(members.Member.of(problem, parts_of(head, rows)[0]), levels, states, FOREVER)
+    assert member.found.graphs == (one,) and not member.found.exhausted
