@@ -4,9 +4,9 @@ Behind a first map with ReLU comes the last one, ``W (F, C)``: a graph's ``d_g``
 unit, and 0 elsewhere. All ``d_g`` lie in the row space of the gradient, of dimension ``r``. So for ``r`` units that fix
 a vector of that space, and ``c - 1`` further ones that fix the direction of ``s_g`` (of ``c`` dimensions), try every
 pattern of lit and dark ones: each names one vector, up to its length, and that of a graph is ``W s`` or 0 at all other
-units too. That is ``2^(r + c - 1)`` patterns, and nothing is missed. Of the vectors that pass, ``r`` are the graphs':
-those whose pooled rows light the units that the vectors say. (SPEAR, Dimitrov et al. 2024, draws dark units at random
-for batches of other data.)
+units too. That is ``2^(r + c - 1)`` patterns, and none is missed whose equations are independent. Of the vectors that
+pass, ``r`` are the graphs': those whose pooled rows light the units that the vectors say. (SPEAR, Dimitrov et al. 2024,
+draws dark units at random for batches of other data.)
 """
 
 from __future__ import annotations
