@@ -80,7 +80,8 @@ Numbers of atoms and labels are unknown to the census, *B* is known; candidates 
 (`--prior molecule`). Rates are of graphs, in percent, with 95 % bootstrap intervals (graphs of one update are taken as
 independent, so that these are somewhat narrow); *whole*: updates all of whose graphs are exact; *wrong*: graphs that
 are certified to be the only ones and are others. Seconds are of an update. Seed 0 was looked at while this was
-developed (widths 64 and 300, B = 4, 8, 16, first updates)."""
+developed (widths 64 and 300, B = 4, 8, 16, first updates). The machine had other work beside these: where time ran out
+(s: the limit of an update), more would have been found on a quiet one."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
