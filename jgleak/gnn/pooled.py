@@ -69,6 +69,10 @@ class Pooled(Readout):
         return len(self.poolings) == 1
 
     @property
+    def masks(self) -> bool:
+        return self.maps == 2 and self.mlp.act == "relu"
+
+    @property
     def maps(self) -> int:
         return len(self.mlp.widths)
 

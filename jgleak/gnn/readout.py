@@ -112,6 +112,11 @@ class Readout(nn.Module):
         return False
 
     @property
+    def masks(self) -> bool:
+        """Behind its first map come ReLU and the last map alone: its gradient is that map's, or 0, at each unit."""
+        return False
+
+    @property
     def maps(self) -> int:
         """Number of linear maps one after another."""
         return 0

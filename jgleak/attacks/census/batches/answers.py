@@ -63,7 +63,7 @@ def checked(problem: CensusProblem, answers: Sequence[Reconstruction]) -> tuple[
     graphs that were looked for in what it left.
     """
     observation, space = problem.observation, problem.knowledge.space
-    told, answers, changed = dict[int, int](), list(answers), False
+    told, answers, changed, again = dict[int, int](), list(answers), False, False
     each = each_gradient(observation, space, [answer.graphs[0] for answer in answers])
     for _ in range(ROUNDS):
         again = False
@@ -87,7 +87,8 @@ def checked(problem: CensusProblem, answers: Sequence[Reconstruction]) -> tuple[
     fewer = [place for place, number in told.items() if number < len(answers[place].graphs)]
     for place in fewer:
         less = _first(answers[place], told[place])
-        answers[place] = less if far <= MATCH and len(fewer) == 1 else cut(less)
+        settled = far <= MATCH and len(fewer) == 1 and not again
+        answers[place] = less if settled else cut(less)
     return [cut(answer) if changed and _rests_on_others(answer) else answer for answer in answers], far
 
 

@@ -13,6 +13,7 @@ from jgleak.attacks.census.batches.head import HeadGradient
 from jgleak.attacks.distance import MATCH, gradient_distances
 from jgleak.features import FeatureSpace
 from jgleak.federated.client import gradients
+from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation
 from jgleak.gnn import Params
 from jgleak.graph import Graph, GraphBatch
@@ -63,7 +64,7 @@ class Together(NamedTuple):
     """Lists of graphs of a batch beside its update.
 
     Attributes:
-      furthest: of every list the largest distance of one of its graphs.
+      furthest: of every list the largest distance of one of its graphs; infinite where nothing can be compared.
       most: what rounding explains.
       text: what was compared, for people.
     """
@@ -87,6 +88,9 @@ def together(observation: Observation, space: FeatureSpace, lists: Sequence[Sequ
         ]
         text = f"gradient distance of the batch: {far:.1e}"
         return Together([max(far, *own) for own in rest], MATCH * observation.batch_size, text)
+    if observation.model.readout.additive != "pooled" or Loss.of(observation.loss).masked:
+        text = "others are missing, and no graph's part shows by itself: nothing was recomputed"
+        return Together([np.inf] * len(lists), TAKEN, text)
     head = HeadGradient.of(observation)
     rest = [[_left(head, observation, space, graph) for graph in graphs] for graphs in lists]
     return Together([max(own) for own in rest], TAKEN, "others are missing, so the whole gradient cannot be recomputed")

@@ -24,7 +24,6 @@ from scipy import linalg
 
 from jgleak.attacks.attack import Clock
 from jgleak.attacks.census.batches.head import HeadGradient
-from jgleak.gnn.pooled import Pooled
 
 BITS = 22
 """Most units whose patterns are tried."""
@@ -79,7 +78,7 @@ def pooled_rows(head: HeadGradient, clock: Clock) -> Float[np.ndarray, "r P"] | 
     """Every graph's pooled row, in no order; None where the head shows no masks, there are too many graphs, or not
     exactly one choice of rows explains the gradient."""
     readout, rank = head.observation.model.readout, head.rank
-    if not isinstance(readout, Pooled) or readout.maps != 2 or readout.mlp.act != "relu":
+    if not readout.masks:
         return None
     outgoing = np.asarray(readout.last(head.weights)["kernel"], np.float64) @ head.directions
     bits = rank + outgoing.shape[1] - 1
