@@ -86,6 +86,8 @@ class CensusCandidates:
         known = knowledge.features is not None
         condition = KNOWN_ROWS if known else condition_of(input_site(observation, knowledge, tolerances), 0)
         self.start = Start(nodes, (condition,), nodes.complete)
+        rows = problem.observation.batch_size > 1 and observation.model.readout.additive == "pooled"
+        self.most_top = self.limits.batch_blocks if rows else self.limits.blocks_counted
         self.kept: dict[tuple[object, ...], Blocks] = {}
         self.spans: dict[tuple[object, ...], list[SpanCheck]] = {}
         self.given_up: list[str] = []
@@ -171,7 +173,7 @@ class CensusCandidates:
                 return None
             hops.append(self._grow(nodes, hops, [], self.limits.hop_blocks))
         top = reciprocal(hops[-1])
-        if not 0 < top.size <= self.limits.blocks_counted:
+        if not 0 < top.size <= self.most_top:
             return None
         said = (*start.conditions, f"{last}-hop {CONIC}")
         return Levels(nodes, (*hops[:-1], top), said, complete=False, start=start)
@@ -265,7 +267,7 @@ class CensusCandidates:
         if len(hops) < len(chosen):
             return None
         top = reciprocal(hops[-1])
-        if not 0 < top.size <= self.limits.blocks_counted:
+        if not 0 < top.size <= self.most_top:
             return None
         conditions = list(start.conditions)
         for hop, (blocks, checks) in enumerate(zip(hops, chosen, strict=True), start=1):

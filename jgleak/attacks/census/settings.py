@@ -98,6 +98,7 @@ class CensusLimits:
       hop_blocks: most blocks of a hop; with more, the next hop cannot be afforded.
       blocks_counted: most top blocks whose contributions are computed; with more 1-hop candidates than this, blocks of
         public graphs are tried first where the gradient hardly tells blocks apart.
+      batch_blocks: most top blocks of a batch whose graphs' pooled rows say which of them each may have.
       usual_first: with more 1-hop candidates than this, usual nodes are tried first, where the prior knows any.
       weak_blocks: a certificate rests on the weakest checks alone when there are no more unchecked 1-hop blocks than
         this,
@@ -136,6 +137,7 @@ class CensusLimits:
     hop_share: float = 0.5
     hop_blocks: int = 20_000
     blocks_counted: int = 5_000
+    batch_blocks: int = 20_000
     usual_first: int = 1_000_000_000
     weak_blocks: int = 300
     weak_candidates: int = 3_000_000

@@ -6,18 +6,15 @@ import dataclasses
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy import linalg
+from scipy import linalg, stats
 
 from jgleak.attacks.span.leak_points import LeakPoint, View
 from jgleak.attacks.span.settings import TOLERANCES, SpanTolerances
 from jgleak.attacks.span.subspace import Subspace
 
-EXTRA = 6
-"""Coordinates of the cheap check beside the pivots. A row that is off on all of them may pass by accident. A compiled
-shape, as the next."""
-
-VECTORS = (2, 4)
-"""Null vectors of the cheap check: the few if they reject enough."""
+CHOICES = ((6, 2), (6, 4), (16, 4), (16, 8), (32, 8), (64, 8), (96, 8))
+"""Coordinates of the cheap check beside the pivots, and null vectors on them, the cheapest first. The first choice that
+rejects enough is taken. A row that is off on all coordinates may pass by accident. They are compiled shapes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,10 +71,8 @@ class SpanCheck:
     @staticmethod
     def of(subspace: Subspace, *, view: View = "state", fixed: int = 0) -> SpanCheck:
         """Choose coordinates, and as few of their null vectors as reject enough."""
-        chosen, free, bound = sparse_null(subspace, fixed=fixed, extra=EXTRA)
-        vectors = VECTORS[0] if bound ** VECTORS[0] <= subspace.margin.tolerances.chance_rate else VECTORS[1]
-        null = np.zeros((chosen.size, vectors))
-        null[:, : free.shape[1]] = free[:, :vectors]
+        chosen, null, bound = _cheapest(subspace, fixed)
+        vectors = null.shape[1]
         inverse = 1.0 / subspace.scale[chosen]
         on_row = chosen >= fixed
         fixed_null, fixed_scale = np.zeros((fixed, vectors)), np.zeros(fixed)
@@ -104,18 +99,36 @@ class SpanCheck:
         return self.subspace.distances(np.concatenate([fixed, rows], axis=1))
 
 
+def _cheapest(subspace: Subspace, fixed: int) -> tuple[Int[np.ndarray, " C"], Float[np.ndarray, "C s"], float]:
+    """What ``sparse_null`` returns for the first of ``CHOICES`` that rejects enough, or for the one that rejects most.
+
+    Of a vector without meaning, as likely in any direction, ``s`` of ``C`` coordinates hold a share of the squared
+    length that is distributed as Beta(s / 2, (C - s) / 2).
+    """
+    tried, passing = [], list[float]()
+    for extra, vectors in CHOICES:
+        chosen, null, bound = sparse_null(subspace, fixed=fixed, extra=extra, vectors=vectors)
+        free = min(vectors, chosen.size - subspace.rank)
+        share = stats.beta.cdf(min(bound, 1.0) ** 2, 0.5 * free, 0.5 * (chosen.size - free)) if free else 1.0
+        tried.append((chosen, null, bound))
+        passing.append(float(share))
+        if share <= subspace.margin.tolerances.chance_rate:
+            break
+    return tried[int(np.argmin(passing))]
+
+
 def sparse_null(
-    subspace: Subspace, *, fixed: int, extra: int
+    subspace: Subspace, *, fixed: int, extra: int, vectors: int
 ) -> tuple[Int[np.ndarray, " C"], Float[np.ndarray, "C s"], float]:
-    """Coordinates of a subspace and its null vectors on them.
+    """Coordinates of a subspace and a few of its null vectors on them.
 
     Pivoted QR picks ``r`` that fix a row; ``extra`` others are drawn at random from the live ones. (The largest ones
     would not do: they repeat the direction of one rare, huge row, and leave some pivots free of any relation.) The null
     vectors are a random basis of the null space, so that each involves every coordinate.
 
     Returns:
-      The coordinates, orthonormal null vectors on them, and the largest residual of a row within the subspace's
-      tolerance, relative to the row's chosen coordinates.
+      The coordinates, orthonormal null vectors on them (columns of zeros where there are fewer), and the largest
+      residual of a row within the subspace's tolerance, relative to the row's chosen coordinates.
     """
     rng, rank, tolerances = np.random.default_rng(0), subspace.rank, subspace.margin.tolerances
     pivots = linalg.qr(subspace.basis.T, mode="r", pivoting=True)[-1][:rank]
@@ -127,5 +140,6 @@ def sparse_null(
     left, values, _ = np.linalg.svd(subspace.basis[chosen], full_matrices=True)
     free = left[:, rank:]
     turn = np.linalg.qr(rng.normal(size=(free.shape[1], free.shape[1])))[0]
-    bound = subspace.margin.bound(subspace.basis[chosen], values[:rank], VECTORS[-1])
-    return chosen, free @ turn, bound
+    null = np.zeros((chosen.size, vectors))
+    null[:, : free.shape[1]] = (free @ turn)[:, :vectors]
+    return chosen, null, subspace.margin.bound(subspace.basis[chosen], values[:rank], vectors)

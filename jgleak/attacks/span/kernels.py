@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -20,6 +20,13 @@ from jgleak.gnn import Layer, Params
 
 GROUP = 64
 """Places of a tile that are looked at together when survivors are gathered."""
+
+TOGETHER = 1_200
+"""Most products of a candidate in one pass of the scan; a compiler that is given more of them keeps its sums in
+memory, which is twenty times as slow."""
+
+STEP = 32
+"""Columns of one pass where there are several."""
 
 WIDE = {"xla_cpu_prefer_vector_width": 512, "xla_cpu_enable_fast_min_max": True}
 """Compiler options of the scan on a processor. Rows hold no NaN: weights and updates are checked to be finite."""
@@ -249,16 +256,29 @@ def _passing(
     """The cheap span check on one tile.
 
     Written column by column so that it compiles to one pass that keeps a candidate's few running sums in registers;
-    as a matrix product the rows would go through memory. Columns of the tail are contiguous for the same reason.
+    as a matrix product the rows would go through memory. Columns of the tail are contiguous for the same reason. Wide
+    checks take several passes over the sums (``TOGETHER``).
     """
-    shape = (prefix.shape[1], tail.shape[2])
-    residual = [jnp.full(shape, probe.residual[k]) for k in range(probe.null.shape[1])]
-    length = jnp.full(shape, probe.length)
-    for c in range(probe.columns.shape[0]):
-        total = prefix[:, :, None, c] + tail[:, None, c, :]
-        row = _row(*which, weights, total[..., None], probe.columns[c : c + 1])[..., 0] * probe.scale[c]
-        length = length + row * row
-        residual = [r + probe.null[c, k] * row for k, r in enumerate(residual)]
+    shape, parts = (prefix.shape[1], tail.shape[2]), (probe.columns, probe.scale, probe.null, prefix, tail)
+    sums = [jnp.full(shape, probe.length), *(jnp.full(shape, r) for r in probe.residual)]
+
+    def added(parts: Sequence[Array], sums: list[Array]) -> list[Array]:
+        columns, scale, null, first, second = parts
+        for c in range(columns.shape[0]):
+            total = first[:, :, None, c] + second[:, None, c, :]
+            row = _row(*which, weights, total[..., None], columns[c : c + 1])[..., 0] * scale[c]
+            sums = [s + row * weight for s, weight in zip(sums, [row, *null[c]], strict=True)]
+        return sums
+
+    def step(k: Array, sums: list[Array]) -> list[Array]:
+        axes = (0, 0, 0, 2, 1)
+        return added([lax.dynamic_slice_in_dim(a, k * STEP, STEP, i) for a, i in zip(parts, axes, strict=True)], sums)
+
+    if probe.null.size <= TOGETHER or probe.columns.size % STEP:
+        sums = added(parts, sums)
+    else:
+        sums = lax.fori_loop(0, probe.columns.size // STEP, step, sums)
+    length, *residual = sums
     return (sum(r * r for r in residual) <= probe.bound**2 * length) & (length > 0)
 
 

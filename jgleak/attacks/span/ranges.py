@@ -26,7 +26,7 @@ RANGE = 1 << 26
 """Candidates of a range: what one device does between two looks at the clock."""
 
 TABLES = (512, 4096, 32768)
-COLUMNS = (28, 40, 64, 96)
+COLUMNS = (28, 40, *range(64, 4097, kernels.STEP))
 TAILS = (1 << 12, 1 << 17)
 PLACES = (8, 32)
 """Padded sizes: table rows, columns, tail rows, prefix members."""

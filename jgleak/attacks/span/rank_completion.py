@@ -62,7 +62,7 @@ def completed(
         return []
     allowed = subspace.margin.tolerances
     rng = np.random.default_rng(0)
-    chosen, null, _ = sparse_null(subspace, fixed=0, extra=SEEN)
+    chosen, null, _ = sparse_null(subspace, fixed=0, extra=SEEN, vectors=SEEN)
     mixed = rng.integers(1, 1 << 40, null.shape[1])
     around, blocks, residuals, grid = _Embedding(search, chosen, 1.0 / subspace.scale[chosen], null), [], [], []
     listing = clock.part(LISTING)

@@ -27,7 +27,7 @@ class SpanTolerances:
         with.
       device_rounding: residual that float32 arithmetic alone can leave on the device, relative to the row.
       device_margin: the device's check of whole rows allows so many times what the host's does, which follows.
-      chance_rate: few null vectors are enough when a candidate of no meaning passes all of them this rarely.
+      chance_rate: null vectors are enough when a candidate of no meaning passes all of them this rarely.
       live_unit: smallest size of a coordinate, relative to the median of those that are not off, to be chosen beside
         the pivots: a unit that is off in every row rejects nothing.
       dead_unit: largest size of a coordinate that is off, relative to the largest.
@@ -56,7 +56,7 @@ class SpanTolerances:
     row_rounding: float = 1e-5
     device_rounding: float = 4e-6
     device_margin: float = 1.05
-    chance_rate: float = 1e-7
+    chance_rate: float = 1e-6
     live_unit: float = 0.3
     dead_unit: float = 1e-9
     partial_margin: float = 10.0

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from jgleak.attacks.span.check import EXTRA, SpanCheck
+from jgleak.attacks.span.check import CHOICES, SpanCheck
 from jgleak.attacks.span.leak_points import View, leak_points
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.gnn import GNN, Params
@@ -140,9 +140,21 @@ def test_few_coordinates_decide() -> None:
     rng = np.random.default_rng(0)
     subspace = Subspace.of_gradient(rng.normal(size=(300, 12)) @ rng.normal(size=(12, 300)))
     check = SpanCheck.of(subspace, fixed=20)
-    assert check.columns.size + np.count_nonzero(check.fixed_scale) == 12 + EXTRA
+    assert check.columns.size + np.count_nonzero(check.fixed_scale) == 12 + CHOICES[0][0]
     assert np.all(np.diff(check.columns) > 0) and check.columns.max() < 280
     assert not np.any(cheap(check, np.zeros((1, 20)), np.zeros((1, 280)))), "a row of zeros never passes"
+
+
+def test_a_check_of_many_dimensions_looks_at_more() -> None:
+    """Where rounding blurs a span of many dimensions, a few null vectors would let nearly everything pass."""
+    rng = np.random.default_rng(0)
+    gradient = rng.normal(size=(300, 128)) @ rng.normal(size=(128, 300))
+    check = SpanCheck.of(Subspace.of_gradient(gradient + 0.02 * rng.normal(size=gradient.shape)))
+    assert check.subspace.rank == 128 and check.subspace.tolerance > 1e-3
+    anything = rng.normal(size=(20_000, 300)) * check.subspace.scale
+    assert not np.any(full(check, np.zeros((20_000, 0)), anything))
+    assert np.mean(cheap(check, np.zeros((20_000, 0)), anything)) <= 1e-3
+    assert np.all(cheap(check, *at_the_tolerance(check, rng, 200)))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -153,5 +165,5 @@ def test_units_that_are_off_are_not_chosen(seed: int) -> None:
     off = rng.permutation(100)[:60]
     gradient[off] = 0.0
     check = SpanCheck.of(Subspace.of_gradient(gradient))
-    assert check.columns.size == 5 + EXTRA and not np.isin(check.columns, off).any()
+    assert check.columns.size == 5 + CHOICES[0][0] and not np.isin(check.columns, off).any()
     assert np.all(np.abs(check.row_null).sum(axis=1) > 0)

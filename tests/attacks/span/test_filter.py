@@ -6,7 +6,7 @@ import dataclasses
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations, combinations_with_replacement, product
 from typing import Any
 
@@ -229,6 +229,19 @@ def test_blocks_are_brute_force(
     assert len(blocks) <= agree(table, [(0, TWO)], table.check(blocks, view)) < 24
 
 
+@pytest.fixture(params=["one pass", "passes"])
+def passes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """All columns of a check in one pass of the scan, or four in each."""
+    if request.param == "passes":
+        filtering.kernels._compiled.cache_clear()
+        monkeypatch.setattr(filtering.kernels, "TOGETHER", 0)
+        monkeypatch.setattr(filtering.kernels, "STEP", 4)
+        monkeypatch.setattr(ranges, "COLUMNS", (16, 24))
+    yield
+    filtering.kernels._compiled.cache_clear()
+
+
+@pytest.mark.usefixtures("passes")
 @pytest.mark.parametrize(("conv", "view", "layer", "known"), [("gat", "state", 1, 5), ("gin", "hidden", 0, 0)])
 def test_the_device_rejects_by_the_chosen_coordinates(
     conv: str, view: View, layer: int, known: int, stars: Callable[..., Stars]

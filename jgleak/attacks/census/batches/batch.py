@@ -75,7 +75,8 @@ def reconstructed(problem: CensusProblem, clock: Clock, budget: Budget, single: 
     for number, levels in enumerate(candidates.attempts(clock), start=1):
         info |= {"attempts": number, "candidates": candidates.checked, "blocks": levels.top.size}
         found = answers if rows is None else rows.answers(levels, clock)
-        if len(found) < size and unsupported(problem.observation) is None:
+        counted = levels.top.size <= problem.limits.blocks_counted
+        if len(found) < size and counted and unsupported(problem.observation) is None:
             found = max(found, list(by_weights(problem, levels, clock.part(0.5))), key=len)
         if len(answers) < len(found) < size:
             found = [*found, *_others(problem, found, clock.part(0.5), budget, single)]
