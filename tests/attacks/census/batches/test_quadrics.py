@@ -1,0 +1,73 @@
+"""Vectors of single graphs in closed form, against those that the row space was made of, and pattern by pattern."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from jaxtyping import Float
+
+from jgleak.attacks.attack import Budget
+from jgleak.attacks.census.batches import patterns, quadrics
+
+FOREVER = Budget(seconds=1e6).start()
+
+
+def space(
+    rank: int, units: int, directions: int, common: float = 0.0
+) -> tuple[Float[np.ndarray, "U r"], Float[np.ndarray, "U c"], Float[np.ndarray, "r r"]]:
+    """A row space in coordinates that are entries at the first units, ``W``, and the graphs' coordinates.
+
+    ``common``: share of the units that all graphs light; the others each lights by chance.
+    """
+    rng = np.random.default_rng(rank)
+    outgoing = rng.normal(size=(units, directions))
+    outgoing /= np.linalg.norm(outgoing, axis=1, keepdims=True)
+    lit = (rng.random((units, rank)) < 0.5) | (rng.random((units, 1)) < common)
+    lit[np.arange(units), rng.integers(rank, size=units)] = True  # none is dark for all
+    lit[:rank] = np.tri(rank)  # so that the first units fix a vector
+    vectors = lit * (outgoing @ rng.normal(size=(directions, rank)))  # (U, r)
+    return vectors @ np.linalg.inv(vectors[:rank]), outgoing, vectors[:rank].T
+
+
+def aligned(found: Float[np.ndarray, "k r"], sought: Float[np.ndarray, "r r"]) -> Float[np.ndarray, " r"]:
+    """For each vector that is sought the cosine to the nearest that was found."""
+    unit = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (found, sought)]
+    return np.abs(unit[1] @ unit[0].T).max(axis=1, initial=0.0)
+
+
+@pytest.mark.parametrize(
+    ("rank", "units", "directions", "common"),
+    [
+        pytest.param(2, 40, 1, 0.0, id="two graphs"),
+        pytest.param(10, 120, 1, 0.3, id="one direction"),
+        pytest.param(10, 120, 2, 0.3, id="two directions, from units that all light"),
+        pytest.param(12, 75, 2, 0.3, id="products of three"),
+        pytest.param(8, 200, 6, 0.0, id="many directions"),
+    ],
+)
+def test_the_graphs_vectors_are_found_in_closed_form(rank: int, units: int, directions: int, common: float) -> None:
+    rows, outgoing, sought = space(rank, units, directions, common)
+    found = quadrics.vectors(rows, outgoing, FOREVER)
+    assert found.shape == (rank, rank) and aligned(found, sought).min() > 1 - 1e-6
+
+
+def test_rounding_moves_the_vectors_little() -> None:
+    rows, outgoing, sought = space(10, 120, 2, 0.3)
+    noise = 1e-6 * np.random.default_rng(0).normal(size=rows.shape)
+    assert aligned(quadrics.vectors(rows + noise, outgoing, FOREVER), sought).min() > 1 - 1e-3
+
+
+def test_too_few_units_say_nothing() -> None:
+    """Ten graphs have 55 products; 20 units, or 20 times 10 equations for 220 products of three, are not enough."""
+    rows, outgoing, _ = space(10, 20, 1, 0.0)
+    assert quadrics.vectors(rows, outgoing, FOREVER).shape == (0, 10)
+    rows, outgoing, _ = space(10, 120, 2, 0.3)
+    assert quadrics.vectors(rows, outgoing, Budget(seconds=0.0).start()).shape == (0, 10)
+
+
+@pytest.mark.parametrize("directions", [1, 2])
+def test_patterns_name_the_same_vectors(directions: int) -> None:
+    rows, outgoing, sought = space(6, 60, directions, 0.2)
+    named = np.array([vector for vector in patterns.vectors(rows, outgoing, FOREVER) if vector.any()])
+    assert aligned(named, sought).min() > 1 - 1e-5
+    assert aligned(quadrics.vectors(rows, outgoing, FOREVER), sought).min() > 1 - 1e-6
