@@ -60,16 +60,19 @@ def _width(width: int) -> Mapping[str, Any]:
 NODES: Mapping[str, Any] = {"readout": "node_mlp", "head": 0, "last_activation": False}
 
 ROWS: Mapping[str, Row] = {
-    **{f"gcn-300-{b}": Row("GCN 2 x 300", b) for b in (1, 2, 4, 8, 16)},
+    **{f"gcn-300-{b}": Row("GCN 2 x 300", b) for b in (1, 2, 4, 8, 16, 32)},
     **{f"gcn-{w}-{b}": Row(f"GCN 2 x {w}", b, _width(w)) for w, b in ((64, 2), (64, 4), (128, 4), (128, 8))},
-    **{f"gcn-1024-{b}": Row("GCN 2 x 1024", b, _width(1024)) for b in (32,)},
+    **{f"gcn-1024-{b}": Row("GCN 2 x 1024", b, _width(1024)) for b in (32, 64)},
     **{f"{conv}-300-4": Row(f"{conv.upper()} 2 x 300", 4, {"model": conv}) for conv in ("gat", "sage", "gin")},
     **{f"grain-300-{b}": Row("GRAIN's own, 2 x 300", b, NODES) for b in (1, 2, 4, 8)},
     "tasks-300-4": Row("GCN 2 x 300, 12 tasks", 4, {"task": "all"}),
     "tasks-300-4-trained": Row("GCN 2 x 300, 12 tasks, 5 epochs", 4, {"task": "all", "train": 5}),
     **{f"gcn-300-{b}-trained": Row("GCN 2 x 300, 5 epochs", b, {"train": 5}) for b in (2, 4)},
-    "dlg-300-4": Row("GCN 2 x 300, `dlg`, told the sizes", 4, {"attack": "dlg", "know": ("n",)}),
-    "random-300-4": Row("GCN 2 x 300, `random`, told the sizes", 4, {"attack": "random", "know": ("n",)}),
+    **{f"gcn-300-{b}-trained-60": Row("GCN 2 x 300, 60 epochs", b, {"train": 60}) for b in (2, 4)},
+    **{
+        f"{attack}-300-4": Row(f"GCN 2 x 300, `{attack}`, told the sizes", 4, {"attack": attack, "know": ("n",)})
+        for attack in ("dlg", "tableak", "random")
+    },
 }
 
 ABOUT = """\
