@@ -24,7 +24,7 @@ def space(
     outgoing /= np.linalg.norm(outgoing, axis=1, keepdims=True)
     lit = (rng.random((units, rank)) < 0.5) | (rng.random((units, 1)) < common)
     lit[np.arange(units), rng.integers(rank, size=units)] = True  # none is dark for all
-    lit[:rank] = np.tri(rank)  # so that the first units fix a vector
+    lit[:rank] = 1 - np.eye(rank)  # so that the first units fix a vector
     vectors = lit * (outgoing @ rng.normal(size=(directions, rank)))  # (U, r)
     return vectors @ np.linalg.inv(vectors[:rank]), outgoing, vectors[:rank].T
 
