@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -137,11 +138,18 @@ class Growing:
 
     Graphs of one census have the same gradient, since the readout adds up what blocks contribute: its distance is
     computed once, save for node tasks, whose labels depend on the graph.
+
+    Attributes:
+      problem: the update and what is known.
+      levels: the blocks.
+      clock: ends the search.
+      told: that distance and the label, where they are known already.
     """
 
     problem: CensusProblem
     levels: Levels
     clock: Clock
+    told: tuple[float, Any] | None = None
 
     def ended(self, found: AnonymitySet) -> bool:
         """True where time is up or the list is full."""
@@ -163,7 +171,7 @@ class Growing:
 
     def _graphs(self, found: AnonymitySet, counts: Int[np.ndarray, " K"], steps: int, beam: int | None) -> AnonymitySet:
         """Those of a census that are not ``found`` already."""
-        problem, levels, shared = self.problem, self.levels, None
+        problem, levels, shared = self.problem, self.levels, self.told
         forms, out = set(found.forms), list[ExplainingGraph]()
         guide = self._unlikely if problem.knowledge.auxiliary else None
         assembly = Assembly(levels.top, counts, clock=self.clock, most=steps, beam=beam, guide=guide)
@@ -175,9 +183,9 @@ class Growing:
             form = graph.canonical_form()
             if form not in forms:
                 forms.add(form)
-                if shared is None or problem.observation.model.node_level:
+                if shared is None or (problem.observation.model.node_level and self.told is None):
                     shared = gradient_distances(problem.seen, problem.knowledge.space, [graph])[0]
-                if shared[0] <= problem.fit.most:
+                if self.told is not None or shared[0] <= problem.fit.most:
                     out.append(ExplainingGraph(dataclasses.replace(graph, y=shared[1]), shared[0], form))
             if self.clock.left <= 0 or len(found.graphs) + len(out) >= problem.limits.listed:
                 whole = False

@@ -33,7 +33,7 @@ from jgleak.attacks.attack import Attack, Budget, Clock, Reconstruction
 from jgleak.attacks.census.arithmetic import arithmetic_of
 from jgleak.attacks.census.assemble import AnonymitySet
 from jgleak.attacks.census.attempted import Attempted, counted
-from jgleak.attacks.census.batches.batch import alone_needed, of_each, reconstructed
+from jgleak.attacks.census.batches.batch import batch_unsupported, of_each, reconstructed
 from jgleak.attacks.census.candidates import CensusCandidates, degrees_assumed
 from jgleak.attacks.census.certify import certify
 from jgleak.attacks.census.enumerate import enumerated, may_be_small
@@ -77,8 +77,8 @@ def run(
         if not problem.fit.informative:
             raise TooManyCandidates(f"noise of deviation {knowledge.noise:.1e} alone explains the update")
         if observation.batch_size > 1:
-            alone = partial(_alone, settings, knowledge, key, budget)
-            return reconstructed(problem, clock, budget, alone)
+            single = partial(_single, settings, knowledge, key, budget)
+            return reconstructed(problem, clock, budget, single)
         counting = clock.part(settings.limits.counting_share) if searchable(problem) else clock
         candidates = CensusCandidates(problem, counting, budget)
         small, unsolved = may_be_small(problem, candidates.start.nodes), list[Attempted]()
@@ -110,7 +110,7 @@ def run(
     return Reconstruction((), None, "time" if clock.left <= 0 else stop, info=info)
 
 
-def _alone(
+def _single(
     settings: CensusSettings, knowledge: Knowledge, key: Array, budget: Budget, observation: Observation, clock: Clock
 ) -> Reconstruction:
     """The census of one graph of a batch, within the time that is left."""
@@ -239,7 +239,7 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
             "no linear map takes the nodes' own rows (GINE adds them up behind an activation), so that feature values "
             "cannot be checked; it needs an encoder, or a readout that sees the input"
         )
-    if observation.batch_size > 1 and (reason := alone_needed(observation, knowledge)) is not None:
+    if observation.batch_size > 1 and (reason := batch_unsupported(observation, knowledge)) is not None:
         return reason
     if model.readout.additive is None:
         return "it needs a readout that adds up over nodes: 'node_mlp', or 'pooled' with mean, sum or both, without max"

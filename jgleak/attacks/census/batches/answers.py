@@ -25,18 +25,17 @@ OTHERS = "the other graphs of the batch are those that were found"
 """The same of a graph that was looked for in what others left of the update."""
 
 
-def certified(problem: CensusProblem, members: Sequence[Member], clock: Clock) -> Iterator[Reconstruction]:
-    """The answer for every graph that was found; of equal ones the same several times, each with its own label."""
-    for member in members:
-        answer = member.answer
-        if answer is None or not answer.found.graphs:
-            continue
-        degrees = degrees_assumed(problem.knowledge, answer.levels.nodes, problem.limits.span)
-        conditions = (*answer.levels.conditions, *degrees, TOLD_APART)
-        made = certify(member.problem, conditions, answer.found, answer.most, clock)
-        for label in member.part.labels:
-            graphs = made.graphs if label is None else tuple(dataclasses.replace(g, y=label) for g in made.graphs)
-            yield Reconstruction(graphs, made.distance, "match", certificate=made.certificate)
+def certified(problem: CensusProblem, member: Member, clock: Clock) -> Iterator[Reconstruction]:
+    """The answer for a graph that was found; of equal ones the same several times, each with its own label."""
+    answer = member.answer
+    if answer is None or not answer.found.graphs:
+        return
+    degrees = degrees_assumed(problem.knowledge, answer.levels.nodes, problem.limits.span)
+    conditions = (*answer.levels.conditions, *degrees, TOLD_APART)
+    made = certify(member.problem, conditions, answer.found, answer.most, clock)
+    for label in member.part.labels:
+        graphs = made.graphs if label is None else tuple(dataclasses.replace(g, y=label) for g in made.graphs)
+        yield Reconstruction(graphs, made.distance, "match", certificate=made.certificate)
 
 
 def beside(others: Reconstruction) -> list[Reconstruction]:

@@ -27,8 +27,8 @@ from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation
 
 
-def alone_needed(observation: Observation, knowledge: Knowledge) -> str | None:
-    """Why the census needs an update of one graph alone here, or None where it takes a batch."""
+def batch_unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
+    """Why the census cannot take this batch, or None."""
     graphs = f"the update mixes {observation.batch_size} graphs, and"
     if observation.model.readout.additive == "nodes" and (reason := unsupported(observation)) is not None:
         return f"{graphs} here {reason}"
@@ -103,6 +103,7 @@ class _Rows:
         self.problem, self.head = problem, HeadGradient.of(problem.observation)
         rows = masks.pooled_rows(self.head, clock.part(problem.limits.hop_share))
         self.members = [] if rows is None else [Member.of(problem, part) for part in parts_of(self.head, rows)]
+        self.known: dict[int, list[Reconstruction]] = {}
         self.facts = {"rank": self.head.rank, "masks": rows is not None}
 
     def answers(self, levels: Levels, clock: Clock) -> list[Reconstruction]:
@@ -118,13 +119,20 @@ class _Rows:
         for place, member in enumerate(members):
             if not member.found.graphs:
                 members[place] = taken(member, levels, states, clock.part(1.0 / (len(members) - place + 1)))
-        return list(certified(problem, members, clock))
+        return self._certified(clock)
 
     def enumerated(self, start: Start, clock: Clock) -> list[Reconstruction]:
         """The same with all small graphs of the rows of those that were not found."""
         some = dataclasses.replace(start.nodes, certain=False)  # all occur, but not in every graph
         start = dataclasses.replace(start, nodes=some)
-        return list(certified(self.problem, [_enumerated(one, start, clock) for one in self.members], clock))
+        self.members = [_enumerated(one, start, clock) for one in self.members]
+        return self._certified(clock)
+
+    def _certified(self, clock: Clock) -> list[Reconstruction]:
+        for place, member in enumerate(self.members):
+            if place not in self.known and member.found.graphs:
+                self.known[place] = list(certified(self.problem, member, clock))
+        return [answer for place in sorted(self.known) for answer in self.known[place]]
 
 
 def _enumerated(member: Member, start: Start, clock: Clock) -> Member:

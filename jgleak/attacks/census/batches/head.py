@@ -87,10 +87,10 @@ class HeadGradient:
 
     def without(self, rows: Float[np.ndarray, "k P"]) -> HeadGradient:
         """The gradient without some graphs' part, of so many dimensions less."""
-        parts = [np.outer(row, self.back(row[None])[0] @ self.alone(row)[0]) for row in rows]
+        parts = [np.outer(row, self.back(row[None])[0] @ self.of_row(row)[0]) for row in rows]
         return _factored(self.observation, self.kernel - sum(parts), self.rank - len(rows))
 
-    def alone(self, row: Float[np.ndarray, " P"]) -> tuple[Float[np.ndarray, " c"], float]:
+    def of_row(self, row: Float[np.ndarray, " P"]) -> tuple[Float[np.ndarray, " c"], float]:
         """Of one pooled row ``s_g`` along ``directions``, and how far ``J s_g`` is from the space of the ``d_g``.
 
         ``G - p (x) d`` has one dimension less than ``G`` exactly where ``p`` and ``d`` lie in its spaces and

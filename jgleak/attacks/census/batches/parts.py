@@ -42,7 +42,7 @@ class Part:
 
 def parts_of(head: HeadGradient, rows: Float[np.ndarray, "k P"]) -> tuple[Part, ...]:
     """The parts of a batch whose pooled rows are known, all or some; those that no label explains are left out."""
-    sought = head.explained(rows)[0] if len(rows) == head.rank else [head.alone(row)[0] for row in rows]
+    sought = head.explained(rows)[0] if len(rows) == head.rank else [head.of_row(row)[0] for row in rows]
     return tuple(part for row, s in zip(rows, sought, strict=True) if (part := _part(head, row, s)))
 
 
@@ -55,7 +55,7 @@ def _part(head: HeadGradient, row: Float[np.ndarray, " P"], s: Float[np.ndarray,
     if labels is None:
         return None
     own = _labelled(observation, row, labels[0]) if labels[0] is not None else seen
-    return Part(row, labels, alone(observation, row, own))
+    return Part(row, labels, single_update(observation, row, own))
 
 
 def _labels(
@@ -81,7 +81,7 @@ def _labelled(observation: Observation, row: Float[np.ndarray, " P"], label: int
     return np.asarray(jax.grad(label_loss)(logits, jnp.asarray(label), observation.loss), np.float64)
 
 
-def alone(observation: Observation, row: Float[np.ndarray, " P"], s: Float[np.ndarray, " C"]) -> Observation:
+def single_update(observation: Observation, row: Float[np.ndarray, " P"], s: Float[np.ndarray, " C"]) -> Observation:
     """The update of a client with one graph of this pooled row, ``s`` the gradient at its logits, and frozen
     convolutions.
 

@@ -44,7 +44,7 @@ BALANCE = 0.3
 """Weight of an edge's balance beside the largest state."""
 
 OUTSIDE = 1e-4
-"""How far ``d_g`` may be from the space that the gradient shows (``HeadGradient.alone``)."""
+"""How far ``d_g`` may be from the space that the gradient shows (``HeadGradient.of_row``)."""
 
 ALIKE = 1e-4
 """Rows that differ by less, relative to their length, are one."""
@@ -87,7 +87,7 @@ def _of_one_cone(
             break
         ray = _shortest(null, block)
         for row in [] if ray is None else _rows_of(head, states[kept], ray):
-            if head.alone(row)[1] <= OUTSIDE and not any(_alike(row, other) for other in rows):
+            if head.of_row(row)[1] <= OUTSIDE and not any(_alike(row, other) for other in rows):
                 rows.append(row)
         if ray is not None:
             covered |= ray > WEIGHT * ray.max()  # what is shared belongs to others too, which have blocks of their own

@@ -9,15 +9,13 @@ import numpy as np
 from jaxtyping import Int
 
 from jgleak.attacks.attack import Clock, Reconstruction
-from jgleak.attacks.census.assemble import AnonymitySet, ExplainingGraph
+from jgleak.attacks.census.assemble import CUT, AnonymitySet, Growing
 from jgleak.attacks.census.batches.separate import Share, separated
 from jgleak.attacks.census.batches.weights import weights
 from jgleak.attacks.census.candidates import Levels, degrees_assumed
 from jgleak.attacks.census.certify import certify
-from jgleak.attacks.census.growth import Assembly
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.system import Rules
-from jgleak.graph import Graph
 
 ONE_EACH = (
     "the blocks that occur are the fewest whose weights explain the gradient, and weights are sums over graphs of "
@@ -50,28 +48,15 @@ def _graphs(
     problem: CensusProblem, levels: Levels, share: Share, residual: float, clock: Clock
 ) -> tuple[AnonymitySet, int]:
     """All connected graphs of the share's counts, and of their multiples up to the first bound on sizes."""
-    limits, most = problem.limits, max(problem.rounds[0][-1], int(share.counts.sum()))
-    rules = Rules.of(levels.top, np.arange(levels.top.size))
-    found, exhausted, partials = dict[tuple[bytes, bytes], ExplainingGraph](), True, 0
+    most = max(problem.rounds[0][-1], int(share.counts.sum()))
+    rules, found = Rules.of(levels.top, np.arange(levels.top.size)), AnonymitySet(exhausted=True)
+    growing = Growing(problem, levels, clock, told=(residual, share.label))
     for counts in _multiples(problem, share, most):
-        if not rules.hold(counts, int(counts.sum())):
-            continue
-        steps = limits.partial_graphs if not found else limits.more_partial_graphs
-        for beam in (None, limits.beam):
-            assembly = Assembly(levels.top, counts, clock=clock, most=steps, beam=beam)
-            for blocks, edges, along in assembly.graphs():
-                kinds = levels.top.kinds[list(blocks)]
-                classes = np.array(along, np.int64) if problem.observation.model.edge_classes else None
-                pairs = np.array(edges, np.int64).reshape(-1, 2)
-                graph = Graph(levels.nodes.codes[kinds], pairs, share.label, edge_class=classes)
-                found.setdefault(form := graph.canonical_form(), ExplainingGraph(graph, residual, form))
-                if len(found) >= limits.listed:
-                    return AnonymitySet(tuple(found.values()), exhausted=False, partials=partials), most
-            partials += assembly.steps
-            if assembly.exhausted or found:
-                break
-        exhausted &= assembly.exhausted
-    return AnonymitySet(tuple(found.values()), exhausted, partials=partials), most
+        if growing.ended(found):
+            return found.joined(CUT), most
+        if rules.hold(counts, int(counts.sum())):
+            found = found.joined(growing.every(found, counts, problem.limits.partial_graphs))
+    return found, most
 
 
 def _multiples(problem: CensusProblem, share: Share, most: int) -> Iterator[Int[np.ndarray, " K"]]:

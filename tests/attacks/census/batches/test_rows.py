@@ -96,19 +96,19 @@ def test_a_graphs_part_takes_one_dimension_from_the_gradient() -> None:
     assert head.rank == 3 and head.without(rows[:1]).rank == 2
     assert np.linalg.norm(head.without(rows).kernel) < 1e-5 * np.linalg.norm(head.kernel)
     for row, graph in zip(rows, GRAPHS, strict=True):
-        s, outside = head.alone(row)
+        s, outside = head.of_row(row)
         assert outside < 1e-5
         logits = model.apply({"params": params}, jnp.asarray(row, jnp.float32), method=lambda m, x: m.readout.mlp(x))
         wanted = np.asarray(jax.grad(label_loss)(logits, jnp.asarray(graph.y), "ce")) / 3
         np.testing.assert_allclose(head.directions @ s, wanted, rtol=1e-3)
-    assert head.alone(rows.sum(axis=0))[1] > 1e-2
+    assert head.of_row(rows.sum(axis=0))[1] > 1e-2
 
 
 def test_what_is_implied_by_all_rows_is_what_each_alone_says() -> None:
     model, params = pooled(64, 32, 2)
     head, rows = HeadGradient.of(seen(model, params, GRAPHS)), own_rows(*pooled(64, 32, 2), GRAPHS)
     together, rest = head.explained(rows)
-    np.testing.assert_allclose(together, [head.alone(row)[0] for row in rows], rtol=1e-3)
+    np.testing.assert_allclose(together, [head.of_row(row)[0] for row in rows], rtol=1e-3)
     assert rest.max() < 1e-4 and head.explained(rows[::-1] + rows)[1].max() > 1e-2
 
 
