@@ -58,6 +58,16 @@ def test_mutants_can_be_compiled(name: str) -> None:
     assert count > 3
 
 
+def test_a_mutant_is_never_taken_for_its_compiled_original(tmp_path: Path) -> None:
+    """Python compares whole seconds and sizes."""
+    file, times = tmp_path / "module.py", set[int]()
+    file.write_text("1 + 1")
+    for source in (b"1 - 1", b"1 + 1", b"1 * 1"):
+        times.add(int(file.stat().st_mtime))
+        mutations._write(file, source)
+        assert file.read_bytes() == source and int(file.stat().st_mtime) not in times
+
+
 def test_the_nearest_tests_come_first() -> None:
     assert nearest_tests("jgleak/metrics/edges.py")[0] == "tests/metrics/test_edges.py"
     found = nearest_tests("jgleak/attacks/census/whole_numbers.py")
