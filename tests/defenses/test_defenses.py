@@ -82,6 +82,10 @@ def test_quantisation_is_right_on_average_and_has_the_stated_levels() -> None:
     assert parse("quantise:3").deviation({"kernel": UPDATE["kernel"]}) == pytest.approx(measured, rel=0.25)
 
 
+def test_quantisation_leaves_zeros() -> None:
+    np.testing.assert_array_equal(applied("quantise:3", {"bias": np.zeros(4, np.float32)})["bias"], 0.0)
+
+
 @pytest.mark.parametrize(("name", "digits"), [("float16", 11), ("bfloat16", 8)])
 def test_half_precision_rounds_within_half_a_unit(name: str, digits: int) -> None:
     update = {"a": np.random.default_rng(0).normal(size=5000).astype(np.float32)}

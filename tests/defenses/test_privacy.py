@@ -81,6 +81,13 @@ def test_what_follows_the_noise_costs_nothing() -> None:
     assert plain.epsilon == pruned.epsilon
 
 
+def test_every_tensor_has_an_entry() -> None:
+    assert privacy(parse("clip:1+gaussian:4"), (1,)).epsilon < math.inf
+    for sizes in ((), (3, 0)):
+        with pytest.raises(ValueError, match="at least one entry"):
+            privacy(parse("clip:1+gaussian:4"), sizes)
+
+
 @pytest.mark.parametrize("arguments", [{"delta": 0.0}, {"delta": 1.0}, {"rounds": 0}, {"rounds": 1.5}])
 @pytest.mark.usefixtures("unchecked")
 def test_mistakes_are_named(arguments: dict[str, float]) -> None:

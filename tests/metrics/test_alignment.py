@@ -49,7 +49,7 @@ def test_symmetric_branches_are_not_mixed_up() -> None:
 
 
 def test_symmetric_branches_of_large_features_are_not_mixed_up_either() -> None:
-    """Nodes are alike up to a share of the largest entry: of a million here (below zero), beside which 1e-5 is nothing."""
+    """Nodes are alike up to a share of the largest entry: of minus a million, beside which 1e-5 is nothing."""
     tree, rng = plain(nx.balanced_tree(2, 3)), np.random.default_rng(0)
     truth, nodes = (np.c_[np.full(tree.n, -1e6), 1e-5 * rng.standard_normal(tree.n)] for _ in range(2))
     other = tree.permute(rng.permutation(tree.n))
