@@ -124,7 +124,7 @@ def nonzero(matrix: Float[np.ndarray, "d D"]) -> tuple[Bool[np.ndarray, " d"], B
 
     They are many: columns of values that do not occur, and units that are off at every node.
     """
-    return matrix.any(axis=1), matrix.any(axis=0)
+    return np.any(matrix, axis=1), np.any(matrix, axis=0)
 
 
 def _decomposed(matrix: Float[np.ndarray, "d D"]) -> tuple[Float[np.ndarray, "d k"], Float[np.ndarray, " k"]]:
