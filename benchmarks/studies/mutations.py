@@ -108,6 +108,7 @@ def main(
     seed: Annotated[int, typer.Option(min=0, help="Draws them.")] = 0,
     workers: Annotated[int, typer.Option(min=1, help="Mutants at a time.")] = 2,
     seconds: Annotated[float, typer.Option(min=1.0, help="Time for the tests of one mutant.")] = 600.0,
+    near: Annotated[bool, typer.Option("--near", help="Only tests that import the module, if there are any.")] = False,
 ) -> None:
     """One JSON line a mutant, then how many of each part were killed; status 1 where a test fails on the package."""
     stderr = Console(stderr=True)
@@ -120,7 +121,7 @@ def main(
                 return Fate("explained")
             if not hasattr(places, "tree"):
                 places.tree = _copied(Path(folder) / str(threading.get_ident()))
-            return _fate(mutant, places.tree, seconds)
+            return _fate(mutant, places.tree, seconds, near)
 
         fates: dict[str, list[Fate]] = {}
         for part in parts(packages):
@@ -246,10 +247,10 @@ def _copied(tree: Path) -> Path:
     return tree
 
 
-def _fate(mutant: Mutant, tree: Path, seconds: float) -> Fate:
+def _fate(mutant: Mutant, tree: Path, seconds: float, near: bool) -> Fate:
     file = tree / mutant.file
     source = file.read_bytes()
-    tests = nearest_tests(mutant.file, tree)
+    tests = nearest_tests(mutant.file, tree, near=near)
     try:
         _write(file, source[: mutant.start] + mutant.new.encode() + source[mutant.end :])
         return _tested(tree, ["-x", *tests], seconds)
@@ -283,17 +284,15 @@ def _tested(tree: Path, words: Sequence[str], seconds: float | None = None) -> F
     return Fate("killed", found or tuple(words[-1:]))  # a process that died has no list
 
 
-def nearest_tests(file: str, tree: Path = ROOT) -> list[str]:
-    """Test files: that of the same name, those that import the module, then all in its own folder of ``tests/``."""
+def nearest_tests(file: str, tree: Path = ROOT, *, near: bool = False) -> list[str]:
+    """Test files: that of the same name, those that import the module, then all in its own folder of ``tests/``; if
+    ``near``, these only where there are no others."""
     module = file.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
     own = tree / "tests" / Path(*Path(file).parts[1:-1])
     importing = [test for test in sorted((tree / "tests").rglob("test_*.py")) if module in _imported(test)]
     named = own / f"test_{Path(file).stem}.py"
-    order = [
-        *([named] if named.exists() else []),
-        *sorted(importing, key=lambda test: test.parent != own),
-        *sorted(own.glob("test_*.py")),
-    ]
+    order = [*([named] if named.exists() else []), *sorted(importing, key=lambda test: test.parent != own)]
+    order += [] if near and order else sorted(own.glob("test_*.py"))
     return [test.relative_to(tree).as_posix() for test in dict.fromkeys(order)]
 
 
