@@ -1,9 +1,10 @@
-"""Would the tests notice a wrong line? ``python -m benchmarks.studies.mutations --sample 100``.
+"""Would the tests notice a wrong line? ``python -m benchmarks.studies.mutations --sample 60``.
 
 A mutant is the package with one operator, constant, argument or statement changed. The tests that import the changed
-module are run on it, the nearest first; a mutant on which all pass has survived. Mutants are drawn at random, so that
-the share that is killed has an interval. Code of others (mutmut, cosmic-ray) runs the whole suite, or forks a process
-that JAX has started threads in.
+module are run on it, the nearest first; a mutant on which all pass has survived. In the end every test that failed runs
+on the package as it is, so that no test that always fails counts. Mutants are drawn at random, so that the share that
+is killed has an interval. Survivors that no test can kill are in ``mutations.toml``, with the reason. Code of others
+(mutmut, cosmic-ray) runs the whole suite, or forks a process that JAX has started threads in.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import shutil
 import subprocess
 import sys
 import threading
+import tomllib
+from bisect import bisect
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -48,6 +51,9 @@ SWAPS: dict[type[ast.AST], tuple[str, str]] = {
 }
 """Operators, and what takes their place."""
 
+EXPLAINED = Path(__file__).with_suffix(".toml")
+"""Mutants that no test can kill, each with the reason."""
+
 LIMITS = ("settings.py", "tolerances.py", "options.py")
 """Files of limits and tolerances, whose constants are choices: another one is no mistake."""
 
@@ -64,6 +70,8 @@ class Mutant(NamedTuple):
       end: the byte behind the last.
       old: what stood there.
       new: what stands there instead.
+      was: the line, or lines, without indentation.
+      becomes: what the change makes of it.
     """
 
     file: str
@@ -72,38 +80,84 @@ class Mutant(NamedTuple):
     end: int
     old: str
     new: str
+    was: str
+    becomes: str
+
+    @property
+    def name(self) -> tuple[str, str, str]:
+        """What it is called in ``mutations.toml``, where numbers of lines would not last."""
+        return self.file, self.was, self.becomes
+
+
+class Fate(NamedTuple):
+    """What became of a mutant.
+
+    Attributes:
+      fate: ``killed``, ``timed out`` or ``survived``; ``explained`` where no test could kill it.
+      tests: those that failed.
+    """
+
+    fate: str
+    tests: tuple[str, ...] = ()
 
 
 @app.command()
 def main(
     packages: Annotated[str, typer.Option(help="Parts of the package, by commas.")] = ",".join(PACKAGES),
-    sample: Annotated[int, typer.Option(min=1, help="Mutants that are drawn.")] = 100,
+    sample: Annotated[int, typer.Option(min=1, help="Mutants that are drawn of each part.")] = 60,
     seed: Annotated[int, typer.Option(min=0, help="Draws them.")] = 0,
     workers: Annotated[int, typer.Option(min=1, help="Mutants at a time.")] = 2,
-    seconds: Annotated[
-        float, typer.Option(min=1.0, help="Time for the tests of one mutant; beyond, it counts as killed.")
-    ] = 600.0,
+    seconds: Annotated[float, typer.Option(min=1.0, help="Time for the tests of one mutant.")] = 600.0,
+    near: Annotated[bool, typer.Option("--near", help="Only tests that import the module, if there are any.")] = False,
 ) -> None:
-    """One JSON line a mutant, then how many were killed."""
+    """One JSON line a mutant, then how many of each part were killed; status 1 where a test fails on the package."""
     stderr = Console(stderr=True)
-    files = [file for part in parts(packages) for file in sorted((ROOT / "jgleak" / part).rglob("*.py"))]
-    every = [mutant for file in files for mutant in mutants(file)]
-    drawn = random.Random(seed).sample(every, min(sample, len(every)))
-    stderr.print(f"{len(drawn)} of {len(every)} mutants")
-    killed = list[bool]()
+    known = explained()
     with TemporaryDirectory() as folder, ThreadPoolExecutor(workers) as pool:
-        places = threading.local()
+        places, whole = threading.local(), _copied(Path(folder) / "whole")
 
-        def judged(mutant: Mutant) -> tuple[Mutant, str]:
+        def judged(mutant: Mutant) -> Fate:
+            if mutant.name in known:
+                return Fate("explained")
             if not hasattr(places, "tree"):
                 places.tree = _copied(Path(folder) / str(threading.get_ident()))
-            return mutant, _fate(mutant, places.tree, seconds)
+            return _fate(mutant, places.tree, seconds, near)
 
-        for mutant, fate in pool.map(judged, drawn):
-            killed.append(fate != "survived")
-            print(json.dumps(mutant._asdict() | {"fate": fate}), flush=True)
-    score = bootstrap(list(map(float, killed)))
-    print(json.dumps({"mutants": len(killed), "killed": sum(killed), "low": score.low, "high": score.high}))
+        fates: dict[str, list[Fate]] = {}
+        for part in parts(packages):
+            mine, count = drawn(part, sample, seed)
+            stderr.print(f"{part}: {len(mine)} of {count} mutants")
+            for mutant, fate in zip(mine, pool.map(judged, mine), strict=True):
+                fates.setdefault(part, []).append(fate)
+                print(json.dumps(mutant._asdict() | fate._asdict()), flush=True)
+        tests = sorted({test for part in fates.values() for fate in part for test in fate.tests})
+        failing = _tested(whole, tests).tests if tests else ()
+    for part, mine in fates.items():
+        print(json.dumps({"part": part} | _summary(mine)))
+    if failing:
+        stderr.print("fails without any mutant, so that what it killed is unknown:", *failing)
+        raise typer.Exit(1)
+
+
+def drawn(part: str, sample: int, seed: int) -> tuple[list[Mutant], int]:
+    """A random sample of a part's mutants, the same whatever other parts are looked at; and how many there are."""
+    files = sorted((ROOT / "jgleak" / part).rglob("*.py"))
+    every = [mutant for file in files for mutant in mutants(file)]
+    return random.Random(f"{seed} {part}").sample(every, min(sample, len(every))), len(every)
+
+
+def explained() -> dict[tuple[str, str, str], str]:
+    """The reason why no test can kill a mutant, by the mutant's name."""
+    entries = tomllib.loads(EXPLAINED.read_text(encoding="utf-8"))["mutant"]
+    return {(one["file"], one["was"], one["becomes"]): one["why"] for one in entries}
+
+
+def _summary(fates: Sequence[Fate]) -> dict[str, float]:
+    """How many there are of each fate; of those that are not explained, the share that a test stopped."""
+    names = [fate.fate for fate in fates]
+    counts = {name: names.count(name) for name in ("killed", "timed out", "survived", "explained")}
+    score = bootstrap([float(name != "survived") for name in names if name != "explained"] or [float("nan")])
+    return {"mutants": len(fates), **counts, "score": score.mean, "low": score.low, "high": score.high}
 
 
 def mutants(file: Path) -> Iterator[Mutant]:
@@ -115,7 +169,10 @@ def mutants(file: Path) -> Iterator[Mutant]:
     name = file.relative_to(ROOT).as_posix()
 
     def mutant(line: int, start: int, end: int, new: str) -> Mutant:
-        return Mutant(name, line, start, end, source[start:end].decode(), new)
+        first, last = lines[bisect(lines, start) - 1], lines[bisect(lines, end - 1)]
+        was, becomes = source[first:last], source[first:start] + new.encode() + source[end:last]
+        texts = (text.decode().strip() for text in (was, becomes))
+        return Mutant(name, line, start, end, source[start:end].decode(), new, *texts)
 
     for node in _code(ast.parse(source)):
         for line, start, end, new in _changes(node, source, lines, constants=file.name not in LIMITS):
@@ -190,40 +247,52 @@ def _copied(tree: Path) -> Path:
     return tree
 
 
-def _fate(mutant: Mutant, tree: Path, seconds: float) -> str:
-    """``killed``, ``timed out`` or ``survived``."""
+def _fate(mutant: Mutant, tree: Path, seconds: float, near: bool) -> Fate:
     file = tree / mutant.file
     source = file.read_bytes()
-    tests = nearest_tests(mutant.file, tree)
+    tests = nearest_tests(mutant.file, tree, near=near)
     try:
-        file.write_bytes(source[: mutant.start] + mutant.new.encode() + source[mutant.end :])
-        words = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-W", "ignore", *tests]
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", *words],
-            cwd=tree,
-            env={**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},
-            capture_output=True,
-            timeout=seconds,
-            check=False,
-        )
+        _write(file, source[: mutant.start] + mutant.new.encode() + source[mutant.end :])
+        return _tested(tree, ["-x", *tests], seconds)
     except subprocess.TimeoutExpired:
-        return "timed out"
+        return Fate("timed out")
     finally:
-        file.write_bytes(source)
-    return "survived" if done.returncode == 0 else "killed"
+        _write(file, source)
 
 
-def nearest_tests(file: str, tree: Path = ROOT) -> list[str]:
-    """Test files: that of the same name, those that import the module, then all in its own folder of ``tests/``."""
+def _write(file: Path, source: bytes) -> None:
+    """A file whose time no earlier version had: Python knows by time and size which source compiled code is of."""
+    last = file.stat().st_mtime
+    file.write_bytes(source)
+    os.utime(file, (last + 2, last + 2))
+
+
+def _tested(tree: Path, words: Sequence[str], seconds: float | None = None) -> Fate:
+    failed = tree / ".pytest_cache" / "v" / "cache" / "lastfailed"  # where pytest keeps what failed
+    failed.unlink(missing_ok=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n", "0", "-W", "ignore", *words],
+        cwd=tree,
+        env={**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": ""},  # most of the time is compiling
+        capture_output=True,
+        timeout=seconds,
+        check=False,
+    )
+    if done.returncode == 0:
+        return Fate("survived")
+    found = tuple(json.loads(failed.read_bytes())) if failed.exists() else ()
+    return Fate("killed", found or tuple(words[-1:]))  # a process that died has no list
+
+
+def nearest_tests(file: str, tree: Path = ROOT, *, near: bool = False) -> list[str]:
+    """Test files: that of the same name, those that import the module, then all in its own folder of ``tests/``; if
+    ``near``, these only where there are no others."""
     module = file.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
     own = tree / "tests" / Path(*Path(file).parts[1:-1])
     importing = [test for test in sorted((tree / "tests").rglob("test_*.py")) if module in _imported(test)]
     named = own / f"test_{Path(file).stem}.py"
-    order = [
-        *([named] if named.exists() else []),
-        *sorted(importing, key=lambda test: test.parent != own),
-        *sorted(own.glob("test_*.py")),
-    ]
+    order = [*([named] if named.exists() else []), *sorted(importing, key=lambda test: test.parent != own)]
+    order += [] if near and order else sorted(own.glob("test_*.py"))
     return [test.relative_to(tree).as_posix() for test in dict.fromkeys(order)]
 
 

@@ -20,7 +20,7 @@ from jgleak.audit.programs import forget_programs
 from jgleak.audit.round import AttackedClient, chosen_attack, client, refusal
 from jgleak.audit.setup import Setup, prepare, stream_key
 from jgleak.audit.specification import Specification
-from jgleak.audit.workers import share
+from jgleak.audit.workers import enough, share
 from jgleak.features import FeatureSpace
 from jgleak.federated import Observation
 from jgleak.graph import Graph
@@ -71,7 +71,7 @@ class Result:
     own: int | None = None
 
 
-def run(specification: Specification, setup: Setup | None = None, *, workers: int = 1) -> Iterator[Result]:
+def run(specification: Specification, setup: Setup | None = None, *, workers: int | None = 1) -> Iterator[Result]:
     """Attack the clients, yielding each result as it is finished (one by one, or many side by side).
 
     An exception inside an attack ends that client only: its result has an empty reconstruction, ``stop`` is
@@ -81,8 +81,8 @@ def run(specification: Specification, setup: Setup | None = None, *, workers: in
     Args:
       specification: the experiment.
       setup: what ``prepare`` returned for it; made here when left out.
-      workers: processes that share the clients, each on its part of the cores; results come in the order in which they
-        are finished.
+      workers: processes that share the clients, of which this is one; results come in the order in which they are
+        finished. None: as many as pay (``workers.enough``).
 
     Raises:
       ValueError: the attack cannot work with this model, task or knowledge.
@@ -93,6 +93,7 @@ def run(specification: Specification, setup: Setup | None = None, *, workers: in
     if reason is not None:
         raise ValueError(f"attack {specification.attack!r} cannot run here: {reason}")
     work = chunks(specification, len(setup.dataset.graphs))
+    workers = enough(len(work)) if workers is None else workers
     if min(workers, len(work)) > 1:
         yield from _shared(specification, setup, work, workers)
         return
@@ -105,7 +106,7 @@ def _shared(specification: Specification, setup: Setup, work: Sequence[range], w
     with TemporaryDirectory() as folder:
         file = Path(folder) / "setup"
         file.write_bytes(pickle.dumps(setup))
-        for results in share(_work, [(specification, file, firsts) for firsts in work], workers):
+        for results in share(_work, [(specification, file, firsts) for firsts in work], workers, here=True):
             yield from results
 
 

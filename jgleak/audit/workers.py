@@ -20,13 +20,32 @@ T = TypeVar("T")
 
 DIED = "a worker's process died, perhaps for want of memory; take fewer --workers"
 
+MOST, EACH = 4, 8
+"""Processes that are taken unasked, each with a gigabyte perhaps, and calls for each: starting one takes seconds."""
 
-def share(task: Callable[..., T], calls: Sequence[tuple[Any, ...]], workers: int) -> Generator[T, None, None]:
+
+def enough(calls: int) -> int:
+    """How many processes to share ``calls`` among where nobody says: one a core within bounds, or one beside an
+    accelerator."""
+    if calls < 2 * EACH or jax.default_backend() != "cpu":
+        return 1
+    return min(len(_cores()) or os.cpu_count() or 1, calls // EACH, MOST)
+
+
+def share(
+    task: Callable[..., T], calls: Sequence[tuple[Any, ...]], workers: int, *, here: bool = False
+) -> Generator[T, None, None]:
     """What ``task`` returns for each of ``calls``, as they are done.
 
     Processes start anew, so that each JAX makes a thread a core of its own (where the system binds processes to cores),
     and share what they compile. ``task`` is a function of a module, which imports without doing anything. When the
     caller leaves early, what was begun is dropped.
+
+    Args:
+      task: what to call.
+      calls: its arguments.
+      workers: processes.
+      here: this process is one of them: it begins at once, with the last calls, while the others start.
 
     Raises:
       ValueError: JAX computes on an accelerator here, which processes cannot share.
@@ -36,9 +55,9 @@ def share(task: Callable[..., T], calls: Sequence[tuple[Any, ...]], workers: int
     if workers > 1 and (device := jax.default_backend()) != "cpu":
         raise ValueError(f"workers: processes share CPUs, and this machine computes on {device}; leave --workers out")
     context, failed = get_context("spawn"), list[Exception]()
-    workers = min(workers, len(calls)) or 1
+    workers = min(workers - here, len(calls)) or 1
     parts: SimpleQueue[list[int]] = context.SimpleQueue()
-    for part in partition(_cores(), workers):
+    for part in partition(_cores(), workers + here)[here:]:
         parts.put(part)
     others, futures = set(active_children()), list[Future[T]]()
     with (
@@ -47,17 +66,47 @@ def share(task: Callable[..., T], calls: Sequence[tuple[Any, ...]], workers: int
     ):
         try:
             futures += [pool.submit(task, *call) for call in calls]
-            for future in as_completed(futures):
+            for future in _both(task, calls, futures) if here else as_completed(futures):
                 if isinstance(error := future.exception(), Exception):
                     failed.append(error)
                 else:
                     yield future.result()
         finally:
-            if len(futures) < len(calls) or not all(future.done() for future in futures):
+            # a worker that is still starting, or does what was done here, is not waited for
+            if here or len(futures) < len(calls) or not all(future.done() for future in futures):
                 for process in set(active_children()) - others:
                     process.terminate()
     for error in failed:
         raise ChildProcessError(DIED) if isinstance(error, BrokenProcessPool) else error
+
+
+def _both(
+    task: Callable[..., T], calls: Sequence[tuple[Any, ...]], futures: Sequence[Future[T]]
+) -> Generator[Future[T], None, None]:
+    """Calls as they are done: by the pool, which begins with the first, and here, from the last on.
+
+    What a worker has been handed cannot be taken back. As long as none has answered, they may still be starting, and
+    their calls are done here too.
+    """
+    left, answered = dict(zip(futures, calls, strict=True)), False
+    for mine in reversed(futures):
+        for future in [future for future in left if future.done()]:
+            del left[future]
+            answered = True
+            yield future
+        if mine in left and (mine.cancel() or not answered):
+            yield _done(task, left.pop(mine))
+    yield from as_completed(left)
+
+
+def _done(task: Callable[..., T], call: tuple[Any, ...]) -> Future[T]:
+    """A call that was made here."""
+    future = Future[T]()
+    try:
+        future.set_result(task(*call))
+    except Exception as error:  # told when all other calls are done
+        future.set_exception(error)
+    return future
 
 
 def partition(cores: Sequence[int], workers: int) -> list[list[int]]:

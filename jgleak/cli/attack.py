@@ -88,7 +88,7 @@ def attack(
         bool,
         typer.Option("--no-attributes", help="Leave the real-valued features out; labels of nodes stay, or degrees."),
     ] = False,
-    workers: Workers = 1,
+    workers: Workers = None,
     out: Annotated[Path | None, typer.Option(help="Folder for results.jsonl, observations and pictures.")] = None,
     json_lines: Json = False,
 ) -> None:
@@ -148,7 +148,12 @@ def attack(
 
 
 def _audit(
-    specification: Specification, workers: int, out: Path | None, json_lines: bool, stderr: Console, stdout: Console
+    specification: Specification,
+    workers: int | None,
+    out: Path | None,
+    json_lines: bool,
+    stderr: Console,
+    stdout: Console,
 ) -> int:
     """Run, show and store; the exit status. Whatever ends the run, the finished clients are summarised."""
     from jgleak.audit.experiment import run

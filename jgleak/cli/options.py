@@ -23,7 +23,10 @@ PriorOption = Annotated[
     ),
 ]
 MaxN = Annotated[int | None, typer.Option(help="Largest client, where the attacker knows a bound.")]
-Workers = Annotated[int, typer.Option(min=1, help="Processes that share the clients, each on its part of the cores.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(min=1, help="Processes that share the clients; by default one a core, up to 4, if clients are many."),
+]
 Json = Annotated[bool, typer.Option("--json", help="JSON lines on standard output, everything else on standard error.")]
 
 

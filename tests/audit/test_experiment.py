@@ -321,9 +321,9 @@ def test_workers_read_the_setup_from_a_file(monkeypatch: pytest.MonkeyPatch) -> 
     """Here one process does what several would, the last client first."""
     calls = []
 
-    def share(task, given, workers):
+    def share(task, given, workers, here):
         calls.extend(given)
-        assert workers == 2
+        assert workers == 2 and here
         return (task(*call) for call in reversed(given))
 
     monkeypatch.setattr(experiment, "share", share)

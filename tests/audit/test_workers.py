@@ -4,14 +4,47 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 
 import pytest
 
-from jgleak.audit.workers import partition, share
+from jgleak.audit import workers
+from jgleak.audit.workers import enough, partition, share
 
 
-def test_all_calls_are_answered() -> None:
-    assert sorted(share(pow, [(base, 2) for base in range(6)], 2)) == [0, 1, 4, 9, 16, 25]
+@pytest.mark.parametrize("here", [False, True])
+def test_all_calls_are_answered_once(here: bool) -> None:
+    assert sorted(share(pow, [(base, 2) for base in range(6)], 2, here=here)) == [0, 1, 4, 9, 16, 25]
+
+
+def test_this_process_does_not_wait_until_the_others_have_started(tmp_path: Path) -> None:
+    """It does all of what is quick, and of what is slow the last call, while another does the first."""
+    assert set(share(os.getpid, [()] * 6, 2, here=True)) == {os.getpid()}
+    found = dict(share(_answered, [(tmp_path, call) for call in range(8)], 2, here=True))
+    assert sorted(found) == list(range(8))
+    assert found[7] == os.getpid() != found[0]
+
+
+def _answered(folder: Path, call: int) -> tuple[int, int]:
+    """The call and who did it; the last one lasts until the first is long done."""
+    (folder / str(call)).touch()
+    begun = time.monotonic()
+    while call == 7 and not (folder / "0").exists() and time.monotonic() - begun < 60:
+        time.sleep(0.01)
+    time.sleep(0.5 * (call == 7))
+    return call, os.getpid()
+
+
+def test_unasked_there_are_as_many_processes_as_pay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_cores", lambda: list(range(64)))
+    assert [enough(calls) for calls in (0, 1, 15, 16, 24, 1000)] == [1, 1, 1, 2, 3, 4]
+    monkeypatch.setattr(workers, "_cores", lambda: [5])
+    assert enough(1000) == 1
+    monkeypatch.setattr(workers, "_cores", list)  # a system that does not bind processes to cores
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    assert enough(1000) == 3
+    monkeypatch.setattr("jax.default_backend", lambda: "gpu")
+    assert enough(1000) == 1
 
 
 @pytest.mark.skipif(
@@ -25,9 +58,9 @@ def test_a_worker_has_its_own_part_of_the_cores() -> None:
     assert os.sched_getaffinity(0) == whole
 
 
-@pytest.mark.parametrize(("cores", "workers"), [([0, 1], 2), ([3, 5, 6, 7, 9], 2), ([0, 1, 2], 3), ([4], 1)])
-def test_every_core_is_of_one_worker(cores: list[int], workers: int) -> None:
-    parts = partition(cores, workers)
+@pytest.mark.parametrize(("cores", "number"), [([0, 1], 2), ([3, 5, 6, 7, 9], 2), ([0, 1, 2], 3), ([4], 1)])
+def test_every_core_is_of_one_worker(cores: list[int], number: int) -> None:
+    parts = partition(cores, number)
     assert sorted(core for part in parts for core in part) == cores
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
@@ -36,8 +69,9 @@ def test_more_workers_than_cores_share_them() -> None:
     assert partition([2, 3], 3) == [[2], [3], [2]] and partition([], 2) == [[], []]
 
 
-def test_a_call_that_fails_costs_no_other() -> None:
-    calls, found = share(pow, [(2, 3), ("two", 3), (3, 2)], 1), []
+@pytest.mark.parametrize("here", [False, True])
+def test_a_call_that_fails_costs_no_other(here: bool) -> None:
+    calls, found = share(pow, [(2, 3), ("two", 3), (3, 2)], 1, here=here), []
     with pytest.raises(TypeError):
         found.extend(calls)
     assert sorted(found) == [8, 9]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.studies import mutations
-from benchmarks.studies.mutations import ROOT, mutants, nearest_tests
+from benchmarks.studies.mutations import ROOT, explained, mutants, nearest_tests
 
 SOURCE = '''"""A text with 1 < 2."""
 LIMIT = 3
@@ -52,12 +52,34 @@ def test_mutants_can_be_compiled(name: str) -> None:
     source, count = file.read_bytes(), 0
     for mutant in mutants(file):
         assert source[mutant.start : mutant.end].decode() == mutant.old != mutant.new
+        assert mutant.was != mutant.becomes and mutant.was.encode() in source
         ast.parse(source[: mutant.start] + mutant.new.encode() + source[mutant.end :])
         count += 1
     assert count > 3
+
+
+def test_a_mutant_is_never_taken_for_its_compiled_original(tmp_path: Path) -> None:
+    """Python compares whole seconds and sizes."""
+    file, times = tmp_path / "module.py", set[int]()
+    file.write_text("1 + 1")
+    for source in (b"1 - 1", b"1 + 1", b"1 * 1"):
+        times.add(int(file.stat().st_mtime))
+        mutations._write(file, source)
+        assert file.read_bytes() == source and int(file.stat().st_mtime) not in times
 
 
 def test_the_nearest_tests_come_first() -> None:
     assert nearest_tests("jgleak/metrics/edges.py")[0] == "tests/metrics/test_edges.py"
     found = nearest_tests("jgleak/attacks/census/whole_numbers.py")
     assert all(test.startswith("tests/attacks/census/") for test in found[:3])
+    near = nearest_tests("jgleak/metrics/edges.py", near=True)
+    assert near[0] == "tests/metrics/test_edges.py" and "tests/metrics/test_gsm.py" not in near
+    alone = "jgleak/attacks/census/tempering.py"  # no test imports it
+    assert nearest_tests(alone, near=True) == nearest_tests(alone)
+
+
+def test_what_is_explained_can_be_made() -> None:
+    """An entry whose line has changed is taken out, or the reason is given for the new line."""
+    known = explained()
+    assert set(known) <= {mutant.name for file in {name[0] for name in known} for mutant in mutants(ROOT / file)}
+    assert all(len(why) > 20 for why in known.values())

@@ -82,6 +82,14 @@ def test_quantisation_is_right_on_average_and_has_the_stated_levels() -> None:
     assert parse("quantise:3").deviation({"kernel": UPDATE["kernel"]}) == pytest.approx(measured, rel=0.25)
 
 
+def test_quantisation_leaves_zeros_and_knows_no_unit() -> None:
+    np.testing.assert_array_equal(applied("quantise:3", {"bias": np.zeros(4, np.float32)})["bias"], 0.0)
+    small = {"kernel": UPDATE["kernel"] / 1024}
+    np.testing.assert_array_equal(
+        1024 * applied("quantise:3", small)["kernel"], applied("quantise:3", {"kernel": UPDATE["kernel"]})["kernel"]
+    )
+
+
 @pytest.mark.parametrize(("name", "digits"), [("float16", 11), ("bfloat16", 8)])
 def test_half_precision_rounds_within_half_a_unit(name: str, digits: int) -> None:
     update = {"a": np.random.default_rng(0).normal(size=5000).astype(np.float32)}
@@ -153,6 +161,13 @@ def test_a_bound_that_the_update_shows_was_never_reached_leaves_the_noise_known(
         assert defense.deviation(left) == (pytest.approx(1e-5) if known else None)
     loud = parse(f"{kind}:{3.0 * largest}+gaussian:{largest}")
     assert loud.deviation(loud.apply(UPDATE, key=jax.random.key(0))) is None
+
+
+@pytest.mark.parametrize("kind", ["clip-inf", "clip-layer"])
+def test_an_update_at_the_bound_may_have_been_larger(kind: str) -> None:
+    update, idle = {"a": np.array([3.0, 4.0], np.float32)}, KINDS[kind].idle
+    reached = 4.0 if kind == "clip-inf" else 5.0
+    assert idle is not None and not idle(reached, update, 0.0) and idle(1.001 * reached, update, 0.0)
 
 
 @pytest.mark.parametrize("text", ["clip:1.0+gaussian:0.123456789", "prune:0.9", "sign", "clip:1e+20+quantise:4.0", ""])

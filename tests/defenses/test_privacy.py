@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import jax
 import numpy as np
 import pytest
 from scipy.optimize import brentq
@@ -13,6 +14,7 @@ from jgleak.defenses import parse
 from jgleak.defenses.privacy import privacy
 
 SIZES = (40, 10)
+KEY = jax.random.key(0)
 
 
 def exact_gaussian(multiplier: float, delta: float) -> float:
@@ -76,9 +78,30 @@ def test_the_best_pair_of_bound_and_noise_counts() -> None:
         assert privacy(parse(text), SIZES).epsilon == best
 
 
+@pytest.mark.parametrize("kind", ["clip", "clip-inf", "clip-layer"])
+def test_bounds_are_reached_by_even_updates_and_by_none_exceeded(kind: str) -> None:
+    """Among updates of a bounded norm those of equal entries have the largest sum."""
+    even = {"a": np.full(40, 9.0, np.float32), "b": np.full(10, 9.0, np.float32)}
+    uneven = {name: leaf * np.linspace(0, 1, leaf.size, dtype=np.float32) for name, leaf in even.items()}
+    step = parse(f"{kind}:0.5").steps[0]
+    assert step.kind.bounds is not None
+    l1, l2 = step.kind.bounds(0.5, SIZES)
+    for update, reached in ((even, True), (uneven, False)):
+        left = np.concatenate([np.ravel(leaf) for leaf in parse(f"{kind}:0.5").apply(update, key=KEY).values()])
+        assert np.abs(left).sum() <= l1 * (1 + 1e-5) and np.linalg.norm(left) <= l2 * (1 + 1e-5)
+        assert not reached or (np.abs(left).sum(), np.linalg.norm(left)) == pytest.approx((l1, l2), rel=1e-5)
+
+
 def test_what_follows_the_noise_costs_nothing() -> None:
     plain, pruned = (privacy(parse(f"clip:1+gaussian:4{more}"), SIZES) for more in ("", "+prune:0.9"))
     assert plain.epsilon == pruned.epsilon
+
+
+def test_every_tensor_has_an_entry() -> None:
+    assert privacy(parse("clip:1+gaussian:4"), (1,)).epsilon < math.inf
+    for sizes in ((), (3, 0)):
+        with pytest.raises(ValueError, match="at least one entry"):
+            privacy(parse("clip:1+gaussian:4"), sizes)
 
 
 @pytest.mark.parametrize("arguments", [{"delta": 0.0}, {"delta": 1.0}, {"rounds": 0}, {"rounds": 1.5}])

@@ -37,6 +37,11 @@ def test_each_of_several_gradients_has_bounds_of_its_own() -> None:
     np.testing.assert_array_equal(np.ravel(found["bias"]), [7.0, 5.0, 0.0])
 
 
+def test_a_tensor_without_entries_bounds_nothing() -> None:
+    found = bounds({"none": jnp.zeros((0, 3)), "kernel": jnp.asarray([[0.0, -2.0], [3.0, 0.0]])})
+    assert float(found["kernel"].squeeze()) == float(found["none"].squeeze()) == 2.0
+
+
 def test_the_largest_entries_of_a_whole_update_leave_tensors_without_any() -> None:
     """Another client's pruning: the truth still explains what was sent."""
     rng = np.random.default_rng(0)

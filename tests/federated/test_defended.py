@@ -118,6 +118,16 @@ def test_impossible_local_training_is_refused(steps: int, rate: float, words: st
         LocalTraining(rate, steps)
 
 
+def test_a_round_of_one_client_with_one_graph_is_a_step(world: Any) -> None:
+    model = world.model(readout="pooled", readout_widths=(), hidden=8)
+    plan = TrainingPlan(rounds=1, clients=1, batch=1, rate=0.02)
+    trained = federate(model, world.params(model), [world.graph(5, 0)], world.space, loss="ce", plan=plan, key=KEY)
+    changed = jax.tree.map(lambda a, b: float(np.abs(a - b).max()), trained, world.params(model))
+    assert max(jax.tree.leaves(changed)) == pytest.approx(0.02, rel=1e-3)  # Adam's first step has the rate's size
+    with pytest.raises(ValueError, match="from 1 and a rate above 0"):
+        federate(model, trained, [world.graph(5, 0)], world.space, loss="ce", plan=plan._replace(batch=0), key=KEY)
+
+
 def test_federated_training_learns_and_noise_spoils_it(world: Any) -> None:
     """The label says whether any node is red: easy to learn, impossible under overwhelming noise."""
     model = world.model(readout="pooled", readout_widths=(), hidden=8)

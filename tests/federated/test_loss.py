@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -25,6 +26,17 @@ def test_bce_is_the_mean_over_outputs_of_one_hot_labels() -> None:
 def test_ce_is_the_negative_log_likelihood() -> None:
     expected = -log_softmax(LOGITS, axis=1)[np.arange(4), LABELS]
     np.testing.assert_allclose(label_loss(jnp.asarray(LOGITS), jnp.asarray(LABELS), "ce"), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_a_loss_has_the_precision_of_the_outputs(kind: Any) -> None:
+    classes = LOGITS.shape[-1]
+    target = 0.9 * np.eye(classes)[LABELS] + 0.1 / classes
+    expected = -(target * log_softmax(LOGITS.astype(np.float64), axis=-1)).sum(axis=-1)
+    with jax.enable_x64(True):
+        found = label_loss(jnp.asarray(LOGITS, kind), jnp.asarray(LABELS), "ce+smoothing:0.1")
+    assert found.dtype == kind
+    np.testing.assert_allclose(found, expected, rtol=4 * np.finfo(kind).eps)
 
 
 def test_mse_is_the_squared_error_of_the_output_or_the_rating() -> None:

@@ -172,6 +172,9 @@ def test_missing_and_unexpected_tensors_are_named(world: Any) -> None:
     del update["readout"]["mlp"]["linears_0"]["bias"]
     with pytest.raises(ValueError, match="update: lacks tensor 'readout/mlp/linears_0/bias'"):
         world.observation(update=update)
+    del update["layers_1"]
+    with pytest.raises(ValueError, match="update: lacks the tensors of 'layers_1'"):
+        world.observation(update=update)
     params = world.params(world.model()) | {"extra": {"kernel": np.zeros(2)}}
     with pytest.raises(ValueError, match="params: has an unexpected tensor 'extra/kernel'"):
         world.observation(params=params)

@@ -14,7 +14,7 @@ import pytest
 from jgleak.attacks.distance import gradient_distances
 from jgleak.features import FeatureSpace, real
 from jgleak.federated import LocalTraining, fedavg, fedsgd
-from jgleak.federated.client import target_gradient
+from jgleak.federated.client import returned, target_gradient
 from jgleak.federated.loss import graph_loss
 from jgleak.federated.observation import load, save
 from jgleak.federated.statistics import deviation_blur, distance, evaluated, frozen, moved, of_batch
@@ -197,3 +197,15 @@ def test_before_a_mean_over_nodes_no_gradient_reaches_the_layers_below(act: str,
         np.abs(a - b).max() for a, b in zip(*map(jax.tree.leaves, (one.statistics, other.statistics)), strict=True)
     ]
     assert max(moved_by) > 1e-3
+
+
+def test_without_a_key_statistics_are_those_without_dropout(world: Any) -> None:
+    """As for an attack that is asked whether it could work, before any client draws its masks."""
+    batch = GraphBatch.from_graphs([world.graph(5, 0)], world.space)
+    dense = jax.tree.map(lambda leaf: leaf[0], batch.dense)
+    for rate in (0.0, 0.5):
+        layer = Layer(GCNConv(5), "tanh", norm=TRAINING, dropout=rate)
+        model = GNN(world.space.width, (layer,), Pooled(mlp=MLP((2,))))
+        params = model.initial(key=jax.random.key(0))
+        left = returned(model, params, batch, None)
+        jax.tree.map(np.testing.assert_array_equal, left, moved(model, params, dense))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from jgleak.graph import Graph
 from jgleak.metrics.alignment import align
 
-from .graphs import SPACE, graphs, path, permuted, plain
+from .graphs import REAL, SPACE, graphs, path, permuted, plain
 
 
 @given(permuted())
@@ -45,6 +45,28 @@ def test_symmetric_branches_are_not_mixed_up() -> None:
     for seed in range(5):
         other = truth.permute(np.random.default_rng(seed).permutation(truth.n))
         order = align(truth, SPACE, adjacency=0.4 * other.adjacency, nodes=SPACE.encode(other.x))
+        np.testing.assert_array_equal(other.adjacency[np.ix_(order, order)], truth.adjacency)
+
+
+def test_symmetric_branches_of_large_features_are_not_mixed_up_either() -> None:
+    """Nodes are alike up to a share of the largest entry: of minus a million, beside which 1e-5 is nothing."""
+    tree, rng = plain(nx.balanced_tree(2, 3)), np.random.default_rng(0)
+    truth, nodes = (np.c_[np.full(tree.n, -1e6), 1e-5 * rng.standard_normal(tree.n)] for _ in range(2))
+    other = tree.permute(rng.permutation(tree.n))
+    order = align(Graph(truth, tree.edges), REAL, adjacency=0.4 * other.adjacency, nodes=nodes)
+    np.testing.assert_array_equal(other.adjacency[np.ix_(order, order)], tree.adjacency)
+
+
+@pytest.mark.parametrize(("graph", "faint"), [(nx.balanced_tree(2, 3), 0.1), (nx.path_graph(7), 0.2)])
+def test_a_faint_edge_breaks_no_symmetry_wrongly(graph: nx.Graph, faint: float) -> None:
+    """Of the nodes that are alike the pair that fits best is pinned first; one beside the faint edge misleads."""
+    truth = plain(graph)
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        other = truth.permute(rng.permutation(truth.n))
+        soft, (u, v) = 0.45 * other.adjacency, other.edges[rng.integers(len(other.edges))]
+        soft[u, v] = soft[v, u] = faint
+        order = align(truth, SPACE, adjacency=soft, nodes=SPACE.encode(other.x))
         np.testing.assert_array_equal(other.adjacency[np.ix_(order, order)], truth.adjacency)
 
 

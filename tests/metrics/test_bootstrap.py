@@ -35,6 +35,14 @@ def test_wider_level_wider_interval() -> None:
     assert wide.low < narrow.low < narrow.high < wide.high
 
 
+def test_the_interval_is_that_of_so_many_resamples() -> None:
+    """Two resamples have two means, and the interval is 95 % of what lies between these."""
+    values = np.random.default_rng(3).random(30)
+    few, again = bootstrap(values, resamples=2, level=0.95), bootstrap(values, resamples=2, level=0.5)
+    assert few.high - few.low == pytest.approx(0.95 / 0.5 * (again.high - again.low)) != 0.0
+    assert few != bootstrap(values)
+
+
 def test_degenerate_samples() -> None:
     assert bootstrap([0.4]) == Interval(0.4, 0.4, 0.4)
     constant = bootstrap([1.0] * 10)

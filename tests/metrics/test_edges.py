@@ -62,6 +62,15 @@ def test_file_order_depends_on_the_order_and_aligned_does_not() -> None:
     assert shuffled.file_order.auc < 1.0
 
 
+def test_an_edge_between_other_nodes_is_wrong_where_features_tell_them() -> None:
+    """Of four nodes of other features one pair is joined, and the other two are said to be."""
+    truth = Graph(np.array([(0, 0), (1, 0), (2, 0), (0, 1)]), np.array([(0, 1)]))
+    found = np.zeros((4, 4))
+    found[2, 3] = found[3, 2] = 1.0
+    assert edge_scores(truth, SPACE, found, nodes=SPACE.encode(truth.x)).aligned.jaccard == 0.0
+    assert edge_scores(truth, SPACE, found).aligned.jaccard == 1.0
+
+
 def test_degenerate_cases_are_nan_and_silent() -> None:
     empty = edge_scores(_isolated(3), SPACE, np.zeros((3, 3))).file_order
     assert np.isnan([empty.jaccard, empty.auc, empty.ap]).all()

@@ -45,6 +45,16 @@ def test_file_order_differs_after_shuffling() -> None:
     assert result.aligned.classes == {"colour": 1.0, "flag": 1.0}
 
 
+def test_edges_tell_nodes_apart_that_features_would_swap() -> None:
+    """A leaf and a corner of a triangle, each with the height that the other has."""
+    edges = np.array([(0, 1), (1, 2), (2, 3), (1, 3)])
+    truth = Graph(np.array([[0.0, 1.0], [5.0, 1.0], [6.0, 1.0], [0.5, 1.0]]), edges)
+    found = truth.x[[3, 1, 2, 0]]
+    assert feature_scores(truth, REAL, found).aligned.mse == 0.0
+    result = feature_scores(truth, REAL, found, adjacency=truth.adjacency)
+    assert result.aligned.mse == result.file_order.mse == 2 * 0.5**2 / 8
+
+
 def test_missing_and_surplus_nodes_count() -> None:
     three, two = path(0, 1, 2), path(0, 1)
     missing = feature_scores(three, SPACE, SPACE.encode(two.x)).aligned

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from jgleak.graph import Graph
-from jgleak.metrics.matching import HOPS, TILT, WIDTH, Aggregates, aggregates, distances, match
+from jgleak.metrics.matching import HOPS, SEED, TILT, WIDTH, Aggregates, aggregates, distances, match
 
 from .graphs import SPACE, graphs, path, permuted
 
@@ -35,21 +35,24 @@ def test_propagation_is_the_normalised_adjacency() -> None:
     assert not np.allclose(alone[0], alone[1])
 
 
+def _xavier(rows: int) -> np.ndarray:
+    """The first random weight for ``rows`` columns: part of the metric's definition."""
+    bound = np.sqrt(6.0 / (rows + WIDTH))
+    return np.random.default_rng(SEED).uniform(-bound, bound, (rows, WIDTH))
+
+
 def test_edge_classes_add_a_row_each() -> None:
-    """``F_1 = ReLU(Ã X W_1 + Σ_k Ã_k 1 u_k)``, with ``W_1`` and ``u_k`` read off the smallest graphs of both signs."""
-    one, pair, none = np.zeros((1, 1)), np.array([[0.0, 1.0], [1.0, 0.0]]), np.zeros((2, SPACE.width))
-    weight = np.vstack([aggregates(x, one)[1] - aggregates(-x, one)[1] for x in np.eye(SPACE.width)[:, None]])
-    units = [pair[:, :, None] * np.eye(2)[k] for k in range(2)]
-    rows = [2 * (aggregates(none, pair, by_class=u)[1] - aggregates(none, pair, by_class=-u)[1])[0] for u in units]
+    """``F_1 = ReLU(Ã X W_1 + Σ_k Ã_k 1 u_k)``, with ``W_1`` and ``u_k`` Xavier-uniform by the seed."""
     graph = path(0, 1, 2)
     classes = np.zeros((3, 3, 2))
     classes[[0, 1], [1, 0], 0] = classes[[1, 2], [2, 1], 1] = 1.0
     looped = graph.adjacency + np.eye(3)
     mixing = looped / np.sqrt(np.outer(looped.sum(axis=1), looped.sum(axis=1)))
-    added = sum(np.outer((mixing * classes[:, :, k]).sum(axis=1), rows[k]) for k in range(2))
+    added = sum(np.outer((mixing * classes[:, :, k]).sum(axis=1), _xavier(2)[k]) for k in range(2))
+    own = mixing @ SPACE.encode(graph.x) @ _xavier(SPACE.width)
     found = aggregates(SPACE.encode(graph.x), graph.adjacency, by_class=classes)[1]
-    np.testing.assert_allclose(found, np.maximum(mixing @ SPACE.encode(graph.x) @ weight + added, 0.0), atol=1e-9)
-    assert not np.allclose(rows[0], rows[1])
+    np.testing.assert_allclose(found, np.maximum(own + added, 0.0), atol=1e-9)
+    np.testing.assert_allclose(_hops(graph)[1], np.maximum(own, 0.0), atol=1e-9)
 
 
 @given(permuted())

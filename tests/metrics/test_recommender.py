@@ -47,6 +47,8 @@ def test_blind_guesses() -> None:
     found = blind(FOUND, np.array([7, 1]), np.array([40.0, 20.0]), LEVELS, mean=25.0, commonest=20.0)
     assert found.auc == 0.5 and found.precision == found.recall == 0.4
     assert found.mae == 1.0 and found.nearest == 0.5
+    every = blind(FOUND, FOUND.items, np.full(5, 20.0), LEVELS, mean=25.0, commonest=20.0)
+    assert np.isnan(every.auc) and every.precision == 1.0 and every.recall == 0.4
 
 
 def test_means_leave_undefined_users_out() -> None:
@@ -63,5 +65,7 @@ def test_what_cannot_be_scored_is_said() -> None:
             leak(FOUND, np.array(items), np.array(values), LEVELS)
     with pytest.raises(ValueError, match="never sent"):
         leak(FOUND, np.array([2]), np.array([20.0]), LEVELS)
+    with pytest.raises(ValueError, match="never sent"):
+        blind(FOUND, np.array([2]), np.array([20.0]), LEVELS, mean=25.0, commonest=20.0)
     with pytest.raises(ValueError, match="one user at least"):
         summarise([])

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from jgleak.attacks.facts.fact import Silent
+from jgleak.attacks.span.subspace import nonzero
 from jgleak.features import FeatureSpace
 from jgleak.federated.observation import Observation
 from jgleak.gnn import Params
@@ -272,8 +273,8 @@ class Evidence:
           matrix: as it came.
           error: what rounding may have changed of each entry.
         """
-        values = np.linalg.svd(matrix, compute_uv=False)
-        changed = float(np.linalg.norm(error)) + 1e-5 * float(values[0])
+        values = np.linalg.svd(matrix[np.ix_(*nonzero(matrix))], compute_uv=False)
+        changed = float(np.linalg.norm(error)) + 1e-5 * float(np.max(values, initial=0.0))
         if self.noise is not None:
             changed += self.noise * (float(np.sqrt(matrix.shape[0]) + np.sqrt(matrix.shape[1])) + 5.0)
         return int(np.sum(values > changed))

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 
 from jgleak.attacks.attack import Clock
 from jgleak.attacks.span import kernels
-from jgleak.attacks.span.check import SpanCheck
+from jgleak.attacks.span.check import VECTORS, SpanCheck
 from jgleak.attacks.span.combinations import LARGEST, Digits, Neighbourhoods
 from jgleak.gnn import Layer, Params
 
@@ -30,6 +30,10 @@ COLUMNS = (28, 40, *range(64, 4097, kernels.STEP))
 TAILS = (1 << 12, 1 << 17)
 PLACES = (8, 32)
 """Padded sizes: table rows, columns, tail rows, prefix members."""
+
+FEW = 1 << 24
+"""Up to so many candidates all checks take one number of null vectors, zeros behind their own: another compiled program
+would take longer than the zeros do."""
 
 AHEAD = 2
 """Ranges in flight before the host waits for the first."""
@@ -141,12 +145,13 @@ class CentreSearch:
         columns = kernels.padded(check.columns.size, COLUMNS)
         scaled = self.fixed * check.fixed_scale if check.fixed else np.zeros(0)
         residual = scaled @ check.fixed_null if check.fixed else np.zeros(check.row_null.shape[1])
+        vectors = VECTORS[-1] if plan.prefix_count * plan.tail.shape[0] <= FEW else residual.size
         probe: tuple[Any, ...] = (
             kernels.fill(check.columns, columns).astype(np.int32),
             kernels.fill(check.row_scale, columns).astype(np.float32),
-            kernels.fill(check.row_null, columns).astype(np.float32),
+            kernels.fill(kernels.fill(check.row_null, columns), vectors, axis=1).astype(np.float32),
             np.float32(check.bound),
-            residual.astype(np.float32),
+            kernels.fill(residual, vectors).astype(np.float32),
             np.float32(scaled @ scaled),
         )
         source = self.rows.sent if check.view == "aggregate" else self.rows.projected

@@ -6,7 +6,7 @@ import dataclasses
 from functools import lru_cache
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from scipy import linalg
 
 from jgleak.attacks.noise import allowances, edge
@@ -119,14 +119,25 @@ class Subspace:
         return self.margin.distances(rest, along, np.linalg.norm(scaled, axis=1))
 
 
+def nonzero(matrix: Float[np.ndarray, "d D"]) -> tuple[Bool[np.ndarray, " d"], Bool[np.ndarray, " D"]]:
+    """Which rows and columns are not all zeros; the others add nothing but singular values of zero.
+
+    They are many: columns of values that do not occur, and units that are off at every node.
+    """
+    return np.any(matrix, axis=1), np.any(matrix, axis=0)
+
+
 def _decomposed(matrix: Float[np.ndarray, "d D"]) -> tuple[Float[np.ndarray, "d k"], Float[np.ndarray, " k"]]:
-    """Left singular vectors and singular values."""
+    """Left singular vectors and singular values; vectors of values that are zero are zeros."""
     return _known(matrix.shape, matrix.tobytes())
 
 
 @lru_cache(KEPT)
 def _known(shape: tuple[int, int], entries: bytes) -> tuple[Float[np.ndarray, "d k"], Float[np.ndarray, " k"]]:
-    left, values, _ = linalg.svd(np.frombuffer(entries).reshape(shape), full_matrices=False)
+    matrix, left, values = np.frombuffer(entries).reshape(shape), np.zeros((shape[0], min(shape))), np.zeros(min(shape))
+    rows, columns = nonzero(matrix)
+    vectors, found, _ = linalg.svd(matrix[np.ix_(rows, columns)], full_matrices=False)
+    left[rows, : found.size], values[: found.size] = vectors, found
     left.flags.writeable = values.flags.writeable = False  # whoever asks again gets the same arrays
     return left, values
 

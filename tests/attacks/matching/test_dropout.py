@@ -13,7 +13,7 @@ from jgleak.attacks.attack import Budget
 from jgleak.attacks.registry import get_attack
 from jgleak.federated import Knowledge, fedsgd, load, save
 from jgleak.federated.factors import Outer, factored_gradients
-from jgleak.gnn import GNN, MLP, GCNConv, Layer, Pooled, standard
+from jgleak.gnn import GNN, MLP, GCNConv, Layer, NodeScores, Pooled, standard
 from jgleak.gnn.dropout import MASKS
 from jgleak.graph import DenseGraph, GraphBatch
 from jgleak.metrics import score
@@ -73,6 +73,21 @@ def test_averaged_gradients_are_the_mean_over_draws_of_masks(lab: Any) -> None:
     assert not np.allclose(
         each[0]["readout"]["mlp"]["linears_1"]["kernel"], each[1]["readout"]["mlp"]["linears_1"]["kernel"]
     )
+
+
+def test_losses_of_nodes_are_averaged_over_draws_too(lab: Any) -> None:
+    model = standard(lab.space.width, Layer(GCNConv(8), dropout=RATE), NodeScores(2), layers=1)
+    params = model.initial(key=jax.random.key(0))
+    graphs = jax.tree.map(jnp.asarray, GraphBatch.from_graphs([lab.random(6, 0)], lab.space).dense)
+    labels, shares = jnp.zeros(graphs.mask.shape, int), graphs.mask[None] / graphs.mask.sum()
+    keys = jax.random.split(jax.random.key(1), 2)
+
+    @jax.jit
+    def kernel(draws: Any) -> Any:
+        found = factored_gradients(model, params, graphs, labels, "ce", shares, draws)["layers_0"]["conv"]["kernel"]
+        return found.rows.T @ found.slopes[0]
+
+    np.testing.assert_allclose(kernel(keys), (kernel(keys[:1]) + kernel(keys[1:])) / 2, atol=2e-6)
 
 
 def test_a_client_draws_masks_by_its_key_and_the_file_tells_the_rate_alone(lab: Any, tmp_path: Any) -> None:

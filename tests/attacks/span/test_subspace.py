@@ -75,6 +75,22 @@ def test_the_tolerance_follows_the_noise(noise: float) -> None:
     assert np.all(subspace.distances(rng.normal(size=(50, 40))) > subspace.tolerance)
 
 
+def test_units_that_are_off_and_values_that_do_not_occur_change_nothing() -> None:
+    rows, gradient = low_rank(20, 30, 4, 0)
+    whole = np.zeros((50, 70), np.float32)
+    whole[np.ix_(np.arange(20) * 2, np.arange(30) * 2 + 1)] = gradient
+    plain, among = Subspace.of_gradient(gradient), Subspace.of_gradient(whole)
+    assert among.rank == plain.rank == 4 and among.full == plain.full
+    np.testing.assert_allclose(among.basis.T @ among.basis, np.eye(4), atol=1e-10)
+    probes = np.zeros((10, 50))
+    probes[:, np.arange(20) * 2] = np.r_[rows, np.random.default_rng(1).normal(size=(6, 20))]
+    np.testing.assert_allclose(among.distances(probes), plain.distances(probes[:, np.arange(20) * 2]), atol=1e-10)
+    assert (
+        Subspace.of_gradient(np.zeros((3, 4))).rank == 0
+        and Subspace.of_gradient(np.zeros((3, 4)), noise=1e-3).rank == 0
+    )
+
+
 def test_at_most_as_many_dimensions_as_nodes() -> None:
     _, gradient = low_rank(10, 20, 8, 5)
     assert Subspace.of_gradient(gradient, most=3).rank <= 3

@@ -107,6 +107,8 @@ def test_ids_of_all_sizes_and_histories_of_none() -> None:
         protocol([[1, 1]])
     with pytest.raises(ValueError, match="ids lie in"):
         protocol([[-1]])
+    with pytest.raises(ValueError, match="ids lie in"):
+        protocol([[2**63]])
     with pytest.raises(ValueError, match="whole numbers"):
         protocol([[0.5]])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="embedding: expected D finite numbers"):
@@ -179,6 +181,9 @@ def test_altered_replies_are_refused() -> None:
         wide.receive(message)
     with pytest.raises(ValueError, match="none of the 0 embeddings sent"):
         Reply(reply.items, reply.sealed[:0], reply.index)
+    beyond = np.where(reply.index == reply.index.max(), len(reply.sealed), reply.index)
+    with pytest.raises(ValueError, match=f"none of the {len(reply.sealed)} embeddings sent"):
+        Reply(reply.items, reply.sealed, beyond)
     with pytest.raises(ValueError, match="reply: 20 bytes are too few for an encrypted embedding"):
         Reply(reply.items, reply.sealed[:, :20], reply.index)
     with pytest.raises(ValueError, match="rows of neighbours"):

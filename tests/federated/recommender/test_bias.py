@@ -26,6 +26,14 @@ def test_rmse_is_of_predictions_within_the_levels(made: Ratings) -> None:
     assert found.rmse(made) == pytest.approx(np.sqrt(np.mean((5.0 - made.values) ** 2)))
 
 
+def test_a_prediction_is_the_centre_and_both_offsets(made: Ratings) -> None:
+    few = made.take(np.arange(5))
+    found = biases(made, users=50.0, items=50.0)  # small: within the levels
+    added = found.centre + found.users[few.users] + found.items[few.items]
+    np.testing.assert_allclose(found.predict(few), added)
+    assert np.abs(found.items[few.items]).min() > 1e-3
+
+
 def test_nonsense_is_refused(made: Ratings) -> None:
     with pytest.raises(ValueError, match="penalties must be positive"):
         biases(made, users=0.0, items=1.0)

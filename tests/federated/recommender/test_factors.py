@@ -37,8 +37,10 @@ def test_fedmf_steps_and_sends_the_items_gradient() -> None:
 def test_both_learn(method, made: Ratings) -> None:
     rest, held = made.validation(0.15, np.random.default_rng(1))
     settings = Settings(width=2, epochs=60, clients=20, decay=2.0, rate=0.02, user_rate=0.02, centre=3.0, spread=0.3)
+    settings = settings._replace(patience=30)
     found = factorise(method, Clients.from_ratings(rest), settings, key=KEYS[0], validation=held)
     assert min(found.validation) < 0.95 * float(np.sqrt(np.mean((held.values - 3.0) ** 2)))
     assert found.epoch == 1 + int(np.argmin(found.validation))
+    assert len(found.validation) == min(60, found.epoch + 30)
     with pytest.raises(ValueError, match="patience"):
         factorise(method, Clients.from_ratings(rest), settings._replace(patience=1), key=KEYS[0])

@@ -59,14 +59,15 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def test_gated_star_is_the_dense_recursion() -> None:
-    weights, star = initial("ggnn", WIDTH, key=jax.random.key(1)), _star()
-    w = jax.tree.map(np.asarray, weights)
+    biases = jax.random.normal(jax.random.key(2), (4 * WIDTH,))
+    weights = initial("ggnn", WIDTH, key=jax.random.key(1)) | {"message_bias": biases[:WIDTH], "bias": biases[WIDTH:]}
+    w, star = jax.tree.map(np.asarray, weights), _star()
     h, adjacency = map(np.asarray, _dense(star))
-    inward, own = np.split(w["input"], 3, axis=1), np.split(w["hidden"], 3, axis=1)
+    inward, own, bias = np.split(w["input"], 3, axis=1), np.split(w["hidden"], 3, axis=1), np.split(w["bias"], 3)
     for _ in range(STEPS):
         m = (adjacency / adjacency.sum(axis=1, keepdims=True)) @ (h @ w["message"] + w["message_bias"])
-        update, reset = (_sigmoid(m @ inward[k] + h @ own[k]) for k in (0, 1))
-        h = (1 - update) * h + update * np.tanh(m @ inward[2] + (reset * h) @ own[2])
+        update, reset = (_sigmoid(m @ inward[k] + bias[k] + h @ own[k]) for k in (0, 1))
+        h = (1 - update) * h + update * np.tanh(m @ inward[2] + bias[2] + (reset * h) @ own[2])
     np.testing.assert_allclose(_states("ggnn", weights, star), h, atol=1e-5)
 
 
@@ -118,6 +119,20 @@ def test_the_users_offset_is_in_predictions_and_not_in_the_gradient(model: Recom
     np.testing.assert_allclose(
         _predicted(device, params, client), _predicted(model, params, client) + offset, atol=1e-6
     )
+
+
+def test_errors_count_in_units_of_the_scale(model: Recommender, clients: Clients) -> None:
+    client, params = clients.one(40), model.initial(key=jax.random.key(0))
+    wide = dataclasses.replace(model, scale=2.0)
+    wrong = np.asarray(_predicted(wide, params, client) - client.values)[np.asarray(client.mask)]
+    found = jax.jit(lambda: wide.loss(wide.local(params, client, params.users), client))()
+    assert float(found) == pytest.approx(np.mean((wrong / 2.0) ** 2), rel=1e-5)
+
+
+def test_dropout_waits_for_a_key(model: Recommender, clients: Clients) -> None:
+    client, params = clients.one(40), model.initial(key=jax.random.key(0))
+    dropping = dataclasses.replace(model, dropout=0.5)
+    np.testing.assert_array_equal(_predicted(dropping, params, client), _predicted(model, params, client))
 
 
 def test_a_sum_is_a_mean_of_as_many(model: Recommender, clients: Clients) -> None:

@@ -61,6 +61,20 @@ def test_the_mean_is_over_clients_or_senders(mean: str, made: Ratings, model: Re
     np.testing.assert_allclose(out.users[41], own, atol=1e-5)
 
 
+def test_clients_weigh_as_much_as_they_rated(made: Ratings, model: Recommender, clients: Clients) -> None:
+    """One step of everyone together: the mean of gradients, each as often as its client has ratings."""
+    params = model.initial(key=jax.random.key(0))
+    plan = RecommenderPlan(epochs=1, clients=1000, rate=1.0, weight="ratings", neighbours="off")
+    trained = train(model, params, clients, plan, key=KEY)
+    total, counts = np.zeros(params.network["kernel"].shape), 0
+    for user in range(made.n_users):
+        if number := int(clients.one(user).mask.sum()):
+            total += number * np.asarray(_sent(model, params, clients.one(user)).gradient.network["kernel"])
+            counts += number
+    moved = params.network["kernel"] - trained.params.network["kernel"]
+    np.testing.assert_allclose(moved, total / counts, atol=1e-5)
+
+
 def test_training_beats_the_mean_rating(made: Ratings) -> None:
     rest, held = made.validation(0.15, np.random.default_rng(1))
     near = np.roll(np.arange(made.n_users), 1)[:, None]
@@ -80,7 +94,7 @@ def test_training_beats_the_mean_rating(made: Ratings) -> None:
 
 
 def test_rmse_is_of_the_predictions_one_by_one(made: Ratings, model: Recommender, clients: Clients) -> None:
-    params = model.initial(key=jax.random.key(2))._replace(items=3 * model.initial(key=jax.random.key(4)).items)
+    params = model.initial(key=jax.random.key(2))._replace(items=30 * model.initial(key=jax.random.key(4)).items)
     rows = made.take(np.arange(0, len(made), 9))
     wrong = []
     for user, item, value in zip(rows.users, rows.items, rows.values, strict=True):
@@ -89,6 +103,10 @@ def test_rmse_is_of_the_predictions_one_by_one(made: Ratings, model: Recommender
         wrong.append(float(found[0]) - value)
     found = rmse(model, params, clients, rows, neighbours=NeighbourUsers("fixed"), bounded=False)
     assert found == pytest.approx(np.sqrt(np.mean(np.square(wrong))), rel=1e-4)
+    within = np.clip(np.add(wrong, rows.values), 1.0, 5.0) - rows.values
+    assert np.any(within > wrong) and np.any(within < wrong)
+    found = rmse(model, params, clients, rows, neighbours=NeighbourUsers("fixed"), bounded=True)
+    assert found == pytest.approx(np.sqrt(np.mean(np.square(within))), rel=1e-4)
     with pytest.raises(ValueError, match="wanted"):
         rmse(model, params, clients, rows.take(np.zeros(0, int)))
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from jgleak.federated.secure import Aggregator, FixedPoint, GradientClient, Keys, generate
-from jgleak.federated.secure.keys import PUBLIC, read_private, read_public, whole_bytes
+from jgleak.federated.secure.keys import PUBLIC, fingerprint, read_private, read_public, whole_bytes
 from jgleak.federated.secure.message import Encrypted
 from jgleak.federated.wire import Fields, pack
 
@@ -90,6 +90,7 @@ def test_packing_adds_slot_by_slot(data: st.DataObject, columns: int, addends: i
     rows = data.draw(arrays(np.int64, (addends, columns), elements=number))
     packed = [code.pack(row, 256) for row in rows]
     assert len(packed[0]) == -(-columns // code.slots(256))
+    assert 2 ** (code.width - 2) <= addends * code.limit < 2 ** (code.width - 1)  # a sign, and no bit to spare
     sums = [sum(parts) for parts in zip(*packed, strict=True)]
     assert max(map(abs, sums)) < 2**254
     np.testing.assert_array_equal(code.unpack(sums, columns, 256), rows.sum(0))
@@ -121,6 +122,7 @@ def test_keys_survive_the_wire_and_bad_ones_are_refused() -> None:
     public, private = read_public(KEYS.public), read_private(KEYS.private)
     assert private.public_key == public
     assert public.n.bit_length() == 512
+    assert fingerprint(public).size == 16
     assert repr(KEYS.private) not in repr(KEYS)
     with pytest.raises(ValueError, match="no length of a key"):
         generate(128)

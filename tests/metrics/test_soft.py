@@ -1,0 +1,36 @@
+"""Edges and features together, by hand; means leave out what is undefined."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from jgleak.graph import Graph
+from jgleak.metrics import mean_scores, soft_score, target_error
+from jgleak.metrics.edges import edge_scores
+from jgleak.metrics.features import feature_scores
+
+from .graphs import REAL, SPACE, path
+
+
+def test_the_graph_stands_in_for_what_is_not_given_soft() -> None:
+    truth, found = path(0, 1, 2), path(0, 2, 1)
+    soft, rows = 0.7 * found.adjacency, 0.9 * SPACE.encode(found.x)
+    given = soft_score(truth, found, SPACE, adjacency=soft, nodes=rows)
+    assert given.edges == edge_scores(truth, SPACE, soft, nodes=rows)
+    assert given.features == feature_scores(truth, SPACE, rows, adjacency=soft)
+    bare = soft_score(truth, found, SPACE)
+    assert bare.edges == edge_scores(truth, SPACE, found.adjacency, nodes=SPACE.encode(found.x))
+    assert given.edges.file_order.mse == pytest.approx(2 * 0.3**2 / 3) and bare.edges.file_order.mse == 0.0
+
+
+def test_the_target_is_the_first_node() -> None:
+    truth = Graph(np.array([[3.0, 4.0], [9.0, 9.0]]), np.array([(0, 1)]))
+    assert target_error(truth, REAL, np.array([[3.0, 3.0], [0.0, 0.0]])) == pytest.approx(1 / 5)
+    assert np.isnan(target_error(Graph(np.zeros((1, 2)), np.zeros((0, 2), int)), REAL, np.ones((1, 2))))
+
+
+def test_means_leave_out_what_is_undefined() -> None:
+    records = [{"a": 1.0, "b": {"c": np.nan, "d": None}}, {"a": None, "b": {"c": 4.0, "d": np.nan}}]
+    assert mean_scores([*records, {"a": 2.0, "b": {"c": 5.0, "d": None}}]) == {"a": 1.5, "b": {"c": 4.5, "d": None}}
+    assert mean_scores([]) == {}
