@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 
 from jgleak.attacks.attack import Clock
 from jgleak.attacks.span import kernels
-from jgleak.attacks.span.check import VECTORS, SpanCheck
+from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import LARGEST, Digits, Neighbourhoods
 from jgleak.gnn import Layer, Params
 
@@ -29,11 +29,12 @@ TABLES = (512, 4096, 32768)
 COLUMNS = (28, 40, *range(64, 4097, kernels.STEP))
 TAILS = (1 << 12, 1 << 17)
 PLACES = (8, 32)
-"""Padded sizes: table rows, columns, tail rows, prefix members."""
+VECTORS = (4, 8)
+"""Padded sizes: table rows, columns, tail rows, prefix members, null vectors."""
 
 FEW = 1 << 24
-"""Up to so many candidates all checks take one number of null vectors, zeros behind their own: another compiled program
-would take longer than the zeros do."""
+"""Up to so many candidates null vectors are padded, with zeros: another compiled program would take longer than they
+do."""
 
 AHEAD = 2
 """Ranges in flight before the host waits for the first."""
@@ -145,7 +146,9 @@ class CentreSearch:
         columns = kernels.padded(check.columns.size, COLUMNS)
         scaled = self.fixed * check.fixed_scale if check.fixed else np.zeros(0)
         residual = scaled @ check.fixed_null if check.fixed else np.zeros(check.row_null.shape[1])
-        vectors = VECTORS[-1] if plan.prefix_count * plan.tail.shape[0] <= FEW else residual.size
+        vectors = residual.size
+        if plan.prefix_count * plan.tail.shape[0] <= FEW:
+            vectors = kernels.padded(vectors, VECTORS)
         probe: tuple[Any, ...] = (
             kernels.fill(check.columns, columns).astype(np.int32),
             kernels.fill(check.row_scale, columns).astype(np.float32),
