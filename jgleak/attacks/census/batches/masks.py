@@ -55,10 +55,7 @@ FITTED = 1e-3
 """How far an entry may be off after all units have been fitted, relative to the largest."""
 
 CONSISTENT = 1e-3
-"""What may be left of ``d_g`` (``HeadGradient.explained``),"""
-
-BETTER = 10.0
-"""and how much less than what the next best choice leaves."""
+"""What may be left of ``d_g`` (``HeadGradient.explained``)."""
 
 
 def pooled_rows(head: HeadGradient, clock: Clock) -> Float[np.ndarray, "r P"] | None:
@@ -86,20 +83,19 @@ def pooled_rows(head: HeadGradient, clock: Clock) -> Float[np.ndarray, "r P"] | 
 def _explaining(
     head: HeadGradient, vectors: Float[np.ndarray, "k r"], units: Int[np.ndarray, " U"], clock: Clock
 ) -> Float[np.ndarray, "r P"] | None:
-    """The pooled rows of the choice of vectors that explains the gradient; None where none does, or several alike."""
-    rank, best, least, second = head.rank, None, np.inf, np.inf
+    """The pooled rows of exactly one choice of vectors that explains the gradient; None where none does, or several."""
+    found, rank = list[Float[np.ndarray, "r P"]](), head.rank
     if not rank <= len(vectors) or comb(len(vectors), rank) > SUBSETS:
         return None
     for chosen in combinations(range(len(vectors)), rank):
         if clock.left <= 0:
             return None
         rows = _rows(head, vectors[list(chosen)], units)
-        left = np.inf if rows is None else float(head.explained(rows)[1].max())
-        if left < least:
-            best, least, second = rows, left, least
-        else:
-            second = min(second, left)
-    return best if least <= min(CONSISTENT, second / BETTER) else None
+        if rows is not None and head.explained(rows)[1].max() <= CONSISTENT:
+            found.append(rows)
+        if len(found) > 1:
+            return None
+    return found[0] if found else None
 
 
 def _rows(

@@ -108,7 +108,7 @@ def _spanned(
         own = pairs @ chosen
         gram += own.T @ own
     squares, null = linalg.eigh(gram, subset_by_index=(0, rank))
-    if squares[rank] <= GAP**2 * max(squares[rank - 1], 0.0):
+    if squares[rank] <= GAP**2 * max(squares[rank - 1], np.finfo(float).eps * float(np.trace(gram))):
         return None
     inside = place.reshape((wide,) * degree)[(slice(rank),) * degree]
     tensors = np.moveaxis(null[inside, :rank], -1, 0)
