@@ -9,6 +9,7 @@ from jgleak.attacks.attack import Clock
 from jgleak.attacks.census.assemble import CUT, AnonymitySet, assemble
 from jgleak.attacks.census.candidates import Levels
 from jgleak.attacks.census.equations import equations
+from jgleak.attacks.census.followed import settled
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.solve import solve
 from jgleak.attacks.census.system import Solution
@@ -55,6 +56,7 @@ def counted(problem: CensusProblem, levels: Levels, clock: Clock) -> Attempted:
     answer = Attempted(levels, None, CUT)
     if system is None:
         return answer
+    problem, system = settled(problem, levels, system, clock)
     found = AnonymitySet(exhausted=levels.complete)
     for sizes in problem.rounds:
         solution = solve(problem, levels, system, sizes, clock)

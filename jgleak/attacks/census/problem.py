@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Int
 
 from jgleak.attacks.census.arithmetic import Arithmetic, arithmetic_of
+from jgleak.attacks.census.local_path import LocalPath, midway, moved, straight
 from jgleak.attacks.census.settings import DEFAULTS, CensusLimits, CensusSettings, CensusTolerances
 from jgleak.attacks.distance import Fit
 from jgleak.attacks.node_order import KnownRows
@@ -23,12 +24,14 @@ class CensusProblem:
 
     Attributes:
       observation: what the server saw; of batch normalisation in training mode with the batch's own statistics in the
-        parameters and in evaluation mode, so that a node's states follow from its neighbourhood.
+        parameters and in evaluation mode, so that a node's states follow from its neighbourhood; of several local
+        steps at the middle of their path.
       seen: the same as it was seen.
       knowledge: what the attacker knows.
       settings: tolerances and limits; where running statistics came back the tolerances allow for their rounding.
       arithmetic: how to reckon with an exact gradient, or one under noise.
       fit: which gradient distances are those of the graph that was seen.
+      path: where the gradients were taken: the weights and the update of one step, or those of every local step.
       n_counted: the number of nodes was not known, but follows from statistics (``number_of_nodes``).
     """
 
@@ -38,6 +41,7 @@ class CensusProblem:
     settings: CensusSettings
     arithmetic: Arithmetic
     fit: Fit
+    path: LocalPath
     n_counted: bool = False
 
     @staticmethod
@@ -49,7 +53,9 @@ class CensusProblem:
         """
         settings = dataclasses.replace(settings, tolerances=_rounded(settings.tolerances, observation))
         arithmetic, fit = arithmetic_of(knowledge.noise, settings), Fit.of(observation, knowledge.noise)
-        return CensusProblem(still(observation, knowledge.n), observation, knowledge, settings, arithmetic, fit)
+        here = still(midway(observation), knowledge.n)
+        path = straight(observation if moved(observation) else here)
+        return CensusProblem(here, observation, knowledge, settings, arithmetic, fit, path)
 
     @property
     def batch(self) -> Batch:

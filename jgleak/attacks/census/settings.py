@@ -47,6 +47,9 @@ class CensusTolerances:
         solution.
       near_distance: graphs whose gradient is off by less come first: rounding explains that easily, and ten times as
         much hardly (relative gradient distance).
+      path_gain: shares of blocks and the path of several local steps are found in turns (``followed``) while one leaves
+        at most this share of the residual of the one before,
+      path_residual: and more than this.
       looser_checks: under noise spans are not completed. Their missing dimensions are those under the noise floor,
         where all rows are short; so a row is allowed this many times what noise explains where one dimension is taken
         to be missing.
@@ -73,6 +76,8 @@ class CensusTolerances:
     conic_weight: float = 1e-5
     near_residual: float = 1e-5
     near_distance: float = 1e-5
+    path_gain: float = 0.7
+    path_residual: float = 1e-6
     looser_checks: float = 4.0
     loosest_checks: float = 8.0
     span: SpanTolerances = TOLERANCES
@@ -118,6 +123,7 @@ class CensusLimits:
       sphere_blocks: most blocks that are counted by distance.
       sphere_steps: most partial vectors of counts that this looks at for one number of nodes.
       sphere_censuses: most censuses that it finds for one number of nodes (under noise).
+      path_turns: most of these turns.
       enumerated_nodes: largest graph that is enumerated, where counting blocks ends without an answer; 0: none is.
       enumeration_share: part of the time that is kept for that, where the graph may be so small.
       bond_orders: most graphs whose bond orders the molecule prior works out.
@@ -156,6 +162,7 @@ class CensusLimits:
     sphere_blocks: int = 400
     sphere_steps: int = 200_000
     sphere_censuses: int = 500
+    path_turns: int = 12
     enumerated_nodes: int = from_zero(12)
     enumeration_share: float = 0.3
     bond_orders: int = 200
