@@ -9,8 +9,8 @@ from jgleak.attacks.attack import Clock
 from jgleak.attacks.census.assemble import CUT, AnonymitySet, assemble
 from jgleak.attacks.census.candidates import Levels
 from jgleak.attacks.census.equations import equations
-from jgleak.attacks.census.followed import settled
 from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.settled import settled
 from jgleak.attacks.census.solve import solve
 from jgleak.attacks.census.system import Solution
 
@@ -61,6 +61,8 @@ def counted(problem: CensusProblem, levels: Levels, clock: Clock) -> Attempted:
     for sizes in problem.rounds:
         solution = solve(problem, levels, system, sizes, clock)
         found = found.joined(assemble(problem, levels, solution, sizes, clock))
+        if len(problem.path) > 1 and solution.residual > problem.tolerances.path_settled:
+            found = found.joined(CUT)
         answer = Attempted(levels, solution, found, sizes[-1])
         if found.graphs or not answer.explained or clock.left <= 0:
             break

@@ -28,7 +28,8 @@ class CensusProblem:
         steps at the middle of their path.
       seen: the same as it was seen.
       knowledge: what the attacker knows.
-      settings: tolerances and limits; where running statistics came back the tolerances allow for their rounding.
+      settings: tolerances and limits; where running statistics came back the tolerances allow for their rounding, and
+        after several local steps for the way of the rows.
       arithmetic: how to reckon with an exact gradient, or one under noise.
       fit: which gradient distances are those of the graph that was seen.
       path: where the gradients were taken: the weights and the update of one step, or those of every local step.
@@ -51,7 +52,8 @@ class CensusProblem:
         Raises:
           ValueError: batch normalisation in training mode without running statistics or without a number of nodes.
         """
-        settings = dataclasses.replace(settings, tolerances=_rounded(settings.tolerances, observation))
+        tolerances = _blurred(_rounded(settings.tolerances, observation), observation)
+        settings = dataclasses.replace(settings, tolerances=tolerances)
         arithmetic, fit = arithmetic_of(knowledge.noise, settings), Fit.of(observation, knowledge.noise)
         here = still(midway(observation), knowledge.n)
         path = straight(observation if moved(observation) else here)
@@ -126,3 +128,11 @@ def _rounded(tolerances: CensusTolerances, seen: Observation) -> CensusTolerance
     residual = max(tolerances.missing_residual, min(blur, tolerances.statistics_residual))
     span = dataclasses.replace(tolerances.span, row_least=tolerances.span.statistics_row)
     return dataclasses.replace(tolerances, span=span, missing_residual=residual, census_residual=residual)
+
+
+def _blurred(tolerances: CensusTolerances, seen: Observation) -> CensusTolerances:
+    """Tolerances of spans that allow for rows which moved along local steps: checks look at them midway."""
+    if not moved(seen):
+        return tolerances
+    span = dataclasses.replace(tolerances.span, rank_gap=tolerances.moved_gap, row_most=tolerances.moved_row)
+    return dataclasses.replace(tolerances, span=span)
