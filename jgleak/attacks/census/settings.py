@@ -130,7 +130,7 @@ class CensusLimits:
       sphere_blocks: most blocks that are counted by distance.
       sphere_steps: most partial vectors of counts that this looks at for one number of nodes.
       sphere_censuses: most censuses that it finds for one number of nodes (under noise).
-      path_turns: most of these turns.
+      path_turns: most of these turns; 0: paths stay straight.
       whole_steps: most partial vectors of counts looked at for whole censuses in one of them, a number of nodes each,
       whole_replayed: and most of those whose training is run.
       enumerated_nodes: largest graph that is enumerated, where counting blocks ends without an answer; 0: none is.
@@ -171,7 +171,7 @@ class CensusLimits:
     sphere_blocks: int = 400
     sphere_steps: int = 200_000
     sphere_censuses: int = 500
-    path_turns: int = 12
+    path_turns: int = from_zero(12)
     whole_steps: int = 20_000
     whole_replayed: int = 16
     enumerated_nodes: int = from_zero(12)
