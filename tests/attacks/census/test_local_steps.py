@@ -132,7 +132,7 @@ def test_graphs_come_back_with_a_certificate(lab: Any, readout: str, local: Loca
 
 def test_nothing_is_claimed_of_others_while_shares_and_path_disagree(lab: Any) -> None:
     """Without a turn the path is straight: graphs of what is left may be found, and no others are excluded."""
-    graph = lab.path([0, 1, 2, 0])
+    graph = lab.path([0, 1, 1, 2, 0])
     seen = returned(lab, lab.model(), graph, LocalTraining(0.003, 3))
     known, run = Knowledge(lab.space, n=graph.n), {"key": jax.random.key(0), "budget": Budget(seconds=60)}
     found = CENSUS.configure({"path_turns": "0"})(seen, known, **run)
