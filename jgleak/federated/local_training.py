@@ -45,7 +45,8 @@ class LocalTraining:
       shuffled: every pass takes the graphs in an order of its own, which the server does not know.
 
     Raises:
-      ValueError: numbers out of range, or less than one step or graph.
+      ValueError: numbers out of range, less than one step or graph, or a rate and a weight decay that turn weights
+        round, so that a gradient would count less than nothing.
     """
 
     rate: float
@@ -68,6 +69,10 @@ class LocalTraining:
             raise ValueError(f"loader: a step takes at least one graph, in whole numbers, got {self.loader!r}")
         for name in ("rate", "momentum", "weight_decay"):
             object.__setattr__(self, name, float(getattr(self, name)))
+        if self.weight_decay and np.any(self.response <= 0):
+            raise ValueError(
+                f"weight_decay: {self.weight_decay:g} at a rate of {self.rate:g} turns the weights round; take less"
+            )
 
     @cached_property
     def kept(self) -> Float[np.ndarray, " E1"]:
@@ -82,6 +87,8 @@ class LocalTraining:
     def response(self) -> Float[np.ndarray, " E"]:
         """How far one step's gradient has moved the weights after 1, 2, .. ``E`` steps, its own the first, in units of
         the rate."""
+        if not (self.momentum or self.weight_decay):
+            return np.ones(self.steps)
         moved, speed = np.zeros(self.steps), 0.0
         for t in range(self.steps):
             speed = 1.0 if t == 0 else self.momentum * speed - self.rate * self.weight_decay * moved[t - 1]
@@ -91,7 +98,8 @@ class LocalTraining:
     @property
     def length(self) -> float:
         """What the mean gradient is multiplied with in the weights' change: rate times steps where they are plain."""
-        return self.rate * float(self.response.sum())
+        plain = not (self.momentum or self.weight_decay)
+        return self.rate * (self.steps if plain else float(self.response.sum()))
 
     @property
     def shares(self) -> Float[np.ndarray, " E"]:

@@ -130,6 +130,7 @@ def test_a_file_tells_the_optimiser_and_plain_ones_are_as_before(client: dict[st
         ({"momentum": -0.1}, "momentum"),
         ({"weight_decay": -1.0}, "weight_decay: it is finite and not negative"),
         ({"weight_decay": float("nan")}, "weight_decay"),
+        ({"weight_decay": 30.0}, "weight_decay: 30 at a rate of 0.1 turns the weights round"),
         ({"loader": 0}, "loader: a step takes at least one graph"),
         ({"loader": 1.5}, "loader"),
     ],

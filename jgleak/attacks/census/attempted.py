@@ -61,8 +61,8 @@ def counted(problem: CensusProblem, levels: Levels, clock: Clock) -> Attempted:
     for sizes in problem.rounds:
         solution = solve(problem, levels, system, sizes, clock)
         found = found.joined(assemble(problem, levels, solution, sizes, clock))
-        if len(problem.path) > 1 and solution.residual > problem.tolerances.path_settled:
-            found = found.joined(CUT)
+        if problem.several and (len(problem.path) == 1 or solution.residual > problem.tolerances.path_settled):
+            found = found.joined(CUT)  # the gradients were taken elsewhere
         answer = Attempted(levels, solution, found, sizes[-1])
         if found.graphs or not answer.explained or clock.left <= 0:
             break

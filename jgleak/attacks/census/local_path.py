@@ -7,13 +7,13 @@ search begins (docs/local-steps.md); ``followed`` makes a better one of what was
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Float
 
+from jgleak.federated.local_training import LocalTraining
 from jgleak.federated.observation import Observation
 from jgleak.gnn import GNN, Params
 
@@ -32,19 +32,24 @@ class Point(NamedTuple):
     share: float
 
 
+FOLLOWED = 64
+"""Most steps that are followed one by one: every one costs the contributions of all blocks."""
+
 LocalPath = tuple[Point, ...]
 """The steps, the first first; their gradients' readout parts have that of the update as their mean."""
 
 
 def straight(observation: Observation) -> LocalPath:
-    """The path of a client whose gradients were all alike: of one step the weights that it got, and the update."""
+    """The path of a client whose gradients were all alike: of one step the weights that it got, and the update; of more
+    than ``FOLLOWED`` the middle alone."""
     model, seen = observation.model, observation.model.readout_of(observation.update)
     local = observation.local if moved(observation) else None
-    if local is None:
-        return (Point(observation.params, seen, 1.0),)
-    gone = np.r_[0.0, np.cumsum(local.response)[:-1]] * local.rate
-    pairs = zip(local.kept[:-1].tolist(), gone.tolist(), local.shares.tolist(), strict=True)
-    return tuple(Point(_gone(model, observation, left, far), seen, share) for left, far, share in pairs)
+    if local is None or local.steps > FOLLOWED:
+        return (Point(midway(observation).params, seen, 1.0),)
+    left, gone, shares = (part.tolist() for part in _way(local))
+    return tuple(
+        Point(_gone(model, observation, *place), seen, share) for *place, share in zip(left, gone, shares, strict=True)
+    )
 
 
 def moved(observation: Observation) -> bool:
@@ -55,21 +60,12 @@ def moved(observation: Observation) -> bool:
 
 def midway(observation: Observation) -> Observation:
     """The update as that of one gradient, in the middle of the straight path: right to first order in the rate."""
-    if not moved(observation):
+    local = observation.local
+    if local is None or not moved(observation):
         return observation
-    points = straight(observation)
-    middle = averaged([point.params for point in points], [point.share for point in points])
+    left, gone, shares = _way(local)
+    middle = _gone(observation.model, observation, float(shares @ left), float(shares @ gone))
     return dataclasses.replace(observation, params=middle)
-
-
-def averaged(trees: Sequence[Params], shares: Sequence[float]) -> Params:
-    """Their mean, in single precision."""
-
-    def mean(*leaves: Any) -> Float[np.ndarray, "..."]:
-        wide = np.stack([np.asarray(leaf, np.float64) for leaf in leaves])
-        return np.tensordot(np.asarray(shares), wide, 1).astype(np.float32)
-
-    return jax.tree.map(mean, *trees)
 
 
 def root_shares(model: GNN, path: LocalPath) -> Float[np.ndarray, " E"]:
@@ -80,6 +76,12 @@ def root_shares(model: GNN, path: LocalPath) -> Float[np.ndarray, " E"]:
     mean = shares @ np.array(behind)
     along = shares * (np.array(behind) @ mean)
     return along / along.sum() if along.sum() else shares
+
+
+def _way(local: LocalTraining) -> tuple[Float[np.ndarray, " E"], Float[np.ndarray, " E"], Float[np.ndarray, " E"]]:
+    """Before every step what is left of the first weights, how far they have gone along the mean gradient, and what the
+    step's gradient counts."""
+    return local.kept[:-1], local.rate * np.r_[0.0, np.cumsum(local.response)[:-1]], local.shares
 
 
 def _gone(model: GNN, observation: Observation, left: float, far: float) -> Params:

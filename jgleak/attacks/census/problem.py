@@ -76,6 +76,12 @@ class CensusProblem:
         return self.settings.limits
 
     @property
+    def several(self) -> bool:
+        """The client made several local steps."""
+        local = self.seen.local
+        return local is not None and local.steps > 1
+
+    @property
     def rounds(self) -> list[range]:
         """``rounds_of`` this problem."""
         return rounds_of(self.knowledge, self.limits)

@@ -36,7 +36,7 @@ def searchable(problem: CensusProblem) -> bool:
     model = seen.model
     if knowledge.space.degree is not None or ends_linear(model) or knowledge.noise is not None or seen.pruned:
         return False
-    return not (model.node_level or model.edge_classes or model.returns_statistics or len(problem.path) > 1)
+    return not (model.node_level or model.edge_classes or model.returns_statistics or problem.several)
 
 
 def searched(problem: CensusProblem, nodes: Nodes, clock: Clock) -> tuple[Levels | None, AnonymitySet, dict[str, Any]]:
