@@ -83,7 +83,7 @@ class CensusTolerances:
     path_gain: float = 0.7
     path_residual: float = 1e-6
     path_settled: float = 1e-5
-    moved_gap: float = 4.0
+    moved_gap: float = 2.0
     moved_row: float = 0.03
     looser_checks: float = 4.0
     loosest_checks: float = 8.0
