@@ -92,7 +92,14 @@ def test_the_path_of_the_true_shares_is_the_client_s(lab: Any, readout: str, loc
     blocks, shares = np.arange(counts.size), counts / graph.n
     path, weights = followed(problem, levels, blocks, shares), by_hand(lab, model, graph, local)
     assert max(gap(point.params, there) for point, there in zip(path, weights, strict=False)) < 1e-5
-    assert returned_distances(problem, levels, blocks, np.stack([shares, np.roll(shares, 1)]))[0] < 1e-5
+    uneven = (1.0 + blocks) / np.sum(1.0 + blocks)
+    near, far = returned_distances(problem, levels, blocks, np.stack([shares, uneven]))
+    assert near < 1e-5 < 1e-3 < far
+    for other in (shares, uneven):
+        there = followed(problem, levels, blocks, other)
+        slopes = [jax.tree.map(np.ravel, point.readout) for point in there]
+        mean = jax.tree.map(lambda *leaves: local.shares @ np.stack(leaves), *slopes)
+        assert gap(mean, jax.tree.map(np.ravel, seen.update["readout"])) < 1e-5, "whatever the shares"
     residuals = []
     for along in (problem, dataclasses.replace(problem, path=path)):
         found = equations(along, levels, FOREVER)
