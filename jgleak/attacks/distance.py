@@ -20,6 +20,8 @@ from jgleak.attacks.noise import deviations, largest
 from jgleak.attacks.task_labels import task_labels
 from jgleak.defenses.prune import bounds, seen_part
 from jgleak.features import FeatureSpace
+from jgleak.federated.descent import descended
+from jgleak.federated.local_training import Descent
 from jgleak.federated.loss import Loss, graph_loss
 from jgleak.federated.observation import Observation
 from jgleak.federated.statistics import distance as statistics_distance
@@ -116,8 +118,10 @@ def gradient_distances(
     was clipped as a whole only the direction counts: gradients are stretched to fit first, and a regression's label,
     which shows in the length, is None. Of a pruned one the entries that were sent count, and of the others what they
     exceed the smallest of these by (``defenses.prune.seen_part``). Where running statistics came back beside the
-    update, the distance of the graph's own from them counts if it is larger. Gradients are those of evaluation mode: a
-    client that trains with dropout is never met. Frozen parts are not compared.
+    update, the distance of the graph's own from them counts if it is larger. Of a client that made several local steps
+    they are made again with the graph (``descended``), and the update of these is compared; labels that are solved for
+    are taken from the weights that it got. Gradients are those of evaluation mode: a client that trains with dropout
+    is never met. Frozen parts are not compared.
     """
     return [_distance(observation, space, graph) for graph in graphs]
 
@@ -175,7 +179,13 @@ def _padded(labels: Any, loss: str, one: DenseGraph) -> Num[np.ndarray, "1 ..."]
 def _at_labels(observation: Observation, one: DenseGraph, labels: Num[np.ndarray, "K ..."]) -> Float[np.ndarray, " K"]:
     marks = observation.scaled, observation.pruned
     seen = observation.params, observation.update
-    return np.asarray(_distances(observation.model, *seen, one, labels, observation.loss, *marks))
+    return np.asarray(_distances(observation.model, *seen, one, labels, observation.loss, *marks, descent(observation)))
+
+
+def descent(observation: Observation) -> Descent | None:
+    """How the client is trained again; None: it sent one gradient."""
+    local = observation.local
+    return None if local is None or local.steps == 1 else local.descent
 
 
 def _distance(observation: Observation, space: FeatureSpace, graph: Graph) -> tuple[float, Label]:
@@ -255,15 +265,23 @@ def _distances(
     loss: str,
     scaled: bool,
     pruned: bool,
+    how: Descent | None,
 ) -> Float[Array, " K"]:
     peak = jnp.max(jnp.stack([jnp.max(jnp.abs(jnp.asarray(leaf)), initial=0.0) for leaf in jax.tree.leaves(update)]))
     unit = jnp.where(peak > 0, peak, 1.0)  # squares of a tiny update would be lost
     update = jax.tree.map(lambda seen: seen / unit, update)
     least = bounds(update) if pruned else None
 
+    def slope(weights: Params, label: Array) -> Params:
+        gradient = jax.grad(lambda p: graph_loss(model, p, graph, label, loss))(weights)
+        return model.trained(gradient) if model.frozen else gradient
+
     def one(label: Array) -> Array:
-        gradient = jax.grad(lambda p: graph_loss(model, p, graph, label, loss))(params)
-        gradient = jax.tree.map(lambda g: g / unit, model.trained(gradient) if model.frozen else gradient)
+        if how is None:
+            gradient = slope(params, label)
+        else:
+            gradient = descended(model, params, lambda weights, _: slope(weights, label), how).update
+        gradient = jax.tree.map(lambda g: g / unit, gradient)
         if scaled:
             sent = _sent(gradient, update) if pruned else gradient
             along = optax.tree.vdot(sent, update)

@@ -38,7 +38,10 @@ AXES: Mapping[str, tuple[str, ...]] = {
         ),
     ),
     "attack": ("attack", "options", "know", "auxiliary", "prior", "max_n", "together", "time_limit"),
-    "defense": ("defense", "batch", "protocol", "local_steps", "local_rate"),
+    "defense": (
+        *("defense", "batch", "protocol"),
+        *("local_steps", "local_rate", "local_momentum", "local_decay", "local_loader"),
+    ),
 }
 """Fields of ``Specification`` that a table of each kind may give, beside ``name``."""
 

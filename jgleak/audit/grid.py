@@ -136,5 +136,9 @@ def _specification(chosen: Mapping[str, Any], time_limit: float) -> Specificatio
     for axis in AXES:
         fields |= {key: value for key, value in chosen[axis].items() if key != "name"}
     fields["options"] = tuple(fields.get("options", {}).items())
-    rounded = {name: float(fields[name]) for name in ("time_limit", "local_rate") if name in fields}
+    rounded = {
+        name: float(fields[name])
+        for name in ("time_limit", "local_rate", "local_momentum", "local_decay")
+        if name in fields
+    }
     return Specification(**{**fields, **rounded})

@@ -109,4 +109,10 @@ def _observed(
 
 
 def _local(specification: Specification) -> LocalTraining:
-    return LocalTraining(specification.local_rate, specification.local_steps)
+    return LocalTraining(
+        rate=specification.local_rate,
+        steps=specification.local_steps,
+        momentum=specification.local_momentum,
+        weight_decay=specification.local_decay,
+        loader=specification.local_loader or None,
+    )

@@ -27,7 +27,7 @@ LAYERS, PARAMETERS = 100, 1 << 28
 
 COUNTS = (
     *("graphs", "min_nodes", "max_nodes", "layers", "hidden", "heads", "head"),
-    *("local_steps", "batch", "train", "together", "max_n"),
+    *("local_steps", "local_loader", "batch", "train", "together", "max_n"),
 )
 """Fields that count something; XLA counts in 32 bits."""
 
@@ -104,6 +104,9 @@ class Specification:
         where the attack reads it, and what it reads otherwise.
       local_steps: steps of gradient descent on a client under ``fedavg``.
       local_rate: their learning rate.
+      local_momentum: the momentum of these steps, from 0 and below 1.
+      local_decay: their weight decay.
+      local_loader: graphs of a step, which the client goes through in their order; 0: all of them.
       batch: graphs of one client, whose update is their mean. The sum that secure aggregation shows of as many clients
         with a graph each is the same.
       defense: what clients do before anything leaves, as ``jgleak.defenses.parse`` reads it; the attacker knows it.
@@ -158,6 +161,9 @@ class Specification:
     protocol: str | None = None
     local_steps: int = 1
     local_rate: float = 0.1
+    local_momentum: float = 0.0
+    local_decay: float = 0.0
+    local_loader: int = 0
     batch: int = 1
     defense: str = ""
     train: int = 0
@@ -239,6 +245,12 @@ class Specification:
             f"local_rate: must be above 0 and finite, got {self.local_rate}",
             not 0 < self.local_rate < math.inf,
         )
+        yield f"local_momentum: must be from 0 and below 1, got {self.local_momentum}", not 0 <= self.local_momentum < 1
+        yield (
+            f"local_decay: must be at least 0 and finite, got {self.local_decay}",
+            not 0 <= self.local_decay < math.inf,
+        )
+        yield f"local_loader: must be 0 (all graphs) or more, got {self.local_loader}", self.local_loader < 0
         yield (
             "auxiliary: that is the clients' own data set; the rest of it is 'same'",
             self.auxiliary.lower() == self.dataset.lower(),
@@ -246,6 +258,10 @@ class Specification:
         yield (
             "local_steps: only clients of the protocol 'fedavg' make several; take that protocol",
             self.local_steps > 1 and self.protocol != "fedavg",
+        )
+        yield (
+            "local_momentum, local_decay, local_loader: only clients of 'fedavg' train; take that protocol",
+            bool(self.local_momentum or self.local_decay or self.local_loader) and self.protocol != "fedavg",
         )
         yield (
             f"auxiliary: expected 'same', 'split:1.0', 'random:0.05:normal' or a data set, got {self.auxiliary!r}",

@@ -61,6 +61,9 @@ def attack(
     ] = None,
     local_steps: Annotated[int, typer.Option(help="Steps of gradient descent on a client (fedavg).")] = 1,
     local_rate: Annotated[float, typer.Option(help="Their learning rate (fedavg).")] = 0.1,
+    local_momentum: Annotated[float, typer.Option(help="Their momentum (fedavg).")] = 0.0,
+    local_decay: Annotated[float, typer.Option(help="Their weight decay (fedavg).")] = 0.0,
+    local_loader: Annotated[int, typer.Option(help="Graphs of a step (fedavg); 0: all of the client's.")] = 0,
     batch: Annotated[int, typer.Option(help="Graphs of one client, whose update is their mean.")] = 1,
     defense: Annotated[
         str, typer.Option(help="What clients do before anything leaves, as clip:1+gaussian:0.1; see `jgleak list`.")
@@ -128,6 +131,9 @@ def attack(
             protocol=protocol,
             local_steps=local_steps,
             local_rate=local_rate,
+            local_momentum=local_momentum,
+            local_decay=local_decay,
+            local_loader=local_loader,
             batch=batch,
             defense=defense,
             train=train,

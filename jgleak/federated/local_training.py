@@ -4,31 +4,114 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Array, Float
+
+
+class Descent(NamedTuple):
+    """The numbers of a step ``v <- momentum v + g + weight_decay w``, ``w <- w - rate v``, and what each step's
+    gradient counts in the update ``(E,)``, one in total."""
+
+    rate: Float[Array | np.ndarray, ""]
+    momentum: Float[Array | np.ndarray, ""]
+    weight_decay: Float[Array | np.ndarray, ""]
+    shares: Float[Array | np.ndarray, " E"]
 
 
 @dataclasses.dataclass(frozen=True)
 class LocalTraining:
-    """A client's local training: plain gradient descent on the mean loss of all its graphs. The server prescribes it.
+    """A client's local training: gradient descent on the mean loss of the graphs of each step. The server prescribes
+    it.
+
+    With momentum ``m`` and weight decay ``d`` a step is PyTorch's ``SGD``: ``v <- m v + g + d w``, ``w <- w - rate v``.
+    All of it is linear in the gradients ``g_0, .., g_(E-1)`` of the ``E`` steps and in the weights ``w_0`` that the
+    client got, so that exactly
+
+        w_t = kept_t w_0 - rate sum_(s<t) response_(t-s) g_s.
+
+    What a server reads off the weights that come back is therefore a mean gradient along the way, in which step ``s``
+    counts ``response_(E-s)``: ``update = (kept_E w_0 - w_E) / length``.
 
     Attributes:
       rate: learning rate of a step.
       steps: how many.
+      momentum: share of the last step's direction that is kept, from 0 and below 1.
+      weight_decay: weight of the weights themselves in a step's direction.
+      loader: graphs of a step, which the client goes through pass by pass (the last step of a pass may have fewer);
+        None: all of its graphs at every step.
+      shuffled: every pass takes the graphs in an order of its own, which the server does not know.
 
     Raises:
-      ValueError: a rate that is not positive and finite, or less than one step.
+      ValueError: numbers out of range, less than one step or graph, or a rate and a weight decay that turn weights
+        round, so that a gradient would count less than nothing.
     """
 
     rate: float
     steps: int = 1
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    loader: int | None = None
+    shuffled: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.steps, int) or self.steps < 1:
             raise ValueError(f"steps: a client makes at least one local step, in whole numbers, got {self.steps!r}")
         if not (math.isfinite(self.rate) and self.rate > 0):
             raise ValueError(f"rate: a client's learning rate lies above 0, got {self.rate!r}")
-        object.__setattr__(self, "rate", float(self.rate))
+        if not 0.0 <= self.momentum < 1.0:
+            raise ValueError(f"momentum: it lies in 0..1, below 1, got {self.momentum!r}")
+        if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
+            raise ValueError(f"weight_decay: it is finite and not negative, got {self.weight_decay!r}")
+        if self.loader is not None and (not isinstance(self.loader, int) or self.loader < 1):
+            raise ValueError(f"loader: a step takes at least one graph, in whole numbers, got {self.loader!r}")
+        for name in ("rate", "momentum", "weight_decay"):
+            object.__setattr__(self, name, float(getattr(self, name)))
+        if self.weight_decay and np.any(self.response <= 0):
+            raise ValueError(
+                f"weight_decay: {self.weight_decay:g} at a rate of {self.rate:g} turns the weights round; take less"
+            )
+
+    @cached_property
+    def kept(self) -> Float[np.ndarray, " E1"]:
+        """What is left of the weights before each step, and after the last, without any gradient ``(E + 1,)``."""
+        left, speed = np.ones(self.steps + 1), 0.0
+        for t in range(self.steps):
+            speed = self.momentum * speed + self.weight_decay * left[t]
+            left[t + 1] = left[t] - self.rate * speed
+        return left
+
+    @cached_property
+    def response(self) -> Float[np.ndarray, " E"]:
+        """How far one step's gradient has moved the weights after 1, 2, .. ``E`` steps, its own the first, in units of
+        the rate."""
+        if not (self.momentum or self.weight_decay):
+            return np.ones(self.steps)
+        moved, speed = np.zeros(self.steps), 0.0
+        for t in range(self.steps):
+            speed = 1.0 if t == 0 else self.momentum * speed - self.rate * self.weight_decay * moved[t - 1]
+            moved[t] = speed + (moved[t - 1] if t else 0.0)
+        return moved
 
     @property
     def length(self) -> float:
-        """Rate times steps: the weights' change is this times the mean gradient along the way."""
-        return self.rate * self.steps
+        """What the mean gradient is multiplied with in the weights' change: rate times steps where they are plain."""
+        plain = not (self.momentum or self.weight_decay)
+        return self.rate * (self.steps if plain else float(self.response.sum()))
+
+    @property
+    def shares(self) -> Float[np.ndarray, " E"]:
+        """What each step's gradient counts in the mean ``(E,)``."""
+        return self.response[::-1] / self.response.sum()
+
+    @property
+    def descent(self) -> Descent:
+        """The numbers that a compiled step takes, in single precision."""
+        rate, momentum, decay = (np.asarray(one, np.float32) for one in (self.rate, self.momentum, self.weight_decay))
+        return Descent(rate, momentum, decay, self.shares.astype(np.float32))
+
+    def passes(self, graphs: int) -> int:
+        """Steps of one pass over so many graphs."""
+        return 1 if self.loader is None else -(-graphs // self.loader)

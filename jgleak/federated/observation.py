@@ -27,9 +27,10 @@ FORMAT = 2
 
 PROTOCOLS = ("fedsgd", "fedavg", "target_node", "node_losses")
 """``fedsgd``: the mean gradient over the batch's graphs. ``fedavg``: the mean of such gradients along several local
-steps, ``(w_before - w_after) / (rate * steps)``. ``target_node`` (node tasks): of the loss of every graph's
-node 0, the mean over the batch. ``node_losses`` (node tasks): one gradient for the loss of each node of one graph, side
-by side, so that every tensor gains a leading axis of nodes (GLG, node attacker 2)."""
+steps, ``(w_before - w_after) / (rate * steps)`` where these are plain, else by ``LocalTraining``. ``target_node`` (node
+tasks): of the loss of every graph's node 0, the mean over the batch. ``node_losses`` (node tasks): one gradient for the
+loss of each node of one graph, side by side, so that every tensor gains a leading axis of nodes (GLG, node attacker
+2)."""
 
 STATISTICS = ("mean", "variance")
 """What a norm in training mode returns."""
@@ -206,7 +207,7 @@ def serialise(observation: Observation, space: FeatureSpace | None = None) -> by
         "loss": observation.loss,
         "batch_size": observation.batch_size,
         "protocol": observation.protocol,
-        "local": None if observation.local is None else dataclasses.asdict(observation.local),
+        "local": None if observation.local is None else _local_fields(observation.local),
         "scaled": observation.scaled,
         "pruned": observation.pruned,
         "noise": observation.noise,
@@ -312,12 +313,21 @@ def _from_header(header: Any, tensors: Mapping[str, np.ndarray]) -> tuple[Observ
     return observation, None if header["space"] is None else FeatureSpace.from_json(header["space"])
 
 
+LOCAL = {f.name: str(f.type) for f in dataclasses.fields(LocalTraining)}
+"""What the fields of local training hold."""
+
+
+def _local_fields(local: LocalTraining) -> dict[str, Any]:
+    """Those that say something: files of plain steps are read by versions that know no others."""
+    plain = LocalTraining(local.rate, local.steps)
+    return {k: v for k, v in dataclasses.asdict(local).items() if k in ("rate", "steps") or v != getattr(plain, k)}
+
+
 def _local(header: Mapping[str, Any]) -> LocalTraining | None:
     """The client's training by a file's header; rate and steps lay side by side in it once."""
-    kinds = {"rate": "float", "steps": "int"}
     if "local" in header:
-        return None if header["local"] is None else LocalTraining(**typed_fields(header["local"], kinds, "local"))
-    old = typed_fields(header, {f"local_{name}": kind for name, kind in kinds.items()}, others=True)
+        return None if header["local"] is None else LocalTraining(**typed_fields(header["local"], LOCAL, "local"))
+    old = typed_fields(header, {f"local_{name}": LOCAL[name] for name in ("rate", "steps")}, others=True)
     return LocalTraining(old["local_rate"], old["local_steps"]) if header["protocol"] == "fedavg" else None
 
 

@@ -32,9 +32,9 @@ def from_weights(
     """The observation behind a round in which a client returned *weights*: ``(before - after) / (rate * steps)``.
 
     After one step of gradient descent this is the gradient (protocol ``fedsgd``); after several it is the mean gradient
-    along the way (``fedavg``). The client must take plain steps on all its graphs: no momentum, no weight decay, no
-    adaptive rates. Subtraction in float32 leaves noise of the weights' rounding (``rounding``), which the observation
-    says, so that attacks reckon with it.
+    along the way (``fedavg``). Momentum and weight decay are reckoned with where the client's ``LocalTraining`` says
+    them; adaptive rates (Adam) are not. Subtraction in float32 leaves noise of the weights' rounding (``rounding``),
+    which the observation says, so that attacks reckon with it.
 
     Args:
       before: the arrays that were sent to the client, by name (``by_name`` says what may hold them; ``named`` takes a
@@ -66,7 +66,7 @@ def from_weights(
     for name, array in sent.items():
         if array.shape != back[name].shape:
             raise ValueError(f"after: {name!r} has shape {back[name].shape}, it was sent as {array.shape}")
-    slopes = {name: _quotient(array, back[name], local.length) for name, array in sent.items()}
+    slopes = {name: _quotient(array, back[name], local) for name, array in sent.items()}
     given = {"loss": loss, "batch_size": batch_size, "reduction": reduction, "example": example}
     rounded = rounding(back, local)
     if rounded < _single(slopes) and client.noise is None:
@@ -85,7 +85,7 @@ def rounding(after: Any, local: LocalTraining) -> float:
     """
     floats = [a for a in by_name(after).values() if a.dtype.kind == "f" or a.dtype.name in DIGITS]
     spacing = np.concatenate([np.spacing(np.abs(array)).ravel().astype(np.float64) for array in floats])
-    return float(np.sqrt(np.mean(spacing**2) / 12.0 / local.steps) / local.rate)
+    return float(np.sqrt(np.mean(spacing**2) / 12.0 * local.steps) / local.length)
 
 
 def _single(slopes: Arrays) -> float:
@@ -94,5 +94,8 @@ def _single(slopes: Arrays) -> float:
     return float(np.sqrt(np.mean(spacing**2) / 12.0))
 
 
-def _quotient(before: np.ndarray, after: np.ndarray, scale: float) -> np.ndarray:
-    return np.asarray((before.astype(np.float64) - after.astype(np.float64)) / scale, np.float32)
+def _quotient(before: np.ndarray, after: np.ndarray, local: LocalTraining) -> np.ndarray:
+    """The mean gradient of one array; zero where it came back as it was sent: it was not trained, and did not decay."""
+    sent, back = before.astype(np.float64), after.astype(np.float64)
+    moved = 0.0 if np.array_equal(sent, back) else float(local.kept[-1]) * sent - back
+    return np.asarray(moved / local.length * np.ones_like(sent), np.float32)

@@ -244,7 +244,7 @@ def set_conv(**fields: Any) -> Any:
         (set_header(protocol="fedprox"), "protocol: unknown 'fedprox'"),
         (set_header(protocol="fedavg"), "local: clients of 'fedavg' alone train"),
         (set_header(protocol="fedavg", local={"rate": -1.0}), "rate: a client's learning rate lies above 0, got -1.0"),
-        (set_header(protocol="fedavg", local={"momentum": 0.9}), "local.momentum: unknown field; known ones are rate"),
+        (set_header(protocol="fedavg", local={"adam": 0.9}), "local.adam: unknown field; known ones are rate"),
         (set_header(protocol="fedavg", local={"rate": "x"}), "local.rate: expected a number, got 'x'"),
         (set_header(protocol="fedavg", local={"rate": 0.1, "steps": 2.5}), "local.steps: expected a whole number"),
         (set_header(batch_size="many"), "batch_size: expected a whole number, got 'many'"),

@@ -10,6 +10,7 @@ from jgleak.attacks.census.assemble import CUT, AnonymitySet, assemble
 from jgleak.attacks.census.candidates import Levels
 from jgleak.attacks.census.equations import equations
 from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.settled import settled
 from jgleak.attacks.census.solve import solve
 from jgleak.attacks.census.system import Solution
 
@@ -55,10 +56,13 @@ def counted(problem: CensusProblem, levels: Levels, clock: Clock) -> Attempted:
     answer = Attempted(levels, None, CUT)
     if system is None:
         return answer
+    problem, system = settled(problem, levels, system, clock)
     found = AnonymitySet(exhausted=levels.complete)
     for sizes in problem.rounds:
         solution = solve(problem, levels, system, sizes, clock)
         found = found.joined(assemble(problem, levels, solution, sizes, clock))
+        if problem.several and (len(problem.path) == 1 or solution.residual > problem.tolerances.path_settled):
+            found = found.joined(CUT)  # the gradients were taken elsewhere
         answer = Attempted(levels, solution, found, sizes[-1])
         if found.graphs or not answer.explained or clock.left <= 0:
             break

@@ -38,6 +38,11 @@ KNOWN_ROWS = "the nodes have the feature rows that are known"
 """The condition that takes the place of an input check: graphs of other rows are not looked for."""
 
 
+NEXT_GAPS = (1, 2)
+"""After several local steps the rank of a span may stand at a gap after the largest one: these are tried where no
+check of the last hop is demanded."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Levels:
     """Candidate blocks of every hop.
@@ -194,17 +199,17 @@ class CensusCandidates:
         (docs/theory.md, section 1).
         """
         observation = self.problem.seen
-        hops: list[Chosen] = []
+        hops, others = list[Chosen](), list[Chosen]()
         last, linear = receptive_field.hops(observation.model), receptive_field.ends_linear(observation.model)
         for hop in range(1, last + 1):
             wanted = set(attempt.below if hop < last else attempt.top) - ({"node"} if linear and hop == last else set())
             wanted |= self._screens(hop, wanted)
             found = [site for site in leak_points(observation, hop) if site.name in wanted]
-            pairs = [(site, self._check(site)) for site in found]
-            checks = [(site, check) for site, check in pairs if check is not None]
-            hops.append(tuple(NamedCheck(site.name, check, condition_of(site, hop)) for site, check in checks))
+            hops.append(self._checks(found, hop))
+            others += [self._checks(found, hop, place) for place in NEXT_GAPS if hop == 1 and self.problem.several]
         if not attempt.completed:
             yield hops
+            yield from ([other, *hops[1:]] for other in others if other and not attempt.top)
         else:
             lacking, arithmetic = attempt.completed, self.problem.arithmetic
             yield from arithmetic.weaker(hops, lacking, lambda: self._completed(lacking, nodes, hops, []))
@@ -216,9 +221,17 @@ class CensusCandidates:
         alone = layer.columnwise("state") or layer.conv.kernel("hidden") is not None
         return set() if alone or not wanted else {"aggregate"}
 
-    def _check(self, site: LeakPoint) -> SpanCheck | None:
+    def _checks(self, sites: Sequence[LeakPoint], hop: int, place: int = 0) -> Chosen:
+        """The checks of one hop that carry information, by the gap in each span that comes at ``place``."""
         knowledge, tolerances = self.problem.knowledge, self.problem.tolerances.span
-        return SpanCheck.at(site, most=knowledge.max_n, noise=knowledge.noise, tolerances=tolerances)
+        bounds = {"most": knowledge.max_n, "noise": knowledge.noise, "tolerances": tolerances, "place": place}
+        found = [(site, SpanCheck.at(site, **bounds)) for site in sites]
+        said = f" by gap {place}" if place else ""
+        return tuple(
+            NamedCheck(f"{site.name}{said}", check, f"{condition_of(site, hop)}{said}")
+            for site, check in found
+            if check is not None
+        )
 
     def _completed(
         self, lacking: int, nodes: Nodes, hops: Sequence[Chosen], done: Sequence[Chosen]

@@ -81,7 +81,8 @@ def run(
             return reconstructed(problem, clock, budget, single)
         counting = clock.part(settings.limits.counting_share) if searchable(problem) else clock
         candidates = CensusCandidates(problem, counting, budget)
-        small, unsolved = may_be_small(problem, candidates.start.nodes), list[Attempted]()
+        # of several steps whole gradients of graphs are compared one by one alone
+        small, unsolved = not problem.several and may_be_small(problem, candidates.start.nodes), list[Attempted]()
         early = counting.part(1.0 - settings.limits.enumeration_share) if small else counting
         for number, levels in enumerate(candidates.attempts(early), start=1):
             attempted = counted(problem, levels, early)

@@ -87,8 +87,11 @@ def _conditions(problem: CensusProblem) -> Iterator[str]:
         yield f"the graph has {knowledge.n} nodes, the number whose 1-hop blocks have the statistics that came back"
     if problem.batch:
         yield "the running statistics that came back are those of the graph alone"
-    if observation.local is not None:
-        yield f"the update of {observation.local.steps} local steps is that of one gradient"
+    if observation.local is not None and observation.local.steps > 1:
+        yield (
+            f"the weights went through the {observation.local.steps} local steps where those of the listed graphs do, "
+            "and moved the rows of blocks by less than the checks of these allow"
+        )
     yield from problem.arithmetic.conditions()
     if observation.pruned:
         yield "whole gradients are compared by the entries that were sent; the update was pruned"

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int, Num
 
 from jgleak.attacks.attack import Clock
 from jgleak.attacks.census.candidates import Levels
+from jgleak.attacks.census.local_path import Point, root_shares
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.receptive_field import hops
 from jgleak.attacks.census.sketch import sketch, sketched
@@ -134,32 +135,60 @@ class Table(NamedTuple):
         return Table(rows, np.pad(nodes.degrees.astype(np.float32), (0, pad)))
 
 
+Columns = tuple[Int[np.ndarray, " K"], Int[np.ndarray, " K"]]
+"""The block and the label of each column."""
+
+Contributions = tuple[Float[np.ndarray, "K M"], Float[np.ndarray, "K D"], list[Float[np.ndarray, "K _D"]]]
+"""Of every column the sketched gradient, the root's last state, and what of the root enters each norm in training
+mode."""
+
+
 def _contributions(
     problem: CensusProblem,
     vectors: Params,
     levels: Levels,
-    columns: tuple[Int[np.ndarray, " K"], Int[np.ndarray, " K"]],
+    columns: Columns,
     norms: Sequence[TrainingNorm],
     clock: Clock,
-) -> tuple[Float[np.ndarray, "K M"], Float[np.ndarray, "K D"], list[Float[np.ndarray, "K _D"]]] | None:
-    """Of every column, a block and a label, the sketched gradient, the root's last state, and what of the root enters
-    each norm in training mode; None if time runs out."""
-    observation = problem.observation
-    model, params, readout = observation.model, observation.params, observation.model.readout
+) -> Contributions | None:
+    """Their means along the client's local steps; None if time runs out. Norms in training mode have one step."""
+    model, path = problem.observation.model, problem.path
+    table, trees = Table.of(levels.nodes), unfold(levels.hops)
+    shares = [point.share for point in path]
+    of_roots = root_shares(model, path) if root_value(model) == "pooled" else shares
+    gradients, states, entering = np.zeros(()), np.zeros(()), list[Float[np.ndarray, "K _D"]]()
+    for point, share, of_root in zip(path, shares, of_roots, strict=True):
+        found = _at(problem, point, (vectors, table, trees), columns, norms, clock)
+        if found is None:
+            return None
+        gradients, states = gradients + share * found[0], states + of_root * found[1]
+        entering = found[2]
+    return gradients, states, entering
+
+
+def _at(
+    problem: CensusProblem,
+    point: Point,
+    given: tuple[Params, Table, Trees],
+    columns: Columns,
+    norms: Sequence[TrainingNorm],
+    clock: Clock,
+) -> Contributions | None:
+    """Contributions to the gradient of one step."""
+    model, readout = problem.observation.model, problem.observation.model.readout
     upstream = np.zeros(model.outputs)
     if not model.node_level:
-        upstream = readout.upstream(model.readout_of(params), model.readout_of(host(observation.update)))
-    table, trees, (blocks, labels) = Table.of(levels.nodes), unfold(levels.hops), columns
-    given = params, upstream.astype(np.float32), [norm.pull for norm in norms], vectors, table
-    static = model, observation.loss, tuple(norm.path for norm in norms)
-    found = []
+        upstream = readout.upstream(model.readout_of(point.params), host(point.readout))
+    (vectors, table, trees), (blocks, labels), found = given, columns, []
+    shown = point.params, upstream.astype(np.float32), [norm.pull for norm in norms], vectors, table
+    static = model, problem.observation.loss, tuple(norm.path for norm in norms)
     for start in range(0, blocks.size, BATCH):
         if clock.left <= 0:
             return None
         tag = labels[start : start + BATCH]
         here = tag.size
         part, tag = trees.part(blocks[start : start + BATCH], BATCH), np.pad(tag, (0, BATCH - here), mode="edge")
-        gradients, state, entering = _columns(*static, *given, part, tag)
+        gradients, state, entering = _columns(*static, *shown, part, tag)
         found.append([np.asarray(leaf, np.float64)[:here] for leaf in (gradients, state, *entering)])
     gradients, states, *entering = (np.concatenate(parts) for parts in zip(*found, strict=True))
     return gradients, states, entering

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Int
 
 from jgleak.attacks.census.arithmetic import Arithmetic, arithmetic_of
+from jgleak.attacks.census.local_path import LocalPath, midway, moved, straight
 from jgleak.attacks.census.settings import DEFAULTS, CensusLimits, CensusSettings, CensusTolerances
 from jgleak.attacks.distance import Fit
 from jgleak.attacks.node_order import KnownRows
@@ -23,12 +24,15 @@ class CensusProblem:
 
     Attributes:
       observation: what the server saw; of batch normalisation in training mode with the batch's own statistics in the
-        parameters and in evaluation mode, so that a node's states follow from its neighbourhood.
+        parameters and in evaluation mode, so that a node's states follow from its neighbourhood; of several local
+        steps at the middle of their path.
       seen: the same as it was seen.
       knowledge: what the attacker knows.
-      settings: tolerances and limits; where running statistics came back the tolerances allow for their rounding.
+      settings: tolerances and limits; where running statistics came back the tolerances allow for their rounding, and
+        after several local steps for the way of the rows.
       arithmetic: how to reckon with an exact gradient, or one under noise.
       fit: which gradient distances are those of the graph that was seen.
+      path: where the gradients were taken: the weights and the update of one step, or those of every local step.
       n_counted: the number of nodes was not known, but follows from statistics (``number_of_nodes``).
     """
 
@@ -38,6 +42,7 @@ class CensusProblem:
     settings: CensusSettings
     arithmetic: Arithmetic
     fit: Fit
+    path: LocalPath
     n_counted: bool = False
 
     @staticmethod
@@ -47,9 +52,12 @@ class CensusProblem:
         Raises:
           ValueError: batch normalisation in training mode without running statistics or without a number of nodes.
         """
-        settings = dataclasses.replace(settings, tolerances=_rounded(settings.tolerances, observation))
+        tolerances = _blurred(_rounded(settings.tolerances, observation), observation)
+        settings = dataclasses.replace(settings, tolerances=tolerances)
         arithmetic, fit = arithmetic_of(knowledge.noise, settings), Fit.of(observation, knowledge.noise)
-        return CensusProblem(still(observation, knowledge.n), observation, knowledge, settings, arithmetic, fit)
+        here = still(midway(observation), knowledge.n)
+        path = straight(observation if moved(observation) else here)
+        return CensusProblem(here, observation, knowledge, settings, arithmetic, fit, path)
 
     @property
     def batch(self) -> Batch:
@@ -66,6 +74,12 @@ class CensusProblem:
     def limits(self) -> CensusLimits:
         """Those of the settings."""
         return self.settings.limits
+
+    @property
+    def several(self) -> bool:
+        """The client made several local steps."""
+        local = self.seen.local
+        return local is not None and local.steps > 1
 
     @property
     def rounds(self) -> list[range]:
@@ -120,3 +134,11 @@ def _rounded(tolerances: CensusTolerances, seen: Observation) -> CensusTolerance
     residual = max(tolerances.missing_residual, min(blur, tolerances.statistics_residual))
     span = dataclasses.replace(tolerances.span, row_least=tolerances.span.statistics_row)
     return dataclasses.replace(tolerances, span=span, missing_residual=residual, census_residual=residual)
+
+
+def _blurred(tolerances: CensusTolerances, seen: Observation) -> CensusTolerances:
+    """Tolerances of spans that allow for rows which moved along local steps: checks look at them midway."""
+    if not moved(seen):
+        return tolerances
+    span = dataclasses.replace(tolerances.span, rank_gap=tolerances.moved_gap, row_most=tolerances.moved_row)
+    return dataclasses.replace(tolerances, span=span)

@@ -30,13 +30,13 @@ def searchable(problem: CensusProblem) -> bool:
     """True where neighbourhoods are too many and too alike to be counted, and graphs can be searched for.
 
     That is where features state no degree, the model does not end linear (its blocks have a hop less, and are few), and
-    nothing was added to the update or left out.
+    nothing was added to the update or left out, of one step.
     """
     seen, knowledge = problem.seen, problem.knowledge
     model = seen.model
     if knowledge.space.degree is not None or ends_linear(model) or knowledge.noise is not None or seen.pruned:
         return False
-    return not (model.node_level or model.edge_classes or model.returns_statistics)
+    return not (model.node_level or model.edge_classes or model.returns_statistics or problem.several)
 
 
 def searched(problem: CensusProblem, nodes: Nodes, clock: Clock) -> tuple[Levels | None, AnonymitySet, dict[str, Any]]:

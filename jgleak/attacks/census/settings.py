@@ -47,6 +47,13 @@ class CensusTolerances:
         solution.
       near_distance: graphs whose gradient is off by less come first: rounding explains that easily, and ten times as
         much hardly (relative gradient distance).
+      path_gain: shares of blocks and the path of several local steps are found in turns (``settled``) while one leaves
+        at most this share of the residual of the one before,
+      path_residual: and more than this.
+      path_settled: residual up to which the two agree; where more is left, nothing is said of other graphs.
+      moved_gap: smallest ratio between singular values on both sides of a rank after several local steps (else
+        ``SpanTolerances.rank_gap``), which blur it,
+      moved_row: and by how much at most a row may be off then (else ``row_most``).
       looser_checks: under noise spans are not completed. Their missing dimensions are those under the noise floor,
         where all rows are short; so a row is allowed this many times what noise explains where one dimension is taken
         to be missing.
@@ -73,6 +80,11 @@ class CensusTolerances:
     conic_weight: float = 1e-5
     near_residual: float = 1e-5
     near_distance: float = 1e-5
+    path_gain: float = 0.7
+    path_residual: float = 1e-6
+    path_settled: float = 1e-5
+    moved_gap: float = 2.0
+    moved_row: float = 0.03
     looser_checks: float = 4.0
     loosest_checks: float = 8.0
     span: SpanTolerances = TOLERANCES
@@ -118,6 +130,9 @@ class CensusLimits:
       sphere_blocks: most blocks that are counted by distance.
       sphere_steps: most partial vectors of counts that this looks at for one number of nodes.
       sphere_censuses: most censuses that it finds for one number of nodes (under noise).
+      path_turns: most of these turns; 0: paths stay straight.
+      whole_steps: most partial vectors of counts looked at for whole censuses in one of them, a number of nodes each,
+      whole_replayed: and most of those whose training is run.
       enumerated_nodes: largest graph that is enumerated, where counting blocks ends without an answer; 0: none is.
       enumeration_share: part of the time that is kept for that, where the graph may be so small.
       bond_orders: most graphs whose bond orders the molecule prior works out.
@@ -156,6 +171,9 @@ class CensusLimits:
     sphere_blocks: int = 400
     sphere_steps: int = 200_000
     sphere_censuses: int = 500
+    path_turns: int = from_zero(12)
+    whole_steps: int = 20_000
+    whole_replayed: int = 16
     enumerated_nodes: int = from_zero(12)
     enumeration_share: float = 0.3
     bond_orders: int = 200

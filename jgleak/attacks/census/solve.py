@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from jgleak.attacks.attack import Clock
+from jgleak.attacks.census.arithmetic import Reduced
 from jgleak.attacks.census.candidates import Levels
 from jgleak.attacks.census.presolve import possible
 from jgleak.attacks.census.problem import CensusProblem
@@ -32,14 +33,9 @@ def solve(problem: CensusProblem, levels: Levels, equations: Equations, sizes: r
       sizes: the numbers of nodes that are tried.
       clock: ends the exclusion of blocks.
     """
-    arithmetic, tolerances, limits = problem.arithmetic, problem.tolerances, problem.limits
-    top, blocks = levels.top, equations.blocks
-    rules = Rules.of(top, blocks, problem.known_rows(levels.nodes.codes[top.kinds[blocks]]))
-    weight = arithmetic.rules_weight(equations, sizes[-1])
-    exact = rules.matrix(problem.absolute)
-    system, goal = _stacked(equations, exact, weight, problem.absolute)
-    best, rest = nonnegative(system, goal, limits.solver_rounds, clock) or (np.zeros(system.shape[1]), np.inf)
-    residual = rest if np.any(equations.observed) else np.inf
+    arithmetic, tolerances = problem.arithmetic, problem.tolerances
+    rules, exact, (system, goal) = posed(problem, levels, equations, sizes)
+    best, residual = fitted(problem, equations, (system, goal), clock)
     limit = arithmetic.limit((system, goal), equations, exact) if residual < np.inf else 0.0
     columns, unit = np.arange(system.shape[1]), 1 if problem.absolute else sizes[-1]
     mean, null = np.zeros(columns.size), np.zeros((columns.size, 0))
@@ -58,6 +54,27 @@ def solve(problem: CensusProblem, levels: Levels, equations: Equations, sizes: r
         # of thousands of blocks the best solution leaves less than the gradient's own rounding, which the true one has
         mean, null = arithmetic.real((system, goal), unit * max(residual, ROUNDING))
     return Solution(equations, rules, problem.absolute, residual, limit, columns, system, goal, mean, null)
+
+
+def posed(
+    problem: CensusProblem, levels: Levels, equations: Equations, sizes: range
+) -> tuple[Rules, Float[np.ndarray, "F K"], Reduced]:
+    """What every graph obeys, the linear rules of that over real counts, and the equations with these."""
+    top, blocks = levels.top, equations.blocks
+    rules = Rules.of(top, blocks, problem.known_rows(levels.nodes.codes[top.kinds[blocks]]))
+    weight = problem.arithmetic.rules_weight(equations, sizes[-1])
+    exact = rules.matrix(problem.absolute)
+    return rules, exact, _stacked(equations, exact, weight, problem.absolute)
+
+
+def fitted(
+    problem: CensusProblem, equations: Equations, reduced: Reduced, clock: Clock
+) -> tuple[Float[np.ndarray, " K"], float]:
+    """The best non-negative solution and its residual; infinite where none was found, or nothing is observed."""
+    system, goal = reduced
+    found = nonnegative(system, goal, problem.limits.solver_rounds, clock)
+    best, rest = found or (np.zeros(system.shape[1]), np.inf)
+    return best, rest if np.any(equations.observed) else np.inf
 
 
 def _stacked(

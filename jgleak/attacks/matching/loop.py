@@ -19,7 +19,7 @@ from jgleak.attacks.distance import MATCH, Fit
 from jgleak.attacks.matching.discretise import Answer, choose, read
 from jgleak.attacks.matching.objectives import Guess, squared
 from jgleak.attacks.matching.options import configured, settings
-from jgleak.attacks.matching.problem import Problem, Setting, mask_keys, pose, unsupported
+from jgleak.attacks.matching.problem import Problem, Setting, mask_keys, pose, steps_made, unsupported
 from jgleak.attacks.matching.recipe import Recipe, hard_distance, on_device
 from jgleak.attacks.matching.reduction import reduce
 from jgleak.attacks.matching.run import STRIDE, MatchingRun, axes, side_by_side
@@ -83,7 +83,9 @@ def _bytes(recipe: Recipe, observation: Observation, rows: int, slots: int, draw
     leaves = jax.tree.leaves(observation.params)
     widths = model.in_features + sum(sum(np.shape(leaf)) for leaf in leaves if np.ndim(leaf) > 1)
     gradients = sum(np.size(leaf) for leaf in jax.tree.leaves(observation.update))
-    return 4.0 * recipe.restarts * COPIES * (gradients + draws * rows * (slots + widths))
+    made = steps_made(observation) if recipe.local == "steps" else None
+    times = 1 if made is None else made.steps
+    return 4.0 * recipe.restarts * COPIES * times * (gradients + draws * rows * (slots + widths))
 
 
 def invert(
@@ -162,7 +164,8 @@ def _posed(
     if recipe.reduce is not None and not observation.pruned:  # what was left out lies along all directions
         seen, basis = reduce(observation, _known_rows(knowledge), recipe.reduce)
     dummy = None if recipe.dummy is None else recipe.dummy()
-    setting, problem = pose(seen, knowledge, infer=recipe.infer_labels, basis=basis, dummy=dummy, prior=prior)
+    chosen = {"infer": recipe.infer_labels, "basis": basis, "dummy": dummy, "prior": prior, "local": recipe.local}
+    setting, problem = pose(seen, knowledge, **chosen)
     if recipe.cautious:
         explained = np.asarray(_explained(recipe, setting, observation, knowledge.noise), np.float32)
         problem = dataclasses.replace(problem, explained=explained)
@@ -284,7 +287,8 @@ def _hard_distances(recipe: Recipe, clients: list[_Client], answers: list[Answer
             rows = np.asarray(nodes).reshape(-1, nodes.shape[-1])
             seen, basis = reduce(client.observation, rows, recipe.reduce)
             dummy = None if recipe.dummy is None else recipe.dummy()
-            setting, again = pose(seen, client.knowledge, infer=recipe.infer_labels, basis=basis, dummy=dummy)
+            chosen = {"infer": recipe.infer_labels, "basis": basis, "dummy": dummy, "local": recipe.local}
+            setting, again = pose(seen, client.knowledge, **chosen)
             problem = dataclasses.replace(again, masks=problem.masks)
             nodes = nodes if basis is None else nodes @ basis.astype(np.float32)
         if client.observation.scaled and setting.loss != "mse":

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Num
 
 from jgleak.attacks.matching import leaves
 from jgleak.attacks.matching.problem import Problem, Setting
+from jgleak.federated.factored_descent import factored_descent
 from jgleak.federated.factors import factored_gradients
 from jgleak.gnn import Params
 from jgleak.graph import DenseGraph
@@ -47,14 +48,19 @@ Objective = Callable[[Params, Params], Float[Array, ""]]
 def gradients(setting: Setting, problem: Problem, guess: Guess) -> Params:
     """The gradients a guess would have sent, to be compared with ``problem.update``: an ``Outer`` a kernel.
 
-    Under dropout they are those of the guess's own masks, or the mean over what ``problem.masks`` draws.
-    Where the update was clipped as a whole (``Setting.scaled``), its length is not the gradient's: they are stretched
-    to that length. A zero gradient stays one.
+    Of several local steps (``Setting.local``) they are the mean gradient along the guess's own (Geiping et al. 2020;
+    Dimitrov et al. 2022). Under dropout they are those of the guess's own masks, or the mean over what
+    ``problem.masks`` draws. Where the update was clipped as a whole (``Setting.scaled``), its length is not the
+    gradient's: they are stretched to that length. A zero gradient stays one.
     """
     graphs, shares = DenseGraph(guess.nodes, guess.adjacency, jnp.asarray(problem.mask)), jnp.asarray(problem.shares)
     drawn = None if problem.masks is None else jax.random.wrap_key_data(jnp.asarray(problem.masks))
     masks = drawn if guess.masks is None else guess.masks
-    found = factored_gradients(setting.model, problem.params, graphs, guess.labels, setting.loss, shares, masks)
+    given = setting.model, problem.params, graphs, guess.labels, setting.loss, shares
+    if setting.local is None:
+        found = factored_gradients(*given, masks)
+    else:
+        found = factored_descent(*given, setting.local.descent, masks)
     if not setting.scaled:
         return found
     square = jnp.maximum(

@@ -18,12 +18,19 @@ from jgleak.attacks.side_information import apart, graph_labels
 from jgleak.defenses.prune import bounds
 from jgleak.features import FeatureSpace
 from jgleak.federated.knowledge import Knowledge
+from jgleak.federated.local_training import LocalTraining
 from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation
 from jgleak.gnn import GNN, Params
 from jgleak.gnn.tree import over
 from jgleak.graph import bucket
 from jgleak.pytree import pytree
+
+LOCAL = ("steps", "once")
+"""How an update of several local steps is matched: a guess makes them too, or it is taken for one gradient."""
+
+DIFFERENTIATED = 64
+"""Most local steps that a guess makes; more are taken for one gradient."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +48,7 @@ class Setting:
       scaled: the update was clipped as a whole (``Observation.scaled``), and no label can make up for it: a label
         searched for, or a target that follows from the gradient, absorbs the factor.
       degree_column: the first column of the feature that states degrees, where these follow from known edges.
+      local: the local steps that a guess makes; None: one gradient is compared.
     """
 
     model: GNN
@@ -51,6 +59,7 @@ class Setting:
     own_params: bool = False
     scaled: bool = False
     degree_column: int | None = None
+    local: LocalTraining | None = None
 
 
 @pytree
@@ -109,6 +118,7 @@ def pose(
     basis: Float[np.ndarray, "m r"] | None = None,
     dummy: Float[np.ndarray, "n n"] | None = None,
     prior: Any = None,
+    local: str = "steps",
 ) -> tuple[Setting, Problem]:
     """An observation and what is known besides, as a device problem.
 
@@ -119,6 +129,7 @@ def pose(
       basis: the directions that the observation's feature columns stand for; none: the space's own columns.
       dummy: edges of the dummy graphs, where the attack chooses them itself; nothing of the client's is known then.
       prior: what the attack learnt from public graphs.
+      local: a name of ``LOCAL``.
 
     Raises:
       ValueError: nothing tells the number of nodes, or the model has fewer slots.
@@ -141,7 +152,8 @@ def pose(
     degrees = _degrees(space, each, slots) if basis is None and dummy is None else None
     start = None if degrees is None or space.degree is None else space.offsets[space.index(space.degree)]
     common = (labels is not None, basis is not None, observation.scaled and not absorbed, start)
-    setting = Setting(model, observation.loss, observation.protocol, groups_, *common)
+    made = steps_made(observation) if local == "steps" else None
+    setting = Setting(model, observation.loss, observation.protocol, groups_, *common, made)
     mean, scale = normalisation(space) if basis is None else (np.zeros(width), np.ones(width))
 
     def rows(x: np.ndarray) -> Float[np.ndarray, "n m"]:
@@ -149,7 +161,7 @@ def pose(
 
     fields: dict[str, Any] = dict(  # NumPy arrays until a jitted function takes them to the device
         params=jax.tree.map(np.asarray, observation.params),
-        update=_observed(observation, graphs * slots),
+        update=_observed(observation, graphs * slots * (1 if made is None else made.steps)),
         mask=mask,
         shares=_shares(observation.protocol, mask),
         mean=mean.astype(np.float32),
@@ -161,6 +173,15 @@ def pose(
         prior=prior,
     )
     return setting, Problem(**fields)
+
+
+def steps_made(observation: Observation) -> LocalTraining | None:
+    """The local steps that are made again with a guess: several ones, on all graphs each, as few as can be
+    differentiated; None: there are none such."""
+    local = observation.local
+    if local is None or not 1 < local.steps <= DIFFERENTIATED:
+        return None
+    return local if observation.batch_size <= (local.loader or observation.batch_size) else None
 
 
 def normalisation(space: FeatureSpace) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:

@@ -63,9 +63,11 @@ class SpanCheck:
         most: int | None = None,
         noise: float | None = None,
         tolerances: SpanTolerances = TOLERANCES,
+        place: int = 0,
     ) -> SpanCheck | None:
-        """The check of one place in the model, or None where its span carries no information."""
-        subspace = Subspace.of_gradient(site.gradient, most=most, noise=noise, tolerances=tolerances)
+        """The check of one place in the model, or None where its span carries no information (arguments as for
+        ``Subspace.of_gradient``)."""
+        subspace = Subspace.of_gradient(site.gradient, most=most, noise=noise, tolerances=tolerances, place=place)
         return SpanCheck.of(subspace, view=site.view, fixed=site.fixed) if subspace.informative else None
 
     @staticmethod

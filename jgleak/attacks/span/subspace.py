@@ -85,6 +85,7 @@ class Subspace:
         most: int | None = None,
         noise: float | None = None,
         tolerances: SpanTolerances = TOLERANCES,
+        place: int = 0,
     ) -> Subspace:
         """The space spanned by a weight gradient, its rank read off the largest gap in the singular values.
 
@@ -93,6 +94,7 @@ class Subspace:
           most: the rank cannot exceed this (a bound on the number of nodes).
           noise: deviation of independent noise on every entry; directions that do not stand above it are dropped.
           tolerances: what counts as rounding.
+          place: so many gaps are larger than the one that is taken (not under noise).
         """
         gradient = np.asarray(gradient, dtype=np.float64)
         if noise is not None:
@@ -103,7 +105,7 @@ class Subspace:
             return Subspace(*nothing, RoundingMargin(np.inf, tolerances))
         scale = np.maximum(size, tolerances.coordinate_floor * np.median(size[size > 0]))
         left, values = _decomposed(gradient / scale[:, None])
-        rank = _rank(values, most, tolerances.rank_floor)
+        rank = _rank(values, most, tolerances.rank_floor, place)
         full = rank == values.size
         gap = np.inf if full or values[rank] == 0 else values[rank - 1] / values[rank]
         return Subspace(left[:, :rank], scale, RoundingMargin(float(gap), tolerances), full)
@@ -159,11 +161,11 @@ def _above(gradient: Float[np.ndarray, "d D"], most: int | None, noise: float, t
     return Subspace(left[:, :rank], scale, margin, rank == values.size)
 
 
-def _rank(values: Float[np.ndarray, " k"], most: int | None, floor: float) -> int:
-    """Number of singular values above the largest gap among those that are not noise."""
+def _rank(values: Float[np.ndarray, " k"], most: int | None, floor: float, place: int) -> int:
+    """Number of singular values above the largest gap among those that are not noise, or above one of the next."""
     real = int(np.sum(values > floor * values[0]))
     if most is not None:
         real = min(real, most)
     following = np.append(values, floor * values[0])[1 : real + 1]
     ratios = values[:real] / np.maximum(following, floor * 1e-2 * values[0])
-    return int(np.argmax(ratios)) + 1
+    return int(np.argsort(-ratios, kind="stable")[min(place, real - 1)]) + 1

@@ -148,6 +148,9 @@ def _seen(row: Row, spec: Mapping[str, Any]) -> str:
     protocols = sorted({unit.record["protocol"] for unit in row.done}) or [spec["protocol"] or "fedsgd"]
     graphs = "one graph" if spec["batch"] == 1 else f"{spec['batch']} graphs (their mean)"
     steps = f"{spec['local_steps']} step{'s' * (spec['local_steps'] > 1)} of size {spec['local_rate']:g}"
+    beside = {"local_momentum": "momentum {:g}", "local_decay": "weight decay {:g}", "local_loader": "{} graphs a step"}
+    said = [text.format(spec[name]) for name, text in beside.items() if spec.get(name)]
+    steps += f" ({', '.join(said)})" if said else ""
     texts = {
         "fedsgd": f"the gradient over {graphs} of one client, in one round (FedSGD)",
         "fedavg": f"the change of the weights after {steps} on {graphs} of one client (FedAvg)",

@@ -1,0 +1,159 @@
+"""The path of a client's local steps, from what is known of its graph so far: shares of blocks.
+
+Blocks decide a graph's output and gradient at any weights, so the training of any mixture of blocks can be run as the
+client ran its own, though no graph of these blocks is known yet. The path of the true shares is the true path, and near
+shares have a near one: the path's error is that of the shares, times how far the weights move.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, Int, Num
+
+from jgleak.attacks.census.candidates import Levels
+from jgleak.attacks.census.equations import Table, Trees, embed, unfold
+from jgleak.attacks.census.local_path import LocalPath, Point
+from jgleak.attacks.census.problem import CensusProblem
+from jgleak.federated.descent import Descended, Slope, descended
+from jgleak.federated.local_training import Descent
+from jgleak.federated.loss import Loss, label_loss
+from jgleak.gnn import GNN, Params
+
+BLOCKS = (16, 32, 64, 128, 256, 512, 1024, 2048, 8192)
+"""Padded numbers of blocks."""
+
+
+def followable(problem: CensusProblem) -> bool:
+    """True where the training of a mixture of blocks can be run: its label and its pooled row follow from the update
+    and the shares."""
+    model, loss = problem.seen.model, Loss.of(problem.seen.loss)
+    return (
+        len(problem.path) > 1
+        and not model.node_level
+        and not loss.regression
+        and not model.drops
+        and model.output_bias(problem.seen.update) is not None
+        and (model.readout.additive == "nodes" or model.readout.pools)
+    )
+
+
+def followed(
+    problem: CensusProblem, levels: Levels, blocks: Int[np.ndarray, " k"], shares: Float[np.ndarray, " k"]
+) -> LocalPath:
+    """The path of a graph with these shares of top blocks (numbers, under sum pooling), its gradients moved so that
+    their mean is the update."""
+    seen, model = problem.seen, problem.seen.model
+    assert seen.local is not None
+    found = jax.device_get(_followed(*_given(problem, levels, blocks), _padded(blocks, shares)))
+    slopes, mean = model.readout_of(found.slopes), model.readout_of(found.update)
+    off = jax.tree.map(lambda want, got: want - got, model.readout_of(seen.update), mean)
+    return tuple(
+        Point(
+            jax.tree.map(lambda leaf, t=t: leaf[t], found.weights),
+            jax.tree.map(lambda leaf, gap, t=t: leaf[t] + gap, slopes, off),
+            share,
+        )
+        for t, share in enumerate(seen.local.shares.tolist())
+    )
+
+
+def returned_distances(
+    problem: CensusProblem, levels: Levels, blocks: Int[np.ndarray, " k"], shares: Float[np.ndarray, "P k"]
+) -> Float[np.ndarray, " P"]:
+    """How far the updates of graphs with these shares are from the observed one, relative to it."""
+    seen = problem.seen
+    given = _given(problem, levels, blocks)
+    return np.asarray(_returned(*given, _padded(blocks, shares), seen.model.evidence(seen.update)))
+
+
+def _given(problem: CensusProblem, levels: Levels, blocks: Int[np.ndarray, " k"]) -> tuple[Any, ...]:
+    """What the training of their mixtures takes, but for the shares."""
+    seen = problem.seen
+    assert seen.local is not None
+    trees = unfold(levels.hops).part(blocks, _size(blocks))
+    return seen.model, seen.loss, seen.params, seen.local.descent, Table.of(levels.nodes), trees, label_of(problem)
+
+
+def _size(blocks: Int[np.ndarray, " k"]) -> int:
+    return next(size for size in (*BLOCKS, blocks.size) if size >= blocks.size)
+
+
+def _padded(blocks: Int[np.ndarray, " k"], shares: Float[np.ndarray, "*P k"]) -> Float[np.ndarray, "*P K"]:
+    lead = ((0, 0),) * (shares.ndim - 1)
+    return np.pad(shares, (*lead, (0, _size(blocks) - blocks.size))).astype(np.float32)
+
+
+def label_of(problem: CensusProblem) -> Num[np.ndarray, "..."]:
+    """The client's label: the gradient at the logit of a true class is negative, at all others positive, step by step
+    and so in their mean; that of a missing label is zero."""
+    slopes = np.asarray(problem.seen.model.output_bias(problem.seen.update))
+    if Loss.of(problem.seen.loss).masked:
+        return np.where(slopes == 0, np.nan, slopes < 0).astype(np.float32)
+    return np.asarray(slopes.argmin(), np.int32)
+
+
+@partial(jax.jit, static_argnames=("model", "loss"))
+def _followed(
+    model: GNN,
+    loss: str,
+    params: Params,
+    how: Descent,
+    table: Table,
+    trees: Trees,
+    label: Num[Array, "..."],
+    shares: Float[Array, " k"],
+) -> Descended:
+    return descended(model, params, _slope(model, loss, table, trees, label, shares), how, along=True)
+
+
+@partial(jax.jit, static_argnames=("model", "loss"))
+def _returned(
+    model: GNN,
+    loss: str,
+    params: Params,
+    how: Descent,
+    table: Table,
+    trees: Trees,
+    label: Num[Array, "..."],
+    shares: Float[Array, "P k"],
+    update: Params,
+) -> Float[Array, " P"]:
+    def one(own: Float[Array, " k"]) -> Array:
+        made = descended(model, params, _slope(model, loss, table, trees, label, own), how).update
+        gap = jax.tree.map(jnp.subtract, model.evidence(made), update)
+        return optax.tree.norm(gap) / jnp.maximum(optax.tree.norm(update), 1e-30)
+
+    return jax.lax.map(one, shares)
+
+
+def _slope(
+    model: GNN, loss: str, table: Table, trees: Trees, label: Num[Array, "..."], shares: Float[Array, " k"]
+) -> Slope:
+    """The gradient of a mixture's loss."""
+    rows, degrees = map(jnp.asarray, table)
+
+    def of_all(weights: Params) -> Array:
+        states = jax.vmap(lambda tree: embed(model, weights, rows, degrees, tree)[0])(trees)
+        if model.readout.additive == "pooled":
+            given = rows[:1], (shares @ states)[None], jnp.ones(1, bool)
+            logits: Any = model.apply({"params": weights}, *given, method=_read)
+        else:
+            out: Any = model.apply({"params": weights}, rows[trees.nodes[:, 0]], states, method="node_hidden")
+            logits = shares @ out[1]
+        return label_loss(logits, label, loss)
+
+    def slope(weights: Params, number: Array) -> Params:
+        gradient = jax.grad(of_all)(weights)
+        return model.trained(gradient) if model.frozen or model.norms else gradient
+
+    return slope
+
+
+def _read(model: GNN, rows: Float[Array, "N m"], states: Float[Array, "N D"], mask: Array) -> Array:
+    return model.readout(rows, states, mask)

@@ -1,0 +1,162 @@
+"""The census after several local steps: paths against training by hand, and what is claimed of a graph."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from jgleak.attacks.attack import Budget
+from jgleak.attacks.census.candidates import CensusCandidates, Levels
+from jgleak.attacks.census.census import CENSUS
+from jgleak.attacks.census.equations import equations
+from jgleak.attacks.census.followed import followable, followed, returned_distances
+from jgleak.attacks.census.local_path import midway, straight
+from jgleak.attacks.census.moves import Linked
+from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.search import levels_of
+from jgleak.attacks.distance import gradient_distances
+from jgleak.audit.certified import verify, write
+from jgleak.federated import Knowledge, LocalTraining, Observation, fedavg, fedsgd, save
+from jgleak.gnn import GNN
+from jgleak.graph import Graph
+
+FOREVER = Budget(seconds=1e6).start()
+ONE, OTHER = [0, 1, 1, 2, 0, 3], [0, 1, 2, 1, 0, 3]
+PLAIN, MOMENTUM = LocalTraining(0.1, 3), LocalTraining(0.03, 3, 0.9, 0.02)
+
+
+def pooled(lab: Any) -> GNN:
+    return lab.model(readout="pooled", readout_widths=(32,), last_act=True)
+
+
+def returned(lab: Any, model: GNN, graph: Graph, local: LocalTraining, loss: str = "bce") -> Observation:
+    return fedavg(model, lab.params(model), [graph], lab.space, loss=loss, local=local)
+
+
+def true_blocks(problem: CensusProblem, graph: Graph) -> tuple[Levels, np.ndarray]:
+    """The graph's own blocks, and how many nodes have each."""
+    codes, kinds = np.unique(graph.x, axis=0, return_inverse=True)
+    linked = Linked(graph.adjacency.astype(bool), kinds.ravel())
+    return levels_of(problem, linked, codes.astype(np.int32), int(graph.degree.max()))
+
+
+def by_hand(lab: Any, model: GNN, graph: Graph, local: LocalTraining) -> list[Any]:
+    """The weights before every step, and those that came back."""
+    weights = [lab.params(model)]
+    speed = jax.tree.map(np.zeros_like, weights[0])
+    for _ in range(local.steps):
+        slope = fedsgd(model, weights[-1], [graph], lab.space, loss="bce").update
+        speed = jax.tree.map(lambda v, g, w: local.momentum * v + g + local.weight_decay * w, speed, slope, weights[-1])
+        weights.append(jax.tree.map(lambda w, v: w - local.rate * v, weights[-1], speed))
+    return weights
+
+
+def gap(one: Any, other: Any) -> float:
+    """The largest difference of two trees, relative to the largest entry."""
+    pairs = list(zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True))
+    return max(float(np.abs(a - b).max()) for a, b in pairs) / max(float(np.abs(b).max()) for _, b in pairs)
+
+
+@pytest.mark.parametrize("local", [PLAIN, MOMENTUM])
+def test_a_straight_path_begins_and_ends_where_the_weights_did(lab: Any, local: LocalTraining) -> None:
+    model, graph = lab.model(), lab.ring(ONE)
+    seen = returned(lab, model, graph, local)
+    path, weights = straight(seen), by_hand(lab, model, graph, local)
+    assert gap(path[0].params, weights[0]) == 0 and sum(point.share for point in path) == pytest.approx(1.0)
+    longer = dataclasses.replace(local, steps=local.steps + 1)
+    beyond = straight(dataclasses.replace(seen, local=longer))[-1].params
+    assert gap(beyond, weights[-1]) < 1e-5, "the weights before one step more are those that came back"
+    middle = jax.tree.map(lambda *w: local.shares @ np.stack([leaf.ravel() for leaf in w]), *weights[:-1])
+    assert gap(jax.tree.map(np.ravel, midway(seen).params), middle) < 0.3 * gap(weights[0], weights[-1])
+
+
+def test_one_step_has_the_weights_that_were_sent(lab: Any) -> None:
+    seen = lab.observe(lab.model(), lab.ring(ONE))
+    (point,) = straight(seen)
+    assert point.params is seen.params and midway(seen) is seen
+
+
+@pytest.mark.parametrize("local", [PLAIN, MOMENTUM])
+@pytest.mark.parametrize("readout", ["nodes", "pooled"])
+def test_the_path_of_the_true_shares_is_the_client_s(lab: Any, readout: str, local: LocalTraining) -> None:
+    """Weights step by step, the equations along them, and the update that comes back; a straight path misses."""
+    model, graph = (lab.model() if readout == "nodes" else pooled(lab)), lab.ring(ONE)
+    seen = returned(lab, model, graph, local)
+    problem = CensusProblem.of(seen, Knowledge(lab.space, n=graph.n))
+    levels, counts = true_blocks(problem, graph)
+    blocks, shares = np.arange(counts.size), counts / graph.n
+    path, weights = followed(problem, levels, blocks, shares), by_hand(lab, model, graph, local)
+    assert max(gap(point.params, there) for point, there in zip(path, weights, strict=False)) < 1e-5
+    uneven = (1.0 + blocks) / np.sum(1.0 + blocks)
+    near, far = returned_distances(problem, levels, blocks, np.stack([shares, uneven]))
+    assert near < 1e-5 < 1e-3 < far
+    for other in (shares, uneven):
+        there = followed(problem, levels, blocks, other)
+        slopes = [jax.tree.map(np.ravel, point.readout) for point in there]
+        mean = jax.tree.map(lambda *leaves: local.shares @ np.stack(leaves), *slopes)
+        assert gap(mean, jax.tree.map(np.ravel, seen.update["readout"])) < 1e-5, "whatever the shares"
+    residuals = []
+    for along in (problem, dataclasses.replace(problem, path=path)):
+        found = equations(along, levels, FOREVER)
+        assert found is not None
+        residuals.append(float(np.linalg.norm(found.matrix @ shares - found.observed)) / found.length)
+    assert residuals[1] < 1e-5 < 1e-3 < residuals[0]
+
+
+@pytest.mark.parametrize("local", [PLAIN, MOMENTUM])
+def test_the_distance_is_that_of_the_same_training(lab: Any, local: LocalTraining) -> None:
+    model, graph = lab.model(), lab.ring(ONE)
+    seen = returned(lab, model, graph, local)
+    near, far = gradient_distances(seen, lab.space, [graph, lab.ring(OTHER)])
+    assert near[0] < 1e-6 and near[1] == graph.y and far[0] > 1e-3
+    once = dataclasses.replace(seen, protocol="fedsgd", local=None)
+    assert gradient_distances(once, lab.space, [graph])[0][0] > 1e-3
+
+
+@pytest.mark.parametrize(("readout", "local"), [("nodes", MOMENTUM), ("pooled", PLAIN)])
+def test_graphs_come_back_with_a_certificate(lab: Any, readout: str, local: LocalTraining, tmp_path: Path) -> None:
+    """Where one gradient says nothing; and ``verify`` trains again, by the steps that the file states."""
+    model, graph = (lab.model() if readout == "nodes" else pooled(lab)), lab.ring(ONE)
+    seen = returned(lab, model, graph, local)
+    known, run = Knowledge(lab.space, n=graph.n), {"key": jax.random.key(0), "budget": Budget(seconds=60)}
+    found, certificate = (answer := CENSUS(seen, known, **run)).best, answer.certificate
+    assert found is not None and found.canonical_form() == graph.canonical_form()
+    assert certificate is not None and certificate.residual < 1e-6
+    assert any("weights went through the 3 local steps" in condition for condition in certificate.conditions)
+    once = CENSUS(dataclasses.replace(seen, protocol="fedsgd", local=None), known, **run)
+    assert once.certificate is None
+    save(tmp_path / "seen", seen, lab.space)
+    write(tmp_path / "found.json", answer, tmp_path / "seen")
+    assert verify(tmp_path / "found.json").holds
+    save(tmp_path / "seen", dataclasses.replace(seen, local=dataclasses.replace(local, rate=local.rate / 2)), lab.space)
+    assert not verify(tmp_path / "found.json").holds
+
+
+def test_nothing_is_claimed_of_others_while_shares_and_path_disagree(lab: Any) -> None:
+    """Without a turn the path is straight: graphs of what is left may be found, and no others are excluded."""
+    graph = lab.path([0, 1, 1, 2, 0])
+    seen = returned(lab, lab.model(), graph, LocalTraining(0.003, 3))
+    known, run = Knowledge(lab.space, n=graph.n), {"key": jax.random.key(0), "budget": Budget(seconds=60)}
+    found = CENSUS.configure({"path_turns": "0"})(seen, known, **run)
+    assert found.best is not None and found.best.canonical_form() == graph.canonical_form()
+    assert found.certificate is not None and found.certificate.status == "at_least_k"
+    settled = CENSUS(seen, known, **run)
+    assert settled.certificate is not None and settled.certificate.status == "unique"
+
+
+def test_what_cannot_be_followed_is_read_straight(lab: Any) -> None:
+    """Targets, dropout, clipped updates and single gradients; classes and tasks are followed."""
+    graph, known = lab.ring(ONE), Knowledge(lab.space, n=len(ONE))
+    one = returned(lab, lab.model(), graph, PLAIN)
+    assert followable(CensusProblem.of(one, known))
+    assert not followable(CensusProblem.of(dataclasses.replace(one, scaled=True), known))
+    assert not followable(CensusProblem.of(dataclasses.replace(one, protocol="fedsgd", local=None), known))
+    narrow = lab.model(classes=1)
+    target = returned(lab, narrow, dataclasses.replace(graph, y=0.5), PLAIN, "mse")
+    assert not followable(CensusProblem.of(target, known))
+    assert CensusCandidates(CensusProblem.of(one, known), FOREVER, Budget()).start.nodes.degrees.size
