@@ -14,6 +14,7 @@ from jgleak.attacks.census.checks import CONIC, SPARSE, WEAKEST, Attempt, Chosen
 from jgleak.attacks.census.conic import occurring
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.public_blocks import CONDITION, beside
+from jgleak.attacks.census.settings import CensusLimits
 from jgleak.attacks.census.starts import Start, hidden
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.filter import BlockFilter
@@ -329,3 +330,13 @@ def degrees_assumed(knowledge: Knowledge, levels: Levels, limits: SpanLimits) ->
         return ()
     _, source = degree_bound(knowledge, limits)
     return (f"no node has more than {int(np.max(degrees))} neighbours, {source}",)
+
+
+def degrees_unstated(knowledge: Knowledge, limits: CensusLimits) -> str:
+    """What to say of a search that found nothing where features state no degree."""
+    bound, source = degree_bound(knowledge, limits.span)
+    return (
+        f"features state no degree: nodes of more than {bound} neighbours were not counted ({source}), and graphs in "
+        f"which nodes of more than {limits.few_neighbours} stand side by side are seldom found; the degree among the "
+        "features, or max_degree where it is known, makes the search smaller"
+    )

@@ -34,7 +34,7 @@ from jgleak.attacks.census.arithmetic import arithmetic_of
 from jgleak.attacks.census.assemble import AnonymitySet
 from jgleak.attacks.census.attempted import Attempted, counted
 from jgleak.attacks.census.batches.batch import batch_unsupported, of_each, reconstructed
-from jgleak.attacks.census.candidates import CensusCandidates, Levels, degrees_assumed
+from jgleak.attacks.census.candidates import CensusCandidates, Levels, degrees_assumed, degrees_unstated
 from jgleak.attacks.census.certify import certify
 from jgleak.attacks.census.enumerate import enumerated, may_be_small
 from jgleak.attacks.census.number_of_nodes import number_of_nodes
@@ -103,6 +103,8 @@ def run(
                 return _certified(problem, answer, info, whole)
         if candidates.given_up and stop != "nothing assembled":
             info["reason"] = candidates.given_up[0]
+        elif knowledge.space.degree is None and knowledge.noise is None:
+            info["reason"] = degrees_unstated(knowledge, settings.limits)
     except (TooManyCandidates, ConditionFailed) as error:
         stop = "no information"
         info["reason"] = str(error)

@@ -89,3 +89,9 @@ def test_what_few_neighbours_gave_is_certified_for_all_degrees_or_not_at_all(pro
     found = census(problem.seen, problem.knowledge, key=jax.random.key(1), budget=Budget(seconds=60))
     assert found.certificate is not None and found.certificate.status == "at_least_k"
     assert any("more were tried only after that" in condition for condition in found.certificate.conditions)
+
+
+def test_who_finds_nothing_is_told_that_features_state_no_degree(problem: CensusProblem) -> None:
+    census = get_attack("census").configure({"hop_blocks": "1", "replicas": "1", "enumerated_nodes": "0"})
+    found = census(problem.seen, problem.knowledge, key=jax.random.key(1), budget=Budget(seconds=1e-3))
+    assert not found.graphs and "nodes of more than 4 neighbours were not counted" in found.info["reason"]
