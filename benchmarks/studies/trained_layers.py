@@ -39,10 +39,11 @@ HEAD = 64
 
 ABOUT = """\
 Written by `python -m benchmarks.studies.trained_layers --write`; do not edit. The census on molecules of Tox21 of any
-size, their number of atoms unknown, ranked by chemistry (`--prior molecule`), the atoms as raw 0/1 columns; the model
-is two GCN layers, the mean over nodes, and two linear layers, after so many epochs of training on other molecules.
-*Exact*: the first graph listed is the molecule; *in set*: it is listed; *unique*: certified to be the only one;
-*wrong*: of these, those beside another truth. Rates in percent with 95 % bootstrap intervals."""
+size (seed 19, on which nothing was developed), their number of atoms unknown, ranked by chemistry (`--prior molecule`),
+the atoms as raw 0/1 columns; the model is two GCN layers, the mean over nodes, and two linear layers, after so many
+epochs of training on other molecules. *Exact*: the first graph listed is the molecule; *in set*: it is listed;
+*unique*: certified to be the only one; *wrong*: of these, those beside another truth. Rates in percent with 95 %
+bootstrap intervals. One process, beside other work on both cores: where time ran out, more would have been found."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -52,7 +53,7 @@ def main(
     width: Annotated[str, typer.Option(help="Widths of the convolutions, by commas.")] = "128,300",
     epochs: Annotated[str, typer.Option(help="Epochs of training, by commas.")] = "1,3,5,20,60",
     graphs: Annotated[int, typer.Option(min=1, help="Molecules of each.")] = 50,
-    seed: Annotated[int, typer.Option(help="Draws the molecules and the first weights.")] = 3,
+    seed: Annotated[int, typer.Option(help="Draws the molecules and the first weights.")] = 19,
     max_n: Annotated[int | None, typer.Option(help="Most atoms looked for.")] = COMMON.max_n,
     time_limit: Annotated[float, typer.Option(help="Seconds a molecule.")] = 60.0,
     json: Annotated[bool, typer.Option("--json", help="One line a molecule instead of one a model.")] = False,

@@ -10,10 +10,11 @@ import numpy as np
 
 from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.census import receptive_field
-from jgleak.attacks.census.checks import CONIC, WEAKEST, Attempt, Chosen, NamedCheck, condition_of, names
+from jgleak.attacks.census.checks import CONIC, SPARSE, WEAKEST, Attempt, Chosen, NamedCheck, condition_of, names
 from jgleak.attacks.census.conic import occurring
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.public_blocks import CONDITION, beside
+from jgleak.attacks.census.settings import CensusLimits
 from jgleak.attacks.census.starts import Start, hidden
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.filter import BlockFilter
@@ -132,6 +133,12 @@ class CensusCandidates:
         chosen = next(self._chosen(WEAKEST, start.nodes))
         return self._levels(start, chosen, most=self.limits.weak_candidates)
 
+    def of_all_degrees(self, levels: Levels) -> Levels | None:
+        """Candidates of all degrees, where ``levels`` began with nodes of few neighbours and these can be afforded."""
+        if self.clock.left <= 0 or levels.start is None or not levels.start.some_degrees:
+            return None
+        return self._levels(self.start, next(self._chosen(SPARSE[0], self.start.nodes)))
+
     def _starts(self) -> Iterator[Start]:
         """Feature vectors to begin with: likely ones before all, and those of an adjacency that hides nodes last."""
         knowledge, number = self.problem.knowledge, one_hop_count(self.start.nodes)
@@ -143,6 +150,10 @@ class CensusCandidates:
             yield dataclasses.replace(self.start, nodes=listed, conditions=said, complete=False)
         if number > self.limits.usual_first and (usual := self.start.usual(knowledge)) is not None:
             yield usual
+        if space.degree is None:  # nodes of many neighbours have most neighbourhoods, and are rare
+            few = self.limits.few_neighbours
+            some = self.start.sparse(few), self.start.scattered(few, self.limits.hop_blocks)
+            yield from (start for start in some if start is not None)
         yield self.start
         last = hidden(self.problem)
         if last is not None and one_hop_count(last.nodes) <= self.limits.span.whole_candidates:
@@ -322,12 +333,23 @@ class CensusCandidates:
 
 def _name(nodes: Nodes) -> tuple[object, ...]:
     """What tells the few sets of ``CensusCandidates._starts`` apart."""
-    return nodes.codes.tobytes(), nodes.degrees.tobytes(), nodes.listed is None
+    return nodes.codes.tobytes(), nodes.degrees.tobytes(), nodes.listed
 
 
-def degrees_assumed(knowledge: Knowledge, nodes: Nodes, limits: SpanLimits) -> tuple[str, ...]:
-    """The condition that comes with features that do not state degrees."""
-    if knowledge.space.degree is not None or not nodes.degrees.size:
+def degrees_assumed(knowledge: Knowledge, levels: Levels, limits: SpanLimits) -> tuple[str, ...]:
+    """The condition that comes with features that do not state degrees, where the start does not say it."""
+    degrees = levels.nodes.degrees
+    if knowledge.space.degree is not None or not degrees.size or (levels.start and levels.start.some_degrees):
         return ()
     _, source = degree_bound(knowledge, limits)
-    return (f"no node has more than {int(np.max(nodes.degrees))} neighbours, {source}",)
+    return (f"no node has more than {int(np.max(degrees))} neighbours, {source}",)
+
+
+def degrees_unstated(knowledge: Knowledge, limits: CensusLimits) -> str:
+    """What to say of a search that found nothing where features state no degree."""
+    bound, source = degree_bound(knowledge, limits.span)
+    return (
+        f"features state no degree: nodes of more than {bound} neighbours were not counted ({source}), and graphs in "
+        f"which nodes of more than {limits.few_neighbours} stand side by side are seldom found; the degree among the "
+        "features, or max_degree where it is known, makes the search smaller"
+    )

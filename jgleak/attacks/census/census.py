@@ -34,7 +34,7 @@ from jgleak.attacks.census.arithmetic import arithmetic_of
 from jgleak.attacks.census.assemble import AnonymitySet
 from jgleak.attacks.census.attempted import Attempted, counted
 from jgleak.attacks.census.batches.batch import batch_unsupported, of_each, reconstructed
-from jgleak.attacks.census.candidates import CensusCandidates, degrees_assumed
+from jgleak.attacks.census.candidates import CensusCandidates, Levels, degrees_assumed, degrees_unstated
 from jgleak.attacks.census.certify import certify
 from jgleak.attacks.census.enumerate import enumerated, may_be_small
 from jgleak.attacks.census.number_of_nodes import number_of_nodes
@@ -87,10 +87,10 @@ def run(
         for number, levels in enumerate(candidates.attempts(early), start=1):
             attempted = counted(problem, levels, early)
             if attempted.found.graphs:
-                attempted = _from_weakest(problem, candidates, attempted, counting)
+                attempted = _taken_again(problem, candidates, attempted, counting)
             info |= {"attempts": number, "candidates": candidates.checked, **attempted.facts}
             if attempted.found.graphs:
-                degrees = degrees_assumed(knowledge, attempted.levels.nodes, settings.limits.span)
+                degrees = degrees_assumed(knowledge, attempted.levels, settings.limits.span)
                 answer = Answer((*attempted.levels.conditions, *degrees), attempted.found, attempted.most)
                 return _certified(problem, answer, info, whole)
             stop = "nothing assembled" if attempted.explained else "missing blocks"
@@ -104,6 +104,8 @@ def run(
                 return _certified(problem, answer, info, whole)
         if candidates.given_up and stop != "nothing assembled":
             info["reason"] = candidates.given_up[0]
+        elif knowledge.space.degree is None and knowledge.noise is None:
+            info["reason"] = degrees_unstated(knowledge, settings.limits)
     except (TooManyCandidates, ConditionFailed) as error:
         stop = "no information"
         info["reason"] = str(error)
@@ -178,14 +180,20 @@ def _problem(
     return dataclasses.replace(CensusProblem.of(observation, counted, settings), n_counted=True)
 
 
-def _from_weakest(problem: CensusProblem, candidates: CensusCandidates, answer: Attempted, clock: Clock) -> Attempted:
-    """The answer taken again under the conditions of ``checks.WEAKEST``, where that can be afforded.
+def _taken_again(problem: CensusProblem, candidates: CensusCandidates, answer: Attempted, clock: Clock) -> Attempted:
+    """The answer under fewer conditions, where that can be afforded: with all degrees, where nodes of few neighbours
+    were tried first, and then, where its search ended, under the conditions of ``checks.WEAKEST``."""
+    answer = _wider(problem, answer, candidates.of_all_degrees(answer.levels), clock)
+    return _wider(problem, answer, candidates.weakest(answer.levels) if answer.found.exhausted else None, clock)
+
+
+def _wider(problem: CensusProblem, answer: Attempted, weaker: Levels | None, clock: Clock) -> Attempted:
+    """The answer taken again from candidates that fewer conditions leave; None: there are none.
 
     It replaces the first one if its search ended and every graph is there again. Otherwise graphs that only it has
     refute the first one's conditions: they are added, and the search counts as not exhausted.
     """
-    weaker = candidates.weakest(answer.levels) if answer.found.exhausted else None
-    if weaker is None or weaker.conditions == answer.levels.conditions:
+    if weaker is None or (weaker.nodes is answer.levels.nodes and weaker.conditions == answer.levels.conditions):
         return answer
     again = counted(problem, weaker, clock)
     if again.found.exhausted and answer.found.forms <= again.found.forms:
@@ -194,7 +202,7 @@ def _from_weakest(problem: CensusProblem, candidates: CensusCandidates, answer: 
     if len(both.graphs) == len(answer.found.graphs):
         return answer
     likely = dataclasses.replace(both, exhausted=False).likely(problem.fit)
-    return dataclasses.replace(answer, found=likely, most=max(answer.most, again.most))
+    return dataclasses.replace(again, found=likely, most=max(answer.most, again.most))
 
 
 def _options(settings: CensusSettings) -> dict[str, Any]:

@@ -47,6 +47,9 @@ ATTEMPTS = (
 """Made one after another until graphs are found: roughly from the fewest candidates to the most, the last without any
 check. A model that lacks a leak point of that name goes without the check."""
 
+SPARSE = ATTEMPTS[:3]
+"""Those for nodes of few neighbours, tried before others where features state no degree."""
+
 HIDDEN = (
     *(attempt for attempt in ATTEMPTS if "node" not in attempt.below),
     *(attempt for attempt in ATTEMPTS if attempt.conic),

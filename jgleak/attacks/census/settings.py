@@ -111,6 +111,7 @@ class CensusLimits:
       blocks_counted: most top blocks whose contributions are computed; with more 1-hop candidates than this, blocks of
         public graphs are tried first where the gradient hardly tells blocks apart.
       batch_blocks: most top blocks of a batch whose graphs' pooled rows say which of them each may have.
+      few_neighbours: where features state no degree, nodes of at most so many neighbours are tried before all.
       usual_first: with more 1-hop candidates than this, usual nodes are tried first, where the prior knows any.
       weak_blocks: a certificate rests on the weakest checks alone when there are no more unchecked 1-hop blocks than
         this,
@@ -147,12 +148,13 @@ class CensusLimits:
     more_partial_graphs: int = 5_000
     beam: int = 200
     search_share: float = 0.9
-    counting_share: float = 0.25
+    counting_share: float = 0.6
     replicas: int = 24
     hop_share: float = 0.5
     hop_blocks: int = 20_000
     blocks_counted: int = 5_000
     batch_blocks: int = 20_000
+    few_neighbours: int = 3
     usual_first: int = 1_000_000_000
     weak_blocks: int = 300
     weak_candidates: int = 3_000_000

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import combinations_with_replacement
+from math import comb
 
 import numpy as np
 from jaxtyping import Bool
 
-from jgleak.attacks.census.checks import ATTEMPTS, HIDDEN, Attempt
+from jgleak.attacks.census.checks import ATTEMPTS, HIDDEN, SPARSE, Attempt
 from jgleak.attacks.census.prior import PRIORS, resolved
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.facts.evidence import Evidence
@@ -30,12 +32,14 @@ class Start:
       conditions: what was assumed to leave other vectors out.
       complete: nothing was left out for a budget or a prior.
       attempts: which checks their blocks have to pass.
+      some_degrees: features state no degree, and not all that may be are tried; ``conditions`` say which.
     """
 
     nodes: Nodes
     conditions: tuple[str, ...]
     complete: bool
     attempts: tuple[Attempt, ...] = ATTEMPTS
+    some_degrees: bool = False
 
     def usual(self, knowledge: Knowledge) -> Start | None:
         """Those that the prior calls usual; None where that is all or nothing."""
@@ -46,6 +50,42 @@ class Start:
         said = f"{np.sum(~mask)} of {mask.size} feature vectors are unusual: left out"
         kept = _part(self.nodes, mask)
         return dataclasses.replace(self, nodes=kept, conditions=(said, *self.conditions), complete=False)
+
+    def sparse(self, few: int) -> Start | None:
+        """Those of at most so many neighbours; None where that is all or nothing."""
+        mask = self.nodes.degrees <= few
+        if not mask.any() or mask.all():
+            return None
+        said = f"no node has more than {few} neighbours: more were tried only after that"
+        return self._partly(_part(self.nodes, mask), said)
+
+    def scattered(self, few: int, most: int) -> Start | None:
+        """Neighbourhoods with at most one node of more than ``few`` neighbours; None where all nodes have more, or none
+        has, or there are more than ``most``."""
+        degrees, classes = self.nodes.degrees.tolist(), self.nodes.classes
+        fewer, more = ([t for t, degree in enumerate(degrees) if (degree <= few) == wanted] for wanted in (True, False))
+        usual, hubs = ([classes * t + k for t in part if degrees[t] for k in range(classes)] for part in (fewer, more))
+        plans = [(t, degrees[t], ((),)) for t in (*fewer, *more)] + [
+            (t, degrees[t] - 1, tuple((hub,) for hub in hubs)) for t in fewer if degrees[t]
+        ]
+        number = sum(comb(len(usual) + free - 1, free) * len(held) if free else len(held) for _, free, held in plans)
+        if not usual or not hubs or number > most:
+            return None
+        listed = tuple(
+            (t, tuple(sorted((*one, *others))))
+            for t, free, held in plans
+            for one in held
+            for others in combinations_with_replacement(usual, free)
+        )
+        said = f"of a node and its neighbours at most one has more than {few} neighbours"
+        nodes = dataclasses.replace(self.nodes, certain=False, listed=listed)
+        return self._partly(nodes, f"{said}, and none more than {max(degrees)}: others were tried only after that")
+
+    def _partly(self, nodes: Nodes, said: str) -> Start:
+        conditions = (*self.conditions, said)
+        return dataclasses.replace(
+            self, nodes=nodes, conditions=conditions, complete=False, attempts=SPARSE, some_degrees=True
+        )
 
 
 def hidden(problem: CensusProblem) -> Start | None:

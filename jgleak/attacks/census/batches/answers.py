@@ -30,7 +30,7 @@ def certified(problem: CensusProblem, member: Member, clock: Clock) -> Iterator[
     answer = member.answer
     if answer is None or not answer.found.graphs:
         return
-    degrees = degrees_assumed(problem.knowledge, answer.levels.nodes, problem.limits.span)
+    degrees = degrees_assumed(problem.knowledge, answer.levels, problem.limits.span)
     conditions = (*answer.levels.conditions, *degrees, TOLD_APART)
     made = certify(member.problem, conditions, answer.found, answer.most, clock)
     for label in member.part.labels:

@@ -38,7 +38,7 @@ def by_weights(problem: CensusProblem, levels: Levels, clock: Clock) -> Iterator
         # a block that is missing may be that of a graph whose gradient is short: all graphs have to be there
         whole = everybody and share.only and found.explained and not found.open[share.counts > 0].any()
         graphs = dataclasses.replace(graphs, exhausted=graphs.exhausted and whole and levels.complete)
-        degrees = degrees_assumed(problem.knowledge, levels.nodes, problem.limits.span)
+        degrees = degrees_assumed(problem.knowledge, levels, problem.limits.span)
         made = certify(problem, (*levels.conditions, *degrees, ONE_EACH), graphs, most, clock)
         answer = Reconstruction(made.graphs, made.distance, "match", certificate=made.certificate)
         yield from [answer] * share.copies

@@ -1,0 +1,97 @@
+"""Where features state no degree: nodes of few neighbours are tried first, and what is claimed of others."""
+
+from __future__ import annotations
+
+import itertools
+
+import jax
+import numpy as np
+import pytest
+
+from jgleak import Budget, Knowledge, fedsgd, get_attack, standard
+from jgleak.attacks.census.candidates import CensusCandidates, degrees_assumed
+from jgleak.attacks.census.checks import SPARSE
+from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.starts import Start
+from jgleak.attacks.span.hops import Nodes, one_hop_count
+from jgleak.features import FeatureSpace, onehot
+from jgleak.graph import Graph
+
+SPACE = FeatureSpace((onehot("kind", "ab"),))
+
+
+def start(classes: int = 1) -> Start:
+    """Two kinds, each with up to four neighbours."""
+    codes, degrees = np.repeat([[0], [1]], 5, axis=0), np.tile(np.arange(5), 2)
+    return Start(Nodes(codes, SPACE.encode(codes), degrees, classes=classes), ("checked",), complete=True)
+
+
+def test_nodes_of_few_neighbours_are_a_part_that_says_so() -> None:
+    sparse = start().sparse(3)
+    assert sparse is not None and sparse.nodes.degrees.tolist() == [0, 1, 2, 3] * 2
+    assert not sparse.complete and sparse.some_degrees and sparse.attempts == SPARSE
+    assert sparse.conditions[0] == "checked" and "no node has more than 3 neighbours" in sparse.conditions[1]
+    assert sparse.sparse(3) is None and sparse.scattered(3, 1 << 20) is None
+
+
+@pytest.mark.parametrize("classes", [1, 2])
+def test_scattered_hubs_are_all_neighbourhoods_with_at_most_one(classes: int) -> None:
+    degrees = start(classes).nodes.degrees
+    hub = degrees > 3
+    around = [classes * t + k for t in np.flatnonzero(degrees) for k in range(classes)]
+    wanted = {
+        (t, others)
+        for t in range(degrees.size)
+        for others in itertools.combinations_with_replacement(around, int(degrees[t]))
+        if hub[t] + hub[np.array(others, np.int64) // classes].sum() <= 1
+    }
+    scattered = start(classes).scattered(3, len(wanted))
+    assert scattered is not None and scattered.nodes.listed is not None
+    assert len(scattered.nodes.listed) == len(wanted) == one_hop_count(scattered.nodes)
+    assert set(scattered.nodes.listed) == wanted
+    assert start(classes).scattered(3, len(wanted) - 1) is None, "too many"
+
+
+@pytest.fixture(scope="module")
+def problem() -> CensusProblem:
+    """A path with one branch, whose three rows leave many neighbourhoods of four."""
+    truth = Graph(np.array([0, 0, 1, 0, 2, 1])[:, None], np.array([(0, 1), (1, 2), (2, 3), (3, 4), (1, 5)]), 1)
+    space = FeatureSpace((onehot("kind", "abc"),))
+    model = standard(space.width, hidden=32)
+    seen = fedsgd(model, model.initial(key=jax.random.key(0)), [truth], space, loss="bce")
+    return CensusProblem.of(seen, Knowledge(space, n=truth.n, features=truth.x))
+
+
+def test_all_degrees_come_after_few_and_replace_what_these_gave(problem: CensusProblem) -> None:
+    budget = Budget(seconds=60)
+    clock = budget.start()
+    candidates = CensusCandidates(problem, clock, budget)
+    first = next(candidates.attempts(clock))
+    limits = problem.limits.span
+    assert (
+        first.nodes.degrees.max() == 3
+        and not first.complete
+        and degrees_assumed(problem.knowledge, first, limits) == ()
+    )
+    whole = candidates.of_all_degrees(first)
+    assert whole is not None and whole.nodes.degrees.max() == 4 and whole.complete
+    assert degrees_assumed(problem.knowledge, whole, limits)[0].startswith("no node has more than 4 neighbours")
+    assert candidates.of_all_degrees(whole) is None, "nothing is wider"
+
+
+def test_what_few_neighbours_gave_is_certified_for_all_degrees_or_not_at_all(problem: CensusProblem) -> None:
+    found = get_attack("census")(problem.seen, problem.knowledge, key=jax.random.key(1), budget=Budget(seconds=60))
+    assert found.certificate is not None and found.certificate.status == "unique"
+    said = [condition for condition in found.certificate.conditions if "neighbours" in condition]
+    assert len(said) == 1 and said[0].startswith("no node has more than 4 neighbours")
+    few = {"hop_blocks": "40"}  # neighbourhoods of all degrees are more
+    census = get_attack("census").configure(few)
+    found = census(problem.seen, problem.knowledge, key=jax.random.key(1), budget=Budget(seconds=60))
+    assert found.certificate is not None and found.certificate.status == "at_least_k"
+    assert any("more were tried only after that" in condition for condition in found.certificate.conditions)
+
+
+def test_who_finds_nothing_is_told_that_features_state_no_degree(problem: CensusProblem) -> None:
+    census = get_attack("census").configure({"hop_blocks": "1", "replicas": "1", "enumerated_nodes": "0"})
+    found = census(problem.seen, problem.knowledge, key=jax.random.key(1), budget=Budget(seconds=1e-3))
+    assert not found.graphs and "nodes of more than 4 neighbours were not counted" in found.info["reason"]
