@@ -103,6 +103,15 @@ def test_random_edges_match_the_density_of_known_features(observation: Observati
     np.testing.assert_array_equal(best.x, x)
 
 
+def test_where_nothing_says_how_dense_graphs_are_random_ones_are_trees() -> None:
+    space = FeatureSpace((onehot("element", ("C", "N", "O")),))
+    model = flat(in_features=3, hidden=6, readout_widths=(5,))
+    truth = Graph(np.array([[0], [1]]), np.array([(0, 1)]), y=1)
+    seen = fedsgd(model, model.initial(key=jax.random.key(0)), [truth], space, loss="bce")
+    best = RANDOM(seen, Knowledge(space, n=6), key=jax.random.key(5)).best
+    assert best is not None and best.n == 6 and best.connected and len(best.edges) == 5
+
+
 def test_mean_adjacency_is_the_mean(observation: Observation) -> None:
     found = MEAN_ADJACENCY(observation, Knowledge(SPACE, auxiliary=OTHERS), key=jax.random.key(0))
     expected = np.array([[0, 3, 0], [3, 0, 2], [0, 2, 0]]) / 3

@@ -35,6 +35,13 @@ def test_a_factor_is_not_taken_for_a_part_of_it() -> None:
     assert matched(factors(values, np.full(values.shape, 1e-2)), np.array([[1.0]]))
 
 
+def test_a_block_that_decides_occurs_at_most_so_often() -> None:
+    """12 and 13 times a factor show it, since twelfths are looked at; 13 and 14 times have no common part otherwise."""
+    shown, hidden = 0.0731 * np.array([[12.0], [13.0]]), 0.0731 * np.array([[13.0], [14.0]])
+    assert matched(factors(shown, np.full((2, 1), ERROR)), np.array([[0.0731]]))
+    assert not factors(hidden, np.full((2, 1), ERROR))
+
+
 def test_combinations_are_those_of_brute_force() -> None:
     """All whole vectors of small entries whose sum is near a weight."""
     known = [Factor(np.array([value]), np.array([1e-6])) for value in (0.31, -0.17, 0.05)]
