@@ -50,7 +50,7 @@ def fedavg(
     check_client(model, graphs, space, loss)
     if model.returns_statistics and local.steps > 1:
         raise ValueError("local: batch normalisation in training mode is understood in one step; take steps=1")
-    if Loss.of(loss).masked and local.loader is not None and len(graphs) % local.loader:
+    if Loss.of(loss).masked and local.loader is not None and len(graphs) % min(local.loader, len(graphs)):
         raise ValueError(
             f"local: {len(graphs)} graphs do not fill steps of {local.loader}, and a masked loss counts labels by the "
             "step; take a loader that divides the number of graphs"

@@ -10,6 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Float
 
+MOST_STEPS = 10_000
+"""Most local steps of a client."""
+
 
 class Descent(NamedTuple):
     """The numbers of a step ``v <- momentum v + g + weight_decay w``, ``w <- w - rate v``, and what each step's
@@ -59,6 +62,8 @@ class LocalTraining:
     def __post_init__(self) -> None:
         if not isinstance(self.steps, int) or self.steps < 1:
             raise ValueError(f"steps: a client makes at least one local step, in whole numbers, got {self.steps!r}")
+        if self.steps > MOST_STEPS:
+            raise ValueError(f"steps: every one is made again; at most {MOST_STEPS:,}, got {self.steps:,}")
         if not (math.isfinite(self.rate) and self.rate > 0):
             raise ValueError(f"rate: a client's learning rate lies above 0, got {self.rate!r}")
         if not 0.0 <= self.momentum < 1.0:

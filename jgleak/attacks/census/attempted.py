@@ -9,6 +9,7 @@ from jgleak.attacks.attack import Clock
 from jgleak.attacks.census.assemble import CUT, AnonymitySet, assemble
 from jgleak.attacks.census.candidates import Levels
 from jgleak.attacks.census.equations import equations
+from jgleak.attacks.census.followed import followable
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.settled import settled
 from jgleak.attacks.census.solve import solve
@@ -49,6 +50,13 @@ class Attempted:
         }
 
 
+def _followed(problem: CensusProblem, solution: Solution) -> bool:
+    """True where the weights went where the shares of the blocks say, and no other shares explain the update there:
+    then the path is that of the one census, and graphs beside it were not missed because of a wrong path."""
+    settled = solution.residual <= problem.tolerances.path_settled
+    return followable(problem) and settled and not solution.null.shape[1]
+
+
 def counted(problem: CensusProblem, levels: Levels, clock: Clock) -> Attempted:
     """Every graph of the candidate blocks whose gradient is the observed one, of the first numbers of nodes that have
     any."""
@@ -61,8 +69,8 @@ def counted(problem: CensusProblem, levels: Levels, clock: Clock) -> Attempted:
     for sizes in problem.rounds:
         solution = solve(problem, levels, system, sizes, clock)
         found = found.joined(assemble(problem, levels, solution, sizes, clock))
-        if problem.several and (len(problem.path) == 1 or solution.residual > problem.tolerances.path_settled):
-            found = found.joined(CUT)  # the gradients were taken elsewhere
+        if problem.several and not _followed(problem, solution):
+            found = found.joined(CUT)
         answer = Attempted(levels, solution, found, sizes[-1])
         if found.graphs or not answer.explained or clock.left <= 0:
             break

@@ -237,9 +237,9 @@ class CensusCandidates:
         knowledge, tolerances = self.problem.knowledge, self.problem.tolerances.span
         bounds = {"most": knowledge.max_n, "noise": knowledge.noise, "tolerances": tolerances, "place": place}
         found = [(site, SpanCheck.at(site, **bounds)) for site in sites]
-        said = f" by gap {place}" if place else ""
+        said = f", its rank at gap {place + 1} by size" if place else ""
         return tuple(
-            NamedCheck(f"{site.name}{said}", check, f"{condition_of(site, hop)}{said}")
+            NamedCheck(f"{site.name}{said}", check, f"{condition_of(site, hop)}{said}", not place)
             for site, check in found
             if check is not None
         )
@@ -301,7 +301,8 @@ class CensusCandidates:
             if blocks.unsearched:
                 left = sum(part.size for part in blocks.unsearched)
                 conditions.append(f"{left} candidates of {hop}-hop blocks were not looked at")
-        complete = start.complete and not any(blocks.unsearched for blocks in hops)
+        likeliest = all(check.likeliest for checks in chosen for check in checks)
+        complete = start.complete and likeliest and not any(blocks.unsearched for blocks in hops)
         return Levels(start.nodes, (*hops[:-1], top), tuple(conditions), complete, start)
 
     def _grown(self, nodes: Nodes, chosen: Sequence[Chosen], most: float = np.inf) -> list[Blocks]:

@@ -72,11 +72,13 @@ class NamedCheck(NamedTuple):
       name: equal names are equal checks of the same nodes.
       check: the check.
       condition: what it takes for granted.
+      likeliest: its span has the rank that the singular values make likeliest; with another, true rows may fail.
     """
 
     name: str
     check: SpanCheck
     condition: str
+    likeliest: bool = True
 
 
 Chosen = tuple[NamedCheck, ...]
@@ -93,8 +95,8 @@ def loosened(chosen: Chosen, factor: float) -> Chosen:
     """Checks that allow a row more than the noise explains: its part along directions that do not stand above it."""
     allowed = f"off by at most {factor:g} times what noise explains"
     return tuple(
-        NamedCheck(f"{name} x{factor:g}", check.loosened(factor), f"{condition}, {allowed}")
-        for name, check, condition in chosen
+        NamedCheck(f"{name} x{factor:g}", check.loosened(factor), f"{condition}, {allowed}", likeliest)
+        for name, check, condition, likeliest in chosen
     )
 
 

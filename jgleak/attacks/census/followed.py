@@ -37,6 +37,7 @@ def followable(problem: CensusProblem) -> bool:
         len(problem.path) > 1
         and not model.node_level
         and not loss.regression
+        and not loss.smoothing
         and not model.drops
         and model.output_bias(problem.seen.update) is not None
         and (model.readout.additive == "nodes" or model.readout.pools)

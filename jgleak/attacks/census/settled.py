@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from typing import NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
@@ -75,6 +76,8 @@ def _along(turn: Turn, levels: Levels, shares: Float[np.ndarray, " K"], clock: C
     if not used.size or clock.left <= 0:
         return turn
     path = followed(turn.problem, levels, turn.system.blocks[used], shares[used])
+    if not all(np.isfinite(leaf).all() for point in path for leaf in jax.tree.leaves(point.params)):
+        return turn  # a mixture's training may run away where the client's did not
     problem = dataclasses.replace(turn.problem, path=path)
     system = equations(problem, levels, clock)
     return turn if system is None else _turn(problem, levels, system, clock)
@@ -106,6 +109,8 @@ def _nearest(turn: Turn, levels: Levels, clock: Clock) -> Float[np.ndarray, " K"
         return None
     nearest = np.stack([shares for _, shares in sorted(found, key=lambda one: one[0])[: limits.whole_replayed]])
     far = returned_distances(problem, levels, turn.system.blocks[used], nearest)
+    if not np.isfinite(far).any():
+        return None
     whole = np.zeros(turn.shares.size)
-    whole[used] = nearest[int(far.argmin())]
+    whole[used] = nearest[int(np.nanargmin(np.where(np.isfinite(far), far, np.nan)))]
     return whole
