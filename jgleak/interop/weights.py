@@ -29,7 +29,7 @@ def from_weights(
     reduction: str = "mean",
     example: Given | None = None,
 ) -> Observation:
-    """The observation behind a round in which a client returned *weights*: ``(before - after) / (rate * steps)``.
+    """The observation behind a round in which a client returned *weights*: what they lost, as a mean gradient.
 
     After one step of gradient descent this is the gradient (protocol ``fedsgd``); after several it is the mean gradient
     along the way (``fedavg``). Momentum and weight decay are reckoned with where the client's ``LocalTraining`` says
