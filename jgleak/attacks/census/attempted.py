@@ -50,11 +50,12 @@ class Attempted:
         }
 
 
-def _followed(problem: CensusProblem, solution: Solution) -> bool:
+def excludes_others(problem: CensusProblem, solution: Solution) -> bool:
     """True where the weights went where the shares of the blocks say, and no other shares explain the update there:
     then the path is that of the one census, and graphs beside it were not missed because of a wrong path."""
     settled = solution.residual <= problem.tolerances.path_settled
-    return followable(problem) and settled and not solution.null.shape[1]
+    only = problem.knowledge.noise is None and not solution.null.shape[1]
+    return followable(problem) and settled and only
 
 
 def counted(problem: CensusProblem, levels: Levels, clock: Clock) -> Attempted:
@@ -69,7 +70,7 @@ def counted(problem: CensusProblem, levels: Levels, clock: Clock) -> Attempted:
     for sizes in problem.rounds:
         solution = solve(problem, levels, system, sizes, clock)
         found = found.joined(assemble(problem, levels, solution, sizes, clock))
-        if problem.several and not _followed(problem, solution):
+        if problem.several and not excludes_others(problem, solution):
             found = found.joined(CUT)
         answer = Attempted(levels, solution, found, sizes[-1])
         if found.graphs or not answer.explained or clock.left <= 0:

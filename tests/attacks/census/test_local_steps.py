@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.attack import Budget
+from jgleak.attacks.census.attempted import excludes_others
 from jgleak.attacks.census.candidates import CensusCandidates, Levels
 from jgleak.attacks.census.census import CENSUS
 from jgleak.attacks.census.equations import equations
@@ -19,6 +20,7 @@ from jgleak.attacks.census.local_path import midway, straight
 from jgleak.attacks.census.moves import Linked
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.search import levels_of
+from jgleak.attacks.census.solve import solve
 from jgleak.attacks.distance import gradient_distances
 from jgleak.audit.certified import verify, write
 from jgleak.federated import Knowledge, LocalTraining, Observation, fedavg, fedsgd, save
@@ -79,6 +81,24 @@ def test_one_step_has_the_weights_that_were_sent(lab: Any) -> None:
     seen = lab.observe(lab.model(), lab.ring(ONE))
     (point,) = straight(seen)
     assert point.params is seen.params and midway(seen) is seen
+
+
+def test_others_are_excluded_along_the_path_of_the_only_shares_alone(lab: Any) -> None:
+    """Not where other shares solve the equations too, where a residual is left, under noise, or without a path."""
+    graph = lab.ring(ONE)
+    problem = CensusProblem.of(returned(lab, lab.model(), graph, PLAIN), Knowledge(lab.space, n=graph.n))
+    levels, counts = true_blocks(problem, graph)
+    path = followed(problem, levels, np.arange(counts.size), counts / graph.n)
+    problem = dataclasses.replace(problem, path=path)
+    system = equations(problem, levels, FOREVER)
+    assert system is not None
+    solution = solve(problem, levels, system, problem.rounds[0], FOREVER)
+    assert excludes_others(problem, solution)
+    free = dataclasses.replace(solution, null=np.ones((solution.columns.size, 1)))
+    noisy = dataclasses.replace(problem, knowledge=dataclasses.replace(problem.knowledge, noise=1e-9))
+    assert not excludes_others(problem, free) and not excludes_others(noisy, solution)
+    assert not excludes_others(problem, dataclasses.replace(solution, residual=1e-4))
+    assert not excludes_others(dataclasses.replace(problem, path=path[:1]), solution)
 
 
 @pytest.mark.parametrize("local", [PLAIN, MOMENTUM])
