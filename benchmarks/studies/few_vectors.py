@@ -22,17 +22,17 @@ from jgleak.audit.specification import Specification
 ATTRIBUTES = {"coil-rag": False, "mutag": True, "ptc_mr": True, "nci1": True, "enzymes": False}
 """Sets, and whether all of their features are discrete; where not, the real-valued ones are left out."""
 
-KNOWN = {"features": ("features",), "nothing": ()}
-"""What the attacker is told of every client."""
+KNOWN = {"features": ("census", ("features",)), "nothing": ("census", ()), "random": ("random", ("features",))}
+"""The attack, and what it is told of every client."""
 
 ABOUT = """\
 Written by `python -m benchmarks.studies.few_vectors --write`; do not edit. The census on so many graphs of any size of
 each set, by GRAIN's model at its first weights; nodes have their label alone (`--no-attributes` where there are
 real-valued features), and in COIL-RAG, which has no labels, their degree. *Known*: the feature rows, and with them the
-number of nodes; or nothing. *Exact*: the first graph listed is the client's; *in set*: it is listed; *unique*:
-certified to be the only one; *wrong*: of these, those beside another truth. Rates in percent with 95 % bootstrap
-intervals. Developed on graphs of seed 0; these are of seed 5. One process, beside other work on both cores: where time
-ran out, more would have been found."""
+number of nodes; or nothing; *random*: a guess that is told the feature rows and sees no gradient. *Exact*: the first
+graph listed is the client's; *in set*: it is listed; *unique*: certified to be the only one; *wrong*: of these, those
+beside another truth. Rates in percent with 95 % bootstrap intervals. Developed on graphs of seed 0; these are of seed
+5. One process, beside other work on both cores: where time ran out, more would have been found."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -52,8 +52,8 @@ def main(
         for name in chosen(sets, ATTRIBUTES, "--sets"):
             specification = Specification(
                 dataset=name,
-                attack="census",
-                know=KNOWN[told],
+                attack=KNOWN[told][0],
+                know=KNOWN[told][1],
                 attributes=ATTRIBUTES[name],
                 graphs=graphs,
                 seed=seed,

@@ -52,6 +52,10 @@ MODELS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 STEPS, RATES = (1, 2, 5, 10), (0.001, 0.003, 0.01, 0.03)
 
 
+READ_AS: Mapping[str, Sequence[str]] = {"steps": (), "one gradient": ("once",), "nothing": ("random",)}
+"""How an update is read, and what the row's name says of that."""
+
+
 class Row(NamedTuple):
     """A model and a client's local training.
 
@@ -60,28 +64,29 @@ class Row(NamedTuple):
       steps: how many.
       rate: learning rate.
       optimiser: what else a step has, as fields of ``Specification``.
-      once: the update is taken for one gradient.
+      read_as: "steps"; "one gradient", at the weights that the client got; or "nothing", by a guess (``random``).
     """
 
     model: str
     steps: int
     rate: float
     optimiser: Mapping[str, Any] = {}
-    once: bool = False
+    read_as: str = "steps"
 
     @property
     def name(self) -> str:
         """What users type."""
         words = [self.model, str(self.steps), f"{self.rate:g}"]
-        return "-".join([*words, *(["sgdm"] if self.optimiser else []), *(["once"] if self.once else [])])
+        return "-".join([*words, *(["sgdm"] if self.optimiser else []), *READ_AS[self.read_as]])
 
 
 def _rows() -> Iterator[Row]:
-    for once in (False, True):
+    for read_as in ("steps", "one gradient"):
         for model in ("grain", "gcn"):
-            yield from (Row(model, steps, rate, once=once) for steps in STEPS for rate in RATES)
-            yield Row(model, 5, 0.001, {"local_momentum": 0.9, "local_decay": 1e-4}, once)
-        yield from (Row(model, 5, 0.01, once=once) for model in ("grain-gelu", "gcn-gelu"))
+            yield from (Row(model, steps, rate, read_as=read_as) for steps in STEPS for rate in RATES)
+            yield Row(model, 5, 0.001, {"local_momentum": 0.9, "local_decay": 1e-4}, read_as)
+        yield from (Row(model, 5, 0.01, read_as=read_as) for model in ("grain-gelu", "gcn-gelu"))
+    yield Row("grain", 1, 0.001, read_as="nothing")
 
 
 ROWS = {row.name: row for row in _rows()}
@@ -90,8 +95,9 @@ ABOUT = """\
 Written by `python -m benchmarks.studies.local_steps --write`; do not edit. A client makes *E* steps of gradient descent
 on one molecule of Tox21 (4 to 40 atoms, seed 5), all random weights; the census knows the number of atoms and ranks by
 chemistry (`--prior molecule`). *One gradient*: the same update taken for one gradient at the weights that the client
-got. *Exact*: the first graph listed is the molecule; *in set*: it is listed; *unique*: certified to be the only one;
-*wrong*: of these, those beside another truth. Rates in percent with 95 % bootstrap intervals."""
+got; *nothing*: a guess (`random`) that is told the number of atoms and sees no gradient. *Exact*: the first graph
+listed is the molecule; *in set*: it is listed; *unique*: certified to be the only one; *wrong*: of these, those beside
+another truth. Rates in percent with 95 % bootstrap intervals."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -119,18 +125,18 @@ def measured(row: Row, graphs: int, time_limit: float) -> Record:
     training = {"local_steps": row.steps, "local_rate": row.rate, "graphs": graphs, "time_limit": time_limit}
     specification = dataclasses.replace(COMMON, **fields, **training)
     setup = prepare(specification)
-    clients = [_attacked(client(specification, setup, i), row.once, time_limit) for i in range(graphs)]
+    clients = [_attacked(client(specification, setup, i), row.read_as, time_limit) for i in range(graphs)]
     about = {"row": row.name, "graphs": graphs, "time_limit": time_limit, "seed": specification.seed}
     return about | recovered(clients, ())
 
 
-def _attacked(one: AttackedClient, once: bool, seconds: float) -> Record:
+def _attacked(one: AttackedClient, read_as: str, seconds: float) -> Record:
     """The record of one client."""
     seen, truth, begun = one.observation, one.truths[0], time.monotonic()
-    if once:
+    if read_as == "one gradient":
         seen = dataclasses.replace(seen, protocol="fedsgd", local=None)
-    census = get_attack("census")
-    found: Reconstruction = census(seen, one.knowledge, key=jax.random.key(0), budget=Budget(seconds=seconds))
+    attack = get_attack("random" if read_as == "nothing" else "census")
+    found: Reconstruction = attack(seen, one.knowledge, key=jax.random.key(0), budget=Budget(seconds=seconds))
     return {
         "exact": found.best is not None and exact(truth, found.best),
         "truth_in_set": truth_in_set(truth, found.graphs),
@@ -148,8 +154,7 @@ def document(lines: Sequence[Record]) -> str:
     for line in lines:
         row = ROWS[line["row"]]
         optimiser = "momentum .9, decay 1e-4" if row.optimiser else "plain"
-        read_as = "one gradient" if row.once else "steps"
-        table.append([MODELS[row.model][0], str(row.steps), f"{row.rate:g}", optimiser, read_as, *cells(line)])
+        table.append([MODELS[row.model][0], str(row.steps), f"{row.rate:g}", optimiser, row.read_as, *cells(line)])
     columns = ("model", "E", "rate", "steps are", "read as", *COLUMNS)
     return f"# Several local steps\n\n{ABOUT}\n\n{markdown(columns, table)}\n"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -41,9 +41,10 @@ ABOUT = """\
 Written by `python -m benchmarks.studies.trained_layers --write`; do not edit. The census on molecules of Tox21 of any
 size (seed 19, on which nothing was developed), their number of atoms unknown, ranked by chemistry (`--prior molecule`),
 the atoms as raw 0/1 columns; the model is two GCN layers, the mean over nodes, and two linear layers, after so many
-epochs of training on other molecules. *Exact*: the first graph listed is the molecule; *in set*: it is listed;
-*unique*: certified to be the only one; *wrong*: of these, those beside another truth. Rates in percent with 95 %
-bootstrap intervals. One process, beside other work on both cores: where time ran out, more would have been found."""
+epochs of training on other molecules. `random` is told the number of atoms and sees no gradient. *Exact*: the first
+graph listed is the molecule; *in set*: it is listed; *unique*: certified to be the only one; *wrong*: of these, those
+beside another truth. Rates in percent with 95 % bootstrap intervals. One process, beside other work on both cores:
+where time ran out, more would have been found."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -54,27 +55,28 @@ def main(
     epochs: Annotated[str, typer.Option(help="Epochs of training, by commas.")] = "1,3,5,20,60",
     graphs: Annotated[int, typer.Option(min=1, help="Molecules of each.")] = 50,
     seed: Annotated[int, typer.Option(help="Draws the molecules and the first weights.")] = 19,
+    attack: Annotated[str, typer.Option(help="'census', or 'random', told the number of atoms.")] = COMMON.attack,
     max_n: Annotated[int | None, typer.Option(help="Most atoms looked for.")] = COMMON.max_n,
     time_limit: Annotated[float, typer.Option(help="Seconds a molecule.")] = 60.0,
     json: Annotated[bool, typer.Option("--json", help="One line a molecule instead of one a model.")] = False,
     write: Annotated[bool, typer.Option("--write", help="Into results/trained_layers.jsonl and .md.")] = False,
 ) -> None:
     """One JSON line a width and number of epochs, or one a molecule."""
-    old = {(line["width"], line["epochs"]): line for line in read(RESULTS / "trained_layers.jsonl")}
+    old = {(line["attack"], line["width"], line["epochs"]): line for line in read(RESULTS / "trained_layers.jsonl")}
     for wide in map(int, width.split(",")):
         for number in map(int, epochs.split(",")):
-            specification = dataclasses.replace(
-                COMMON, hidden=wide, graphs=graphs, seed=seed, max_n=max_n, time_limit=time_limit
-            )
+            told = () if attack == COMMON.attack else ("n",)
+            about: dict[str, Any] = {"attack": attack, "know": told, "hidden": wide, "graphs": graphs, "seed": seed}
+            specification = dataclasses.replace(COMMON, **about, max_n=max_n, time_limit=time_limit)
             setup = trained(specification, number)
             clients = list[Record]()
             for result in run(specification, setup):
                 clients.append(result_record(result, specification))
                 if json:
                     Records().say({"width": wide, "epochs": number, **_said(clients[-1])})
-            old[wide, number] = summary(specification, number, clients, setup.training)
+            old[attack, wide, number] = summary(specification, number, clients, setup.training)
             if not json:
-                Records().say(old[wide, number])
+                Records().say(old[attack, wide, number])
             if write:
                 records = Records(old[key] for key in sorted(old))
                 records.write("trained_layers", document(records))
@@ -112,15 +114,17 @@ def _said(client: Record) -> Record:
 
 def summary(specification: Specification, epochs: int, clients: Sequence[Record], losses: Sequence[float]) -> Record:
     """Of all clients of one model."""
-    about = {"width": specification.hidden, "epochs": epochs}
+    about: Record = {"attack": specification.attack, "width": specification.hidden, "epochs": epochs}
     about |= {name: getattr(specification, name) for name in ("graphs", "seed", "max_n", "time_limit")}
     return about | recovered(clients, losses)
 
 
 def document(lines: Sequence[Record]) -> str:
     """The page."""
-    rows = [[str(line["width"]), str(line["epochs"]), *cells(line)] for line in lines]
-    return f"# Trained models with raw columns\n\n{ABOUT}\n\n{markdown(('width', 'epochs', *COLUMNS), rows)}\n"
+    rows = [[f"`{line['attack']}`", str(line["width"]), str(line["epochs"]), *cells(line)] for line in lines]
+    return (
+        f"# Trained models with raw columns\n\n{ABOUT}\n\n{markdown(('attack', 'width', 'epochs', *COLUMNS), rows)}\n"
+    )
 
 
 if __name__ == "__main__":

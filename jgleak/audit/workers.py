@@ -72,8 +72,8 @@ def share(
                 else:
                     yield future.result()
         finally:
-            # a worker that is still starting, or does what was done here, is not waited for
-            if here or len(futures) < len(calls) or not all(future.done() for future in futures):
+            # a worker that does what was done here too is not waited for
+            if len(futures) < len(calls) or not all(future.done() for future in futures):
                 for process in set(active_children()) - others:
                     process.terminate()
     for error in failed:

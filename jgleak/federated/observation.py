@@ -313,7 +313,7 @@ def _from_header(header: Any, tensors: Mapping[str, np.ndarray]) -> tuple[Observ
     return observation, None if header["space"] is None else FeatureSpace.from_json(header["space"])
 
 
-LOCAL = {f.name: str(f.type) for f in dataclasses.fields(LocalTraining)}
+TRAINING = {f.name: str(f.type) for f in dataclasses.fields(LocalTraining)}
 """What the fields of local training hold."""
 
 
@@ -326,8 +326,8 @@ def _local_fields(local: LocalTraining) -> dict[str, Any]:
 def _local(header: Mapping[str, Any]) -> LocalTraining | None:
     """The client's training by a file's header; rate and steps lay side by side in it once."""
     if "local" in header:
-        return None if header["local"] is None else LocalTraining(**typed_fields(header["local"], LOCAL, "local"))
-    old = typed_fields(header, {f"local_{name}": LOCAL[name] for name in ("rate", "steps")}, others=True)
+        return None if header["local"] is None else LocalTraining(**typed_fields(header["local"], TRAINING, "local"))
+    old = typed_fields(header, {f"local_{name}": TRAINING[name] for name in ("rate", "steps")}, others=True)
     return LocalTraining(old["local_rate"], old["local_steps"]) if header["protocol"] == "fedavg" else None
 
 

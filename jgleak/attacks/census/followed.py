@@ -8,7 +8,7 @@ shares have a near one: the path's error is that of the shares, times how far th
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -51,7 +51,7 @@ def followed(
     their mean is the update."""
     seen, model = problem.seen, problem.seen.model
     assert seen.local is not None
-    found = jax.device_get(_followed(*_given(problem, levels, blocks), _padded(blocks, shares)))
+    found = jax.device_get(_followed(model, seen.loss, _trained(problem, levels, blocks), _padded(blocks, shares)))
     slopes, mean = model.readout_of(found.slopes), model.readout_of(found.update)
     off = jax.tree.map(lambda want, got: want - got, model.readout_of(seen.update), mean)
     return tuple(
@@ -69,16 +69,26 @@ def returned_distances(
 ) -> Float[np.ndarray, " P"]:
     """How far the updates of graphs with these shares are from the observed one, relative to it."""
     seen = problem.seen
-    given = _given(problem, levels, blocks)
-    return np.asarray(_returned(*given, _padded(blocks, shares), seen.model.evidence(seen.update)))
+    given = _trained(problem, levels, blocks), _padded(blocks, shares), seen.model.evidence(seen.update)
+    return np.asarray(_returned(seen.model, seen.loss, *given))
 
 
-def _given(problem: CensusProblem, levels: Levels, blocks: Int[np.ndarray, " k"]) -> tuple[Any, ...]:
-    """What the training of their mixtures takes, but for the shares."""
+class Trained(NamedTuple):
+    """What the training of mixtures of some blocks takes, but for the shares: the weights to begin with, the steps, the
+    blocks, and the client's label."""
+
+    params: Params
+    how: Descent
+    table: Table
+    trees: Trees
+    label: Num[Array | np.ndarray, "..."]
+
+
+def _trained(problem: CensusProblem, levels: Levels, blocks: Int[np.ndarray, " k"]) -> Trained:
     seen = problem.seen
     assert seen.local is not None
     trees = unfold(levels.hops).part(blocks, _size(blocks))
-    return seen.model, seen.loss, seen.params, seen.local.descent, Table.of(levels.nodes), trees, label_of(problem)
+    return Trained(seen.params, seen.local.descent, Table.of(levels.nodes), trees, label_of(problem))
 
 
 def _size(blocks: Int[np.ndarray, " k"]) -> int:
@@ -100,54 +110,34 @@ def label_of(problem: CensusProblem) -> Num[np.ndarray, "..."]:
 
 
 @partial(jax.jit, static_argnames=("model", "loss"))
-def _followed(
-    model: GNN,
-    loss: str,
-    params: Params,
-    how: Descent,
-    table: Table,
-    trees: Trees,
-    label: Num[Array, "..."],
-    shares: Float[Array, " k"],
-) -> Descended:
-    return descended(model, params, _slope(model, loss, table, trees, label, shares), how, along=True)
+def _followed(model: GNN, loss: str, given: Trained, shares: Float[Array, " k"]) -> Descended:
+    return descended(model, given.params, _slope(model, loss, given, shares), given.how, along=True)
 
 
 @partial(jax.jit, static_argnames=("model", "loss"))
-def _returned(
-    model: GNN,
-    loss: str,
-    params: Params,
-    how: Descent,
-    table: Table,
-    trees: Trees,
-    label: Num[Array, "..."],
-    shares: Float[Array, "P k"],
-    update: Params,
-) -> Float[Array, " P"]:
+def _returned(model: GNN, loss: str, given: Trained, shares: Float[Array, "P k"], update: Params) -> Float[Array, " P"]:
     def one(own: Float[Array, " k"]) -> Array:
-        made = descended(model, params, _slope(model, loss, table, trees, label, own), how).update
+        made = descended(model, given.params, _slope(model, loss, given, own), given.how).update
         gap = jax.tree.map(jnp.subtract, model.evidence(made), update)
         return optax.tree.norm(gap) / jnp.maximum(optax.tree.norm(update), 1e-30)
 
     return jax.lax.map(one, shares)
 
 
-def _slope(
-    model: GNN, loss: str, table: Table, trees: Trees, label: Num[Array, "..."], shares: Float[Array, " k"]
-) -> Slope:
+def _slope(model: GNN, loss: str, given: Trained, shares: Float[Array, " k"]) -> Slope:
     """The gradient of a mixture's loss."""
-    rows, degrees = map(jnp.asarray, table)
+    rows, degrees = map(jnp.asarray, given.table)
+    trees = given.trees
 
     def of_all(weights: Params) -> Array:
         states = jax.vmap(lambda tree: embed(model, weights, rows, degrees, tree)[0])(trees)
         if model.readout.additive == "pooled":
-            given = rows[:1], (shares @ states)[None], jnp.ones(1, bool)
-            logits: Any = model.apply({"params": weights}, *given, method=_read)
+            only = rows[:1], (shares @ states)[None], jnp.ones(1, bool)
+            logits: Any = model.apply({"params": weights}, *only, method=_read)
         else:
             out: Any = model.apply({"params": weights}, rows[trees.nodes[:, 0]], states, method="node_hidden")
             logits = shares @ out[1]
-        return label_loss(logits, label, loss)
+        return label_loss(logits, jnp.asarray(given.label), loss)
 
     def slope(weights: Params, number: Array) -> Params:
         gradient = jax.grad(of_all)(weights)

@@ -54,7 +54,7 @@ def _steps(evidence: Evidence) -> Iterator[str]:
     local = evidence.observation.local
     if local is not None and local.steps > 1:
         yield (
-            f"the update is the sum of {local.steps} local steps at a rate of {local.rate:g}: the weights moved on the "
+            f"the update is a mean of {local.steps} local steps at a rate of {local.rate:g}: the weights moved on the "
             "way, perhaps too far to be followed (the census) or to be taken for one gradient (grain)"
         )
 

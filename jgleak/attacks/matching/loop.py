@@ -83,7 +83,7 @@ def _bytes(recipe: Recipe, observation: Observation, rows: int, slots: int, draw
     leaves = jax.tree.leaves(observation.params)
     widths = model.in_features + sum(sum(np.shape(leaf)) for leaf in leaves if np.ndim(leaf) > 1)
     gradients = sum(np.size(leaf) for leaf in jax.tree.leaves(observation.update))
-    made = steps_made(observation) if recipe.local == "steps" else None
+    made = steps_made(observation) if recipe.replay == "steps" else None
     times = 1 if made is None else made.steps
     return 4.0 * recipe.restarts * COPIES * times * (gradients + draws * rows * (slots + widths))
 
@@ -164,7 +164,7 @@ def _posed(
     if recipe.reduce is not None and not observation.pruned:  # what was left out lies along all directions
         seen, basis = reduce(observation, _known_rows(knowledge), recipe.reduce)
     dummy = None if recipe.dummy is None else recipe.dummy()
-    chosen = {"infer": recipe.infer_labels, "basis": basis, "dummy": dummy, "prior": prior, "local": recipe.local}
+    chosen = {"infer": recipe.infer_labels, "basis": basis, "dummy": dummy, "prior": prior, "replay": recipe.replay}
     setting, problem = pose(seen, knowledge, **chosen)
     if recipe.cautious:
         explained = np.asarray(_explained(recipe, setting, observation, knowledge.noise), np.float32)
@@ -287,7 +287,7 @@ def _hard_distances(recipe: Recipe, clients: list[_Client], answers: list[Answer
             rows = np.asarray(nodes).reshape(-1, nodes.shape[-1])
             seen, basis = reduce(client.observation, rows, recipe.reduce)
             dummy = None if recipe.dummy is None else recipe.dummy()
-            chosen = {"infer": recipe.infer_labels, "basis": basis, "dummy": dummy, "local": recipe.local}
+            chosen = {"infer": recipe.infer_labels, "basis": basis, "dummy": dummy, "replay": recipe.replay}
             setting, again = pose(seen, client.knowledge, **chosen)
             problem = dataclasses.replace(again, masks=problem.masks)
             nodes = nodes if basis is None else nodes @ basis.astype(np.float32)

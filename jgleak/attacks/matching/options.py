@@ -11,7 +11,7 @@ import optax
 
 from jgleak.attacks.matching import starts
 from jgleak.attacks.matching.objectives import Objective, cosine, layerwise, squared
-from jgleak.attacks.matching.problem import LOCAL
+from jgleak.attacks.matching.problem import REPLAYS
 from jgleak.attacks.matching.recipe import MASKINGS, Recipe
 from jgleak.attacks.options import choice, values, with_options
 from jgleak.attacks.public.training import PublicTraining
@@ -61,7 +61,7 @@ class MatchingOptions:
       target: a data term below this ends a restart.
       masks: what is done about dropout, a name of ``MASKINGS``.
       draws: of masks, to average a guess's gradient over.
-      local: what is done about several local steps, a name of ``LOCAL``.
+      replay: what is done about several local steps, a name of ``REPLAYS``.
       training: how the attack learns from public graphs; None where it does not.
       start: the settings that this part of the recipe has, or None; and so for the others below.
       relax: the same.
@@ -82,7 +82,7 @@ class MatchingOptions:
     target: float
     masks: str = choice(MASKINGS)
     draws: int
-    local: str = choice(LOCAL)
+    replay: str = choice(REPLAYS)
     training: PublicTraining | None
     start: Any
     relax: Any
@@ -111,7 +111,7 @@ def options_of(recipe: Recipe) -> MatchingOptions:
         target=recipe.target,
         masks=recipe.masks,
         draws=recipe.draws,
-        local=recipe.local,
+        replay=recipe.replay,
         training=recipe.training,
         **{name: part if dataclasses.is_dataclass(part) else None for name, part in parts.items()},
     )
@@ -128,7 +128,7 @@ def configured(recipe: Recipe, options: Mapping[str, str | float]) -> Recipe:
     if "init" in options:
         recipe = dataclasses.replace(recipe, start=starts.named(str(options["init"])))
     chosen = with_options(options_of(recipe), options)
-    plain = ("lr", "steps", "restarts", "target", "masks", "draws", "local", "training")
+    plain = ("lr", "steps", "restarts", "target", "masks", "draws", "replay", "training")
     changes: dict[str, Any] = {name: getattr(chosen, name) for name in plain}
     changes |= {name: part for name in PARTS if (part := getattr(chosen, name)) is not None}
     if "objective" in options:

@@ -26,7 +26,7 @@ from jgleak.gnn.tree import over
 from jgleak.graph import bucket
 from jgleak.pytree import pytree
 
-LOCAL = ("steps", "once")
+REPLAYS = ("steps", "none")
 """How an update of several local steps is matched: a guess makes them too, or it is taken for one gradient."""
 
 DIFFERENTIATED = 64
@@ -118,7 +118,7 @@ def pose(
     basis: Float[np.ndarray, "m r"] | None = None,
     dummy: Float[np.ndarray, "n n"] | None = None,
     prior: Any = None,
-    local: str = "steps",
+    replay: str = "steps",
 ) -> tuple[Setting, Problem]:
     """An observation and what is known besides, as a device problem.
 
@@ -129,7 +129,7 @@ def pose(
       basis: the directions that the observation's feature columns stand for; none: the space's own columns.
       dummy: edges of the dummy graphs, where the attack chooses them itself; nothing of the client's is known then.
       prior: what the attack learnt from public graphs.
-      local: a name of ``LOCAL``.
+      replay: a name of ``REPLAYS``.
 
     Raises:
       ValueError: nothing tells the number of nodes, or the model has fewer slots.
@@ -152,7 +152,7 @@ def pose(
     degrees = _degrees(space, each, slots) if basis is None and dummy is None else None
     start = None if degrees is None or space.degree is None else space.offsets[space.index(space.degree)]
     common = (labels is not None, basis is not None, observation.scaled and not absorbed, start)
-    made = steps_made(observation) if local == "steps" else None
+    made = steps_made(observation) if replay == "steps" else None
     setting = Setting(model, observation.loss, observation.protocol, groups_, *common, made)
     mean, scale = normalisation(space) if basis is None else (np.zeros(width), np.ones(width))
 

@@ -105,7 +105,7 @@ class Recipe:
         (Scheliga et al. 2023), from evaluation mode on; or a guess's gradient is the mean over some draws, the same
         ones all along; or it is that of evaluation mode.
       draws: how many.
-      local: of a client that makes several local steps, a name of ``problem.LOCAL``.
+      replay: of a client that makes several local steps, a name of ``problem.REPLAYS``.
     """
 
     start: Start
@@ -132,7 +132,7 @@ class Recipe:
     cautious: bool = False
     masks: str = "searched"
     draws: int = 8
-    local: str = "steps"
+    replay: str = "steps"
 
 
 def on_device(recipe: Recipe) -> Recipe:
@@ -148,7 +148,7 @@ def on_device(recipe: Recipe) -> Recipe:
         dummy=None,
         cautious=False,
         draws=1,
-        local="steps",
+        replay="steps",
     )
 
 

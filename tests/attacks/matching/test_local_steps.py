@@ -36,10 +36,10 @@ def test_the_client_itself_has_its_update(lab: Any, local: LocalTraining, frozen
     model = lab.model(hidden=16).clone(frozen=frozen)
     seen = fedavg(model, lab.params(lab.model(hidden=16)), graphs, lab.space, loss="ce", local=local)
     known, far = Knowledge(lab.space, n=5, sizes=(5, 4)), {}
-    for way in ("steps", "once"):
-        setting, problem = pose(seen, known, infer=False, local=way)
+    for way in ("steps", "none"):
+        setting, problem = pose(seen, known, infer=False, replay=way)
         far[way] = float(jax.jit(partial(hard_distance, setting))(problem, guess_of(lab, graphs, model.outputs)))
-    assert far["steps"] < 1e-5 < 1e-3 < far["once"]
+    assert far["steps"] < 1e-5 < 1e-3 < far["none"]
 
 
 def test_steps_that_see_some_graphs_each_and_very_many_are_taken_for_one_gradient(lab: Any) -> None:
@@ -49,7 +49,7 @@ def test_steps_that_see_some_graphs_each_and_very_many_are_taken_for_one_gradien
     for local in (LocalTraining(0.1, 2, loader=1), LocalTraining(0.1, 1000), LocalTraining(0.1)):
         assert pose(dataclasses.replace(seen, local=local), known, infer=False)[0].local is None
     assert pose(seen, known, infer=False)[0].local == seen.local
-    assert pose(seen, known, infer=False, local="once")[0].local is None
+    assert pose(seen, known, infer=False, replay="none")[0].local is None
 
 
 def test_a_search_compares_what_the_option_says(lab: Any) -> None:
@@ -58,6 +58,6 @@ def test_a_search_compares_what_the_option_says(lab: Any) -> None:
     seen = fedavg(model, lab.params(model), [graph], lab.space, loss="ce", local=WAYS[0])
     known = Knowledge(lab.space, n=3, features=graph.x, adjacency=graph.adjacency)
     run, found = {"key": jax.random.key(0), "budget": Budget(seconds=60)}, {}
-    for way in ("steps", "once"):
-        found[way] = IDLG.configure({"local": way, "steps": "1"})(seen, known, **run).info["matching_loss"]
-    assert found["steps"] < 1e-10 < 1e-6 < found["once"]
+    for way in ("steps", "none"):
+        found[way] = IDLG.configure({"replay": way, "steps": "1"})(seen, known, **run).info["matching_loss"]
+    assert found["steps"] < 1e-10 < 1e-6 < found["none"]
