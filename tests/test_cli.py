@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from jgleak.attacks.registry import ATTACKS
 from jgleak.audit import setup
 from jgleak.audit.table import reasons
 from jgleak.cli import app
-from jgleak.federated import load
+from jgleak.federated import load, save
 from jgleak.version import __version__
 
 QUICK = ("--graphs", "2", "--hidden", "8", "--max-nodes", "8")
@@ -142,6 +143,26 @@ def test_why_an_attack_ended_is_told(tmp_path: Path) -> None:
     assert jgleak(*run, "--noise", "1").exit_code == 3
     assert f"nothing found (no information): {reason} --noise must be what the clients added" in known
     assert "oise that clients add needs --noise" in unknown
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_an_update_of_an_unknown_number_of_graphs(tmp_path: Path) -> None:
+    """The number that was read off goes into the file that `verify` reads."""
+    words = ("--batch", "2", "--hidden", "64", "--head", "64", "--readout", "pooled", "--last-activation")
+    made = jgleak("attack", "empty", "--graphs", "2", "--max-nodes", "8", *words, "--out", str(tmp_path))
+    assert made.exit_code == 0, made.output
+    observation, space = load(tmp_path / "observations" / "000.safetensors")
+    file = tmp_path / "one.safetensors"
+    save(file, dataclasses.replace(observation, batch_size=1), space)
+    found = jgleak("invert", str(file), "--batch", "unknown", "--json", "--out", str(tmp_path / "found"))
+    assert found.exit_code == 0, found.output
+    record = json.loads(found.stdout)
+    assert record["outcome"] == "found" and record["batch_size"] == len(record["members"]) == 2
+    assert record["facts"] and any("fewest graphs" in condition for condition in record["certificate"]["conditions"])
+    checked = jgleak("verify", str(tmp_path / "found" / "reconstruction.json"))
+    assert checked.exit_code == 0 and "graphs found: 2 of 2" in checked.stdout
+    assert "batch: expected a whole number or 'unknown'" in one_error(jgleak("invert", str(file), "--batch", "some"))
+    assert "batch_size: must be a whole number from 1" in one_error(jgleak("invert", str(file), "--batch", "0"))
 
 
 def test_many_reasons_are_cut() -> None:

@@ -24,6 +24,11 @@ from jgleak.reading import read_json, shortened, typed_fields
 
 FORMAT = "jgleak reconstruction 1"
 
+SAID = {"loss": "str", "batch_size": "int", "scaled": "bool", "pruned": "bool"}
+"""Fields of the observation that a user may know better than its file, and what they hold."""
+
+NOTHING_ELSE: Mapping[str, Any] = {}
+
 CERTIFICATE = {f.name: "str" if f.name == "status" else str(f.type) for f in dataclasses.fields(Certificate)}
 """What a certificate's fields hold in a file."""
 
@@ -40,7 +45,7 @@ def document(
     reconstruction: Reconstruction,
     observation: str,
     space: FeatureSpace | None = None,
-    loss: str | None = None,
+    said: Mapping[str, Any] = NOTHING_ELSE,
     own: int | None = None,
 ) -> str:
     """The listed graphs, best first, as feature codes and edges, with their certificate, as JSON.
@@ -49,7 +54,7 @@ def document(
       reconstruction: what an attack found.
       observation: the way from the document's folder to the observation's file.
       space: the feature space, where that file has none or another one.
-      loss: the loss, where that file has another one.
+      said: fields of the observation (``SAID``) that the file has otherwise.
       own: which graph of a batch the document is kept for, where it is for one.
     """
     certificate = reconstruction.certificate
@@ -64,7 +69,7 @@ def document(
         "own": own,
         "members": [_plain_member(member) for member in reconstruction.members],
         "space": None if space is None else space.to_json(),
-        "loss": loss,
+        "said": dict(said),
     }
     return json.dumps(plain(fields)) + "\n"
 
@@ -85,10 +90,10 @@ def write(
     reconstruction: Reconstruction,
     observation: Path,
     space: FeatureSpace | None = None,
-    loss: str | None = None,
+    said: Mapping[str, Any] = NOTHING_ELSE,
 ) -> None:
     """Write the document with the place of its observation."""
-    text = document(reconstruction, os.path.relpath(observation, path.parent), space, loss)
+    text = document(reconstruction, os.path.relpath(observation, path.parent), space, said)
     path.write_text(text, encoding="utf-8")
 
 
@@ -100,14 +105,14 @@ class ListedMember(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """A document read back: graphs, certificate, the observation's file, feature space and loss where that file has not
-    the right ones, and of a batch each graph's own list."""
+    """A document read back: graphs, certificate, the observation's file, feature space and fields of the observation
+    where that file has not the right ones, and of a batch each graph's own list."""
 
     graphs: list[Graph]
     certificate: Certificate | None
     observation: Path
     space: FeatureSpace | None
-    loss: str | None
+    said: Mapping[str, Any]
     members: list[ListedMember]
     own: int | None
 
@@ -135,11 +140,13 @@ def read(path: Path) -> Listed:
         graphs, certificate = _listed(found)
         members, space = [ListedMember(*_listed(member)) for member in found.get("members", [])], found.get("space")
         given = typed_fields(found, {"observation": "str", "loss": "str | None", "own": "int | None"}, others=True)
+        older = {} if given.get("loss") is None else {"loss": given["loss"]}  # what files of version 0.1 say beside
+        said = typed_fields(found.get("said", older), SAID, "said")
         own = given.get("own")
         if own is not None and not 0 <= own < len(members or graphs):
             raise ValueError(f"own: {len(members or graphs)} graphs are listed, got {own}")
         space = None if space is None else FeatureSpace.from_json(space)
-        return Listed(graphs, certificate, path.parent / given["observation"], space, given.get("loss"), members, own)
+        return Listed(graphs, certificate, path.parent / given["observation"], space, said, members, own)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"file: {path} lacks or breaks a field ({error}); write it again") from error
 
@@ -176,10 +183,10 @@ def verify(path: Path) -> Report:
       ValueError: a broken file.
       FileNotFoundError: the observation is not where the file says.
     """
-    graphs, certificate, place, space, loss, members, _ = read(path)
+    graphs, certificate, place, space, said, members, _ = read(path)
     observation, space = load(place, space)
     try:
-        observation = observation if loss is None else dataclasses.replace(observation, loss=loss)
+        observation = dataclasses.replace(observation, **said)
         for graph in [*graphs, *(graph for member in members for graph in member.graphs)]:
             space.check(graph.x)
     except ValueError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -17,7 +17,7 @@ from jgleak.cli.status import FAILED, NOTHING, mistakes
 from jgleak.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from jgleak.attacks.attack import Reconstruction
     from jgleak.attacks.facts.fact import Facts
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from jgleak.features import FeatureSpace
     from jgleak.graph import Graph
     from jgleak.smiles import Smiles
+
+UNKNOWN = "unknown"
+"""What ``--batch`` takes beside a number."""
 
 
 def invert(
@@ -38,6 +41,10 @@ def invert(
     ] = None,
     options: Annotated[
         list[str] | None, typer.Option("--set", help="Options of the attack, as name=value (steps=300).")
+    ] = None,
+    batch: Annotated[
+        str | None,
+        typer.Option(help="Graphs behind the update, where the file says another number; unknown: read off or tried."),
     ] = None,
     prior: PriorOption = "auto",
     max_n: MaxN = None,
@@ -85,7 +92,9 @@ def invert(
         import jax
 
         from jgleak.attacks.attack import Budget
+        from jgleak.attacks.census.batches.unannounced import counted
         from jgleak.attacks.facts.diagnosis import diagnoses
+        from jgleak.attacks.facts.fact import Facts
         from jgleak.attacks.facts.registry import facts
         from jgleak.attacks.registry import get_attack
         from jgleak.audit.clients import foreign_graphs
@@ -102,11 +111,13 @@ def invert(
             chosen = chosen.configure(dict(pairs(options)))
         given = None if features is None else feature_space(features)
         observation, space = load(file, given)
-        said = {"loss": loss, "scaled": clipped or None, "pruned": pruned or None, "noise": noise}
-        observation = dataclasses.replace(observation, **{k: v for k, v in said.items() if v is not None})
+        marks = {"loss": loss, "scaled": clipped or None, "pruned": pruned or None, "batch_size": _graphs(batch)}
+        said = {name: value for name, value in marks.items() if value is not None}
+        observation = dataclasses.replace(observation, **said, noise=observation.noise if noise is None else noise)
         noise = observation.noise
         if n is None and "n" in chosen.needs:
-            several = "" if observation.batch_size == 1 else ", one number for all graphs or one each (--n 9,7)"
+            one = observation.batch_size == 1 and batch != UNKNOWN
+            several = "" if one else ", one number for all graphs or one each (--n 9,7)"
             raise ValueError(f"n: {name} needs the number of nodes; give --n{several}")
         if auxiliary is None and "auxiliary" in chosen.needs:
             raise ValueError(f"auxiliary: {name} needs public graphs; name a data set of such (--auxiliary tox21)")
@@ -125,25 +136,35 @@ def invert(
             prior=prior,
             noise=noise,
         )
-        shown_first = facts(observation, space, noise=noise)
-        console = Console(stderr=json_lines)
-        _show_facts(shown_first, console)
+        console, shown = Console(stderr=json_lines), Facts({}, {})
+        if batch != UNKNOWN:
+            shown = facts(observation, space, noise=noise)
+            _show_facts(shown, console)
         begun, compiled = time.monotonic(), compilations()
         with Console(stderr=True).status(name):
-            found = chosen(observation, knowledge, key=jax.random.key(seed), budget=Budget(seconds=time_limit))
+            given_to = {"key": jax.random.key(seed), "budget": Budget(seconds=time_limit)}
+            if batch == UNKNOWN:
+                observation, found = counted(chosen, observation, knowledge, **given_to)
+                said |= {"batch_size": observation.batch_size}
+            else:
+                found = chosen(observation, knowledge, **given_to)
         seconds, compiled = time.monotonic() - begun, compilations().since(compiled).seconds
         worth = outcome(observation, found, noise)
-        shown = found.graphs if observation.batch_size > 1 else found.graphs[:1]
+        if batch == UNKNOWN and worth.kind == FOUND:  # facts depend on the number of graphs
+            shown = facts(observation, space, noise=noise)
+            _show_facts(shown, console)
+        best = found.graphs if observation.batch_size > 1 else found.graphs[:1]
         why = [] if found.graphs else diagnoses(observation, space, noise=noise)
-        molecules = [_molecule(graph, space) for graph in shown]
+        molecules = [_molecule(graph, space) for graph in best]
         record = plain(
             {
                 "file": str(file),
                 "attack": name,
                 "outcome": worth.kind,
+                "batch_size": observation.batch_size,
                 "reason": found.info.get("reason"),
                 "hints": worth.hints,
-                "facts": shown_first.to_json(),
+                "facts": shown.to_json(),
                 "diagnoses": why,
                 "graphs": [describe(g, space) for g in found.graphs],
                 "members": [
@@ -169,10 +190,20 @@ def invert(
         if not found.graphs:
             _show_nothing(found, why, worth, console)
         else:
-            _show(found, list(zip(shown, molecules, strict=True)), space, worth, console)
+            _show(found, list(zip(best, molecules, strict=True)), space, worth, console)
         if out_file is not None:
-            _write(out_file, found, file, given, loss)
+            _write(out_file, found, file, given, said)
         raise typer.Exit(0 if worth.kind in (FOUND, PART) else NOTHING)
+
+
+def _graphs(text: str | None) -> int | None:
+    """The number of graphs from text; None where it is unknown, or the file's."""
+    if text is None or text == UNKNOWN:
+        return None
+    try:
+        return int(text)
+    except ValueError as error:
+        raise ValueError(f"batch: expected a whole number or {UNKNOWN!r}, got {text!r}") from error
 
 
 def _sizes(text: str | None) -> tuple[int, ...]:
@@ -200,11 +231,13 @@ def _show_facts(shown: Facts, console: Console) -> None:
         console.print(Text(f"  {fact.line}"), soft_wrap=True)
 
 
-def _write(file: Path, found: Reconstruction, observation: Path, space: FeatureSpace | None, loss: str | None) -> None:
+def _write(
+    file: Path, found: Reconstruction, observation: Path, space: FeatureSpace | None, said: Mapping[str, Any]
+) -> None:
     from jgleak.audit.certified import write
 
     try:
-        write(file, found, observation, space, loss)
+        write(file, found, observation, space, said)
     except OSError as error:
         raise ValueError(f"out: cannot write {file} ({error.strerror}); what is printed above is all of it") from error
 

@@ -13,6 +13,8 @@ import pytest
 
 from jgleak.attacks.attack import Budget, Reconstruction
 from jgleak.attacks.census.assemble import Form
+from jgleak.attacks.census.batches.number_of_graphs import numbers_of_graphs
+from jgleak.attacks.census.batches.unannounced import FEWEST, counted
 from jgleak.attacks.census.census import CENSUS
 from jgleak.audit.certified import read, verify, write
 from jgleak.audit.outcome import PART, outcome
@@ -162,3 +164,41 @@ def test_the_certified_set_of_batches_is_that_of_brute_force(batches: int) -> No
         assert listed <= wanted
         assert listed == wanted or found.certificate.status == "at_least_k"
     assert answered >= 0.6 * batches
+
+
+@pytest.mark.parametrize("places", [(0, 1), (0, 0, 1)])
+def test_the_number_of_graphs_is_read_off_where_nobody_says_it(places: tuple[int, ...]) -> None:
+    """Equal graphs share a row, and their labels say how many they are."""
+    model = model_of(64, DATA.space.width, 64, 2)
+    params, graphs = model.initial(key=jax.random.key(0)), [GRAPHS[place] for place in places]
+    observation = dataclasses.replace(fedsgd(model, params, graphs, DATA.space, loss="bce"), batch_size=1)
+    knowledge = Knowledge(DATA.space, prior="molecule")
+    seen, found = counted(CENSUS, observation, knowledge, key=jax.random.key(0))
+    assert seen.batch_size == len(places) and found.stop == "match"
+    lists = [forms(member.graphs) for member in found.members]
+    assert all(any(graph.canonical_form() in one for one in lists) for graph in graphs)
+    assert found.certificate is not None and FEWEST in found.certificate.conditions
+    assert all(m.certificate is not None and FEWEST in m.certificate.conditions for m in found.members)
+
+
+def test_one_graph_of_an_unknown_number_is_found_as_one() -> None:
+    model = standard(DATA.space.width, hidden=64)
+    observation = fedsgd(model, model.initial(key=jax.random.key(0)), GRAPHS[:1], DATA.space, loss="bce")
+    seen, found = counted(CENSUS, observation, Knowledge(DATA.space, prior="molecule"), key=jax.random.key(0))
+    assert seen.batch_size == 1 and GRAPHS[0].canonical_form() in forms(found.graphs)
+
+
+@pytest.mark.slow
+def test_a_readout_a_node_is_tried_with_one_graph_more_until_some_are_found() -> None:
+    model = standard(DATA.space.width, hidden=64)
+    observation = fedsgd(model, model.initial(key=jax.random.key(0)), GRAPHS[:2], DATA.space, loss="bce")
+    assert list(numbers_of_graphs(observation, Budget().start()))[:2] == [1, 2]
+    seen, found = counted(CENSUS, observation, Knowledge(DATA.space, prior="molecule"), key=jax.random.key(0))
+    assert seen.batch_size == len(found.members) == 2 and found.stop == "match"
+
+
+def test_what_no_number_of_graphs_explains_is_refused_with_the_attacks_reason() -> None:
+    model = model_of(64, DATA.space.width, 64, 2)
+    observation = fedsgd(model, model.initial(key=jax.random.key(0)), GRAPHS, DATA.space, loss="bce")
+    with pytest.raises(ValueError, match="noise, pruning and clipping"):
+        counted(CENSUS, dataclasses.replace(observation, scaled=True), Knowledge(DATA.space), key=jax.random.key(0))

@@ -1,0 +1,74 @@
+"""Attacks on updates whose number of graphs nobody announced."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+from jaxtyping import Array
+
+from jgleak.attacks.attack import Attack, Budget, Reconstruction
+from jgleak.attacks.census.batches.number_of_graphs import numbers_of_graphs
+from jgleak.federated.knowledge import Knowledge
+from jgleak.federated.observation import Observation
+
+FEWEST = "the update is the mean over the fewest graphs that explain it"
+"""What a certificate takes for granted beside the attack."""
+
+
+class Counted(NamedTuple):
+    """What was found.
+
+    Attributes:
+      observation: the update, with the number of graphs that was taken.
+      found: the attack's answer.
+    """
+
+    observation: Observation
+    found: Reconstruction
+
+
+def counted(
+    attack: Attack, observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget | None = None
+) -> Counted:
+    """Attack an update of an unknown number of graphs: the numbers that it allows, the fewest first, until one gives
+    graphs (``numbers_of_graphs``).
+
+    Args:
+      attack: what to run.
+      observation: the update; its ``batch_size`` is not looked at.
+      knowledge: what is known beside it.
+      key: as for the attack.
+      budget: of all numbers together; each takes half of the time that is left.
+
+    Raises:
+      ValueError: the attack cannot work here, whatever the number.
+    """
+    budget = budget or Budget()
+    clock, best, refused = budget.start(), None, None
+    for number in numbers_of_graphs(observation, clock.part(0.25)):
+        if clock.left <= 0 and best is not None:
+            break
+        try:
+            one = dataclasses.replace(observation, batch_size=number)
+            seconds = max(0.5 * clock.left, 0.0)
+            found = attack(one, knowledge, key=key, budget=dataclasses.replace(budget, seconds=seconds))
+        except ValueError as error:
+            refused = error
+            continue
+        if best is None or len(found.graphs) > len(best.found.graphs):
+            best = Counted(one, _assuming(found))
+        if found.graphs:
+            break
+    if best is None:
+        raise refused or ValueError("batch: no number of graphs explains the update; give it")
+    return best
+
+
+def _assuming(found: Reconstruction) -> Reconstruction:
+    """The answer, whose certificates name what is assumed."""
+    certificate = found.certificate
+    if certificate is not None:
+        certificate = dataclasses.replace(certificate, conditions=(*certificate.conditions, FEWEST))
+    members = tuple(_assuming(member) for member in found.members)
+    return dataclasses.replace(found, certificate=certificate, members=members)
