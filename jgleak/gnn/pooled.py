@@ -83,11 +83,14 @@ class Pooled(Readout):
     def __call__(
         self, rows: Float[Array, "N m"], states: Float[Array, "N D"], mask: Bool[Array, " N"]
     ) -> Float[Array, "..."]:
-        return self.mlp(self.pool(states, mask))
+        return self.behind_pooling(self.pool(states, mask))
 
     def pool(self, states: Float[Array, "N D"], mask: Bool[Array, " N"]) -> Float[Array, " P"]:
         """One row for all nodes."""
         return jnp.concatenate([_pooled(pooling, states, mask) for pooling in self.poolings])
+
+    def behind_pooling(self, row: Float[Array, " P"]) -> Float[Array, " C"]:
+        return self.mlp(row)
 
     def behind_first(self, row: Float[Array, " F"]) -> Float[Array, " C"]:
         """The logits, from what leaves the first map."""
@@ -126,6 +129,9 @@ class Pooled(Readout):
         square = float(pooled["mean"] @ pooled["mean"])
         nodes = max(1, round(float(pooled["sum"] @ pooled["mean"]) / square)) if square else 1
         return parts["sum"] + parts["mean"] / nodes
+
+    def row_of(self, mean: Float[np.ndarray, " D"], nodes: float) -> Float[np.ndarray, " P"]:
+        return np.concatenate([mean * (nodes if pooling == "sum" else 1.0) for pooling in self.poolings])
 
     def pooled_row(self, update: Weights) -> Any:
         first = self.first(update)

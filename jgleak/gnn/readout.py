@@ -131,6 +131,10 @@ class Readout(nn.Module):
     ) -> Float[Array, "..."]:
         raise NotImplementedError
 
+    def behind_pooling(self, row: Float[Array, " D"]) -> Float[Array, " C"]:
+        """A graph's logits from what adds up over its nodes; by default that is the logits."""
+        return row
+
     @property
     def first_map(self) -> tuple[str, ...]:
         """Where in its parameters the linear map lies that takes the states in; empty: there is none."""
@@ -177,6 +181,14 @@ class Readout(nn.Module):
     def summed(self, row: Float[np.ndarray, " P"]) -> Float[np.ndarray, " D"]:
         """Of ``pooled_row`` the part that ``upstream`` is the gradient at: what the nodes' states add up to."""
         return row
+
+    def row_of(self, mean: Float[np.ndarray, " D"], nodes: float) -> Float[np.ndarray, " P"]:
+        """The row that enters ``first`` of a graph of so many nodes, from their mean state.
+
+        Raises:
+          TypeError: the nodes are not pooled before.
+        """
+        raise TypeError(f"the readout {self.kind!r} does not pool its nodes")
 
     def pooled_row(self, update: Weights) -> Any:
         """The vector that enters ``first`` where it is one for all nodes; of a batch a weighted mean (``entering``).

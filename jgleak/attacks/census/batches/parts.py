@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jgleak.attacks.census.batches.head import HeadGradient
+from jgleak.attacks.census.batches.upstream import logits_of
 from jgleak.federated.loss import Loss, label_loss
 from jgleak.federated.observation import Observation
 from jgleak.gnn import GNN, Params
@@ -99,14 +100,12 @@ def single_update(observation: Observation, row: Float[np.ndarray, " P"], s: Flo
     )
 
 
-@jax.jit(static_argnames="model")
-def _logits(model: GNN, params: Params, row: Float[Array, " P"]) -> Any:
-    return model.apply({"params": params}, row, method=lambda module, x: module.readout.mlp(x))
+_logits = jax.jit(logits_of, static_argnames="model")
 
 
 @jax.jit(static_argnames="model")
 def _readout_gradient(model: GNN, params: Params, row: Float[Array, " P"], s: Float[Array, " C"]) -> Any:
     def along(readout: Params) -> Float[Array, ""]:
-        return _logits(model, {**params, "readout": readout}, row) @ s
+        return logits_of(model, {**params, "readout": readout}, row) @ s
 
     return jax.grad(along)(model.readout_of(params))

@@ -148,12 +148,11 @@ def _rows_of(
     head: HeadGradient, states: Float[np.ndarray, "k D"], ray: Float[np.ndarray, " k"]
 ) -> list[Float[np.ndarray, " P"]]:
     """The pooled rows of graphs with these counts, up to a factor; of a sum for several factors."""
-    mean = states.T @ ray / ray.sum()
-    poolings, factors = head.observation.model.readout.poolings, [1]
-    if poolings != ("mean",):
-        least = ray[ray > WEIGHT * ray.max()].min()
-        factors = [k * ray.sum() / least for k in range(1, COVERS + 1)]
-    return [np.concatenate([mean * (1.0 if p == "mean" else number) for p in poolings]) for number in factors]
+    mean, readout = states.T @ ray / ray.sum(), head.observation.model.readout
+    if not readout.counts_nodes:
+        return [readout.row_of(mean, 1.0)]
+    least = ray[ray > WEIGHT * ray.max()].min()
+    return [readout.row_of(mean, k * ray.sum() / least) for k in range(1, COVERS + 1)]
 
 
 COVERS = 6

@@ -13,7 +13,6 @@ from jaxtyping import Array, Float
 from jgleak.federated.loss import Loss, label_loss
 from jgleak.federated.observation import Observation
 from jgleak.gnn import GNN, Params
-from jgleak.gnn.pooled import Pooled
 
 ROUNDING = 1e-6
 """Singular values of the head's gradient below this share of the largest are rounding of float32."""
@@ -94,12 +93,11 @@ def own_upstreams(observation: Observation, added: Float[np.ndarray, " C"]) -> F
 @partial(jax.jit, static_argnames=("model", "loss"))
 def _own_upstreams(model: GNN, loss: str, params: Params, row: Float[Array, " C"]) -> Float[Array, "Y C"]:
     def value(row: Array, label: Array) -> Array:
-        return label_loss(_logits(model, params, row), label, loss)
+        return label_loss(logits_of(model, params, row), label, loss)
 
     return jax.vmap(jax.grad(value), (None, 0))(row, jnp.arange(model.outputs))
 
 
-def _logits(model: GNN, params: Params, row: Array) -> Any:
-    if not isinstance(model.readout, Pooled):
-        return row
-    return model.apply({"params": params}, row, method=lambda bound, state: bound.readout.mlp(state))
+def logits_of(model: GNN, params: Params, row: Array) -> Any:
+    """A graph's logits from what its nodes add up to ``(D,)``."""
+    return model.apply({"params": params}, row, method=lambda bound, own: bound.readout.behind_pooling(own))
