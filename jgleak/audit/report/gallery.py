@@ -20,6 +20,9 @@ from jgleak.reading import read_json
 SHOWN = 3
 """Most clients of one row that are shown, the first ones: a choice by outcome would flatter or frighten."""
 
+TOGETHER = 8
+"""Most graphs of one update that are shown beside each other: where clients send batches, the first client's."""
+
 MOST = 60
 """Most pairs of one page; rows share them, and those beyond are left out."""
 
@@ -42,13 +45,22 @@ class Wall(NamedTuple):
 
 
 def gallery(folder: Path, found: Sequence[Row]) -> list[Wall]:
-    """The first clients of every row with an attack that ended.
+    """The first clients of every row with an attack that ended; of batches the first one whole, up to ``TOGETHER``.
 
     A pair whose files are missing or broken says so; the rest of the report does not depend on them.
     """
     finished = [row for row in found if row.done]
-    each = max(1, min(SHOWN, MOST // max(1, len(finished))))
-    return [Wall(row, [_pair(folder, unit) for unit in row.done[:each]]) for row in finished[:MOST]]
+    share = max(1, MOST // max(1, len(finished)))
+    return [Wall(row, [_pair(folder, unit) for unit in _first(row)[:share]]) for row in finished[:MOST]]
+
+
+def _first(row: Row) -> list[Unit]:
+    """The units of the first clients."""
+    batch, units = row.batch, row.done
+    if batch == 1:
+        return units[:SHOWN]
+    first = units[0].client // batch
+    return [unit for unit in units if unit.client // batch == first][:TOGETHER]
 
 
 def _pair(folder: Path, unit: Unit) -> Pair:
@@ -74,6 +86,9 @@ def _picture(graph: Graph, space: FeatureSpace, truth: Graph, label: str) -> Mar
 def _caption(unit: Unit, truth: Graph, listed: int) -> str:
     record = unit.record
     words = [f"{truth.n} nodes, {len(truth.edges)} edges", f"seed {unit.cell['seed']}"]
+    batch = unit.specification["batch"]
+    if batch > 1:
+        words.append(f"graph {unit.client % batch + 1} of {batch} of one update")
     if record["exact"]:
         words.append("rebuilt exactly")
     elif not listed:

@@ -38,6 +38,11 @@ class Row(NamedTuple):
         return [unit for unit in self.units if unit.status == status]
 
     @property
+    def batch(self) -> int:
+        """Graphs behind one update."""
+        return self.units[0].specification["batch"]
+
+    @property
     def undefended(self) -> bool:
         """The clients apply no defence."""
         return not self.units[0].specification["defense"]

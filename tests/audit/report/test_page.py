@@ -13,6 +13,7 @@ from models import flat
 
 from jgleak.attacks.attack import Reconstruction
 from jgleak.audit.certified import write
+from jgleak.audit.report.gallery import TOGETHER, gallery
 from jgleak.audit.report.render import render_html, render_markdown, write_report
 from jgleak.audit.report.rows import rows
 from jgleak.audit.report.tables import leaks
@@ -159,6 +160,15 @@ def test_gallery_shows_truth_beside_reconstruction(folder: Path) -> None:
     assert "molecule 0" in page and "shows private graphs" in page
     bare = render_html(one)
     assert "molecule 0" not in bare and 'id="gallery"' not in bare and "shows private graphs" not in bare
+
+
+def test_gallery_shows_the_first_update_of_several_graphs_whole(folder: Path) -> None:
+    units = [unit(client)._replace(specification={**unit(0).specification, "batch": 4}) for client in range(6)]
+    (wall,) = gallery(folder, rows(audit(*units)))
+    assert [pair.name for pair in wall.pairs] == [f"molecule {client}" for client in range(4)]
+    assert "graph 1 of 4 of one update" in wall.pairs[0].caption
+    many = [one._replace(specification={**one.specification, "batch": 20}) for one in map(unit, range(20))]
+    assert len(gallery(folder, rows(audit(*many)))[0].pairs) == TOGETHER
 
 
 def test_a_broken_file_spoils_its_own_picture_only(folder: Path, tmp_path: Path) -> None:
