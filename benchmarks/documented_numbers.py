@@ -110,7 +110,7 @@ JOBS = (
         "docs/results/defenses.md",
         ("-m", "benchmarks.studies.noise_threshold", *_NOISE),
     ),
-    Job("sums", "docs/defenses.md", ("-m", "benchmarks.studies.secure_aggregation", "--trials", "6", "--write")),
+    Job("sums", "docs/defenses.md", ("-m", "benchmarks.studies.secure_aggregation", "--write")),
     Job("recursion", "docs/graphdlg.md", ("-m", "benchmarks.speed.recursion_speed", "--graphs", "20", "--write")),
     Job("fedgnn", "docs/results/recommender.md", _whole("fedgnn")),
     Job("curves", "docs/results/recommender.md", ("-m", "benchmarks.papers.fedgnn_plots")),

@@ -141,7 +141,7 @@ def run_chunk(specification: Specification, setup: Setup, firsts: Sequence[int])
             lost += _unattacked(specification, setup, first, str(error))
         except Exception:  # a defect on the way to one client's update: the others' must not go with it
             lost += _unattacked(specification, setup, first, traceback.format_exc())
-    found = _attacked(specification, attack, clients) if clients else iter(())
+    found = attack_clients(specification, attack, clients) if clients else iter(())
     yield from heapq.merge(lost, found, key=lambda result: result.index)
 
 
@@ -155,7 +155,7 @@ def _unattacked(specification: Specification, setup: Setup, first: int, reason: 
     ]
 
 
-def _attacked(specification: Specification, attack: Attack, clients: Sequence[AttackedClient]) -> Iterator[Result]:
+def attack_clients(specification: Specification, attack: Attack, clients: Sequence[AttackedClient]) -> Iterator[Result]:
     """Attack clients side by side; where that breaks down, each on its own, so that one client spoils no other's."""
     failure, compiled, begun = None, compilations(), time.monotonic()
     try:
@@ -168,7 +168,7 @@ def _attacked(specification: Specification, attack: Attack, clients: Sequence[At
     except Exception:  # any defect of an attack: hours of finished clients and those to come must not go with it
         if len(clients) > 1:
             for client in clients:
-                yield from _attacked(specification, attack, [client])
+                yield from attack_clients(specification, attack, [client])
             return
         failure = traceback.format_exc()
         found = [Reconstruction((), None, "error")]

@@ -5,3 +5,4 @@ from jgleak.federated.secure.client import GradientClient as GradientClient
 from jgleak.federated.secure.encoding import FixedPoint as FixedPoint
 from jgleak.federated.secure.keys import Keys as Keys
 from jgleak.federated.secure.keys import generate as generate
+from jgleak.federated.secure.summed import summed as summed

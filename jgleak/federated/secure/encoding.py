@@ -66,7 +66,7 @@ class FixedPoint:
             raise ValueError(f"fixed point: a key of {bits} bits holds no number of {self.width}; use a longer key")
         return (bits - 1) // self.width
 
-    def encode(self, values: Float[np.ndarray, "N D"]) -> Int64[np.ndarray, "N D"]:
+    def encode(self, values: Float[np.ndarray, "*shape"]) -> Int64[np.ndarray, "*shape"]:
         """Whole numbers, rounded to nearest.
 
         Raises:
@@ -81,7 +81,7 @@ class FixedPoint:
             )
         return np.rint(values * 2.0**self.fraction).astype(np.int64)
 
-    def decode(self, whole: Int64[np.ndarray, "N D"]) -> Float[np.ndarray, "N D"]:
+    def decode(self, whole: Int64[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
         """Inverse of ``encode``, and of sums of what it gives."""
         return whole * self.step
 
