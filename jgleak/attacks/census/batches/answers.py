@@ -62,21 +62,23 @@ def checked(problem: CensusProblem, answers: Sequence[Reconstruction]) -> tuple[
     graphs that were looked for in what it left.
     """
     observation, space = problem.observation, problem.knowledge.space
-    told, answers, changed, again = dict[int, int](), list(answers), False, False
+    told, listed, answers, changed, again = dict[int, int](), answers, list(answers), False, False
     each = each_gradient(observation, space, [answer.graphs[0] for answer in answers])
     for _ in range(ROUNDS):
         again = False
-        for place, answer in enumerate(answers):
+        for place, answer in enumerate(listed):
             if len(answer.graphs) < 2:
                 continue
             distances = fitting(remaining(observation, without(each, place)), space, answer.graphs)
             fits = [one <= MATCH * len(answers) for one in distances]
-            # while another answer's first graph is wrong, none fits, and the nearest is the best guess
+            # while another answer's first graph is wrong, none fits, and the nearest is the best guess; of those that
+            # fit the likeliest is first, whatever an earlier guess was
             ranks = [0.0 if fit else 1.0 for fit in fits] if any(fits) else distances
-            order = sorted(range(len(fits)), key=ranks.__getitem__)
-            answers[place] = dataclasses.replace(answer, graphs=tuple(answer.graphs[k] for k in order))
+            graphs = tuple(answer.graphs[k] for k in sorted(range(len(fits)), key=ranks.__getitem__))
             told[place] = sum(fits) if any(fits) else len(fits)
-            if order[0] != 0:
+            moved = graphs[0] is not answers[place].graphs[0]
+            answers[place] = dataclasses.replace(answer, graphs=graphs)
+            if moved:
                 again = True
                 each = each_gradient(observation, space, [answer.graphs[0] for answer in answers])
         changed |= again

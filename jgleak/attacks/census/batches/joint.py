@@ -40,14 +40,19 @@ def distance(observation: Observation, each: Sequence[Params]) -> float:
 
 
 def remaining(observation: Observation, found: Sequence[Params]) -> Observation:
-    """The update of a client with the other graphs alone: the mean gradient without the parts of those found."""
+    """The update of a client with the other graphs alone: the mean gradient without the parts of those found.
+
+    Where labels may be missing, what one label counts depends on how many there are in the batch: then only the
+    direction is that of the others.
+    """
     left = observation.batch_size - len(found)
 
     def one(seen: Any, *parts: Any) -> np.ndarray:
         return (observation.batch_size / left * (np.asarray(seen, np.float64) - sum(parts))).astype(np.float32)
 
     update: Any = jax.tree.map(one, observation.update, *found)
-    return dataclasses.replace(observation, update=update, batch_size=left)
+    scaled = observation.scaled or Loss.of(observation.loss).masked
+    return dataclasses.replace(observation, update=update, batch_size=left, scaled=scaled)
 
 
 def without(each: Sequence[Params], own: int) -> list[Params]:

@@ -1,0 +1,88 @@
+"""Lists of graphs of a batch, held against each other: what fits comes first, in the order of the prior."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from jgleak.attacks.attack import Reconstruction
+from jgleak.attacks.census.batches.answers import checked
+from jgleak.attacks.census.batches.joint import each_gradient, fitting, remaining, without
+from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.settings import DEFAULTS
+from jgleak.audit.certified import verify, write
+from jgleak.federated import Knowledge, fedsgd, save
+from jgleak.gnn import MLP, Pooled
+from jgleak.gnn.standard import standard
+from jgleak.graph import Graph
+
+from ..test_anonymity import typed
+
+SPACE = typed(2)
+
+
+def of(kinds: Sequence[int], edges: Sequence[tuple[int, int]], y: int | np.ndarray) -> Graph:
+    """Nodes of these kinds; their degrees are features."""
+    ends = np.array(edges, np.int64).reshape(-1, 2)
+    degrees = np.bincount(ends.ravel(), minlength=len(kinds))
+    return Graph(np.c_[np.array(kinds, np.int64), degrees], ends, y)
+
+
+def ring(nodes: int, y: int) -> Graph:
+    """A cycle of equal nodes: under mean pooling all lengths have one gradient."""
+    return of([0] * nodes, [(v, (v + 1) % nodes) for v in range(nodes)], y)
+
+
+def path(kinds: Sequence[int], y: int | np.ndarray) -> Graph:
+    return of(kinds, [(v, v + 1) for v in range(len(kinds) - 1)], y)
+
+
+def test_of_graphs_that_fit_the_likeliest_is_first_whatever_was_guessed_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While the other list begins with a wrong graph, none fits, and rounding decides which is nearest: here the last.
+    That must not change the order of those that do fit."""
+
+    def rounded(*given: Any) -> list[float]:
+        distances = fitting(*given)
+        return distances if min(distances) < 1e-5 else [far - 1e-3 * k for k, far in enumerate(distances)]
+
+    monkeypatch.setattr("jgleak.attacks.census.batches.answers.fitting", rounded)
+    model = standard(SPACE.width, "gcn", Pooled("mean", MLP((16, 2))), hidden=16, last_act=True)
+    params = model.initial(key=jax.random.key(0))
+    likely, other, right, wrong = ring(3, 1), ring(7, 1), path((0, 1, 1), 0), path((1, 0), 0)
+    observation = fedsgd(model, params, [likely, right], SPACE, loss="bce")
+    lists = [(path((1, 1, 1, 0), 1), likely, other), (wrong, right)]
+    problem = CensusProblem.of(observation, Knowledge(SPACE), DEFAULTS)
+    answers, far = checked(problem, [Reconstruction(graphs, 0.0, "match") for graphs in lists])
+    assert far < 1e-5
+    assert answers[0].graphs[:2] == (likely, other) and answers[1].graphs[0] is right
+
+
+def test_a_graph_with_missing_labels_has_the_direction_of_what_the_others_leave(tmp_path: Path) -> None:
+    """What one label counts depends on all labels of the batch; a saved batch is verified all the same."""
+    model = standard(SPACE.width, "gcn", Pooled("mean", MLP((16, 3))), hidden=16, last_act=True)
+    params = model.initial(key=jax.random.key(0))
+    rows = ([1.0, np.nan, np.nan], [0.0, 1.0, np.nan], [1.0, 0.0, 1.0])
+    kinds = ((0, 1, 1), (1, 0), (0, 0, 1, 1))
+    graphs = [path(kind, np.array([row])) for kind, row in zip(kinds, rows, strict=True)]
+    observation = fedsgd(model, params, graphs, SPACE, loss="masked_bce")
+    each = each_gradient(observation, SPACE, graphs)
+    for place, graph in enumerate(graphs):
+        left = remaining(observation, without(each, place))
+        (own,), (foreign,) = (fitting(left, SPACE, [one]) for one in (graph, graphs[place - 1]))
+        assert own < 1e-5 < foreign
+    file = tmp_path / "found.json"
+    save(tmp_path / "seen.safetensors", observation, SPACE)
+    members = tuple(Reconstruction((graph,), 0.0, "match") for graph in graphs)
+    write(file, Reconstruction(tuple(graphs), 0.0, "match", members=members), tmp_path / "seen.safetensors")
+    assert verify(file).holds
+    swapped = (dataclasses.replace(members[0], graphs=(path((0, 0, 0), np.array([rows[0]])),)), *members[1:])
+    write(file, Reconstruction(tuple(graphs), 0.0, "match", members=swapped), tmp_path / "seen.safetensors")
+    assert not verify(file).holds
