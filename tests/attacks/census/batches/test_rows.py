@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -156,3 +157,19 @@ def test_a_smaller_size_that_was_cut_short_is_not_forgotten(monkeypatch: pytest.
     monkeypatch.setattr(members, "assemble", lambda *given: sets.pop(0))
     member = members.taken(members.Member.of(problem, parts_of(head, rows)[0]), levels, states, FOREVER)
     assert member.found.graphs == (one,) and not member.found.exhausted
+
+
+def test_a_ray_is_found_where_the_cone_is_one_line() -> None:
+    """Of blocks that occur in one graph alone nothing but their counts is in the cone."""
+    model, params = pooled(64, 32, 2)
+    observation = seen(model, params, GRAPHS[:1])
+    problem = CensusProblem.of(observation, Knowledge(DATA.space, prior="molecule"))
+    levels = next(CensusCandidates(problem, FOREVER, Budget()).attempts(FOREVER))
+    states = root_states(model, params, levels, FOREVER)
+    assert states is not None
+    head = HeadGradient.of(observation)
+    occurring = rays._occurring(rays._system(head, levels, states), DEFAULTS.limits, FOREVER)
+    less = dataclasses.replace(levels, hops=(*levels.hops[:-1], levels.top.keep(occurring)))
+    assert rays._null(rays._system(head, less, states[occurring])).shape[1] == 1
+    found = rays.pooled_rows(head, less, states[occurring], DEFAULTS.limits, FOREVER)
+    assert same(found, own_rows(model, params, GRAPHS[:1]))
