@@ -54,6 +54,7 @@ def result_record(result: Result, specification: Specification) -> dict[str, Any
         "batch": None if seen is None else seen.batch_size,
         "index": result.index % specification.batch,
         "defense": specification.defense,
+        "entries": None if seen is None else [int(np.size(leaf)) for leaf in jax.tree.leaves(seen.update)],
         "facts": {} if result.facts is None else result.facts.to_json(),
         "gradient_distance": found.gradient_distance,
         "stop": found.stop,

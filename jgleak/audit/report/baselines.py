@@ -9,8 +9,8 @@ from jgleak.audit.report.rows import Row, Value, estimate, panels
 from jgleak.audit.report.tables import MEASURES
 from jgleak.audit.results import Unit
 
-COMPARED = tuple(m for m in MEASURES if m.name in ("exact", "GSM-0", "GSM-1", "GSM-2", "edge AUC, aligned"))
-"""What an attack may be better in; the AUC in file order rewards guessing and is left out."""
+COMPARED = tuple(m for m in MEASURES if m.name in ("GSM-0", "GSM-1", "GSM-2"))
+"""What an attack has to be better in, all of them: likeness of features, neighbourhoods, and those of two hops."""
 
 
 class Comparison(NamedTuple):
@@ -18,34 +18,42 @@ class Comparison(NamedTuple):
 
     Attributes:
       attack: its name in the grid.
-      better: rows in which some measure is clearly higher than every baseline's.
-      others: rows in which none is.
+      better: rows in which every GSM is clearly higher than every baseline's.
+      others: rows in which some is not, though the attack found graphs.
+      alone: rows beside which no baseline was told as much.
     """
 
     attack: str
     better: list[Row]
     others: list[Row]
+    alone: list[Row]
 
 
 def comparisons(found: Sequence[Row]) -> list[Comparison]:
-    """Every attack that shares data, model and defence with a baseline.
+    """Every attack that found graphs and shares data, model and defence with a baseline that was told what it was told.
 
-    "Clearly higher" is lenient on purpose, since only the opposite is said aloud: for one measure at least, the 95 %
-    interval of the difference to each baseline, on the clients that both attacked, lies above zero.
+    "Clearly higher": the 95 % interval of the difference to each such baseline, on the clients that both attacked, lies
+    above zero. Of rows in which nothing was found there is nothing to compare.
     """
     outcomes: dict[str, Comparison] = {}
     for panel in panels(found):
         for row in panel.rows:
             beside = [other for other in panel.rows if other.trivial and other.defense == row.defense and other.done]
-            if row.trivial or not row.done or not beside:
+            if row.trivial or not beside or not any(unit.record["gsm0"] for unit in row.done):
                 continue
-            one = outcomes.setdefault(row.attack, Comparison(row.attack, [], []))
-            (one.better if _better(row, beside) else one.others).append(row)
+            one = outcomes.setdefault(row.attack, Comparison(row.attack, [], [], []))
+            fair = [other for other in beside if _told(row) <= _told(other)]
+            kind = one.alone if not fair else one.better if _better(row, fair) else one.others
+            kind.append(row)
     return list(outcomes.values())
 
 
 def _better(row: Row, baselines: Sequence[Row]) -> bool:
-    return any(all(_above(row, other, measure.value) for other in baselines) for measure in COMPARED)
+    return all(_above(row, other, measure.value) for other in baselines for measure in COMPARED)
+
+
+def _told(row: Row) -> set[str]:
+    return set(row.units[0].specification["know"])
 
 
 def _above(row: Row, other: Row, value: Value) -> bool:

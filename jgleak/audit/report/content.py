@@ -7,10 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from jgleak.attacks.facts.registry import FACTS
+from jgleak.audit.report.guarantees import guarantees
 from jgleak.audit.report.rows import Row, clients, panels, rows
 from jgleak.audit.report.summary import summary
 from jgleak.audit.report.tables import EXACT, MEASURES, SETS, STATUSES, by_seed, by_size, leaks, sets, shown
 from jgleak.audit.report.threat import assumptions
+from jgleak.audit.report.verdict import verdict
 from jgleak.audit.results import Audit, lost_files
 from jgleak.names.attacks import BASELINES
 
@@ -23,7 +25,9 @@ def content(audit: Audit) -> dict[str, Any]:
         "audit": audit,
         "rows": found,
         "table": table,
+        "verdict": verdict(table),
         "summary": summary(audit, table),
+        "guarantees": guarantees(found),
         "panels": groups,
         "measures": MEASURES,
         "leaks": {leak.row.key: leak for leak in table},

@@ -171,18 +171,27 @@ def _guessing(rows: Sequence[Row]) -> list[str]:
         return [f"No trivial baseline was run ({known}): part of a GSM or an AUC may be guesswork."]
     sentences, names = [], ", ".join(trivial)
     for one in comparisons(rows):
-        tried = len(one.better) + len(one.others)
-        if not one.better:
+        compared = len(one.better) + len(one.others)
+        if one.alone:
+            where = "; ".join(_where(row, rows) for row in one.alone)
             sentences.append(
-                f"{one.attack} was never clearly better than the trivial baselines ({names}), which do not read the "
-                f"update: in none of {tried} row{'s' * (tried > 1)}, by no measure."
+                f"No trivial baseline was told what {one.attack} is told, so that nothing is said of: {where}."
+            )
+        if compared and not one.better:
+            sentences.append(
+                f"{one.attack} was not better than the trivial baselines ({names}), which do not read the update, by "
+                f"every measure of likeness: in none of {compared} row{'s' * (compared > 1)}."
             )
         elif one.others:
             where = "; ".join(_where(row, rows) for row in one.others)
-            sentences.append(f"{one.attack} beat the trivial baselines ({names}), but not clearly here: {where}.")
-        else:
             sentences.append(
-                f"{one.attack} beat the trivial baselines ({names}) in some measure wherever both were run."
+                f"{one.attack} was better than the trivial baselines ({names}) by every measure of likeness, but not "
+                f"clearly here: {where}."
+            )
+        elif compared:
+            sentences.append(
+                f"{one.attack} was better than the trivial baselines ({names}) by every measure of likeness, wherever "
+                "both were run."
             )
     return sentences
 

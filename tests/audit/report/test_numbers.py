@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -107,16 +109,33 @@ def test_rows_and_panels_keep_the_order_of_the_grid() -> None:
 
 
 def test_beating_a_baseline_is_paired_by_client() -> None:
-    """A small gain on every client is clear; the same mean with mixed signs is not; nor is a tie."""
-    base = [unit(i, attack="random", exact=False, gsm0=0.1, gsm1=0.1, gsm2=0.1 * i, auc=0.5) for i in range(8)]
-    gains = {"steady": [0.01] * 8, "mixed": [0.5, -0.48] * 4, "tied": [0.0] * 8}
+    """A small gain on every client is clear; the same mean with mixed signs is not; nor is a tie, nor a gain in one
+    measure of three."""
+
+    def likeness(i: int, gain: float, only: bool = False) -> dict[str, Any]:
+        return {name: 0.1 + 0.1 * i + gain * (name == "gsm2" or not only) for name in ("gsm0", "gsm1", "gsm2")}
+
+    base = [unit(i, attack="random", exact=False, **likeness(i, 0.0)) for i in range(8)]
+    gains = {"steady": [0.01] * 8, "mixed": [0.5, -0.48] * 4, "tied": [0.0] * 8, "one": [0.01] * 8}
     units = [
-        unit(i, attack=name, kind="dlg", exact=False, gsm0=0.1, gsm1=0.1, gsm2=0.1 * i + gain, auc=0.5)
+        unit(i, attack=name, kind="dlg", exact=False, **likeness(i, gain, only=name == "one"))
         for name, column in gains.items()
         for i, gain in enumerate(column)
     ]
     outcome = {one.attack: bool(one.better) for one in comparisons(rows(audit(*base, *units)))}
-    assert outcome == {"steady": True, "mixed": False, "tied": False}
+    assert outcome == {"steady": True, "mixed": False, "tied": False, "one": False}
+
+
+def test_a_baseline_that_is_told_less_is_no_comparison_and_nor_is_an_attack_that_found_nothing() -> None:
+    base = [unit(i, attack="random", gsm0=0.1, gsm1=0.1, gsm2=0.1) for i in range(8)]
+    told = [one._replace(specification=one.specification | {"know": ["n"]}) for one in map(unit, range(8))]
+    (one,) = comparisons(rows(audit(*base, *told)))
+    assert one.alone and not one.better and not one.others
+    as_much = [one._replace(specification=one.specification | {"know": ["n", "labels"]}) for one in base]
+    (one,) = comparisons(rows(audit(*as_much, *told)))
+    assert one.better and not one.alone
+    nothing = [unit(i, exact=False, gsm0=0.0, gsm1=0.0, gsm2=0.0) for i in range(8)]
+    assert comparisons(rows(audit(*base, *nothing))) == []
 
 
 def test_another_graph_at_the_same_place_is_no_pair() -> None:

@@ -77,8 +77,12 @@ def test_several_seeds_count_attacks_and_graphs() -> None:
 
 def test_an_attack_that_only_guesses_is_told() -> None:
     text = _section(grid(), "Beside guessing")
-    assert "dlg was never clearly better than the trivial baselines (random)" in text
-    assert "census beat the trivial baselines (random), but not clearly here: clip:1+gaussian:0.1" in text
+    assert "dlg was not better than the trivial baselines (random)" in text
+    assert "census was better than the trivial baselines (random) by every measure of likeness, but not clearly" in text
+    assert "here: clip:1+gaussian:0.1" in text
+    told = [one._replace(specification=one.specification | {"know": ["n"]}) for one in map(unit, range(4))]
+    lone = _section(audit(*told, *(unit(i, attack="random") for i in range(4))), "Beside guessing")
+    assert "No trivial baseline was told what census is told" in lone
     assert "No trivial baseline was run" in _section(audit(unit(0)), "Beside guessing")
 
 

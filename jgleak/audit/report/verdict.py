@@ -1,0 +1,147 @@
+"""The first screen: what came out, for whom it holds, what it means for one person, what to do, what was not tried.
+
+Every sentence follows from counts by a fixed rule, as in ``summary``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from jgleak.audit.report.rows import Row
+from jgleak.audit.report.tables import LeakRow
+from jgleak.names.attacks import ATTACKS, BASELINES
+
+NOTHING_RAN = "Nothing ended"
+SINGLED_OUT = "Clients are singled out"
+REBUILT = "Private graphs are rebuilt"
+LISTED = "Private graphs are narrowed down"
+NOT_REBUILT = "No private graph was rebuilt"
+
+
+class Verdict(NamedTuple):
+    """What people who decide read first.
+
+    Attributes:
+      level: one of the constants above.
+      condition: for which clients and which server it holds.
+      person: what it means for one person.
+      advice: what changes it, by the names of things that can be changed.
+      untried: what this audit does not speak of.
+    """
+
+    level: str
+    condition: str
+    person: str
+    advice: list[str]
+    untried: str
+
+
+def verdict(table: Sequence[LeakRow]) -> Verdict:
+    """Of the attacks that read the update, the worst of all rows without a defence; of all rows where each has one."""
+    real = [leak.row for leak in table if leak.done and not leak.row.trivial]
+    rows = [row for row in real if row.undefended] or real
+    level = _level(rows)
+    return Verdict(level, _condition(rows), _person(level, rows), _advice(real), _untried([leak.row for leak in table]))
+
+
+def _level(rows: Sequence[Row]) -> str:
+    if not rows:
+        return NOTHING_RAN
+    if any(singled_out(row) for row in rows):
+        return SINGLED_OUT
+    if any(unit.record["exact"] for row in rows for unit in row.done):
+        return REBUILT
+    if any(unit.record["truth_in_set"] for row in rows for unit in row.done):
+        return LISTED
+    return NOT_REBUILT
+
+
+def singled_out(row: Row) -> int:
+    """Clients whose graph a certificate says to be the only one, rightly."""
+    return sum(
+        (unit.record["certificate"] or {}).get("status") == "unique" and bool(unit.record["truth_in_set"])
+        for unit in row.done
+    )
+
+
+def _condition(rows: Sequence[Row]) -> str:
+    if not rows:
+        return "No attack has ended, so that nothing can be said."
+    specs = [row.units[0].specification for row in rows]
+    graphs = sorted({spec["batch"] for spec in specs})
+    steps = sorted({spec["local_steps"] for spec in specs})
+    trained = sorted({"trained" if spec["train"] else "random" for spec in specs})
+    updates = f"{_range(graphs)} graph{'s' * (graphs != [1])} and {_range(steps)} local step{'s' * (steps != [1])}"
+    return (
+        f"This holds for updates of {updates}, {' and '.join(trained)} weights, a server that follows the protocol and "
+        "looks at one round, and simulated clients from public data sets."
+    )
+
+
+def _range(numbers: Sequence[int]) -> str:
+    return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
+
+
+def _person(level: str, rows: Sequence[Row]) -> str:
+    if level == SINGLED_OUT:
+        worst = max(rows, key=lambda row: singled_out(row) / len(row.done))
+        return (
+            f"In {singled_out(worst)} of {len(worst.done)} attacks the update fits one graph alone, under conditions "
+            "that are listed below: whoever reads it knows what this client's graph is. Guidance calls that "
+            "singling out."
+        )
+    if level == REBUILT:
+        return (
+            "The attack's first graph was the client's own, though nothing proves to the server that no other fits. A "
+            "guess that is often right harms a person as well as a proof does."
+        )
+    if level == LISTED:
+        return (
+            "The client's graph was among a few that fit: a server that reads the update is left with a choice of "
+            "these instead of all graphs."
+        )
+    if level == NOT_REBUILT:
+        return "This is no proof that a person is safe: another attack, more time or more knowledge may succeed."
+    return "Nothing can be said of any person yet."
+
+
+def _advice(real: Sequence[Row]) -> list[str]:
+    """What the audit's own rows say of defences; where there are none, what to try."""
+    defended = [row for row in real if not row.undefended]
+    if not defended:
+        return [
+            "No defence was tried. Add some to the grid (several graphs an update, clipping with noise, pruning), and "
+            "run the audit again.",
+            "`jgleak check` names the changes of the model and its training that stop each attack.",
+        ]
+    worst: dict[str, float] = {}
+    for row in defended:
+        rate = sum(bool(unit.record["truth_in_set"]) for unit in row.done) / len(row.done)
+        worst[row.defense] = max(worst.get(row.defense, 0.0), rate)
+    least = min(worst.values())
+    best = [name for name, rate in worst.items() if rate == least]
+    leaks = [name for name, rate in worst.items() if rate > 0.0]
+    found = []
+    if least == 0.0:
+        found.append(
+            f"Under {_listed(best)} no attack of this audit listed a private graph: the strongest that was run. How "
+            "useful the model stays is not measured here."
+        )
+    else:
+        found.append(f"No defence of this audit is enough: even under {_listed(best)} private graphs were listed.")
+    if leaks and least == 0.0:
+        found.append(f"Do not rely on {_listed(leaks)}, under which private graphs were listed.")
+    return found
+
+
+def _listed(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _untried(rows: Sequence[Row]) -> str:
+    ran = {row.units[0].specification["attack"] for row in rows if row.done}
+    left = [name for name in ATTACKS if name not in ran and name not in BASELINES]
+    attacks = f"{len(left)} of jgleak's {len(ATTACKS) - len(BASELINES)} attacks ({', '.join(left)})" if left else ""
+    others = "several rounds of one client together; a server that changes the model; attacks that nobody has published"
+    return f"Not tried: {'; '.join(part for part in (attacks, others) if part)}."
