@@ -27,6 +27,7 @@ LAYER = {
     "interop": 3,
     "smiles": 2,
     "version": 0,
+    "exposure": 4,
     "audit": 4,
     "cli": 5,
     "__main__": 6,

@@ -47,7 +47,7 @@ def random(
     the graph is a random tree with random further edges. Features that were not given then state its real degrees.
     """
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-    return _answer(observation, knowledge, [_random(one, settings, rng) for one in apart(observation, knowledge)])
+    return _answer(observation, knowledge, [random_graph(one, rng, settings) for one in apart(observation, knowledge)])
 
 
 def mean_adjacency(observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget) -> Reconstruction:
@@ -172,7 +172,7 @@ def _likely(soft: Float[np.ndarray, "n n"]) -> Int[np.ndarray, "e 2"]:
     return np.argwhere(np.triu(soft > 0.5, 1))
 
 
-def _random(knowledge: Knowledge, settings: RandomSettings, rng: np.random.Generator) -> Graph:
+def random_graph(knowledge: Knowledge, rng: np.random.Generator, settings: RandomSettings = RandomSettings()) -> Graph:
     """One random graph, of a random size where none is known."""
     modest = settings.modest_nodes
     n = knowledge.n or int(rng.integers(1, min(knowledge.max_n or modest, modest), endpoint=True))

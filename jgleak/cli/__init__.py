@@ -8,6 +8,7 @@ import typer
 
 from jgleak.cli.attack import attack
 from jgleak.cli.audit import audit
+from jgleak.cli.check import check
 from jgleak.cli.compiled import keep_compiled
 from jgleak.cli.invert import invert, verify
 from jgleak.cli.listing import show_list
@@ -24,6 +25,7 @@ app = typer.Typer(
 )
 app.command()(attack)
 app.command()(audit)
+app.command()(check)
 app.command()(invert)
 app.command()(verify)
 app.command()(report)

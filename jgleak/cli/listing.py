@@ -8,15 +8,17 @@ from jgleak.audit.specification import ENCODERS, KNOWABLE
 from jgleak.names.attacks import ATTACKS
 from jgleak.names.datasets import RATING_SETS, TASKS
 from jgleak.names.defenses import COMBINED, DEFENSES
+from jgleak.names.deployed import DEPLOYED
 from jgleak.names.parts import ACTIVATIONS, CONVOLUTIONS, JUMPS, NORMS, READOUTS, RESIDUALS
 
 
 def show_list() -> None:
-    """Name the attacks, defences, data sets, parts of models and what an attacker may know."""
+    """Name the attacks, defences, data sets, parts of models, deployed models and what an attacker may know."""
     sections = {
         "attacks": {name: named.summary for name, named in ATTACKS.items()},
         "defences": {name: named.summary for name, named in DEFENSES.items()} | COMBINED,
         "data sets": {name: ", ".join(tasks) for name, tasks in TASKS.items()} | {"tu:NAME": "any other TUDataset"},
+        "deployed models": {name: named.summary for name, named in DEPLOYED.items()},
     }
     for title, entries in sections.items():
         typer.echo(title)

@@ -10,6 +10,7 @@ from jgleak.interop.arrays import named as named
 from jgleak.interop.arrays import read_arrays as read_arrays
 from jgleak.interop.bridge import Client as Client
 from jgleak.interop.bridge import from_arrays as from_arrays
+from jgleak.interop.description import described as described
 from jgleak.interop.example import Example as Example
 from jgleak.interop.forward import steps_of as steps_of
 from jgleak.interop.graphs import edge_arrays as edge_arrays

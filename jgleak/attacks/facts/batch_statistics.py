@@ -6,6 +6,9 @@ from jgleak.attacks.facts.evidence import Evidence
 from jgleak.attacks.facts.fact import CLIPPING, NOISE, ONE, PRUNING, QUANTISATION, Fact, Silent
 from jgleak.federated.statistics import of_batch
 
+UNDER = (ONE, CLIPPING, PRUNING, QUANTISATION, NOISE)
+"""One step, whatever is done to the update."""
+
 
 def batch_statistics(evidence: Evidence) -> Fact:
     """What entered every norm: the mean and the unbiased variance over the client's nodes, column by column.
@@ -25,5 +28,4 @@ def batch_statistics(evidence: Evidence) -> Fact:
         for path, (mean, variance) in batch.items()
     }
     said = ", ".join(f"{place} ({len(part['mean'])} columns)" for place, part in value.items())
-    under = (ONE, CLIPPING, PRUNING, QUANTISATION, NOISE)
-    return Fact("batch_statistics", value, under, f"mean and variance over the client's nodes at {said}")
+    return Fact("batch_statistics", value, UNDER, f"mean and variance over the client's nodes at {said}")

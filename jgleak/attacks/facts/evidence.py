@@ -12,7 +12,7 @@ from jgleak.attacks.facts.fact import Silent
 from jgleak.attacks.span.subspace import nonzero
 from jgleak.features import FeatureSpace
 from jgleak.federated.observation import Observation
-from jgleak.gnn import Params
+from jgleak.gnn import GNN, Params
 from jgleak.gnn.tree import at
 from jgleak.precision import digits_of
 
@@ -54,6 +54,20 @@ class Kernel:
         rest = np.linalg.norm(self.gradient - factor[:, None] * self.weights, axis=1)
         rounded = ALONG * size + np.linalg.norm(self.error, axis=1)
         return factor[usable & (rest <= np.minimum(rounded, size / 10))].tolist()
+
+
+def input_places(model: GNN) -> tuple[tuple[str, ...], ...]:
+    """Where in the parameters the kernels lie that every input row enters, mixed or not, before the readout.
+
+    Of messages along edges of several classes, which pass an activation first, there are none.
+    """
+    if model.encoder.taps:
+        places = [("encoder", *tap.path) for tap in model.encoder.taps]
+    else:
+        layer = model.layers[0]
+        linear = ("own",) if layer.conv.edge_classes else ("own", "mixed")
+        places = [("layers_0", *tap.path) for tap in layer.taps if tap.rows in linear]
+    return tuple(dict.fromkeys(places))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,15 +114,9 @@ class Evidence:
 
         Convolutions whose messages pass an activation first have none.
         """
-        model, found = self.observation.model, list[Kernel]()
-        if model.encoder.taps:
-            places = [("encoder", *tap.path) for tap in model.encoder.taps]
-        else:
-            layer = model.layers[0]
-            linear = ("own",) if layer.conv.edge_classes else ("own", "mixed")
-            places = [("layers_0", *tap.path) for tap in layer.taps if tap.rows in linear]
-        for place in dict.fromkeys(places):
-            found.append(self.kernel(at(self.observation.update, place), at(self.observation.params, place)))
+        model = self.observation.model
+        trees = self.observation.update, self.observation.params
+        found = [self.kernel(*(at(tree, place) for tree in trees)) for place in input_places(model)]
         if model.readout.sees_input:
             update, weights = (
                 model.readout.first(model.readout_of(tree))["kernel"]

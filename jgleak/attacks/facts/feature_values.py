@@ -42,9 +42,15 @@ def feature_values(evidence: Evidence) -> Fact:
     values = named(evidence, seen)
     if not values:
         raise Silent("no row of a first kernel shows a value")
-    known = tuple(p for p in PROTOCOLS if p != NOISE or evidence.noise is not None)
+    under = values_under(normalised=evidence.normalised, noisy=evidence.noise is not None)
     said = "; ".join(f"{name} {', '.join(map(str, found))}" for name, found in values.items())
-    return Fact("feature_values", values, LINEAR if evidence.normalised else known, f"these values occur: {said}")
+    return Fact("feature_values", values, under, f"these values occur: {said}")
+
+
+def values_under(*, normalised: bool, noisy: bool) -> tuple[str, ...]:
+    """Where it is proved which values occur: rows of values that do not occur are zero, or of normalised columns
+    multiples of one row."""
+    return LINEAR if normalised else tuple(p for p in PROTOCOLS if p != NOISE or noisy)
 
 
 def named(evidence: Evidence, columns: Bool[np.ndarray, " m"]) -> dict[str, list[str | int | float]]:

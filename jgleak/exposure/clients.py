@@ -1,0 +1,90 @@
+"""How clients train and what they send, as far as the server prescribes it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from jgleak.attacks.facts import fact
+from jgleak.defenses import Defense, parse
+from jgleak.federated.local_training import LocalTraining
+from jgleak.federated.loss import Loss
+
+OPTIMISERS = ("sgd", "adam")
+"""Gradient descent (with momentum and weight decay, as ``LocalTraining`` has them), or steps of adaptive size."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Clients:
+    """What is known of every client's round without its data.
+
+    Attributes:
+      loss: the text of a ``Loss``; None: ``bce`` of several outputs, ``mse`` of one.
+      graphs: number of graphs behind an update.
+      local: how a client trains; None: it sends one gradient.
+      optimiser: a name of ``OPTIMISERS``; ``adam`` begins every round with an empty memory.
+      statistics: running statistics of batch normalisation in training mode come back beside the update.
+      defense: what a client does before anything leaves, as ``jgleak.defenses.parse`` reads it.
+      nodes: of a graph.
+
+    Raises:
+      ValueError: an unknown optimiser, defence or loss; less than one graph or node; a loader of more graphs than there
+        are.
+    """
+
+    loss: str | None = None
+    graphs: int = 1
+    local: LocalTraining | None = None
+    optimiser: str = "sgd"
+    statistics: bool = True
+    defense: str = ""
+    nodes: int = 20
+
+    def __post_init__(self) -> None:
+        for name in ("graphs", "nodes"):
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+                raise ValueError(f"{name}: a whole number from 1, got {getattr(self, name)!r}")
+        if self.optimiser not in OPTIMISERS:
+            raise ValueError(f"optimiser: unknown {self.optimiser!r}; choose one of {', '.join(OPTIMISERS)}")
+        if self.optimiser == "adam" and self.local is None:
+            raise ValueError("optimiser: a client of 'adam' sends weights, not one gradient; give its local training")
+        loader = None if self.local is None else self.local.loader
+        if loader is not None and loader > self.graphs:
+            raise ValueError(f"local: a step takes {loader} graphs, and a client has {self.graphs}; take fewer")
+        if self.loss is not None:
+            Loss.of(self.loss)
+        parse(self.defense)
+
+    @property
+    def steps(self) -> int:
+        """Local steps behind an update."""
+        return 1 if self.local is None else self.local.steps
+
+    @property
+    def protection(self) -> Defense:
+        """The defence."""
+        return parse(self.defense)
+
+    @property
+    def ways(self) -> frozenset[str]:
+        """Those of ``fact.PROTOCOLS`` that happen to an update; what no fact reckons with is named after itself."""
+        found, local = set[str](), self.local
+        if local is not None and local.momentum:
+            found.add(fact.MOMENTUM)
+        if local is not None and local.weight_decay:
+            found.add(fact.DECAY)
+        if self.optimiser == "adam":
+            found.add(fact.ADAM)
+        if self.steps > 1 and not found:  # the others are those of one step or several
+            found.add(fact.STEPS)
+        if self.graphs > 1:
+            found.add(fact.BATCH)
+        for step in self.protection.steps:
+            kind = step.kind
+            marks = (
+                (kind.scales, fact.CLIPPING),
+                (kind.drops, fact.PRUNING),
+                (kind.deviation is not None, fact.NOISE),
+                (kind.name in ("quantise", "float16", "bfloat16"), fact.QUANTISATION),
+            )
+            found.add(next((word for holds, word in marks if holds), f"the defence {kind.name}"))
+        return frozenset(found or {fact.ONE})

@@ -1,0 +1,75 @@
+"""Which attacks apply to what clients send, why others refuse, and the nearest changes that would turn that."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from typing import NamedTuple
+
+from jgleak.attacks.attack import NEEDS
+from jgleak.attacks.registry import ATTACKS
+from jgleak.exposure.changes import Neighbours
+from jgleak.exposure.deployment import Deployment
+from jgleak.exposure.finding import Finding
+from jgleak.names.attacks import BASELINES
+
+
+class Standing(NamedTuple):
+    """How an attack stands: why it refuses (None: it applies), what it has to be told, and the nearest changes."""
+
+    refusal: str | None
+    needs: tuple[str, ...]
+    turns: tuple[str, ...]
+
+    @property
+    def alike(self) -> Hashable:
+        """What attacks have in common that stand together: where nothing opens them, that alone."""
+        if self.refusal is None:
+            return self
+        return (self.refusal, self.turns) if self.turns else "closed to all changes"
+
+
+def attacks(deployment: Deployment) -> Iterator[Finding]:
+    """All attacks but the baselines, which read no update; those that stand alike together."""
+    neighbours, groups = Neighbours(deployment), dict[Hashable, dict[str, Standing]]()
+    for name in ATTACKS:
+        if name not in BASELINES:
+            standing = _standing(neighbours, name)
+            groups.setdefault(standing.alike, {})[name] = standing
+    for group in groups.values():
+        yield _finding(group)
+
+
+def _standing(neighbours: Neighbours, name: str) -> Standing:
+    attack = ATTACKS[name]
+    refusal = neighbours.deployment.refusal(attack)
+    turning = neighbours.stopping(attack) if refusal is None else neighbours.opening(attack)
+    return Standing(refusal, attack.needs, tuple(change.name for change in turning))
+
+
+def _finding(group: Mapping[str, Standing]) -> Finding:
+    first, one = next(iter(group)), len(group) == 1
+    standing, said = group[first], ", ".join(group)
+    needs = {name: list(other.needs) for name, other in group.items()}
+    details = {"attacks": needs, "turns": list(standing.turns)}
+    if standing.refusal is None:
+        told = f"told {' and '.join(NEEDS[need] for need in standing.needs)}, " if standing.needs else ""
+        return Finding(
+            *(f"attack-{first}", "open", f"{said} {'applies' if one else 'apply'}."),
+            f"{told}{'it reads' if one else 'they read'} such updates of such a model; that is not to say that "
+            f"{'it succeeds' if one else 'they succeed'}.",
+            f"refused with any one of: {'; '.join(standing.turns)}" if standing.turns else "",
+            f"attack:{first}",
+            details,
+        )
+    reasons: dict[str, list[str]] = {}
+    for name, other in group.items():
+        reasons.setdefault(other.refusal or "", []).append(name)
+    why = "; ".join(
+        f"{', '.join(names)}: {reason}" if len(reasons) > 1 else reason for reason, names in reasons.items()
+    )
+    return Finding(
+        *(f"attack-{first}", "closed", f"{said} {'does' if one else 'do'} not apply.", f"{why}."),
+        f"applies with: {'; '.join(standing.turns)}" if standing.turns else "",
+        f"attack:{first}",
+        details,
+    )

@@ -1,0 +1,49 @@
+"""Running statistics of batch normalisation that come back: means and variances of the client's own rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from jgleak.attacks.facts.batch_statistics import UNDER
+from jgleak.exposure.deployment import Deployment
+from jgleak.exposure.finding import Finding
+from jgleak.gnn.tree import at
+
+
+def buffers(deployment: Deployment) -> Iterator[Finding]:
+    """What norms in training mode return."""
+    model, clients = deployment.model, deployment.clients
+    norms = {"/".join(path): norm for path, norm in model.norms.items() if norm.returns_statistics}
+    if not norms:
+        return
+    columns = {place: int(np.shape(at(deployment.params, tuple(place.split("/")))["mean"])[0]) for place in norms}
+    where = ", ".join(f"{place} ({width} columns)" for place, width in columns.items())
+    details = {"norms": columns, "ways": sorted(clients.ways)}
+    name, by = "buffers", "fact:batch_statistics"
+    if not clients.statistics:
+        yield Finding(
+            *(name, "closed", "Running statistics of batch normalisation do not come back."),
+            f"the client keeps those of {where}.",
+            *("returning them, as averaging of whole states does", by),
+            details,
+        )
+        return
+    missing = clients.ways - set(UNDER)
+    if missing:
+        yield Finding(
+            *(name, "open", "Running statistics come back, as an average over several steps or graphs."),
+            f"{where} move towards every step's mean and variance in turn; they are solved for one step on one graph, "
+            f"and here there are {', '.join(sorted(missing))}.",
+            *("keep running statistics on the client (FedBN), or normalise rows alone (LayerNorm)", by),
+            details,
+        )
+        return
+    yield Finding(
+        *(name, "leaks", "Running statistics give the mean and variance of the client's rows at every norm."),
+        f"after = (1 - momentum) before + momentum batch is solved for the batch's at {where}: {2 * sum(columns.values())}"
+        " equations on the nodes, without labels, whatever a defence does to the gradient.",
+        *("keep running statistics on the client (FedBN), or normalise rows alone (LayerNorm)", by),
+        details,
+    )

@@ -1,0 +1,71 @@
+"""Linear maps that nodes' input rows enter as they are: rows of their gradients show which values occur."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from jgleak.attacks.facts.evidence import input_places
+from jgleak.attacks.facts.fact import NOISE
+from jgleak.attacks.facts.feature_values import values_under
+from jgleak.exposure.deployment import Deployment
+from jgleak.exposure.finding import Finding
+from jgleak.gnn import LinearEncoder
+from jgleak.gnn.tree import at
+
+FACT = "fact:feature_values"
+
+
+def input_rows(deployment: Deployment) -> Iterator[Finding]:
+    """The maps that input rows enter, but for sums of embedding tables."""
+    if not embeds(deployment):
+        yield rows_finding(deployment, "input-rows", "rows of the gradient at absent values stay as they are")
+
+
+def embeds(deployment: Deployment) -> bool:
+    """The encoder is a sum of embedding tables: a linear map without a bias of one-hot columns."""
+    encoder, space = deployment.model.encoder, deployment.space
+    onehot = all(feature.kind == "onehot" for feature in space.features)
+    return isinstance(encoder, LinearEncoder) and not encoder.bias and onehot and space.mean is None
+
+
+def rows_finding(deployment: Deployment, name: str, rule: str) -> Finding:
+    """What the maps of input rows show of values."""
+    model, space, clients = deployment.model, deployment.space, deployment.clients
+    places = {"/".join(place): np.shape(at(deployment.params, place)) for place in exposed(deployment)}
+    details = {"places": {place: list(shape) for place, shape in places.items()}, "ways": sorted(clients.ways)}
+    if not places:
+        why = f"frozen: {', '.join(model.frozen)}" if model.frozen else "messages pass an activation before any map"
+        return Finding(
+            *(name, "closed", "No linear map that is trained takes the nodes' input rows.", f"{why}."),
+            *("training such a map, or an encoder before the first layer", FACT),
+            details,
+        )
+    where = ", ".join(f"{place} ({' x '.join(map(str, shape))})" for place, shape in places.items())
+    normalised, noisy = space.mean is not None, NOISE in clients.ways and deployment.knowledge.noise is not None
+    missing = clients.ways - set(values_under(normalised=normalised, noisy=noisy))
+    if missing:
+        return Finding(
+            *(name, "closed", "Which feature values occur is not proved."),
+            f"input rows enter {where}, and of {'normalised' if normalised else 'raw'} columns nothing is proved under "
+            f"{', '.join(sorted(missing))}.",
+            *("raw columns" if normalised else f"updates without {', '.join(sorted(missing))}", FACT),
+            details,
+        )
+    stands = "of normalised columns rows of absent values are multiples of one row" if normalised else rule
+    alone = " (each proved by itself)" if len(clients.ways) > 1 else ""
+    masked = "; dropout masks entries of the rows, and no absent value comes to be" if model.masks_input else ""
+    return Finding(
+        *(name, "open" if noisy else "leaks", "The update shows which feature values occur among the client's nodes."),
+        f"input rows enter {where}; {stands}, under {', '.join(sorted(clients.ways))}{alone}{masked}.",
+        *("freeze these maps, or normalise the columns and quantise the update", FACT),
+        details,
+    )
+
+
+def exposed(deployment: Deployment) -> list[tuple[str, ...]]:
+    """The places of trained maps that input rows enter, the readout's among them."""
+    model = deployment.model
+    readout = [("readout", *model.readout.first_map, "kernel")] if model.readout.sees_input else []
+    return [place for place in (*input_places(model), *readout) if model.trains(*place)]

@@ -1,0 +1,47 @@
+"""The bias next to the output: signs of its gradient name labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import jax
+import numpy as np
+
+from jgleak.attacks.closed_form.labels import last_bias
+from jgleak.attacks.closed_form.propositions import ConditionFailed
+from jgleak.attacks.facts.fact import BATCH, DECAY
+from jgleak.attacks.facts.labels import SIGNS
+from jgleak.exposure.deployment import Deployment
+from jgleak.exposure.finding import Finding
+from jgleak.federated.loss import Loss
+
+
+def labels(deployment: Deployment) -> Iterator[Finding]:
+    """Labels that signs tell; regression has none."""
+    model, clients, loss = deployment.model, deployment.clients, Loss.of(deployment.loss)
+    if loss.regression:
+        return
+    several = clients.graphs > 1 or model.node_level
+    by = "fact:classes" if several else "fact:label"
+    details = {"outputs": model.outputs, "loss": str(loss), "ways": sorted(clients.ways)}
+    missing = sorted(clients.ways - {*SIGNS, BATCH})
+    try:
+        last_bias(model, jax.tree.map(lambda leaf: np.zeros(np.shape(leaf)), deployment.params))
+        reason = "label smoothing leaves several signs negative" if loss.smoothing and not loss.masked else None
+    except ConditionFailed as error:
+        reason = str(error).partition(";")[0]
+    if reason is None and missing and missing != [DECAY]:
+        reason = f"signs are not certain under {', '.join(missing)}"
+    if reason is not None:
+        why = "a bias at the output, trained, with a loss whose signs name classes"
+        yield Finding("labels", "closed", "No sign of the last bias names a label.", f"{reason}.", why, by, details)
+        return
+    what = "labels of each task, and which are missing" if loss.masked else "the class of the graph"
+    what = ("labels of each task that occur" if loss.masked else "classes that occur") if several else what
+    yield Finding(
+        *("labels", "open" if missing else "leaks", f"Signs of the last bias's gradient show {what}."),
+        f"it gets p - y by output ({model.outputs} of them), and p lies between 0 and 1"
+        + ("; weight decay blurs signs of small entries." if missing else "."),
+        *("freeze the last bias" + ("" if loss.masked else ", or smooth the labels"), by),
+        details,
+    )

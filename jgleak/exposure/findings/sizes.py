@@ -1,0 +1,54 @@
+"""Readouts that count: the number of nodes of a graph, and of graphs at least."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jgleak.attacks.facts.evidence import Evidence
+from jgleak.attacks.facts.fact import BATCH, CLIPPING, ONE, Silent
+from jgleak.attacks.facts.nodes import share_of_nodes
+from jgleak.exposure.deployment import Deployment
+from jgleak.exposure.finding import Finding
+from jgleak.features import FeatureSpace
+from jgleak.federated.observation import Observation
+from jgleak.gnn import Flattened, Pooled
+
+UNDER = frozenset({ONE, BATCH, CLIPPING})
+"""Both are read off one gradient."""
+
+
+def sizes(deployment: Deployment) -> Iterator[Finding]:
+    """The number of nodes of one graph, or of graphs of several."""
+    readout, clients, seen = deployment.model.readout, deployment.clients, deployment.seen
+    if seen is None or not clients.ways <= UNDER:
+        return
+    if clients.graphs > 1 and isinstance(readout, Pooled | Flattened):
+        width = readout.first(deployment.params["readout"])["kernel"].shape
+        yield Finding(
+            *("sizes", "open", "The head's gradient shows how many graphs there are, at least."),
+            f"one row a graph enters the first map behind the pooling ({width[0]} x {width[1]}), whose gradient has at "
+            f"most that rank; {clients.graphs} graphs are sent.",
+            *("several local steps", "fact:graphs"),
+            {"graphs": clients.graphs, "width": min(width)},
+        )
+    if clients.graphs == 1 and isinstance(readout, Pooled):
+        yield from _nodes(seen, deployment.space, readout)
+
+
+def _nodes(seen: Observation, space: FeatureSpace, readout: Pooled) -> Iterator[Finding]:
+    """The number of nodes of one graph."""
+    if readout.counts_nodes and "mean" in readout.poolings:
+        what, level = "The update shows the number of nodes.", "leaks"
+        why, instead = (
+            "a sum over nodes stands beside their mean, and the quotient is their number",
+            "one pooling alone",
+        )
+    else:
+        try:
+            share_of_nodes(Evidence(seen, space), readout)
+        except Silent:
+            return
+        what, level = "The update may show the number of nodes, or a number that divides it.", "open"
+        why = "under a mean, the last convolution's bias gets of each unit the share of nodes at which it is on"
+        instead = "no bias in the last convolution"
+    yield Finding("sizes", level, what, f"{why}.", instead, "fact:nodes")

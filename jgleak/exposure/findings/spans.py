@@ -1,0 +1,64 @@
+"""Widths against numbers of nodes: a gradient tells rows apart only while fewer enter than its shape has dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from jgleak.attacks.span.leak_points import leak_points
+from jgleak.exposure.deployment import Deployment
+from jgleak.exposure.finding import Finding
+from jgleak.features import combinations
+
+
+def spans(deployment: Deployment) -> Iterator[Finding]:
+    """All leak points, and whether their spans can fill."""
+    seen, clients = deployment.seen, deployment.clients
+    if seen is None:
+        return
+    entering = clients.nodes * clients.graphs
+    points: list[dict[str, Any]] = []
+    for hop in range(deployment.model.depth + 1):
+        for point in leak_points(seen, hop):
+            rows = int(min(entering, combinations(deployment.space))) if hop == 0 else entering
+            shape = point.gradient.shape
+            points.append(
+                {
+                    "check": point.name,
+                    "hop": hop,
+                    "shape": list(shape),
+                    "most": room(shape),
+                    "rows": rows,
+                    "condition": point.condition,
+                }
+            )
+    if not points:
+        return
+    full = [point for point in points if point["rows"] > point["most"]]
+    tightest = min(points, key=lambda point: point["most"] - point["rows"])
+    said = f"of {len(points)} checks the tightest is {_named(tightest)}, with room for {tightest['most']}"
+    if full:
+        said = f"{len(full)} of {len(points)} checks have room for fewer, {_named(tightest)} for {tightest['most']}"
+    each = f"{clients.graphs} graph{'s' * (clients.graphs > 1)} of {clients.nodes} nodes"
+    what = (
+        "Spans of gradients may fill: then they exclude no row, and attacks have fewer dimensions to go by."
+        if full
+        else "Spans of gradients hold the rows of all nodes and exclude others."
+    )
+    yield Finding(
+        *("spans", "open", what, f"up to {entering} different rows enter ({each}); {said}."),
+        "narrower layers or more nodes an update fill them; wider layers or fewer graphs leave room"
+        if full
+        else f"more than {tightest['most']} different rows an update, or narrower layers, fill it",
+        "attack:census",
+        {"points": points},
+    )
+
+
+def room(shape: tuple[int, ...]) -> int:
+    """Most independent rows with which a gradient of this shape does not fill its space (``Subspace.full``)."""
+    return min(shape) - 1
+
+
+def _named(point: dict[str, Any]) -> str:
+    return f"the {point['check']} check of {point['hop']}-hop blocks ({' x '.join(map(str, point['shape']))})"

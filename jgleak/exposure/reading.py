@@ -1,0 +1,136 @@
+"""What users point at: a deployed model's name, an observation file, or an object in their own code."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jgleak.exposure.clients import Clients
+from jgleak.exposure.deployed import Deployed
+from jgleak.exposure.deployment import Deployment
+from jgleak.exposure.dropout import dropping
+from jgleak.exposure.stated import Stated
+from jgleak.features import FeatureSpace
+from jgleak.federated.observation import Observation, load
+from jgleak.gnn import GNN
+from jgleak.interop.description import described
+from jgleak.names import deployed as names
+from jgleak.names.entries import Entries
+from jgleak.reading import check_file
+
+DEPLOYED: Entries[Deployed] = Entries({name: named.home for name, named in names.DEPLOYED.items()})
+
+
+class Subject(NamedTuple):
+    """What is checked, and what it is called.
+
+    Attributes:
+      deployment: a model with its clients.
+      title: a line about both; empty where there is none.
+    """
+
+    deployment: Deployment
+    title: str = ""
+
+
+def read(text: str, space: FeatureSpace | None, default: FeatureSpace, stated: Stated = Stated()) -> Subject:
+    """The model that a text names.
+
+    Args:
+      text: a name of ``DEPLOYED``; an observation file; or ``module:name`` or ``file.py:name``, a ``GNN``, a PyTorch
+        module, or a function that makes one.
+      space: the feature space, where it was given.
+      default: the space of what states none.
+      stated: what is said of clients, over what the text says.
+
+    Raises:
+      ValueError: nothing of that name, or something else; or as for ``Deployment``.
+    """
+    if text in DEPLOYED:
+        entry = DEPLOYED[text]
+        return Subject(stated.over(entry.deployment(space or default)), f"{entry.title} ({entry.source})")
+    if text.endswith(".safetensors"):
+        seen, own = load(text, space)
+        return Subject(stated.over(Deployment(seen.model, own, clients_of(seen), seen.params)))
+    if ":" not in text:
+        raise ValueError(
+            f"model: {text!r} is no deployed model ({', '.join(DEPLOYED)}), no observation file (*.safetensors), and "
+            "names nothing in your code (package.module:name, or file.py:name)"
+        )
+    return Subject(_of_object(_found(text), text, space or default, stated))
+
+
+def clients_of(seen: Observation) -> Clients:
+    """How the clients of an observation train; what they did to the update is known by its kind alone, so that the
+    strengths here stand for any."""
+    if seen.protocol not in ("fedsgd", "fedavg"):
+        raise ValueError(
+            f"protocol: {seen.protocol!r} sends gradients of single nodes; what is checked sends those of whole graphs "
+            "(fedsgd, fedavg)"
+        )
+    marks = (("clip:1", seen.scaled), ("prune:0.9", seen.pruned), (f"gaussian:{seen.noise}", bool(seen.noise)))
+    return Clients(
+        loss=seen.loss,
+        graphs=seen.batch_size,
+        local=seen.local,
+        statistics=seen.statistics is not None,
+        defense="+".join(mark for mark, holds in marks if holds),
+    )
+
+
+def _of_object(found: Any, text: str, space: FeatureSpace, stated: Stated) -> Deployment:
+    if isinstance(found, GNN):
+        return stated.over(Deployment(found, space))
+    if not hasattr(found, "named_modules"):
+        raise ValueError(
+            f"model: {text} is a {type(found).__name__}; give a jgleak.GNN, a PyTorch module, or a function without "
+            "arguments that makes one"
+        )
+    made = of_module(found, space, loss=stated.clients.get("loss"))
+    rest = {name: value for name, value in stated.clients.items() if name != "loss"}  # one score became two outputs
+    return dataclasses.replace(stated, clients=rest).over(made)
+
+
+def of_module(module: Any, space: FeatureSpace, *, loss: str | None = None) -> Deployment:
+    """A PyTorch Geometric module as it is built: norms in its mode, the dropout of its modules in training mode.
+
+    Raises:
+      ValueError: as for ``interop.described``, and for ``Deployment``.
+    """
+    said = described(module, loss=loss)
+    model = dropping(said.model, said.dropout) if said.dropout else said.model
+    return Deployment(model, space, Clients(loss=said.loss), said.params)
+
+
+def _found(text: str) -> Any:
+    """The object, or what a function of that name makes."""
+    place, _, name = text.rpartition(":")
+    module = _module(place)
+    if not hasattr(module, name):
+        raise ValueError(f"model: {place} has no {name!r}")
+    found = getattr(module, name)
+    made = callable(found) and (isinstance(found, type) or not hasattr(found, "named_modules"))
+    return found() if made and not isinstance(found, GNN) else found
+
+
+def _module(place: str) -> Any:
+    if place.endswith(".py"):
+        check_file(place)
+        spec = importlib.util.spec_from_file_location(Path(place).stem, place)
+        if spec is None or spec.loader is None:
+            raise ValueError(f"model: {place} cannot be imported")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+        return module
+    try:
+        sys.path.insert(0, str(Path.cwd()))  # as `python -m` has it
+        return importlib.import_module(place)
+    except ImportError as error:
+        raise ValueError(f"model: {place!r} cannot be imported ({error})") from error
+    finally:
+        sys.path.remove(str(Path.cwd()))

@@ -1,0 +1,74 @@
+"""The list of findings, and all of them of one deployment."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from jgleak.exposure.clients import Clients
+from jgleak.exposure.deployment import Deployment
+from jgleak.exposure.finding import LEVELS, Finding
+from jgleak.exposure.findings.attacks import attacks
+from jgleak.exposure.findings.buffers import buffers
+from jgleak.exposure.findings.embedding_rows import embedding_rows
+from jgleak.exposure.findings.input_rows import input_rows
+from jgleak.exposure.findings.labels import labels
+from jgleak.exposure.findings.sizes import sizes
+from jgleak.exposure.findings.spans import spans
+from jgleak.features import FeatureSpace
+from jgleak.gnn import GNN, Params
+
+FINDINGS: Mapping[str, Callable[[Deployment], Iterable[Finding]]] = {
+    "input-rows": input_rows,
+    "embedding-rows": embedding_rows,
+    "buffers": buffers,
+    "labels": labels,
+    "sizes": sizes,
+    "spans": spans,
+    "attack": attacks,
+}
+"""By name, in the order in which people read them; those of attacks have the name of the first attack behind it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Exposure:
+    """All findings of one deployment, the gravest first.
+
+    Attributes:
+      deployment: what was looked at.
+      findings: what is shown by construction, what is open to attacks, and what is closed.
+    """
+
+    deployment: Deployment
+    findings: tuple[Finding, ...]
+
+    def of(self, level: str) -> tuple[Finding, ...]:
+        """Those of one of ``LEVELS``."""
+        return tuple(finding for finding in self.findings if finding.level == level)
+
+    def to_json(self) -> dict[str, Any]:
+        """The clients and the findings, in JSON's own types."""
+        clients = dataclasses.asdict(self.deployment.clients) | {"loss": self.deployment.loss}
+        return {"clients": clients, "findings": [finding.to_json() for finding in self.findings]}
+
+
+def check(model: GNN, space: FeatureSpace, clients: Clients = Clients(), *, params: Params | None = None) -> Exposure:
+    """What a model and a protocol show by construction, without any data (docs/check.md).
+
+    Args:
+      model: the architecture.
+      space: the public feature space of its input.
+      clients: how they train and what they send.
+      params: parameters of a round; None: random ones.
+
+    Raises:
+      ValueError: the space or the loss does not fit the model.
+    """
+    return checked(Deployment(model, space, clients, params))
+
+
+def checked(deployment: Deployment) -> Exposure:
+    """``check`` of a deployment."""
+    found = [finding for look in FINDINGS.values() for finding in look(deployment)]
+    return Exposure(deployment, tuple(sorted(found, key=lambda finding: [*LEVELS].index(finding.level))))

@@ -1,0 +1,53 @@
+"""What users say of clients beside the model, over what a description says by itself."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from jgleak.exposure.clients import Clients
+from jgleak.exposure.deployment import Deployment
+from jgleak.exposure.dropout import dropping
+from jgleak.federated.local_training import LocalTraining
+
+RATE = 0.01
+"""Of local steps whose rate nobody says: what is checked does not depend on it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Stated:
+    """The fields that were said.
+
+    Attributes:
+      clients: of ``Clients``, but for ``local``.
+      local: of ``LocalTraining``; no ``steps`` (0) are one gradient, and a ``loader`` of 0 takes all graphs.
+      dropout: after every activation in training; None: as the model has it.
+    """
+
+    clients: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    local: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    dropout: float | None = None
+
+    def over(self, deployment: Deployment) -> Deployment:
+        """The deployment with what was said.
+
+        Raises:
+          ValueError: numbers that do not fit each other, as for ``Clients`` and ``LocalTraining``.
+        """
+        model = deployment.model if self.dropout is None else dropping(deployment.model, self.dropout)
+        clients = dataclasses.replace(deployment.clients, **{**self.clients, "local": self._local(deployment.clients)})
+        return dataclasses.replace(deployment, model=model, clients=clients)
+
+    def _local(self, clients: Clients) -> LocalTraining | None:
+        said = dict(self.local)
+        if said.get("loader") == 0:
+            said["loader"] = None
+        if said.get("steps") == 0:
+            if said.keys() > {"steps"}:
+                raise ValueError("local_steps: 0 is one gradient, which has no rate, momentum, decay or loader")
+            return None
+        adaptive = self.clients.get("optimiser", clients.optimiser) == "adam"
+        if clients.local is None and not said and not adaptive:
+            return None
+        return dataclasses.replace(clients.local or LocalTraining(RATE), **said)

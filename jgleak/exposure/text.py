@@ -1,0 +1,55 @@
+"""Findings as text for people: what, why, what instead."""
+
+from __future__ import annotations
+
+import textwrap
+
+from jgleak.exposure.clients import Clients
+from jgleak.exposure.finding import LEVELS, Finding
+from jgleak.exposure.registry import Exposure
+
+WIDTH = 110
+"""Columns of a line, whatever the terminal has, so that outputs can be compared."""
+
+MARGIN = 10
+"""Columns before the text of a finding."""
+
+
+def exposure_text(exposure: Exposure, title: str) -> str:
+    """All findings under a title, by level."""
+    parts = [_wrapped(title, ""), _wrapped(clients_text(exposure.deployment.clients, exposure.deployment.loss), "")]
+    for level, meaning in LEVELS.items():
+        found = exposure.of(level)
+        if found:
+            parts.append(f"{level.upper()}: {meaning}\n" + "\n".join(map(finding_text, found)))
+    return "\n\n".join(parts)
+
+
+def clients_text(clients: Clients, loss: str) -> str:
+    """How clients train, in a sentence."""
+    local = clients.local
+    graphs = f"{clients.graphs} graph{'s' * (clients.graphs > 1)} of {clients.nodes} nodes behind an update"
+    if local is None:
+        steps = "one gradient"
+    else:
+        loader = f" on {local.loader} of them each" if local.loader is not None else ""
+        beside = f", momentum {local.momentum:g}" * bool(local.momentum)
+        beside += f", weight decay {local.weight_decay:g}" * bool(local.weight_decay)
+        plural = "s" * (local.steps > 1)
+        steps = f"{local.steps} step{plural}{loader} ({clients.optimiser}, rate {local.rate:g}{beside})"
+    defense = f"; defence {clients.defense}" if clients.defense else ""
+    return f"Clients: {graphs}; {steps}; loss {loss}{defense}."
+
+
+def finding_text(finding: Finding) -> str:
+    """One finding."""
+    lines = [_wrapped(f"{finding.id}: {finding.what}", "  ", "    ")]
+    for word, said in (("why", finding.why), ("instead", finding.instead), ("shown by", finding.shown_by)):
+        if said:
+            lines.append(_wrapped(f"    {word:<{MARGIN}}{said}", "", " " * (MARGIN + 4)))
+    return "\n".join(lines)
+
+
+def _wrapped(text: str, first: str, following: str = "") -> str:
+    shape = {"initial_indent": first, "subsequent_indent": following, "break_long_words": False}
+    return textwrap.fill(text, WIDTH, **shape, break_on_hyphens=False, drop_whitespace=True, replace_whitespace=False)
