@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from jgleak.attacks.facts.registry import facts as facts
     from jgleak.attacks.registry import ATTACKS as ATTACKS
     from jgleak.attacks.registry import get_attack as get_attack
+    from jgleak.exposure.check import check as check
     from jgleak.exposure.clients import Clients as Clients
-    from jgleak.exposure.registry import check as check
     from jgleak.features import Feature as Feature
     from jgleak.features import FeatureSpace as FeatureSpace
     from jgleak.federated.client import fedsgd as fedsgd
@@ -49,7 +49,7 @@ _HOMES = {
     "Knowledge": "jgleak.federated.knowledge",
     "Observation": "jgleak.federated.observation",
     "Reconstruction": "jgleak.attacks.attack",
-    "check": "jgleak.exposure.registry",
+    "check": "jgleak.exposure.check",
     "facts": "jgleak.attacks.facts.registry",
     "fedsgd": "jgleak.federated.client",
     "get_attack": "jgleak.attacks.registry",

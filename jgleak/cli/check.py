@@ -46,7 +46,7 @@ def check(
     with mistakes():
         from jgleak.cli.features import MOLECULES, feature_space
         from jgleak.exposure.reading import read
-        from jgleak.exposure.registry import checked
+        from jgleak.exposure.registry import exposure_of
         from jgleak.exposure.stated import Stated
         from jgleak.exposure.text import exposure_text
 
@@ -57,7 +57,7 @@ def check(
         local |= {"weight_decay": local_decay, "loader": local_loader}
         stated = Stated(_said(clients), _said(local), dropout)
         deployment, title = read(model, given, feature_space(MOLECULES), stated)
-        exposure = checked(deployment)
+        exposure = exposure_of(deployment)
         if as_json:
             typer.echo(json.dumps({"model": model, "title": title} | exposure.to_json()))
         else:

@@ -37,7 +37,7 @@ class Subject(NamedTuple):
     title: str = ""
 
 
-def read(text: str, space: FeatureSpace | None, default: FeatureSpace, stated: Stated = Stated()) -> Subject:
+def read(text: str, space: FeatureSpace | None, default: FeatureSpace, stated: Stated) -> Subject:
     """The model that a text names.
 
     Args:

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from jgleak.exposure.clients import Clients
 from jgleak.exposure.deployment import Deployment
 from jgleak.exposure.finding import LEVELS, Finding
 from jgleak.exposure.findings.attacks import attacks
@@ -16,8 +15,6 @@ from jgleak.exposure.findings.input_rows import input_rows
 from jgleak.exposure.findings.labels import labels
 from jgleak.exposure.findings.sizes import sizes
 from jgleak.exposure.findings.spans import spans
-from jgleak.features import FeatureSpace
-from jgleak.gnn import GNN, Params
 
 FINDINGS: Mapping[str, Callable[[Deployment], Iterable[Finding]]] = {
     "input-rows": input_rows,
@@ -53,22 +50,7 @@ class Exposure:
         return {"clients": clients, "findings": [finding.to_json() for finding in self.findings]}
 
 
-def check(model: GNN, space: FeatureSpace, clients: Clients = Clients(), *, params: Params | None = None) -> Exposure:
-    """What a model and a protocol show by construction, without any data (docs/check.md).
-
-    Args:
-      model: the architecture.
-      space: the public feature space of its input.
-      clients: how they train and what they send.
-      params: parameters of a round; None: random ones.
-
-    Raises:
-      ValueError: the space or the loss does not fit the model.
-    """
-    return checked(Deployment(model, space, clients, params))
-
-
-def checked(deployment: Deployment) -> Exposure:
-    """``check`` of a deployment."""
+def exposure_of(deployment: Deployment) -> Exposure:
+    """What a deployment shows by construction."""
     found = [finding for look in FINDINGS.values() for finding in look(deployment)]
     return Exposure(deployment, tuple(sorted(found, key=lambda finding: [*LEVELS].index(finding.level))))

@@ -64,9 +64,8 @@ def _finding(group: Mapping[str, Standing]) -> Finding:
     reasons: dict[str, list[str]] = {}
     for name, other in group.items():
         reasons.setdefault(other.refusal or "", []).append(name)
-    why = "; ".join(
-        f"{', '.join(names)}: {reason}" if len(reasons) > 1 else reason for reason, names in reasons.items()
-    )
+    each = [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
+    why = "; ".join(each if len(reasons) > 1 else reasons)
     return Finding(
         *(f"attack-{first}", "closed", f"{said} {'does' if one else 'do'} not apply.", f"{why}."),
         f"applies with: {'; '.join(standing.turns)}" if standing.turns else "",

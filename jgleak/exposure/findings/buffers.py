@@ -42,8 +42,8 @@ def buffers(deployment: Deployment) -> Iterator[Finding]:
         return
     yield Finding(
         *(name, "leaks", "Running statistics give the mean and variance of the client's rows at every norm."),
-        f"after = (1 - momentum) before + momentum batch is solved for the batch's at {where}: {2 * sum(columns.values())}"
-        " equations on the nodes, without labels, whatever a defence does to the gradient.",
+        f"after = (1 - momentum) before + momentum batch is solved for the batch's at {where}: "
+        f"{2 * sum(columns.values())} equations on the nodes, without labels, whatever a defence does to the gradient.",
         *("keep running statistics on the client (FedBN), or normalise rows alone (LayerNorm)", by),
         details,
     )

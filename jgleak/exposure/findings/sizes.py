@@ -39,10 +39,8 @@ def _nodes(seen: Observation, space: FeatureSpace, readout: Pooled) -> Iterator[
     """The number of nodes of one graph."""
     if readout.counts_nodes and "mean" in readout.poolings:
         what, level = "The update shows the number of nodes.", "leaks"
-        why, instead = (
-            "a sum over nodes stands beside their mean, and the quotient is their number",
-            "one pooling alone",
-        )
+        why = "a sum over nodes stands beside their mean, and the quotient is their number"
+        instead = "one pooling alone"
     else:
         try:
             share_of_nodes(Evidence(seen, space), readout)
