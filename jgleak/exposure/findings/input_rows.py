@@ -15,6 +15,11 @@ from jgleak.gnn import LinearEncoder
 from jgleak.gnn.tree import at
 
 FACT = "fact:feature_values"
+SHOWN = {
+    False: "The update shows which feature values occur",
+    True: "The update may show which feature values occur",
+}
+"""By whether that depends on noise or on how many values occur."""
 
 
 def input_rows(deployment: Deployment) -> Iterator[Finding]:
@@ -53,12 +58,16 @@ def rows_finding(deployment: Deployment, name: str, rule: str) -> Finding:
             *("raw columns" if normalised else f"updates without {', '.join(sorted(missing))}", FACT),
             details,
         )
-    stands = "of normalised columns rows of absent values are multiples of one row" if normalised else rule
+    rule = (
+        "of normalised columns rows of absent values are multiples of one row, which shows where most values are absent"
+        if normalised
+        else f"{rule}, as long as some value does not occur"
+    )
     alone = " (each proved by itself)" if len(clients.ways) > 1 else ""
     masked = "; dropout masks entries of the rows, and no absent value comes to be" if model.masks_input else ""
     return Finding(
-        *(name, "open" if noisy else "leaks", "The update shows which feature values occur among the client's nodes."),
-        f"input rows enter {where}; {stands}, under {', '.join(sorted(clients.ways))}{alone}{masked}.",
+        *(name, "open" if noisy or normalised else "leaks", f"{SHOWN[noisy or normalised]} among the client's nodes."),
+        f"input rows enter {where}; {rule}, under {', '.join(sorted(clients.ways))}{alone}{masked}.",
         *("freeze these maps, or normalise the columns and quantise the update", FACT),
         details,
     )

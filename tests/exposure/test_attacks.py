@@ -1,0 +1,150 @@
+"""Attacks run where they are said to apply, refuse where they are said to, and changes turn that as it is said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+from jgleak.attacks.attack import Budget
+from jgleak.attacks.registry import ATTACKS, get_attack
+from jgleak.exposure.changes import CLOSERS, OPENERS, Neighbours
+from jgleak.exposure.clients import Clients
+from jgleak.exposure.deployment import ADAPTIVE, Deployment
+from jgleak.exposure.dropout import dropping
+from jgleak.exposure.findings.attacks import attacks
+from jgleak.exposure.registry import exposure_of
+from jgleak.federated import Knowledge, LocalTraining
+from jgleak.gnn import BatchNorm, NodeScores
+from jgleak.metrics import score
+from jgleak.names.attacks import BASELINES
+from tests.exposure.conftest import GRAPHS, SPACE, adam, pooled, sent, trained
+
+BUDGET = Budget(seconds=20)
+CENSUS = get_attack("census")
+
+
+def standing(deployment: Deployment) -> dict[str, Any]:
+    """Of every attack the finding that speaks of it."""
+    return {name: finding for finding in attacks(deployment) for name in finding.details["attacks"]}
+
+
+def attacked(deployment: Deployment, name: str = "census") -> Any:
+    knowledge = Knowledge(SPACE, n=GRAPHS[0].n)
+    return get_attack(name)(sent(deployment), knowledge, key=jax.random.key(0), budget=BUDGET)
+
+
+def test_every_attack_stands_somewhere_and_baselines_nowhere() -> None:
+    assert set(standing(Deployment(pooled(), SPACE))) == set(ATTACKS) - set(BASELINES)
+
+
+def test_the_census_finds_the_graph_where_it_is_said_to_apply() -> None:
+    finding = standing(Deployment(pooled(), SPACE))["census"]
+    assert finding.level == "open" and "not to say that it succeeds" in finding.why
+    assert score(GRAPHS[0], attacked(Deployment(pooled(), SPACE)).best, SPACE).exact
+
+
+DROPPING = Deployment(dropping(pooled(), 0.2), SPACE)
+
+
+def test_an_attack_that_is_said_to_refuse_does_so_for_the_same_reason() -> None:
+    found = standing(DROPPING)
+    assert found["census"].level == "closed" and found["dlg"].level == "open"
+    with pytest.raises(ValueError) as error:
+        attacked(DROPPING)
+    assert str(error.value).removeprefix("attack 'census' cannot run here: ") in found["census"].why
+
+
+def test_the_change_that_is_said_to_open_an_attack_opens_it() -> None:
+    turns = standing(DROPPING)["census"].details["turns"]
+    assert turns == ["no dropout"]
+    opened = next(change for change in OPENERS if change.name == "no dropout").make(DROPPING)
+    assert score(GRAPHS[0], attacked(opened).best, SPACE).exact
+
+
+def test_no_change_is_named_that_is_not_needed() -> None:
+    """Adam, dropout and a batch stand in the way of a pooled model; without one of the changes it stays closed."""
+    deployment = Deployment(dropping(pooled(), 0.2), SPACE, Clients(graphs=8, local=adam().local, optimiser="adam"))
+    neighbours = Neighbours(deployment)
+    chosen = neighbours.opening(CENSUS)
+    assert {change.name for change in chosen} == {
+        "no dropout",
+        "plain gradient steps instead of Adam",
+        "one graph an update",
+    }
+    assert neighbours.after(chosen).refusal(CENSUS) is None
+    for change in chosen:
+        assert neighbours.after([other for other in chosen if other is not change]).refusal(CENSUS) is not None
+
+
+@pytest.mark.parametrize("pooling", ["max", "max,sum"])
+def test_max_pooling_is_named_where_nothing_else_stands_in_the_way(pooling: str) -> None:
+    assert standing(Deployment(pooled(pooling=pooling), SPACE))["census"].details["turns"] == ["no max in the pooling"]
+
+
+STOPPED = standing(Deployment(pooled(), SPACE))["census"].details["turns"]
+
+
+@pytest.mark.parametrize(
+    "change", [change for change in CLOSERS if change.name != "Adam"], ids=lambda change: change.name
+)
+def test_a_change_that_is_said_to_stop_the_census_stops_it(change: Any) -> None:
+    """The real client of the changed deployment is refused; that of one that is not named is not."""
+    after = change.make(Deployment(pooled(), SPACE))
+    if after.clients.graphs > 1 or after.clients.steps > 1:
+        assert (after.refusal(CENSUS) is not None) == (change.name in STOPPED)
+        return
+    refusal = CENSUS.refusal(sent(after), after.knowledge)
+    assert (refusal is not None) == (change.name in STOPPED)
+
+
+def test_withheld_statistics_stop_the_census_behind_batch_normalisation() -> None:
+    model = pooled()
+    layers = tuple(layer.clone(norm=BatchNorm(training=True)) for layer in model.layers)
+    deployment = Deployment(model.clone(layers=layers), SPACE)
+    found = standing(deployment)["census"]
+    assert found.level == "open" and "running statistics kept by the client" in found.details["turns"]
+    assert score(GRAPHS[0], attacked(deployment).best, SPACE).exact
+    withheld = Deployment(deployment.model, SPACE, Clients(statistics=False))
+    closed = standing(withheld)["census"]
+    assert closed.level == "closed" and closed.details["turns"] == ["batch normalisation in evaluation mode"]
+
+
+def test_no_attack_is_said_to_read_steps_of_adam_and_the_census_finds_nothing_in_them() -> None:
+    deployment = Deployment(pooled(), SPACE, adam())
+    found = standing(deployment)
+    assert {finding.level for finding in found.values()} == {"closed"} and ADAPTIVE in found["census"].why
+    seen = trained(deployment, optax.adam(1e-3), 1e-3)
+    nothing = CENSUS(seen, Knowledge(SPACE, n=4), key=jax.random.key(0), budget=Budget(seconds=1))
+    assert nothing.best is None
+
+
+def test_grain_and_the_closed_form_name_what_they_lack() -> None:
+    found = standing(Deployment(pooled(), SPACE))
+    assert found["grain"].level == "closed" and "per-node readout" in found["grain"].why
+    scored = pooled().clone(readout=NodeScores(32))
+    by_node = standing(Deployment(scored, SPACE, Clients(loss="ce")))
+    assert "node_losses" in by_node["closed-form"].why
+
+
+def test_several_graphs_with_batch_normalisation_are_no_observation_and_the_reason_is_the_observations() -> None:
+    model = pooled()
+    layers = tuple(layer.clone(norm=BatchNorm(training=True)) for layer in model.layers)
+    deployment = Deployment(model.clone(layers=layers), SPACE, Clients(graphs=4))
+    assert deployment.seen is None
+    found = standing(deployment)["census"]
+    assert "understood in the gradient of one graph" in found.why
+    assert found.details["turns"] == ["one graph an update"]
+
+
+def test_findings_are_plain_data_the_gravest_first() -> None:
+    exposure = exposure_of(Deployment(pooled(), SPACE, Clients(local=LocalTraining(0.1, 2))))
+    levels = [finding.level for finding in exposure.findings]
+    assert levels == sorted(levels, key=["leaks", "open", "closed"].index) and len(set(levels)) == 3
+    data = exposure.to_json()
+    assert data["clients"]["local"]["steps"] == 2 and data["clients"]["loss"] == "bce"
+    assert all(set(one) >= {"id", "level", "what", "why", "instead", "shown_by"} for one in data["findings"])
+    assert np.all([finding.what.endswith(".") and finding.why for finding in exposure.findings])

@@ -1,0 +1,223 @@
+"""What is said to leak by construction, beside what facts find in real updates; and silence where it is closed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import optax
+import pytest
+
+from jgleak.attacks.facts.registry import facts
+from jgleak.attacks.span.subspace import Subspace
+from jgleak.exposure.clients import Clients
+from jgleak.exposure.deployment import Deployment
+from jgleak.exposure.dropout import dropping
+from jgleak.exposure.finding import Finding
+from jgleak.exposure.findings.spans import room
+from jgleak.exposure.registry import FINDINGS
+from jgleak.federated import LocalTraining, Observation, fedsgd
+from jgleak.gnn import BatchNorm, GINEConv, LinearEncoder, NodeMLP, standard
+from jgleak.gnn.gine import one_hot_rows
+from jgleak.graph import Graph
+from tests.exposure.conftest import GRAPHS, SPACE, STEPS, adam, pooled, sent, trained
+
+NORMALISED = SPACE.fit([graph.x for graph in GRAPHS])
+PLAIN = Clients(graphs=2, local=LocalTraining(0.1, STEPS))
+
+
+def only(name: str, deployment: Deployment) -> Finding:
+    found = list(FINDINGS[name](deployment))
+    assert len(found) == 1 and found[0].id == name
+    return found[0]
+
+
+def values(seen: Observation, deployment: Deployment) -> dict[str, Any]:
+    found = facts(seen, deployment.space, noise=deployment.knowledge.noise).found.get("feature_values")
+    return {} if found is None else {name: set(several) for name, several in found.value.items()}
+
+
+Case = tuple[Deployment, Callable[[Deployment], Observation]]
+LEAKING: Mapping[str, Case] = {
+    "one gradient of two graphs": (Deployment(pooled(), SPACE, Clients(graphs=2)), lambda d: sent(d, 2)),
+    "steps": (Deployment(pooled(), SPACE, PLAIN), lambda d: trained(d, optax.sgd(0.1), 0.1, 2)),
+    "Adam, a batch and dropout at once": (
+        Deployment(dropping(pooled(), 0.3), SPACE, adam(2)),
+        lambda d: trained(d, optax.adam(1e-3), 1e-3, 2),
+    ),
+    "AdamW": (
+        Deployment(pooled(), SPACE, adam(2, weight_decay=0.01)),
+        lambda d: trained(d, optax.adamw(1e-3, weight_decay=0.01), 1e-3, 2),
+    ),
+    "masked input": (Deployment(pooled(dropout=0.2), SPACE, Clients(graphs=2)), lambda d: sent(d, 2)),
+    "a readout that sees the input": (
+        Deployment(standard(SPACE.width, hidden=16), SPACE, Clients(graphs=2)),
+        lambda d: sent(d, 2),
+    ),
+    "pruning": (
+        Deployment(pooled(), SPACE, Clients(graphs=2, defense="prune:0.5")),
+        lambda d: sent(d, 2),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEAKING)
+def test_values_leak_where_it_is_said(name: str, occurring: dict[str, set[Any]]) -> None:
+    deployment, client = LEAKING[name]
+    finding = only("input-rows", deployment)
+    assert finding.level == "leaks" and finding.shown_by == "fact:feature_values"
+    shown = values(client(deployment), deployment)
+    assert shown and all(shown[name] <= occurring[name] for name in shown)
+    assert len(shown["colour"]) >= 3, "nodes got gradients"
+
+
+def test_tables_of_embeddings_leak_like_other_first_maps(occurring: dict[str, set[Any]]) -> None:
+    deployment = Deployment(pooled(encoder=LinearEncoder(8, bias=False)), SPACE, Clients(graphs=2))
+    assert only("embedding-rows", deployment).level == "leaks" and not list(FINDINGS["input-rows"](deployment))
+    shown = values(sent(deployment, 2), deployment)
+    assert shown["colour"] == occurring["colour"] and "e" not in shown["colour"]
+    biased = Deployment(pooled(encoder=LinearEncoder(8)), SPACE)
+    assert only("input-rows", biased).level == "leaks" and not list(FINDINGS["embedding-rows"](biased))
+
+
+def test_what_noise_or_normalisation_may_hide_is_not_called_certain() -> None:
+    assert only("input-rows", Deployment(pooled(), SPACE, Clients(defense="gaussian:0.001"))).level == "open"
+    normalised = Deployment(pooled(NORMALISED), NORMALISED)
+    assert only("input-rows", normalised).level == "open"
+    assert not values(sent(normalised), normalised), "most values of so few occur"
+
+
+@pytest.mark.parametrize(
+    ("deployment", "client"),
+    [
+        (Deployment(pooled(frozen=("layers_0",)), SPACE), sent),
+        (Deployment(pooled(NORMALISED), NORMALISED, Clients(defense="quantise:2")), sent),
+        (Deployment(pooled(NORMALISED), NORMALISED, adam()), lambda d: trained(d, optax.adam(1e-3), 1e-3)),
+    ],
+    ids=["frozen", "normalised and quantised", "normalised under Adam"],
+)
+def test_no_value_shows_where_it_is_closed(deployment: Deployment, client: Any) -> None:
+    finding = only("input-rows", deployment)
+    assert finding.level == "closed"
+    if deployment.space is NORMALISED:
+        assert "raw columns" in finding.instead and only("input-rows", Deployment(pooled(), SPACE)).level == "leaks"
+    assert not values(client(deployment), deployment)
+
+
+def test_gine_without_an_encoder_shows_no_values() -> None:
+    space = type(SPACE)(SPACE.features, SPACE.degree, edge_classes=("single", "double"))
+    deployment = Deployment(
+        standard(space.width, GINEConv(8, edge_rows=one_hot_rows(2)), NodeMLP(see_input=False)), space
+    )
+    finding = only("input-rows", deployment)
+    assert finding.level == "closed" and "encoder" in finding.instead
+    encoded = Deployment(deployment.model.clone(encoder=LinearEncoder(8)), space)
+    assert only("input-rows", encoded).level == "leaks"
+
+
+def training(**clients: Any) -> Deployment:
+    model = pooled()
+    layers = tuple(layer.clone(norm=BatchNorm(training=True)) for layer in model.layers)
+    return Deployment(model.clone(layers=layers), SPACE, Clients(**clients))
+
+
+def test_buffers_leak_of_one_graph_alone_and_only_where_they_come_back() -> None:
+    leaking = only("buffers", training())
+    assert leaking.level == "leaks" and leaking.details["norms"] == {"layers_0/norm": 32, "layers_1/norm": 32}
+    seen = sent(training())
+    shown = facts(seen, SPACE).found["batch_statistics"].value
+    rows = SPACE.encode(GRAPHS[0].x)
+    adjacency = GRAPHS[0].adjacency + np.eye(4)
+    scale = 1.0 / np.sqrt(adjacency.sum(axis=1))
+    kernel, bias = (np.asarray(seen.params["layers_0"]["conv"][name]) for name in ("kernel", "bias"))
+    entering = (scale[:, None] * adjacency * scale) @ rows @ kernel + bias
+    np.testing.assert_allclose(shown["layers_0/norm"]["mean"], entering.mean(axis=0), atol=1e-5)
+
+    kept = training(statistics=False)
+    assert only("buffers", kept).level == "closed" and kept.seen is not None
+    assert "batch_statistics" in facts(kept.seen, SPACE).silent
+    several = training(graphs=4)
+    assert only("buffers", several).level == "open" and several.seen is None
+    assert not list(FINDINGS["buffers"](Deployment(pooled(), SPACE))), "no norm, nothing to say"
+
+
+def test_values_leak_behind_batch_normalisation_over_a_batch_of_graphs(occurring: dict[str, set[Any]]) -> None:
+    """No observation holds it, so the batch is made as one graph of two parts, over which a norm means the same."""
+    several = training(graphs=2)
+    assert several.seen is None and only("input-rows", several).level == "leaks"
+    first, second = GRAPHS
+    both = Graph(np.concatenate([first.x, second.x]), np.concatenate([first.edges, second.edges + first.n]), 1)
+    seen = fedsgd(several.model, several.params, [both], SPACE, loss="bce")
+    shown = values(seen, training())
+    assert len(shown["colour"]) >= 3 and all(shown[name] <= occurring[name] for name in shown)
+
+
+def label_of(seen: Observation) -> dict[str, Any]:
+    return {name: fact.value for name, fact in facts(seen, SPACE).found.items() if name in ("label", "classes")}
+
+
+def test_signs_name_labels_where_it_is_said() -> None:
+    one, two = Deployment(pooled(), SPACE), Deployment(pooled(), SPACE, Clients(graphs=2))
+    assert only("labels", one).level == only("labels", two).level == "leaks"
+    assert only("labels", one).shown_by == "fact:label" and label_of(sent(one)) == {"label": 1}
+    assert only("labels", two).shown_by == "fact:classes" and set(label_of(sent(two, 2))["classes"]) <= {0, 1}
+    stepped = Deployment(dropping(pooled(), 0.3), SPACE, adam(2))
+    assert only("labels", stepped).level == "leaks"
+    assert label_of(trained(stepped, optax.adam(1e-3), 1e-3, 2))["classes"]
+
+
+@pytest.mark.parametrize(
+    "deployment",
+    [
+        Deployment(pooled(frozen=("readout/mlp/linears_1/bias",)), SPACE),
+        Deployment(pooled(), SPACE, Clients(loss="ce+smoothing:0.3")),
+    ],
+    ids=["frozen", "smoothed"],
+)
+def test_signs_name_no_label_where_it_is_closed(deployment: Deployment) -> None:
+    assert only("labels", deployment).level == "closed"
+    assert label_of(sent(deployment)) == {}
+
+
+def test_numbers_of_nodes_and_graphs_show_where_it_is_said() -> None:
+    counting = Deployment(pooled(pooling="mean,sum"), SPACE)
+    assert only("sizes", counting).level == "leaks"
+    assert facts(sent(counting), SPACE).found["nodes"].value == {"exactly": 4}
+    shared = Deployment(pooled(), SPACE)
+    assert only("sizes", shared).level == "open" and "bias" in only("sizes", shared).instead
+    assert "nodes" in facts(sent(shared), SPACE).found
+    bare = pooled()
+    bare = bare.clone(layers=tuple(layer.clone(conv=layer.conv.clone(bias=False)) for layer in bare.layers))
+    assert not list(FINDINGS["sizes"](Deployment(bare, SPACE)))
+    assert "nodes" in facts(sent(Deployment(bare, SPACE)), SPACE).silent
+    two = Deployment(pooled(), SPACE, Clients(graphs=2))
+    assert only("sizes", two).shown_by == "fact:graphs"
+    assert facts(sent(two, 2), SPACE).found["graphs"].value == 2
+    assert not list(FINDINGS["sizes"](Deployment(pooled(), SPACE, PLAIN)))
+
+
+@pytest.mark.parametrize("shape", [(12, 5), (5, 12), (7, 7)])
+def test_a_span_fills_with_one_row_more_than_it_has_room_for(shape: tuple[int, int]) -> None:
+    rng = np.random.default_rng(0)
+
+    def fault(rows: int) -> str | None:
+        return Subspace.of_gradient(rng.normal(size=(shape[0], rows)) @ rng.normal(size=(rows, shape[1]))).fault
+
+    assert fault(room(shape)) is None
+    assert "fills" in (fault(room(shape) + 1) or "")
+
+
+def test_spans_are_measured_against_all_nodes_of_an_update() -> None:
+    narrow = pooled()
+    layers = tuple(layer.clone(conv=layer.conv.clone(features=3), act="tanh") for layer in narrow.layers)
+    narrow = narrow.clone(layers=layers)  # no unit is off, which would leave room
+    tight = only("spans", Deployment(narrow, SPACE, Clients(nodes=4)))
+    assert "may fill" in tight.what
+    assert {(p["check"], p["hop"], p["most"]) for p in tight.details["points"]} >= {("node", 0, 2), ("node", 1, 2)}
+    roomy = only("spans", Deployment(pooled(), SPACE, Clients(nodes=4)))
+    assert "exclude others" in roomy.what
+    assert "may fill" in only("spans", Deployment(pooled(), SPACE, Clients(nodes=4, graphs=8))).what
+    seen = Subspace.of_gradient(sent(Deployment(narrow, SPACE)).update["layers_0"]["conv"]["kernel"])
+    assert not seen.informative, "four nodes of three kinds and more"
+    assert Subspace.of_gradient(sent(Deployment(pooled(), SPACE)).update["layers_0"]["conv"]["kernel"]).informative

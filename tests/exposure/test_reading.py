@@ -1,0 +1,157 @@
+"""What users point at: names, files, their own code; and what they say over it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import jgleak
+from jgleak.cli import app
+from jgleak.datasets import MOLECULE_SPACE
+from jgleak.exposure.clients import Clients
+from jgleak.exposure.deployment import Deployment
+from jgleak.exposure.reading import DEPLOYED, read
+from jgleak.exposure.stated import RATE, Stated
+from jgleak.federated import LocalTraining, save
+from tests.exposure.conftest import SPACE, pooled, sent
+
+MINE = """
+from jgleak.datasets import MOLECULE_SPACE
+from jgleak.gnn import standard
+
+MODEL = standard(MOLECULE_SPACE.width, hidden=8)
+OTHER = 3
+
+def made():
+    return MODEL
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    file = tmp_path / "mine.py"
+    file.write_text(MINE, encoding="utf-8")
+    return file
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["check", *arguments])
+
+
+def test_every_deployed_model_is_made_and_trains_as_it_says() -> None:
+    for name, entry in DEPLOYED.items():
+        deployment, title = read(name, None, MOLECULE_SPACE, Stated())
+        assert title.startswith(entry.title) and entry.source in title
+        clients = deployment.clients
+        assert clients.local is not None and clients.graphs == 512
+        assert ("Adam" in title) == (clients.optimiser == "adam")
+        assert ("dropout" in title) == deployment.model.drops
+        assert ("BatchNorm" in title) == deployment.model.returns_statistics
+        assert f"{deployment.model.depth} x {deployment.model.layers[0].features}" in title
+
+
+def test_what_is_said_goes_over_what_the_description_says() -> None:
+    stated = Stated({"graphs": 1, "optimiser": "sgd"}, {"steps": 0}, 0.0)
+    deployment, _ = read("openfgl-gin", None, MOLECULE_SPACE, stated)
+    assert deployment.clients == Clients(graphs=1) and not deployment.model.drops
+    deployment, _ = read("fedml-gcn", None, MOLECULE_SPACE, Stated({"graphs": 4}, {"momentum": 0.9, "loader": 0}))
+    assert deployment.clients.local == LocalTraining(0.03, 2560, 0.9, shuffled=True)
+
+
+def test_local_training_that_nobody_describes_has_a_rate() -> None:
+    plain = Deployment(pooled(), SPACE)
+    assert Stated().over(plain).clients == Clients()
+    assert Stated({"optimiser": "adam"}).over(plain).clients.local == LocalTraining(RATE)
+    assert Stated({}, {"steps": 5}).over(plain).clients.local == LocalTraining(RATE, 5)
+    with pytest.raises(ValueError, match="0 is one gradient"):
+        Stated({}, {"steps": 0, "rate": 0.1}).over(plain)
+
+
+def test_an_observation_file_says_how_its_client_trains(tmp_path: Path) -> None:
+    deployment = Deployment(pooled(), SPACE, Clients(defense="clip:1+prune:0.5"))
+    save(tmp_path / "one.safetensors", sent(deployment), SPACE)
+    found, _ = read(str(tmp_path / "one.safetensors"), None, MOLECULE_SPACE, Stated())
+    assert found.model == deployment.model and found.space.width == SPACE.width
+    assert found.clients.protection.scales and found.clients.protection.drops
+    assert found.clients.ways == deployment.clients.ways
+    again = jgleak.check(sent(deployment), SPACE)
+    assert again.deployment.clients == found.clients
+
+
+def test_own_code_is_taken_as_an_object_or_as_what_makes_it(mine: Path) -> None:
+    for name in ("MODEL", "made"):
+        deployment, title = read(f"{mine}:{name}", None, MOLECULE_SPACE, Stated({"graphs": 2}))
+        assert deployment.model.layers[0].features == 8 and deployment.clients.graphs == 2 and not title
+
+
+def test_json_and_text_say_the_same(mine: Path) -> None:
+    result = run(f"{mine}:MODEL", "--batch", "2", "--json")
+    assert result.exit_code == 0, result.output
+    said = json.loads(result.stdout)
+    assert said["clients"]["graphs"] == 2
+    text = run(f"{mine}:MODEL", "--batch", "2").stdout
+    flat = " ".join(text.split())
+    for finding in said["findings"]:
+        assert f"{finding['id']}: {finding['what']}" in flat and finding["why"] in flat
+        assert finding["instead"] in flat
+    assert max(map(len, text.splitlines())) <= 110
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("nobody",), "is no deployed model"),
+        (("missing.safetensors",), "no such file"),
+        (("{mine}:NOTHING",), "has no 'NOTHING'"),
+        (("{mine}:OTHER",), "is a int"),
+        (("nowhere.at.all:x",), "cannot be imported"),
+        (("{mine}:MODEL", "--batch", "0"), "graphs: a whole number from 1"),
+        (("{mine}:MODEL", "--optimiser", "lion"), "choose one of sgd, adam"),
+        (("{mine}:MODEL", "--batch", "2", "--local-loader", "3"), "a step takes 3 graphs"),
+        (("{mine}:MODEL", "--loss", "mse"), "mse"),
+        (("{mine}:MODEL", "--dropout", "1.5"), "dropout"),
+        (("{mine}:MODEL", "--defense", "wish"), "defense: unknown"),
+        (("{mine}:MODEL", "--features", "molecules+bonds"), "edge classes"),
+    ],
+)
+def test_mistakes_are_one_line(mine: Path, arguments: tuple[str, ...], words: str) -> None:
+    result = run(*(argument.format(mine=mine) for argument in arguments))
+    assert result.exit_code == 2 and result.stdout == ""
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("error: ") and words in lines[0]
+
+
+def test_what_is_no_model_is_refused_in_python() -> None:
+    with pytest.raises(ValueError, match="expected a jgleak.GNN"):
+        jgleak.check(3, SPACE)
+
+
+def test_a_module_is_read_in_its_mode_with_its_dropout() -> None:
+    torch: Any = pytest.importorskip("torch", reason="torch is not installed")
+    geometric: Any = pytest.importorskip("torch_geometric", reason="torch_geometric is not installed")
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = geometric.nn.GCNConv(SPACE.width, 16)
+            self.norm = torch.nn.BatchNorm1d(16)
+            self.drop = torch.nn.Dropout(0.4)
+            self.out = torch.nn.Linear(16, 1)
+
+        def forward(self, x: Any, edge_index: Any, batch: Any) -> Any:
+            x = self.drop(self.norm(self.conv(x, edge_index)).relu())
+            return self.out(geometric.nn.global_mean_pool(x, batch))
+
+    module = Net()
+    training = jgleak.check(module, SPACE).deployment
+    assert training.model.returns_statistics and training.model.layers[0].dropout == 0.4 and module.training
+    assert training.loss == "ce" and training.model.outputs == 2, "one score is that of two outputs"
+    module.eval()
+    still = jgleak.check(module, SPACE, Clients(graphs=3)).deployment
+    assert not still.model.drops and not still.model.returns_statistics and still.clients.graphs == 3
+    module.out.weight.requires_grad_(False)
+    assert jgleak.check(module, SPACE).deployment.model.frozen == ("readout/mlp/linears_0/kernel",)
