@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,11 +13,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from jgleak.audit.specification import Faults
-from jgleak.cli.status import FAILED, mistakes, status_of
+from jgleak.cli.options import writable
+from jgleak.cli.status import FAILED, GATE, INTERRUPTED, mistakes, status_of
 from jgleak.reading import read_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jgleak.audit.engines import Engine
+    from jgleak.audit.gate.criterion import Criterion
     from jgleak.audit.grid import Grid
 
 
@@ -36,8 +41,18 @@ def audit(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, count the units, estimate the time; run nothing.")
     ] = False,
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option(help="Fail (status 4) where a row of the results meets this: unique>0, exact.high>=0.2."),
+    ] = None,
+    results: Annotated[Path | None, typer.Option(help="File for all results, as JSON by a published schema.")] = None,
+    sarif: Annotated[Path | None, typer.Option(help="File for what was found, as SARIF 2.1.0.")] = None,
 ) -> None:
-    """Run a grid of attacks, models, data sets, defences and seeds; stopped at any moment, it goes on with --resume."""
+    """Run a grid of attacks, models, data sets, defences and seeds; stopped at any moment, it goes on with --resume.
+
+    Exit status: 0 all done, and no criterion of --fail-on met; 4 one is met; 1 some attacks failed; 2 a mistake,
+    nothing was run; 130 Ctrl-C, 143 SIGTERM.
+    """
     with mistakes():
         if engine not in ("local", "ray"):
             raise ValueError(f"engine: unknown {engine!r}; choose one of local, ray")
@@ -47,11 +62,19 @@ def audit(
             raise ValueError("retry-failed: there is nothing to try again in a new audit; add --resume")
         if out is None and not dry_run:
             raise ValueError("out: give a folder for the results with --out, or add --dry-run")
+        if dry_run and (results or sarif):
+            raise ValueError("dry-run: it has no results to write; leave --results and --sarif out")
         text = read_text(file)
 
         from jgleak.audit.engines import in_processes, local, on_ray
+        from jgleak.audit.gate.criterion import criterion
         from jgleak.audit.grid import read_grid
 
+        criteria = [criterion(one) for one in fail_on or ()]
+        files = results, sarif
+        for path in files:
+            if path is not None and out not in path.parents:  # the audit makes its own folder
+                writable(path)
         try:
             grid = read_grid(text)
         except Faults as error:
@@ -62,7 +85,10 @@ def audit(
             elif out is not None:
                 here = local if workers in (None, 1) else in_processes(workers)
                 run = on_ray(workers) if engine == "ray" else here
-                raise typer.Exit(_conduct(grid, out, resume, retry_failed, engine, run))
+                status = _conduct(grid, out, resume, retry_failed, engine, run)
+                if status < INTERRUPTED:
+                    status = _judged(file, out, criteria, files) or status
+                raise typer.Exit(status)
         except sqlite3.Error as error:
             raise ValueError(
                 f"out: the store in {out} failed ({error}); --resume goes on from its last unit"
@@ -105,6 +131,24 @@ def _conduct(grid: Grid, out: Path, resume: bool, retry_failed: bool, engine: st
     units = open_audit(out).units
     Console().print(audit_table(units))
     return status or (FAILED if any(unit.status == "failed" for unit in units) else 0)
+
+
+def _judged(specification: Path, out: Path, criteria: Sequence[Criterion], files: Sequence[Path | None]) -> int | None:
+    """Write the results where they were asked for, and say what the gate says; its exit status where it fails."""
+    from jgleak.audit.gate.document import results_document
+    from jgleak.audit.gate.gate import judge
+    from jgleak.audit.gate.sarif import sarif_document
+    from jgleak.audit.results import open_audit
+
+    found = open_audit(out)
+    verdict = judge(found, criteria)
+    documents = lambda: results_document(found, verdict), lambda: sarif_document(specification, verdict)
+    for path, document in zip(files, documents, strict=True):
+        if path is not None:
+            path.write_text(json.dumps(document(), indent=1) + "\n", encoding="utf-8")
+    for line in verdict.lines:
+        typer.echo(line, err=True)
+    return None if verdict.passes else GATE
 
 
 def _called(label: dict[str, str]) -> str:

@@ -15,8 +15,12 @@ from rich.progress import Progress, SpinnerColumn, TextColumn
 
 from jgleak.audit.specification import Faults
 
-MISTAKE, FAILED, NOTHING = 2, 1, 3
-"""The user's mistake, an attack that broke down, an attack that found nothing. A signal has 128 and its number."""
+MISTAKE, FAILED, NOTHING, GATE = 2, 1, 3, 4
+"""The user's mistake, an attack that broke down, an attack that found nothing, an audit that fails its gate. A signal
+has 128 and its number."""
+
+INTERRUPTED = 128
+"""From here on a signal ended the command."""
 
 
 @contextmanager
@@ -79,7 +83,7 @@ class Terminated(KeyboardInterrupt):
 
 def status_of(interruption: KeyboardInterrupt) -> int:
     """The exit status that tells a shell which signal it was."""
-    return 128 + (signal.SIGTERM if isinstance(interruption, Terminated) else signal.SIGINT)
+    return INTERRUPTED + (signal.SIGTERM if isinstance(interruption, Terminated) else signal.SIGINT)
 
 
 def listen_to_signals() -> None:

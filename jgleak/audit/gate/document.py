@@ -1,0 +1,64 @@
+"""The results of an audit as one JSON document, by the schema in docs/schemas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jgleak.audit.gate.gate import Verdict
+from jgleak.audit.gate.quantities import QUANTITIES, interval
+from jgleak.audit.record import plain
+from jgleak.audit.report.rows import Row, rows
+from jgleak.audit.results import Audit
+from jgleak.version import __version__
+
+FORMAT = "jgleak results 1"
+"""Names ``docs/schemas/results-1.json``. A document of a later version may have more fields; one that loses or changes
+a field gets another number."""
+
+
+def results_document(audit: Audit, verdict: Verdict) -> dict[str, Any]:
+    """All rows with their numbers, every unit's record, and the verdict."""
+    return plain(
+        {
+            "format": FORMAT,
+            "version": __version__,
+            "name": audit.name,
+            "planned": audit.planned,
+            "finished": len(audit.units),
+            "rows": [_row(row) for row in rows(audit)],
+            "units": [
+                {
+                    "hash": unit.hash,
+                    "cell": unit.cell,
+                    "client": unit.client,
+                    "status": unit.status,
+                    "reason": unit.reason,
+                    "record": unit.record or None,
+                }
+                for unit in audit.units
+            ],
+            "gate": {
+                "criteria": [criterion.text for criterion in verdict.criteria],
+                "passes": verdict.passes,
+                "breaches": [
+                    {"criterion": breach.criterion.text, "value": breach.value, **_place(breach.row)}
+                    for breach in verdict.breaches
+                ],
+            },
+        }
+    )
+
+
+def _row(row: Row) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, quantity in QUANTITIES.items():
+        if quantity.of_unit is None:
+            found[name] = quantity.value(row)
+        else:
+            estimated = interval(row, quantity.of_unit)
+            found[name] = None if estimated is None else estimated._asdict()
+    return {**_place(row), "baseline": row.trivial, **found}
+
+
+def _place(row: Row) -> dict[str, str]:
+    return dict(zip(("data", "model", "attack", "defense"), row.key, strict=True))

@@ -1,0 +1,83 @@
+"""The rows of an audit against criteria."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from jgleak.audit.gate.criterion import Criterion
+from jgleak.audit.report.rows import Row, rows
+from jgleak.audit.results import Audit
+
+NOTHING = "no attack that reads updates has ended, and nothing follows from that"
+
+
+class Breach(NamedTuple):
+    """A row that makes the audit fail.
+
+    Attributes:
+      row: the results of one data set, model, attack and defence.
+      criterion: that is met.
+      value: by which number.
+    """
+
+    row: Row
+    criterion: Criterion
+    value: float
+
+    @property
+    def text(self) -> str:
+        """What to tell people."""
+        return f"{self.criterion.text}: {number(self.value)} in {self.row.place} ({len(self.row.done)} attacks)"
+
+
+class Verdict(NamedTuple):
+    """What came of an audit.
+
+    Attributes:
+      criteria: that were asked for.
+      breaches: what fails it, criterion by criterion.
+      judged: rows that were looked at: all but those of baselines, which read no update.
+    """
+
+    criteria: tuple[Criterion, ...]
+    breaches: tuple[Breach, ...]
+    judged: tuple[Row, ...]
+
+    @property
+    def empty(self) -> bool:
+        """No attack ended in any row that was looked at."""
+        return not any(row.done for row in self.judged)
+
+    @property
+    def passes(self) -> bool:
+        """Nothing fails it, and something was looked at; where nothing was asked for, it passes."""
+        return not self.criteria or not (self.breaches or self.empty)
+
+    @property
+    def lines(self) -> list[str]:
+        """What to tell people of a verdict that was asked for."""
+        if not self.criteria:
+            return []
+        if self.passes:
+            asked = ", ".join(criterion.text for criterion in self.criteria)
+            tried = f"{len(self.judged)} row(s) of attacks that were tried, baselines not counted"
+            return [f"gate passed: {asked} in none of {tried}; that is no proof against others"]
+        return [f"gate failed: {said}" for said in [b.text for b in self.breaches] or [NOTHING]]
+
+
+def judge(audit: Audit, criteria: Sequence[Criterion]) -> Verdict:
+    """Every row but those of baselines against every criterion."""
+    judged = tuple(row for row in rows(audit) if not row.trivial)
+    found = []
+    for one in criteria:
+        for row in judged:
+            value = one.value(row)
+            if value is not None and one.met(row):
+                found.append(Breach(row, one, value))
+    return Verdict(tuple(criteria), tuple(found), judged)
+
+
+def number(value: float) -> str:
+    """A count as it is, a share to three digits."""
+    return str(int(value)) if value == int(value) else f"{value:.3f}"

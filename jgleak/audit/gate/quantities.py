@@ -1,0 +1,94 @@
+"""Numbers of a row of results that criteria may name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from jgleak.audit.report.rows import Estimate, Row, Value, clients, estimate
+from jgleak.audit.results import Unit
+
+COMPLETE = ("unique", "k_graphs")
+"""Certificates that say how large the set is; others say how large it is at least."""
+
+
+class Quantity(NamedTuple):
+    """A number of a row.
+
+    Attributes:
+      meaning: in words.
+      value: of a row; None where the row has none.
+      of_unit: where it is a mean over clients with an interval, what is averaged.
+    """
+
+    meaning: str
+    value: Callable[[Row], float | None]
+    of_unit: Value | None = None
+
+
+def interval(row: Row, of_unit: Value) -> Estimate | None:
+    """A mean over clients with its 95 % interval; None where no unit has the number.
+
+    Where every client is a yes or a no the interval is Clopper and Pearson's, which is never of zero width: 0 of 3
+    clients have 0 to 71 %. Other means have bootstrap intervals, as in reports.
+    """
+    found = estimate(row.done, of_unit)
+    values = [sum(float(of_unit(unit) or 0) for unit in group) / len(group) for group in clients(row.done)]
+    if found is None or not set(values) <= {0.0, 1.0}:
+        return found
+    from scipy import stats  # here, since it takes longer to import than a command's help to print
+
+    ends = stats.binomtest(round(sum(values)), len(values)).proportion_ci(0.95, "exact")
+    return Estimate(found.mean, float(ends.low), float(ends.high), found.clients)
+
+
+def _rate(meaning: str, of_unit: Value) -> Quantity:
+    def mean(row: Row) -> float | None:
+        found = estimate(row.done, of_unit)
+        return None if found is None else found.mean
+
+    return Quantity(meaning, mean, of_unit)
+
+
+def _field(name: str) -> Value:
+    return lambda unit: unit.record[name]
+
+
+def certificate(unit: Unit) -> Mapping[str, Any] | None:
+    """A unit's certificate, as its record has it."""
+    return unit.record.get("certificate")
+
+
+def unique(unit: Unit) -> bool:
+    """It is certified that no other graph has the update."""
+    found = certificate(unit)
+    return found is not None and found["status"] == "unique"
+
+
+def _smallest(row: Row) -> float | None:
+    found = [c for unit in row.done if (c := certificate(unit)) is not None and c["status"] in COMPLETE]
+    return min((int(c["size"]) for c in found), default=None)
+
+
+QUANTITIES: Mapping[str, Quantity] = {
+    "unique": Quantity("clients whose graph is certified to be the only one", lambda row: sum(map(unique, row.done))),
+    "wrong": Quantity(
+        "of these, those whose graph is another one: a defect, or a condition that did not hold",
+        lambda row: sum(unique(unit) and not unit.record["exact"] for unit in row.done),
+    ),
+    "listed": Quantity(
+        "clients with a certificate", lambda row: sum(certificate(unit) is not None for unit in row.done)
+    ),
+    "smallest_set": Quantity("graphs in the smallest set that is certified to be complete", _smallest),
+    "clients": Quantity("attacks that ended", lambda row: len(row.done)),
+    "failed": Quantity("attacks that broke down", lambda row: len(row.of("failed"))),
+    "skipped": Quantity("attacks that could not run", lambda row: len(row.of("skipped"))),
+    "exact": _rate("share of clients whose graph came back exactly", _field("exact")),
+    "in_set": _rate("share of clients whose graph is among the listed ones", _field("truth_in_set")),
+    "guess": _rate("mean of 1/k where the graph is one of k listed ones, else 0", _field("guess_rate")),
+    "gsm0": _rate("mean similarity of nodes", _field("gsm0")),
+    "gsm1": _rate("mean similarity of 1-hop neighbourhoods", _field("gsm1")),
+    "gsm2": _rate("mean similarity of 2-hop neighbourhoods", _field("gsm2")),
+}
+"""By the names that users type; ``.low`` and ``.high`` behind one of those with ``of_unit`` are the ends of its
+``interval``."""
