@@ -7,11 +7,12 @@ from typing import Any
 
 from jgleak.exposure.clients import Clients
 from jgleak.exposure.deployment import Deployment
-from jgleak.exposure.reading import clients_of, of_module
+from jgleak.exposure.reading import clients_of, of_description
 from jgleak.exposure.registry import Exposure, exposure_of
 from jgleak.features import FeatureSpace
 from jgleak.federated.observation import Observation
 from jgleak.gnn import GNN
+from jgleak.interop.description import described
 
 
 def check(model: GNN | Observation | Any, space: FeatureSpace, clients: Clients | None = None) -> Exposure:
@@ -34,7 +35,7 @@ def check(model: GNN | Observation | Any, space: FeatureSpace, clients: Clients 
         raise ValueError(
             f"model: expected a jgleak.GNN, a PyTorch module or an Observation, got {type(model).__name__}"
         )
-    made = of_module(model, space, loss=None if clients is None else clients.loss)
+    made = of_description(described(model, loss=None if clients is None else clients.loss), space)
     if clients is not None:  # but for the loss: of one score it became that of two outputs
         made = made.changed(clients=dataclasses.replace(clients, loss=made.clients.loss))
     return exposure_of(made)

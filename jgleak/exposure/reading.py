@@ -17,7 +17,7 @@ from jgleak.exposure.stated import Stated
 from jgleak.features import FeatureSpace
 from jgleak.federated.observation import Observation, load
 from jgleak.gnn import GNN
-from jgleak.interop.description import described
+from jgleak.interop.description import Description, described
 from jgleak.names import deployed as names
 from jgleak.names.entries import Entries
 from jgleak.reading import check_file
@@ -61,7 +61,7 @@ def read(text: str, space: FeatureSpace | None, default: FeatureSpace, stated: S
             f"model: {text!r} is no deployed model ({', '.join(DEPLOYED)}), no observation file (*.safetensors), and "
             "names nothing in your code (package.module:name, or file.py:name)"
         )
-    return Subject(_of_object(_found(text), text, space or default, stated))
+    return Subject(_of_object(_found(text), text, space, default, stated))
 
 
 def clients_of(seen: Observation) -> Clients:
@@ -82,26 +82,25 @@ def clients_of(seen: Observation) -> Clients:
     )
 
 
-def _of_object(found: Any, text: str, space: FeatureSpace, stated: Stated) -> Deployment:
+def _of_object(found: Any, text: str, space: FeatureSpace | None, default: FeatureSpace, stated: Stated) -> Deployment:
     if isinstance(found, GNN):
-        return stated.over(Deployment(found, space))
+        return stated.over(Deployment(found, space or default))
     if not hasattr(found, "named_modules"):
         raise ValueError(
             f"model: {text} is a {type(found).__name__}; give a jgleak.GNN, a PyTorch module, or a function without "
             "arguments that makes one"
         )
-    made = of_module(found, space, loss=stated.clients.get("loss"))
+    said = described(found, loss=stated.clients.get("loss"))
     rest = {name: value for name, value in stated.clients.items() if name != "loss"}  # one score became two outputs
-    return dataclasses.replace(stated, clients=rest).over(made)
+    return dataclasses.replace(stated, clients=rest).over(of_description(said, space or said.space(default)))
 
 
-def of_module(module: Any, space: FeatureSpace, *, loss: str | None = None) -> Deployment:
+def of_description(said: Description, space: FeatureSpace) -> Deployment:
     """A PyTorch Geometric module as it is built: norms in its mode, the dropout of its modules in training mode.
 
     Raises:
-      ValueError: as for ``interop.described``, and for ``Deployment``.
+      ValueError: as for ``Deployment``.
     """
-    said = described(module, loss=loss)
     model = dropping(said.model, said.dropout) if said.dropout else said.model
     return Deployment(model, space, Clients(loss=said.loss), said.params)
 

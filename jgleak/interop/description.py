@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from jgleak.features import FeatureSpace, onehot
 from jgleak.federated.loss import Loss
 from jgleak.gnn import GNN, Params
+from jgleak.interop.arrays import by_name
 from jgleak.interop.bridge import Client, observed
 from jgleak.interop.convert import is_batch_norm
 from jgleak.interop.example import Given
+from jgleak.interop.forward import steps_of
+from jgleak.interop.layers import Embeddings
+from jgleak.interop.take import tables_of
 
 
 class Description(NamedTuple):
@@ -23,12 +29,21 @@ class Description(NamedTuple):
       params: its parameters.
       loss: what clients minimise, in the words of a model that has two outputs where the module has one score.
       dropout: the largest rate of its dropout modules that are in training mode; 0: there is none.
+      tables: rows of every embedding table of its encoder; empty: it takes its rows as they are.
     """
 
     model: GNN
     params: Params
     loss: str
     dropout: float
+    tables: tuple[int, ...] = ()
+
+    def space(self, default: FeatureSpace) -> FeatureSpace:
+        """A feature space that fits, where nobody says what the columns mean: a one-hot feature a table, or else the
+        default; and as many edge classes as the model tells apart, by number."""
+        columns = tuple(onehot(f"column {i}", range(rows)) for i, rows in enumerate(self.tables))
+        base = FeatureSpace(columns) if columns else default
+        return dataclasses.replace(base, edge_classes=tuple(map(str, range(self.model.edge_classes))))
 
 
 def described(module: Any, *, loss: str | Loss | None = None, example: Given | None = None) -> Description:
@@ -53,7 +68,14 @@ def described(module: Any, *, loss: str | Loss | None = None, example: Given | N
     given = {"loss": loss or "bce", "batch_size": 1, "reduction": "mean", "example": example}
     with _dropout_off(module):
         seen = observed(state, nothing, module, **given, client=Client(frozen))
-    return Description(seen.model, seen.params, seen.loss, max(rates, default=0.0))
+        tables = _tables(module, example)
+    return Description(seen.model, seen.params, seen.loss, max(rates, default=0.0), tables)
+
+
+def _tables(module: Any, example: Given | None) -> tuple[int, ...]:
+    state = by_name(module.state_dict())
+    encoders = [step for step in steps_of(module, example) if isinstance(step, Embeddings)]
+    return tuple(state[name].shape[0] for encoder in encoders for name in tables_of(encoder, state))
 
 
 def _rate(part: Any) -> float:

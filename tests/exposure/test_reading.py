@@ -15,6 +15,7 @@ from jgleak.datasets import MOLECULE_SPACE
 from jgleak.exposure.clients import Clients
 from jgleak.exposure.deployment import Deployment
 from jgleak.exposure.reading import DEPLOYED, read
+from jgleak.exposure.registry import exposure_of
 from jgleak.exposure.stated import RATE, Stated
 from jgleak.federated import LocalTraining, save
 from tests.exposure.conftest import SPACE, pooled, sent
@@ -135,6 +136,8 @@ def test_a_module_is_read_in_its_mode_with_its_dropout() -> None:
     geometric: Any = pytest.importorskip("torch_geometric", reason="torch_geometric is not installed")
 
     class Net(torch.nn.Module):
+        """What people write, with one score."""
+
         def __init__(self) -> None:
             super().__init__()
             self.conv = geometric.nn.GCNConv(SPACE.width, 16)
@@ -155,3 +158,30 @@ def test_a_module_is_read_in_its_mode_with_its_dropout() -> None:
     assert not still.model.drops and not still.model.returns_statistics and still.clients.graphs == 3
     module.out.weight.requires_grad_(False)
     assert jgleak.check(module, SPACE).deployment.model.frozen == ("readout/mlp/linears_0/kernel",)
+
+
+def test_embedding_tables_say_what_a_module_takes(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("torch_geometric", reason="torch_geometric is not installed")
+    (tmp_path / "embedding.py").write_text(EMBEDDING, encoding="utf-8")
+    deployment, _ = read(f"{tmp_path}/embedding.py:Net", None, MOLECULE_SPACE, Stated({"loss": "masked_bce"}))
+    assert [len(feature.values) for feature in deployment.space.features] == [7, 3] and deployment.loss == "masked_bce"
+    assert deployment.space.edge_classes == ("0", "1", "2", "3")
+    assert [f.id for f in exposure_of(deployment).of("leaks")][0] == "embedding-rows"
+
+
+EMBEDDING = """
+import torch
+from torch_geometric.nn import GINEConv, global_mean_pool
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tables = torch.nn.ModuleList([torch.nn.Embedding(7, 8), torch.nn.Embedding(3, 8)])
+        inside = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 8))
+        self.conv, self.out = GINEConv(inside, edge_dim=4), torch.nn.Linear(8, 5)
+
+    def forward(self, x, edge_index, edge_attr, batch):
+        h = sum(table(x[:, i]) for i, table in enumerate(self.tables))
+        return self.out(global_mean_pool(self.conv(h, edge_index, edge_attr).relu(), batch))
+"""

@@ -68,7 +68,10 @@ def rows_finding(deployment: Deployment, name: str, rule: str) -> Finding:
     return Finding(
         *(name, "open" if noisy or normalised else "leaks", f"{SHOWN[noisy or normalised]} among the client's nodes."),
         f"input rows enter {where}; {rule}, under {', '.join(sorted(clients.ways))}{alone}{masked}.",
-        *("freeze these maps, or normalise the columns and quantise the update", FACT),
+        *(
+            "freeze these maps" if embeds(deployment) else "freeze these maps, or normalise the columns and quantise",
+            FACT,
+        ),
         details,
     )
 
