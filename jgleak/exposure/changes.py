@@ -12,7 +12,7 @@ from jgleak.exposure.deployment import Deployment
 from jgleak.exposure.dropout import dropping
 from jgleak.federated.local_training import LocalTraining
 from jgleak.federated.statistics import evaluated
-from jgleak.gnn import GNN, LinearEncoder, Pooled, Readout, Rows
+from jgleak.gnn import GNN, LinearEncoder, Pooled, Readout
 
 
 class Change(NamedTuple):
@@ -140,7 +140,7 @@ def _without_max(readout: Pooled) -> str:
 
 def _encoder(deployment: Deployment) -> Deployment:
     model = deployment.model
-    if model.encoder.taps or not isinstance(model.encoder, Rows):
+    if model.encoder.taps:
         return deployment
     changed = model.clone(encoder=LinearEncoder(model.layers[0].features))
     return dataclasses.replace(deployment, model=changed, given=None)

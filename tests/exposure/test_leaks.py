@@ -217,6 +217,8 @@ def test_spans_are_measured_against_all_nodes_of_an_update() -> None:
     assert {(p["check"], p["hop"], p["most"]) for p in tight.details["points"]} >= {("node", 0, 2), ("node", 1, 2)}
     roomy = only("spans", Deployment(pooled(), SPACE, Clients(nodes=4)))
     assert "exclude others" in roomy.what
+    assert "exclude others" in only("spans", Deployment(pooled(), SPACE, Clients(nodes=9))).what, "10 x 32 holds 9 rows"
+    assert "may fill" in only("spans", Deployment(pooled(), SPACE, Clients(nodes=10))).what
     assert "may fill" in only("spans", Deployment(pooled(), SPACE, Clients(nodes=4, graphs=8))).what
     seen = Subspace.of_gradient(sent(Deployment(narrow, SPACE)).update["layers_0"]["conv"]["kernel"])
     assert not seen.informative, "four nodes of three kinds and more"

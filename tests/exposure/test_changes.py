@@ -1,0 +1,100 @@
+"""Every change does what its name says, to the part that it names alone, and nothing where there is nothing to do."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from jgleak.exposure.changes import CLOSERS, OPENERS, Change
+from jgleak.exposure.clients import Clients
+from jgleak.exposure.deployment import Deployment
+from jgleak.exposure.dropout import dropping
+from jgleak.federated import LocalTraining
+from jgleak.gnn import GNN, BatchNorm, LinearEncoder, Pooled, standard
+from tests.exposure.conftest import SPACE, pooled
+
+LOCAL = LocalTraining(0.1, 12, 0.9, 1e-4, loader=2, shuffled=True)
+ALL_AT_ONCE = Clients(
+    graphs=8, local=dataclasses.replace(LOCAL), optimiser="adam", statistics=False, defense="clip:1", nodes=5
+)
+
+
+def normed(model: GNN, training: bool) -> GNN:
+    return model.clone(layers=tuple(layer.clone(norm=BatchNorm(training=training)) for layer in model.layers))
+
+
+HARD = Deployment(normed(dropping(pooled(pooling="max,sum", frozen=("layers_1",)), 0.2), True), SPACE, ALL_AT_ONCE)
+PLAIN = Deployment(pooled(), SPACE)
+TRAINING = Deployment(normed(pooled(), True), SPACE)
+
+
+def named(name: str) -> Change:
+    return next(change for change in (*OPENERS, *CLOSERS) if change.name.startswith(name))
+
+
+def same(deployment: Deployment, **clients: Any) -> Clients:
+    return dataclasses.replace(deployment.clients, **clients)
+
+
+CLIENTS = {
+    "no defence": (HARD, {"defense": ""}),
+    "running statistics that": (HARD, {"statistics": True}),
+    "plain gradient steps": (HARD, {"optimiser": "sgd"}),
+    "one local step": (HARD, {"graphs": 2, "local": LocalTraining(0.1, 1, 0.9, 1e-4)}),
+    "one graph": (HARD, {"graphs": 1, "local": LocalTraining(0.1, 12, 0.9, 1e-4)}),
+    "running statistics kept": (TRAINING, {"statistics": False}),
+    "64 graphs": (PLAIN, {"graphs": 64}),
+    "five local steps": (PLAIN, {"local": LocalTraining(0.01, 5)}),
+    "Adam": (PLAIN, {"local": LocalTraining(0.001), "optimiser": "adam"}),
+    "pruning": (PLAIN, {"defense": "prune:0.9"}),
+    "noise": (PLAIN, {"defense": "gaussian:0.001"}),
+}
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_clients_change_in_what_is_named(name: str) -> None:
+    before, fields = CLIENTS[name]
+    after = named(name).make(before)
+    assert after.clients == same(before, **fields) and after.model == before.model and after.params is before.params
+    assert named(name).make(after) is after, "once is enough"
+
+
+READOUT = Pooled("max,sum", HARD.model.readout.mlp)  # type: ignore[attr-defined]
+MODELS = {
+    "all parts trained": (HARD, HARD.model.clone(frozen=())),
+    "batch normalisation in evaluation": (HARD, normed(HARD.model, False)),
+    "no dropout": (HARD, dropping(HARD.model, 0.0)),
+    "no max": (HARD, HARD.model.clone(readout=READOUT.clone(pooling="sum"))),
+    "a linear encoder": (PLAIN, PLAIN.model.clone(encoder=LinearEncoder(32))),
+    "dropout in training": (PLAIN, dropping(PLAIN.model, 0.1)),
+    "the maps of the input": (PLAIN, PLAIN.model.clone(frozen=("layers_0/conv/kernel",))),
+    "max pooling": (PLAIN, PLAIN.model.clone(readout=PLAIN.model.readout.clone(pooling="max"))),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_change_in_what_is_named(name: str) -> None:
+    before, model = MODELS[name]
+    after = named(name).make(before)
+    assert after.model == model and after.clients == before.clients
+    assert named(name).make(after) is after, "once is enough"
+    assert after.answer, "its parameters fit"
+
+
+def test_every_change_has_a_row_here() -> None:
+    assert len(CLIENTS) + len(MODELS) == len(OPENERS) + len(CLOSERS)
+
+
+def test_nothing_is_done_where_there_is_nothing_to_do() -> None:
+    assert {change.name for change in OPENERS if change.make(PLAIN) is not PLAIN} == {
+        "a linear encoder before the first layer"
+    }
+    idle = {change.name for change in CLOSERS if change.make(HARD) is HARD}
+    assert {"dropout in training", "Adam", "64 graphs an update (or the sum of 64 clients)"} <= idle
+    assert named("running statistics kept").make(PLAIN) is PLAIN and named("no max").make(PLAIN) is PLAIN
+    by_node = Deployment(standard(SPACE.width, hidden=8), SPACE)
+    assert named("max pooling").make(by_node) is by_node
+    frozen = named("the maps of the input").make(by_node).model.frozen
+    assert set(frozen) == {"layers_0/conv/kernel", "readout/mlp/linears_0"}
