@@ -46,7 +46,7 @@ class Criterion(NamedTuple):
     def value(self, row: Row) -> float | None:
         """The number of a row that is compared; None where the row has none."""
         quantity = QUANTITIES[self.quantity]
-        if self.end == "mean" or quantity.of_unit is None:
+        if quantity.of_unit is None:
             return quantity.value(row)
         found = interval(row, quantity.of_unit)
         return None if found is None else getattr(found, self.end)
