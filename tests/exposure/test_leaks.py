@@ -159,12 +159,14 @@ def label_of(seen: Observation) -> dict[str, Any]:
 
 def test_signs_name_labels_where_it_is_said() -> None:
     one, two = Deployment(pooled(), SPACE), Deployment(pooled(), SPACE, Clients(graphs=2))
-    assert only("labels", one).level == only("labels", two).level == "leaks"
+    assert (only("labels", one).level, only("labels", two).level) == ("leaks", "open")
     assert only("labels", one).shown_by == "fact:label" and label_of(sent(one)) == {"label": 1}
     assert only("labels", two).shown_by == "fact:classes" and set(label_of(sent(two, 2))["classes"]) <= {0, 1}
-    stepped = Deployment(dropping(pooled(), 0.3), SPACE, adam(2))
+    stepped = Deployment(dropping(pooled(), 0.3), SPACE, adam())
     assert only("labels", stepped).level == "leaks"
-    assert label_of(trained(stepped, optax.adam(1e-3), 1e-3, 2))["classes"]
+    assert label_of(trained(stepped, optax.adam(1e-3), 1e-3)) == {"label": 1}
+    decayed = Deployment(pooled(), SPACE, adam(weight_decay=0.01))
+    assert only("labels", decayed).level == "open" and "blurs" in only("labels", decayed).why
 
 
 @pytest.mark.parametrize(

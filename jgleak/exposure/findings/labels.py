@@ -36,12 +36,16 @@ def labels(deployment: Deployment) -> Iterator[Finding]:
         why = "a bias at the output, trained, with a loss whose signs name classes"
         yield Finding("labels", "closed", "No sign of the last bias names a label.", f"{reason}.", why, by, details)
         return
-    what = "labels of each task, and which are missing" if loss.masked else "the class of the graph"
-    what = ("labels of each task that occur" if loss.masked else "classes that occur") if several else what
+    if several:
+        what = "Signs of the last bias's gradient may show labels that occur."
+        why = "an entry below 0 belongs to a label that occurs; where there are as many as the model expects, none is"
+    else:
+        shown = "the labels of all tasks, and which are missing" if loss.masked else "the class of the graph"
+        what = f"Signs of the last bias's gradient show {shown}."
+        why = "it is below 0 where the label is"
+    blurred = "; weight decay blurs signs of small entries" if missing else ""
     yield Finding(
-        *("labels", "open" if missing else "leaks", f"Signs of the last bias's gradient show {what}."),
-        f"it gets p - y by output ({model.outputs} of them), and p lies between 0 and 1"
-        + ("; weight decay blurs signs of small entries." if missing else "."),
-        *("freeze the last bias" + ("" if loss.masked else ", or smooth the labels"), by),
-        details,
+        *("labels", "open" if missing or several else "leaks", what),
+        f"it gets p - y by output ({model.outputs} of them), and p lies between 0 and 1: {why}{blurred}.",
+        *("freeze the last bias" + ("" if loss.masked else ", or smooth the labels"), by, details),
     )
