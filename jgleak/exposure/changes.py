@@ -68,9 +68,12 @@ class Neighbours:
 
 
 def _one_graph(deployment: Deployment) -> Deployment:
-    local = deployment.clients.local
-    whole = None if local is None else dataclasses.replace(local, loader=None, shuffled=False)
-    return _trained(deployment, graphs=1, local=whole)
+    """As many passes over one graph, a step each."""
+    local, graphs = deployment.clients.local, deployment.clients.graphs
+    if local is None or graphs == 1:
+        return _trained(deployment, graphs=1)
+    passes = max(1, local.steps // local.passes(graphs))
+    return _trained(deployment, graphs=1, local=dataclasses.replace(local, steps=passes, loader=None, shuffled=False))
 
 
 def _one_step(deployment: Deployment) -> Deployment:

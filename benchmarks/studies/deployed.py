@@ -1,0 +1,209 @@
+"""What deployed configurations leak, and which realistic thing stops it: ``python -m benchmarks.studies.deployed``.
+
+Each model of ``jgleak check`` as its project configures it, then with realistic things taken away, one alone and the
+fewest with which the census applies. Where it refuses there is nothing to run, and the reason is the result; where it
+applies it attacks clients with molecules of Tox21, at random weights and after training on other molecules.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Container, Iterator, Sequence
+from typing import Annotated, NamedTuple
+
+import typer
+
+from benchmarks.lib.clients import attacked
+from benchmarks.lib.machine import sources
+from benchmarks.lib.options import chosen
+from benchmarks.lib.page import interval, markdown
+from benchmarks.lib.records import RESULTS, Record, Records, read
+from benchmarks.lib.recovered import recovered
+from jgleak.attacks.registry import get_attack
+from jgleak.audit.setup import Setup, prepare, stream_key, training_graphs
+from jgleak.audit.specification import Specification
+from jgleak.exposure.changes import OPENERS, Change, Neighbours
+from jgleak.exposure.deployment import Deployment
+from jgleak.exposure.reading import DEPLOYED
+from jgleak.federated.train import train
+
+COMMON = Specification(dataset="tox21", attack="census", prior="molecule", min_nodes=4, seed=7)
+
+DATA = {"federatedscope-gcn": {"normalise": False}, "kmol-leconv": {"task": "all"}}
+"""How the data differ: embeddings look raw values up, and kMoL learns all twelve tasks."""
+
+EPOCHS = (0, 5, 20)
+"""Passes over other molecules before the round, in the place of rounds of training."""
+
+CONFIGURED, FEWEST, LABORATORY, RANDOM = "as configured", "fewest", "laboratory", "random"
+"""Cells of every model beside single changes: the fewest with which the census applies, these with one local step, and
+a guess about the same clients."""
+
+ADDED = "a linear encoder before the first layer"
+"""What opens attacks and takes nothing away."""
+
+STEP = "one local step"
+
+
+class Cell(NamedTuple):
+    """A deployed model with some things taken away.
+
+    Attributes:
+      model: a name of ``DEPLOYED``.
+      changes: what is taken away, one after another.
+      attack: what reads the updates.
+    """
+
+    model: str
+    changes: tuple[Change, ...]
+    attack: str = "census"
+
+    @property
+    def words(self) -> str:
+        """The changes, for people."""
+        return "; ".join(change.name for change in self.changes) or CONFIGURED
+
+
+def cells(model: str, deployment: Deployment) -> dict[str, Cell]:
+    """By name: as configured, each realistic thing away that is there, and what the names above stand for."""
+    around, census = Neighbours(deployment), get_attack("census")
+    found = {f"{model}/{CONFIGURED}": Cell(model, ())}
+    for change in OPENERS:
+        if change.name != ADDED and around.after((change,)) is not deployment:
+            found[f"{model}/{change.name}"] = Cell(model, (change,))
+    fewest = around.opening(census)
+    laboratory = (*fewest, *(change for change in OPENERS if change.name == STEP and change not in fewest))
+    if len(fewest) > 1:
+        found[f"{model}/{FEWEST}"] = Cell(model, fewest)
+    if around.after(laboratory).clients.steps != around.after(fewest).clients.steps:
+        found[f"{model}/{LABORATORY}"] = Cell(model, laboratory)
+    found[f"{model}/{RANDOM}"] = Cell(model, laboratory, RANDOM)
+    return found
+
+
+class Sample(NamedTuple):
+    """The clients of a cell.
+
+    Attributes:
+      specification: of their updates.
+      setup: data, model and weights.
+    """
+
+    specification: Specification
+    setup: Setup
+
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def main(
+    models: Annotated[str, typer.Option(help="By commas.")] = ",".join(DEPLOYED),
+    clients: Annotated[int, typer.Option(min=1, help="Clients a cell.")] = 20,
+    epochs: Annotated[str, typer.Option(help="By commas.")] = ",".join(map(str, EPOCHS)),
+    time_limit: Annotated[float, typer.Option(help="Seconds a client.")] = 60.0,
+    again: Annotated[bool, typer.Option("--again", help="Also what this code has measured already.")] = False,
+    write: Annotated[bool, typer.Option("--write", help="Into results/deployed.jsonl and .md, cell by cell.")] = False,
+) -> None:
+    """One JSON line a cell and number of epochs; what stands in the records already is not run again."""
+    old = {(line["cell"], line["epochs"]): line for line in read(RESULTS / "deployed.jsonl")}
+    for model in chosen(models, dict(DEPLOYED), "--models"):
+        for number in map(int, epochs.split(",")):
+            for name, record in measured(model, number, clients, time_limit, () if again else old):
+                old[name, number] = record
+                Records().say(record)
+                if write:
+                    ordered = Records(old[key] for key in sorted(old, key=_place))
+                    ordered.write("deployed", document(ordered))
+
+
+def measured(
+    model: str,
+    epochs: int,
+    clients: int,
+    time_limit: float,
+    done: Container[tuple[str, int]],
+) -> Iterator[tuple[str, Record]]:
+    """The cells of one model, trained for so many epochs, that are not done."""
+    space = prepare(dataclasses.replace(COMMON, graphs=1, **DATA.get(model, {}))).dataset.space
+    deployment = DEPLOYED[model].deployment(space)
+    around, census = Neighbours(deployment), get_attack("census")
+    for name, cell in cells(model, deployment).items():
+        after = around.after(cell.changes)
+        reason = after.refusal(census)
+        about = {"cell": name, "model": model, "changes": cell.words, "attack": cell.attack, "epochs": epochs}
+        if (name, epochs) in done:
+            continue
+        if reason is not None:
+            yield name, {**about, "sources": sources(), "refused": reason}
+            continue
+        sample = _sample(cell, after, epochs, clients, time_limit)
+        records = attacked(*sample, name, lambda *_: None)
+        limits = {"clients": clients, "graphs": len(records), "time_limit": time_limit}
+        yield name, {**about, **limits, **recovered(records, sample.setup.training), "refused": None}
+
+
+def _sample(cell: Cell, deployment: Deployment, epochs: int, clients: int, time_limit: float) -> Sample:
+    """Clients as the deployment has them."""
+    plan, local = deployment.clients, deployment.clients.local
+    fields = {"graphs": clients * plan.graphs, "batch": plan.graphs, "time_limit": time_limit, "train": epochs}
+    if local is not None and local.steps > 1:
+        fields |= {"protocol": "fedavg", "local_steps": local.steps, "local_rate": local.rate}
+        fields |= {
+            "local_momentum": local.momentum,
+            "local_decay": local.weight_decay,
+            "local_loader": local.loader or 0,
+        }
+    if cell.attack == RANDOM:
+        fields |= {"attack": RANDOM, "know": ("n",)}
+    specification = dataclasses.replace(COMMON, **fields, **DATA.get(cell.model, {}))
+    setup = prepare(dataclasses.replace(specification, train=0))
+    model = deployment.model
+    params, losses = model.initial(key=stream_key(specification, 0)), list[float]()
+    if epochs:
+        public = training_graphs(specification, setup.dataset, model)
+        params, losses = train(model, params, public, setup.dataset.space, loss=setup.loss, epochs=epochs)
+    return Sample(specification, setup._replace(model=model, params=params, training=losses))
+
+
+def _place(key: tuple[str, int]) -> tuple[int, str, int]:
+    return list(DEPLOYED).index(key[0].partition("/")[0]), key[0], key[1]
+
+
+TITLES = ("clients, s", "exact", "in set", "unique", "wrong", "median s")
+
+
+def document(lines: Sequence[Record]) -> str:
+    """The page."""
+    rows = [[f"`{x['model']}`", x["changes"], x["attack"], str(x["epochs"]), *_cells(x)] for x in lines]
+    titles = ("model", "with", "attack", "epochs", *TITLES, "why not")
+    return f"# Deployed configurations\n\n{ABOUT}\n\n{markdown(titles, rows)}\n"
+
+
+def _cells(line: Record) -> list[str]:
+    if line["refused"] is not None:
+        return [*[""] * len(TITLES), f"refused: {line['refused']}"]
+    return [
+        f"{line['clients']}, {line['time_limit']:g}",
+        interval(line["exact"]),
+        interval(line["truth_in_set"]),
+        str(line["unique"]),
+        str(line["wrong"]),
+        f"{line['seconds']['median']:.1f}",
+        ", ".join(f"{count} {reason}" for reason, count in sorted(line["missed"].items())),
+    ]
+
+
+ABOUT = """\
+Written by `python -m benchmarks.studies.deployed --write`; do not edit. The models of `jgleak check` as their projects
+configure them, then with one realistic thing taken away, with the fewest that let the census in (found by
+`jgleak.exposure.changes`), and with these and a single local step. Where the attack refuses, nothing is run and the
+reason stands there. Clients hold molecules of Tox21 (4 atoms or more, seed 7), as many as an update has graphs; numbers
+of atoms and labels are unknown, candidates are ranked by chemistry. Weights are random (0 epochs) or trained on other
+molecules, in the place of rounds of federated training. `random` guesses about the same clients; it is told the number
+of atoms and sees no gradient. Rates are of molecules, in percent, with 95 % bootstrap intervals; *unique*: certified to
+be the only one; *wrong*: of these, those beside another truth. Nothing was tuned on these clients."""
+
+
+if __name__ == "__main__":
+    app()
