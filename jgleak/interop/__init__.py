@@ -28,6 +28,8 @@ from jgleak.interop.layers import LayerNorm as LayerNorm
 from jgleak.interop.layers import Linear as Linear
 from jgleak.interop.layers import Residual as Residual
 from jgleak.interop.module import from_pyg as from_pyg
+from jgleak.interop.recorder import Recorder as Recorder
+from jgleak.interop.rounds import Rounds as Rounds
 from jgleak.interop.schema import read_schema as read_schema
 from jgleak.interop.weights import from_weights as from_weights
 from jgleak.interop.weights import rounding as rounding

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jgleak.attacks.facts.evidence import Evidence
-from jgleak.attacks.facts.fact import CLIPPING, NOISE, ONE, PRUNING, QUANTISATION, Fact, Silent
+from jgleak.attacks.facts.fact import BATCH, CLIPPING, NOISE, ONE, PRUNING, QUANTISATION, Fact, Silent
 from jgleak.federated.statistics import of_batch
 
 
@@ -14,9 +14,11 @@ def batch_statistics(evidence: Evidence) -> Fact:
     its update does not touch buffers.
 
     Raises:
-      Silent: no running statistics came back.
+      Silent: no running statistics came back, or they moved in several steps.
     """
     observation = evidence.observation
+    if observation.steps > 1:
+        raise Silent("running statistics moved towards those of several steps, and only a mixture of these shows")
     if observation.statistics is None:
         raise Silent("no running statistics came back")
     batch = of_batch(observation.model, observation.params, observation.statistics)
@@ -25,5 +27,5 @@ def batch_statistics(evidence: Evidence) -> Fact:
         for path, (mean, variance) in batch.items()
     }
     said = ", ".join(f"{place} ({len(part['mean'])} columns)" for place, part in value.items())
-    under = (ONE, CLIPPING, PRUNING, QUANTISATION, NOISE)
+    under = (ONE, BATCH, CLIPPING, PRUNING, QUANTISATION, NOISE)
     return Fact("batch_statistics", value, under, f"mean and variance over the client's nodes at {said}")
