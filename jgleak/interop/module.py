@@ -111,7 +111,7 @@ def _check_mode(modules: Mapping[str, Any], model: Any, deterministic: bool, *, 
             raise ValueError(
                 f"model: {name!r} is a {type(module).__name__} in training mode, where it mixes a batch's graphs, and "
                 "whose running statistics the forward pass moved. Give those of before it: sent={k: v.clone() for k, v "
-                "in model.state_dict().items()}; where attacks are to read more than one graph, take the gradient after "
+                "in model.state_dict().items()}; where attacks are to read several graphs, take the gradient after "
                 "model.eval()"
             )
     check_dropout(model)
