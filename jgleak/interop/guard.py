@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import secrets
 import time
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from jaxtyping import Array
 from jgleak.attacks.attack import Budget, Reconstruction
 from jgleak.attacks.certificate import Certificate
 from jgleak.attacks.registry import get_attack
-from jgleak.defenses import Defense, parse
+from jgleak.defenses import parse
 from jgleak.federated.knowledge import Knowledge
 from jgleak.federated.observation import Observation
 from jgleak.interop.arrays import Arrays, by_name
@@ -60,7 +59,8 @@ class Guard:
         ``jgleak.defenses.parse``, after which it is attacked again, and dropped where the set is still too small.
 
     Raises:
-      ValueError: numbers out of range, an unknown attack or defence, or a defence inside the forward pass.
+      KeyError: an unknown attack.
+      ValueError: numbers out of range, an unknown defence, or one inside the forward pass.
     """
 
     rounds: Rounds
@@ -96,8 +96,8 @@ class Guard:
         action, leaves = ("dropped", None) if small else ("sent", by_name(returned))
         if small and self.otherwise:
             defense = parse(self.otherwise)
-            changed = self.rounds.defended(sent, returned, defense, graphs=graphs, key=_secret())
-            small, _, after = self._attacked(_marked(self.rounds.observation(sent, changed, graphs=graphs), defense))
+            changed, rounds = self.rounds.defended(sent, returned, defense, graphs=graphs, key=_secret())
+            small, _, after = self._attacked(rounds.observation(sent, changed, graphs=graphs))
             reason = f"{reason}; under {defense}, {after}"
             action, leaves = ("dropped", None) if small else ("noised", changed)
         return Verdict(action, leaves, size, time.monotonic() - begun, f"{action}: {reason}")
@@ -120,13 +120,6 @@ class Guard:
         if enough:
             return False, size, f"at least {min(open_sets)} graphs explain the update"
         return False, size, f"nothing was certified in its time ({found.stop}), which is no evidence of safety"
-
-
-def _marked(seen: Observation, defense: Defense) -> Observation:
-    """The observation with what the server knows of the defence."""
-    sources = [one for one in (seen.noise, defense.deviation(seen.update)) if one is not None]
-    noise = math.hypot(*sources) if sources else None
-    return dataclasses.replace(seen, scaled=defense.scales, pruned=defense.drops, noise=noise)
 
 
 def certificates(found: Reconstruction) -> Sequence[Certificate]:

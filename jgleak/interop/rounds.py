@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -85,8 +86,9 @@ class Rounds:
         given: dict[str, Any] = {"loss": self.loss, "batch_size": graphs, "example": self.example}
         return from_weights(before, whole | extra, self.model, **given, client=client)
 
-    def defended(self, sent: Any, returned: Any, defense: Defense, *, graphs: int, key: Array) -> Arrays:
-        """What a client returns in the place of its weights, where it defends its update: the mean gradient.
+    def defended(self, sent: Any, returned: Any, defense: Defense, *, graphs: int, key: Array) -> tuple[Arrays, Rounds]:
+        """What a client returns in the place of its weights, where it defends its update (the mean gradient), and how
+        those who know the defence read that.
 
         Running statistics and parts that are not trained come back as they were sent, and so does a single number that
         did not move, which is a constant (GIN's ``eps``).
@@ -103,10 +105,18 @@ class Rounds:
         slopes = {name: mean_gradient(before[name], after[name], local) for name in moved}
         kept = {name: before[name] for name in after}
         changed = defense.apply(slopes, key=key)
-        return kept | {name: weights_after(before[name], np.asarray(changed[name]), local) for name in slopes}
+        left = {name: weights_after(before[name], np.asarray(changed[name]), local) for name in slopes}
+        return kept | left, dataclasses.replace(self, client=_known(self.client, defense, changed))
 
     def _local(self, graphs: int) -> LocalTraining:
         return dataclasses.replace(self.local, steps=self.epochs * self.local.passes(graphs))
+
+
+def _known(client: Client, defense: Defense, update: Any) -> Client:
+    """A client of which the defence is known too."""
+    sources = [one for one in (client.noise, defense.deviation(update)) if one is not None]
+    clipped, pruned = client.clipped or defense.scales, client.pruned or defense.drops
+    return dataclasses.replace(client, clipped=clipped, pruned=pruned, noise=math.hypot(*sources) if sources else None)
 
 
 def _check_counters(before: Arrays, after: Arrays, steps: int) -> None:

@@ -143,7 +143,8 @@ def test_a_defended_round_returns_the_defended_mean_gradient(text: str, four_ste
     """Whoever reads the weights that came back reads what the defence left; buffers say nothing any more."""
     key, defense, local = jax.random.key(3), parse(text), rounds(2)._local(len(four_steps.graphs))
     sent, returned = four_steps.sent, four_steps.returned
-    changed = rounds(2).defended(sent, returned, defense, graphs=len(four_steps.graphs), key=key)
+    changed, known = rounds(2).defended(sent, returned, defense, graphs=len(four_steps.graphs), key=key)
+    assert known.client.clipped == defense.scales and known.client.noise == defense.deviation(sent)
     still = {name for name in sent if "running" in name or "num_" in name}
     assert changed.keys() == sent.keys()
     assert all(changed[name].dtype == sent[name].dtype for name in sent)
@@ -163,10 +164,10 @@ def test_a_constant_and_a_frozen_part_are_not_defended() -> None:
     returned = {name: a if name == "conv1.eps" else a * np.float32(0.9) for name, a in sent.items()}
     one = Rounds(layers, "ce", LOCAL, client=Client(frozen=["out.bias"]))
     given = {"graphs": 1, "key": jax.random.key(0)}
-    changed = one.defended(sent, returned, parse("gaussian:1"), **given)
+    changed, _ = one.defended(sent, returned, parse("gaussian:1"), **given)
     assert {name for name in sent if np.array_equal(sent[name], changed[name])} == {"conv1.eps", "out.bias"}
     trained_eps = {**returned, "conv1.eps": np.full(1, 0.1, np.float32)}
-    assert one.defended(sent, trained_eps, parse("gaussian:1"), **given)["conv1.eps"] != 0
+    assert one.defended(sent, trained_eps, parse("gaussian:1"), **given)[0]["conv1.eps"] != 0
 
 
 @pytest.mark.parametrize(
