@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -45,8 +46,8 @@ def recording(recorder: Recorder) -> Mod:
     def mod(message: Message, context: Context, call_next: Callable[[Message, Context], Message]) -> Message:
         reply = call_next(message, context)
         if _trained(message, reply):
-            client = context.node_config.get("partition-id", context.node_id)
-            _write(recorder, arrays_of(message), reply, number=_round(message), client=str(client))
+            client = str(context.node_config.get("partition-id", context.node_id))
+            _write(recorder, message, reply, number=_round(message), client=client)
         return reply
 
     return mod
@@ -85,13 +86,13 @@ class Recording(Strategy):
     def __init__(self, strategy: Strategy, recorder: Recorder) -> None:
         super().__init__()
         self.strategy, self.recorder = strategy, recorder
-        self._sent: dict[int, Arrays] = {}
+        self._sent: dict[int, Message] = {}
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
-        self._sent = {message.metadata.dst_node_id: arrays_of(message) for message in messages}
+        self._sent = {message.metadata.dst_node_id: message for message in messages}
         return messages
 
     def aggregate_train(
@@ -137,8 +138,13 @@ def graphs_of(reply: Message) -> int:
     raise ValueError(f"reply: its metrics have no {COUNT!r}; let the client return the number of its graphs under it")
 
 
-def _write(recorder: Recorder, sent: Arrays, reply: Message, *, number: int, client: str) -> None:
-    recorder.write(sent, arrays_of(reply), graphs=graphs_of(reply), number=number, client=client)
+def _write(recorder: Recorder, sent: Message, reply: Message, *, number: int, client: str) -> None:
+    try:
+        before, after, graphs = arrays_of(sent), arrays_of(reply), graphs_of(reply)
+    except ValueError as error:
+        warnings.warn(f"round {number} of client {client} is not recorded: {error}", stacklevel=2)
+        return
+    recorder.write(before, after, graphs=graphs, number=number, client=client)
 
 
 def _trained(message: Message, reply: Message) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from abc import abstractmethod
 from typing import Any
 
@@ -21,6 +22,8 @@ from jgleak.interop.guard import Guard
 from jgleak.interop.recorder import Recorder
 
 log = logging.getLogger("jgleak")
+
+UNKNOWN = "no weights came with the task, so that nobody knows what the client started from"
 
 KINDS = [DataKind.WEIGHTS, DataKind.WEIGHT_DIFF]
 
@@ -47,7 +50,7 @@ class RoundFilter(DXOFilter):
 
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO | None:
         if self.sent is None:
-            raise ValueError("dxo: no weights came with the task, so that nothing is known of what it started from")
+            raise ValueError(f"dxo: {UNKNOWN}")
         number = shareable.get_header(AppConstants.CURRENT_ROUND, dxo.get_meta_prop(MetaKey.CURRENT_ROUND, 0))
         return self.seen(dxo, self.sent, _returned(dxo, self.sent), number=int(number or 0), fl_ctx=fl_ctx)
 
@@ -67,6 +70,12 @@ class RecordingFilter(RoundFilter):
     def __init__(self, recorder: Recorder, graphs: int) -> None:
         super().__init__(graphs)
         self.recorder = recorder
+
+    def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO | None:
+        if self.sent is None:
+            warnings.warn(f"a round is not recorded: {UNKNOWN}", stacklevel=2)
+            return None
+        return super().process_dxo(dxo, shareable, fl_ctx)
 
     def seen(self, dxo: DXO, sent: Arrays, returned: Arrays, *, number: int, fl_ctx: FLContext) -> DXO | None:
         self.recorder.write(

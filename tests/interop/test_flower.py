@@ -190,17 +190,25 @@ def test_evaluation_passes_the_mods_by() -> None:
     assert not reply.has_error() and not Path("nowhere").exists()
 
 
-def test_a_client_that_does_not_say_how_many_graphs_is_told() -> None:
-    from flwr.app import Message, MessageType, MetricRecord, RecordDict  # pyright: ignore[reportMissingImports]
+def test_a_client_that_does_not_say_how_many_graphs_is_not_recorded(graphs: list[Graph], tmp_path: Path) -> None:
+    """A recorder warns; a guard stops what it cannot read."""
+    from flwr.app import ArrayRecord, Context, Message, MessageType, RecordDict  # pyright: ignore[reportMissingImports]
 
-    from jgleak.interop.flower import arrays_of, graphs_of
+    from jgleak.interop.flower import guarding, recording
+    from tests.interop.flower_app import GIN
 
-    content = RecordDict({"metrics": MetricRecord({"loss": 0.5})})
+    content = RecordDict({"arrays": ArrayRecord(GIN(norm=False).state_dict())})
     message = Message(content, dst_node_id=1, message_type=MessageType.TRAIN)
+    message.metadata.__dict__["_message_id"] = "1"
+    context = Context(0, 1, {}, RecordDict(), {})
+    recorder, guard = Recorder(rounds(norm=False), tmp_path), Guard(rounds(norm=False), Knowledge(MOLECULE_SPACE))
+    with pytest.warns(UserWarning, match="round 0 of client 1 is not recorded: .* no 'num-examples'"):
+        recording(recorder)(message, context, lambda m, c: Message(content, reply_to=m))
     with pytest.raises(ValueError, match="its metrics have no 'num-examples'"):
-        graphs_of(message)
-    with pytest.raises(ValueError, match="0 records of arrays; send the model's weights in one"):
-        arrays_of(message)
+        guarding(guard)(message, context, lambda m, c: Message(content, reply_to=m))
+    with pytest.warns(UserWarning, match="0 records of arrays; send the model's weights in one"):
+        recording(recorder)(message, context, lambda m, c: Message(RecordDict(), reply_to=m))
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
