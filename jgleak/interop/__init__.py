@@ -14,6 +14,7 @@ from jgleak.interop.example import Example as Example
 from jgleak.interop.forward import steps_of as steps_of
 from jgleak.interop.graphs import edge_arrays as edge_arrays
 from jgleak.interop.graphs import edge_rows as edge_rows
+from jgleak.interop.guard import Guard as Guard
 from jgleak.interop.layers import GAT as GAT
 from jgleak.interop.layers import GCN as GCN
 from jgleak.interop.layers import GIN as GIN

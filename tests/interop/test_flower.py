@@ -24,6 +24,7 @@ from jgleak.federated import load as load_observation
 from jgleak.graph import Graph
 from jgleak.interop import Recorder, Rounds
 from jgleak.interop.guard import Guard
+from tests.interop.test_guide import RECORDING, run
 
 flwr: Any = pytest.importorskip("flwr", reason="flwr is not installed: pip install 'jgleak[flower]'")
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
@@ -173,6 +174,15 @@ class _Told(dict):
 
     def __getitem__(self, asked: Any) -> tuple[str, int]:
         return next(self.answers)
+
+
+def test_the_pages_lines_are_flowers(tmp_path: Path) -> None:
+    from flwr.serverapp.strategy import Strategy  # pyright: ignore[reportMissingImports]
+
+    names = {"recorder": Recorder(rounds(), tmp_path), "rounds": rounds(), "space": MOLECULE_SPACE}
+    assert run("client", RECORDING, **names)["app"] is not None
+    assert isinstance(run("server", RECORDING, **names)["strategy"], Strategy)
+    assert run("guard", RECORDING, **names)["guard"].least == 2
 
 
 def test_evaluation_passes_the_mods_by() -> None:

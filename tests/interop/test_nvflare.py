@@ -18,6 +18,7 @@ from jgleak.interop import Recorder
 from jgleak.interop.guard import Guard
 from tests.interop.conftest import UNCOMPARED
 from tests.interop.test_guard import GRAPH, RETURNED, ROUNDS, SENT, SPACE
+from tests.interop.test_guide import RECORDING, run
 
 nvflare: Any = pytest.importorskip("nvflare", reason="nvflare is not installed: pip install 'jgleak[nvflare]'")
 
@@ -73,6 +74,12 @@ def test_weights_and_differences_are_recorded_and_pass(kind: str, data: Any, tmp
     wanted = flatten(ROUNDS.observation(SENT, RETURNED, graphs=1).update)
     for name, leaf in flatten(load_observation(path)[0].update).items():
         np.testing.assert_allclose(leaf, wanted[name], atol=1e-5)
+
+
+def test_the_pages_filter_records(tmp_path: Path) -> None:
+    names = run("nvflare", RECORDING, recorder=Recorder(ROUNDS, tmp_path, SPACE))
+    passed([names["Recorded"](1)], RETURNED, "WEIGHTS")
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_a_recorder_sees_what_earlier_filters_let_pass(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from jgleak.interop import GIN, Client, Linear, Recorder, Rounds
 from jgleak.interop.weights import mean_gradient
 from tests.interop.conftest import UNCOMPARED
 from tests.interop.federation import LAYERS, Weights, initial, joined, logits, trained
+from tests.interop.test_guide import RECORDING, run
 
 pytestmark = UNCOMPARED
 
@@ -112,6 +113,17 @@ def test_a_recorder_writes_what_invert_reads(one_step: Round, tmp_path: Path) ->
     assert seen.batch_size == 4 and space.width == MOLECULE_SPACE.width
     for name, leaf in flatten(read(one_step).update).items():
         np.testing.assert_array_equal(flatten(seen.update)[name], leaf)
+
+
+def test_the_pages_loop_records_every_client(
+    graphs: list[Graph], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = run("rounds", RECORDING, model=LAYERS, space=MOLECULE_SPACE)
+    names |= {"sent": initial(MOLECULE_SPACE, WIDTH), "clients": [graphs[:4], graphs[4:]]}
+    names["train"] = lambda sent, own: trained(sent, own, MOLECULE_SPACE, rate=RATE, loader=8, epochs=1)
+    run("loop", RECORDING, **names)
+    assert [load_observation(path)[0].batch_size for path in sorted((tmp_path / "rounds").iterdir())] == [4, 2]
 
 
 def test_a_recorder_warns_and_goes_on(one_step: Round, tmp_path: Path) -> None:
