@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,8 @@ class Rounds:
         follows from its graphs: ``steps`` is not looked at.
       epochs: passes of a client over its graphs in a round.
       client: what clients do besides: frozen parts, clipping, pruning, noise.
-      example: a check of the description, as for ``from_arrays``; a live module is asked itself.
+      example: a check of the description in every round: from the weights that were sent, as they were given, to public
+        graphs and what the clients' model says of them (``from_arrays``). A live module is asked itself.
 
     Raises:
       ValueError: no whole number of epochs from 1, or a module that drops out.
@@ -46,7 +48,7 @@ class Rounds:
     local: LocalTraining
     epochs: int = 1
     client: Client = Client()
-    example: Given | None = None
+    example: Callable[[Any], Given] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.epochs, int) or self.epochs < 1:
@@ -83,7 +85,8 @@ class Rounds:
         client = dataclasses.replace(self.client, frozen=frozen, local=local)
         whole = {name: after.get(name, array) for name, array in before.items()}
         extra = {name: array for name, array in after.items() if name not in before}
-        given: dict[str, Any] = {"loss": self.loss, "batch_size": graphs, "example": self.example}
+        shown = None if self.example is None else self.example(sent)
+        given: dict[str, Any] = {"loss": self.loss, "batch_size": graphs, "example": shown}
         return from_weights(before, whole | extra, self.model, **given, client=client)
 
     def defended(self, sent: Any, returned: Any, defense: Defense, *, graphs: int, key: Array) -> tuple[Arrays, Rounds]:

@@ -98,6 +98,19 @@ def test_the_batchs_statistics_are_read_off_the_buffers(one_step: Round) -> None
         np.testing.assert_allclose(variance, wanted[f"conv{number}.nn.1.running_var"], rtol=1e-3, atol=1e-4)
 
 
+def test_an_example_is_asked_with_the_weights_of_the_round(one_step: Round, graphs: list[Graph]) -> None:
+    """What the clients' model says changes from round to round."""
+    x, edges, batch, _ = joined(graphs[:1], MOLECULE_SPACE)
+
+    def example(weights: Weights) -> Any:
+        return x, edges, np.asarray(logits(weights, x, edges, batch, 1)[0])
+
+    seen = read(one_step, example=example)
+    assert seen.model == read(one_step).model
+    with pytest.raises(ValueError, match="the description's output differs from the model's"):
+        read(one_step, example=lambda weights: (*example(weights)[:2], 2 * example(weights)[2]))
+
+
 def test_steps_follow_from_graphs_loader_and_epochs(graphs: list[Graph]) -> None:
     """The last step of a pass may have fewer graphs; five of four a step are two steps."""
     local = rounds(3)._local(5)
