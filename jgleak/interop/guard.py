@@ -21,6 +21,9 @@ from jgleak.federated.observation import Observation
 from jgleak.interop.arrays import Arrays, by_name
 from jgleak.interop.rounds import Rounds
 
+CENSUS = "census"
+"""The attack that proves how many graphs explain an update."""
+
 Action = Literal["sent", "noised", "dropped"]
 
 
@@ -46,28 +49,26 @@ class Verdict:
 
 @dataclasses.dataclass(frozen=True)
 class Guard:
-    """Attacks an update as the server could, and lets it pass unless the certified anonymity set is too small.
+    """Attacks an update as the server could, by the census, and lets it pass unless the certified anonymity set is too
+    small.
 
     Attributes:
       rounds: how rounds are read.
       knowledge: what the server knows, the public feature space first.
       least: graphs that must explain an update; of fewer it is held back (2: what is certified ``unique``).
       seconds: time limit of an attack, compilation included.
-      attack: its name; it must certify (``census``).
       strict: hold back too what is not certified to have ``least`` graphs: what the attack did not settle in its time.
       otherwise: what happens to an update that is held back: empty, it is dropped; or a defence in the words of
         ``jgleak.defenses.parse``, after which it is attacked again, and dropped where the set is still too small.
 
     Raises:
-      KeyError: an unknown attack.
-      ValueError: numbers out of range, an unknown defence, or one inside the forward pass.
+      ValueError: numbers out of range, an unknown defence, or one that acts before there is an update.
     """
 
     rounds: Rounds
     knowledge: Knowledge
     least: int = 2
     seconds: float = 30.0
-    attack: str = "census"
     strict: bool = False
     otherwise: str = ""
 
@@ -76,9 +77,12 @@ class Guard:
             raise ValueError(f"least: a whole number from 2, as some graph explains every update; got {self.least!r}")
         if not self.seconds > 0:
             raise ValueError(f"seconds: an attack needs some time, got {self.seconds}")
-        get_attack(self.attack)
-        if parse(self.otherwise).inside:
-            raise ValueError(f"otherwise: {self.otherwise!r} acts inside the forward pass, which is over; take noise")
+        steps = parse(self.otherwise).steps
+        if any(step.kind.disturb is not None or step.kind.graph is not None for step in steps):
+            raise ValueError(
+                f"otherwise: {self.otherwise!r} acts on activations or on each graph's gradient, which are past; take "
+                "what acts on the update (clip:1+gaussian:0.1)"
+            )
 
     def verdict(self, sent: Any, returned: Any, *, graphs: int) -> Verdict:
         """What may leave of an update.
@@ -104,15 +108,11 @@ class Guard:
 
     def _attacked(self, seen: Observation) -> tuple[bool, int | None, str]:
         """Whether an update is to be held back, the smallest certified set, and why in words."""
-        found = get_attack(self.attack)(seen, self.knowledge, key=_secret(), budget=Budget(seconds=self.seconds))
+        found = get_attack(CENSUS)(seen, self.knowledge, key=_secret(), budget=Budget(seconds=self.seconds))
         ended = [one.size for one in certificates(found) if one.status != "at_least_k"]
         size = min(ended, default=None)
         if size is not None and size < self.least:
-            return (
-                True,
-                size,
-                f"{size} graph(s) alone explain the update, {self.least} were asked for",
-            )
+            return True, size, f"{size} graph(s) alone explain the update, {self.least} were asked for"
         open_sets = [one.size for one in certificates(found)]
         enough = len(open_sets) == seen.batch_size and min(open_sets) >= self.least
         if self.strict and not enough:

@@ -33,14 +33,14 @@ class Rounds:
         step by step, as for ``from_arrays``.
       loss: what clients minimise.
       local: how: rate, momentum, weight decay, and the graphs of a step (``loader``). How many steps a client makes
-        follows from its graphs: ``steps`` is not looked at.
+        follows from its graphs and ``epochs``, so that ``steps`` stays 1.
       epochs: passes of a client over its graphs in a round.
       client: what clients do besides: frozen parts, clipping, pruning, noise.
       example: a check of the description in every round: from the weights that were sent, as they were given, to public
         graphs and what the clients' model says of them (``from_arrays``). A live module is asked itself.
 
     Raises:
-      ValueError: no whole number of epochs from 1, or a module that drops out.
+      ValueError: no whole number of epochs from 1, a number of steps, or a module that drops out.
     """
 
     model: Forward
@@ -53,6 +53,11 @@ class Rounds:
     def __post_init__(self) -> None:
         if not isinstance(self.epochs, int) or self.epochs < 1:
             raise ValueError(f"epochs: a client passes over its graphs a whole number of times, got {self.epochs!r}")
+        if self.local.steps != 1:
+            raise ValueError(
+                f"local: {self.local.steps} steps are stated, and how many a client makes follows from its graphs, the "
+                "loader and the epochs; leave steps out (loader=None: all graphs at once, epochs=5: five steps)"
+            )
         if is_live(self.model):
             check_dropout(self.model)
 

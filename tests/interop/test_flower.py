@@ -136,8 +136,8 @@ def test_what_the_guard_withholds_is_an_error_that_strategies_leave_out(
     from jgleak.interop.flower import Recording, guarding
     from tests.interop.flower_app import client_app
 
-    monkeypatch.setitem(ATTACKS, "told", certifying({1: ("unique", 1), 2: ("k_graphs", 5)}, graphs))
-    guard = Guard(rounds(norm=False), Knowledge(MOLECULE_SPACE), attack="told")
+    monkeypatch.setitem(ATTACKS, "census", certifying({1: ("unique", 1), 2: ("k_graphs", 5)}, graphs))
+    guard = Guard(rounds(norm=False), Knowledge(MOLECULE_SPACE))
     clients = [[graphs[0]], graphs[1:3], graphs[3:5]]
     recorder = Recorder(rounds(norm=False), tmp_path, MOLECULE_SPACE)
     guarded = federate(
@@ -156,8 +156,8 @@ def test_noise_of_the_guard_is_in_what_leaves(
     from tests.interop.flower_app import client_app
 
     answers = iter([("unique", 1), ("at_least_k", 1)])
-    monkeypatch.setitem(ATTACKS, "told", certifying(_Told(answers), graphs))  # type: ignore[arg-type]
-    guard = Guard(rounds(norm=False), Knowledge(MOLECULE_SPACE), attack="told", otherwise="gaussian:1")
+    monkeypatch.setitem(ATTACKS, "census", certifying(_Told(answers), graphs))  # type: ignore[arg-type]
+    guard = Guard(rounds(norm=False), Knowledge(MOLECULE_SPACE), otherwise="gaussian:1")
     recorder = Recorder(rounds(norm=False), tmp_path, MOLECULE_SPACE)
     federate(client_app([graphs[:1]], [guarding(guard)], norm=False), Recording(fedavg(1), recorder), 1, norm=False)
     (path,) = tmp_path.iterdir()

@@ -40,7 +40,7 @@ ROUNDS = Rounds([GIN("conv1"), "relu", "mean", Linear("out")], "bce", LocalTrain
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """An attack ``told`` that answers what it is given, one answer a call; and the observations that it saw."""
+    """In the place of the census one that answers what it is told, one answer a call; and what it saw."""
 
     def answers(*each: Told) -> list[Any]:
         seen: list[Any] = []
@@ -55,15 +55,14 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Any:
                 return members[0]
             return Reconstruction((GRAPH,) * len(members), 0.0, "time", members=members)
 
-        monkeypatch.setitem(ATTACKS, "told", Attack("told", run, several=True))
+        monkeypatch.setitem(ATTACKS, "census", Attack("told", run, several=True))
         return seen
 
     return answers
 
 
 def guarded(graphs: int = 1, **changes: Any) -> Any:
-    guard = Guard(ROUNDS, Knowledge(SPACE), **{"attack": "told", **changes})
-    return guard.verdict(SENT, RETURNED, graphs=graphs)
+    return Guard(ROUNDS, Knowledge(SPACE), **changes).verdict(SENT, RETURNED, graphs=graphs)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +127,8 @@ def test_noise_differs_between_rounds(told: Any) -> None:
         ({"least": 1}, "least: a whole number from 2"),
         ({"seconds": 0.0}, "seconds: an attack needs some time"),
         ({"otherwise": "noise:1"}, "unknown 'noise'"),
-        ({"otherwise": "activations:1"}, "acts inside the forward pass, which is over"),
+        ({"otherwise": "activations:1"}, "acts on activations or on each graph's gradient, which are past"),
+        ({"otherwise": "clip-graph:1+gaussian:1"}, "acts on activations or on each graph's gradient, which are past"),
     ],
 )
 def test_mistakes_are_named_before_a_round(change: dict[str, Any], message: str) -> None:
@@ -136,13 +136,8 @@ def test_mistakes_are_named_before_a_round(change: dict[str, Any], message: str)
         Guard(ROUNDS, Knowledge(SPACE), **change)
 
 
-def test_an_unknown_attack_is_named_before_a_round() -> None:
-    with pytest.raises(KeyError, match="did you mean 'census'"):
-        Guard(ROUNDS, Knowledge(SPACE), attack="sensus")
-
-
 def test_an_update_that_cannot_be_attacked_is_not_let_pass() -> None:
     """The error reaches the caller, who must not send then."""
     with pytest.raises(ValueError, match="'out.bias' did not come back|lacks|holds NaN"):
-        guard = Guard(ROUNDS, Knowledge(SPACE), attack="census")
+        guard = Guard(ROUNDS, Knowledge(SPACE))
         guard.verdict(SENT, {**RETURNED, "out.bias": RETURNED["out.bias"] * np.nan}, graphs=1)

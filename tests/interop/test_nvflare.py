@@ -32,8 +32,8 @@ def told(monkeypatch: pytest.MonkeyPatch, *sizes: int) -> Guard:
     def run(observation: Any, knowledge: Any, *, key: Any, budget: Any) -> Reconstruction:
         return Reconstruction((GRAPH,), 0.0, "match", certificate=Certificate("k_graphs", next(left), 9, False, 0.0))
 
-    monkeypatch.setitem(ATTACKS, "told", Attack("told", run))
-    return Guard(ROUNDS, Knowledge(SPACE), attack="told", otherwise="gaussian:1")
+    monkeypatch.setitem(ATTACKS, "census", Attack("told", run))
+    return Guard(ROUNDS, Knowledge(SPACE), otherwise="gaussian:1")
 
 
 def passed(filters: list[Any], data: dict[str, np.ndarray], kind: str, *, task: bool = True) -> Any:

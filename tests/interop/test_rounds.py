@@ -61,7 +61,7 @@ def round_of(graphs: list[Graph], *, epochs: int) -> Round:
 
 
 def rounds(epochs: int = 1, **changes: Any) -> Rounds:
-    return Rounds(LAYERS, "bce", LOCAL, epochs, **changes)
+    return Rounds(LAYERS, "bce", **{"local": LOCAL, "epochs": epochs, **changes})
 
 
 def read(one: Round, epochs: int = 1, **changes: Any) -> Any:
@@ -199,6 +199,7 @@ def test_a_constant_and_a_frozen_part_are_not_defended() -> None:
     ("change", "message"),
     [
         ({"epochs": 0}, "whole number of times, got 0"),
+        ({"local": LocalTraining(RATE, steps=3)}, "3 steps are stated, .* follows from its graphs, the loader"),
         ({"epochs": 2}, r"went up by 1, and the description says 2 step\(s\) a round"),
         ({"graphs": 0}, "whole number of graphs from 1, got 0"),
         ({"client": Client(frozen=["none"])}, "'none' is no parameter of this state"),
