@@ -74,6 +74,15 @@ def test_entries_above_the_threshold_are_chosen(monkeypatch: pytest.MonkeyPatch)
     np.testing.assert_allclose(left[left != 0], 0.002, rtol=1e-3)
 
 
+def test_the_threshold_has_noise_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is drawn at one scale and the rest at none: of 40 entries four leave, so that the scale is gamma / 2."""
+    monkeypatch.setattr(sparse_vector, "EPSILON", 10.0)
+    monkeypatch.setattr(jax.random, "laplace", lambda key, shape=(): np.full(shape, float(shape == ()), np.float32))
+    sizes = np.where(np.arange(40) % 2, 0.0055, 0.0065).astype(np.float32)
+    left = np.asarray(parse("sparse-vector:0.01").apply({"a": sizes}, key=KEY)["a"])
+    assert np.any(left[::2]) and not np.any(left[1::2])
+
+
 def test_what_nvflares_accountant_says_is_told_and_not_promised() -> None:
     found = privacy(parse("sparse-vector:1e-5"), [1000, 25], rounds=10)
     assert found.epsilon == math.inf and f"epsilon {10 * (0.1 + 103 * 0.1):.4g};" in found.reason
