@@ -39,7 +39,7 @@ def test_the_newest_versions_are_within_the_bounds(extra: str) -> None:
         if name in newest:
             assert bound.contains(newest[name], prereleases=True), name
         else:
-            assert extra in {"notebooks", "ray", "all"}, f"{name} is not in constraints.txt"
+            assert extra in {"notebooks", "ray", "flower", "nvflare", "all"}, f"{name} is not in constraints.txt"
 
 
 def test_the_lowest_python_is_the_first_one_listed() -> None:

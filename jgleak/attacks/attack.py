@@ -177,6 +177,12 @@ class Attack:
                 f"the update mixes {observation.batch_size} graphs and it attacks one; record batches of one, "
                 "or take an attack on batches (census, or gradient matching, as dlg)"
             )
+        if observation.model.returns_statistics and (observation.batch_size > 1 or observation.steps > 1):
+            return (
+                "batch normalisation in training mode mixes the nodes of all graphs of a step, so that no graph's "
+                f"gradient can be recomputed alone; behind the update are {observation.batch_size} graph(s) and "
+                f"{observation.steps} step(s), and attacks read one of one. Its facts are certain all the same"
+            )
         if observation.model.edge_classes and not self.edge_classes:
             return (
                 "the model tells edge classes (bond types) apart, and it looks for edges that are there or not; take "

@@ -1,4 +1,4 @@
-"""Bounds on the size of an update: of the whole, of every entry, of every tensor."""
+"""Bounds on the size of an update: of the whole, of every graph's part, of every entry, of every tensor."""
 
 from __future__ import annotations
 
@@ -61,5 +61,6 @@ def _no_tensor_shrunk(bound: float, update: PyTree, deviation: float) -> bool:
 
 
 CLIP = Kind("clip", clip, bounds=_whole, scales=True)
+CLIP_GRAPH = Kind("clip-graph", graph=optax.clip_by_global_norm, bounds=_whole, scales=True)
 CLIP_ENTRIES = Kind("clip-inf", clip_entries, bounds=_entries, idle=_no_entry_cut)
 CLIP_TENSORS = Kind("clip-layer", clip_tensors, bounds=_tensors, idle=_no_tensor_shrunk)

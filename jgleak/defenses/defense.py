@@ -24,6 +24,8 @@ class Kind:
       name: what users type.
       transform: from the strength and a key to an optax transformation of the update; None where the update passes.
       disturb: from the strength, a key and a layer's output to the disturbed output; None where activations pass.
+      graph: from the strength to what is done to every graph's gradient before the mean over a batch; None where these
+        pass.
       fault: what is wrong with a strength, or None.
       deviation: from the strength and the update that left to the standard deviation of the zero-mean noise on an
         entry (its root mean square in the tensor where that is largest); None where what it does is no such noise.
@@ -39,6 +41,7 @@ class Kind:
     name: str
     transform: Callable[[float, Array], optax.GradientTransformation] | None = None
     disturb: Callable[[float, Array, Float[Array, "N D"]], Float[Array, "N D"]] | None = None
+    graph: Callable[[float], optax.GradientTransformation] | None = None
     fault: Callable[[float], str | None] = lambda strength: None if strength > 0 else "must be above 0"
     deviation: Callable[[float, PyTree], float] | None = None
     bounds: Callable[[float, tuple[int, ...]], tuple[float, float]] | None = None
@@ -75,9 +78,22 @@ class Defense:
     """Steps in the order in which the client takes them; none at all is no defence.
 
     ``str`` gives the text that ``jgleak.defenses.parse`` reads: ``clip:1+gaussian:0.1``.
+
+    Raises:
+      ValueError: something is to be done to graphs' gradients after their mean was taken.
     """
 
     steps: tuple[Step, ...] = ()
+
+    def __post_init__(self) -> None:
+        changed = False
+        for step in self.steps:
+            if step.kind.graph is not None and changed:
+                raise ValueError(
+                    f"defense: {step} acts on each graph's gradient, and in {str(self)!r} stands behind what acts on "
+                    "their mean; put it first"
+                )
+            changed = changed or step.kind.transform is not None
 
     def __str__(self) -> str:
         return "+".join(map(str, self.steps))
@@ -90,8 +106,16 @@ class Defense:
         return optax.chain(*parts) if parts else optax.identity()
 
     def apply(self, update: PyTree, *, key: Array) -> PyTree:
-        """One client's update as it leaves, ``update`` a pytree of gradients."""
+        """One client's update as it leaves, a pytree of gradients; what acts on each graph's comes before that
+        (``on_graphs``)."""
         return _applied(self, update, key) if self.on_update else update
+
+    def on_graphs(self, each: PyTree) -> PyTree:
+        """Gradients of a batch's graphs, every leaf with a leading axis for these, as they enter the mean."""
+        for step in self.steps:
+            if step.kind.graph is not None:
+                each = jax.vmap(partial(_changed, step.kind.graph(step.strength)))(each)
+        return each
 
     def disturb(self, *, key: Array) -> Disturb | None:
         """What is done to every layer's output inside the client's forward pass, or None."""
@@ -139,8 +163,11 @@ class Defense:
 @partial(jax.jit, static_argnames=("defense",))
 def _applied(defense: Defense, update: PyTree, key: Array) -> PyTree:
     transform = defense.transform(key=key)
-    out, _ = transform.update(update, transform.init(update))
-    return out
+    return _changed(transform, update)
+
+
+def _changed(transform: optax.GradientTransformation, gradient: PyTree) -> PyTree:
+    return transform.update(gradient, transform.init(gradient))[0]
 
 
 def _disturbed(steps: list[Step], key: Array, layer: int, state: Float[Array, "N D"]) -> Float[Array, "N D"]:

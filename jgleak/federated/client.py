@@ -33,9 +33,9 @@ def gradients(
 ) -> Params:
     """Per-graph gradients, whose mean is the batch's: every leaf gains a leading axis ``B``.
 
-    One compilation a batch shape. A defence inside the forward pass and the masks of dropout draw from ``key``, afresh
-    for every graph; without a key nothing is masked. Under a masked loss what a label counts may depend on the other
-    graphs of the batch (``Loss.over``).
+    One compilation a batch shape. What a defence does to each graph's gradient is done. A defence inside the forward
+    pass and the masks of dropout draw from ``key``, afresh for every graph; without a key nothing is masked. Under a
+    masked loss what a label counts may depend on the other graphs of the batch (``Loss.over``).
     """
 
     def one(p: Params, graph: DenseGraph, y: Array, weights: Array | None, own: Array | None) -> Array:
@@ -47,7 +47,7 @@ def gradients(
     weights = None if batch.labels is None else Loss.of(loss).entry_weights(batch.labels)
     in_axes = (None, 0, 0, *(None if part is None else 0 for part in (weights, keys)))
     each = jax.vmap(jax.grad(one), in_axes=in_axes)(params, batch.dense, batch.labels, weights, keys)
-    return model.trained(each) if model.frozen else each
+    return defense.on_graphs(model.trained(each) if model.frozen else each)
 
 
 def fedsgd(

@@ -60,8 +60,8 @@ class Observation:
         weights whose difference it is. Attacks reckon with it unless ``Knowledge.noise`` says otherwise. None: none.
 
     Raises:
-      ValueError: the update does not fit the parameters (a gradient of another model), or is not finite; or statistics
-        of a batch of several graphs, or of several local steps.
+      ValueError: the update does not fit the parameters (a gradient of another model), or is not finite; or batch
+        normalisation in training mode under a protocol of single nodes.
     """
 
     model: GNN
@@ -113,11 +113,10 @@ class Observation:
             raise ValueError("statistics: no norm of this model is in training mode; leave them out")
 
     def _check_training(self, expected: Params) -> None:
-        steps = 1 if self.local is None else self.local.steps
-        if self.batch_size > 1 or steps > 1 or self.protocol not in ("fedsgd", "fedavg"):
+        if self.protocol not in ("fedsgd", "fedavg"):
             raise ValueError(
-                "model: batch normalisation in training mode is understood in the gradient of one graph (one step), "
-                f"not in that of {self.batch_size} graph(s) and {steps} step(s) under {self.protocol!r}"
+                "model: batch normalisation in training mode mixes all nodes of a step, and under "
+                f"{self.protocol!r} nobody knows which; take the gradients in evaluation mode"
             )
         if self.statistics is not None:
             norms = [path for path, norm in self.model.norms.items() if norm.returns_statistics]
@@ -139,6 +138,11 @@ class Observation:
         """How many gradients came side by side, or None where the update is one."""
         leaves = flatten(self.update).values()
         return next(iter(np.shape(leaf)[0] for leaf in leaves), 0) if self.protocol == "node_losses" else None
+
+    @property
+    def steps(self) -> int:
+        """Local steps behind the update; 1 where it is a gradient."""
+        return 1 if self.local is None else self.local.steps
 
 
 def _check_depth(what: str, tree: Params, model: GNN) -> None:

@@ -15,6 +15,7 @@ from jgleak.interop.example import Example as Example
 from jgleak.interop.forward import steps_of as steps_of
 from jgleak.interop.graphs import edge_arrays as edge_arrays
 from jgleak.interop.graphs import edge_rows as edge_rows
+from jgleak.interop.guard import Guard as Guard
 from jgleak.interop.layers import GAT as GAT
 from jgleak.interop.layers import GCN as GCN
 from jgleak.interop.layers import GIN as GIN
@@ -29,6 +30,8 @@ from jgleak.interop.layers import LayerNorm as LayerNorm
 from jgleak.interop.layers import Linear as Linear
 from jgleak.interop.layers import Residual as Residual
 from jgleak.interop.module import from_pyg as from_pyg
+from jgleak.interop.recorder import Recorder as Recorder
+from jgleak.interop.rounds import Rounds as Rounds
 from jgleak.interop.schema import read_schema as read_schema
 from jgleak.interop.weights import from_weights as from_weights
 from jgleak.interop.weights import rounding as rounding

@@ -163,6 +163,16 @@ def observed(
     return observation
 
 
+def trained_names(layers: Forward, state: Arrays) -> list[str]:
+    """The names of the parameters of a forward pass; running statistics are none.
+
+    Raises:
+      ValueError: a description that does not fit the arrays.
+    """
+    steps = [step for step in forward_pass(layers, state, None) if step != LOG_SOFTMAX]
+    return [name for slot in slots(plan(steps), state) if not slot.still for name in slot.names]
+
+
 def _logits(layers: Sequence[Step], loss: Loss) -> Sequence[Step]:
     """The forward pass up to the logits: under cross-entropy a softmax of log-probabilities changes nothing."""
     if not layers or layers[-1] != LOG_SOFTMAX:

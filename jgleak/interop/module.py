@@ -110,19 +110,25 @@ def _check_mode(modules: Mapping[str, Any], model: Any, deterministic: bool, *, 
         if is_batch_norm(module) and module.training and not given:
             raise ValueError(
                 f"model: {name!r} is a {type(module).__name__} in training mode, where it mixes a batch's graphs, and "
-                "whose running statistics the forward pass moved. Of one graph, give those of before it: sent={k: "
-                "v.clone() for k, v in model.state_dict().items()}; of more, take the gradient after model.eval()"
+                "whose running statistics the forward pass moved. Give those of before it: sent={k: v.clone() for k, v "
+                "in model.state_dict().items()}; where attacks are to read several graphs, take the gradient after "
+                "model.eval()"
             )
-    for name, module in modules.items():
-        kind = type(module).__name__
-        dropout = getattr(module, "p", 0.0) if "Dropout" in kind else getattr(module, "dropout", 0.0)
-        if module.training and isinstance(dropout, int | float) and dropout > 0:
-            raise ValueError(f"model: {name or kind!r} drops out at rate {dropout}: {REFUSED['dropout']}")
+    check_dropout(model)
     if model.training and not deterministic:
         raise ValueError(
             "model: it is in training mode, where functions such as F.dropout may drop out unseen; take the gradient "
             "after model.eval(), or say deterministic=True where the forward pass draws nothing"
         )
+
+
+def check_dropout(model: Any) -> None:
+    """Raise ``ValueError`` where a module of the model is in training mode and drops out."""
+    for name, module in model.named_modules():
+        kind = type(module).__name__
+        dropout = getattr(module, "p", 0.0) if "Dropout" in kind else getattr(module, "dropout", 0.0)
+        if module.training and isinstance(dropout, int | float) and dropout > 0:
+            raise ValueError(f"model: {name or kind!r} drops out at rate {dropout}: {REFUSED['dropout']}")
 
 
 def _steps(word: Step, modules: Mapping[str, Any]) -> list[Step]:

@@ -66,7 +66,7 @@ def from_weights(
     for name, array in sent.items():
         if array.shape != back[name].shape:
             raise ValueError(f"after: {name!r} has shape {back[name].shape}, it was sent as {array.shape}")
-    slopes = {name: _quotient(array, back[name], local) for name, array in sent.items()}
+    slopes = {name: mean_gradient(array, back[name], local) for name, array in sent.items()}
     given = {"loss": loss, "batch_size": batch_size, "reduction": reduction, "example": example}
     rounded = rounding(back, local)
     if rounded < _single(slopes) and client.noise is None:
@@ -94,8 +94,14 @@ def _single(slopes: Arrays) -> float:
     return float(np.sqrt(np.mean(spacing**2) / 12.0))
 
 
-def _quotient(before: np.ndarray, after: np.ndarray, local: LocalTraining) -> np.ndarray:
+def mean_gradient(before: np.ndarray, after: np.ndarray, local: LocalTraining) -> np.ndarray:
     """The mean gradient of one array; zero where it came back as it was sent: it was not trained, and did not decay."""
     sent, back = before.astype(np.float64), after.astype(np.float64)
     moved = 0.0 if np.array_equal(sent, back) else float(local.kept[-1]) * sent - back
     return np.asarray(moved / local.length * np.ones_like(sent), np.float32)
+
+
+def weights_after(before: np.ndarray, slope: np.ndarray, local: LocalTraining) -> np.ndarray:
+    """The weights whose difference from ``before`` is read as the mean gradient ``slope``, in their type."""
+    moved = float(local.kept[-1]) * before.astype(np.float64) - local.length * slope.astype(np.float64)
+    return moved.astype(before.dtype)

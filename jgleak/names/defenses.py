@@ -12,11 +12,23 @@ DEFENSES = {
         "deviation / sqrt(2))",
     ),
     "clip": Named("jgleak.defenses.clip:CLIP", "the update's L2 norm bounded; the bound (DP-SGD)"),
+    "clip-graph": Named(
+        "jgleak.defenses.clip:CLIP_GRAPH",
+        "every graph's gradient bounded in L2 norm before the mean; the bound (Opacus)",
+    ),
     "clip-inf": Named("jgleak.defenses.clip:CLIP_ENTRIES", "every entry bounded; the bound (FedGNN)"),
     "clip-layer": Named("jgleak.defenses.clip:CLIP_TENSORS", "every tensor's L2 norm bounded; the bound"),
     "prune": Named(
         "jgleak.defenses.prune:PRUNE",
         "the smallest entries of every tensor set to zero; their share (gradient compression)",
+    ),
+    "percentile": Named(
+        "jgleak.defenses.percentile:PERCENTILE",
+        "the smallest entries of the whole update set to zero; percent of them (NVFlare's PercentilePrivacy)",
+    ),
+    "sparse-vector": Named(
+        "jgleak.defenses.sparse_vector:SPARSE_VECTOR",
+        "a tenth of the entries, at random, cut and with Laplace noise; the bound gamma (NVFlare's SVTPrivacy)",
     ),
     "quantise": Named(
         "jgleak.defenses.quantise:QUANTISE", "entries rounded at random to equal levels; bits an entry (QSGD)"

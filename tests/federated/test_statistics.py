@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.distance import gradient_distances
+from jgleak.attacks.registry import get_attack
 from jgleak.features import FeatureSpace, real
-from jgleak.federated import LocalTraining, fedavg, fedsgd
+from jgleak.federated import Knowledge, LocalTraining, Observation, fedavg, fedsgd
 from jgleak.federated.client import returned, target_gradient
 from jgleak.federated.loss import graph_loss
 from jgleak.federated.observation import load, save
@@ -168,8 +169,10 @@ def test_what_is_not_understood_is_refused(seen: Any, world: Any) -> None:
     for graphs in ([graph, graph], [world.graph(1, seed=1)]):
         with pytest.raises(ValueError, match="over the nodes of one graph, two at least"):
             fedsgd(model, params, graphs, world.space, loss="ce")
-    with pytest.raises(ValueError, match="in the gradient of one graph"):
-        dataclasses.replace(observation, batch_size=2)
+    for several in ({"batch_size": 2}, {"protocol": "fedavg", "local": LocalTraining(0.1, steps=2)}):
+        mixed = dataclasses.replace(observation, **several)  # its facts are certain, and no attack reads it
+        reason = get_attack("random").refusal(mixed, Knowledge(world.space))
+        assert reason is not None and "mixes the nodes of all graphs of a step" in reason
     with pytest.raises(ValueError, match="statistics: lacks tensor 'layers_0/conv/norms_0/mean'"):
         dataclasses.replace(observation, statistics={"layers_0": {"norm": observation.statistics["layers_0"]["norm"]}})
     with pytest.raises(ValueError, match="no norm of this model is in training mode"):
@@ -178,6 +181,9 @@ def test_what_is_not_understood_is_refused(seen: Any, world: Any) -> None:
     labelled = world.graph(5, seed=1, node_labels=True)
     with pytest.raises(ValueError, match="are taken in evaluation mode"):
         target_gradient(scores, scores.initial(key=jax.random.key(0)), [labelled], world.space, loss="ce")
+    weights = scores.initial(key=jax.random.key(0))
+    with pytest.raises(ValueError, match="mixes all nodes of a step, and under 'target_node' nobody knows which"):
+        Observation(scores, weights, weights, "ce", protocol="target_node")
     with pytest.raises(ValueError, match="momentum: expected a share"):
         model_of(world.space.width, BatchNorm(training=True, momentum=0.0)).check()
 

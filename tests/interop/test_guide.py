@@ -18,11 +18,12 @@ from tests.interop.conftest import UNCOMPARED, Stranger
 
 pytestmark = UNCOMPARED
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "bring-your-own-model.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+GUIDE, RECORDING = ((DOCS / page).read_text(encoding="utf-8") for page in ("bring-your-own-model.md", "recording.md"))
 
 
-def run(name: str, **names: Any) -> dict[str, Any]:
-    blocks = dict(re.findall(r"<!-- test: (\w+) -->\n```python\n(.*?)```", GUIDE, re.DOTALL))
+def run(name: str, page: str = GUIDE, **names: Any) -> dict[str, Any]:
+    blocks = dict(re.findall(r"<!-- test: (\w+) -->\n```python\n(.*?)```", page, re.DOTALL))
     exec(compile(blocks[name], name, "exec"), names)
     return names
 

@@ -13,7 +13,18 @@ import pytest
 from jgleak.features import FeatureSpace, onehot
 from jgleak.federated import LocalTraining
 from jgleak.federated.observation import flatten, load
-from jgleak.interop import GIN, BatchNorm, Client, Example, Linear, from_arrays, from_pyg, from_weights, steps_of
+from jgleak.interop import (
+    GIN,
+    BatchNorm,
+    Client,
+    Example,
+    Linear,
+    Rounds,
+    from_arrays,
+    from_pyg,
+    from_weights,
+    steps_of,
+)
 from jgleak.precision import DIGITS, computed_noise, digits_of
 from tests.interop.conftest import LAYERS, LOSSES, UNCOMPARED
 from tests.interop.test_guide import run
@@ -391,6 +402,15 @@ def test_a_sequential_stands_for_its_parts_and_idle_dropout_is_passed_over() -> 
     assert (model.readout.mlp.widths[:-1], model.readout.mlp.act) == ((5,), "elu") and model.layers[
         -1
     ].act != "identity"
+
+
+def test_a_model_that_drops_out_has_no_rounds_to_be_read() -> None:
+    """Clients train it in this mode; the recorder says so before the first round."""
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Dropout(0.5))
+    with pytest.raises(ValueError, match="'1' drops out at rate 0.5"):
+        Rounds(model, "ce", LocalTraining(0.1))
+    model[1].p = 0.0
+    assert Rounds(model, "ce", LocalTraining(0.1)).epochs == 1
 
 
 def test_training_mode_is_taken_where_the_stranger_vouches_for_it() -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from jgleak.attacks.facts.evidence import Evidence
-from jgleak.attacks.facts.fact import CLIPPING, NOISE, ONE, PRUNING, QUANTISATION, Fact, Silent
+from jgleak.attacks.facts.fact import BATCH, CLIPPING, NOISE, ONE, PRUNING, QUANTISATION, Fact, Silent
 from jgleak.federated.statistics import of_batch
 
-UNDER = (ONE, CLIPPING, PRUNING, QUANTISATION, NOISE)
+UNDER = (ONE, BATCH, CLIPPING, PRUNING, QUANTISATION, NOISE)
 """One step, whatever is done to the update."""
 
 
@@ -17,9 +17,11 @@ def batch_statistics(evidence: Evidence) -> Fact:
     its update does not touch buffers.
 
     Raises:
-      Silent: no running statistics came back.
+      Silent: no running statistics came back, or they moved in several steps.
     """
     observation = evidence.observation
+    if observation.steps > 1:
+        raise Silent("running statistics moved towards those of several steps, and only a mixture of these shows")
     if observation.statistics is None:
         raise Silent("no running statistics came back")
     batch = of_batch(observation.model, observation.params, observation.statistics)

@@ -1,0 +1,166 @@
+"""Flower: mods of a ``ClientApp`` and a ``Strategy`` around a strategy. Needs ``pip install 'jgleak[flower]'``."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from flwr.app import (  # pyright: ignore[reportMissingImports]
+    Array,
+    ArrayRecord,
+    ConfigRecord,
+    Context,
+    Error,
+    Message,
+    MessageType,
+    MetricRecord,
+)
+from flwr.serverapp import Grid  # pyright: ignore[reportMissingImports]
+from flwr.serverapp.strategy import Strategy  # pyright: ignore[reportMissingImports]
+
+from jgleak.interop.arrays import Arrays
+from jgleak.interop.guard import Guard
+from jgleak.interop.recorder import Recorder
+
+Mod = Callable[[Message, Context, Callable[[Message, Context], Message]], Message]
+"""Wraps a client: it gets the message, the context, and the rest of the client as a function."""
+
+COUNT, ROUND = "num-examples", "server-round"
+"""Where Flower's strategies look for a client's number of graphs, and where they tell clients the round."""
+
+WITHHELD = 6
+"""Flower's code of a mod that let no reply pass (``MOD_FAILED_PRECONDITION``)."""
+
+log = logging.getLogger("jgleak")
+
+
+def recording(recorder: Recorder) -> Mod:
+    """A mod that records what leaves the client in every round of training; the first of ``mods=[..]`` sees it last.
+
+    Clients reply with their weights by name, ``ArrayRecord(model.state_dict())``, and the number of their graphs under
+    ``num-examples``, as ``FedAvg`` asks of them.
+    """
+
+    def mod(message: Message, context: Context, call_next: Callable[[Message, Context], Message]) -> Message:
+        reply = call_next(message, context)
+        if _trained(message, reply):
+            client = str(context.node_config.get("partition-id", context.node_id))
+            _write(recorder, message, reply, number=_round(message), client=client)
+        return reply
+
+    return mod
+
+
+def guarding(guard: Guard) -> Mod:
+    """A mod that attacks every update of this client before it leaves, and lets pass what the guard lets pass.
+
+    A reply that is withheld becomes an ``Error``, which strategies leave out. Its text says no more than that.
+    """
+
+    def mod(message: Message, context: Context, call_next: Callable[[Message, Context], Message]) -> Message:
+        reply = call_next(message, context)
+        if not _trained(message, reply):
+            return reply
+        name, returned = _only(reply)
+        verdict = guard.verdict(arrays_of(message), _numpy(returned), graphs=graphs_of(reply))
+        log.info("round %d: %s in %.1f s", _round(message), verdict.reason, verdict.seconds)
+        if verdict.leaves is None:
+            return Message(Error(code=WITHHELD, reason="the client's guard withheld the update"), reply_to=message)
+        if verdict.action == "noised":
+            reply.content[name] = ArrayRecord({key: Array(value) for key, value in verdict.leaves.items()})
+        return reply
+
+    return mod
+
+
+class Recording(Strategy):
+    """A strategy that records every client's round as the server sees it, and is else the strategy that it wraps.
+
+    Args:
+      strategy: any strategy of Flower.
+      recorder: what writes the files.
+    """
+
+    def __init__(self, strategy: Strategy, recorder: Recorder) -> None:
+        super().__init__()
+        self.strategy, self.recorder = strategy, recorder
+        self._sent: dict[int, Message] = {}
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
+        self._sent = {message.metadata.dst_node_id: message for message in messages}
+        return messages
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        replies = list(replies)
+        for reply in replies:
+            client = reply.metadata.src_node_id
+            if not reply.has_error() and client in self._sent:
+                _write(self.recorder, self._sent[client], reply, number=server_round, client=str(client))
+        return self.strategy.aggregate_train(server_round, replies)
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        return self.strategy.configure_evaluate(server_round, arrays, config, grid)
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        return self.strategy.aggregate_evaluate(server_round, replies)
+
+    def summary(self) -> None:
+        self.strategy.summary()
+
+
+def arrays_of(message: Message) -> Arrays:
+    """The weights of a message by name.
+
+    Raises:
+      ValueError: it has not exactly one record of arrays.
+    """
+    return _numpy(_only(message)[1])
+
+
+def graphs_of(reply: Message) -> int:
+    """How many graphs a client says that it trained on.
+
+    Raises:
+      ValueError: it does not say.
+    """
+    for record in reply.content.metric_records.values():
+        if COUNT in record:
+            return int(record[COUNT])
+    raise ValueError(f"reply: its metrics have no {COUNT!r}; let the client return the number of its graphs under it")
+
+
+def _write(recorder: Recorder, sent: Message, reply: Message, *, number: int, client: str) -> None:
+    try:
+        before, after, graphs = arrays_of(sent), arrays_of(reply), graphs_of(reply)
+    except ValueError as error:
+        warnings.warn(f"round {number} of client {client} is not recorded: {error}", stacklevel=2)
+        return
+    recorder.write(before, after, graphs=graphs, number=number, client=client)
+
+
+def _trained(message: Message, reply: Message) -> bool:
+    return message.metadata.message_type == MessageType.TRAIN and not reply.has_error()
+
+
+def _round(message: Message) -> int:
+    return int(next((record[ROUND] for record in message.content.config_records.values() if ROUND in record), 0))
+
+
+def _only(message: Message) -> tuple[str, ArrayRecord]:
+    records = message.content.array_records
+    if len(records) != 1:
+        raise ValueError(f"message: it has {len(records)} records of arrays; send the model's weights in one")
+    return next(iter(records.items()))
+
+
+def _numpy(record: ArrayRecord) -> dict[str, Any]:
+    return {name: array.numpy() for name, array in record.items()}

@@ -1,0 +1,134 @@
+"""A client attacks its own update before it leaves, and holds back what would show one graph among few."""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+import time
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jgleak.attacks.attack import Budget, Reconstruction
+from jgleak.attacks.certificate import Certificate
+from jgleak.attacks.registry import get_attack
+from jgleak.defenses import parse
+from jgleak.federated.knowledge import Knowledge
+from jgleak.federated.observation import Observation
+from jgleak.interop.arrays import Arrays, by_name
+from jgleak.interop.rounds import Rounds
+
+CENSUS = "census"
+"""The attack that proves how many graphs explain an update."""
+
+Action = Literal["sent", "noised", "dropped"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """What a guard decided of one update.
+
+    Attributes:
+      action: ``sent`` as it is, ``noised``, or ``dropped``.
+      leaves: the weights that may leave, by name; None where nothing may.
+      smallest: size of the smallest anonymity set that the attack proved of what the client wanted to send; None where
+        it proved none.
+      seconds: what the guard took.
+      reason: a line for the client's own log. The server must not see it.
+    """
+
+    action: Action
+    leaves: Arrays | None
+    smallest: int | None
+    seconds: float
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Guard:
+    """Attacks an update as the server could, by the census, and lets it pass unless the certified anonymity set is too
+    small.
+
+    Attributes:
+      rounds: how rounds are read.
+      knowledge: what the server knows, the public feature space first.
+      least: graphs that must explain an update; of fewer it is held back (2: what is certified ``unique``).
+      seconds: time limit of an attack, compilation included.
+      strict: hold back too what is not certified to have ``least`` graphs: what the attack did not settle in its time.
+      otherwise: what happens to an update that is held back: empty, it is dropped; or a defence in the words of
+        ``jgleak.defenses.parse``, after which it is attacked again, and dropped where the set is still too small.
+
+    Raises:
+      ValueError: numbers out of range, an unknown defence, or one that acts before there is an update.
+    """
+
+    rounds: Rounds
+    knowledge: Knowledge
+    least: int = 2
+    seconds: float = 30.0
+    strict: bool = False
+    otherwise: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.least, int) or self.least < 2:
+            raise ValueError(f"least: a whole number from 2, as some graph explains every update; got {self.least!r}")
+        if not self.seconds > 0:
+            raise ValueError(f"seconds: an attack needs some time, got {self.seconds}")
+        steps = parse(self.otherwise).steps
+        if any(step.kind.disturb is not None or step.kind.graph is not None for step in steps):
+            raise ValueError(
+                f"otherwise: {self.otherwise!r} acts on activations or on each graph's gradient, which are past; take "
+                "what acts on the update (clip:1+gaussian:0.1)"
+            )
+
+    def verdict(self, sent: Any, returned: Any, *, graphs: int) -> Verdict:
+        """What may leave of an update.
+
+        Args:
+          sent, returned, graphs: as for ``Rounds.observation``.
+
+        Raises:
+          ValueError: the round cannot be read, or the attack cannot run on it. Then nothing is known of the update, and
+            the caller must not send it.
+        """
+        begun = time.monotonic()
+        seen = self.rounds.observation(sent, returned, graphs=graphs)
+        small, size, reason = self._attacked(seen)
+        action, leaves = ("dropped", None) if small else ("sent", by_name(returned))
+        if small and self.otherwise:
+            defense = parse(self.otherwise)
+            changed, rounds = self.rounds.defended(sent, returned, defense, graphs=graphs, key=_secret())
+            small, _, after = self._attacked(rounds.observation(sent, changed, graphs=graphs))
+            reason = f"{reason}; under {defense}, {after}"
+            action, leaves = ("dropped", None) if small else ("noised", changed)
+        return Verdict(action, leaves, size, time.monotonic() - begun, f"{action}: {reason}")
+
+    def _attacked(self, seen: Observation) -> tuple[bool, int | None, str]:
+        """Whether an update is to be held back, the smallest certified set, and why in words."""
+        found = get_attack(CENSUS)(seen, self.knowledge, key=_secret(), budget=Budget(seconds=self.seconds))
+        ended = [one.size for one in certificates(found) if one.status != "at_least_k"]
+        size = min(ended, default=None)
+        if size is not None and size < self.least:
+            return True, size, f"{size} graph(s) alone explain the update, {self.least} were asked for"
+        open_sets = [one.size for one in certificates(found)]
+        enough = len(open_sets) == seen.batch_size and min(open_sets) >= self.least
+        if self.strict and not enough:
+            return True, size, f"the attack did not certify {self.least} graphs in its time ({found.stop})"
+        if enough:
+            return False, size, f"at least {min(open_sets)} graphs explain the update"
+        return False, size, f"nothing was certified in its time ({found.stop}), which is no evidence of safety"
+
+
+def certificates(found: Reconstruction) -> Sequence[Certificate]:
+    """The certificates of the graphs of an update, one by one."""
+    members = found.members or (found,)
+    return [member.certificate for member in members if member.certificate is not None]
+
+
+def _secret() -> Array:
+    """A key that nobody can guess: the server must not be able to draw the same noise."""
+    words = jnp.array([secrets.randbits(32), secrets.randbits(32)], jnp.uint32)
+    return jax.random.wrap_key_data(words, impl="threefry2x32")

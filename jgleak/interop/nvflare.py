@@ -1,0 +1,134 @@
+"""NVFlare: filters for the results of a client's tasks. Needs ``pip install 'jgleak[nvflare]'``."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+from nvflare.apis.dxo import DXO, DataKind, MetaKey, from_shareable  # pyright: ignore[reportMissingImports]
+from nvflare.apis.dxo_filter import DXOFilter  # pyright: ignore[reportMissingImports]
+from nvflare.apis.event_type import EventType  # pyright: ignore[reportMissingImports]
+from nvflare.apis.filter import ContentBlockedException  # pyright: ignore[reportMissingImports]
+from nvflare.apis.fl_constant import FLContextKey  # pyright: ignore[reportMissingImports]
+from nvflare.apis.fl_context import FLContext  # pyright: ignore[reportMissingImports]
+from nvflare.apis.shareable import Shareable  # pyright: ignore[reportMissingImports]
+from nvflare.app_common.app_constant import AppConstants  # pyright: ignore[reportMissingImports]
+
+from jgleak.interop.arrays import Arrays, by_name
+from jgleak.interop.guard import Guard
+from jgleak.interop.recorder import Recorder
+
+log = logging.getLogger("jgleak")
+
+UNKNOWN = "no weights came with the task, so that nobody knows what the client started from"
+
+KINDS = [DataKind.WEIGHTS, DataKind.WEIGHT_DIFF]
+
+
+class RoundFilter(DXOFilter):
+    """What both filters do: keep the weights that the client trains from, and read what it sends beside them.
+
+    The weights are kept when the client is about to train (``AFTER_TASK_DATA_FILTER``). A job's configuration holds
+    plain values only, so a filter of one's own builds the description: a subclass whose ``__init__`` calls this one's.
+
+    Args:
+      graphs: on how many graphs this client trains.
+    """
+
+    def __init__(self, graphs: int) -> None:
+        super().__init__(supported_data_kinds=KINDS, data_kinds_to_filter=KINDS)
+        self.graphs = graphs
+        self.sent: Arrays | None = None
+
+    def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
+        super().handle_event(event_type, fl_ctx)
+        if event_type == EventType.AFTER_TASK_DATA_FILTER:
+            self.sent = _weights(fl_ctx.get_prop(FLContextKey.TASK_DATA))
+
+    def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO | None:
+        if self.sent is None:
+            raise ValueError(f"dxo: {UNKNOWN}")
+        number = shareable.get_header(AppConstants.CURRENT_ROUND, dxo.get_meta_prop(MetaKey.CURRENT_ROUND, 0))
+        return self.seen(dxo, self.sent, _returned(dxo, self.sent), number=int(number or 0), fl_ctx=fl_ctx)
+
+    @abstractmethod
+    def seen(self, dxo: DXO, sent: Arrays, returned: Arrays, *, number: int, fl_ctx: FLContext) -> DXO | None:
+        """What leaves in the place of ``dxo``; None: the same."""
+
+
+class RecordingFilter(RoundFilter):
+    """Records what leaves the client; put last into the chain, it sees what the other filters let pass.
+
+    Args:
+      recorder: what writes the files.
+      graphs: on how many graphs this client trains.
+    """
+
+    def __init__(self, recorder: Recorder, graphs: int) -> None:
+        super().__init__(graphs)
+        self.recorder = recorder
+
+    def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO | None:
+        if self.sent is None:
+            warnings.warn(f"a round is not recorded: {UNKNOWN}", stacklevel=2)
+            return None
+        return super().process_dxo(dxo, shareable, fl_ctx)
+
+    def seen(self, dxo: DXO, sent: Arrays, returned: Arrays, *, number: int, fl_ctx: FLContext) -> DXO | None:
+        self.recorder.write(
+            sent, returned, graphs=self.graphs, number=number, client=fl_ctx.get_identity_name("client")
+        )
+        return None
+
+
+class GuardingFilter(RoundFilter):
+    """Attacks what is about to leave, and lets pass what the guard lets pass.
+
+    What is withheld raises ``ContentBlockedException``: the server gets an error code in the place of the result.
+
+    Args:
+      guard: what decides.
+      graphs: on how many graphs this client trains.
+    """
+
+    def __init__(self, guard: Guard, graphs: int) -> None:
+        super().__init__(graphs)
+        self.guard = guard
+
+    def seen(self, dxo: DXO, sent: Arrays, returned: Arrays, *, number: int, fl_ctx: FLContext) -> DXO | None:
+        verdict = self.guard.verdict(sent, returned, graphs=self.graphs)
+        log.info("round %d: %s in %.1f s", number, verdict.reason, verdict.seconds)
+        if verdict.leaves is None:
+            raise ContentBlockedException("the client's guard withheld the update")
+        if verdict.action == "noised":
+            dxo.data = _as_sent(dxo, sent, verdict.leaves)
+        return dxo
+
+
+def _weights(task: Any) -> Arrays | None:
+    """A copy of the weights of a task; None: it has none (another task than training)."""
+    try:
+        dxo = from_shareable(task)
+    except (ValueError, TypeError, AttributeError):
+        return None
+    if dxo.data_kind != DataKind.WEIGHTS:
+        return None
+    return {name: array.copy() for name, array in by_name(dxo.data).items()}
+
+
+def _returned(dxo: DXO, sent: Arrays) -> Arrays:
+    """The client's weights, in the type of those that it got; differences are added to them."""
+    data = by_name(dxo.data)
+    if dxo.data_kind == DataKind.WEIGHTS:
+        return data
+    return {name: (sent[name] + array).astype(sent[name].dtype) for name, array in data.items() if name in sent}
+
+
+def _as_sent(dxo: DXO, sent: Arrays, leaves: Arrays) -> dict[str, np.ndarray]:
+    """Weights as the kind of data that the client wanted to send."""
+    if dxo.data_kind == DataKind.WEIGHTS:
+        return dict(leaves)
+    return {name: array - sent[name] for name, array in leaves.items()}
