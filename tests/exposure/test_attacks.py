@@ -130,13 +130,13 @@ def test_grain_and_the_closed_form_name_what_they_lack() -> None:
     assert "node_losses" in by_node["closed-form"].why
 
 
-def test_several_graphs_with_batch_normalisation_are_no_observation_and_the_reason_is_the_observations() -> None:
+def test_several_graphs_with_batch_normalisation_are_refused_by_all_attacks() -> None:
     model = pooled()
     layers = tuple(layer.clone(norm=BatchNorm(training=True)) for layer in model.layers)
     deployment = Deployment(model.clone(layers=layers), SPACE, Clients(graphs=4))
-    assert deployment.seen is None
+    assert deployment.seen is not None
     found = standing(deployment)["census"]
-    assert "understood in the gradient of one graph" in found.why
+    assert "mixes the nodes of all graphs of a step" in found.why
     assert found.details["turns"] == ["one graph an update"]
 
 

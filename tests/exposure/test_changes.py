@@ -43,7 +43,7 @@ CLIENTS = {
     "running statistics that": (HARD, {"statistics": True}),
     "plain gradient steps": (HARD, {"optimiser": "sgd"}),
     "one local step": (HARD, {"graphs": 2, "local": LocalTraining(0.1, 1, 0.9, 1e-4)}),
-    "one graph": (HARD, {"graphs": 1, "local": LocalTraining(0.1, 12, 0.9, 1e-4)}),
+    "one graph": (HARD, {"graphs": 1, "local": LocalTraining(0.1, 3, 0.9, 1e-4)}),
     "running statistics kept": (TRAINING, {"statistics": False}),
     "64 graphs": (PLAIN, {"graphs": 64}),
     "five local steps": (PLAIN, {"local": LocalTraining(0.01, 5)}),

@@ -33,8 +33,8 @@ def buffers(deployment: Deployment) -> Iterator[Finding]:
     missing = clients.ways - set(UNDER)
     if missing:
         yield Finding(
-            *(name, "open", "Running statistics come back, as an average over several steps or graphs."),
-            f"{where} move towards every step's mean and variance in turn; they are solved for one step on one graph, "
+            *(name, "open", "Running statistics come back, as an average over several steps."),
+            f"{where} move towards every step's mean and variance in turn; they are solved for one step, "
             f"and here there are {', '.join(sorted(missing))}.",
             *("keep running statistics on the client (FedBN), or normalise rows alone (LayerNorm)", by),
             details,
