@@ -61,7 +61,9 @@ def test_the_observation_says_what_the_client_did(strangers: dict[str, Stranger]
     save(tmp_path / "one", seen)
     again, _ = load(tmp_path / "one", FeatureSpace(tuple(real(f"c{i}") for i in range(seen.model.in_features))))
     for read in (seen, again):
-        assert read.scaled and read.pruned and read.noise == pytest.approx(np.hypot(1e-3, rounding(before, after, local)))
+        assert (
+            read.scaled and read.pruned and read.noise == pytest.approx(np.hypot(1e-3, rounding(before, after, local)))
+        )
     wide, moved = ({name: array.astype(np.float64) for name, array in arrays.items()} for arrays in (before, after))
     assert from_weights(wide, moved, one.layers, client=Client(local=local), loss=one.loss).noise is None, (
         "64 bits leave less than 32 show"

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from jgleak.attacks.attack import Clock
 from jgleak.attacks.census.batches.choices import Choices, cheapest
@@ -31,19 +31,26 @@ from jgleak.attacks.span.subspace import Subspace
 from jgleak.gnn import GNN, Params
 from jgleak.gnn.tree import at, put
 
-NEAR = 0.03
+ROUNDED = 3e-6
+"""Rows of the first graph are off by rounding alone, about this much; others by how far weights have moved."""
+
+NEAR = 0.015
 """How far from a whole number a count may be before the graph's own logits are known, relative to the count."""
 
-CLEAN = 1e-3
-"""The same once they are: its row and its ``d`` stand alone."""
+CLEAN = 2e-3
+"""The same once they are, of a block whose row and ``d`` stand alone."""
 
 ALONE = 0.5
-"""Share of a graph's nodes whose counts have to be clean; the others' blocks may be those of other graphs too."""
+"""Share of a graph's nodes that have such blocks; the others' may be those of other graphs too."""
 
-SHARED = 6
-"""How often a block may occur whose share is that of several graphs."""
+SHARED, OFTEN = 2.0, 6
+"""What it costs to say that graphs share a block, or that one lacks a block with a whole count; and how often a block
+may occur that is shared."""
 
-TRIED = 4
+MOST = 8.0
+"""Largest share of the nodes that is looked at: others may add to a shared block."""
+
+TRIED = 6
 """Most choices of counts for one number of nodes."""
 
 ROUNDS = 6
@@ -63,14 +70,14 @@ class Roots(NamedTuple):
     Attributes:
       logits: ``(K, C)``.
       strength: ``D' G+ x`` of each ``(K, C)``.
-      inside: the root's row lies in the span ``(K,)``.
+      off: how far the root's row is from the span ``(K,)``.
       rows: those that enter the map, scaled ``(K, P)``.
       slopes: ``D`` of each ``(K, C, F)``.
     """
 
     logits: Float[np.ndarray, "K C"]
     strength: Float[np.ndarray, "K C"]
-    inside: Bool[np.ndarray, " K"]
+    off: Float[np.ndarray, " K"]
     rows: Float[np.ndarray, "K P"]
     slopes: Float[np.ndarray, "K C F"]
 
@@ -84,47 +91,74 @@ def first_counts(problem: CensusProblem, levels: Levels, clock: Clock) -> Iterat
       clock: ends the search.
     """
     head = Head.of(problem)
-    roots = head.roots(problem, levels, clock)
-    some = np.flatnonzero(np.zeros(0) if roots is None else roots.inside)
-    if roots is None or not some.size:
+    every = head.roots(problem, levels, clock)
+    if every is None:
         return
-    rules, roots = Rules.of(levels.top, some), Roots(*(part[some] for part in roots))
-    logits, strength = roots.logits, roots.strength
+    some = np.flatnonzero(every.off <= head.span.tolerance)
+    if not some.size:
+        return
+    roots, rules = Roots(*(part[some] for part in every)), Rules.of(levels.top, some)
+    for counts, label in _of_these(problem, head, roots, rules, clock):
+        whole = np.zeros(levels.top.size, np.int64)
+        whole[some] = counts
+        yield Counts(whole, label)
+
+
+def _of_these(problem: CensusProblem, head: Head, roots: Roots, rules: Rules, clock: Clock) -> Iterator[Counts]:
+    """What the graph may be if it has no other blocks."""
+    number = len(roots.off)
     for label in range(problem.observation.model.outputs):
-        shares = np.full(some.size, 1.0 / some.size)
+        shares = np.full(number, 1.0 / number)
         for _ in range(ROUNDS):
-            shares = _shares(problem, strength, shares @ logits / max(shares.sum(), 1e-300), label)
+            shares = _shares(problem, roots, shares / max(float(shares.sum()), 1e-300), label)
         for n in (n for sizes in problem.rounds[:1] for n in sizes):
             if clock.left <= 0:
                 return
-            for counts in cheapest(_allowed(n * shares), rules, TRIED, clock):
-                if counts is None or counts.sum() != n or not rules.hold(counts, n):
-                    continue
-                own = n * _shares(problem, strength, counts @ logits / n, label)
-                clean = np.abs(own - counts) <= CLEAN * counts
-                enough = counts[clean].sum() >= ALONE * n
-                if enough and head.falls(problem, roots, Counts(counts, label), int(np.sum(clean & (counts > 0)))):
-                    whole = np.zeros(levels.top.size, np.int64)
-                    whole[some] = counts
-                    yield Counts(whole, label)
+            whole = np.round(n * shares)
+            if whole[(roots.off <= 10 * ROUNDED) & (np.abs(n * shares - whole) <= NEAR * whole)].sum() < ALONE * n:
+                continue  # too few blocks that would be this graph's alone
+            for counts in cheapest(_allowed(n * shares, roots.off, NEAR), rules, TRIED, clock, n):
+                tried = [] if counts is None else _and_again(problem, roots, rules, Counts(counts, label), clock)
+                better = next((one for one in tried if head.explains(problem, roots, one)), None)
+                if better is not None:
+                    yield better
                     break
 
 
+def _and_again(problem: CensusProblem, roots: Roots, rules: Rules, found: Counts, clock: Clock) -> Iterator[Counts]:
+    """The counts, and those that their own logits say are whole instead."""
+    n = int(found.blocks.sum())
+    for _ in range(ROUNDS):
+        if not rules.hold(found.blocks, n):
+            return
+        yield found
+        own = n * _shares(problem, roots, found.blocks / n, found.label)
+        again = next(cheapest(_allowed(own, roots.off, CLEAN), rules, 1, clock, n), None)
+        if again is None or np.array_equal(again, found.blocks):
+            return
+        found = Counts(again, found.label)
+
+
 def _shares(
-    problem: CensusProblem, strength: Float[np.ndarray, "k C"], logits: Float[np.ndarray, " C"], label: int
+    problem: CensusProblem, roots: Roots, shares: Float[np.ndarray, " k"], label: int
 ) -> Float[np.ndarray, " k"]:
-    """The share of the nodes that each block has in a graph of these logits; 0 where it has none."""
-    values = strength @ own_upstreams(problem.observation, logits)[label]
-    shares = problem.observation.batch_size / np.where(values > 0, values, np.inf)
-    return np.where(shares <= 1.0 + NEAR, shares, 0.0)
+    """The share of the nodes that each block has in a graph whose logits are those of these shares; 0 where none."""
+    values = roots.strength @ own_upstreams(problem.observation, shares @ roots.logits)[label]
+    found = problem.observation.batch_size / np.where(values > 0, values, np.inf)
+    return np.where(found <= MOST, found, 0.0)
 
 
-def _allowed(counts: Float[np.ndarray, " k"]) -> Choices:
-    """Whole counts as they are; others may be of blocks that several graphs share, or that this one lacks."""
-    whole = np.round(counts)
-    near = (whole > 0) & (np.abs(counts - whole) <= NEAR * whole)
-    free = {0: 0.0} | dict.fromkeys(range(1, SHARED + 1), 2.0)
-    return [{int(count): 0.0, 0: 2.0} if clean else dict(free) for count, clean in zip(whole, near, strict=True)]
+def _allowed(counts: Float[np.ndarray, " k"], off: Float[np.ndarray, " k"], near: float) -> Choices:
+    """Whole counts as they are. Others are of blocks that several graphs have, which add to them where their labels are
+    the same, or of blocks that this one lacks, the likelier the farther their rows are from the span."""
+    out, doubts = Choices(), np.clip(np.log10(np.maximum(off, ROUNDED) / ROUNDED), 0.0, SHARED)
+    for count, doubt in zip(counts.tolist(), doubts.tolist(), strict=True):
+        whole = round(count)
+        if whole and abs(count - whole) <= near * whole:
+            out.append({whole: doubt, 0: SHARED - doubt})
+        else:
+            out.append({0: 0.0} | {k: SHARED + doubt + 0.1 * abs(k - count) for k in range(1, OFTEN + 1)})
+    return out
 
 
 class Head(NamedTuple):
@@ -161,19 +195,23 @@ class Head(NamedTuple):
         logits, slopes, entering = (np.asarray(part, np.float64) for part in found)
         scaled, rank = entering / self.span.scale, self.span.rank
         back = scaled @ self.left[:, :rank] / self.values[:rank] @ self.across[:rank]
-        inside = self.span.distances(entering) <= self.span.tolerance
-        return Roots(logits, np.einsum("kf,kcf->kc", back, slopes), inside, scaled, slopes)
+        off = self.span.distances(entering)
+        return Roots(logits, np.einsum("kf,kcf->kc", back, slopes), off, scaled, slopes)
 
-    def falls(self, problem: CensusProblem, roots: Roots, found: Counts, clean: int) -> bool:
-        """True where the rank falls by one for every clean block when the graph's part is taken out."""
-        n, rank = found.blocks.sum(), self.span.rank
-        if not 0 < rank < self.values.size or clean > rank:
+    def explains(self, problem: CensusProblem, roots: Roots, found: Counts) -> bool:
+        """True where most nodes have blocks of their own, and the rank falls by one for each of these blocks when the
+        graph's part is taken out."""
+        n, rank = int(found.blocks.sum()), self.span.rank
+        own = n * _shares(problem, roots, found.blocks / n, found.label)
+        clean = (found.blocks > 0) & (np.abs(own - found.blocks) <= CLEAN * found.blocks)
+        fallen = int(clean.sum())
+        if found.blocks[clean].sum() < ALONE * n or not fallen <= rank < self.values.size:
             return False
-        own = own_upstreams(problem.observation, found.blocks @ roots.logits / n)[found.label]
+        slope = own_upstreams(problem.observation, found.blocks @ roots.logits / n)[found.label]
         weights = found.blocks / (n * problem.observation.batch_size)
-        part = (roots.rows * weights[:, None]).T @ np.einsum("kcf,c->kf", roots.slopes, own)
+        part = (roots.rows * weights[:, None]).T @ np.einsum("kcf,c->kf", roots.slopes, slope)
         left = np.linalg.svd(self.gradient - part, compute_uv=False)
-        return bool(left[rank - clean] <= np.sqrt(self.values[rank - 1] * self.values[rank]))
+        return bool(left[rank - fallen] <= np.sqrt(self.values[rank - 1] * self.values[rank]))
 
 
 def _place(problem: CensusProblem) -> tuple[str, ...]:

@@ -2,8 +2,8 @@
 
 The graph of the first step is read at the weights that the client got (``first_step``). It gives the weights of the
 second step, and what it leaves of the update is that of a client with the other graphs, which got those weights. The
-last graph's gradient is alone. So the order need not be known, and rates may be as large as they like; every graph that
-was found is confirmed by what it leaves for the others.
+last graph's gradient is alone. So the order need not be known, and nothing is taken to first order in the rate. All
+graphs together are confirmed by training on them again; of some alone nothing is certified.
 """
 
 from __future__ import annotations
@@ -69,8 +69,9 @@ def in_turn(problem: CensusProblem, clock: Clock, budget: Budget, single: Single
     if len(answers) == size:
         far = replayed(seen, problem.knowledge.space, [answer.graphs[0] for answer in answers])
     matched = far is not None and far <= MATCH
+    answers = [_confirmed(answer, far if matched else None) for answer in answers]
     if len(answers) != size:
-        info["reason"] = f"{len(answers)} of {size} graphs were found, step by step"
+        info["reason"] = f"{len(answers)} of {size} graphs were found, which those of the other steps do not confirm"
     return Reconstruction(
         graphs=tuple(answer.graphs[0] for answer in answers),
         gradient_distance=far,
@@ -79,6 +80,14 @@ def in_turn(problem: CensusProblem, clock: Clock, budget: Budget, single: Single
         info=info | {"seconds": clock.elapsed},
         members=tuple(answers),
     )
+
+
+def _confirmed(answer: Reconstruction, far: float | None) -> Reconstruction:
+    """The answer with the distance of the whole client's update; without a certificate where nothing confirms it."""
+    if answer.certificate is None or far is None:
+        return dataclasses.replace(answer, gradient_distance=far, certificate=None)
+    made = dataclasses.replace(answer.certificate, residual=max(far, answer.certificate.residual))
+    return dataclasses.replace(answer, gradient_distance=far, certificate=made)
 
 
 def _at_once(seen: Observation) -> Observation:
@@ -93,7 +102,7 @@ def _found(
     if left.batch_size == 1:
         return [cut(answer) for answer in beside(single(left, clock))]
     best = list[Reconstruction]()
-    for answer in _firsts(problem, left, clock.part(1.0 / left.batch_size), budget):
+    for answer in _firsts(problem, left, clock.part(0.5), budget):
         more = [answer, *_found(problem, _after(problem, left, answer.graphs[0]), clock, budget, single)]
         best = max(best, more, key=len)
         if len(best) == left.batch_size or clock.left <= 0:
