@@ -67,7 +67,7 @@ def from_weights(
     for name, array in sent.items():
         if array.shape != back[name].shape:
             raise ValueError(f"after: {name!r} has shape {back[name].shape}, it was sent as {array.shape}")
-    slopes = {name: _quotient(array, back[name], local) for name, array in sent.items()}
+    slopes = {name: mean_gradient(array, back[name], local) for name, array in sent.items()}
     given = {"loss": loss, "batch_size": batch_size, "reduction": reduction, "example": example}
     rounded = rounding(sent, back, local)
     if rounded < _single(slopes) and client.noise is None:
@@ -111,7 +111,7 @@ def _single(slopes: Arrays) -> float:
     return float(np.sqrt(np.mean(spacing**2) / 12.0))
 
 
-def _quotient(before: np.ndarray, after: np.ndarray, local: LocalTraining) -> np.ndarray:
+def mean_gradient(before: np.ndarray, after: np.ndarray, local: LocalTraining) -> np.ndarray:
     """The mean gradient of one array; zero where it came back as it was sent: it was not trained, and did not decay.
 
     Of weights in 64 bits what their rounding explains is zero too: decay alone moved them.
