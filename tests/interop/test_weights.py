@@ -103,3 +103,49 @@ def test_gradients_along_several_steps_say_so(strangers: dict[str, Stranger]) ->
     local = LocalTraining(0.1, steps=3)
     seen = from_arrays(**{**strangers["sage"].given, "client": Client(local=local)})
     assert (seen.protocol, seen.local) == ("fedavg", local)
+
+
+def moved(one: Stranger, local: LocalTraining, kind: Any, still: str = "") -> tuple[dict[str, Any], dict[str, Any]]:
+    """Weights before and after steps with one gradient and decay, in numbers of some type; ``still`` is not trained."""
+    before = {name: array.astype(kind) for name, array in one.state.items()}
+    after = dict(before)
+    for _ in range(local.steps):
+        for name, slope in one.gradient.items():
+            if name != still:
+                step = slope.astype(kind) + kind(local.weight_decay) * after[name]
+                after[name] = after[name] - kind(local.rate) * step
+    return before, after
+
+
+def test_what_did_not_decay_was_not_trained(strangers: dict[str, Stranger]) -> None:
+    """Weights that decay by less than their rounding say nothing of it."""
+    one, local = strangers["gcn"], LocalTraining(0.1, 3, weight_decay=0.01)
+    for decay, frozen in ((0.01, ("layers_0/conv/kernel",)), (1e-9, ())):
+        how = dataclasses.replace(local, weight_decay=decay)
+        before, after = moved(one, how, np.float32, still="conv1.lin.weight")
+        seen = from_weights(before, after, one.layers, loss=one.loss, client=Client(local=how))
+        assert seen.model.frozen == frozen
+    said = Client(["conv1.lin.weight"], local=how)
+    assert from_weights(before, after, one.layers, loss=one.loss, client=said).model.frozen == ("layers_0/conv/kernel",)
+
+
+def test_entries_that_decayed_alone_are_zero(strangers: dict[str, Stranger]) -> None:
+    """Of weights in 64 bits, whose rounding nothing else shows."""
+    one, local = strangers["gcn"], LocalTraining(0.1, 3, weight_decay=0.01)
+    quiet = {name: np.where(np.arange(g.shape[0]).reshape(-1, *[1] * (g.ndim - 1)) == 0, 0.0, g)
+             for name, g in one.gradient.items()}
+    before, after = moved(dataclasses.replace(one, gradient=quiet), local, np.float64)
+    seen = from_weights(before, after, one.layers, loss=one.loss, client=Client(local=local))
+    kernel = flatten(seen.update)["layers_1/conv/kernel"]
+    assert not np.any(kernel[:, 0]) and np.all(np.any(kernel[:, 1:], axis=0))
+
+
+def test_rounding_is_that_of_the_loudest_array_that_moved() -> None:
+    small, large = np.full((3, 3), 0.3, np.float32), np.full(4, 1.5, np.float32)
+    before = {"a": small, "b": large, "still": np.full(2, 9.0, np.float32)}
+    after = before | {"a": small + np.float32(0.1), "b": large + np.float32(0.1)}
+    local = LocalTraining(0.1, 4)
+    spacing = 2.0**-23  # of numbers from 1 to 2
+    assert rounding(before, after, local) == pytest.approx(spacing / np.sqrt(12) * 2 / 0.4)
+    assert rounding(before, before | {"a": after["a"]}, local) == pytest.approx(spacing / 4 / np.sqrt(12) * 2 / 0.4)
+    assert rounding(before, before, local) == 0.0
