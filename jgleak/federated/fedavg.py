@@ -45,7 +45,8 @@ def fedavg(
 
     Raises:
       ValueError: as for ``fedsgd``; weights that stop being finite on the way; batch normalisation in training mode
-        over several steps; steps of Adam; shuffled graphs without a key; a last step of fewer graphs under a masked loss.
+        over several steps; steps of Adam; shuffled graphs without a key; a last step of fewer graphs under a masked
+        loss.
     """
     check_client(model, graphs, space, loss)
     if local.optimiser != "sgd":

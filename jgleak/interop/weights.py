@@ -33,9 +33,9 @@ def from_weights(
 
     After one step of gradient descent this is the gradient (protocol ``fedsgd``); after several it is the mean gradient
     along the way (``fedavg``). Momentum and weight decay are reckoned with where the client's ``LocalTraining`` says
-    them; where it says Adam, attacks refuse, and ``jgleak.facts`` says what is certain. Subtraction in float32 leaves noise of the weights' rounding (``rounding``),
-    which the observation says, so that attacks reckon with it. What weight decay should have moved and did not was not
-    trained, whether ``client`` says so or not.
+    them; where it says Adam, attacks refuse, and ``jgleak.facts`` says what is certain. Subtraction in float32 leaves
+    noise of the weights' rounding (``rounding``), which the observation says, so that attacks reckon with it. What
+    weight decay should have moved and did not was not trained, whether ``client`` says so or not.
 
     Args:
       before: the arrays that were sent to the client, by name (``by_name`` says what may hold them; ``named`` takes a

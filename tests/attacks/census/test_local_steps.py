@@ -14,8 +14,8 @@ from jgleak.attacks.attack import Budget
 from jgleak.attacks.census.attempted import excludes_others
 from jgleak.attacks.census.candidates import CensusCandidates, Levels
 from jgleak.attacks.census.census import CENSUS
-from jgleak.attacks.census.equations import equations
 from jgleak.attacks.census.checks import Attempt
+from jgleak.attacks.census.equations import equations
 from jgleak.attacks.census.followed import followable, followed, label_of, returned_distances
 from jgleak.attacks.census.local_path import FOLLOWED, midway, straight
 from jgleak.attacks.census.moves import Linked
@@ -23,7 +23,7 @@ from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.search import levels_of
 from jgleak.attacks.census.settled import _nearest, _turn
 from jgleak.attacks.census.solve import solve
-from jgleak.attacks.distance import gradient_distances
+from jgleak.attacks.distance import Fit, gradient_distances
 from jgleak.audit.certified import verify, write
 from jgleak.federated import Knowledge, LocalTraining, Observation, fedavg, fedsgd, save
 from jgleak.federated.observation import flatten, unflatten
@@ -187,22 +187,16 @@ def test_what_cannot_be_followed_is_read_straight(lab: Any) -> None:
 
 
 @pytest.mark.parametrize("readout", ["nodes", "pooled"])
-def test_weights_of_a_client_that_trains_in_32_bits(lab: Any, readout: str, tmp_path: Path) -> None:
-    """Their difference carries the rounding of every step: tests reckon with it, and nothing is claimed of others."""
-    model, graph, local = (lab.model() if readout == "nodes" else pooled(lab)), lab.ring(ONE), PLAIN
+def test_weights_of_a_client_that_trains_in_32_bits_fit_up_to_their_rounding(lab: Any, readout: str) -> None:
+    """Every step rounds; the noise that is stated explains all of it, and no other graph."""
+    model, graph, local = (lab.model() if readout == "nodes" else pooled(lab)), lab.ring(ONE), LocalTraining(0.01, 5)
     weights = [flatten(jax.tree.map(np.asarray, tree)) for tree in by_hand(lab, model, graph, local)]
     update = unflatten({name: mean_gradient(w, weights[-1][name], local) for name, w in weights[0].items()})
     noise = rounding(weights[0], weights[-1], local)
     seen = dataclasses.replace(returned(lab, model, graph, local), update=update, noise=noise)
-    (far, _), *_ = gradient_distances(seen, lab.space, [graph])
-    assert 1e-7 < far < 1e-4, "more than rounding of the update"
-    answer = CENSUS(seen, Knowledge(lab.space, n=graph.n), key=jax.random.key(0), budget=Budget(seconds=60))
-    assert answer.best is not None and answer.best.canonical_form() == graph.canonical_form()
-    assert answer.certificate is not None and answer.certificate.status == "at_least_k"
-    assert answer.certificate.noise == noise and answer.certificate.residual == pytest.approx(far, rel=0.1)
-    save(tmp_path / "seen", seen, lab.space)
-    write(tmp_path / "found.json", answer, tmp_path / "seen")
-    assert verify(tmp_path / "found.json").holds
+    (near, _), (far, _) = gradient_distances(seen, lab.space, [graph, lab.ring(OTHER)])
+    fit = Fit.of(seen, noise)
+    assert 0.2 * fit.most < near <= fit.most < far
 
 
 def test_more_steps_than_are_followed_are_read_in_the_middle(lab: Any) -> None:
