@@ -133,11 +133,11 @@ def test_entries_that_decayed_alone_are_zero(strangers: dict[str, Stranger]) -> 
     """Of weights in 64 bits, whose rounding nothing else shows."""
     one, local = strangers["gcn"], LocalTraining(0.1, 3, weight_decay=0.01)
     quiet = {name: np.array(slope) for name, slope in one.gradient.items()}
-    off, on, *_ = np.flatnonzero(np.any(quiet["lin1.weight"], axis=1)).tolist()
-    quiet["lin1.weight"][off] = 0.0  # rows of PyTorch's maps are columns here
+    off, on, *_ = np.flatnonzero(np.any(quiet["conv2.lin.weight"], axis=1)).tolist()
+    quiet["conv2.lin.weight"][off] = 0.0  # rows of PyTorch's maps are columns here
     before, after = moved(dataclasses.replace(one, gradient=quiet), local, np.float64)
     seen = from_weights(before, after, one.layers, loss=one.loss, client=Client(local=local))
-    kernel = flatten(seen.update)["readout/mlp/linears_0/kernel"]
+    kernel = flatten(seen.update)["layers_1/conv/kernel"]
     assert not np.any(kernel[:, off]) and np.any(kernel[:, on])
 
 
