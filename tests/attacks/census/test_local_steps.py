@@ -219,7 +219,10 @@ def test_a_missing_label_is_missing_under_noise(lab: Any) -> None:
     seen = returned(lab, model, graph, PLAIN, "masked_bce")
     bias = np.array(model.output_bias(seen.update))
     assert bias[1] == 0
-    place = {**seen.update["readout"]["mlp"][model.readout.mlp.last], "bias": bias + np.float32([0, -3e-8, 0])}
+    place = {
+        **seen.update["readout"]["mlp"][model.readout.mlp.last],
+        "bias": bias + np.array([0.0, -3e-8, 0.0], np.float32),
+    }
     mlp = {**seen.update["readout"]["mlp"], model.readout.mlp.last: place}
     noisy = dataclasses.replace(seen, update={**seen.update, "readout": {"mlp": mlp}})
     for one, noise, wanted in ((seen, None, np.nan), (noisy, 1e-8, np.nan), (noisy, 1e-9, 1.0)):
