@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import jax
+import numpy as np
 import typer
 
 from benchmarks.lib.options import chosen
@@ -23,10 +24,17 @@ from benchmarks.lib.recovered import COLUMNS, cells, recovered
 from jgleak.attacks.attack import Budget, Reconstruction
 from jgleak.attacks.registry import get_attack
 from jgleak.audit.round import AttackedClient, client
-from jgleak.audit.setup import prepare
+from jgleak.audit.setup import prepare, stream_key
 from jgleak.audit.specification import Specification
+from jgleak.features import FeatureSpace
+from jgleak.federated import LocalTraining, Observation, fedsgd
+from jgleak.federated.observation import flatten
+from jgleak.gnn import MLP, NodeMLP
+from jgleak.graph import Graph
+from jgleak.interop.weights import mean_gradient, rounding
 from jgleak.metrics.anonymity import truth_in_set
 from jgleak.metrics.exact import exact
+from jgleak.metrics.score import score
 
 COMMON = Specification(
     dataset="tox21",
@@ -43,6 +51,7 @@ MODELS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "grain": ("GRAIN's own, 2 x 300", {}),
     "grain-gelu": ("GRAIN's own, 2 x 300, GELU", {"activation": "gelu"}),
     "gcn": ("GCN 2 x 300, pooled", {"readout": "pooled", "head": 300, "last_activation": True}),
+    "sage": ("GraphSAGE 2 x 256, a head a node (FedGraphNN)", {"model": "sage", "hidden": 256}),
     "gcn-gelu": (
         "GCN 2 x 300, pooled, GELU",
         {"readout": "pooled", "head": 300, "last_activation": True, "activation": "gelu"},
@@ -51,9 +60,27 @@ MODELS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 
 STEPS, RATES = (1, 2, 5, 10), (0.001, 0.003, 0.01, 0.03)
 
+LOADED, LOADER_RATE = (1, 2, 4, 8), 0.0015
+"""Molecules of a client that takes one a step, and FedGraphNN's rate."""
 
-READ_AS: Mapping[str, Sequence[str]] = {"steps": (), "one gradient": ("once",), "nothing": ("random",)}
-"""How an update is read, and what the row's name says of that."""
+MOMENTUM: Mapping[str, Any] = {"local_momentum": 0.9, "local_decay": 1e-4}
+
+READ_AS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "steps": ("census", {}),
+    "one gradient": ("census", {}),
+    "nothing": ("random", {}),
+    "steps, by `dlg`": ("dlg", {"replay": "steps", "steps": "300"}),
+    "one gradient, by `dlg`": ("dlg", {"replay": "none", "steps": "300"}),
+}
+"""How an update is read: the attack and its options. ``dlg`` has its usual iterations, or a third of them."""
+
+WORDS: Mapping[str, str] = {
+    "one gradient": "once",
+    "nothing": "random",
+    "steps, by `dlg`": "dlg",
+    "one gradient, by `dlg`": "dlg-once",
+}
+"""What a row's name says of that."""
 
 
 class Row(NamedTuple):
@@ -64,7 +91,9 @@ class Row(NamedTuple):
       steps: how many.
       rate: learning rate.
       optimiser: what else a step has, as fields of ``Specification``.
-      read_as: "steps"; "one gradient", at the weights that the client got; or "nothing", by a guess (``random``).
+      read_as: a name of ``READ_AS``; "one gradient" is at the weights that the client got.
+      single: the client trains in 32 bits and returns such weights.
+      loaded: its graphs, one a step; 0: it has one graph, which every step sees.
     """
 
     model: str
@@ -72,21 +101,29 @@ class Row(NamedTuple):
     rate: float
     optimiser: Mapping[str, Any] = {}
     read_as: str = "steps"
+    single: bool = False
+    loaded: int = 0
 
     @property
     def name(self) -> str:
         """What users type."""
-        words = [self.model, str(self.steps), f"{self.rate:g}"]
-        return "-".join([*words, *(["sgdm"] if self.optimiser else []), *READ_AS[self.read_as]])
+        words = [self.model, str(self.steps), f"{self.rate:g}", "sgdm" if self.optimiser else ""]
+        words += ["loader" if self.loaded else "", "float32" if self.single else "", WORDS.get(self.read_as, "")]
+        return "-".join(filter(None, words))
 
 
 def _rows() -> Iterator[Row]:
     for read_as in ("steps", "one gradient"):
         for model in ("grain", "gcn"):
             yield from (Row(model, steps, rate, read_as=read_as) for steps in STEPS for rate in RATES)
-            yield Row(model, 5, 0.001, {"local_momentum": 0.9, "local_decay": 1e-4}, read_as)
+            yield Row(model, 5, 0.001, MOMENTUM, read_as)
         yield from (Row(model, 5, 0.01, read_as=read_as) for model in ("grain-gelu", "gcn-gelu"))
+    for model in ("grain", "gcn"):
+        yield from (Row(model, steps, rate, single=True) for steps, rate in ((1, 0.01), (5, 0.003), (5, 0.01)))
+    yield from (Row("sage", graphs, LOADER_RATE, loaded=graphs) for graphs in LOADED)
+    yield from (Row("grain", 5, 0.01, read_as=read_as) for read_as in ("steps, by `dlg`", "one gradient, by `dlg`"))
     yield Row("grain", 1, 0.001, read_as="nothing")
+    yield Row("sage", 2, LOADER_RATE, read_as="nothing", loaded=2)
 
 
 ROWS = {row.name: row for row in _rows()}
@@ -95,9 +132,11 @@ ABOUT = """\
 Written by `python -m benchmarks.studies.local_steps --write`; do not edit. A client makes *E* steps of gradient descent
 on one molecule of Tox21 (4 to 40 atoms, seed 5), all random weights; the census knows the number of atoms and ranks by
 chemistry (`--prior molecule`). *One gradient*: the same update taken for one gradient at the weights that the client
-got; *nothing*: a guess (`random`) that is told the number of atoms and sees no gradient. *Exact*: the first graph
-listed is the molecule; *in set*: it is listed; *unique*: certified to be the only one; *wrong*: of these, those beside
-another truth. Rates in percent with 95 % bootstrap intervals."""
+got; *nothing*: a guess (`random`) that is told the number of atoms and sees no gradient; `dlg`: gradient matching of
+300 iterations, told it too. *32 bits*: the client trains in float32 and returns such weights. *One a step*: a client of
+*E* molecules takes one a step; the census knows neither their order nor their sizes. *GSM-1*: GRAIN's similarity of the
+first graph listed to the molecule. *Exact*: that graph is the molecule; *in set*: it is listed; *unique*: certified to
+be the only one; *wrong*: of these, those beside another truth. Rates in percent with 95 % bootstrap intervals."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -121,31 +160,62 @@ def main(
 
 def measured(row: Row, graphs: int, time_limit: float) -> Record:
     """One row."""
-    fields = {**MODELS[row.model][1], **row.optimiser}
-    training = {"local_steps": row.steps, "local_rate": row.rate, "graphs": graphs, "time_limit": time_limit}
-    specification = dataclasses.replace(COMMON, **fields, **training)
+    fields = {**MODELS[row.model][1], **row.optimiser, "attack": READ_AS[row.read_as][0]}
+    fields |= {"local_steps": row.steps, "local_rate": row.rate, "graphs": graphs, "time_limit": time_limit}
+    size = max(row.loaded, 1)
+    if row.loaded:
+        fields |= {"batch": size, "local_loader": 1, "know": ("n",) if row.read_as == "nothing" else ()}
+    specification = dataclasses.replace(COMMON, **fields)
     setup = prepare(specification)
-    clients = [_attacked(client(specification, setup, i), row.read_as, time_limit) for i in range(graphs)]
-    about = {"row": row.name, "graphs": graphs, "time_limit": time_limit, "seed": specification.seed}
-    return about | recovered(clients, ())
+    if row.model == "sage":  # the command line has no word for its head
+        model = setup.model.clone(readout=NodeMLP(MLP((256, 2))))
+        params = model.initial(key=stream_key(specification, 0))
+        setup = setup._replace(model=model, params=params)
+    clients = list[Record]()
+    for first in range(0, graphs - size + 1, size):
+        clients += _attacked(client(specification, setup, first), row, setup.dataset.space, time_limit)
+    about = {"row": row.name, "graphs": len(clients), "time_limit": time_limit, "seed": specification.seed}
+    return about | recovered(clients, ()) | {"gsm1": float(np.mean([one["gsm1"] for one in clients]))}
 
 
-def _attacked(one: AttackedClient, read_as: str, seconds: float) -> Record:
-    """The record of one client."""
-    seen, truth, begun = one.observation, one.truths[0], time.monotonic()
-    if read_as == "one gradient":
+def _attacked(one: AttackedClient, row: Row, space: FeatureSpace, seconds: float) -> list[Record]:
+    """The record of every graph of one client."""
+    seen = in_single_precision(one.observation, one.truths, space, row) if row.single else one.observation
+    if row.read_as == "one gradient":
         seen = dataclasses.replace(seen, protocol="fedsgd", local=None)
-    attack = get_attack("random" if read_as == "nothing" else "census")
-    found: Reconstruction = attack(seen, one.knowledge, key=jax.random.key(0), budget=Budget(seconds=seconds))
-    return {
-        "exact": found.best is not None and exact(truth, found.best),
-        "truth_in_set": truth_in_set(truth, found.graphs),
-        "certificate": None if found.certificate is None else dataclasses.asdict(found.certificate),
-        "stop": found.stop,
-        "n_nodes": truth.n,
-        "seconds": time.monotonic() - begun,
-        "failure": None,
-    }
+    name, options = READ_AS[row.read_as]
+    attack, begun = get_attack(name), time.monotonic()
+    attack = attack.configure(options) if options else attack
+    known = dataclasses.replace(one.knowledge, noise=seen.noise)
+    found: Reconstruction = attack(seen, known, key=jax.random.key(0), budget=Budget(seconds=seconds))
+    took, lists = time.monotonic() - begun, [member.graphs for member in found.members] or [found.graphs]
+    if not found.members and row.loaded:
+        lists = [(graph,) for graph in found.graphs]
+    return [
+        {
+            "exact": any(exact(truth, some[0]) for some in lists if some),
+            "truth_in_set": any(truth_in_set(truth, some) for some in lists),
+            "certificate": None if found.certificate is None else dataclasses.asdict(found.certificate),
+            "stop": found.stop,
+            "n_nodes": truth.n,
+            "seconds": took,
+            "failure": None,
+            "gsm1": max((score(truth, some[0], space).gsm1 for some in lists if some), default=0.0),
+        }
+        for truth in one.truths
+    ]
+
+
+def in_single_precision(seen: Observation, truths: Sequence[Graph], space: FeatureSpace, row: Row) -> Observation:
+    """What the server reads off weights that a client trained in 32 bits."""
+    local = seen.local or LocalTraining(row.rate)
+    weights, rate = seen.params, np.float32(local.rate)
+    for _ in range(local.steps):
+        gradient = fedsgd(seen.model, weights, truths, space, loss=seen.loss).update
+        weights = jax.tree.map(lambda w, g: np.asarray(w) - rate * np.asarray(g), weights, gradient)
+    update = jax.tree.map(lambda w, back: mean_gradient(np.asarray(w), back, local), seen.params, weights)
+    noise = rounding(flatten(jax.tree.map(np.asarray, seen.params)), flatten(weights), local)
+    return dataclasses.replace(seen, update=update, noise=noise)
 
 
 def document(lines: Sequence[Record]) -> str:
@@ -153,9 +223,12 @@ def document(lines: Sequence[Record]) -> str:
     table = []
     for line in lines:
         row = ROWS[line["row"]]
-        optimiser = "momentum .9, decay 1e-4" if row.optimiser else "plain"
-        table.append([MODELS[row.model][0], str(row.steps), f"{row.rate:g}", optimiser, row.read_as, *cells(line)])
-    columns = ("model", "E", "rate", "steps are", "read as", *COLUMNS)
+        optimiser = "momentum .9, decay 1e-4" if row.optimiser else "32 bits" if row.single else "plain"
+        optimiser = "one a step" if row.loaded else optimiser
+        alike = f"{100 * line['gsm1']:.0f}" if "gsm1" in line else "-"
+        about = [MODELS[row.model][0], str(row.steps), f"{row.rate:g}", optimiser, row.read_as]
+        table.append([*about, *cells(line), alike])
+    columns = ("model", "E", "rate", "steps are", "read as", *COLUMNS, "GSM-1")
     return f"# Several local steps\n\n{ABOUT}\n\n{markdown(columns, table)}\n"
 
 

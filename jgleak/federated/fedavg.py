@@ -45,9 +45,12 @@ def fedavg(
 
     Raises:
       ValueError: as for ``fedsgd``; weights that stop being finite on the way; batch normalisation in training mode
-        over several steps; shuffled graphs without a key; a last step of fewer graphs under a masked loss.
+        over several steps; steps of Adam; shuffled graphs without a key; a last step of fewer graphs under a masked
+        loss.
     """
     check_client(model, graphs, space, loss)
+    if local.optimiser != "sgd":
+        raise ValueError(f"local: clients take steps of 'sgd', not of {local.optimiser!r}, which no attack here reads")
     if model.returns_statistics and local.steps > 1:
         raise ValueError("local: batch normalisation in training mode is understood in one step; take steps=1")
     if Loss.of(loss).masked and local.loader is not None and len(graphs) % min(local.loader, len(graphs)):

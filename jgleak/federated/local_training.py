@@ -10,6 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Float
 
+OPTIMISERS = ("sgd", "adam")
+
 MOST_STEPS = 10_000
 """Most local steps of a client."""
 
@@ -46,6 +48,8 @@ class LocalTraining:
       loader: graphs of a step, which the client goes through pass by pass (the last step of a pass may have fewer);
         None: all of its graphs at every step.
       shuffled: every pass takes the graphs in an order of its own, which the server does not know.
+      optimiser: ``sgd`` as above, or ``adam``, of which no mean gradient can be read: the first step has the signs of
+        its gradient's entries, the others follow from quotients of running means.
 
     Raises:
       ValueError: numbers out of range, less than one step or graph, or a rate and a weight decay that turn weights
@@ -58,6 +62,7 @@ class LocalTraining:
     weight_decay: float = 0.0
     loader: int | None = None
     shuffled: bool = False
+    optimiser: str = "sgd"
 
     def __post_init__(self) -> None:
         if not isinstance(self.steps, int) or self.steps < 1:
@@ -72,6 +77,10 @@ class LocalTraining:
             raise ValueError(f"weight_decay: it is finite and not negative, got {self.weight_decay!r}")
         if self.loader is not None and (not isinstance(self.loader, int) or self.loader < 1):
             raise ValueError(f"loader: a step takes at least one graph, in whole numbers, got {self.loader!r}")
+        if self.optimiser not in OPTIMISERS:
+            raise ValueError(f"optimiser: unknown {self.optimiser!r}; choose one of {', '.join(OPTIMISERS)}")
+        if self.optimiser == "adam" and (self.momentum or self.weight_decay):
+            raise ValueError("optimiser: momentum and weight decay are those of 'sgd'; leave them out beside 'adam'")
         for name in ("rate", "momentum", "weight_decay"):
             object.__setattr__(self, name, float(getattr(self, name)))
         if self.weight_decay and np.any(self.response <= 0):

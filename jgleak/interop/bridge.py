@@ -143,7 +143,7 @@ def observed(
     sources = [one for one in (client.noise, computed_noise(update)) if one is not None]
     noise = math.hypot(*sources) if sources else None
     marks: dict[str, Any] = {"scaled": client.clipped, "pruned": client.pruned, "noise": noise}
-    if client.local is not None and client.local.steps > 1:
+    if client.local is not None and (client.local.steps > 1 or client.local.optimiser != "sgd"):
         marks |= {"protocol": "fedavg", "local": client.local}
     observation = Observation(model, params, update, str(loss), batch_size=batch_size, statistics=statistics, **marks)
     other = contradiction(observation)

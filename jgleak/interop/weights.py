@@ -10,7 +10,7 @@ import numpy as np
 
 from jgleak.federated.local_training import LocalTraining
 from jgleak.federated.loss import Loss
-from jgleak.federated.observation import Observation
+from jgleak.federated.observation import Observation, flatten
 from jgleak.interop.arrays import Arrays, by_name
 from jgleak.interop.bridge import Client, observed, warn_uncompared
 from jgleak.interop.example import Given
@@ -33,8 +33,9 @@ def from_weights(
 
     After one step of gradient descent this is the gradient (protocol ``fedsgd``); after several it is the mean gradient
     along the way (``fedavg``). Momentum and weight decay are reckoned with where the client's ``LocalTraining`` says
-    them; adaptive rates (Adam) are not. Subtraction in float32 leaves noise of the weights' rounding (``rounding``),
-    which the observation says, so that attacks reckon with it.
+    them; where it says Adam, attacks refuse, and ``jgleak.facts`` says what is certain. Subtraction in float32 leaves
+    noise of the weights' rounding (``rounding``), which the observation says, so that attacks reckon with it. What
+    weight decay should have moved and did not was not trained, whether ``client`` says so or not.
 
     Args:
       before: the arrays that were sent to the client, by name (``by_name`` says what may hold them; ``named`` takes a
@@ -68,24 +69,40 @@ def from_weights(
             raise ValueError(f"after: {name!r} has shape {back[name].shape}, it was sent as {array.shape}")
     slopes = {name: mean_gradient(array, back[name], local) for name, array in sent.items()}
     given = {"loss": loss, "batch_size": batch_size, "reduction": reduction, "example": example}
-    rounded = rounding(back, local)
+    rounded = rounding(sent, back, local)
     if rounded < _single(slopes) and client.noise is None:
         noise = None  # the numbers of the observation itself are rounded more
     else:
         noise = math.hypot(rounded, client.noise or 0.0)
-    return observed(sent, slopes, layers, **given, client=dataclasses.replace(client, buffers=back, noise=noise))
+    made = observed(sent, slopes, layers, **given, client=dataclasses.replace(client, buffers=back, noise=noise))
+    still = _undecayed(made, local)
+    model = made.model.clone(frozen=(*made.model.frozen, *still))
+    return dataclasses.replace(made, model=model) if still else made
 
 
-def rounding(after: Any, local: LocalTraining) -> float:
+def rounding(before: Any, after: Any, local: LocalTraining) -> float:
     """Deviation of the noise that rounding of the returned weights leaves in ``from_weights``'s update.
 
     A weight ``w`` is rounded to a multiple of its spacing ``u``, which is an error of deviation ``u / sqrt(12)``; every
-    step rounds once. This is the root mean square over all weights; the attacks' ``noise`` takes one number for all
-    entries.
+    step rounds once. The attacks' ``noise`` takes one number for all entries, and this is the root mean square in the
+    array where it is largest, so that no test is too strict in any. Arrays that came back as they were sent carry none.
     """
-    floats = [a for a in by_name(after).values() if a.dtype.kind == "f" or a.dtype.name in DIGITS]
-    spacing = np.concatenate([np.spacing(np.abs(array)).ravel().astype(np.float64) for array in floats])
-    return float(np.sqrt(np.mean(spacing**2) / 12.0 * local.steps) / local.length)
+    sent, back = by_name(before), by_name(after)
+    floats = {name: a for name, a in back.items() if a.dtype.kind == "f" or a.dtype.name in DIGITS}
+    moved = [array for name, array in floats.items() if not np.array_equal(sent[name], array)]
+    squares = [float(np.mean(np.spacing(np.abs(array)).astype(np.float64) ** 2)) for array in moved if array.size]
+    return float(np.sqrt(max(squares, default=0.0) / 12.0 * local.steps) / local.length)
+
+
+def _undecayed(seen: Observation, local: LocalTraining) -> list[str]:
+    """The parts that weight decay should have moved by more than rounding hides, and that came back as they were."""
+    lost, update = 1.0 - float(local.kept[-1]), flatten(seen.update)
+
+    def still(name: str, leaf: np.ndarray) -> bool:
+        shown = np.abs(leaf) * lost > local.steps * np.spacing(np.abs(leaf).astype(np.float32))
+        return not np.any(update[name]) and bool(np.any(shown)) and not name.endswith("eps")
+
+    return [name for name, leaf in flatten(seen.model.trained(seen.params)).items() if still(name, np.asarray(leaf))]
 
 
 def _single(slopes: Arrays) -> float:
@@ -95,9 +112,16 @@ def _single(slopes: Arrays) -> float:
 
 
 def mean_gradient(before: np.ndarray, after: np.ndarray, local: LocalTraining) -> np.ndarray:
-    """The mean gradient of one array; zero where it came back as it was sent: it was not trained, and did not decay."""
+    """The mean gradient of one array; zero where it came back as it was sent: it was not trained, and did not decay.
+
+    Of weights in 64 bits what their rounding explains is zero too: decay alone moved them.
+    """
     sent, back = before.astype(np.float64), after.astype(np.float64)
-    moved = 0.0 if np.array_equal(sent, back) else float(local.kept[-1]) * sent - back
+    if np.array_equal(sent, back):
+        return np.zeros(sent.shape, np.float32)
+    moved = float(local.kept[-1]) * sent - back
+    if local.weight_decay and after.dtype == np.float64:
+        moved = np.where(np.abs(moved) <= 2 * local.steps * np.spacing(np.abs(back)), 0.0, moved)
     return np.asarray(moved / local.length * np.ones_like(sent), np.float32)
 
 

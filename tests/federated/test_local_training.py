@@ -16,6 +16,7 @@ from safetensors import safe_open
 from jgleak.federated import LocalTraining, fedavg, fedsgd, load, save
 from jgleak.gnn.tree import at
 
+ALL = {field.name for field in dataclasses.fields(LocalTraining)}
 WAYS = [(0.0, 0.0), (0.9, 0.0), (0.0, 0.3), (0.9, 0.3)]
 
 
@@ -112,10 +113,19 @@ def test_shuffled_graphs_are_all_there_in_some_order(client: dict[str, Any]) -> 
     assert len(orders) > 1
 
 
+def test_steps_of_adam_are_stated_and_not_simulated(client: dict[str, Any], tmp_path: Path) -> None:
+    adam = LocalTraining(1e-3, 1, optimiser="adam")
+    with pytest.raises(ValueError, match="clients take steps of 'sgd', not of 'adam'"):
+        fedavg(**client, loss="bce", local=adam)
+    seen = dataclasses.replace(fedavg(**client, loss="bce", local=LocalTraining(1e-3)), local=adam)
+    save(tmp_path / "o", seen, client["space"])
+    assert load(tmp_path / "o")[0].local == adam
+
+
 def test_a_file_tells_the_optimiser_and_plain_ones_are_as_before(client: dict[str, Any], tmp_path: Path) -> None:
     plain, whole = LocalTraining(0.1, 2), LocalTraining(0.1, 2, 0.9, 1e-4, 1, shuffled=True)
     seen = fedavg(**client, loss="bce", local=plain)
-    for local, fields in ((plain, {"rate", "steps"}), (whole, {f.name for f in dataclasses.fields(LocalTraining)})):
+    for local, fields in ((plain, {"rate", "steps"}), (whole, ALL - {"optimiser"})):
         save(tmp_path / "o", dataclasses.replace(seen, local=local), client["space"])
         with safe_open(str(tmp_path / "o"), framework="numpy") as file:
             assert set(json.loads(file.metadata()["jgleak"])["local"]) == fields
@@ -131,6 +141,8 @@ def test_a_file_tells_the_optimiser_and_plain_ones_are_as_before(client: dict[st
         ({"weight_decay": -1.0}, "weight_decay: it is finite and not negative"),
         ({"weight_decay": float("nan")}, "weight_decay"),
         ({"weight_decay": 30.0}, "weight_decay: 30 at a rate of 0.1 turns the weights round"),
+        ({"optimiser": "lion"}, "optimiser: unknown 'lion'; choose one of sgd, adam"),
+        ({"optimiser": "adam", "momentum": 0.9}, "optimiser: momentum and weight decay are those of 'sgd'"),
         ({"loader": 0}, "loader: a step takes at least one graph"),
         ({"loader": 1.5}, "loader"),
     ],

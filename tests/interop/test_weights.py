@@ -38,7 +38,7 @@ def test_one_step_is_the_gradient_up_to_rounding(name: str, strangers: dict[str,
     error = np.concatenate(
         [(leaf - flatten(wanted.update)[path]).ravel() for path, leaf in flatten(seen.update).items()]
     )
-    expected = rounding(after, local)
+    expected = rounding(before, after, local)
     assert seen.noise == expected and wanted.noise is None
     assert 0.3 * expected < np.sqrt(np.mean(error**2)) < 2 * expected
 
@@ -61,7 +61,9 @@ def test_the_observation_says_what_the_client_did(strangers: dict[str, Stranger]
     save(tmp_path / "one", seen)
     again, _ = load(tmp_path / "one", FeatureSpace(tuple(real(f"c{i}") for i in range(seen.model.in_features))))
     for read in (seen, again):
-        assert read.scaled and read.pruned and read.noise == pytest.approx(np.hypot(1e-3, rounding(after, local)))
+        assert (
+            read.scaled and read.pruned and read.noise == pytest.approx(np.hypot(1e-3, rounding(before, after, local)))
+        )
     wide, moved = ({name: array.astype(np.float64) for name, array in arrays.items()} for arrays in (before, after))
     assert from_weights(wide, moved, one.layers, client=Client(local=local), loss=one.loss).noise is None, (
         "64 bits leave less than 32 show"
@@ -101,3 +103,50 @@ def test_gradients_along_several_steps_say_so(strangers: dict[str, Stranger]) ->
     local = LocalTraining(0.1, steps=3)
     seen = from_arrays(**{**strangers["sage"].given, "client": Client(local=local)})
     assert (seen.protocol, seen.local) == ("fedavg", local)
+
+
+def moved(one: Stranger, local: LocalTraining, kind: Any, still: str = "") -> tuple[dict[str, Any], dict[str, Any]]:
+    """Weights before and after steps with one gradient and decay, in numbers of some type; ``still`` is not trained."""
+    before = {name: array.astype(kind) for name, array in one.state.items()}
+    after = dict(before)
+    for _ in range(local.steps):
+        for name, slope in one.gradient.items():
+            if name != still:
+                step = slope.astype(kind) + kind(local.weight_decay) * after[name]
+                after[name] = after[name] - kind(local.rate) * step
+    return before, after
+
+
+def test_what_did_not_decay_was_not_trained(strangers: dict[str, Stranger]) -> None:
+    """Weights that decay by less than their rounding say nothing of it."""
+    one, local = strangers["gcn"], LocalTraining(0.1, 3, weight_decay=0.01)
+    for decay, frozen in ((0.01, ("layers_0/conv/kernel",)), (1e-9, ())):
+        how = dataclasses.replace(local, weight_decay=decay)
+        before, after = moved(one, how, np.float32, still="conv1.lin.weight")
+        seen = from_weights(before, after, one.layers, loss=one.loss, client=Client(local=how))
+        assert seen.model.frozen == frozen
+    said = Client(["conv1.lin.weight"], local=how)
+    assert from_weights(before, after, one.layers, loss=one.loss, client=said).model.frozen == ("layers_0/conv/kernel",)
+
+
+def test_entries_that_decayed_alone_are_zero(strangers: dict[str, Stranger]) -> None:
+    """Of weights in 64 bits, whose rounding nothing else shows."""
+    one, local = strangers["gcn"], LocalTraining(0.1, 3, weight_decay=0.01)
+    quiet = {name: np.array(slope) for name, slope in one.gradient.items()}
+    off, on, *_ = np.flatnonzero(np.any(quiet["conv2.lin.weight"], axis=1)).tolist()
+    quiet["conv2.lin.weight"][off] = 0.0  # rows of PyTorch's maps are columns here
+    before, after = moved(dataclasses.replace(one, gradient=quiet), local, np.float64)
+    seen = from_weights(before, after, one.layers, loss=one.loss, client=Client(local=local))
+    kernel = flatten(seen.update)["layers_1/conv/kernel"]
+    assert not np.any(kernel[:, off]) and np.any(kernel[:, on])
+
+
+def test_rounding_is_that_of_the_loudest_array_that_moved() -> None:
+    small, large = np.full((3, 3), 0.3, np.float32), np.full(4, 1.5, np.float32)
+    before = {"a": small, "b": large, "still": np.full(2, 9.0, np.float32)}
+    after = before | {"a": small + np.float32(0.1), "b": large + np.float32(0.1)}
+    local = LocalTraining(0.1, 4)
+    spacing = 2.0**-23  # of numbers from 1 to 2
+    assert rounding(before, after, local) == pytest.approx(spacing / np.sqrt(12) * 2 / 0.4)
+    assert rounding(before, before | {"a": after["a"]}, local) == pytest.approx(spacing / 4 / np.sqrt(12) * 2 / 0.4)
+    assert rounding(before, before, local) == 0.0

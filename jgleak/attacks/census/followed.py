@@ -20,6 +20,7 @@ from jgleak.attacks.census.candidates import Levels
 from jgleak.attacks.census.equations import Table, Trees, embed, unfold
 from jgleak.attacks.census.local_path import LocalPath, Point
 from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.noise import deviations
 from jgleak.federated.descent import Descended, Slope, descended
 from jgleak.federated.local_training import Descent
 from jgleak.federated.loss import Loss, label_loss
@@ -102,10 +103,11 @@ def _padded(blocks: Int[np.ndarray, " k"], shares: Float[np.ndarray, "*P k"]) ->
 
 def label_of(problem: CensusProblem) -> Num[np.ndarray, "..."]:
     """The client's label: the gradient at the logit of a true class is negative, at all others positive, step by step
-    and so in their mean; that of a missing label is zero."""
+    and so in their mean; that of a missing label is zero, or noise."""
     slopes = np.asarray(problem.seen.model.output_bias(problem.seen.update))
     if Loss.of(problem.seen.loss).masked:
-        return np.where(slopes == 0, np.nan, slopes < 0).astype(np.float32)
+        doubt = deviations(slopes.size) * (problem.knowledge.noise or 0.0)
+        return np.where(np.abs(slopes) <= doubt, np.nan, slopes < 0).astype(np.float32)
     return np.asarray(slopes.argmin(), np.int32)
 
 

@@ -88,7 +88,8 @@ class Evidence:
     def one_gradient(self) -> bool:
         """The update is a gradient (of the batch's mean loss) at the parameters that were sent."""
         seen = self.observation
-        return seen.protocol == "fedsgd" or (seen.local is not None and seen.local.steps == 1)
+        local = seen.local
+        return seen.protocol == "fedsgd" or (local is not None and local.steps == 1 and local.optimiser == "sgd")
 
     @property
     def normalised(self) -> bool:

@@ -14,18 +14,22 @@ from jgleak.attacks.attack import Budget
 from jgleak.attacks.census.attempted import excludes_others
 from jgleak.attacks.census.candidates import CensusCandidates, Levels
 from jgleak.attacks.census.census import CENSUS
+from jgleak.attacks.census.checks import Attempt
 from jgleak.attacks.census.equations import equations
-from jgleak.attacks.census.followed import followable, followed, returned_distances
-from jgleak.attacks.census.local_path import midway, straight
+from jgleak.attacks.census.followed import followable, followed, label_of, returned_distances
+from jgleak.attacks.census.local_path import FOLLOWED, midway, straight
 from jgleak.attacks.census.moves import Linked
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.search import levels_of
+from jgleak.attacks.census.settled import _nearest, _turn
 from jgleak.attacks.census.solve import solve
-from jgleak.attacks.distance import gradient_distances
+from jgleak.attacks.distance import Fit, gradient_distances
 from jgleak.audit.certified import verify, write
 from jgleak.federated import Knowledge, LocalTraining, Observation, fedavg, fedsgd, save
+from jgleak.federated.observation import flatten, unflatten
 from jgleak.gnn import GNN
 from jgleak.graph import Graph
+from jgleak.interop.weights import mean_gradient, rounding
 
 FOREVER = Budget(seconds=1e6).start()
 ONE, OTHER = [0, 1, 1, 2, 0, 3], [0, 1, 2, 1, 0, 3]
@@ -180,3 +184,78 @@ def test_what_cannot_be_followed_is_read_straight(lab: Any) -> None:
     target = returned(lab, narrow, dataclasses.replace(graph, y=0.5), PLAIN, "mse")
     assert not followable(CensusProblem.of(target, known))
     assert CensusCandidates(CensusProblem.of(one, known), FOREVER, Budget()).start.nodes.degrees.size
+
+
+@pytest.mark.parametrize("readout", ["nodes", "pooled"])
+def test_weights_of_a_client_that_trains_in_32_bits_fit_up_to_their_rounding(lab: Any, readout: str) -> None:
+    """Every step rounds; the noise that is stated explains all of it, and no other graph."""
+    model, graph, local = (lab.model() if readout == "nodes" else pooled(lab)), lab.ring(ONE), LocalTraining(0.01, 5)
+    weights = [flatten(jax.tree.map(np.asarray, tree)) for tree in by_hand(lab, model, graph, local)]
+    update = unflatten({name: mean_gradient(w, weights[-1][name], local) for name, w in weights[0].items()})
+    noise = rounding(weights[0], weights[-1], local)
+    seen = dataclasses.replace(returned(lab, model, graph, local), update=update, noise=noise)
+    (near, _), (far, _) = gradient_distances(seen, lab.space, [graph, lab.ring(OTHER)])
+    fit = Fit.of(seen, noise)
+    assert 0.2 * fit.most < near <= fit.most < far
+
+
+def test_more_steps_than_are_followed_are_read_in_the_middle(lab: Any) -> None:
+    """And so are updates that were clipped, or pruned, at the weights that were sent."""
+    graph, long = lab.ring(ONE), LocalTraining(1e-4, FOLLOWED + 1)
+    seen = returned(lab, lab.model(), graph, long)
+    (point,) = straight(seen)
+    assert gap(point.params, midway(seen).params) == 0 and point.share == 1.0
+    assert len(straight(dataclasses.replace(seen, local=LocalTraining(1e-4, FOLLOWED)))) == FOLLOWED
+    assert not followable(CensusProblem.of(seen, Knowledge(lab.space)))
+    for mark in ({"scaled": True}, {"pruned": True}):
+        clipped = dataclasses.replace(seen, **mark)
+        assert midway(clipped) is clipped and straight(clipped)[0].params is clipped.params
+
+
+def test_a_missing_label_is_missing_under_noise(lab: Any) -> None:
+    """Weight decay, and weights of 32 bits, leave of its entry what rounding leaves, which is not zero."""
+    model = lab.model(classes=3)
+    graph = dataclasses.replace(lab.ring(ONE), y=np.array([[1.0, np.nan, 0.0]], np.float32))
+    seen = returned(lab, model, graph, PLAIN, "masked_bce")
+    bias = np.array(model.output_bias(seen.update))
+    assert bias[1] == 0
+    place = {
+        **seen.update["readout"]["mlp"][model.readout.mlp.last],
+        "bias": bias + np.array([0.0, -3e-8, 0.0], np.float32),
+    }
+    mlp = {**seen.update["readout"]["mlp"], model.readout.mlp.last: place}
+    noisy = dataclasses.replace(seen, update={**seen.update, "readout": {"mlp": mlp}})
+    for one, noise, wanted in ((seen, None, np.nan), (noisy, 1e-8, np.nan), (noisy, 1e-9, 1.0)):
+        problem = CensusProblem.of(one, Knowledge(lab.space, noise=noise))
+        np.testing.assert_array_equal(label_of(problem), [1.0, wanted, 0.0])
+
+
+def test_the_nearest_whole_census_is_that_whose_training_comes_back(lab: Any) -> None:
+    """From a straight path, whose shares are off: among whole censuses near them the true one returns the update."""
+    graph = lab.ring(ONE)
+    problem = CensusProblem.of(returned(lab, lab.model(), graph, PLAIN), Knowledge(lab.space, n=graph.n))
+    levels, counts = true_blocks(problem, graph)
+    system = equations(problem, levels, FOREVER)
+    assert system is not None
+    turn = _turn(problem, levels, system, FOREVER)
+    assert turn.residual > 1e-3
+    shares = _nearest(turn, levels, FOREVER)
+    assert shares is not None
+    np.testing.assert_allclose(shares, counts / graph.n)
+    few = dataclasses.replace(problem.settings, limits=dataclasses.replace(problem.limits, sphere_blocks=1))
+    assert _nearest(turn._replace(problem=dataclasses.replace(problem, settings=few)), levels, FOREVER) is None
+
+
+def test_next_gaps_of_a_span_are_tried_after_several_steps_alone(lab: Any) -> None:
+    """Another rank than the likeliest is a condition, and leaves the search open."""
+    graph = lab.ring(ONE)
+    seen = returned(lab, lab.model(), graph, PLAIN)
+    several, once = (
+        CensusCandidates(CensusProblem.of(one, Knowledge(lab.space, n=graph.n)), FOREVER, Budget())
+        for one in (seen, dataclasses.replace(seen, protocol="fedsgd", local=None))
+    )
+    ranks = [
+        [check.likeliest for hops in one._chosen(Attempt(("node",), ()), one.start.nodes) for check in hops[0]]
+        for one in (several, once)
+    ]
+    assert ranks[0][0] and not all(ranks[0]) and all(ranks[1])

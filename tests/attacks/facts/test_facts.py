@@ -11,12 +11,13 @@ import numpy as np
 import optax
 import pytest
 
+from jgleak.attacks.census.census import CENSUS
 from jgleak.attacks.facts.diagnosis import diagnoses
 from jgleak.attacks.facts.fact import ADAM, DECAY, LINEAR, NOISE, PRUNING, Facts
 from jgleak.attacks.facts.registry import FACTS, facts
 from jgleak.defenses import parse
 from jgleak.features import FeatureSpace, onehot
-from jgleak.federated import LocalTraining, Observation, fedsgd
+from jgleak.federated import Knowledge, LocalTraining, Observation, fedsgd
 from jgleak.federated.statistics import of_batch
 from jgleak.gnn import GNN, MLP, BatchNorm, GCNConv, Layer, Pooled
 from jgleak.graph import Graph
@@ -133,6 +134,12 @@ def test_local_steps_leave_values_and_labels(lab: Any, graph: Graph, name: str) 
     assert value(found, "label") == [0, None, 1], "a missing label is not moved by weight decay"
     assert ("units" in found.found) == (name in ("momentum", "adam")), "weight decay moves every column"
     assert ("node_kinds" in found.found) == (name in ("momentum", "decay")), "Adam is not linear"
+    stated = trained(one, optimiser, rate, [tasks], lab.bare)
+    if name == "adam":
+        stated = dataclasses.replace(stated, protocol="fedavg", local=LocalTraining(rate, 1, optimiser="adam"))
+        assert value(facts(stated, lab.bare), "label") == [0, None, 1]
+        with pytest.raises(ValueError, match="Adam, whose steps divide .* jgleak.facts says what these tell"):
+            CENSUS(stated, Knowledge(lab.bare), key=jax.random.key(0))
     under = {"adam": ADAM, "adamw": ADAM}.get(name, DECAY)
     assert under in found.found["feature_values"].exact_under
     assert "nodes" in found.silent and "graphs" in found.silent

@@ -11,6 +11,7 @@ from jgleak.attacks.census.attempted import Attempted
 from jgleak.attacks.census.batches import masks, rays
 from jgleak.attacks.census.batches.answers import beside, certified, checked, cut, of_all
 from jgleak.attacks.census.batches.head import HeadGradient
+from jgleak.attacks.census.batches.in_turn import in_turn_unsupported
 from jgleak.attacks.census.batches.joint import each_gradient, remaining
 from jgleak.attacks.census.batches.members import Member, taken
 from jgleak.attacks.census.batches.parts import parts_of
@@ -40,7 +41,7 @@ def batch_unsupported(observation: Observation, knowledge: Knowledge) -> str | N
     if knowledge.features is not None:
         return f"{graphs} it does not say whose the known feature rows are; leave them out"
     if observation.local is not None and observation.local.steps > 1:
-        return f"{graphs} it takes them apart by one gradient, not by {observation.local.steps} local steps"
+        return in_turn_unsupported(observation)
     return None
 
 

@@ -40,9 +40,11 @@ def choices(
     return out
 
 
-def cheapest(allowed: Choices, rules: Rules, most: int, clock: Clock) -> Iterator[Int[np.ndarray, " k"] | None]:
-    """Counts that obey the rules of a connected graph, the cheapest first, at most so many; None where there may be
-    more.
+def cheapest(
+    allowed: Choices, rules: Rules, most: int, clock: Clock, n: int | None = None
+) -> Iterator[Int[np.ndarray, " k"] | None]:
+    """Counts that obey the rules of a connected graph (of ``n`` nodes, where that is given), the cheapest first, at
+    most so many; None where there may be more.
 
     A mixed-integer linear programme of one variable a block and count, and one a class: half the ends of the edges
     within it.
@@ -60,7 +62,7 @@ def cheapest(allowed: Choices, rules: Rules, most: int, clock: Clock) -> Iterato
         rows(rules.balance[:, block] * count, 0.0, 0.0),
         LinearConstraint(np.c_[rules.loops[:, block] * count, -2.0 * np.eye(halves)], 0.0, 0.0),
         rows(((rules.degrees[block] - 2) * count)[None], -2.0, np.inf),
-        rows(count[None], 1.0, np.inf),
+        rows(count[None], n or 1.0, n or np.inf),
     ]
     bounds = Bounds(0.0, np.r_[np.ones(block.size), np.full(halves, np.inf)])
     for _ in range(most):

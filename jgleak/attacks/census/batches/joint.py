@@ -13,6 +13,7 @@ from jgleak.attacks.census.batches.head import HeadGradient
 from jgleak.attacks.distance import MATCH, gradient_distances
 from jgleak.features import FeatureSpace
 from jgleak.federated.client import gradients
+from jgleak.federated.fedavg import fedavg
 from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation
 from jgleak.gnn import Params
@@ -37,6 +38,18 @@ def distance(observation: Observation, each: Sequence[Params]) -> float:
     total: Any = jax.tree.map(lambda *leaves: sum(leaves), *each)
     off = jax.tree.map(lambda found, seen: found - np.asarray(seen, np.float64), total, observation.update)
     return _length(off) / max(_length(observation.update), 1e-300)
+
+
+def replayed(observation: Observation, space: FeatureSpace, graphs: Sequence[Graph]) -> float:
+    """``|u - u*| / |u*|`` of a client that takes its local steps on these graphs, in this order."""
+    local = observation.local
+    assert local is not None
+    how = dataclasses.replace(local, shuffled=False)
+    try:
+        made = fedavg(observation.model, observation.params, graphs, space, loss=observation.loss, local=how).update
+    except ValueError:  # its weights run away, where the client's did not
+        return np.inf
+    return distance(observation, [made])
 
 
 def remaining(observation: Observation, found: Sequence[Params]) -> Observation:
@@ -85,6 +98,8 @@ def together(observation: Observation, space: FeatureSpace, lists: Sequence[Sequ
     Where graphs of the batch are missing, the distance is what a graph leaves of the dimension that it must take from
     the gradient of the first map behind pooling (``HeadGradient``).
     """
+    if observation.local is not None and observation.local.steps > 1:
+        return _in_steps(observation, space, lists)
     if len(lists) == observation.batch_size:
         each = each_gradient(observation, space, [graphs[0] for graphs in lists])
         far = distance(observation, each)
@@ -99,6 +114,20 @@ def together(observation: Observation, space: FeatureSpace, lists: Sequence[Sequ
     head = HeadGradient.of(observation)
     rest = [[_left(head, observation, space, graph) for graph in graphs] for graphs in lists]
     return Together([max(own) for own in rest], TAKEN, "others are missing, so the whole gradient cannot be recomputed")
+
+
+def _in_steps(observation: Observation, space: FeatureSpace, lists: Sequence[Sequence[Graph]]) -> Together:
+    """The same for a client that took several local steps: they are made again, in the order of the lists."""
+    if len(lists) != observation.batch_size:
+        text = "others are missing, so that the local steps cannot be made again: nothing was recomputed"
+        return Together([np.inf] * len(lists), MATCH, text)
+    firsts = [graphs[0] for graphs in lists]
+    rest = [
+        [replayed(observation, space, [*firsts[:place], graph, *firsts[place + 1 :]]) for graph in graphs]
+        for place, graphs in enumerate(lists)
+    ]
+    text = f"distance of the update after the local steps: {replayed(observation, space, firsts):.1e}"
+    return Together([max(own) for own in rest], MATCH, text)
 
 
 def _left(head: HeadGradient, observation: Observation, space: FeatureSpace, graph: Graph) -> float:

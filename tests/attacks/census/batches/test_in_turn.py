@@ -1,0 +1,121 @@
+"""Several graphs, one a local step: shares of the first step in closed form, and clients whose order nobody knows."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from jgleak.attacks.attack import Budget, Reconstruction
+from jgleak.attacks.census.batches.first_step import Counts, Head, Roots, first_counts
+from jgleak.attacks.census.batches.joint import replayed
+from jgleak.attacks.census.census import CENSUS
+from jgleak.attacks.census.moves import Linked
+from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.search import levels_of
+from jgleak.attacks.distance import MATCH
+from jgleak.audit.certified import verify, write
+from jgleak.federated import Knowledge, LocalTraining, Observation, fedavg, save
+from jgleak.graph import Graph
+
+FOREVER = Budget(seconds=1e6).start()
+RATE = 0.05
+
+
+def graphs(lab: Any) -> list[Graph]:
+    return [lab.path([0, 1, 1, 2, 0], y=1), lab.ring([1, 3, 2, 0], y=0)]
+
+
+def returned(lab: Any, some: list[Graph], **fields: Any) -> Observation:
+    model = lab.model()
+    local = LocalTraining(**({"rate": RATE, "steps": len(some), "loader": 1} | fields))
+    return fedavg(model, lab.params(model), some, lab.space, loss="bce", local=local, key=jax.random.key(0))
+
+
+def attacked(lab: Any, seen: Observation, seconds: float = 60) -> Reconstruction:
+    return CENSUS(seen, Knowledge(lab.space, max_n=8), key=jax.random.key(0), budget=Budget(seconds=seconds))
+
+
+def test_the_first_step_shows_its_graph_s_counts(lab: Any) -> None:
+    """Whatever graph comes after it; that one's own rows are beside the span, and its counts are not there."""
+    first, second = graphs(lab)
+    seen = dataclasses.replace(returned(lab, [first, second]), protocol="fedsgd", local=None)
+    problem = CensusProblem.of(seen, Knowledge(lab.space, n=first.n))
+    head = Head.of(problem)
+
+    def own(graph: Graph) -> tuple[Any, np.ndarray, Roots]:
+        codes, kinds = np.unique(graph.x, axis=0, return_inverse=True)
+        linked = Linked(graph.adjacency.astype(bool), kinds.ravel())
+        levels, counts = levels_of(problem, linked, codes.astype(np.int32), int(graph.degree.max()))
+        roots = head.roots(problem, levels, FOREVER)
+        assert roots is not None
+        return levels, counts, roots
+
+    levels, counts, roots = own(first)
+    assert roots.off.max() < 1e-5 < 1e-4 < own(second)[2].off.min()
+    (found,) = first_counts(problem, levels, FOREVER)
+    np.testing.assert_array_equal(found.blocks, counts)
+    assert found.label == first.y and head.explains(problem, roots, Counts(counts, 1))
+    assert not head.explains(problem, roots, Counts(counts, 0)), "another label gives other shares"
+    assert not head.explains(problem, roots, Counts(counts[::-1].copy() + np.arange(counts.size), 1))
+
+
+def test_graphs_of_unknown_order_come_back_and_are_trained_again(lab: Any, tmp_path: Path) -> None:
+    some = graphs(lab)
+    seen = returned(lab, some, shuffled=True)
+    found = attacked(lab, seen)
+    assert {g.canonical_form() for g in found.graphs} == {g.canonical_form() for g in some}
+    assert found.stop == "match" and found.gradient_distance is not None and found.gradient_distance < 1e-6
+    assert found.certificate is not None and found.certificate.status == "at_least_k"
+    assert all(one.certificate is not None and one.certificate.status == "at_least_k" for one in found.members)
+    save(tmp_path / "seen", seen, lab.space)
+    write(tmp_path / "found.json", found, tmp_path / "seen")
+    assert verify(tmp_path / "found.json").holds
+    assert seen.local is not None
+    save(tmp_path / "seen", dataclasses.replace(seen, local=dataclasses.replace(seen.local, rate=0.01)), lab.space)
+    assert not verify(tmp_path / "found.json").holds
+
+
+def test_the_order_matters_to_what_is_trained_again(lab: Any) -> None:
+    some = graphs(lab)
+    seen = returned(lab, some)
+    assert replayed(seen, lab.space, some) < 1e-6 < MATCH < replayed(seen, lab.space, some[::-1])
+
+
+def test_nothing_is_certified_of_graphs_that_the_others_do_not_confirm(
+    lab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last graph is not found: the first one is listed, without a certificate."""
+    missing = Reconstruction((), None, "time")
+    monkeypatch.setattr("jgleak.attacks.census.census._single", lambda *_: missing)
+    first = graphs(lab)[0]
+    found = attacked(lab, returned(lab, graphs(lab)), seconds=20)
+    (member,) = found.members
+    assert member.certificate is None and found.certificate is None and found.gradient_distance is None
+    assert first.canonical_form() in {graph.canonical_form() for graph in member.graphs}
+    assert "1 of 2 graphs were found" in found.info["reason"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"steps": 4}, "2 graphs in 4 local steps: it reads one pass over the graphs, one a step"),
+        ({"loader": None}, "it reads one pass over the graphs, one a step"),
+        ({"momentum": 0.9}, "after plain steps"),
+    ],
+)
+def test_other_loaders_are_refused(lab: Any, fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        attacked(lab, returned(lab, graphs(lab), **fields))
+
+
+def test_a_readout_that_pools_is_refused(lab: Any) -> None:
+    model = lab.model(readout="pooled", readout_widths=(32,), last_act=True)
+    local = LocalTraining(RATE, 2, loader=1)
+    seen = fedavg(model, lab.params(model), graphs(lab), lab.space, loss="bce", local=local)
+    with pytest.raises(ValueError, match="a readout a node"):
+        attacked(lab, seen)
