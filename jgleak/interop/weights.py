@@ -70,9 +70,9 @@ def from_weights(
             raise ValueError(f"after: {name!r} has shape {back[name].shape}, it was sent as {array.shape}")
     slopes = {name: mean_gradient(array, back[name], local) for name, array in sent.items()}
     given = {"loss": loss, "batch_size": batch_size, "reduction": reduction, "example": example}
-    rounded, exact = rounding(sent, back, local), _in_64_bits(back)
-    if rounded < _single(slopes) and client.noise is None and (exact or not local.weight_decay):
-        noise = None  # the numbers of the observation itself are rounded more, and zeros are zeros
+    rounded = rounding(sent, back, local)
+    if rounded < _single(slopes) and client.noise is None:
+        noise = None  # the numbers of the observation itself are rounded more
     else:
         noise = math.hypot(rounded, client.noise or 0.0)
     made = observed(sent, slopes, layers, **given, client=dataclasses.replace(client, buffers=back, noise=noise))
@@ -107,10 +107,6 @@ def _undecayed(seen: Observation, local: LocalTraining) -> list[str]:
         return not np.any(update[name]) and bool(np.any(shown)) and not name.endswith("eps")
 
     return [name for name, leaf in flatten(seen.model.trained(seen.params)).items() if still(name, np.asarray(leaf))]
-
-
-def _in_64_bits(arrays: Arrays) -> bool:
-    return all(array.dtype == np.float64 for array in arrays.values() if array.dtype.kind not in "iub")
 
 
 def _single(slopes: Arrays) -> float:
