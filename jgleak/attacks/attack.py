@@ -172,7 +172,7 @@ class Attack:
         if observation.protocol not in self.protocols:
             known = " or ".join(repr(p) for p in self.protocols)
             return f"it reads updates of the protocol {known}, not {observation.protocol!r}; let the client send that"
-        if observation.local is not None and observation.local.optimiser == "adam":
+        if observation.adaptive:
             return (
                 "the client trained with Adam, whose steps divide by running squares: no gradient can be read off the "
                 "weights, only zeros and signs of entries; jgleak.facts says what these tell for certain"

@@ -185,7 +185,7 @@ def _at_labels(observation: Observation, one: DenseGraph, labels: Num[np.ndarray
 def descent(observation: Observation) -> Descent | None:
     """How the client is trained again; None: it sent one gradient."""
     local = observation.local
-    return None if local is None or local.steps == 1 else local.descent
+    return None if local is None or (local.steps == 1 and not observation.adaptive) else local.descent
 
 
 def _distance(observation: Observation, space: FeatureSpace, graph: Graph) -> tuple[float, Label]:

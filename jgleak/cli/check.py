@@ -51,10 +51,9 @@ def check(
         from jgleak.exposure.text import exposure_text
 
         given = None if features is None else feature_space(features)
-        clients = {"loss": loss, "graphs": batch, "nodes": nodes, "optimiser": optimiser}
-        clients |= {"statistics": statistics, "defense": defense}
+        clients = {"loss": loss, "graphs": batch, "nodes": nodes, "statistics": statistics, "defense": defense}
         local = {"rate": local_rate, "steps": local_steps, "momentum": local_momentum}
-        local |= {"weight_decay": local_decay, "loader": local_loader}
+        local |= {"weight_decay": local_decay, "loader": local_loader, "optimiser": optimiser}
         stated = Stated(_said(clients), _said(local), dropout)
         deployment, title = read(model, given, feature_space(MOLECULES), stated)
         exposure = exposure_of(deployment)

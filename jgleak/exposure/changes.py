@@ -85,7 +85,8 @@ def _one_step(deployment: Deployment) -> Deployment:
 
 
 def _plain_steps(deployment: Deployment) -> Deployment:
-    return _trained(deployment, optimiser="sgd")
+    local = deployment.clients.local
+    return deployment if local is None else _trained(deployment, local=dataclasses.replace(local, optimiser="sgd"))
 
 
 def _returned(deployment: Deployment) -> Deployment:
@@ -159,7 +160,8 @@ def _five_steps(deployment: Deployment) -> Deployment:
 
 
 def _adam(deployment: Deployment) -> Deployment:
-    return _trained(deployment, optimiser="adam", local=deployment.clients.local or LocalTraining(0.001))
+    local = deployment.clients.local or LocalTraining(0.001)
+    return _trained(deployment, local=dataclasses.replace(local, optimiser="adam", momentum=0.0))
 
 
 def _kept(deployment: Deployment) -> Deployment:

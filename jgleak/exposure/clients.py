@@ -9,9 +9,6 @@ from jgleak.defenses import Defense, parse
 from jgleak.federated.local_training import LocalTraining
 from jgleak.federated.loss import Loss
 
-OPTIMISERS = ("sgd", "adam")
-"""Gradient descent (with momentum and weight decay, as ``LocalTraining`` has them), or steps of adaptive size."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Clients:
@@ -21,20 +18,17 @@ class Clients:
       loss: the text of a ``Loss``; None: ``bce`` of several outputs, ``mse`` of one.
       graphs: number of graphs behind an update.
       local: how a client trains; None: it sends one gradient.
-      optimiser: a name of ``OPTIMISERS``; ``adam`` begins every round with an empty memory.
       statistics: running statistics of batch normalisation in training mode come back beside the update.
       defense: what a client does before anything leaves, as ``jgleak.defenses.parse`` reads it.
       nodes: of a graph.
 
     Raises:
-      ValueError: an unknown optimiser, defence or loss; less than one graph or node; a loader of more graphs than there
-        are.
+      ValueError: an unknown defence or loss; less than one graph or node; a loader of more graphs than there are.
     """
 
     loss: str | None = None
     graphs: int = 1
     local: LocalTraining | None = None
-    optimiser: str = "sgd"
     statistics: bool = True
     defense: str = ""
     nodes: int = 20
@@ -43,10 +37,6 @@ class Clients:
         for name in ("graphs", "nodes"):
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
                 raise ValueError(f"{name}: a whole number from 1, got {getattr(self, name)!r}")
-        if self.optimiser not in OPTIMISERS:
-            raise ValueError(f"optimiser: unknown {self.optimiser!r}; choose one of {', '.join(OPTIMISERS)}")
-        if self.optimiser == "adam" and self.local is None:
-            raise ValueError("optimiser: a client of 'adam' sends weights, not one gradient; give its local training")
         loader = None if self.local is None else self.local.loader
         if loader is not None and loader > self.graphs:
             raise ValueError(f"local: a step takes {loader} graphs, and a client has {self.graphs}; take fewer")
@@ -72,7 +62,7 @@ class Clients:
             found.add(fact.MOMENTUM)
         if local is not None and local.weight_decay:
             found.add(fact.DECAY)
-        if self.optimiser == "adam":
+        if local is not None and local.optimiser == "adam":
             found.add(fact.ADAM)
         if self.steps > 1 and not found:  # the others are those of one step or several
             found.add(fact.STEPS)

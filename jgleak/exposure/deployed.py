@@ -58,8 +58,9 @@ class Deployed(NamedTuple):
 
 def _clients(rate: float, loader: int, *, epochs: int = 1, steps: int | None = None, adam: bool = False) -> Clients:
     """Clients that go through their graphs in an order of their own, by epochs or for a number of steps."""
-    local = LocalTraining(rate, steps or epochs * (GRAPHS // loader), loader=loader, shuffled=True)
-    return Clients(graphs=GRAPHS, local=local, optimiser="adam" if adam else "sgd")
+    optimiser = "adam" if adam else "sgd"
+    steps = steps or epochs * (GRAPHS // loader)
+    return Clients(graphs=GRAPHS, local=LocalTraining(rate, steps, loader=loader, shuffled=True, optimiser=optimiser))
 
 
 def _gin(space: FeatureSpace, layers: int, *, norm: bool, dropout: float) -> GNN:
@@ -136,7 +137,6 @@ KMOL_LECONV = Deployed(
     Clients(
         loss="masked_bce",
         graphs=GRAPHS,
-        local=LocalTraining(0.01, 40, weight_decay=0.01, loader=128, shuffled=True),
-        optimiser="adam",
+        local=LocalTraining(0.01, 40, weight_decay=0.01, loader=128, shuffled=True, optimiser="adam"),
     ),
 )

@@ -20,12 +20,6 @@ from jgleak.federated.observation import STATISTICS, Observation
 from jgleak.gnn import GNN, Params
 from jgleak.gnn.tree import at, put
 
-ADAPTIVE = (
-    "clients take steps of Adam, whose change of weights is no mean of gradients; observations hold gradient descent, "
-    "with momentum and weight decay (LocalTraining)"
-)
-"""Why no attack reads the update of such clients."""
-
 PUBLIC = 3
 """Made-up public graphs, for attacks that need some."""
 
@@ -82,8 +76,6 @@ class Deployment:
     def answer(self) -> Observation | str:
         """What the server would see, or why no observation holds it. There are zeros in the place of gradients, since
         attacks look at shapes and protocol when they refuse; running statistics are made up."""
-        if self.clients.optimiser == "adam":
-            return ADAPTIVE
         local, protection = self.clients.local, self.clients.protection
         try:
             return Observation(

@@ -45,9 +45,10 @@ class Stated:
             said["loader"] = None
         if said.get("steps") == 0:
             if said.keys() > {"steps"}:
-                raise ValueError("local_steps: 0 is one gradient, which has no rate, momentum, decay or loader")
+                raise ValueError(
+                    "local_steps: 0 is one gradient, which has no rate, momentum, decay, loader or optimiser"
+                )
             return None
-        adaptive = self.clients.get("optimiser", clients.optimiser) == "adam"
-        if clients.local is None and not said and not adaptive:
+        if clients.local is None and not said:
             return None
         return dataclasses.replace(clients.local or LocalTraining(RATE), **said)

@@ -36,7 +36,7 @@ def clients_text(clients: Clients, loss: str) -> str:
         beside = f", momentum {local.momentum:g}" * bool(local.momentum)
         beside += f", weight decay {local.weight_decay:g}" * bool(local.weight_decay)
         plural = "s" * (local.steps > 1)
-        steps = f"{local.steps} step{plural}{loader} ({clients.optimiser}, rate {local.rate:g}{beside})"
+        steps = f"{local.steps} step{plural}{loader} ({local.optimiser}, rate {local.rate:g}{beside})"
     defense = f"; defence {clients.defense}" if clients.defense else ""
     return f"Clients: {graphs}; {steps}; loss {loss}{defense}."
 

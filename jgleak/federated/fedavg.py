@@ -49,8 +49,6 @@ def fedavg(
         loss.
     """
     check_client(model, graphs, space, loss)
-    if local.optimiser != "sgd":
-        raise ValueError(f"local: clients take steps of 'sgd', not of {local.optimiser!r}, which no attack here reads")
     if model.returns_statistics and local.steps > 1:
         raise ValueError("local: batch normalisation in training mode is understood in one step; take steps=1")
     if Loss.of(loss).masked and local.loader is not None and len(graphs) % min(local.loader, len(graphs)):

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 OPTIMISERS = ("sgd", "adam")
+"""Gradient descent, with momentum and weight decay, or Adam (AdamW, where weights decay)."""
 
 MOST_STEPS = 10_000
 """Most local steps of a client."""
@@ -28,8 +29,7 @@ class Descent(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class LocalTraining:
-    """A client's local training: gradient descent on the mean loss of the graphs of each step. The server prescribes
-    it.
+    """A client's local training: descent on the mean loss of the graphs of each step. The server prescribes it.
 
     With momentum ``m`` and weight decay ``d`` a step is PyTorch's ``SGD``: ``v <- m v + g + d w``, ``w <- w - rate v``.
     All of it is linear in the gradients ``g_0, .., g_(E-1)`` of the ``E`` steps and in the weights ``w_0`` that the
@@ -40,6 +40,11 @@ class LocalTraining:
     What a server reads off the weights that come back is therefore a mean gradient along the way, in which step ``s``
     counts ``response_(E-s)``: ``update = (kept_E w_0 - w_E) / length``.
 
+    Steps of Adam are ``w <- w - rate (a + d w)``, in the same way linear in their directions ``a`` in place of the
+    gradients, since the decay is decoupled (AdamW; Loshchilov and Hutter 2019). The update is then a mean of
+    directions, which keeps zeros of gradients and signs that all steps have: the first direction has the signs of its
+    gradient's entries, the others follow from quotients of running means, which begin every round at zero.
+
     Attributes:
       rate: learning rate of a step.
       steps: how many.
@@ -48,12 +53,11 @@ class LocalTraining:
       loader: graphs of a step, which the client goes through pass by pass (the last step of a pass may have fewer);
         None: all of its graphs at every step.
       shuffled: every pass takes the graphs in an order of its own, which the server does not know.
-      optimiser: ``sgd`` as above, or ``adam``, of which no mean gradient can be read: the first step has the signs of
-        its gradient's entries, the others follow from quotients of running means.
+      optimiser: a name of ``OPTIMISERS``.
 
     Raises:
-      ValueError: numbers out of range, less than one step or graph, or a rate and a weight decay that turn weights
-        round, so that a gradient would count less than nothing.
+      ValueError: numbers out of range, less than one step or graph, momentum beside ``adam``, or a rate and a weight
+        decay that turn weights round, so that a step would count less than nothing.
     """
 
     rate: float
@@ -79,8 +83,8 @@ class LocalTraining:
             raise ValueError(f"loader: a step takes at least one graph, in whole numbers, got {self.loader!r}")
         if self.optimiser not in OPTIMISERS:
             raise ValueError(f"optimiser: unknown {self.optimiser!r}; choose one of {', '.join(OPTIMISERS)}")
-        if self.optimiser == "adam" and (self.momentum or self.weight_decay):
-            raise ValueError("optimiser: momentum and weight decay are those of 'sgd'; leave them out beside 'adam'")
+        if self.optimiser == "adam" and self.momentum:
+            raise ValueError("momentum: it is that of 'sgd', and 'adam' has its own; leave it out beside 'adam'")
         for name in ("rate", "momentum", "weight_decay"):
             object.__setattr__(self, name, float(getattr(self, name)))
         if self.weight_decay and np.any(self.response <= 0):
@@ -122,7 +126,15 @@ class LocalTraining:
 
     @property
     def descent(self) -> Descent:
-        """The numbers that a compiled step takes, in single precision."""
+        """The numbers that a compiled step takes, in single precision.
+
+        Raises:
+          ValueError: steps of Adam, which are stated and not made.
+        """
+        if self.optimiser != "sgd":
+            raise ValueError(
+                f"local: steps of 'sgd' are made here, not of {self.optimiser!r}, which no attack here reads"
+            )
         rate, momentum, decay = (np.asarray(one, np.float32) for one in (self.rate, self.momentum, self.weight_decay))
         return Descent(rate, momentum, decay, self.shares.astype(np.float32))
 

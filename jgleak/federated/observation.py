@@ -144,6 +144,11 @@ class Observation:
         """Local steps behind the update; 1 where it is a gradient."""
         return 1 if self.local is None else self.local.steps
 
+    @property
+    def adaptive(self) -> bool:
+        """The client took steps of Adam: of gradients the update keeps zeros and signs, and no sums."""
+        return self.local is not None and self.local.optimiser == "adam"
+
 
 def _check_depth(what: str, tree: Params, model: GNN) -> None:
     # Before the described model is built: a file may claim any number of layers.

@@ -33,9 +33,10 @@ def from_weights(
 
     After one step of gradient descent this is the gradient (protocol ``fedsgd``); after several it is the mean gradient
     along the way (``fedavg``). Momentum and weight decay are reckoned with where the client's ``LocalTraining`` says
-    them; where it says Adam, attacks refuse, and ``jgleak.facts`` says what is certain. Subtraction in float32 leaves
-    noise of the weights' rounding (``rounding``), which the observation says, so that attacks reckon with it. What
-    weight decay should have moved and did not was not trained, whether ``client`` says so or not.
+    them; where it says Adam, it is the mean of Adam's directions: attacks refuse, and ``jgleak.facts`` says what their
+    zeros and signs tell. Subtraction in float32 leaves noise of the weights' rounding (``rounding``), which the
+    observation says, so that attacks reckon with it. What weight decay should have moved and did not was not trained,
+    whether ``client`` says so or not.
 
     Args:
       before: the arrays that were sent to the client, by name (``by_name`` says what may hold them; ``named`` takes a
@@ -84,14 +85,17 @@ def rounding(before: Any, after: Any, local: LocalTraining) -> float:
     """Deviation of the noise that rounding of the returned weights leaves in ``from_weights``'s update.
 
     A weight ``w`` is rounded to a multiple of its spacing ``u``, which is an error of deviation ``u / sqrt(12)``; every
-    step rounds once. The attacks' ``noise`` takes one number for all entries, and this is the root mean square in the
-    array where it is largest, so that no test is too strict in any. Arrays that came back as they were sent carry none.
+    step rounds once. Where AdamW multiplies weights with ``1 - rate weight_decay``, the factor is rounded too, at every
+    step alike, by up to ``u / 2``. The attacks' ``noise`` takes one number for all entries, and this is the root mean
+    square in the array where it is largest, so that no test is too strict in any. Arrays that came back as they were
+    sent carry none.
     """
     sent, back = by_name(before), by_name(after)
     floats = {name: a for name, a in back.items() if a.dtype.kind == "f" or a.dtype.name in DIGITS}
     moved = [array for name, array in floats.items() if not np.array_equal(sent[name], array)]
     squares = [float(np.mean(np.spacing(np.abs(array)).astype(np.float64) ** 2)) for array in moved if array.size]
-    return float(np.sqrt(max(squares, default=0.0) / 12.0 * local.steps) / local.length)
+    factor = local.steps**2 / 4.0 if local.optimiser == "adam" and local.weight_decay else 0.0
+    return float(np.sqrt(max(squares, default=0.0) * (local.steps / 12.0 + factor)) / local.length)
 
 
 def _undecayed(seen: Observation, local: LocalTraining) -> list[str]:
@@ -112,16 +116,18 @@ def _single(slopes: Arrays) -> float:
 
 
 def mean_gradient(before: np.ndarray, after: np.ndarray, local: LocalTraining) -> np.ndarray:
-    """The mean gradient of one array; zero where it came back as it was sent: it was not trained, and did not decay.
+    """The mean gradient of one array (of Adam the mean direction).
 
-    Of weights in 64 bits what their rounding explains is zero too: decay alone moved them.
+    It is zero where the array came back as it was sent: it was not trained, and did not decay. Of weights in 64 bits
+    what their rounding explains is zero too: decay alone moved them.
     """
     sent, back = before.astype(np.float64), after.astype(np.float64)
     if np.array_equal(sent, back):
         return np.zeros(sent.shape, np.float32)
     moved = float(local.kept[-1]) * sent - back
     if local.weight_decay and after.dtype == np.float64:
-        moved = np.where(np.abs(moved) <= 2 * local.steps * np.spacing(np.abs(back)), 0.0, moved)
+        most = np.spacing(np.maximum(np.abs(sent), np.abs(back)))
+        moved = np.where(np.abs(moved) <= 2 * local.steps * most, 0.0, moved)
     return np.asarray(moved / local.length * np.ones_like(sent), np.float32)
 
 

@@ -15,10 +15,8 @@ from jgleak.federated import LocalTraining
 from jgleak.gnn import GNN, BatchNorm, LinearEncoder, Pooled, standard
 from tests.exposure.conftest import SPACE, pooled
 
-LOCAL = LocalTraining(0.1, 12, 0.9, 1e-4, loader=2, shuffled=True)
-ALL_AT_ONCE = Clients(
-    graphs=8, local=dataclasses.replace(LOCAL), optimiser="adam", statistics=False, defense="clip:1", nodes=5
-)
+LOCAL = LocalTraining(0.1, 12, weight_decay=1e-4, loader=2, shuffled=True, optimiser="adam")
+ALL_AT_ONCE = Clients(graphs=8, local=LOCAL, statistics=False, defense="clip:1", nodes=5)
 
 
 def normed(model: GNN, training: bool) -> GNN:
@@ -27,6 +25,7 @@ def normed(model: GNN, training: bool) -> GNN:
 
 HARD = Deployment(normed(dropping(pooled(pooling="max,sum", frozen=("layers_1",)), 0.2), True), SPACE, ALL_AT_ONCE)
 PLAIN = Deployment(pooled(), SPACE)
+PUSHED = Deployment(pooled(), SPACE, Clients(local=LocalTraining(0.1, 2, momentum=0.9)))
 TRAINING = Deployment(normed(pooled(), True), SPACE)
 
 
@@ -38,16 +37,17 @@ def same(deployment: Deployment, **clients: Any) -> Clients:
     return dataclasses.replace(deployment.clients, **clients)
 
 
+WHOLE = {"loader": None, "shuffled": False}
 CLIENTS = {
     "no defence": (HARD, {"defense": ""}),
     "running statistics that": (HARD, {"statistics": True}),
-    "plain gradient steps": (HARD, {"optimiser": "sgd"}),
-    "one local step": (HARD, {"graphs": 2, "local": LocalTraining(0.1, 1, 0.9, 1e-4)}),
-    "one graph": (HARD, {"graphs": 1, "local": LocalTraining(0.1, 3, 0.9, 1e-4)}),
+    "plain gradient steps": (HARD, {"local": dataclasses.replace(LOCAL, optimiser="sgd")}),
+    "one local step": (HARD, {"graphs": 2, "local": dataclasses.replace(LOCAL, steps=1, **WHOLE)}),
+    "one graph": (HARD, {"graphs": 1, "local": dataclasses.replace(LOCAL, steps=3, **WHOLE)}),
     "running statistics kept": (TRAINING, {"statistics": False}),
     "64 graphs": (PLAIN, {"graphs": 64}),
     "five local steps": (PLAIN, {"local": LocalTraining(0.01, 5)}),
-    "Adam": (PLAIN, {"local": LocalTraining(0.001), "optimiser": "adam"}),
+    "Adam": (PUSHED, {"local": LocalTraining(0.1, 2, optimiser="adam")}),
     "pruning": (PLAIN, {"defense": "prune:0.9"}),
     "noise": (PLAIN, {"defense": "gaussian:0.001"}),
 }
@@ -93,6 +93,7 @@ def test_nothing_is_done_where_there_is_nothing_to_do() -> None:
     }
     idle = {change.name for change in CLOSERS if change.make(HARD) is HARD}
     assert {"dropout in training", "Adam", "64 graphs an update (or the sum of 64 clients)"} <= idle
+    assert named("Adam").make(PLAIN).clients.local == LocalTraining(0.001, optimiser="adam")
     assert named("running statistics kept").make(PLAIN) is PLAIN and named("no max").make(PLAIN) is PLAIN
     by_node = Deployment(standard(SPACE.width, hidden=8), SPACE)
     assert named("max pooling").make(by_node) is by_node

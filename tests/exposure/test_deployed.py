@@ -33,7 +33,7 @@ def returned(name: str, graphs: list[Graph]) -> Observation:
     model, local = deployment.model, deployment.clients.local
     assert local is not None
     optimiser: Any = optax.sgd(local.rate)
-    if deployment.clients.optimiser == "adam":
+    if local.optimiser == "adam":
         optimiser = optax.adamw(local.rate, weight_decay=local.weight_decay)
     state, params, steps = optimiser.init(deployment.params), deployment.params, 1 if model.returns_statistics else 3
     for step in range(steps):

@@ -49,14 +49,14 @@ def test_every_deployed_model_is_made_and_trains_as_it_says() -> None:
         assert title.startswith(entry.title) and entry.source in title
         clients = deployment.clients
         assert clients.local is not None and clients.graphs == 512
-        assert ("Adam" in title) == (clients.optimiser == "adam")
+        assert ("Adam" in title) == (clients.local.optimiser == "adam")
         assert ("dropout" in title) == deployment.model.drops
         assert ("BatchNorm" in title) == deployment.model.returns_statistics
         assert f"{deployment.model.depth} x {deployment.model.layers[0].features}" in title
 
 
 def test_what_is_said_goes_over_what_the_description_says() -> None:
-    stated = Stated({"graphs": 1, "optimiser": "sgd"}, {"steps": 0}, 0.0)
+    stated = Stated({"graphs": 1}, {"steps": 0}, 0.0)
     deployment, _ = read("openfgl-gin", None, MOLECULE_SPACE, stated)
     assert deployment.clients == Clients(graphs=1) and not deployment.model.drops
     deployment, _ = read("fedml-gcn", None, MOLECULE_SPACE, Stated({"graphs": 4}, {"momentum": 0.9, "loader": 0}))
@@ -66,7 +66,7 @@ def test_what_is_said_goes_over_what_the_description_says() -> None:
 def test_local_training_that_nobody_describes_has_a_rate() -> None:
     plain = Deployment(pooled(), SPACE)
     assert Stated().over(plain).clients == Clients()
-    assert Stated({"optimiser": "adam"}).over(plain).clients.local == LocalTraining(RATE)
+    assert Stated({}, {"optimiser": "adam"}).over(plain).clients.local == LocalTraining(RATE, optimiser="adam")
     assert Stated({}, {"steps": 5}).over(plain).clients.local == LocalTraining(RATE, 5)
     with pytest.raises(ValueError, match="0 is one gradient"):
         Stated({}, {"steps": 0, "rate": 0.1}).over(plain)
@@ -112,6 +112,8 @@ def test_json_and_text_say_the_same(mine: Path) -> None:
         (("nowhere.at.all:x",), "cannot be imported"),
         (("{mine}:MODEL", "--batch", "0"), "graphs: a whole number from 1"),
         (("{mine}:MODEL", "--optimiser", "lion"), "choose one of sgd, adam"),
+        (("{mine}:MODEL", "--optimiser", "adam", "--local-momentum", "0.9"), "leave it out beside 'adam'"),
+        (("openfgl-gin", "--local-steps", "0", "--optimiser", "adam"), "one gradient, which has no rate"),
         (("{mine}:MODEL", "--batch", "2", "--local-loader", "3"), "a step takes 3 graphs"),
         (("{mine}:MODEL", "--loss", "mse"), "mse"),
         (("{mine}:MODEL", "--dropout", "1.5"), "dropout"),

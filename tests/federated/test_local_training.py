@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 
+from jgleak.attacks.distance import gradient_distances
 from jgleak.federated import LocalTraining, fedavg, fedsgd, load, save
 from jgleak.gnn.tree import at
 
@@ -114,12 +115,14 @@ def test_shuffled_graphs_are_all_there_in_some_order(client: dict[str, Any]) -> 
 
 
 def test_steps_of_adam_are_stated_and_not_simulated(client: dict[str, Any], tmp_path: Path) -> None:
-    adam = LocalTraining(1e-3, 1, optimiser="adam")
-    with pytest.raises(ValueError, match="clients take steps of 'sgd', not of 'adam'"):
+    adam = LocalTraining(1e-3, 1, weight_decay=0.01, optimiser="adam")
+    with pytest.raises(ValueError, match="steps of 'sgd' are made here, not of 'adam'"):
         fedavg(**client, loss="bce", local=adam)
     seen = dataclasses.replace(fedavg(**client, loss="bce", local=LocalTraining(1e-3)), local=adam)
     save(tmp_path / "o", seen, client["space"])
     assert load(tmp_path / "o")[0].local == adam
+    with pytest.raises(ValueError, match="not of 'adam'"):
+        gradient_distances(seen, client["space"], client["graphs"][:1])
 
 
 def test_a_file_tells_the_optimiser_and_plain_ones_are_as_before(client: dict[str, Any], tmp_path: Path) -> None:
@@ -142,7 +145,8 @@ def test_a_file_tells_the_optimiser_and_plain_ones_are_as_before(client: dict[st
         ({"weight_decay": float("nan")}, "weight_decay"),
         ({"weight_decay": 30.0}, "weight_decay: 30 at a rate of 0.1 turns the weights round"),
         ({"optimiser": "lion"}, "optimiser: unknown 'lion'; choose one of sgd, adam"),
-        ({"optimiser": "adam", "momentum": 0.9}, "optimiser: momentum and weight decay are those of 'sgd'"),
+        ({"optimiser": "adam", "momentum": 0.9}, "momentum: it is that of 'sgd'"),
+        ({"optimiser": "adam", "weight_decay": 30.0}, "weight_decay: 30 at a rate of 0.1 turns the weights round"),
         ({"loader": 0}, "loader: a step takes at least one graph"),
         ({"loader": 1.5}, "loader"),
     ],

@@ -13,6 +13,7 @@ from jgleak.features import FeatureSpace, real
 from jgleak.federated import LocalTraining, load, save
 from jgleak.federated.observation import flatten
 from jgleak.interop import Client, from_arrays, from_weights, named, rounding
+from jgleak.interop.weights import mean_gradient
 from tests.interop.conftest import UNCOMPARED, Stranger
 
 pytestmark = UNCOMPARED
@@ -150,3 +151,27 @@ def test_rounding_is_that_of_the_loudest_array_that_moved() -> None:
     assert rounding(before, after, local) == pytest.approx(spacing / np.sqrt(12) * 2 / 0.4)
     assert rounding(before, before | {"a": after["a"]}, local) == pytest.approx(spacing / 4 / np.sqrt(12) * 2 / 0.4)
     assert rounding(before, before, local) == 0.0
+
+
+def test_the_factor_of_decoupled_decay_is_rounded_at_every_step_alike() -> None:
+    """Entries without a gradient under AdamW, which PyTorch multiplies with ``1 - rate decay``."""
+    local = LocalTraining(1e-2, 40, weight_decay=0.02, optimiser="adam")
+    before = np.random.default_rng(0).normal(size=500).astype(np.float32)
+    for kind, left in ((np.float32, True), (np.float64, False)):
+        sent = before.astype(kind)
+        after = sent
+        for _ in range(local.steps):
+            after = after * kind(1 - local.rate * local.weight_decay)
+        rest = mean_gradient(sent, after, local)
+        assert np.any(rest) == left and np.sqrt(np.mean(rest**2)) <= rounding({"a": sent}, {"a": after}, local)
+    assert np.sqrt(np.mean(rest**2)) == 0.0 and local.kept[-1] == pytest.approx((1 - 2e-4) ** 40, rel=1e-12)
+
+
+def test_weights_of_adam_are_read_as_directions(strangers: dict[str, Stranger]) -> None:
+    """Their sums are no gradient's: three classes under cross-entropy are not refused for it."""
+    one, local = strangers["sage"], LocalTraining(1e-3, 4, weight_decay=0.01, optimiser="adam")
+    signs = {name: slope / (np.abs(slope) + np.float32(1e-4)) for name, slope in one.gradient.items()}
+    before, after = moved(dataclasses.replace(one, gradient=signs), local, np.float64)
+    seen = from_weights(before, after, one.layers, loss=one.loss, client=Client(local=local))
+    assert (seen.protocol, seen.local) == ("fedavg", local) and seen.loss == "ce" and seen.noise is None
+    np.testing.assert_allclose(seen.update["readout"]["mlp"]["linears_0"]["bias"], signs["lin1.bias"], atol=1e-9)

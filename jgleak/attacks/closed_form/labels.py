@@ -8,7 +8,6 @@ from scipy.special import expit
 
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.task_labels import task_labels
-from jgleak.federated.local_training import LocalTraining
 from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation
 from jgleak.gnn import GNN, Params
@@ -66,7 +65,8 @@ def names_no_class(observation: Observation, doubt: float = 0.0) -> bool:
         return True
     # A probability that is 0 or 1 in 32 bits leaves a zero too: under cross-entropy the sum tells, under BCE that of
     # the true class may be the only one.
-    return not doubt and zeros > 0 and (_unbalanced(gradient) if loss.name == "ce" else negative > 0 or zeros > 1)
+    other = _unbalanced(gradient) and not observation.adaptive if loss.name == "ce" else negative > 0 or zeros > 1
+    return not doubt and zeros > 0 and other
 
 
 def contradiction(observation: Observation) -> str | None:
@@ -74,7 +74,7 @@ def contradiction(observation: Observation) -> str | None:
 
     Under softmax cross-entropy its entries add up to zero. Under cross-entropy of one graph, and BCE on one-hot labels,
     at most one is negative, and zeros are rare (``names_no_class``). Under masked absolute errors all that are not zero
-    have one size. Noise that is known is allowed for.
+    have one size. Noise that is known is allowed for, and of steps of Adam signs alone count.
     """
     loss, model = Loss.of(observation.loss), observation.model
     gradient = model.output_bias(observation.update)
@@ -82,9 +82,10 @@ def contradiction(observation: Observation) -> str | None:
         return None
     doubt = CERTAIN * (observation.noise or 0.0)
     bias = np.asarray(gradient, np.float64)
-    size, one = np.abs(bias), observation.batch_size == 1 and (observation.local or LocalTraining(1.0)).steps == 1
+    size, sums = np.abs(bias), not observation.adaptive
+    one = observation.batch_size == 1 and observation.steps == 1 and sums
     several = "if the outputs are tasks of their own, the loss is masked_bce"
-    if loss.name == "ce" and _unbalanced(bias, doubt):
+    if loss.name == "ce" and sums and _unbalanced(bias, doubt):
         return f"under 'ce' the last bias's gradient adds up to zero, and here it does not; {several}"
     if names_no_class(observation, doubt):
         zeros = "" if doubt else f" and {np.sum(bias == 0)} zeros"

@@ -52,7 +52,7 @@ def diagnoses(observation: Observation, space: FeatureSpace, *, noise: float | N
 
 def _steps(evidence: Evidence) -> Iterator[str]:
     local = evidence.observation.local
-    if local is not None and local.steps > 1:
+    if local is not None and local.steps > 1 and not evidence.observation.adaptive:
         yield (
             f"the update is a mean of {local.steps} local steps at a rate of {local.rate:g}: the weights moved on the "
             "way, perhaps too far to be followed (the census) or to be taken for one gradient (grain)"
@@ -87,7 +87,8 @@ def _loss(evidence: Evidence) -> Iterator[str]:
 
 
 def _altered(evidence: Evidence) -> Iterator[str]:
-    if evidence.noise is not None or evidence.looks_normalised or evidence.observation.model.masks_input:
+    seen = evidence.observation
+    if seen.adaptive or evidence.noise is not None or evidence.looks_normalised or seen.model.masks_input:
         return
     if evidence.linear is False:
         yield (

@@ -88,8 +88,7 @@ class Evidence:
     def one_gradient(self) -> bool:
         """The update is a gradient (of the batch's mean loss) at the parameters that were sent."""
         seen = self.observation
-        local = seen.local
-        return seen.protocol == "fedsgd" or (local is not None and local.steps == 1 and local.optimiser == "sgd")
+        return seen.protocol == "fedsgd" or (seen.protocol == "fedavg" and seen.steps == 1 and not seen.adaptive)
 
     @property
     def normalised(self) -> bool:
@@ -182,6 +181,8 @@ class Evidence:
     @cached_property
     def linear(self) -> bool | None:
         """The update of first kernels is ``X^T M`` up to weight decay; None: the schema has no sums to tell by."""
+        if self.observation.adaptive:
+            return False
         return None if self.balance is None else self.balance[1]
 
     @property
@@ -258,7 +259,7 @@ class Evidence:
             raise Silent("entries of the update were left out, so that its rank is not the gradient's")
         if not self.kernels:
             raise Silent("no linear map takes the nodes' input rows")
-        if self.linear is False and self.noise is None:
+        if self.observation.adaptive or (self.linear is False and self.noise is None):
             raise Silent(
                 "the rows of the first kernels do not add up as a gradient's do: an adaptive optimiser, noise, pruning "
                 "or quantisation changed them"

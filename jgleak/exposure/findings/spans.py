@@ -14,7 +14,7 @@ from jgleak.features import combinations
 def spans(deployment: Deployment) -> Iterator[Finding]:
     """All leak points, and whether their spans can fill."""
     seen, clients = deployment.seen, deployment.clients
-    if seen is None:
+    if seen is None or seen.adaptive:
         return
     entering = clients.nodes * clients.graphs
     points: list[dict[str, Any]] = []

@@ -12,15 +12,19 @@ import optax
 import pytest
 
 from jgleak.attacks.census.census import CENSUS
+from jgleak.attacks.closed_form.labels import contradiction, names_no_class
 from jgleak.attacks.facts.diagnosis import diagnoses
+from jgleak.attacks.facts.evidence import Evidence
 from jgleak.attacks.facts.fact import ADAM, DECAY, LINEAR, NOISE, PRUNING, Facts
 from jgleak.attacks.facts.registry import FACTS, facts
 from jgleak.defenses import parse
 from jgleak.features import FeatureSpace, onehot
 from jgleak.federated import Knowledge, LocalTraining, Observation, fedsgd
+from jgleak.federated.observation import flatten
 from jgleak.federated.statistics import of_batch
 from jgleak.gnn import GNN, MLP, BatchNorm, GCNConv, Layer, Pooled
 from jgleak.graph import Graph
+from jgleak.interop.weights import mean_gradient, rounding
 
 STEPS = 3
 
@@ -143,6 +147,32 @@ def test_local_steps_leave_values_and_labels(lab: Any, graph: Graph, name: str) 
     under = {"adam": ADAM, "adamw": ADAM}.get(name, DECAY)
     assert under in found.found["feature_values"].exact_under
     assert "nodes" in found.silent and "graphs" in found.silent
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.02])
+def test_weights_of_stated_adam_show_values_and_labels_and_no_ranks(lab: Any, graph: Graph, decay: float) -> None:
+    """Steps as PyTorch makes them in 32 bits, which round ``1 - rate decay`` at every one alike."""
+    local, model = LocalTraining(1e-2, 40, weight_decay=decay, optimiser="adam"), pooled(lab.bare, 3)
+    adam, sent, kept = optax.adam(local.rate), lab.params(model), np.float32(1 - local.rate * decay)
+    params, state = sent, adam.init(sent)
+    for _ in range(local.steps):
+        gradient = fedsgd(model, params, [graph], lab.bare, loss="ce").update
+        change, state = adam.update(gradient, state)
+        params = jax.device_get(jax.tree.map(lambda w, c: w * kept + c, params, change))
+    update = jax.tree.map(lambda a, b: mean_gradient(np.asarray(a), b, local), sent, params)
+    noise = rounding(flatten(sent), flatten(params), local)
+    seen = Observation(model, sent, update, "ce", protocol="fedavg", local=local, noise=noise)
+    assert not Evidence(dataclasses.replace(seen, update=gradient), lab.bare).linear, "it says so, whatever it holds"
+    whole = dict(update["readout"]["mlp"]["linears_1"], bias=np.array([1, 0, 0.9], np.float32))
+    sure = {**update, "readout": {"mlp": {**update["readout"]["mlp"], "linears_1": whole}}}
+    assert not names_no_class(dataclasses.replace(seen, update=sure)), "a class may have a probability of 1"
+    assert contradiction(seen) is None, "directions of three classes do not add up to zero"
+    for known in (seen, dataclasses.replace(seen, noise=None)) if not decay else (seen,):
+        found = facts(known, lab.bare)
+        assert {k: set(v) for k, v in value(found, "feature_values").items()} == occurring(lab.bare, graph)
+        assert value(found, "label") == 1 and ADAM in found.found["label"].exact_under
+        assert value(found, "different_nodes") == 3, "degrees, and no rank of rows that Adam divided"
+        assert {"node_kinds", "nodes", "graphs"} <= set(found.silent) and not diagnoses(known, lab.bare)
 
 
 def test_noise_is_silence_unless_its_size_is_known(lab: Any, graph: Graph) -> None:
