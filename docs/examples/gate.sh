@@ -1,5 +1,5 @@
 #!/bin/sh
-# Audit before release: status 4 where a client's graph is certified unique, or half of them may come back.
+# Audit before release: status 4 where a client's graph is certified unique, or more than a tenth of them come back exactly.
 # usage: gate.sh [SPEC.toml [FOLDER]]; a second run goes on, or judges what is there
 set -eu
 spec=${1:-docs/examples/gate.toml}

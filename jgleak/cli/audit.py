@@ -62,8 +62,8 @@ def audit(
             raise ValueError("retry-failed: there is nothing to try again in a new audit; add --resume")
         if out is None and not dry_run:
             raise ValueError("out: give a folder for the results with --out, or add --dry-run")
-        if dry_run and (results or sarif):
-            raise ValueError("dry-run: it has no results to write; leave --results and --sarif out")
+        if dry_run and (results or sarif or fail_on):
+            raise ValueError("dry-run: it has no results; leave --results, --sarif and --fail-on out")
         text = read_text(file)
 
         from jgleak.audit.engines import in_processes, local, on_ray
@@ -73,7 +73,8 @@ def audit(
         criteria = [criterion(one) for one in fail_on or ()]
         files = results, sarif
         for path in files:
-            if path is not None and out not in path.parents:  # the audit makes its own folder
+            inside = path is not None and out is not None and out.resolve() in path.resolve().parents
+            if path is not None and not inside:  # the audit makes its own folder
                 writable(path)
         try:
             grid = read_grid(text)
@@ -143,11 +144,11 @@ def _judged(specification: Path, out: Path, criteria: Sequence[Criterion], files
     found = open_audit(out)
     verdict = judge(found, criteria)
     documents = lambda: results_document(found, verdict), lambda: sarif_document(specification, verdict)
-    for path, document in zip(files, documents, strict=True):
-        if path is not None:
-            path.write_text(json.dumps(document(), indent=1) + "\n", encoding="utf-8")
     for line in verdict.lines:
         typer.echo(line, err=True)
+    for path, document in zip(files, documents, strict=True):
+        if path is not None:
+            writable(path).write_text(json.dumps(document(), indent=1) + "\n", encoding="utf-8")
     return None if verdict.passes else GATE
 
 

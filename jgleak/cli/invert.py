@@ -115,9 +115,12 @@ def invert(
         said = {name: value for name, value in marks.items() if value is not None}
         observation = dataclasses.replace(observation, **said, noise=observation.noise if noise is None else noise)
         noise = observation.noise
+        if batch == UNKNOWN and chosen.name != "census":
+            raise ValueError(
+                f"batch: only census says whether a number of graphs explains an update; give one to {name}"
+            )
         if n is None and "n" in chosen.needs:
-            one = observation.batch_size == 1 and batch != UNKNOWN
-            several = "" if one else ", one number for all graphs or one each (--n 9,7)"
+            several = "" if observation.batch_size == 1 else ", one number for all graphs or one each (--n 9,7)"
             raise ValueError(f"n: {name} needs the number of nodes; give --n{several}")
         if auxiliary is None and "auxiliary" in chosen.needs:
             raise ValueError(f"auxiliary: {name} needs public graphs; name a data set of such (--auxiliary tox21)")

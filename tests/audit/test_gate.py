@@ -135,6 +135,14 @@ def test_the_row_that_fails_is_named_and_baselines_are_not_looked_at() -> None:
     assert verdict.lines[0] == "gate failed: unique>0: 1 in d, wide, census, no defence (1 attacks)"
 
 
+def test_rows_in_which_nothing_ended_are_named_and_not_counted() -> None:
+    """A gate that passes says which attack it did not see."""
+    skipped = unit(state="skipped", cell={"attack": "grain"})
+    verdict = judge(audit_of(unit(), skipped), [criterion("exact>0.9")])
+    assert verdict.passes and "in none of 1 row(s)" in verdict.lines[0]
+    assert verdict.lines[1].startswith("not judged") and "grain" in verdict.lines[1]
+
+
 @pytest.mark.parametrize("state", ["failed", "skipped"])
 def test_nothing_attacked_is_no_pass(state: str) -> None:
     verdict = judge(audit_of(unit(state=state), unit(cell={"attack": "random"})), [criterion("unique>0")])
@@ -195,11 +203,11 @@ def run(file: Path, *options: str) -> Result:
 
 def test_statuses_files_and_a_second_judgement(gated: Path) -> None:
     out = gated.parent / "out"
-    wanted = "--results", str(out / "results.json"), "--sarif", str(gated.parent / "deep" / "jgleak.sarif")
+    wanted = "--results", str(out / "deep" / "results.json"), "--sarif", str(gated.parent / "deep" / "jgleak.sarif")
     failing = run(gated, "--fail-on", "unique>1", "--fail-on", "wrong>0", *wanted)
     assert failing.exit_code == 4, failing.output
     assert "gate failed: unique>1: 2 in" in failing.stderr and "gate failed: wrong>0: 1 in" in failing.stderr
-    results = json.loads((out / "results.json").read_text())
+    results = json.loads((out / "deep" / "results.json").read_text())
     jsonschema.Draft202012Validator(SCHEMA).validate(results)
     assert results["gate"]["passes"] is False and [b["value"] for b in results["gate"]["breaches"]] == [2, 1]
     assert {row["attack"]: row["baseline"] for row in results["rows"]} == {"knowing": False, "random": True}
@@ -231,6 +239,8 @@ def test_a_mistake_is_told_before_anything_runs(gated: Path) -> None:
     assert not (gated.parent / "out").exists()
     dry = CliRunner().invoke(app, ["audit", str(gated), "--dry-run", "--sarif", str(gated.parent / "x.sarif")])
     assert dry.exit_code == 2 and "dry-run" in dry.stderr
+    judged = CliRunner().invoke(app, ["audit", str(gated), "--dry-run", "--fail-on", "unique>0"])
+    assert judged.exit_code == 2 and "--fail-on" in judged.stderr
 
 
 def check_sarif(document: dict[str, Any], specification: Path) -> None:

@@ -61,8 +61,10 @@ class Verdict(NamedTuple):
             return []
         if self.passes:
             asked = ", ".join(criterion.text for criterion in self.criteria)
-            tried = f"{len(self.judged)} row(s) of attacks that were tried, baselines not counted"
-            return [f"gate passed: {asked} in none of {tried}; that is no proof against others"]
+            ended = [row for row in self.judged if row.done]
+            tried = f"{len(ended)} row(s) of attacks that ended, baselines not counted"
+            others = [f"not judged, since nothing ended: {row.place}" for row in self.judged if not row.done]
+            return [f"gate passed: {asked} in none of {tried}; that is no proof against others", *others]
         return [f"gate failed: {said}" for said in [b.text for b in self.breaches] or [NOTHING]]
 
 

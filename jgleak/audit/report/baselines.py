@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from jgleak.audit.report.rows import Row, Value, estimate, panels
-from jgleak.audit.report.tables import MEASURES
+from jgleak.audit.report.tables import MEASURES, Measure
 from jgleak.audit.results import Unit
 
 COMPARED = tuple(m for m in MEASURES if m.name in ("GSM-0", "GSM-1", "GSM-2"))
@@ -21,19 +21,22 @@ class Comparison(NamedTuple):
       better: rows in which every GSM is clearly higher than every baseline's.
       others: rows in which some is not, though the attack found graphs.
       alone: rows beside which no baseline was told as much.
+      names: the baselines that it was compared with.
     """
 
     attack: str
     better: list[Row]
     others: list[Row]
     alone: list[Row]
+    names: set[str]
 
 
 def comparisons(found: Sequence[Row]) -> list[Comparison]:
-    """Every attack that found graphs and shares data, model and defence with a baseline that was told what it was told.
+    """Every attack that found graphs and shares data, model and defence with a baseline that was told as much.
 
     "Clearly higher": the 95 % interval of the difference to each such baseline, on the clients that both attacked, lies
-    above zero. Of rows in which nothing was found there is nothing to compare.
+    above zero; measures in which both are perfect are left out. Of rows in which nothing was found there is nothing to
+    compare.
     """
     outcomes: dict[str, Comparison] = {}
     for panel in panels(found):
@@ -41,15 +44,26 @@ def comparisons(found: Sequence[Row]) -> list[Comparison]:
             beside = [other for other in panel.rows if other.trivial and other.defense == row.defense and other.done]
             if row.trivial or not beside or not any(unit.record["gsm0"] for unit in row.done):
                 continue
-            one = outcomes.setdefault(row.attack, Comparison(row.attack, [], [], []))
+            one = outcomes.setdefault(row.attack, Comparison(row.attack, [], [], [], set()))
             fair = [other for other in beside if _told(row) <= _told(other)]
             kind = one.alone if not fair else one.better if _better(row, fair) else one.others
             kind.append(row)
+            one.names.update(other.attack for other in fair)
     return list(outcomes.values())
 
 
 def _better(row: Row, baselines: Sequence[Row]) -> bool:
-    return all(_above(row, other, measure.value) for other in baselines for measure in COMPARED)
+    return all(_likelier(row, other) for other in baselines)
+
+
+def _likelier(row: Row, other: Row) -> bool:
+    """Above in every measure in which there is room above the other."""
+    open_measures = [measure for measure in COMPARED if not (_perfect(row, measure) and _perfect(other, measure))]
+    return bool(open_measures) and all(_above(row, other, measure.value) for measure in open_measures)
+
+
+def _perfect(row: Row, measure: Measure) -> bool:
+    return all(measure.value(unit) == 1.0 for unit in row.done)
 
 
 def _told(row: Row) -> set[str]:

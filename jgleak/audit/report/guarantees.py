@@ -23,24 +23,23 @@ class Guarantee(NamedTuple):
     """One defence with noise, and what to say of it.
 
     Attributes:
+      model: whose updates.
       defense: as the grid has it.
       text: its epsilon in one round and over ``ROUNDS``, or why there is none.
     """
 
+    model: str
     defense: str
     text: str
 
 
 def guarantees(found: Sequence[Row]) -> list[Guarantee]:
-    """Those of all defences of an audit that add noise to updates, in the order of the rows."""
-    texts: dict[str, str] = {}
+    """Those of all models and defences of an audit that add noise to updates, in the order of the rows."""
+    groups: dict[tuple[str, str], list[Row]] = {}
     for row in found:
-        defense = row.units[0].specification["defense"]
-        sizes = next((unit.record.get("entries") for unit in row.done if unit.record.get("entries")), None)
-        if row.defense in texts or not _noisy(defense):
-            continue
-        texts[row.defense] = _text(defense, sizes)
-    return [Guarantee(name, text) for name, text in texts.items()]
+        if _noisy(row.units[0].specification["defense"]):
+            groups.setdefault((row.model, row.defense), []).append(row)
+    return [Guarantee(*key, _text(rows)) for key, rows in groups.items()]
 
 
 def _noisy(defense: str) -> bool:
@@ -51,7 +50,12 @@ def _noisy(defense: str) -> bool:
         return False
 
 
-def _text(defense: str, sizes: Sequence[int] | None) -> str:
+def _text(rows: Sequence[Row]) -> str:
+    spec = rows[0].units[0].specification
+    defense, entries = spec["defense"], [unit.record.get("entries") for row in rows for unit in row.done]
+    sizes = next((one for one in entries if one), None)
+    if spec["norm"] == "batch" and spec["norm_mode"] == "train":
+        return "no guarantee: running statistics of batch normalisation come back beside the update, without noise"
     if sizes is None:
         return "no client's update is stored, so that its size is unknown"
     one, many = (privacy(parse(defense), sizes, rounds=rounds, delta=DELTA) for rounds in (1, ROUNDS))

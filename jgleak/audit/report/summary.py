@@ -169,9 +169,9 @@ def _guessing(rows: Sequence[Row]) -> list[str]:
     if not trivial:
         known = ", ".join(BASELINES)
         return [f"No trivial baseline was run ({known}): part of a GSM or an AUC may be guesswork."]
-    sentences, names = [], ", ".join(trivial)
+    sentences = []
     for one in comparisons(rows):
-        compared = len(one.better) + len(one.others)
+        compared, names = len(one.better) + len(one.others), ", ".join(sorted(one.names))
         if one.alone:
             where = "; ".join(_where(row, rows) for row in one.alone)
             sentences.append(
@@ -179,8 +179,8 @@ def _guessing(rows: Sequence[Row]) -> list[str]:
             )
         if compared and not one.better:
             sentences.append(
-                f"{one.attack} was not better than the trivial baselines ({names}), which do not read the update, by "
-                f"every measure of likeness: in none of {compared} row{'s' * (compared > 1)}."
+                f"{one.attack} was in none of {compared} row{'s' * (compared > 1)} clearly better by every measure of "
+                f"likeness than the trivial baselines ({names}), which do not read the update; by some it may be."
             )
         elif one.others:
             where = "; ".join(_where(row, rows) for row in one.others)

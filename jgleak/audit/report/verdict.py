@@ -37,24 +37,28 @@ class Verdict(NamedTuple):
     untried: str
 
 
+LEVELS = SINGLED_OUT, REBUILT, LISTED, NOT_REBUILT
+"""From the worst; what is true of one row is true of the audit."""
+
+
 def verdict(table: Sequence[LeakRow]) -> Verdict:
-    """Of the attacks that read the update, the worst of all rows without a defence; of all rows where each has one."""
+    """Of the attacks that read the update, the worst of all rows, with a defence or without."""
     real = [leak.row for leak in table if leak.done and not leak.row.trivial]
-    rows = [row for row in real if row.undefended] or real
-    level = _level(rows)
+    level = next((one for one in LEVELS if any(_level(row) == one for row in real)), NOTHING_RAN)
+    rows = [row for row in real if _level(row) == level]
     return Verdict(level, _condition(rows), _person(level, rows), _advice(real), _untried([leak.row for leak in table]))
 
 
-def _level(rows: Sequence[Row]) -> str:
-    if not rows:
-        return NOTHING_RAN
-    if any(singled_out(row) for row in rows):
+def _level(row: Row) -> str:
+    if singled_out(row):
         return SINGLED_OUT
-    if any(unit.record["exact"] for row in rows for unit in row.done):
+    if _count(row, "exact"):
         return REBUILT
-    if any(unit.record["truth_in_set"] for row in rows for unit in row.done):
-        return LISTED
-    return NOT_REBUILT
+    return LISTED if _count(row, "truth_in_set") else NOT_REBUILT
+
+
+def _count(row: Row, name: str) -> int:
+    return sum(bool(unit.record[name]) for unit in row.done)
 
 
 def singled_out(row: Row) -> int:
@@ -73,9 +77,10 @@ def _condition(rows: Sequence[Row]) -> str:
     steps = sorted({spec["local_steps"] for spec in specs})
     trained = sorted({"trained" if spec["train"] else "random" for spec in specs})
     updates = f"{_range(graphs)} graph{'s' * (graphs != [1])} and {_range(steps)} local step{'s' * (steps != [1])}"
+    under = list(dict.fromkeys("without a defence" if row.undefended else f"under {row.defense}" for row in rows))
     return (
-        f"This holds for updates of {updates}, {' and '.join(trained)} weights, a server that follows the protocol and "
-        "looks at one round, and simulated clients from public data sets."
+        f"This holds for clients {_listed(under)}, updates of {updates}, {' and '.join(trained)} weights, a server "
+        "that follows the protocol and looks at one round, and simulated clients from public data sets."
     )
 
 
@@ -91,15 +96,18 @@ def _person(level: str, rows: Sequence[Row]) -> str:
             "that are listed below: whoever reads it knows what this client's graph is. Guidance calls that "
             "singling out."
         )
-    if level == REBUILT:
+    if level in (REBUILT, LISTED):
+        name = "exact" if level == REBUILT else "truth_in_set"
+        worst = max(rows, key=lambda row: _count(row, name) / len(row.done))
+        often = f"In {_count(worst, name)} of {len(worst.done)} attacks"
+        if level == REBUILT:
+            return (
+                f"{often} the first graph was the client's own, though nothing proves to the server that no other "
+                "fits. A guess that is often right harms a person as well as a proof does."
+            )
         return (
-            "The attack's first graph was the client's own, though nothing proves to the server that no other fits. A "
-            "guess that is often right harms a person as well as a proof does."
-        )
-    if level == LISTED:
-        return (
-            "The client's graph was among a few that fit: a server that reads the update is left with a choice of "
-            "these instead of all graphs."
+            f"{often} the client's graph was among those listed, and not the first: a server that reads the update is "
+            "left with a choice of these instead of all graphs."
         )
     if level == NOT_REBUILT:
         return "This is no proof that a person is safe: another attack, more time or more knowledge may succeed."
@@ -107,7 +115,8 @@ def _person(level: str, rows: Sequence[Row]) -> str:
 
 
 def _advice(real: Sequence[Row]) -> list[str]:
-    """What the audit's own rows say of defences; where there are none, what to try."""
+    """What the audit's own rows say of defences, beside the same attack without one; where there are none, what to
+    try."""
     defended = [row for row in real if not row.undefended]
     if not defended:
         return [
@@ -115,24 +124,24 @@ def _advice(real: Sequence[Row]) -> list[str]:
             "run the audit again.",
             "`jgleak check` names the changes of the model and its training that stop each attack.",
         ]
-    worst: dict[str, float] = {}
+    bare = {row.key[:3] for row in real if row.undefended and _count(row, "truth_in_set")}
+    leaks, helped = dict[str, int](), dict[str, int]()
     for row in defended:
-        rate = sum(bool(unit.record["truth_in_set"]) for unit in row.done) / len(row.done)
-        worst[row.defense] = max(worst.get(row.defense, 0.0), rate)
-    least = min(worst.values())
-    best = [name for name, rate in worst.items() if rate == least]
-    leaks = [name for name, rate in worst.items() if rate > 0.0]
-    found = []
-    if least == 0.0:
-        found.append(
-            f"Under {_listed(best)} no attack of this audit listed a private graph: the strongest that was run. How "
-            "useful the model stays is not measured here."
-        )
-    else:
-        found.append(f"No defence of this audit is enough: even under {_listed(best)} private graphs were listed.")
-    if leaks and least == 0.0:
-        found.append(f"Do not rely on {_listed(leaks)}, under which private graphs were listed.")
-    return found
+        if _count(row, "truth_in_set"):
+            leaks[row.defense] = leaks.get(row.defense, 0) + _count(row, "truth_in_set")
+        elif row.key[:3] in bare:
+            helped[row.defense] = helped.get(row.defense, 0) + len(row.done)
+    found = [
+        f"Do not rely on {name}: private graphs were listed under it, {count} time{'s' * (count > 1)}."
+        for name, count in leaks.items()
+    ]
+    found += [
+        f"Under {name} attacks that succeed without it listed no private graph, in {count} attack"
+        f"{'s' * (count > 1)} that ended. How useful the model stays is not measured here."
+        for name, count in helped.items()
+        if name not in leaks
+    ]
+    return found or ["No defence of this audit stood against an attack that succeeds without it."]
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -134,6 +134,9 @@ def test_a_baseline_that_is_told_less_is_no_comparison_and_nor_is_an_attack_that
     as_much = [one._replace(specification=one.specification | {"know": ["n", "labels"]}) for one in base]
     (one,) = comparisons(rows(audit(*as_much, *told)))
     assert one.better and not one.alone
+    given = [unit(i, attack="random", gsm0=1.0, gsm1=0.3, gsm2=0.1) for i in range(8)]
+    (one,) = comparisons(rows(audit(*given, *map(unit, range(8)))))
+    assert one.better, "where features are told, GSM-0 is 1 for both"
     nothing = [unit(i, exact=False, gsm0=0.0, gsm1=0.0, gsm2=0.0) for i in range(8)]
     assert comparisons(rows(audit(*base, *nothing))) == []
 

@@ -51,10 +51,13 @@ def test_the_verdict_follows_from_counts(units: tuple[Unit, ...], level: str) ->
     assert of(*units).level == level
 
 
-def test_the_worst_row_without_a_defence_counts() -> None:
+def test_the_worst_row_counts_with_a_defence_or_without() -> None:
     shielded = missed(0, defense="clip:1+gaussian:0.1")
     assert of(unit(0), shielded).level == REBUILT
     assert of(shielded).level == NOT_REBUILT
+    weak = unit(0, defense="prune:0.5", certificate=certificate())
+    assert of(missed(0), weak).level == SINGLED_OUT and "under prune:0.5" in of(missed(0), weak).condition
+    assert "without a defence" in of(unit(0), shielded).condition
     said = of(unit(0, certificate=certificate()), missed(1), missed(2)).person
     assert "In 1 of 3 attacks the update fits one graph alone" in said
 
@@ -62,9 +65,13 @@ def test_the_worst_row_without_a_defence_counts() -> None:
 def test_advice_names_the_defences_that_held_and_those_that_did_not() -> None:
     held, fell = missed(0, defense="clip:1+gaussian:0.1"), unit(0, defense="prune:0.5")
     advice = " ".join(of(unit(0), held, fell).advice)
-    assert "Under clip:1+gaussian:0.1 no attack of this audit listed" in advice
-    assert "Do not rely on prune:0.5" in advice
-    assert "No defence of this audit is enough: even under prune:0.5" in " ".join(of(unit(0), fell).advice)
+    assert "Under clip:1+gaussian:0.1 attacks that succeed without it listed no private graph, in 1 attack" in advice
+    assert "Do not rely on prune:0.5" in advice and "Under prune" not in advice
+    idle = of(missed(0), held).advice
+    assert idle == ["No defence of this audit stood against an attack that succeeds without it."]
+    skipped = unit(0, status="skipped", defense="clip:1+gaussian:0.1")
+    other = missed(1, attack="dlg", defense="clip:1+gaussian:0.1")
+    assert "Under clip" not in " ".join(of(unit(0), skipped, other).advice)
     assert "No defence was tried" in of(unit(0)).advice[0]
     assert "grain" in of(unit(0)).untried and "census" not in of(unit(0)).untried
 
@@ -89,6 +96,14 @@ def test_noise_stands_beside_its_epsilon() -> None:
     assert "no guarantee" in bare.text
     strong = unit(0, defense="clip:0.001+gaussian:1", entries=[3])
     assert "bounds what can be learnt" in guarantees(rows(audit(strong)))[0].text
+    larger = unit(0, model="larger", defense="clip-layer:0.01+gaussian:0.1", entries=[300] * 30)
+    smaller = unit(0, defense="clip-layer:0.01+gaussian:0.1", entries=[3])
+    texts = {one.model: one.text for one in guarantees(rows(audit(smaller, larger)))}
+    assert len(texts) == 2 and len(set(texts.values())) == 2, "a clipping by tensor is worth less in a larger model"
+    late = [unit(0, status="failed", attack="dlg", defense="clip:1+gaussian:1"), noisy._replace(client=1)]
+    assert "epsilon" in guarantees(rows(audit(*late)))[-1].text
+    norms = noisy._replace(specification=noisy.specification | {"norm": "batch", "norm_mode": "train"})
+    assert "no guarantee: running statistics" in guarantees(rows(audit(norms)))[0].text
     foreign = noisy._replace(specification=noisy.specification | {"defense": "magic:1"})
     assert guarantees(rows(audit(foreign))) == []
     assert "its size is unknown" in guarantees(rows(audit(unit(0, defense="clip:1+gaussian:1"))))[0].text

@@ -77,7 +77,7 @@ def test_several_seeds_count_attacks_and_graphs() -> None:
 
 def test_an_attack_that_only_guesses_is_told() -> None:
     text = _section(grid(), "Beside guessing")
-    assert "dlg was not better than the trivial baselines (random)" in text
+    assert "dlg was in none of 2 rows clearly better by every measure of likeness" in text
     assert "census was better than the trivial baselines (random) by every measure of likeness, but not clearly" in text
     assert "here: clip:1+gaussian:0.1" in text
     told = [one._replace(specification=one.specification | {"know": ["n"]}) for one in map(unit, range(4))]

@@ -31,11 +31,11 @@ class Counted(NamedTuple):
 def counted(
     attack: Attack, observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget | None = None
 ) -> Counted:
-    """Attack an update of an unknown number of graphs: the numbers that it allows, the fewest first, until one gives
-    graphs (``numbers_of_graphs``).
+    """Attack an update of an unknown number of graphs: the numbers that it allows, the fewest first, until one explains
+    it (``numbers_of_graphs``). Where none does, the answer with most graphs, without any certificate.
 
     Args:
-      attack: what to run.
+      attack: what to run, one that says whether its graphs explain the update (``stop`` is ``match``).
       observation: the update; its ``batch_size`` is not looked at.
       knowledge: what is known beside it.
       key: as for the attack.
@@ -56,13 +56,21 @@ def counted(
         except ValueError as error:
             refused = error
             continue
-        if best is None or len(found.graphs) > len(best.found.graphs):
+        if best is None or len(found.graphs) > len(best.found.graphs) or found.stop == "match":
             best = Counted(one, _assuming(found))
-        if found.graphs:
-            break
+        if found.stop == "match":
+            return best
     if best is None:
         raise refused or ValueError("batch: no number of graphs explains the update; give it")
-    return best
+    return best._replace(found=_unconfirmed(best.found))
+
+
+def _unconfirmed(found: Reconstruction) -> Reconstruction:
+    """The answer where no number was confirmed: nothing is claimed, and the number is said to be a guess."""
+    members = tuple(dataclasses.replace(member, certificate=None) for member in found.members)
+    why = "how many graphs are behind the update is not known, and no number that was tried explains it"
+    info = {**found.info, "reason": "; ".join(filter(None, (why, found.info.get("reason"))))}
+    return dataclasses.replace(found, certificate=None, members=members, info=info)
 
 
 def _assuming(found: Reconstruction) -> Reconstruction:

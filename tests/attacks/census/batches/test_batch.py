@@ -199,6 +199,19 @@ def test_the_number_of_graphs_is_read_off_where_nobody_says_it(places: tuple[int
     assert all(m.certificate is not None and FEWEST in m.certificate.conditions for m in found.members)
 
 
+def test_a_number_that_nothing_confirms_is_no_answer() -> None:
+    """Two steps' worth of update, not the mean of any graphs: no certificate, and the number is said to be unknown."""
+    model = model_of(64, DATA.space.width, 64, 2)
+    params = model.initial(key=jax.random.key(0))
+    whole = fedsgd(model, params, GRAPHS[:2], DATA.space, loss="bce")
+    observation = dataclasses.replace(whole, update=jax.tree.map(lambda leaf: 0.7 * leaf, whole.update), batch_size=1)
+    knowledge = Knowledge(DATA.space, prior="molecule")
+    _, found = counted(CENSUS, observation, knowledge, key=jax.random.key(0), budget=Budget(seconds=10.0))
+    assert found.stop != "match" and found.certificate is None
+    assert all(member.certificate is None for member in found.members)
+    assert "is not known" in found.info["reason"]
+
+
 def test_one_graph_of_an_unknown_number_is_found_as_one() -> None:
     model = standard(DATA.space.width, hidden=64)
     observation = fedsgd(model, model.initial(key=jax.random.key(0)), GRAPHS[:1], DATA.space, loss="bce")
