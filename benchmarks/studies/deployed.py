@@ -35,6 +35,9 @@ DATA = {"federatedscope-gcn": {"normalise": False}, "kmol-leconv": {"task": "all
 EPOCHS = (0, 5, 20)
 """Passes over other molecules before the round, in the place of rounds of training."""
 
+MOST = 16
+"""Most graphs behind an update of a cell that is run: batches of 32 end by the clock (docs/batches.md)."""
+
 CONFIGURED, FEWEST, LABORATORY, RANDOM = "as configured", "fewest", "laboratory", "random"
 """Cells of every model beside single changes: the fewest with which the census applies, these with one local step, and
 a guess about the same clients."""
@@ -134,6 +137,8 @@ def measured(
         about = {"cell": name, "model": model, "changes": cell.words, "attack": cell.attack, "epochs": epochs}
         if (name, epochs) in done:
             continue
+        if reason is None and after.clients.graphs > MOST:
+            reason = f"it applies, and is not run: {after.clients.graphs} graphs behind an update, {MOST} at most here"
         if reason is not None:
             yield name, {**about, "sources": sources(), "refused": reason}
             continue
@@ -182,7 +187,7 @@ def document(lines: Sequence[Record]) -> str:
 
 def _cells(line: Record) -> list[str]:
     if line["refused"] is not None:
-        return [*[""] * len(TITLES), f"refused: {line['refused']}"]
+        return [*[""] * len(TITLES), line["refused"]]
     return [
         f"{line['clients']}, {line['time_limit']:g}",
         interval(line["exact"]),

@@ -80,6 +80,8 @@ def entry_faults(axis: str, entry: Mapping[str, Any]) -> Iterator[str]:
     if axis == "attack" and "attack" not in entry:
         yield ".attack: missing; name one of `jgleak list`"
     given = {"dataset": "-", **sound, "options": tuple(sound.get("options", {}).items())}
+    if sound.get("encoder") == "embedding":
+        given.setdefault("normalise", False)  # that is said of the data, in another table
     try:
         Specification(**given)
     except Faults as error:

@@ -113,7 +113,9 @@ def test_sets_are_counted_by_what_their_certificates_claim() -> None:
     assert met("unique==1", *units) and met("listed==3", *units) and met("smallest_set<2", *units)
     assert not met("smallest_set<7", *units[1:]) and met("smallest_set<=7", *units[1:]), "two at least may be many"
     assert not met("smallest_set<=7", *units[2:]), "a row that has no complete set meets nothing"
-    assert not met("wrong>0", *units) and met("wrong>0", unit(size=1))
+    right, open_set = unit(exact=True, size=7, certified="k_graphs"), unit(size=2, certified="at_least_k")
+    assert not met("wrong>0", units[0], right, open_set) and met("wrong>0", unit(size=1))
+    assert met("wrong>0", unit(size=7, certified="k_graphs")), "a complete set that lacks the client's graph"
 
 
 def test_a_graph_under_two_seeds_is_one_client_of_rates() -> None:

@@ -147,6 +147,15 @@ def test_what_data_and_models_have_to_say(text: str, fault: str) -> None:
     assert fault in caught.value.faults[0]
 
 
+def test_embeddings_are_planned_where_the_data_are_raw_and_refused_where_they_are_not() -> None:
+    """What one table says is needed may stand in another."""
+    model = '[[model]]\nencoder = "embedding"\nhidden = 8\n'
+    raw = plan(read_grid("[[data]]\ngraphs = 1\nmax_nodes = 8\nnormalise = false\n" + model + EMPTY))
+    assert len(raw) == 1
+    with pytest.raises(Faults, match="embeddings look raw values up"):
+        plan(read_grid("[[data]]\ngraphs = 1\nmax_nodes = 8\n" + model + EMPTY))
+
+
 def test_all_that_cannot_run_at_once_each_with_its_places() -> None:
     attacks = EMPTY + '[[attack]]\nattack = "dlg"\n'
     text = SMALL + "[[data]]\nname = 'many'\ngraphs = 1000\n" + attacks + "[[defense]]\n[[defense]]\ndefense = 'sign'\n"

@@ -40,4 +40,4 @@ def test_one_graph_makes_as_many_passes_as_before() -> None:
 
 def test_refused_cells_give_their_reason_on_the_page() -> None:
     line = {"model": "m", "changes": CONFIGURED, "attack": "census", "epochs": 0, "refused": "dropout hides it"}
-    assert "refused: dropout hides it" in document([line])
+    assert "dropout hides it" in document([line])

@@ -73,8 +73,8 @@ def _smallest(row: Row) -> float | None:
 QUANTITIES: Mapping[str, Quantity] = {
     "unique": Quantity("clients whose graph is certified to be the only one", lambda row: sum(map(unique, row.done))),
     "wrong": Quantity(
-        "of these, those whose graph is another one: a defect, or a condition that did not hold",
-        lambda row: sum(unique(unit) and not unit.record["exact"] for unit in row.done),
+        "clients whose graph a set that is certified to be complete lacks: a defect, or a condition that did not hold",
+        lambda row: row.wrong,
     ),
     "listed": Quantity(
         "clients with a certificate", lambda row: sum(certificate(unit) is not None for unit in row.done)

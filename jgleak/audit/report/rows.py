@@ -60,6 +60,12 @@ class Row(NamedTuple):
         return f"{self.data}, {self.model}, {self.attack}, {self.under}"
 
     @property
+    def wrong(self) -> int:
+        """Clients whose graph a set that is certified to be complete lacks."""
+        certified = [unit.record for unit in self.done if unit.record["certificate"] is not None]
+        return sum(r["certificate"]["status"] != "at_least_k" and not r["truth_in_set"] for r in certified)
+
+    @property
     def trivial(self) -> bool:
         """The attack is a baseline that does not read the update."""
         return self.units[0].specification["attack"] in BASELINES

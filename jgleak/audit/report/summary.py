@@ -129,7 +129,7 @@ def _sentence(leak: LeakRow, after: str = "") -> str:
     row = leak.row
     text = f"{row.attack}{after} {_rebuilt(row)} ({_interval(leak)})."
     alone = [u.record for u in row.done if (u.record["certificate"] or {}).get("status") == "unique"]
-    right, wrong = (sum(bool(r["truth_in_set"]) is truth for r in alone) for truth in (True, False))
+    right, wrong = sum(bool(r["truth_in_set"]) for r in alone), row.wrong
     listed = sum(bool(u.record["truth_in_set"]) and not u.record["exact"] for u in row.done)
     if listed:
         text += f" For {listed} more, the true graph is among those it lists."
@@ -143,9 +143,8 @@ def _sentence(leak: LeakRow, after: str = "") -> str:
             f" For {right}, a certificate says that no other graph {most} explains the update, under its conditions."
         )
     if wrong:
-        text += (
-            f" {wrong} certificate{'s' * (wrong > 1)} of a single graph named a wrong one: a condition did not hold."
-        )
+        sets = f"{wrong} complete set{'s' * (wrong > 1)}"
+        text += f" {sets}, by certificate, without the client's graph: a condition did not hold."
     if not _hits(row):
         text += f" Its best graphs reach a GSM-2 of {_mean(leak.estimates['GSM-2']):.2f} on average (1 is perfect)."
     return text

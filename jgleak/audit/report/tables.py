@@ -123,7 +123,7 @@ class Sets(NamedTuple):
       row: where they come from.
       counts: how many certificates of each status have a set in each class of ``SETS``.
       bare: attacks that ended without a certificate.
-      wrong: certificates ``unique`` of a graph that is not the truth.
+      wrong: certificates of complete sets (``unique``, ``k_graphs``) that lack the truth.
     """
 
     row: Row
@@ -141,8 +141,7 @@ def sets(found: Sequence[Row]) -> list[Sets]:
             continue
         seen = Counter((r["certificate"]["status"], _set(r["certificate"]["size"])) for r in certified)
         counts = {status: {name: seen[status, name] for name, _, _ in SETS} for status in STATUSES}
-        wrong = sum(r["certificate"]["status"] == "unique" and not r["truth_in_set"] for r in certified)
-        histograms.append(Sets(row, counts, len(row.done) - len(certified), wrong))
+        histograms.append(Sets(row, counts, len(row.done) - len(certified), row.wrong))
     return histograms
 
 

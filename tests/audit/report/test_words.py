@@ -55,7 +55,11 @@ def test_nothing_rebuilt_is_no_evidence_of_safety() -> None:
 
 def test_a_wrong_unique_certificate_is_said_aloud() -> None:
     text = _section(audit(unit(0, exact=False, truth_in_set=False, certificate=certificate())), "Without a defence")
-    assert "1 certificate of a single graph named a wrong one" in text
+    assert "1 complete set, by certificate, without the client's graph" in text
+    several = audit(unit(0, certificate=certificate("k_graphs", 38), exact=False, truth_in_set=False))
+    assert "1 complete set, by certificate" in _section(several, "Without a defence")
+    cut = audit(unit(0, certificate=certificate("at_least_k", 2), exact=False, truth_in_set=False))
+    assert "complete set" not in _section(cut, "Without a defence")
     assert "no other graph" not in text
 
 
