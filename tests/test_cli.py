@@ -289,7 +289,7 @@ def test_an_observation_without_a_space_is_given_one(observed: Any, tmp_path: Pa
     save_file(tensors, file, metadata={"jgleak": json.dumps(fields | {"space": None})})
     schema.write_text(json.dumps({"features": [{"name": "kind", "values": [0, 1]}]}))
     run = ("invert", str(file), "--attack", "empty", "--n", "3")
-    assert "names no feature space; give one" in one_error(jgleak(*run))
+    assert "does not say what the columns" in one_error(jgleak(*run))
     assert "has 2 columns, the model takes" in one_error(jgleak(*run, "--features", str(schema)))
     assert "the nodes of 'synthetic-er' are not atoms" in one_error(
         jgleak(*run, "--features", "molecules:synthetic-er")

@@ -186,7 +186,8 @@ class Attack:
             return (
                 "batch normalisation in training mode mixes the nodes of all graphs of a step, so that no graph's "
                 f"gradient can be recomputed alone; behind the update are {observation.batch_size} graph(s) and "
-                f"{observation.steps} step(s), and attacks read one of one. Its facts are certain all the same"
+                f"{observation.steps} step(s), and attacks need one of each. What the update shows by itself holds "
+                "all the same"
             )
         if observation.model.edge_classes and not self.edge_classes:
             return (

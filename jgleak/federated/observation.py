@@ -272,7 +272,10 @@ def load(path: str | Path, space: FeatureSpace | None = None) -> tuple[Observati
     try:
         observation, stated = _from_header(parsed_json(metadata["jgleak"]), tensors)
         if space is None and stated is None:
-            raise ValueError("it names no feature space; give one (load's space, jgleak invert's --features)")
+            raise ValueError(
+                "it does not say what the columns of its input mean; give --features FILE (in Python load(file, "
+                "space)); docs/bring-your-own-model.md has the format, under 'The feature schema'"
+            )
     except (KeyError, TypeError, OverflowError, RecursionError) as error:
         raise ValueError(f"{path}: malformed observation header ({error!r})") from error
     except ValueError as error:

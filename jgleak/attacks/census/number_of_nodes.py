@@ -47,7 +47,7 @@ def number_of_nodes(
     layer = observation.model.layers[0]
     paths = [path for path, norm in layer.norms.items() if norm.returns_statistics]
     if not paths:
-        raise ConditionFailed("the first layer has no statistics that would tell the number of nodes; give it (n)")
+        raise ConditionFailed("the first layer has no statistics that would tell the number of nodes; give it (--n)")
     rounds = rounds_of(knowledge, settings.limits)
     problem = CensusProblem.of(observation, dataclasses.replace(knowledge, n=rounds[-1][-1]), settings)
     tolerances = problem.tolerances.span
@@ -67,7 +67,7 @@ def number_of_nodes(
             possible = [n for n, off in rests.items() if off <= FITS * best]
             if len(possible) == 1 and best <= EXPLAINED and clock.left > 0:
                 return possible[0]
-    raise ConditionFailed("the statistics that came back do not tell the number of nodes; give it (n)")
+    raise ConditionFailed("the statistics that came back do not tell the number of nodes; give it (--n)")
 
 
 def _misfit(

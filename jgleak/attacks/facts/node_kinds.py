@@ -46,7 +46,7 @@ def different_nodes(evidence: Evidence) -> Fact:
     least = max(rank, values)
     if not least:
         raise reason
-    return Fact("different_nodes", least, under, f"at least {least} different kinds of nodes, hence of nodes")
+    return Fact("different_nodes", least, under, f"at least {least} nodes, all with different features")
 
 
 def rank_of_rows(evidence: Evidence) -> int:
