@@ -33,6 +33,9 @@ COUNT, ROUND = "num-examples", "server-round"
 WITHHELD = 6
 """Flower's code of a mod that let no reply pass (``MOD_FAILED_PRECONDITION``)."""
 
+REASON = "the client's guard withheld the update"
+"""All that the server is told."""
+
 log = logging.getLogger("jgleak")
 
 
@@ -45,7 +48,7 @@ def recording(recorder: Recorder) -> Mod:
 
     def mod(message: Message, context: Context, call_next: Callable[[Message, Context], Message]) -> Message:
         reply = call_next(message, context)
-        if _trained(message, reply):
+        if _trains(message) and not reply.has_error():
             client = str(context.node_config.get("partition-id", context.node_id))
             _write(recorder, message, reply, number=_round(message), client=client)
         return reply
@@ -56,18 +59,24 @@ def recording(recorder: Recorder) -> Mod:
 def guarding(guard: Guard) -> Mod:
     """A mod that attacks every update of this client before it leaves, and lets pass what the guard lets pass.
 
-    A reply that is withheld becomes an ``Error``, which strategies leave out. Its text says no more than that.
+    A reply that is withheld becomes an ``Error``, which strategies leave out. Its text says no more than that. Withheld
+    is too what holds arrays in reply to anything but training: nobody can say what these give away.
     """
 
     def mod(message: Message, context: Context, call_next: Callable[[Message, Context], Message]) -> Message:
         reply = call_next(message, context)
-        if not _trained(message, reply):
+        if reply.has_error():
             return reply
+        if not _trains(message):
+            if not any(map(len, reply.content.array_records.values())):
+                return reply
+            log.warning("arrays in reply to %r are withheld: only training is read", message.metadata.message_type)
+            return Message(Error(code=WITHHELD, reason=REASON), reply_to=message)
         name, returned = _only(reply)
         verdict = guard.verdict(arrays_of(message), _numpy(returned), graphs=graphs_of(reply))
         log.info("round %d: %s in %.1f s", _round(message), verdict.reason, verdict.seconds)
         if verdict.leaves is None:
-            return Message(Error(code=WITHHELD, reason="the client's guard withheld the update"), reply_to=message)
+            return Message(Error(code=WITHHELD, reason=REASON), reply_to=message)
         if verdict.action == "noised":
             reply.content[name] = ArrayRecord({key: Array(value) for key, value in verdict.leaves.items()})
         return reply
@@ -147,8 +156,9 @@ def _write(recorder: Recorder, sent: Message, reply: Message, *, number: int, cl
     recorder.write(before, after, graphs=graphs, number=number, client=client)
 
 
-def _trained(message: Message, reply: Message) -> bool:
-    return message.metadata.message_type == MessageType.TRAIN and not reply.has_error()
+def _trains(message: Message) -> bool:
+    """Whether a message asks for training, under whatever name: Flower routes ``train.local`` to ``train("local")``."""
+    return message.metadata.message_type.partition(".")[0] == MessageType.TRAIN
 
 
 def _round(message: Message) -> int:
