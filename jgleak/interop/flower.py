@@ -59,8 +59,9 @@ def recording(recorder: Recorder) -> Mod:
 def guarding(guard: Guard) -> Mod:
     """A mod that attacks every update of this client before it leaves, and lets pass what the guard lets pass.
 
-    A reply that is withheld becomes an ``Error``, which strategies leave out. Its text says no more than that. Withheld
-    is too what holds arrays in reply to anything but training: nobody can say what these give away.
+    A reply that is withheld becomes an ``Error``, which strategies leave out. Its text says no more than that, and the
+    client's log says why. Withheld is too what cannot be read or attacked, and what holds arrays in reply to anything
+    but training: nobody can say what these give away.
     """
 
     def mod(message: Message, context: Context, call_next: Callable[[Message, Context], Message]) -> Message:
@@ -71,12 +72,18 @@ def guarding(guard: Guard) -> Mod:
             if not any(map(len, reply.content.array_records.values())):
                 return reply
             log.warning("arrays in reply to %r are withheld: only training is read", message.metadata.message_type)
-            return Message(Error(code=WITHHELD, reason=REASON), reply_to=message)
-        name, returned = _only(reply)
-        verdict = guard.verdict(arrays_of(message), _numpy(returned), graphs=graphs_of(reply))
-        log.info("round %d: %s in %.1f s", _round(message), verdict.reason, verdict.seconds)
+            return _withheld(message)
+        number = _round(message)
+        try:
+            name, returned = _only(reply)
+            verdict = guard.verdict(arrays_of(message), _numpy(returned), graphs=graphs_of(reply))
+        # Flower sends the text of whatever is raised to the server, and it may speak of labels and of values.
+        except Exception:
+            log.exception("round %s: withheld, as it cannot be read or attacked", number)
+            return _withheld(message)
+        log.info("round %s: %s in %.1f s", number, verdict.reason, verdict.seconds)
         if verdict.leaves is None:
-            return Message(Error(code=WITHHELD, reason=REASON), reply_to=message)
+            return _withheld(message)
         if verdict.action == "noised":
             reply.content[name] = ArrayRecord({key: Array(value) for key, value in verdict.leaves.items()})
         return reply
@@ -161,8 +168,14 @@ def _trains(message: Message) -> bool:
     return message.metadata.message_type.partition(".")[0] == MessageType.TRAIN
 
 
+def _withheld(message: Message) -> Message:
+    return Message(Error(code=WITHHELD, reason=REASON), reply_to=message)
+
+
 def _round(message: Message) -> int:
-    return int(next((record[ROUND] for record in message.content.config_records.values() if ROUND in record), 0))
+    """The number of the round; 0: the message does not say it."""
+    said = (record.get(ROUND) for record in message.content.config_records.values())
+    return next((number for number in said if isinstance(number, int)), 0)
 
 
 def _only(message: Message) -> tuple[str, ArrayRecord]:

@@ -233,8 +233,10 @@ def test_no_arrays_leave_past_the_guard(
     assert len(list(tmp_path.iterdir())) == kind.startswith("train")
 
 
-def test_a_client_that_does_not_say_how_many_graphs_is_not_recorded(graphs: list[Graph], tmp_path: Path) -> None:
-    """A recorder warns; a guard stops what it cannot read."""
+def test_a_client_that_does_not_say_how_many_graphs_is_not_recorded(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A recorder warns; a guard withholds what it cannot read, and says why in the client's log alone."""
     from flwr.app import ArrayRecord, Context, Message, MessageType, RecordDict  # pyright: ignore[reportMissingImports]
 
     from jgleak.interop.flower import guarding, recording
@@ -247,8 +249,9 @@ def test_a_client_that_does_not_say_how_many_graphs_is_not_recorded(graphs: list
     recorder, guard = Recorder(rounds(norm=False), tmp_path), Guard(rounds(norm=False), Knowledge(MOLECULE_SPACE))
     with pytest.warns(UserWarning, match="round 0 of client 1 is not recorded: .* no 'num-examples'"):
         recording(recorder)(message, context, lambda m, c: Message(content, reply_to=m))
-    with pytest.raises(ValueError, match="its metrics have no 'num-examples'"):
-        guarding(guard)(message, context, lambda m, c: Message(content, reply_to=m))
+    left = guarding(guard)(message, context, lambda m, c: Message(content, reply_to=m))
+    assert left.has_error() and left.error.reason == "the client's guard withheld the update"
+    assert "its metrics have no 'num-examples'" in caplog.text
     with pytest.warns(UserWarning, match="0 records of arrays; send the model's weights in one"):
         recording(recorder)(message, context, lambda m, c: Message(RecordDict(), reply_to=m))
     assert not list(tmp_path.iterdir())
