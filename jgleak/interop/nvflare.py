@@ -120,11 +120,19 @@ def _weights(task: Any) -> Arrays | None:
 
 
 def _returned(dxo: DXO, sent: Arrays) -> Arrays:
-    """The client's weights, in the type of those that it got; differences are added to them."""
+    """The client's weights, in the type of those that it got; differences are added to them.
+
+    Raises:
+      ValueError: differences of what was not sent, or of other shapes: all that leaves must be read.
+    """
     data = by_name(dxo.data)
     if dxo.data_kind == DataKind.WEIGHTS:
         return data
-    return {name: (sent[name] + array).astype(sent[name].dtype) for name, array in data.items() if name in sent}
+    for name, array in data.items():
+        if name not in sent or sent[name].shape != array.shape:
+            said = f"was sent as {sent[name].shape}" if name in sent else "was not sent"
+            raise ValueError(f"dxo: the difference {name!r} has shape {array.shape}, and {said}; leave it out")
+    return {name: (sent[name] + array).astype(sent[name].dtype) for name, array in data.items()}
 
 
 def _as_sent(dxo: DXO, sent: Arrays, leaves: Arrays) -> dict[str, np.ndarray]:

@@ -120,3 +120,21 @@ def test_nothing_leaves_where_nobody_knows_what_was_sent(monkeypatch: pytest.Mon
     with pytest.warns(UserWarning, match="a round is not recorded: no weights came"):
         left = passed([recorder], DIFFERENCE, "WEIGHT_DIFF", task=False)
     assert left.keys() == DIFFERENCE.keys()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"secret": np.ones(3, np.float32)}, r"'secret' has shape \(3,\), and was not sent"),
+        ({"out.bias": np.ones((1, 1), np.float32)}, r"'out.bias' has shape \(1, 1\), and was sent as \(1,\)"),
+    ],
+)
+def test_nothing_leaves_that_the_guard_did_not_read(
+    change: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from jgleak.interop.nvflare import GuardingFilter
+
+    with pytest.raises(ValueError, match=message):
+        passed([GuardingFilter(told(monkeypatch, 2), graphs=1)], {**DIFFERENCE, **change}, "WEIGHT_DIFF")
+    with pytest.raises(ValueError, match="."):
+        passed([GuardingFilter(told(monkeypatch, 2), graphs=1)], {**RETURNED, **change}, "WEIGHTS")
