@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -22,7 +21,7 @@ from flwr.serverapp.strategy import Strategy  # pyright: ignore[reportMissingImp
 
 from jgleak.interop.arrays import Arrays
 from jgleak.interop.guard import Guard
-from jgleak.interop.recorder import Recorder
+from jgleak.interop.recorder import Recorder, going_on
 
 Mod = Callable[[Message, Context, Callable[[Message, Context], Message]], Message]
 """Wraps a client: it gets the message, the context, and the rest of the client as a function."""
@@ -146,21 +145,21 @@ def graphs_of(reply: Message) -> int:
     """How many graphs a client says that it trained on.
 
     Raises:
-      ValueError: it does not say.
+      ValueError: it does not say, or no whole number.
     """
     for record in reply.content.metric_records.values():
         if COUNT in record:
-            return int(record[COUNT])
+            count = record[COUNT]
+            if isinstance(count, list) or count != int(count):
+                raise ValueError(f"reply: {COUNT!r} is the number of the client's graphs, got {count!r}")
+            return int(count)
     raise ValueError(f"reply: its metrics have no {COUNT!r}; let the client return the number of its graphs under it")
 
 
-def _write(recorder: Recorder, sent: Message, reply: Message, *, number: int, client: str) -> None:
-    try:
+def _write(recorder: Recorder, sent: Message, reply: Message, *, number: int | None, client: str) -> None:
+    with going_on(number, client):
         before, after, graphs = arrays_of(sent), arrays_of(reply), graphs_of(reply)
-    except ValueError as error:
-        warnings.warn(f"round {number} of client {client} is not recorded: {error}", stacklevel=2)
-        return
-    recorder.write(before, after, graphs=graphs, number=number, client=client)
+        recorder.write(before, after, graphs=graphs, number=number, client=client)
 
 
 def _trains(message: Message) -> bool:
@@ -172,10 +171,10 @@ def _withheld(message: Message) -> Message:
     return Message(Error(code=WITHHELD, reason=REASON), reply_to=message)
 
 
-def _round(message: Message) -> int:
-    """The number of the round; 0: the message does not say it."""
+def _round(message: Message) -> int | None:
+    """The number of the round; None: the message does not say it."""
     said = (record.get(ROUND) for record in message.content.config_records.values())
-    return next((number for number in said if isinstance(number, int)), 0)
+    return next((number for number in said if isinstance(number, int)), None)
 
 
 def _only(message: Message) -> tuple[str, ArrayRecord]:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from jgleak.attacks.attack import Budget, Reconstruction
@@ -97,7 +98,7 @@ class Guard:
                 )
             noisy = noisy or step.kind.deviation is not None
 
-    def verdict(self, sent: Any, returned: Any, *, graphs: int) -> Verdict:
+    def verdict(self, sent: Any, returned: Any, *, graphs: int | np.integer) -> Verdict:
         """What may leave of an update.
 
         Args:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from abc import abstractmethod
 from typing import Any
 
@@ -19,7 +18,7 @@ from nvflare.app_common.app_constant import AppConstants  # pyright: ignore[repo
 
 from jgleak.interop.arrays import Arrays, by_name
 from jgleak.interop.guard import Guard
-from jgleak.interop.recorder import Recorder
+from jgleak.interop.recorder import Recorder, going_on
 
 log = logging.getLogger("jgleak")
 
@@ -42,20 +41,23 @@ class RoundFilter(DXOFilter):
         super().__init__(supported_data_kinds=KINDS, data_kinds_to_filter=KINDS)
         self.graphs = graphs
         self.sent: Arrays | None = None
+        self.number: int | None = None
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         super().handle_event(event_type, fl_ctx)
         if event_type == EventType.AFTER_TASK_DATA_FILTER:
-            self.sent = _weights(fl_ctx.get_prop(FLContextKey.TASK_DATA))
+            task = fl_ctx.get_prop(FLContextKey.TASK_DATA)
+            self.sent = _weights(task)
+            self.number = None if self.sent is None else task.get_header(AppConstants.CURRENT_ROUND)
 
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO | None:
         if self.sent is None:
             raise ValueError(f"dxo: {UNKNOWN}")
-        number = shareable.get_header(AppConstants.CURRENT_ROUND, dxo.get_meta_prop(MetaKey.CURRENT_ROUND, 0))
-        return self.seen(dxo, self.sent, _returned(dxo, self.sent), number=int(number or 0), fl_ctx=fl_ctx)
+        number = shareable.get_header(AppConstants.CURRENT_ROUND, dxo.get_meta_prop(MetaKey.CURRENT_ROUND, self.number))
+        return self.seen(dxo, self.sent, _returned(dxo, self.sent), number=number, fl_ctx=fl_ctx)
 
     @abstractmethod
-    def seen(self, dxo: DXO, sent: Arrays, returned: Arrays, *, number: int, fl_ctx: FLContext) -> DXO | None:
+    def seen(self, dxo: DXO, sent: Arrays, returned: Arrays, *, number: int | None, fl_ctx: FLContext) -> DXO | None:
         """What leaves in the place of ``dxo``; None: the same."""
 
 
@@ -72,12 +74,11 @@ class RecordingFilter(RoundFilter):
         self.recorder = recorder
 
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO | None:
-        if self.sent is None:
-            warnings.warn(f"a round is not recorded: {UNKNOWN}", stacklevel=2)
-            return None
-        return super().process_dxo(dxo, shareable, fl_ctx)
+        with going_on(None, fl_ctx.get_identity_name("client")):
+            super().process_dxo(dxo, shareable, fl_ctx)
+        return None
 
-    def seen(self, dxo: DXO, sent: Arrays, returned: Arrays, *, number: int, fl_ctx: FLContext) -> DXO | None:
+    def seen(self, dxo: DXO, sent: Arrays, returned: Arrays, *, number: int | None, fl_ctx: FLContext) -> DXO | None:
         self.recorder.write(
             sent, returned, graphs=self.graphs, number=number, client=fl_ctx.get_identity_name("client")
         )
@@ -98,9 +99,9 @@ class GuardingFilter(RoundFilter):
         super().__init__(graphs)
         self.guard = guard
 
-    def seen(self, dxo: DXO, sent: Arrays, returned: Arrays, *, number: int, fl_ctx: FLContext) -> DXO | None:
+    def seen(self, dxo: DXO, sent: Arrays, returned: Arrays, *, number: int | None, fl_ctx: FLContext) -> DXO | None:
         verdict = self.guard.verdict(sent, returned, graphs=self.graphs)
-        log.info("round %d: %s in %.1f s", number, verdict.reason, verdict.seconds)
+        log.info("round %s: %s in %.1f s", number, verdict.reason, verdict.seconds)
         if verdict.leaves is None:
             raise ContentBlockedException("the client's guard withheld the update")
         if verdict.action == "noised":
@@ -109,14 +110,14 @@ class GuardingFilter(RoundFilter):
 
 
 def _weights(task: Any) -> Arrays | None:
-    """A copy of the weights of a task; None: it has none (another task than training)."""
+    """A copy of the weights of a task; None: it has none (another task than training), or none that can be read."""
     try:
         dxo = from_shareable(task)
+        if dxo.data_kind != DataKind.WEIGHTS:
+            return None
+        return {name: array.copy() for name, array in by_name(dxo.data).items()}
     except (ValueError, TypeError, AttributeError):
         return None
-    if dxo.data_kind != DataKind.WEIGHTS:
-        return None
-    return {name: array.copy() for name, array in by_name(dxo.data).items()}
 
 
 def _returned(dxo: DXO, sent: Arrays) -> Arrays:

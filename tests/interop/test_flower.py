@@ -247,7 +247,7 @@ def test_a_client_that_does_not_say_how_many_graphs_is_not_recorded(
     message.metadata.__dict__["_message_id"] = "1"
     context = Context(0, 1, {}, RecordDict(), {})
     recorder, guard = Recorder(rounds(norm=False), tmp_path), Guard(rounds(norm=False), Knowledge(MOLECULE_SPACE))
-    with pytest.warns(UserWarning, match="round 0 of client 1 is not recorded: .* no 'num-examples'"):
+    with pytest.warns(UserWarning, match="a round of client 1 is not recorded: .* no 'num-examples'"):
         recording(recorder)(message, context, lambda m, c: Message(content, reply_to=m))
     left = guarding(guard)(message, context, lambda m, c: Message(content, reply_to=m))
     assert left.has_error() and left.error.reason == "the client's guard withheld the update"
@@ -255,6 +255,16 @@ def test_a_client_that_does_not_say_how_many_graphs_is_not_recorded(
     with pytest.warns(UserWarning, match="0 records of arrays; send the model's weights in one"):
         recording(recorder)(message, context, lambda m, c: Message(RecordDict(), reply_to=m))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("count", [[1, 2], 1.5, 0])
+def test_no_number_of_graphs_stops_a_training(count: Any, tmp_path: Path) -> None:
+    """Nor is one rounded."""
+    from jgleak.interop.flower import recording
+
+    reply = {"sent": {"w": np.ones(1)}, "arrays": {"w": np.zeros(1)}, "metrics": {"num-examples": count}}
+    with pytest.warns(UserWarning, match=r"a round of client 1 is not recorded: .*number .*graphs.*, got"):
+        assert not asked("train", recording(Recorder(rounds(), tmp_path)), **reply).has_error()
 
 
 @pytest.mark.slow
