@@ -11,7 +11,7 @@ from nvflare.apis.dxo import DXO, DataKind, MetaKey, from_shareable  # pyright: 
 from nvflare.apis.dxo_filter import DXOFilter  # pyright: ignore[reportMissingImports]
 from nvflare.apis.event_type import EventType  # pyright: ignore[reportMissingImports]
 from nvflare.apis.filter import ContentBlockedException  # pyright: ignore[reportMissingImports]
-from nvflare.apis.fl_constant import FLContextKey  # pyright: ignore[reportMissingImports]
+from nvflare.apis.fl_constant import FLContextKey, ReturnCode  # pyright: ignore[reportMissingImports]
 from nvflare.apis.fl_context import FLContext  # pyright: ignore[reportMissingImports]
 from nvflare.apis.shareable import Shareable  # pyright: ignore[reportMissingImports]
 from nvflare.app_common.app_constant import AppConstants  # pyright: ignore[reportMissingImports]
@@ -89,6 +89,8 @@ class GuardingFilter(RoundFilter):
     """Attacks what is about to leave, and lets pass what the guard lets pass.
 
     What is withheld raises ``ContentBlockedException``: the server gets an error code in the place of the result.
+    Withheld is too what is neither weights nor their difference nor metrics: no attack here reads it. Apply the filter
+    to the tasks that train.
 
     Args:
       guard: what decides.
@@ -98,6 +100,23 @@ class GuardingFilter(RoundFilter):
     def __init__(self, guard: Guard, graphs: int) -> None:
         super().__init__(graphs)
         self.guard = guard
+        self.data_kinds = []  # all, so that none passes unseen
+
+    def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
+        # The base class lets pass whatever it cannot read.
+        if shareable.get_return_code() == ReturnCode.OK:
+            try:
+                from_shareable(shareable)
+            except Exception as error:
+                raise ContentBlockedException("the client's guard withheld a result that is no DXO") from error
+        return super().process(shareable, fl_ctx)
+
+    def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO | None:
+        if dxo.data_kind in KINDS:
+            return super().process_dxo(dxo, shareable, fl_ctx)
+        if dxo.data_kind != DataKind.METRICS:
+            raise ContentBlockedException(f"the client's guard withheld a result of kind {dxo.data_kind}")
+        return None
 
     def seen(self, dxo: DXO, sent: Arrays, returned: Arrays, *, number: int | None, fl_ctx: FLContext) -> DXO | None:
         verdict = self.guard.verdict(sent, returned, graphs=self.graphs)

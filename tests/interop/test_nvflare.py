@@ -159,3 +159,22 @@ def test_results_that_do_not_say_their_round_have_a_file_each(tmp_path: Path) ->
     for number in (None, 0, None):
         passed([recorder], RETURNED, "WEIGHTS", number=number)
     assert [path.name[:9] for path in sorted(tmp_path.iterdir())] == ["round-000", "round-001", "round-002"]
+
+
+def test_no_other_kind_of_result_leaves_past_the_guard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Metrics alone: NVFlare's filters let pass what they do not know."""
+    from nvflare.apis.filter import ContentBlockedException  # pyright: ignore[reportMissingImports]
+    from nvflare.apis.fl_context import FLContext  # pyright: ignore[reportMissingImports]
+    from nvflare.apis.shareable import Shareable  # pyright: ignore[reportMissingImports]
+
+    from jgleak.interop.nvflare import GuardingFilter
+
+    guard = GuardingFilter(told(monkeypatch), graphs=1)
+    for kind in ("APP_DEFINED", "FL_MODEL", "STATISTICS"):
+        with pytest.raises(ContentBlockedException, match=kind):
+            passed([guard], RETURNED, kind)
+    assert passed([guard], {"auc": 0.5}, "METRICS") == {"auc": 0.5}
+    result = Shareable()
+    result["weights"] = RETURNED
+    with pytest.raises(ContentBlockedException, match="no DXO"):
+        guard.process(result, FLContext())
