@@ -160,13 +160,14 @@ def _compared(path: Path, graphs: Sequence[Graph]) -> dict[str, Any]:
     seen, space = load_observation(path)
     found = facts_of(seen, space).found
     nodes = np.concatenate([graph.x for graph in graphs])
-    true = {f.name: {f.values[code] for code in nodes[:, i]} for i, f in enumerate(space.features)}
+    free = [(i, f) for i, f in enumerate(space.features) if f.determined_by is None]  # facts name no others
+    true = {f.name: {f.values[code] for code in nodes[:, i]} for i, f in free}
     said = {name: set(values) for name, values in found["feature_values"].value.items()}
     return {
         "steps": seen.steps,
         "values": sum(map(len, said.values())),
         "values_false": sum(len(values - true[name]) for name, values in said.items()),
-        "values_that_occur": sum(len(true[name]) for name in said),
+        "values_that_occur": sum(map(len, true.values())),
         "different_nodes": found["different_nodes"].value if "different_nodes" in found else None,
         "different_nodes_that_occur": len(np.unique(nodes, axis=0)),
         "classes": found["classes"].value if "classes" in found else None,

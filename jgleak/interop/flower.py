@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -22,7 +21,7 @@ from flwr.serverapp.strategy import Strategy  # pyright: ignore[reportMissingImp
 
 from jgleak.interop.arrays import Arrays
 from jgleak.interop.guard import Guard
-from jgleak.interop.recorder import Recorder
+from jgleak.interop.recorder import Recorder, going_on
 
 Mod = Callable[[Message, Context, Callable[[Message, Context], Message]], Message]
 """Wraps a client: it gets the message, the context, and the rest of the client as a function."""
@@ -32,6 +31,9 @@ COUNT, ROUND = "num-examples", "server-round"
 
 WITHHELD = 6
 """Flower's code of a mod that let no reply pass (``MOD_FAILED_PRECONDITION``)."""
+
+REASON = "the client's guard withheld the update"
+"""All that the server is told."""
 
 log = logging.getLogger("jgleak")
 
@@ -45,7 +47,7 @@ def recording(recorder: Recorder) -> Mod:
 
     def mod(message: Message, context: Context, call_next: Callable[[Message, Context], Message]) -> Message:
         reply = call_next(message, context)
-        if _trained(message, reply):
+        if _trains(message) and not reply.has_error():
             client = str(context.node_config.get("partition-id", context.node_id))
             _write(recorder, message, reply, number=_round(message), client=client)
         return reply
@@ -56,18 +58,31 @@ def recording(recorder: Recorder) -> Mod:
 def guarding(guard: Guard) -> Mod:
     """A mod that attacks every update of this client before it leaves, and lets pass what the guard lets pass.
 
-    A reply that is withheld becomes an ``Error``, which strategies leave out. Its text says no more than that.
+    A reply that is withheld becomes an ``Error``, which strategies leave out. Its text says no more than that, and the
+    client's log says why. Withheld is too what cannot be read or attacked, and what holds arrays in reply to anything
+    but training: nobody can say what these give away.
     """
 
     def mod(message: Message, context: Context, call_next: Callable[[Message, Context], Message]) -> Message:
         reply = call_next(message, context)
-        if not _trained(message, reply):
+        if reply.has_error():
             return reply
-        name, returned = _only(reply)
-        verdict = guard.verdict(arrays_of(message), _numpy(returned), graphs=graphs_of(reply))
-        log.info("round %d: %s in %.1f s", _round(message), verdict.reason, verdict.seconds)
+        if not _trains(message):
+            if not any(map(len, reply.content.array_records.values())):
+                return reply
+            log.warning("arrays in reply to %r are withheld: only training is read", message.metadata.message_type)
+            return _withheld(message)
+        number = _round(message)
+        try:
+            name, returned = _only(reply)
+            verdict = guard.verdict(arrays_of(message), _numpy(returned), graphs=graphs_of(reply))
+        # Flower sends the text of whatever is raised to the server, and it may speak of labels and of values.
+        except Exception:
+            log.exception("round %s: withheld, as it cannot be read or attacked", number)
+            return _withheld(message)
+        log.info("round %s: %s in %.1f s", number, verdict.reason, verdict.seconds)
         if verdict.leaves is None:
-            return Message(Error(code=WITHHELD, reason="the client's guard withheld the update"), reply_to=message)
+            return _withheld(message)
         if verdict.action == "noised":
             reply.content[name] = ArrayRecord({key: Array(value) for key, value in verdict.leaves.items()})
         return reply
@@ -130,29 +145,36 @@ def graphs_of(reply: Message) -> int:
     """How many graphs a client says that it trained on.
 
     Raises:
-      ValueError: it does not say.
+      ValueError: it does not say, or no whole number.
     """
     for record in reply.content.metric_records.values():
         if COUNT in record:
-            return int(record[COUNT])
+            count = record[COUNT]
+            if isinstance(count, list) or count != int(count):
+                raise ValueError(f"reply: {COUNT!r} is the number of the client's graphs, got {count!r}")
+            return int(count)
     raise ValueError(f"reply: its metrics have no {COUNT!r}; let the client return the number of its graphs under it")
 
 
-def _write(recorder: Recorder, sent: Message, reply: Message, *, number: int, client: str) -> None:
-    try:
+def _write(recorder: Recorder, sent: Message, reply: Message, *, number: int | None, client: str) -> None:
+    with going_on(number, client):
         before, after, graphs = arrays_of(sent), arrays_of(reply), graphs_of(reply)
-    except ValueError as error:
-        warnings.warn(f"round {number} of client {client} is not recorded: {error}", stacklevel=2)
-        return
-    recorder.write(before, after, graphs=graphs, number=number, client=client)
+        recorder.write(before, after, graphs=graphs, number=number, client=client)
 
 
-def _trained(message: Message, reply: Message) -> bool:
-    return message.metadata.message_type == MessageType.TRAIN and not reply.has_error()
+def _trains(message: Message) -> bool:
+    """Whether a message asks for training, under whatever name: Flower routes ``train.local`` to ``train("local")``."""
+    return message.metadata.message_type.partition(".")[0] == MessageType.TRAIN
 
 
-def _round(message: Message) -> int:
-    return int(next((record[ROUND] for record in message.content.config_records.values() if ROUND in record), 0))
+def _withheld(message: Message) -> Message:
+    return Message(Error(code=WITHHELD, reason=REASON), reply_to=message)
+
+
+def _round(message: Message) -> int | None:
+    """The number of the round; None: the message does not say it."""
+    said = (record.get(ROUND) for record in message.content.config_records.values())
+    return next((number for number in said if isinstance(number, int)), None)
 
 
 def _only(message: Message) -> tuple[str, ArrayRecord]:

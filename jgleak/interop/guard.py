@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from jgleak.attacks.attack import Budget, Reconstruction
@@ -59,10 +60,12 @@ class Guard:
       seconds: time limit of an attack, compilation included.
       strict: hold back too what is not certified to have ``least`` graphs: what the attack did not settle in its time.
       otherwise: what happens to an update that is held back: empty, it is dropped; or a defence in the words of
-        ``jgleak.defenses.parse``, after which it is attacked again, and dropped where the set is still too small.
+        ``jgleak.defenses.parse``, after which it is attacked again, and dropped where the set is still too small. It
+        clips the length, then adds noise: of other defences attacks know no model, and would find nothing.
 
     Raises:
-      ValueError: numbers out of range, an unknown defence, or one that acts before there is an update.
+      ValueError: numbers out of range, an unknown defence, one that acts before there is an update, or one that no
+        attack has a model of.
     """
 
     rounds: Rounds
@@ -83,8 +86,19 @@ class Guard:
                 f"otherwise: {self.otherwise!r} acts on activations or on each graph's gradient, which are past; take "
                 "what acts on the update (clip:1+gaussian:0.1)"
             )
+        noisy = bool(self.knowledge.noise or self.rounds.client.noise)
+        for step in steps:
+            # What was cut, left out or clipped with its noise looks to an attack like another gradient, whatever graph
+            # made it: to find nothing then says nothing of what the update gives away.
+            if step.kind.drops or not (step.kind.scales or step.kind.deviation) or (step.kind.scales and noisy):
+                raise ValueError(
+                    f"otherwise: no attack here has a model of what {step} does in {self.otherwise!r}"
+                    f"{', as there is noise before it' if noisy else ''}, so that all would pass after it; bound the "
+                    "length before there is noise, then add noise (clip:1+gaussian:0.1), or drop the update"
+                )
+            noisy = noisy or step.kind.deviation is not None
 
-    def verdict(self, sent: Any, returned: Any, *, graphs: int) -> Verdict:
+    def verdict(self, sent: Any, returned: Any, *, graphs: int | np.integer) -> Verdict:
         """What may leave of an update.
 
         Args:
@@ -96,19 +110,29 @@ class Guard:
         """
         begun = time.monotonic()
         seen = self.rounds.observation(sent, returned, graphs=graphs)
-        small, size, reason = self._attacked(seen)
+        small, size, reason = self._attacked(seen, self.knowledge)
         action, leaves = ("dropped", None) if small else ("sent", by_name(returned))
         if small and self.otherwise:
             defense = parse(self.otherwise)
-            changed, rounds = self.rounds.defended(sent, returned, defense, graphs=graphs, key=_secret())
-            small, _, after = self._attacked(rounds.observation(sent, changed, graphs=graphs))
+            changed, rounds = self._rounds().defended(sent, returned, defense, graphs=graphs, key=_secret())
+            # The observation says all the noise now; what was known before would hide what this defence added.
+            known = dataclasses.replace(self.knowledge, noise=None)
+            small, _, after = self._attacked(rounds.observation(sent, changed, graphs=graphs), known)
             reason = f"{reason}; under {defense}, {after}"
             action, leaves = ("dropped", None) if small else ("noised", changed)
         return Verdict(action, leaves, size, time.monotonic() - begun, f"{action}: {reason}")
 
-    def _attacked(self, seen: Observation) -> tuple[bool, int | None, str]:
+    def _rounds(self) -> Rounds:
+        """How rounds are read where they say the noise that ``knowledge`` states in the place of theirs."""
+        if self.knowledge.noise is None:
+            return self.rounds
+        return dataclasses.replace(
+            self.rounds, client=dataclasses.replace(self.rounds.client, noise=self.knowledge.noise)
+        )
+
+    def _attacked(self, seen: Observation, knowledge: Knowledge) -> tuple[bool, int | None, str]:
         """Whether an update is to be held back, the smallest certified set, and why in words."""
-        found = get_attack(CENSUS)(seen, self.knowledge, key=_secret(), budget=Budget(seconds=self.seconds))
+        found = get_attack(CENSUS)(seen, knowledge, key=_secret(), budget=Budget(seconds=self.seconds))
         ended = [one.size for one in certificates(found) if one.status != "at_least_k"]
         size = min(ended, default=None)
         if size is not None and size < self.least:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from abc import abstractmethod
 from typing import Any
 
@@ -12,14 +11,14 @@ from nvflare.apis.dxo import DXO, DataKind, MetaKey, from_shareable  # pyright: 
 from nvflare.apis.dxo_filter import DXOFilter  # pyright: ignore[reportMissingImports]
 from nvflare.apis.event_type import EventType  # pyright: ignore[reportMissingImports]
 from nvflare.apis.filter import ContentBlockedException  # pyright: ignore[reportMissingImports]
-from nvflare.apis.fl_constant import FLContextKey  # pyright: ignore[reportMissingImports]
+from nvflare.apis.fl_constant import FLContextKey, ReturnCode  # pyright: ignore[reportMissingImports]
 from nvflare.apis.fl_context import FLContext  # pyright: ignore[reportMissingImports]
 from nvflare.apis.shareable import Shareable  # pyright: ignore[reportMissingImports]
 from nvflare.app_common.app_constant import AppConstants  # pyright: ignore[reportMissingImports]
 
 from jgleak.interop.arrays import Arrays, by_name
 from jgleak.interop.guard import Guard
-from jgleak.interop.recorder import Recorder
+from jgleak.interop.recorder import Recorder, going_on
 
 log = logging.getLogger("jgleak")
 
@@ -42,20 +41,23 @@ class RoundFilter(DXOFilter):
         super().__init__(supported_data_kinds=KINDS, data_kinds_to_filter=KINDS)
         self.graphs = graphs
         self.sent: Arrays | None = None
+        self.number: int | None = None
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         super().handle_event(event_type, fl_ctx)
         if event_type == EventType.AFTER_TASK_DATA_FILTER:
-            self.sent = _weights(fl_ctx.get_prop(FLContextKey.TASK_DATA))
+            task = fl_ctx.get_prop(FLContextKey.TASK_DATA)
+            self.sent = _weights(task)
+            self.number = None if self.sent is None else task.get_header(AppConstants.CURRENT_ROUND)
 
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO | None:
         if self.sent is None:
             raise ValueError(f"dxo: {UNKNOWN}")
-        number = shareable.get_header(AppConstants.CURRENT_ROUND, dxo.get_meta_prop(MetaKey.CURRENT_ROUND, 0))
-        return self.seen(dxo, self.sent, _returned(dxo, self.sent), number=int(number or 0), fl_ctx=fl_ctx)
+        number = shareable.get_header(AppConstants.CURRENT_ROUND, dxo.get_meta_prop(MetaKey.CURRENT_ROUND, self.number))
+        return self.seen(dxo, self.sent, _returned(dxo, self.sent), number=number, fl_ctx=fl_ctx)
 
     @abstractmethod
-    def seen(self, dxo: DXO, sent: Arrays, returned: Arrays, *, number: int, fl_ctx: FLContext) -> DXO | None:
+    def seen(self, dxo: DXO, sent: Arrays, returned: Arrays, *, number: int | None, fl_ctx: FLContext) -> DXO | None:
         """What leaves in the place of ``dxo``; None: the same."""
 
 
@@ -72,12 +74,11 @@ class RecordingFilter(RoundFilter):
         self.recorder = recorder
 
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO | None:
-        if self.sent is None:
-            warnings.warn(f"a round is not recorded: {UNKNOWN}", stacklevel=2)
-            return None
-        return super().process_dxo(dxo, shareable, fl_ctx)
+        with going_on(None, fl_ctx.get_identity_name("client")):
+            super().process_dxo(dxo, shareable, fl_ctx)
+        return None
 
-    def seen(self, dxo: DXO, sent: Arrays, returned: Arrays, *, number: int, fl_ctx: FLContext) -> DXO | None:
+    def seen(self, dxo: DXO, sent: Arrays, returned: Arrays, *, number: int | None, fl_ctx: FLContext) -> DXO | None:
         self.recorder.write(
             sent, returned, graphs=self.graphs, number=number, client=fl_ctx.get_identity_name("client")
         )
@@ -88,6 +89,8 @@ class GuardingFilter(RoundFilter):
     """Attacks what is about to leave, and lets pass what the guard lets pass.
 
     What is withheld raises ``ContentBlockedException``: the server gets an error code in the place of the result.
+    Withheld is too what is neither weights nor their difference nor metrics: no attack here reads it. Apply the filter
+    to the tasks that train.
 
     Args:
       guard: what decides.
@@ -97,10 +100,27 @@ class GuardingFilter(RoundFilter):
     def __init__(self, guard: Guard, graphs: int) -> None:
         super().__init__(graphs)
         self.guard = guard
+        self.data_kinds = []  # all, so that none passes unseen
 
-    def seen(self, dxo: DXO, sent: Arrays, returned: Arrays, *, number: int, fl_ctx: FLContext) -> DXO | None:
+    def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
+        # The base class lets pass whatever it cannot read.
+        if shareable.get_return_code() == ReturnCode.OK:
+            try:
+                from_shareable(shareable)
+            except Exception as error:
+                raise ContentBlockedException("the client's guard withheld a result that is no DXO") from error
+        return super().process(shareable, fl_ctx)
+
+    def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO | None:
+        if dxo.data_kind in KINDS:
+            return super().process_dxo(dxo, shareable, fl_ctx)
+        if dxo.data_kind != DataKind.METRICS:
+            raise ContentBlockedException(f"the client's guard withheld a result of kind {dxo.data_kind}")
+        return None
+
+    def seen(self, dxo: DXO, sent: Arrays, returned: Arrays, *, number: int | None, fl_ctx: FLContext) -> DXO | None:
         verdict = self.guard.verdict(sent, returned, graphs=self.graphs)
-        log.info("round %d: %s in %.1f s", number, verdict.reason, verdict.seconds)
+        log.info("round %s: %s in %.1f s", number, verdict.reason, verdict.seconds)
         if verdict.leaves is None:
             raise ContentBlockedException("the client's guard withheld the update")
         if verdict.action == "noised":
@@ -109,22 +129,30 @@ class GuardingFilter(RoundFilter):
 
 
 def _weights(task: Any) -> Arrays | None:
-    """A copy of the weights of a task; None: it has none (another task than training)."""
+    """A copy of the weights of a task; None: it has none (another task than training), or none that can be read."""
     try:
         dxo = from_shareable(task)
+        if dxo.data_kind != DataKind.WEIGHTS:
+            return None
+        return {name: array.copy() for name, array in by_name(dxo.data).items()}
     except (ValueError, TypeError, AttributeError):
         return None
-    if dxo.data_kind != DataKind.WEIGHTS:
-        return None
-    return {name: array.copy() for name, array in by_name(dxo.data).items()}
 
 
 def _returned(dxo: DXO, sent: Arrays) -> Arrays:
-    """The client's weights, in the type of those that it got; differences are added to them."""
+    """The client's weights, in the type of those that it got; differences are added to them.
+
+    Raises:
+      ValueError: differences of what was not sent, or of other shapes: all that leaves must be read.
+    """
     data = by_name(dxo.data)
     if dxo.data_kind == DataKind.WEIGHTS:
         return data
-    return {name: (sent[name] + array).astype(sent[name].dtype) for name, array in data.items() if name in sent}
+    for name, array in data.items():
+        if name not in sent or sent[name].shape != array.shape:
+            said = f"was sent as {sent[name].shape}" if name in sent else "was not sent"
+            raise ValueError(f"dxo: the difference {name!r} has shape {array.shape}, and {said}; leave it out")
+    return {name: (sent[name] + array).astype(sent[name].dtype) for name, array in data.items()}
 
 
 def _as_sent(dxo: DXO, sent: Arrays, leaves: Arrays) -> dict[str, np.ndarray]:

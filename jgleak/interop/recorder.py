@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import re
+import itertools
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
+
+import numpy as np
 
 from jgleak.features import FeatureSpace
 from jgleak.federated.observation import save
@@ -27,13 +32,15 @@ class Recorder:
     folder: str | Path
     space: FeatureSpace | None = None
 
-    def write(self, sent: Any, returned: Any, *, graphs: int, number: int, client: str | int) -> Path | None:
+    def write(
+        self, sent: Any, returned: Any, *, graphs: int | np.integer, number: int | None, client: str | int
+    ) -> Path | None:
         """Write one client's round to ``round-001-client-7.safetensors``.
 
         Args:
           sent, returned, graphs: as for ``Rounds.observation``.
-          number: of the round.
-          client: its name.
+          number: of the round; None: nobody says, and it is the first from 1 of which this client has no file.
+          client: its name. Letters, digits and ``_.-~`` stay in the file's name, ``%2F`` and the like stand for others.
 
         Returns:
           The file; None where the round cannot be read.
@@ -41,13 +48,29 @@ class Recorder:
         Warns:
           UserWarning: the round cannot be read or written, and why. The training goes on.
         """
-        name = re.sub(r"[^\w.-]", "_", str(client))
-        path = Path(self.folder) / f"round-{number:03d}-client-{name}.safetensors"
-        try:
+        with going_on(number, client):
             observation = self.rounds.observation(sent, returned, graphs=graphs)
+            path = self._path(number, client)
             path.parent.mkdir(parents=True, exist_ok=True)
             save(path, observation, self.space)
-        except (ValueError, OSError) as error:
-            warnings.warn(f"round {number} of client {client} is not recorded: {error}", stacklevel=2)
-            return None
-        return path
+            return path
+        return None
+
+    def _path(self, number: int | None, client: str | int) -> Path:
+        if number is not None:
+            name = quote(str(client), safe="")  # no two clients have one file
+            return Path(self.folder) / f"round-{number:03d}-client-{name}.safetensors"
+        paths = (self._path(free, client) for free in itertools.count(1))
+        return next(path for path in paths if not path.exists())
+
+
+@contextlib.contextmanager
+def going_on(number: int | None, client: str | int) -> Iterator[None]:
+    """Warn of whatever is raised inside, that the round is not recorded, and go on behind it."""
+    try:
+        yield
+    # Any exception: what a client returns is anything, and a federation must not end because one of its observers did
+    # not expect it.
+    except Exception as error:
+        said = "a round" if number is None else f"round {number}"
+        warnings.warn(f"{said} of client {client} is not recorded: {str(error) or type(error).__name__}", stacklevel=4)

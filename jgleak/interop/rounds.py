@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,7 @@ class Rounds:
         if is_live(self.model):
             check_dropout(self.model)
 
-    def observation(self, sent: Any, returned: Any, *, graphs: int) -> Observation:
+    def observation(self, sent: Any, returned: Any, *, graphs: int | np.integer) -> Observation:
         """What the server sees of one client in one round.
 
         Parameters that did not come back are taken for frozen ones after one step: an update says nothing of them.
@@ -75,8 +76,9 @@ class Rounds:
           ValueError: no graph; parameters that did not come back after several steps; other steps than the counters of
             batch normalisation say; or as for ``from_weights``.
         """
-        if not isinstance(graphs, int) or graphs < 1:
+        if not isinstance(graphs, Integral) or graphs < 1:
             raise ValueError(f"graphs: a client trains on a whole number of graphs from 1, got {graphs!r}")
+        graphs = int(graphs)  # NumPy's numbers are no int
         before, after = by_name(sent), by_name(returned)
         local = self._local(graphs)
         missing = sorted(before.keys() - after.keys())
@@ -94,7 +96,9 @@ class Rounds:
         given: dict[str, Any] = {"loss": self.loss, "batch_size": graphs, "example": shown}
         return from_weights(before, whole | extra, self.model, **given, client=client)
 
-    def defended(self, sent: Any, returned: Any, defense: Defense, *, graphs: int, key: Array) -> tuple[Arrays, Rounds]:
+    def defended(
+        self, sent: Any, returned: Any, defense: Defense, *, graphs: int | np.integer, key: Array
+    ) -> tuple[Arrays, Rounds]:
         """What a client returns in the place of its weights, where it defends its update (the mean gradient), and how
         those who know the defence read that.
 
@@ -116,8 +120,8 @@ class Rounds:
         left = {name: weights_after(before[name], np.asarray(changed[name]), local) for name in slopes}
         return kept | left, dataclasses.replace(self, client=_known(self.client, defense, changed))
 
-    def _local(self, graphs: int) -> LocalTraining:
-        return dataclasses.replace(self.local, steps=self.epochs * self.local.passes(graphs))
+    def _local(self, graphs: int | np.integer) -> LocalTraining:
+        return dataclasses.replace(self.local, steps=self.epochs * self.local.passes(int(graphs)))
 
 
 def _known(client: Client, defense: Defense, update: Any) -> Client:

@@ -8,7 +8,9 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from scipy.special import ndtri
 
+from jgleak.attacks.facts.registry import facts
 from jgleak.datasets import load
 from jgleak.defenses import parse, sparse_vector
 from jgleak.defenses.privacy import privacy
@@ -58,10 +60,36 @@ def test_a_tenth_of_the_entries_leave_with_noise() -> None:
     sent = np.asarray(left["a"])[np.asarray(left["a"]) != 0]
     asked = 10_000  # the noise on the comparisons hides the sizes: half of all entries pass at once
     assert sent.size == pytest.approx(asked * (1 - (1 - 1 / asked) ** 2001), rel=0.03) and float(left["eps"]) == 7.0
-    deviation = parse(f"sparse-vector:{gamma}").deviation(large)
-    assert deviation is not None and deviation == pytest.approx(math.sqrt(2) * 20 * gamma)
+    deviation = math.sqrt(2) * 20 * gamma
     assert np.std(sent) == pytest.approx(deviation, rel=0.06)
     assert np.mean(sent) == pytest.approx(gamma, abs=4 * deviation / math.sqrt(sent.size))
+
+
+@pytest.mark.parametrize("broken", [np.nan, np.inf])
+def test_of_an_update_that_is_not_finite_nothing_leaves(broken: float) -> None:
+    """Where most entries are NaN, too few would ever pass."""
+    left = parse("sparse-vector:1").apply({"a": np.where(np.arange(40) < 38, broken, 1.0).astype(np.float32)}, key=KEY)
+    assert np.all(np.isnan(left["a"]))
+
+
+def test_normal_noise_of_the_stated_deviation_covers_the_noise_that_leaves() -> None:
+    """At every rate at which something here is tested Laplace noise exceeds the normal quantile less often."""
+    deviation = parse("sparse-vector:1").deviation({})
+    assert deviation is not None
+    for rate in (1e-1, 1e-3, 1e-5, 1e-8, 1e-12):
+        assert math.exp(-(-float(ndtri(rate)) * deviation - 1) / scales(1.0, 1).release) / 2 < 1.1 * rate
+
+
+@pytest.mark.parametrize("gamma", [1e-5, 1e-2, 10.0])
+def test_of_a_sparse_vector_nothing_is_said_that_is_not_so(client: Any, gamma: float) -> None:
+    """Each entry is mostly noise: its sign and size tell nothing, and the zeros were drawn."""
+    model, params, graphs, space = client
+    defense = parse(f"sparse-vector:{gamma}")
+    assert defense.drops
+    for number, graph in enumerate(graphs * 23):
+        given = {"loss": "bce", "defense": defense, "key": jax.random.key(number)}
+        seen = fedsgd(model, params, [graph], space, **given)
+        assert seen.pruned and facts(seen, space, noise=defense.deviation(seen.update)).found == {}
 
 
 def test_entries_above_the_threshold_are_chosen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -185,23 +185,58 @@ def test_the_pages_lines_are_flowers(tmp_path: Path) -> None:
     assert run("guard", RECORDING, **names)["guard"].least == 2
 
 
-def test_evaluation_passes_the_mods_by() -> None:
-    """Only training is recorded and guarded."""
-    from flwr.app import Context, Message, MessageType, RecordDict  # pyright: ignore[reportMissingImports]
-
-    from jgleak.interop.flower import recording
-
-    message = Message(RecordDict(), dst_node_id=1, message_type=MessageType.EVALUATE)
-    message.metadata.__dict__["_message_id"] = "1"
-    recorder = Recorder(rounds(), "nowhere")
-    reply = recording(recorder)(
-        message, Context(0, 1, {}, RecordDict(), {}), lambda m, c: Message(RecordDict(), reply_to=m)
+def asked(kind: str, mod: Any, *, sent: dict[str, Any] | None = None, **back: Any) -> Any:
+    """What leaves where a message of a kind meets a mod, and the client answers with these records of arrays and
+    metrics."""
+    from flwr.app import (  # pyright: ignore[reportMissingImports]
+        Array,
+        ArrayRecord,
+        Context,
+        Message,
+        MetricRecord,
+        RecordDict,
     )
-    assert not reply.has_error() and not Path("nowhere").exists()
+
+    def content(arrays: dict[str, Any] | None, metrics: dict[str, Any] | None = None) -> Any:
+        found = {} if arrays is None else {"arrays": ArrayRecord({name: Array(a) for name, a in arrays.items()})}
+        return RecordDict(found if metrics is None else {**found, "metrics": MetricRecord(metrics)})
+
+    message = Message(content(sent), dst_node_id=1, message_type=kind)
+    message.metadata.__dict__["_message_id"] = "1"
+    context = Context(0, 1, {}, RecordDict(), {})
+    return mod(message, context, lambda m, c: Message(content(**{"arrays": None, **back}), reply_to=m))
 
 
-def test_a_client_that_does_not_say_how_many_graphs_is_not_recorded(graphs: list[Graph], tmp_path: Path) -> None:
-    """A recorder warns; a guard stops what it cannot read."""
+def test_evaluation_passes_the_mods_by() -> None:
+    """Only training is recorded and guarded; a reply without arrays tells nothing of an update."""
+    from jgleak.interop.flower import guarding, recording
+
+    guard = Guard(rounds(), Knowledge(MOLECULE_SPACE))
+    for mod in (recording(Recorder(rounds(), "nowhere")), guarding(guard)):
+        assert not asked("evaluate", mod, metrics={"loss": 0.5}).has_error() and not Path("nowhere").exists()
+
+
+@pytest.mark.parametrize("kind", ["train", "train.local", "query", "query.weights", "evaluate"])
+def test_no_arrays_leave_past_the_guard(
+    kind: str, graphs: list[Graph], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Flower sends training under names of its own too, and other replies may hold the weights as well."""
+    from jgleak.interop.flower import guarding, recording
+    from tests.interop.flower_app import GIN
+
+    monkeypatch.setitem(ATTACKS, "census", certifying({1: ("unique", 1)}, graphs))
+    weights = {name: tensor.numpy() for name, tensor in GIN(norm=False).state_dict().items()}
+    reply = {"sent": weights, "arrays": weights, "metrics": {"num-examples": 1}}
+    left = asked(kind, guarding(Guard(rounds(norm=False), Knowledge(MOLECULE_SPACE))), **reply)
+    assert left.has_error() and left.error.reason == "the client's guard withheld the update"
+    asked(kind, recording(Recorder(rounds(norm=False), tmp_path)), **reply)
+    assert len(list(tmp_path.iterdir())) == kind.startswith("train")
+
+
+def test_a_client_that_does_not_say_how_many_graphs_is_not_recorded(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A recorder warns; a guard withholds what it cannot read, and says why in the client's log alone."""
     from flwr.app import ArrayRecord, Context, Message, MessageType, RecordDict  # pyright: ignore[reportMissingImports]
 
     from jgleak.interop.flower import guarding, recording
@@ -212,13 +247,24 @@ def test_a_client_that_does_not_say_how_many_graphs_is_not_recorded(graphs: list
     message.metadata.__dict__["_message_id"] = "1"
     context = Context(0, 1, {}, RecordDict(), {})
     recorder, guard = Recorder(rounds(norm=False), tmp_path), Guard(rounds(norm=False), Knowledge(MOLECULE_SPACE))
-    with pytest.warns(UserWarning, match="round 0 of client 1 is not recorded: .* no 'num-examples'"):
+    with pytest.warns(UserWarning, match="a round of client 1 is not recorded: .* no 'num-examples'"):
         recording(recorder)(message, context, lambda m, c: Message(content, reply_to=m))
-    with pytest.raises(ValueError, match="its metrics have no 'num-examples'"):
-        guarding(guard)(message, context, lambda m, c: Message(content, reply_to=m))
+    left = guarding(guard)(message, context, lambda m, c: Message(content, reply_to=m))
+    assert left.has_error() and left.error.reason == "the client's guard withheld the update"
+    assert "its metrics have no 'num-examples'" in caplog.text
     with pytest.warns(UserWarning, match="0 records of arrays; send the model's weights in one"):
         recording(recorder)(message, context, lambda m, c: Message(RecordDict(), reply_to=m))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("count", [[1, 2], 1.5, 0])
+def test_no_number_of_graphs_stops_a_training(count: Any, tmp_path: Path) -> None:
+    """Nor is one rounded."""
+    from jgleak.interop.flower import recording
+
+    reply = {"sent": {"w": np.ones(1)}, "arrays": {"w": np.zeros(1)}, "metrics": {"num-examples": count}}
+    with pytest.warns(UserWarning, match=r"a round of client 1 is not recorded: .*number .*graphs.*, got"):
+        assert not asked("train", recording(Recorder(rounds(), tmp_path)), **reply).has_error()
 
 
 @pytest.mark.slow

@@ -108,6 +108,20 @@ def test_noise_is_attacked_too_by_whoever_knows_it(told: Any) -> None:
     assert np.linalg.norm(moved) == pytest.approx(np.hypot(0.5, 0.25 * np.sqrt(moved.size)), rel=0.3)
 
 
+def test_noise_that_was_there_before_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The knowledge's number is that of the update before the guard's own noise, which is larger then."""
+    seen: list[Any] = []
+
+    def run(observation: Any, knowledge: Any, *, key: Any, budget: Any) -> Reconstruction:
+        certificate = Certificate("unique" if not seen else "at_least_k", 1, 9, False, 0.0)
+        seen.append(observation.noise if knowledge.noise is None else knowledge.noise)
+        return Reconstruction((GRAPH,), 0.0, "match", certificate=certificate)
+
+    monkeypatch.setitem(ATTACKS, "census", Attack("told", run, several=True))
+    verdict = Guard(ROUNDS, Knowledge(SPACE, noise=0.3), otherwise="gaussian:0.4").verdict(SENT, RETURNED, graphs=1)
+    assert verdict.action == "noised" and seen == [0.3, pytest.approx(0.5, rel=1e-3)]
+
+
 def test_what_noise_does_not_hide_is_dropped(told: Any) -> None:
     told([("unique", 1)], [("unique", 1)])
     verdict = guarded(otherwise="gaussian:1e-9")
@@ -129,11 +143,16 @@ def test_noise_differs_between_rounds(told: Any) -> None:
         ({"otherwise": "noise:1"}, "unknown 'noise'"),
         ({"otherwise": "activations:1"}, "acts on activations or on each graph's gradient, which are past"),
         ({"otherwise": "clip-graph:1+gaussian:1"}, "acts on activations or on each graph's gradient, which are past"),
+        ({"otherwise": "clip-inf:0.1"}, "no attack here has a model of what clip-inf:0.1 does"),
+        ({"otherwise": "clip-inf:0.1+gaussian:1"}, "no attack here has a model of what clip-inf:0.1 does"),
+        ({"otherwise": "prune:0.9"}, "no attack here has a model of what prune:0.9 does"),
+        ({"otherwise": "gaussian:1+clip:1"}, "model of what clip:1.0 does .*, as there is noise before it"),
+        ({"otherwise": "clip:1", "knowledge": Knowledge(SPACE, noise=1.0)}, ", as there is noise before it"),
     ],
 )
 def test_mistakes_are_named_before_a_round(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Guard(ROUNDS, Knowledge(SPACE), **change)
+        Guard(ROUNDS, **{"knowledge": Knowledge(SPACE), **change})
 
 
 def test_an_update_that_cannot_be_attacked_is_not_let_pass() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,8 @@ def told(monkeypatch: pytest.MonkeyPatch, *sizes: int) -> Guard:
     return Guard(ROUNDS, Knowledge(SPACE), otherwise="gaussian:1")
 
 
-def passed(filters: list[Any], data: dict[str, np.ndarray], kind: str, *, task: bool = True) -> Any:
-    """What NVFlare sends, where a client got ``SENT`` and its task's result passes the filters."""
+def passed(filters: list[Any], data: Any, kind: str, *, task: bool = True, number: int | None = 4) -> Any:
+    """What NVFlare sends, where a client got ``SENT`` and its task's result, of a round, passes the filters."""
     from nvflare.apis.dxo import DXO, DataKind, from_shareable  # pyright: ignore[reportMissingImports]
     from nvflare.apis.event_type import EventType  # pyright: ignore[reportMissingImports]
     from nvflare.apis.fl_constant import FLContextKey  # pyright: ignore[reportMissingImports]
@@ -52,8 +53,9 @@ def passed(filters: list[Any], data: dict[str, np.ndarray], kind: str, *, task: 
         one.handle_event(EventType.AFTER_TASK_DATA_FILTER, context)
     for array in weights.values():  # a client may train in place
         array += 1.0
-    result = DXO(kind, data={name: array.copy() for name, array in data.items()}).to_shareable()
-    result.set_header(AppConstants.CURRENT_ROUND, 4)
+    result = DXO(kind, data=copy.deepcopy(data)).to_shareable()
+    if number is not None:
+        result.set_header(AppConstants.CURRENT_ROUND, number)
     for one in filters:
         result = one.process(result, context)
     return from_shareable(result).data
@@ -117,6 +119,62 @@ def test_nothing_leaves_where_nobody_knows_what_was_sent(monkeypatch: pytest.Mon
     with pytest.raises(ValueError, match="no weights came with the task"):
         passed([GuardingFilter(told(monkeypatch, 2), graphs=1)], DIFFERENCE, "WEIGHT_DIFF", task=False)
     recorder = RecordingFilter(Recorder(ROUNDS, tmp_path, SPACE), graphs=1)
-    with pytest.warns(UserWarning, match="a round is not recorded: no weights came"):
+    with pytest.warns(UserWarning, match="a round of client .* is not recorded: .*no weights came"):
         left = passed([recorder], DIFFERENCE, "WEIGHT_DIFF", task=False)
     assert left.keys() == DIFFERENCE.keys()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"secret": np.ones(3, np.float32)}, r"'secret' has shape \(3,\), and was not sent"),
+        ({"out.bias": np.ones((1, 1), np.float32)}, r"'out.bias' has shape \(1, 1\), and was sent as \(1,\)"),
+    ],
+)
+def test_nothing_leaves_that_the_guard_did_not_read(
+    change: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from jgleak.interop.nvflare import GuardingFilter
+
+    with pytest.raises(ValueError, match=message):
+        passed([GuardingFilter(told(monkeypatch, 2), graphs=1)], {**DIFFERENCE, **change}, "WEIGHT_DIFF")
+    with pytest.raises(ValueError, match="."):
+        passed([GuardingFilter(told(monkeypatch, 2), graphs=1)], {**RETURNED, **change}, "WEIGHTS")
+
+
+@pytest.mark.parametrize("data", [{"out.bias": np.ones((3, 3), np.float32)}, {"out.bias": "text"}, {"secret": [1.0]}])
+def test_no_result_stops_a_training_that_is_recorded(data: Any, tmp_path: Path) -> None:
+    from jgleak.interop.nvflare import RecordingFilter
+
+    recorder = RecordingFilter(Recorder(ROUNDS, tmp_path, SPACE), graphs=1)
+    with pytest.warns(UserWarning, match="a round of client .* is not recorded"):
+        assert passed([recorder], data, "WEIGHT_DIFF").keys() == data.keys()
+    assert not list(tmp_path.iterdir())
+
+
+def test_results_that_do_not_say_their_round_have_a_file_each(tmp_path: Path) -> None:
+    from jgleak.interop.nvflare import RecordingFilter
+
+    recorder = RecordingFilter(Recorder(ROUNDS, tmp_path, SPACE), graphs=1)
+    for number in (None, 0, None):
+        passed([recorder], RETURNED, "WEIGHTS", number=number)
+    assert [path.name[:9] for path in sorted(tmp_path.iterdir())] == ["round-000", "round-001", "round-002"]
+
+
+def test_no_other_kind_of_result_leaves_past_the_guard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Metrics alone: NVFlare's filters let pass what they do not know."""
+    from nvflare.apis.filter import ContentBlockedException  # pyright: ignore[reportMissingImports]
+    from nvflare.apis.fl_context import FLContext  # pyright: ignore[reportMissingImports]
+    from nvflare.apis.shareable import Shareable  # pyright: ignore[reportMissingImports]
+
+    from jgleak.interop.nvflare import GuardingFilter
+
+    guard = GuardingFilter(told(monkeypatch), graphs=1)
+    for kind in ("APP_DEFINED", "FL_MODEL", "STATISTICS"):
+        with pytest.raises(ContentBlockedException, match=kind):
+            passed([guard], RETURNED, kind)
+    assert passed([guard], {"auc": 0.5}, "METRICS") == {"auc": 0.5}
+    result = Shareable()
+    result["weights"] = RETURNED
+    with pytest.raises(ContentBlockedException, match="no DXO"):
+        guard.process(result, FLContext())

@@ -121,7 +121,7 @@ def test_steps_follow_from_graphs_loader_and_epochs(graphs: list[Graph]) -> None
 def test_a_recorder_writes_what_invert_reads(one_step: Round, tmp_path: Path) -> None:
     recorder = Recorder(rounds(), tmp_path / "rounds", MOLECULE_SPACE)
     path = recorder.write(one_step.sent, one_step.returned, graphs=4, number=3, client="site 1/a")
-    assert path is not None and path.name == "round-003-client-site_1_a.safetensors"
+    assert path is not None and path.name == "round-003-client-site%201%2Fa.safetensors"
     seen, space = load_observation(path)
     assert seen.batch_size == 4 and space.width == MOLECULE_SPACE.width
     for name, leaf in flatten(read(one_step).update).items():
@@ -148,6 +148,23 @@ def test_a_recorder_warns_and_goes_on(one_step: Round, tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="not recorded: .*file"):
         Recorder(rounds(), blocked).write(one_step.sent, one_step.returned, graphs=4, number=1, client=0)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_every_client_and_round_has_a_file_of_its_own(one_step: Round, tmp_path: Path) -> None:
+    """Also where names differ in signs that no file's name holds, and where nobody says which round it is."""
+    recorder, given = Recorder(rounds(), tmp_path), (one_step.sent, one_step.returned)
+    for number, client in [(1, "a/b"), (1, "a_b"), (1, "a%2Fb"), (None, "a/b"), (None, "a/b")]:
+        assert recorder.write(*given, graphs=np.int64(4), number=number, client=client)
+    names = ["round-001-client-a%252Fb", "round-001-client-a%2Fb", "round-001-client-a_b"]
+    names += ["round-002-client-a%2Fb", "round-003-client-a%2Fb"]
+    assert sorted(path.stem for path in tmp_path.iterdir()) == names
+
+
+def test_no_exception_stops_a_recorder(one_step: Round, tmp_path: Path) -> None:
+    """Whatever a caller's own example or the arrays raise."""
+    recorder = Recorder(rounds(example=lambda weights: weights["none"]), tmp_path)
+    with pytest.warns(UserWarning, match="round 1 of client 0 is not recorded: 'none'"):
+        assert recorder.write(one_step.sent, one_step.returned, graphs=4, number=1, client=0) is None
 
 
 def test_what_did_not_come_back_is_frozen_after_one_step_alone(one_step: Round, four_steps: Round) -> None:
