@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax
 import numpy as np
 import optax
 import pytest
@@ -198,7 +199,7 @@ def test_signs_name_no_label_where_it_is_closed(deployment: Deployment) -> None:
 
 def test_numbers_of_nodes_and_graphs_show_where_it_is_said() -> None:
     counting = Deployment(pooled(pooling="mean,sum"), SPACE)
-    assert only("sizes", counting).level == "leaks"
+    assert only("sizes", counting).level == "open"
     assert facts(sent(counting), SPACE).found["nodes"].value == {"exactly": 4}
     shared = Deployment(pooled(), SPACE)
     assert only("sizes", shared).level == "open" and "bias" in only("sizes", shared).instead
@@ -211,6 +212,35 @@ def test_numbers_of_nodes_and_graphs_show_where_it_is_said() -> None:
     assert only("sizes", two).shown_by == "fact:graphs"
     assert facts(sent(two, 2), SPACE).found["graphs"].value == 2
     assert not list(FINDINGS["sizes"](Deployment(pooled(), SPACE, PLAIN)))
+
+
+def frozen(pooling: str, count: int, part: str) -> Deployment:
+    return Deployment(pooled(pooling=pooling, frozen=(part,)), SPACE, Clients(graphs=count))
+
+
+@pytest.mark.parametrize(
+    "deployment",
+    [
+        frozen("mean,sum", 1, "readout"),
+        frozen("mean,sum", 1, "readout/mlp/linears_0/bias"),
+        frozen("mean", 1, "layers_1/conv/bias"),
+        frozen("mean", 2, "readout/mlp/linears_0/kernel"),
+    ],
+    ids=lambda deployment: deployment.model.frozen[0],
+)
+def test_no_number_is_said_to_show_in_a_map_that_is_frozen(deployment: Deployment) -> None:
+    count = deployment.clients.graphs
+    assert not list(FINDINGS["sizes"](deployment))
+    assert {"nodes", "graphs"} <= set(facts(sent(deployment, count), SPACE).silent)
+    trains = dataclasses.replace(deployment, model=deployment.model.clone(frozen=()))
+    assert only("sizes", trains).shown_by.removeprefix("fact:") in facts(sent(trains, count), SPACE).found
+
+
+def test_a_graph_whose_units_are_all_off_hides_its_number_of_nodes() -> None:
+    counting = Deployment(pooled(pooling="mean,sum"), SPACE)
+    off = jax.tree.map(np.array, counting.params)
+    off["layers_1"]["conv"]["bias"][:] = -100.0
+    assert "nodes" in facts(sent(dataclasses.replace(counting, given=off)), SPACE).silent
 
 
 @pytest.mark.parametrize("shape", [(12, 5), (5, 12), (7, 7)])
