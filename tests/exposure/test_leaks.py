@@ -20,7 +20,7 @@ from jgleak.exposure.finding import Finding
 from jgleak.exposure.findings.spans import room
 from jgleak.exposure.registry import FINDINGS
 from jgleak.federated import LocalTraining, Observation, fedsgd
-from jgleak.gnn import BatchNorm, GINEConv, LinearEncoder, NodeMLP, standard
+from jgleak.gnn import MLP, BatchNorm, GINEConv, LinearEncoder, NodeMLP, Pooled, standard
 from jgleak.gnn.gine import one_hot_rows
 from jgleak.graph import Graph
 from tests.exposure.conftest import GRAPHS, SPACE, STEPS, adam, pooled, sent, trained
@@ -182,6 +182,37 @@ def test_signs_name_labels_where_it_is_said() -> None:
     assert label_of(trained(stepped, optax.adam(1e-3), 1e-3)) == {"label": 1}
     decayed = Deployment(pooled(), SPACE, adam(weight_decay=0.01))
     assert only("labels", decayed).level == "open" and "blurs" in only("labels", decayed).why
+
+
+TASKS = pooled().clone(readout=Pooled("mean", MLP((16, 4))))
+OF_TASKS = Graph(GRAPHS[0].x, GRAPHS[0].edges, np.array([[1.0, 0.0, np.nan, 1.0]]))
+
+
+def defended(defense: str, loss: str) -> tuple[Finding, dict[str, Any]]:
+    """What is said of labels, and what facts read of a client's."""
+    deployment = Deployment(TASKS, SPACE, Clients(loss=loss, defense=defense))
+    graph, key = OF_TASKS if loss == "masked_bce" else GRAPHS[0], jax.random.key(0)
+    fields: dict[str, Any] = {"loss": loss, "defense": deployment.clients.protection, "key": key}
+    seen = fedsgd(TASKS, deployment.params, [graph], SPACE, **fields)
+    fact = facts(seen, SPACE, noise=deployment.knowledge.noise).found.get("label")
+    return only("labels", deployment), {} if fact is None else {"label": fact.value}
+
+
+@pytest.mark.parametrize("defense", ["quantise:2", "float16", "sign"])
+def test_labels_of_tasks_are_open_under_what_keeps_signs_and_may_make_zeros(defense: str) -> None:
+    finding, read = defended(defense, "masked_bce")
+    assert finding.level == "open" and "may show" in finding.what and read == {"label": [1, 0, None, 1]}
+    assert defense == "sign" or finding.details["ways"] == ["quantisation"]
+
+
+@pytest.mark.parametrize("defense", ["gaussian:0.001", "prune:0.5"])
+def test_noise_and_pruning_hide_which_labels_miss_and_leave_a_class_open(defense: str) -> None:
+    finding, read = defended(defense, "masked_bce")
+    assert finding.level == "closed" and not read
+    finding, read = defended(defense, "ce")
+    assert finding.level == "open" and read == {"label": 1}
+    unknown = Deployment(TASKS, SPACE, Clients(loss="ce", defense="prune:0.5+gaussian:0.001"))
+    assert only("labels", unknown).level == "closed", "of noise before or behind pruning nobody knows the size"
 
 
 @pytest.mark.parametrize(
