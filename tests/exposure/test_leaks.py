@@ -20,9 +20,11 @@ from jgleak.exposure.finding import Finding
 from jgleak.exposure.findings.spans import room
 from jgleak.exposure.registry import FINDINGS
 from jgleak.federated import LocalTraining, Observation, fedsgd
+from jgleak.federated.observation import flatten
 from jgleak.gnn import MLP, BatchNorm, GINEConv, LinearEncoder, NodeMLP, Pooled, standard
 from jgleak.gnn.gine import one_hot_rows
 from jgleak.graph import Graph
+from jgleak.interop.weights import mean_gradient, rounding
 from tests.exposure.conftest import GRAPHS, SPACE, STEPS, adam, pooled, sent, trained
 
 NORMALISED = SPACE.fit([graph.x for graph in GRAPHS])
@@ -88,6 +90,45 @@ def test_what_noise_or_normalisation_may_hide_is_not_called_certain() -> None:
     normalised = Deployment(pooled(NORMALISED), NORMALISED)
     assert only("input-rows", normalised).level == "open"
     assert not values(sent(normalised), normalised), "most values of so few occur"
+
+
+def stated(deployment: Deployment, optimiser: optax.GradientTransformation) -> Observation:
+    """Weights that came back from what the deployment says, with their rounding."""
+    local, params = deployment.clients.local, deployment.params
+    assert local is not None
+    state = optimiser.init(params)
+    for _ in range(local.steps):
+        gradient = fedsgd(deployment.model, params, GRAPHS, SPACE, loss=deployment.loss).update
+        change, state = optimiser.update(gradient, state, params)
+        params = jax.device_get(optax.apply_updates(params, change))
+    update = jax.tree.map(lambda a, b: mean_gradient(np.asarray(a), np.asarray(b), local), deployment.params, params)
+    noise = rounding(flatten(deployment.params), flatten(params), local)
+    return dataclasses.replace(sent(deployment, 2), update=update, protocol="fedavg", local=local, noise=noise)
+
+
+@pytest.mark.parametrize("decay", [1e-4, 5e-4, 0.01])
+def test_values_leak_under_adamw_and_steps_of_a_batch_at_once(decay: float, occurring: dict[str, set[Any]]) -> None:
+    """The decay is taken off, as the protocol states it; Adam with L2 moves every row, and is none of AdamW."""
+    deployment = Deployment(pooled(), SPACE, adam(2, weight_decay=decay))
+    finding = only("input-rows", deployment)
+    assert finding.level == "leaks" and "decoupled (AdamW)" in finding.why and "together too" in finding.why
+    assert "stay as they are but for the decay" in finding.why
+    shown = facts(stated(deployment, optax.adamw(1e-3, weight_decay=decay)), SPACE).found["feature_values"].value
+    assert all(set(shown[name]) <= occurring[name] for name in shown) and len(shown["colour"]) >= 3
+    coupled = optax.chain(optax.add_decayed_weights(decay), optax.adam(1e-3))
+    untold = dataclasses.replace(stated(deployment, coupled), local=LocalTraining(1e-3, STEPS), noise=None)
+    assert "every row" in facts(untold, SPACE).silent["feature_values"]
+
+
+@pytest.mark.parametrize("defense", ["prune:0.5", "quantise:2", "sign", "clip:1"])
+def test_what_no_fact_proves_together_with_the_rest_is_open(defense: str) -> None:
+    """Rows of absent values that decayed and were changed again may be no multiples of their weights."""
+    clients = Clients(local=LocalTraining(0.1, STEPS, weight_decay=0.01), defense=defense)
+    finding = only("input-rows", Deployment(pooled(), SPACE, clients))
+    assert finding.level == "open" and "(each proved by itself)" in finding.why and "may show" in finding.what
+    without = dataclasses.replace(clients, local=LocalTraining(0.1, STEPS))
+    known = only("input-rows", Deployment(pooled(), SPACE, without))
+    assert known.level == ("open" if defense == "sign" else "leaks"), "all of these keep zeros"
 
 
 @pytest.mark.parametrize(
