@@ -198,8 +198,34 @@ def test_buffers_leak_of_one_step_and_only_where_they_come_back() -> None:
     own = [batch_means(fedsgd(several.model, several.params, [one], SPACE, loss="bce")) * one.n for one in GRAPHS]
     np.testing.assert_allclose(batch_means(batch), sum(own) / sum(one.n for one in GRAPHS), atol=1e-5)
     stepped = training(local=LocalTraining(0.1, 3))
-    assert only("buffers", stepped).level == "open"
+    assert only("buffers", stepped).level == "open" and "here there are 3" in only("buffers", stepped).why
     assert not list(FINDINGS["buffers"](Deployment(pooled(), SPACE))), "no norm, nothing to say"
+
+
+@pytest.mark.parametrize(
+    "clients",
+    [
+        {"local": LocalTraining(0.1, momentum=0.9)},
+        {"local": LocalTraining(1e-3, weight_decay=0.01, optimiser="adam")},
+        {"defense": "clip-inf:0.1"},
+        {"defense": "sign"},
+    ],
+    ids=str,
+)
+def test_one_step_leaks_buffers_whatever_is_done_to_the_gradient(clients: dict[str, Any]) -> None:
+    deployment = training(**clients)
+    plain = sent(training())
+    protection = deployment.clients.protection
+    seen = fedsgd(plain.model, plain.params, GRAPHS[:1], SPACE, loss="bce", defense=protection, key=jax.random.key(0))
+    told = {"protocol": "fedavg", "local": deployment.clients.local} if deployment.clients.local else {}
+    assert only("buffers", deployment).level == "leaks"
+    np.testing.assert_array_equal(batch_means(dataclasses.replace(seen, **told)), batch_means(plain))
+
+
+def test_buffers_of_disturbed_activations_are_not_called_those_of_the_rows() -> None:
+    disturbed = training(defense="activations:0.5")
+    assert only("buffers", disturbed).level == "open" and "activations:0.5" in only("buffers", disturbed).why
+    assert only("buffers", training(defense="activations:0.5", local=LocalTraining(0.1, 2))).why.endswith("are 2.")
 
 
 def test_values_leak_behind_batch_normalisation_over_a_batch_of_graphs(occurring: dict[str, set[Any]]) -> None:
