@@ -22,6 +22,15 @@ def deviations(count: int) -> float:
     return -float(ndtri(RATE / max(count, 1)))
 
 
+def tail(count: int) -> float:
+    """Standard deviations that the largest of ``count`` numbers exceeds at a rate of at most ``RATE``, if they are
+    Laplace or normal: a single entry shows the shape of its noise, which sums over many hide.
+
+    Laplace noise of deviation 1 has ``P(|x| > t) = exp(-sqrt(2) t)``, the heavier tail of the two at such rates.
+    """
+    return float(np.log(max(count, 1) / RATE) / np.sqrt(2.0))
+
+
 def edge(noise: float, shape: tuple[int, ...]) -> float:
     """The largest singular value of a matrix of noise, ``noise (sqrt(d) + sqrt(D))`` (Marchenko and Pastur, 1967)."""
     return noise * float(np.sqrt(shape[0]) + np.sqrt(shape[1]))

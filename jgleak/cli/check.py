@@ -31,7 +31,7 @@ def check(
     local_momentum: Annotated[float | None, typer.Option(help="Their momentum.")] = None,
     local_decay: Annotated[float | None, typer.Option(help="Their weight decay.")] = None,
     local_loader: Annotated[int | None, typer.Option(help="Graphs of a step; 0: all of the client's.")] = None,
-    optimiser: Annotated[str | None, typer.Option(help="sgd, or adam (AdamW too).")] = None,
+    optimiser: Annotated[str | None, typer.Option(help="sgd, or adam (with a decay AdamW, decoupled).")] = None,
     dropout: Annotated[
         float | None, typer.Option(help="Share of entries masked after every activation in training.")
     ] = None,

@@ -73,8 +73,8 @@ class Clients:
             marks = (
                 (kind.scales, fact.CLIPPING),
                 (kind.drops, fact.PRUNING),
+                (kind.name in ("quantise", "float16", "bfloat16"), fact.QUANTISATION),  # zeros stay, though it is noise
                 (kind.deviation is not None, fact.NOISE),
-                (kind.name in ("quantise", "float16", "bfloat16"), fact.QUANTISATION),
             )
             found.add(next((word for holds, word in marks if holds), f"the defence {kind.name}"))
         return frozenset(found or {fact.ONE})

@@ -5,7 +5,10 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import importlib.util
+import inspect
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -108,28 +111,56 @@ def of_description(said: Description, space: FeatureSpace) -> Deployment:
 def _found(text: str) -> Any:
     """The object, or what a function of that name makes."""
     place, _, name = text.rpartition(":")
-    module = _module(place)
+    if place.endswith(".py"):
+        check_file(place)
+    with _running(place, "imported"):
+        module = _module(place)
     if not hasattr(module, name):
         raise ValueError(f"model: {place} has no {name!r}")
     found = getattr(module, name)
     made = callable(found) and (isinstance(found, type) or not hasattr(found, "named_modules"))
-    return found() if made and not isinstance(found, GNN) else found
+    if not made or isinstance(found, GNN):
+        return found
+    if wanted := _wanted(found):
+        raise ValueError(f"model: {text} takes {', '.join(wanted)}; give a function without arguments that makes one")
+    with _running(place, f"used: {name}() failed"):
+        return found()
+
+
+def _wanted(function: Callable[..., Any]) -> list[str]:
+    """The arguments that have to be given."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # of what is not written in Python
+        return []
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [one.name for one in parameters if one.default is one.empty and one.kind not in variadic]
+
+
+@contextmanager
+def _running(place: str, aim: str) -> Iterator[None]:
+    """While somebody's code runs, modules beside it are found, as ``python file.py`` and ``python -m`` find them.
+
+    Raises:
+      ValueError: the code raised something.
+    """
+    beside = str(Path(place).resolve().parent if place.endswith(".py") else Path.cwd())
+    sys.path.insert(0, beside)
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        raise ValueError(f"model: {place} cannot be {aim} ({type(error).__name__}: {error})") from error
+    finally:
+        if beside in sys.path:  # the code may have taken it away
+            sys.path.remove(beside)
 
 
 def _module(place: str) -> Any:
-    if place.endswith(".py"):
-        check_file(place)
-        spec = importlib.util.spec_from_file_location(Path(place).stem, place)
-        if spec is None or spec.loader is None:
-            raise ValueError(f"model: {place} cannot be imported")
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = module
-        spec.loader.exec_module(module)
-        return module
-    try:
-        sys.path.insert(0, str(Path.cwd()))  # as `python -m` has it
+    if not place.endswith(".py"):
         return importlib.import_module(place)
-    except ImportError as error:
-        raise ValueError(f"model: {place!r} cannot be imported ({error})") from error
-    finally:
-        sys.path.remove(str(Path.cwd()))
+    name = str(Path(place).resolve())  # no module has such a name, so that none is replaced
+    spec = importlib.util.spec_from_file_location(name, place)
+    assert spec is not None and spec.loader is not None, "it ends in .py"
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

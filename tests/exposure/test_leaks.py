@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax
 import numpy as np
 import optax
 import pytest
@@ -19,9 +20,11 @@ from jgleak.exposure.finding import Finding
 from jgleak.exposure.findings.spans import room
 from jgleak.exposure.registry import FINDINGS
 from jgleak.federated import LocalTraining, Observation, fedsgd
-from jgleak.gnn import BatchNorm, GINEConv, LinearEncoder, NodeMLP, standard
+from jgleak.federated.observation import flatten
+from jgleak.gnn import MLP, BatchNorm, GINEConv, LinearEncoder, NodeMLP, Pooled, standard
 from jgleak.gnn.gine import one_hot_rows
 from jgleak.graph import Graph
+from jgleak.interop.weights import mean_gradient, rounding
 from tests.exposure.conftest import GRAPHS, SPACE, STEPS, adam, pooled, sent, trained
 
 NORMALISED = SPACE.fit([graph.x for graph in GRAPHS])
@@ -87,6 +90,45 @@ def test_what_noise_or_normalisation_may_hide_is_not_called_certain() -> None:
     normalised = Deployment(pooled(NORMALISED), NORMALISED)
     assert only("input-rows", normalised).level == "open"
     assert not values(sent(normalised), normalised), "most values of so few occur"
+
+
+def stated(deployment: Deployment, optimiser: optax.GradientTransformation) -> Observation:
+    """Weights that came back from what the deployment says, with their rounding."""
+    local, params = deployment.clients.local, deployment.params
+    assert local is not None
+    state = optimiser.init(params)
+    for _ in range(local.steps):
+        gradient = fedsgd(deployment.model, params, GRAPHS, SPACE, loss=deployment.loss).update
+        change, state = optimiser.update(gradient, state, params)
+        params = jax.device_get(optax.apply_updates(params, change))
+    update = jax.tree.map(lambda a, b: mean_gradient(np.asarray(a), np.asarray(b), local), deployment.params, params)
+    noise = rounding(flatten(deployment.params), flatten(params), local)
+    return dataclasses.replace(sent(deployment, 2), update=update, protocol="fedavg", local=local, noise=noise)
+
+
+@pytest.mark.parametrize("decay", [1e-4, 5e-4, 0.01])
+def test_values_leak_under_adamw_and_steps_of_a_batch_at_once(decay: float, occurring: dict[str, set[Any]]) -> None:
+    """The decay is taken off, as the protocol states it; Adam with L2 moves every row, and is none of AdamW."""
+    deployment = Deployment(pooled(), SPACE, adam(2, weight_decay=decay))
+    finding = only("input-rows", deployment)
+    assert finding.level == "leaks" and "decoupled (AdamW)" in finding.why and "together too" in finding.why
+    assert "stay as they are but for the decay" in finding.why
+    shown = facts(stated(deployment, optax.adamw(1e-3, weight_decay=decay)), SPACE).found["feature_values"].value
+    assert all(set(shown[name]) <= occurring[name] for name in shown) and len(shown["colour"]) >= 3
+    coupled = optax.chain(optax.add_decayed_weights(decay), optax.adam(1e-3))
+    untold = dataclasses.replace(stated(deployment, coupled), local=LocalTraining(1e-3, STEPS), noise=None)
+    assert "every row" in facts(untold, SPACE).silent["feature_values"]
+
+
+@pytest.mark.parametrize("defense", ["prune:0.5", "quantise:2", "sign", "clip:1"])
+def test_what_no_fact_proves_together_with_the_rest_is_open(defense: str) -> None:
+    """Rows of absent values that decayed and were changed again may be no multiples of their weights."""
+    clients = Clients(local=LocalTraining(0.1, STEPS, weight_decay=0.01), defense=defense)
+    finding = only("input-rows", Deployment(pooled(), SPACE, clients))
+    assert finding.level == "open" and "(each proved by itself)" in finding.why and "may show" in finding.what
+    without = dataclasses.replace(clients, local=LocalTraining(0.1, STEPS))
+    known = only("input-rows", Deployment(pooled(), SPACE, without))
+    assert known.level == ("open" if defense == "sign" else "leaks"), "all of these keep zeros"
 
 
 @pytest.mark.parametrize(
@@ -156,8 +198,34 @@ def test_buffers_leak_of_one_step_and_only_where_they_come_back() -> None:
     own = [batch_means(fedsgd(several.model, several.params, [one], SPACE, loss="bce")) * one.n for one in GRAPHS]
     np.testing.assert_allclose(batch_means(batch), sum(own) / sum(one.n for one in GRAPHS), atol=1e-5)
     stepped = training(local=LocalTraining(0.1, 3))
-    assert only("buffers", stepped).level == "open"
+    assert only("buffers", stepped).level == "open" and "here there are 3" in only("buffers", stepped).why
     assert not list(FINDINGS["buffers"](Deployment(pooled(), SPACE))), "no norm, nothing to say"
+
+
+@pytest.mark.parametrize(
+    "clients",
+    [
+        {"local": LocalTraining(0.1, momentum=0.9)},
+        {"local": LocalTraining(1e-3, weight_decay=0.01, optimiser="adam")},
+        {"defense": "clip-inf:0.1"},
+        {"defense": "sign"},
+    ],
+    ids=str,
+)
+def test_one_step_leaks_buffers_whatever_is_done_to_the_gradient(clients: dict[str, Any]) -> None:
+    deployment = training(**clients)
+    plain = sent(training())
+    protection = deployment.clients.protection
+    seen = fedsgd(plain.model, plain.params, GRAPHS[:1], SPACE, loss="bce", defense=protection, key=jax.random.key(0))
+    told = {"protocol": "fedavg", "local": deployment.clients.local} if deployment.clients.local else {}
+    assert only("buffers", deployment).level == "leaks"
+    np.testing.assert_array_equal(batch_means(dataclasses.replace(seen, **told)), batch_means(plain))
+
+
+def test_buffers_of_disturbed_activations_are_not_called_those_of_the_rows() -> None:
+    disturbed = training(defense="activations:0.5")
+    assert only("buffers", disturbed).level == "open" and "activations:0.5" in only("buffers", disturbed).why
+    assert only("buffers", training(defense="activations:0.5", local=LocalTraining(0.1, 2))).why.endswith("are 2.")
 
 
 def test_values_leak_behind_batch_normalisation_over_a_batch_of_graphs(occurring: dict[str, set[Any]]) -> None:
@@ -183,6 +251,37 @@ def test_signs_name_labels_where_it_is_said() -> None:
     assert only("labels", decayed).level == "open" and "blurs" in only("labels", decayed).why
 
 
+TASKS = pooled().clone(readout=Pooled("mean", MLP((16, 4))))
+OF_TASKS = Graph(GRAPHS[0].x, GRAPHS[0].edges, np.array([[1.0, 0.0, np.nan, 1.0]]))
+
+
+def defended(defense: str, loss: str) -> tuple[Finding, dict[str, Any]]:
+    """What is said of labels, and what facts read of a client's."""
+    deployment = Deployment(TASKS, SPACE, Clients(loss=loss, defense=defense))
+    graph, key = OF_TASKS if loss == "masked_bce" else GRAPHS[0], jax.random.key(0)
+    fields: dict[str, Any] = {"loss": loss, "defense": deployment.clients.protection, "key": key}
+    seen = fedsgd(TASKS, deployment.params, [graph], SPACE, **fields)
+    fact = facts(seen, SPACE, noise=deployment.knowledge.noise).found.get("label")
+    return only("labels", deployment), {} if fact is None else {"label": fact.value}
+
+
+@pytest.mark.parametrize("defense", ["quantise:2", "float16", "sign"])
+def test_labels_of_tasks_are_open_under_what_keeps_signs_and_may_make_zeros(defense: str) -> None:
+    finding, read = defended(defense, "masked_bce")
+    assert finding.level == "open" and "may show" in finding.what and read == {"label": [1, 0, None, 1]}
+    assert defense == "sign" or finding.details["ways"] == ["quantisation"]
+
+
+@pytest.mark.parametrize("defense", ["gaussian:0.001", "prune:0.5"])
+def test_noise_and_pruning_hide_which_labels_miss_and_leave_a_class_open(defense: str) -> None:
+    finding, read = defended(defense, "masked_bce")
+    assert finding.level == "closed" and not read
+    finding, read = defended(defense, "ce")
+    assert finding.level == "open" and read == {"label": 1}
+    unknown = Deployment(TASKS, SPACE, Clients(loss="ce", defense="prune:0.5+gaussian:0.001"))
+    assert only("labels", unknown).level == "closed", "of noise before or behind pruning nobody knows the size"
+
+
 @pytest.mark.parametrize(
     "deployment",
     [
@@ -198,7 +297,7 @@ def test_signs_name_no_label_where_it_is_closed(deployment: Deployment) -> None:
 
 def test_numbers_of_nodes_and_graphs_show_where_it_is_said() -> None:
     counting = Deployment(pooled(pooling="mean,sum"), SPACE)
-    assert only("sizes", counting).level == "leaks"
+    assert only("sizes", counting).level == "open"
     assert facts(sent(counting), SPACE).found["nodes"].value == {"exactly": 4}
     shared = Deployment(pooled(), SPACE)
     assert only("sizes", shared).level == "open" and "bias" in only("sizes", shared).instead
@@ -211,6 +310,35 @@ def test_numbers_of_nodes_and_graphs_show_where_it_is_said() -> None:
     assert only("sizes", two).shown_by == "fact:graphs"
     assert facts(sent(two, 2), SPACE).found["graphs"].value == 2
     assert not list(FINDINGS["sizes"](Deployment(pooled(), SPACE, PLAIN)))
+
+
+def frozen(pooling: str, count: int, part: str) -> Deployment:
+    return Deployment(pooled(pooling=pooling, frozen=(part,)), SPACE, Clients(graphs=count))
+
+
+@pytest.mark.parametrize(
+    "deployment",
+    [
+        frozen("mean,sum", 1, "readout"),
+        frozen("mean,sum", 1, "readout/mlp/linears_0/bias"),
+        frozen("mean", 1, "layers_1/conv/bias"),
+        frozen("mean", 2, "readout/mlp/linears_0/kernel"),
+    ],
+    ids=lambda deployment: deployment.model.frozen[0],
+)
+def test_no_number_is_said_to_show_in_a_map_that_is_frozen(deployment: Deployment) -> None:
+    count = deployment.clients.graphs
+    assert not list(FINDINGS["sizes"](deployment))
+    assert {"nodes", "graphs"} <= set(facts(sent(deployment, count), SPACE).silent)
+    trains = dataclasses.replace(deployment, model=deployment.model.clone(frozen=()))
+    assert only("sizes", trains).shown_by.removeprefix("fact:") in facts(sent(trains, count), SPACE).found
+
+
+def test_a_graph_whose_units_are_all_off_hides_its_number_of_nodes() -> None:
+    counting = Deployment(pooled(pooling="mean,sum"), SPACE)
+    off = jax.tree.map(np.array, counting.params)
+    off["layers_1"]["conv"]["bias"][:] = -100.0
+    assert "nodes" in facts(sent(dataclasses.replace(counting, given=off)), SPACE).silent
 
 
 @pytest.mark.parametrize("shape", [(12, 5), (5, 12), (7, 7)])

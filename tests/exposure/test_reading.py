@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,15 @@ OTHER = 3
 
 def made():
     return MODEL
+
+def sized(width, *, depth, norm=None):
+    return MODEL
+
+def broken():
+    raise RuntimeError("two\\nlines")
+
+def leaving():
+    raise SystemExit(3)
 """
 
 
@@ -89,6 +99,32 @@ def test_own_code_is_taken_as_an_object_or_as_what_makes_it(mine: Path) -> None:
         assert deployment.model.layers[0].features == 8 and deployment.clients.graphs == 2 and not title
 
 
+def test_own_code_finds_modules_beside_it_and_replaces_none(tmp_path: Path) -> None:
+    """Whose name is that of a module of Python's own, and which imports a neighbour first and another when called."""
+    (tmp_path / "first_beside.py").write_text("from jgleak.gnn import standard\n", encoding="utf-8")
+    (tmp_path / "then_beside.py").write_text("WIDTH = 12\n", encoding="utf-8")
+    (tmp_path / "json.py").write_text(BESIDE, encoding="utf-8")
+    path = list(sys.path)
+    deployment, _ = read(f"{tmp_path}/json.py:made", None, MOLECULE_SPACE, Stated())
+    assert deployment.model.layers[0].features == 12
+    assert sys.modules["json"] is json and sys.path == path
+
+
+BESIDE = """
+import dataclasses
+from first_beside import standard
+from jgleak.datasets import MOLECULE_SPACE
+
+@dataclasses.dataclass
+class Sizes:
+    width: "int"
+
+def made():
+    from then_beside import WIDTH
+    return standard(MOLECULE_SPACE.width, hidden=Sizes(WIDTH).width)
+"""
+
+
 def test_json_and_text_say_the_same(mine: Path) -> None:
     result = run(f"{mine}:MODEL", "--batch", "2", "--json")
     assert result.exit_code == 0, result.output
@@ -110,6 +146,11 @@ def test_json_and_text_say_the_same(mine: Path) -> None:
         (("{mine}:NOTHING",), "has no 'NOTHING'"),
         (("{mine}:OTHER",), "is a int"),
         (("nowhere.at.all:x",), "cannot be imported"),
+        (("{mine}:sized",), "takes width, depth; give a function without arguments"),
+        (("{mine}:broken",), "broken() failed (RuntimeError: two lines)"),
+        (("{mine}:leaving",), "leaving() failed (SystemExit: 3)"),
+        (("{beside}/torn.py:x",), "torn.py cannot be imported (SyntaxError"),
+        (("{beside}/lonely.py:x",), "lonely.py cannot be imported (ModuleNotFoundError: No module named 'nobody')"),
         (("{mine}:MODEL", "--batch", "0"), "graphs: a whole number from 1"),
         (("{mine}:MODEL", "--optimiser", "lion"), "choose one of sgd, adam"),
         (("{mine}:MODEL", "--optimiser", "adam", "--local-momentum", "0.9"), "leave it out beside 'adam'"),
@@ -122,7 +163,9 @@ def test_json_and_text_say_the_same(mine: Path) -> None:
     ],
 )
 def test_mistakes_are_one_line(mine: Path, arguments: tuple[str, ...], words: str) -> None:
-    result = run(*(argument.format(mine=mine) for argument in arguments))
+    (mine.parent / "torn.py").write_text("def x(:", encoding="utf-8")
+    (mine.parent / "lonely.py").write_text("from nobody import x", encoding="utf-8")
+    result = run(*(argument.format(mine=mine, beside=mine.parent) for argument in arguments))
     assert result.exit_code == 2 and result.stdout == ""
     lines = result.stderr.strip().splitlines()
     assert len(lines) == 1 and lines[0].startswith("error: ") and words in lines[0]

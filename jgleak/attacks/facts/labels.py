@@ -23,7 +23,7 @@ from jgleak.attacks.facts.fact import (
     Silent,
 )
 from jgleak.attacks.facts.graphs import head_rank
-from jgleak.attacks.noise import deviations
+from jgleak.attacks.noise import tail
 from jgleak.federated.loss import Loss
 
 SIGNS = (ONE, STEPS, MOMENTUM, ADAM, CLIPPING, QUANTISATION)
@@ -174,7 +174,7 @@ def _bias(evidence: Evidence) -> tuple[Float[np.ndarray, " C"], Float[np.ndarray
         raise Silent("the last bias did not move: it is frozen, or nothing reached it")
     doubt = np.zeros(gradient.shape)
     if evidence.noise is not None:
-        doubt += evidence.noise * deviations(gradient.size)
+        doubt += evidence.noise * tail(gradient.size)
     elif evidence.decay:
         gradient = gradient - evidence.decay * weights
         doubt += 0.05 * abs(evidence.decay) * np.abs(weights) + UNSURE * evidence.error(gradient, weights)

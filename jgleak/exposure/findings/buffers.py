@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from jgleak.attacks.facts.batch_statistics import UNDER
 from jgleak.exposure.deployment import Deployment
 from jgleak.exposure.finding import Finding
 from jgleak.gnn.tree import at
@@ -30,20 +29,25 @@ def buffers(deployment: Deployment) -> Iterator[Finding]:
             details,
         )
         return
-    missing = clients.ways - set(UNDER)
-    if missing:
+    keep = "keep running statistics on the client (FedBN), or normalise rows alone (LayerNorm)"
+    if clients.steps > 1:
         yield Finding(
             *(name, "open", "Running statistics come back, as an average over several steps."),
-            f"{where} move towards every step's mean and variance in turn; they are solved for one step, "
-            f"and here there are {', '.join(sorted(missing))}.",
-            *("keep running statistics on the client (FedBN), or normalise rows alone (LayerNorm)", by),
-            details,
+            f"{where} move towards every step's mean and variance in turn; they are solved for one step, and here "
+            f"there are {clients.steps}.",
+            *(keep, by, details),
+        )
+        return
+    if clients.protection.inside:
+        yield Finding(
+            *(name, "open", "Running statistics come back, of activations that the client disturbed."),
+            f"{where} show the mean and variance of what entered, with the noise of {clients.protection}.",
+            *(keep, by, details),
         )
         return
     yield Finding(
         *(name, "leaks", "Running statistics give the mean and variance of the client's rows at every norm."),
         f"after = (1 - momentum) before + momentum batch is solved for the batch's at {where}: "
         f"{2 * sum(columns.values())} equations on the nodes, without labels, whatever a defence does to the gradient.",
-        *("keep running statistics on the client (FedBN), or normalise rows alone (LayerNorm)", by),
-        details,
+        *(keep, by, details),
     )

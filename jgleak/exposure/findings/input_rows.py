@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from jgleak.attacks.facts.evidence import input_places
-from jgleak.attacks.facts.fact import NOISE
+from jgleak.attacks.facts.fact import ADAM, CLIPPING, DECAY, LINEAR, NOISE, PROTOCOLS
 from jgleak.attacks.facts.feature_values import values_under
 from jgleak.exposure.deployment import Deployment
 from jgleak.exposure.finding import Finding
@@ -19,7 +19,7 @@ SHOWN = {
     False: "The update shows which feature values occur",
     True: "The update may show which feature values occur",
 }
-"""By whether that depends on noise or on how many values occur."""
+"""By whether that depends on noise, on how many values occur, or on alterations that no fact proves at once."""
 
 
 def input_rows(deployment: Deployment) -> Iterator[Finding]:
@@ -49,7 +49,7 @@ def rows_finding(deployment: Deployment, name: str, rule: str) -> Finding:
         )
     where = ", ".join(f"{place} ({' x '.join(map(str, shape))})" for place, shape in places.items())
     normalised, noisy = space.mean is not None, NOISE in clients.ways and deployment.knowledge.noise is not None
-    missing = clients.ways - set(values_under(normalised=normalised, noisy=noisy))
+    missing = clients.ways & set(PROTOCOLS) - set(values_under(normalised=normalised, noisy=noisy))
     if missing:
         return Finding(
             *(name, "closed", "Which feature values occur is not proved."),
@@ -61,19 +61,36 @@ def rows_finding(deployment: Deployment, name: str, rule: str) -> Finding:
     rule = (
         "of normalised columns rows of absent values are multiples of one row, which shows where most values are absent"
         if normalised
-        else f"{rule}, as long as some value does not occur"
+        else f"{rule}{' but for the decay' * (DECAY in clients.ways)}, as long as some value does not occur"
     )
-    alone = " (each proved by itself)" if len(clients.ways) > 1 else ""
+    unsure = noisy or normalised or not _composes(clients.ways)
+    together = _together(clients.ways, unsure)
     masked = "; dropout masks entries of the rows, and no absent value comes to be" if model.masks_input else ""
     return Finding(
-        *(name, "open" if noisy or normalised else "leaks", f"{SHOWN[noisy or normalised]} among the client's nodes."),
-        f"input rows enter {where}; {rule}, under {', '.join(sorted(clients.ways))}{alone}{masked}.",
+        *(name, "open" if unsure else "leaks", f"{SHOWN[unsure]} among the client's nodes."),
+        f"input rows enter {where}; {rule}, under {', '.join(sorted(clients.ways))}{together}{masked}.",
         *(
             "freeze these maps" if embeds(deployment) else "freeze these maps, or normalise the columns and quantise",
             FACT,
         ),
         details,
     )
+
+
+def _composes(ways: frozenset[str]) -> bool:
+    """Rows of absent values show after all of these alterations at once: each makes zeros of zeros. Weight decay makes
+    multiples of the weights, which show as long as no defence changes them."""
+    return ways <= {*LINEAR, ADAM} - {CLIPPING} if DECAY in ways else ways <= set(PROTOCOLS)
+
+
+def _together(ways: frozenset[str], unsure: bool) -> str:
+    """What is to be said of the alterations, in the order in which they matter."""
+    unknown = sorted(ways - set(PROTOCOLS))
+    said = "" if len(ways) < 2 else " (each proved by itself)" if unsure else " (together too)"
+    said += f"; no fact reckons with {', '.join(unknown)}" if unknown else ""
+    if {ADAM, DECAY} <= ways:
+        said += "; the decay is decoupled (AdamW): as a part of the gradient (Adam with L2) it moves every row"
+    return said
 
 
 def exposed(deployment: Deployment) -> list[tuple[str, ...]]:

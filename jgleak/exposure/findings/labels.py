@@ -9,11 +9,19 @@ import numpy as np
 
 from jgleak.attacks.closed_form.labels import last_bias
 from jgleak.attacks.closed_form.propositions import ConditionFailed
-from jgleak.attacks.facts.fact import BATCH, DECAY
+from jgleak.attacks.facts.fact import BATCH, DECAY, NOISE, PRUNING, QUANTISATION
 from jgleak.attacks.facts.labels import SIGNS
 from jgleak.exposure.deployment import Deployment
 from jgleak.exposure.finding import Finding
 from jgleak.federated.loss import Loss
+
+BLURS = {
+    DECAY: "weight decay blurs signs of small entries",
+    NOISE: "noise hides signs of small entries",
+    PRUNING: "pruning leaves small entries out",
+    QUANTISATION: "quantisation rounds small entries to 0",
+}
+"""What leaves some signs uncertain, so that facts may read the others or be silent."""
 
 
 def labels(deployment: Deployment) -> Iterator[Finding]:
@@ -24,14 +32,18 @@ def labels(deployment: Deployment) -> Iterator[Finding]:
     several = clients.graphs > 1 or model.node_level
     by = "fact:classes" if several else "fact:label"
     details = {"outputs": model.outputs, "loss": str(loss), "ways": sorted(clients.ways)}
-    missing = sorted(clients.ways - {*SIGNS, BATCH})
+    tasks = loss.masked and not several
+    lost = {NOISE, PRUNING} if tasks else {NOISE} if deployment.knowledge.noise is None else set[str]()
+    hidden = clients.ways & lost
+    sure = {*SIGNS, BATCH, *hidden} - {QUANTISATION}
+    blurred = [BLURS.get(way, f"no fact reckons with {way}") for way in sorted(clients.ways - sure)]
     try:
         last_bias(model, jax.tree.map(lambda leaf: np.zeros(np.shape(leaf)), deployment.params))
         reason = "label smoothing leaves several signs negative" if loss.smoothing and not loss.masked else None
     except ConditionFailed as error:
         reason = str(error).partition(";")[0]
-    if reason is None and missing and missing != [DECAY]:
-        reason = f"signs are not certain under {', '.join(missing)}"
+    if reason is None and hidden:
+        reason = f"signs are not certain under {', '.join(sorted(hidden))}"
     if reason is not None:
         why = "a bias at the output, trained, with a loss whose signs name classes"
         yield Finding("labels", "closed", "No sign of the last bias names a label.", f"{reason}.", why, by, details)
@@ -41,11 +53,10 @@ def labels(deployment: Deployment) -> Iterator[Finding]:
         why = "an entry below 0 belongs to a label that occurs; where there are as many as the model expects, none is"
     else:
         shown = "the labels of all tasks, and which are missing" if loss.masked else "the class of the graph"
-        what = f"Signs of the last bias's gradient show {shown}."
+        what = f"Signs of the last bias's gradient {'may ' * bool(blurred)}show {shown}."
         why = "it is below 0 where the label is"
-    blurred = "; weight decay blurs signs of small entries" if missing else ""
     yield Finding(
-        *("labels", "open" if missing or several else "leaks", what),
-        f"it gets p - y by output ({model.outputs} of them), and p lies between 0 and 1: {why}{blurred}.",
+        *("labels", "open" if blurred or several else "leaks", what),
+        f"it gets p - y by output ({model.outputs} of them), and p lies between 0 and 1: {'; '.join([why, *blurred])}.",
         *("freeze the last bias" + ("" if loss.masked else ", or smooth the labels"), by, details),
     )

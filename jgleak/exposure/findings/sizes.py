@@ -19,10 +19,11 @@ UNDER = frozenset({ONE, BATCH, CLIPPING})
 
 def sizes(deployment: Deployment) -> Iterator[Finding]:
     """The number of nodes of one graph, or of graphs of several."""
-    readout, clients, seen = deployment.model.readout, deployment.clients, deployment.seen
+    model, clients, seen = deployment.model, deployment.clients, deployment.seen
+    readout, first = model.readout, ("readout", *model.readout.first_map)
     if seen is None or not clients.ways <= UNDER:
         return
-    if clients.graphs > 1 and isinstance(readout, Pooled | Flattened):
+    if clients.graphs > 1 and isinstance(readout, Pooled | Flattened) and model.trains(*first, "kernel"):
         width = readout.first(deployment.params["readout"])["kernel"].shape
         yield Finding(
             *("sizes", "open", "The head's gradient shows how many graphs there are, at least."),
@@ -31,22 +32,27 @@ def sizes(deployment: Deployment) -> Iterator[Finding]:
             *("several local steps", "fact:graphs"),
             {"graphs": clients.graphs, "width": min(width)},
         )
-    if clients.graphs == 1 and isinstance(readout, Pooled):
+    if clients.graphs == 1 and isinstance(readout, Pooled) and model.trains(*first):
         yield from _nodes(seen, deployment.space, readout)
 
 
 def _nodes(seen: Observation, space: FeatureSpace, readout: Pooled) -> Iterator[Finding]:
     """The number of nodes of one graph."""
     if readout.counts_nodes and "mean" in readout.poolings:
-        what, level = "The update shows the number of nodes.", "leaks"
-        why = "a sum over nodes stands beside their mean, and the quotient is their number"
+        what = "The update may show the number of nodes."
+        why = (
+            "a sum over nodes stands beside their mean, and the quotient is their number, unless all units before or "
+            "behind the pooling are off"
+        )
         instead = "one pooling alone"
     else:
         try:
             share_of_nodes(Evidence(seen, space), readout)
         except Silent:
             return
-        what, level = "The update may show the number of nodes, or a number that divides it.", "open"
+        if not seen.model.trains(f"layers_{seen.model.depth - 1}", "conv", "bias"):
+            return
+        what = "The update may show the number of nodes, or a number that divides it."
         why = "under a mean, the last convolution's bias gets of each unit the share of nodes at which it is on"
         instead = "no bias in the last convolution"
-    yield Finding("sizes", level, what, f"{why}.", instead, "fact:nodes")
+    yield Finding("sizes", "open", what, f"{why}.", instead, "fact:nodes")

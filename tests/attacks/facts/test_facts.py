@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import optax
 import pytest
+from scipy.stats import laplace, norm
 
 from jgleak.attacks.census.census import CENSUS
 from jgleak.attacks.closed_form.labels import contradiction, names_no_class
@@ -17,6 +18,7 @@ from jgleak.attacks.facts.diagnosis import diagnoses
 from jgleak.attacks.facts.evidence import Evidence
 from jgleak.attacks.facts.fact import ADAM, DECAY, LINEAR, NOISE, PRUNING, Facts
 from jgleak.attacks.facts.registry import FACTS, facts
+from jgleak.attacks.noise import RATE, tail
 from jgleak.defenses import parse
 from jgleak.features import FeatureSpace, onehot
 from jgleak.federated import Knowledge, LocalTraining, Observation, fedsgd
@@ -189,6 +191,20 @@ def test_noise_is_silence_unless_its_size_is_known(lab: Any, graph: Graph) -> No
     assert all(set(values) <= true[name] for name, values in value(known, "feature_values").items())
     assert value(known, "feature_values")["colour"] == [0, 2] and value(known, "label") == 1
     assert NOISE in known.found["feature_values"].exact_under
+
+
+def test_a_single_entry_names_no_label_that_laplace_noise_may_have_made(lab: Any, graph: Graph) -> None:
+    """Nobody says whether noise is Gaussian or Laplace, and Laplace noise reaches 6 deviations in one such client of a
+    thousand."""
+    sent, far = lab.observe(pooled(lab.bare, outputs=12), graph, "ce", lab.bare), norm.isf(RATE / 12)
+    assert 12 * 2 * laplace.sf(tail(12), scale=np.sqrt(0.5)) == pytest.approx(RATE) and tail(12) > far
+
+    def named(deviations: float) -> Any:
+        noisy = jax.tree.map(np.array, sent.update)
+        noisy["readout"]["mlp"]["linears_1"]["bias"][5] -= deviations * 100.0
+        return value(facts(dataclasses.replace(sent, update=noisy), lab.bare, noise=100.0), "label")
+
+    assert (named(6.0), named(9.5), named(10.5)) == (None, None, 5)
 
 
 def test_pruning_keeps_values_and_says_nothing_of_ranks(lab: Any, graph: Graph) -> None:
