@@ -224,7 +224,7 @@ def bonded() -> Any:
     return load("embedded", bonds=True)
 
 
-@pytest.mark.parametrize("place", [1, 20])
+@pytest.mark.parametrize("place", [pytest.param(1, marks=pytest.mark.slow), 20])
 def test_bond_types_come_back(bonded: Any, place: int, tmp_path: Any) -> None:
     layers = tuple(Layer(GINEConv(64, True), act) for act in ("relu", "identity"))
     model = GNN(bonded.space.width, layers, NodeMLP(MLP((64, 2)), see_input=False), LinearEncoder(64, bias=False))

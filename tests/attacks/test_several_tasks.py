@@ -65,7 +65,10 @@ def test_the_census_reads_the_other_losses_of_several_tasks(loss: str, lab: Any)
         np.testing.assert_allclose(found.best.y, truth.y, atol=1e-3)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("defense", ["gaussian:1e-5", "clip:0.01", "clip:0.01+gaussian:1e-8"])
+@pytest.mark.parametrize(
+    "defense",
+    [pytest.param("gaussian:1e-5", marks=pytest.mark.slow), "clip:0.01", "clip:0.01+gaussian:1e-8"],
+)
 def test_the_census_finds_labels_behind_noise_and_clipping(defense: str, lab: Any) -> None:
     """No task's derivative is exactly zero under noise: labels are those that fit best."""
     truth, model, stated = labelled(lab.random(7, 1), 1), lab.model(classes=TASKS), parse(defense)

@@ -102,6 +102,7 @@ def test_a_change_that_is_said_to_stop_the_census_stops_it(change: Any) -> None:
     assert (refusal is not None) == (change.name in STOPPED)
 
 
+@pytest.mark.slow
 def test_withheld_statistics_stop_the_census_behind_batch_normalisation() -> None:
     model = pooled()
     layers = tuple(layer.clone(norm=BatchNorm(training=True)) for layer in model.layers)
