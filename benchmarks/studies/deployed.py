@@ -16,9 +16,10 @@ import typer
 from benchmarks.lib.clients import attacked
 from benchmarks.lib.machine import sources
 from benchmarks.lib.options import chosen
-from benchmarks.lib.page import interval, markdown
+from benchmarks.lib.page import markdown
 from benchmarks.lib.records import RESULTS, Record, Records, read
-from benchmarks.lib.recovered import recovered
+from benchmarks.lib.recovered import COLUMNS, recovered
+from benchmarks.lib.recovered import cells as cells_of
 from jgleak.attacks.registry import get_attack
 from jgleak.audit.setup import Setup, prepare, stream_key, training_graphs
 from jgleak.audit.specification import Specification
@@ -175,39 +176,29 @@ def _place(key: tuple[str, int]) -> tuple[int, str, int]:
     return list(DEPLOYED).index(key[0].partition("/")[0]), key[0], key[1]
 
 
-TITLES = ("clients, s", "exact", "in set", "unique", "wrong", "median s")
-
-
 def document(lines: Sequence[Record]) -> str:
     """The page."""
     rows = [[f"`{x['model']}`", x["changes"], x["attack"], str(x["epochs"]), *_cells(x)] for x in lines]
-    titles = ("model", "with", "attack", "epochs", *TITLES, "why not")
+    titles = ("model", "with", "attack", "epochs", *COLUMNS)
     return f"# Deployed configurations\n\n{ABOUT}\n\n{markdown(titles, rows)}\n"
 
 
 def _cells(line: Record) -> list[str]:
     if line["refused"] is not None:
-        return [*[""] * len(TITLES), line["refused"]]
-    return [
-        f"{line['clients']}, {line['time_limit']:g}",
-        interval(line["exact"]),
-        interval(line["truth_in_set"]),
-        str(line["unique"]),
-        str(line["wrong"]),
-        f"{line['seconds']['median']:.1f}",
-        ", ".join(f"{count} {reason}" for reason, count in sorted(line["missed"].items())),
-    ]
+        return [*[""] * (len(COLUMNS) - 1), line["refused"]]
+    return cells_of(line)
 
 
 ABOUT = """\
 Written by `python -m benchmarks.studies.deployed --write`; do not edit. The models of `jgleak check` as their projects
 configure them, then with one realistic thing taken away, with the fewest that let the census in (found by
 `jgleak.exposure.changes`), and with these and a single local step. Where the attack refuses, nothing is run and the
-reason stands there. Clients hold molecules of Tox21 (4 atoms or more, seed 7), as many as an update has graphs; numbers
-of atoms and labels are unknown, candidates are ranked by chemistry. Weights are random (0 epochs) or trained on other
-molecules, in the place of rounds of federated training. `random` guesses about the same clients; it is told the number
-of atoms and sees no gradient. Rates are of molecules, in percent, with 95 % bootstrap intervals; *unique*: certified to
-be the only one; *wrong*: of these, those beside another truth. Nothing was tuned on these clients."""
+reason stands in the last column. Clients hold molecules of Tox21 (4 atoms or more, seed 7), as many as an update has
+graphs; numbers of atoms and labels are unknown, candidates are ranked by chemistry. Weights are random (0 epochs) or
+trained on other molecules, in the place of rounds of federated training. `random` guesses about the same clients; it
+is told the number of atoms and sees no gradient. Rates are of molecules, in percent, with 95 % bootstrap intervals;
+*unique*: certified to be the only one; *wrong*: of these, those beside another truth. Nothing was tuned on these
+clients."""
 
 
 if __name__ == "__main__":
