@@ -16,8 +16,9 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from benchmarks.lib.machine import host, sources
+from benchmarks.lib.machine import host
 from benchmarks.lib.options import chosen
+from benchmarks.lib.provenance import sources
 from benchmarks.lib.records import read
 from jgleak.version import __version__
 

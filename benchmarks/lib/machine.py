@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import re
 import time
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-
-import jgleak
 
 
 def seconds(run: Callable[[], Any]) -> float:
@@ -49,16 +45,6 @@ def peak(*, size: int = 2048, repeats: int = 10) -> tuple[float, str]:
     reached = {name: flops / min(seconds(run) for _ in range(repeats + 1)) for name, (run, flops) in work.items()}
     by = max(reached, key=lambda name: reached[name])
     return reached[by] * (1 if jax.default_backend() == "cpu" else jax.device_count()), by
-
-
-@cache
-def sources() -> str:
-    """A digest of all code that a number depends on: the package and the benchmarks."""
-    digest = hashlib.sha256()
-    for folder in (Path(jgleak.__file__).parent, Path(__file__).parents[1]):
-        for file in sorted(folder.rglob("*.py")):
-            digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 def host() -> str:

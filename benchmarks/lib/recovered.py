@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchmarks.lib.machine import host, sources
 from benchmarks.lib.page import interval
+from benchmarks.lib.provenance import provenance
 from benchmarks.lib.records import Record
 from jgleak.metrics import bootstrap
 
@@ -27,8 +27,7 @@ def recovered(clients: Sequence[Record], losses: Sequence[float]) -> Record:
     missed = [c for c in clients if not c["truth_in_set"]]
     seconds = [c["seconds"] for c in clients]
     return {
-        "host": host(),
-        "sources": sources(),
+        **provenance(),
         **{
             what: dataclasses.asdict(bootstrap([float(c[what]) for c in clients])) for what in ("exact", "truth_in_set")
         },

@@ -15,8 +15,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.lib.machine import sources
 from benchmarks.lib.options import chosen
+from benchmarks.lib.provenance import provenance, sources
 from benchmarks.lib.records import RESULTS, Record, read
 from benchmarks.papers.registry import PAPERS, Paper, Size, cell
 from jgleak.audit.specification import Specification
@@ -76,13 +76,13 @@ def main(
         raise typer.BadParameter(message, param_hint="--from")
     _refuse(name, files, resume, workers)
     stderr, records = Console(stderr=True), []
-    stored, digest = _stored(name) if resume else {}, sources()
+    stored, origin = _stored(name) if resume else {}, provenance()
     size = Size(graphs, time_limit)
     try:
         for record in _read(files, paper) if files else _run(name, wanted, methods, size, stored, workers, stderr):
             taken_over = "sources" in record
             if not (taken_over or files or "absent" in record):
-                record = record | {"sources": digest, "workers": workers}
+                record = record | origin | {"workers": workers}
             if json_lines:
                 print(json.dumps(record), flush=True)
             if "absent" in record:

@@ -18,8 +18,9 @@ import jax
 import typer
 from rich.console import Console
 
-from benchmarks.lib.machine import host, peak, seconds, sources
+from benchmarks.lib.machine import peak, seconds
 from benchmarks.lib.page import markdown
+from benchmarks.lib.provenance import command, provenance
 from benchmarks.lib.records import Record, Records
 from benchmarks.speed.filter_methods import filtered, operations
 from benchmarks.speed.filter_problem import Problem
@@ -31,7 +32,6 @@ from jgleak.attacks.registry import get_attack
 from jgleak.datasets import load
 from jgleak.federated import Knowledge, fedsgd
 from jgleak.gnn import standard
-from jgleak.version import __version__
 
 HEAD = ("what", "unit", "device", "of its peak", "CPU", "of its peak", "device / CPU")
 
@@ -66,6 +66,7 @@ def main(
     if records[0]["platform"] != "cpu":
         with stderr.status("on the CPU"):
             records += _in_a_process(sizes, {"JAX_PLATFORMS": "cpu"})
+    records = [record | {"command": command()} for record in records]  # this process's, not those that it began
     for record in records:
         Records().say(record)
     if write:
@@ -77,8 +78,8 @@ def measured(candidates: int, clients: int, molecules: int, repeats: int) -> Ite
     """Every measurement, on this process's device."""
     flops, by = peak()
     device = jax.devices()[0]
-    about = {"platform": device.platform, "device": device.device_kind, "devices": jax.device_count(), "host": host()}
-    about |= {"peak_flops": flops, "peak_by": by, "sources": sources(), "version": __version__}
+    about = {"platform": device.platform, "device": device.device_kind, "devices": jax.device_count()}
+    about |= {"peak_flops": flops, "peak_by": by} | provenance()
     problem = Problem.draw(20, 3, candidates=candidates, part=1000, seed=0)
     run = filtered(problem)
     rate = problem.candidates / _best(run, repeats)

@@ -16,7 +16,7 @@ import h5py
 import numpy as np
 import typer
 
-from benchmarks.lib.machine import host
+from benchmarks.lib.provenance import provenance
 from jgleak.federated.expansion import ExpansionClient, ExpansionServer, ThirdParty
 from jgleak.federated.expansion.cipher import SECRET, SESSION, Cipher
 from jgleak.federated.expansion.messages import ExpansionUpload
@@ -53,7 +53,7 @@ def main(
     with h5py.File(matrix) as file:
         ratings = np.asarray(file["M"]).T > 0  # users by items, as MATLAB stores by column
     rng = np.random.default_rng(seed)
-    print(json.dumps({"host": host(), "users": len(ratings), "ratings": int(ratings.sum())}), flush=True)
+    print(json.dumps(provenance() | {"users": len(ratings), "ratings": int(ratings.sum())}), flush=True)
     print(json.dumps(expansion(ratings, width, neighbours, rng)), flush=True)
     print(json.dumps(frequencies(ratings, rng)), flush=True)
     for packed in (True, False):

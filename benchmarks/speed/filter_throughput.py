@@ -14,13 +14,13 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.lib.machine import host, peak, seconds
+from benchmarks.lib.machine import peak, seconds
 from benchmarks.lib.options import parts
 from benchmarks.lib.page import markdown
+from benchmarks.lib.provenance import provenance
 from benchmarks.lib.records import RESULTS, Record
 from benchmarks.speed.filter_methods import blocked, filtered, gathered, jitted, operations
 from benchmarks.speed.filter_problem import HIDDEN, Blocks, Problem
-from jgleak.version import __version__
 
 RANKS, DEGREES = range(1, 91), range(2, 7)
 """What can be asked for: a prepared check has at most 96 columns, and a single neighbour leaves nothing to tabulate."""
@@ -51,7 +51,7 @@ def main(
     stderr, records = Console(stderr=True), []
     with stderr.status("peak of the device"):
         flops, by = peak()
-    common = {"seed": seed, "version": __version__, "host": host(), "peak_flops": round(flops), "peak_by": by}
+    common = provenance() | {"seed": seed, "peak_flops": round(flops), "peak_by": by}
     for rank, degree in cases:
         with stderr.status(f"rank {rank}, {degree} neighbours"):
             try:
@@ -141,7 +141,7 @@ def document(records: Sequence[Record]) -> str:
         ),
         f"Host: {first['host']}. Device of `jit` and `filter`: {filters[0]['device']}, float32 peak "
         f"{first['peak_flops'] / 1e9:.0f} Gflop/s, measured in the same run with {first['peak_by']}. Seed "
-        f"{first['seed']}, jgleak {first['version']}.",
+        f"{first['seed']}, jgleak {first['versions']['jgleak']}.",
     ]
     return "\n\n".join(parts) + "\n"
 

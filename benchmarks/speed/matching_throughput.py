@@ -15,9 +15,10 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.lib.machine import host, seconds
+from benchmarks.lib.machine import seconds
 from benchmarks.lib.options import chosen
 from benchmarks.lib.page import markdown
+from benchmarks.lib.provenance import provenance
 from benchmarks.lib.records import RESULTS
 from jgleak.attacks.matching.dlg import WITH_LABELS
 from jgleak.attacks.matching.problem import Problem, Setting, pose
@@ -26,7 +27,6 @@ from jgleak.attacks.matching.run import STRIDE, MatchingRun, compilations_of_the
 from jgleak.datasets import load
 from jgleak.federated import Knowledge, fedsgd
 from jgleak.gnn import Pooled, standard
-from jgleak.version import __version__
 
 MODELS: dict[str, dict[str, Any]] = {
     "graphdlg": {"hidden": 16, "readout": Pooled()},
@@ -123,8 +123,7 @@ def _measure(name: str, nodes: int, clients: int, restarts: int, alone: int, rep
         "compiled": compiled,
         "compiled_again": again,
         "device": jax.devices()[0].device_kind,
-        "host": host(),
-        "version": __version__,
+        **provenance(),
     }
 
 
@@ -142,7 +141,7 @@ def _line(record: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _page(records: list[dict[str, Any]], lines: list[tuple[str, ...]]) -> str:
-    where = f"{records[0]['host']}; {records[0]['device']}; jgleak {records[0]['version']}"
+    where = f"{records[0]['host']}; {records[0]['device']}; jgleak {records[0]['versions']['jgleak']}"
     about = (
         "Written by `python -m benchmarks.speed.matching_throughput --out`; do not edit. One graph-step is one step of "
         "iDLG on one restart of one client: a second derivative of the model and an Adam update. *Compiled*: functions "

@@ -15,9 +15,10 @@ import numpy as np
 import typer
 from jaxtyping import Array, Float
 
-from benchmarks.lib.machine import host, seconds
+from benchmarks.lib.machine import seconds
 from benchmarks.lib.options import parts
 from benchmarks.lib.page import markdown
+from benchmarks.lib.provenance import provenance
 from benchmarks.lib.records import Records
 from jgleak.attacks.closed_form.recursion import Recovered, recover
 from jgleak.attacks.closed_form.tolerances import TOLERANCES
@@ -60,7 +61,7 @@ def main(
 ) -> None:
     """One JSON line for the speed of one layer's solve, and one for every data set, depth, pooling and width."""
     records = Records()
-    records.say({"host": host(), "nodes": nodes, "width": width} | speed(nodes, width, repeats))
+    records.say(provenance() | {"nodes": nodes, "width": width} | speed(nodes, width, repeats))
     for name in parts(datasets):
         data = load(name, graphs=graphs, seed=0)
         space = dataclasses.replace(data.space, mean=None, std=None)

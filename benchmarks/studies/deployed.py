@@ -14,9 +14,9 @@ from typing import Annotated, NamedTuple
 import typer
 
 from benchmarks.lib.clients import attacked
-from benchmarks.lib.machine import sources
 from benchmarks.lib.options import chosen
 from benchmarks.lib.page import markdown
+from benchmarks.lib.provenance import provenance
 from benchmarks.lib.records import RESULTS, Record, Records, read
 from benchmarks.lib.recovered import COLUMNS, recovered
 from benchmarks.lib.recovered import cells as cells_of
@@ -141,7 +141,7 @@ def measured(
         if reason is None and after.clients.graphs > MOST:
             reason = f"it applies, and is not run: {after.clients.graphs} graphs behind an update, {MOST} at most here"
         if reason is not None:
-            yield name, {**about, "sources": sources(), "refused": reason}
+            yield name, {**about, **provenance(), "refused": reason}
             continue
         sample = _sample(cell, after, epochs, clients, time_limit)
         records = attacked(*sample, name, lambda *_: None)

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from benchmarks.lib.machine import host
 from benchmarks.lib.options import chosen
+from benchmarks.lib.provenance import provenance
 from benchmarks.papers.fedgnn_rows import DATASETS
 from jgleak.audit.recommender.setup import RecommenderSetup, prepare
 from jgleak.audit.recommender.specification import RecommenderSpecification
@@ -36,7 +36,7 @@ def main(datasets: Annotated[str, typer.Option(help="By commas.")] = ",".join(DA
 
     The test ratings are taken out before anything is trained: the validation part stands in their place.
     """
-    print(json.dumps({"host": host()}), flush=True)
+    print(json.dumps(provenance()), flush=True)
     for dataset in chosen(datasets, DATASETS, "--datasets"):
         for method in METHODS:
             specification = RecommenderSpecification(dataset=dataset, method=method)

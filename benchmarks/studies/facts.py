@@ -17,9 +17,9 @@ import numpy as np
 import optax
 import typer
 
-from benchmarks.lib.machine import host, sources
 from benchmarks.lib.options import chosen
 from benchmarks.lib.page import markdown
+from benchmarks.lib.provenance import provenance
 from benchmarks.lib.records import RESULTS, Record, Records, read
 from jgleak.attacks.facts.fact import ADAM, BATCH, CLIPPING, DECAY, MOMENTUM, NOISE, ONE, PRUNING, QUANTISATION, STEPS
 from jgleak.attacks.facts.registry import FACTS, facts
@@ -135,8 +135,7 @@ def measured(name: str, protocol: str, number: int) -> Record:
         "given": given,
         "proved": proved,
         "wrong": wrong,
-        "host": host(),
-        "sources": sources(),
+        **provenance(),
     }
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, get_args
 
 import typer
 
-from benchmarks.lib.machine import host
+from benchmarks.lib.provenance import provenance
 from benchmarks.papers.fedgnn_rows import CURVE, PROTECTED
 from jgleak.audit.recommender.setup import RecommenderSetup, prepare
 from jgleak.audit.recommender.specification import RecommenderSpecification
@@ -40,7 +40,7 @@ def main(
     specification = RecommenderSpecification(dataset=dataset, seed=seed, epochs=epochs, **PROTECTED)  # type: ignore[arg-type]
     setup = prepare(specification)
     setup = setup._replace(test=setup.held)
-    print(json.dumps({"host": host(), "specification": specification.to_json()}), flush=True)
+    print(json.dumps(provenance() | {"specification": specification.to_json()}), flush=True)
     first = [
         Protected(rate=rate, graph_share=SHARES[1], reduction=reduction, epochs=epochs)
         for reduction in get_args(Reduction)

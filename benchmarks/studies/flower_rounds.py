@@ -36,7 +36,7 @@ from torch_geometric.data import Data  # pyright: ignore[reportMissingImports]
 from torch_geometric.loader import DataLoader  # pyright: ignore[reportMissingImports]
 from torch_geometric.nn import GINConv, global_mean_pool  # pyright: ignore[reportMissingImports]
 
-from benchmarks.lib.machine import host
+from benchmarks.lib.provenance import provenance
 from benchmarks.lib.records import Records
 from jgleak.attacks.attack import Budget
 from jgleak.attacks.facts.registry import facts as facts_of
@@ -139,7 +139,7 @@ def facts(
 ) -> None:
     """What is certain of clients with several molecules each and batch normalisation: a line a client and round."""
     records = Records()
-    records.say({"host": host(), "clients": clients, "molecules": molecules, "width": width, "rate": RATE})
+    records.say(provenance() | {"clients": clients, "molecules": molecules, "width": width, "rate": RATE})
     whole = load("tox21").graphs
     own = [whole[i * molecules : (i + 1) * molecules] for i in range(clients)]
     torch.manual_seed(0)
@@ -186,7 +186,7 @@ def guard(
 ) -> None:
     """Which updates of one molecule each the guard drops, and which the census certifies as unique: a line a client."""
     records = Records()
-    records.say({"host": host(), "clients": clients, "max_nodes": max_nodes, "width": width, "seconds": seconds})
+    records.say(provenance() | {"clients": clients, "max_nodes": max_nodes, "width": width, "seconds": seconds})
     own = [graph for graph in load("tox21").graphs if 4 <= graph.n <= max_nodes][:clients]
     torch.manual_seed(0)
     model = GIN(width, norm=False)

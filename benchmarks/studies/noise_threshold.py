@@ -12,8 +12,8 @@ import jax
 import numpy as np
 import typer
 
-from benchmarks.lib.machine import host
 from benchmarks.lib.options import parts
+from benchmarks.lib.provenance import provenance
 from benchmarks.lib.records import Records
 from jgleak.attacks.attack import Budget
 from jgleak.attacks.registry import get_attack
@@ -66,7 +66,7 @@ def main(
     Bisection assumes that more noise never helps; the rate at every deviation tried is printed.
     """
     records = Records()
-    records.say({"host": host(), "graphs": graphs, "seconds": seconds, "seed": seed})
+    records.say(provenance() | {"graphs": graphs, "seconds": seconds, "seed": seed})
     data = load("tox21", graphs=graphs, min_nodes=4, max_nodes=largest, seed=seed)
     model = standard(data.space.width)
     params = jax.tree.map(np.asarray, model.initial(key=jax.random.key(seed)))

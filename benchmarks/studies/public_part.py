@@ -11,8 +11,8 @@ import numpy as np
 import typer
 
 from benchmarks.lib.clients import attacked
-from benchmarks.lib.machine import host, sources
 from benchmarks.lib.page import markdown
+from benchmarks.lib.provenance import provenance
 from benchmarks.lib.records import Records
 from benchmarks.papers.edge_table import Attacker, Column
 from benchmarks.papers.graphdlg_rows import COLUMNS, GRAPHDLG
@@ -61,7 +61,7 @@ def main(
     records = Records()
     line = next(line for line in GRAPHDLG.rows if line.name == row)
     setup = prepare(dataclasses.replace(line.experiment, know=("n", "auxiliary"), attack="empty"))
-    records.say({"host": host(), "sources": sources(), "row": row, "clients": len(setup.dataset.graphs), "seed": seed})
+    records.say(provenance() | {"row": row, "clients": len(setup.dataset.graphs), "seed": seed})
     for name, public in parts(line.experiment, setup, draws, seed).items():
         classes = dict(sorted(Counter(int(graph.y) for graph in public if isinstance(graph.y, int)).items()))
         for method in (method for method in GRAPHDLG.methods if method.name in ATTACKS):
