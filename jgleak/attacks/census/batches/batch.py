@@ -73,11 +73,15 @@ def reconstructed(problem: CensusProblem, clock: Clock, budget: Budget, single: 
     rows = _Rows(problem, clock) if pools else None
     info: dict[str, Any] = {"graphs": size} | ({} if rows is None else rows.facts)
     candidates, answers = CensusCandidates(problem, clock, budget), list[Reconstruction]()
+    weighed = set[tuple[object, ...]]()
     for number, levels in enumerate(candidates.attempts(clock), start=1):
         info |= {"attempts": number, "candidates": candidates.checked, "blocks": levels.top.size}
         found = answers if rows is None else rows.answers(levels, clock)
         counted = levels.top.size <= problem.limits.blocks_counted
+        blocks = tuple((hop.roots.tobytes(), *hop.neighbours) for hop in levels.hops)
+        counted &= blocks not in weighed  # other checks may leave the same blocks
         if len(found) < size and counted and unsupported(problem.observation) is None:
+            weighed.add(blocks)
             found = max(found, list(by_weights(problem, levels, clock.part(0.5))), key=len)
         if len(answers) < len(found) < size:
             found = [*found, *_others(problem, found, clock.part(0.5), budget, single)]

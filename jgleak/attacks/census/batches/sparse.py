@@ -1,4 +1,14 @@
-"""Linear equations with few unknowns above zero, of either sign: reweighted least squares."""
+"""Linear equations with few unknowns above zero, of either sign: reweighted least squares.
+
+Of all solutions the one with the fewest groups of unknowns is looked for. Each round takes the shortest solution of
+``x / size``, where ``size`` is what each group had in the round before. That alone ends in a poor local minimum where
+unknowns are several times the equations: what happens to be small at first never comes back. So sizes are smoothed,
+``(|x|^2 + eps^2)^(1/2 - p/4)`` relative to the largest, and ``eps`` falls round by round (Chartrand and Yin, 2008, by
+groups): large groups are settled first, and the others stay in play until they matter.
+
+A few equations more than the unknowns that are above zero suffice, so that the rounds run on random mixtures of all
+equations; whether the groups that stand out are the right ones is asked of all.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +16,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy import linalg
+from scipy import linalg, sparse
 
 from jgleak.attacks.attack import Clock
 
-ROUNDS = 16
-"""Most rounds; where few unknowns are above zero, two or three do."""
+POWER, FALL, LAST = 0.5, 0.3, 1e-8
+"""``p``, by what share ``eps`` falls a round, and where it ends."""
 
 CUTOFF = 1e-7
 """Singular values below this share of the largest are rounding of float32 columns."""
 
-DROPPED = 1e-6
-"""A group this much smaller than the largest is zero from then on."""
+RIDGE = 1e-13
+"""What is added to the diagonal of a Gram matrix, relative to its mean, so that it has a Cholesky factor."""
+
+DROPPED = 1e-9
+"""A group this much smaller than the largest is zero from then on. Rounding is spread over all that are not: where they
+are few too early, it makes them large."""
 
 FREE = 1e-6
 """An unknown is open where the directions that the equations leave open have this share of it, squared."""
@@ -25,11 +39,32 @@ FREE = 1e-6
 SETTLED = 1e-4
 """The last round changes no group by more than this share of itself."""
 
+ZERO = 1e-6
+"""A group this much smaller than the largest is rounding, where the rounds end without groups that stand out."""
+
+GAP = 30.0
+"""Groups stand out where the next one is so many times smaller than the smallest of them."""
+
+EXACT = 2e-6
+"""What true groups leave of the right-hand side, at most (measured: up to 2e-6)."""
+
+FILLED = 1 / 3
+"""Groups that stand out have at most so many unknowns for every equation, or they would fit anything."""
+
 HOPELESS = 1e-2
 """Where the best solution leaves more than this share of the right-hand side, it says nothing of single groups."""
 
+MIXTURES = (1_200, 2_400)
+"""Random mixtures of equations, tried before all of them."""
+
+MIXED = 4
+"""Every equation is part of so many mixtures."""
+
 PACE = 2e10
 """Products a second of a decomposition, which no clock interrupts (one core)."""
+
+DECOMPOSED = 2e11
+"""Products of the largest decomposition of all equations; it says which unknowns are open, and takes ten seconds."""
 
 
 class Support(NamedTuple):
@@ -37,7 +72,8 @@ class Support(NamedTuple):
 
     Attributes:
       groups: their numbers ``(k,)``.
-      open: groups that other solutions change, of those that have not fewer above zero ``(K,)``.
+      open: groups that other solutions change, of those that have not fewer above zero; all of them where the equations
+        were too many to say ``(K,)``.
     """
 
     groups: Int[np.ndarray, " k"]
@@ -45,33 +81,130 @@ class Support(NamedTuple):
 
 
 def support(system: Float[np.ndarray, "M K r"], right: Float[np.ndarray, " M"], clock: Clock) -> Support | None:
-    """The groups of the solution that has few of them; None where there is no solution, or time does not suffice.
-
-    Each round solves ``min |x / size|`` over all solutions, where ``size`` is the length of each group in the round
-    before (FOCUSS, Gorodnitsky and Rao 1997, by groups): what is small becomes smaller, what is zero stays so. Where
-    the equations leave nothing open the first round is exact.
-    """
+    """The groups of the solution that has few of them; None where there is no solution, or time does not suffice."""
     equations, number, width = system.shape
-    unknowns = number * width
-    if 12 * unknowns * min(equations, unknowns) ** 2 + 2 * equations * unknowns**2 > PACE * clock.left:
+    unknowns, flat = number * width, system.reshape(equations, number * width)
+    products = 12 * unknowns * min(equations, unknowns) ** 2 + 2 * equations * unknowns**2
+    if products > DECOMPOSED:
+        groups = _of_mixtures(flat, right, width, clock)
+        return None if groups is None else Support(groups, np.ones(number, bool))
+    if products > PACE * clock.left:
         return None
-    values, reduced, goal, free = _shortest(*_triangle(system.reshape(equations, unknowns), right))
+    values, reduced, goal, free = _shortest(*_triangle(flat, right))
     if np.sqrt(max(0.0, right @ right - goal @ goal)) > HOPELESS * np.linalg.norm(right):
         return None
-    values, live = values.reshape(number, width), np.arange(number)
-    for _ in range(ROUNDS):
-        size = np.linalg.norm(values, axis=1)
-        kept = np.flatnonzero(size > DROPPED * size.max(initial=0.0))
-        settled, live, before = kept.size == live.size, kept, values
+    groups = _fewest(_Equations(reduced, goal, width), _Equations(flat, right, width), values, clock)
+    return None if groups is None else Support(groups, np.asarray(free.reshape(number, width).any(axis=1)))
+
+
+class _Equations(NamedTuple):
+    """Some equations for unknowns in groups of ``width``."""
+
+    matrix: Float[np.ndarray, "q k"]
+    right: Float[np.ndarray, " q"]
+    width: int
+
+    def only(self, groups: Int[np.ndarray, " g"]) -> Float[np.ndarray, "q _"]:
+        """The columns of some groups."""
+        return self.matrix[:, (groups[:, None] * self.width + np.arange(self.width)).ravel()]
+
+    def explained(self, groups: Int[np.ndarray, " g"]) -> bool:
+        """Whether these groups alone solve them, and there are few enough of them for that to say something."""
+        if groups.size * self.width > FILLED * self.right.size:
+            return False
+        columns = self.only(groups)
+        found: Any = linalg.lstsq(columns, self.right, cond=CUTOFF, lapack_driver="gelsy")
+        return bool(np.linalg.norm(self.right - columns @ found[0]) <= EXACT * np.linalg.norm(self.right))
+
+
+def _of_mixtures(
+    matrix: Float[np.ndarray, "M k"], right: Float[np.ndarray, " M"], width: int, clock: Clock
+) -> Int[np.ndarray, " g"] | None:
+    """The same by ever more random mixtures of the equations."""
+    whole, rng = _Equations(matrix, right, width), np.random.default_rng(0)
+    for most in (*MIXTURES, right.size):
+        number = min(most, right.size)
+        if 2 * number**2 * matrix.shape[1] > PACE * clock.left:  # a single round
+            return None
+        few = whole if number == right.size else _mixed(whole, number, rng)
+        groups = _fewest(few, whole, None, clock)
+        if groups is not None and whole.explained(groups):
+            return groups
+        if number == right.size:
+            return groups
+    return None
+
+
+def _mixed(whole: _Equations, number: int, rng: np.random.Generator) -> _Equations:
+    """So many sums of equations with random signs, each in ``MIXED`` of them."""
+    equations = whole.right.size
+    places = rng.integers(number, size=(MIXED, equations)).ravel()
+    signs, columns = rng.choice([-1.0, 1.0], MIXED * equations), np.tile(np.arange(equations), MIXED)
+    mixing = sparse.csr_matrix((signs, (places, columns)), shape=(number, equations))
+    return _Equations(mixing @ whole.matrix, mixing @ whole.right, whole.width)
+
+
+def _fewest(
+    few: _Equations, whole: _Equations, values: Float[np.ndarray, " k"] | None, clock: Clock
+) -> Int[np.ndarray, " g"] | None:
+    """The groups of the sparsest solution of some equations; None where most stay, or time runs out.
+
+    Args:
+      few: what each round solves.
+      whole: what is asked whether the groups that stand out explain everything.
+      values: the shortest solution, where it is known.
+      clock: ends it.
+    """
+    number, width = few.matrix.shape[1] // few.width, few.width
+    live, size, eps, before = np.arange(number), np.ones(number), 1.0, np.zeros(number)
+    while eps > LAST:
         if clock.left <= 0:
             return None
-        columns, scale = _columns(live, width), np.repeat(size[live], width)
-        found: Any = linalg.lstsq(reduced[:, columns] * scale, goal, cond=CUTOFF, lapack_driver="gelsy")
-        values = np.zeros((number, width))
-        values[live] = (found[0] * scale).reshape(-1, width)
-        if settled and np.all(np.linalg.norm(values - before, axis=1)[live] <= SETTLED * size[live]):
-            break
-    return Support(live, np.asarray(free.reshape(number, width).any(axis=1)))
+        if values is None:
+            scale = np.repeat(size[live], width)
+            some = _least(few.only(live) * scale, few.right) * scale
+            lengths = np.zeros(number)
+            lengths[live] = np.linalg.norm(some.reshape(-1, width), axis=1)
+        else:
+            lengths, values = np.linalg.norm(values.reshape(number, width), axis=1), None
+        largest = lengths.max(initial=0.0)
+        if largest == 0.0:
+            return None
+        kept = np.flatnonzero(lengths > DROPPED * largest)
+        still = kept.size == live.size and np.all(np.abs(lengths - before)[kept] <= SETTLED * lengths[kept])
+        if still and kept.size * width <= whole.right.size:
+            return np.flatnonzero(lengths > ZERO * largest)
+        out = _standing_out(lengths, int(FILLED * few.right.size) // width)
+        if out.size and whole.explained(out):
+            return out
+        live, before = kept, lengths
+        size = ((lengths / largest) ** 2 + eps**2) ** (0.5 - POWER / 4)
+        eps *= FALL
+    last = np.flatnonzero(before > ZERO * before.max(initial=0.0))
+    return last if last.size * width <= whole.right.size else None
+
+
+def _standing_out(lengths: Float[np.ndarray, " g"], most: int) -> Int[np.ndarray, " o"]:
+    """The groups before the largest gap between sizes, at most so many; none where no gap is ``GAP``."""
+    order = np.argsort(-lengths)[: most + 1]
+    falling = np.maximum(lengths[order], 1e-300)
+    ratios = falling[:-1] / falling[1:]
+    if not ratios.size or ratios.max() < GAP:
+        return order[:0]
+    return np.sort(order[: int(ratios.argmax()) + 1])
+
+
+def _least(matrix: Float[np.ndarray, "q k"], right: Float[np.ndarray, " q"]) -> Float[np.ndarray, " k"]:
+    """The shortest solution, or the best where there is none."""
+    equations, unknowns = matrix.shape
+    if unknowns <= equations:
+        found: Any = linalg.lstsq(matrix, right, cond=CUTOFF, lapack_driver="gelsy")
+        return found[0]
+    gram = matrix @ matrix.T
+    gram[np.diag_indices(equations)] += RIDGE * np.trace(gram) / equations
+    factor = linalg.cho_factor(gram, lower=True, overwrite_a=True, check_finite=False)
+    found = matrix.T @ linalg.cho_solve(factor, right, check_finite=False)
+    return found + matrix.T @ linalg.cho_solve(factor, right - matrix @ found, check_finite=False)
 
 
 class LeastSquares(NamedTuple):
@@ -100,10 +233,6 @@ def least_squares(system: Float[np.ndarray, "M K r"], right: Float[np.ndarray, "
     deviations = rest / np.sqrt(max(1, equations - found.size)) * np.linalg.norm(back, axis=1)
     shape = number, width
     return LeastSquares(found.reshape(shape), deviations.reshape(shape), rest / (float(np.linalg.norm(right)) or 1.0))
-
-
-def _columns(groups: Int[np.ndarray, " k"], width: int) -> Int[np.ndarray, " kr"]:
-    return (groups[:, None] * width + np.arange(width)).ravel()
 
 
 def _triangle(
