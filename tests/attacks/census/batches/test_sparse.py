@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.attack import Budget
+from jgleak.attacks.census.batches import sparse
 from jgleak.attacks.census.batches.sparse import least_squares, support
 
 FOREVER = Budget(seconds=1e6).start()
@@ -22,6 +23,34 @@ def test_groups_above_zero_are_found(equations: int) -> None:
     assert found is not None
     np.testing.assert_array_equal(found.groups, np.flatnonzero(truth.any(axis=1)))
     assert bool(found.open.any()) is (equations < 100)
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_many_groups_of_many_more_unknowns_than_equations(mixed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thirty of 400 pairs, one a hundredth of the others: rounds without smoothing end with some of them missing.
+
+    By all equations or by mixtures of them, of which the first number is too small.
+    """
+    rng = np.random.default_rng(4)
+    chosen = rng.choice(400, 30, replace=False)
+    truth = np.zeros((400, 2))
+    truth[chosen] = rng.normal(size=(30, 2)) * rng.choice([0.01, 1.0], (30, 1))
+    system = rng.normal(size=(240, 400, 2)) + 2.0 * rng.normal(size=(240, 1, 1))
+    if mixed:
+        monkeypatch.setattr(sparse, "DECOMPOSED", 0.0)
+        monkeypatch.setattr(sparse, "MIXTURES", (70, 200))
+    found = support(system, np.einsum("mkr,kr->m", system, truth), FOREVER)
+    assert found is not None
+    np.testing.assert_array_equal(found.groups, np.sort(chosen))
+    assert found.open.all()
+
+
+def test_mixtures_of_equations_without_a_sparse_solution_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every right-hand side has solutions where unknowns are more than equations; groups that fill them say nothing."""
+    rng = np.random.default_rng(5)
+    monkeypatch.setattr(sparse, "DECOMPOSED", 0.0)
+    monkeypatch.setattr(sparse, "MIXTURES", (40,))
+    assert support(rng.normal(size=(60, 90, 1)), rng.normal(size=60), FOREVER) is None
 
 
 def test_equal_columns_are_open_and_no_others() -> None:
