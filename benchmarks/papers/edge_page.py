@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from benchmarks.lib.page import markdown
 from benchmarks.lib.records import Record
 from benchmarks.papers.edge_table import Attacker, Table
-from jgleak.metrics import bootstrap
+from jgleak.metrics import Interval, bootstrap
 
 Cells = tuple[str, ...]
 
@@ -86,14 +87,35 @@ def _paired_head(table: Table) -> Cells:
     return ("", "clients", *head(table)[1 : 1 + len(table.columns)])
 
 
-def _differences(table: Table, one: Record, other: Record) -> Cells:
-    """How many clients both answered, and in every column the two means and the mean difference over these."""
+class Difference(NamedTuple):
+    """Two attacks' means over the same clients, and the interval of how much the first is higher."""
+
+    one: float
+    other: float
+    less: Interval
+
+
+def differences(table: Table, one: Record, other: Record) -> tuple[int, dict[str, Difference | None]]:
+    """How many clients both answered, and every column over these; None where it is undefined for all."""
     pairs = [
         pair
         for pair in zip(one["clients"], other["clients"], strict=True)
         if all(_answered(table, client) for client in pair)
     ]
-    return (str(len(pairs)), *(_difference(column.title, pairs) for column in table.columns))
+    return len(pairs), {column.title: _difference(column.title, pairs) for column in table.columns}
+
+
+def _differences(table: Table, one: Record, other: Record) -> Cells:
+    """The clients, and in every column the two means and their difference."""
+    clients, found = differences(table, one, other)
+    return (str(clients), *(_compared(pair) for pair in found.values()))
+
+
+def _compared(pair: Difference | None) -> str:
+    if pair is None:
+        return ""
+    one, other, less = pair
+    return f"{one:.3f}; {other:.3f}: {less.mean:+.3f} [{less.low:+.3f}, {less.high:+.3f}]"
 
 
 def _answered(table: Table, client: Record) -> bool:
@@ -101,14 +123,14 @@ def _answered(table: Table, client: Record) -> bool:
     return any(client.get(column.title) is not None for column in table.columns if column.path[0] == "edges")
 
 
-def _difference(title: str, pairs: Sequence[tuple[Record, Record]]) -> str:
+def _difference(title: str, pairs: Sequence[tuple[Record, Record]]) -> Difference | None:
     given = [[client.get(title) for client in pair] for pair in pairs]
     values = np.array([pair for pair in given if None not in pair], float).reshape(-1, 2)
     values = values[np.isfinite(values).all(axis=1)]
     if not len(values):
-        return ""
-    (one, other), found = values.mean(axis=0), bootstrap(values[:, 0] - values[:, 1])
-    return f"{one:.3f}; {other:.3f}: {found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
+        return None
+    one, other = values.mean(axis=0)
+    return Difference(float(one), float(other), bootstrap(values[:, 0] - values[:, 1]))
 
 
 def interval(rate: Record) -> str:

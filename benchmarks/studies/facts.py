@@ -113,7 +113,7 @@ def main(
     order = [old[name, protocol] for name in CLIENTS for protocol in PROTOCOLS if (name, protocol) in old]
     print(table(order))
     if write:
-        Records(order).write("facts", f"# Facts\n\n{ABOUT}\n\n{table(order)}\n")
+        Records(order).write("facts", document(order))
 
 
 def measured(name: str, protocol: str, number: int) -> Record:
@@ -232,6 +232,11 @@ def _on(setup: Setup, truths: Sequence[Graph], path: Sequence[Params]) -> dict[s
 def _units(model: GNN, params: Params, batch: GraphBatch) -> list[jax.Array]:
     states = jax.vmap(lambda graph: model.apply({"params": params}, *graph, method="states"))(batch.dense)
     return [(state > 0).any(axis=(0, 1)) for state in states[1:]]
+
+
+def document(lines: Sequence[Record]) -> str:
+    """The page."""
+    return f"# Facts\n\n{ABOUT}\n\n{table(lines)}\n"
 
 
 def table(lines: Sequence[Record]) -> str:

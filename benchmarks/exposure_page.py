@@ -1,4 +1,4 @@
-"""``jgleak check`` on the deployed models, as docs/check.md shows it: ``python -m benchmarks.check_page --write``."""
+"""``jgleak check`` on the deployed models, for docs/check.md: ``python -m benchmarks.exposure_page --write``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jgleak.exposure.registry import Exposure, exposure_of
 from jgleak.exposure.text import exposure_text
 
 PAGE = Path(__file__).parents[1] / "docs" / "check.md"
-MARK = "<!-- below: python -m benchmarks.check_page --write -->\n"
+MARK = "<!-- below: python -m benchmarks.exposure_page --write -->\n"
 """What stands before it in the page is written by hand."""
 
 ABOUT = """

@@ -7,16 +7,16 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks import check_page
+from benchmarks import exposure_page
 from jgleak.cli import app
 from jgleak.exposure.reading import DEPLOYED
 
-PAGE = check_page.PAGE.read_text(encoding="utf-8")
+PAGE = exposure_page.PAGE.read_text(encoding="utf-8")
 
 
 def test_the_page_has_what_is_printed_of_every_deployed_model() -> None:
-    _, mark, generated = PAGE.partition(check_page.MARK)
-    assert mark and generated == check_page.generated(), "python -m benchmarks.check_page --write"
+    _, mark, generated = PAGE.partition(exposure_page.MARK)
+    assert mark and generated == exposure_page.generated(), "python -m benchmarks.exposure_page --write"
     shown = dict(re.findall(r"### ([\w-]+)\n\n```text\n(.*?)```\n", generated, re.DOTALL))
     assert list(shown) == list(DEPLOYED) and len(shown) == 8
     for name in ("openfgl-gin", "fedml-gcn"):

@@ -1,0 +1,67 @@
+"""Pages that are made of their records as a whole, and those that have none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib import import_module
+from typing import NamedTuple
+
+from benchmarks.lib.records import RESULTS, Record, read
+from benchmarks.papers.registry import PAPERS
+
+
+class Generated(NamedTuple):
+    """One page of ``results/``.
+
+    Attributes:
+      name: of the page and of its records.
+      render: records -> the page.
+      resampled: whether that takes seconds, since clients are drawn again for intervals.
+    """
+
+    name: str
+    render: Callable[[Sequence[Record]], str]
+    resampled: bool = False
+
+    def page(self) -> str:
+        """What its records make today."""
+        return self.render(read(RESULTS / f"{self.name}.jsonl"))
+
+
+def _by(module: str) -> Callable[[Sequence[Record]], str]:
+    """``document`` of a module, which is imported when the page is made."""
+
+    def render(records: Sequence[Record]) -> str:
+        return import_module(f"benchmarks.{module}").document(records)
+
+    return render
+
+
+GENERATED = (
+    *(
+        Generated(name, partial(paper.document, paper.rows), name in ("grain", "fedgig", "graphdlg", "defenses"))
+        for name, paper in PAPERS.items()
+    ),
+    *(
+        Generated(name, _by(f"studies.{name}"), name == "public_part")
+        for name in (
+            "batches",
+            "deployed",
+            "deployed_models",
+            "facts",
+            "few_vectors",
+            "local_steps",
+            "public_part",
+            "secure_aggregation",
+            "trained_layers",
+        )
+    ),
+    Generated("recursion", _by("speed.recursion_speed")),
+)
+
+WITHOUT_RECORDS: Mapping[str, str] = {
+    "filter_throughput": "`speed.filter_throughput --out` writes the page alone; run it again to compare",
+    "matching_throughput": "`speed.matching_throughput --out` writes the page alone; run it again to compare",
+}
+"""Pages of ``results/`` whose numbers are stored nowhere else, and why."""

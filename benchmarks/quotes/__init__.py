@@ -1,0 +1,1 @@
+"""Passages of README and docs whose numbers come from the records."""
