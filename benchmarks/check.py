@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +11,7 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # called by its path, Python looks beside this file alone
 
-from benchmarks.generated_pages import GENERATED, WITHOUT_RECORDS
+from benchmarks.generated_pages import GENERATED, WITHOUT_RECORDS, Generated
 from benchmarks.lib.records import RESULTS, Record, read
 from benchmarks.papers.missing import Cell, Reason, missing, reasons, stored
 from benchmarks.quotes.numbers import KEYS, key
@@ -54,8 +54,7 @@ def compared(write: bool = False, quick: bool = False, root: Path = ROOT) -> lis
     problems = []
     for one in GENERATED:
         if not (quick and one.resampled):
-            page = f"benchmarks/results/{one.name}.md"
-            problems += _whole(root, page, one.page, write)
+            problems += _whole(root, one, write)
     for page in pages():
         text = (root / page.page).read_text(encoding="utf-8")
         right, found = checked(page, text)
@@ -65,20 +64,21 @@ def compared(write: bool = False, quick: bool = False, root: Path = ROOT) -> lis
     return problems
 
 
-def _whole(root: Path, page: str, made: Callable[[], str], write: bool) -> Iterator[str]:
-    text, wanted = (root / page).read_text(encoding="utf-8"), made()
+def _whole(root: Path, one: Generated, write: bool) -> Iterator[str]:
+    file, wanted = root / one.page, one.made()
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
     if text == wanted:
         return
     lines = zip(text.splitlines(), wanted.splitlines(), strict=False)
     first = next((pair for pair in lines if pair[0] != pair[1]), ("the end", "more, or less"))
-    yield f"{page}: has {first[0]!r}, the records {first[1]!r}, and perhaps more"
+    yield f"{one.page}: has {first[0]!r}, the records {first[1]!r}, and perhaps more"
     if write:
-        (root / page).write_text(wanted, encoding="utf-8")
+        file.write_text(wanted, encoding="utf-8")
 
 
 def unlisted() -> list[str]:
     """Pages and records of ``results/`` that nothing here knows."""
-    known = {one.name for one in GENERATED} | set(WITHOUT_RECORDS)
+    known = {Path(one.page).stem for one in GENERATED} | set(WITHOUT_RECORDS)
     return [
         f"benchmarks/results/{file.name}: neither made of records nor in WITHOUT_RECORDS"
         for file in sorted(RESULTS.glob("*.md"))

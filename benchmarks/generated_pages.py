@@ -8,25 +8,27 @@ from importlib import import_module
 from typing import NamedTuple
 
 from benchmarks.lib.records import RESULTS, Record, read
+from benchmarks.papers import page
 from benchmarks.papers.registry import PAPERS
 
 
 class Generated(NamedTuple):
-    """One page of ``results/``.
+    """One page.
 
     Attributes:
-      name: of the page and of its records.
-      render: records -> the page.
+      page: from the repository's root.
+      made: what its records make today.
       resampled: whether that takes seconds, since clients are drawn again for intervals.
     """
 
-    name: str
-    render: Callable[[Sequence[Record]], str]
+    page: str
+    made: Callable[[], str]
     resampled: bool = False
 
-    def page(self) -> str:
-        """What its records make today."""
-        return self.render(read(RESULTS / f"{self.name}.jsonl"))
+
+def _results(name: str, render: Callable[[Sequence[Record]], str], resampled: bool = False) -> Generated:
+    """``results/NAME.md``, made of ``results/NAME.jsonl``."""
+    return Generated(f"benchmarks/results/{name}.md", lambda: render(read(RESULTS / f"{name}.jsonl")), resampled)
 
 
 def _by(module: str) -> Callable[[Sequence[Record]], str]:
@@ -40,11 +42,11 @@ def _by(module: str) -> Callable[[Sequence[Record]], str]:
 
 GENERATED = (
     *(
-        Generated(name, partial(paper.document, paper.rows), name in ("grain", "fedgig", "graphdlg", "defenses"))
+        _results(name, partial(paper.document, paper.rows), name in ("grain", "fedgig", "graphdlg", "defenses"))
         for name, paper in PAPERS.items()
     ),
     *(
-        Generated(name, _by(f"studies.{name}"), name == "public_part")
+        _results(name, _by(f"studies.{name}"), name == "public_part")
         for name in (
             "batches",
             "deployed",
@@ -57,7 +59,8 @@ GENERATED = (
             "trained_layers",
         )
     ),
-    Generated("recursion", _by("speed.recursion_speed")),
+    _results("recursion", _by("speed.recursion_speed")),
+    Generated("docs/papers.md", page.document),
 )
 
 WITHOUT_RECORDS: Mapping[str, str] = {

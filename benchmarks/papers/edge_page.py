@@ -43,7 +43,7 @@ def lines(table: Table, records: Sequence[Record], show: Callable[[Record], str]
             if method.name in row.printed and method.name in row.attackers:
                 printed = [row.printed[method.name].get(column.title) for column in table.columns]
                 beside = [""] * (width - 1 - len(printed))
-                out.append((f"paper: {method.title}", *("" if p is None else _number(p) for p in printed), *beside))
+                out.append((f"paper: {method.title}", *("" if p is None else number(p) for p in printed), *beside))
             if method.name in measured:
                 out.append(_ours(table, method, measured[method.name], show))
     return out
@@ -135,12 +135,12 @@ def _difference(title: str, pairs: Sequence[tuple[Record, Record]]) -> Differenc
 
 def interval(rate: Record) -> str:
     """A mean and its interval."""
-    return f"{_number(rate['mean'])} [{_number(rate['low'])}, {_number(rate['high'])}]"
+    return f"{number(rate['mean'])} [{number(rate['low'])}, {number(rate['high'])}]"
 
 
 def mean(rate: Record) -> str:
     """A mean."""
-    return _number(rate["mean"])
+    return number(rate["mean"])
 
 
 def _ours(table: Table, method: Attacker, found: Record, show: Callable[[Record], str]) -> Cells:
@@ -182,5 +182,6 @@ def _runs(records: Sequence[Record]) -> list[Cells]:
     return out
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """Three digits behind the point, or the exponent of what is smaller."""
     return f"{value:.3f}" if value == 0 or abs(value) >= 1e-3 else f"{value:.1e}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from benchmarks.lib.page import markdown
 from benchmarks.lib.records import Record
-from benchmarks.papers.fedgnn_rows import CURVE, DATASETS, KINDS, LAMBDAS, LEAK, PSEUDO, RMSE, Row, grid
+from benchmarks.papers.fedgnn_rows import CURVE, DATASETS, KINDS, LAMBDAS, LEAK, NEIGHBOURS, PSEUDO, RMSE, Row, grid
 
 Line = tuple[str, ...]
 
@@ -54,6 +54,11 @@ CURVES = """\
 RMSE: tuned GAT trained under each protection, Douban; at most 100 epochs, which little protection uses up (the epochs
 are below). Leaks: at the one openly trained model, as above, {rounds} updates. `fedgnn_curves.svg` shows both, and
 fewer updates."""
+
+SECOND = """\
+Figure 4 on Douban: every network with and without anonymous neighbours, entries clipped to 0.1, lambda = 0.2, no pseudo
+items, at most 100 epochs. Neighbours' embeddings are fixed; trained ones, the figure's third kind, are not run. One
+seed: two trainings that differ in the seed alone are not known to be closer than these."""
 
 STRONGEST = 20
 """Updates seen in the curves."""
@@ -140,6 +145,7 @@ def document(rows: Sequence[Row], records: Sequence[Record]) -> str:
         markdown(HEAD, [line for line in lines(rows, records) if not line[0].startswith(f"{DATASETS[CURVE]}, tuned")]),
         f"Not run: {idle}." if idle else "",
         *(("## What updates show", LEAKS, markdown(_leak_head(records), leaked)) if leaked else ()),
+        *_neighbour_parts(rows, records),
         *_curve_parts(rows, records),
         "## How it was run",
         markdown(
@@ -149,6 +155,16 @@ def document(rows: Sequence[Row], records: Sequence[Record]) -> str:
         _about(records),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _neighbour_parts(rows: Sequence[Row], records: Sequence[Record]) -> list[str]:
+    errors = {r["row"]: r for r in records}
+    table = [
+        (row.title, _error(errors[row.name], DIGITS[CURVE]), str(errors[row.name]["epoch"]))
+        for row in rows
+        if row.kind == NEIGHBOURS and row.name in errors
+    ]
+    return ["## Neighbours", SECOND, markdown(("", "RMSE", "best epoch"), table)] if table else []
 
 
 def _curve_parts(rows: Sequence[Row], records: Sequence[Record]) -> list[str]:

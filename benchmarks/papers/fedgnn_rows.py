@@ -1,4 +1,4 @@
-"""FedGNN's Table 3 and Figures 5 and 6 as experiments: which recommenders, under what, and what the paper prints."""
+"""FedGNN's Table 3 and Figures 4 to 6 as experiments: which recommenders, under what, and what the paper prints."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from jgleak.audit.recommender.specification import RecommenderSpecification
+from jgleak.audit.recommender.specification import GRAPHS, RecommenderSpecification
 
 DATASETS: Mapping[str, str] = {"flixster": "Flixster", "douban": "Douban", "yahoo-music": "YahooMusic"}
 """Rating sets of the tables by name. MovieLens may not be passed on, and is not here."""
@@ -25,6 +25,9 @@ def defense(scale: float) -> str:
     """FedGNN's with another noise: entries clipped to 0.1, Laplace noise of this scale (its deviation over sqrt(2))."""
     return "clip-inf:0.1" + (f"+laplace:{scale * 2**0.5:.4g}" if scale else "")
 
+
+NEIGHBOURS = "neighbours"
+"""The kind of Figure 4's rows."""
 
 PROTECTED = {"defense": defense(0.2), "pseudo": 1000}
 """The paper's own."""
@@ -70,7 +73,7 @@ class Row:
       source: the table or figure of the paper.
       experiment: all of it.
       printed: the paper's RMSE, where it prints one.
-      kind: the line of the table it belongs to; None for a point of the curves.
+      kind: the line of the table it belongs to, or ``NEIGHBOURS``; None for a point of the curves.
       scale: of the noise, on the curves.
     """
 
@@ -121,7 +124,20 @@ def _curves() -> Iterator[Row]:
         )
 
 
-ROWS = (*_table(), *_curves())
+def _neighbours() -> Iterator[Row]:
+    """Figure 4: networks with and without neighbours, under the paper's noise, no pseudo items (a minute a row)."""
+    for network in GRAPHS:
+        for name, most in (("off", 0), ("fixed", 16)):
+            yield Row(
+                f"{CURVE}-{network}-{name}",
+                f"{DATASETS[CURVE]}, {network.upper()}, neighbours {name}",
+                "Figure 4",
+                RecommenderSpecification(dataset=CURVE, network=network, neighbours=most, defense=defense(0.2)),
+                kind=NEIGHBOURS,
+            )
+
+
+ROWS = (*_table(), *_curves(), *_neighbours())
 
 
 def grid() -> dict[str, tuple[float | None, int]]:

@@ -40,7 +40,7 @@ def test_pages_with_intervals_are_what_the_records_make_and_the_file_runs_by_its
 
 
 def test_one_changed_number_is_found_and_put_right(tmp_path: Path) -> None:
-    for name in {page.page for page in pages()} | {f"benchmarks/results/{one.name}.md" for one in check.GENERATED}:
+    for name in {page.page for page in pages()} | {one.page for one in check.GENERATED}:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     readme, batches = tmp_path / "README.md", tmp_path / "benchmarks/results/batches.md"

@@ -44,7 +44,7 @@ def _leak(title: str, rounds: int, auc: float) -> dict[str, Any]:
 
 def test_rows_are_named_once_and_start_from_the_papers_defence() -> None:
     names = [row.name for row in ROWS]
-    assert len(set(names)) == len(names) == 3 * len(KINDS) + 8
+    assert len(set(names)) == len(names) == 3 * len(KINDS) + 8 + 6
     assert {row.experiment.dataset for row in ROWS} < set(TUNED)
     paper = next(row for row in ROWS if row.name == "douban-paper")
     assert (paper.printed, paper.experiment.pseudo, paper.experiment.settings) == (0.790, 1000, "paper")
@@ -59,6 +59,16 @@ def test_errors_stand_beside_the_papers() -> None:
     fcf, noise = fedgnn_page.lines(ROWS, records)
     assert fcf == ("FCF", "-", "1.064", "0.784", "0.823", "22.40", "22.9")
     assert noise[0].endswith("lambda = 0.4, M = 1000") and noise[3] == "0.910"
+
+
+def test_neighbours_stand_in_a_table_of_their_own_and_leave_the_curves_alone() -> None:
+    row = next(row for row in ROWS if row.name == "douban-gcn-off")
+    assert (row.experiment.neighbours, row.experiment.network, row.experiment.pseudo) == (0, "gcn", 0)
+    records = [_error("douban-gcn-off", 0.7612), _error("douban-pseudo-0", 0.76)]
+    assert [line[0] for line in fedgnn_page.lines(ROWS, records)] == ["Douban, tuned GAT, lambda = 0.2, M = 0"]
+    assert fedgnn_page.curves(ROWS, records)["M"] == [(0.0, {"error": 0.76})]
+    text = fedgnn_page.document(ROWS, records)
+    assert "| Douban, GCN, neighbours off | 0.761 |" in text.partition("## Neighbours")[2]
 
 
 def test_a_constant_stands_first() -> None:

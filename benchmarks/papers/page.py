@@ -1,0 +1,255 @@
+"""docs/papers.md: the papers' tables and figures beside ours. ``python -m benchmarks.papers.page --write``."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from benchmarks.lib.page import markdown
+from benchmarks.lib.records import Record
+from benchmarks.papers import fedgnn_rows, grain_rows
+from benchmarks.papers.edge_page import number
+from benchmarks.papers.edge_table import Line
+from benchmarks.papers.grain_methods import METHODS
+from benchmarks.papers.grain_records import printed as grain_printed
+from benchmarks.papers.missing import EDGES, Cell, missing, reasons, stored
+from jgleak.audit.record import SIZES
+from jgleak.metrics import bootstrap
+
+CONTENTS = Path(__file__).parent / "contents.toml"
+PAGE = Path(__file__).parents[2] / "docs" / "papers.md"
+
+ABOUT = """\
+# The papers, table by table
+
+Written by `python -m benchmarks.papers.page --write`; do not edit. Every table and figure of the five papers: the
+command that makes ours, our number with the paper's in brackets, and how the two compare. *Better*, *worse*: the
+paper's number lies outside of the 95 % bootstrap interval of our clients; *same*: within it. Of errors (RNMSE, MSE,
+RMSE) the smaller is better. The clients are other samples of the same sets than the papers'. What guesses reach that
+see no gradient, and all intervals, stand on each paper's page of results. Commands are called from the repository's
+root, with the [data sets](command-line.md) in place."""
+
+METRICS = {"exact": "exact", "gsm1": "GSM-1", "gsm2": "GSM-2"}
+"""GRAIN's columns by the name of records."""
+
+NO_ANSWER = "it was run, and has an answer on no client"
+
+ERRORS = ("RNMSE", "target RNMSE", "MSE")
+
+
+class Number(NamedTuple):
+    """One of ours beside the paper's; None where there is none. ``low`` and ``high`` bound the interval."""
+
+    mean: float
+    low: float
+    high: float
+    printed: float | None = None
+    error: bool = False
+
+    @property
+    def verdict(self) -> str | None:
+        """``better``, ``same`` or ``worse`` than what is printed; None where nothing is."""
+        if self.printed is None:
+            return None
+        if self.low <= self.printed <= self.high:
+            return "same"
+        return "better" if (self.mean < self.printed) == self.error else "worse"
+
+    def __str__(self) -> str:
+        beside = "" if self.printed is None else f" ({number(self.printed)}) {self.verdict}"
+        return number(self.mean) + beside
+
+
+Numbers = dict[str, Number]
+"""By column."""
+
+
+class Measured(NamedTuple):
+    """One attack on one row: its numbers, or why it has none; ``own`` where it is the paper's."""
+
+    title: str
+    attack: str
+    numbers: Numbers
+    why: str | None = None
+    own: bool = True
+
+
+class Section(NamedTuple):
+    """What the page says of a table or figure, and the attacks in it."""
+
+    text: str
+    lines: Sequence[Measured]
+
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def main(write: Annotated[bool, typer.Option("--write", help="Into docs/papers.md.")] = False) -> None:
+    """Print the page, or write it."""
+    page = document()
+    if write:
+        PAGE.write_text(page, encoding="utf-8")
+    else:
+        typer.echo(page, nl=False)
+
+
+def contents() -> list[dict[str, Any]]:
+    """What ``contents.toml`` says of each paper."""
+    return tomllib.loads(CONTENTS.read_text(encoding="utf-8"))["paper"]
+
+
+def document() -> str:
+    """The whole page."""
+    parts = [ABOUT]
+    for paper in contents():
+        sections = [section(paper["name"], item) for item in paper["item"]]
+        lines = [line for one in sections for line in one.lines]
+        counts = f"The paper's attacks, rivals included, as we run them: {_count([one for one in lines if one.own])}"
+        if ours := [line for line in lines if not line.own]:
+            counts += f" Ours, beside the same numbers: {_count(ours)}"
+        parts += [f"## {paper['title']}", f"All numbers: [{paper['page']}]({paper['page']}). {counts}", paper["about"]]
+        parts += [one.text for one in sections]
+    return "\n\n".join(parts) + "\n"
+
+
+def _count(lines: Sequence[Measured]) -> str:
+    """How many numbers are better, the same and worse."""
+    verdicts = [one.verdict for line in lines for one in line.numbers.values()]
+    return ", ".join(f"{verdicts.count(word)} {word}" for word in ("better", "same", "worse")) + "."
+
+
+def section(paper: str, item: Mapping[str, Any]) -> Section:
+    """One table or figure of a paper."""
+    head = f"### {item['name']}: {item['what']}"
+    if "none" in item:
+        return Section(f"{head}\n\nNot run: {item['none'].rstrip('.')}.", [])
+    paper = item.get("paper", paper)
+    lines = list(_sizes(item) if "sizes" in item else _rows(paper, item))
+    columns = list(dict.fromkeys(column for line in lines for column in line.numbers))
+    table = [(f"{line.title}, `{line.attack}`", *_cells(line, columns)) for line in lines if line.numbers]
+    attacks = list(dict.fromkeys(line.attack for line in lines))
+    option = "" if paper == "fedgnn" else f" --attacks {','.join(attacks)}"
+    rows = ",".join(_names(paper, item))
+    parts = [
+        head,
+        f"```bash\npython -m benchmarks.papers.tables {paper} --rows {rows}{option} --write\n```",
+        markdown(("", *columns), table) if table else "",
+        *_idle(lines),
+        f"Why: {item['why']}" if "why" in item else "",
+    ]
+    return Section("\n\n".join(part for part in parts if part), lines)
+
+
+def _idle(lines: Sequence[Measured]) -> Iterator[str]:
+    """What has no numbers, by the reason, then by attack."""
+    for why in dict.fromkeys(line.why for line in lines if line.why is not None):
+        found = [line for line in lines if line.why == why]
+        attacks = dict.fromkeys(line.attack for line in found)
+        named = (f"`{attack}` ({'; '.join(one.title for one in found if one.attack == attack)})" for attack in attacks)
+        yield f"Without a number: {', '.join(named)}. {why[0].upper()}{why[1:].rstrip('.')}."
+
+
+def _cells(line: Measured, columns: Sequence[str]) -> Iterator[str]:
+    for column in columns:
+        yield str(line.numbers[column]) if column in line.numbers else ""
+
+
+@cache
+def _records() -> dict[Cell, Record]:
+    return {Cell(paper, one["row"], one["attack"]): one for paper, lines in stored().items() for one in lines}
+
+
+@cache
+def _why() -> dict[Cell, str]:
+    found, _ = missing(stored(), reasons())
+    return {cell: reason.why for reason, cells in found.items() for cell in cells}
+
+
+def _table(paper: str) -> Sequence[Any]:
+    return {"grain": grain_rows.ROWS, "fedgnn": fedgnn_rows.ROWS}.get(paper) or EDGES[paper].rows
+
+
+def _names(paper: str, item: Mapping[str, Any]) -> list[str]:
+    """The item's rows: those it names, or those whose source is its name."""
+    if "sizes" in item:
+        groups = [group for group in grain_rows.SIZES if group.source == item["sizes"]]
+        return list(dict.fromkeys(row for group in groups for row in group.rows))
+    patterns = item.get("rows")
+    if patterns is None:
+        return [row.name for row in _table(paper) if row.source == item["name"]]
+    return [row.name for row in _table(paper) if any(fnmatchcase(row.name, pattern) for pattern in patterns)]
+
+
+def _rows(paper: str, item: Mapping[str, Any]) -> Iterator[Measured]:
+    """The item's rows by its attacks."""
+    for row in (row for row in _table(paper) if row.name in _names(paper, item)):
+        attacks = _attacks(paper, item, row)
+        for attack in attacks:
+            cell = Cell(paper, row.name, attack)
+            record, own = _records().get(cell), paper == "fedgnn" or attack in _own(row)
+            if record is not None:
+                numbers = _numbers(paper, item, row, record)
+                yield Measured(row.title, attack, numbers, None if numbers else NO_ANSWER, own)
+            elif cell in _why():
+                yield Measured(row.title, attack, {}, _why()[cell], own)
+
+
+def _own(row: Any) -> Sequence[str]:
+    """The paper's attacks on a row."""
+    return list(row.printed) if isinstance(row, Line) else ["grain"]
+
+
+def _attacks(paper: str, item: Mapping[str, Any], row: Any) -> Sequence[str]:
+    if paper == "fedgnn":
+        return [fedgnn_rows.RMSE.name]
+    return item.get("attacks") or [*_own(row), *item.get("also", ())]
+
+
+def _numbers(paper: str, item: Mapping[str, Any], row: Any, record: Record) -> Numbers:
+    if paper == "fedgnn":
+        test = record["test"]
+        return {"RMSE": Number(test, test, test, row.printed, True)}
+    if paper == "grain":
+        printed = grain_printed(row)
+        return {title: _rate(record["rates"][name], printed[name]) for name, title in METRICS.items()}
+    by = record["attack"] if record["attack"] in row.printed else item.get("printed", next(reversed(row.printed), None))
+    beside = row.printed.get(by, {})
+    shown = [title for title in (beside or row.columns) if title not in item.get("skip", ())]
+    means = {title: record["means"].get(title) for title in shown}
+    return {t: _rate(mean, beside.get(t), t in ERRORS) for t, mean in means.items() if mean is not None}
+
+
+def _rate(rate: Mapping[str, float], printed: float | None, error: bool = False) -> Number:
+    return Number(rate["mean"], rate["low"], rate["high"], printed, error)
+
+
+def _sizes(item: Mapping[str, Any]) -> Iterator[Measured]:
+    """Exact answers of GRAIN and the census by size, pooled over the rows that were run."""
+    for group in grain_rows.SIZES:
+        for attack in (method.name for method in METHODS if method.name in ("grain", "census")):
+            cells = [Cell("grain", row, attack) for row in group.rows]
+            clients = [client for cell in cells if cell in _records() for client in _records()[cell]["clients"]]
+            if group.source != item["sizes"]:
+                continue
+            if not clients:
+                yield Measured(group.title, attack, {}, _why()[cells[0]], attack == "grain")
+                continue
+            numbers = Numbers()
+            for size, low, high in SIZES:
+                exact = [float(client["exact"]) for client in clients if low <= client["n_nodes"] <= high]
+                if exact:
+                    found = bootstrap(exact)
+                    printed = group.printed[size][2] / 100
+                    numbers[f"exact, {size} nodes"] = Number(found.mean, found.low, found.high, printed)
+            yield Measured(group.title, attack, numbers, own=attack == "grain")
+
+
+if __name__ == "__main__":
+    app()
