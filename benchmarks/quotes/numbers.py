@@ -6,6 +6,7 @@ import dataclasses
 import re
 import statistics
 from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
 
@@ -67,6 +68,16 @@ def _differences(file: str, one: str, other: str) -> Record:
     }
 
 
+def value(file: str, name: str, path: str) -> Any:
+    """The field of a record; where the name has a ``*``, its least and greatest mean over all that it fits."""
+    if "*" not in name:
+        return field(record(file, name), path)
+    values = [_mean(field(one, path)) for other, one in _stored(file).items() if fnmatchcase(other, name)]
+    if not values:
+        raise KeyError(f"no record like {name!r} in results/{file}.jsonl")
+    return {"low": min(values), "high": max(values)}
+
+
 DERIVED: Mapping[str, Callable[[Record], Any]] = {
     "minutes": lambda one: one["hours_per_100"] * 60 * one["graphs"] / 100,
     "median": lambda one: statistics.median(client["seconds"] for client in one["clients"]),
@@ -90,11 +101,16 @@ def field(one: Record, path: str) -> Any:
     return value
 
 
+def _mean(value: Any) -> Any:
+    return value["mean"] if isinstance(value, Mapping) and "mean" in value else value
+
+
 def shown(value: Any, form: str) -> str:
     """A number as a format says: ``share`` (97 %), ``bounds`` ([93, 100]), ``interval`` (both), ``percent1`` (97.2),
-    ``dot3`` (.972), ``short3`` (the same, but 0 for nothing at all), ``from3`` (the interval: .938 to .985), or what
+    ``dot3`` (.972), ``short3`` (the same, but 0 for nothing at all), ``from3`` (the interval: .938 to .985), ``exp1``
+    (4.1e-7), or what
     Python's ``format`` takes. Of a rate it is the mean that is shown."""
-    mean = value["mean"] if isinstance(value, Mapping) else value
+    mean = _mean(value)
     if form == "share":
         return f"{100 * mean:.0f} %"
     if form == "bounds":
@@ -109,4 +125,6 @@ def shown(value: Any, form: str) -> str:
         return "0" if mean == 0 else shown(mean, form.replace("short", "dot"))
     if form.startswith("from"):
         return " to ".join(shown(value[end], form.replace("from", "dot")) for end in ("low", "high"))
+    if form.startswith("exp"):
+        return re.sub(r"e([+-])0*", lambda sign: "e" + sign[1].strip("+"), f"{mean:.{form.removeprefix('exp')}e}")
     return format(mean, form)

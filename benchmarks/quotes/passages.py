@@ -2,7 +2,8 @@
 
 A hole is ``{FILE/KEY:PATH:FORMAT}``: the field ``PATH`` (names by dots) of the record ``KEY`` in
 ``results/FILE.jsonl``, written as ``FORMAT`` says (``numbers.py``). ``KEY less OTHER`` are the differences of two
-attacks, client by client. ``each`` repeats a passage with other values for its ``$names``.
+attacks, client by client; a ``*`` in ``KEY`` means the least and the greatest of several records. ``each`` repeats a
+passage with other values for its ``$names``.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from string import Template
 from typing import NamedTuple
 
-from benchmarks.quotes.numbers import field, record, shown
+from benchmarks.quotes.numbers import shown, value
 
 QUOTES = Path(__file__).parent
 
@@ -95,7 +96,7 @@ def filled(text: str) -> str:
     Raises:
       KeyError: there is no such record or field; the message names it.
     """
-    return HOLE.sub(lambda hole: shown(field(record(hole[1], hole[2]), hole[3]), hole[4]), text)
+    return HOLE.sub(lambda hole: shown(value(hole[1], hole[2], hole[3]), hole[4]), text)
 
 
 def _pattern(text: str) -> re.Pattern[str]:

@@ -61,8 +61,24 @@ def test_numbers_are_written_as_asked(two: None) -> None:
     assert filled(text.replace("x/", "batches/")) == "94 %, 94 % [0, 100], 94.5, .945, 0.94."
     assert filled("{batches/a:few.0:d} {batches/a:few.1:short2} {batches/b/1:exact:from1}") == "3 0 .0 to 1.0"
     assert numbers.shown(-0.0714, "dot3") == "-.071" and numbers.shown(10.5, "dot1") == "10.5"
+    assert numbers.shown(4.1e-7, "exp1") == "4.1e-7" and numbers.shown(2.5e10, "exp1") == "2.5e10"
+    assert filled("{batches/*:exact:from2}") == ".94 to .94"
+    with pytest.raises(KeyError, match="no record like"):
+        filled("{batches/c*:exact:from2}")
     with pytest.raises(KeyError, match="no field 'exact.none'"):
         filled("{batches/a:exact.none:d}")
+
+
+def test_two_attacks_are_compared_client_by_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    def clients(*values: float | None) -> dict[str, object]:
+        return {"clients": [{"AUC": value, "accuracy": value} for value in values]}
+
+    stored = {"r/one": clients(0.9, 0.7, None), "r/two": clients(0.5, 0.5, 0.1)}
+    monkeypatch.setattr(numbers, "_stored", lambda file: stored)
+    numbers._differences.cache_clear()
+    pair = "fedgig/r/one less r/two"
+    assert filled(f"{{{pair}:clients:d}}: {{{pair}:one.AUC:.2f}}, {{{pair}:less.AUC:.2f}}.") == "2: 0.80, 0.30."
+    numbers._differences.cache_clear()
 
 
 @pytest.mark.parametrize(
