@@ -77,7 +77,7 @@ JOBS = (
         "docs/results/molecules.md",
         _table("grain", "tox21-gcn,clintox-gcn,freesolv-gcn", f"{_CENSUS},{_GUESSES}"),
     ),
-    Job("guesses", "docs/results/matching.md", ("-m", "benchmarks.studies.gsm0_guesses")),
+    Job("guesses", "docs/results/matching.md", ("-m", "benchmarks.studies.gsm0_guesses", "--write")),
     *(
         Job(
             f"census-{name}",

@@ -14,6 +14,7 @@ import typer
 
 from benchmarks.lib.options import chosen
 from benchmarks.lib.page import markdown
+from benchmarks.lib.provenance import provenance
 from benchmarks.lib.records import Records
 from benchmarks.papers.fedgig_rows import FEDGIG
 from jgleak.attacks.node_order import numbered
@@ -53,7 +54,7 @@ def main(
     records = Records()
     for name in chosen(datasets, SETS, "--datasets"):
         setup = prepare(dataclasses.replace(SETS[name].experiment, graphs=graphs, know=("n", "features", "auxiliary")))
-        records.say({"dataset": name} | _scored(setup))
+        records.say({"dataset": name} | _scored(setup) | provenance())
     if write:
         records.write("file_order", document(records))
 

@@ -1,17 +1,20 @@
 """GSM-0 of guesses that see no gradient, by the definition of GRAIN's paper and by that of its released code.
 
-``python -m benchmarks.studies.gsm0_guesses`` prints a line a guess, in percent: the F1 (``Score.gsm0``), the recall
-over our lists of values (``Score.gsm0_recall``) and over the released ones (``COLUMNS``).
+``python -m benchmarks.studies.gsm0_guesses --write`` stores a record a guess: the F1 (``Score.gsm0``), the recall over
+our lists of values (``Score.gsm0_recall``) and over the released ones (``COLUMNS``).
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
+from typing import Annotated
 
 import numpy as np
 import typer
 
-from benchmarks.lib.page import interval
+from benchmarks.lib.provenance import provenance
+from benchmarks.lib.records import Records
 from jgleak.audit.experiment import run
 from jgleak.audit.setup import prepare
 from jgleak.audit.specification import Specification
@@ -22,6 +25,8 @@ from jgleak.metrics.matching import aggregates, match
 
 COLUMNS = (52, 6, 7, 3, 6, 57, 2, 7)
 """Values a feature in the released code (``CHEMICAL_FEATURES``): 140 in all."""
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 def guesses(space: FeatureSpace) -> Iterator[tuple[str, list[tuple[Graph, Graph]]]]:
@@ -49,19 +54,23 @@ def released(truth: Graph, graph: Graph, space: FeatureSpace) -> float:
     return float(np.average(np.mean(truth.x[pairs.truth] == graph.x[pairs.graph], axis=0), weights=COLUMNS))
 
 
-def main() -> None:
-    """A line a guess: F1, recall over our lists, recall over the released ones, in percent."""
+@app.command()
+def main(write: Annotated[bool, typer.Option("--write", help="Into results/gsm0_guesses.jsonl.")] = False) -> None:
+    """A record a guess: F1, recall over our lists of values, recall over the released ones."""
+    records = Records()
     space = prepare(Specification(dataset="tox21", graphs=1)).dataset.space
     for name, pairs in guesses(space):
         scores = [score(*pair, space) for pair in pairs]
-        columns = (
-            [s.gsm0 for s in scores],
-            [s.gsm0_recall for s in scores],
-            [released(*pair, space) for pair in pairs],
-        )
-        shown = (interval(vars(bootstrap(column))) for column in columns)
-        print(f"{name} ({len(pairs)} molecules): {'; '.join(shown)}", flush=True)
+        columns = {
+            "f1": [s.gsm0 for s in scores],
+            "recall": [s.gsm0_recall for s in scores],
+            "released": [released(*pair, space) for pair in pairs],
+        }
+        means = {column: dataclasses.asdict(bootstrap(values)) for column, values in columns.items()}
+        records.say({"guess": name, "graphs": len(pairs)} | means | provenance())
+    if write:
+        records.write("gsm0_guesses")
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    app()
