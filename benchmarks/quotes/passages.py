@@ -21,6 +21,9 @@ QUOTES = Path(__file__).parent
 
 HOLE = re.compile(r"\{([\w-]+)/([^{}:]*):([^{}:]+):([^{}]+)\}")
 
+NUMBER = r"(?:[-+.,%\[\] \d]|(?<=\d)e(?=[-\d])|(?<= )to(?= ))+?"
+"""What may stand in a hole: 97 % [93, 100], .938 to .985, 4.1e-7; no other words."""
+
 Problem = str
 
 
@@ -106,7 +109,7 @@ def _pattern(text: str) -> re.Pattern[str]:
         raise ValueError("a passage needs a hole, and words before its first and behind its last")
     ends = [0, *(end for span in holes for end in span), len(text)]
     parts = [re.escape(text[a:b]) for a, b in zip(ends[::2], ends[1::2], strict=True)]
-    return re.compile(r"[^|\n]+?".join(parts))
+    return re.compile(NUMBER.join(parts))
 
 
 def _bare(page: Page, text: str, covered: set[int]) -> Iterator[str]:

@@ -94,6 +94,10 @@ def test_what_is_wrong_on_a_page_is_said(two: None, text: str, hint: str) -> Non
     page = Page("page.md", (Quote("page.md", "| a | {batches/a:exact:share} |"),), {"| known |": "why"})
     _, problems = checked(page, text)
     assert any(hint in problem for problem in problems), problems
+    between = Page("page.md", (Quote("page.md", "of them; {batches/a:exact:share} of"),), {})
+    assert (
+        checked(between, "of them; then of others, of them; 95 % of")[0] == "of them; then of others, of them; 94 % of"
+    )
     known = "| a | 94 % |\n\n| known |\n|---|\n| else | 3 |"
     assert checked(page, known) == (known, [])
 
