@@ -53,6 +53,7 @@ GENERATED = (
             "deployed_models",
             "facts",
             "few_vectors",
+            "file_order",
             "local_steps",
             "public_part",
             "secure_aggregation",
