@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from benchmarks.papers.grain_rivals import NAMES, RIVALS
 from benchmarks.papers.grain_rows import Row
 from jgleak.audit.specification import Specification
 from jgleak.datasets.moleculenet import TABLES
@@ -44,6 +45,8 @@ class Method:
         """The row's experiment with this attack; how many graphs and how long is left open. None: not run there."""
         if self.prior == "plain" and row.experiment.dataset not in MOLECULES:
             return None
+        if self.name in NAMES and row.name not in RIVALS:
+            return None
         know = tuple(dict.fromkeys((*row.experiment.know, *self.know)))
         return dataclasses.replace(row.experiment, attack=self.attack, know=know, prior=self.prior)
 
@@ -56,6 +59,10 @@ METHODS = (
     Method("census-n", "census, n known", "census", ("n",), certifies=True),
     Method("census-n-plain", "census, n known, ranked by structure", "census", ("n",), "plain", certifies=True),
     Method("census-n-none", "census, n known, not ranked", "census", ("n",), "none", certifies=True),
+    Method("dlg", "DLG", "dlg", ("n",)),
+    Method("dlg-a", "DLG, told the edges", "dlg", ("n", "adjacency")),
+    Method("tableak", "TabLeak", "tableak", ("n",)),
+    Method("tableak-a", "TabLeak, told the edges", "tableak", ("n", "adjacency")),
     Method("random", "baseline: random", "random", ("n",), baseline=True),
     Method("empty", "baseline: empty", "empty", ("n",), baseline=True),
     Method("mean-adjacency", "baseline: mean-adjacency", "mean-adjacency", ("n", "auxiliary"), baseline=True),

@@ -19,6 +19,7 @@ from benchmarks.papers.edge_table import Line
 from benchmarks.papers.grain_methods import METHODS, MOLECULES
 from benchmarks.papers.grain_records import RECALL
 from benchmarks.papers.grain_records import printed as grain_printed
+from benchmarks.papers.grain_rivals import NAMES, RIVALS
 from benchmarks.papers.missing import EDGES, Cell, missing, reasons, stored
 from jgleak.audit.record import SIZES
 from jgleak.metrics import bootstrap
@@ -204,7 +205,7 @@ def _rows(paper: str, item: Mapping[str, Any]) -> Iterator[Measured]:
 
 def _own(row: Any) -> Sequence[str]:
     """The paper's attacks on a row."""
-    return list(row.printed) if isinstance(row, Line) else ["grain"]
+    return list(row.printed) if isinstance(row, Line) else ["grain", *(NAMES if row.name in RIVALS else ())]
 
 
 def _attacks(paper: str, item: Mapping[str, Any], row: Any) -> Sequence[str]:
@@ -218,7 +219,7 @@ def _numbers(paper: str, item: Mapping[str, Any], row: Any, record: Record) -> N
         test = record["test"]
         return {"RMSE": Number(test, test, test, row.printed, True)}
     if paper == "grain":
-        printed = grain_printed(row)
+        printed = grain_printed(row, record["attack"])
         rates = {name: rate for name, rate in record["rates"].items() if name != RECALL or _molecules(row)}
         return {t: _rate(rates[name], printed[theirs]) for t, (name, theirs) in METRICS.items() if name in rates}
     by = record["attack"] if record["attack"] in row.printed else item.get("printed", next(reversed(row.printed), None))

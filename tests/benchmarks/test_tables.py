@@ -12,7 +12,8 @@ from typer.testing import CliRunner, Result
 from benchmarks.lib.page import interval
 from benchmarks.papers import grain_page, grain_rows, tables
 from benchmarks.papers.grain_methods import METHODS, identify
-from benchmarks.papers.grain_records import rates
+from benchmarks.papers.grain_records import printed, rates
+from benchmarks.papers.grain_rivals import NAMES, RIVALS
 from benchmarks.papers.grain_rows import Printed, Row
 from jgleak.audit.experiment import run
 from jgleak.audit.record import result_record, summary_record
@@ -68,6 +69,19 @@ def test_every_ranking_is_run_where_it_differs() -> None:
     assert [s and s.prior for s in told["citeseer-gcn"]] == ["auto", None, "none"] * 2
     node = census[0].specification(rows["tox21-node"])
     assert node is not None and node.know == ("labels",)
+
+
+def test_rivals_stand_where_the_paper_has_them_beside_their_own_numbers() -> None:
+    rows = {row.name: row for row in grain_rows.ROWS}
+    assert set(RIVALS) <= set(rows) and all(tuple(lines) == NAMES for lines in RIVALS.values())
+    dlg, told = (method for method in METHODS if method.name in ("dlg", "dlg-a"))
+    assert dlg.specification(rows["freesolv-gcn"]) is None
+    asked = told.specification(rows["tox21-gcn"])
+    assert asked is not None and (asked.attack, asked.know) == ("dlg", ("n", "adjacency"))
+    assert (
+        printed(rows["tox21-gcn"], "dlg-a")["gsm1"] == 0.601 and printed(rows["tox21-gcn"], "census")["exact"] == 0.68
+    )
+    assert printed(rows["tox21-l4"], "tableak")["hours_per_100"] is None
 
 
 def test_one_object_a_row_and_attack(results: Path) -> None:
@@ -157,7 +171,7 @@ def test_files_that_measure_nothing(results: Path, tmp_path: Path, change, hint:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "hint"), [(("--rows", "d"), "a, b, c"), (("--attacks", "dlg"), "grain, census"), (("x",), "x")]
+    ("arguments", "hint"), [(("--rows", "d"), "a, b, c"), (("--attacks", "glg"), "grain, census"), (("x",), "x")]
 )
 def test_unknown_names(results: Path, arguments: tuple[str, ...], hint: str) -> None:
     result = run_tables(*arguments)
