@@ -76,14 +76,16 @@ def _whole(root: Path, one: Generated, write: bool) -> Iterator[str]:
         file.write_text(wanted, encoding="utf-8")
 
 
-def unlisted() -> list[str]:
-    """Pages and records of ``results/`` that nothing here knows."""
+def unlisted() -> Iterator[str]:
+    """Pages of ``results/`` that nothing here knows, and pages of docs/results without a file of quotes."""
     known = {Path(one.page).stem for one in GENERATED} | set(WITHOUT_RECORDS)
-    return [
-        f"benchmarks/results/{file.name}: neither made of records nor in WITHOUT_RECORDS"
-        for file in sorted(RESULTS.glob("*.md"))
-        if file.stem not in known
-    ]
+    for file in sorted(RESULTS.glob("*.md")):
+        if file.stem not in known:
+            yield f"benchmarks/results/{file.name}: neither made of records nor in WITHOUT_RECORDS"
+    quoted = {page.page for page in pages()}
+    for file in (ROOT / "README.md", *sorted((ROOT / "docs" / "results").glob("*.md"))):
+        if (name := file.relative_to(ROOT).as_posix()) not in quoted:
+            yield f"{name}: no file of benchmarks/quotes says where its numbers come from"
 
 
 def origins() -> Iterator[str]:

@@ -90,7 +90,8 @@ def checked(page: Page, text: str) -> tuple[str, list[Problem]]:
         first = text[: match.start()].count("\n")
         covered |= set(range(first, first + wanted.count("\n") + 1))
     problems += [f"{page.page}: neither record nor reason: {line}" for line in _bare(page, text, covered)]
-    return text, problems
+    gone = [table for table in page.unrecorded if f"\n{table}" not in f"\n{text}"]
+    return text, [*problems, *(f"{page.page}: no table begins with {table!r}" for table in gone)]
 
 
 def filled(text: str) -> str:

@@ -100,6 +100,13 @@ def test_what_is_wrong_on_a_page_is_said(two: None, text: str, hint: str) -> Non
     )
     known = "| a | 94 % |\n\n| known |\n|---|\n| else | 3 |"
     assert checked(page, known) == (known, [])
+    assert checked(page, "| a | 94 % |")[1] == ["page.md: no table begins with '| known |'"]
+
+
+def test_a_page_of_results_needs_a_file_of_quotes(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(check.unlisted()) == []
+    monkeypatch.setattr(check, "pages", lambda: [])
+    assert [line.partition(":")[0] for line in check.unlisted()][:2] == ["README.md", "docs/results/defenses.md"]
 
 
 def test_a_cell_has_a_record_or_a_reason_and_a_reason_has_a_cell() -> None:
