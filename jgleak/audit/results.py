@@ -21,7 +21,7 @@ SUFFIXES = {"observations": ".safetensors", "reconstructions": ".json", "truths"
 FORMAT = "jgleak audit 2"
 """Version of the store, and of what a unit's hash is taken of."""
 
-PLAIN = Specification().to_json()
+PLAIN = Specification().to_json() | {"recorded": None}
 """What fields say that a store of an earlier version does not have."""
 
 _UNITS = """
@@ -37,11 +37,12 @@ class Unit(NamedTuple):
     Beside the store lie ``observations/HASH.safetensors`` (what the server saw; of a client with several graphs under
     the first one's hash alone), ``reconstructions/HASH.json`` (which names its observation, as
     ``jgleak.audit.certified`` reads it) and ``truths/HASH.json`` (``x``, ``edges``, ``y``, ``name`` of the private
-    graph); units that were skipped, or broke down before the attack began, have none of them.
+    graph, where somebody says it); units that were skipped, or broke down before the attack began, have none of them.
 
     Attributes:
       hash: SHA-256 of the specification, the graph's index and the store's format; the key of the unit.
-      cell: what people call the cell: ``data``, ``model``, ``attack``, ``defense`` and ``seed``.
+      cell: what people call the cell: ``data``, ``model``, ``attack``, ``defense`` and ``seed``; of a client that ran
+        also ``file``.
       specification: as ``Specification.to_json`` gives it.
       client: position of the graph in the data set; with batches of several, those of one client follow each other.
       status: ``done``, ``failed`` (the attack broke down, or there was no update to attack) or ``skipped`` (the attack
@@ -132,7 +133,8 @@ def _lost(folder: Path, units: Sequence[Unit]) -> Iterator[str]:
         first = hashes.get((tuple(unit.cell.items()), unit.client - unit.client % unit.specification["batch"]))
         for name, suffix in SUFFIXES.items():
             file = f"{first if name == 'observations' else unit.hash}{suffix}"
-            if file not in there[name] and not (name == "observations" and first != unit.hash):
+            untold = name == "truths" and unit.record.get("n_nodes") is None
+            if file not in there[name] and not untold and not (name == "observations" and first != unit.hash):
                 yield f"{name}/{file}"
 
 

@@ -102,9 +102,9 @@ def invert(
         from jgleak.audit.describe import describe
         from jgleak.audit.outcome import FOUND, PART, outcome
         from jgleak.audit.record import plain
-        from jgleak.cli.features import feature_space
         from jgleak.datasets import load as load_dataset
         from jgleak.federated import Knowledge, load
+        from jgleak.interop.spaces import feature_space
 
         chosen = get_attack(name)
         if options:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from jgleak.audit.report.rows import Panel, Row
+from jgleak.audit.results import Unit
 
 PUBLIC = "the model, its parameters and the schema of node features"
 """What every server knows."""
@@ -96,6 +97,8 @@ def in_words(rows: Sequence[Row]) -> list[str]:
 
 def _facts(row: Row) -> dict[str, str]:
     spec = row.units[0].specification
+    if row.recorded:
+        return _recorded(row, spec)
     facts = {
         "Data": _data(spec),
         "Model": _model(spec),
@@ -113,6 +116,25 @@ def _facts(row: Row) -> dict[str, str]:
     if noise:
         span = f"{noise[0]:.1e}" if len(noise) == 1 else f"{noise[0]:.1e} to {noise[-1]:.1e}"
         facts["Noise that certificates allow for"] = f"deviation {span} on every entry of the update"
+    return facts
+
+
+def _recorded(row: Row, spec: Mapping[str, Any]) -> dict[str, str]:
+    """Of clients that ran: the file says how; what it does not say is not known."""
+    files, noise = {unit.cell.get("file", "") for unit in row.units}, spec["recorded"]["noise"]
+    told = len({unit.cell.get("file", "") for unit in row.told})
+    facts = {
+        "Data": f"{len(files)} observation file{'s' * (len(files) > 1)}, the truth known of {told} of them",
+        "Model": "as each file has it, with the parameters that the server sent",
+        "The server sees": "; ".join(sorted({_seen_of(unit) for unit in row.units})),
+        "The attacker knows": _known(spec),
+        "Largest graph looked for": f"{spec['max_n']} nodes (n_max)" if spec["max_n"] else UNBOUNDED,
+        "Ranking of graphs with the same gradient": RANKINGS[spec["prior"]],
+        "Defence": "what the files say" + ("" if noise is None else f", and noise of deviation {noise:g}"),
+        "Time limit": f"{spec['time_limit']:g} s for each client",
+    }
+    if spec["options"]:
+        facts["Options of the attack"] = ", ".join(f"{name} = {value}" for name, value in spec["options"])
     return facts
 
 
@@ -145,7 +167,18 @@ def _model(spec: Mapping[str, Any]) -> str:
 
 
 def _seen(row: Row, spec: Mapping[str, Any]) -> str:
+    if row.recorded:
+        return "; or ".join(sorted({_seen_of(unit) for unit in row.units}))
     protocols = sorted({unit.record["protocol"] for unit in row.done}) or [spec["protocol"] or "fedsgd"]
+    return "; ".join(_sends(protocol, spec) for protocol in protocols)
+
+
+def _seen_of(unit: Unit) -> str:
+    """What the server sees of a client that ran, by its file."""
+    return _sends(unit.specification["protocol"] or "fedsgd", unit.specification)
+
+
+def _sends(protocol: str, spec: Mapping[str, Any]) -> str:
     graphs = "one graph" if spec["batch"] == 1 else f"{spec['batch']} graphs (their mean)"
     steps = f"{spec['local_steps']} step{'s' * (spec['local_steps'] > 1)} of size {spec['local_rate']:g}"
     beside = {"local_momentum": "momentum {:g}", "local_decay": "weight decay {:g}", "local_loader": "{} graphs a step"}
@@ -157,7 +190,7 @@ def _seen(row: Row, spec: Mapping[str, Any]) -> str:
         "target_node": "the gradient of one node's loss, the target",
         "node_losses": "the gradient of every node's loss, one by one",
     }
-    return "; ".join(texts[protocol] for protocol in protocols)
+    return texts[protocol]
 
 
 def _known(spec: Mapping[str, Any]) -> str:
