@@ -20,6 +20,7 @@ from jgleak.audit.recorded.recorded import Recorded
 from jgleak.audit.report.render import render_html, render_markdown
 from jgleak.audit.results import Unit, open_audit
 from jgleak.audit.specification import Faults
+from jgleak.audit.table import certificate_text
 from jgleak.cli import app
 from jgleak.datasets import load as load_dataset
 from jgleak.federated import fedsgd
@@ -251,3 +252,59 @@ def test_the_example_can_run(folder: Path) -> None:
             str(folder / "rounds/round-001-client-0.safetensors"), truth=str(folder / "truths"), features="molecules"
         )
     }
+
+
+def invert(folder: Path, *options: str) -> Result:
+    files = sorted(map(str, (folder / "seen").glob("*.safetensors")))
+    return CliRunner().invoke(app, ["invert", *files, "--attack", "knowing", *options])
+
+
+def test_several_files_have_a_line_each_and_a_summary(folder: Path) -> None:
+    result = invert(folder, "--truth", str(folder / "truths"), "--out", str(folder / "found"), "--json")
+    assert result.exit_code == 1, "one is broken"
+    *records, last = (json.loads(text) for text in result.stdout.splitlines())
+    by_name = {Path(record["file"]).stem: record for record in records}
+    assert {name: record.get("exact", "failed") for name, record in by_name.items()} == {
+        "a": True,
+        "b": False,
+        "c": None,
+        "two": True,
+        "broken": "failed",
+    }
+    assert last["summary"] == {
+        **{"files": 5, "failed": 1, "found": 4, "unique": 3, "listed": 3},
+        **{"truths": 3, "exact": 2, "truth_in_set": 2, "wrong": 1},
+    }
+    lines = [text for text in result.stderr.splitlines() if ".safetensors" in text]
+    assert len(lines) == 5 and "certified unique; exact" in lines[0] and "not the truth (GSM-2 " in lines[1]
+    assert "of 3 with a truth 2 exact, 2 listed, 1 with a complete set that lacks it; 1 failed" in result.stderr
+    assert {file.name for file in (folder / "found").iterdir()} >= {"a.json", "two.json"}
+    assert CliRunner().invoke(app, ["verify", str(folder / "found" / "a.json")]).exit_code in (0, 1)
+    (folder / "seen" / "broken.safetensors").unlink()
+    assert invert(folder).exit_code == 0
+
+
+def test_one_file_says_whether_it_is_the_truth(folder: Path) -> None:
+    file = str(folder / "seen" / "b.safetensors")
+    told = CliRunner().invoke(app, ["invert", file, "--attack", "knowing", "--truth", str(folder / "truths")])
+    assert "beside the truth: not the truth" in told.stdout
+    nowhere = CliRunner().invoke(app, ["invert", file, "--attack", "knowing", "--truth", str(folder / "lies")])
+    assert nowhere.exit_code == 2 and "truth: there is no" in nowhere.stderr
+    twice = CliRunner().invoke(app, ["invert", file, file, "--attack", "knowing", "--out", str(folder / "found")])
+    assert twice.exit_code == 2 and "would both be written to b.json" in twice.stderr
+
+
+def test_conditions_are_a_line_a_kind_unless_all_are_asked_for() -> None:
+    checks = [f"node check of {hop}-hop blocks: rank" for hop in (1, 2)] + ["readout check of nodes: independent"]
+    left = [f"{count} candidates of 2-hop blocks were not looked at" for count in (7, 12)]
+    certificate = Certificate("k_graphs", 3, 9, False, 1e-7, (*checks, *left, "the graph is connected"))
+    short, whole = (certificate_text(certificate, verbose=verbose).splitlines()[1:] for verbose in (False, True))
+    assert short == [
+        "  if no true row fails its span check: node (2), readout",
+        "  if 7 candidates of 2-hop blocks were not looked at (and 1 alike)",
+        "  if the graph is connected",
+        "  (all 6 conditions: --verbose, --json)",
+    ]
+    assert whole == [f"  if {condition}" for condition in certificate.conditions]
+    one = Certificate("unique", 1, 9, False, 1e-7, ("the graph is connected",))
+    assert certificate_text(one, verbose=False) == certificate_text(one)
