@@ -132,7 +132,7 @@ def invert(file: Path, asked: Asked, tell: Callable[[Facts], None]) -> Inverted:
     else:
         found = attack(observation, knowledge, **given)
     seconds = time.monotonic() - begun, compilations().since(compiled).seconds
-    worth = outcome(observation, found, noise)
+    worth = outcome(observation, found, noise, space)
     if unknown and worth.kind == FOUND:  # facts depend on the number of graphs
         shown = facts(observation, space, noise=noise)
         tell(shown)

@@ -48,7 +48,8 @@ def invert(
         str | None,
         typer.Option(
             help="What the input's columns mean, where the file does not say: molecules (GRAIN's atom features), "
-            "molecules+bonds (with bond types), molecules:tox21 (normalised as in that set), or a JSON schema."
+            "molecules+bonds (with bond types), molecules:tox21 (normalised as in that set), pyg or ogb (those "
+            "libraries' atom features, embedded; pyg:numbers: as they are), or a JSON schema."
         ),
     ] = None,
     loss: Annotated[

@@ -58,10 +58,9 @@ def _show_found(one: Inverted, console: Console, verbose: bool) -> None:
             console.print(Text(member_text(found.members[place])), soft_wrap=True)
         if molecule is not None and (not worth.text or found.members):
             fits = f"SMILES {molecule.texts[0]}\n  {molecule.note}"
-            console.print(
-                Text(fits if molecule.inferred or molecule.known else "no SMILES: no bond orders fit these atoms"),
-                soft_wrap=True,
-            )
+            unread = f"\n  {molecule.note}" if molecule.unread_columns else ""
+            none = f"no SMILES: no bond orders fit these atoms{unread}"
+            console.print(Text(fits if molecule.inferred or molecule.known else none), soft_wrap=True)
     distance = "unknown" if found.gradient_distance is None else f"{found.gradient_distance:.1e}"
     count = "1 candidate graph" if len(found.graphs) == 1 else f"{len(found.graphs)} candidate graphs, the best shown"
     if found.members or len(one.shown) > 1:
