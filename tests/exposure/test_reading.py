@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -15,9 +16,10 @@ from jgleak.cli import app
 from jgleak.datasets import MOLECULE_SPACE
 from jgleak.exposure.clients import Clients
 from jgleak.exposure.deployment import Deployment
-from jgleak.exposure.reading import DEPLOYED, read
+from jgleak.exposure.reading import DEPLOYED, clients_of, read
 from jgleak.exposure.registry import exposure_of
 from jgleak.exposure.stated import RATE, Stated
+from jgleak.exposure.text import clients_text
 from jgleak.federated import LocalTraining, save
 from tests.exposure.conftest import SPACE, pooled, sent
 
@@ -91,6 +93,21 @@ def test_an_observation_file_says_how_its_client_trains(tmp_path: Path) -> None:
     assert found.clients.ways == deployment.clients.ways
     again = jgleak.check(sent(deployment), SPACE)
     assert again.deployment.clients == found.clients
+
+
+def test_noise_of_a_file_is_rounding_where_it_is_as_large() -> None:
+    """Weights of size 1 are off by 2**-23 / sqrt(12) at most, and by that over the rate in an update."""
+    plain = sent(Deployment(pooled(), SPACE, Clients()))
+    left = lambda noise, **fields: clients_of(dataclasses.replace(plain, noise=noise, **fields))  # noqa: E731
+    small, large = left(1e-8), left(1e-2)
+    assert "rounding of returned weights leaves at a rate of" in small.whence and large.whence == "as the file says"
+    local = {"protocol": "fedavg", "local": LocalTraining(rate=0.1, steps=2)}
+    assert left(1e-8, **local).whence == "rounding of the weights that came back"
+    assert left(1e-3, **local).whence == "as the file says"
+    for clients in (small, large):
+        said = clients_text(clients, "ce")
+        assert "defence" not in said and "noise of deviation 1.0e-0" in said
+        assert clients.ways == Clients(defense=f"gaussian:{clients.noise}").ways, "facts reckon with it all the same"
 
 
 def test_own_code_is_taken_as_an_object_or_as_what_makes_it(mine: Path) -> None:
