@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jgleak.audit.describe import model_words
 from jgleak.audit.experiment import Answer, Result
 from jgleak.audit.specification import Specification
 from jgleak.metrics import Score, bootstrap, mean_scores
@@ -57,6 +58,7 @@ def result_record(result: Answer, specification: Specification) -> dict[str, Any
         "batch": None if seen is None else seen.batch_size,
         "index": place,
         "defense": specification.defense,
+        **({} if specification.recorded is None or seen is None else {"model": model_words(seen.model)}),
         "entries": None if seen is None else [int(np.size(leaf)) for leaf in jax.tree.leaves(seen.update)],
         "facts": {} if result.facts is None else result.facts.to_json(),
         "graphs": len(found.graphs),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -78,6 +79,7 @@ class Audit(NamedTuple):
       planned: number of units of the whole grid, the missing ones included.
       units: the finished ones, in the grid's order.
       lost: files of finished units that are there no more, by their place in the folder.
+      digests: SHA-256 of the data of every name of the grid, over all of its cells.
     """
 
     name: str
@@ -85,6 +87,7 @@ class Audit(NamedTuple):
     planned: int
     units: list[Unit]
     lost: tuple[str, ...] = ()
+    digests: Mapping[str, str] = {}
 
 
 def open_audit(folder: Path) -> Audit:
@@ -109,9 +112,21 @@ def open_audit(folder: Path) -> Audit:
                 )
             planned = store.execute("SELECT coalesce(sum(graphs), 0) FROM cells").fetchone()[0]
             units = [_unit(row) for row in store.execute(_UNITS)]
+            digests = _digests(store.execute("SELECT cell, data FROM cells ORDER BY position").fetchall())
     except (sqlite3.Error, json.JSONDecodeError, TypeError) as error:
         raise ValueError(f"audit: {file} is not a readable store of `jgleak audit` ({error})") from error
-    return Audit(name, text, planned, units, tuple(_lost(folder, units)))
+    return Audit(name, text, planned, units, tuple(_lost(folder, units)), digests)
+
+
+def _digests(cells: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """One digest for each name of data; of several different ones the digest of all."""
+    found: dict[str, dict[str, None]] = {}
+    for cell, digest in cells:
+        found.setdefault(json.loads(cell)["data"], {})[digest] = None
+    return {
+        name: next(iter(many)) if len(many) == 1 else hashlib.sha256("".join(many).encode()).hexdigest()
+        for name, many in found.items()
+    }
 
 
 def lost_files(lost: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ from jgleak.audit.specification import Specification
 from jgleak.features import FeatureSpace
 from jgleak.federated.observation import serialise
 from jgleak.graph import Graph
-from jgleak.version import __version__
+from jgleak.version import __version__, code_digest
 
 
 class Outcome(NamedTuple):
@@ -58,9 +58,10 @@ def unit_hash(specification: Specification, client: int) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Of jgleak and of what its numbers depend on most."""
+    """Of jgleak, with a digest of its code, and of what its numbers depend on most."""
     return {
         "jgleak": __version__,
+        "code": code_digest(),
         "jax": jax.__version__,
         "numpy": np.__version__,
         "python": platform.python_version(),

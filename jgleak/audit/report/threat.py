@@ -83,7 +83,7 @@ UNBOUNDED = "the attacker knows no bound; certificates say how far was looked"
 
 def in_words(rows: Sequence[Row]) -> list[str]:
     """The threat model in a few sentences: what the server sees, and what which attack is told beyond that."""
-    seen = dict.fromkeys(_seen(row, row.units[0].specification) for row in rows)
+    seen = dict.fromkeys(seen_by_server(row) for row in rows)
     sentences = [
         f"The attacker is the server itself, which follows the protocol. It sees {'; or '.join(seen)}.",
         f"It knows {PUBLIC}, and which defence clients apply.",
@@ -100,10 +100,10 @@ def _facts(row: Row) -> dict[str, str]:
     if row.recorded:
         return _recorded(row, spec)
     facts = {
-        "Data": _data(spec),
-        "Model": _model(spec),
+        "Data": described_data(spec),
+        "Model": described_model(row.units[0]),
         "Parameters": f"trained for {spec['train']} epochs before the round" if spec["train"] else "random, untrained",
-        "The server sees": _seen(row, spec),
+        "The server sees": seen_by_server(row),
         "The attacker knows": _known(spec),
         "Largest graph looked for": f"{spec['max_n']} nodes (n_max)" if spec["max_n"] else UNBOUNDED,
         "Ranking of graphs with the same gradient": RANKINGS[spec["prior"]],
@@ -138,7 +138,8 @@ def _recorded(row: Row, spec: Mapping[str, Any]) -> dict[str, str]:
     return facts
 
 
-def _data(spec: Mapping[str, Any]) -> str:
+def described_data(spec: Mapping[str, Any]) -> str:
+    """The data set of simulated clients in words."""
     sizes = {"min_nodes": "from {} nodes", "max_nodes": "up to {} nodes"}
     limits = [text.format(spec[name]) for name, text in sizes.items() if spec[name] is not None]
     task = "" if spec["task"] is None else f", task {spec['task']}"
@@ -146,7 +147,11 @@ def _data(spec: Mapping[str, Any]) -> str:
     return ", ".join([f"{spec['dataset']}{task}{by_node}{bonds}", *limits])
 
 
-def _model(spec: Mapping[str, Any]) -> str:
+def described_model(unit: Unit) -> str:
+    """The model of a client in words; of a client that ran as its file has it."""
+    spec = unit.specification
+    if spec.get("recorded") is not None:
+        return unit.record.get("model") or ""
     heads = f", {spec['heads']} heads" if spec["model"] in ("gat", "gatv2") else ""
     head = f", then a map of width {spec['head']}" if spec["head"] else ""
     pooling = f" ({spec['pooling']}{head})" if spec["readout"] == "pooled" else ""
@@ -166,7 +171,9 @@ def _model(spec: Mapping[str, Any]) -> str:
     return ", ".join(words)
 
 
-def _seen(row: Row, spec: Mapping[str, Any]) -> str:
+def seen_by_server(row: Row) -> str:
+    """What the server sees of a row's clients, in words."""
+    spec = row.units[0].specification
     if row.recorded:
         return "; or ".join(sorted({_seen_of(unit) for unit in row.units}))
     protocols = sorted({unit.record["protocol"] for unit in row.done}) or [spec["protocol"] or "fedsgd"]
