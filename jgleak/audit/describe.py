@@ -38,7 +38,7 @@ def model_words(model: GNN) -> str:
     words = [
         " and ".join(dict.fromkeys(f"{type(layer.conv).__name__} {layer.features}" for layer in model.layers)),
         f"{model.depth} layer{'s' * (model.depth > 1)}",
-        "/".join(dict.fromkeys(layer.act for layer in model.layers)),
+        " and ".join(dict.fromkeys(layer.act for layer in model.layers)),
         *sorted(norms),
         f"readout {type(model.readout).__name__}",
         f"{model.in_features} columns in, {model.outputs} out",

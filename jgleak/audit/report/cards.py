@@ -99,15 +99,15 @@ def _weights(unit: Unit) -> str:
 def _data(rows: Sequence[Row], digest: str | None) -> dict[str, str]:
     units = [unit for row in rows for unit in row.units]
     first, recorded = units[0].specification, rows[0].recorded
-    told = [unit for row in rows for unit in row.told]
+    told = max((clients(row.told) for row in rows), key=len)  # attacks share their clients
     seen = {unit.cell.get("file") or unit.client for unit in units}
     facts = {
         "Kind": "clients that ran, by their observation files" if recorded else "simulated clients",
         "Data set": "" if recorded else described_data(first),
         "Source": "the files' owner" if recorded else origin(first["dataset"]),
         "Observation files": str(len(seen)) if recorded else "",
-        "Private graphs": f"{len(clients(told))} known" if told else "none known",
-        "Nodes of a graph": _spread([unit.record["n_nodes"] for unit in told]),
+        "Private graphs": f"{len(told)} known" if told else "none known",
+        "Nodes of a graph": _spread([group[0].record["n_nodes"] for group in told]),
         "Graphs behind an update": _range(sorted({unit.specification["batch"] for unit in units})),
         "Digest": digest[:DIGITS] if digest else "",
     }
