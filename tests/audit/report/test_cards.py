@@ -46,7 +46,7 @@ def test_simulated_clients() -> None:
     assert model.facts["Parameters"] == "321" and model.facts["Loss"] == "bce"
     assert "GCN of 2 layers, width 300" in model.facts["Architecture"] and "random" in model.facts["Weights"]
     assert sheet.facts["Private graphs"] == "3 known", "the graph that two attacks share is one"
-    assert sheet.facts["Nodes of a graph"] == "10 to 14, 11 in the median" and sheet.facts["Digest"] == "a" * DIGITS
+    assert sheet.facts["Nodes of a graph"] == "10 to 14, 12 in the median" and sheet.facts["Digest"] == "a" * DIGITS
     assert sheet.facts["Source"] == origin("embedded") and "Observation files" not in sheet.facts
 
 
