@@ -8,10 +8,18 @@ from collections.abc import Iterator, Sequence
 from rdkit import Chem, rdBase
 
 from jgleak.features import FeatureSpace
+from jgleak.features.atoms import MISC
 from jgleak.graph import Graph
 
 STATED = ("atomic_number", "hydrogens")
 """Features without which bond orders cannot be inferred."""
+
+CODED = {
+    "formal_charge": "whole numbers",
+    "aromatic": "0 and 1",
+    "hybridization": "RDKit's names, as SP2",
+}
+"""Features that are read where a schema has them, and the values by which they are; any other value is no statement."""
 
 ELEMENTS = range(1, 119)
 
@@ -33,6 +41,7 @@ class Smiles:
       complete: no budget ended the search for others.
       known: the graph has bond types, and nothing was inferred.
       unread: the graph has edge classes, but they are not called as RDKit calls bond types, and were not looked at.
+      unread_columns: features of ``CODED`` whose values are not coded as they are here, and were not looked at.
     """
 
     texts: tuple[str, ...]
@@ -40,10 +49,18 @@ class Smiles:
     complete: bool
     known: bool = False
     unread: bool = False
+    unread_columns: tuple[str, ...] = ()
 
     @property
     def note(self) -> str:
         """For people: what to think of the bond orders."""
+        if not self.unread_columns:
+            return self._orders
+        columns = " and ".join(f"{name!r} ({CODED[name]})" for name in self.unread_columns)
+        return f"{self._orders}; not read, since their values are others: {columns}"
+
+    @property
+    def _orders(self) -> str:
         if self.known:
             return "with the bond types of the reconstruction"
         if self.unread:
@@ -84,9 +101,11 @@ def smiles(graph: Graph, space: FeatureSpace) -> Smiles | None:
         return None
     found: set[str] = set()
     complete, bonds = True, bond_types(graph, space)
+    unknown = tuple(name for name in CODED if _column(graph, space, name) is not None and not _coded(space, name))
     with rdBase.BlockLogs():
         if bonds is not None:
-            return Smiles((_written(_molecule(graph, space, bonds)),), inferred=False, complete=True, known=True)
+            text = _written(_molecule(graph, space, bonds))
+            return Smiles((text,), inferred=False, complete=True, known=True, unread_columns=unknown)
         for orders in _assignments(graph, space, numbers):
             if orders is None:
                 complete = False
@@ -96,9 +115,9 @@ def smiles(graph: Graph, space: FeatureSpace) -> Smiles | None:
                 found.add(text)
         unread = graph.edge_class is not None
         if found:
-            return Smiles(tuple(sorted(found)), True, complete, unread=unread)
+            return Smiles(tuple(sorted(found)), True, complete, unread=unread, unread_columns=unknown)
         plain = Chem.MolToSmiles(_molecule(graph, space, [ORDERS[0]] * len(graph.edges)))
-    return Smiles((plain,), False, complete, unread=unread)
+    return Smiles((plain,), False, complete, unread=unread, unread_columns=unknown)
 
 
 def _column(graph: Graph, space: FeatureSpace, name: str) -> list | None:
@@ -110,11 +129,30 @@ def _column(graph: Graph, space: FeatureSpace, name: str) -> list | None:
     return [values[int(entry)] if values else entry for entry in graph.x[:, place]]
 
 
+def _coded(space: FeatureSpace, name: str) -> bool:
+    """The values of a feature of ``CODED`` are those that are read, but for a last one for all others (OGB's)."""
+    values = [value for value in space.features[space.index(name)].values if value != MISC]
+    if name == "hybridization":
+        return bool(values) and all(str(value) in Chem.HybridizationType.names for value in values)
+    if name == "aromatic":
+        return set(values) <= {0, 1} and bool(values)
+    return all(isinstance(value, int) for value in values)  # a real column holds the numbers themselves
+
+
+def _stated(graph: Graph, space: FeatureSpace, name: str) -> list | None:
+    """What every atom states for a feature of ``CODED``, None for an atom that states nothing; None where the space
+    lacks the feature, or codes it otherwise."""
+    column = _column(graph, space, name)
+    if column is None or not _coded(space, name):
+        return None
+    return [None if value == MISC else value for value in column]
+
+
 def _assignments(graph: Graph, space: FeatureSpace, numbers: list[int]) -> Iterator[list[int] | None]:
     """Orders of all bonds that give every atom a normal valence; None at last where a budget ends the search."""
     near = graph.neighbours
     hydrogens = _column(graph, space, "hydrogens") or []
-    charges = _column(graph, space, "formal_charge") or [0] * graph.n
+    charges = [charge or 0 for charge in _stated(graph, space, "formal_charge") or [0] * graph.n]
     table = Chem.GetPeriodicTable()
     spare: list[set[int]] = []
     for v, (number, charge) in enumerate(zip(numbers, charges, strict=True)):
@@ -183,7 +221,8 @@ def _written(molecule: Chem.RWMol) -> str:
 
 def _molecule(graph: Graph, space: FeatureSpace, bonds: Sequence[Chem.BondType]) -> Chem.RWMol:
     """Atoms with their charges and hydrogens, and the given bonds; unchecked."""
-    columns = [_column(graph, space, name) or [0] * graph.n for name in (*STATED, "formal_charge")]
+    columns = [_column(graph, space, name) or [0] * graph.n for name in STATED]
+    columns.append([charge or 0 for charge in _stated(graph, space, "formal_charge") or [0] * graph.n])
     molecule = Chem.RWMol()
     for number, hydrogens, charge in zip(*columns, strict=True):
         atom = Chem.Atom(int(number))
@@ -202,11 +241,14 @@ def _fitting(graph: Graph, space: FeatureSpace, orders: list[int]) -> str | None
     if Chem.SanitizeMol(molecule, catchErrors=True) != Chem.SanitizeFlags.SANITIZE_NONE:
         return None
     atoms = [molecule.GetAtomWithIdx(v) for v in range(graph.n)]
-    aromatic, hybrid = _column(graph, space, "aromatic"), _column(graph, space, "hybridization")
+    aromatic, hybrid = _stated(graph, space, "aromatic"), _stated(graph, space, "hybridization")
     if aromatic is not None and [int(a.GetIsAromatic()) for a in atoms] != [int(x) for x in aromatic]:
         return None
-    if hybrid is not None and [str(a.GetHybridization()) for a in atoms] != [str(x) for x in hybrid]:
-        return None
+    listed = space.features[space.index("hybridization")].values if hybrid is not None else ()
+    for atom, stated in zip(atoms, hybrid or (), strict=False):
+        name = str(atom.GetHybridization())
+        if name != stated and (stated is not None or name in listed):
+            return None
     for atom in atoms:
         atom.SetNoImplicit(False)
     return Chem.MolToSmiles(molecule)

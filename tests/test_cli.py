@@ -294,7 +294,7 @@ def test_an_observation_without_a_space_is_given_one(observed: Any, tmp_path: Pa
     assert "the nodes of 'synthetic-er' are not atoms" in one_error(
         jgleak(*run, "--features", "molecules:synthetic-er")
     )
-    assert "give 'molecules' or a JSON file" in one_error(jgleak(*run, "--features", "nowhere.json"))
+    assert "give 'molecules', 'pyg', 'ogb' or a JSON file" in one_error(jgleak(*run, "--features", "nowhere.json"))
     assert "lists 4 edge classes, the observed model tells 0 apart" in one_error(
         jgleak(*run, "--features", "molecules+bonds")
     )

@@ -26,9 +26,9 @@ from typer.testing import CliRunner
 
 from jgleak import Graph, save
 from jgleak.cli import app
-from jgleak.cli.features import feature_space
 from jgleak.datasets import load
 from jgleak.interop import edge_arrays, from_pyg
+from jgleak.interop.spaces import feature_space
 from jgleak.metrics.exact import isomorphism
 
 WIDTH, SMALL = 300, 64

@@ -110,7 +110,9 @@ class Database:
         """
         columns = "specification, graphs, data, impossible"
         rows = self._store.execute(f"SELECT {columns} FROM cells ORDER BY position").fetchall()
-        if [row[0] for row in rows] != [_json(cell.specification.to_json()) for cell in grid.cells]:
+        before, now = [row[0] for row in rows], [_json(cell.specification.to_json()) for cell in grid.cells]
+        if before != now:
+            _check_files([json.loads(one) for one in before], [json.loads(one) for one in now], self.folder)
             raise ValueError(
                 f"out: {self.folder} was begun by a jgleak whose specifications differ from this one's "
                 f"({__version__}); go on with that version, or begin again in another folder"
@@ -164,6 +166,17 @@ class Database:
     def close(self) -> None:
         """Let go of the folder."""
         self._opened.close()
+
+
+def _check_files(before: Sequence[Any], now: Sequence[Any], folder: Path) -> None:
+    """Raise ``ValueError`` where observation files came or went."""
+    old, new = ({one["recorded"]["file"]: None for one in many if one.get("recorded")} for many in (before, now))
+    for file in [*old, *new]:
+        if (file in old) != (file in new):
+            what = "gone; bring it back" if file in old else "new; name the files one by one"
+            raise ValueError(
+                f"out: {folder} was begun with other observation files: {file} is {what}; or begin again elsewhere"
+            )
 
 
 def _connect(file: Path) -> sqlite3.Connection:

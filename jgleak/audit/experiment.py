@@ -30,45 +30,54 @@ REAL_TOLERANCE = 1e-3
 """Real-valued features this close count as recovered exactly."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Result:
-    """One private graph attacked; a client with several has a result for each.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What an attack made of one graph behind an update.
 
     Attributes:
-      index: position of the client in the data set.
-      truth: its private graph.
+      index: position of the graph among all clients' graphs.
       observation: what the server saw; None where the client's update could not be computed.
       reconstruction: what the attack made of it.
       whole: what it made of the client; of one with several graphs, all of them,
       own: and which of ``whole.members`` stands for this one.
-      score: the best reconstruction beside the truth.
-      truth_in_set: the truth is among the listed reconstructions.
-      guess_rate: how often one of the listed reconstructions, drawn at random, is the truth.
       seconds: wall-clock time of the attack; of graphs attacked side by side, each one's share.
       compiled: what XLA compiled during the attack, and how many of its seconds that took; of clients side by side, the
         first has it all.
       failure: the traceback, when the attack broke down on this client, or why it could not be attacked at all; the
         reconstruction is empty then.
-      soft: edges and features beside the truth, soft where the attack gives them so; None where nothing was found.
       facts: what the update shows by itself; None where there is none, or where a batch's first graph has them.
-      target_error: RNMSE of the target's features, under the protocol ``target_node`` (which shows little else).
     """
 
     index: int
-    truth: Graph
     observation: Observation | None
     reconstruction: Reconstruction
-    score: Score
-    truth_in_set: bool
-    guess_rate: float
     seconds: float
     compiled: Compiled
     failure: str | None = None
-    soft: SoftScore | None = None
-    target_error: float | None = None
     facts: Facts | None = None
     whole: Reconstruction | None = None
     own: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Result(Answer):
+    """An answer beside the private graph; a client with several has a result for each.
+
+    Attributes:
+      truth: the private graph.
+      score: the best reconstruction beside the truth.
+      truth_in_set: the truth is among the listed reconstructions.
+      guess_rate: how often one of the listed reconstructions, drawn at random, is the truth.
+      soft: edges and features beside the truth, soft where the attack gives them so; None where nothing was found.
+      target_error: RNMSE of the target's features, under the protocol ``target_node`` (which shows little else).
+    """
+
+    truth: Graph
+    score: Score
+    truth_in_set: bool
+    guess_rate: float
+    soft: SoftScore | None = None
+    target_error: float | None = None
 
 
 def run(specification: Specification, setup: Setup | None = None, *, workers: int | None = 1) -> Iterator[Result]:
@@ -150,13 +159,35 @@ def _unattacked(specification: Specification, setup: Setup, first: int, reason: 
     nothing, space = Reconstruction((), None, "error"), setup.dataset.space
     truths = setup.dataset.graphs[first : first + specification.batch]
     return [
-        Result(first + place, truth, None, nothing, score(truth, None, space), False, 0.0, 0.0, Compiled(), reason)
+        Result(
+            index=first + place,
+            observation=None,
+            reconstruction=nothing,
+            seconds=0.0,
+            compiled=Compiled(),
+            failure=reason,
+            truth=truth,
+            score=score(truth, None, space),
+            truth_in_set=False,
+            guess_rate=0.0,
+        )
         for place, truth in enumerate(truths)
     ]
 
 
 def attack_clients(specification: Specification, attack: Attack, clients: Sequence[AttackedClient]) -> Iterator[Result]:
-    """Attack clients side by side; where that breaks down, each on its own, so that one client spoils no other's."""
+    """Attack clients side by side, and compare; where that breaks down, each on its own, so that one client spoils no
+    other's."""
+    for attacked, place, answer in answers(specification, attack, clients):
+        yield beside(attacked, place, answer)
+
+
+def answers(
+    specification: Specification, attack: Attack, clients: Sequence[AttackedClient]
+) -> Iterator[tuple[AttackedClient, int, Answer]]:
+    """What the attack says of every graph of every client, with its place among the client's; otherwise as
+    ``attack_clients``. The truth may be unknown: it decides nothing but which graph of a batch's is compared with
+    which."""
     failure, compiled, begun = None, compilations(), time.monotonic()
     try:
         found = attack.on_many(
@@ -168,25 +199,40 @@ def attack_clients(specification: Specification, attack: Attack, clients: Sequen
     except Exception:  # any defect of an attack: hours of finished clients and those to come must not go with it
         if len(clients) > 1:
             for client in clients:
-                yield from attack_clients(specification, attack, [client])
+                yield from answers(specification, attack, [client])
             return
         failure = traceback.format_exc()
         found = [Reconstruction((), None, "error")]
-    seconds = (time.monotonic() - begun) / sum(len(client.truths) for client in clients)
+    seconds = (time.monotonic() - begun) / sum(client.graphs for client in clients)
     compiled = compilations().since(compiled)
     for client, reconstruction in zip(clients, found, strict=True):
-        for place, (truth, own) in enumerate(zip(client.truths, _order(client, reconstruction), strict=True)):
-            first, part = client is clients[0] and place == 0, _part(reconstruction, own, len(client.truths))
-            result = _result(client, place, truth, part, seconds, compiled if first else Compiled(), failure)
-            yield dataclasses.replace(result, whole=reconstruction, own=own)
+        noise = client.knowledge.noise
+        for place, own in enumerate(_order(client, reconstruction)):
+            yield (
+                client,
+                place,
+                Answer(
+                    index=client.first + place,
+                    observation=client.observation,
+                    reconstruction=_part(reconstruction, own, client.graphs),
+                    seconds=seconds,
+                    compiled=compiled if client is clients[0] and place == 0 else Compiled(),
+                    failure=failure,
+                    facts=None if place else facts(client.observation, client.knowledge.space, noise=noise),
+                    whole=reconstruction,
+                    own=own,
+                ),
+            )
 
 
 def _order(client: AttackedClient, found: Reconstruction) -> list[int | None]:
-    """Which graph of a batch's reconstruction stands for each of the client's: matched by size, then by GSM-1; None
-    where there is no batch, or none is left."""
-    if len(client.truths) == 1 or not found.graphs:
-        return [None] * len(client.truths)
-    order = match_graphs(client.truths, found.graphs, client.knowledge.space).tolist()
+    """Which graph of a batch's reconstruction stands for each of the client's: matched by size, then by GSM-1, or in
+    their own order where the client's are unknown; None where there is no batch, or none is left."""
+    if client.graphs == 1 or not found.graphs:
+        return [None] * client.graphs
+    order = list(range(client.graphs))
+    if client.truths:
+        order = match_graphs(client.truths, found.graphs, client.knowledge.space).tolist()
     return [own if own < len(found.graphs) else None for own in order]
 
 
@@ -205,35 +251,21 @@ def _part(found: Reconstruction, own: int | None, batch: int) -> Reconstruction:
     return dataclasses.replace(found, graphs=(graph,), adjacency=adjacency, features=features)
 
 
-def _result(
-    client: AttackedClient,
-    place: int,
-    truth: Graph,
-    reconstruction: Reconstruction,
-    seconds: float,
-    compiled: Compiled,
-    failure: str | None,
-) -> Result:
-    observation, knowledge = client.observation, client.knowledge
-    tolerance = 0.0 if knowledge.space.discrete else REAL_TOLERANCE
-    quality = score(truth, reconstruction.best, knowledge.space, tolerance=tolerance)
+def beside(client: AttackedClient, place: int, answer: Answer) -> Result:
+    """An answer beside the client's graph at that place."""
+    truth, space, reconstruction = client.truths[place], client.knowledge.space, answer.reconstruction
+    tolerance = 0.0 if space.discrete else REAL_TOLERANCE
     listed = truth_in_set(truth, reconstruction.graphs, tolerance=tolerance)
-    whole = observation.protocol != "target_node"
+    whole = client.observation.protocol != "target_node"
     found, rows = reconstruction.best, reconstruction.features
     return Result(
-        index=client.first + place,
+        **{field.name: getattr(answer, field.name) for field in dataclasses.fields(Answer)},
         truth=truth,
-        observation=observation,
-        reconstruction=reconstruction,
-        score=quality,
+        score=score(truth, found, space, tolerance=tolerance),
         truth_in_set=listed,
         guess_rate=guess_rate(truth, reconstruction.graphs, tolerance=tolerance) if listed else 0.0,
-        seconds=seconds,
-        compiled=compiled,
-        failure=failure,
-        soft=None if found is None or not whole else _soft_score(truth, knowledge.space, reconstruction, found),
-        target_error=None if rows is None or whole else target_error(truth, knowledge.space, rows),
-        facts=None if place else facts(observation, knowledge.space, noise=knowledge.noise),
+        soft=None if found is None or not whole else _soft_score(truth, space, reconstruction, found),
+        target_error=None if rows is None or whole else target_error(truth, space, rows),
     )
 
 

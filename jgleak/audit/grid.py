@@ -5,22 +5,28 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from jgleak.audit.entries import AXES, entry_faults, label
+from jgleak.audit.recorded.table import observation_faults, observation_label, recorded_files
 from jgleak.audit.specification import Faults, Specification
-from jgleak.reading import parsed_toml
+from jgleak.reading import parsed_toml, shortened
 
 SETTINGS: Mapping[str, type] = {"name": str, "seeds": list, "time_limit": float, "skip_impossible": bool}
 """What stands at the top of a grid, beside the tables."""
+
+OBSERVATION = "observation"
+"""The table of clients that ran, beside ``AXES``."""
 
 
 class Cell(NamedTuple):
     """One experiment of a grid.
 
     Attributes:
-      label: what people call it: ``data``, ``model``, ``attack``, ``defense`` and ``seed``.
+      label: what people call it: ``data``, ``model``, ``attack``, ``defense`` and ``seed``; of a recorded client also
+        ``file``.
       specification: what runs.
       place: the entries it was put together from, for messages: ``attack[0], model[0], data[0], defense[1]``.
     """
@@ -37,7 +43,8 @@ class Grid:
     Attributes:
       name: of the audit.
       text: the TOML.
-      cells: the product of data, models, seeds, defences and attacks, in this order, attacks running fastest.
+      cells: the product of data, models, seeds, defences and attacks, in this order, attacks running fastest; then that
+        of observation files, seeds and attacks.
       skip_impossible: cells whose attack cannot work there are skipped; otherwise they are faults.
     """
 
@@ -47,11 +54,21 @@ class Grid:
     skip_impossible: bool = False
 
 
-def read_grid(text: str) -> Grid:
-    """The grid of a TOML text: ``[[data]]`` and ``[[attack]]`` tables, perhaps ``[[model]]`` and ``[[defense]]``.
+RECORDED = "as recorded"
+"""What the model and the defence of an observation file are called."""
+
+
+def read_grid(text: str, folder: Path = Path()) -> Grid:
+    """The grid of a TOML text: ``[[data]]`` tables, perhaps with ``[[model]]`` and ``[[defense]]``, or
+    ``[[observation]]`` tables, or both, and ``[[attack]]`` tables.
 
     Every entry gives fields of ``Specification`` (``AXES`` says which) and perhaps a ``name``; what it leaves out has
-    the specification's default. Nothing is loaded: what data and models have to say is found by ``plan``.
+    the specification's default. Nothing is loaded: what data and models have to say is found by ``plan``. Of
+    observation files the headers are looked at.
+
+    Args:
+      text: the TOML.
+      folder: where paths of observation files begin.
 
     Raises:
       Faults: all mistakes that show in the text, each with its place.
@@ -61,28 +78,46 @@ def read_grid(text: str) -> Grid:
     except ValueError as error:
         raise Faults([str(error)]) from error
     faults = list(_setting_faults(document))
+    recorded = _tables(document, OBSERVATION, [])
+    simulated = "data" in document or not recorded
     entries: dict[str, list[dict[str, Any]]] = {}
     for axis in AXES:
-        tables = document.get(axis, [{}] if axis in ("model", "defense") else [])
-        if not isinstance(tables, list) or not tables or not all(isinstance(t, dict) for t in tables):
-            faults.append(f"{axis}: at least one [[{axis}]] table is needed")
-            tables = []
+        wanted = axis == "attack" or simulated
+        tables = _tables(document, axis, [{}] if axis in ("model", "defense") and simulated else [])
+        if wanted and not tables:
+            others = " or [[observation]]" if axis == "data" else ""
+            faults.append(f"{axis}: at least one [[{axis}]]{others} table is needed")
+        if tables and not wanted:
+            faults.append(f"{axis}: is of simulated clients; add a [[data]] table, or leave [[{axis}]] out")
         for number, table in enumerate(tables):
             faults += [f"{axis}[{number}]{fault}" for fault in entry_faults(axis, table)]
         entries[axis] = tables
+    for number, table in enumerate(recorded):
+        faults += [f"{OBSERVATION}[{number}]{fault}" for fault in observation_faults(table, folder)]
+    if OBSERVATION in document and not recorded:
+        faults.append(f"{OBSERVATION}: expected [[{OBSERVATION}]] tables, got {shortened(document[OBSERVATION])}")
     if not faults:
         faults += [fault for axis, tables in entries.items() for fault in _namesakes(axis, tables)]
+        faults += _namesakes(OBSERVATION, recorded)
     if faults:
         raise Faults(faults)
-    cells, impossible = _product(document, entries)
+    cells, impossible = _product(document, entries) if simulated else ([], [])
+    more, twice = _recorded(document, entries["attack"], recorded, folder)
+    cells, impossible = [*cells, *more], [*impossible, *twice]
     if impossible:
         raise Faults(impossible)
     return Grid(document.get("name", "audit"), text, tuple(cells), document.get("skip_impossible", False))
 
 
+def _tables(document: Mapping[str, Any], name: str, default: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The tables of one kind; none where something else stands there."""
+    tables = document.get(name, default)
+    return tables if isinstance(tables, list) and all(isinstance(t, dict) for t in tables) else []
+
+
 def _setting_faults(document: Mapping[str, Any]) -> Iterator[str]:
-    for key in sorted(document.keys() - SETTINGS.keys() - AXES.keys()):
-        yield f"{key}: unknown; a grid has {', '.join((*SETTINGS, *(f'[[{axis}]]' for axis in AXES)))}"
+    for key in sorted(document.keys() - SETTINGS.keys() - AXES.keys() - {OBSERVATION}):
+        yield f"{key}: unknown; a grid has {', '.join((*SETTINGS, *(f'[[{axis}]]' for axis in (*AXES, OBSERVATION))))}"
     name, limit = document.get("name", "audit"), document.get("time_limit", 60.0)
     if not isinstance(name, str) or not name.strip():
         yield f"name: expected some text, got {name!r}"
@@ -101,7 +136,7 @@ def _namesakes(axis: str, tables: list[dict[str, Any]]) -> Iterator[str]:
     """Entries that are called the same."""
     seen: dict[str, int] = {}
     for number, table in enumerate(tables):
-        name = label(axis, table)
+        name = observation_label(table) if axis == OBSERVATION else label(axis, table)
         first = seen.setdefault(name, number)
         if first < number:
             yield f"{axis}[{number}].name: {axis}[{first}] is called {name!r} too; give each a name of its own"
@@ -131,10 +166,39 @@ def _product(document: Mapping[str, Any], entries: Mapping[str, list[dict[str, A
     return cells, faults
 
 
+def _recorded(
+    document: Mapping[str, Any],
+    attacks: Sequence[Mapping[str, Any]],
+    tables: Sequence[Mapping[str, Any]],
+    folder: Path,
+) -> tuple[list[Cell], list[str]]:
+    """A cell for every observation file, seed and attack, and which files come twice."""
+    cells, faults, seen = list[Cell](), list[str](), dict[Specification, str]()
+    for number, table in enumerate(tables):
+        for (name, fields), seed in itertools.product(recorded_files(table, folder), document.get("seeds", [0])):
+            for place, attack in enumerate(attacks):
+                where = f"attack[{place}], {OBSERVATION}[{number}] {name}"
+                given = {key: value for key, value in attack.items() if key != "name"}
+                specification = _made({**fields, **given, "seed": seed}, document.get("time_limit", 60.0))
+                first = seen.setdefault(specification, where)
+                if first != where:
+                    faults.append(f"{where}: the same experiment as {first}; leave one out")
+                said = {"data": observation_label(table), "attack": label("attack", attack), "seed": str(seed)}
+                said |= {"model": RECORDED, "defense": RECORDED, "file": name}
+                cells.append(Cell(said, specification, where))
+    return cells, faults
+
+
 def _specification(chosen: Mapping[str, Any], time_limit: float) -> Specification:
-    fields: dict[str, Any] = {"time_limit": time_limit, "seed": chosen["seed"]}
+    fields: dict[str, Any] = {"seed": chosen["seed"]}
     for axis in AXES:
         fields |= {key: value for key, value in chosen[axis].items() if key != "name"}
+    return _made(fields, time_limit)
+
+
+def _made(fields: Mapping[str, Any], time_limit: float) -> Specification:
+    """The specification of fields as TOML has them."""
+    fields = {"time_limit": time_limit, **fields}
     fields["options"] = tuple(fields.get("options", {}).items())
     rounded = {
         name: float(fields[name])

@@ -38,7 +38,7 @@ def audit_table(units: Sequence[Unit]) -> Table:
     for kind, members in groups.items():
         attacked = [unit.record for unit in members if unit.status == "done"]
         counts = [sum(unit.status == status for unit in members) for status in seen]
-        means = [f"{sum(r[rate] for r in attacked) / len(attacked):.3f}" if attacked else "-" for rate in RATES]
+        means = [_mean([r[rate] for r in attacked if r[rate] is not None]) for rate in RATES]
         rows[kind] = [len(members), *counts, *means, f"{sum(unit.seconds for unit in members):.1f}"]
     return _table(rows, ("units", *seen, *RATES, "seconds"))
 
@@ -49,6 +49,11 @@ def span(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {name}"
     return f"{seconds:.0f} s"
+
+
+def _mean(values: Sequence[float]) -> str:
+    """Of no values none: of clients whose truth nobody says no rate is known."""
+    return f"{sum(values) / len(values):.3f}" if values else "-"
 
 
 def _kind(label: Mapping[str, str]) -> tuple[str, ...]:

@@ -6,9 +6,17 @@ from typing import NamedTuple
 
 from jgleak.attacks.attack import Reconstruction
 from jgleak.attacks.distance import Fit
+from jgleak.features import FeatureSpace
 from jgleak.federated import Observation
 
 FOUND, PART, APPROXIMATION, NOTHING = "found", "part", "approximation", "nothing"
+
+
+DEGREE = (
+    "the schema says that {0!r} is the number of neighbours in the graph, and nodes of other numbers are excluded: a "
+    "total degree that counts hydrogens (RDKit's, PyTorch Geometric's from_smiles, OGB) is none; leave 'degree' out of "
+    "the schema, or take --features pyg or ogb"
+)
 
 
 class Outcome(NamedTuple):
@@ -28,16 +36,21 @@ class Outcome(NamedTuple):
     hints: tuple[str, ...]
 
 
-def outcome(observation: Observation, found: Reconstruction, noise: float | None) -> Outcome:
+def outcome(
+    observation: Observation, found: Reconstruction, noise: float | None, space: FeatureSpace | None = None
+) -> Outcome:
     """What an answer is worth by its own gradient distance.
 
     Args:
       observation: what was attacked.
       found: the answer.
       noise: deviation of the noise on every entry, where some is known.
+      space: the feature space, for what may be wrong with it.
     """
     if not found.graphs:
-        return Outcome(NOTHING, "", _hints(found.stop, noise))
+        hints = _hints(found.stop, noise)
+        stated = None if space is None or found.stop == "time" else space.degree
+        return Outcome(NOTHING, "", hints if stated is None else (*hints, DEGREE.format(stated)))
     fit, distance = Fit.of(observation, noise), found.gradient_distance
     if distance is not None and distance <= fit.most and fit.informative:
         return Outcome(FOUND, "", ())

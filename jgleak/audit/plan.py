@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from jgleak.audit.grid import Cell, Grid
+from jgleak.audit.recorded.client import Refused, file_digest, recorded_client
 from jgleak.audit.round import refusal
 from jgleak.audit.setup import data_digest, training_graphs
 from jgleak.audit.shared import common, shared_setup
@@ -38,6 +39,9 @@ def plan(grid: Grid) -> tuple[Planned, ...]:
     """Load every data set, make every model (untrained), count the graphs to train it on, and ask every attack whether
     it can work there.
 
+    An observation file costs no other: one that an attack refuses is skipped, one that cannot be read fails when it is
+    attacked.
+
     Raises:
       Faults: all of data that is missing or too little, models that do not fit and, unless the grid skips them, attacks
         that cannot work; each with the places it is true of.
@@ -47,6 +51,10 @@ def plan(grid: Grid) -> tuple[Planned, ...]:
     digests: dict[Specification, str | Exception] = {}
     for cell in grid.cells:
         specification = cell.specification
+        if specification.recorded is not None:
+            reason = _refused(specification)
+            planned.append(Planned(cell, specification.batch, file_digest(specification), reason))
+            continue
         alike = common(dataclasses.replace(specification, train=min(specification.train, 1)))
         if alike not in digests:
             digests[alike] = _digest(alike)
@@ -63,6 +71,17 @@ def plan(grid: Grid) -> tuple[Planned, ...]:
     if faults:
         raise Faults(_grouped(faults))
     return tuple(planned)
+
+
+def _refused(specification: Specification) -> str | None:
+    """Why the attack refuses an observation file. One that cannot be read is no reason to leave it out: it fails."""
+    try:
+        recorded_client(specification)
+    except Refused as error:
+        return str(error)
+    except Exception:  # whatever a broken file does; it is told when the file is attacked
+        return None
+    return None
 
 
 def _digest(specification: Specification) -> str | Exception:

@@ -6,14 +6,16 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from jgleak.audit.experiment import Result
+from jgleak.audit.describe import model_words
+from jgleak.audit.experiment import Answer, Result
 from jgleak.audit.specification import Specification
-from jgleak.metrics import bootstrap, mean_scores
+from jgleak.metrics import Score, bootstrap, mean_scores
 from jgleak.version import __version__
 
 SIZES = (("<=15", 1, 15), ("16-25", 16, 25), (">=26", 26, math.inf))
@@ -31,31 +33,35 @@ SOFT = (
 """Means of the summary that people read, aligned and in file order; the record has more."""
 
 
-def result_record(result: Result, specification: Specification) -> dict[str, Any]:
+def result_record(result: Answer, specification: Specification) -> dict[str, Any]:
     """One client: rates in [0, 1], seconds of wall clock and those of them in which XLA compiled. Of the private graph
-    it holds the name and the size."""
+    it holds the name and the size. What only the truth can say is None where nobody says the truth."""
     found, seen = result.reconstruction, result.observation
+    told = result if isinstance(result, Result) else None
+    place = result.index % specification.batch
     record = {
         "graph": result.index,
-        "name": result.truth.name,
+        "name": (told.truth.name if told is not None else "") or _called(specification, place),
         "attack": specification.attack,
-        "n_nodes": result.truth.n,
+        "n_nodes": None if told is None else told.truth.n,
         "seconds": result.seconds,
         "seconds_compiling": result.compiled.seconds,
         "compilations": result.compiled.number,
-        **dataclasses.asdict(result.score),
-        "truth_in_set": result.truth_in_set,
-        "guess_rate": result.guess_rate,
+        **(UNTOLD if told is None else dataclasses.asdict(told.score)),
+        "truth_in_set": None if told is None else told.truth_in_set,
+        "guess_rate": None if told is None else told.guess_rate,
         "attacked": seen is not None,
-        **({"edges": None, "features": None} if result.soft is None else dataclasses.asdict(result.soft)),
-        "target_error": result.target_error,
+        **({"edges": None, "features": None} if told is None or told.soft is None else dataclasses.asdict(told.soft)),
+        "target_error": None if told is None else told.target_error,
         "protocol": None if seen is None else seen.protocol,
         "loss": None if seen is None else seen.loss,
         "batch": None if seen is None else seen.batch_size,
-        "index": result.index % specification.batch,
+        "index": place,
         "defense": specification.defense,
+        **({} if specification.recorded is None or seen is None else {"model": model_words(seen.model)}),
         "entries": None if seen is None else [int(np.size(leaf)) for leaf in jax.tree.leaves(seen.update)],
         "facts": {} if result.facts is None else result.facts.to_json(),
+        "graphs": len(found.graphs),
         "gradient_distance": found.gradient_distance,
         "stop": found.stop,
         **{name: found.info.get(name) for name in ("candidates", "blocks", "residual")},
@@ -64,6 +70,18 @@ def result_record(result: Result, specification: Specification) -> dict[str, Any
         "failure": result.failure,
     }
     return plain(record)
+
+
+UNTOLD = {field.name: None for field in dataclasses.fields(Score)}
+"""Scores of an answer whose truth nobody says."""
+
+
+def _called(specification: Specification, place: int) -> str:
+    """A graph of an observation file without a name of its own, by the file; nothing for simulated ones."""
+    if specification.recorded is None:
+        return ""
+    stem, batch = Path(specification.recorded.file).stem, specification.batch
+    return f"{stem}, graph {place + 1} of {batch}" if batch > 1 else stem
 
 
 def summary_record(records: Sequence[Mapping[str, Any]], specification: Specification) -> dict[str, Any]:

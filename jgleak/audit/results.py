@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ SUFFIXES = {"observations": ".safetensors", "reconstructions": ".json", "truths"
 FORMAT = "jgleak audit 2"
 """Version of the store, and of what a unit's hash is taken of."""
 
-PLAIN = Specification().to_json()
+PLAIN = Specification().to_json() | {"recorded": None}
 """What fields say that a store of an earlier version does not have."""
 
 _UNITS = """
@@ -37,11 +38,12 @@ class Unit(NamedTuple):
     Beside the store lie ``observations/HASH.safetensors`` (what the server saw; of a client with several graphs under
     the first one's hash alone), ``reconstructions/HASH.json`` (which names its observation, as
     ``jgleak.audit.certified`` reads it) and ``truths/HASH.json`` (``x``, ``edges``, ``y``, ``name`` of the private
-    graph); units that were skipped, or broke down before the attack began, have none of them.
+    graph, where somebody says it); units that were skipped, or broke down before the attack began, have none of them.
 
     Attributes:
       hash: SHA-256 of the specification, the graph's index and the store's format; the key of the unit.
-      cell: what people call the cell: ``data``, ``model``, ``attack``, ``defense`` and ``seed``.
+      cell: what people call the cell: ``data``, ``model``, ``attack``, ``defense`` and ``seed``; of a client that ran
+        also ``file``.
       specification: as ``Specification.to_json`` gives it.
       client: position of the graph in the data set; with batches of several, those of one client follow each other.
       status: ``done``, ``failed`` (the attack broke down, or there was no update to attack) or ``skipped`` (the attack
@@ -77,6 +79,7 @@ class Audit(NamedTuple):
       planned: number of units of the whole grid, the missing ones included.
       units: the finished ones, in the grid's order.
       lost: files of finished units that are there no more, by their place in the folder.
+      digests: SHA-256 of the data of every name of the grid, over all of its cells.
     """
 
     name: str
@@ -84,6 +87,7 @@ class Audit(NamedTuple):
     planned: int
     units: list[Unit]
     lost: tuple[str, ...] = ()
+    digests: Mapping[str, str] = {}
 
 
 def open_audit(folder: Path) -> Audit:
@@ -108,9 +112,21 @@ def open_audit(folder: Path) -> Audit:
                 )
             planned = store.execute("SELECT coalesce(sum(graphs), 0) FROM cells").fetchone()[0]
             units = [_unit(row) for row in store.execute(_UNITS)]
+            digests = _digests(store.execute("SELECT cell, data FROM cells ORDER BY position").fetchall())
     except (sqlite3.Error, json.JSONDecodeError, TypeError) as error:
         raise ValueError(f"audit: {file} is not a readable store of `jgleak audit` ({error})") from error
-    return Audit(name, text, planned, units, tuple(_lost(folder, units)))
+    return Audit(name, text, planned, units, tuple(_lost(folder, units)), digests)
+
+
+def _digests(cells: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """One digest for each name of data; of several different ones the digest of all."""
+    found: dict[str, dict[str, None]] = {}
+    for cell, digest in cells:
+        found.setdefault(json.loads(cell)["data"], {})[digest] = None
+    return {
+        name: next(iter(many)) if len(many) == 1 else hashlib.sha256("".join(many).encode()).hexdigest()
+        for name, many in found.items()
+    }
 
 
 def lost_files(lost: Sequence[str]) -> str:
@@ -132,7 +148,8 @@ def _lost(folder: Path, units: Sequence[Unit]) -> Iterator[str]:
         first = hashes.get((tuple(unit.cell.items()), unit.client - unit.client % unit.specification["batch"]))
         for name, suffix in SUFFIXES.items():
             file = f"{first if name == 'observations' else unit.hash}{suffix}"
-            if file not in there[name] and not (name == "observations" and first != unit.hash):
+            untold = name == "truths" and unit.record.get("n_nodes") is None
+            if file not in there[name] and not untold and not (name == "observations" and first != unit.hash):
                 yield f"{name}/{file}"
 
 

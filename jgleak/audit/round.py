@@ -19,12 +19,18 @@ from jgleak.graph import Graph, GraphBatch
 
 
 class AttackedClient(NamedTuple):
-    """One client: its graphs, the first one's place in the data set, what the server saw and the side information."""
+    """One client: its graphs (none where nobody says them), the first one's place in the data set, what the server saw
+    and the side information."""
 
     first: int
     truths: Sequence[Graph]
     observation: Observation
     knowledge: Knowledge
+
+    @property
+    def graphs(self) -> int:
+        """How many graphs the client has."""
+        return len(self.truths) or self.observation.batch_size
 
 
 def chosen_attack(specification: Specification) -> Attack:

@@ -118,8 +118,8 @@ def knowledge_of(
     ordered = by_node and (shown or observation.protocol in ("target_node", "node_losses"))
     if not ordered:
         truths = sorted(truths, key=lambda g: (-g.n if sized else 0, () if by_node else _in_order(g)))
-    labels = np.concatenate([np.atleast_1d(np.asarray(g.y)) for g in truths])
-    if by_node and not ordered:
+    labels = np.concatenate([np.atleast_1d(np.asarray(g.y)) for g in truths]) if "labels" in know else None
+    if labels is not None and by_node and not ordered:
         labels = np.sort(labels)
     return Knowledge(
         space=setup.dataset.space,
@@ -127,7 +127,7 @@ def knowledge_of(
         sizes=tuple(g.n for g in truths) if sized and len(truths) > 1 else (),
         adjacency=truth.adjacency if "adjacency" in know else None,
         features=truth.x.copy() if "features" in know else None,
-        labels=labels if "labels" in know else None,
+        labels=labels,
         max_n=specification.max_n,
         auxiliary=setup.public if "auxiliary" in know else (),
         prior=specification.prior,

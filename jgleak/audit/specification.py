@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from jgleak.audit.recorded.recorded import Recorded
 from jgleak.reading import shortened
 
 POOLINGS = ("mean", "sum", "max")
@@ -127,6 +128,8 @@ class Specification:
       prior: how the attacker ranks graphs with the same gradient: ``none``, ``plain``, ``molecule`` or ``auto``
         (``molecule`` where the features name atoms, else ``plain``).
       max_n: the attacker's bound on the size of a client whose size is unknown (``N_max``); None: it has none.
+      recorded: an observation file of a client that ran; in place of a simulated one, so that no field of data, model
+        or training says anything. ``batch``, ``protocol`` and those of local training are as the file has them.
 
     Raises:
       Faults: unknown words or numbers out of range, all of them.
@@ -180,6 +183,7 @@ class Specification:
     attributes: bool = True
     prior: str = "auto"
     max_n: int | None = None
+    recorded: Recorded | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "know", tuple(self.know))
@@ -238,7 +242,7 @@ class Specification:
         yield f"batch: must be at least 1, got {self.batch}", self.batch < 1
         yield (
             "know: edges and features are given of clients with one graph; leave --batch out",
-            self.batch > 1 and bool({"adjacency", "features"} & set(self.know)),
+            self.recorded is None and self.batch > 1 and bool({"adjacency", "features"} & set(self.know)),
         )
         yield f"local_steps: must be at least 1, got {self.local_steps}", self.local_steps < 1
         yield (
@@ -253,7 +257,7 @@ class Specification:
         yield f"local_loader: must be 0 (all graphs) or more, got {self.local_loader}", self.local_loader < 0
         yield (
             "auxiliary: that is the clients' own data set; the rest of it is 'same'",
-            self.auxiliary.lower() == self.dataset.lower(),
+            self.recorded is None and self.auxiliary.lower() == self.dataset.lower(),
         )
         yield (
             "local_steps: only clients of the protocol 'fedavg' make several; take that protocol",
@@ -272,9 +276,10 @@ class Specification:
         yield f"max_n: must be at least 1, got {self.max_n}", self.max_n is not None and self.max_n < 1
 
     def to_json(self) -> dict[str, Any]:
-        """The fields by name, ready for JSON."""
+        """The fields by name, ready for JSON; ``recorded`` only where there is such a file."""
+        fields = dataclasses.asdict(self)
         return {
-            **dataclasses.asdict(self),
+            **{name: value for name, value in fields.items() if name != "recorded" or value is not None},
             "know": list(self.know),
             "frozen": list(self.frozen),
             "options": [list(pair) for pair in self.options],
@@ -286,4 +291,5 @@ class Specification:
         unknown = sorted(set(data) - {f.name for f in dataclasses.fields(Specification)})
         if unknown:
             raise ValueError(f"specification: unknown field {unknown[0]!r}")
-        return Specification(**data)
+        recorded = None if data.get("recorded") is None else Recorded(**data["recorded"])
+        return Specification(**{**data, "recorded": recorded})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -138,12 +140,13 @@ def graph_table(graph: Graph, space: FeatureSpace) -> Table:
     return table
 
 
-def certificate_text(certificate: Certificate, batch: bool = False) -> str:
+def certificate_text(certificate: Certificate, *, batch: bool = False, verbose: bool = True) -> str:
     """What a certificate claims, and under which conditions.
 
     Args:
       certificate: of a graph,
       batch: or of a batch of several.
+      verbose: every condition, rather than a line for each kind.
     """
     size, most = certificate.size, certificate.n_max
     graph, graphs = ("batch", "batches of connected graphs") if batch else ("graph", "connected graphs")
@@ -153,8 +156,30 @@ def certificate_text(certificate: Certificate, batch: bool = False) -> str:
         "k_graphs": f"exactly {size} {'batches' if batch else 'graphs'} among {scope} have this gradient",
         "at_least_k": f"at least {size} of the {scope} have this gradient; the search was cut short",
     }
-    conditions = "".join(f"\n  if {condition}" for condition in certificate.conditions)
+    listed = list(certificate.conditions) if verbose else _kinds(certificate.conditions)
+    conditions = "".join(f"\n  if {condition}" for condition in listed)
+    if len(listed) < len(certificate.conditions):
+        conditions += f"\n  (all {len(certificate.conditions)} conditions: --verbose, --json)"
     return f"certificate: {claims[certificate.status]}, each recomputed to {certificate.residual:.0e}{conditions}"
+
+
+CHECKED = re.compile(r"(\w+) check of ")
+"""How the condition of a span check begins."""
+
+
+def _kinds(conditions: Sequence[str]) -> list[str]:
+    """A line for each kind of condition: span checks together, and those that differ in numbers alone."""
+    checks = Counter(found[1] for one in conditions if (found := CHECKED.match(one)))
+    said = ", ".join(f"{name} ({count})" if count > 1 else name for name, count in checks.items())
+    kinds: dict[str, list[str]] = {}
+    for one in conditions:
+        kinds.setdefault("checks" if CHECKED.match(one) else re.sub(r"\d+", "#", one), []).append(one)
+    return [
+        f"no true row fails its span check: {said}"
+        if kind == "checks" and len(alike) > 1
+        else alike[0] + (f" (and {len(alike) - 1} alike)" if len(alike) > 1 else "")
+        for kind, alike in kinds.items()
+    ]
 
 
 def member_text(member: Reconstruction) -> str:

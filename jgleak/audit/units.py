@@ -13,14 +13,18 @@ import jax
 import numpy as np
 
 from jgleak.audit.certified import document
-from jgleak.audit.experiment import Result, run_chunk
+from jgleak.audit.experiment import Answer, Result, answers, beside, run_chunk
 from jgleak.audit.record import plain, result_record
+from jgleak.audit.recorded.client import Refused, file_digest, recorded_client
 from jgleak.audit.results import FORMAT
+from jgleak.audit.round import chosen_attack
 from jgleak.audit.setup import Setup
 from jgleak.audit.shared import shared_digest, shared_setup
 from jgleak.audit.specification import Specification
+from jgleak.features import FeatureSpace
 from jgleak.federated.observation import serialise
-from jgleak.version import __version__
+from jgleak.graph import Graph
+from jgleak.version import __version__, code_digest
 
 
 class Outcome(NamedTuple):
@@ -28,7 +32,7 @@ class Outcome(NamedTuple):
 
     Attributes:
       client: position of the private graph in the data set.
-      status: ``done`` or ``failed``.
+      status: ``done`` or ``failed``; of an observation file that the attack refuses ``skipped``.
       reason: of a failure the traceback, or why there was nothing to attack.
       record: as ``result_record`` gives it; empty where the attack never began.
       device: what JAX ran on.
@@ -54,9 +58,10 @@ def unit_hash(specification: Specification, client: int) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Of jgleak and of what its numbers depend on most."""
+    """Of jgleak, with a digest of its code, and of what its numbers depend on most."""
     return {
         "jgleak": __version__,
+        "code": code_digest(),
         "jax": jax.__version__,
         "numpy": np.__version__,
         "python": platform.python_version(),
@@ -75,6 +80,8 @@ def attempt(specification: Specification, firsts: Sequence[int], graphs: int, da
       graphs: how many graphs all clients of the cell have together.
       data: their digest when the audit began; None where any will do.
     """
+    if specification.recorded is not None:
+        return _attempt_recorded(specification, graphs, data)
     try:
         setup = shared_setup(specification)
     except Exception:  # recorded: the units of this cell fail, the others go on
@@ -87,38 +94,53 @@ def attempt(specification: Specification, firsts: Sequence[int], graphs: int, da
 def _attempt(specification: Specification, setup: Setup, firsts: Sequence[int]) -> list[Outcome]:
     try:
         results = list(run_chunk(specification, setup, firsts))
-        return [_outcome(result, specification, setup) for result in results]
+        return [_outcome(result, specification, setup.dataset.space) for result in results]
     except Exception:  # a defect on the way to a client's update, or in what is made of an attack: recorded, as above
         if len(firsts) > 1:
             return [outcome for first in firsts for outcome in _attempt(specification, setup, [first])]
         return failed(specification, firsts, len(setup.dataset.graphs), traceback.format_exc())
 
 
+def _attempt_recorded(specification: Specification, graphs: int, data: str | None) -> list[Outcome]:
+    """Attack the client of one observation file. One that cannot be read has failed, one that the attack refuses is
+    skipped, and neither costs another file anything."""
+    units = range(graphs)
+    try:
+        if data not in (None, file_digest(specification)):
+            raise ValueError("the file or its truth has changed since the audit began; bring it back")
+        client = recorded_client(specification)
+        found = answers(specification, chosen_attack(specification), [client])
+        told = (beside(client, place, answer) if client.truths else answer for _, place, answer in found)
+        return [_outcome(answer, specification, client.knowledge.space) for answer in told]
+    except Refused as error:
+        return [_ended(unit, "skipped", str(error)) for unit in units]
+    except ValueError as error:
+        return [_ended(unit, "failed", str(error)) for unit in units]
+    except Exception:  # a defect: recorded, as above
+        return [_ended(unit, "failed", traceback.format_exc()) for unit in units]
+
+
 def failed(specification: Specification, firsts: Sequence[int], graphs: int, reason: str) -> list[Outcome]:
     """All units of some clients, none of which could be attacked; otherwise as ``attempt``."""
-    return [_failed(unit, reason) for unit in range(firsts[0], min(firsts[-1] + specification.batch, graphs))]
+    return [_ended(unit, "failed", reason) for unit in range(firsts[0], min(firsts[-1] + specification.batch, graphs))]
 
 
-def _failed(unit: int, reason: str) -> Outcome:
-    return Outcome(unit, "failed", reason, {}, jax.devices()[0].device_kind, versions(), 0.0, {})
+def _ended(unit: int, status: str, reason: str) -> Outcome:
+    """A unit of which there was nothing to attack."""
+    return Outcome(unit, status, reason, {}, jax.devices()[0].device_kind, versions(), 0.0, {})
 
 
-def _outcome(result: Result, specification: Specification, setup: Setup) -> Outcome:
+def _outcome(result: Answer, specification: Specification, space: FeatureSpace) -> Outcome:
     if result.observation is None:
-        return _failed(result.index, str(result.failure))
+        return _ended(result.index, "failed", str(result.failure))
     place = result.index % specification.batch
     seen = unit_hash(specification, result.index - place)
-    truth = result.truth
-    private = {"x": truth.x, "edges": truth.edges, "y": truth.y, "name": truth.name}
-    if truth.edge_class is not None:
-        private["edge_class"] = truth.edge_class
     kept, file = result.whole or result.reconstruction, f"../observations/{seen}.safetensors"
-    files = {
-        "reconstructions": document(kept, file, own=result.own).encode(),
-        "truths": (json.dumps(plain(private)) + "\n").encode(),
-    }
+    files = {"reconstructions": document(kept, file, own=result.own).encode()}
+    if isinstance(result, Result):
+        files["truths"] = (json.dumps(plain(_private(result.truth))) + "\n").encode()
     if place == 0:
-        files["observations"] = serialise(result.observation, setup.dataset.space)
+        files["observations"] = serialise(result.observation, space)
     return Outcome(
         client=result.index,
         status="done" if result.failure is None else "failed",
@@ -129,3 +151,8 @@ def _outcome(result: Result, specification: Specification, setup: Setup) -> Outc
         seconds=result.seconds,
         files=files,
     )
+
+
+def _private(truth: Graph) -> dict[str, Any]:
+    private = {"x": truth.x, "edges": truth.edges, "y": truth.y, "name": truth.name}
+    return private if truth.edge_class is None else private | {"edge_class": truth.edge_class}

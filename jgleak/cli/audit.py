@@ -77,7 +77,7 @@ def audit(
             if path is not None and not inside:  # the audit makes its own folder
                 writable(path)
         try:
-            grid = read_grid(text)
+            grid = read_grid(text, file.parent)
         except Faults as error:
             raise Faults([f"{file}: {fault}" for fault in error.faults]) from error
         try:

@@ -44,11 +44,11 @@ def check(
 ) -> None:
     """Say what a model and a protocol show by construction: what leaks, what is open to attacks, and what is closed."""
     with mistakes():
-        from jgleak.cli.features import MOLECULES, feature_space
         from jgleak.exposure.reading import read
         from jgleak.exposure.registry import exposure_of
         from jgleak.exposure.stated import Stated
         from jgleak.exposure.text import exposure_text
+        from jgleak.interop.spaces import MOLECULES, feature_space
 
         given = None if features is None else feature_space(features)
         clients = {"loss": loss, "graphs": batch, "nodes": nodes, "statistics": statistics, "defense": defense}

@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.text import Text
 
 from jgleak.audit.specification import Faults, run_faults
+from jgleak.cli.inverted import line, show, show_facts, summary_line
 from jgleak.cli.options import Json, MaxN, PriorOption, Seconds, Seed, pairs, writable
 from jgleak.cli.status import FAILED, NOTHING, mistakes
-from jgleak.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    from jgleak.attacks.attack import Reconstruction
-    from jgleak.attacks.facts.fact import Facts
-    from jgleak.audit.outcome import Outcome
+    from jgleak.audit.inversion import Asked, Inverted
     from jgleak.features import FeatureSpace
     from jgleak.graph import Graph
-    from jgleak.smiles import Smiles
-
-UNKNOWN = "unknown"
-"""What ``--batch`` takes beside a number."""
 
 
 def invert(
-    file: Annotated[Path, typer.Argument(help="An observation written by jgleak.save.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILES...", help="Observations written by jgleak.save.")],
     name: Annotated[str, typer.Option("--attack", help="The attack; see `jgleak list`.")] = "census",
     seed: Seed = 0,
     time_limit: Seconds = 60.0,
@@ -56,7 +48,8 @@ def invert(
         str | None,
         typer.Option(
             help="What the input's columns mean, where the file does not say: molecules (GRAIN's atom features), "
-            "molecules+bonds (with bond types), molecules:tox21 (normalised as in that set), or a JSON schema."
+            "molecules+bonds (with bond types), molecules:tox21 (normalised as in that set), pyg or ogb (those "
+            "libraries' atom features, embedded; pyg:numbers: as they are), or a JSON schema."
         ),
     ] = None,
     loss: Annotated[
@@ -74,135 +67,163 @@ def invert(
         typer.Option(help="A data set whose graphs are public, for attacks that need some (tox21, tu:MUTAG)."),
     ] = None,
     distinct: Annotated[bool, typer.Option("--distinct", help="Assume that all nodes of a client differ.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Folder for reconstruction.json.")] = None,
+    truth: Annotated[
+        Path | None,
+        typer.Option(
+            help="The private graphs, to compare with: a folder with NAME.json for NAME.safetensors, or a file."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for reconstruction.json; of several files for NAME.json each.")
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Print every condition of a certificate.")] = False,
     json_lines: Json = False,
 ) -> None:
-    """Attack a saved observation and print the graph it came from.
+    """Attack saved observations, and print the graph that one came from, or a line for each of several.
 
-    Exit status: 0 a graph with the observed gradient was found; 3 there is none, or an approximation alone; 2 the file
-    or an option is wrong; 1 the attack broke down; 130 Ctrl-C, 143 SIGTERM.
+    Exit status: 0 a graph with the observed gradient was found, of several for each; 3 there is none, or an
+    approximation alone; 2 the file or an option is wrong; 1 the attack broke down, or one of several files failed; 130
+    Ctrl-C, 143 SIGTERM.
     """
     with mistakes():
         faults = [text for text, wrong in run_faults(seed, time_limit) if wrong]
         if faults:
             raise Faults(faults)
-        out_file = None if out is None else writable(out / "reconstruction.json")
-        import dataclasses
+        places = _places(files, out)
+        if truth is not None and not truth.exists():
+            raise ValueError(
+                f"truth: there is no {truth}; give a folder with NAME.json for NAME.safetensors, or a file"
+            )
 
-        import jax
-
-        from jgleak.attacks.attack import Budget
-        from jgleak.attacks.census.batches.unannounced import counted
-        from jgleak.attacks.facts.diagnosis import diagnoses
-        from jgleak.attacks.facts.fact import Facts
-        from jgleak.attacks.facts.registry import facts
         from jgleak.attacks.registry import get_attack
-        from jgleak.audit.clients import foreign_graphs
-        from jgleak.audit.compilations import compilations
-        from jgleak.audit.describe import describe
-        from jgleak.audit.outcome import FOUND, PART, outcome
-        from jgleak.audit.record import plain
-        from jgleak.cli.features import feature_space
-        from jgleak.datasets import load as load_dataset
-        from jgleak.federated import Knowledge, load
+        from jgleak.audit.inversion import UNKNOWN, Asked
+        from jgleak.interop.spaces import feature_space
 
         chosen = get_attack(name)
         if options:
             chosen = chosen.configure(dict(pairs(options)))
-        given = None if features is None else feature_space(features)
-        observation, space = load(file, given)
-        marks = {"loss": loss, "scaled": clipped or None, "pruned": pruned or None, "batch_size": _graphs(batch)}
-        said = {name: value for name, value in marks.items() if value is not None}
-        observation = dataclasses.replace(observation, **said, noise=observation.noise if noise is None else noise)
-        noise = observation.noise
         if batch == UNKNOWN and chosen.name != "census":
             raise ValueError(
                 f"batch: only census says whether a number of graphs explains an update; give one to {name}"
             )
-        if n is None and "n" in chosen.needs:
-            several = "" if observation.batch_size == 1 else ", one number for all graphs or one each (--n 9,7)"
-            raise ValueError(f"n: {name} needs the number of nodes; give --n{several}")
         if auxiliary is None and "auxiliary" in chosen.needs:
             raise ValueError(f"auxiliary: {name} needs public graphs; name a data set of such (--auxiliary tox21)")
-        public: list[Graph] = []
-        if auxiliary is not None:
-            foreign = load_dataset(auxiliary, max_nodes=max_n, bonds=bool(space.edge_classes))
-            public = foreign_graphs(foreign, space)
         known = _sizes(n)
-        knowledge = Knowledge(
-            space=space,
-            n=max(known, default=None),
-            sizes=known if len(known) > 1 else (),
-            max_n=max_n,
-            auxiliary=tuple(public),
-            distinct_nodes=distinct,
-            prior=prior,
-            noise=noise,
+        told = {"n": max(known, default=None), "sizes": known if len(known) > 1 else (), "max_n": max_n}
+        asked = Asked(
+            attack=chosen,
+            seed=seed,
+            seconds=time_limit,
+            told=told | {"distinct_nodes": distinct, "prior": prior},
+            public=_public(auxiliary, max_n),
+            space=None if features is None else feature_space(features),
+            said={
+                "loss": loss,
+                "scaled": clipped or None,
+                "pruned": pruned or None,
+                "batch_size": _graphs(batch),
+                "noise": noise,
+            },
+            truth=truth,
         )
-        console, shown = Console(stderr=json_lines), Facts({}, {})
-        if batch != UNKNOWN:
-            shown = facts(observation, space, noise=noise)
-            _show_facts(shown, console)
-        begun, compiled = time.monotonic(), compilations()
-        with Console(stderr=True).status(name):
-            given_to = {"key": jax.random.key(seed), "budget": Budget(seconds=time_limit)}
-            if batch == UNKNOWN:
-                observation, found = counted(chosen, observation, knowledge, **given_to)
-                said |= {"batch_size": observation.batch_size}
-            else:
-                found = chosen(observation, knowledge, **given_to)
-        seconds, compiled = time.monotonic() - begun, compilations().since(compiled).seconds
-        worth = outcome(observation, found, noise)
-        if batch == UNKNOWN and worth.kind == FOUND:  # facts depend on the number of graphs
-            shown = facts(observation, space, noise=noise)
-            _show_facts(shown, console)
-        best = found.graphs if observation.batch_size > 1 else found.graphs[:1]
-        why = [] if found.graphs else diagnoses(observation, space, noise=noise)
-        molecules = [_molecule(graph, space) for graph in best]
-        record = plain(
-            {
-                "file": str(file),
-                "attack": name,
-                "outcome": worth.kind,
-                "batch_size": observation.batch_size,
-                "reason": found.info.get("reason"),
-                "hints": worth.hints,
-                "facts": shown.to_json(),
-                "diagnoses": why,
-                "graphs": [describe(g, space) for g in found.graphs],
-                "members": [
-                    {
-                        "graphs": [describe(graph, space) for graph in member.graphs],
-                        "certificate": None if member.certificate is None else dataclasses.asdict(member.certificate),
-                    }
-                    for member in found.members
-                ],
-                "smiles": [None if m is None else dataclasses.asdict(m) | {"note": m.note} for m in molecules],
-                "gradient_distance": found.gradient_distance,
-                "stop": found.stop,
-                "certificate": None if found.certificate is None else dataclasses.asdict(found.certificate),
-                "seconds": seconds,
-                "seconds_compiling": compiled,
-                "info": found.info,
-                "version": __version__,
-            }
-        )
+        console = Console(stderr=json_lines)
+        if len(files) > 1:
+            raise typer.Exit(_several(files, places, asked, console, json_lines))
+        one, record = _one(files[0], asked, console)
         if json_lines:
             print(json.dumps(record), flush=True)
-        console.print(f"{seconds:.1f} s, of which {compiled:.1f} s compiling")
-        if not found.graphs:
-            _show_nothing(found, why, worth, console)
-        else:
-            _show(found, list(zip(best, molecules, strict=True)), space, worth, console)
-        if out_file is not None:
-            _write(out_file, found, file, given, said)
-        raise typer.Exit(0 if worth.kind in (FOUND, PART) else NOTHING)
+        show(one, console, verbose)
+        if places[0] is not None:
+            _write(places[0], one, asked.space)
+        raise typer.Exit(_status(record))
 
 
-def _graphs(text: str | None) -> int | None:
-    """The number of graphs from text; None where it is unknown, or the file's."""
+def _one(file: Path, asked: Asked, console: Console, facts: bool = True) -> tuple[Inverted, dict[str, Any]]:
+    """One file and its record."""
+    from jgleak.audit.inversion import invert as attacked
+    from jgleak.audit.inversion import inverted_record
+
+    if not asked.told["n"] and "n" in asked.attack.needs:
+        from jgleak.federated import load
+
+        several = (
+            "" if load(file, asked.space)[0].batch_size == 1 else ", one number for all graphs or one each (--n 9,7)"
+        )
+        raise ValueError(f"n: {asked.attack.name} needs the number of nodes; give --n{several}")
+    with Console(stderr=True).status(asked.attack.name):
+        one = attacked(file, asked, lambda shown: show_facts(shown, console) if facts else None)
+    return one, inverted_record(one, asked.attack.name)
+
+
+def _several(
+    files: Sequence[Path], places: Sequence[Path | None], asked: Asked, console: Console, json_lines: bool
+) -> int:
+    """A line for each file, whatever becomes of the others, and a summary; the exit status."""
+    from jgleak.audit.inversion import summary_of
+
+    records, failed = list[dict[str, Any]](), 0
+    for file, place in zip(files, places, strict=True):
+        try:
+            one, record = _one(file, asked, console, facts=False)
+        except Exception as error:  # a broken file, a refusal, a defect of the attack: the other files go on
+            failed += 1
+            reason = " ".join((str(error) or type(error).__name__).split())
+            if json_lines:
+                print(json.dumps({"file": str(file), "error": reason}), flush=True)
+            console.print(f"{file}: failed: {reason}", markup=False, highlight=False, soft_wrap=True)
+            continue
+        records.append(record)
+        if json_lines:
+            print(json.dumps(record), flush=True)
+        console.print(line(record), markup=False, highlight=False, soft_wrap=True)
+        if place is not None:
+            _write(place, one, asked.space)
+    summary = summary_of(records, failed)
+    if json_lines:
+        print(json.dumps({"summary": summary}), flush=True)
+    console.print(summary_line(summary), markup=False, highlight=False, soft_wrap=True)
+    return FAILED if failed else max(map(_status, records), default=0)
+
+
+def _status(record: dict[str, Any]) -> int:
+    return 0 if record["outcome"] in ("found", "part") else NOTHING
+
+
+def _places(files: Sequence[Path], out: Path | None) -> list[Path | None]:
+    """Where each file's reconstruction goes."""
+    if out is None:
+        return [None] * len(files)
+    if len(files) == 1:
+        return [writable(out / "reconstruction.json")]
+    names: dict[str, Path] = {}
+    for file in files:
+        if names.setdefault(file.stem, file) is not file:
+            raise ValueError(
+                f"out: {names[file.stem]} and {file} would both be written to {file.stem}.json; rename one"
+            )
+    return [writable(out / f"{file.stem}.json") for file in files]
+
+
+def _public(auxiliary: str | None, max_n: int | None) -> Callable[[FeatureSpace], Sequence[Graph]]:
+    """The public graphs of a data set in any feature space."""
+
+    def graphs(space: FeatureSpace) -> Sequence[Graph]:
+        if auxiliary is None:
+            return ()
+        from jgleak.audit.clients import foreign_graphs
+        from jgleak.datasets import load
+
+        return foreign_graphs(load(auxiliary, max_nodes=max_n, bonds=bool(space.edge_classes)), space)
+
+    return graphs
+
+
+def _graphs(text: str | None) -> int | str | None:
+    """The number of graphs from text, ``UNKNOWN`` among them; None where it is the file's."""
+    from jgleak.audit.inversion import UNKNOWN
+
     if text is None or text == UNKNOWN:
-        return None
+        return text
     try:
         return int(text)
     except ValueError as error:
@@ -217,78 +238,13 @@ def _sizes(text: str | None) -> tuple[int, ...]:
         raise ValueError(f"n: expected a whole number, or several with commas (17,13), got {text!r}") from error
 
 
-def _molecule(graph: Graph, space: FeatureSpace) -> Smiles | None:
-    from jgleak.smiles import smiles
-
-    try:
-        return smiles(graph, space)
-    except (ValueError, TypeError):  # a schema whose values are words: no molecule, but a graph
-        return None
-
-
-def _show_facts(shown: Facts, console: Console) -> None:
-    """What is certain before anything is searched; said at once, whatever happens then."""
-    if shown.found:
-        console.print("what the update shows by itself:")
-    for fact in shown.found.values():
-        console.print(Text(f"  {fact.line}"), soft_wrap=True)
-
-
-def _write(
-    file: Path, found: Reconstruction, observation: Path, space: FeatureSpace | None, said: Mapping[str, Any]
-) -> None:
+def _write(place: Path, one: Inverted, space: FeatureSpace | None) -> None:
     from jgleak.audit.certified import write
 
     try:
-        write(file, found, observation, space, said)
+        write(place, one.found, one.file, space, one.said)
     except OSError as error:
-        raise ValueError(f"out: cannot write {file} ({error.strerror}); what is printed above is all of it") from error
-
-
-def _show_nothing(found: Reconstruction, why: Sequence[str], worth: Outcome, console: Console) -> None:
-    reason = found.info.get("reason")
-    console.print(Text(f"nothing found ({found.stop}){f': {reason}' if reason else ''}"), soft_wrap=True)
-    for sentence in why:
-        console.print(Text(f"because {sentence}"), soft_wrap=True)
-    for hint in worth.hints:
-        console.print(Text(hint), soft_wrap=True)
-    console.print("that is no evidence of safety: another attack, or the next round, may find the graph")
-
-
-def _show(
-    found: Reconstruction,
-    shown: Sequence[tuple[Graph, Smiles | None]],
-    space: FeatureSpace,
-    worth: Outcome,
-    console: Console,
-) -> None:
-    from jgleak.audit.outcome import PART
-    from jgleak.audit.table import certificate_text, graph_table, member_text
-
-    reason = found.info.get("reason")
-    if worth.text:
-        console.print(Text(worth.text), soft_wrap=True)
-    for place, (graph, molecule) in enumerate(shown):
-        console.print(graph_table(graph, space))
-        if found.members:
-            console.print(Text(member_text(found.members[place])), soft_wrap=True)
-        if molecule is not None and (not worth.text or found.members):
-            fits = f"SMILES {molecule.texts[0]}\n  {molecule.note}"
-            console.print(
-                Text(fits if molecule.inferred or molecule.known else "no SMILES: no bond orders fit these atoms"),
-                soft_wrap=True,
-            )
-    distance = "unknown" if found.gradient_distance is None else f"{found.gradient_distance:.1e}"
-    count = "1 candidate graph" if len(found.graphs) == 1 else f"{len(found.graphs)} candidate graphs, the best shown"
-    if found.members or len(shown) > 1:
-        count = f"{'some' if worth.kind == PART else 'the'} {len(found.graphs)} graphs of the batch, in no order"
-    console.print(Text(f"gradient distance {distance}; {count}; stopped: {found.stop}"))
-    for hint in worth.hints:
-        console.print(Text(hint), soft_wrap=True)
-    if reason:
-        console.print(Text(reason), soft_wrap=True)
-    if found.certificate is not None:
-        console.print(Text(certificate_text(found.certificate, batch=bool(found.members))))
+        raise ValueError(f"out: cannot write {place} ({error.strerror}); what is printed above is all of it") from error
 
 
 def verify(

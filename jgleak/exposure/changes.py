@@ -99,6 +99,10 @@ def _undefended(deployment: Deployment) -> Deployment:
     return _trained(deployment, defense="")
 
 
+def _exact(deployment: Deployment) -> Deployment:
+    return _trained(deployment, noise=None, whence="")
+
+
 def _trained(deployment: Deployment, **fields: object) -> Deployment:
     clients = dataclasses.replace(deployment.clients, **fields)
     return deployment if clients == deployment.clients else deployment.changed(clients=clients)
@@ -179,6 +183,7 @@ def _noised(deployment: Deployment) -> Deployment:
 OPENERS = (
     Change("all parts trained", _all_trained),
     Change("no defence", _undefended),
+    Change("no noise in the file", _exact),
     Change("running statistics that come back", _returned),
     Change("batch normalisation in evaluation mode", _running_statistics),
     Change("no dropout", _no_dropout),

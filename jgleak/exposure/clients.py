@@ -21,6 +21,8 @@ class Clients:
       statistics: running statistics of batch normalisation in training mode come back beside the update.
       defense: what a client does before anything leaves, as ``jgleak.defenses.parse`` reads it.
       nodes: of a graph.
+      noise: deviation of the noise on every entry that an observation file states; None: it states none.
+      whence: where that noise comes from, in words.
 
     Raises:
       ValueError: an unknown defence or loss; less than one graph or node; a loader of more graphs than there are.
@@ -32,6 +34,8 @@ class Clients:
     statistics: bool = True
     defense: str = ""
     nodes: int = 20
+    noise: float | None = None
+    whence: str = ""
 
     def __post_init__(self) -> None:
         for name in ("graphs", "nodes"):
@@ -51,8 +55,9 @@ class Clients:
 
     @property
     def protection(self) -> Defense:
-        """The defence."""
-        return parse(self.defense)
+        """The defence, and the noise that a file states."""
+        stated = f"gaussian:{self.noise}" if self.noise else ""
+        return parse("+".join(part for part in (self.defense, stated) if part))
 
     @property
     def ways(self) -> frozenset[str]:

@@ -6,11 +6,14 @@ import dataclasses
 import importlib
 import importlib.util
 import inspect
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from jgleak.exposure.clients import Clients
 from jgleak.exposure.deployed import Deployed
@@ -18,14 +21,19 @@ from jgleak.exposure.deployment import Deployment
 from jgleak.exposure.dropout import dropping
 from jgleak.exposure.stated import Stated
 from jgleak.features import FeatureSpace
-from jgleak.federated.observation import Observation, load
+from jgleak.federated.observation import Observation, flatten, load
 from jgleak.gnn import GNN
 from jgleak.interop.description import Description, described
 from jgleak.names import deployed as names
 from jgleak.names.entries import Entries
+from jgleak.precision import SINGLE, digits_of
 from jgleak.reading import check_file
 
 DEPLOYED: Entries[Deployed] = Entries({name: named.home for name, named in names.DEPLOYED.items()})
+
+
+LEAST_RATE = 1e-3
+"""Of one step of a rate below this nobody says that its noise may be rounding."""
 
 
 class Subject(NamedTuple):
@@ -75,14 +83,35 @@ def clients_of(seen: Observation) -> Clients:
             f"protocol: {seen.protocol!r} sends gradients of single nodes; what is checked sends those of whole graphs "
             "(fedsgd, fedavg)"
         )
-    marks = (("clip:1", seen.scaled), ("prune:0.9", seen.pruned), (f"gaussian:{seen.noise}", bool(seen.noise)))
+    marks = (("clip:1", seen.scaled), ("prune:0.9", seen.pruned))
     return Clients(
         loss=seen.loss,
         graphs=seen.batch_size,
         local=seen.local,
         statistics=seen.statistics is not None,
         defense="+".join(mark for mark, holds in marks if holds),
+        noise=seen.noise or None,
+        whence=_whence(seen) if seen.noise else "",
     )
+
+
+def _whence(seen: Observation) -> str:
+    """Where the noise of a file comes from, as far as its size says: from rounding, or from whatever the file means."""
+    if digits_of(seen.update) < SINGLE:
+        return "rounding to 16 bits"
+    squares = [float(np.mean(np.spacing(np.abs(leaf)).astype(np.float64) ** 2)) for leaf in _floats(seen.params)]
+    one = math.sqrt(max(squares, default=0.0) / 12.0)  # a returned weight is off by so much, and divided by the rate
+    if seen.local is not None:
+        rounded = (seen.noise or 0.0) <= 2.0 * one * math.sqrt(seen.local.steps) / seen.local.length
+        return "rounding of the weights that came back" if rounded else "as the file says"
+    rate = one / (seen.noise or math.inf)
+    return (
+        f"as rounding of returned weights leaves at a rate of {rate:.2g}" if rate >= LEAST_RATE else "as the file says"
+    )
+
+
+def _floats(params: Any) -> list[np.ndarray]:
+    return [np.asarray(leaf, np.float32) for leaf in flatten(params).values() if np.size(leaf)]
 
 
 def _of_object(found: Any, text: str, space: FeatureSpace | None, default: FeatureSpace, stated: Stated) -> Deployment:

@@ -38,6 +38,7 @@ def clients_text(clients: Clients, loss: str) -> str:
         plural = "s" * (local.steps > 1)
         steps = f"{local.steps} step{plural}{loader} ({local.optimiser}, rate {local.rate:g}{beside})"
     defense = f"; defence {clients.defense}" if clients.defense else ""
+    defense += f"; noise of deviation {clients.noise:.1e} on every entry ({clients.whence})" if clients.noise else ""
     return f"Clients: {graphs}; {steps}; loss {loss}{defense}."
 
 

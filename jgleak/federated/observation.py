@@ -284,9 +284,14 @@ def load(path: str | Path, space: FeatureSpace | None = None) -> tuple[Observati
     assert chosen is not None
     width = observation.model.in_features
     if chosen.width != width:
+        integers = (
+            ""
+            if width != len(chosen.features)
+            else (", here perhaps each feature's integer in one column (kind 'number'; of pyg and ogb: pyg:numbers)")
+        )
         raise ValueError(
             f"{path if space is None else 'features'}: this space has {chosen.width} columns, the model takes {width}; "
-            "describe the columns that the model was shown"
+            f"describe the columns that the model was shown{integers}"
         )
     return observation, chosen
 

@@ -15,9 +15,11 @@ from jgleak.gnn import GNN, Params
 from jgleak.interop.arrays import by_name
 from jgleak.interop.bridge import Client, observed
 from jgleak.interop.convert import is_batch_norm
-from jgleak.interop.example import Given
+from jgleak.interop.dropouts import dropout_rate
+from jgleak.interop.example import Example, Given
 from jgleak.interop.forward import steps_of
 from jgleak.interop.layers import Embeddings
+from jgleak.interop.probe import probe_of
 from jgleak.interop.take import tables_of
 
 
@@ -28,7 +30,7 @@ class Description(NamedTuple):
       model: the architecture, without dropout.
       params: its parameters.
       loss: what clients minimise, in the words of a model that has two outputs where the module has one score.
-      dropout: the largest rate of its dropout modules that are in training mode; 0: there is none.
+      dropout: the largest rate of dropout in its forward pass in its mode, as a module or a function; 0: none.
       tables: rows of every embedding table of its encoder; empty: it takes its rows as they are.
     """
 
@@ -49,8 +51,7 @@ class Description(NamedTuple):
 def described(module: Any, *, loss: str | Loss | None = None, example: Given | None = None) -> Description:
     """The model of a PyTorch Geometric module, read off its forward pass as ``from_pyg`` does.
 
-    Batch normalisation is in the mode in which the module is. What ``F.dropout`` does in a forward pass is not seen,
-    and has to be said by whoever knows.
+    Batch normalisation and dropout are in the mode in which the module is.
 
     Args:
       module: as it is built; it stays as it is.
@@ -60,7 +61,9 @@ def described(module: Any, *, loss: str | Loss | None = None, example: Given | N
     Raises:
       ValueError: a part of the module that is not understood, with its place.
     """
-    rates = [_rate(part) for part in module.modules() if part.training]
+    shown = None if example is None else Example.of(example)
+    probe = probe_of(module) if shown is None else probe_of(module, shown.rows, shown.edge_rows)
+    rate = dropout_rate(module, probe)
     state = module.state_dict()
     trained = {name for name, parameter in module.named_parameters() if parameter.requires_grad}
     frozen = [name for name, _ in module.named_parameters() if name not in trained]
@@ -69,17 +72,13 @@ def described(module: Any, *, loss: str | Loss | None = None, example: Given | N
     with _dropout_off(module):
         seen = observed(state, nothing, module, **given, client=Client(frozen))
         tables = _tables(module, example)
-    return Description(seen.model, seen.params, seen.loss, max(rates, default=0.0), tables)
+    return Description(seen.model, seen.params, seen.loss, rate, tables)
 
 
 def _tables(module: Any, example: Given | None) -> tuple[int, ...]:
     state = by_name(module.state_dict())
     encoders = [step for step in steps_of(module, example) if isinstance(step, Embeddings)]
     return tuple(state[name].shape[0] for encoder in encoders for name in tables_of(encoder, state))
-
-
-def _rate(part: Any) -> float:
-    return float(part.p) if "Dropout" in type(part).__name__ else 0.0
 
 
 @contextmanager

@@ -157,6 +157,15 @@ def _arguments(model: Any, probe: Probe) -> tuple[tuple[Any, ...], dict[str, Any
     return (), given
 
 
+EMBEDDED = (
+    "model: its forward needs {!r}, and no GINEConv(edge_dim=..) of it takes them as they are: edge features that are "
+    "embedded first (OGB's BondEncoder), weigh edges or enter attention are not read, since models "
+    "here map one-hot classes alone. Build the layer as GINEConv(.., edge_dim=K) and give it the one-hot rows of K "
+    "classes, one for each combination of the attributes: its map of these says what the tables' sum says. Or train "
+    "without edge features, or write down a forward pass that has none: layers=[..]"
+)
+
+
 def _argument(name: str, probe: Probe, *, first: bool) -> Any:
     if first:
         return probe.rows
@@ -168,6 +177,8 @@ def _argument(name: str, probe: Probe, *, first: bool) -> Any:
         return 1
     if name in ATTRIBUTES and probe.edge_rows is not None:
         return probe.edge_rows
+    if name in ATTRIBUTES:
+        raise ValueError(EMBEDDED.format(name))
     raise ValueError(
         f"model: its forward needs {name!r}, which is neither rows, nor edge_index, nor batch; the attacks look for "
         "nodes and for edges that are there or not, or of classes that GINEConv(edge_dim=..) sees. Where it can be "

@@ -38,7 +38,7 @@ def read_schema(path: str | Path) -> FeatureSpace:
     try:
         data = read_json(path)
     except ValueError as error:
-        raise ValueError(f"features: {error}; give 'molecules' or a JSON file") from error
+        raise ValueError(f"features: {error}; give 'molecules', 'pyg', 'ogb' or a JSON file") from error
     try:
         return _space(data)
     except ValueError as error:

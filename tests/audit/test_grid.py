@@ -44,7 +44,7 @@ def test_the_product_with_its_labels() -> None:
 
 def test_every_field_has_a_table() -> None:
     placed = [field for fields in AXES.values() for field in fields]
-    assert sorted([*placed, "seed"]) == sorted(field.name for field in dataclasses.fields(Specification))
+    assert sorted([*placed, "seed", "recorded"]) == sorted(field.name for field in dataclasses.fields(Specification))
 
 
 @pytest.mark.parametrize(
@@ -52,8 +52,8 @@ def test_every_field_has_a_table() -> None:
     [
         ("[[data]\n" + EMPTY, "not TOML: "),
         (DATA, "attack: at least one [[attack]] table is needed"),
-        (EMPTY, "data: at least one [[data]] table is needed"),
-        ("[data]\n" + EMPTY, "data: at least one [[data]] table is needed"),
+        (EMPTY, "data: at least one [[data]] or [[observation]] table is needed"),
+        ("[data]\n" + EMPTY, "data: at least one [[data]] or [[observation]] table is needed"),
         ("sedes = [1]\n" + DATA + EMPTY, "sedes: unknown; a grid has name, seeds"),
         ("seeds = 3\n" + DATA + EMPTY, "seeds: expected a list of whole numbers"),
         ("seeds = []\n" + DATA + EMPTY, "seeds: expected a list of whole numbers"),

@@ -49,7 +49,11 @@ CLIENTS = {
     "five local steps": (PLAIN, {"local": LocalTraining(0.01, 5)}),
     "Adam": (PUSHED, {"local": LocalTraining(0.1, 2, optimiser="adam")}),
     "pruning": (PLAIN, {"defense": "prune:0.9"}),
-    "noise": (PLAIN, {"defense": "gaussian:0.001"}),
+    "noise (gaussian": (PLAIN, {"defense": "gaussian:0.001"}),
+    "no noise in the file": (
+        PLAIN.changed(clients=dataclasses.replace(PLAIN.clients, noise=1e-7, whence="rounding")),
+        {"noise": None, "whence": ""},
+    ),
 }
 
 

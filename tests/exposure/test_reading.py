@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -15,9 +16,10 @@ from jgleak.cli import app
 from jgleak.datasets import MOLECULE_SPACE
 from jgleak.exposure.clients import Clients
 from jgleak.exposure.deployment import Deployment
-from jgleak.exposure.reading import DEPLOYED, read
+from jgleak.exposure.reading import DEPLOYED, clients_of, read
 from jgleak.exposure.registry import exposure_of
 from jgleak.exposure.stated import RATE, Stated
+from jgleak.exposure.text import clients_text
 from jgleak.federated import LocalTraining, save
 from tests.exposure.conftest import SPACE, pooled, sent
 
@@ -91,6 +93,21 @@ def test_an_observation_file_says_how_its_client_trains(tmp_path: Path) -> None:
     assert found.clients.ways == deployment.clients.ways
     again = jgleak.check(sent(deployment), SPACE)
     assert again.deployment.clients == found.clients
+
+
+def test_noise_of_a_file_is_rounding_where_it_is_as_large() -> None:
+    """Weights of size 1 are off by 2**-23 / sqrt(12) at most, and by that over the rate in an update."""
+    plain = sent(Deployment(pooled(), SPACE, Clients()))
+    left = lambda noise, **fields: clients_of(dataclasses.replace(plain, noise=noise, **fields))  # noqa: E731
+    small, large = left(1e-8), left(1e-2)
+    assert "rounding of returned weights leaves at a rate of" in small.whence and large.whence == "as the file says"
+    local = {"protocol": "fedavg", "local": LocalTraining(rate=0.1, steps=2)}
+    assert left(1e-8, **local).whence == "rounding of the weights that came back"
+    assert left(1e-3, **local).whence == "as the file says"
+    for clients in (small, large):
+        said = clients_text(clients, "ce")
+        assert "defence" not in said and "noise of deviation 1.0e-0" in said
+        assert clients.ways == Clients(defense=f"gaussian:{clients.noise}").ways, "facts reckon with it all the same"
 
 
 def test_own_code_is_taken_as_an_object_or_as_what_makes_it(mine: Path) -> None:
@@ -205,6 +222,41 @@ def test_a_module_is_read_in_its_mode_with_its_dropout() -> None:
     assert jgleak.check(module, SPACE).deployment.model.frozen == ("readout/mlp/linears_0/kernel",)
 
 
+@pytest.mark.parametrize(("flag", "trained", "rate"), [("self.training", True, 0.3), ("self.training", False, 0.0)])
+def test_dropout_as_a_function_counts_with_its_flag(tmp_path: Path, flag: str, trained: bool, rate: float) -> None:
+    torch: Any = pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("torch_geometric", reason="torch_geometric is not installed")
+    text = FUNCTIONAL.replace("FLAG", flag).replace("MODE", "train()" if trained else "eval()")
+    (tmp_path / "functional.py").write_text(text, encoding="utf-8")
+    torch.random.manual_seed(1)
+    before = torch.random.get_rng_state()
+    deployment, _ = read(f"{tmp_path}/functional.py:make", MOLECULE_SPACE, MOLECULE_SPACE, Stated())
+    assert deployment.model.layers[0].dropout == rate and deployment.model.drops == (rate > 0)
+    assert bool((torch.random.get_rng_state() == before).all()), "random numbers of the training stay what they were"
+
+
+FUNCTIONAL = """
+import torch
+import torch.nn.functional as F
+from torch_geometric.nn import GCNConv, global_mean_pool
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.out = GCNConv(242, 8), torch.nn.Linear(8, 2)
+
+    def forward(self, x, edge_index, batch):
+        h = F.dropout(self.conv(x, edge_index).relu(), p=0.3, training=FLAG)
+        return self.out(global_mean_pool(h, batch))
+
+def make():
+    state = torch.random.get_rng_state()
+    net = Net().MODE
+    torch.random.set_rng_state(state)
+    return net
+"""
+
+
 def test_embedding_tables_say_what_a_module_takes(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("torch_geometric", reason="torch_geometric is not installed")
@@ -213,6 +265,16 @@ def test_embedding_tables_say_what_a_module_takes(tmp_path: Path) -> None:
     assert [len(feature.values) for feature in deployment.space.features] == [7, 3] and deployment.loss == "masked_bce"
     assert deployment.space.edge_classes == ("0", "1", "2", "3")
     assert [f.id for f in exposure_of(deployment).of("leaks")][0] == "embedding-rows"
+
+
+def test_embedded_bonds_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("torch_geometric", reason="torch_geometric is not installed")
+    text = EMBEDDING.replace(", edge_dim=4", "").replace("edge_index, edge_attr)", "edge_index, self.bonds(edge_attr))")
+    text = text.replace("        inside =", "        self.bonds = torch.nn.Embedding(5, 8)\n        inside =")
+    (tmp_path / "bonds.py").write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"BondEncoder.*Build the layer as GINEConv\(.., edge_dim=K\)"):
+        read(f"{tmp_path}/bonds.py:Net", None, MOLECULE_SPACE, Stated())
 
 
 EMBEDDING = """

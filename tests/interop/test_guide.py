@@ -13,6 +13,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from jgleak.interop import read_schema
+from jgleak.interop.guard import Verdict
 from jgleak.interop.layers import WORDS, Conv, Embeddings, Linear, Norm
 from tests.interop.conftest import UNCOMPARED, Stranger
 
@@ -58,3 +59,25 @@ def test_every_layer_has_its_row() -> None:
         assert f"| `{kind.__name__}` |" in GUIDE
     for word in WORDS:
         assert f'`"{word}"`' in GUIDE or f"`{word}`" in GUIDE
+
+
+def test_a_space_of_ones_own_features() -> None:
+    x = np.array([[0, 1, 2, 30], [2, 0, 1, 31]])
+    names = run("space", RECORDING, x=x)
+    space = names["space"]
+    assert space.width == 3 + 1 + 5 + 1 and space.degree == "degree" and not names["wider"].discrete
+    np.testing.assert_allclose(space.encode(x).mean(axis=0), 0.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("outcome", ["sent", "dropped", "unread"])
+def test_a_guard_in_a_loop_of_ones_own(outcome: str) -> None:
+    def verdict(*_: Any, graphs: int) -> Verdict:
+        assert graphs == 2
+        if outcome == "unread":
+            raise ValueError("no such round")
+        return Verdict("sent", {"w": np.ones(1)} if outcome == "sent" else None, None, 0.0, outcome)
+
+    said, left = list[str](), list[Any]()
+    given = {"sent": {}, "returned": {}, "graphs": "ab", "log": said.append, "send": left.append}
+    run("guarded", RECORDING, guard=types.SimpleNamespace(verdict=verdict), **given)
+    assert len(left) == (outcome == "sent") and len(said) == 1

@@ -246,7 +246,7 @@ def live(forward: Any, **modules: Any) -> Any:
         ("maximal", r"the maximum over nodes at .*: a hard maximum is not additive"),
         ("both_pools", r"several pools \(mean, sum\) are joined at"),
         ("paired", "its forward returns 2 things, 2 of which are made of the rows"),
-        ("featured", "its forward needs 'edge_attr', which is neither rows, nor edge_index, nor batch"),
+        ("featured", "its forward needs 'edge_attr', and no GINEConv"),
         ("embedded", "'bonded' is given other edge features than the one-hot classes .*, at test_module.py"),
         ("failing", r"does not run on a small graph with rows \(7, 4\) .*give an example"),
     ],

@@ -28,6 +28,12 @@ from jgleak.gnn import Pooled
 FITS = 1e-3
 """Relative distance from the head's gradient that rounding explains."""
 
+ALIKE = 0.02
+"""Lengths of entries that differ by no more, relative to the longest, count as equal."""
+
+LEAST_ENTRIES, MOST_ENTRIES = 100, 0.5
+"""Of so many entries that moved at least, and of such a share of them equal lengths are no chance."""
+
 PASSED = 3
 """Fewest units that are off and yet seen behind, from which something else must have passed them."""
 
@@ -83,6 +89,30 @@ def _loss(evidence: Evidence) -> Iterator[str]:
         yield (
             f"the signs of the last bias name no class, so the loss is not {observation.loss!r}: if the "
             f"{observation.model.outputs} outputs are tasks of their own, give --loss masked_bce"
+        )
+
+
+def _one_length(evidence: Evidence) -> Iterator[str]:
+    """Adam's first step has the same length in every entry whose gradient is not tiny, and so have signs.
+
+    Of gradients no two entries are bound to be equal but by chance, or along rows of the first kernel, whose columns
+    still differ.
+    """
+    seen = evidence.observation
+    if seen.adaptive or seen.steps > 1 or seen.protocol not in ("fedsgd", "fedavg"):
+        return
+    entries = np.abs(_flat(seen.update))
+    moved = entries[entries > 0]
+    if moved.size < LEAST_ENTRIES:
+        return
+    longest = float(np.max(moved))
+    near = ALIKE * longest + 3.0 * (evidence.noise or 0.0)
+    alike = float(np.mean(moved >= longest - near))
+    if near < longest / 4 and alike >= MOST_ENTRIES:
+        yield (
+            f"{alike:.0%} of the entries that moved are of one length, {longest:.2g}, as after Adam's first step or of "
+            "signs: no gradient of a plain step is so. Where clients train with Adam, record them as LocalTraining("
+            "optimiser='adam'); attacks refuse then, and facts read what is left"
         )
 
 
@@ -237,6 +267,7 @@ CHECKS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
     _steps,
     _columns,
     _loss,
+    _one_length,
     _altered,
     _mixed,
     _head,

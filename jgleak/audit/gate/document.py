@@ -7,7 +7,10 @@ from typing import Any
 from jgleak.audit.gate.gate import Verdict
 from jgleak.audit.gate.quantities import QUANTITIES, interval
 from jgleak.audit.record import plain
+from jgleak.audit.report.cards import cards
 from jgleak.audit.report.rows import Row, rows
+from jgleak.audit.report.tables import leaks
+from jgleak.audit.report.verdict import verdict as report_verdict
 from jgleak.audit.results import Audit
 from jgleak.version import __version__
 
@@ -17,7 +20,8 @@ a field gets another number."""
 
 
 def results_document(audit: Audit, verdict: Verdict) -> dict[str, Any]:
-    """All rows with their numbers, every unit's record, and the verdict."""
+    """What was audited, all rows with their numbers, every unit's record, and the verdict."""
+    found = rows(audit)
     return plain(
         {
             "format": FORMAT,
@@ -25,7 +29,8 @@ def results_document(audit: Audit, verdict: Verdict) -> dict[str, Any]:
             "name": audit.name,
             "planned": audit.planned,
             "finished": len(audit.units),
-            "rows": [_row(row) for row in rows(audit)],
+            "card": cards(audit, found, report_verdict(leaks(found)).untried).to_json(),
+            "rows": [_row(row) for row in found],
             "units": [
                 {
                     "hash": unit.hash,

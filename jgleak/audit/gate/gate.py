@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from jgleak.audit.gate.criterion import Criterion
+from jgleak.audit.gate.quantities import QUANTITIES
 from jgleak.audit.report.rows import Row, rows
 from jgleak.audit.results import Audit
 
@@ -64,6 +65,12 @@ class Verdict(NamedTuple):
             ended = [row for row in self.judged if row.done]
             tried = f"{len(ended)} row(s) of attacks that ended, baselines not counted"
             others = [f"not judged, since nothing ended: {row.place}" for row in self.judged if not row.done]
+            others += [
+                f"not judged by {one.text}, since the truth of no client is known: {row.place}"
+                for one in self.criteria
+                for row in ended
+                if not row.told and QUANTITIES[one.quantity].of_unit is not None
+            ]
             return [f"gate passed: {asked} in none of {tried}; that is no proof against others", *others]
         return [f"gate failed: {said}" for said in [b.text for b in self.breaches] or [NOTHING]]
 

@@ -33,7 +33,8 @@ def interval(row: Row, of_unit: Value) -> Estimate | None:
     clients have 0 to 71 %. Other means have bootstrap intervals, as in reports.
     """
     found = estimate(row.done, of_unit)
-    values = [sum(float(of_unit(unit) or 0) for unit in group) / len(group) for group in clients(row.done)]
+    known = [unit for unit in row.done if of_unit(unit) is not None]
+    values = [sum(float(of_unit(unit) or 0) for unit in group) / len(group) for group in clients(known)]
     if found is None or not set(values) <= {0.0, 1.0}:
         return found
     from scipy import stats  # here, since it takes longer to import than a command's help to print

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from jgleak.attacks.facts.registry import FACTS
+from jgleak.audit.report.cards import cards
 from jgleak.audit.report.guarantees import guarantees
 from jgleak.audit.report.rows import Row, clients, panels, rows
 from jgleak.audit.report.summary import summary
@@ -21,11 +22,13 @@ def content(audit: Audit) -> dict[str, Any]:
     """The parts of the report, in the order in which templates use them."""
     found = rows(audit)
     table, groups = leaks(found), panels(found)
+    judged = verdict(table)
     return {
         "audit": audit,
         "rows": found,
         "table": table,
-        "verdict": verdict(table),
+        "verdict": judged,
+        "cards": cards(audit, found, judged.untried),
         "summary": summary(audit, table),
         "guarantees": guarantees(found),
         "panels": groups,

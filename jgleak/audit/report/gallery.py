@@ -66,26 +66,29 @@ def _first(row: Row) -> list[Unit]:
 def _pair(folder: Path, unit: Unit) -> Pair:
     name = unit.record["name"] or f"client {unit.client}"
     try:
-        truth = graph_of(read_json(folder / "truths" / f"{unit.hash}.json"))
+        told = unit.record["exact"] is not None
+        truth = graph_of(read_json(folder / "truths" / f"{unit.hash}.json")) if told else None
         listed = read(folder / "reconstructions" / f"{unit.hash}.json")
         graphs, space = listed.shown, load(listed.observation, listed.space)[1]
         exact = bool(unit.record["exact"])
         best = None if not graphs else _picture(graphs[0], space, truth, f"reconstruction of {name}")
         caption = _caption(unit, truth, len(graphs))
-        return Pair(name, _picture(truth, space, truth, f"the private graph {name}"), best, exact, caption)
+        shown = None if truth is None else _picture(truth, space, truth, f"the private graph {name}")
+        return Pair(name, shown, best, exact, caption)
     except (OSError, ValueError, KeyError, TypeError):
         return Pair(name, None, None, False, "no picture: its files are missing or broken")
 
 
-def _picture(graph: Graph, space: FeatureSpace, truth: Graph, label: str) -> Markup:
+def _picture(graph: Graph, space: FeatureSpace, truth: Graph | None, label: str) -> Markup:
     return Markup(
         inline_svg(graph, space, beside=truth, label=label)
     )  # safe: it escapes the label and has no other text
 
 
-def _caption(unit: Unit, truth: Graph, listed: int) -> str:
+def _caption(unit: Unit, truth: Graph | None, listed: int) -> str:
     record = unit.record
-    words = [f"{truth.n} nodes, {len(truth.edges)} edges", f"seed {unit.cell['seed']}"]
+    size = "the truth is not known" if truth is None else f"{truth.n} nodes, {len(truth.edges)} edges"
+    words = [size, f"seed {unit.cell['seed']}"]
     batch = unit.specification["batch"]
     if batch > 1:
         words.append(f"graph {unit.client % batch + 1} of {batch} of one update")
@@ -93,7 +96,7 @@ def _caption(unit: Unit, truth: Graph, listed: int) -> str:
         words.append("rebuilt exactly")
     elif not listed:
         words.append(f"nothing recovered ({record['stop']})")
-    else:
+    elif truth is not None:
         words.append(f"GSM-2 {record['gsm2']:.2f}")
     certificate = record["certificate"]
     if certificate is not None:

@@ -43,9 +43,19 @@ class Row(NamedTuple):
         return self.units[0].specification["batch"]
 
     @property
+    def recorded(self) -> bool:
+        """The clients ran, and files hold their updates; what they did to these is as the files say."""
+        return self.units[0].specification.get("recorded") is not None
+
+    @property
+    def told(self) -> list[Unit]:
+        """The attacks that ended on a client whose private graph is known: all that can be right or wrong."""
+        return [unit for unit in self.done if unit.record["exact"] is not None]
+
+    @property
     def undefended(self) -> bool:
-        """The clients apply no defence."""
-        return not self.units[0].specification["defense"]
+        """The clients are simulated and apply no defence."""
+        return not self.recorded and not self.units[0].specification["defense"]
 
     @property
     def under(self) -> str:
@@ -62,7 +72,7 @@ class Row(NamedTuple):
     @property
     def wrong(self) -> int:
         """Clients whose graph a set that is certified to be complete lacks."""
-        certified = [unit.record for unit in self.done if unit.record["certificate"] is not None]
+        certified = [unit.record for unit in self.told if unit.record["certificate"] is not None]
         return sum(r["certificate"]["status"] != "at_least_k" and not r["truth_in_set"] for r in certified)
 
     @property

@@ -46,6 +46,7 @@ def summary(audit: Audit, table: Sequence[LeakRow]) -> Summary:
     sections = (
         Section("Without a defence", _undefended(real)),
         Section("With a defence", _defended(real)),
+        Section("Recorded updates", _recorded(real)),
         Section("Under which assumptions", in_words([leak.row for leak in real])),
         Section("Beside guessing", _guessing([leak.row for leak in table])),
         Section("What was run", _coverage(audit)),
@@ -60,6 +61,10 @@ def _headline(real: Sequence[LeakRow]) -> str:
         return "No attack of this audit has ended yet: there is nothing to report."
     row = worst.row
     where = "Without a defence" if row.undefended else f"Under the defence {row.defense}"
+    if row.recorded:
+        where = f"Of the recorded updates {row.data}"
+        if not row.told:
+            return f"{where}, {_found(row)}"
     if _hits(row):
         return f"{where}, an honest-but-curious server with the attack {row.attack} {_rebuilt(row)}."
     listed = sum(bool(unit.record["truth_in_set"]) for unit in row.done)
@@ -84,14 +89,14 @@ def _hits(row: Row) -> int:
 
 def _rebuilt(row: Row) -> str:
     """How often the private graph came back; several seeds may have drawn the same graph."""
-    different = len(clients(row.done))
-    if different == len(row.done):
+    different = len(clients(row.told))
+    if different == len(row.told):
         return f"rebuilt {_hits(row) or 'none'} of {different} private graph{'s' * (different > 1)} exactly"
     return f"rebuilt the private graph exactly in {_hits(row) or 'none'} of {_tries(row)}"
 
 
 def _tries(row: Row) -> str:
-    tries, different = len(row.done), len(clients(row.done))
+    tries, different = len(row.told), len(clients(row.told))
     return f"{tries} attack{'s' * (tries > 1)} on {different} private graph{'s' * (different > 1)}"
 
 
@@ -102,7 +107,7 @@ def _undefended(real: Sequence[LeakRow]) -> list[str]:
 
 def _defended(real: Sequence[LeakRow]) -> list[str]:
     """Of each defence the attack that leaks most, since a defence is as good as its worst case."""
-    sentences, rows = [], [leak.row for leak in real if not leak.row.undefended]
+    sentences, rows = [], [leak.row for leak in real if not leak.row.undefended and not leak.row.recorded]
     leaks = {leak.row.key: leak for leak in real}
     for panel in panels(rows):
         for defense in dict.fromkeys(row.defense for row in panel.rows):
@@ -114,6 +119,29 @@ def _defended(real: Sequence[LeakRow]) -> list[str]:
                 text = f"{_place(worst.row, real)}under {defense}, {most} {_sentence(worst, after=comma)}"
                 sentences.append(text[0].upper() + text[1:])
     return sentences
+
+
+def _recorded(real: Sequence[LeakRow]) -> list[str]:
+    """Files of clients that ran: what is known beside the truth, and what is known without it."""
+    sentences = []
+    for leak in (leak for leak in real if leak.row.recorded):
+        row, untold = leak.row, len(leak.row.done) - len(leak.row.told)
+        said = _sentence(leak) if row.told else f"{row.attack} {_found(row)}"
+        if untold and row.told:
+            said += f" The truth of {untold} more is not known, and no rate counts them."
+        sentences.append(f"{row.data}: {said}")
+    return sentences
+
+
+def _found(row: Row) -> str:
+    """Of clients whose truth nobody says: what was found, and what certificates claim without it."""
+    listed = sum(bool(unit.record.get("graphs")) for unit in row.done)
+    kinds = [(unit.record["certificate"] or {}).get("status") for unit in row.done]
+    return (
+        f"found graphs for {listed} of {len(row.done)} private graphs. Of {kinds.count('unique')} a certificate says "
+        f"that no other graph explains the update, of {kinds.count('k_graphs')} which graphs do. The truth is not "
+        "known, so that no rate is: certificates stand without it, under their conditions."
+    )
 
 
 def _place(row: Row, leaks: Sequence[LeakRow]) -> str:
@@ -128,7 +156,7 @@ def _place(row: Row, leaks: Sequence[LeakRow]) -> str:
 def _sentence(leak: LeakRow, after: str = "") -> str:
     row = leak.row
     text = f"{row.attack}{after} {_rebuilt(row)} ({_interval(leak)})."
-    alone = [u.record for u in row.done if (u.record["certificate"] or {}).get("status") == "unique"]
+    alone = [u.record for u in row.told if (u.record["certificate"] or {}).get("status") == "unique"]
     right, wrong = sum(bool(r["truth_in_set"]) for r in alone), row.wrong
     listed = sum(bool(u.record["truth_in_set"]) and not u.record["exact"] for u in row.done)
     if listed:
@@ -221,14 +249,18 @@ def _limits(audit: Audit, real: Sequence[LeakRow]) -> list[str]:
     timed = sum(unit.record["stop"] == "time" for leak in real for unit in leak.row.done)
     if timed:
         sentences.append(f"The time limit ended {timed} of {sum(leak.done for leak in real)} searches.")
-    if any(not leak.row.undefended for leak in real):
+    if any(not leak.row.undefended and not leak.row.recorded for leak in real):
         sentences.append("A defence that stops the attacks run here may fall to one that is made for it.")
-    if any(not unit.specification["train"] for unit in audit.units):
+    simulated = [unit for unit in audit.units if unit.specification.get("recorded") is None]
+    if any(not unit.specification["train"] for unit in simulated):
         sentences.append("Models with random parameters stand for the first round; later rounds may leak otherwise.")
     few = [leak for leak in real if 0 < (leak.estimates["exact"] or Estimate(0, 0, 0, 0)).clients < FEW]
     if few:
         sentences.append(f"{len(few)} of {len(real)} rows have fewer than {FEW} clients: too few for a rate.")
     if any(unit.specification["batch"] > 1 for unit in audit.units):
         sentences.append("Graphs of one batch share an update; intervals take them as independent and are too narrow.")
-    sentences.append("Clients are simulated from data sets; how like them your own clients are, only you can say.")
+    if simulated or not audit.units:
+        sentences.append("Clients are simulated from data sets; how like them your own clients are, only you can say.")
+    if len(simulated) < len(audit.units):
+        sentences.append("Recorded files are believed: one that says wrongly how its client trained misleads attacks.")
     return sentences

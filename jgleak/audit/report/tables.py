@@ -80,7 +80,7 @@ def leaks(found: Sequence[Row]) -> list[LeakRow]:
 def by_size(row: Row, measure: Measure) -> dict[str, Estimate | None]:
     """The measure in each size class of ``jgleak.audit.record.SIZES``; None where no client has that size."""
     return {
-        name: estimate([u for u in row.done if low <= u.record["n_nodes"] <= high], measure.value)
+        name: estimate([u for u in row.told if low <= u.record["n_nodes"] <= high], measure.value)
         for name, low, high in SIZES
     }
 

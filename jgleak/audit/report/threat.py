@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from jgleak.audit.report.rows import Panel, Row
+from jgleak.audit.results import Unit
 
 PUBLIC = "the model, its parameters and the schema of node features"
 """What every server knows."""
@@ -82,7 +83,7 @@ UNBOUNDED = "the attacker knows no bound; certificates say how far was looked"
 
 def in_words(rows: Sequence[Row]) -> list[str]:
     """The threat model in a few sentences: what the server sees, and what which attack is told beyond that."""
-    seen = dict.fromkeys(_seen(row, row.units[0].specification) for row in rows)
+    seen = dict.fromkeys(seen_by_server(row) for row in rows)
     sentences = [
         f"The attacker is the server itself, which follows the protocol. It sees {'; or '.join(seen)}.",
         f"It knows {PUBLIC}, and which defence clients apply.",
@@ -96,11 +97,13 @@ def in_words(rows: Sequence[Row]) -> list[str]:
 
 def _facts(row: Row) -> dict[str, str]:
     spec = row.units[0].specification
+    if row.recorded:
+        return _recorded(row, spec)
     facts = {
-        "Data": _data(spec),
-        "Model": _model(spec),
+        "Data": described_data(spec),
+        "Model": described_model(row.units[0]),
         "Parameters": f"trained for {spec['train']} epochs before the round" if spec["train"] else "random, untrained",
-        "The server sees": _seen(row, spec),
+        "The server sees": seen_by_server(row),
         "The attacker knows": _known(spec),
         "Largest graph looked for": f"{spec['max_n']} nodes (n_max)" if spec["max_n"] else UNBOUNDED,
         "Ranking of graphs with the same gradient": RANKINGS[spec["prior"]],
@@ -116,7 +119,27 @@ def _facts(row: Row) -> dict[str, str]:
     return facts
 
 
-def _data(spec: Mapping[str, Any]) -> str:
+def _recorded(row: Row, spec: Mapping[str, Any]) -> dict[str, str]:
+    """Of clients that ran: the file says how; what it does not say is not known."""
+    files, noise = {unit.cell.get("file", "") for unit in row.units}, spec["recorded"]["noise"]
+    told = len({unit.cell.get("file", "") for unit in row.told})
+    facts = {
+        "Data": f"{len(files)} observation file{'s' * (len(files) > 1)}, the truth known of {told} of them",
+        "Model": "as each file has it, with the parameters that the server sent",
+        "The server sees": "; ".join(sorted({_seen_of(unit) for unit in row.units})),
+        "The attacker knows": _known(spec),
+        "Largest graph looked for": f"{spec['max_n']} nodes (n_max)" if spec["max_n"] else UNBOUNDED,
+        "Ranking of graphs with the same gradient": RANKINGS[spec["prior"]],
+        "Defence": "what the files say" + ("" if noise is None else f", and noise of deviation {noise:g}"),
+        "Time limit": f"{spec['time_limit']:g} s for each client",
+    }
+    if spec["options"]:
+        facts["Options of the attack"] = ", ".join(f"{name} = {value}" for name, value in spec["options"])
+    return facts
+
+
+def described_data(spec: Mapping[str, Any]) -> str:
+    """The data set of simulated clients in words."""
     sizes = {"min_nodes": "from {} nodes", "max_nodes": "up to {} nodes"}
     limits = [text.format(spec[name]) for name, text in sizes.items() if spec[name] is not None]
     task = "" if spec["task"] is None else f", task {spec['task']}"
@@ -124,7 +147,11 @@ def _data(spec: Mapping[str, Any]) -> str:
     return ", ".join([f"{spec['dataset']}{task}{by_node}{bonds}", *limits])
 
 
-def _model(spec: Mapping[str, Any]) -> str:
+def described_model(unit: Unit) -> str:
+    """The model of a client in words; of a client that ran as its file has it."""
+    spec = unit.specification
+    if spec.get("recorded") is not None:
+        return unit.record.get("model") or ""
     heads = f", {spec['heads']} heads" if spec["model"] in ("gat", "gatv2") else ""
     head = f", then a map of width {spec['head']}" if spec["head"] else ""
     pooling = f" ({spec['pooling']}{head})" if spec["readout"] == "pooled" else ""
@@ -144,8 +171,21 @@ def _model(spec: Mapping[str, Any]) -> str:
     return ", ".join(words)
 
 
-def _seen(row: Row, spec: Mapping[str, Any]) -> str:
+def seen_by_server(row: Row) -> str:
+    """What the server sees of a row's clients, in words."""
+    spec = row.units[0].specification
+    if row.recorded:
+        return "; or ".join(sorted({_seen_of(unit) for unit in row.units}))
     protocols = sorted({unit.record["protocol"] for unit in row.done}) or [spec["protocol"] or "fedsgd"]
+    return "; ".join(_sends(protocol, spec) for protocol in protocols)
+
+
+def _seen_of(unit: Unit) -> str:
+    """What the server sees of a client that ran, by its file."""
+    return _sends(unit.specification["protocol"] or "fedsgd", unit.specification)
+
+
+def _sends(protocol: str, spec: Mapping[str, Any]) -> str:
     graphs = "one graph" if spec["batch"] == 1 else f"{spec['batch']} graphs (their mean)"
     steps = f"{spec['local_steps']} step{'s' * (spec['local_steps'] > 1)} of size {spec['local_rate']:g}"
     beside = {"local_momentum": "momentum {:g}", "local_decay": "weight decay {:g}", "local_loader": "{} graphs a step"}
@@ -157,7 +197,7 @@ def _seen(row: Row, spec: Mapping[str, Any]) -> str:
         "target_node": "the gradient of one node's loss, the target",
         "node_losses": "the gradient of every node's loss, one by one",
     }
-    return "; ".join(texts[protocol] for protocol in protocols)
+    return texts[protocol]
 
 
 def _known(spec: Mapping[str, Any]) -> str:

@@ -10,12 +10,14 @@ from typing import NamedTuple
 
 from jgleak.audit.report.rows import Row
 from jgleak.audit.report.tables import LeakRow
+from jgleak.audit.results import Unit
 from jgleak.names.attacks import ATTACKS, BASELINES
 
 NOTHING_RAN = "Nothing ended"
 SINGLED_OUT = "Clients are singled out"
 REBUILT = "Private graphs are rebuilt"
 LISTED = "Private graphs are narrowed down"
+UNTOLD = "Graphs were found, and nobody says whether they are the clients'"
 NOT_REBUILT = "No private graph was rebuilt"
 
 
@@ -37,7 +39,7 @@ class Verdict(NamedTuple):
     untried: str
 
 
-LEVELS = SINGLED_OUT, REBUILT, LISTED, NOT_REBUILT
+LEVELS = SINGLED_OUT, REBUILT, LISTED, UNTOLD, NOT_REBUILT
 """From the worst; what is true of one row is true of the audit."""
 
 
@@ -54,7 +56,19 @@ def _level(row: Row) -> str:
         return SINGLED_OUT
     if _count(row, "exact"):
         return REBUILT
-    return LISTED if _count(row, "truth_in_set") else NOT_REBUILT
+    if _count(row, "truth_in_set") or _narrowed(row):
+        return LISTED
+    return UNTOLD if any(unit.record.get("graphs") for unit in row.done if _untold(unit)) else NOT_REBUILT
+
+
+def _untold(unit: Unit) -> bool:
+    """Nobody says the truth of this client."""
+    return unit.record["exact"] is None
+
+
+def _narrowed(row: Row) -> int:
+    """Clients without a truth of which a certificate says that the listed graphs are all that explain the update."""
+    return sum(_untold(unit) and (unit.record["certificate"] or {}).get("status") == "k_graphs" for unit in row.done)
 
 
 def _count(row: Row, name: str) -> int:
@@ -62,9 +76,9 @@ def _count(row: Row, name: str) -> int:
 
 
 def singled_out(row: Row) -> int:
-    """Clients whose graph a certificate says to be the only one, rightly."""
+    """Clients whose graph a certificate says to be the only one, and no truth contradicts it."""
     return sum(
-        (unit.record["certificate"] or {}).get("status") == "unique" and bool(unit.record["truth_in_set"])
+        (unit.record["certificate"] or {}).get("status") == "unique" and unit.record["truth_in_set"] is not False
         for unit in row.done
     )
 
@@ -72,16 +86,30 @@ def singled_out(row: Row) -> int:
 def _condition(rows: Sequence[Row]) -> str:
     if not rows:
         return "No attack has ended, so that nothing can be said."
-    specs = [row.units[0].specification for row in rows]
+    specs = [unit.specification for row in rows for unit in row.units]
     graphs = sorted({spec["batch"] for spec in specs})
     steps = sorted({spec["local_steps"] for spec in specs})
-    trained = sorted({"trained" if spec["train"] else "random" for spec in specs})
+    trained = sorted({_weights(row) for row in rows})
     updates = f"{_range(graphs)} graph{'s' * (graphs != [1])} and {_range(steps)} local step{'s' * (steps != [1])}"
-    under = list(dict.fromkeys("without a defence" if row.undefended else f"under {row.defense}" for row in rows))
+    under = list(dict.fromkeys(_under(row) for row in rows))
+    kinds = {True: "clients that ran, whose updates were recorded", False: "simulated clients from public data sets"}
+    whose = " and ".join(kinds[kind] for kind in sorted({row.recorded for row in rows}, reverse=True))
     return (
         f"This holds for clients {_listed(under)}, updates of {updates}, {' and '.join(trained)} weights, a server "
-        "that follows the protocol and looks at one round, and simulated clients from public data sets."
+        f"that follows the protocol and looks at one round, and {whose}."
     )
+
+
+def _weights(row: Row) -> str:
+    if row.recorded:
+        return "their own"
+    return "trained" if row.units[0].specification["train"] else "random"
+
+
+def _under(row: Row) -> str:
+    if row.recorded:
+        return "as they were recorded"
+    return "without a defence" if row.undefended else f"under {row.defense}"
 
 
 def _range(numbers: Sequence[int]) -> str:
@@ -98,8 +126,14 @@ def _person(level: str, rows: Sequence[Row]) -> str:
         )
     if level in (REBUILT, LISTED):
         name = "exact" if level == REBUILT else "truth_in_set"
-        worst = max(rows, key=lambda row: _count(row, name) / len(row.done))
-        often = f"In {_count(worst, name)} of {len(worst.done)} attacks"
+        worst = max(rows, key=lambda row: _count(row, name) / max(1, len(row.told)))
+        if not _count(worst, name):
+            return (
+                f"In {_narrowed(worst)} of {len(worst.done)} attacks a certificate says that the client's graph is one "
+                "of those listed, under conditions that stand below: a server that reads the update chooses from these "
+                "instead of all graphs."
+            )
+        often = f"In {_count(worst, name)} of {len(worst.told)} attacks"
         if level == REBUILT:
             return (
                 f"{often} the first graph was the client's own, though nothing proves to the server that no other "
@@ -109,6 +143,11 @@ def _person(level: str, rows: Sequence[Row]) -> str:
             f"{often} the client's graph was among those listed, and not the first: a server that reads the update is "
             "left with a choice of these instead of all graphs."
         )
+    if level == UNTOLD:
+        return (
+            "Attacks found graphs for these updates, and nobody says whether they are the clients'. Give the truth of "
+            "some, to know how often such graphs are right."
+        )
     if level == NOT_REBUILT:
         return "This is no proof that a person is safe: another attack, more time or more knowledge may succeed."
     return "Nothing can be said of any person yet."
@@ -117,7 +156,13 @@ def _person(level: str, rows: Sequence[Row]) -> str:
 def _advice(real: Sequence[Row]) -> list[str]:
     """What the audit's own rows say of defences, beside the same attack without one; where there are none, what to
     try."""
-    defended = [row for row in real if not row.undefended]
+    defended = [row for row in real if not row.undefended and not row.recorded]
+    if not defended and any(row.recorded for row in real):
+        return [
+            "These updates were recorded as they left. Record again with a change (several graphs an update, clipping "
+            "with noise, another model), and audit both, under names of their own.",
+            "`jgleak check` names the changes of the model and its training that stop each attack.",
+        ]
     if not defended:
         return [
             "No defence was tried. Add some to the grid (several graphs an update, clipping with noise, pruning), and "

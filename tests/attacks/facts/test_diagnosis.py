@@ -6,7 +6,9 @@ import dataclasses
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from jgleak.attacks.facts.diagnosis import diagnoses
@@ -40,6 +42,22 @@ def test_nothing_is_wrong_with_an_honest_gradient(lab: Any, seen: Observation) -
 )
 def test_what_the_file_does_not_mention_is_named(lab: Any, seen: Observation, words: str, change: Any) -> None:
     assert any(words in sentence for sentence in diagnoses(change(seen), lab.bare))
+
+
+@pytest.mark.parametrize("rate", [1e-3, 0.1])
+def test_adam_that_is_stated_as_plain_steps_is_named(lab: Any, seen: Observation, rate: float) -> None:
+    """The first step of optax's Adam, from weights in 32 bits; plain steps of the same client say nothing."""
+    for optimiser, named in ((optax.adam(1e-3), True), (optax.sgd(1e-3), False)):
+        sent = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), seen.params)
+        steps, _ = optimiser.update(jax.tree.map(jnp.asarray, seen.update), optimiser.init(sent), sent)
+        back = optax.apply_updates(sent, steps)
+        lost = jax.tree.map(lambda a, b: (np.asarray(a, np.float64) - np.asarray(b)) / rate, sent, back)
+        for noise in (None, 1e-9 / rate):
+            told = diagnoses(dataclasses.replace(seen, update=lost, noise=noise), lab.space)
+            assert any("Adam's first step" in sentence for sentence in told) == named, (optimiser, told)
+    stated = dataclasses.replace(seen, update=jax.tree.map(np.sign, seen.update))
+    stated = dataclasses.replace(stated, protocol="fedavg", local=LocalTraining(rate, optimiser="adam"))
+    assert not any("Adam's first step" in sentence for sentence in diagnoses(stated, lab.space)), "it says so itself"
 
 
 def test_an_undeclared_skip_connection_is_named(lab: Any) -> None:

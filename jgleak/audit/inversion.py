@@ -1,0 +1,224 @@
+"""One observation file attacked, as a user asks for it: what came out, as a record and for people."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+from jgleak.attacks.attack import Attack, Budget, Reconstruction
+from jgleak.attacks.census.batches.unannounced import counted
+from jgleak.attacks.facts.diagnosis import diagnoses
+from jgleak.attacks.facts.fact import Facts
+from jgleak.attacks.facts.registry import facts
+from jgleak.audit.compilations import compilations
+from jgleak.audit.describe import describe
+from jgleak.audit.experiment import REAL_TOLERANCE
+from jgleak.audit.outcome import FOUND, Outcome, outcome
+from jgleak.audit.record import plain
+from jgleak.audit.recorded.truth import truths
+from jgleak.features import FeatureSpace
+from jgleak.federated import Knowledge, Observation, load
+from jgleak.graph import Graph
+from jgleak.metrics import match_graphs, score, truth_in_set
+from jgleak.smiles import Smiles, smiles
+from jgleak.version import __version__
+
+UNKNOWN = "unknown"
+"""In place of a number of graphs behind an update that nobody knows."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """What is asked of every file.
+
+    Attributes:
+      attack: with its options.
+      seed: of the attack.
+      seconds: that it may take on one file.
+      told: fields of ``Knowledge`` beside the feature space, the noise and the public graphs.
+      public: graphs that are no client's, in a file's feature space.
+      space: the feature space, where the files do not say it.
+      said: fields of the observation that the files have otherwise; ``batch_size`` may be ``UNKNOWN``.
+      truth: a folder or file with the private graphs, where there is one.
+    """
+
+    attack: Attack
+    seed: int
+    seconds: float
+    told: Mapping[str, Any]
+    public: Callable[[FeatureSpace], Sequence[Graph]]
+    space: FeatureSpace | None
+    said: Mapping[str, Any]
+    truth: Path | None = None
+
+
+class Beside(NamedTuple):
+    """The answer beside the truth: all graphs came back exactly; all are among the listed ones; their mean GSM-2."""
+
+    exact: bool
+    truth_in_set: bool
+    gsm2: float
+
+
+class Inverted(NamedTuple):
+    """One file and what was made of it.
+
+    Attributes:
+      file: its path.
+      observation: what was attacked, with what the user knows better.
+      space: its feature space.
+      found: what the attack says.
+      worth: how good that is.
+      why: where nothing was found, what the update says of the reason.
+      facts: what the update shows by itself.
+      molecules: of every graph that is shown its SMILES, where it is a molecule.
+      seconds: of the attack, and those of them in which XLA compiled.
+      beside: the answer beside the truth; None where nobody says it.
+      said: fields of the observation that the file has otherwise.
+    """
+
+    file: Path
+    observation: Observation
+    space: FeatureSpace
+    found: Reconstruction
+    worth: Outcome
+    why: list[str]
+    facts: Facts
+    molecules: list[Smiles | None]
+    seconds: tuple[float, float]
+    beside: Beside | None
+    said: dict[str, Any]
+
+    @property
+    def shown(self) -> Sequence[Graph]:
+        """The best graph, or one for each of a batch."""
+        return self.found.graphs if self.observation.batch_size > 1 else self.found.graphs[:1]
+
+
+def invert(file: Path, asked: Asked, tell: Callable[[Facts], None]) -> Inverted:
+    """Attack one file.
+
+    Args:
+      file: the observation's.
+      asked: the attack, and what it is told.
+      tell: what to do with the update's own facts, before anything is searched.
+
+    Raises:
+      ValueError: the file, its truth or what is said of both do not fit, or the attack refuses them.
+    """
+    observation, space = load(file, asked.space)
+    unknown = asked.said.get("batch_size") == UNKNOWN
+    said = {name: value for name, value in asked.said.items() if value is not None and value != UNKNOWN}
+    observation = dataclasses.replace(observation, **said)
+    said.pop("noise", None)
+    noise, attack = observation.noise, asked.attack
+    private = [] if asked.truth is None or unknown else truths(asked.truth, file, observation, space)
+    knowledge = Knowledge(space=space, auxiliary=tuple(asked.public(space)), noise=noise, **asked.told)
+    shown = Facts({}, {})
+    if not unknown:
+        shown = facts(observation, space, noise=noise)
+        tell(shown)
+    begun, compiled = time.monotonic(), compilations()
+    given: dict[str, Any] = {"key": jax.random.key(asked.seed), "budget": Budget(seconds=asked.seconds)}
+    if unknown:
+        observation, found = counted(attack, observation, knowledge, **given)
+        said["batch_size"] = observation.batch_size
+        private = [] if asked.truth is None else truths(asked.truth, file, observation, space)
+    else:
+        found = attack(observation, knowledge, **given)
+    seconds = time.monotonic() - begun, compilations().since(compiled).seconds
+    worth = outcome(observation, found, noise, space)
+    if unknown and worth.kind == FOUND:  # facts depend on the number of graphs
+        shown = facts(observation, space, noise=noise)
+        tell(shown)
+    why = [] if found.graphs else diagnoses(observation, space, noise=noise)
+    best = found.graphs if observation.batch_size > 1 else found.graphs[:1]
+    drawn = [_molecule(graph, space) for graph in best]
+    beside = _beside(private, found, space) if private else None
+    return Inverted(file, observation, space, found, worth, why, shown, drawn, seconds, beside, said)
+
+
+def _beside(private: Sequence[Graph], found: Reconstruction, space: FeatureSpace) -> Beside:
+    tolerance = 0.0 if space.discrete else REAL_TOLERANCE
+    if len(private) == 1:
+        one = score(private[0], found.best, space, tolerance=tolerance)
+        return Beside(one.exact, truth_in_set(private[0], found.graphs, tolerance=tolerance), one.gsm2)
+    order = match_graphs(private, found.graphs, space).tolist() if found.graphs else [len(found.graphs)] * len(private)
+    scores, listed = [], []
+    for truth, own in zip(private, order, strict=True):
+        best = found.graphs[own] if own < len(found.graphs) else None
+        lists = found.members[own].graphs if best is not None and found.members else () if best is None else (best,)
+        scores.append(score(truth, best, space, tolerance=tolerance))
+        listed.append(truth_in_set(truth, lists, tolerance=tolerance))
+    return Beside(all(one.exact for one in scores), all(listed), sum(one.gsm2 for one in scores) / len(scores))
+
+
+def _molecule(graph: Graph, space: FeatureSpace) -> Smiles | None:
+    try:
+        return smiles(graph, space)
+    except (ValueError, TypeError):  # a schema whose values are words: no molecule, but a graph
+        return None
+
+
+def inverted_record(one: Inverted, attack: str) -> dict[str, Any]:
+    """What ``jgleak invert --json`` prints of one file; what only the truth can say is None where nobody says it."""
+    found, beside = one.found, one.beside
+    return plain(
+        {
+            "file": str(one.file),
+            "attack": attack,
+            "outcome": one.worth.kind,
+            "batch_size": one.observation.batch_size,
+            "reason": found.info.get("reason"),
+            "hints": one.worth.hints,
+            "facts": one.facts.to_json(),
+            "diagnoses": one.why,
+            "graphs": [describe(g, one.space) for g in found.graphs],
+            "members": [
+                {
+                    "graphs": [describe(graph, one.space) for graph in member.graphs],
+                    "certificate": None if member.certificate is None else dataclasses.asdict(member.certificate),
+                }
+                for member in found.members
+            ],
+            "smiles": [None if m is None else dataclasses.asdict(m) | {"note": m.note} for m in one.molecules],
+            "gradient_distance": found.gradient_distance,
+            "stop": found.stop,
+            "certificate": None if found.certificate is None else dataclasses.asdict(found.certificate),
+            **dict.fromkeys(Beside._fields if beside is None else ()),
+            **({} if beside is None else beside._asdict()),
+            "seconds": one.seconds[0],
+            "seconds_compiling": one.seconds[1],
+            "info": found.info,
+            "version": __version__,
+        }
+    )
+
+
+def summary_of(records: Sequence[Mapping[str, Any]], failed: int) -> dict[str, int]:
+    """Counts over the records of several files: with a graph of the observed gradient, certified to have no other,
+    listed completely by certificate, and where the truth is known exact, listed and in contradiction to a certificate.
+
+    Args:
+      records: as ``inverted_record`` gives them.
+      failed: files that could not be read, were refused, or on which the attack broke down.
+    """
+    kinds = [(one["certificate"] or {}).get("status") for one in records]
+    told = [one for one in records if one["exact"] is not None]
+    complete = ("unique", "k_graphs")
+    return {
+        "files": len(records) + failed,
+        "failed": failed,
+        "found": sum(one["outcome"] == FOUND for one in records),
+        "unique": kinds.count("unique"),
+        "listed": sum(kind is not None for kind in kinds),
+        "truths": len(told),
+        "exact": sum(one["exact"] for one in told),
+        "truth_in_set": sum(one["truth_in_set"] for one in told),
+        "wrong": sum((one["certificate"] or {}).get("status") in complete and not one["truth_in_set"] for one in told),
+    }

@@ -1,0 +1,1 @@
+"""Observation files of clients that ran, in the place of simulated ones."""

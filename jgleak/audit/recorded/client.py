@@ -1,0 +1,104 @@
+"""A recorded client: what its file holds, what the attacker is told, and why it may not be attacked."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from jgleak.audit.clients import public_graphs
+from jgleak.audit.recorded.recorded import Recorded
+from jgleak.audit.recorded.truth import labelled, truth_file, truths
+from jgleak.audit.round import AttackedClient, chosen_attack
+from jgleak.audit.setup import Setup, knowledge_of
+from jgleak.audit.specification import Specification
+from jgleak.datasets import Dataset
+from jgleak.datasets.dataset import LoadReport
+from jgleak.features import FeatureSpace
+from jgleak.federated import Knowledge, Observation, load
+from jgleak.graph import Graph
+from jgleak.interop.spaces import feature_space
+
+
+class Refused(ValueError):
+    """The file is sound, and the attack cannot work with it, or is told what nobody says."""
+
+
+KEPT = 4
+"""Files that stay in memory: the attacks of a grid take the same file in turn."""
+
+
+def file_digest(specification: Specification) -> str:
+    """SHA-256 of the observation file and of its truth; of what is missing, that it is."""
+    source = _source(specification)
+    total = hashlib.sha256()
+    file = Path(source.file)
+    for path in (file, None if source.truth is None else truth_file(Path(source.truth), file)):
+        try:
+            total.update(b"none" if path is None else hashlib.sha256(path.read_bytes()).digest())
+        except OSError:
+            total.update(b"unreadable")
+    return total.hexdigest()
+
+
+def recorded_client(specification: Specification) -> AttackedClient:
+    """What the file holds and what the specification tells the attacker.
+
+    Raises:
+      Refused: the attack cannot work with this file.
+      ValueError: the file or its truth is missing, broken, or was meant for another feature space.
+    """
+    source, attack = _source(specification), chosen_attack(specification)
+    observation, space = _loaded(source.file, source.features)
+    if source.noise is not None:
+        observation = dataclasses.replace(observation, noise=source.noise)
+    place = None if source.truth is None else Path(source.truth)
+    graphs = [] if place is None else truths(place, Path(source.file), observation, space)
+    _check_told(specification, graphs, observation)
+    knowledge = _knowledge(specification, space, graphs, observation)
+    reason = attack.refusal(observation, knowledge)
+    if reason is not None:
+        raise Refused(f"attack {attack.name!r} cannot run here: {reason}")
+    return AttackedClient(0, graphs, observation, knowledge)
+
+
+@lru_cache(KEPT)
+def _loaded(file: str, features: str | None) -> tuple[Observation, FeatureSpace]:
+    return load(file, None if features is None else feature_space(features))
+
+
+def _check_told(specification: Specification, graphs: Sequence[Graph], observation: Observation) -> None:
+    """Nothing can be told that nobody says."""
+    told = sorted(set(specification.know) - {"auxiliary"})
+    if told and not graphs:
+        raise Refused(f"know: {', '.join(told)} is taken from the truth, and this file has none; give it, or tell less")
+    if "labels" in told and not labelled(graphs):
+        raise Refused("know: the truth of this file has no labels (y); write them into it, or tell no labels")
+    if len(graphs) > 1 and {"adjacency", "features"} & set(told):
+        raise Refused("know: edges and features are given of clients with one graph, and this update is of several")
+    if observation.batch_size != specification.batch:
+        raise ValueError("the file's number of graphs has changed since the audit began; bring it back")
+
+
+def _knowledge(
+    specification: Specification, space: FeatureSpace, graphs: Sequence[Graph], observation: Observation
+) -> Knowledge:
+    """What the specification tells, of the truth where there is one."""
+    name, report = Path(_source(specification).file).name, LoadReport(len(graphs), len(graphs))
+    data = Dataset(name, graphs, space, "binary", observation.model.outputs, report)
+    public: Sequence[Graph] = ()
+    if "auxiliary" in specification.know:
+        if specification.auxiliary == "same" or specification.auxiliary.startswith("split:"):
+            raise Refused('auxiliary: this client is of no data set; name one, as auxiliary = "tox21"')
+        public = public_graphs(dataclasses.replace(specification, bonds=bool(space.edge_classes)), data)
+    if not graphs:
+        return Knowledge(space, max_n=specification.max_n, auxiliary=tuple(public), prior=specification.prior)
+    setup = Setup(data, observation.model, observation.params, observation.loss, public=tuple(public))
+    return knowledge_of(specification, setup, graphs, observation)
+
+
+def _source(specification: Specification) -> Recorded:
+    assert specification.recorded is not None
+    return specification.recorded

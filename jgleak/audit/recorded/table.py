@@ -1,0 +1,107 @@
+"""The ``[[observation]]`` tables of a grid: which files they name, and what is wrong with them by themselves."""
+
+from __future__ import annotations
+
+import difflib
+import glob
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from jgleak.audit.recorded.recorded import Recorded
+from jgleak.audit.specification import Specification
+
+FIELDS = {"name": str, "files": str, "truth": str, "features": str, "noise": float}
+"""What a table may say; ``files`` may be a list of texts too."""
+
+MOST_GRAPHS = 100_000
+"""Most graphs behind one update that are counted one by one; a file that says more is broken."""
+
+TRAINING = {"rate": "local_rate", "steps": "local_steps", "momentum": "local_momentum", "weight_decay": "local_decay"}
+"""Fields of a file's local training, and what ``Specification`` calls them."""
+
+
+def observation_label(entry: Mapping[str, Any]) -> str:
+    """What people call a table: its ``name``, or the files."""
+    return entry.get("name") or ", ".join(_patterns(entry))
+
+
+def observation_faults(entry: Mapping[str, Any], folder: Path) -> Iterator[str]:
+    """Every mistake of one table, as ``.field: what is wrong``; no observation is read.
+
+    Args:
+      entry: the table.
+      folder: where the grid lies, and its paths begin.
+    """
+    for key, value in entry.items():
+        if key not in FIELDS:
+            close = difflib.get_close_matches(key.lower(), FIELDS, n=1)
+            hint = f"did you mean {close[0]!r}? " if close else ""
+            yield f".{key}: unknown; {hint}an [[observation]] table has {', '.join(FIELDS)}"
+        elif key == "noise":
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+                yield f".noise: expected a standard deviation, 0 or more, got {value!r}"
+        elif key == "files" and isinstance(value, list):
+            if not value or not all(isinstance(one, str) and one for one in value):
+                yield f'.files: expected texts in quotes, as ["a.safetensors"], got {value!r}'
+        elif not isinstance(value, str) or not value.strip():
+            yield f".{key}: expected text in quotes, got {value!r}"
+    if "files" not in entry:
+        yield '.files: missing; name observation files, as files = "rounds/*.safetensors"'
+        return
+    for pattern in _patterns(entry) if isinstance(entry["files"], str | list) else ():
+        if isinstance(pattern, str) and pattern and not _matches(pattern, folder):
+            wrong = "matches no file; paths begin where the grid is"
+            if (folder / pattern).is_dir():
+                wrong = f'is a folder; name the files in it, as "{pattern}/*.safetensors"'
+            yield f".files: {pattern!r} {wrong}"
+    truth = entry.get("truth")
+    if isinstance(truth, str) and truth.strip() and not (folder / truth).exists():
+        yield f".truth: there is no {truth!r} beside the grid; name a folder of NAME.json, or a file"
+
+
+def _patterns(entry: Mapping[str, Any]) -> list[str]:
+    files = entry["files"]
+    return list(files) if isinstance(files, list) else [files]
+
+
+def _matches(pattern: str, folder: Path) -> list[Path]:
+    """The files that a pattern names, sorted; those of a pattern without wild cards is itself."""
+    found = (Path(path) for path in glob.glob(str(folder / pattern), recursive=True))
+    return sorted(path.absolute() for path in found if path.is_file())
+
+
+def recorded_files(entry: Mapping[str, Any], folder: Path) -> list[tuple[str, dict[str, Any]]]:
+    """Every file of a sound table, once, with what it says for ``Specification``: what people call it, and fields."""
+    files = dict.fromkeys(path for pattern in _patterns(entry) for path in _matches(pattern, folder))
+    features = entry.get("features")
+    if features is not None and (folder / features).is_file():
+        features = str((folder / features).absolute())
+    truth = entry.get("truth")
+    noise = None if entry.get("noise") is None else float(entry["noise"])
+    given = None if truth is None else str((folder / truth).absolute()), features, noise
+    base = folder.absolute()
+    return [
+        (str(path.relative_to(base) if path.is_relative_to(base) else path), _fields(Recorded(str(path), *given)))
+        for path in files
+    ]
+
+
+def _fields(recorded: Recorded) -> dict[str, Any]:
+    """The fields that a file states; those of one that cannot be read keep their defaults, and reading says why."""
+    fields: dict[str, Any] = {"recorded": recorded}
+    try:
+        with safe_open(recorded.file, framework="numpy") as file:
+            header: Any = json.loads((file.metadata() or {})["jgleak"])
+        fields |= {"batch": header["batch_size"], "protocol": header["protocol"]}
+        local = header.get("local") or {}
+        fields |= {ours: local[theirs] for theirs, ours in TRAINING.items() if theirs in local}
+        fields |= {"local_loader": local.get("loader") or 0}
+        Specification(**fields)
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {"recorded": recorded}
+    return fields if fields["batch"] <= MOST_GRAPHS else {"recorded": recorded}

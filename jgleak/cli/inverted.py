@@ -1,0 +1,108 @@
+"""What ``jgleak invert`` prints of one file, and of several."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jgleak.attacks.facts.fact import Facts
+    from jgleak.audit.inversion import Inverted
+
+
+def show_facts(shown: Facts, console: Console) -> None:
+    """What is certain before anything is searched; said at once, whatever happens then."""
+    if shown.found:
+        console.print("what the update shows by itself:")
+    for fact in shown.found.values():
+        console.print(Text(f"  {fact.line}"), soft_wrap=True)
+
+
+def show(one: Inverted, console: Console, verbose: bool) -> None:
+    """All that is to be said of one file."""
+    seconds, compiling = one.seconds
+    console.print(f"{seconds:.1f} s, of which {compiling:.1f} s compiling")
+    if one.found.graphs:
+        _show_found(one, console, verbose)
+    else:
+        _show_nothing(one, console)
+    if one.beside is not None:
+        console.print(Text(f"beside the truth: {_truth(one.beside._asdict())}"), soft_wrap=True)
+
+
+def _show_nothing(one: Inverted, console: Console) -> None:
+    found, reason = one.found, one.found.info.get("reason")
+    console.print(Text(f"nothing found ({found.stop}){f': {reason}' if reason else ''}"), soft_wrap=True)
+    for sentence in one.why:
+        console.print(Text(f"because {sentence}"), soft_wrap=True)
+    for hint in one.worth.hints:
+        console.print(Text(hint), soft_wrap=True)
+    console.print("that is no evidence of safety: another attack, or the next round, may find the graph")
+
+
+def _show_found(one: Inverted, console: Console, verbose: bool) -> None:
+    from jgleak.audit.outcome import PART
+    from jgleak.audit.table import certificate_text, graph_table, member_text
+
+    found, worth = one.found, one.worth
+    reason = found.info.get("reason")
+    if worth.text:
+        console.print(Text(worth.text), soft_wrap=True)
+    for place, (graph, molecule) in enumerate(zip(one.shown, one.molecules, strict=True)):
+        console.print(graph_table(graph, one.space))
+        if found.members:
+            console.print(Text(member_text(found.members[place])), soft_wrap=True)
+        if molecule is not None and (not worth.text or found.members):
+            fits = f"SMILES {molecule.texts[0]}\n  {molecule.note}"
+            unread = f"\n  {molecule.note}" if molecule.unread_columns else ""
+            none = f"no SMILES: no bond orders fit these atoms{unread}"
+            console.print(Text(fits if molecule.inferred or molecule.known else none), soft_wrap=True)
+    distance = "unknown" if found.gradient_distance is None else f"{found.gradient_distance:.1e}"
+    count = "1 candidate graph" if len(found.graphs) == 1 else f"{len(found.graphs)} candidate graphs, the best shown"
+    if found.members or len(one.shown) > 1:
+        count = f"{'some' if worth.kind == PART else 'the'} {len(found.graphs)} graphs of the batch, in no order"
+    console.print(Text(f"gradient distance {distance}; {count}; stopped: {found.stop}"))
+    for hint in worth.hints:
+        console.print(Text(hint), soft_wrap=True)
+    if reason:
+        console.print(Text(reason), soft_wrap=True)
+    if found.certificate is not None:
+        console.print(
+            Text(certificate_text(found.certificate, batch=bool(found.members), verbose=verbose)), soft_wrap=True
+        )
+
+
+def line(record: Mapping[str, Any]) -> str:
+    """One of several files in a line."""
+    certificate = record["certificate"]
+    words = {
+        "unique": "certified unique",
+        "k_graphs": "certified, {} graphs",
+        "at_least_k": "{} graphs or more",
+    }
+    said = "no certificate" if certificate is None else words[certificate["status"]].format(certificate["size"])
+    outcome = record["outcome"] if record["graphs"] else f"nothing ({record['stop']})"
+    truth = "" if record["exact"] is None else f"; {_truth(record)}"
+    return f"{record['file']}: {outcome}; {said}{truth}; {record['seconds']:.1f} s"
+
+
+def _truth(beside: Mapping[str, Any]) -> str:
+    if beside["exact"]:
+        return "exact"
+    return "the truth is listed, not first" if beside["truth_in_set"] else f"not the truth (GSM-2 {beside['gsm2']:.2f})"
+
+
+def summary_line(summary: Mapping[str, int]) -> str:
+    """Counts over several files."""
+    truths = summary["truths"]
+    beside = f"; of {truths} with a truth {summary['exact']} exact, {summary['truth_in_set']} listed" if truths else ""
+    wrong = f", {summary['wrong']} with a complete set that lacks it" if summary["wrong"] else ""
+    lost = f"; {summary['failed']} failed" if summary["failed"] else ""
+    return (
+        f"{summary['files']} files: {summary['found']} found, {summary['unique']} certified unique, "
+        f"{summary['listed']} with a certificate{beside}{wrong}{lost}"
+    )

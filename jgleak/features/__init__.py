@@ -1,0 +1,12 @@
+"""The public feature space of nodes, and those of atoms that other libraries compute."""
+
+from jgleak.features.atoms import ogb_atoms as ogb_atoms
+from jgleak.features.atoms import pyg_atoms as pyg_atoms
+from jgleak.features.space import Feature as Feature
+from jgleak.features.space import FeatureSpace as FeatureSpace
+from jgleak.features.space import Kind as Kind
+from jgleak.features.space import binary as binary
+from jgleak.features.space import combinations as combinations
+from jgleak.features.space import number as number
+from jgleak.features.space import onehot as onehot
+from jgleak.features.space import real as real

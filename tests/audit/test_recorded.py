@@ -1,0 +1,310 @@
+"""Audits of observation files: the same records as of simulated clients, less without the truth, and no file costs
+another."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import jsonschema
+import pytest
+from typer.testing import CliRunner, Result
+
+from jgleak.attacks.attack import Attack, Reconstruction
+from jgleak.attacks.certificate import Certificate
+from jgleak.attacks.registry import ATTACKS
+from jgleak.audit.grid import read_grid
+from jgleak.audit.recorded.recorded import Recorded
+from jgleak.audit.report.render import render_html, render_markdown
+from jgleak.audit.results import Unit, open_audit
+from jgleak.audit.specification import Faults
+from jgleak.audit.table import certificate_text
+from jgleak.cli import app
+from jgleak.datasets import load as load_dataset
+from jgleak.federated import fedsgd
+from jgleak.federated.observation import serialise
+from jgleak.gnn import standard
+from jgleak.graph import Graph
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs/schemas/results-1.json").read_text(encoding="utf-8"))
+DATA = load_dataset("embedded", graphs=3, max_nodes=6)
+ATTACKED = '[[attack]]\nattack = "knowing"\n'
+GRID = '[[observation]]\nname = "ours"\nfiles = "seen/*.safetensors"\ntruth = "truths"\n' + ATTACKED
+
+
+def knowing(observation: Any, knowledge: Any, *, key: Any, budget: Any) -> Reconstruction:
+    """The first graphs of the set, whatever was seen, with a certificate."""
+    certificate = Certificate("unique", 1, 6, False, 0.0, ("none",))
+    graphs = tuple(DATA.graphs[: observation.batch_size])
+    whole = Reconstruction(graphs, 0.0, "match", certificate=certificate if len(graphs) == 1 else None)
+    return whole
+
+
+def truth(graph: Graph) -> dict[str, Any]:
+    return {"x": graph.x.tolist(), "edges": graph.edges.tolist(), "name": graph.name}
+
+
+@pytest.fixture(scope="module")
+def seen() -> dict[str, bytes]:
+    """Files of the three graphs, and of a batch of the first two."""
+    model = standard(DATA.space.width, hidden=8)
+    params = model.initial(key=jax.random.key(0))
+    first, second, third = DATA.graphs
+    files = {"a": [first], "b": [second], "c": [third], "two": [first, second]}
+    updates = {name: fedsgd(model, params, graphs, DATA.space, loss="bce") for name, graphs in files.items()}
+    return {name: serialise(update, DATA.space) for name, update in updates.items()}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, seen: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The files, one of them without a truth, and a broken one."""
+    monkeypatch.setitem(ATTACKS, "knowing", Attack("knowing", knowing, several=True))
+    first, second, _ = DATA.graphs
+    for name in ("seen", "truths"):
+        (tmp_path / name).mkdir()
+    for name, content in {**seen, "broken": b"not a tensor"}.items():
+        (tmp_path / "seen" / f"{name}.safetensors").write_bytes(content)
+    for name, told in {"a": truth(first), "b": truth(second), "two": [truth(second), truth(first)]}.items():
+        (tmp_path / "truths" / f"{name}.json").write_text(json.dumps(told))
+    return tmp_path
+
+
+def run(folder: Path, grid: str, *options: str) -> Result:
+    (folder / "grid.toml").write_text(grid)
+    return CliRunner().invoke(app, ["audit", str(folder / "grid.toml"), "--out", str(folder / "out"), *options])
+
+
+def units(folder: Path) -> dict[str, list[Unit]]:
+    found: dict[str, list[Unit]] = {}
+    for unit in open_audit(folder / "out").units:
+        found.setdefault(Path(unit.cell["file"]).stem, []).append(unit)
+    return found
+
+
+def test_files_have_the_records_of_clients_and_rates_of_the_truth_alone(folder: Path) -> None:
+    results = folder / "results.json"
+    result = run(folder, GRID, "--fail-on", "unique>2", "--fail-on", "wrong>0", "--results", str(results))
+    found = units(folder)
+    assert result.exit_code == 4, result.output
+    (right,), (wrong,), (untold,) = (found[name] for name in "abc")
+    assert (right.record["exact"], right.record["truth_in_set"], right.record["gsm2"]) == (True, True, 1.0)
+    assert right.record["name"] == DATA.graphs[0].name and right.record["n_nodes"] == DATA.graphs[0].n
+    assert wrong.record["exact"] is False and wrong.record["certificate"]["status"] == "unique"
+    names = ("exact", "gsm0", "gsm1", "gsm2", "truth_in_set", "guess_rate", "n_nodes")
+    assert all(untold.record[name] is None for name in names) and untold.record["certificate"]["status"] == "unique"
+    assert untold.record["name"] == "c" and untold.record["graphs"] == 1
+    assert [unit.record["exact"] for unit in found["two"]] == [True, True], "matched, in whatever order they are told"
+    assert [unit.status for unit in found["broken"]] == ["failed"] and "broken" in (found["broken"][0].reason or "")
+    document = json.loads(results.read_text())
+    jsonschema.Draft202012Validator(SCHEMA).validate(document)
+    (row,) = document["rows"]
+    assert (row["unique"], row["wrong"], row["clients"], row["failed"]) == (3, 1, 5, 1)
+    assert row["exact"]["clients"] == 4 and row["exact"]["mean"] == 0.75, "the file without a truth is in no rate"
+    assert (row["data"], row["model"], row["defense"]) == ("ours", "as recorded", "as recorded")
+    assert not open_audit(folder / "out").lost
+    again = CliRunner().invoke(app, ["verify", str(folder / "out/reconstructions" / f"{right.hash}.json")])
+    assert "certificate unique of 1" in again.stdout, "the store holds a copy of the file"
+
+
+def test_reports_say_what_is_not_known(folder: Path) -> None:
+    run(folder, GRID)
+    audit = open_audit(folder / "out")
+    page = render_markdown(audit)
+    assert "Clients are singled out" in page and "clients that ran, whose updates were recorded" in page
+    assert "The truth of 1 more is not known" in page and "5 observation files, the truth known of 3 of them" in page
+    assert "simulated" not in page
+    assert ">not known</p>" in render_html(audit, folder / "out")
+
+
+def test_without_a_truth_certificates_stand_and_rates_are_absent(folder: Path) -> None:
+    grid = GRID.replace('truth = "truths"\n', "").replace("*", "[ab]")
+    result = run(folder, grid, "--fail-on", "exact>0", "--fail-on", "wrong>0")
+    assert result.exit_code == 0 and "not judged by exact>0, since the truth of no client is known" in result.stderr
+    assert run(folder, grid, "--resume", "--fail-on", "unique>1").exit_code == 4
+    page = render_markdown(open_audit(folder / "out"))
+    assert "Clients are singled out" in page and "In 2 of 2 attacks the update fits one graph alone" in page
+    assert "Of 2 a certificate says that no other graph explains the update" in page and "no rate is" in page
+    assert "rate 0.00" not in page and "exactly" not in page.split("## What leaks")[0]
+
+
+def test_graphs_without_certificate_or_truth_are_neither_a_leak_nor_its_absence(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare = lambda observation, knowledge, *, key, budget: Reconstruction((DATA.graphs[0],), None, "steps")  # noqa: E731
+    monkeypatch.setitem(ATTACKS, "knowing", Attack("knowing", bare))
+    run(folder, GRID.replace('truth = "truths"\n', "").replace("*", "c"))
+    page = render_markdown(open_audit(folder / "out"))
+    assert "nobody says whether they are the clients'" in page and "No private graph was rebuilt" not in page
+
+
+def test_one_file_of_truths_and_what_is_told_of_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+
+    def listening(observation: Any, knowledge: Any, *, key: Any, budget: Any) -> Reconstruction:
+        told.append((knowledge.n, knowledge.sizes))
+        return Reconstruction((), None, "nothing")
+
+    monkeypatch.setitem(ATTACKS, "knowing", Attack("knowing", listening, several=True))
+    first, second, _ = DATA.graphs
+    (folder / "all.json").write_text(json.dumps({"a": truth(first), "two": [truth(first), truth(second)]}))
+    result = run(folder, GRID.replace('"truths"', '"all.json"') + 'know = ["n"]\n')
+    assert result.exit_code == 1, "the broken file failed"
+    assert told == [(first.n, ()), (max(first.n, second.n), tuple(sorted((first.n, second.n), reverse=True)))]
+    found = units(folder)
+    assert found["b"][0].status == found["c"][0].status == "skipped" and "this file has none" in str(
+        found["c"][0].reason
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ({"x": [[0]], "edges": []}, "expected shape"),
+        ([], "has 0 graphs for a.safetensors"),
+        ([truth(DATA.graphs[0])] * 2, "has 2 graphs for a.safetensors, whose update is of 1"),
+        ({"x": [[0]], "edges": [], "z": 1}, "unknown field 'z'"),
+        ({"edges": []}, "give codes of features in x"),
+        ("CCO", "give codes of features in x"),
+    ],
+)
+def test_a_truth_that_does_not_fit_fails_its_own_file(folder: Path, text: Any, words: str) -> None:
+    (folder / "truths" / "a.json").write_text(json.dumps(text))
+    assert run(folder, GRID.replace("*", "[ab]")).exit_code == 1
+    found = units(folder)
+    assert found["b"][0].status == "done" and found["a"][0].status == "failed"
+    assert words in str(found["a"][0].reason), found["a"][0].reason
+
+
+def test_going_on_needs_the_same_files_and_fails_those_that_changed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+
+    def stopping(observation: Any, knowledge: Any, *, key: Any, budget: Any) -> Reconstruction:
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return Reconstruction((), None, "nothing")
+
+    monkeypatch.setitem(ATTACKS, "knowing", Attack("knowing", stopping))
+    grid = GRID.replace("*", "[abc]")
+    assert run(folder, grid).exit_code == 130 and len(units(folder)) == 1
+    (folder / "seen" / "c.safetensors").write_bytes((folder / "seen" / "a.safetensors").read_bytes())
+    assert run(folder, grid, "--resume").exit_code == 1 and len(calls) == 3, "the first is not attacked again"
+    assert {name: found[0].status for name, found in units(folder).items()} == {"a": "done", "b": "done", "c": "failed"}
+    assert "has changed since the audit began" in str(units(folder)["c"][0].reason)
+    (folder / "seen" / "a.safetensors").rename(folder / "kept")
+    gone = run(folder, grid, "--resume")
+    assert gone.exit_code == 2 and "a.safetensors is gone; bring it back" in gone.stderr.replace("\n", "")
+
+
+def test_files_beside_simulated_clients(folder: Path) -> None:
+    both = "[[data]]\ngraphs = 1\nmax_nodes = 6\n[[model]]\nhidden = 8\n" + GRID.replace("*", "a")
+    assert run(folder, both).exit_code == 0
+    simulated, own = open_audit(folder / "out").units
+    assert ("file" in simulated.cell, own.cell["file"]) == (False, "seen/a.safetensors")
+    same = ("exact", "gsm1", "truth_in_set", "name", "n_nodes", "certificate", "protocol", "entries")
+    assert [simulated.record[name] for name in same] == [own.record[name] for name in same]
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ("", "files: missing"),
+        ('files = "nowhere/*"', "matches no file"),
+        ('files = "seen"', "is a folder; name the files in it"),
+        ("files = []", "expected texts in quotes"),
+        ('files = "seen/*"\ntruth = "lies"', "there is no 'lies' beside the grid"),
+        ('files = "seen/*"\nnoise = -1.0', "expected a standard deviation"),
+        ('files = "seen/*"\nfeature = "molecules"', "did you mean 'features'"),
+        ('files = ["seen/a.safetensors"]\n[[observation]]\nname = "x"\nfiles = "seen/a*"', "the same experiment as"),
+        ('files = "seen/*"\n[[model]]\nhidden = 8', "is of simulated clients; add a [[data]] table"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_one_clear_mistake(folder: Path, table: str, words: str) -> None:
+    with pytest.raises(Faults) as error:
+        read_grid(f"[[observation]]\n{table}\n{ATTACKED}", folder)
+    assert words in str(error.value)
+
+
+def test_a_refused_file_is_skipped_and_the_others_go_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def single(observation: Any, knowledge: Any) -> str | None:
+        return "one graph alone" if observation.batch_size > 1 else None
+
+    monkeypatch.setitem(ATTACKS, "knowing", Attack("knowing", knowing, unsupported=single, several=True))
+    assert run(folder, GRID.replace("*", "[abt]*")).exit_code == 1
+    found = units(folder)
+    assert {unit.status for unit in found["two"]} == {"skipped"} and "one graph alone" in str(found["two"][0].reason)
+    assert found["a"][0].status == "done"
+
+
+def test_the_example_can_run(folder: Path) -> None:
+    (folder / "seen").rename(folder / "rounds")
+    (folder / "rounds" / "a.safetensors").rename(folder / "rounds" / "round-001-client-0.safetensors")
+    text = (Path(__file__).parents[2] / "docs/examples/recorded.toml").read_text(encoding="utf-8")
+    (cell,) = read_grid(text, folder).cells
+    assert cell.label["data"] == "first round" and cell.specification.batch == 1
+    uncommented = text.replace("# truth", "truth").replace("# features", "features")
+    assert {cell.specification.recorded for cell in read_grid(uncommented, folder).cells} == {
+        Recorded(
+            str(folder / "rounds/round-001-client-0.safetensors"), truth=str(folder / "truths"), features="molecules"
+        )
+    }
+
+
+def invert(folder: Path, *options: str) -> Result:
+    files = sorted(map(str, (folder / "seen").glob("*.safetensors")))
+    return CliRunner().invoke(app, ["invert", *files, "--attack", "knowing", *options])
+
+
+def test_several_files_have_a_line_each_and_a_summary(folder: Path) -> None:
+    result = invert(folder, "--truth", str(folder / "truths"), "--out", str(folder / "found"), "--json")
+    assert result.exit_code == 1, "one is broken"
+    *records, last = (json.loads(text) for text in result.stdout.splitlines())
+    by_name = {Path(record["file"]).stem: record for record in records}
+    assert {name: record.get("exact", "failed") for name, record in by_name.items()} == {
+        "a": True,
+        "b": False,
+        "c": None,
+        "two": True,
+        "broken": "failed",
+    }
+    assert last["summary"] == {
+        **{"files": 5, "failed": 1, "found": 4, "unique": 3, "listed": 3},
+        **{"truths": 3, "exact": 2, "truth_in_set": 2, "wrong": 1},
+    }
+    lines = [text for text in result.stderr.splitlines() if ".safetensors" in text]
+    assert len(lines) == 5 and "certified unique; exact" in lines[0] and "not the truth (GSM-2 " in lines[1]
+    assert "of 3 with a truth 2 exact, 2 listed, 1 with a complete set that lacks it; 1 failed" in result.stderr
+    assert {file.name for file in (folder / "found").iterdir()} >= {"a.json", "two.json"}
+    assert CliRunner().invoke(app, ["verify", str(folder / "found" / "a.json")]).exit_code in (0, 1)
+    (folder / "seen" / "broken.safetensors").unlink()
+    assert invert(folder).exit_code == 0
+
+
+def test_one_file_says_whether_it_is_the_truth(folder: Path) -> None:
+    file = str(folder / "seen" / "b.safetensors")
+    told = CliRunner().invoke(app, ["invert", file, "--attack", "knowing", "--truth", str(folder / "truths")])
+    assert "beside the truth: not the truth" in told.stdout
+    nowhere = CliRunner().invoke(app, ["invert", file, "--attack", "knowing", "--truth", str(folder / "lies")])
+    assert nowhere.exit_code == 2 and "truth: there is no" in nowhere.stderr
+    twice = CliRunner().invoke(app, ["invert", file, file, "--attack", "knowing", "--out", str(folder / "found")])
+    assert twice.exit_code == 2 and "would both be written to b.json" in twice.stderr
+
+
+def test_conditions_are_a_line_a_kind_unless_all_are_asked_for() -> None:
+    checks = [f"node check of {hop}-hop blocks: rank" for hop in (1, 2)] + ["readout check of nodes: independent"]
+    left = [f"{count} candidates of 2-hop blocks were not looked at" for count in (7, 12)]
+    certificate = Certificate("k_graphs", 3, 9, False, 1e-7, (*checks, *left, "the graph is connected"))
+    short, whole = (certificate_text(certificate, verbose=verbose).splitlines()[1:] for verbose in (False, True))
+    assert short == [
+        "  if no true row fails its span check: node (2), readout",
+        "  if 7 candidates of 2-hop blocks were not looked at (and 1 alike)",
+        "  if the graph is connected",
+        "  (all 6 conditions: --verbose, --json)",
+    ]
+    assert whole == [f"  if {condition}" for condition in certificate.conditions]
+    one = Certificate("unique", 1, 9, False, 1e-7, ("the graph is connected",))
+    assert certificate_text(one, verbose=False) == certificate_text(one)

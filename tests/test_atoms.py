@@ -1,0 +1,118 @@
+"""Atom features of other libraries by name: their lists, what census and SMILES make of them, and what is not read."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from rdkit import Chem
+
+from jgleak.attacks.attack import Budget, Reconstruction
+from jgleak.attacks.registry import get_attack
+from jgleak.audit.outcome import outcome
+from jgleak.features import FeatureSpace, ogb_atoms, onehot, pyg_atoms
+from jgleak.federated import Knowledge, Observation, fedsgd, load, save
+from jgleak.gnn import standard
+from jgleak.graph import Graph
+from jgleak.interop.spaces import feature_space
+from jgleak.smiles import smiles
+
+
+def described(text: str, space: FeatureSpace) -> Graph:
+    """A molecule as both libraries describe it: places in the lists, the last one for what a list lacks."""
+    mol = Chem.MolFromSmiles(text)
+    rows = [
+        (
+            *(atom.GetAtomicNum(), str(atom.GetChiralTag()), atom.GetTotalDegree(), atom.GetFormalCharge()),
+            *(atom.GetTotalNumHs(), atom.GetNumRadicalElectrons(), str(atom.GetHybridization())),
+            *(int(atom.GetIsAromatic()), int(atom.IsInRing())),
+        )
+        for atom in mol.GetAtoms()
+    ]
+    lists = [list(feature.values) for feature in space.features]
+    codes = [[lists[g].index(v) if v in lists[g] else len(lists[g]) - 1 for g, v in enumerate(row)] for row in rows]
+    bonds = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in mol.GetBonds()]
+    return Graph(np.array(codes, np.int32), np.array(bonds, np.int64).reshape(-1, 2), 0, name=text)
+
+
+def test_the_columns_are_those_of_the_libraries() -> None:
+    """Table sizes as documented, and a chiral carbon as OGB describes it: [5, 2, 4, 5, 1, 0, 2, 0, 0]."""
+    assert [len(f.values) for f in ogb_atoms().features] == [119, 5, 12, 12, 10, 6, 6, 2, 2]
+    assert described("Cl[C@H](/C=C/C)Br", ogb_atoms()).x[1].tolist() == [5, 2, 4, 5, 1, 0, 2, 0, 0]
+    assert [len(f.values) for f in pyg_atoms().features] == [119, 9, 11, 12, 9, 5, 8, 2, 2]
+    assert described("Cl[C@H](/C=C/C)Br", pyg_atoms()).x[1].tolist() == [6, 2, 4, 5, 1, 0, 4, 0, 0]
+    for space in (ogb_atoms(numbers=True), pyg_atoms(numbers=True)):
+        assert space.width == 9 and space.degree is None
+        np.testing.assert_array_equal(space.encode(np.full((1, 9), 1))[0], np.ones(9))
+
+
+def test_pytorch_geometric_has_the_same_lists() -> None:
+    library = pytest.importorskip("torch_geometric.utils.smiles")
+    assert [list(map(str, values)) for values in library.x_map.values()] == [
+        [str(bool(value)) if f.name in ("aromatic", "in_ring") else str(value) for value in f.values]
+        for f in pyg_atoms().features
+    ]
+
+
+@pytest.mark.parametrize("name", ["pyg", "ogb"])
+def test_one_word_names_them(name: str) -> None:
+    assert feature_space(name).width == {"pyg": 177, "ogb": 174}[name]
+    assert feature_space(f"{name}:numbers").width == 9
+    with pytest.raises(ValueError, match="no such file"):
+        feature_space(f"{name}:number")
+
+
+@pytest.mark.slow
+def test_a_molecule_of_pytorch_geometric_comes_back_with_its_smiles() -> None:
+    space, text = pyg_atoms(), "CC(=O)Nc1ccc(O)cc1"
+    graph, model = described(text, space), standard(pyg_atoms().width)
+    seen = fedsgd(model, model.initial(key=jax.random.key(0)), [graph], space, loss="bce")
+    found = get_attack("census")(seen, Knowledge(space), key=jax.random.key(1), budget=Budget(seconds=60))
+    assert found.best is not None and found.best.isomorphic(graph)
+    written = smiles(found.best, space)
+    assert written is not None and written.texts == (text,) and not written.unread_columns
+
+
+@pytest.mark.parametrize("text", ["CC(=O)[O-]", "C[N+](C)(C)C", "[SiH4]", "OS(=O)(=O)O", "[H][H]", "[Na+]"])
+@pytest.mark.parametrize("space", [pyg_atoms(), ogb_atoms()], ids=["pyg", "ogb"])
+def test_smiles_of_described_molecules(text: str, space: FeatureSpace) -> None:
+    written = smiles(described(text, space), space)
+    assert written is not None and Chem.CanonSmiles(text) in written.texts and written.inferred
+
+
+def test_columns_of_other_codes_are_named_and_not_believed() -> None:
+    """The molecule comes from the columns that are read; codes that mean something else exclude nothing."""
+    space = pyg_atoms()
+    graph = described("CC(=O)[O-]", space)
+    places = {name: space.index(name) for name in ("hybridization", "aromatic")}
+    features = list(space.features)
+    features[places["hybridization"]] = onehot("hybridization", range(8))
+    features[places["aromatic"]] = onehot("aromatic", ("no", "yes"))
+    coded = dataclasses.replace(space, features=tuple(features))
+    written = smiles(graph, coded)
+    assert written is not None and written.texts == ("CC(=O)[O-]",) and written.inferred
+    assert set(written.unread_columns) == {"hybridization", "aromatic"}
+    assert "'hybridization' (RDKit's names, as SP2)" in written.note
+    wrong = graph.x.copy()
+    wrong[:, places["hybridization"]] = list(space.features[places["hybridization"]].values).index("SP")
+    believed = smiles(dataclasses.replace(graph, x=wrong), space)
+    assert believed is not None and not believed.inferred, "our codes are believed, and fit no molecule"
+
+
+def test_a_schema_that_states_degrees_is_suspected_where_nothing_is_found(tmp_path: Path) -> None:
+    """And a space of one-hot columns beside a model that is shown integers is named in words that can be typed."""
+    space = pyg_atoms(numbers=True)
+    model = standard(space.width, hidden=8)
+    params = model.initial(key=jax.random.key(0))
+    seen = Observation(model, params, jax.tree.map(jnp.zeros_like, params), "bce")
+    nothing = Reconstruction((), None, "no candidates")
+    stating = dataclasses.replace(space, degree="total_degree_code")
+    (hint,) = set(outcome(seen, nothing, None, stating).hints) - set(outcome(seen, nothing, None, space).hints)
+    assert "'total_degree_code'" in hint and "counts hydrogens" in hint and "--features pyg or ogb" in hint
+    save(tmp_path / "seen.safetensors", seen)
+    with pytest.raises(ValueError, match="this space has 177 columns, the model takes 9.*pyg:numbers"):
+        load(tmp_path / "seen.safetensors", pyg_atoms())
