@@ -37,7 +37,7 @@ from jgleak.federated import load as load_observation
 from jgleak.graph import Graph
 from jgleak.interop import Guard, Recorder, Rounds
 from jgleak.interop.flower import Recording, guarding, recording
-from jgleak.interop.guard import Verdict
+from jgleak.interop.guard import Decision
 
 ROUNDS = 2
 
@@ -51,11 +51,11 @@ Write = Annotated[bool, typer.Option("--write", help="Into results/flower_COMMAN
 class Logged(Guard):
     """A guard that writes down what it decided, for this study alone: clients are other processes."""
 
-    file: Path = Path("verdicts.jsonl")
+    file: Path = Path("decisions.jsonl")
 
-    def verdict(self, sent: Any, returned: Any, *, graphs: int) -> Verdict:
+    def decision(self, sent: Any, returned: Any, *, graphs: int) -> Decision:
         work = time.process_time()
-        found = super().verdict(sent, returned, graphs=graphs)
+        found = super().decision(sent, returned, graphs=graphs)
         line = {"action": found.action, "seconds": found.seconds, "cpu_seconds": time.process_time() - work}
         with self.file.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
@@ -138,7 +138,7 @@ def guard(
     model = GIN(width, norm=False)
     rounds, knowledge = Rounds(model, "bce", LocalTraining(RATE, loader=LOADER)), Knowledge(MOLECULE_SPACE)
     before, after = (Recorder(rounds, folder / when, MOLECULE_SPACE) for when in ("before", "after"))
-    watch = Logged(rounds, knowledge, seconds=seconds, file=folder / "verdicts.jsonl")
+    watch = Logged(rounds, knowledge, seconds=seconds, file=folder / "decisions.jsonl")
     folder.mkdir(parents=True, exist_ok=True)
     mods = [guarding(watch), recording(before)]
     simulate(client_app([[graph] for graph in own], mods, width, norm=False), model, after, clients, 1)
@@ -152,24 +152,24 @@ def guard(
         record: dict[str, Any] = {"client": client, "nodes": graph.n, "dropped": path.read_bytes() not in arrived}
         record |= {"status": certificate.status if certificate else None, "size": len(found.graphs)}
         records.say(record | {"truth_listed": graph.canonical_form() in listed})
-    verdicts = [json.loads(line) for line in watch.file.read_text(encoding="utf-8").splitlines()]
-    records.say(_total(records[1:], verdicts))
+    decisions = [json.loads(line) for line in watch.file.read_text(encoding="utf-8").splitlines()]
+    records.say(_total(records[1:], decisions))
     if write:
         records.write("flower_guard")
 
 
-def _total(found: Sequence[dict[str, Any]], verdicts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _total(found: Sequence[dict[str, Any]], decisions: Sequence[dict[str, Any]]) -> dict[str, Any]:
     unique, dropped = (
         [r["client"] for r in found if r[key] == value] for key, value in (("status", "unique"), ("dropped", True))
     )
-    spent = np.array([verdict["seconds"] for verdict in verdicts])
+    spent = np.array([decision["seconds"] for decision in decisions])
     return {
         "unique": len(unique),
         "dropped": len(dropped),
         "dropped_are_unique": unique == dropped,
         "unique_and_wrong": sum(r["status"] == "unique" and not r["truth_listed"] for r in found),
         "guard_seconds": {"mean": spent.mean(), "median": float(np.median(spent)), "most": spent.max()},
-        "guard_cpu_seconds_mean": float(np.mean([verdict["cpu_seconds"] for verdict in verdicts])),
+        "guard_cpu_seconds_mean": float(np.mean([decision["cpu_seconds"] for decision in decisions])),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jgleak.audit.gate.gate import Verdict
+from jgleak.audit.gate.gate import GateResult
 from jgleak.audit.gate.quantities import QUANTITIES, interval
 from jgleak.audit.record import plain
 from jgleak.audit.report.rows import Row, rows
@@ -16,8 +16,8 @@ FORMAT = "jgleak results 1"
 a field gets another number."""
 
 
-def results_document(audit: Audit, verdict: Verdict) -> dict[str, Any]:
-    """All rows with their numbers, every unit's record, and the verdict."""
+def results_document(audit: Audit, found: GateResult) -> dict[str, Any]:
+    """All rows with their numbers, every unit's record, and what came of the gate."""
     return plain(
         {
             "format": FORMAT,
@@ -38,11 +38,11 @@ def results_document(audit: Audit, verdict: Verdict) -> dict[str, Any]:
                 for unit in audit.units
             ],
             "gate": {
-                "criteria": [criterion.text for criterion in verdict.criteria],
-                "passes": verdict.passes,
+                "criteria": [criterion.text for criterion in found.criteria],
+                "passes": found.passes,
                 "breaches": [
                     {"criterion": breach.criterion.text, "value": breach.value, **_place(breach.row)}
-                    for breach in verdict.breaches
+                    for breach in found.breaches
                 ],
             },
         }
