@@ -37,10 +37,10 @@ def main() -> None:
         found = census(observation, knowledge, key=jax.random.key(i), budget=budget).best
         if found is None:
             raise SystemExit(f"{drug}: nothing was reconstructed; choose another molecule")
-        graph, verdict = _laid_out_like(truth, found)
-        print(f"{drug}: {truth.n} atoms, {verdict}")
+        graph, how = _laid_out_like(truth, found)
+        print(f"{drug}: {truth.n} atoms, {how}")
         molecules += [molecule(truth, dataset.space), molecule(graph, dataset.space)]
-        legends += [f"{drug} ({truth.n} atoms)", f"from its gradient: {verdict}"]
+        legends += [f"{drug} ({truth.n} atoms)", f"from its gradient: {how}"]
     PICTURE.write_bytes(_grid(molecules, legends))
 
 

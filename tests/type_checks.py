@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import jaxtyping
 from beartype import BeartypeConf, beartype
@@ -41,19 +41,27 @@ def checked(part: Any = None, **_: Any) -> Any:
         return jaxtyped(part, typechecker=typed)
 
     @functools.cache
-    def strict() -> Callable[..., Any]:
+    def strict() -> tuple[Callable[..., Any], bool]:
         part.__annotations__ = hints(part)
-        return typed(part)
+        return typed(part), any(map(names_axes, part.__annotations__.values()))
 
     @functools.wraps(part)
     def called(*args: Any, **named: Any) -> Any:
         __tracebackhide__ = True
         if jaxtyping.config.jaxtyping_disable:
             return part(*args, **named)
+        function, axes = strict()
+        if not axes:
+            return function(*args, **named)
         with own_names:
-            return strict()(*args, **named)
+            return function(*args, **named)
 
     return called
+
+
+def names_axes(hint: Any) -> bool:
+    """Whether a type is one of jaxtyping's, or holds one."""
+    return getattr(hint, "__module__", "") == "jaxtyping" or any(map(names_axes, get_args(hint)))
 
 
 def hints(function: Any) -> dict[str, Any]:

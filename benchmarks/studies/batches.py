@@ -17,7 +17,7 @@ import typer
 from benchmarks.lib.clients import attacked
 from benchmarks.lib.options import chosen
 from benchmarks.lib.page import markdown
-from benchmarks.lib.records import RESULTS, Record, Records, read
+from benchmarks.lib.records import Kept, Record
 from benchmarks.lib.recovered import COLUMNS, cells, recovered
 from jgleak.audit.setup import prepare
 from jgleak.audit.specification import Specification
@@ -100,13 +100,9 @@ def main(
     write: Annotated[bool, typer.Option("--write", help="Into results/batches.jsonl and .md.")] = False,
 ) -> None:
     """One JSON line a row; rows that are not asked for keep their records."""
-    old = {line["row"]: line for line in read(RESULTS / "batches.jsonl")}
+    kept = Kept("batches", {"row": ROWS}, document, write=write)
     for name in chosen(rows, ROWS, "--rows"):
-        old[name] = measured(name, batches, seed, time_limit)
-        records = Records(old[key] for key in sorted(old, key=list(ROWS).index))
-        Records().say(old[name])
-        if write:
-            records.write("batches", document(records))
+        kept.put(measured(name, batches, seed, time_limit))
 
 
 def measured(name: str, batches: int, seed: int, time_limit: float) -> Record:

@@ -17,7 +17,7 @@ from benchmarks.lib.clients import attacked
 from benchmarks.lib.options import chosen
 from benchmarks.lib.page import markdown
 from benchmarks.lib.provenance import provenance
-from benchmarks.lib.records import RESULTS, Record, Records, read
+from benchmarks.lib.records import Kept, Record
 from benchmarks.lib.recovered import COLUMNS, recovered
 from benchmarks.lib.recovered import cells as cells_of
 from jgleak.attacks.registry import get_attack
@@ -110,15 +110,11 @@ def main(
     write: Annotated[bool, typer.Option("--write", help="Into results/deployed.jsonl and .md, cell by cell.")] = False,
 ) -> None:
     """One JSON line a cell and number of epochs; what stands in the records already is not run again."""
-    old = {(line["cell"], line["epochs"]): line for line in read(RESULTS / "deployed.jsonl")}
+    kept = Kept("deployed", {"model": DEPLOYED, "cell": None, "epochs": None}, document, write=write)
     for model in chosen(models, dict(DEPLOYED), "--models"):
         for number in map(int, epochs.split(",")):
-            for name, record in measured(model, number, clients, time_limit, () if again else old):
-                old[name, number] = record
-                Records().say(record)
-                if write:
-                    ordered = Records(old[key] for key in sorted(old, key=_place))
-                    ordered.write("deployed", document(ordered))
+            for record in measured(model, number, clients, time_limit, () if again else kept):
+                kept.put(record)
 
 
 def measured(
@@ -126,8 +122,8 @@ def measured(
     epochs: int,
     clients: int,
     time_limit: float,
-    done: Container[tuple[str, int]],
-) -> Iterator[tuple[str, Record]]:
+    done: Container[Record],
+) -> Iterator[Record]:
     """The cells of one model, trained for so many epochs, that are not done."""
     space = prepare(dataclasses.replace(COMMON, graphs=1, **DATA.get(model, {}))).dataset.space
     deployment = DEPLOYED[model].deployment(space)
@@ -136,17 +132,17 @@ def measured(
         after = around.after(cell.changes)
         reason = after.refusal(census)
         about = {"cell": name, "model": model, "changes": cell.words, "attack": cell.attack, "epochs": epochs}
-        if (name, epochs) in done:
+        if about in done:
             continue
         if reason is None and after.clients.graphs > MOST:
             reason = f"it applies, and is not run: {after.clients.graphs} graphs behind an update, {MOST} at most here"
         if reason is not None:
-            yield name, {**about, **provenance(), "refused": reason}
+            yield {**about, **provenance(), "refused": reason}
             continue
         sample = _sample(cell, after, epochs, clients, time_limit)
         records = attacked(*sample, name, lambda *_: None)
         limits = {"clients": clients, "graphs": len(records), "time_limit": time_limit}
-        yield name, {**about, **limits, **recovered(records, sample.setup.training), "refused": None}
+        yield {**about, **limits, **recovered(records, sample.setup.training), "refused": None}
 
 
 def _sample(cell: Cell, deployment: Deployment, epochs: int, clients: int, time_limit: float) -> Sample:
@@ -170,10 +166,6 @@ def _sample(cell: Cell, deployment: Deployment, epochs: int, clients: int, time_
         public = training_graphs(specification, setup.dataset, model)
         params, losses = train(model, params, public, setup.dataset.space, loss=setup.loss, epochs=epochs)
     return Sample(specification, setup._replace(model=model, params=params, training=losses))
-
-
-def _place(key: tuple[str, int]) -> tuple[int, str, int]:
-    return list(DEPLOYED).index(key[0].partition("/")[0]), key[0], key[1]
 
 
 def document(lines: Sequence[Record]) -> str:

@@ -16,7 +16,7 @@ import typer
 from benchmarks.lib.clients import attacked
 from benchmarks.lib.options import chosen
 from benchmarks.lib.page import markdown
-from benchmarks.lib.records import RESULTS, Record, Records, read
+from benchmarks.lib.records import Kept, Record
 from benchmarks.lib.recovered import COLUMNS, cells, recovered
 from jgleak.audit.setup import prepare, stream_key, training_graphs
 from jgleak.audit.specification import Specification
@@ -111,15 +111,10 @@ def main(
     write: Annotated[bool, typer.Option("--write", help="Into results/deployed_models.jsonl and .md.")] = False,
 ) -> None:
     """One JSON line a row and number of epochs; rows that are not asked for keep their records."""
-    old = {(line["row"], line["epochs"]): line for line in read(RESULTS / "deployed_models.jsonl")}
+    kept = Kept("deployed_models", {"row": ROWS, "epochs": None}, document, write=write)
     for name in chosen(rows, ROWS, "--rows"):
         for number in map(int, epochs.split(",")):
-            record = measured(name, graphs, number, time_limit)
-            old[name, number] = record
-            records = Records(old[key] for key in sorted(old, key=lambda key: (list(ROWS).index(key[0]), key[1])))
-            Records().say(record)
-            if write:
-                records.write("deployed_models", document(records))
+            kept.put(measured(name, graphs, number, time_limit))
 
 
 def measured(name: str, graphs: int, epochs: int, time_limit: float) -> Record:

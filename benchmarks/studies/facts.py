@@ -20,7 +20,7 @@ import typer
 from benchmarks.lib.options import chosen
 from benchmarks.lib.page import markdown
 from benchmarks.lib.provenance import provenance
-from benchmarks.lib.records import RESULTS, Record, Records, read
+from benchmarks.lib.records import Kept, Record
 from jgleak.attacks.facts.fact import ADAM, BATCH, CLIPPING, DECAY, MOMENTUM, NOISE, ONE, PRUNING, QUANTISATION, STEPS
 from jgleak.attacks.facts.registry import FACTS, facts
 from jgleak.audit.setup import Setup, prepare, stream_key
@@ -104,16 +104,11 @@ def main(
     write: Annotated[bool, typer.Option("--write", help="Into results/facts.jsonl and .md.")] = False,
 ) -> None:
     """One JSON line for what clients train and how; lines that are not asked for keep their records."""
-    old = {(line["clients"], line["protocol"]): line for line in read(RESULTS / "facts.jsonl")}
+    kept = Kept("facts", {"clients": CLIENTS, "protocol": PROTOCOLS}, document, write=write)
     for name in chosen(clients, CLIENTS, "--clients"):
         for protocol in chosen(protocols, PROTOCOLS, "--protocols"):
-            record = measured(name, protocol, number)
-            old[name, protocol] = record
-            Records().say(record)
-    order = [old[name, protocol] for name in CLIENTS for protocol in PROTOCOLS if (name, protocol) in old]
-    print(table(order))
-    if write:
-        Records(order).write("facts", document(order))
+            kept.put(measured(name, protocol, number))
+    print(table(list(kept)))
 
 
 def measured(name: str, protocol: str, number: int) -> Record:

@@ -6,13 +6,14 @@ is GRAIN's, at its first weights.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from benchmarks.lib.options import chosen
 from benchmarks.lib.page import markdown
-from benchmarks.lib.records import RESULTS, Record, Records, read
+from benchmarks.lib.records import Kept, Record
 from benchmarks.lib.recovered import COLUMNS, cells, recovered
 from jgleak.audit.experiment import run
 from jgleak.audit.record import result_record
@@ -47,7 +48,7 @@ def main(
     write: Annotated[bool, typer.Option("--write", help="Into results/few_vectors.jsonl and .md.")] = False,
 ) -> None:
     """One JSON line a set and what is known."""
-    old = {(line["set"], line["known"]): line for line in read(RESULTS / "few_vectors.jsonl")}
+    kept = Kept("few_vectors", {"set": None, "known": None}, document, write=write)
     for told in chosen(known, KNOWN, "--known"):
         for name in chosen(sets, ATTRIBUTES, "--sets"):
             specification = Specification(
@@ -62,14 +63,10 @@ def main(
             setup = prepare(specification)
             clients = [result_record(result, specification) for result in run(specification, setup)]
             about = {"set": name, "known": told, "graphs": graphs, "seed": seed, "time_limit": time_limit}
-            old[name, told] = about | recovered(clients, setup.training)
-            Records().say(old[name, told])
-            if write:
-                records = Records(old[key] for key in sorted(old))
-                records.write("few_vectors", document(records))
+            kept.put(about | recovered(clients, setup.training))
 
 
-def document(lines: list[Record]) -> str:
+def document(lines: Sequence[Record]) -> str:
     """The page."""
     rows = [[line["set"], line["known"], *cells(line)] for line in lines]
     return f"# Few feature vectors\n\n{ABOUT}\n\n{markdown(('set', 'known', 'graphs, s', *COLUMNS[1:]), rows)}\n"

@@ -18,24 +18,14 @@ from typing import Annotated, Any
 import jax
 import numpy as np
 import torch  # pyright: ignore[reportMissingImports]
-import torch.nn.functional as F  # pyright: ignore[reportMissingImports]
 import typer
-from flwr.app import (  # pyright: ignore[reportMissingImports]
-    ArrayRecord,
-    Context,
-    Message,
-    MetricRecord,
-    RecordDict,
-)
+from flwr.app import ArrayRecord, Context  # pyright: ignore[reportMissingImports]
 from flwr.clientapp import ClientApp  # pyright: ignore[reportMissingImports]
 from flwr.serverapp import Grid, ServerApp  # pyright: ignore[reportMissingImports]
 from flwr.serverapp.strategy import FedAvg  # pyright: ignore[reportMissingImports]
 from flwr.simulation import run_simulation  # pyright: ignore[reportMissingImports]
-from torch.nn import BatchNorm1d, Linear, ReLU, Sequential  # pyright: ignore[reportMissingImports]
-from torch_geometric.data import Data  # pyright: ignore[reportMissingImports]
-from torch_geometric.loader import DataLoader  # pyright: ignore[reportMissingImports]
-from torch_geometric.nn import GINConv, global_mean_pool  # pyright: ignore[reportMissingImports]
 
+from benchmarks.lib.flower_clients import GIN, LOADER, RATE, client_app
 from benchmarks.lib.provenance import provenance
 from benchmarks.lib.records import Records
 from jgleak.attacks.attack import Budget
@@ -45,11 +35,11 @@ from jgleak.datasets import MOLECULE_SPACE, load
 from jgleak.federated import Knowledge, LocalTraining
 from jgleak.federated import load as load_observation
 from jgleak.graph import Graph
-from jgleak.interop import Guard, Recorder, Rounds, edge_arrays
+from jgleak.interop import Guard, Recorder, Rounds
 from jgleak.interop.flower import Recording, guarding, recording
-from jgleak.interop.guard import Verdict
+from jgleak.interop.guard import Decision
 
-RATE, LOADER, ROUNDS = 0.1, 8, 2
+ROUNDS = 2
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -57,63 +47,19 @@ Folder = Annotated[Path, typer.Argument(help="For the observation files; it must
 Write = Annotated[bool, typer.Option("--write", help="Into results/flower_COMMAND.jsonl.")]
 
 
-class GIN(torch.nn.Module):
-    """Somebody's model: two GIN layers, the mean over nodes, a linear map."""
-
-    def __init__(self, width: int, *, norm: bool) -> None:
-        super().__init__()
-
-        def inside(entering: int) -> Sequential:
-            norms = [BatchNorm1d(width)] if norm else []
-            return Sequential(Linear(entering, width), *norms, ReLU(), Linear(width, width))
-
-        self.conv1, self.conv2 = GINConv(inside(MOLECULE_SPACE.width)), GINConv(inside(width))
-        self.out = Linear(width, 1)
-
-    def forward(self, x: Any, edge_index: Any, batch: Any) -> Any:
-        h = F.relu(self.conv1(x, edge_index))
-        return self.out(global_mean_pool(F.relu(self.conv2(h, edge_index)), batch))
-
-
 @dataclasses.dataclass(frozen=True)
 class Logged(Guard):
     """A guard that writes down what it decided, for this study alone: clients are other processes."""
 
-    file: Path = Path("verdicts.jsonl")
+    file: Path = Path("decisions.jsonl")
 
-    def verdict(self, sent: Any, returned: Any, *, graphs: int) -> Verdict:
+    def decision(self, sent: Any, returned: Any, *, graphs: int) -> Decision:
         work = time.process_time()
-        found = super().verdict(sent, returned, graphs=graphs)
+        found = super().decision(sent, returned, graphs=graphs)
         line = {"action": found.action, "seconds": found.seconds, "cpu_seconds": time.process_time() - work}
         with self.file.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
         return found
-
-
-def client_app(clients: Sequence[Sequence[Graph]], mods: Sequence[Any], width: int, *, norm: bool) -> ClientApp:
-    """Clients of one epoch of plain gradient descent in training mode."""
-    client = ClientApp(mods=list(mods))
-
-    @client.train()
-    def train(message: Message, context: Context) -> Message:
-        model = GIN(width, norm=norm)
-        model.load_state_dict(message.content["arrays"].to_torch_state_dict())
-        optimiser = torch.optim.SGD(model.parameters(), lr=RATE)
-        own = [tensors(graph) for graph in clients[int(context.node_config["partition-id"])]]
-        for batch in DataLoader(own, batch_size=LOADER):
-            optimiser.zero_grad()
-            output = model(batch.x, batch.edge_index, batch.batch)[:, 0]
-            F.binary_cross_entropy_with_logits(output, batch.y).backward()
-            optimiser.step()
-        metrics = MetricRecord({"num-examples": len(own)})
-        return Message(RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics}), reply_to=message)
-
-    return client
-
-
-def tensors(graph: Graph) -> Any:
-    x, edges = (torch.from_numpy(part) for part in edge_arrays(graph, MOLECULE_SPACE))
-    return Data(x=x, edge_index=edges.long(), y=torch.tensor([float(graph.y)]))  # type: ignore[arg-type]
 
 
 def simulate(client: ClientApp, model: GIN, recorder: Recorder, clients: int, rounds: int) -> None:
@@ -143,10 +89,10 @@ def facts(
     whole = load("tox21").graphs
     own = [whole[i * molecules : (i + 1) * molecules] for i in range(clients)]
     torch.manual_seed(0)
-    model = GIN(width, norm=True)
+    model = GIN(width)
     rounds = Rounds(model, "bce", LocalTraining(RATE, loader=LOADER))
     here, there = (Recorder(rounds, folder / side, MOLECULE_SPACE) for side in ("client", "server"))
-    simulate(client_app(own, [recording(here)], width, norm=True), model, there, clients, ROUNDS)
+    simulate(client_app(own, [recording(here)], width), model, there, clients, ROUNDS)
     for number in range(1, ROUNDS + 1):
         for client, graphs in enumerate(own):
             path = folder / "client" / f"round-{number:03d}-client-{client}.safetensors"
@@ -192,7 +138,7 @@ def guard(
     model = GIN(width, norm=False)
     rounds, knowledge = Rounds(model, "bce", LocalTraining(RATE, loader=LOADER)), Knowledge(MOLECULE_SPACE)
     before, after = (Recorder(rounds, folder / when, MOLECULE_SPACE) for when in ("before", "after"))
-    watch = Logged(rounds, knowledge, seconds=seconds, file=folder / "verdicts.jsonl")
+    watch = Logged(rounds, knowledge, seconds=seconds, file=folder / "decisions.jsonl")
     folder.mkdir(parents=True, exist_ok=True)
     mods = [guarding(watch), recording(before)]
     simulate(client_app([[graph] for graph in own], mods, width, norm=False), model, after, clients, 1)
@@ -206,24 +152,24 @@ def guard(
         record: dict[str, Any] = {"client": client, "nodes": graph.n, "dropped": path.read_bytes() not in arrived}
         record |= {"status": certificate.status if certificate else None, "size": len(found.graphs)}
         records.say(record | {"truth_listed": graph.canonical_form() in listed})
-    verdicts = [json.loads(line) for line in watch.file.read_text(encoding="utf-8").splitlines()]
-    records.say(_total(records[1:], verdicts))
+    decisions = [json.loads(line) for line in watch.file.read_text(encoding="utf-8").splitlines()]
+    records.say(_total(records[1:], decisions))
     if write:
         records.write("flower_guard")
 
 
-def _total(found: Sequence[dict[str, Any]], verdicts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _total(found: Sequence[dict[str, Any]], decisions: Sequence[dict[str, Any]]) -> dict[str, Any]:
     unique, dropped = (
         [r["client"] for r in found if r[key] == value] for key, value in (("status", "unique"), ("dropped", True))
     )
-    spent = np.array([verdict["seconds"] for verdict in verdicts])
+    spent = np.array([decision["seconds"] for decision in decisions])
     return {
         "unique": len(unique),
         "dropped": len(dropped),
         "dropped_are_unique": unique == dropped,
         "unique_and_wrong": sum(r["status"] == "unique" and not r["truth_listed"] for r in found),
         "guard_seconds": {"mean": spent.mean(), "median": float(np.median(spent)), "most": spent.max()},
-        "guard_cpu_seconds_mean": float(np.mean([verdict["cpu_seconds"] for verdict in verdicts])),
+        "guard_cpu_seconds_mean": float(np.mean([decision["cpu_seconds"] for decision in decisions])),
     }
 
 

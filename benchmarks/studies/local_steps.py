@@ -19,7 +19,7 @@ import typer
 
 from benchmarks.lib.options import chosen
 from benchmarks.lib.page import markdown
-from benchmarks.lib.records import RESULTS, Record, Records, read
+from benchmarks.lib.records import Kept, Record
 from benchmarks.lib.recovered import COLUMNS, cells, recovered
 from jgleak.attacks.attack import Budget, Reconstruction
 from jgleak.attacks.registry import get_attack
@@ -149,13 +149,9 @@ def main(
     write: Annotated[bool, typer.Option("--write", help="Into results/local_steps.jsonl and .md.")] = False,
 ) -> None:
     """One JSON line a row; rows that are not asked for keep their records."""
-    old = {line["row"]: line for line in read(RESULTS / "local_steps.jsonl")}
+    kept = Kept("local_steps", {"row": ROWS}, document, write=write)
     for name in chosen(rows, ROWS, "--rows"):
-        old[name] = measured(ROWS[name], graphs, time_limit)
-        records = Records(old[key] for key in sorted(old, key=list(ROWS).index))
-        Records().say(old[name])
-        if write:
-            records.write("local_steps", document(records))
+        kept.put(measured(ROWS[name], graphs, time_limit))
 
 
 def measured(row: Row, graphs: int, time_limit: float) -> Record:

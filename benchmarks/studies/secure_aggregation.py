@@ -15,7 +15,7 @@ import typer
 
 from benchmarks.lib.options import chosen
 from benchmarks.lib.page import interval, markdown
-from benchmarks.lib.records import RESULTS, Record, Records, read
+from benchmarks.lib.records import Kept, Record
 from benchmarks.lib.recovered import recovered
 from benchmarks.studies.batches import ROWS
 from jgleak.audit.experiment import Result, attack_clients
@@ -45,13 +45,9 @@ def main(
     write: Annotated[bool, typer.Option("--write", help="Into results/secure_aggregation.jsonl and .md.")] = False,
 ) -> None:
     """One JSON line a row; rows that are not asked for keep their records."""
-    old = {line["row"]: line for line in read(RESULTS / "secure_aggregation.jsonl") if "row" in line}
+    kept = Kept("secure_aggregation", {"row": SUMS}, document, write=write)
     for name in chosen(sums, SUMS, "--sums"):
-        old[name] = measured(name, trials, seed, time_limit)
-        records = Records(old[key] for key in sorted(old, key=list(SUMS).index))
-        Records().say(old[name])
-        if write:
-            records.write("secure_aggregation", document(records))
+        kept.put(measured(name, trials, seed, time_limit))
 
 
 def measured(name: str, trials: int, seed: int, time_limit: float) -> Record:

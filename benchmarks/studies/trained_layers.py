@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from benchmarks.lib.page import markdown
-from benchmarks.lib.records import RESULTS, Record, Records, read
+from benchmarks.lib.records import Kept, Record, Records
 from benchmarks.lib.recovered import COLUMNS, cells, recovered
 from jgleak.audit.experiment import run
 from jgleak.audit.record import result_record
@@ -62,7 +62,7 @@ def main(
     write: Annotated[bool, typer.Option("--write", help="Into results/trained_layers.jsonl and .md.")] = False,
 ) -> None:
     """One JSON line a width and number of epochs, or one a molecule."""
-    old = {(line["attack"], line["width"], line["epochs"]): line for line in read(RESULTS / "trained_layers.jsonl")}
+    kept = Kept("trained_layers", {"attack": None, "width": None, "epochs": None}, document, write=write)
     for wide in map(int, width.split(",")):
         for number in map(int, epochs.split(",")):
             told = () if attack == COMMON.attack else ("n",)
@@ -74,12 +74,7 @@ def main(
                 clients.append(result_record(result, specification))
                 if json:
                     Records().say({"width": wide, "epochs": number, **_said(clients[-1])})
-            old[attack, wide, number] = summary(specification, number, clients, setup.training)
-            if not json:
-                Records().say(old[attack, wide, number])
-            if write:
-                records = Records(old[key] for key in sorted(old))
-                records.write("trained_layers", document(records))
+            kept.put(summary(specification, number, clients, setup.training), say=not json)
 
 
 def trained(specification: Specification, epochs: int) -> Setup:

@@ -60,7 +60,7 @@ class Store:
                 whole = result.whole or result.reconstruction
                 write(self.folder / "reconstructions" / f"{number}.json", whole, observation)
         picture = self.folder / f"{number}.png"
-        title = f"{record['attack']}: {_verdict(result)}"
+        title = f"{record['attack']}: {_caption(result)}"
         graphs = result.reconstruction.graphs
         self._pictures.append(self._artist.submit(draw_set, result.truth, graphs, space, picture, title=title))
 
@@ -93,7 +93,7 @@ class Store:
                     folder.rmdir()
 
 
-def _verdict(result: Result) -> str:
+def _caption(result: Result) -> str:
     """How good the best graph is, and what the certificate claims, in a line."""
     best = "exact" if result.score.exact else f"GSM-2 {result.score.gsm2:.3f}"
     certificate = result.reconstruction.certificate

@@ -142,14 +142,14 @@ def _judged(specification: Path, out: Path, criteria: Sequence[Criterion], files
     from jgleak.audit.results import open_audit
 
     found = open_audit(out)
-    verdict = judge(found, criteria)
-    documents = lambda: results_document(found, verdict), lambda: sarif_document(specification, verdict)
-    for line in verdict.lines:
+    result = judge(found, criteria)
+    documents = lambda: results_document(found, result), lambda: sarif_document(specification, result)
+    for line in result.lines:
         typer.echo(line, err=True)
     for path, document in zip(files, documents, strict=True):
         if path is not None:
             writable(path).write_text(json.dumps(document(), indent=1) + "\n", encoding="utf-8")
-    return None if verdict.passes else GATE
+    return None if result.passes else GATE
 
 
 def _called(label: dict[str, str]) -> str:

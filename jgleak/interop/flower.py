@@ -75,16 +75,16 @@ def guarding(guard: Guard) -> Mod:
         number = _round(message)
         try:
             name, returned = _only(reply)
-            verdict = guard.verdict(arrays_of(message), _numpy(returned), graphs=graphs_of(reply))
+            decision = guard.decision(arrays_of(message), _numpy(returned), graphs=graphs_of(reply))
         # Flower sends the text of whatever is raised to the server, and it may speak of labels and of values.
         except Exception:
             log.exception("round %s: withheld, as it cannot be read or attacked", number)
             return _withheld(message)
-        log.info("round %s: %s in %.1f s", number, verdict.reason, verdict.seconds)
-        if verdict.leaves is None:
+        log.info("round %s: %s in %.1f s", number, decision.reason, decision.seconds)
+        if decision.leaves is None:
             return _withheld(message)
-        if verdict.action == "noised":
-            reply.content[name] = ArrayRecord({key: Array(value) for key, value in verdict.leaves.items()})
+        if decision.action == "noised":
+            reply.content[name] = ArrayRecord({key: Array(value) for key, value in decision.leaves.items()})
         return reply
 
     return mod

@@ -29,7 +29,7 @@ Action = Literal["sent", "noised", "dropped"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Verdict:
+class Decision:
     """What a guard decided of one update.
 
     Attributes:
@@ -98,7 +98,7 @@ class Guard:
                 )
             noisy = noisy or step.kind.deviation is not None
 
-    def verdict(self, sent: Any, returned: Any, *, graphs: int | np.integer) -> Verdict:
+    def decision(self, sent: Any, returned: Any, *, graphs: int | np.integer) -> Decision:
         """What may leave of an update.
 
         Args:
@@ -120,7 +120,7 @@ class Guard:
             small, _, after = self._attacked(rounds.observation(sent, changed, graphs=graphs), known)
             reason = f"{reason}; under {defense}, {after}"
             action, leaves = ("dropped", None) if small else ("noised", changed)
-        return Verdict(action, leaves, size, time.monotonic() - begun, f"{action}: {reason}")
+        return Decision(action, leaves, size, time.monotonic() - begun, f"{action}: {reason}")
 
     def _rounds(self) -> Rounds:
         """How rounds are read where they say the noise that ``knowledge`` states in the place of theirs."""

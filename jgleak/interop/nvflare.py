@@ -119,12 +119,12 @@ class GuardingFilter(RoundFilter):
         return None
 
     def seen(self, dxo: DXO, sent: Arrays, returned: Arrays, *, number: int | None, fl_ctx: FLContext) -> DXO | None:
-        verdict = self.guard.verdict(sent, returned, graphs=self.graphs)
-        log.info("round %s: %s in %.1f s", number, verdict.reason, verdict.seconds)
-        if verdict.leaves is None:
+        decision = self.guard.decision(sent, returned, graphs=self.graphs)
+        log.info("round %s: %s in %.1f s", number, decision.reason, decision.seconds)
+        if decision.leaves is None:
             raise ContentBlockedException("the client's guard withheld the update")
-        if verdict.action == "noised":
-            dxo.data = _as_sent(dxo, sent, verdict.leaves)
+        if decision.action == "noised":
+            dxo.data = _as_sent(dxo, sent, decision.leaves)
         return dxo
 
 

@@ -67,9 +67,9 @@ def audit_of(*units: Unit) -> Audit:
 
 
 def met(text: str, *units: Unit) -> bool:
-    verdict = judge(audit_of(*units), [criterion(text)])
-    assert verdict.passes == (not verdict.breaches and not verdict.empty)
-    return bool(verdict.breaches)
+    result = judge(audit_of(*units), [criterion(text)])
+    assert result.passes == (not result.breaches and not result.empty)
+    return bool(result.breaches)
 
 
 TEN = [unit(exact=k < 3, name=f"g{k}") for k in range(10)]
@@ -129,26 +129,26 @@ def test_a_graph_under_two_seeds_is_one_client_of_rates() -> None:
 def test_the_row_that_fails_is_named_and_baselines_are_not_looked_at() -> None:
     leaking = unit(size=1, exact=True, cell={"model": "wide"})
     guess = unit(size=1, exact=True, cell={"attack": "random"})
-    verdict = judge(audit_of(unit(), leaking, guess), [criterion("unique>0"), criterion("exact>0.9")])
-    assert [(b.criterion.text, b.row.model, b.value) for b in verdict.breaches] == [
+    result = judge(audit_of(unit(), leaking, guess), [criterion("unique>0"), criterion("exact>0.9")])
+    assert [(b.criterion.text, b.row.model, b.value) for b in result.breaches] == [
         ("unique>0", "wide", 1),
         ("exact>0.9", "wide", 1.0),
     ]
-    assert verdict.lines[0] == "gate failed: unique>0: 1 in d, wide, census, no defence (1 attacks)"
+    assert result.lines[0] == "gate failed: unique>0: 1 in d, wide, census, no defence (1 attacks)"
 
 
 def test_rows_in_which_nothing_ended_are_named_and_not_counted() -> None:
     """A gate that passes says which attack it did not see."""
     skipped = unit(state="skipped", cell={"attack": "grain"})
-    verdict = judge(audit_of(unit(), skipped), [criterion("exact>0.9")])
-    assert verdict.passes and "in none of 1 row(s)" in verdict.lines[0]
-    assert verdict.lines[1].startswith("not judged") and "grain" in verdict.lines[1]
+    result = judge(audit_of(unit(), skipped), [criterion("exact>0.9")])
+    assert result.passes and "in none of 1 row(s)" in result.lines[0]
+    assert result.lines[1].startswith("not judged") and "grain" in result.lines[1]
 
 
 @pytest.mark.parametrize("state", ["failed", "skipped"])
 def test_nothing_attacked_is_no_pass(state: str) -> None:
-    verdict = judge(audit_of(unit(state=state), unit(cell={"attack": "random"})), [criterion("unique>0")])
-    assert not verdict.passes and not verdict.breaches and "nothing follows" in verdict.lines[0]
+    result = judge(audit_of(unit(state=state), unit(cell={"attack": "random"})), [criterion("unique>0")])
+    assert not result.passes and not result.breaches and "nothing follows" in result.lines[0]
     assert judge(audit_of(unit(state=state)), []).passes, "nobody asked"
     assert met(f"{state}>0", unit(state=state))
 

@@ -19,6 +19,12 @@ from jgleak.graph import DenseGraph
 
 WIDTH = 3
 
+TURNS = [
+    (list(CONVOLUTIONS)[i % len(CONVOLUTIONS)], list(READOUTS)[i % len(READOUTS)])
+    for i in range(max(len(CONVOLUTIONS), len(READOUTS)))
+]
+"""Every convolution and every readout: each makes its own products, whatever the other is."""
+
 
 def products(jaxpr: Jaxpr) -> Iterator[Any]:
     """The precision of every product in it and in what it calls."""
@@ -35,8 +41,7 @@ def precisions(function: Callable[..., Any], *arguments: Any) -> list[Any]:
     return list(products(jax.make_jaxpr(function)(*arguments).jaxpr))
 
 
-@pytest.mark.parametrize("conv", CONVOLUTIONS)
-@pytest.mark.parametrize("readout", READOUTS)
+@pytest.mark.parametrize(("conv", "readout"), TURNS)
 def test_of_a_model(conv: str, readout: str, params_of: Callable[..., Any], graph_of: Callable[..., Any]) -> None:
     """The loss, its gradient, and the gradient of the gradient's length by the features."""
     model = standard(WIDTH, conv, READOUTS[readout](2, "sigmoid"), hidden=4, act="sigmoid")

@@ -53,7 +53,8 @@ def graphs() -> list[Graph]:
 def federate(app: Any, strategy: Any, clients: int, *, norm: bool = True, rounds: int = 1) -> Any:
     from flwr.app import ArrayRecord  # pyright: ignore[reportMissingImports]
 
-    from tests.interop.flower_app import GIN, Calls
+    from benchmarks.lib.flower_clients import GIN
+    from tests.interop.flower_app import Calls
 
     torch.manual_seed(0)
     arrays = ArrayRecord(GIN(norm=norm).state_dict())
@@ -67,16 +68,16 @@ def fedavg(clients: int) -> Any:
 
 
 def rounds(*, norm: bool = True) -> Rounds:
-    from tests.interop.flower_app import GIN
+    from benchmarks.lib.flower_clients import GIN
 
     return Rounds(GIN(norm=norm), "bce", LOCAL)
 
 
 def test_client_and_server_record_the_same_true_rounds(graphs: list[Graph], tmp_path: Path) -> None:
     """Four clients of eight molecules, batch normalisation, one epoch, two rounds: the facts of every file are true."""
+    from benchmarks.lib.flower_clients import client_app
     from jgleak.cli import app as cli
     from jgleak.interop.flower import Recording, recording
-    from tests.interop.flower_app import client_app
 
     clients = [graphs[8 * i : 8 * i + 8] for i in range(4)]
     here, there = (Recorder(rounds(), tmp_path / side, MOLECULE_SPACE) for side in ("client", "server"))
@@ -102,9 +103,9 @@ def test_client_and_server_record_the_same_true_rounds(graphs: list[Graph], tmp_
 
 def test_one_molecule_a_client_comes_back(graphs: list[Graph], tmp_path: Path) -> None:
     """From PyTorch Geometric under Flower to ``jgleak invert``: the graph that the client trained on."""
+    from benchmarks.lib.flower_clients import client_app
     from jgleak.cli import app as cli
     from jgleak.interop.flower import Recording
-    from tests.interop.flower_app import client_app
 
     own = min(graphs, key=lambda graph: graph.n)
     wanted = describe(own, MOLECULE_SPACE)
@@ -133,8 +134,8 @@ def test_what_the_guard_withholds_is_an_error_that_strategies_leave_out(
     graphs: list[Graph], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The mean is over the other clients; recorders on either side see what left."""
+    from benchmarks.lib.flower_clients import client_app
     from jgleak.interop.flower import Recording, guarding
-    from tests.interop.flower_app import client_app
 
     monkeypatch.setitem(ATTACKS, "census", certifying({1: ("unique", 1), 2: ("k_graphs", 5)}, graphs))
     guard = Guard(rounds(norm=False), Knowledge(MOLECULE_SPACE))
@@ -152,8 +153,8 @@ def test_what_the_guard_withholds_is_an_error_that_strategies_leave_out(
 def test_noise_of_the_guard_is_in_what_leaves(
     graphs: list[Graph], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from benchmarks.lib.flower_clients import client_app
     from jgleak.interop.flower import Recording, guarding
-    from tests.interop.flower_app import client_app
 
     answers = iter([("unique", 1), ("at_least_k", 1)])
     monkeypatch.setitem(ATTACKS, "census", certifying(_Told(answers), graphs))  # type: ignore[arg-type]
@@ -221,8 +222,8 @@ def test_no_arrays_leave_past_the_guard(
     kind: str, graphs: list[Graph], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Flower sends training under names of its own too, and other replies may hold the weights as well."""
+    from benchmarks.lib.flower_clients import GIN
     from jgleak.interop.flower import guarding, recording
-    from tests.interop.flower_app import GIN
 
     monkeypatch.setitem(ATTACKS, "census", certifying({1: ("unique", 1)}, graphs))
     weights = {name: tensor.numpy() for name, tensor in GIN(norm=False).state_dict().items()}
@@ -239,8 +240,8 @@ def test_a_client_that_does_not_say_how_many_graphs_is_not_recorded(
     """A recorder warns; a guard withholds what it cannot read, and says why in the client's log alone."""
     from flwr.app import ArrayRecord, Context, Message, MessageType, RecordDict  # pyright: ignore[reportMissingImports]
 
+    from benchmarks.lib.flower_clients import GIN
     from jgleak.interop.flower import guarding, recording
-    from tests.interop.flower_app import GIN
 
     content = RecordDict({"arrays": ArrayRecord(GIN(norm=False).state_dict())})
     message = Message(content, dst_node_id=1, message_type=MessageType.TRAIN)

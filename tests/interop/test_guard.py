@@ -62,7 +62,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def guarded(graphs: int = 1, **changes: Any) -> Any:
-    return Guard(ROUNDS, Knowledge(SPACE), **changes).verdict(SENT, RETURNED, graphs=graphs)
+    return Guard(ROUNDS, Knowledge(SPACE), **changes).decision(SENT, RETURNED, graphs=graphs)
 
 
 @pytest.mark.parametrize(
@@ -88,23 +88,23 @@ def test_the_smallest_certified_set_decides(
 ) -> None:
     """Of a batch the graph that hides least; what is not certified passes unless the guard is strict."""
     told(answer)
-    verdict = guarded(**changes)
-    assert (verdict.action, verdict.smallest) == (action, smallest)
-    assert (verdict.leaves is None) == (action == "dropped")
+    decision = guarded(**changes)
+    assert (decision.action, decision.smallest) == (action, smallest)
+    assert (decision.leaves is None) == (action == "dropped")
     if action == "sent":
-        assert all(verdict.leaves[name] is RETURNED[name] for name in RETURNED)
-    if verdict.smallest is None and action == "sent" and not answer:
-        assert "no evidence of safety" in verdict.reason
+        assert all(decision.leaves[name] is RETURNED[name] for name in RETURNED)
+    if decision.smallest is None and action == "sent" and not answer:
+        assert "no evidence of safety" in decision.reason
 
 
 def test_noise_is_attacked_too_by_whoever_knows_it(told: Any) -> None:
     seen = told([("unique", 1)], [("at_least_k", 1)])
-    verdict = guarded(otherwise="clip:0.5+gaussian:0.25")
+    decision = guarded(otherwise="clip:0.5+gaussian:0.25")
     first, second = seen
-    assert verdict.action == "noised" and verdict.smallest == 1
+    assert decision.action == "noised" and decision.smallest == 1
     assert (first.scaled, second.scaled) == (False, True)
     assert second.noise == pytest.approx(0.25, rel=1e-3)
-    moved = np.concatenate([(SENT[n] - verdict.leaves[n]).ravel() / 0.1 for n in SENT])
+    moved = np.concatenate([(SENT[n] - decision.leaves[n]).ravel() / 0.1 for n in SENT])
     assert np.linalg.norm(moved) == pytest.approx(np.hypot(0.5, 0.25 * np.sqrt(moved.size)), rel=0.3)
 
 
@@ -118,14 +118,14 @@ def test_noise_that_was_there_before_adds_up(monkeypatch: pytest.MonkeyPatch) ->
         return Reconstruction((GRAPH,), 0.0, "match", certificate=certificate)
 
     monkeypatch.setitem(ATTACKS, "census", Attack("told", run, several=True))
-    verdict = Guard(ROUNDS, Knowledge(SPACE, noise=0.3), otherwise="gaussian:0.4").verdict(SENT, RETURNED, graphs=1)
-    assert verdict.action == "noised" and seen == [0.3, pytest.approx(0.5, rel=1e-3)]
+    decision = Guard(ROUNDS, Knowledge(SPACE, noise=0.3), otherwise="gaussian:0.4").decision(SENT, RETURNED, graphs=1)
+    assert decision.action == "noised" and seen == [0.3, pytest.approx(0.5, rel=1e-3)]
 
 
 def test_what_noise_does_not_hide_is_dropped(told: Any) -> None:
     told([("unique", 1)], [("unique", 1)])
-    verdict = guarded(otherwise="gaussian:1e-9")
-    assert verdict.action == "dropped" and verdict.leaves is None and "under gaussian:1e-09" in verdict.reason
+    decision = guarded(otherwise="gaussian:1e-9")
+    assert decision.action == "dropped" and decision.leaves is None and "under gaussian:1e-09" in decision.reason
 
 
 def test_noise_differs_between_rounds(told: Any) -> None:
@@ -159,4 +159,4 @@ def test_an_update_that_cannot_be_attacked_is_not_let_pass() -> None:
     """The error reaches the caller, who must not send then."""
     with pytest.raises(ValueError, match="'out.bias' did not come back|lacks|holds NaN"):
         guard = Guard(ROUNDS, Knowledge(SPACE))
-        guard.verdict(SENT, {**RETURNED, "out.bias": RETURNED["out.bias"] * np.nan}, graphs=1)
+        guard.decision(SENT, {**RETURNED, "out.bias": RETURNED["out.bias"] * np.nan}, graphs=1)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from jgleak.audit.gate.gate import Verdict
+from jgleak.audit.gate.gate import GateResult
 from jgleak.audit.gate.quantities import QUANTITIES, interval
 from jgleak.audit.record import plain
 from jgleak.audit.report.cards import cards
 from jgleak.audit.report.rows import Row, rows
 from jgleak.audit.report.tables import leaks
-from jgleak.audit.report.verdict import verdict as report_verdict
+from jgleak.audit.report.verdict import verdict
 from jgleak.audit.results import Audit
 from jgleak.version import __version__
 
@@ -19,8 +19,8 @@ FORMAT = "jgleak results 1"
 a field gets another number."""
 
 
-def results_document(audit: Audit, verdict: Verdict) -> dict[str, Any]:
-    """What was audited, all rows with their numbers, every unit's record, and the verdict."""
+def results_document(audit: Audit, gate: GateResult) -> dict[str, Any]:
+    """What was audited, all rows with their numbers, every unit's record, and what came of the gate."""
     found = rows(audit)
     return plain(
         {
@@ -29,7 +29,7 @@ def results_document(audit: Audit, verdict: Verdict) -> dict[str, Any]:
             "name": audit.name,
             "planned": audit.planned,
             "finished": len(audit.units),
-            "card": cards(audit, found, report_verdict(leaks(found)).untried).to_json(),
+            "card": cards(audit, found, verdict(leaks(found)).untried).to_json(),
             "rows": [_row(row) for row in found],
             "units": [
                 {
@@ -43,11 +43,11 @@ def results_document(audit: Audit, verdict: Verdict) -> dict[str, Any]:
                 for unit in audit.units
             ],
             "gate": {
-                "criteria": [criterion.text for criterion in verdict.criteria],
-                "passes": verdict.passes,
+                "criteria": [criterion.text for criterion in gate.criteria],
+                "passes": gate.passes,
                 "breaches": [
                     {"criterion": breach.criterion.text, "value": breach.value, **_place(breach.row)}
-                    for breach in verdict.breaches
+                    for breach in gate.breaches
                 ],
             },
         }

@@ -32,8 +32,8 @@ class Breach(NamedTuple):
         return f"{self.criterion.text}: {number(self.value)} in {self.row.place} ({len(self.row.done)} attacks)"
 
 
-class Verdict(NamedTuple):
-    """What came of an audit.
+class GateResult(NamedTuple):
+    """What came of a gate.
 
     Attributes:
       criteria: that were asked for.
@@ -57,7 +57,7 @@ class Verdict(NamedTuple):
 
     @property
     def lines(self) -> list[str]:
-        """What to tell people of a verdict that was asked for."""
+        """What to tell people of a gate that was asked for."""
         if not self.criteria:
             return []
         if self.passes:
@@ -75,7 +75,7 @@ class Verdict(NamedTuple):
         return [f"gate failed: {said}" for said in [b.text for b in self.breaches] or [NOTHING]]
 
 
-def judge(audit: Audit, criteria: Sequence[Criterion]) -> Verdict:
+def judge(audit: Audit, criteria: Sequence[Criterion]) -> GateResult:
     """Every row but those of baselines against every criterion."""
     judged = tuple(row for row in rows(audit) if not row.trivial)
     found = []
@@ -84,7 +84,7 @@ def judge(audit: Audit, criteria: Sequence[Criterion]) -> Verdict:
             value = one.value(row)
             if value is not None and one.met(row):
                 found.append(Breach(row, one, value))
-    return Verdict(tuple(criteria), tuple(found), judged)
+    return GateResult(tuple(criteria), tuple(found), judged)
 
 
 def number(value: float) -> str:

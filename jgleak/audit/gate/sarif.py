@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jgleak.audit.gate.gate import Breach, Verdict, number
+from jgleak.audit.gate.gate import Breach, GateResult, number
 from jgleak.audit.gate.quantities import QUANTITIES
 from jgleak.audit.report.rows import Row
 from jgleak.version import __version__
@@ -57,9 +57,9 @@ GATE = "gate"
 """The id of a criterion of the gate that is met."""
 
 
-def sarif_document(specification: Path, verdict: Verdict) -> dict[str, Any]:
+def sarif_document(specification: Path, found: GateResult) -> dict[str, Any]:
     """One run: a result a row and rule, and one for every breach of the gate."""
-    results = [*_of_rows(specification, verdict), *(_breach(specification, breach) for breach in verdict.breaches)]
+    results = [*_of_rows(specification, found), *(_breach(specification, breach) for breach in found.breaches)]
     rules = [
         {
             "id": name,
@@ -76,13 +76,13 @@ def sarif_document(specification: Path, verdict: Verdict) -> dict[str, Any]:
         "defaultConfiguration": {"level": "error"},
     }
     driver = {"name": "jgleak", "version": __version__, "rules": [*rules, gate]}
-    invocation = {"executionSuccessful": not verdict.empty}
+    invocation = {"executionSuccessful": not found.empty}
     run = {"tool": {"driver": driver}, "invocations": [invocation], "results": results}
     return {"$schema": SCHEMA, "version": VERSION, "runs": [run]}
 
 
-def _of_rows(specification: Path, verdict: Verdict) -> Iterator[dict[str, Any]]:
-    for row in verdict.judged:
+def _of_rows(specification: Path, found: GateResult) -> Iterator[dict[str, Any]]:
+    for row in found.judged:
         for place, (name, rule) in enumerate(RULES.items()):
             value = QUANTITIES[rule.quantity].value(row)
             if value:

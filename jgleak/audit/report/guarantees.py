@@ -61,8 +61,8 @@ def _text(rows: Sequence[Row]) -> str:
     one, many = (privacy(parse(defense), sizes, rounds=rounds, delta=DELTA) for rounds in (1, ROUNDS))
     if math.isinf(many.epsilon):
         return f"no guarantee: {many.reason}"
-    verdict = "says nothing that protects anybody" if many.epsilon > LARGE else "bounds what can be learnt"
+    clause = "says nothing that protects anybody" if many.epsilon > LARGE else "bounds what can be learnt"
     return (
         f"epsilon {one.epsilon:.3g} in one round and {many.epsilon:.3g} over {ROUNDS} rounds, at delta {DELTA:g}; an "
-        f"epsilon of this size {verdict} ({many.reason})"
+        f"epsilon of this size {clause} ({many.reason})"
     )
