@@ -13,7 +13,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from jgleak.interop import read_schema
-from jgleak.interop.guard import Verdict
+from jgleak.interop.guard import Decision
 from jgleak.interop.layers import WORDS, Conv, Embeddings, Linear, Norm
 from tests.interop.conftest import UNCOMPARED, Stranger
 
@@ -71,13 +71,13 @@ def test_a_space_of_ones_own_features() -> None:
 
 @pytest.mark.parametrize("outcome", ["sent", "dropped", "unread"])
 def test_a_guard_in_a_loop_of_ones_own(outcome: str) -> None:
-    def verdict(*_: Any, graphs: int) -> Verdict:
+    def decision(*_: Any, graphs: int) -> Decision:
         assert graphs == 2
         if outcome == "unread":
             raise ValueError("no such round")
-        return Verdict("sent", {"w": np.ones(1)} if outcome == "sent" else None, None, 0.0, outcome)
+        return Decision("sent", {"w": np.ones(1)} if outcome == "sent" else None, None, 0.0, outcome)
 
     said, left = list[str](), list[Any]()
     given = {"sent": {}, "returned": {}, "graphs": "ab", "log": said.append, "send": left.append}
-    run("guarded", RECORDING, guard=types.SimpleNamespace(verdict=verdict), **given)
+    run("guarded", RECORDING, guard=types.SimpleNamespace(decision=decision), **given)
     assert len(left) == (outcome == "sent") and len(said) == 1
