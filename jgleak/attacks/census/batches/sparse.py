@@ -26,8 +26,8 @@ POWER, FALL, LAST = 0.5, 0.3, 1e-8
 CUTOFF = 1e-7
 """Singular values below this share of the largest are rounding of float32 columns."""
 
-RIDGE = 1e-13
-"""What is added to the diagonal of a Gram matrix, relative to its mean, so that it has a Cholesky factor."""
+RIDGES = (1e-13, 1e-12, 1e-11, 1e-10, 1e-9)
+"""What is added to the diagonal of a Gram matrix, relative to its mean: the first that gives it a Cholesky factor."""
 
 DROPPED = 1e-9
 """A group this much smaller than the largest is zero from then on. Rounding is spread over all that are not: where they
@@ -200,11 +200,23 @@ def _least(matrix: Float[np.ndarray, "q k"], right: Float[np.ndarray, " q"]) -> 
     if unknowns <= equations:
         found: Any = linalg.lstsq(matrix, right, cond=CUTOFF, lapack_driver="gelsy")
         return found[0]
-    gram = matrix @ matrix.T
-    gram[np.diag_indices(equations)] += RIDGE * np.trace(gram) / equations
-    factor = linalg.cho_factor(gram, lower=True, overwrite_a=True, check_finite=False)
+    factor = _factor(matrix @ matrix.T)
     found = matrix.T @ linalg.cho_solve(factor, right, check_finite=False)
     return found + matrix.T @ linalg.cho_solve(factor, right - matrix @ found, check_finite=False)
+
+
+def _factor(gram: Float[np.ndarray, "q q"]) -> tuple[Float[np.ndarray, "q q"], bool]:
+    """A Cholesky factor of the matrix with as small a ridge as it needs."""
+    mean, diagonal = float(np.trace(gram)) / len(gram), np.diag_indices(len(gram))
+    for ridge in RIDGES[:-1]:
+        ridged = gram.copy()
+        ridged[diagonal] += ridge * mean
+        try:
+            return linalg.cho_factor(ridged, lower=True, overwrite_a=True, check_finite=False)
+        except linalg.LinAlgError:  # rounding of the Gram matrix itself
+            continue
+    gram[diagonal] += RIDGES[-1] * mean
+    return linalg.cho_factor(gram, lower=True, overwrite_a=True, check_finite=False)
 
 
 class LeastSquares(NamedTuple):

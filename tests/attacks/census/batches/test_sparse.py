@@ -53,6 +53,16 @@ def test_mixtures_of_equations_without_a_sparse_solution_have_none(monkeypatch: 
     assert support(rng.normal(size=(60, 90, 1)), rng.normal(size=60), FOREVER) is None
 
 
+def test_a_gram_matrix_that_rounding_makes_indefinite_is_factored() -> None:
+    """The smallest ridge is below the rounding of a matrix of rank one."""
+    length = 1e4 * np.ones(400)
+    gram = np.outer(length, length) - 1e-3 * np.eye(400)
+    factor, lower = sparse._factor(gram.copy())
+    under = np.tril(factor)
+    assert lower
+    np.testing.assert_allclose(under @ under.T, gram, rtol=1e-8)
+
+
 def test_equal_columns_are_open_and_no_others() -> None:
     """What two unknowns share between them no equation tells."""
     rng = np.random.default_rng(1)
