@@ -18,7 +18,7 @@ from benchmarks.papers.graphdlg_rows import GRAPHDLG
 KEYS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("grain", "glg", "fedgig", "graphdlg", "defenses", "fedgnn"), ("row", "attack")),
     **dict.fromkeys(("batches", "local_steps", "secure_aggregation"), ("row",)),
-    "deployed": ("cell",),
+    "deployed": ("cell", "epochs"),
     "deployed_models": ("row", "epochs"),
     "facts": ("clients", "protocol"),
     "few_vectors": ("set", "known"),
