@@ -82,7 +82,8 @@ def bond_types(graph: Graph, space: FeatureSpace) -> list[Chem.BondType] | None:
 
 
 def smiles(graph: Graph, space: FeatureSpace) -> Smiles | None:
-    """The molecules that have these atoms and these neighbours; None where nodes are no atoms with stated hydrogens.
+    """The molecules that have these atoms and these neighbours; None where nodes are no atoms with stated hydrogens, or
+    of a charge it is only said that it is none of those listed.
 
     A graph with bond types is one molecule, whether or not RDKit accepts it. For others bond orders are searched for.
     Every heavy atom's valence is its hydrogens plus its bonds; which bonds are double or triple is searched for, atom
@@ -98,6 +99,8 @@ def smiles(graph: Graph, space: FeatureSpace) -> Smiles | None:
         return None
     numbers = _column(graph, space, "atomic_number")
     if numbers is None or not all(number in ELEMENTS for number in numbers):
+        return None
+    if None in (_stated(graph, space, "formal_charge") or ()):  # one of all others, which may be any
         return None
     found: set[str] = set()
     complete, bonds = True, bond_types(graph, space)
@@ -152,7 +155,7 @@ def _assignments(graph: Graph, space: FeatureSpace, numbers: list[int]) -> Itera
     """Orders of all bonds that give every atom a normal valence; None at last where a budget ends the search."""
     near = graph.neighbours
     hydrogens = _column(graph, space, "hydrogens") or []
-    charges = [charge or 0 for charge in _stated(graph, space, "formal_charge") or [0] * graph.n]
+    charges = _stated(graph, space, "formal_charge") or [0] * graph.n
     table = Chem.GetPeriodicTable()
     spare: list[set[int]] = []
     for v, (number, charge) in enumerate(zip(numbers, charges, strict=True)):
@@ -222,7 +225,7 @@ def _written(molecule: Chem.RWMol) -> str:
 def _molecule(graph: Graph, space: FeatureSpace, bonds: Sequence[Chem.BondType]) -> Chem.RWMol:
     """Atoms with their charges and hydrogens, and the given bonds; unchecked."""
     columns = [_column(graph, space, name) or [0] * graph.n for name in STATED]
-    columns.append([charge or 0 for charge in _stated(graph, space, "formal_charge") or [0] * graph.n])
+    columns.append(_stated(graph, space, "formal_charge") or [0] * graph.n)
     molecule = Chem.RWMol()
     for number, hydrogens, charge in zip(*columns, strict=True):
         atom = Chem.Atom(int(number))

@@ -11,8 +11,14 @@ __version__ = "0.1.0"
 
 @cache
 def code_digest() -> str:
-    """Sixteen digits of the SHA-256 of the package's source files, by their names."""
-    total, folder = hashlib.sha256(), Path(__file__).parent
-    for file in sorted(folder.rglob("*.py")):
-        total.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes())
+    """The digest of the package, taken once a process."""
+    return digest_of(Path(__file__).parent)
+
+
+def digest_of(*folders: Path) -> str:
+    """Sixteen digits of the SHA-256 of the Python files in some folders, by their names."""
+    total = hashlib.sha256()
+    for folder in folders:
+        for file in sorted(folder.rglob("*.py")):
+            total.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes())
     return total.hexdigest()[:16]

@@ -84,6 +84,16 @@ def test_smiles_of_described_molecules(text: str, space: FeatureSpace) -> None:
     assert written is not None and Chem.CanonSmiles(text) in written.texts and written.inferred
 
 
+def test_a_charge_that_is_none_of_those_listed_has_no_smiles() -> None:
+    """OGB's last category may be any charge; taken for 0, an ion would be shown as another molecule."""
+    space = ogb_atoms()
+    graph = described("CC", space)
+    place = space.index("formal_charge")
+    x = graph.x.copy()
+    x[0, place] = list(space.features[place].values).index("misc")
+    assert smiles(graph, space) is not None and smiles(dataclasses.replace(graph, x=x), space) is None
+
+
 def test_columns_of_other_codes_are_named_and_not_believed() -> None:
     """The molecule comes from the columns that are read; codes that mean something else exclude nothing."""
     space = pyg_atoms()

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import datetime
-import hashlib
 import platform
 import shlex
 import sys
-from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
 import jgleak
 from benchmarks.lib.machine import host
 from benchmarks.lib.records import Record
-from jgleak.version import __version__
+from jgleak.version import __version__, digest_of
 
 LIBRARIES = ("jax", "jaxlib", "numpy", "scipy", "rdkit")
 """Those that a number may depend on."""
@@ -44,11 +42,10 @@ def command() -> str:
     return shlex.join(["python", *program, *sys.argv[1:]])
 
 
-@cache
+_SOURCES = digest_of(Path(jgleak.__file__).parent, Path(__file__).parents[1])
+"""Taken when this is imported: files may be edited while a long run measures."""
+
+
 def sources() -> str:
     """A digest of all code that a number depends on: the package and the benchmarks."""
-    digest = hashlib.sha256()
-    for folder in (Path(jgleak.__file__).parent, Path(__file__).parents[1]):
-        for file in sorted(folder.rglob("*.py")):
-            digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()[:16]
+    return _SOURCES

@@ -76,7 +76,7 @@ def checked(page: Page, text: str) -> tuple[str, list[Problem]]:
     for quote in page.quotes:
         try:
             wanted, pattern = filled(quote.text), _pattern(quote.text)
-        except (KeyError, ValueError) as error:
+        except (KeyError, TypeError, ValueError) as error:  # no record, no such field or format, nothing in it
             problems.append(f"{page.page}: {quote.text[:80]!r}: {error.args[0]}")
             continue
         found = list(pattern.finditer(text))

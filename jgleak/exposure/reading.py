@@ -26,7 +26,7 @@ from jgleak.gnn import GNN
 from jgleak.interop.description import Description, described
 from jgleak.names import deployed as names
 from jgleak.names.entries import Entries
-from jgleak.precision import SINGLE, digits_of
+from jgleak.precision import COMPUTED, SINGLE, digits_of, rounding
 from jgleak.reading import check_file
 
 DEPLOYED: Entries[Deployed] = Entries({name: named.home for name, named in names.DEPLOYED.items()})
@@ -97,8 +97,9 @@ def clients_of(seen: Observation) -> Clients:
 
 def _whence(seen: Observation) -> str:
     """Where the noise of a file comes from, as far as its size says: from rounding, or from whatever the file means."""
-    if digits_of(seen.update) < SINGLE:
-        return "rounding to 16 bits"
+    if (digits := digits_of(seen.update)) < SINGLE:
+        most = 2.0 * COMPUTED * rounding(seen.update, digits)
+        return "rounding to 16 bits" if (seen.noise or 0.0) <= most else "as the file says"
     squares = [float(np.mean(np.spacing(np.abs(leaf)).astype(np.float64) ** 2)) for leaf in _floats(seen.params)]
     one = math.sqrt(max(squares, default=0.0) / 12.0)  # a returned weight is off by so much, and divided by the rate
     if seen.local is not None:

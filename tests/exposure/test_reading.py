@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jax
+import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -104,6 +106,9 @@ def test_noise_of_a_file_is_rounding_where_it_is_as_large() -> None:
     local = {"protocol": "fedavg", "local": LocalTraining(rate=0.1, steps=2)}
     assert left(1e-8, **local).whence == "rounding of the weights that came back"
     assert left(1e-3, **local).whence == "as the file says"
+    half = dataclasses.replace(plain, update=jax.tree.map(lambda leaf: np.asarray(leaf, np.float16), plain.update))
+    assert clients_of(dataclasses.replace(half, noise=1e-7)).whence == "rounding to 16 bits"
+    assert clients_of(dataclasses.replace(half, noise=0.5)).whence == "as the file says"
     for clients in (small, large):
         said = clients_text(clients, "ce")
         assert "defence" not in said and "noise of deviation 1.0e-0" in said

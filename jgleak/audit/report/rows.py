@@ -131,6 +131,11 @@ def clients(units: Sequence[Unit]) -> list[list[Unit]]:
     return list(groups.values())
 
 
+def explained(unit: Unit) -> bool:
+    """The attack found a graph whose gradient is the client's; what an optimiser ended with is none."""
+    return bool(unit.record.get("graphs")) and unit.record["stop"] == "match"
+
+
 def estimate(units: Sequence[Unit], value: Value) -> Estimate | None:
     """The mean of ``value`` over clients and its bootstrap interval; None where no unit has it.
 

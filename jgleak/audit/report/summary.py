@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from jgleak.audit.report.baselines import comparisons
-from jgleak.audit.report.rows import Estimate, Row, clients, panels
+from jgleak.audit.report.rows import Estimate, Row, clients, explained, panels
 from jgleak.audit.report.tables import LeakRow
 from jgleak.audit.report.threat import in_words
 from jgleak.audit.results import Audit
@@ -56,7 +56,7 @@ def summary(audit: Audit, table: Sequence[LeakRow]) -> Summary:
 
 
 def _headline(real: Sequence[LeakRow]) -> str:
-    worst = _strongest([leak for leak in real if leak.row.undefended] or real)
+    worst = _strongest([leak for leak in real if leak.row.undefended or leak.row.recorded] or real)
     if worst is None:
         return "No attack of this audit has ended yet: there is nothing to report."
     row = worst.row
@@ -135,12 +135,12 @@ def _recorded(real: Sequence[LeakRow]) -> list[str]:
 
 def _found(row: Row) -> str:
     """Of clients whose truth nobody says: what was found, and what certificates claim without it."""
-    listed = sum(bool(unit.record.get("graphs")) for unit in row.done)
+    listed = sum(map(explained, row.done))
     kinds = [(unit.record["certificate"] or {}).get("status") for unit in row.done]
     return (
-        f"found graphs for {listed} of {len(row.done)} private graphs. Of {kinds.count('unique')} a certificate says "
-        f"that no other graph explains the update, of {kinds.count('k_graphs')} which graphs do. The truth is not "
-        "known, so that no rate is: certificates stand without it, under their conditions."
+        f"found graphs with the gradient of {listed} of {len(row.done)} private graphs. Of {kinds.count('unique')} a "
+        f"certificate says that no other graph explains the update, of {kinds.count('k_graphs')} which graphs do. The "
+        "truth is not known, so that no rate is: certificates stand without it, under their conditions."
     )
 
 

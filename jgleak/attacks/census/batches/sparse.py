@@ -162,7 +162,10 @@ def _fewest(
             return None
         if values is None:
             scale = np.repeat(size[live], width)
-            some = _least(few.only(live) * scale, few.right) * scale
+            try:
+                some = _least(few.only(live) * scale, few.right) * scale
+            except linalg.LinAlgError:  # no ridge gives a Cholesky factor
+                return None
             lengths = np.zeros(number)
             lengths[live] = np.linalg.norm(some.reshape(-1, width), axis=1)
         else:
@@ -208,15 +211,14 @@ def _least(matrix: Float[np.ndarray, "q k"], right: Float[np.ndarray, " q"]) -> 
 def _factor(gram: Float[np.ndarray, "q q"]) -> tuple[Float[np.ndarray, "q q"], bool]:
     """A Cholesky factor of the matrix with as small a ridge as it needs."""
     mean, diagonal = float(np.trace(gram)) / len(gram), np.diag_indices(len(gram))
-    for ridge in RIDGES[:-1]:
+    for ridge in RIDGES:
         ridged = gram.copy()
         ridged[diagonal] += ridge * mean
         try:
             return linalg.cho_factor(ridged, lower=True, overwrite_a=True, check_finite=False)
         except linalg.LinAlgError:  # rounding of the Gram matrix itself
             continue
-    gram[diagonal] += RIDGES[-1] * mean
-    return linalg.cho_factor(gram, lower=True, overwrite_a=True, check_finite=False)
+    raise linalg.LinAlgError("the matrix is not positive")
 
 
 class LeastSquares(NamedTuple):

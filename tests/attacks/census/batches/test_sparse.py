@@ -63,6 +63,12 @@ def test_a_gram_matrix_that_rounding_makes_indefinite_is_factored() -> None:
     np.testing.assert_allclose(under @ under.T, gram, rtol=1e-8)
 
 
+def test_equations_that_say_nothing_have_no_solution(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their Gram matrix is zero, with any ridge."""
+    monkeypatch.setattr(sparse, "DECOMPOSED", 0.0)
+    assert support(np.zeros((30, 90, 1)), np.ones(30), FOREVER) is None
+
+
 def test_equal_columns_are_open_and_no_others() -> None:
     """What two unknowns share between them no equation tells."""
     rng = np.random.default_rng(1)
