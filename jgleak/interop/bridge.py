@@ -184,7 +184,8 @@ def _logits(layers: Sequence[Step], loss: Loss) -> Sequence[Step]:
 
 def _finite(what: str, arrays: Arrays) -> None:
     if not arrays:
-        raise ValueError(f"{what}: there is no array; give a dict of arrays by name")
+        missed = "; a module has gradients after loss.backward()" if what == "gradient" else ""
+        raise ValueError(f"{what}: there is no array; give a dict of arrays by name{missed}")
     for name, array in arrays.items():
         if not np.all(np.isfinite(array.astype(np.float64))):
             raise ValueError(
