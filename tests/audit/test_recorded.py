@@ -200,6 +200,34 @@ def test_going_on_needs_the_same_files_and_fails_those_that_changed(
     assert gone.exit_code == 2 and "a.safetensors is gone; bring it back" in gone.stderr.replace("\n", "")
 
 
+HEADERS = [
+    *({"batch_size": wrong} for wrong in (2.5, True, 0, "1", 10**30)),
+    *({"local": {"rate": 0.1, "steps": 1} | wrong} for wrong in ({"loader": 1.5}, {"steps": True}, {"rate": "0.1"})),
+    {"local": {"rate": 10**400, "steps": 1}},
+    {"protocol": ["fedavg"]},
+]
+
+
+def with_header(content: bytes, changes: dict[str, Any]) -> bytes:
+    """An observation file whose header says something else."""
+    size = int.from_bytes(content[:8], "little")
+    parts = json.loads(content[8 : 8 + size])
+    parts["__metadata__"]["jgleak"] = json.dumps(json.loads(parts["__metadata__"]["jgleak"]) | changes)
+    header = json.dumps(parts).encode()
+    return len(header).to_bytes(8, "little") + header + content[8 + size :]
+
+
+def test_a_header_that_breaks_its_fields_costs_its_own_file_alone(folder: Path, seen: dict[str, bytes]) -> None:
+    for number, changes in enumerate(HEADERS):
+        content = with_header(seen["a"], {"protocol": "fedavg", "local": {"rate": 0.1, "steps": 1}} | changes)
+        (folder / "seen" / f"b{number}.safetensors").write_bytes(content)
+    assert run(folder, GRID.replace("*", "[ab]*")).exit_code == 1
+    found = {name: (one.status, str(one.reason)) for name, (one,) in units(folder).items()}
+    assert found.pop("a")[0] == found.pop("b")[0] == "done" and len(found) == len(HEADERS) + 1
+    assert {status for status, _ in found.values()} == {"failed"}
+    assert not any("Traceback" in reason for _, reason in found.values()), found
+
+
 def test_files_beside_simulated_clients(folder: Path) -> None:
     both = "[[data]]\ngraphs = 1\nmax_nodes = 6\n[[model]]\nhidden = 8\n" + GRID.replace("*", "a")
     assert run(folder, both).exit_code == 0

@@ -14,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 
 from jgleak.audit.recorded.recorded import Recorded
 from jgleak.audit.specification import Specification
+from jgleak.reading import typed
 
 FIELDS = {"name": str, "files": str, "truth": str, "features": str, "noise": float}
 """What a table may say; ``files`` may be a list of texts too."""
@@ -21,8 +22,14 @@ FIELDS = {"name": str, "files": str, "truth": str, "features": str, "noise": flo
 MOST_GRAPHS = 100_000
 """Most graphs behind one update that are counted one by one; a file that says more is broken."""
 
-TRAINING = {"rate": "local_rate", "steps": "local_steps", "momentum": "local_momentum", "weight_decay": "local_decay"}
-"""Fields of a file's local training, and what ``Specification`` calls them."""
+TRAINING = {
+    "rate": ("local_rate", "float"),
+    "steps": ("local_steps", "int"),
+    "momentum": ("local_momentum", "float"),
+    "weight_decay": ("local_decay", "float"),
+    "loader": ("local_loader", "int"),
+}
+"""Fields of a file's local training, what ``Specification`` calls them, and what they hold."""
 
 
 def observation_label(entry: Mapping[str, Any]) -> str:
@@ -97,10 +104,12 @@ def _fields(recorded: Recorded) -> dict[str, Any]:
     try:
         with safe_open(recorded.file, framework="numpy") as file:
             header: Any = json.loads((file.metadata() or {})["jgleak"])
-        fields |= {"batch": header["batch_size"], "protocol": header["protocol"]}
+        fields |= {"batch": typed(header["batch_size"], "int", "batch_size")}
+        fields |= {"protocol": typed(header["protocol"], "str", "protocol")}
         local = header.get("local") or {}
-        fields |= {ours: local[theirs] for theirs, ours in TRAINING.items() if theirs in local}
-        fields |= {"local_loader": local.get("loader") or 0}
+        for theirs, (ours, kind) in TRAINING.items():
+            if local.get(theirs) is not None:  # of the loader: all graphs
+                fields[ours] = typed(local[theirs], kind, theirs)
         Specification(**fields)
     except (OSError, SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {"recorded": recorded}
