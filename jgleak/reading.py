@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,12 @@ def check_file(path: str | Path) -> None:
     if path.exists():
         raise ValueError(f"{path}: is a device or a pipe, which is not read; save its content as a file")
     raise ValueError(f"{path}: no such file")
+
+
+def namesakes(files: Sequence[Path]) -> tuple[Path, Path] | None:
+    """The first two that are called the same but for folder and ending: what goes by that name would be one."""
+    names: dict[str, Path] = {}
+    return next(((first, file) for file in files if (first := names.setdefault(file.stem, file)) is not file), None)
 
 
 def read_text(path: str | Path) -> str:

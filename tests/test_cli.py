@@ -154,9 +154,12 @@ def test_an_update_of_an_unknown_number_of_graphs(tmp_path: Path) -> None:
     observation, space = load(tmp_path / "observations" / "000.safetensors")
     file = tmp_path / "one.safetensors"
     save(file, dataclasses.replace(observation, batch_size=1), space)
-    found = jgleak("invert", str(file), "--batch", "unknown", "--json", "--out", str(tmp_path / "found"))
+    (tmp_path / "one.json").write_text(json.dumps({"x": [[0] * len(space.features)], "edges": []}))
+    words = ("--batch", "unknown", "--json", "--out", str(tmp_path / "found"), "--truth", str(tmp_path / "one.json"))
+    found = jgleak("invert", str(file), *words)
     assert found.exit_code == 0, found.output
     record = json.loads(found.stdout)
+    assert (record["exact"], record["truth_in_set"]) == (False, False), "of two graphs, one is told"
     assert record["outcome"] == "found" and record["batch_size"] == len(record["members"]) == 2
     assert record["facts"] and any("fewest graphs" in condition for condition in record["certificate"]["conditions"])
     checked = jgleak("verify", str(tmp_path / "found" / "reconstruction.json"))

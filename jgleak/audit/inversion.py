@@ -117,7 +117,8 @@ def invert(file: Path, asked: Asked, tell: Callable[[Facts], None]) -> Inverted:
     observation = dataclasses.replace(observation, **said)
     said.pop("noise", None)
     noise, attack = observation.noise, asked.attack
-    private = [] if asked.truth is None or unknown else truths(asked.truth, file, observation, space)
+    size = None if unknown else observation.batch_size
+    private = [] if asked.truth is None else truths(asked.truth, file, space, size)
     knowledge = Knowledge(space=space, auxiliary=tuple(asked.public(space)), noise=noise, **asked.told)
     shown = Facts({}, {})
     if not unknown:
@@ -128,7 +129,6 @@ def invert(file: Path, asked: Asked, tell: Callable[[Facts], None]) -> Inverted:
     if unknown:
         observation, found = counted(attack, observation, knowledge, **given)
         said["batch_size"] = observation.batch_size
-        private = [] if asked.truth is None else truths(asked.truth, file, observation, space)
     else:
         found = attack(observation, knowledge, **given)
     seconds = time.monotonic() - begun, compilations().since(compiled).seconds
@@ -139,13 +139,15 @@ def invert(file: Path, asked: Asked, tell: Callable[[Facts], None]) -> Inverted:
     why = [] if found.graphs else diagnoses(observation, space, noise=noise)
     best = found.graphs if observation.batch_size > 1 else found.graphs[:1]
     drawn = [_molecule(graph, space) for graph in best]
-    beside = _beside(private, found, space) if private else None
+    beside = beside_truth(private, found, space, observation.batch_size) if private else None
     return Inverted(file, observation, space, found, worth, why, shown, drawn, seconds, beside, said)
 
 
-def _beside(private: Sequence[Graph], found: Reconstruction, space: FeatureSpace) -> Beside:
+def beside_truth(private: Sequence[Graph], found: Reconstruction, space: FeatureSpace, size: int) -> Beside:
+    """The answer for ``size`` graphs; one for another number than there are is not the truth, whatever it shares."""
     tolerance = 0.0 if space.discrete else REAL_TOLERANCE
-    if len(private) == 1:
+    alike = len(private) == size
+    if alike and size == 1:
         one = score(private[0], found.best, space, tolerance=tolerance)
         return Beside(one.exact, truth_in_set(private[0], found.graphs, tolerance=tolerance), one.gsm2)
     order = match_graphs(private, found.graphs, space).tolist() if found.graphs else [len(found.graphs)] * len(private)
@@ -155,7 +157,8 @@ def _beside(private: Sequence[Graph], found: Reconstruction, space: FeatureSpace
         lists = found.members[own].graphs if best is not None and found.members else () if best is None else (best,)
         scores.append(score(truth, best, space, tolerance=tolerance))
         listed.append(truth_in_set(truth, lists, tolerance=tolerance))
-    return Beside(all(one.exact for one in scores), all(listed), sum(one.gsm2 for one in scores) / len(scores))
+    exact, mean = all(one.exact for one in scores), sum(one.gsm2 for one in scores) / len(scores)
+    return Beside(alike and exact, alike and all(listed), mean)
 
 
 def _molecule(graph: Graph, space: FeatureSpace) -> Smiles | None:
@@ -200,24 +203,28 @@ def inverted_record(one: Inverted, attack: str) -> dict[str, Any]:
     )
 
 
-def summary_of(records: Sequence[Mapping[str, Any]], failed: int) -> dict[str, int]:
-    """Counts over the records of several files: with a graph of the observed gradient, certified to have no other,
-    listed completely by certificate, and where the truth is known exact, listed and in contradiction to a certificate.
+def summary_of(records: Sequence[Mapping[str, Any]], files: int, failed: int, compared: bool) -> dict[str, int]:
+    """Counts over the records of several files: with a graph of the observed gradient, certified to have no other, with
+    a certificate, and where the truth is known exact, listed and in contradiction to a certificate.
 
     Args:
       records: as ``inverted_record`` gives them.
-      failed: files that could not be read, were refused, or on which the attack broke down.
+      files: how many there are.
+      failed: those that could not be read, were refused, on which the attack broke down, or whose answer could not be
+        written.
+      compared: truths were asked for; those that are not there are counted.
     """
     kinds = [(one["certificate"] or {}).get("status") for one in records]
     told = [one for one in records if one["exact"] is not None]
     complete = ("unique", "k_graphs")
     return {
-        "files": len(records) + failed,
+        "files": files,
         "failed": failed,
         "found": sum(one["outcome"] == FOUND for one in records),
         "unique": kinds.count("unique"),
         "listed": sum(kind is not None for kind in kinds),
         "truths": len(told),
+        "without_truth": len(records) - len(told) if compared else 0,
         "exact": sum(one["exact"] for one in told),
         "truth_in_set": sum(one["truth_in_set"] for one in told),
         "wrong": sum((one["certificate"] or {}).get("status") in complete and not one["truth_in_set"] for one in told),

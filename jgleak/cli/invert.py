@@ -13,6 +13,7 @@ from jgleak.audit.specification import Faults, run_faults
 from jgleak.cli.inverted import line, show, show_facts, summary_line
 from jgleak.cli.options import Json, MaxN, PriorOption, Seconds, Seed, pairs, writable
 from jgleak.cli.status import FAILED, NOTHING, mistakes
+from jgleak.reading import namesakes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -90,14 +91,13 @@ def invert(
         if faults:
             raise Faults(faults)
         places = _places(files, out)
-        if truth is not None and not truth.exists():
-            raise ValueError(
-                f"truth: there is no {truth}; give a folder with NAME.json for NAME.safetensors, or a file"
-            )
 
         from jgleak.attacks.registry import get_attack
         from jgleak.audit.inversion import UNKNOWN, Asked
         from jgleak.interop.spaces import feature_space
+
+        if truth is not None:
+            _check_truth(truth, files)
 
         chosen = get_attack(name)
         if options:
@@ -126,6 +126,8 @@ def invert(
             },
             truth=truth,
         )
+        if not known and "n" in chosen.needs:
+            _ask_sizes(files, asked)
         console = Console(stderr=json_lines)
         if len(files) > 1:
             raise typer.Exit(_several(files, places, asked, console, json_lines))
@@ -138,18 +140,33 @@ def invert(
         raise typer.Exit(_status(record))
 
 
+def _check_truth(place: Path, files: Sequence[Path]) -> None:
+    """A truth for one file is there; for several no two have the same. Some may have none: the summary counts them."""
+    from jgleak.audit.recorded.truth import common_truth, truth_file, truth_of
+
+    if len(files) == 1 and truth_of(place, files[0]) is None:
+        raise ValueError(f"truth: {place} has none for {files[0].name}; name it {files[0].stem}, or leave --truth out")
+    if not place.is_dir():
+        truth_file(place, files[0])
+    common = common_truth(place, files)
+    if common is not None:
+        raise ValueError(f"truth: {common}")
+
+
+def _ask_sizes(files: Sequence[Path], asked: Asked) -> None:
+    """The attack needs numbers of nodes, and none is given."""
+    from jgleak.federated import load
+
+    single = len(files) == 1 and load(files[0], asked.space)[0].batch_size == 1
+    several = "" if single else ", one number for all graphs or one each (--n 9,7)"
+    raise ValueError(f"n: {asked.attack.name} needs the number of nodes; give --n{several}")
+
+
 def _one(file: Path, asked: Asked, console: Console, facts: bool = True) -> tuple[Inverted, dict[str, Any]]:
     """One file and its record."""
     from jgleak.audit.inversion import invert as attacked
     from jgleak.audit.inversion import inverted_record
 
-    if not asked.told["n"] and "n" in asked.attack.needs:
-        from jgleak.federated import load
-
-        several = (
-            "" if load(file, asked.space)[0].batch_size == 1 else ", one number for all graphs or one each (--n 9,7)"
-        )
-        raise ValueError(f"n: {asked.attack.name} needs the number of nodes; give --n{several}")
     with Console(stderr=True).status(asked.attack.name):
         one = attacked(file, asked, lambda shown: show_facts(shown, console) if facts else None)
     return one, inverted_record(one, asked.attack.name)
@@ -161,27 +178,33 @@ def _several(
     """A line for each file, whatever becomes of the others, and a summary; the exit status."""
     from jgleak.audit.inversion import summary_of
 
+    def tell(said: dict[str, Any], text: str) -> None:
+        if json_lines:
+            print(json.dumps(said), flush=True)
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def fail(file: Path, error: Exception) -> None:
+        reason = " ".join((str(error) or type(error).__name__).split())
+        tell({"file": str(file), "error": reason}, f"{file}: failed: {reason}")
+
     records, failed = list[dict[str, Any]](), 0
     for file, place in zip(files, places, strict=True):
         try:
             one, record = _one(file, asked, console, facts=False)
         except Exception as error:  # a broken file, a refusal, a defect of the attack: the other files go on
             failed += 1
-            reason = " ".join((str(error) or type(error).__name__).split())
-            if json_lines:
-                print(json.dumps({"file": str(file), "error": reason}), flush=True)
-            console.print(f"{file}: failed: {reason}", markup=False, highlight=False, soft_wrap=True)
+            fail(file, error)
             continue
         records.append(record)
-        if json_lines:
-            print(json.dumps(record), flush=True)
-        console.print(line(record), markup=False, highlight=False, soft_wrap=True)
-        if place is not None:
-            _write(place, one, asked.space)
-    summary = summary_of(records, failed)
-    if json_lines:
-        print(json.dumps({"summary": summary}), flush=True)
-    console.print(summary_line(summary), markup=False, highlight=False, soft_wrap=True)
+        tell(record, line(record))
+        try:
+            if place is not None:
+                _write(place, one, asked.space)
+        except ValueError as error:  # a full disk, say: what was found stays said
+            failed += 1
+            fail(file, error)
+    summary = summary_of(records, len(files), failed, asked.truth is not None)
+    tell({"summary": summary}, summary_line(summary))
     return FAILED if failed else max(map(_status, records), default=0)
 
 
@@ -195,12 +218,9 @@ def _places(files: Sequence[Path], out: Path | None) -> list[Path | None]:
         return [None] * len(files)
     if len(files) == 1:
         return [writable(out / "reconstruction.json")]
-    names: dict[str, Path] = {}
-    for file in files:
-        if names.setdefault(file.stem, file) is not file:
-            raise ValueError(
-                f"out: {names[file.stem]} and {file} would both be written to {file.stem}.json; rename one"
-            )
+    both = namesakes(files)
+    if both is not None:
+        raise ValueError(f"out: {both[0]} and {both[1]} would both be written to {both[0].stem}.json; rename one")
     return [writable(out / f"{file.stem}.json") for file in files]
 
 

@@ -100,9 +100,10 @@ def summary_line(summary: Mapping[str, int]) -> str:
     """Counts over several files."""
     truths = summary["truths"]
     beside = f"; of {truths} with a truth {summary['exact']} exact, {summary['truth_in_set']} listed" if truths else ""
+    untold = f"; {summary['without_truth']} without a truth" if summary["without_truth"] else ""
     wrong = f", {summary['wrong']} with a complete set that lacks it" if summary["wrong"] else ""
     lost = f"; {summary['failed']} failed" if summary["failed"] else ""
     return (
         f"{summary['files']} files: {summary['found']} found, {summary['unique']} certified unique, "
-        f"{summary['listed']} with a certificate{beside}{wrong}{lost}"
+        f"{summary['listed']} with a certificate{beside}{wrong}{untold}{lost}"
     )

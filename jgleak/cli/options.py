@@ -49,7 +49,10 @@ def writable(path: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and not path.is_file():
             raise ValueError(f"out: {path} is there and no file; choose another folder")
+        there = path.exists() or path.is_symlink()
         path.open("a").close()
+        if not there:  # an empty file would be taken for an answer
+            path.unlink()
     except OSError as error:
         raise ValueError(f"out: cannot write {path} ({error.strerror}); choose another folder") from error
     return path

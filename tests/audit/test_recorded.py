@@ -4,6 +4,7 @@ another."""
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from jgleak.attacks.attack import Attack, Reconstruction
 from jgleak.attacks.certificate import Certificate
 from jgleak.attacks.registry import ATTACKS
 from jgleak.audit.grid import read_grid
+from jgleak.audit.inversion import beside_truth
 from jgleak.audit.recorded.recorded import Recorded
 from jgleak.audit.report.render import render_html, render_markdown
 from jgleak.audit.results import Unit, open_audit
@@ -244,7 +246,7 @@ def test_files_beside_simulated_clients(folder: Path) -> None:
         ('files = "nowhere/*"', "matches no file"),
         ('files = "seen"', "is a folder; name the files in it"),
         ("files = []", "expected texts in quotes"),
-        ('files = "seen/*"\ntruth = "lies"', "there is no 'lies' beside the grid"),
+        ('files = "seen/*"\ntruth = "lies"', "'lies' is not beside the grid"),
         ('files = "seen/*"\nnoise = -1.0', "expected a standard deviation"),
         ('files = "seen/*"\nfeature = "molecules"', "did you mean 'features'"),
         ('files = ["seen/a.safetensors"]\n[[observation]]\nname = "x"\nfiles = "seen/a*"', "the same experiment as"),
@@ -301,13 +303,17 @@ def test_several_files_have_a_line_each_and_a_summary(folder: Path) -> None:
     }
     assert last["summary"] == {
         **{"files": 5, "failed": 1, "found": 4, "unique": 3, "listed": 3},
-        **{"truths": 3, "exact": 2, "truth_in_set": 2, "wrong": 1},
+        **{"truths": 3, "without_truth": 1, "exact": 2, "truth_in_set": 2, "wrong": 1},
     }
     lines = [text for text in result.stderr.splitlines() if ".safetensors" in text]
     assert len(lines) == 5 and "certified unique; exact" in lines[0] and "not the truth (GSM-2 " in lines[1]
-    assert "of 3 with a truth 2 exact, 2 listed, 1 with a complete set that lacks it; 1 failed" in result.stderr
-    assert {file.name for file in (folder / "found").iterdir()} >= {"a.json", "two.json"}
-    assert CliRunner().invoke(app, ["verify", str(folder / "found" / "a.json")]).exit_code in (0, 1)
+    counts = "of 3 with a truth 2 exact, 2 listed, 1 with a complete set that lacks it; 1 without a truth; 1 failed"
+    assert counts in result.stderr
+    assert {file.stem for file in (folder / "found").iterdir()} == {"a", "b", "c", "two"}, "nothing of the broken one"
+    checked = {
+        name: CliRunner().invoke(app, ["verify", str(folder / "found" / f"{name}.json")]) for name in ("a", "b", "two")
+    }
+    assert {name: result.exit_code for name, result in checked.items()} == {"a": 0, "b": 1, "two": 1}
     (folder / "seen" / "broken.safetensors").unlink()
     assert invert(folder).exit_code == 0
 
@@ -317,9 +323,67 @@ def test_one_file_says_whether_it_is_the_truth(folder: Path) -> None:
     told = CliRunner().invoke(app, ["invert", file, "--attack", "knowing", "--truth", str(folder / "truths")])
     assert "beside the truth: not the truth" in told.stdout
     nowhere = CliRunner().invoke(app, ["invert", file, "--attack", "knowing", "--truth", str(folder / "lies")])
-    assert nowhere.exit_code == 2 and "truth: there is no" in nowhere.stderr
+    assert nowhere.exit_code == 2 and "lies: no such file" in nowhere.stderr.replace("\n", "")
     twice = CliRunner().invoke(app, ["invert", file, file, "--attack", "knowing", "--out", str(folder / "found")])
     assert twice.exit_code == 2 and "would both be written to b.json" in twice.stderr
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_a_truth_that_is_not_there_or_no_file_is_an_error_of_one_file(folder: Path, kind: str) -> None:
+    place = folder / "truths"
+    if kind == "file":
+        place = folder / "all.json"
+        place.write_text(json.dumps({"a": truth(DATA.graphs[0])}))
+    command = ["invert", str(folder / "seen" / "c.safetensors"), "--attack", "knowing", "--truth"]
+    result = CliRunner().invoke(app, [*command, str(place)])
+    assert result.exit_code == 2 and "has none for c.safetensors" in result.stderr, result.output
+    os.mkfifo(folder / "pipe")
+    piped = CliRunner().invoke(app, [*command, str(folder / "pipe")])
+    assert piped.exit_code == 2 and "is a device or a pipe" in piped.stderr
+    (folder / "truths" / "c.json").mkdir()
+    assert "c.json: is a folder" in CliRunner().invoke(app, [*command, str(folder / "truths")]).stderr
+    table = GRID.replace('"truths"', '"pipe"')
+    with pytest.raises(Faults, match="'pipe' is a device or a pipe"):
+        read_grid(table, folder)
+
+
+def test_files_of_one_name_do_not_share_a_truth(folder: Path) -> None:
+    (folder / "later").mkdir()
+    (folder / "later" / "a.safetensors").write_bytes((folder / "seen" / "c.safetensors").read_bytes())
+    (folder / "all.json").write_text(json.dumps({"a": truth(DATA.graphs[0])}))
+    (folder / "one.json").write_text(json.dumps(truth(DATA.graphs[0])))
+    files = [str(folder / place / "a.safetensors") for place in ("seen", "later")]
+    for place in ("truths", "all.json"):
+        with pytest.raises(Faults, match="would both have the truth of 'a'"):
+            read_grid(GRID.replace("seen/*", "*/a").replace('"truths"', f'"{place}"'), folder)
+        told = CliRunner().invoke(app, ["invert", *files, "--attack", "knowing", "--truth", str(folder / place)])
+        assert told.exit_code == 2 and "would both have the truth of 'a'" in told.stderr.replace("\n", " ")
+    read_grid(GRID.replace("seen/*", "*/a").replace('"truths"', '"one.json"'), folder)
+
+
+def test_a_failed_write_and_a_missing_size_among_several_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(place: Path, *given: Any) -> None:
+        if place.stem == "a":
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("jgleak.audit.certified.write", full)
+    (folder / "seen" / "broken.safetensors").unlink()
+    result = invert(folder, "--out", str(folder / "found"))
+    assert result.exit_code == 1 and "No space left on device" in result.stdout
+    assert "4 files: 4 found" in result.stdout and "; 1 failed" in result.stdout
+    monkeypatch.setitem(ATTACKS, "knowing", Attack("knowing", knowing, needs=("n",), several=True))
+    unsaid = invert(folder)
+    assert unsaid.exit_code == 2 and "needs the number of nodes; give --n" in unsaid.stderr
+
+
+def test_an_answer_for_another_number_of_graphs_is_not_the_truth(folder: Path) -> None:
+    first, second, _ = DATA.graphs
+    pair, one = Reconstruction((first, second), 0.0, "match"), Reconstruction((first,), 0.0, "match")
+    assert beside_truth([first, second], pair, DATA.space, 2) == (True, True, 1.0)
+    for private, found, size in (([first], pair, 2), ([first, second], one, 1)):
+        told = beside_truth(private, found, DATA.space, size)
+        assert (told.exact, told.truth_in_set) == (False, False) and 0.5 <= told.gsm2 <= 1.0
+    assert beside_truth([first], Reconstruction((), None, "time"), DATA.space, 4) == (False, False, 0.0)
 
 
 def test_conditions_are_a_line_a_kind_unless_all_are_asked_for() -> None:

@@ -55,7 +55,7 @@ def recorded_client(specification: Specification) -> AttackedClient:
     if source.noise is not None:
         observation = dataclasses.replace(observation, noise=source.noise)
     place = None if source.truth is None else Path(source.truth)
-    graphs = [] if place is None else truths(place, Path(source.file), observation, space)
+    graphs = [] if place is None else truths(place, Path(source.file), space, observation.batch_size)
     _check_told(specification, graphs, observation)
     knowledge = _knowledge(specification, space, graphs, observation)
     reason = attack.refusal(observation, knowledge)

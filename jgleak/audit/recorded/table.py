@@ -13,6 +13,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from jgleak.audit.recorded.recorded import Recorded
+from jgleak.audit.recorded.truth import common_truth
 from jgleak.audit.specification import Specification
 from jgleak.reading import typed
 
@@ -67,8 +68,22 @@ def observation_faults(entry: Mapping[str, Any], folder: Path) -> Iterator[str]:
                 wrong = f'is a folder; name the files in it, as "{pattern}/*.safetensors"'
             yield f".files: {pattern!r} {wrong}"
     truth = entry.get("truth")
-    if isinstance(truth, str) and truth.strip() and not (folder / truth).exists():
-        yield f".truth: there is no {truth!r} beside the grid; name a folder of NAME.json, or a file"
+    if isinstance(truth, str) and truth.strip():
+        yield from (f".truth: {fault}" for fault in _truth_faults(truth, entry, folder))
+
+
+def _truth_faults(truth: str, entry: Mapping[str, Any], folder: Path) -> Iterator[str]:
+    place = folder / truth
+    if not (place.is_dir() or place.is_file()):
+        what = "is a device or a pipe" if place.exists() else "is not beside the grid"
+        yield f"{truth!r} {what}; name a folder of NAME.json, or a file"
+        return
+    try:
+        common = common_truth(place, [path for pattern in _patterns(entry) for path in _matches(pattern, folder)])
+    except ValueError as error:
+        common = str(error)
+    if common is not None:
+        yield common
 
 
 def _patterns(entry: Mapping[str, Any]) -> list[str]:

@@ -9,9 +9,8 @@ from typing import Any
 
 from jgleak.audit.certified import graph_of
 from jgleak.features import FeatureSpace
-from jgleak.federated import Observation
 from jgleak.graph import Graph
-from jgleak.reading import read_json
+from jgleak.reading import check_file, namesakes, read_json
 
 FIELDS = ("x", "edges", "y", "name", "edge_class")
 """Of a graph: codes of features, pairs of nodes, and where they are known the label, a name, classes of edges."""
@@ -19,33 +18,60 @@ FIELDS = ("x", "edges", "y", "name", "edge_class")
 
 def truth_file(place: Path, file: Path) -> Path | None:
     """Where the truth of an observation file is: in a folder under the file's own name with ``.json``; None: nowhere.
-    A file holds the truths of several, by their names without ``.safetensors``."""
-    if not place.is_dir():
-        return place if place.is_file() else None
-    own = place / f"{file.stem}.json"
-    return own if own.is_file() else None
+    A file holds the truths of several, by their names without ``.safetensors``.
+
+    Raises:
+      ValueError: it is no file that can be read to an end.
+    """
+    own = place / f"{file.stem}.json" if place.is_dir() else place
+    if place.is_dir() and not own.exists():
+        return None
+    try:
+        check_file(own)
+    except ValueError as error:
+        raise ValueError(f"truth: {error}; give a folder with NAME.json for NAME.safetensors, or a file") from error
+    return own
 
 
-def truths(place: Path, file: Path, observation: Observation, space: FeatureSpace) -> list[Graph]:
+def truth_of(place: Path, file: Path) -> Any:
+    """The document that says which graphs are behind an observation file; None: it is not there."""
+    where = truth_file(place, file)
+    data: Any = None if where is None else read_json(where)
+    return data.get(file.stem) if not place.is_dir() and by_name(data) else data
+
+
+def common_truth(place: Path, files: Sequence[Path]) -> str | None:
+    """Which two observation files would have one truth, in words; None: no two, or a truth that is meant for all.
+
+    Raises:
+      ValueError: the place is a file that cannot be read.
+    """
+    both = namesakes(list(dict.fromkeys(files)))
+    if both is None or not (place.is_dir() or by_name(read_json(place))):
+        return None
+    return f"{both[0]} and {both[1]} would both have the truth of {both[0].stem!r}; rename one, or take them apart"
+
+
+def by_name(data: Any) -> bool:
+    """Whether a document of truths has them by the names of observation files, and is not that of one."""
+    return isinstance(data, Mapping) and "x" not in data
+
+
+def truths(place: Path, file: Path, space: FeatureSpace, size: int | None) -> list[Graph]:
     """The graphs behind one observation file, in any order; none where the truth is not there.
 
     Args:
       place: the folder or file of truths.
       file: the observation's.
-      observation: what it holds.
       space: of its nodes.
+      size: number of graphs behind the update; None: nobody knows.
 
     Raises:
       ValueError: a truth that is broken, of another feature space, or of another number of graphs.
     """
-    where = truth_file(place, file)
-    if where is None:
+    where, data = truth_file(place, file), truth_of(place, file)
+    if data is None:
         return []
-    data: Any = read_json(where)
-    if not place.is_dir() and isinstance(data, Mapping) and "x" not in data:
-        if file.stem not in data:
-            return []
-        data = data[file.stem]
     listed = data if isinstance(data, list) else [data]
     try:
         graphs = [_graph(one, space) for one in listed]
@@ -54,10 +80,10 @@ def truths(place: Path, file: Path, observation: Observation, space: FeatureSpac
             f"truth: {where}: {error}; give codes of features in x (n rows), edges as pairs of nodes, perhaps y, name "
             "and edge_class; of several graphs a list"
         ) from error
-    if len(graphs) != observation.batch_size:
+    if not graphs or size not in (None, len(graphs)):
         raise ValueError(
             f"truth: {where} has {len(graphs)} graph{'s' * (len(graphs) != 1)} for {file.name}, whose update is of "
-            f"{observation.batch_size}; give all of them, in a list"
+            f"{size or 'one at least'}; give all of them, in a list"
         )
     return graphs
 
