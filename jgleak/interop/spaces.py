@@ -14,6 +14,16 @@ NUMBERS = "numbers"
 """Behind the name of a library's atom features: the model is shown the integers themselves."""
 
 
+LIBRARIES = ("pyg", "ogb")
+"""Whose atom features have a name of their own."""
+
+
+def names_schema(text: str) -> bool:
+    """Whether a text of ``feature_space`` is a schema file's path, and no space of a name."""
+    word, _, name = text.partition(":")
+    return word not in (MOLECULES, BONDED) and not (word in LIBRARIES and name in ("", NUMBERS))
+
+
 def feature_space(text: str) -> FeatureSpace:
     """The space that a text names.
 
@@ -30,12 +40,12 @@ def feature_space(text: str) -> FeatureSpace:
     from jgleak.features import ogb_atoms, pyg_atoms
     from jgleak.interop.schema import read_schema
 
-    libraries: Mapping[str, Callable[..., FeatureSpace]] = {"pyg": pyg_atoms, "ogb": ogb_atoms}
-    word, _, name = text.partition(":")
-    if word in libraries and name in ("", NUMBERS):
-        return libraries[word](numbers=bool(name))
-    if word not in (MOLECULES, BONDED):
+    if names_schema(text):
         return read_schema(text)
+    word, _, name = text.partition(":")
+    libraries: Mapping[str, Callable[..., FeatureSpace]] = dict(zip(LIBRARIES, (pyg_atoms, ogb_atoms), strict=True))
+    if word in libraries:
+        return libraries[word](numbers=bool(name))
     if not name:
         return with_bonds(MOLECULE_SPACE) if word == BONDED else MOLECULE_SPACE
     space = load(name, bonds=word == BONDED).space

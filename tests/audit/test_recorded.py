@@ -18,6 +18,7 @@ from jgleak.attacks.certificate import Certificate
 from jgleak.attacks.registry import ATTACKS
 from jgleak.audit.grid import read_grid
 from jgleak.audit.inversion import beside_truth
+from jgleak.audit.recorded.client import file_digest, recorded_client
 from jgleak.audit.recorded.recorded import Recorded
 from jgleak.audit.report.render import render_html, render_markdown
 from jgleak.audit.results import Unit, open_audit
@@ -247,6 +248,7 @@ def test_files_beside_simulated_clients(folder: Path) -> None:
         ('files = "seen"', "is a folder; name the files in it"),
         ("files = []", "expected texts in quotes"),
         ('files = "seen/*"\ntruth = "lies"', "'lies' is not beside the grid"),
+        ('files = "seen/*"\nfeatures = "pgy"', "pgy: no such file; name molecules, pyg or ogb"),
         ('files = "seen/*"\nnoise = -1.0', "expected a standard deviation"),
         ('files = "seen/*"\nfeature = "molecules"', "did you mean 'features'"),
         ('files = ["seen/a.safetensors"]\n[[observation]]\nname = "x"\nfiles = "seen/a*"', "the same experiment as"),
@@ -257,6 +259,42 @@ def test_a_table_that_does_not_fit_is_one_clear_mistake(folder: Path, table: str
     with pytest.raises(Faults) as error:
         read_grid(f"[[observation]]\n{table}\n{ATTACKED}", folder)
     assert words in str(error.value)
+
+
+def test_a_file_that_is_recorded_again_is_read_again(folder: Path, seen: dict[str, bytes]) -> None:
+    (cell,) = read_grid(GRID.replace("*", "a"), folder).cells
+    for name in ("a", "b"):
+        (folder / "seen" / "a.safetensors").write_bytes(seen[name])
+        client = recorded_client(cell.specification)
+        assert serialise(client.observation, client.knowledge.space) == seen[name]
+
+
+def test_a_schema_lies_beside_the_grid_and_going_on_needs_the_same(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    Path("schema.json").write_text("{}")
+    grid = GRID.replace("*", "a").replace("files", 'features = "schema.json"\nfiles')
+    digests = set()
+    for name in ("ours", "theirs"):
+        schema = DATA.space.to_json()
+        schema["features"][-1]["name"] = name
+        (folder / "schema.json").write_text(json.dumps(schema))
+        (cell,) = read_grid(grid, folder).cells
+        assert recorded_client(cell.specification).knowledge.space.features[-1].name == name
+        digests.add(file_digest(cell.specification))
+    assert len(digests) == 2
+
+
+def test_letters_of_patterns_in_folders_and_names_are_letters(folder: Path) -> None:
+    odd = folder / "run[1]*"
+    (odd / "seen").mkdir(parents=True)
+    for name in ("a", "b", "c[1]"):
+        (odd / "seen" / f"{name}.safetensors").write_bytes((folder / "seen" / f"{name[0]}.safetensors").read_bytes())
+    grid = GRID.replace('truth = "truths"\n', "")
+    assert [Path(cell.label["file"]).stem for cell in read_grid(grid.replace("*", "[ab]"), odd).cells] == ["a", "b"]
+    (cell,) = read_grid(grid.replace("*", "c[1]"), odd).cells
+    assert cell.label["file"] == "seen/c[1].safetensors"
 
 
 def test_a_refused_file_is_skipped_and_the_others_go_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,8 @@ from jgleak.datasets.dataset import LoadReport
 from jgleak.features import FeatureSpace
 from jgleak.federated import Knowledge, Observation, load
 from jgleak.graph import Graph
-from jgleak.interop.spaces import feature_space
+from jgleak.interop.spaces import feature_space, names_schema
+from jgleak.reading import check_file
 
 
 class Refused(ValueError):
@@ -29,18 +30,33 @@ class Refused(ValueError):
 KEPT = 4
 """Files that stay in memory: the attacks of a grid take the same file in turn."""
 
+UNREADABLE = b"unreadable"
+"""In place of the digest of a file that is not there, or no file."""
+
 
 def file_digest(specification: Specification) -> str:
-    """SHA-256 of the observation file and of its truth; of what is missing, that it is."""
+    """SHA-256 of the observation file, of its truth, and of the schema file where one is named; of what is missing,
+    that it is."""
     source = _source(specification)
-    total = hashlib.sha256()
     file = Path(source.file)
-    for path in (file, None if source.truth is None else truth_file(Path(source.truth), file)):
+    parts = [_digest(file), b"none"]
+    if source.truth is not None:
         try:
-            total.update(b"none" if path is None else hashlib.sha256(path.read_bytes()).digest())
-        except OSError:
-            total.update(b"unreadable")
-    return total.hexdigest()
+            truth = truth_file(Path(source.truth), file)
+            parts[1] = b"none" if truth is None else _digest(truth)
+        except ValueError:
+            parts[1] = UNREADABLE
+    if source.features is not None and names_schema(source.features):
+        parts.append(_digest(Path(source.features)))
+    return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+def _digest(file: Path) -> bytes:
+    try:
+        check_file(file)
+        return hashlib.sha256(file.read_bytes()).digest()
+    except (OSError, ValueError):
+        return UNREADABLE
 
 
 def recorded_client(specification: Specification) -> AttackedClient:
@@ -51,7 +67,7 @@ def recorded_client(specification: Specification) -> AttackedClient:
       ValueError: the file or its truth is missing, broken, or was meant for another feature space.
     """
     source, attack = _source(specification), chosen_attack(specification)
-    observation, space = _loaded(source.file, source.features)
+    observation, space = _loaded(source.file, source.features, file_digest(specification))
     if source.noise is not None:
         observation = dataclasses.replace(observation, noise=source.noise)
     place = None if source.truth is None else Path(source.truth)
@@ -65,7 +81,8 @@ def recorded_client(specification: Specification) -> AttackedClient:
 
 
 @lru_cache(KEPT)
-def _loaded(file: str, features: str | None) -> tuple[Observation, FeatureSpace]:
+def _loaded(file: str, features: str | None, digest: str) -> tuple[Observation, FeatureSpace]:
+    """What the file holds; ``digest``, of its content and its schema's, keeps apart what it held before."""
     return load(file, None if features is None else feature_space(features))
 
 

@@ -15,7 +15,8 @@ from safetensors import SafetensorError, safe_open
 from jgleak.audit.recorded.recorded import Recorded
 from jgleak.audit.recorded.truth import common_truth
 from jgleak.audit.specification import Specification
-from jgleak.reading import typed
+from jgleak.interop.spaces import names_schema
+from jgleak.reading import check_file, typed
 
 FIELDS = {"name": str, "files": str, "truth": str, "features": str, "noise": float}
 """What a table may say; ``files`` may be a list of texts too."""
@@ -67,6 +68,12 @@ def observation_faults(entry: Mapping[str, Any], folder: Path) -> Iterator[str]:
             if (folder / pattern).is_dir():
                 wrong = f'is a folder; name the files in it, as "{pattern}/*.safetensors"'
             yield f".files: {pattern!r} {wrong}"
+    features = entry.get("features")
+    if isinstance(features, str) and features.strip() and names_schema(features):
+        try:
+            check_file(folder / features)
+        except ValueError as error:
+            yield f".features: {error}; name molecules, pyg or ogb, or a schema file beside the grid"
     truth = entry.get("truth")
     if isinstance(truth, str) and truth.strip():
         yield from (f".truth: {fault}" for fault in _truth_faults(truth, entry, folder))
@@ -92,16 +99,16 @@ def _patterns(entry: Mapping[str, Any]) -> list[str]:
 
 
 def _matches(pattern: str, folder: Path) -> list[Path]:
-    """The files that a pattern names, sorted; those of a pattern without wild cards is itself."""
-    found = (Path(path) for path in glob.glob(str(folder / pattern), recursive=True))
-    return sorted(path.absolute() for path in found if path.is_file())
+    """The files that a pattern names, sorted; a path that is there is itself, whatever letters it has."""
+    found = [pattern] if (folder / pattern).is_file() else glob.glob(pattern, root_dir=folder, recursive=True)
+    return sorted((folder / path).absolute() for path in found if (folder / path).is_file())
 
 
 def recorded_files(entry: Mapping[str, Any], folder: Path) -> list[tuple[str, dict[str, Any]]]:
     """Every file of a sound table, once, with what it says for ``Specification``: what people call it, and fields."""
     files = dict.fromkeys(path for pattern in _patterns(entry) for path in _matches(pattern, folder))
     features = entry.get("features")
-    if features is not None and (folder / features).is_file():
+    if features is not None and names_schema(features):
         features = str((folder / features).absolute())
     truth = entry.get("truth")
     noise = None if entry.get("noise") is None else float(entry["noise"])
