@@ -124,7 +124,10 @@ def test_reports_say_what_is_not_known(folder: Path) -> None:
 def test_without_a_truth_certificates_stand_and_rates_are_absent(folder: Path) -> None:
     grid = GRID.replace('truth = "truths"\n', "").replace("*", "[ab]")
     result = run(folder, grid, "--fail-on", "exact>0", "--fail-on", "wrong>0")
-    assert result.exit_code == 0 and "not judged by exact>0, since the truth of no client is known" in result.stderr
+    said = result.stderr.replace("\n", " ")
+    assert result.exit_code == 0 and "not judged by exact>0, since the truth of no client is known" in said
+    assert "not judged by wrong>0, since the truth of no client is known" in said
+    assert run(folder, grid, "--resume", "--fail-on", "wrong<1").exit_code == 0, "none is no number of wrong ones"
     assert run(folder, grid, "--resume", "--fail-on", "unique>1").exit_code == 4
     page = render_markdown(open_audit(folder / "out"))
     assert "Clients are singled out" in page and "In 2 of 2 attacks the update fits one graph alone" in page
@@ -252,6 +255,7 @@ def test_files_beside_simulated_clients(folder: Path) -> None:
         ('files = "seen/*"\nnoise = -1.0', "expected a standard deviation"),
         ('files = "seen/*"\nfeature = "molecules"', "did you mean 'features'"),
         ('files = ["seen/a.safetensors"]\n[[observation]]\nname = "x"\nfiles = "seen/a*"', "the same experiment as"),
+        ('name = "embedded"\nfiles = "seen/*"\n[[data]]', "observation[0].name: data[0] is called 'embedded' too"),
         ('files = "seen/*"\n[[model]]\nhidden = 8', "is of simulated clients; add a [[data]] table"),
     ],
 )

@@ -46,6 +46,8 @@ class Criterion(NamedTuple):
     def value(self, row: Row) -> float | None:
         """The number of a row that is compared; None where the row has none."""
         quantity = QUANTITIES[self.quantity]
+        if quantity.needs_truth and not row.told:
+            return None
         if quantity.of_unit is None:
             return quantity.value(row)
         found = interval(row, quantity.of_unit)

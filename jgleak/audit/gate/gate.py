@@ -69,7 +69,7 @@ class GateResult(NamedTuple):
                 f"not judged by {one.text}, since the truth of no client is known: {row.place}"
                 for one in self.criteria
                 for row in ended
-                if not row.told and QUANTITIES[one.quantity].of_unit is not None
+                if not row.told and QUANTITIES[one.quantity].needs_truth
             ]
             return [f"gate passed: {asked} in none of {tried}; that is no proof against others", *others]
         return [f"gate failed: {said}" for said in [b.text for b in self.breaches] or [NOTHING]]

@@ -19,11 +19,13 @@ class Quantity(NamedTuple):
       meaning: in words.
       value: of a row; None where the row has none.
       of_unit: where it is a mean over clients with an interval, what is averaged.
+      needs_truth: only beside the private graph is there such a number; criteria on it meet no row without any.
     """
 
     meaning: str
     value: Callable[[Row], float | None]
     of_unit: Value | None = None
+    needs_truth: bool = False
 
 
 def interval(row: Row, of_unit: Value) -> Estimate | None:
@@ -48,7 +50,7 @@ def _rate(meaning: str, of_unit: Value) -> Quantity:
         found = estimate(row.done, of_unit)
         return None if found is None else found.mean
 
-    return Quantity(meaning, mean, of_unit)
+    return Quantity(meaning, mean, of_unit, needs_truth=True)
 
 
 def _field(name: str) -> Value:
@@ -76,6 +78,7 @@ QUANTITIES: Mapping[str, Quantity] = {
     "wrong": Quantity(
         "clients whose graph a set that is certified to be complete lacks: a defect, or a condition that did not hold",
         lambda row: row.wrong,
+        needs_truth=True,
     ),
     "listed": Quantity(
         "clients with a certificate", lambda row: sum(certificate(unit) is not None for unit in row.done)
