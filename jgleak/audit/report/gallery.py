@@ -55,12 +55,14 @@ def gallery(folder: Path, found: Sequence[Row]) -> list[Wall]:
 
 
 def _first(row: Row) -> list[Unit]:
-    """The units of the first clients."""
-    batch, units = row.batch, row.done
+    """The units of the first clients; of a row with updates of several sizes those of the first one's size."""
+    first, sizes = row.done[0], {unit.hash: int(unit.specification["batch"]) for unit in row.done}
+    batch = sizes[first.hash]
+    alike = [unit for unit in row.done if sizes[unit.hash] == batch]
     if batch == 1:
-        return units[:SHOWN]
-    first = units[0].client // batch
-    return [unit for unit in units if unit.client // batch == first][:TOGETHER]
+        return alike[:SHOWN]
+    update = first.cell, first.client // batch  # every recorded client begins at 0; its cell names its file
+    return [unit for unit in alike if (unit.cell, unit.client // batch) == update][:TOGETHER]
 
 
 def _pair(folder: Path, unit: Unit) -> Pair:

@@ -17,7 +17,7 @@ from jgleak.audit.report.gallery import TOGETHER, gallery
 from jgleak.audit.report.render import render_html, render_markdown, write_report
 from jgleak.audit.report.rows import rows
 from jgleak.audit.report.tables import leaks
-from jgleak.audit.results import Audit
+from jgleak.audit.results import Audit, Unit
 from jgleak.datasets import load
 from jgleak.federated import fedsgd, save
 
@@ -169,6 +169,21 @@ def test_gallery_shows_the_first_update_of_several_graphs_whole(folder: Path) ->
     assert "graph 1 of 4 of one update" in wall.pairs[0].caption
     many = [one._replace(specification={**one.specification, "batch": 20}) for one in map(unit, range(20))]
     assert len(gallery(folder, rows(audit(*many)))[0].pairs) == TOGETHER
+
+
+def test_gallery_shows_one_recorded_update_and_not_several_as_one(folder: Path) -> None:
+    """Every recorded client begins at 0, and each may be of another number of graphs."""
+
+    def of_file(client: int, name: str, batch: int) -> Unit:
+        one = unit(client)
+        cell, specification = {**one.cell, "file": name}, {**one.specification, "batch": batch}
+        return one._replace(hash=f"{one.hash}-{name}", cell=cell, specification=specification)
+
+    pairs = [of_file(client, name, 2) for name in ("a", "b") for client in range(2)]
+    single = [of_file(0, name, 1) for name in ("c", "d")]
+    for units, names in (([*pairs, *single], ["molecule 0", "molecule 1"]), ([*single, *pairs], ["molecule 0"] * 2)):
+        (wall,) = gallery(folder, rows(audit(*units)))
+        assert [pair.name for pair in wall.pairs] == names
 
 
 def test_a_broken_file_spoils_its_own_picture_only(folder: Path, tmp_path: Path) -> None:
