@@ -97,8 +97,8 @@ def read_grid(text: str, folder: Path = Path()) -> Grid:
     if OBSERVATION in document and not recorded:
         faults.append(f"{OBSERVATION}: expected [[{OBSERVATION}]] tables, got {shortened(document[OBSERVATION])}")
     if not faults:
-        faults += [fault for axis, tables in entries.items() for fault in _namesakes(axis, tables)]
-        faults += _namesakes(OBSERVATION, recorded)
+        faults += [fault for axis in AXES if axis != "data" for fault in _namesakes({axis: entries[axis]})]
+        faults += _namesakes({"data": entries["data"], OBSERVATION: recorded})
     if faults:
         raise Faults(faults)
     cells, impossible = _product(document, entries) if simulated else ([], [])
@@ -132,14 +132,15 @@ def _setting_faults(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"seeds: every seed once, got {seeds!r}"
 
 
-def _namesakes(axis: str, tables: list[dict[str, Any]]) -> Iterator[str]:
-    """Entries that are called the same."""
-    seen: dict[str, int] = {}
-    for number, table in enumerate(tables):
-        name = observation_label(table) if axis == OBSERVATION else label(axis, table)
-        first = seen.setdefault(name, number)
-        if first < number:
-            yield f"{axis}[{number}].name: {axis}[{first}] is called {name!r} too; give each a name of its own"
+def _namesakes(tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
+    """Entries that are called the same, over kinds of tables that results tell apart by name alone."""
+    seen: dict[str, str] = {}
+    for axis, entries in tables.items():
+        for number, entry in enumerate(entries):
+            name, place = observation_label(entry) if axis == OBSERVATION else label(axis, entry), f"{axis}[{number}]"
+            first = seen.setdefault(name, place)
+            if first != place:
+                yield f"{place}.name: {first} is called {name!r} too; give each a name of its own"
 
 
 def _product(document: Mapping[str, Any], entries: Mapping[str, list[dict[str, Any]]]) -> tuple[list[Cell], list[str]]:
