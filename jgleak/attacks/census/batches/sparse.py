@@ -128,9 +128,7 @@ def _of_mixtures(
             return None
         few = whole if number == right.size else _mixed(whole, number, rng)
         groups = _fewest(few, whole, None, clock)
-        if groups is not None and whole.explained(groups):
-            return groups
-        if number == right.size:
+        if number == right.size or (groups is not None and whole.explained(groups)):
             return groups
     return None
 
