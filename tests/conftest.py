@@ -6,7 +6,7 @@ know a flag, so that other versions of jaxlib than the one that was tested run w
 MLIR for each function that it lowers and keep it as long as the function, which costs a quarter of the time and most of
 the memory: here all share one. BLAS uses one thread: more threads than free cores make a small decomposition many times
 slower. Python looks for garbage after 700 new objects, while tracing a function makes some 10,000 that stay; here it
-does so seldom, and what collection imported is no garbage.
+does so seldom.
 """
 
 from __future__ import annotations
@@ -44,8 +44,6 @@ jaxtyping.jaxtyped = checked
 
 def pytest_collection_finish() -> None:
     """From here on garbage is looked for seldom."""
-    gc.collect()
-    gc.freeze()
     gc.set_threshold(100_000, 50, 100)
 
 
