@@ -85,8 +85,8 @@ independent, so that these are somewhat narrow); *whole*: updates all of whose g
 are certified to be the only ones and are others. Seconds are of an update. Seed 0 was looked at while this was
 developed (widths 64 and 300, B = 4, 8, 16, first updates). The machine had other work beside these: where time ran out
 (s: the limit of an update), more would have been found on a quiet one. Records name the
-state of the code by a digest: rows of 8 and 16 graphs behind pooling, of width 1024 and of 12 tasks are older than the
-smoothed search for weights (docs/batches.md), which the others have."""
+machine, and the state of the code by a digest: rows of width 1024 are older than the smoothed search for weights
+(docs/batches.md), which the others have."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 

@@ -102,7 +102,9 @@ class Guard:
         """What may leave of an update.
 
         Args:
-          sent, returned, graphs: as for ``Rounds.observation``.
+          sent: as for ``Rounds.observation``.
+          returned: as for ``Rounds.observation``.
+          graphs: as for ``Rounds.observation``.
 
         Raises:
           ValueError: the round cannot be read, or the attack cannot run on it. Then nothing is known of the update, and

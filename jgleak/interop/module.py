@@ -43,7 +43,10 @@ def from_pyg(
       sent: the state that the client was sent, ``{k: v.clone() for k, v in model.state_dict().items()}`` from before
         the forward pass: where batch normalisation is in training mode, whose running statistics that pass moved. None:
         the model's own.
-      loss, batch_size, reduction, example: as for ``from_arrays``.
+      loss: as for ``from_arrays``.
+      batch_size: as for ``from_arrays``.
+      reduction: as for ``from_arrays``.
+      example: as for ``from_arrays``.
 
     Raises:
       ValueError: a module that no attack handles, with the reason; a forward pass that was not understood, with the

@@ -38,7 +38,9 @@ class Recorder:
         """Write one client's round to ``round-001-client-7.safetensors``.
 
         Args:
-          sent, returned, graphs: as for ``Rounds.observation``.
+          sent: as for ``Rounds.observation``.
+          returned: as for ``Rounds.observation``.
+          graphs: as for ``Rounds.observation``.
           number: of the round; None: nobody says, and it is the first from 1 of which this client has no file.
           client: its name. Letters, digits and ``_.-~`` stay in the file's name, ``%2F`` and the like stand for others.
 

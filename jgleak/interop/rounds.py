@@ -106,7 +106,9 @@ class Rounds:
         did not move, which is a constant (GIN's ``eps``).
 
         Args:
-          sent, returned, graphs: as for ``observation``.
+          sent: as for ``observation``.
+          returned: as for ``observation``.
+          graphs: as for ``observation``.
           defense: what is done to the update.
           key: what it draws from.
         """

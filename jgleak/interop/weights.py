@@ -45,7 +45,11 @@ def from_weights(
       client: how it trained, ``Client(local=LocalTraining(rate=0.1))``, and what it did besides: frozen parameters,
         which come back as they were sent, clipping, pruning, noise, which adds up with the rounding's. The buffers are
         those of ``after``.
-      layers, loss, batch_size, reduction, example: as for ``from_arrays``.
+      layers: as for ``from_arrays``.
+      loss: as for ``from_arrays``.
+      batch_size: as for ``from_arrays``.
+      reduction: as for ``from_arrays``.
+      example: as for ``from_arrays``.
 
     Raises:
       ValueError: a client of which nobody says how it trained, arrays of other names or shapes, or as for
