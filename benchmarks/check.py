@@ -71,7 +71,7 @@ def _whole(root: Path, one: Generated, write: bool) -> Iterator[str]:
         return
     lines = zip(text.splitlines(), wanted.splitlines(), strict=False)
     first = next((pair for pair in lines if pair[0] != pair[1]), ("the end", "more, or less"))
-    yield f"{one.page}: has {first[0]!r}, the records {first[1]!r}, and perhaps more"
+    yield f"{one.page}: has {first[0]!r}, and what makes it {first[1]!r}, and perhaps more"
     if write:
         file.write_text(wanted, encoding="utf-8")
 

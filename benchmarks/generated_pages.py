@@ -1,4 +1,4 @@
-"""Pages that are made of their records as a whole, and those that have none."""
+"""Pages that are made as a whole, of records or of the code, and pages of results that have no records."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import partial
 from importlib import import_module
 from typing import NamedTuple
 
+from benchmarks import cli_page, public_api
 from benchmarks.lib.records import RESULTS, Record, read
 from benchmarks.papers import page
 from benchmarks.papers.registry import PAPERS
@@ -17,7 +18,7 @@ class Generated(NamedTuple):
 
     Attributes:
       page: from the repository's root.
-      made: what its records make today.
+      made: what its records, or the code, make today.
       resampled: whether that takes seconds, since clients are drawn again for intervals.
     """
 
@@ -62,6 +63,9 @@ GENERATED = (
     ),
     _results("recursion", _by("speed.recursion_speed")),
     Generated("docs/papers.md", page.document),
+    Generated("docs/cli.md", cli_page.document),
+    Generated("docs/api/index.md", public_api.document),
+    Generated("tests/public_api.txt", public_api.signatures),
 )
 
 WITHOUT_RECORDS: Mapping[str, str] = {

@@ -296,7 +296,7 @@ def test_sigterm_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path, monkey
     grid = tmp_path / "grid.toml"
     grid.write_text(GRID.replace('"empty"', '"stopped"'))
     result = jgleak("audit", str(grid), "--out", str(tmp_path / "out"))
-    assert result.exit_code == 143 and "--resume goes on" in result.stderr
+    assert result.exit_code == 143 and f"{grid} --out {tmp_path / 'out'} --resume\n" in result.stderr
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs signals")

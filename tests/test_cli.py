@@ -52,6 +52,7 @@ def test_json_lines_alone_on_standard_output() -> None:
     assert result.exit_code == 0, result.output
     *records, last = [json.loads(line) for line in result.stdout.splitlines()]
     assert [r["graph"] for r in records] == [0, 1]
+    assert "2/2" in result.stderr and "empty, 60 s a client at most" in result.stderr, "the progress"
     for record in records:
         assert record["attack"] == "empty"
         assert record["stop"] == "done"
@@ -70,6 +71,7 @@ def test_tables_on_standard_output_without_json() -> None:
     result = jgleak("attack", "random", *QUICK, "--know", "n,labels")
     assert result.exit_code == 0, result.output
     assert "gsm2" in result.stdout and "random: 2 clients" in result.stdout
+    assert "a client at most" not in result.output, "progress is for terminals"
 
 
 def test_out_holds_everything_and_invert_reads_it(tmp_path: Path) -> None:
@@ -354,6 +356,7 @@ def test_ctrl_c_keeps_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     _attack(monkeypatch, KeyboardInterrupt())
     result = jgleak("attack", "fragile", *QUICK, "--json", "--out", str(tmp_path))
     assert result.exit_code == 130
+    assert f"interrupted; what has finished is in {tmp_path}; an attack begins anew" in result.stderr
     record, last = [json.loads(line) for line in result.stdout.splitlines()]
     assert record["info"] == {"blocks": 3}
     assert last["summary"]["graphs"] == 1

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from jgleak.audit.recommender.training import Epoch
 from jgleak.cli import app
 
 QUICK = ("--network", "gcn", "--neighbours", "0", "--epochs", "2")
@@ -63,3 +65,16 @@ def test_an_unwritable_folder_is_told_at_once(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     result = jgleak("--out", str(tmp_path / "file"))
     assert result.exit_code == 2 and "out: " in result.stderr and "epoch" not in result.stderr
+
+
+def test_ctrl_c_keeps_the_epochs_that_are_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> Iterator[Epoch]:
+        yield Epoch(1, 1.0, 2.0, 100.0)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("jgleak.audit.recommender.run.run", interrupted)
+    result = jgleak("--out", str(tmp_path / "run"))
+    assert result.exit_code == 130
+    assert f"interrupted; what has finished is in {tmp_path / 'run'}" in result.stderr
+    (line,) = (tmp_path / "run" / "results.jsonl").read_text().splitlines()
+    assert json.loads(line)["epoch"]["epoch"] == 1

@@ -21,7 +21,7 @@ from benchmarks.lib.records import RESULTS, Record, read
 from benchmarks.papers.registry import PAPERS, Paper, Size, cell
 from jgleak.audit.specification import Specification
 from jgleak.audit.workers import share
-from jgleak.cli.status import spinner
+from jgleak.cli.progress import bar
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -141,10 +141,11 @@ def _run(
         yield from _shared(name, left, size, workers, stderr)
         return
     for row, missing in left:
-        with spinner(stderr, row.title) as status:
+        with bar(stderr) as status:
+            status.add_task(row.title, total=None)
 
             def progress(attack: str, done: int, total: int, title: str = row.title) -> None:
-                status.update(status.task_ids[0], description=f"{title}: {attack} {done}/{total}")
+                status.update(status.task_ids[0], completed=done, total=total, description=f"{title}: {attack}")
 
             yield from paper.measure(row, missing, **size._asdict(), progress=progress)
 
@@ -164,9 +165,10 @@ def _shared(
     for row, methods in left:
         if row.name not in running:  # says why
             yield from paper.measure(row, methods, **size._asdict(), progress=lambda *_: None)
-    with spinner(stderr, name) as status:
-        for done, records in enumerate(share(cell, cells, workers), start=1):
-            status.update(status.task_ids[0], description=f"{name}: {done} of {len(cells)} cells")
+    with bar(stderr) as status:
+        task = status.add_task(name, total=len(cells))
+        for records in share(cell, cells, workers):
+            status.advance(task)
             for record in records:
                 whole = "absent" in record and record["attack"] is None
                 if not (whole and record["row"] in absent):

@@ -97,7 +97,12 @@ def measured(name: str, attack: str, graphs: int, time_limit: float) -> Record:
     situation = SITUATIONS[name]
     limit = time_limit * situation.seconds
     specification = dataclasses.replace(
-        COMMON, **situation.fields, attack=attack, graphs=graphs, time_limit=limit, know=() if attack == EXACT else ("n",)
+        COMMON,
+        **situation.fields,
+        attack=attack,
+        graphs=graphs,
+        time_limit=limit,
+        know=() if attack == EXACT else ("n",),
     )
     clients = attacked(specification, prepare(specification), f"{name}/{attack}", lambda *_: None)
     similar = dataclasses.asdict(bootstrap([client["gsm1"] for client in clients]))

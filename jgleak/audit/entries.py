@@ -50,9 +50,9 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "model": tuple(CONVOLUTIONS),
     "activation": tuple(ACTIVATIONS),
     "readout": tuple(READOUTS),
-    "norm": tuple(NORMS),
+    "norm": ("none", *NORMS),
     "norm_mode": NORM_MODES,
-    "residual": tuple(RESIDUALS),
+    "residual": ("none", *RESIDUALS),
     "jump": tuple(JUMPS),
     "encoder": ENCODERS,
 }

@@ -83,11 +83,11 @@ class Specification:
       readout: ``node_mlp``, ``pooled``, ``flattened`` or ``node_scores``.
       pooling: ``mean``, ``sum`` or ``max``, or several with commas between (``pooled`` readout).
       head: width of a map between pooling and the output (``pooled`` readout); 0: the output's map is the only one.
-      norm: normalisation of every layer's pre-activations, a name of ``jgleak.gnn.NORMS``; None: none.
+      norm: normalisation of every layer's pre-activations, a name of ``jgleak.gnn.NORMS``; ``none`` or None: none.
       norm_mode: ``eval``, with running statistics; ``train``, with the batch's own, which come back with the update
         (``batch`` alone).
-      residual: what passes every layer by, a name of ``jgleak.gnn.RESIDUALS``; None: nothing. ``add`` stands where what
-        enters a layer is as wide as what leaves it.
+      residual: what passes every layer by, a name of ``jgleak.gnn.RESIDUALS``; ``none`` or None: nothing. ``add``
+        stands where what enters a layer is as wide as what leaves it.
       jump: which layers' states the readout sees, a name of ``jgleak.gnn.JUMPS``.
       encoder: what stands before the first layer, as wide as the convolutions: ``rows`` (nothing), ``linear``, or
         ``embedding`` (a table a feature, of raw one-hot features).
@@ -186,6 +186,9 @@ class Specification:
     recorded: Recorded | None = None
 
     def __post_init__(self) -> None:
+        for name in ("norm", "residual"):
+            if getattr(self, name) == "none":
+                object.__setattr__(self, name, None)
         object.__setattr__(self, "know", tuple(self.know))
         object.__setattr__(self, "frozen", tuple(self.frozen))
         object.__setattr__(self, "options", tuple((str(name), str(value)) for name, value in self.options))
@@ -231,7 +234,7 @@ class Specification:
             self.norm_mode == "train" and self.norm != "batch",
         )
         yield (
-            "encoder: embeddings look raw values up; add --raw (normalise = false)",
+            "encoder: embeddings look raw values up; add --no-normalise (normalise = false)",
             self.encoder == "embedding" and self.normalise,
         )
         yield f"dropout: must be at least 0 and below 1, got {self.dropout}", not 0 <= self.dropout < 1

@@ -13,23 +13,19 @@ from jgleak.cli.compiled import keep_compiled
 from jgleak.cli.invert import invert, verify
 from jgleak.cli.listing import show_list
 from jgleak.cli.recommender import recommender
+from jgleak.cli.renamed import Command
 from jgleak.cli.report import report
+from jgleak.cli.start import Start
 from jgleak.cli.status import listen_to_signals
 from jgleak.version import __version__
 
 app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     help="Audit what the gradients of graph neural networks leak in federated learning.",
 )
-app.command()(attack)
-app.command()(audit)
-app.command()(check)
-app.command()(invert)
-app.command()(verify)
-app.command()(report)
-app.command()(recommender)
+for command in (attack, audit, check, invert, verify, report, recommender):
+    app.command(cls=Command)(command)
 app.command("list")(show_list)
 
 
@@ -47,7 +43,7 @@ def _version(wanted: bool) -> bool:
     return wanted
 
 
-@app.callback()
+@app.callback(cls=Start)
 def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")

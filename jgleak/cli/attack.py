@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from jgleak.audit.specification import KNOWABLE, PROTOCOLS, Specification
-from jgleak.cli.options import Json, MaxN, PriorOption, Seconds, Seed, Workers, pairs, split
+from jgleak.audit.specification import ENCODERS, KNOWABLE, NORM_MODES, PROTOCOLS, Specification
+from jgleak.cli import options as option
+from jgleak.cli.progress import bar
 from jgleak.cli.status import FAILED, mistakes, status_of
 
 if TYPE_CHECKING:
@@ -21,84 +21,115 @@ if TYPE_CHECKING:
 
 
 def attack(
-    name: Annotated[str, typer.Argument(help="The attack; see `jgleak list`.")] = "census",
-    dataset: Annotated[str, typer.Option(help="The data set; see `jgleak list`.")] = "embedded",
+    name: Annotated[
+        str, typer.Argument(help="The attack; see `jgleak list`.", autocompletion=option.attacks)
+    ] = "census",
+    dataset: Annotated[
+        str, option.data(help="The data set; see `jgleak list`.", autocompletion=option.datasets)
+    ] = "embedded",
     task: Annotated[
-        str | None, typer.Option(help="What is learnt; see jgleak list, which also has all at once.")
+        str | None, option.data(help="What is learnt; see `jgleak list`, which also has all at once.")
     ] = None,
-    path: Annotated[Path | None, typer.Option(help="Where the data set's files are.")] = None,
-    graphs: Annotated[int | None, typer.Option(help="How many clients.")] = None,
-    min_nodes: Annotated[int | None, typer.Option(help="Smallest client.")] = None,
-    max_nodes: Annotated[int | None, typer.Option(help="Largest client.")] = None,
-    model: Annotated[str, typer.Option(help="Convolution, such as gcn; see jgleak list.")] = "gcn",
-    layers: Annotated[int, typer.Option(help="Number of convolutions.")] = 2,
-    hidden: Annotated[int, typer.Option(help="Width of the convolutions.")] = 300,
-    heads: Annotated[int, typer.Option(help="Attention heads (gat, gatv2).")] = 2,
-    activation: Annotated[str, typer.Option(help="relu, gelu, sigmoid or tanh.")] = "relu",
-    readout: Annotated[str, typer.Option(help="Such as node_mlp or pooled; see jgleak list.")] = "node_mlp",
-    pooling: Annotated[str, typer.Option(help="mean, sum or max, or several as mean,sum (pooled readout).")] = "mean",
-    head: Annotated[int, typer.Option(help="Width of a map before the output's (pooled readout); 0 for none.")] = 0,
-    norm: Annotated[str, typer.Option(help="Of every layer: none, batch, layer or graph.")] = "none",
+    node_task: Annotated[bool, option.data("--node-task", help="Label nodes instead of graphs.")] = False,
+    path: Annotated[Path | None, option.DATASET_FILES] = None,
+    graphs: Annotated[int | None, option.data(help="How many clients.")] = None,
+    min_nodes: Annotated[int | None, option.data(help="Smallest client.")] = None,
+    max_nodes: Annotated[int | None, option.data(help="Largest client.")] = None,
+    bonds: Annotated[bool, option.data("--bonds", help="Tell bond types apart (--model gine).")] = False,
+    normalise: Annotated[bool, option.data(help="Subtract every feature's mean, and divide by its deviation.")] = True,
+    degree: Annotated[bool, option.data(help="Keep the degree among the features.")] = True,
+    attributes: Annotated[
+        bool, option.data(help="Keep the real-valued features; without, labels of nodes stay, or degrees.")
+    ] = True,
+    model: Annotated[
+        str, option.model(help="Convolution, such as gcn; see `jgleak list`.", autocompletion=option.convolutions)
+    ] = "gcn",
+    layers: Annotated[int, option.model(help="Number of convolutions.")] = 2,
+    hidden: Annotated[int, option.model(help="Width of the convolutions.")] = 300,
+    heads: Annotated[int, option.model(help="Attention heads (gat, gatv2).")] = 2,
+    activation: Annotated[
+        str, option.model(help="relu, gelu, sigmoid or tanh.", autocompletion=option.activations)
+    ] = "relu",
+    readout: Annotated[
+        str, option.model(help="Such as node_mlp or pooled; see `jgleak list`.", autocompletion=option.readouts)
+    ] = "node_mlp",
+    pooling: Annotated[str, option.model(help="mean, sum or max, or several as mean,sum (pooled readout).")] = "mean",
+    head: Annotated[
+        int, option.model(help="Width of a map before that of the output (pooled readout); 0 for none.")
+    ] = 0,
+    norm: Annotated[
+        str, option.model(help="Of every layer: none, batch, layer or graph.", autocompletion=option.norms)
+    ] = "none",
     norm_mode: Annotated[
-        str, typer.Option(help="Of batch normalisation: eval, or train (statistics of the batch, which come back too).")
+        str,
+        option.model(
+            help="Of batch normalisation: eval, or train (statistics of the batch, which come back too).",
+            autocompletion=option.complete(NORM_MODES),
+        ),
     ] = "eval",
-    residual: Annotated[str, typer.Option(help="Past every layer: none, add or linear.")] = "none",
-    jump: Annotated[str, typer.Option(help="Layers that the readout sees: last, cat, max or sum.")] = "last",
-    encoder: Annotated[str, typer.Option(help="Before the first layer: rows, linear or embedding.")] = "rows",
-    dropout: Annotated[float, typer.Option(help="Share of entries masked after activations; 0 for none.")] = 0.0,
+    residual: Annotated[
+        str, option.model(help="Past every layer: none, add or linear.", autocompletion=option.residuals)
+    ] = "none",
+    jump: Annotated[
+        str, option.model(help="Layers that the readout sees: last, cat, max or sum.", autocompletion=option.jumps)
+    ] = "last",
+    encoder: Annotated[
+        str,
+        option.model(
+            help="Before the first layer: rows, linear or embedding.", autocompletion=option.complete(ENCODERS)
+        ),
+    ] = "rows",
+    dropout: Annotated[float, option.model(help="Share of entries masked after activations; 0 for none.")] = 0.0,
     frozen: Annotated[
-        list[str] | None, typer.Option(help="Parts that clients do not train, by commas: encoder, layers_0, readout.")
+        list[str] | None,
+        option.model(help="Parts that clients do not train, by commas: encoder, layers_0, readout."),
     ] = None,
-    bonds: Annotated[bool, typer.Option("--bonds", help="Tell bond types apart (--model gine).")] = False,
     last_activation: Annotated[
-        bool, typer.Option("--last-activation", help="Apply the activation after the last convolution too.")
+        bool, option.model("--last-activation", help="Apply the activation after the last convolution too.")
     ] = False,
-    bias: Annotated[bool, typer.Option("--bias", help="Give the convolutions a bias.")] = False,
-    loss: Annotated[str | None, typer.Option(help="As bce or ce+smoothing:0.1; by default what fits the task.")] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="Features as they are in the data, not normalised.")] = False,
+    bias: Annotated[bool, option.model("--bias", help="Give the convolutions a bias.")] = False,
+    loss: Annotated[str | None, option.model(help="As bce or ce+smoothing:0.1; by default what fits the task.")] = None,
+    train: Annotated[int, option.model(help="Epochs of training on other graphs of the data set first.")] = 0,
     protocol: Annotated[
-        str | None, typer.Option(help=f"What clients send: {', '.join(PROTOCOLS)}; by default what the attack reads.")
+        str | None,
+        option.client(
+            help=f"What clients send: {', '.join(PROTOCOLS)}; by default what the attack reads.",
+            autocompletion=option.complete(PROTOCOLS),
+        ),
     ] = None,
-    local_steps: Annotated[int, typer.Option(help="Steps of gradient descent on a client (fedavg).")] = 1,
-    local_rate: Annotated[float, typer.Option(help="Their learning rate (fedavg).")] = 0.1,
-    local_momentum: Annotated[float, typer.Option(help="Their momentum (fedavg).")] = 0.0,
-    local_decay: Annotated[float, typer.Option(help="Their weight decay (fedavg).")] = 0.0,
-    local_loader: Annotated[int, typer.Option(help="Graphs of a step (fedavg); 0: all of the client's.")] = 0,
-    batch: Annotated[int, typer.Option(help="Graphs of one client, whose update is their mean.")] = 1,
-    defense: Annotated[
-        str, typer.Option(help="What clients do before anything leaves, as clip:1+gaussian:0.1; see `jgleak list`.")
-    ] = "",
-    train: Annotated[int, typer.Option(help="Epochs of training on other graphs of the data set first.")] = 0,
-    seed: Seed = 0,
-    time_limit: Seconds = 60.0,
+    batch: Annotated[int, option.client(help="Graphs of one client, whose update is their mean.")] = 1,
+    local_steps: Annotated[int, option.LOCAL_STEPS] = 1,
+    local_rate: Annotated[float, option.LOCAL_RATE] = 0.1,
+    local_momentum: Annotated[float, option.LOCAL_MOMENTUM] = 0.0,
+    local_decay: Annotated[float, option.LOCAL_DECAY] = 0.0,
+    local_loader: Annotated[int, option.LOCAL_LOADER] = 0,
+    defense: Annotated[str, option.DEFENSE] = "",
     know: Annotated[
-        list[str] | None, typer.Option(help=f"What the attacker is given, by commas: {', '.join(KNOWABLE)}.")
+        list[str] | None,
+        option.knowledge(
+            help=f"What the attacker is given, by commas: {', '.join(KNOWABLE)}.",
+            autocompletion=option.complete(KNOWABLE),
+        ),
     ] = None,
+    max_n: option.MaxN = None,
     auxiliary: Annotated[
-        str, typer.Option(help="Public graphs: same, split:1.0, random:0.05:normal, or another data set.")
+        str, option.knowledge(help="Public graphs: same, split:1.0, random:0.05:normal, or another data set.")
     ] = "same",
-    options: Annotated[
-        list[str] | None, typer.Option("--set", help="Options of the attack, as name=value (steps=300).")
+    prior: option.PriorOption = "auto",
+    distinct: Annotated[bool, option.knowledge(help="Assume that the nodes of a network's client differ.")] = True,
+    options: option.Options = None,
+    time_limit: option.Seconds = 60.0,
+    seed: option.Seed = 0,
+    workers: option.Workers = None,
+    out: Annotated[
+        Path | None, option.output(help="Folder for results.jsonl, observations, reconstructions and pictures.")
     ] = None,
-    prior: PriorOption = "auto",
-    max_n: MaxN = None,
-    node_task: Annotated[bool, typer.Option("--node-task", help="Label nodes instead of graphs.")] = False,
-    no_distinct: Annotated[
-        bool, typer.Option("--no-distinct", help="Do not assume that the nodes of a network's client differ.")
-    ] = False,
-    no_degree: Annotated[bool, typer.Option("--no-degree", help="Leave the degree out of the features.")] = False,
-    no_attributes: Annotated[
-        bool,
-        typer.Option("--no-attributes", help="Leave the real-valued features out; labels of nodes stay, or degrees."),
-    ] = False,
-    workers: Workers = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for results.jsonl, observations and pictures.")] = None,
-    json_lines: Json = False,
+    json_lines: option.Json = False,
 ) -> None:
     """Attack the simulated clients of a data set, and say how much of their graphs came back."""
     stderr, stdout = Console(stderr=True), Console(stderr=json_lines)
     with mistakes():
-        given = split(know)
+        given = option.split(know)
         if auxiliary != "same" and not auxiliary.startswith("split:") and "auxiliary" not in given:
             raise ValueError(f"--auxiliary: {auxiliary!r} is given to nobody; add --know auxiliary")
         specification = Specification(
@@ -116,18 +147,18 @@ def attack(
             readout=readout,
             pooling=pooling,
             head=head,
-            norm=None if norm == "none" else norm,
+            norm=norm,
             norm_mode=norm_mode,
-            residual=None if residual == "none" else residual,
+            residual=residual,
             jump=jump,
             encoder=encoder,
             dropout=dropout,
-            frozen=split(frozen),
+            frozen=option.split(frozen),
             bonds=bonds,
             last_activation=last_activation,
             bias=bias,
             loss=loss,
-            normalise=not raw,
+            normalise=normalise,
             protocol=protocol,
             local_steps=local_steps,
             local_rate=local_rate,
@@ -142,11 +173,11 @@ def attack(
             attack=name,
             know=given,
             auxiliary=auxiliary,
-            options=pairs(options),
+            options=option.pairs(options),
             node_task=node_task,
-            distinct=not no_distinct,
-            degree=not no_degree,
-            attributes=not no_attributes,
+            distinct=distinct,
+            degree=degree,
+            attributes=attributes,
             prior=prior,
             max_n=max_n,
         )
@@ -162,7 +193,7 @@ def _audit(
     stdout: Console,
 ) -> int:
     """Run, show and store; the exit status. Whatever ends the run, the finished clients are summarised."""
-    from jgleak.audit.experiment import run
+    from jgleak.audit.experiment import chunks, run
     from jgleak.audit.record import result_record, summary_record
     from jgleak.audit.store import Store
     from jgleak.audit.table import clients_table, reasons, summary_table
@@ -171,8 +202,12 @@ def _audit(
     records, summary, status, said = [], {}, 0, None
     try:
         setup = _prepared(specification, stderr)
-        with _progress(stderr) as progress:
-            bar = progress.add_task(specification.attack, total=len(setup.dataset.graphs), exact=0)
+        graphs = len(setup.dataset.graphs)
+        side_by_side = len(chunks(specification, graphs)[0])
+        several = f", {side_by_side} clients side by side" if side_by_side > 1 else ""
+        doing = f"{specification.attack}{several}, {specification.time_limit:g} s a client at most"
+        with bar(stderr, "exact") as progress:
+            task = progress.add_task(doing, total=graphs, exact=0)
             for result in run(specification, setup, workers=workers):
                 record = result_record(result, specification)
                 records.append(record)
@@ -186,10 +221,12 @@ def _audit(
                     told = what + result.failure if result.failure != said else "the same"
                     stderr.print(Text(f"graph {result.index}: {told}"), soft_wrap=True)
                     said = result.failure
-                progress.update(bar, advance=1, exact=sum(r["exact"] for r in records))
+                progress.update(task, advance=1, exact=sum(r["exact"] for r in records))
     except KeyboardInterrupt as error:
         status = status_of(error)
-        stderr.print("interrupted")
+        kept = f"; what has finished is in {out}" if records and out is not None else ""
+        again = "an attack begins anew; `jgleak audit` goes on where it stopped"
+        stderr.print(Text(f"interrupted{kept}; {again}"), soft_wrap=True)
     finally:
         if records:
             records.sort(key=lambda record: record["graph"])
@@ -222,16 +259,3 @@ def _prepared(specification: Specification, stderr: Console) -> Setup:
             f"trained {specification.train} epochs: mean loss {first:.4f} in the first, {last:.4f} in the last"
         )
     return setup
-
-
-def _progress(console: Console) -> Progress:
-    counts = TextColumn("{task.fields[exact]} exact")
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        counts,
-        TimeElapsedColumn(),
-        console=console,
-        redirect_stdout=False,
-    )

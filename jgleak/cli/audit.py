@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import sqlite3
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
 from jgleak.audit.specification import Faults
-from jgleak.cli.options import writable
+from jgleak.cli import options as option
+from jgleak.cli.progress import bar
 from jgleak.cli.status import FAILED, GATE, INTERRUPTED, mistakes, status_of
 from jgleak.reading import read_text
 
@@ -27,26 +28,32 @@ if TYPE_CHECKING:
 
 def audit(
     file: Annotated[Path, typer.Argument(metavar="SPEC.toml", help="The grid; see docs/auditing.md.")],
-    out: Annotated[Path | None, typer.Option(help="Folder for the store and the reconstructions.")] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the audit in the folder, if one was begun there.")
+        bool, option.run("--resume", help="Go on with the audit in the folder, if one was begun there.")
     ] = False,
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="With --resume: also run again what failed.")
+        bool, option.run("--retry-failed", help="With --resume: also run again what failed.")
     ] = False,
-    engine: Annotated[str, typer.Option(help="local: on this machine; ray: as tasks of a Ray cluster.")] = "local",
+    engine: Annotated[
+        str,
+        option.run(
+            help="local: on this machine; ray: as tasks of a Ray cluster.",
+            autocompletion=option.complete(("local", "ray")),
+        ),
+    ] = "local",
     workers: Annotated[
-        int | None, typer.Option(help="Chunks at a time: processes here (one by default), or Ray's tasks.")
+        int | None, option.run(help="Chunks at a time: processes here (one by default), or Ray's tasks.")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check everything, count the units, estimate the time; run nothing.")
+        bool, option.run("--dry-run", help="Check everything, count the units, estimate the time; run nothing.")
     ] = False,
+    out: Annotated[Path | None, option.output(help="Folder for the store and the reconstructions.")] = None,
     fail_on: Annotated[
         list[str] | None,
-        typer.Option(help="Fail (status 4) where a row of the results meets this: unique>0, exact.high>=0.2."),
+        option.output(help="Fail (status 4) where a row of the results meets this: unique>0, exact.high>=0.2."),
     ] = None,
-    results: Annotated[Path | None, typer.Option(help="File for all results, as JSON by a published schema.")] = None,
-    sarif: Annotated[Path | None, typer.Option(help="File for what was found, as SARIF 2.1.0.")] = None,
+    results: Annotated[Path | None, option.output(help="File for all results, as JSON by a published schema.")] = None,
+    sarif: Annotated[Path | None, option.output(help="File for what was found, as SARIF 2.1.0.")] = None,
 ) -> None:
     """Run a grid of attacks, models, data sets, defences and seeds; stopped at any moment, it goes on with --resume.
 
@@ -75,7 +82,7 @@ def audit(
         for path in files:
             inside = path is not None and out is not None and out.resolve() in path.resolve().parents
             if path is not None and not inside:  # the audit makes its own folder
-                writable(path)
+                option.writable(path)
         try:
             grid = read_grid(text, file.parent)
         except Faults as error:
@@ -87,6 +94,9 @@ def audit(
                 here = local if workers in (None, 1) else in_processes(workers)
                 run = on_ray(workers) if engine == "ray" else here
                 status = _conduct(grid, out, resume, retry_failed, engine, run)
+                if status >= INTERRUPTED:
+                    same = f"jgleak audit {quote(str(file))} --out {quote(str(out))} --resume"
+                    typer.echo(f"interrupted; what has finished is kept, and this goes on: {same}", err=True)
                 if status < INTERRUPTED:
                     status = _judged(file, out, criteria, files) or status
                 raise typer.Exit(status)
@@ -112,8 +122,8 @@ def _conduct(grid: Grid, out: Path, resume: bool, retry_failed: bool, engine: st
         stderr.print(Text(lost_files(lost)), soft_wrap=True)
     try:
         database.started(engine)
-        with _progress(stderr) as progress:
-            bar = progress.add_task("", total=total, completed=len(finished), failed=broken)
+        with bar(stderr, "failed") as progress:
+            task = progress.add_task("", total=total, completed=len(finished), failed=broken)
             for chunk, outcomes in run(remaining(planned, finished)):
                 cell = planned[chunk.position].cell
                 outcomes = unfinished(cell, outcomes, finished)
@@ -123,10 +133,9 @@ def _conduct(grid: Grid, out: Path, resume: bool, retry_failed: bool, engine: st
                 if new:
                     reason = next(o.reason for o in outcomes if o.status == "failed") or ""
                     stderr.print(Text(f"{_called(cell.label)}: {new} failed: {reason.strip().splitlines()[-1]}"))
-                progress.update(bar, advance=len(outcomes), failed=broken, description=_called(cell.label))
+                progress.update(task, advance=len(outcomes), failed=broken, description=_called(cell.label))
     except KeyboardInterrupt as error:
         status = status_of(error)
-        stderr.print("interrupted; --resume goes on")
     finally:
         database.close()
     units = open_audit(out).units
@@ -148,7 +157,7 @@ def _judged(specification: Path, out: Path, criteria: Sequence[Criterion], files
         typer.echo(line, err=True)
     for path, document in zip(files, documents, strict=True):
         if path is not None:
-            writable(path).write_text(json.dumps(document(), indent=1) + "\n", encoding="utf-8")
+            option.writable(path).write_text(json.dumps(document(), indent=1) + "\n", encoding="utf-8")
     return None if result.passes else GATE
 
 
@@ -183,15 +192,3 @@ def _foresee(grid: Grid, out: Path | None) -> None:
         f"about {span(estimate)}, by one client of each attack on each model and data set, compilation included"
     )
     stdout.print(f"at most {span(longest(planned, left))} by the time limits")
-
-
-def _progress(console: Console) -> Progress:
-    return Progress(
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[failed]} failed"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.description}", markup=False),
-        console=console,
-    )

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from jgleak.cli import options as option
 from jgleak.cli.status import mistakes
 
 
@@ -17,30 +18,39 @@ def check(
             metavar="MODEL",
             help="A deployed model (see `jgleak list`), an observation file, or file.py:name or package.module:name: "
             "a PyTorch Geometric module, a jgleak.GNN, or a function that makes one.",
+            autocompletion=option.deployed,
         ),
     ],
     features: Annotated[
         str | None,
-        typer.Option(help="What the input's columns mean, as for `jgleak invert`; molecules where nothing says it."),
+        option.data(help="What the input's columns mean, as for `jgleak invert`; molecules where nothing says it."),
     ] = None,
-    loss: Annotated[str | None, typer.Option(help="What clients minimise.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Graphs behind an update.")] = None,
-    nodes: Annotated[int | None, typer.Option(help="Nodes of a graph (20).")] = None,
-    local_steps: Annotated[int | None, typer.Option(help="Local steps behind an update; 0: one gradient.")] = None,
-    local_rate: Annotated[float | None, typer.Option(help="Their learning rate.")] = None,
-    local_momentum: Annotated[float | None, typer.Option(help="Their momentum.")] = None,
-    local_decay: Annotated[float | None, typer.Option(help="Their weight decay.")] = None,
-    local_loader: Annotated[int | None, typer.Option(help="Graphs of a step; 0: all of the client's.")] = None,
-    optimiser: Annotated[str | None, typer.Option(help="sgd, or adam (with a decay AdamW, decoupled).")] = None,
+    nodes: Annotated[int | None, option.data(help="Nodes of a graph (20).")] = None,
+    loss: Annotated[str | None, option.model(help="What clients minimise.")] = None,
     dropout: Annotated[
-        float | None, typer.Option(help="Share of entries masked after every activation in training.")
+        float | None, option.model(help="Share of entries masked after every activation in training.")
+    ] = None,
+    batch: Annotated[int | None, option.client(help="Graphs behind an update.")] = None,
+    local_steps: Annotated[
+        int | None, option.client(help="Local steps behind an update (fedavg); 0: one gradient.")
+    ] = None,
+    local_rate: Annotated[float | None, option.LOCAL_RATE] = None,
+    local_momentum: Annotated[float | None, option.LOCAL_MOMENTUM] = None,
+    local_decay: Annotated[float | None, option.LOCAL_DECAY] = None,
+    local_loader: Annotated[int | None, option.LOCAL_LOADER] = None,
+    local_optimiser: Annotated[
+        str | None,
+        option.client(
+            help="Of the local steps: sgd, or adam (with a decay AdamW, decoupled).",
+            autocompletion=option.complete(("sgd", "adam")),
+        ),
     ] = None,
     statistics: Annotated[
         bool | None,
-        typer.Option("--statistics/--no-statistics", help="Running statistics of batch normalisation come back."),
+        option.client("--statistics/--no-statistics", help="Running statistics of batch normalisation come back."),
     ] = None,
-    defense: Annotated[str | None, typer.Option(help="What clients do before anything leaves (clip:1).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    defense: Annotated[str | None, option.DEFENSE] = None,
+    as_json: Annotated[bool, option.output("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     """Say what a model and a protocol show by construction: what leaks, what is open to attacks, and what is closed."""
     with mistakes():
@@ -53,7 +63,7 @@ def check(
         given = None if features is None else feature_space(features)
         clients = {"loss": loss, "graphs": batch, "nodes": nodes, "statistics": statistics, "defense": defense}
         local = {"rate": local_rate, "steps": local_steps, "momentum": local_momentum}
-        local |= {"weight_decay": local_decay, "loader": local_loader, "optimiser": optimiser}
+        local |= {"weight_decay": local_decay, "loader": local_loader, "optimiser": local_optimiser}
         stated = Stated(_said(clients), _said(local), dropout)
         deployment, title = read(model, given, feature_space(MOLECULES), stated)
         exposure = exposure_of(deployment)

@@ -10,14 +10,16 @@ import typer
 from rich.console import Console
 
 from jgleak.audit.specification import Faults, run_faults
+from jgleak.cli import options as option
 from jgleak.cli.inverted import line, show, show_facts, summary_line
-from jgleak.cli.options import Json, MaxN, PriorOption, Seconds, Seed, pairs, writable
-from jgleak.cli.status import FAILED, NOTHING, mistakes
+from jgleak.cli.progress import bar
+from jgleak.cli.status import FAILED, NOTHING, mistakes, status_of
 from jgleak.reading import namesakes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from jgleak.attacks.facts.fact import Facts
     from jgleak.audit.inversion import Asked, Inverted
     from jgleak.features import FeatureSpace
     from jgleak.graph import Graph
@@ -25,60 +27,65 @@ if TYPE_CHECKING:
 
 def invert(
     files: Annotated[list[Path], typer.Argument(metavar="FILES...", help="Observations written by jgleak.save.")],
-    name: Annotated[str, typer.Option("--attack", help="The attack; see `jgleak list`.")] = "census",
-    seed: Seed = 0,
-    time_limit: Seconds = 60.0,
-    n: Annotated[
-        str | None,
-        typer.Option(help="Number of nodes, where it is known; of a batch, one for all or one each (9,7)."),
-    ] = None,
-    options: Annotated[
-        list[str] | None, typer.Option("--set", help="Options of the attack, as name=value (steps=300).")
-    ] = None,
-    batch: Annotated[
-        str | None,
-        typer.Option(help="Graphs behind the update, where the file says another number; unknown: read off or tried."),
-    ] = None,
-    prior: PriorOption = "auto",
-    max_n: MaxN = None,
-    noise: Annotated[
-        float | None,
-        typer.Option(help="Standard deviation of the noise on every entry, where the file does not say the right one."),
-    ] = None,
     features: Annotated[
         str | None,
-        typer.Option(
+        option.data(
             help="What the input's columns mean, where the file does not say: molecules (GRAIN's atom features), "
             "molecules+bonds (with bond types), molecules:tox21 (normalised as in that set), pyg or ogb (those "
             "libraries' atom features, embedded; pyg:numbers: as they are), or a JSON schema."
         ),
     ] = None,
-    loss: Annotated[
-        str | None,
-        typer.Option(help="What the client minimised, where the file says something else (masked_bce)."),
-    ] = None,
-    clipped: Annotated[
-        bool, typer.Option("--clipped", help="The client clipped its update, where the file does not say so.")
-    ] = False,
-    pruned: Annotated[
-        bool, typer.Option("--pruned", help="The client left small entries out, where the file does not say so.")
-    ] = False,
-    auxiliary: Annotated[
-        str | None,
-        typer.Option(help="A data set whose graphs are public, for attacks that need some (tox21, tu:MUTAG)."),
-    ] = None,
-    distinct: Annotated[bool, typer.Option("--distinct", help="Assume that all nodes of a client differ.")] = False,
     truth: Annotated[
         Path | None,
-        typer.Option(
+        option.data(
             help="The private graphs, to compare with: a folder with NAME.json for NAME.safetensors, or a file."
         ),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for reconstruction.json; of several files for NAME.json each.")
+    loss: Annotated[
+        str | None,
+        option.model(help="What the client minimised, where the file says something else (masked_bce)."),
     ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Print every condition of a certificate.")] = False,
-    json_lines: Json = False,
+    batch: Annotated[
+        str | None,
+        option.client(help="Graphs behind the update, where the file says another number; unknown: read off or tried."),
+    ] = None,
+    noise: Annotated[
+        float | None,
+        option.client(
+            help="Standard deviation of the noise on every entry, where the file does not say the right one."
+        ),
+    ] = None,
+    clipped: Annotated[
+        bool, option.client("--clipped", help="The client clipped its update, where the file does not say so.")
+    ] = False,
+    pruned: Annotated[
+        bool, option.client("--pruned", help="The client left small entries out, where the file does not say so.")
+    ] = False,
+    n: Annotated[
+        str | None,
+        option.knowledge(help="Number of nodes, where it is known; of a batch, one for all or one each (9,7)."),
+    ] = None,
+    max_n: option.MaxN = None,
+    auxiliary: Annotated[
+        str | None,
+        option.knowledge(
+            help="A data set whose graphs are public, for attacks that need some (tox21, tu:MUTAG).",
+            autocompletion=option.datasets,
+        ),
+    ] = None,
+    prior: option.PriorOption = "auto",
+    distinct: Annotated[bool, option.knowledge("--distinct", help="Assume that all nodes of a client differ.")] = False,
+    name: Annotated[
+        str, option.attack("--attack", help="The attack; see `jgleak list`.", autocompletion=option.attacks)
+    ] = "census",
+    options: option.Options = None,
+    time_limit: option.Seconds = 60.0,
+    seed: option.Seed = 0,
+    out: Annotated[
+        Path | None, option.output(help="Folder for reconstruction.json; of several files for NAME.json each.")
+    ] = None,
+    verbose: Annotated[bool, option.output("--verbose", help="Print every condition of a certificate.")] = False,
+    json_lines: option.Json = False,
 ) -> None:
     """Attack saved observations, and print the graph that one came from, or a line for each of several.
 
@@ -101,7 +108,7 @@ def invert(
 
         chosen = get_attack(name)
         if options:
-            chosen = chosen.configure(dict(pairs(options)))
+            chosen = chosen.configure(dict(option.pairs(options)))
         if batch == UNKNOWN and chosen.name != "census":
             raise ValueError(
                 f"batch: only census says whether a number of graphs explains an update; give one to {name}"
@@ -130,8 +137,9 @@ def invert(
             _ask_sizes(files, asked)
         console = Console(stderr=json_lines)
         if len(files) > 1:
-            raise typer.Exit(_several(files, places, asked, console, json_lines))
-        one, record = _one(files[0], asked, console)
+            raise typer.Exit(_several(files, places, asked, json_lines))
+        with Console(stderr=True).status(f"{asked.attack.name}, {asked.seconds:g} s at most"):
+            one, record = _one(files[0], asked, lambda shown: show_facts(shown, console))
         if json_lines:
             print(json.dumps(record), flush=True)
         show(one, console, verbose)
@@ -162,50 +170,53 @@ def _ask_sizes(files: Sequence[Path], asked: Asked) -> None:
     raise ValueError(f"n: {asked.attack.name} needs the number of nodes; give --n{several}")
 
 
-def _one(file: Path, asked: Asked, console: Console, facts: bool = True) -> tuple[Inverted, dict[str, Any]]:
-    """One file and its record."""
+def _one(file: Path, asked: Asked, tell: Callable[[Facts], None]) -> tuple[Inverted, dict[str, Any]]:
+    """One file and its record; ``tell`` is told the facts before the attack begins."""
     from jgleak.audit.inversion import invert as attacked
     from jgleak.audit.inversion import inverted_record
 
-    with Console(stderr=True).status(asked.attack.name):
-        one = attacked(file, asked, lambda shown: show_facts(shown, console) if facts else None)
+    one = attacked(file, asked, tell)
     return one, inverted_record(one, asked.attack.name)
 
 
-def _several(
-    files: Sequence[Path], places: Sequence[Path | None], asked: Asked, console: Console, json_lines: bool
-) -> int:
-    """A line for each file, whatever becomes of the others, and a summary; the exit status."""
+def _several(files: Sequence[Path], places: Sequence[Path | None], asked: Asked, json_lines: bool) -> int:
+    """A line for each file, whatever becomes of the others, and a summary; the exit status. Ctrl-C ends the files, and
+    not the summary."""
     from jgleak.audit.inversion import summary_of
 
     def tell(said: dict[str, Any], text: str) -> None:
         if json_lines:
             print(json.dumps(said), flush=True)
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
+        typer.echo(text, err=json_lines)
 
     def fail(file: Path, error: Exception) -> None:
         reason = " ".join((str(error) or type(error).__name__).split())
         tell({"file": str(file), "error": reason}, f"{file}: failed: {reason}")
 
-    records, failed = list[dict[str, Any]](), 0
-    for file, place in zip(files, places, strict=True):
-        try:
-            one, record = _one(file, asked, console, facts=False)
-        except Exception as error:  # a broken file, a refusal, a defect of the attack: the other files go on
-            failed += 1
-            fail(file, error)
-            continue
-        records.append(record)
-        tell(record, line(record))
-        try:
-            if place is not None:
-                _write(place, one, asked.space)
-        except ValueError as error:  # a full disk, say: what was found stays said
-            failed += 1
-            fail(file, error)
-    summary = summary_of(records, len(files), failed, asked.truth is not None)
+    records, failed, status, left = list[dict[str, Any]](), 0, 0, list(files)
+    try:
+        with bar(Console(stderr=True)) as progress:
+            task = progress.add_task("", total=len(files))
+            for file, place in zip(files, places, strict=True):
+                progress.update(task, description=f"{file.name}, {asked.seconds:g} s at most")
+                try:
+                    one, record = _one(file, asked, lambda shown: None)
+                    records.append(record)
+                    tell(record, line(record))
+                    if place is not None:
+                        _write(place, one, asked.space)
+                except Exception as error:  # a broken file, a refusal, a full disk, a defect: the other files go on
+                    failed += 1
+                    fail(file, error)
+                left.remove(file)
+                progress.advance(task)
+    except KeyboardInterrupt as error:
+        status = status_of(error)
+        again = f"{left[0]} and what follows it" if len(left) > 1 else str(left[0])
+        typer.echo(f"interrupted; what has finished is kept; to go on, give {again}", err=True)
+    summary = summary_of(records, len(files) - len(left), failed, asked.truth is not None)
     tell({"summary": summary}, summary_line(summary))
-    return FAILED if failed else max(map(_status, records), default=0)
+    return status or (FAILED if failed else max(map(_status, records), default=0))
 
 
 def _status(record: dict[str, Any]) -> int:
@@ -217,11 +228,11 @@ def _places(files: Sequence[Path], out: Path | None) -> list[Path | None]:
     if out is None:
         return [None] * len(files)
     if len(files) == 1:
-        return [writable(out / "reconstruction.json")]
+        return [option.writable(out / "reconstruction.json")]
     both = namesakes(files)
     if both is not None:
         raise ValueError(f"out: {both[0]} and {both[1]} would both be written to {both[0].stem}.json; rename one")
-    return [writable(out / f"{file.stem}.json") for file in files]
+    return [option.writable(out / f"{file.stem}.json") for file in files]
 
 
 def _public(auxiliary: str | None, max_n: int | None) -> Callable[[FeatureSpace], Sequence[Graph]]:
@@ -276,6 +287,7 @@ def verify(
     with mistakes():
         from jgleak.audit.certified import verify as check
 
-        report = check(file)
+        with Console(stderr=True).status("computing the gradient of every listed graph"):
+            report = check(file)
         typer.echo(report.text)
         raise typer.Exit(0 if report.holds else FAILED)

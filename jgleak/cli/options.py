@@ -1,33 +1,67 @@
-"""Options that commands share, and how their texts are read."""
+"""Options that commands share, the groups in which help shows them, and how their texts are read."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from jgleak.names.attacks import ATTACKS
+from jgleak.names.datasets import RATING_SETS, TASKS
+from jgleak.names.deployed import DEPLOYED
+from jgleak.names.parts import ACTIVATIONS, CONVOLUTIONS, JUMPS, NORMS, READOUTS, RESIDUALS
+
+GROUPS = ("Data", "Model", "Client", "Knowledge", "Attack", "Run", "Output")
+"""What options are about, in the order in which commands have them."""
+
+data, model, client, knowledge, attack, run, output = (partial(typer.Option, rich_help_panel=group) for group in GROUPS)
+
+
+def complete(names: Iterable[str]) -> Callable[[str], list[str]]:
+    """What a shell offers after the beginning of one of ``names``."""
+    return lambda incomplete: [name for name in names if name.startswith(incomplete)]
+
+
+attacks, datasets, ratings, deployed = (complete(names) for names in (ATTACKS, TASKS, RATING_SETS, DEPLOYED))
+convolutions, readouts, activations, jumps = (complete(n) for n in (CONVOLUTIONS, READOUTS, ACTIVATIONS, JUMPS))
+norms, residuals = (complete(("none", *names)) for names in (NORMS, RESIDUALS))
+
+DATASET_FILES = data(help="Where the data set's files are.")
+LOCAL_STEPS = client(help="Steps of gradient descent on a client between two rounds (fedavg).")
+LOCAL_RATE = client(help="Learning rate of the local steps (fedavg).")
+LOCAL_MOMENTUM = client(help="Momentum of the local steps (fedavg).")
+LOCAL_DECAY = client(help="Weight decay of the local steps (fedavg).")
+LOCAL_LOADER = client(help="Graphs of a local step (fedavg); 0: all of the client's.")
+DEFENSE = client(help="What clients do before anything leaves, as clip:1+gaussian:0.1; see `jgleak list`.")
+"""Options whose type or default differs from command to command, and what they mean does not."""
+
+Options = Annotated[
+    list[str] | None, attack("--set", help="An option of the attack, as name=value (steps=300); may be repeated.")
+]
 Seconds = Annotated[
     float,
-    typer.Option(
+    attack(
         "--time-limit",
         help="Seconds an attack may take on one client, compilation included (of which what has begun is finished).",
     ),
 ]
-Seed = Annotated[int, typer.Option(help="Seeds the clients, the parameters and the attack.")]
+Seed = Annotated[int, run(help="Seeds the clients, the parameters and the attack.")]
 PriorOption = Annotated[
     str,
-    typer.Option(
+    knowledge(
         help="How graphs with the same gradient are ranked: none, plain (structure), molecule (chemistry), or auto: "
         "molecule where the features name atoms, else plain."
     ),
 ]
-MaxN = Annotated[int | None, typer.Option(help="Largest client, where the attacker knows a bound.")]
+MaxN = Annotated[int | None, knowledge(help="Largest client, where the attacker knows a bound.")]
 Workers = Annotated[
     int | None,
-    typer.Option(min=1, help="Processes that share the clients; by default one a core, up to 4, if clients are many."),
+    run(min=1, help="Processes that share the clients; by default one a core, up to 4, if clients are many."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="JSON lines on standard output, everything else on standard error.")]
+Json = Annotated[bool, output("--json", help="JSON lines on standard output, everything else on standard error.")]
 
 
 def split(know: list[str] | None) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from jgleak.audit.lines import Lines
 from jgleak.audit.recommender.specification import (
@@ -19,34 +20,47 @@ from jgleak.audit.recommender.specification import (
     SETTINGS,
     RecommenderSpecification,
 )
-from jgleak.cli.options import Json, pairs
-from jgleak.cli.status import mistakes, spinner
+from jgleak.cli import options as option
+from jgleak.cli.progress import bar
+from jgleak.cli.status import mistakes, status_of
 
 
 def recommender(
-    dataset: Annotated[str, typer.Option(help="The ratings; see `jgleak list`.")] = "synthetic-ratings",
-    network: Annotated[str, typer.Option(help=f"Graph network of FedGNN: {', '.join(GRAPHS)}.")] = "gat",
-    method: Annotated[str, typer.Option(help=f"Recommender: {', '.join(METHODS)}.")] = "fedgnn",
-    settings: Annotated[str, typer.Option(help=f"Constants of training: {', '.join(SETTINGS)}.")] = "tuned",
-    neighbours: Annotated[int, typer.Option(help="Most anonymous neighbours of a user; 0 for none.")] = 16,
+    dataset: Annotated[
+        str, option.data(help="The ratings; see `jgleak list`.", autocompletion=option.ratings)
+    ] = "synthetic-ratings",
+    path: Annotated[Path | None, option.DATASET_FILES] = None,
+    method: Annotated[
+        str,
+        option.model(help=f"Recommender: {', '.join(METHODS)}.", autocompletion=option.complete(METHODS)),
+    ] = "fedgnn",
+    network: Annotated[
+        str, option.model(help=f"Graph network of FedGNN: {', '.join(GRAPHS)}.", autocompletion=option.complete(GRAPHS))
+    ] = "gat",
+    settings: Annotated[
+        str,
+        option.model(help=f"Constants of training: {', '.join(SETTINGS)}.", autocompletion=option.complete(SETTINGS)),
+    ] = "tuned",
+    epochs: Annotated[int | None, option.model(help="Epochs; by default what the settings say.")] = None,
+    neighbours: Annotated[int, option.client(help="Most anonymous neighbours of a user; 0 for none.")] = 16,
     expansion: Annotated[
-        str, typer.Option(help=f"How neighbours are found: {' or '.join(EXPANSIONS)} (three parties).")
+        str,
+        option.client(
+            help=f"How neighbours are found: {' or '.join(EXPANSIONS)} (three parties).",
+            autocompletion=option.complete(EXPANSIONS),
+        ),
     ] = "plain",
+    pseudo: Annotated[int, option.client(help="Pseudo items a client sends; FedGNN's M is 1000.")] = 0,
     defense: Annotated[
-        str, typer.Option(help="What clients do to updates; FedGNN's is clip-inf:0.1+laplace:0.2828.")
+        str, option.client(help="What clients do to updates; FedGNN's is clip-inf:0.1+laplace:0.2828.")
     ] = "",
-    pseudo: Annotated[int, typer.Option(help="Pseudo items a client sends; FedGNN's M is 1000.")] = 0,
-    epochs: Annotated[int | None, typer.Option(help="Epochs; by default what the settings say.")] = None,
-    seed: Annotated[int, typer.Option(help="Seeds everything that is drawn.")] = 0,
-    attack: Annotated[bool, typer.Option("--attack", help="Attack updates at the trained parameters.")] = False,
-    rounds: Annotated[str, typer.Option(help="Updates of a user that the server has seen, by commas.")] = "1,5,20",
-    users: Annotated[int, typer.Option(help="How many users are attacked.")] = 50,
-    options: Annotated[
-        list[str] | None, typer.Option("--set", help="Options of the attack, as name=value (sweeps=5).")
-    ] = None,
-    path: Annotated[Path | None, typer.Option(help="Where the data set's files are.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for results.jsonl.")] = None,
-    json_lines: Json = False,
+    attack: Annotated[bool, option.attack("--attack", help="Attack updates at the trained parameters.")] = False,
+    rounds: Annotated[str, option.attack(help="Updates of a user that the server has seen, by commas.")] = "1,5,20",
+    users: Annotated[int, option.attack(help="How many users are attacked.")] = 50,
+    options: option.Options = None,
+    seed: option.Seed = 0,
+    out: Annotated[Path | None, option.output(help="Folder for results.jsonl.")] = None,
+    json_lines: option.Json = False,
 ) -> None:
     """Train a federated recommender, and say what its server learns about its users."""
     with mistakes():
@@ -65,7 +79,7 @@ def recommender(
             rounds=_numbers(rounds),
             users=users,
             path=None if path is None else str(path),
-            options=pairs(options),
+            options=option.pairs(options),
         )
         _audit(specification, out, json_lines)
 
@@ -82,7 +96,8 @@ def _audit(specification: RecommenderSpecification, out: Path | None, json_lines
     setup = prepare(specification)
     leaks: list[AttackedUsers] = []
     try:
-        with _records(out) as lines, spinner(stderr, "training") as progress:
+        with _records(out) as lines, bar(stderr) as progress:
+            task = progress.add_task("training, epoch 1", total=None)
             stderr.print(data_text(setup), soft_wrap=True, markup=False)
             for event in run(specification, setup):
                 record = event_record(event, specification)
@@ -92,19 +107,25 @@ def _audit(specification: RecommenderSpecification, out: Path | None, json_lines
                     lines.append(record)
                 if isinstance(event, Epoch):
                     stderr.print(epoch_text(event), markup=False)
+                    progress.update(task, completed=event.epoch, description=f"training, epoch {event.epoch + 1}")
                 elif isinstance(event, Learnt):
                     if event.privacy is not None:
                         stderr.print(privacy_text(event.privacy), soft_wrap=True, markup=False)
                     progress.stop()
                     stdout.print(errors_table(event, specification))
                     progress.start()
-                    progress.update(progress.task_ids[0], description="attacking")
                 elif isinstance(event, Attacked):
-                    told = f"attacking after {event.rounds} updates: user {event.done} of {event.users}"
-                    progress.update(progress.task_ids[0], description=told)
+                    if event.done == 1:
+                        progress.reset(task, total=event.users)
+                    told = f"attacking users after {event.rounds} updates: {event.title}"
+                    progress.update(task, completed=event.done, description=told)
                 else:
                     leaks.append(event)
                     stderr.print(f"attacked: {event.title}, {event.rounds} updates", markup=False)
+    except KeyboardInterrupt as error:
+        kept = f"; what has finished is in {out}" if out is not None else ""
+        stderr.print(Text(f"interrupted{kept}; another run begins anew"), soft_wrap=True)
+        raise typer.Exit(status_of(error)) from None
     finally:
         if leaks:
             stdout.print(leaks_table(leaks))

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from jgleak.cli import options as option
 from jgleak.cli.status import mistakes
 
 
@@ -14,10 +15,10 @@ def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder that `jgleak audit --out` wrote.")],
     out: Annotated[
         Path | None,
-        typer.Option(help="The file to write, .html or .md; by default both report.html and report.md in DIR."),
+        option.output(help="The file to write, .html or .md; by default both report.html and report.md in DIR."),
     ] = None,
     no_pictures: Annotated[
-        bool, typer.Option("--no-pictures", help="Leave private graphs and their names out, to pass the page on.")
+        bool, option.output("--no-pictures", help="Leave private graphs and their names out, to pass the page on.")
     ] = False,
 ) -> None:
     """Write an audit's report: what leaks, how sure that is, and what it takes for granted."""

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import typer
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn
 
 from jgleak.audit.specification import Faults
 
@@ -99,12 +97,3 @@ def listen_to_signals() -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, first)
-
-
-def spinner(console: Console, text: str) -> Progress:
-    """One task, that says what is going on and vanishes at the end; standard output is left alone."""
-    progress = Progress(
-        SpinnerColumn(), TextColumn("{task.description}"), console=console, transient=True, redirect_stdout=False
-    )
-    progress.add_task(text, total=None)
-    return progress

@@ -194,3 +194,9 @@ def test_a_shared_setup_is_the_cells_own(fields: dict[str, Any]) -> None:
     jax.tree.map(np.testing.assert_array_equal, own.params, shared.params)
     seen = client(specification, shared, 0)
     assert refusal(specification, shared) is None and seen.observation.protocol in ("fedsgd", "node_losses")
+
+
+def test_none_is_a_word_of_grids_as_it_is_of_the_command_line() -> None:
+    said = read_grid('[[data]]\n[[model]]\nnorm = "none"\nresidual = "none"\n[[attack]]\nattack = "empty"\n')
+    silent = read_grid('[[data]]\n[[attack]]\nattack = "empty"\n')
+    assert [cell.specification for cell in said.cells] == [cell.specification for cell in silent.cells]
