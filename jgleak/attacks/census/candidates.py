@@ -12,10 +12,11 @@ from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.census import receptive_field
 from jgleak.attacks.census.checks import CONIC, SPARSE, WEAKEST, Attempt, Chosen, NamedCheck, condition_of, names
 from jgleak.attacks.census.conic import occurring
+from jgleak.attacks.census.hidden_nodes import hidden
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.public_blocks import CONDITION, beside
 from jgleak.attacks.census.settings import CensusLimits
-from jgleak.attacks.census.starts import Start, hidden
+from jgleak.attacks.census.starts import Start
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.filter import BlockFilter
 from jgleak.attacks.span.hops import (
@@ -155,9 +156,7 @@ class CensusCandidates:
             some = self.start.sparse(few), self.start.scattered(few, self.limits.hop_blocks)
             yield from (start for start in some if start is not None)
         yield self.start
-        last = hidden(self.problem)
-        if last is not None and one_hop_count(last.nodes) <= self.limits.span.whole_candidates:
-            yield last
+        yield from hidden(self.problem)
 
     def _conic(self, start: Start, attempt: Attempt) -> Levels | None:
         """Candidates of the blocks that the last convolutions' gradients are made of (``conic``)."""

@@ -9,19 +9,10 @@ from math import comb
 import numpy as np
 from jaxtyping import Bool
 
-from jgleak.attacks.census.checks import ATTEMPTS, HIDDEN, SPARSE, Attempt
+from jgleak.attacks.census.checks import ATTEMPTS, SPARSE, Attempt
 from jgleak.attacks.census.prior import PRIORS, resolved
-from jgleak.attacks.census.problem import CensusProblem
-from jgleak.attacks.facts.evidence import Evidence
-from jgleak.attacks.facts.fact import Silent
-from jgleak.attacks.facts.node_kinds import vectors
 from jgleak.attacks.span.hops import Nodes
-from jgleak.attacks.span.levels import with_degrees
 from jgleak.federated.knowledge import Knowledge
-
-OCCURRING = "nodes have the feature values whose rows of the first kernel's gradient are not those of absent values"
-"""The condition of ``hidden``."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Start:
@@ -86,25 +77,6 @@ class Start:
         return dataclasses.replace(
             self, nodes=nodes, conditions=conditions, complete=False, attempts=SPARSE, some_degrees=True
         )
-
-
-def hidden(problem: CensusProblem) -> Start | None:
-    """All feature vectors of the values that occur, for graphs whose adjacency hides the nodes' rows.
-
-    A convolution's gradient is ``X^T S^T D``. Where the propagation matrix ``S`` is singular, as that of a GCN on
-    acetoin or any other tree X2A-BX2, the span lacks a combination of the rows ``X``, and often every single one of
-    them lies outside. Mixed rows ``S X`` stay inside: so blocks are checked by these, and nodes not at all. None where
-    it does not show which values occur, or no convolution mixes.
-    """
-    observation, knowledge = problem.seen, problem.knowledge
-    if knowledge.features is not None or knowledge.noise is not None or observation.model.returns_statistics:
-        return None
-    try:
-        codes = vectors(Evidence(observation, knowledge.space))
-    except Silent:
-        return None
-    nodes = with_degrees(observation, knowledge, codes, limits=problem.limits.span)
-    return Start(nodes, (OCCURRING,), complete=True, attempts=HIDDEN) if nodes.degrees.size else None
 
 
 def _part(nodes: Nodes, mask: Bool[np.ndarray, " T"]) -> Nodes:

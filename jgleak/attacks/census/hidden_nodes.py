@@ -1,0 +1,95 @@
+"""Feature vectors to begin with where a singular propagation matrix hides the nodes' rows.
+
+A convolution's gradient is ``X^T S^T D``. Where ``S`` is singular, as that of a GCN or a GIN on acetoin or any other
+tree X2A-BX2, the span lacks a combination of the rows ``X``, and often every single one of them lies outside. Mixed rows
+``S X`` stay inside: so blocks are checked by these, and nodes not at all. What the span lacks is mostly one dimension.
+Then the parts of all rows outside it are parallel, and few vectors have such parts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from jgleak.attacks.census.checks import HIDDEN
+from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.starts import Start
+from jgleak.attacks.facts.evidence import Evidence
+from jgleak.attacks.facts.fact import Silent
+from jgleak.attacks.facts.node_kinds import vectors
+from jgleak.attacks.span.hops import one_hop_count
+from jgleak.attacks.span.levels import input_subspace, with_degrees
+from jgleak.attacks.span.subspace import Subspace
+
+OCCURRING = "nodes have the feature values whose rows of the first kernel's gradient are not those of absent values"
+"""The condition of all these vectors."""
+
+PARALLEL = "the span of the first gradient lacks one dimension of the nodes' rows, whose parts outside it are parallel"
+"""The condition of those on one line."""
+
+COMPARED = 4_096
+"""Most vectors whose parts outside a span are compared, each with each."""
+
+
+def hidden(problem: CensusProblem) -> Iterator[Start]:
+    """Vectors of the values that occur: those whose parts outside the span are parallel, and then all of them.
+
+    None where it does not show which values occur, or no convolution mixes. Those of one line are left out where all
+    may be tried at once, which takes less for granted.
+    """
+    observation, knowledge = problem.seen, problem.knowledge
+    if knowledge.features is not None or knowledge.noise is not None or observation.model.returns_statistics:
+        return
+    try:
+        codes = vectors(Evidence(observation, knowledge.space))
+    except Silent:
+        return
+    whole = _start(problem, codes, (OCCURRING,))
+    if not whole.nodes.degrees.size:
+        return
+    affordable = one_hop_count(whole.nodes) <= problem.limits.span.whole_candidates
+    if not affordable:
+        span = input_subspace(observation, knowledge, problem.tolerances.span)
+        groups = lines(codes, knowledge.space.encode(codes), span)
+        starts = [_start(problem, codes[group], (OCCURRING, PARALLEL)) for group in groups]
+        for start in starts:
+            yield dataclasses.replace(start, complete=len(starts) == 1)
+    if affordable:
+        yield whole
+
+
+def lines(
+    codes: Int[np.ndarray, "T G"], rows: Float[np.ndarray, "T m"], span: Subspace
+) -> list[Bool[np.ndarray, " T"]]:
+    """Vectors that may be all that occur if their rows span one dimension more than ``span``, the fewest first.
+
+    Their parts outside ``span`` are parallel, they span so many dimensions, and every value of every feature is one of
+    theirs.
+    """
+    if not span.informative or codes.shape[0] > COMPARED:
+        return []
+    allowed = span.margin.tolerances
+    scaled = rows.astype(np.float64) / span.scale
+    scaled /= np.linalg.norm(scaled, axis=1, keepdims=True)
+    outside = scaled - (scaled @ span.basis) @ span.basis.T
+    size = np.linalg.norm(outside, axis=1)
+    found, compared = list[Bool[np.ndarray, " T"]](), size <= allowed.outside_row
+    for seed in np.argsort(-size).tolist():
+        if compared[seed]:
+            continue
+        unit = outside[seed] / size[seed]
+        off = np.linalg.norm(outside - np.outer(outside @ unit, unit), axis=1)
+        group = off <= allowed.completed_margin * span.tolerance
+        compared |= group
+        every = all(np.array_equal(np.unique(codes[group, g]), np.unique(codes[:, g])) for g in range(codes.shape[1]))
+        if every and np.linalg.matrix_rank(scaled[group], tol=allowed.same_row) == span.rank + 1:
+            found.append(group)
+    return sorted(found, key=np.count_nonzero)
+
+
+def _start(problem: CensusProblem, codes: Int[np.ndarray, "T G"], conditions: tuple[str, ...]) -> Start:
+    nodes = with_degrees(problem.seen, problem.knowledge, codes, limits=problem.limits.span)
+    return Start(nodes, conditions, complete=True, attempts=HIDDEN)
