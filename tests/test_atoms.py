@@ -17,26 +17,9 @@ from jgleak.audit.outcome import outcome
 from jgleak.features import FeatureSpace, ogb_atoms, onehot, pyg_atoms
 from jgleak.federated import Knowledge, Observation, fedsgd, load, save
 from jgleak.gnn import standard
-from jgleak.graph import Graph
 from jgleak.interop.spaces import feature_space
 from jgleak.smiles import smiles
-
-
-def described(text: str, space: FeatureSpace) -> Graph:
-    """A molecule as both libraries describe it: places in the lists, the last one for what a list lacks."""
-    mol = Chem.MolFromSmiles(text)
-    rows = [
-        (
-            *(atom.GetAtomicNum(), str(atom.GetChiralTag()), atom.GetTotalDegree(), atom.GetFormalCharge()),
-            *(atom.GetTotalNumHs(), atom.GetNumRadicalElectrons(), str(atom.GetHybridization())),
-            *(int(atom.GetIsAromatic()), int(atom.IsInRing())),
-        )
-        for atom in mol.GetAtoms()
-    ]
-    lists = [list(feature.values) for feature in space.features]
-    codes = [[lists[g].index(v) if v in lists[g] else len(lists[g]) - 1 for g, v in enumerate(row)] for row in rows]
-    bonds = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in mol.GetBonds()]
-    return Graph(np.array(codes, np.int32), np.array(bonds, np.int64).reshape(-1, 2), 0, name=text)
+from tests.library_atoms import described
 
 
 def test_the_columns_are_those_of_the_libraries() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from jgleak.attacks.census.conic import occurring
 from jgleak.attacks.census.hidden_nodes import hidden
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.public_blocks import CONDITION, beside
+from jgleak.attacks.census.row_rank import spanning
 from jgleak.attacks.census.settings import CensusLimits
 from jgleak.attacks.census.starts import Start
 from jgleak.attacks.span.check import SpanCheck
@@ -140,6 +141,17 @@ class CensusCandidates:
             return None
         return self._levels(self.start, next(self._chosen(SPARSE[0], self.start.nodes)))
 
+    @cached_property
+    def hidden(self) -> tuple[Start, ...]:
+        """Feature vectors to begin with where the adjacency hides those of nodes."""
+        return hidden(self.problem)
+
+    @cached_property
+    def enumerable(self) -> tuple[Start, ...]:
+        """Feature vectors that nodes of small graphs are taken from: those of ``start``, or, where these do not span
+        what the input's gradient spans, the hidden ones, where there are any."""
+        return (self.start,) if spanning(self.problem, self.start.nodes) else self.hidden or (self.start,)
+
     def _starts(self) -> Iterator[Start]:
         """Feature vectors to begin with: likely ones before all, and those of an adjacency that hides nodes last."""
         knowledge, number = self.problem.knowledge, one_hop_count(self.start.nodes)
@@ -156,7 +168,7 @@ class CensusCandidates:
             some = self.start.sparse(few), self.start.scattered(few, self.limits.hop_blocks)
             yield from (start for start in some if start is not None)
         yield self.start
-        yield from hidden(self.problem)
+        yield from self.hidden
 
     def _conic(self, start: Start, attempt: Attempt) -> Levels | None:
         """Candidates of the blocks that the last convolutions' gradients are made of (``conic``)."""

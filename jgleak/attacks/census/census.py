@@ -83,7 +83,8 @@ def run(
         counting = clock.part(settings.limits.counting_share) if searchable(problem) else clock
         candidates = CensusCandidates(problem, counting, budget)
         # of several steps whole gradients of graphs are compared one by one alone
-        small, unsolved = not problem.several and may_be_small(problem, candidates.start.nodes), list[Attempted]()
+        starts = () if problem.several else candidates.enumerable
+        small, unsolved = any(may_be_small(problem, start.nodes) for start in starts), list[Attempted]()
         early = counting.part(1.0 - settings.limits.enumeration_share) if small else counting
         for number, levels in enumerate(candidates.attempts(early), start=1):
             attempted = counted(problem, levels, early)
@@ -147,25 +148,31 @@ def _certified(problem: CensusProblem, answer: Answer, info: Mapping[str, Any], 
 def _enumerated(
     problem: CensusProblem, candidates: CensusCandidates, clock: Clock, unsolved: Sequence[Attempted]
 ) -> tuple[Answer, dict[str, Any]]:
-    """All small graphs: within bounds from the last equations that left counts open, or else of all nodes that pass.
+    """All small graphs: within bounds from the last equations that left counts open, or else of all nodes that may be.
     Half of the time is left for the search that follows, where one does."""
-    most, nodes = min(problem.most_nodes, problem.limits.enumerated_nodes), candidates.start.nodes
+    most = min(problem.most_nodes, problem.limits.enumerated_nodes)
     clock = clock.part(0.5) if searchable(problem) else clock
     largest, last = problem.knowledge.max_degree, unsolved[-1] if unsolved else None
     known = () if largest is None else (f"no node has more than {largest} neighbours, which is known",)
     if last is not None and last.solution is not None and problem.knowledge.space.degree is not None:
-        part = clock.part(0.5)
+        part, nodes = clock.part(0.5), candidates.start.nodes
         found = enumerated(problem, nodes, shares(problem, last.levels, last.solution, part), part)
         if found.graphs:
             whole = dataclasses.replace(found, exhausted=found.exhausted and last.levels.complete)
             return Answer((*last.levels.conditions, *known), whole, most), {"enumerated": found.partials}
-    found = enumerated(problem, nodes, None, clock)
-    return Answer((*candidates.start.conditions, *known), found, most), {"enumerated": found.partials}
+    starts = [start for start in candidates.enumerable if may_be_small(problem, start.nodes)]
+    answer, partials = Answer((), AnonymitySet(exhausted=False), most), 0
+    for left, start in zip(range(len(starts), 0, -1), starts, strict=True):
+        found = enumerated(problem, start.nodes, None, clock.part(1.0 / left))
+        answer, partials = Answer((*start.conditions, *known), found, most), partials + found.partials
+        if found.graphs:
+            break
+    return answer, {"enumerated": partials}
 
 
 def _searched(problem: CensusProblem, candidates: CensusCandidates, clock: Clock) -> tuple[Answer, dict[str, Any]]:
     """Graphs that parallel tempering meets."""
-    levels, found, facts = searched(problem, candidates.start.nodes, clock)
+    levels, found, facts = searched(problem, candidates.enumerable[0].nodes, clock)
     conditions = () if levels is None else levels.conditions
     return Answer(conditions, found, problem.rounds[0][-1]), facts
 

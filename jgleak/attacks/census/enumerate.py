@@ -19,11 +19,10 @@ from jgleak.attacks.attack import Clock
 from jgleak.attacks.census.assemble import AnonymitySet, ExplainingGraph
 from jgleak.attacks.census.growth import Assembly
 from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.row_rank import shown_rank
 from jgleak.attacks.census.screen import TOGETHER, passing
 from jgleak.attacks.census.shares import Bounds
 from jgleak.attacks.span.hops import Blocks, Nodes
-from jgleak.attacks.span.leak_points import leak_points
-from jgleak.attacks.span.levels import input_subspace
 from jgleak.graph import Graph
 
 CYCLE = 2
@@ -134,7 +133,7 @@ def enumerated(problem: CensusProblem, nodes: Nodes, bounds: Bounds | None, cloc
     sizes = [n for sizes in problem.rounds for n in sizes if n <= slots]
     whole = problem.most_nodes <= slots
     found, looked, exhausted = list[ExplainingGraph](), _Looked(), whole and nodes.complete
-    rank = _rank(problem, nodes)
+    rank = shown_rank(problem, nodes)
     stars = {n: _stars(problem, nodes, bounds, (n, rank)) for n in sizes}
     for n, cycles in _order(sizes):
         for graphs in _batches(looked, problem, stars[n], (n, cycles), clock):
@@ -164,19 +163,6 @@ def _order(sizes: list[int]) -> list[tuple[int, int]]:
     """Numbers of nodes and of independent cycles, the simplest first."""
     pairs = [(n, cycles) for n in sizes for cycles in range((n - 1) * (n - 2) // 2 + 1)]
     return sorted(pairs, key=lambda pair: (pair[0] + CYCLE * pair[1], pair))
-
-
-def _rank(problem: CensusProblem, nodes: Nodes) -> int:
-    """Dimensions that the rows of the graph span at least: the columns of the input's gradient lie in their span.
-
-    Where false rows pass beside the true ones, or rounding looks like a dimension, one of the two numbers is too large.
-    """
-    if problem.knowledge.features is not None or problem.seen.pruned:  # rows of a pruned gradient are no combinations
-        return 0
-    if not leak_points(problem.seen, 0):  # of a graph of a batch, whose own first gradient is not told apart
-        return 0
-    seen = input_subspace(problem.seen, problem.knowledge, problem.tolerances.span)
-    return min(seen.rank, int(np.linalg.matrix_rank(nodes.rows.astype(np.float64))))
 
 
 def _stars(problem: CensusProblem, nodes: Nodes, bounds: Bounds | None, size: tuple[int, int]) -> Stars:

@@ -1,15 +1,14 @@
 """Feature vectors to begin with where a singular propagation matrix hides the nodes' rows.
 
 A convolution's gradient is ``X^T S^T D``. Where ``S`` is singular, as that of a GCN or a GIN on acetoin or any other
-tree X2A-BX2, the span lacks a combination of the rows ``X``, and often every single one of them lies outside. Mixed rows
-``S X`` stay inside: so blocks are checked by these, and nodes not at all. What the span lacks is mostly one dimension.
-Then the parts of all rows outside it are parallel, and few vectors have such parts.
+tree X2A-BX2, the span lacks a combination of the rows ``X``, and often every single one of them lies outside. Mixed
+rows ``S X`` stay inside: so blocks are checked by these, and nodes not at all. What the span lacks is mostly one
+dimension. Then the parts of all rows outside it are parallel, and few vectors have such parts.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -34,31 +33,28 @@ COMPARED = 4_096
 """Most vectors whose parts outside a span are compared, each with each."""
 
 
-def hidden(problem: CensusProblem) -> Iterator[Start]:
-    """Vectors of the values that occur: those whose parts outside the span are parallel, and then all of them.
+def hidden(problem: CensusProblem) -> tuple[Start, ...]:
+    """Vectors of the values that occur: all of them where they can be tried at once, or else those of one line each.
 
-    None where it does not show which values occur, or no convolution mixes. Those of one line are left out where all
-    may be tried at once, which takes less for granted.
+    None where it does not show which values occur, or no convolution mixes.
     """
     observation, knowledge = problem.seen, problem.knowledge
     if knowledge.features is not None or knowledge.noise is not None or observation.model.returns_statistics:
-        return
+        return ()
     try:
         codes = vectors(Evidence(observation, knowledge.space))
     except Silent:
-        return
+        return ()
     whole = _start(problem, codes, (OCCURRING,))
     if not whole.nodes.degrees.size:
-        return
-    affordable = one_hop_count(whole.nodes) <= problem.limits.span.whole_candidates
-    if not affordable:
-        span = input_subspace(observation, knowledge, problem.tolerances.span)
-        groups = lines(codes, knowledge.space.encode(codes), span)
-        starts = [_start(problem, codes[group], (OCCURRING, PARALLEL)) for group in groups]
-        for start in starts:
-            yield dataclasses.replace(start, complete=len(starts) == 1)
-    if affordable:
-        yield whole
+        return ()
+    if one_hop_count(whole.nodes) <= problem.limits.span.whole_candidates:
+        return (whole,)
+    span = input_subspace(observation, knowledge, problem.tolerances.span)
+    groups = lines(codes, knowledge.space.encode(codes), span)
+    only = len(groups) == 1  # of several lines none excludes the graphs of another
+    starts = [_start(problem, codes[group], (OCCURRING, PARALLEL), complete=only) for group in groups]
+    return tuple(dataclasses.replace(start, nodes=dataclasses.replace(start.nodes, hidden=1)) for start in starts)
 
 
 def lines(
@@ -90,6 +86,9 @@ def lines(
     return sorted(found, key=np.count_nonzero)
 
 
-def _start(problem: CensusProblem, codes: Int[np.ndarray, "T G"], conditions: tuple[str, ...]) -> Start:
-    nodes = with_degrees(problem.seen, problem.knowledge, codes, limits=problem.limits.span)
-    return Start(nodes, conditions, complete=True, attempts=HIDDEN)
+def _start(
+    problem: CensusProblem, codes: Int[np.ndarray, "T G"], conditions: tuple[str, ...], *, complete: bool = True
+) -> Start:
+    limits = problem.limits.span
+    nodes = with_degrees(problem.seen, problem.knowledge, codes, complete=complete, limits=limits)
+    return Start(nodes, conditions, complete, attempts=HIDDEN)

@@ -14,6 +14,7 @@ from jgleak.attacks.census.prior import PRIORS, resolved
 from jgleak.attacks.span.hops import Nodes
 from jgleak.federated.knowledge import Knowledge
 
+
 @dataclasses.dataclass(frozen=True)
 class Start:
     """Feature vectors to begin with.

@@ -33,6 +33,7 @@ class Nodes:
       complete: all that pass are here; False where a budget ended the filter.
       listed: the neighbourhoods that may occur, each a node and its sorted neighbours; None: all.
       classes: number ``K`` of edge classes; a neighbour ``t`` along class ``k`` is the number ``K t + k``.
+      hidden: dimensions of the nodes' rows that the input's gradient lacks.
     """
 
     codes: Int[np.ndarray, "T G"]
@@ -42,6 +43,7 @@ class Nodes:
     complete: bool = True
     listed: tuple[tuple[int, Neighbours], ...] | None = None
     classes: int = 1
+    hidden: int = 0
 
 
 @dataclasses.dataclass(frozen=True)

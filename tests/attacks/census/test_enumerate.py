@@ -15,9 +15,10 @@ import pytest
 from jgleak.attacks.attack import Budget
 from jgleak.attacks.census.candidates import CensusCandidates
 from jgleak.attacks.census.census import census
-from jgleak.attacks.census.enumerate import Stars, _batches, _Looked, _order, _rank, _stars, enumerated, may_be_small
+from jgleak.attacks.census.enumerate import Stars, _batches, _Looked, _order, _stars, enumerated, may_be_small
 from jgleak.attacks.census.equations import equations
 from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.row_rank import shown_rank
 from jgleak.attacks.census.screen import passing
 from jgleak.attacks.census.settings import DEFAULTS
 from jgleak.attacks.census.shares import shares
@@ -64,7 +65,7 @@ def problem(star: Graph) -> CensusProblem:
 
 
 def all_of(problem: CensusProblem, nodes: Nodes, n: int) -> list[Graph]:
-    stars, looked = _stars(problem, nodes, None, (n, _rank(problem, nodes))), _Looked()
+    stars, looked = _stars(problem, nodes, None, (n, shown_rank(problem, nodes))), _Looked()
     found = [
         graph for size in _order([n]) for graphs in _batches(looked, problem, stars, size, FOREVER) for graph in graphs
     ]
@@ -86,7 +87,7 @@ def test_graphs_of_nodes_that_state_degrees_are_those_of_the_atlas() -> None:
     problem = CensusProblem.of(observed(STATED, truth), Knowledge(STATED))
     codes = np.array([[kind, degree] for kind in range(2) for degree in range(1, 4)], np.int32)
     nodes = Nodes(codes, STATED.encode(codes), codes[:, 1])
-    rank = _rank(problem, nodes)
+    rank = shown_rank(problem, nodes)
     forms = {graph.canonical_form() for graph in all_of(problem, nodes, 4)}
     expected = [g for g in small_graphs(4, STATED) if np.linalg.matrix_rank(STATED.encode(g.x)) >= rank]
     assert forms == {graph.canonical_form() for graph in expected}

@@ -1,0 +1,36 @@
+"""How many dimensions the rows of a graph span, by the gradient of what takes them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.span.hops import Nodes
+from jgleak.attacks.span.leak_points import leak_points
+from jgleak.attacks.span.levels import input_subspace
+
+
+def shown_rank(problem: CensusProblem, nodes: Nodes) -> int:
+    """Dimensions that the rows of the graph span at least: the columns of the input's gradient lie in their span.
+
+    Where false rows pass beside the true ones, or rounding looks like a dimension, one of the two numbers is too large.
+    """
+    return min(_rank_of_gradient(problem) + nodes.hidden, _rank_of_rows(nodes))
+
+
+def spanning(problem: CensusProblem, nodes: Nodes) -> bool:
+    """False where these nodes cannot be all: their rows span less than the input's gradient."""
+    return _rank_of_rows(nodes) >= _rank_of_gradient(problem)
+
+
+def _rank_of_rows(nodes: Nodes) -> int:
+    return int(np.linalg.matrix_rank(nodes.rows.astype(np.float64))) if nodes.degrees.size else 0
+
+
+def _rank_of_gradient(problem: CensusProblem) -> int:
+    """0 where it says nothing."""
+    if problem.knowledge.features is not None or problem.seen.pruned:  # rows of a pruned gradient are no combinations
+        return 0
+    if not leak_points(problem.seen, 0):  # of a graph of a batch, whose own first gradient is not told apart
+        return 0
+    return input_subspace(problem.seen, problem.knowledge, problem.tolerances.span).rank

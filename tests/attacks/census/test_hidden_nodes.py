@@ -1,0 +1,137 @@
+"""Feature vectors to begin with where a singular adjacency hides the nodes' rows."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from jgleak import Budget, Knowledge, get_attack
+from jgleak.attacks.census.candidates import CensusCandidates
+from jgleak.attacks.census.hidden_nodes import OCCURRING, PARALLEL, hidden, lines
+from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.row_rank import shown_rank, spanning
+from jgleak.attacks.facts.evidence import Evidence
+from jgleak.attacks.facts.node_kinds import vectors
+from jgleak.attacks.span.levels import input_subspace
+from jgleak.datasets import load
+from jgleak.datasets.molecules import molecule_graph
+from jgleak.features import FeatureSpace, pyg_atoms
+from jgleak.federated import Observation, fedsgd
+from jgleak.gnn import GNN, MLP, GCNConv, Layer, Pooled, standard
+from jgleak.graph import Graph
+from tests.library_atoms import described
+
+DATA = load("embedded")
+RAW = dataclasses.replace(DATA.space, mean=None, std=None)
+MODEL = GNN(DATA.space.width, tuple(Layer(GCNConv(64, bias=True), "relu") for _ in range(2)), Pooled(mlp=MLP((16, 2))))
+PARAMS = MODEL.initial(key=jax.random.key(0))
+
+TREES = ("CC(N)C(=O)O", "CC(O)C(=O)O", "CC(C)C(=O)O", "CC(O)C(C)=O")
+"""X2A-BX2: the propagation matrix of a GIN or a GCN is singular."""
+
+LIBRARY = pyg_atoms()
+"""Features that state no degree."""
+
+GIN = standard(LIBRARY.width, "gin", Pooled(mlp=MLP((16, 2))), hidden=32, last_act=True, bias=True)
+WEIGHTS = GIN.initial(key=jax.random.key(0))
+
+
+def seen(smiles: str, space: FeatureSpace = DATA.space) -> tuple[Graph, Observation]:
+    """A molecule of six atoms, X2A-BX2, and its gradient."""
+    graph = dataclasses.replace(molecule_graph(smiles), y=1)
+    return graph, fedsgd(MODEL, PARAMS, [graph], space, loss="ce")
+
+
+@pytest.mark.parametrize(
+    ("smiles", "space"), [("CC(=O)C(C)O", DATA.space), ("CC(=O)C(C)O", RAW), ("NC(=O)C(Cl)Cl", RAW)]
+)
+def test_a_tree_whose_nodes_are_hidden_is_found(smiles: str, space: FeatureSpace) -> None:
+    graph, observation = seen(smiles, space)
+    knowledge = Knowledge(space, prior="none")
+    span = input_subspace(observation, knowledge)
+    rows = knowledge.space.encode(graph.x).astype(float)
+    assert not np.any(span.distances(rows) <= span.tolerance), "no node is in the span"
+    answer = get_attack("census")(observation, knowledge, key=jax.random.key(1), budget=Budget(seconds=60))
+    certificate = answer.certificate
+    assert any(one.isomorphic(graph) for one in answer.graphs)
+    assert certificate is not None and OCCURRING in certificate.conditions
+    assert (certificate.status == "unique") == (len(answer.graphs) == 1)
+
+
+def test_every_vector_of_values_that_occur_is_there_and_no_other() -> None:
+    graph, observation = seen("CC(=O)C(C)O", RAW)
+    (start,) = hidden(CensusProblem.of(observation, Knowledge(RAW)))
+    assert start.complete and start.conditions == (OCCURRING,)
+    free = [g for g, feature in enumerate(RAW.features) if feature.determined_by is None]
+    values = [set(graph.x[:, g].tolist()) for g in free]
+    found = {tuple(row) for row in start.nodes.codes[:, free].tolist()}
+    assert len(found) == np.prod([len(one) for one in values])
+    assert all(code in one for row in found for code, one in zip(row, values, strict=True))
+    assert {tuple(row) for row in graph.x[:, free].tolist()} <= found
+
+
+def test_nothing_is_hidden_from_who_knows_the_rows_or_sees_noise() -> None:
+    graph, observation = seen("CC(=O)C(C)O", RAW)
+    for knows in (Knowledge(RAW, n=graph.n, features=graph.x), Knowledge(RAW, noise=1e-6)):
+        assert hidden(CensusProblem.of(observation, knows)) == ()
+
+
+def behind_gin(smiles: str) -> tuple[Graph, Observation]:
+    """A molecule as PyTorch Geometric describes it, and its gradient."""
+    graph = dataclasses.replace(described(smiles, LIBRARY), y=1)
+    return graph, fedsgd(GIN, WEIGHTS, [graph], LIBRARY, loss="ce")
+
+
+@pytest.mark.parametrize("smiles", TREES)
+def test_rows_outside_the_span_lie_on_one_line(smiles: str) -> None:
+    """Of all vectors of the values that occur few lie on it, and it is the only one."""
+    graph, observation = behind_gin(smiles)
+    problem = CensusProblem.of(observation, Knowledge(LIBRARY))
+    (start,) = hidden(problem)
+    rows = {tuple(row) for row in graph.x.tolist()}
+    found = {tuple(row) for row in start.nodes.codes.tolist()}
+    assert rows <= found and len(found) <= 2 * len(rows)
+    assert start.complete and start.nodes.complete and start.conditions == (OCCURRING, PARALLEL)
+    encoded = LIBRARY.encode(graph.x)
+    assert shown_rank(problem, start.nodes) == np.linalg.matrix_rank(encoded)
+    mixed = (graph.adjacency + np.eye(graph.n)) @ encoded
+    assert np.linalg.matrix_rank(mixed) == np.linalg.matrix_rank(encoded) - 1
+
+
+def test_trees_are_found_behind_a_gin_though_no_feature_states_a_degree() -> None:
+    for smiles in TREES:
+        graph, observation = behind_gin(smiles)
+        knowledge, limit = Knowledge(LIBRARY), Budget(seconds=60)
+        answer = get_attack("census")(observation, knowledge, key=jax.random.key(1), budget=limit)
+        assert [one.isomorphic(graph) for one in answer.graphs] == [True]
+        assert answer.certificate is not None
+        assert {OCCURRING, PARALLEL} < set(answer.certificate.conditions)
+        assert any(condition.startswith("no node has more than 4") for condition in answer.certificate.conditions)
+
+
+def test_a_line_that_lacks_a_value_or_a_dimension_cannot_be_all() -> None:
+    graph, observation = behind_gin(TREES[0])
+    span = input_subspace(observation, Knowledge(LIBRARY))
+    codes = vectors(Evidence(observation, LIBRARY))
+    (whole,) = lines(codes, LIBRARY.encode(codes), span)
+    kept = ~whole | (codes[:, 0] != 7)  # nitrogen: other vectors still have it
+    assert np.any(codes[kept, 0] == 7)
+    assert lines(codes[kept], LIBRARY.encode(codes[kept]), span) == []
+    repeated = np.repeat(graph.x[:1], 3, axis=0)
+    assert lines(repeated, LIBRARY.encode(repeated), span) == []
+
+
+def test_small_graphs_are_taken_from_hidden_nodes_where_those_that_pass_cannot_be_all() -> None:
+    _, observation = behind_gin(TREES[0])
+    problem = CensusProblem.of(observation, Knowledge(LIBRARY))
+    candidates = CensusCandidates(problem, Budget(seconds=60).start(), Budget(seconds=60))
+    assert not spanning(problem, candidates.start.nodes)
+    assert candidates.enumerable is candidates.hidden and len(candidates.hidden) == 1
+    _, observation = behind_gin("CCO")
+    problem = CensusProblem.of(observation, Knowledge(LIBRARY))
+    candidates = CensusCandidates(problem, Budget(seconds=60).start(), Budget(seconds=60))
+    assert spanning(problem, candidates.start.nodes)
+    assert [start is candidates.start for start in candidates.enumerable] == [True]
