@@ -265,6 +265,17 @@ def test_a_table_that_does_not_fit_is_one_clear_mistake(folder: Path, table: str
     assert words in str(error.value)
 
 
+def test_columns_that_nobody_describes_are_a_mistake_of_the_grid(folder: Path, seen: dict[str, bytes]) -> None:
+    grid = GRID.replace("*", "[abc]")
+    for name in ("a", "b"):
+        (folder / "seen" / f"{name}.safetensors").write_bytes(with_header(seen[name], {"space": None}))
+    assert len(read_grid(grid, folder).cells) == 3, "one file says it"
+    (folder / "seen" / "c.safetensors").write_bytes(with_header(seen["c"], {"space": None}))
+    result = run(folder, grid, "--dry-run")
+    assert result.exit_code == 2 and "features: missing, and no file says" in " ".join(result.output.split())
+    assert len(read_grid(grid.replace("files", 'features = "molecules"\nfiles'), folder).cells) == 3
+
+
 def test_a_file_that_is_recorded_again_is_read_again(folder: Path, seen: dict[str, bytes]) -> None:
     (cell,) = read_grid(GRID.replace("*", "a"), folder).cells
     for name in ("a", "b"):

@@ -21,6 +21,9 @@ from jgleak.reading import check_file, typed
 FIELDS = {"name": str, "files": str, "truth": str, "features": str, "noise": float}
 """What a table may say; ``files`` may be a list of texts too."""
 
+NAMED = "name molecules, pyg or ogb, or a schema file beside the grid"
+"""What ``features`` may say."""
+
 MOST_GRAPHS = 100_000
 """Most graphs behind one update that are counted one by one; a file that says more is broken."""
 
@@ -40,7 +43,7 @@ def observation_label(entry: Mapping[str, Any]) -> str:
 
 
 def observation_faults(entry: Mapping[str, Any], folder: Path) -> Iterator[str]:
-    """Every mistake of one table, as ``.field: what is wrong``; no observation is read.
+    """Every mistake of one table, as ``.field: what is wrong``; of observations their headers alone are read.
 
     Args:
       entry: the table.
@@ -73,10 +76,34 @@ def observation_faults(entry: Mapping[str, Any], folder: Path) -> Iterator[str]:
         try:
             check_file(folder / features)
         except ValueError as error:
-            yield f".features: {error}; name molecules, pyg or ogb, or a schema file beside the grid"
+            yield f".features: {error}; {NAMED}"
+    elif features is None and isinstance(entry["files"], str | list):
+        yield from _unsaid_columns(entry, folder)
     truth = entry.get("truth")
     if isinstance(truth, str) and truth.strip():
         yield from (f".truth: {fault}" for fault in _truth_faults(truth, entry, folder))
+
+
+def _unsaid_columns(entry: Mapping[str, Any], folder: Path) -> Iterator[str]:
+    """What to say where neither the table nor any of its files says what the input's columns mean.
+
+    Where some files do, the others fail by themselves: a feature space of the table would replace those that are said.
+    """
+    patterns = [pattern for pattern in _patterns(entry) if isinstance(pattern, str) and pattern]
+    headers = [_header(path) for pattern in patterns for path in _matches(pattern, folder)]
+    read = [header for header in headers if header]
+    if read and all(header.get("space") is None for header in read):
+        yield f".features: missing, and no file says what the columns of its input mean; {NAMED}"
+
+
+def _header(file: Path) -> dict[str, Any]:
+    """What a file says of itself; empty where it cannot be read, or says nothing."""
+    try:
+        with safe_open(file, framework="numpy") as opened:
+            header: Any = json.loads((opened.metadata() or {})["jgleak"])
+    except (OSError, SafetensorError, ValueError, KeyError, RecursionError):
+        return {}
+    return header if isinstance(header, dict) else {}
 
 
 def _truth_faults(truth: str, entry: Mapping[str, Any], folder: Path) -> Iterator[str]:
@@ -122,10 +149,8 @@ def recorded_files(entry: Mapping[str, Any], folder: Path) -> list[tuple[str, di
 
 def _fields(recorded: Recorded) -> dict[str, Any]:
     """The fields that a file states; those of one that cannot be read keep their defaults, and reading says why."""
-    fields: dict[str, Any] = {"recorded": recorded}
+    fields, header = dict[str, Any](recorded=recorded), _header(Path(recorded.file))
     try:
-        with safe_open(recorded.file, framework="numpy") as file:
-            header: Any = json.loads((file.metadata() or {})["jgleak"])
         fields |= {"batch": typed(header["batch_size"], "int", "batch_size")}
         fields |= {"protocol": typed(header["protocol"], "str", "protocol")}
         local = header.get("local") or {}
@@ -133,6 +158,6 @@ def _fields(recorded: Recorded) -> dict[str, Any]:
             if local.get(theirs) is not None:  # of the loader: all graphs
                 fields[ours] = typed(local[theirs], kind, theirs)
         Specification(**fields)
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return {"recorded": recorded}
     return fields if fields["batch"] <= MOST_GRAPHS else {"recorded": recorded}
