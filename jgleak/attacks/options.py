@@ -6,12 +6,15 @@ import dataclasses
 import difflib
 import math
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from jgleak.reading import shortened
 
 Settings = TypeVar("Settings")
+
+LISTED, NEAREST = 30, 6
+"""Most options that a message lists, and how many of more."""
 
 
 def from_zero(default: float) -> Any:
@@ -36,10 +39,19 @@ def with_options(settings: Settings, options: Mapping[str, str | float]) -> Sett
     known = dict(_leaves(settings))
     for name in options:
         if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {close[0]!r}? " if close else ""
-            raise ValueError(f"option {name!r}: unknown; {hint}choose from {', '.join(known)}")
+            raise ValueError(f"option {name!r}: unknown; {_choices(name, list(known), settings)}")
     return _replaced(settings, {name: _value(known[name], str(text)) for name, text in options.items()})
+
+
+def _choices(name: str, known: Sequence[str], settings: Any) -> str:
+    """What may be meant: all options, or of many the nearest, and where the others are described."""
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    if len(known) <= LISTED:
+        return f"{hint}choose from {', '.join(known)}"
+    near = difflib.get_close_matches(name, known, n=NEAREST, cutoff=0.0)
+    where = type(settings).__module__
+    return f"{hint}the nearest of {len(known)} are {', '.join(near)}; `python -m pydoc {where}` describes them"
 
 
 def changed_options(settings: Settings, defaults: Settings) -> dict[str, Any]:

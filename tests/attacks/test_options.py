@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from jgleak.attacks.census.settings import DEFAULTS
 from jgleak.attacks.options import from_zero, with_options
 
 
@@ -47,3 +48,12 @@ def test_faults_name_the_option_and_what_it_takes(options: dict[str, str], messa
     with pytest.raises(ValueError, match="option") as error:
         with_options(Outer(), options)
     assert str(error.value).startswith(message)
+
+
+def test_of_many_options_the_nearest_are_named() -> None:
+    with pytest.raises(ValueError, match="option") as error:
+        with_options(DEFAULTS, {"hop_block": "1"})
+    said = str(error.value)
+    assert said.startswith("option 'hop_block': unknown; did you mean 'hop_blocks'? the nearest of ")
+    assert said.endswith("; `python -m pydoc jgleak.attacks.census.settings` describes all")
+    assert said.count(",") == 5
