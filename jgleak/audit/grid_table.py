@@ -40,7 +40,7 @@ def audit_table(units: Sequence[Unit]) -> Table:
         counts = [sum(unit.status == status for unit in members) for status in seen]
         means = [_mean([r[rate] for r in attacked if r[rate] is not None]) for rate in RATES]
         rows[kind] = [len(members), *counts, *means, f"{sum(unit.seconds for unit in members):.1f}"]
-    return _table(rows, ("units", *seen, *RATES, "seconds"))
+    return _table(rows, ("units", *seen, *RATES, "seconds in all"))
 
 
 def span(seconds: float) -> str:

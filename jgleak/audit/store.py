@@ -105,7 +105,7 @@ def _claim(certificate: Certificate) -> str:
     count = {
         "unique": "unique",
         "k_graphs": f"{certificate.size} graphs",
-        "at_least_k": f"at least {certificate.size} graphs",
+        "at_least_k": f"at least {certificate.size} graph{'s' * (certificate.size > 1)}",
     }
     terms = len(certificate.conditions)
     under = f", under {terms} condition{'s' * (terms > 1)}" if terms else ""

@@ -76,8 +76,11 @@ def reasons(records: Sequence[Mapping[str, Any]]) -> list[str]:
 def summary_table(summary: Mapping[str, Any]) -> Table:
     """Rates over all clients with their 95 % intervals, then exact reconstructions by size."""
     clients, attack = summary["attacked"], summary["specification"]["attack"]
-    title = f"{attack}: {clients} clients in {summary['seconds_total']:.1f} s ({summary['device']})"
-    title += f", {summary['compilations']} compilations in {summary['seconds_compiling']:.1f} s of it; "
+    title = (
+        f"{attack}: {clients} client{'s' * (clients != 1)} in {summary['seconds_total']:.1f} s ({summary['device']})"
+    )
+    compiled = summary["compilations"]
+    title += f", {compiled} compilation{'s' * (compiled != 1)} in {summary['seconds_compiling']:.1f} s of it; "
     title += f"at most {summary['seconds_most']:.1f} s a client without them"
     table = Table(title=title, title_justify="left", caption_justify="left", box=SIMPLE_HEAD)
     for column in ("metric", "mean", "low", "high", "clients"):

@@ -82,7 +82,7 @@ def line(record: Mapping[str, Any]) -> str:
     words = {
         "unique": "certified unique",
         "k_graphs": "certified, {} graphs",
-        "at_least_k": "{} graphs or more",
+        "at_least_k": "{} graphs or more" if certificate and certificate["size"] > 1 else "{} graph or more",
     }
     said = "no certificate" if certificate is None else words[certificate["status"]].format(certificate["size"])
     outcome = record["outcome"] if record["graphs"] else f"nothing ({record['stop']})"

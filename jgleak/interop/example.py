@@ -124,11 +124,16 @@ def _other_size(model: GNN, graphs: DenseGraph, found: int, wanted: int) -> str:
     if not model.node_level and many == 1 < nodes and wanted == nodes * model.outputs:
         return f"{said}one graph: it labels nodes; leave the pool out, or of {nodes} graphs give their batch vector"
     count = nodes if model.node_level else many
-    what = f"{count} {'nodes' if model.node_level else 'graphs'} with {found // count} outputs each"
+    what = f"{_many(count, model)} with {found // count} outputs each"
     return (
         f"{said}{what}; give all that the model returns, as it enters the loss, and of a batch of graphs the vector "
         "that says which node is whose: (x, edge_index, output, batch)"
     )
+
+
+def _many(count: int, model: GNN) -> str:
+    """So many of what has a label."""
+    return f"{count} {'node' if model.node_level else 'graph'}{'s' * (count != 1)}"
 
 
 @partial(jax.jit, static_argnames=("model",))
@@ -219,7 +224,7 @@ def _check_gradient(observation: Observation, graphs: DenseGraph, labels: Num[np
         )
     if labels.size != count * (model.outputs if loss.masked else 1):
         raise ValueError(
-            f"example: there are {labels.size} labels for {count} {'nodes' if model.node_level else 'graphs'}"
+            f"example: there are {labels.size} labels for {_many(count, model)}"
             + (f" of {model.outputs} tasks; of one class a graph the loss is 'ce' or 'bce'" if loss.masked else "")
         )
     y = jnp.asarray(labels.reshape(1, -1) if model.node_level else labels.reshape(count, -1)[:, : model.outputs])

@@ -144,7 +144,8 @@ class Guard:
         if self.strict and not enough:
             return True, size, f"the attack did not certify {self.least} graphs in its time ({found.stop})"
         if enough:
-            return False, size, f"at least {min(open_sets)} graphs explain the update"
+            least = min(open_sets)
+            return False, size, f"at least {least} graph{'s explain' if least > 1 else ' explains'} the update"
         return False, size, f"nothing was certified in its time ({found.stop}), which is no evidence of safety"
 
 

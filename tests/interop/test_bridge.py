@@ -257,12 +257,12 @@ def test_an_example_must_be_a_simple_graph_of_the_model_s_rows(strangers: dict[s
     for example, message in (
         ((rows[:, 1:], edges, output), "example: the model takes rows of 5 features"),
         ((rows, edges[:, :3], output), "give both directions"),
-        ((rows, edges, np.zeros(7)), "has 7 entries, the description's 2 for 1 graphs with 2 outputs each; give all"),
-        ((rows, edges, np.zeros(6)), "has 6 entries, .* for 1 graphs with 2 outputs each; give all"),
+        ((rows, edges, np.zeros(7)), "has 7 entries, the description's 2 for 1 graph with 2 outputs each; give all"),
+        ((rows, edges, np.zeros(6)), "has 6 entries, .* for 1 graph with 2 outputs each; give all"),
         ((rows, edges, np.zeros((6, 2))), "for one graph: it labels nodes; leave the pool out, or of 6 graphs give"),
         ((rows, edges, output, np.zeros(3, int)), "'batch' must say one graph for each of 6 nodes"),
         ((rows, edges, output, np.arange(6)), "an edge joins two graphs of the batch"),
-        ((rows, edges, output, None, np.zeros(2, int)), "example: there are 2 labels for 1 graphs"),
+        ((rows, edges, output, None, np.zeros(2, int)), "example: there are 2 labels for 1 graph"),
     ):
         with pytest.raises(ValueError, match=message):
             from_arrays(**one.given, example=example)

@@ -74,7 +74,7 @@ def test_the_labels_tell_losses_apart_that_the_last_bias_does_not(tasks: dict[st
     with pytest.raises(ValueError, match="gradient: it differs from that of the example's loss"):
         from_arrays(**labelled, loss="masked_mse")
     one = {**tasks, "example": dataclasses.replace(tasks["example"], labels=np.array([1]))}
-    with pytest.raises(ValueError, match="1 labels for 1 graphs of 6 tasks; of one class a graph the loss is 'ce'"):
+    with pytest.raises(ValueError, match="1 labels for 1 graph of 6 tasks; of one class a graph the loss is 'ce'"):
         from_arrays(**one, loss="masked_bce")
 
 

@@ -105,7 +105,7 @@ def _caption(unit: Unit, truth: Graph | None, listed: int) -> str:
         more = {
             "unique": "the only graph that fits",
             "k_graphs": "{} graphs fit",
-            "at_least_k": "at least {} graphs fit",
+            "at_least_k": "at least {} graphs fit" if certificate["size"] > 1 else "at least this graph fits",
         }
         words.append(more[certificate["status"]].format(certificate["size"]))
     return "; ".join(words)

@@ -42,7 +42,7 @@ MEASURES = (
     Measure("edge AUC, file order", _edge_auc("file_order")),
     Measure("edge AUC, aligned", _edge_auc("aligned")),
     Measure("gradient distance", _plain("gradient_distance"), rate=False),
-    Measure("seconds", _plain("seconds"), rate=False),
+    Measure("seconds a client", _plain("seconds"), rate=False),
 )
 """Columns of the leak table, over the attacks that ended."""
 
