@@ -12,9 +12,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from jgleak.audit.describe import model_words
 from jgleak.audit.experiment import Answer, Result
 from jgleak.audit.specification import Specification
+from jgleak.gnn.words import model_words
 from jgleak.metrics import Score, bootstrap, mean_scores
 from jgleak.version import __version__
 

@@ -7,6 +7,7 @@ import textwrap
 from jgleak.exposure.clients import Clients
 from jgleak.exposure.finding import LEVELS, Finding
 from jgleak.exposure.registry import Exposure
+from jgleak.gnn.words import model_words
 
 WIDTH = 110
 """Columns of a line, whatever the terminal has, so that outputs can be compared."""
@@ -16,8 +17,10 @@ MARGIN = 10
 
 
 def exposure_text(exposure: Exposure, title: str) -> str:
-    """All findings under a title, by level."""
-    parts = [_wrapped(title, ""), _wrapped(clients_text(exposure.deployment.clients, exposure.deployment.loss), "")]
+    """The model as it was read, its clients, and all findings by level."""
+    deployment = exposure.deployment
+    lines = title, f"Model: {model_words(deployment.model)}.", clients_text(deployment.clients, deployment.loss)
+    parts = [_wrapped(line, "") for line in lines]
     for level, meaning in LEVELS.items():
         found = exposure.of(level)
         if found:

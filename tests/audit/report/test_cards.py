@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 
-from jgleak.audit.describe import model_words
 from jgleak.audit.report.cards import DIGITS, UNCOVERED, Card, cards
 from jgleak.audit.report.render import render_html, render_markdown
 from jgleak.audit.report.rows import rows
 from jgleak.audit.results import Unit
 from jgleak.datasets import names
-from jgleak.gnn import GCNConv, Layer, standard
 from jgleak.names.datasets import origin
 from jgleak.version import __version__, code_digest
 
@@ -71,13 +69,6 @@ def test_the_card_is_on_the_page_in_both_formats() -> None:
 @pytest.mark.parametrize("name", [*names(), "tu:MUTAG"])
 def test_every_data_set_has_an_origin(name: str) -> None:
     assert origin(name)
-
-
-def test_a_model_in_words() -> None:
-    plain = standard(7, hidden=9)
-    assert model_words(plain).startswith("GCNConv 9, 2 layers, relu and identity, readout NodeMLP, 7 columns in, 2 out")
-    mixed = plain.clone(layers=(Layer(GCNConv(4)), Layer(GCNConv(5))))
-    assert model_words(mixed).startswith("GCNConv 4 and GCNConv 5, 2 layers")
 
 
 def test_the_code_has_one_digest() -> None:
