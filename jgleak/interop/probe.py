@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -95,9 +95,13 @@ def _rows(model: Any, generator: Any) -> Any:
     raise ValueError("model: nothing says how wide its input rows are; give an example=(x, edge_index, output)")
 
 
-EDGES, BATCH = ("edge_index", "edges", "edge_list", "adj"), ("batch", "batch_index")
+ROWS, EDGES, BATCH = ("x", "rows", "features"), ("edge_index", "edges", "edge_list", "adj"), ("batch", "batch_index")
 SIZES, ATTRIBUTES = ("batch_size", "num_graphs", "size"), ("edge_attr", "edge_attributes", "edge_features", "edge_feat")
-"""What a ``forward`` may call the edge list, the graph of every node, the number of graphs, and the edges' classes."""
+"""What a ``forward`` may call the nodes' rows, the edge list, the graph of every node, the number of graphs, and the
+edges' classes. Rows are also what comes first, where nothing has a name of theirs."""
+
+
+KNOWN = (*EDGES, *BATCH, *SIZES, *ATTRIBUTES)
 
 
 def run(model: Any, probe: Probe, state: Mapping[str, np.ndarray] | None = None) -> Any:
@@ -135,7 +139,7 @@ def _arguments(model: Any, probe: Probe) -> tuple[tuple[Any, ...], dict[str, Any
     """What a model is called with."""
     signature = getattr(getattr(model, "signature", None), "param_dict", None)  # PyTorch Geometric's Sequential
     if signature is not None:
-        return tuple(_argument(name, probe, first=i == 0) for i, name in enumerate(signature)), {}
+        return tuple(_argument(name, probe, name == _rows_in([*signature])) for name in signature), {}
     parameters = inspect.signature(model.forward).parameters
     needed = [
         p for p in parameters.values() if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
@@ -149,7 +153,8 @@ def _arguments(model: Any, probe: Probe) -> tuple[tuple[Any, ...], dict[str, Any
         if probe.edge_rows is not None:
             graph.edge_attr = probe.edge_rows
         return (graph,), {}
-    given = {p.name: _argument(p.name, probe, first=i == 0) for i, p in enumerate(needed)}
+    rows = _rows_in([p.name for p in needed])
+    given = {p.name: _argument(p.name, probe, p.name == rows) for p in needed}
     if "batch" in parameters:
         given["batch"] = probe.batch
     if probe.edge_rows is not None:
@@ -166,8 +171,14 @@ EMBEDDED = (
 )
 
 
-def _argument(name: str, probe: Probe, *, first: bool) -> Any:
-    if first:
+def _rows_in(names: Sequence[str]) -> str | None:
+    """Which argument the nodes' rows are."""
+    named = [name for name in names if name in ROWS]
+    return next(iter(named or [name for name in names[:1] if name not in KNOWN]), None)
+
+
+def _argument(name: str, probe: Probe, rows: bool) -> Any:
+    if rows:
         return probe.rows
     if name in EDGES:
         return probe.edges
@@ -180,7 +191,8 @@ def _argument(name: str, probe: Probe, *, first: bool) -> Any:
     if name in ATTRIBUTES:
         raise ValueError(EMBEDDED.format(name))
     raise ValueError(
-        f"model: its forward needs {name!r}, which is neither rows, nor edge_index, nor batch; the attacks look for "
-        "nodes and for edges that are there or not, or of classes that GINEConv(edge_dim=..) sees. Where it can be "
-        "left out, write the forward pass down: layers=[..]"
+        f"model: its forward needs {name!r}, a name that is not known. Known are {', '.join(ROWS)} (or what comes "
+        f"first) for the nodes' rows, {', '.join(EDGES)} for the edges, {', '.join(BATCH)} for the graph of every "
+        f"node, {', '.join(SIZES)} for the number of graphs and {', '.join(ATTRIBUTES)} for edge classes. Rename it, "
+        "where it is one of these; where it can be left out, write the forward pass down: layers=[..]"
     )
