@@ -189,8 +189,8 @@ def _several(files: Sequence[Path], places: Sequence[Path | None], asked: Asked,
             print(json.dumps(said), flush=True)
         typer.echo(text, err=json_lines)
 
-    def fail(file: Path, error: Exception) -> None:
-        reason = " ".join((str(error) or type(error).__name__).split())
+    def fail(file: Path, error: Exception, old: str) -> None:
+        reason = " ".join((str(error) or type(error).__name__).split()) + old
         tell({"file": str(file), "error": reason}, f"{file}: failed: {reason}")
 
     records, failed, status, left = list[dict[str, Any]](), 0, 0, list(files)
@@ -199,15 +199,17 @@ def _several(files: Sequence[Path], places: Sequence[Path | None], asked: Asked,
             task = progress.add_task("", total=len(files))
             for file, place in zip(files, places, strict=True):
                 progress.update(task, description=f"{file.name}, {asked.seconds:g} s at most")
+                old = f"; {place} is of an earlier run" if place is not None and place.exists() else ""
                 try:
                     one, record = _one(file, asked, lambda shown: None)
                     records.append(record)
+                    old = ""  # what follows a failed write may be half of the new answer
                     tell(record, line(record))
                     if place is not None:
                         _write(place, one, asked.space)
                 except Exception as error:  # a broken file, a refusal, a full disk, a defect: the other files go on
                     failed += 1
-                    fail(file, error)
+                    fail(file, error, old)
                 left.remove(file)
                 progress.advance(task)
     except KeyboardInterrupt as error:

@@ -168,8 +168,8 @@ def check_loss(model: GNN, loss: str | Loss) -> None:
         )
     if loss.name == "ce" and model.outputs == 1:
         raise ValueError(
-            "loss: 'ce' of one output is zero whatever it is, for its softmax is 1; one score takes 'bce', one number "
-            "'mse'"
+            "loss: 'ce' (softmax cross-entropy) of one output is zero whatever it is, for its softmax is 1; one score "
+            "under binary cross-entropy (BCEWithLogitsLoss) takes 'bce', one number 'mse'"
         )
     if loss.pos_weight and len(loss.pos_weight) != model.outputs:
         raise ValueError(f"loss: {len(loss.pos_weight)} entries of pos_weight, this model has {model.outputs} outputs")

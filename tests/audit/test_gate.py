@@ -134,7 +134,7 @@ def test_the_row_that_fails_is_named_and_baselines_are_not_looked_at() -> None:
         ("unique>0", "wide", 1),
         ("exact>0.9", "wide", 1.0),
     ]
-    assert result.lines[0] == "gate failed: unique>0: 1 in d, wide, census, no defence (1 attacks)"
+    assert result.lines[0] == "gate failed: unique>0: 1 in d, wide, census, no defence (1 attack)"
 
 
 def test_rows_in_which_nothing_ended_are_named_and_not_counted() -> None:

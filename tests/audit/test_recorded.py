@@ -367,6 +367,11 @@ def test_several_files_have_a_line_each_and_a_summary(folder: Path) -> None:
         name: CliRunner().invoke(app, ["verify", str(folder / "found" / f"{name}.json")]) for name in ("a", "b", "two")
     }
     assert {name: result.exit_code for name, result in checked.items()} == {"a": 0, "b": 1, "two": 1}
+    old = folder / "found" / "broken.json"
+    old.write_text("{}")
+    again = invert(folder, "--out", str(folder / "found"))
+    assert f"; {old} is of an earlier run" in again.stdout.replace("\n", "")
+    assert again.stdout.count("of an earlier run") == 1, "what was found replaces the others"
     (folder / "seen" / "broken.safetensors").unlink()
     assert invert(folder).exit_code == 0
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from scipy.special import expit, log_softmax
 
-from jgleak.federated.loss import graph_loss, label_loss
+from jgleak.federated.loss import check_loss, graph_loss, label_loss
+from jgleak.gnn import MLP, Pooled, standard
 from jgleak.graph import DenseGraph
 
 LOGITS = np.random.default_rng(0).normal(scale=3, size=(4, 3)).astype(np.float32)
@@ -63,3 +64,10 @@ def test_node_losses_are_the_mean_over_real_nodes(world: Any) -> None:
         logits: Any = model.apply({"params": params}, *graph)
         got = graph_loss(model, params, DenseGraph(*graph), jnp.array([2, 0, 1, 1, 2, 2]), loss)
         np.testing.assert_allclose(got, label_loss(logits[:4], jnp.asarray(LABELS), loss).mean(), rtol=1e-6)
+
+
+def test_cross_entropy_of_one_score_is_told_apart_from_the_binary_one() -> None:
+    model = standard(3, readout=Pooled(mlp=MLP((1,))), hidden=4)
+    check_loss(model, "mse")
+    with pytest.raises(ValueError, match=r"BCEWithLogitsLoss\) takes 'bce', one number 'mse'"):
+        check_loss(model, "ce")

@@ -29,7 +29,8 @@ class Breach(NamedTuple):
     @property
     def text(self) -> str:
         """What to tell people."""
-        return f"{self.criterion.text}: {number(self.value)} in {self.row.place} ({len(self.row.done)} attacks)"
+        count = len(self.row.done)
+        return f"{self.criterion.text}: {number(self.value)} in {self.row.place} ({count} attack{'s' * (count != 1)})"
 
 
 class GateResult(NamedTuple):
