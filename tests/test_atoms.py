@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from pathlib import Path
 
 import jax
@@ -109,3 +110,16 @@ def test_a_schema_that_states_degrees_is_suspected_where_nothing_is_found(tmp_pa
     save(tmp_path / "seen.safetensors", seen)
     with pytest.raises(ValueError, match="this space has 177 columns, the model takes 9.*pyg:numbers"):
         load(tmp_path / "seen.safetensors", pyg_atoms())
+
+
+def test_integers_as_they_are_end_with_what_to_do_and_within_the_time() -> None:
+    """Nine columns show nine dimensions: nearly all vectors pass, and no search begins."""
+    space = pyg_atoms(numbers=True)
+    graph, model = described("CC(O)C(=O)O", space), standard(space.width, "gin", hidden=16)
+    seen = fedsgd(model, model.initial(key=jax.random.key(0)), [graph], space, loss="bce")
+    begun = time.monotonic()
+    found = get_attack("census")(seen, Knowledge(space), key=jax.random.key(1), budget=Budget(seconds=20))
+    assert not found.graphs and found.stop == "no information" and time.monotonic() - begun < 22
+    said = found.info["reason"]
+    assert "feature vectors pass the checks of nodes, as 9 columns of numbers show 9 dimensions at most" in said
+    assert "give a schema with those values alone that occur" in said

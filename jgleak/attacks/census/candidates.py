@@ -32,6 +32,7 @@ from jgleak.attacks.span.hops import (
 )
 from jgleak.attacks.span.leak_points import LeakPoint, leak_points
 from jgleak.attacks.span.levels import degree_bound, find_nodes, input_site
+from jgleak.attacks.span.nodes import FEWER
 from jgleak.attacks.span.onehop import likely, one_hop
 from jgleak.attacks.span.rank_completion import completed
 from jgleak.attacks.span.settings import SpanLimits
@@ -84,6 +85,7 @@ class CensusCandidates:
     Attributes:
       start: the feature vectors that pass the checks of nodes.
       given_up: what was not searched because there is too much of it, for people.
+      too_many: the same of feature vectors to begin with; None: they can be tried.
     """
 
     def __init__(self, problem: CensusProblem, clock: Clock, budget: Budget) -> None:
@@ -99,6 +101,7 @@ class CensusCandidates:
         self.kept: dict[tuple[object, ...], Blocks] = {}
         self.spans: dict[tuple[object, ...], list[SpanCheck]] = {}
         self.given_up: list[str] = []
+        self.too_many: str | None = None
 
     @property
     def checked(self) -> int:
@@ -109,6 +112,9 @@ class CensusCandidates:
         """Candidates of ever weaker checks; attempts that cannot be afforded or repeat an earlier one are left out, and
         none begins after ``clock`` has ended."""
         for start in self._starts():
+            if start.nodes.degrees.size > self.limits.hop_blocks:
+                self.too_many = _too_many(self.problem.knowledge, start.nodes)
+                continue
             seen: set[tuple[object, ...]] = set()
             for attempt in start.attempts:
                 if clock.left <= 0:
@@ -150,7 +156,8 @@ class CensusCandidates:
     def enumerable(self) -> tuple[Start, ...]:
         """Feature vectors that nodes of small graphs are taken from: those of ``start``, or, where these do not span
         what the input's gradient spans, the hidden ones, where there are any."""
-        return (self.start,) if spanning(self.problem, self.start.nodes) else self.hidden or (self.start,)
+        starts = (self.start,) if spanning(self.problem, self.start.nodes) else self.hidden or (self.start,)
+        return tuple(start for start in starts if start.nodes.degrees.size <= self.limits.hop_blocks)
 
     def _starts(self) -> Iterator[Start]:
         """Feature vectors to begin with: likely ones before all, and those of an adjacency that hides nodes last."""
@@ -341,6 +348,17 @@ class CensusCandidates:
 
     def _share(self) -> Clock:
         return self.clock.part(self.limits.hop_share)
+
+
+def _too_many(knowledge: Knowledge, nodes: Nodes) -> str:
+    """What to say of more nodes than any search can try, and what to do about it."""
+    vectors = np.unique(nodes.codes, axis=0).shape[0]
+    numbers = sum(feature.kind == "number" for feature in knowledge.space.features)
+    why = f", as {numbers} columns of numbers show {numbers} dimensions at most" if numbers else ""
+    return (
+        f"{vectors} feature vectors pass the checks of nodes{why}: too many to try; {FEWER}, or take gradient matching "
+        "(--attack dlg --n N)"
+    )
 
 
 def _name(nodes: Nodes) -> tuple[object, ...]:

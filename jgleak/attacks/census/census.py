@@ -104,6 +104,8 @@ def run(
             info |= facts
             if answer.found.graphs:
                 return _certified(problem, answer, info, whole)
+        if not info["attempts"] and candidates.too_many:
+            raise TooManyCandidates(candidates.too_many)
         if candidates.given_up and stop != "nothing assembled":
             info["reason"] = candidates.given_up[0]
         elif knowledge.space.degree is None and knowledge.noise is None:
@@ -172,6 +174,8 @@ def _enumerated(
 
 def _searched(problem: CensusProblem, candidates: CensusCandidates, clock: Clock) -> tuple[Answer, dict[str, Any]]:
     """Graphs that parallel tempering meets."""
+    if not candidates.enumerable:
+        return Answer((), AnonymitySet(exhausted=False), 0), {}
     levels, found, facts = searched(problem, candidates.enumerable[0].nodes, clock)
     conditions = () if levels is None else levels.conditions
     return Answer(conditions, found, problem.rounds[0][-1]), facts

@@ -57,9 +57,9 @@ class Start:
         degrees, classes = self.nodes.degrees.tolist(), self.nodes.classes
         fewer, more = ([t for t, degree in enumerate(degrees) if (degree <= few) == wanted] for wanted in (True, False))
         usual, hubs = ([classes * t + k for t in part if degrees[t] for k in range(classes)] for part in (fewer, more))
-        plans = [(t, degrees[t], ((),)) for t in (*fewer, *more)] + [
-            (t, degrees[t] - 1, tuple((hub,) for hub in hubs)) for t in fewer if degrees[t]
-        ]
+        beside = tuple((hub,) for hub in hubs)
+        plans = [(t, degrees[t], ((),)) for t in (*fewer, *more)]
+        plans += [(t, degrees[t] - 1, beside) for t in fewer if degrees[t]]
         number = sum(comb(len(usual) + free - 1, free) * len(held) if free else len(held) for _, free, held in plans)
         if not usual or not hubs or number > most:
             return None

@@ -13,6 +13,9 @@ from jgleak.attacks.span.settings import LIMITS, SpanLimits
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.features import FeatureSpace
 
+FEWER = "give a schema with those values alone that occur in public data (--features FILE)"
+"""What to do about too many feature vectors."""
+
 
 class TooManyCandidates(Exception):
     """The span is too weak to hold the number of partial candidates within the budget."""
@@ -58,10 +61,12 @@ def passing_nodes(
         if clock is not None and clock.left <= 0:
             raise TooManyCandidates(f"time ran out with {partial.codes.shape[0]} partial feature vectors")
         if number > limits.partial_checks:
-            raise TooManyCandidates(f"{number} partial feature vectors to check")
+            raise TooManyCandidates(f"{number} partial feature vectors to check: {FEWER}")
         partial = _extended(partial, group, groups, subspace)
         if partial.codes.shape[0] > limits.partial_rows:
-            raise TooManyCandidates(f"{partial.codes.shape[0]} partial feature vectors survive the span check")
+            raise TooManyCandidates(
+                f"{partial.codes.shape[0]} partial feature vectors survive the span check: {FEWER}"
+            )
     codes = partial.codes
     keep = np.array([], bool) if not codes.size else subspace.distances(space.encode(codes)) <= subspace.tolerance
     return codes[keep]
