@@ -42,6 +42,9 @@ KNOWN_ROWS = "the nodes have the feature rows that are known"
 """The condition that takes the place of an input check: graphs of other rows are not looked for."""
 
 
+MOST_NODES = 20_000
+"""Most feature vectors and degrees that a search begins with: who may be whose neighbour is kept for every pair."""
+
 NEXT_GAPS = (1, 2)
 """After several local steps the rank of a span may stand at a gap after the largest one: these are tried where no
 check of the last hop is demanded."""
@@ -112,7 +115,7 @@ class CensusCandidates:
         """Candidates of ever weaker checks; attempts that cannot be afforded or repeat an earlier one are left out, and
         none begins after ``clock`` has ended."""
         for start in self._starts():
-            if start.nodes.degrees.size > self.limits.hop_blocks:
+            if start.nodes.degrees.size > MOST_NODES:
                 self.too_many = _too_many(self.problem.knowledge, start.nodes)
                 continue
             seen: set[tuple[object, ...]] = set()
@@ -157,7 +160,7 @@ class CensusCandidates:
         """Feature vectors that nodes of small graphs are taken from: those of ``start``, or, where these do not span
         what the input's gradient spans, the hidden ones, where there are any."""
         starts = (self.start,) if spanning(self.problem, self.start.nodes) else self.hidden or (self.start,)
-        return tuple(start for start in starts if start.nodes.degrees.size <= self.limits.hop_blocks)
+        return tuple(start for start in starts if start.nodes.degrees.size <= MOST_NODES)
 
     def _starts(self) -> Iterator[Start]:
         """Feature vectors to begin with: likely ones before all, and those of an adjacency that hides nodes last."""

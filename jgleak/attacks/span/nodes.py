@@ -64,9 +64,7 @@ def passing_nodes(
             raise TooManyCandidates(f"{number} partial feature vectors to check: {FEWER}")
         partial = _extended(partial, group, groups, subspace)
         if partial.codes.shape[0] > limits.partial_rows:
-            raise TooManyCandidates(
-                f"{partial.codes.shape[0]} partial feature vectors survive the span check: {FEWER}"
-            )
+            raise TooManyCandidates(f"{partial.codes.shape[0]} partial feature vectors survive the span check: {FEWER}")
     codes = partial.codes
     keep = np.array([], bool) if not codes.size else subspace.distances(space.encode(codes)) <= subspace.tolerance
     return codes[keep]
