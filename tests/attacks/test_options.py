@@ -55,5 +55,5 @@ def test_of_many_options_the_nearest_are_named() -> None:
         with_options(DEFAULTS, {"hop_block": "1"})
     said = str(error.value)
     assert said.startswith("option 'hop_block': unknown; did you mean 'hop_blocks'? the nearest of ")
-    assert said.endswith("; `python -m pydoc jgleak.attacks.census.settings` describes all")
+    assert said.endswith("; `python -m pydoc jgleak.attacks.census.settings` describes them")
     assert said.count(",") == 5

@@ -120,6 +120,10 @@ def test_a_line_that_lacks_a_value_or_a_dimension_cannot_be_all() -> None:
     kept = ~whole | (codes[:, 0] != 7)  # nitrogen: other vectors still have it
     assert np.any(codes[kept, 0] == 7)
     assert lines(codes[kept], LIBRARY.encode(codes[kept]), span) == []
+    chiral = codes[:1].copy()
+    chiral[0, 1] = 1
+    more = np.concatenate([codes, chiral])
+    assert lines(more, LIBRARY.encode(more), span) == [], "a value that no vector of the line has"
     repeated = np.repeat(graph.x[:1], 3, axis=0)
     assert lines(repeated, LIBRARY.encode(repeated), span) == []
 
