@@ -59,6 +59,7 @@ GENERATED = (
             "public_part",
             "secure_aggregation",
             "trained_layers",
+            "what_leaks",
         )
     ),
     _results("recursion", _by("speed.recursion_speed")),

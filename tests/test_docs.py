@@ -5,7 +5,6 @@ menu.
 from __future__ import annotations
 
 import ast
-import importlib
 import json
 import re
 import shlex
@@ -79,9 +78,8 @@ def test_examples_import_what_exists(page: Path) -> None:
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("jgleak"):
                 if node.module in ("jgleak.interop.flower", "jgleak.interop.nvflare"):
                     continue  # they import their frameworks
-                module = importlib.import_module(node.module or "")
-                missing = [alias.name for alias in node.names if not hasattr(module, alias.name)]
-                assert not missing, f"{node.module} has no {missing}"
+                namespace: dict = {}
+                exec(compile(ast.Module([node], []), page.name, "exec"), namespace)
 
 
 def commands(page: Path) -> list[str]:

@@ -30,6 +30,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "public_part": ("public", "attack"),
     "recursion": ("dataset", "layers", "pooling", "hidden"),
     "trained_layers": ("attack", "width", "epochs"),
+    "what_leaks": ("row", "attack"),
 }
 """What tells the records of a file apart, by the file's name. A field that a record lacks is empty."""
 
