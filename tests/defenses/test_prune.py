@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from jgleak.defenses import parse
 from jgleak.defenses.prune import bounds, seen_part
 
-
 compiled_bounds, compiled_part = jax.jit(bounds), jax.jit(seen_part)
 
 
