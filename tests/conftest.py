@@ -6,7 +6,7 @@ know a flag, so that other versions of jaxlib than the one that was tested run w
 MLIR for each function that it lowers and keep it as long as the function, which costs a quarter of the time and most of
 the memory: here all share one. BLAS uses one thread: more threads than free cores make a small decomposition many times
 slower. Python looks for garbage after 700 new objects, while tracing a function makes some 10,000 that stay; here it
-does so seldom.
+does so seldom. Typer would build all commands of the program again for each call.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 import jaxtyping
 import pytest
 import scipy.linalg  # noqa: F401 - the limit below holds for libraries that are loaded
+import typer.testing
 from threadpoolctl import threadpool_limits
 
 sys.path.append(str(Path(__file__).parents[1]))  # last: benchmarks are the checkout's, jgleak is the installed one
@@ -30,6 +31,7 @@ os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "xla"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+gc.set_threshold(100_000, 50, 100)  # before the tests are read, which leaves much and no garbage
 TESTED = version("jaxlib") == "0.10.2"
 """The version whose flags and inner functions are those below."""
 
@@ -40,11 +42,7 @@ threadpool_limits(1, user_api="blas")
 from type_checks import checked  # noqa: E402 - it imports JAX, which reads the settings above
 
 jaxtyping.jaxtyped = checked
-
-
-def pytest_collection_finish() -> None:
-    """From here on garbage is looked for seldom."""
-    gc.set_threshold(100_000, 50, 100)
+typer.testing._get_command = functools.cache(typer.main.get_command)  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,6 +13,7 @@ LAYER = {
     "graph": 0,
     "names": 0,
     "features": 0,
+    "garbage": 0,
     "precision": 0,
     "pytree": 0,
     "ratings": 0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from benchmarks.papers.grain_rivals import NAMES, RIVALS
@@ -76,15 +77,21 @@ def identify(specification: Specification, rows: Sequence[Row]) -> tuple[Row, Me
     Raises:
       ValueError: there is none; the message names the nearest and how it differs.
     """
-    known = [(row, method, method.specification(row)) for row in rows for method in METHODS]
-    pairs = [(row, method) for row, method, wanted in known if wanted is not None]
-    gaps = [_gap(specification, wanted) for _, _, wanted in known if wanted is not None]
-    nearest = min(range(len(pairs)), key=lambda i: len(gaps[i]))
-    row, method = pairs[nearest]
+    known = _known(tuple(rows))
+    gaps = [_gap(specification, wanted) for _, _, wanted in known]
+    nearest = min(range(len(known)), key=lambda i: len(gaps[i]))
+    row, method, _ = known[nearest]
     if gaps[nearest]:
         gap = "; ".join(f"{name} is {here!r}, there {there!r}" for name, (here, there) in gaps[nearest].items())
         raise ValueError(f"this run belongs to no row; the nearest is {row.name} with {method.name}: {gap}")
     return row, method
+
+
+@cache
+def _known(rows: tuple[Row, ...]) -> list[tuple[Row, Method, Specification]]:
+    """Every row with every method that is run on it, and their experiment."""
+    pairs = [(row, method, method.specification(row)) for row in rows for method in METHODS]
+    return [(row, method, wanted) for row, method, wanted in pairs if wanted is not None]
 
 
 def _gap(here: Specification, there: Specification) -> dict[str, tuple[Any, Any]]:

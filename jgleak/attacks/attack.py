@@ -10,8 +10,8 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import numpy as np
 from jaxtyping import Array, Float
-from threadpoolctl import threadpool_limits
 
+from jgleak.attacks.blas import one_thread
 from jgleak.attacks.certificate import Certificate
 from jgleak.attacks.side_information import size
 from jgleak.federated.knowledge import Knowledge
@@ -247,7 +247,7 @@ class Attack:
         """
         knowledge = _reckoning(observation, knowledge)
         observation = self._checked(observation, knowledge)
-        with threadpool_limits(1, "blas"):  # the host's matrices are small: more threads only wait for each other
+        with one_thread():
             return self.run(observation, knowledge, key=key, budget=budget or Budget())
 
     def on_many(
@@ -266,7 +266,7 @@ class Attack:
         knowledges = [_reckoning(o, k) for o, k in zip(observations, knowledges, strict=True)]
         checked = [self._checked(o, k) for o, k in zip(observations, knowledges, strict=True)]
         budget = budget or Budget()
-        with threadpool_limits(1, "blas"):
+        with one_thread():
             if self.many is not None:
                 return self.many(checked, knowledges, keys=keys, budget=budget) if checked else []
             each = zip(checked, knowledges, keys, strict=True)

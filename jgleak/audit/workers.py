@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 
 import jax
 
+from jgleak.garbage import look_seldom
+
 T = TypeVar("T")
 
 DIED = "a worker's process died, perhaps for want of memory; take fewer --workers"
@@ -120,6 +122,7 @@ def _cores() -> list[int]:
 
 
 def _begin(parts: SimpleQueue[list[int]], compiled: str) -> None:
+    look_seldom()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started us ends us
     threading.Thread(target=_follow, daemon=True).start()
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:

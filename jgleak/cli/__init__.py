@@ -17,6 +17,7 @@ from jgleak.cli.renamed import Command
 from jgleak.cli.report import report
 from jgleak.cli.start import Start
 from jgleak.cli.status import listen_to_signals
+from jgleak.garbage import look_seldom
 from jgleak.version import __version__
 
 app = typer.Typer(
@@ -31,6 +32,7 @@ app.command("list")(show_list)
 
 def main() -> None:
     """Entry point of the ``jgleak`` command."""
+    look_seldom()
     keep_compiled()
     listen_to_signals()
     app()

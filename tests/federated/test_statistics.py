@@ -95,10 +95,10 @@ def test_the_client_s_gradient_is_that_of_central_differences(seen: Any, world: 
         dense = dense_of(graph, world, np.float64)
         wide = jax.tree.map(lambda w: np.asarray(w, np.float64), params)
         direction = jax.tree.map(lambda w: np.random.default_rng(w.size).normal(size=w.shape), wide)
+        value = jax.jit(lambda params: graph_loss(model, params, dense, jnp.asarray(graph.y), "ce"))
 
         def loss(step: float) -> float:
-            moved_by = jax.tree.map(lambda w, d: w + step * d, wide, direction)
-            return float(graph_loss(model, moved_by, dense, jnp.asarray(graph.y), "ce"))
+            return float(value(jax.tree.map(lambda w, d: w + step * d, wide, direction)))
 
         slope = (loss(1e-5) - loss(-1e-5)) / 2e-5
     along = sum(jax.tree.leaves(jax.tree.map(lambda g, d: float((g * d).sum()), observation.update, direction)))
@@ -112,11 +112,8 @@ def test_the_batch_s_statistics_follow_from_running_ones(seen: Any, world: Any) 
     dense = dense_of(graph, world)
     still, weights = frozen(model, params, batch, graph.n)
     assert still.of_nodes == "one" and model.of_nodes == "all" and not still.returns_statistics
-    for a, b in zip(
-        model.apply({"params": params}, *dense, method="states"),  # type: ignore[arg-type]
-        still.apply({"params": weights}, *dense, method="states"),  # type: ignore[arg-type]
-        strict=True,
-    ):
+    states = jax.jit(lambda model, params: model.apply({"params": params}, *dense, method="states"), static_argnums=0)
+    for a, b in zip(states(model, params), states(still, weights), strict=True):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), atol=2e-5)
     assert distance(model, params, observation.statistics, dense) < 1e-5
     other = dense_of(world.graph(7, seed=4), world)

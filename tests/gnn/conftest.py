@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -21,15 +21,20 @@ QUICK = {"xla_backend_optimization_level": 0}
 def random_params(module: nn.Module, nodes: int, width: int, seed: int, dtype: Any = np.float32) -> Any:
     """Normal weights and biases, never zero, and variances above it, of a module of ``(rows, adjacency, mask)``."""
     rng = np.random.default_rng(seed)
-    classes = (classes_of(module),) if classes_of(module) else ()
-    blank = jnp.zeros((nodes, width)), jnp.zeros((nodes, nodes, *classes)), jnp.ones(nodes, bool)
-    shapes = jax.eval_shape(module.init, jax.random.key(0), *blank)["params"]
 
     def drawn(path: Any, leaf: Any) -> np.ndarray:
         numbers = rng.normal(scale=0.6, size=leaf.shape).astype(dtype)
         return np.abs(numbers) + 0.5 if path[-1].key == "variance" else numbers
 
-    return jax.tree_util.tree_map_with_path(drawn, shapes)
+    return jax.tree_util.tree_map_with_path(drawn, shapes_of(module, nodes, width))
+
+
+@cache
+def shapes_of(module: nn.Module, nodes: int, width: int) -> Any:
+    """Shapes of a module's parameters."""
+    classes = (classes_of(module),) if classes_of(module) else ()
+    blank = jnp.zeros((nodes, width)), jnp.zeros((nodes, nodes, *classes)), jnp.ones(nodes, bool)
+    return jax.eval_shape(module.init, jax.random.key(0), *blank)["params"]
 
 
 def random_graph(n: int, slots: int, width: int, seed: int, density: float = 0.4, of: Any = None) -> tuple[Array, ...]:

@@ -34,6 +34,7 @@ from jgleak.gnn import (
     SAGEConv,
 )
 from jgleak.gnn.jump import JUMPS
+from jgleak.gnn.layer import View
 from jgleak.gnn.registry import CONVOLUTIONS, ENCODERS, NORMS, RESIDUALS
 
 NODES, SLOTS, WIDTH = 6, 8, 3
@@ -105,6 +106,27 @@ def rooted_rows(layer: Layer, weights: Any, *star: Any) -> Any:
     return layer.by(weights, "rooted", *star)
 
 
+@partial(jax.jit, static_argnums=0)
+def columns_of_first(layer: Layer, weights: Any, rows: Any, adjacency: Any, columns: Any) -> Any:
+    """Some columns of the first node's row, from its star; what they are made of where they need the others."""
+    _, projected, degrees, around = stars(layer, weights, rows, adjacency)
+    own, others = layer.by(weights, "terms", "state", projected[0], degrees[0], projected, degrees)
+    picked = layer.by(weights, "select", "state", (own + around[0] @ others)[None], columns)[:, 0]
+    return layer.by(weights, "row", "state", picked, columns) if layer.columnwise("state") else picked
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def rows_of_stars(layer: Layer, view: View, weights: Any, rows: Any, adjacency: Any, columns: Any) -> list[Any]:
+    """Every node's row in a view, from its star."""
+    sent, projected, degrees, around = stars(layer, weights, rows, adjacency)
+    table, found = sent if view == "aggregate" else projected, []
+    for c, near in zip(range(0, len(sent), len(sent) // len(around)), around, strict=True):
+        own, others = layer.by(weights, "terms", view, table[c], degrees[c], table, degrees)
+        total = layer.by(weights, "select", view, (own + near @ others)[None], columns)[:, 0]
+        found.append(layer.by(weights, "row", view, total, columns))
+    return found
+
+
 @pytest.fixture(params=LAYERS, scope="module")
 def layer(request: pytest.FixtureRequest) -> Layer:
     return LAYERS[request.param]
@@ -131,12 +153,8 @@ def test_some_columns_of_a_star_need_no_others(layer: Layer, params_of: Any, gra
     rows, adjacency, mask = graph_of(NODES, SLOTS, WIDTH, seed=2, of=layer)
     dense = np.asarray(dense_rows(layer, weights, rows, adjacency, mask))
     some = SOME[SOME < layer.features]
-    _, projected, degrees, around = stars(layer, weights, rows, adjacency)
-    own, others = layer.by(weights, "terms", "state", projected[0], degrees[0], projected, degrees)
-    total = own + around[0] @ others
-    picked = layer.by(weights, "select", "state", total[None], jnp.asarray(some))[:, 0]
+    found = columns_of_first(layer, weights, rows, adjacency, some)
     if layer.columnwise("state"):
-        found = layer.by(weights, "row", "state", picked, jnp.asarray(some))
         np.testing.assert_allclose(found, dense[0, some], rtol=3e-5, atol=3e-5)
     else:
         assert layer.norm is not None or layer.conv.kernel("hidden")
@@ -188,8 +206,6 @@ def test_every_map_s_gradient_spans_the_rows_that_enter_it(layer: Layer, params_
         return (upstream * out).sum()
 
     gradient = jax.jit(jax.grad(loss))(weights)
-    sent, projected, degrees, around = stars(layer, weights, rows, adjacency)
-    centres = np.arange(0, len(sent), len(sent) // 2)
     for tap in layer.taps:
         seen = np.asarray(tap.of(gradient))
         assert np.abs(seen).max() > 1e-3
@@ -197,14 +213,7 @@ def test_every_map_s_gradient_spans_the_rows_that_enter_it(layer: Layer, params_
             entering = rows
         else:
             view = "aggregate" if tap.rows == "mixed" else "hidden"
-            table = sent if view == "aggregate" else projected
-            columns = jnp.arange(seen.shape[0])
-            found = []
-            for v, c in enumerate(centres):
-                own, others = layer.by(weights, "terms", view, table[c], degrees[c], table, degrees)
-                total = layer.by(weights, "select", view, (own + around[v] @ others)[None], columns)[:, 0]
-                found.append(layer.by(weights, "row", view, total, columns))
-            entering = np.asarray(found)
+            entering = np.asarray(rows_of_stars(layer, view, weights, rows, adjacency, np.arange(seen.shape[0])))
         basis = np.linalg.svd(np.asarray(entering, np.float64).T, full_matrices=False)[0]
         rest = seen - basis @ (basis.T @ seen)
         assert np.abs(rest).max() < 1e-4 * np.abs(seen).max()
@@ -246,7 +255,7 @@ def test_layer_norm_leaves_every_row_with_mean_0_and_variance_1() -> None:
 def test_what_enters_the_readout_follows_from_the_states(name: str, params_of: Any, graph_of: Any) -> None:
     model = MODELS[name]
     params, graph = weights_of(model, params_of, seed=3), graph_of(NODES, SLOTS, WIDTH, seed=4)
-    encoded, *states = model.apply({"params": params}, *graph, method="states")
+    encoded, *states = jax.jit(lambda *graph: model.apply({"params": params}, *graph, method="states"))(*graph)
     alone = model.encoder.apply({"params": params.get("encoder", {})}, graph[0])
     np.testing.assert_allclose(encoded, np.asarray(alone), rtol=1e-5, atol=1e-5)
     first, last = map(np.asarray, states)
@@ -254,7 +263,7 @@ def test_what_enters_the_readout_follows_from_the_states(name: str, params_of: A
     if model.jump in ("max", "sum"):
         wanted |= {"max": np.maximum(first, last), "sum": first + last}
     np.testing.assert_array_equal(model.entering(first, last), wanted[model.jump])
-    logits = np.asarray(model.apply({"params": params}, *graph))
+    logits = np.asarray(jax.jit(lambda *graph: model.apply({"params": params}, *graph))(*graph))
     seen = model.readout.apply({"params": params["readout"]}, graph[0], jnp.asarray(wanted[model.jump]), graph[2])
     np.testing.assert_allclose(logits, np.asarray(seen), rtol=1e-5, atol=1e-5)
 

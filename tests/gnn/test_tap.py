@@ -43,8 +43,8 @@ def client(model: GNN) -> tuple[Any, Any, Any, Any]:
 
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
-def test_factors_are_the_gradient(model: GNN) -> None:
-    params, graphs = model.initial(key=jax.random.key(0)), client(model)
+def test_factors_are_the_gradient(model: GNN, params_of: Any) -> None:
+    params, graphs = params_of(model, SLOTS, WIDTH, seed=0), client(model)
     nodes, edges, mask, labels = graphs
     losses = 3 if model.node_level else 1
     shares = jnp.asarray(np.random.default_rng(1).random((losses, GRAPHS, SLOTS)), jnp.float32) * mask

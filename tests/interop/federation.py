@@ -4,6 +4,7 @@ lists and trained by plain gradient descent, in arrays called as PyTorch Geometr
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -39,6 +40,7 @@ def initial(space: FeatureSpace, width: int, seed: int = 0) -> Weights:
     return {name: a if a.dtype.kind == "i" else a.astype(np.float32) for name, a in found.items()}
 
 
+@partial(jax.jit, static_argnames="graphs")
 def logits(weights: Weights, x: Any, edges: Any, batch: Any, graphs: int) -> tuple[jax.Array, Weights]:
     """One output a graph, and the batch's mean and unbiased variance at every norm."""
     states, statistics = jnp.asarray(x), {}
@@ -70,18 +72,22 @@ def step(weights: Weights, graphs: Sequence[Graph], space: FeatureSpace, rate: f
     """Weights and buffers after one step on a mini-batch, as PyTorch's."""
     x, edges, batch, y = joined(graphs, space)
     still = {name: a for name, a in weights.items() if "running" in name or a.dtype.kind == "i"}
-
-    def loss(trained: Weights) -> tuple[jax.Array, Weights]:
-        z, statistics = logits(trained, x, edges, batch, len(graphs))
-        return jnp.mean(jax.nn.softplus(z) - y * z), statistics
-
     trained = {name: a for name, a in weights.items() if name not in still}
-    slopes, statistics = jax.grad(loss, has_aux=True)(trained)
+    slopes, statistics = jax.tree.map(np.asarray, _slopes(trained, x, edges, batch, y))
     moved = {name: np.asarray(a - np.float32(rate) * slopes[name]) for name, a in trained.items()}
     for name, a in still.items():
         counts = a.dtype.kind == "i"
         moved[name] = a + 1 if counts else np.asarray(0.9 * a + 0.1 * statistics[name], np.float32)
     return moved
+
+
+@jax.jit
+def _slopes(trained: Weights, x: Any, edges: Any, batch: Any, y: Any) -> tuple[Weights, Weights]:
+    def loss(trained: Weights) -> tuple[jax.Array, Weights]:
+        z, statistics = logits(trained, x, edges, batch, len(y))
+        return jnp.mean(jax.nn.softplus(z) - y * z), statistics
+
+    return jax.grad(loss, has_aux=True)(trained)
 
 
 def trained(

@@ -91,9 +91,7 @@ class Assembly:
         left = {**self.counts, start: self.counts[start] - 1}
         level = [PartialGraph((start,), (), (), (self.neighbours[start],), _frozen(left))]
         while level:
-            following: dict[object, PartialGraph] = {}
-            done: dict[object, PartialGraph] = {}
-            ended = False
+            following, done, ended = _Different(self.classes), _Different(self.classes), False
             for partial in level:
                 self.steps += 1
                 ended = self.steps > self.most or self.clock.left <= 0
@@ -104,12 +102,12 @@ class Assembly:
                     closed = not any(grown.needs)
                     if closed and grown.left:
                         continue
-                    (done if closed else following).setdefault(_canonical(grown, self.classes), grown)
-            yield from (Assembled(partial.blocks, partial.edges, partial.along) for partial in done.values())
+                    (done if closed else following).add(grown)
+            yield from (Assembled(partial.blocks, partial.edges, partial.along) for partial in done.graphs)
             if ended:
                 return
-            level = self._kept(list(following.values()))
-            if not level and not done and len(self.counts) == 1 and not self.neighbours[start]:
+            level = self._kept(following.graphs)
+            if not level and not done.graphs and len(self.counts) == 1 and not self.neighbours[start]:
                 yield Assembled((start,), (), ())
                 return
 
@@ -169,6 +167,43 @@ class Assembly:
                 if best is None or len(there) + len(new) < len(best[2]) + len(best[3]):
                     best = (v, wanted, there, new)
         return best
+
+
+class _Different:
+    """Partial graphs of which no two are isomorphic, the first of each kind.
+
+    Attributes:
+      graphs: in the order in which they came.
+    """
+
+    def __init__(self, classes: int) -> None:
+        self.graphs: list[PartialGraph] = []
+        self._classes = classes
+        self._alone: dict[object, PartialGraph | None] = {}  # by what is quick to see; None: there are several
+        self._forms: set[object] = set()
+
+    def add(self, partial: PartialGraph) -> None:
+        """Keep it, unless an isomorphic one is there. Canonical forms are of graphs alone that look alike."""
+        shown = _surroundings(partial)
+        if shown in self._alone:
+            if (other := self._alone[shown]) is not None:
+                self._forms.add(_canonical(other, self._classes))
+                self._alone[shown] = None
+            if (form := _canonical(partial, self._classes)) in self._forms:
+                return
+            self._forms.add(form)
+        else:
+            self._alone[shown] = partial
+        self.graphs.append(partial)
+
+
+def _surroundings(partial: PartialGraph) -> object:
+    """Equal for isomorphic partial graphs: how often each block has which blocks along which edges."""
+    around: list[list[tuple[int, int]]] = [[] for _ in partial.blocks]
+    for (u, v), along in zip(partial.edges, partial.along, strict=True):
+        around[u].append((partial.blocks[v], along))
+        around[v].append((partial.blocks[u], along))
+    return tuple(sorted((block, *sorted(near)) for block, near in zip(partial.blocks, around, strict=True)))
 
 
 def _without(needs: tuple[int, ...], one: int) -> tuple[int, ...]:

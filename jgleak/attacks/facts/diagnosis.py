@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
-from threadpoolctl import threadpool_limits
 
+from jgleak.attacks.blas import one_thread
 from jgleak.attacks.closed_form.labels import infer_tasks, last_bias, names_no_class
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.facts.evidence import Evidence
@@ -47,7 +47,7 @@ def diagnoses(observation: Observation, space: FeatureSpace, *, noise: float | N
       noise: deviation of independent noise on every entry, where clients add some; None: what the observation says.
     """
     evidence, found = Evidence(observation, space, observation.noise if noise is None else noise), list[str]()
-    with threadpool_limits(1, "blas"):
+    with one_thread():
         for check in CHECKS:
             try:
                 found += check(evidence)

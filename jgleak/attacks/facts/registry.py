@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from threadpoolctl import threadpool_limits
-
+from jgleak.attacks.blas import one_thread
 from jgleak.attacks.facts.batch_statistics import batch_statistics
 from jgleak.attacks.facts.evidence import Evidence
 from jgleak.attacks.facts.fact import Fact, Facts, Silent
@@ -56,7 +55,7 @@ def facts(observation: Observation, space: FeatureSpace, *, noise: float | None 
         )
     noise = observation.noise if noise is None else noise
     evidence, found, silent = Evidence(observation, space, noise), dict[str, Fact](), dict[str, str]()
-    with threadpool_limits(1, "blas"):  # the matrices are small: more threads only wait for each other
+    with one_thread():
         for name, fact in FACTS.items():
             try:
                 found[name] = fact(evidence)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -26,6 +27,7 @@ def model_of(lab: Any, rate: float) -> GNN:
     return standard(lab.space.width, layer, Pooled("mean", MLP((8, 2), dropout=rate)), layers=1, last_act=True)
 
 
+@partial(jax.jit, static_argnums=0)
 def formed(model: GNN, params: Any, graph: DenseGraph, masks: Any) -> Any:
     """The gradient of one graph of class 1 under masks, or keys of them."""
     graphs = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], graph)
@@ -43,7 +45,7 @@ def test_the_gradient_is_that_of_the_masked_states(lab: Any) -> None:
     model, graph = model_of(lab, RATE), lab.random(6, 0)
     params, batch = lab.params(model), GraphBatch.from_graphs([graph], lab.space)
     dense, rng = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), batch.dense), np.random.default_rng(0)
-    _, chances = model.apply({"params": params}, *dense, mutable=[MASKS])
+    chances = jax.jit(lambda p: model.apply({"params": p}, *dense, mutable=[MASKS])[1])(params)
     masks = jax.tree.map(lambda kept: (rng.random(kept.shape) < kept).astype(np.float32), chances[MASKS])
     states, hidden = masks["layers_0"]["mask"] / RATE, masks["readout"]["mlp"]["mask_0"] / RATE
 
@@ -60,7 +62,7 @@ def test_the_gradient_is_that_of_the_masked_states(lab: Any) -> None:
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, atol=2e-6),
         formed(model, params, dense, masks),
-        jax.grad(plain)(params),
+        jax.jit(jax.grad(plain))(params),
     )
 
 
@@ -68,7 +70,8 @@ def test_averaged_gradients_are_the_mean_over_draws_of_masks(lab: Any) -> None:
     model = model_of(lab, RATE)
     dense = jax.tree.map(lambda leaf: leaf[0], GraphBatch.from_graphs([lab.random(6, 0)], lab.space).dense)
     one, other = (jax.random.key(seed)[None] for seed in (0, 1))
-    each = [formed(model, lab.params(model), dense, key) for key in (one, other, jnp.concatenate([one, other]))]
+    keys = one, other, jnp.concatenate([one, other])
+    each = [jax.tree.map(np.asarray, formed(model, lab.params(model), dense, key)) for key in keys]
     jax.tree.map(lambda a, b, both: np.testing.assert_allclose(both, (a + b) / 2, atol=2e-6), *each)
     assert not np.allclose(
         each[0]["readout"]["mlp"]["linears_1"]["kernel"], each[1]["readout"]["mlp"]["linears_1"]["kernel"]

@@ -1,0 +1,14 @@
+"""Python's search for garbage, made seldom."""
+
+from __future__ import annotations
+
+import gc
+
+
+def look_seldom() -> None:
+    """Look for garbage after 100,000 new objects, not after 700.
+
+    Imports and the tracing of functions make objects by the ten thousand that stay, and every look at all of them finds
+    next to nothing. It is for processes of our own: a program that uses the library decides for itself.
+    """
+    gc.set_threshold(100_000, 50, 100)
