@@ -153,7 +153,7 @@ class CensusCandidates:
     @cached_property
     def hidden(self) -> tuple[Start, ...]:
         """Feature vectors to begin with where the adjacency hides those of nodes."""
-        return hidden(self.problem)
+        return hidden(self.problem, self.clock)
 
     @cached_property
     def enumerable(self) -> tuple[Start, ...]:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 
+from jgleak.attacks.attack import Clock
 from jgleak.attacks.census.checks import HIDDEN
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.starts import Start
@@ -22,6 +23,7 @@ from jgleak.attacks.facts.node_kinds import vectors
 from jgleak.attacks.span.hops import one_hop_count
 from jgleak.attacks.span.levels import input_subspace, with_degrees
 from jgleak.attacks.span.subspace import Subspace
+from jgleak.features import FeatureSpace
 
 OCCURRING = "nodes have the feature values whose rows of the first kernel's gradient are not those of absent values"
 """The condition of all these vectors."""
@@ -29,14 +31,16 @@ OCCURRING = "nodes have the feature values whose rows of the first kernel's grad
 PARALLEL = "the span of the first gradient lacks one dimension of the nodes' rows, whose parts outside it are parallel"
 """The condition of those on one line."""
 
-COMPARED = 4_096
+COMPARED = 1_024
 """Most vectors whose parts outside a span are compared, each with each."""
 
 
-def hidden(problem: CensusProblem) -> tuple[Start, ...]:
-    """Vectors of the values that occur: all of them where they can be tried at once, or else those of one line each.
+def hidden(problem: CensusProblem, clock: Clock) -> tuple[Start, ...]:
+    """Vectors of the values that occur: those of one line each, or all of them where they can be tried at once or where
+    there is no line.
 
-    None where it does not show which values occur, or no convolution mixes.
+    None where it does not show which values occur, or no convolution mixes. A pruned gradient has no lines, since its
+    rows are no combinations of the nodes'.
     """
     observation, knowledge = problem.seen, problem.knowledge
     if knowledge.features is not None or knowledge.noise is not None or observation.model.returns_statistics:
@@ -48,39 +52,50 @@ def hidden(problem: CensusProblem) -> tuple[Start, ...]:
     whole = _start(problem, codes, (OCCURRING,))
     if not whole.nodes.degrees.size:
         return ()
-    if one_hop_count(whole.nodes) <= problem.limits.span.whole_candidates:
+    if observation.pruned or one_hop_count(whole.nodes) <= problem.limits.span.whole_candidates:
         return (whole,)
     span = input_subspace(observation, knowledge, problem.tolerances.span)
-    groups = lines(codes, knowledge.space.encode(codes), span)
+    groups = lines(codes, knowledge.space, span, clock)
+    if not groups:
+        return (whole,)
     only = len(groups) == 1  # of several lines none excludes the graphs of another
     starts = [_start(problem, codes[group], (OCCURRING, PARALLEL), complete=only) for group in groups]
     return tuple(dataclasses.replace(start, nodes=dataclasses.replace(start.nodes, hidden=1)) for start in starts)
 
 
 def lines(
-    codes: Int[np.ndarray, "T G"], rows: Float[np.ndarray, "T m"], span: Subspace
+    codes: Int[np.ndarray, "T G"], space: FeatureSpace, span: Subspace, clock: Clock
 ) -> list[Bool[np.ndarray, " T"]]:
     """Vectors that may be all that occur if their rows span one dimension more than ``span``, the fewest first.
 
-    Their parts outside ``span`` are parallel, they span so many dimensions, and every value of every feature is one of
-    theirs.
+    Their parts outside ``span`` are parallel, they span so many dimensions, and every value that is shown to occur is
+    one of theirs: of a binary feature that is 1 alone, since no gradient shows a zero. A row of zeros lies on every
+    line. None where time ends before all lines are looked at.
     """
     if not span.informative or codes.shape[0] > COMPARED:
         return []
     allowed = span.margin.tolerances
-    scaled = rows.astype(np.float64) / span.scale
-    scaled /= np.linalg.norm(scaled, axis=1, keepdims=True)
+    shown = [
+        (column, np.setdiff1d(codes[:, column], [0] if feature.kind == "binary" else []))
+        for column, feature in enumerate(space.features)
+        if feature.determined_by is None
+    ]
+    scaled = space.encode(codes).astype(np.float64) / span.scale
+    length = np.linalg.norm(scaled, axis=1, keepdims=True)
+    scaled /= np.where(length > 0, length, 1.0)
     outside = scaled - (scaled @ span.basis) @ span.basis.T
     size = np.linalg.norm(outside, axis=1)
     found, compared = list[Bool[np.ndarray, " T"]](), size <= allowed.outside_row
     for seed in np.argsort(-size).tolist():
         if compared[seed]:
             continue
+        if clock.left <= 0:
+            return []
         unit = outside[seed] / size[seed]
         off = np.linalg.norm(outside - np.outer(outside @ unit, unit), axis=1)
         group = off <= allowed.completed_margin * span.tolerance
         compared |= group
-        every = all(np.array_equal(np.unique(codes[group, g]), np.unique(codes[:, g])) for g in range(codes.shape[1]))
+        every = all(np.isin(values, codes[group, column]).all() for column, values in shown)
         if every and np.linalg.matrix_rank(scaled[group], tol=allowed.same_row) == span.rank + 1:
             found.append(group)
     return sorted(found, key=np.count_nonzero)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import jax
 import numpy as np
 import pytest
 
 from jgleak import Budget, Knowledge, get_attack
+from jgleak.attacks.census import hidden_nodes
 from jgleak.attacks.census.candidates import CensusCandidates
 from jgleak.attacks.census.hidden_nodes import OCCURRING, PARALLEL, hidden, lines
 from jgleak.attacks.census.problem import CensusProblem
@@ -16,9 +18,11 @@ from jgleak.attacks.census.row_rank import shown_rank, spanning
 from jgleak.attacks.facts.evidence import Evidence
 from jgleak.attacks.facts.node_kinds import vectors
 from jgleak.attacks.span.levels import input_subspace
+from jgleak.attacks.span.margin import RoundingMargin
+from jgleak.attacks.span.subspace import Subspace
 from jgleak.datasets import load
 from jgleak.datasets.molecules import molecule_graph
-from jgleak.features import FeatureSpace, pyg_atoms
+from jgleak.features import FeatureSpace, binary, pyg_atoms
 from jgleak.federated import Observation, fedsgd
 from jgleak.gnn import GNN, MLP, GCNConv, Layer, Pooled, standard
 from jgleak.graph import Graph
@@ -37,6 +41,11 @@ LIBRARY = pyg_atoms()
 
 GIN = standard(LIBRARY.width, "gin", Pooled(mlp=MLP((16, 2))), hidden=32, last_act=True, bias=True)
 WEIGHTS = GIN.initial(key=jax.random.key(0))
+
+CLOCK = Budget(seconds=600).start()
+
+BITS = FeatureSpace(tuple(binary(name) for name in "abcdef"))
+"""Bits alone: a node may have none of them."""
 
 
 def seen(smiles: str, space: FeatureSpace = DATA.space) -> tuple[Graph, Observation]:
@@ -63,7 +72,7 @@ def test_a_tree_whose_nodes_are_hidden_is_found(smiles: str, space: FeatureSpace
 
 def test_every_vector_of_values_that_occur_is_there_and_no_other() -> None:
     graph, observation = seen("CC(=O)C(C)O", RAW)
-    (start,) = hidden(CensusProblem.of(observation, Knowledge(RAW)))
+    (start,) = hidden(CensusProblem.of(observation, Knowledge(RAW)), CLOCK)
     assert start.complete and start.conditions == (OCCURRING,)
     free = [g for g, feature in enumerate(RAW.features) if feature.determined_by is None]
     values = [set(graph.x[:, g].tolist()) for g in free]
@@ -76,7 +85,7 @@ def test_every_vector_of_values_that_occur_is_there_and_no_other() -> None:
 def test_nothing_is_hidden_from_who_knows_the_rows_or_sees_noise() -> None:
     graph, observation = seen("CC(=O)C(C)O", RAW)
     for knows in (Knowledge(RAW, n=graph.n, features=graph.x), Knowledge(RAW, noise=1e-6)):
-        assert hidden(CensusProblem.of(observation, knows)) == ()
+        assert hidden(CensusProblem.of(observation, knows), CLOCK) == ()
 
 
 def behind_gin(smiles: str) -> tuple[Graph, Observation]:
@@ -90,7 +99,7 @@ def test_rows_outside_the_span_lie_on_one_line(smiles: str) -> None:
     """Of all vectors of the values that occur few lie on it, and it is the only one."""
     graph, observation = behind_gin(smiles)
     problem = CensusProblem.of(observation, Knowledge(LIBRARY))
-    (start,) = hidden(problem)
+    (start,) = hidden(problem, CLOCK)
     rows = {tuple(row) for row in graph.x.tolist()}
     found = {tuple(row) for row in start.nodes.codes.tolist()}
     assert rows <= found and len(found) <= 2 * len(rows)
@@ -116,16 +125,16 @@ def test_a_line_that_lacks_a_value_or_a_dimension_cannot_be_all() -> None:
     graph, observation = behind_gin(TREES[0])
     span = input_subspace(observation, Knowledge(LIBRARY))
     codes = vectors(Evidence(observation, LIBRARY))
-    (whole,) = lines(codes, LIBRARY.encode(codes), span)
+    (whole,) = lines(codes, LIBRARY, span, CLOCK)
     kept = ~whole | (codes[:, 0] != 7)  # nitrogen: other vectors still have it
     assert np.any(codes[kept, 0] == 7)
-    assert lines(codes[kept], LIBRARY.encode(codes[kept]), span) == []
+    assert lines(codes[kept], LIBRARY, span, CLOCK) == []
     chiral = codes[:1].copy()
     chiral[0, 1] = 1
     more = np.concatenate([codes, chiral])
-    assert lines(more, LIBRARY.encode(more), span) == [], "a value that no vector of the line has"
+    assert lines(more, LIBRARY, span, CLOCK) == [], "a value that no vector of the line has"
     repeated = np.repeat(graph.x[:1], 3, axis=0)
-    assert lines(repeated, LIBRARY.encode(repeated), span) == []
+    assert lines(repeated, LIBRARY, span, CLOCK) == []
 
 
 def test_small_graphs_are_taken_from_hidden_nodes_where_those_that_pass_cannot_be_all() -> None:
@@ -139,3 +148,66 @@ def test_small_graphs_are_taken_from_hidden_nodes_where_those_that_pass_cannot_b
     candidates = CensusCandidates(problem, Budget(seconds=60).start(), Budget(seconds=60))
     assert spanning(problem, candidates.start.nodes)
     assert [start is candidates.start for start in candidates.enumerable] == [True]
+
+
+EVERYWHERE = np.array(
+    [
+        [1, 1, 0, 0, 0, 0],
+        [1, 0, 1, 0, 0, 0],
+        [1, 0, 0, 1, 0, 0],
+        [1, 0, 0, 0, 1, 0],
+        [1, 0, 0, 0, 0, 1],
+        [1, 0, 0, 0, 0, 0],
+    ]
+)
+"""A bit that all nodes have, in each node of X2A-BX2."""
+
+BLANK = np.array(
+    [
+        [1, 0, 0, 0, 0, 0],
+        [0, 1, 0, 0, 0, 0],
+        [0, 0, 1, 0, 0, 0],
+        [0, 0, 0, 1, 0, 0],
+        [0, 0, 0, 0, 1, 0],
+        [0, 0, 0, 0, 0, 0],
+    ]
+)
+"""The last node has no bit."""
+
+
+@pytest.mark.parametrize(
+    ("x", "hidden_along"),
+    [(EVERYWHERE, [1, 1, -1, -1, 1, 1]), (BLANK, [1, 1, -1, -1, 1, 0])],
+    ids=["everywhere", "blank"],
+)
+def test_every_node_is_on_a_line_whatever_its_bits(x: np.ndarray, hidden_along: list[int]) -> None:
+    """A matrix that is singular along one combination of nodes mixes the rows; no gradient shows that a bit is 0."""
+    along = np.array(hidden_along) / np.linalg.norm(hidden_along)
+    mixed = x.T @ (np.eye(len(x)) - np.outer(along, along))
+    basis, values, _ = np.linalg.svd(mixed)
+    span = Subspace(basis[:, values > 1e-9], np.ones(BITS.width), RoundingMargin(np.inf))
+    assert span.rank == np.linalg.matrix_rank(x) - 1
+    codes = np.array(list(itertools.product(*((0, 1) if bit.any() else (0,) for bit in x.T))), np.int32)
+    groups = [{tuple(row) for row in codes[group].tolist()} for group in lines(codes, BITS, span, CLOCK)]
+    assert any({tuple(row) for row in x.tolist()} <= group for group in groups)
+
+
+def test_no_line_of_several_is_taken_for_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, observation = behind_gin(TREES[0])
+    problem = CensusProblem.of(observation, Knowledge(LIBRARY))
+    codes = vectors(Evidence(observation, LIBRARY))
+    (line,) = lines(codes, LIBRARY, input_subspace(observation, Knowledge(LIBRARY)), CLOCK)
+    monkeypatch.setattr(hidden_nodes, "lines", lambda *_: [line, ~line])
+    starts = hidden(problem, CLOCK)
+    assert len(starts) == 2 and not any(start.complete or start.nodes.complete for start in starts)
+    monkeypatch.setattr(hidden_nodes, "lines", lambda *_: [])
+    (whole,) = hidden(problem, CLOCK)
+    assert whole.conditions == (OCCURRING,) and whole.nodes.codes.shape[0] >= len(codes)
+
+
+def test_lines_end_with_their_time_and_are_not_those_of_a_pruned_gradient() -> None:
+    _, observation = behind_gin(TREES[0])
+    codes = vectors(Evidence(observation, LIBRARY))
+    assert lines(codes, LIBRARY, input_subspace(observation, Knowledge(LIBRARY)), Budget(seconds=1e-9).start()) == []
+    pruned = CensusProblem.of(dataclasses.replace(observation, pruned=True), Knowledge(LIBRARY))
+    assert all(PARALLEL not in start.conditions for start in hidden(pruned, CLOCK))
