@@ -356,7 +356,7 @@ def test_ctrl_c_keeps_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     _attack(monkeypatch, KeyboardInterrupt())
     result = jgleak("attack", "fragile", *QUICK, "--json", "--out", str(tmp_path))
     assert result.exit_code == 130
-    assert f"interrupted; what has finished is in {tmp_path}; an attack begins anew" in result.stderr
+    assert f"interrupted; what has finished is in {tmp_path}; another run begins anew" in result.stderr
     record, last = [json.loads(line) for line in result.stdout.splitlines()]
     assert record["info"] == {"blocks": 3}
     assert last["summary"]["graphs"] == 1

@@ -73,7 +73,7 @@ numbers of atoms, and `random` sees no gradient. All know the defence. The noise
 (docs/results/defenses.md). Rates are of molecules, in percent, with 95 % bootstrap intervals; *unique*: certified to be
 the only one; *wrong*: of these, those beside another truth; *GSM-1*: GRAIN's similarity of the first graph to the
 molecule. Graphs of one update are taken as independent, so that the interval of the batches, five updates, is too
-narrow. The machine had other work beside it: where time ran out, more would have been found on a quiet one. Nothing was
+narrow. The machine had other work beside it: where time ran out, more may be found on a quiet one. Nothing was
 tuned on these molecules."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

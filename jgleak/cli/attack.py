@@ -48,7 +48,7 @@ def attack(
     hidden: Annotated[int, option.model(help="Width of the convolutions.")] = 300,
     heads: Annotated[int, option.model(help="Attention heads (gat, gatv2).")] = 2,
     activation: Annotated[
-        str, option.model(help="relu, gelu, sigmoid or tanh.", autocompletion=option.activations)
+        str, option.model(help="relu, gelu, sigmoid, tanh, elu or identity.", autocompletion=option.activations)
     ] = "relu",
     readout: Annotated[
         str, option.model(help="Such as node_mlp or pooled; see `jgleak list`.", autocompletion=option.readouts)
@@ -225,7 +225,7 @@ def _audit(
     except KeyboardInterrupt as error:
         status = status_of(error)
         kept = f"; what has finished is in {out}" if records and out is not None else ""
-        again = "an attack begins anew; `jgleak audit` goes on where it stopped"
+        again = "another run begins anew (an audit could be resumed)"
         stderr.print(Text(f"interrupted{kept}; {again}"), soft_wrap=True)
     finally:
         if records:

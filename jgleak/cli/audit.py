@@ -96,7 +96,9 @@ def audit(
                 status = _conduct(grid, out, resume, retry_failed, engine, run)
                 if status >= INTERRUPTED:
                     same = f"jgleak audit {quote(str(file))} --out {quote(str(out))} --resume"
-                    typer.echo(f"interrupted; what has finished is kept, and this goes on: {same}", err=True)
+                    beside = ", with the other options as before" if fail_on or results or sarif else ""
+                    said = f"interrupted; what has finished is kept, and this goes on{beside}: {same}"
+                    typer.echo(said, err=True)
                 if status < INTERRUPTED:
                     status = _judged(file, out, criteria, files) or status
                 raise typer.Exit(status)

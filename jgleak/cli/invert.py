@@ -138,8 +138,15 @@ def invert(
         console = Console(stderr=json_lines)
         if len(files) > 1:
             raise typer.Exit(_several(files, places, asked, json_lines))
-        with Console(stderr=True).status(f"{asked.attack.name}, {asked.seconds:g} s at most"):
-            one, record = _one(files[0], asked, lambda shown: show_facts(shown, console))
+        spinner = Console(stderr=True).status(f"{asked.attack.name}, {asked.seconds:g} s at most")
+
+        def without_spinner(shown: Facts) -> None:
+            spinner.stop()  # it writes to another stream, perhaps into the same line
+            show_facts(shown, console)
+            spinner.start()
+
+        with spinner:
+            one, record = _one(files[0], asked, without_spinner)
         if json_lines:
             print(json.dumps(record), flush=True)
         show(one, console, verbose)
