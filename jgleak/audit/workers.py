@@ -76,8 +76,13 @@ def share(
         finally:
             # a worker that does what was done here too is not waited for
             if len(futures) < len(calls) or not all(future.done() for future in futures):
-                for process in set(active_children()) - others:
+                # before they end: the pool of Python 3.11 fails on calls that were cancelled when workers die
+                pool.shutdown(wait=False, cancel_futures=True)
+                ended = set(active_children()) - others
+                for process in ended:
                     process.terminate()
+                for process in ended:
+                    process.join()
     for error in failed:
         raise ChildProcessError(DIED) if isinstance(error, BrokenProcessPool) else error
 
