@@ -62,10 +62,8 @@ def share(
     for part in partition(_cores(), workers + here)[here:]:
         parts.put(part)
     others, futures = set(active_children()), list[Future[T]]()
-    with (
-        TemporaryDirectory() as compiled,
-        ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(parts, compiled)) as pool,
-    ):
+    with TemporaryDirectory() as compiled:
+        pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(parts, compiled))
         try:
             futures += [pool.submit(task, *call) for call in calls]
             for future in _both(task, calls, futures) if here else as_completed(futures):
@@ -74,10 +72,11 @@ def share(
                 else:
                     yield future.result()
         finally:
-            # a worker that does what was done here too is not waited for
-            if len(futures) < len(calls) or not all(future.done() for future in futures):
-                # before they end: the pool of Python 3.11 fails on calls that were cancelled when workers die
-                pool.shutdown(wait=False, cancel_futures=True)
+            # A worker that does what was done here too is not waited for. The pool is to forget cancelled calls before
+            # workers end, so it is shut down first, and once: Python 3.11's fails on cancelled calls that it finds then.
+            early = len(futures) < len(calls) or not all(future.done() for future in futures)
+            pool.shutdown(wait=not early, cancel_futures=early)
+            if early:
                 ended = set(active_children()) - others
                 for process in ended:
                     process.terminate()
