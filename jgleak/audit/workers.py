@@ -73,7 +73,7 @@ def share(
                     yield future.result()
         finally:
             # A worker that does what was done here too is not waited for. The pool is to forget cancelled calls before
-            # workers end, so it is shut down first, and once: Python 3.11's fails on cancelled calls that it finds then.
+            # workers end, so it is shut down first, and once: in Python 3.11 it fails on those that it finds then.
             early = len(futures) < len(calls) or not all(future.done() for future in futures)
             pool.shutdown(wait=not early, cancel_futures=early)
             if early:
