@@ -104,7 +104,7 @@ def test_progress_is_for_terminals(terminal: bool) -> None:
         progress.get_time = lambda: 1000.0
         remaining = progress.tasks[0].time_remaining
     if not terminal:
-        assert shown.getvalue() == ""
+        assert not shown.getvalue().strip(), "rich before 14 ends with an empty line"
         return
     assert remaining is not None and 60 <= remaining <= 600, "clients that take minutes have a pace too"
     text = shown.getvalue()
