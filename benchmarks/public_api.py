@@ -53,9 +53,8 @@ def document() -> str:
             home = one.home
             parts.append(f"\n## `{home}`\n\n| name | |\n|---|---|\n")
         page = shown.get(one.what.path) or shown.get(one.what.module.path)
-        if one.what.docstring is None:  # then no page shows it
-            page = None
-        link = f"[`{one.name}`]({page}#{one.what.path})" if page else f"`{one.name}`"
+        linked = page and one.what.docstring is not None  # pages leave out what has no docstring
+        link = f"[`{one.name}`]({page}#{one.what.path})" if linked else f"`{one.name}`"
         parts.append(f"| {link} | {_summary(one.what)} |\n")
     return "".join(parts)
 

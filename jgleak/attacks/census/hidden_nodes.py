@@ -36,8 +36,7 @@ COMPARED = 1_024
 
 
 def hidden(problem: CensusProblem, clock: Clock) -> tuple[Start, ...]:
-    """Vectors of the values that occur: those of one line each, or all of them where they can be tried at once or where
-    there is no line.
+    """Vectors of the values that occur: all of them where they can be tried at once, or else those of one line each.
 
     None where it does not show which values occur, or no convolution mixes. A pruned gradient has no lines, since its
     rows are no combinations of the nodes'.
@@ -52,12 +51,12 @@ def hidden(problem: CensusProblem, clock: Clock) -> tuple[Start, ...]:
     whole = _start(problem, codes, (OCCURRING,))
     if not whole.nodes.degrees.size:
         return ()
-    if observation.pruned or one_hop_count(whole.nodes) <= problem.limits.span.whole_candidates:
+    if one_hop_count(whole.nodes) <= problem.limits.span.whole_candidates:
         return (whole,)
+    if observation.pruned:
+        return ()
     span = input_subspace(observation, knowledge, problem.tolerances.span)
     groups = lines(codes, knowledge.space, span, clock)
-    if not groups:
-        return (whole,)
     only = len(groups) == 1  # of several lines none excludes the graphs of another
     starts = [_start(problem, codes[group], (OCCURRING, PARALLEL), complete=only) for group in groups]
     return tuple(dataclasses.replace(start, nodes=dataclasses.replace(start.nodes, hidden=1)) for start in starts)

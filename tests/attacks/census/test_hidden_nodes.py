@@ -201,8 +201,7 @@ def test_no_line_of_several_is_taken_for_complete(monkeypatch: pytest.MonkeyPatc
     starts = hidden(problem, CLOCK)
     assert len(starts) == 2 and not any(start.complete or start.nodes.complete for start in starts)
     monkeypatch.setattr(hidden_nodes, "lines", lambda *_: [])
-    (whole,) = hidden(problem, CLOCK)
-    assert whole.conditions == (OCCURRING,) and whole.nodes.codes.shape[0] >= len(codes)
+    assert hidden(problem, CLOCK) == ()
 
 
 def test_lines_end_with_their_time_and_are_not_those_of_a_pruned_gradient() -> None:
@@ -210,4 +209,4 @@ def test_lines_end_with_their_time_and_are_not_those_of_a_pruned_gradient() -> N
     codes = vectors(Evidence(observation, LIBRARY))
     assert lines(codes, LIBRARY, input_subspace(observation, Knowledge(LIBRARY)), Budget(seconds=1e-9).start()) == []
     pruned = CensusProblem.of(dataclasses.replace(observation, pruned=True), Knowledge(LIBRARY))
-    assert all(PARALLEL not in start.conditions for start in hidden(pruned, CLOCK))
+    assert hidden(pruned, CLOCK) == ()
