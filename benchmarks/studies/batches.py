@@ -84,7 +84,7 @@ Numbers of atoms and labels are unknown to the census, *B* is known; candidates 
 independent, so that these are somewhat narrow); *whole*: updates all of whose graphs are exact; *wrong*: graphs that
 are certified to be the only ones and are others. Seconds are of an update. Seed 0 was looked at while this was
 developed (widths 64 and 300, B = 4, 8, 16, first updates). The machine had other work beside these: where time ran out
-(s: the limit of an update), more would have been found on a quiet one. Records name the
+(s: the limit of an update), more may be found on a quiet one. Records name the
 machine, and the state of the code by a digest: rows of width 1024 are older than the smoothed search for weights
 (docs/batches.md), which the others have."""
 
