@@ -15,7 +15,7 @@ import typer
 
 from benchmarks.lib.clients import attacked
 from benchmarks.lib.options import chosen
-from benchmarks.lib.page import markdown
+from benchmarks.lib.page import interval, markdown
 from benchmarks.lib.provenance import provenance
 from benchmarks.lib.records import Kept, Record
 from benchmarks.lib.recovered import COLUMNS, recovered
@@ -27,6 +27,7 @@ from jgleak.exposure.changes import OPENERS, Change, Neighbours
 from jgleak.exposure.deployment import Deployment
 from jgleak.exposure.reading import DEPLOYED
 from jgleak.federated.train import train
+from jgleak.metrics import bootstrap
 
 COMMON = Specification(dataset="tox21", attack="census", prior="molecule", min_nodes=4, seed=7)
 
@@ -39,14 +40,18 @@ EPOCHS = (0, 5, 20)
 MOST = 16
 """Most graphs behind an update of a cell that is run: batches of 32 end by the clock (docs/batches.md)."""
 
-CONFIGURED, FEWEST, LABORATORY, RANDOM = "as configured", "fewest", "laboratory", "random"
-"""Cells of every model beside single changes: the fewest with which the census applies, these with one local step, and
-a guess about the same clients."""
+CONFIGURED, FEWEST, LABORATORY = "as configured", "fewest", "laboratory"
+"""Cells of every model beside single changes: the fewest with which the census applies, and these with one local
+step."""
+
+EXACT, APPROXIMATE, GUESS = "census", "dlg", "random"
+"""Attacks: the two others read the clients of the laboratory as well, and gradient matching also a single graph of
+which the census reads no update."""
 
 ADDED = "a linear encoder before the first layer"
 """What opens attacks and takes nothing away."""
 
-STEP = "one local step"
+STEP, SINGLE = "one local step", "one graph an update"
 
 
 class Cell(NamedTuple):
@@ -60,7 +65,7 @@ class Cell(NamedTuple):
 
     model: str
     changes: tuple[Change, ...]
-    attack: str = "census"
+    attack: str = EXACT
 
     @property
     def words(self) -> str:
@@ -70,7 +75,7 @@ class Cell(NamedTuple):
 
 def cells(model: str, deployment: Deployment) -> dict[str, Cell]:
     """By name: as configured, each realistic thing away that is there, and what the names above stand for."""
-    around, census = Neighbours(deployment), get_attack("census")
+    around, census = Neighbours(deployment), get_attack(EXACT)
     found = {f"{model}/{CONFIGURED}": Cell(model, ())}
     for change in OPENERS:
         if change.name != ADDED and around.after((change,)) is not deployment:
@@ -81,8 +86,15 @@ def cells(model: str, deployment: Deployment) -> dict[str, Cell]:
         found[f"{model}/{FEWEST}"] = Cell(model, fewest)
     if around.after(laboratory).clients.steps != around.after(fewest).clients.steps:
         found[f"{model}/{LABORATORY}"] = Cell(model, laboratory)
-    found[f"{model}/{RANDOM}"] = Cell(model, laboratory, RANDOM)
+    found |= {f"{model}/{attack}": Cell(model, laboratory, attack) for attack in (APPROXIMATE, GUESS)}
+    single = tuple(change for change in OPENERS if change.name == SINGLE)
+    if _refused(around.after(single), EXACT) and not _refused(around.after(single), APPROXIMATE):
+        found[f"{model}/{SINGLE}/{APPROXIMATE}"] = Cell(model, single, APPROXIMATE)
     return found
+
+
+def _refused(deployment: Deployment, attack: str) -> str | None:
+    return deployment.refusal(get_attack(attack))
 
 
 class Sample(NamedTuple):
@@ -127,10 +139,10 @@ def measured(
     """The cells of one model, trained for so many epochs, that are not done."""
     space = prepare(dataclasses.replace(COMMON, graphs=1, **DATA.get(model, {}))).dataset.space
     deployment = DEPLOYED[model].deployment(space)
-    around, census = Neighbours(deployment), get_attack("census")
+    around = Neighbours(deployment)
     for name, cell in cells(model, deployment).items():
         after = around.after(cell.changes)
-        reason = after.refusal(census)
+        reason = _refused(after, cell.attack)
         about = {"cell": name, "model": model, "changes": cell.words, "attack": cell.attack, "epochs": epochs}
         if about in done:
             continue
@@ -142,7 +154,8 @@ def measured(
         sample = _sample(cell, after, epochs, clients, time_limit)
         records = attacked(*sample, name, lambda *_: None)
         limits = {"clients": clients, "graphs": len(records), "time_limit": time_limit}
-        yield {**about, **limits, **recovered(records, sample.setup.training), "refused": None}
+        similar = dataclasses.asdict(bootstrap([record["gsm1"] for record in records]))
+        yield {**about, **limits, **recovered(records, sample.setup.training), "gsm1": similar, "refused": None}
 
 
 def _sample(cell: Cell, deployment: Deployment, epochs: int, clients: int, time_limit: float) -> Sample:
@@ -156,8 +169,8 @@ def _sample(cell: Cell, deployment: Deployment, epochs: int, clients: int, time_
             "local_decay": local.weight_decay,
             "local_loader": local.loader or 0,
         }
-    if cell.attack == RANDOM:
-        fields |= {"attack": RANDOM, "know": ("n",)}
+    if cell.attack != EXACT:
+        fields |= {"attack": cell.attack, "know": ("n",)}
     specification = dataclasses.replace(COMMON, **fields, **DATA.get(cell.model, {}))
     setup = prepare(dataclasses.replace(specification, train=0))
     model = deployment.model
@@ -171,26 +184,27 @@ def _sample(cell: Cell, deployment: Deployment, epochs: int, clients: int, time_
 def document(lines: Sequence[Record]) -> str:
     """The page."""
     rows = [[f"`{x['model']}`", x["changes"], x["attack"], str(x["epochs"]), *_cells(x)] for x in lines]
-    titles = ("model", "with", "attack", "epochs", *COLUMNS)
+    titles = ("model", "with", "attack", "epochs", *COLUMNS, "GSM-1")
     return f"# Deployed configurations\n\n{ABOUT}\n\n{markdown(titles, rows)}\n"
 
 
 def _cells(line: Record) -> list[str]:
     if line["refused"] is not None:
-        return [*[""] * (len(COLUMNS) - 1), line["refused"]]
-    return cells_of(line)
+        return [*[""] * (len(COLUMNS) - 1), line["refused"], ""]
+    return [*cells_of(line), interval(line["gsm1"]) if "gsm1" in line else ""]
 
 
 ABOUT = """\
 Written by `python -m benchmarks.studies.deployed --write`; do not edit. The models of `jgleak check` as their projects
-configure them, then with one realistic thing taken away, with the fewest that let the census in (found by
+configure them, then with one realistic thing taken away, with the fewest that the census needs taken away (found by
 `jgleak.exposure.changes`), and with these and a single local step. Where the attack refuses, nothing is run and the
-reason stands in the last column. Clients hold molecules of Tox21 (4 atoms or more, seed 7), as many as an update has
-graphs; numbers of atoms and labels are unknown, candidates are ranked by chemistry. Weights are random (0 epochs) or
-trained on other molecules, in the place of rounds of federated training. `random` guesses about the same clients; it
-is told the number of atoms and sees no gradient. Rates are of molecules, in percent, with 95 % bootstrap intervals;
-*unique*: certified to be the only one; *wrong*: of these, those beside another truth. Nothing was tuned on these
-clients."""
+reason stands in place of the reasons for what is not listed. Clients hold molecules of Tox21 (4 atoms or more, seed 7),
+as many as an update has graphs; numbers of atoms and labels are unknown, candidates are ranked by chemistry. Weights
+are random (0 epochs) or trained on other molecules, in the place of rounds of federated training. `dlg` and `random`
+read the same clients and are told the number of atoms; `random` sees no gradient. `dlg` also reads updates of one graph
+that the census refuses. Rates are of molecules, in percent, with 95 % bootstrap intervals; *unique*: certified to be
+the only one; *wrong*: of these, those beside another truth; *GSM-1*: GRAIN's similarity of the first graph to the
+molecule (older records have none). Nothing was tuned on these clients."""
 
 
 if __name__ == "__main__":

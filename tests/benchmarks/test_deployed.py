@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.studies.deployed import CONFIGURED, FEWEST, RANDOM, cells, document
+from benchmarks.studies.deployed import CONFIGURED, FEWEST, GUESS, cells, document
 from jgleak.attacks.registry import get_attack
 from jgleak.datasets import MOLECULE_SPACE
 from jgleak.exposure.changes import Neighbours
@@ -16,7 +16,7 @@ def test_the_census_is_refused_as_configured_and_let_in_by_the_fewest_changes(mo
     deployment, census = DEPLOYED[model].deployment(MOLECULE_SPACE), get_attack("census")
     around, made = Neighbours(deployment), cells(model, deployment)
     assert around.after(made[f"{model}/{CONFIGURED}"].changes).refusal(census) is not None
-    guess = made[f"{model}/{RANDOM}"]
+    guess = made[f"{model}/{GUESS}"]
     assert guess.attack == "random" and around.after(guess.changes).refusal(census) is None
     fewest = made.get(f"{model}/{FEWEST}")
     if fewest is not None:
