@@ -68,6 +68,8 @@ def _solved(
     system: Float[np.ndarray, "M k"], right: Float[np.ndarray, " M"], rounds: int
 ) -> tuple[Float[np.ndarray, " k"], float] | None:
     """All unknowns at once; many equations as the triangle of a QR decomposition."""
+    if not system.size:  # where SciPy 1.17 frees memory twice, which ends the process
+        return np.zeros(system.shape[1]), float(np.linalg.norm(right))
     if system.shape[0] > 2 * system.shape[1]:
         triangle: Float[np.ndarray, "k1 k1"] = np.asarray(np.linalg.qr(np.c_[system, right], mode="r"))
         system, right = triangle[:, :-1], triangle[:, -1]

@@ -26,6 +26,15 @@ def test_the_optimum_or_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+@pytest.mark.parametrize("shape", [(3, 0), (0, 3), (0, 0)])
+def test_nothing_to_solve_for_leaves_everything(shape: tuple[int, int]) -> None:
+    """SciPy alone ends the process there."""
+    found = nonnegative.nonnegative(np.zeros(shape), np.full(shape[0], 2.0), 30, FOREVER)
+    assert found is not None
+    np.testing.assert_array_equal(found[0], np.zeros(shape[1]))
+    assert found[1] == pytest.approx(2.0 * np.sqrt(shape[0]))
+
+
 @pytest.mark.parametrize("noise", [0.0, 1e-6, 0.3])
 def test_unknowns_that_are_added_as_they_pay_give_the_same_optimum(noise: float) -> None:
     """Against SciPy on all of them at once; the conditions of an optimum hold (no column shortens the residual)."""
