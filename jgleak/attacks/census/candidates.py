@@ -103,6 +103,7 @@ class CensusCandidates:
         self.most_top = self.limits.batch_blocks if rows else self.limits.blocks_counted
         self.kept: dict[tuple[object, ...], Blocks] = {}
         self.spans: dict[tuple[object, ...], list[SpanCheck]] = {}
+        self.checks: dict[tuple[int, str, int], SpanCheck | None] = {}
         self.given_up: list[str] = []
         self.too_many: str | None = None
 
@@ -257,7 +258,10 @@ class CensusCandidates:
         """The checks of one hop that carry information, by the gap in each span that comes at ``place``."""
         knowledge, tolerances = self.problem.knowledge, self.problem.tolerances.span
         bounds = {"most": knowledge.max_n, "noise": knowledge.noise, "tolerances": tolerances, "place": place}
-        found = [(site, SpanCheck.at(site, **bounds)) for site in sites]
+        for site in sites:
+            if (hop, site.name, place) not in self.checks:
+                self.checks[hop, site.name, place] = SpanCheck.at(site, **bounds)
+        found = [(site, self.checks[hop, site.name, place]) for site in sites]
         said = f", its rank at gap {place + 1} by size" if place else ""
         return tuple(
             NamedCheck(f"{site.name}{said}", check, f"{condition_of(site, hop)}{said}", not place)

@@ -184,7 +184,7 @@ class _Different:
 
     def add(self, partial: PartialGraph) -> None:
         """Keep it, unless an isomorphic one is there. Canonical forms are of graphs alone that look alike."""
-        shown = _surroundings(partial)
+        shown = _surroundings(partial, self._classes)
         if shown in self._alone:
             if (other := self._alone[shown]) is not None:
                 self._forms.add(_canonical(other, self._classes))
@@ -197,12 +197,12 @@ class _Different:
         self.graphs.append(partial)
 
 
-def _surroundings(partial: PartialGraph) -> object:
+def _surroundings(partial: PartialGraph, classes: int) -> object:
     """Equal for isomorphic partial graphs: how often each block has which blocks along which edges."""
-    around: list[list[tuple[int, int]]] = [[] for _ in partial.blocks]
+    around: list[list[int]] = [[] for _ in partial.blocks]
     for (u, v), along in zip(partial.edges, partial.along, strict=True):
-        around[u].append((partial.blocks[v], along))
-        around[v].append((partial.blocks[u], along))
+        around[u].append(classes * partial.blocks[v] + along)
+        around[v].append(classes * partial.blocks[u] + along)
     return tuple(sorted((block, *sorted(near)) for block, near in zip(partial.blocks, around, strict=True)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
@@ -17,6 +17,8 @@ from jgleak.attacks.span import kernels
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import LARGEST, Digits, Neighbourhoods
 from jgleak.gnn import Layer, Params
+
+T = TypeVar("T")
 
 TILE = (64, 1024)
 REACH = 2048
@@ -161,11 +163,9 @@ class CentreSearch:
         chosen = kernels.fill(members, size)
         around = source[self.centre], self.rows.degrees[self.centre], source[chosen], self.rows.degrees[chosen]
         table = kernels.table(self.layer, check.view, self.weights, *around, probe[0])
-        everywhere = NamedSharding(self.mesh, PartitionSpec())
         place = np.zeros(members.max(initial=0) + 1, np.int32)
         place[members] = np.arange(1, members.size + 1)
-        shared = kernels.Probe(*probe), table, _padded(plan.places, members)
-        probed, table, places = jax.device_put(shared, everywhere)
+        probed, table, places = self._placed((kernels.Probe(*probe), table, _padded(plan.places, members)))
 
         def tail_of(tails: slice) -> Callable[[list[_Work]], tuple[Array, Array]]:
             part = plan.tail[tails]
@@ -174,9 +174,8 @@ class CentreSearch:
             rows[: part.shape[1], : part.shape[0]] = place[part].T
             first = kernels.fill(plan.tail_first[tails], length, value=LARGEST).astype(np.int32)
             sums = kernels.tail_sums(table, rows, np.int32(part.shape[1]))
-            tail = kernels.Tail(
-                *jax.device_put((sums, first, np.int32(part.shape[0]), np.int32(plan.strict)), everywhere)
-            )
+            parts = sums, first, np.int32(part.shape[0]), np.int32(plan.strict)
+            tail = kernels.Tail(*self._placed(parts))
             state = self.weights, probed, table, places, tail
 
             def call(lanes: list[_Work]) -> tuple[Array, Array]:
@@ -186,6 +185,12 @@ class CentreSearch:
             return call
 
         return tail_of
+
+    def _placed(self, arrays: T) -> T:
+        """On every device; a single one is handed what it lacks at each call, which is little, and sooner."""
+        if self.mesh.size == 1:
+            return arrays
+        return jax.device_put(arrays, NamedSharding(self.mesh, PartitionSpec()))
 
 
 def _ranges(stop: int, tail_rows: int, devices: int) -> Iterator[_Work]:
