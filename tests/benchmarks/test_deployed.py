@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.studies.deployed import CONFIGURED, FEWEST, GUESS, cells, document
+from benchmarks.studies.deployed_plot import fewest
 from jgleak.attacks.registry import get_attack
 from jgleak.datasets import MOLECULE_SPACE
 from jgleak.exposure.changes import Neighbours
@@ -41,3 +42,18 @@ def test_one_graph_makes_as_many_passes_as_before() -> None:
 def test_refused_cells_give_their_reason_on_the_page() -> None:
     line = {"model": "m", "changes": CONFIGURED, "attack": "census", "epochs": 0, "refused": "dropout hides it"}
     assert "dropout hides it" in document([line])
+
+
+def test_the_picture_shows_the_cell_with_the_fewest_changes() -> None:
+    """Of the census, and of those that were run."""
+    common = {"model": "m", "attack": "census", "refused": None, "epochs": 0}
+    cells_of_one = [
+        common | {"changes": "a; b; c"},
+        common | {"changes": "a; b"},
+        common | {"changes": "a; b", "epochs": 20},
+        common | {"changes": "a", "refused": "dropout"},
+        common | {"changes": "b", "attack": "dlg"},
+        common | {"changes": "a", "model": "other"},
+    ]
+    assert [(r["changes"], r["epochs"]) for r in fewest("m", cells_of_one)] == [("a; b", 0), ("a; b", 20)]
+    assert fewest("none", cells_of_one) == []
