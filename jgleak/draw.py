@@ -31,6 +31,7 @@ from rdkit.Chem.Draw import rdMolDraw2D
 from jgleak.features import FeatureSpace
 from jgleak.graph import Graph
 from jgleak.metrics.exact import isomorphism
+from jgleak.plural import counted
 from jgleak.smiles import bond_types
 
 PANEL, SMALL = 5.0, 3.2
@@ -251,7 +252,7 @@ def _frame(axes: Axes) -> Rectangle:
 
 
 def _panel(axes: Axes, graph: Graph, space: FeatureSpace, caption: str, truth: Graph) -> None:
-    axes.set_title(f"{caption} ({graph.n} nodes, {len(graph.edges)} edges)")
+    axes.set_title(f"{caption} ({counted(graph.n, 'node')}, {counted(len(graph.edges), 'edge')})")
     if not is_molecular(space):
         _dots(axes, graph, _kinds(graph, truth, space))
         return

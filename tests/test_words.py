@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
+from rich.console import Console
 
 from jgleak.attacks.certificate import Certificate
-from jgleak.audit.grid_table import audit_table
+from jgleak.audit.grid_table import _table, audit_table
 from jgleak.audit.store import _claim
 from jgleak.cli.inverted import line
+from jgleak.datasets import LoadReport
+from jgleak.plural import counted
 
 
 @pytest.mark.parametrize(("size", "words"), [(1, "1 graph or more"), (2, "2 graphs or more")])
@@ -21,3 +26,21 @@ def test_one_graph_is_no_graphs(size: int, words: str) -> None:
 def test_the_sum_of_seconds_says_that_it_is_one() -> None:
     """The report's column is a mean, and is called so."""
     assert [str(column.header) for column in audit_table(()).columns][-1] == "seconds in all"
+
+
+def test_a_number_has_its_noun() -> None:
+    assert [counted(n, "true row") for n in (0, 1, 1200)] == ["0 true rows", "1 true row", "1,200 true rows"]
+
+
+def test_a_report_of_rows_says_what_was_left_out() -> None:
+    assert str(LoadReport(72, 4, {"not drawn": 68})) == "4 of 72 rows (left out: 68 not drawn)"
+
+
+def test_names_of_an_audit_are_not_cut_at_80_columns() -> None:
+    long = "clip:0.1+gaussian:1e-6+prune:0.99+quantise:8"
+    rows = {("tox21", "GCN, width 64", "census", one): [40, 0.5, 0.5, 0.5, 0.5, "1234.5"] for one in (long, "none")}
+    console = Console(width=80, file=io.StringIO())
+    with console.capture() as said:
+        console.print(_table(rows, ("units", "exact", "gsm0", "gsm1", "gsm2", "seconds in all")))
+    lines = [line.split() for line in said.get().splitlines()]
+    assert "".join(line[0] for line in lines[4:] if line and line[0] != "none") == long

@@ -55,6 +55,10 @@ class Reconstruction:
         return self.graphs[0] if self.graphs else None
 
 
+OUT_OF_TIME = "the time limit ended the search, so that there may be other graphs; a longer --time-limit may find them"
+"""What ``info["reason"]`` says of graphs beside which others were still looked for."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Budget:
     """The bounds of a search. It stops cleanly at either and returns what it has.

@@ -13,8 +13,8 @@ class Certificate:
     """Every listed graph has the observed gradient, and no two are isomorphic.
 
     Attributes:
-      status: ``unique``: one graph, the search ended; ``k_graphs``: exactly these; ``at_least_k``: a budget
-        ended first.
+      status: ``unique``: one graph, the search ended; ``k_graphs``: exactly these; ``at_least_k``:
+        others were not excluded, since a budget ended first or not all nodes were looked for.
       size: number of graphs.
       n_max: no graph of more nodes was looked for.
       n_known: the number of nodes was given.

@@ -15,6 +15,10 @@ _STEPS = "/jax/core/compile/"
 _COMPILED = _STEPS + "backend_compile_duration"
 
 
+NOTABLE = 0.25
+"""Share of an attack's time from which on compilation is named as what its search lacked."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Compiled:
     """What was compiled.
@@ -62,3 +66,17 @@ def _counter() -> Counter:
 def compilations() -> Compiled:
     """Those since the first call of this function."""
     return Compiled(_counter().number, _counter().seconds)
+
+
+def lost_to_compilation(seconds: float, compiling: float) -> str | None:
+    """What to say of a search that its time limit ended, where compilation took a notable share of that time.
+
+    Args:
+      seconds: what the attack took.
+      compiling: those of them in which XLA compiled.
+    """
+    if compiling <= NOTABLE * seconds:
+        return None
+    kept = jax.config.jax_compilation_cache_dir is not None
+    instead = "run it again: compiled programs are kept" if kept else "a longer --time-limit leaves more for the search"
+    return f"compilation took {compiling:.1f} s of {seconds:.1f} s; {instead}"

@@ -67,7 +67,7 @@ def _table(rows: Mapping[tuple[str, ...], Sequence[Any]], columns: Sequence[str]
     title = ", ".join(f"{name}: {text}" for name, text, same in zip(KIND, shared, alike, strict=False) if same)
     table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD)
     for name in (name for name, same in zip(KIND, alike, strict=True) if not same):
-        table.add_column(name)
+        table.add_column(name, overflow="fold")  # names have no spaces to break at, and are never cut
     for name in columns:
         table.add_column(name, justify="left" if name == "impossible" else "right", no_wrap=name != "impossible")
     for kind, row in rows.items():

@@ -19,6 +19,7 @@ from jgleak.draw import draw_set
 from jgleak.features import FeatureSpace
 from jgleak.federated import Observation
 from jgleak.federated.observation import serialise
+from jgleak.plural import counted
 
 
 class Store:
@@ -105,8 +106,8 @@ def _claim(certificate: Certificate) -> str:
     count = {
         "unique": "unique",
         "k_graphs": f"{certificate.size} graphs",
-        "at_least_k": f"at least {certificate.size} graph{'s' * (certificate.size > 1)}",
+        "at_least_k": f"at least {counted(certificate.size, 'graph')}",
     }
     terms = len(certificate.conditions)
-    under = f", under {terms} condition{'s' * (terms > 1)}" if terms else ""
+    under = f", under {counted(terms, 'condition')}" if terms else ""
     return f"{count[certificate.status]} {scope}{under}"

@@ -12,12 +12,14 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from jgleak.attacks.attack import Reconstruction
+from jgleak.attacks.attack import OUT_OF_TIME, Reconstruction
 from jgleak.attacks.certificate import Certificate
+from jgleak.audit.compilations import lost_to_compilation
 from jgleak.audit.describe import describe
 from jgleak.audit.record import RATES, SOFT
 from jgleak.features import FeatureSpace
 from jgleak.graph import Graph
+from jgleak.plural import counted
 
 REASONS = 5
 """Most reasons that are told one by one."""
@@ -73,14 +75,18 @@ def reasons(records: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines[:REASONS] + more
 
 
+def compilation_line(records: Sequence[Mapping[str, Any]]) -> str | None:
+    """What compilation took of the time of clients whose search the time limit ended; None: little, or there are
+    none."""
+    late = [r for r in records if r["stop"] == "time" or r["info"].get("reason") == OUT_OF_TIME]
+    return lost_to_compilation(sum(r["seconds"] for r in late), sum(r["seconds_compiling"] for r in late))
+
+
 def summary_table(summary: Mapping[str, Any]) -> Table:
     """Rates over all clients with their 95 % intervals, then exact reconstructions by size."""
     clients, attack = summary["attacked"], summary["specification"]["attack"]
-    title = (
-        f"{attack}: {clients} client{'s' * (clients != 1)} in {summary['seconds_total']:.1f} s ({summary['device']})"
-    )
-    compiled = summary["compilations"]
-    title += f", {compiled} compilation{'s' * (compiled != 1)} in {summary['seconds_compiling']:.1f} s of it; "
+    title = f"{attack}: {counted(clients, 'client')} in {summary['seconds_total']:.1f} s ({summary['device']})"
+    title += f", {counted(summary['compilations'], 'compilation')} in {summary['seconds_compiling']:.1f} s of it; "
     title += f"at most {summary['seconds_most']:.1f} s a client without them"
     table = Table(title=title, title_justify="left", caption_justify="left", box=SIMPLE_HEAD)
     for column in ("metric", "mean", "low", "high", "clients"):
@@ -132,7 +138,7 @@ def graph_table(graph: Graph, space: FeatureSpace) -> Table:
     names = words.get("edge_classes", [""] * len(graph.edges))
     along = {frozenset(edge): f" {name}".rstrip() for edge, name in zip(words["edges"], names, strict=True)}
     shared = [item for item in nodes[0].items() if graph.n > 1 and all(item in node.items() for node in nodes)]
-    title = f"{graph.n} nodes, {len(graph.edges)} edges, {_label_text(graph)}"
+    title = f"{counted(graph.n, 'node')}, {counted(len(graph.edges), 'edge')}, {_label_text(graph)}"
     table = Table("node", "features", "neighbours", title=title, title_justify="left", box=SIMPLE_HEAD)
     for v, (node, near) in enumerate(zip(nodes, graph.neighbours, strict=True)):
         own = [item for item in node.items() if item not in shared]
@@ -157,7 +163,7 @@ def certificate_text(certificate: Certificate, *, batch: bool = False, verbose: 
     claims = {
         "unique": f"no other {graph} among {scope} has this gradient",
         "k_graphs": f"exactly {size} {'batches' if batch else 'graphs'} among {scope} have this gradient",
-        "at_least_k": f"at least {size} of the {scope} have this gradient; the search was cut short",
+        "at_least_k": f"at least {size} of the {scope} have this gradient; others were not excluded",
     }
     listed = list(certificate.conditions) if verbose else _kinds(certificate.conditions)
     conditions = "".join(f"\n  if {condition}" for condition in listed)

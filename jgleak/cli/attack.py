@@ -15,6 +15,7 @@ from jgleak.audit.specification import ENCODERS, KNOWABLE, NORM_MODES, PROTOCOLS
 from jgleak.cli import options as option
 from jgleak.cli.progress import bar
 from jgleak.cli.status import FAILED, mistakes, status_of
+from jgleak.plural import counted
 
 if TYPE_CHECKING:
     from jgleak.audit.setup import Setup
@@ -32,7 +33,9 @@ def attack(
     ] = None,
     node_task: Annotated[bool, option.data("--node-task", help="Label nodes instead of graphs.")] = False,
     path: Annotated[Path | None, option.DATASET_FILES] = None,
-    graphs: Annotated[int | None, option.data(help="How many clients.")] = None,
+    graphs: Annotated[
+        int | None, option.data(help="How many clients; by default all graphs, or 100 of a network or generator.")
+    ] = None,
     min_nodes: Annotated[int | None, option.data(help="Smallest client.")] = None,
     max_nodes: Annotated[int | None, option.data(help="Largest client.")] = None,
     bonds: Annotated[bool, option.data("--bonds", help="Tell bond types apart (--model gine).")] = False,
@@ -196,7 +199,7 @@ def _audit(
     from jgleak.audit.experiment import chunks, run
     from jgleak.audit.record import result_record, summary_record
     from jgleak.audit.store import Store
-    from jgleak.audit.table import clients_table, reasons, summary_table
+    from jgleak.audit.table import clients_table, compilation_line, reasons, summary_table
 
     store = None if out is None else Store(out)
     records, summary, status, said = [], {}, 0, None
@@ -232,7 +235,7 @@ def _audit(
             records.sort(key=lambda record: record["graph"])
             summary = summary_record(records, specification)
             stdout.print(clients_table(records), summary_table(summary))
-            for line in reasons(records):
+            for line in filter(None, (*reasons(records), compilation_line(records))):
                 stdout.print(Text(line), soft_wrap=True)
             if json_lines:
                 print(json.dumps({"summary": summary}), flush=True)
@@ -256,6 +259,7 @@ def _prepared(specification: Specification, stderr: Console) -> Setup:
     if setup.training:
         first, last = setup.training[0], setup.training[-1]
         stderr.print(
-            f"trained {specification.train} epochs: mean loss {first:.4f} in the first, {last:.4f} in the last"
+            f"trained for {counted(specification.train, 'epoch')}: mean loss {first:.4f} in the first, {last:.4f} in "
+            "the last"
         )
     return setup

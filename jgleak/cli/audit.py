@@ -16,6 +16,7 @@ from jgleak.audit.specification import Faults
 from jgleak.cli import options as option
 from jgleak.cli.progress import bar
 from jgleak.cli.status import FAILED, GATE, INTERRUPTED, mistakes, status_of
+from jgleak.plural import counted
 from jgleak.reading import read_text
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def _conduct(grid: Grid, out: Path, resume: bool, retry_failed: bool, engine: st
         database, planned = enter(grid, out, resume, retry_failed)
     status, finished = 0, database.finished(retry_failed)
     total, broken = sum(p.graphs for p in planned), sum(s == "failed" for s in finished.values())
-    stderr.print(Text(f"{grid.name}: {total} units, {len(finished)} finished before"))
+    stderr.print(Text(f"{grid.name}: {counted(total, 'unit')}, {len(finished)} finished before"))
     if finished and (lost := open_audit(out).lost):
         stderr.print(Text(lost_files(lost)), soft_wrap=True)
     try:
@@ -185,8 +186,8 @@ def _foresee(grid: Grid, out: Path | None) -> None:
     stdout.print(plan_table(planned, left))
     skipped = sum(p.graphs for p in planned if p.impossible is not None)
     stdout.print(
-        f"{sum(p.graphs for p in planned)} units in {len(planned)} cells: {sum(left.values())} to run, "
-        f"{skipped} impossible, {len(finished)} in the store"
+        f"{counted(sum(p.graphs for p in planned), 'unit')} in {counted(len(planned), 'cell')}: "
+        f"{sum(left.values())} to run, {skipped} impossible, {len(finished)} in the store"
     )
     with stderr.status(f"timing one client of each attack, for at most {PROBE:.0f} s"):
         estimate = timed(planned, left)

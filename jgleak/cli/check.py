@@ -17,7 +17,7 @@ def check(
         typer.Argument(
             metavar="MODEL",
             help="A deployed model (see `jgleak list`), an observation file, or file.py:name or package.module:name: "
-            "a PyTorch Geometric module, a jgleak.GNN, or a function that makes one.",
+            "a PyTorch Geometric module, a jgleak.GNN, an observation, or a function that makes one.",
             autocompletion=option.deployed,
         ),
     ],

@@ -23,6 +23,7 @@ from jgleak.audit.recommender.specification import (
 from jgleak.cli import options as option
 from jgleak.cli.progress import bar
 from jgleak.cli.status import mistakes, status_of
+from jgleak.plural import counted
 
 
 def recommender(
@@ -117,11 +118,11 @@ def _audit(specification: RecommenderSpecification, out: Path | None, json_lines
                 elif isinstance(event, Attacked):
                     if event.done == 1:
                         progress.reset(task, total=event.users)
-                    told = f"attacking users after {event.rounds} updates: {event.title}"
+                    told = f"attacking users after {counted(event.rounds, 'update')}: {event.title}"
                     progress.update(task, completed=event.done, description=told)
                 else:
                     leaks.append(event)
-                    stderr.print(f"attacked: {event.title}, {event.rounds} updates", markup=False)
+                    stderr.print(f"attacked: {event.title}, {counted(event.rounds, 'update')}", markup=False)
     except KeyboardInterrupt as error:
         kept = f"; what has finished is in {out}" if out is not None else ""
         stderr.print(Text(f"interrupted{kept}; another run begins anew"), soft_wrap=True)

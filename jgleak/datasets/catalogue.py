@@ -161,5 +161,5 @@ def _sample(dataset: Dataset, graphs: int | None, low: int, high: int | None, se
     chosen = pool if graphs is None else [pool[i] for i in np.random.default_rng(seed).permutation(len(pool))[:graphs]]
     tally = Tally.resume(dataset.report)
     tally.drop("outside the size range", count=len(dataset.graphs) - len(pool))
-    tally.drop("not in the sample", count=len(pool) - len(chosen))
+    tally.drop("not drawn", count=len(pool) - len(chosen))
     return dataclasses.replace(dataset, graphs=chosen, report=tally.report(dataset.report.rows, len(chosen)))

@@ -30,7 +30,7 @@ class LoadReport:
 
     def __str__(self) -> str:
         lost = ", ".join(f"{count} {reason}" for reason, count in sorted(self.dropped.items()))
-        return f"{self.kept} of {self.rows} rows" + (f" (dropped: {lost})" if lost else "")
+        return f"{self.kept} of {self.rows} rows" + (f" (left out: {lost})" if lost else "")
 
 
 @dataclasses.dataclass(frozen=True)

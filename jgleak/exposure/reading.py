@@ -53,7 +53,7 @@ def read(text: str, space: FeatureSpace | None, default: FeatureSpace, stated: S
 
     Args:
       text: a name of ``DEPLOYED``; an observation file; or ``module:name`` or ``file.py:name``, a ``GNN``, a PyTorch
-        module, or a function that makes one.
+        module, an ``Observation``, or a function that makes one.
       space: the feature space, where it was given.
       default: the space of what states none.
       stated: what is said of clients, over what the text says.
@@ -65,7 +65,7 @@ def read(text: str, space: FeatureSpace | None, default: FeatureSpace, stated: S
         entry = DEPLOYED[text]
         return Subject(stated.over(entry.deployment(space or default)), f"{entry.title} ({entry.source})")
     if text.endswith(".safetensors"):
-        seen, own = load(text, space)
+        seen, own = load(text, space, default=default)
         return Subject(stated.over(Deployment(seen.model, own, clients_of(seen), seen.params)))
     if ":" not in text:
         raise ValueError(
@@ -118,14 +118,28 @@ def _floats(params: Any) -> list[np.ndarray]:
 def _of_object(found: Any, text: str, space: FeatureSpace | None, default: FeatureSpace, stated: Stated) -> Deployment:
     if isinstance(found, GNN):
         return stated.over(Deployment(found, space or default))
+    if isinstance(found, Observation):
+        return stated.over(Deployment(found.model, space or default, clients_of(found), found.params))
+    if _of_flax(found):
+        raise ValueError(
+            f"model: {text} is a module of flax, whose forward pass is not traced; let a function return what "
+            "jgleak.interop.from_arrays makes of its parameters and of gradients on any public graph "
+            "(docs/bring-your-own-model.md, under flax), and name that function"
+        )
     if not hasattr(found, "named_modules"):
         raise ValueError(
-            f"model: {text} is a {type(found).__name__}; give a jgleak.GNN, a PyTorch module, or a function without "
-            "arguments that makes one"
+            f"model: {text} is a {type(found).__name__}; give a jgleak.GNN, a PyTorch module, an observation, or a "
+            "function without arguments that makes one"
         )
     said = described(found, loss=stated.clients.get("loss"))
     rest = {name: value for name, value in stated.clients.items() if name != "loss"}  # one score became two outputs
     return dataclasses.replace(stated, clients=rest).over(of_description(said, space or said.space(default)))
+
+
+def _of_flax(found: Any) -> bool:
+    """A module of flax (linen or NNX), or a class of such; flax is not imported here."""
+    kind = found if isinstance(found, type) else type(found)
+    return any(base.__module__.split(".")[0] == "flax" and base.__name__ == "Module" for base in kind.__mro__)
 
 
 def of_description(said: Description, space: FeatureSpace) -> Deployment:
@@ -149,7 +163,7 @@ def _found(text: str) -> Any:
         raise ValueError(f"model: {place} has no {name!r}")
     found = getattr(module, name)
     made = callable(found) and (isinstance(found, type) or not hasattr(found, "named_modules"))
-    if not made or isinstance(found, GNN):
+    if not made or isinstance(found, GNN) or _of_flax(found):
         return found
     if wanted := _wanted(found):
         raise ValueError(f"model: {text} takes {', '.join(wanted)}; give a function without arguments that makes one")

@@ -8,6 +8,7 @@ from jgleak.exposure.clients import Clients
 from jgleak.exposure.finding import LEVELS, Finding
 from jgleak.exposure.registry import Exposure
 from jgleak.gnn.words import model_words
+from jgleak.plural import counted
 
 WIDTH = 110
 """Columns of a line, whatever the terminal has, so that outputs can be compared."""
@@ -31,15 +32,14 @@ def exposure_text(exposure: Exposure, title: str) -> str:
 def clients_text(clients: Clients, loss: str) -> str:
     """How clients train, in a sentence."""
     local = clients.local
-    graphs = f"{clients.graphs} graph{'s' * (clients.graphs > 1)} of {clients.nodes} nodes behind an update"
+    graphs = f"{counted(clients.graphs, 'graph')} of {counted(clients.nodes, 'node')} behind an update"
     if local is None:
         steps = "one gradient"
     else:
         loader = f" on {local.loader} of them each" if local.loader is not None else ""
         beside = f", momentum {local.momentum:g}" * bool(local.momentum)
         beside += f", weight decay {local.weight_decay:g}" * bool(local.weight_decay)
-        plural = "s" * (local.steps > 1)
-        steps = f"{local.steps} step{plural}{loader} ({local.optimiser}, rate {local.rate:g}{beside})"
+        steps = f"{counted(local.steps, 'step')}{loader} ({local.optimiser}, rate {local.rate:g}{beside})"
     defense = f"; defence {clients.defense}" if clients.defense else ""
     defense += f"; noise of deviation {clients.noise:.1e} on every entry ({clients.whence})" if clients.noise else ""
     return f"Clients: {graphs}; {steps}; loss {loss}{defense}."

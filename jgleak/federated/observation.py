@@ -243,7 +243,9 @@ def save(path: str | Path, observation: Observation, space: FeatureSpace | None 
         raise ValueError(f"cannot write {path}: {error}; choose a folder you may write to") from error
 
 
-def load(path: str | Path, space: FeatureSpace | None = None) -> tuple[Observation, FeatureSpace]:
+def load(
+    path: str | Path, space: FeatureSpace | None = None, *, default: FeatureSpace | None = None
+) -> tuple[Observation, FeatureSpace]:
     """Read an observation file; nothing in it is executed.
 
     Where the file states no noise and its update has 16 bits, the noise is what a client that computes in such numbers
@@ -252,6 +254,7 @@ def load(path: str | Path, space: FeatureSpace | None = None) -> tuple[Observati
     Args:
       path: the file.
       space: the public feature space, where the file has none or not the right one.
+      default: the space of a file that has none, where ``space`` is not given.
 
     Raises:
       ValueError: missing or corrupt file, not an observation, a newer format, contents that contradict each other, or a
@@ -271,7 +274,8 @@ def load(path: str | Path, space: FeatureSpace | None = None) -> tuple[Observati
         raise ValueError(f"{path}: not a jgleak observation (no 'jgleak' header); write one with jgleak.save")
     try:
         observation, stated = _from_header(parsed_json(metadata["jgleak"]), tensors)
-        if space is None and stated is None:
+        chosen = next((one for one in (space, stated, default) if one is not None), None)
+        if chosen is None:
             raise ValueError(
                 "it does not say what the columns of its input mean; give --features FILE (in Python load(file, "
                 "space)); docs/bring-your-own-model.md has the format, under 'The feature schema'"
@@ -280,8 +284,6 @@ def load(path: str | Path, space: FeatureSpace | None = None) -> tuple[Observati
         raise ValueError(f"{path}: malformed observation header ({error!r})") from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
-    chosen = stated if space is None else space
-    assert chosen is not None
     width = observation.model.in_features
     if chosen.width != width:
         integers = (
@@ -289,8 +291,10 @@ def load(path: str | Path, space: FeatureSpace | None = None) -> tuple[Observati
             if width != len(chosen.features)
             else (", here perhaps each feature's integer in one column (kind 'number'; of pyg and ogb: pyg:numbers)")
         )
+        where = "features" if space is not None else str(path)
+        what = "this space" if chosen is not default else "nothing says what its columns mean, and the default space"
         raise ValueError(
-            f"{path if space is None else 'features'}: this space has {chosen.width} columns, the model takes {width}; "
+            f"{where}: {what} has {chosen.width} columns, the model takes {width}; "
             f"describe the columns that the model was shown{integers}"
         )
     return observation, chosen

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from jgleak.gnn.model import GNN
+from jgleak.plural import counted
 
 
 def model_words(model: GNN) -> str:
@@ -14,7 +15,7 @@ def model_words(model: GNN) -> str:
     words = [
         f"{type(model.encoder).__name__} {model.encoder.width(model.in_features)}" if model.encoder.taps else "",
         _joined(f"{type(layer.conv).__name__} {layer.features}" for layer in layers),
-        f"{model.depth} layer{'s' * (model.depth > 1)}",
+        counted(model.depth, "layer"),
         _joined(layer.act for layer in layers),
         _joined(_norms(model)),
         _joined(residuals),

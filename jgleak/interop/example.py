@@ -19,6 +19,7 @@ from jgleak.graph import DenseGraph, GraphBatch
 from jgleak.interop.arrays import by_name
 from jgleak.interop.graphs import by_class, dense
 from jgleak.interop.likely import likely
+from jgleak.plural import counted
 from jgleak.precision import DIGITS
 
 EQUAL = 1e-4
@@ -133,7 +134,7 @@ def _other_size(model: GNN, graphs: DenseGraph, found: int, wanted: int) -> str:
 
 def _many(count: int, model: GNN) -> str:
     """So many of what has a label."""
-    return f"{count} {'node' if model.node_level else 'graph'}{'s' * (count != 1)}"
+    return counted(count, "node" if model.node_level else "graph")
 
 
 @partial(jax.jit, static_argnames=("model",))

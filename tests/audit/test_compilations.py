@@ -6,8 +6,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from jgleak.attacks.attack import OUT_OF_TIME
 from jgleak.audit import compilations
-from jgleak.audit.compilations import Compiled, Counter
+from jgleak.audit.compilations import Compiled, Counter, lost_to_compilation
+from jgleak.audit.table import compilation_line
 
 TRACED, COMPILED = (f"/jax/core/compile/{step}_duration" for step in ("jaxpr_trace", "backend_compile"))
 
@@ -28,3 +30,24 @@ def test_what_jax_compiles_is_counted() -> None:
     jax.jit(lambda x: jnp.sin(x) + 3.25)(jnp.ones(3))
     after = compilations.compilations().since(before)
     assert after.number >= 1 and after.seconds > 0.0
+
+
+@pytest.mark.parametrize(("kept", "instead"), [("folder", "run it again"), (None, "a longer --time-limit")])
+def test_compilation_is_named_where_it_took_a_notable_share(kept: str | None, instead: str) -> None:
+    before = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", kept)
+    try:
+        said = lost_to_compilation(20.0, 12.0)
+        assert said is not None and said.startswith(f"compilation took 12.0 s of 20.0 s; {instead}")
+        assert lost_to_compilation(20.0, 4.0) is None and lost_to_compilation(0.0, 0.0) is None
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
+
+
+def test_the_clients_that_ran_out_of_time_are_those_that_count() -> None:
+    ended = {"stop": "match", "info": {}, "seconds": 10.0, "seconds_compiling": 9.0}
+    late = {"stop": "time", "info": {}, "seconds": 60.0, "seconds_compiling": 36.0}
+    listed = ended | {"info": {"reason": OUT_OF_TIME}, "seconds": 60.0, "seconds_compiling": 0.0}
+    assert compilation_line([ended]) is None
+    assert "took 36.0 s of 60.0 s" in (compilation_line([ended, late]) or "")
+    assert "took 36.0 s of 120.0 s" in (compilation_line([late, listed, ended]) or "")

@@ -22,10 +22,12 @@ from jgleak.exposure.reading import DEPLOYED, clients_of, read
 from jgleak.exposure.registry import exposure_of
 from jgleak.exposure.stated import RATE, Stated
 from jgleak.exposure.text import clients_text
-from jgleak.federated import LocalTraining, save
+from jgleak.federated import LocalTraining, Observation, save
+from jgleak.gnn import Pooled, standard
 from tests.exposure.conftest import SPACE, pooled, sent
 
 MINE = """
+from flax import linen, nnx
 from jgleak.datasets import MOLECULE_SPACE
 from jgleak.gnn import standard
 
@@ -37,6 +39,21 @@ def made():
 
 def sized(width, *, depth, norm=None):
     return MODEL
+
+def seen():
+    from jgleak.federated import load
+    return load("FILE", MOLECULE_SPACE)[0]
+
+class Flax(linen.Module):
+    @linen.compact
+    def __call__(self, rows, edges):
+        return rows
+
+FLAX = Flax()
+
+class Nnx(nnx.Module):
+    def __call__(self, rows, edges):
+        return rows
 
 def broken():
     raise RuntimeError("two\\nlines")
@@ -297,3 +314,35 @@ class Net(torch.nn.Module):
         h = sum(table(x[:, i]) for i, table in enumerate(self.tables))
         return self.out(global_mean_pool(self.conv(h, edge_index, edge_attr).relu(), batch))
 """
+
+
+def molecular() -> Observation:
+    """An update of two graphs, as zeros, of a model of molecules."""
+    model = standard(MOLECULE_SPACE.width, "gcn", Pooled(), hidden=8)
+    params = model.initial(key=jax.random.key(0))
+    return Observation(model, params, jax.tree.map(np.zeros_like, params), "ce", batch_size=2)
+
+
+def test_what_no_file_names_are_molecules_by_default(tmp_path: Path) -> None:
+    """The same space as of own code, and one error where it does not fit."""
+    save(tmp_path / "bare.safetensors", molecular())
+    found, _ = read(str(tmp_path / "bare.safetensors"), None, MOLECULE_SPACE, Stated())
+    assert found.space == MOLECULE_SPACE
+    save(tmp_path / "other.safetensors", sent(Deployment(pooled(), SPACE)))
+    with pytest.raises(ValueError, match="nothing says what its columns mean, and the default space has 242 columns"):
+        read(str(tmp_path / "other.safetensors"), None, MOLECULE_SPACE, Stated())
+    assert read(str(tmp_path / "other.safetensors"), SPACE, MOLECULE_SPACE, Stated())[0].space == SPACE
+
+
+def test_an_observation_of_own_code_is_checked_as_its_file_is(mine: Path, tmp_path: Path) -> None:
+    file = tmp_path / "one.safetensors"
+    save(file, molecular(), MOLECULE_SPACE)
+    mine.write_text(MINE.replace("FILE", str(file)), encoding="utf-8")
+    by_file, by_code = (read(text, None, MOLECULE_SPACE, Stated())[0] for text in (str(file), f"{mine}:seen"))
+    assert (by_code.model, by_code.clients) == (by_file.model, by_file.clients) and by_code.clients.graphs == 2
+
+
+@pytest.mark.parametrize("name", ["Flax", "FLAX", "Nnx"])
+def test_a_module_of_flax_is_named_with_what_to_do_instead(mine: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="is a module of flax, whose forward pass is not traced; let a function"):
+        read(f"{mine}:{name}", None, MOLECULE_SPACE, Stated())

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from jaxtyping import Array
 
-from jgleak.attacks.attack import Attack, Budget, Clock, Reconstruction
+from jgleak.attacks.attack import OUT_OF_TIME, Attack, Budget, Clock, Reconstruction
 from jgleak.attacks.census.arithmetic import arithmetic_of
 from jgleak.attacks.census.assemble import AnonymitySet
 from jgleak.attacks.census.attempted import Attempted, counted
@@ -88,13 +88,14 @@ def run(
         early = counting.part(1.0 - settings.limits.enumeration_share) if small else counting
         for number, levels in enumerate(candidates.attempts(early), start=1):
             attempted = counted(problem, levels, early)
+            late = early.left <= 0
             if attempted.found.graphs:
                 attempted = _taken_again(problem, candidates, attempted, counting)
             info |= {"attempts": number, "candidates": candidates.checked, **attempted.facts}
             if attempted.found.graphs:
                 degrees = degrees_assumed(knowledge, attempted.levels, settings.limits.span)
                 answer = Answer((*attempted.levels.conditions, *degrees), attempted.found, attempted.most)
-                return _certified(problem, answer, info, whole)
+                return _certified(problem, answer, info, whole, late or counting.left <= 0)
             stop = "nothing assembled" if attempted.explained else "missing blocks"
             if attempted.explained and attempted.levels.nodes is candidates.start.nodes:
                 unsolved.append(attempted)
@@ -103,7 +104,7 @@ def run(
             answer, facts = way(problem, candidates, clock)
             info |= facts
             if answer.found.graphs:
-                return _certified(problem, answer, info, whole)
+                return _certified(problem, answer, info, whole, clock.left <= 0)
         if not info["attempts"] and candidates.too_many:
             raise TooManyCandidates(candidates.too_many)
         if candidates.given_up and stop != "nothing assembled":
@@ -140,10 +141,13 @@ class Answer(NamedTuple):
     most: int
 
 
-def _certified(problem: CensusProblem, answer: Answer, info: Mapping[str, Any], clock: Clock) -> Reconstruction:
-    """The graphs of an answer, which has one at least, with their certificate."""
+def _certified(
+    problem: CensusProblem, answer: Answer, info: Mapping[str, Any], clock: Clock, late: bool
+) -> Reconstruction:
+    """The graphs of an answer, one at least, with their certificate. ``late``: the search had no time left."""
     certified = certify(problem, answer.conditions, answer.found, answer.most, clock)
-    info = {**info, "seconds": clock.elapsed}
+    cut = {"reason": OUT_OF_TIME} if late and not answer.found.exhausted else {}
+    info = {**info, **cut, "seconds": clock.elapsed}
     return Reconstruction(certified.graphs, certified.distance, "match", certificate=certified.certificate, info=info)
 
 

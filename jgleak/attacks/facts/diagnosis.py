@@ -24,6 +24,7 @@ from jgleak.features import FeatureSpace
 from jgleak.federated.loss import Loss, label_loss
 from jgleak.federated.observation import Observation
 from jgleak.gnn import Pooled
+from jgleak.plural import counted
 
 FITS = 1e-3
 """Relative distance from the head's gradient that rounding explains."""
@@ -258,7 +259,7 @@ def _ranks(evidence: Evidence) -> Iterator[str]:
             elif span.rank < least:
                 yield (
                     f"the gradient of {place} has rank {span.rank}, and {least} different nodes or more enter: it "
-                    f"lacks {least - span.rank} dimension{'s' * (least - span.rank > 1)} at least, and true "
+                    f"lacks {counted(least - span.rank, 'dimension')} at least, and true "
                     "neighbourhoods lie outside its span"
                 )
 

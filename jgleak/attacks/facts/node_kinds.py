@@ -14,6 +14,7 @@ from jgleak.attacks.facts.fact import LINEAR, NOISE, Fact, Silent
 from jgleak.attacks.facts.feature_values import feature_values
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.features import FeatureSpace
+from jgleak.plural import counted
 
 MOST_VECTORS = 50_000
 """Most feature vectors that are looked through: a fact is there at once, or left to the attack."""
@@ -46,7 +47,7 @@ def different_nodes(evidence: Evidence) -> Fact:
     least = max(rank, values)
     if not least:
         raise reason
-    return Fact("different_nodes", least, under, f"at least {least} nodes, all with different features")
+    return Fact("different_nodes", least, under, f"at least {counted(least, 'node')}, all with different features")
 
 
 def rank_of_rows(evidence: Evidence) -> int:
@@ -94,7 +95,7 @@ def node_kinds(evidence: Evidence) -> Fact:
         raise Silent(f"{inside.shape[0]} vectors of the schema lie in a span of {span.rank} dimensions")
     kinds = [described(space, row) for row in inside]
     needed = np.flatnonzero(_needed(space.encode(inside).astype(np.float64) / span.scale, span.rank)).tolist()
-    said = "; ".join(", ".join(str(value) for value in kinds[k].values()) for k in needed)
+    said = "; ".join(", ".join(f"{name} {value}" for name, value in kinds[k].items()) for k in needed)
     line = f"{len(kinds)} kinds of nodes lie in a span of {span.rank} dimensions; "
     line += (
         f"needed are {said}: they occur, if kinds of nodes have independent gradients"

@@ -9,6 +9,7 @@ from jgleak.attacks.facts.evidence import Evidence
 from jgleak.attacks.facts.fact import CLIPPING, ONE, Fact, Silent
 from jgleak.attacks.facts.graphs import head_rank
 from jgleak.gnn import Pooled
+from jgleak.plural import counted
 
 MOST = 200
 """Largest graph that is counted."""
@@ -40,7 +41,7 @@ def nodes(evidence: Evidence) -> Fact:
         raise Silent("more than one row entered the first map after pooling")
     if readout.counts_nodes and len(readout.poolings) > 1:
         number = _quotient(evidence, readout)
-        return Fact("nodes", {"exactly": number}, (ONE, CLIPPING), f"exactly {number} nodes")
+        return Fact("nodes", {"exactly": number}, (ONE, CLIPPING), f"exactly {counted(number, 'node')}")
     divisor = _divisor(share_of_nodes(evidence, readout), observation.model.layers[-1].features)
     if divisor == 1:
         raise Silent("every unit of the last convolution is on at all nodes or at none, which counts nothing")

@@ -9,6 +9,7 @@ from jgleak.audit.gate.criterion import Criterion
 from jgleak.audit.gate.quantities import QUANTITIES
 from jgleak.audit.report.rows import Row, rows
 from jgleak.audit.results import Audit
+from jgleak.plural import counted
 
 NOTHING = "no attack that reads updates has ended, and nothing follows from that"
 
@@ -30,7 +31,7 @@ class Breach(NamedTuple):
     def text(self) -> str:
         """What to tell people."""
         count = len(self.row.done)
-        return f"{self.criterion.text}: {number(self.value)} in {self.row.place} ({count} attack{'s' * (count != 1)})"
+        return f"{self.criterion.text}: {number(self.value)} in {self.row.place} ({counted(count, 'attack')})"
 
 
 class GateResult(NamedTuple):

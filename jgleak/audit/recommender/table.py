@@ -13,6 +13,7 @@ from jgleak.audit.recommender.setup import RecommenderSetup
 from jgleak.audit.recommender.specification import RecommenderSpecification
 from jgleak.audit.recommender.training import Epoch, Learnt
 from jgleak.defenses.privacy import Privacy
+from jgleak.plural import counted
 
 
 def data_text(setup: RecommenderSetup) -> str:
@@ -39,15 +40,15 @@ def privacy_text(privacy: Privacy) -> str:
         return f"privacy: none guaranteed; {privacy.reason}"
     stated = "" if privacy.per_coordinate is None else f"epsilon {privacy.per_coordinate:.3g} an entry and round; "
     return (
-        f"privacy: {stated}epsilon {privacy.epsilon:,.3g} for the values of all entries over {privacy.rounds} rounds, "
-        f"not for which rows are sent (delta {privacy.delta:g}; {privacy.reason})"
+        f"privacy: {stated}epsilon {privacy.epsilon:,.3g} for the values of all entries over "
+        f"{counted(privacy.rounds, 'round')}, not for which rows are sent (delta {privacy.delta:g}; {privacy.reason})"
     )
 
 
 def errors_table(learnt: Learnt, specification: RecommenderSpecification) -> Table:
     """RMSE of the method beside offsets alone and the mean rating."""
     speed = f", {learnt.clients_per_second:,.0f} clients/s" if learnt.epochs else ""
-    title = f"RMSE, best of {learnt.epochs} epochs: {learnt.epoch}{speed}" if learnt.epochs else "RMSE"
+    title = f"RMSE, best of {counted(learnt.epochs, 'epoch')}: {learnt.epoch}{speed}" if learnt.epochs else "RMSE"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
     table.add_column("method")
     table.add_column("validation", justify="right")
@@ -73,7 +74,7 @@ def leaks_table(rows: Sequence[AttackedUsers]) -> Table:
     """Real items told from pseudo items, and errors of ratings in units of a level; guesses in brackets."""
     users = rows[0].users if rows else 0
     table = Table(
-        title=f"What the server learns about {users} users (guessing in brackets)",
+        title=f"What the server learns about {counted(users, 'user')} (guessing in brackets)",
         title_justify="left",
         box=SIMPLE_HEAD,
         padding=0,

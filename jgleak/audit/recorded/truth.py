@@ -10,6 +10,7 @@ from typing import Any
 from jgleak.audit.certified import graph_of
 from jgleak.features import FeatureSpace
 from jgleak.graph import Graph
+from jgleak.plural import counted
 from jgleak.reading import check_file, namesakes, read_json
 
 FIELDS = ("x", "edges", "y", "name", "edge_class")
@@ -82,7 +83,7 @@ def truths(place: Path, file: Path, space: FeatureSpace, size: int | None) -> li
         ) from error
     if not graphs or size not in (None, len(graphs)):
         raise ValueError(
-            f"truth: {where} has {len(graphs)} graph{'s' * (len(graphs) != 1)} for {file.name}, whose update is of "
+            f"truth: {where} has {counted(len(graphs), 'graph')} for {file.name}, whose update is of "
             f"{size or 'one at least'}; give all of them, in a list"
         )
     return graphs

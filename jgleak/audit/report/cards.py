@@ -16,6 +16,7 @@ from jgleak.audit.report.rows import Row, clients
 from jgleak.audit.report.threat import described_data, described_model, seen_by_server
 from jgleak.audit.results import Audit, Unit
 from jgleak.names.datasets import origin
+from jgleak.plural import counted
 
 DIGITS = 16
 """Of a digest, for people to compare."""
@@ -93,7 +94,7 @@ def _weights(unit: Unit) -> str:
     if unit.specification.get("recorded") is not None:
         return "those that the server sent"
     epochs = unit.specification["train"]
-    return f"trained for {epochs} epochs on public graphs" if epochs else "random, as in a first round"
+    return f"trained for {counted(epochs, 'epoch')} on public graphs" if epochs else "random, as in a first round"
 
 
 def _data(rows: Sequence[Row], digest: str | None) -> dict[str, str]:

@@ -15,6 +15,7 @@ from jgleak.draw import inline_svg
 from jgleak.features import FeatureSpace
 from jgleak.federated import load
 from jgleak.graph import Graph
+from jgleak.plural import counted
 from jgleak.reading import read_json
 
 SHOWN = 3
@@ -89,7 +90,11 @@ def _picture(graph: Graph, space: FeatureSpace, truth: Graph | None, label: str)
 
 def _caption(unit: Unit, truth: Graph | None, listed: int) -> str:
     record = unit.record
-    size = "the truth is not known" if truth is None else f"{truth.n} nodes, {len(truth.edges)} edges"
+    size = (
+        "the truth is not known"
+        if truth is None
+        else f"{counted(truth.n, 'node')}, {counted(len(truth.edges), 'edge')}"
+    )
     words = [size, f"seed {unit.cell['seed']}"]
     batch = unit.specification["batch"]
     if batch > 1:

@@ -10,6 +10,7 @@ from markupsafe import Markup
 from jgleak.audit.record import SIZES
 from jgleak.audit.report.rows import Estimate, Panel, Row, panels
 from jgleak.audit.report.tables import EXACT, GSM2, SETS, STATUSES, LeakRow, Measure, Sets, by_size, symbols
+from jgleak.plural import counted
 
 WIDTH = 360
 """Units across a plot: about the pixels of a phone, so that its text is never scaled down."""
@@ -125,7 +126,7 @@ def _sizes(found: Sequence[Row], measure: Measure, order: dict[str, int], title:
         middle = left + (k + 0.5) * step
         most = max((one.clients for column in columns if (one := column[name]) is not None), default=0)
         parts.append(TEXT.format(middle, bottom + 17, "tick middle", f"{symbols(name)} nodes"))
-        parts.append(TEXT.format(middle, bottom + 31, "tick middle faint", f"{most} client{'s' * (most != 1)}"))
+        parts.append(TEXT.format(middle, bottom + 31, "tick middle faint", counted(most, "client")))
     gap = min(14.0, 0.8 * step / max(1, len(found)))
     for i, (row, column) in enumerate(zip(found, columns, strict=True)):
         points = []

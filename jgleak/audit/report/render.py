@@ -16,6 +16,7 @@ from jgleak.audit.report.plots import defence_figure, sets_figure, size_figure
 from jgleak.audit.report.rows import Estimate
 from jgleak.audit.report.tables import symbols
 from jgleak.audit.results import Audit, open_audit
+from jgleak.plural import counted
 
 SUFFIXES = {".html": "report.html.jinja", ".md": "report.md.jinja"}
 """Formats by the suffix of the file to write, with their templates."""
@@ -102,7 +103,7 @@ def _cell(estimate: Estimate | None, rate: bool = True, of: int | None = None) -
     """Mean and interval on one line; how many clients, where these are fewer than ``of``."""
     if estimate is None:
         return "-"
-    fewer = "" if of is None or estimate.clients == of else f", {estimate.clients} clients"
+    fewer = "" if of is None or estimate.clients == of else f", {counted(estimate.clients, 'client')}"
     return f"{_mean(estimate, rate)} ({_interval(estimate, rate)}{fewer})"
 
 

@@ -11,6 +11,7 @@ from jgleak.audit.report.tables import LeakRow
 from jgleak.audit.report.threat import in_words
 from jgleak.audit.results import Audit
 from jgleak.names.attacks import BASELINES
+from jgleak.plural import counted
 
 FEW = 10
 """With fewer clients than this an interval says little, and the summary says so."""
@@ -91,13 +92,13 @@ def _rebuilt(row: Row) -> str:
     """How often the private graph came back; several seeds may have drawn the same graph."""
     different = len(clients(row.told))
     if different == len(row.told):
-        return f"rebuilt {_hits(row) or 'none'} of {different} private graph{'s' * (different > 1)} exactly"
+        return f"rebuilt {_hits(row) or 'none'} of {counted(different, 'private graph')} exactly"
     return f"rebuilt the private graph exactly in {_hits(row) or 'none'} of {_tries(row)}"
 
 
 def _tries(row: Row) -> str:
     tries, different = len(row.told), len(clients(row.told))
-    return f"{tries} attack{'s' * (tries > 1)} on {different} private graph{'s' * (different > 1)}"
+    return f"{counted(tries, 'attack')} on {counted(different, 'private graph')}"
 
 
 def _undefended(real: Sequence[LeakRow]) -> list[str]:
@@ -171,7 +172,7 @@ def _sentence(leak: LeakRow, after: str = "") -> str:
             f" For {right}, a certificate says that no other graph {most} explains the update, under its conditions."
         )
     if wrong:
-        sets = f"{wrong} complete set{'s' * (wrong > 1)}"
+        sets = counted(wrong, "complete set")
         text += f" {sets}, by certificate, without the client's graph: a condition did not hold."
     if not _hits(row):
         text += f" Its best graphs reach a GSM-2 of {_mean(leak.estimates['GSM-2']):.2f} on average (1 is perfect)."
@@ -206,7 +207,7 @@ def _guessing(rows: Sequence[Row]) -> list[str]:
             )
         if compared and not one.better:
             sentences.append(
-                f"{one.attack} was in none of {compared} row{'s' * (compared > 1)} clearly better by every measure of "
+                f"{one.attack} was in none of {counted(compared, 'row')} clearly better by every measure of "
                 f"likeness than the trivial baselines ({names}), which do not read the update; by some it may be."
             )
         elif one.others:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from jgleak.audit.report.rows import Panel, Row
 from jgleak.audit.results import Unit
+from jgleak.plural import counted
 
 PUBLIC = "the model, its parameters and the schema of node features"
 """What every server knows."""
@@ -102,7 +103,9 @@ def _facts(row: Row) -> dict[str, str]:
     facts = {
         "Data": described_data(spec),
         "Model": described_model(row.units[0]),
-        "Parameters": f"trained for {spec['train']} epochs before the round" if spec["train"] else "random, untrained",
+        "Parameters": f"trained for {counted(spec['train'], 'epoch')} before the round"
+        if spec["train"]
+        else "random, untrained",
         "The server sees": seen_by_server(row),
         "The attacker knows": _known(spec),
         "Largest graph looked for": f"{spec['max_n']} nodes (n_max)" if spec["max_n"] else UNBOUNDED,
@@ -124,7 +127,7 @@ def _recorded(row: Row, spec: Mapping[str, Any]) -> dict[str, str]:
     files, noise = {unit.cell.get("file", "") for unit in row.units}, spec["recorded"]["noise"]
     told = len({unit.cell.get("file", "") for unit in row.told})
     facts = {
-        "Data": f"{len(files)} observation file{'s' * (len(files) > 1)}, the truth known of {told} of them",
+        "Data": f"{counted(len(files), 'observation file')}, the truth known of {told} of them",
         "Model": "as each file has it, with the parameters that the server sent",
         "The server sees": "; ".join(sorted({_seen_of(unit) for unit in row.units})),
         "The attacker knows": _known(spec),
@@ -156,7 +159,10 @@ def described_model(unit: Unit) -> str:
     head = f", then a map of width {spec['head']}" if spec["head"] else ""
     pooling = f" ({spec['pooling']}{head})" if spec["readout"] == "pooled" else ""
     extras = {"bias": "with bias", "last_activation": "activation after the last convolution too"}
-    words = [f"{spec['model'].upper()} of {spec['layers']} layers, width {spec['hidden']}{heads}", spec["activation"]]
+    words = [
+        f"{spec['model'].upper()} of {counted(spec['layers'], 'layer')}, width {spec['hidden']}{heads}",
+        spec["activation"],
+    ]
     parts = {
         "norm": f"{spec['norm']} normalisation ({spec['norm_mode']} mode)",
         "residual": f"residual {spec['residual']}",
@@ -187,7 +193,7 @@ def _seen_of(unit: Unit) -> str:
 
 def _sends(protocol: str, spec: Mapping[str, Any]) -> str:
     graphs = "one graph" if spec["batch"] == 1 else f"{spec['batch']} graphs (their mean)"
-    steps = f"{spec['local_steps']} step{'s' * (spec['local_steps'] > 1)} of size {spec['local_rate']:g}"
+    steps = f"{counted(spec['local_steps'], 'step')} of size {spec['local_rate']:g}"
     beside = {"local_momentum": "momentum {:g}", "local_decay": "weight decay {:g}", "local_loader": "{} graphs a step"}
     said = [text.format(spec[name]) for name, text in beside.items() if spec.get(name)]
     steps += f" ({', '.join(said)})" if said else ""

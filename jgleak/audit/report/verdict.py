@@ -12,6 +12,7 @@ from jgleak.audit.report.rows import Row
 from jgleak.audit.report.tables import LeakRow
 from jgleak.audit.results import Unit
 from jgleak.names.attacks import ATTACKS, BASELINES
+from jgleak.plural import counted
 
 NOTHING_RAN = "Nothing ended"
 SINGLED_OUT = "Clients are singled out"
@@ -170,23 +171,30 @@ def _advice(real: Sequence[Row]) -> list[str]:
             "`jgleak check` names the changes of the model and its training that stop each attack.",
         ]
     bare = {row.key[:3] for row in real if row.undefended and _count(row, "truth_in_set")}
-    leaks, helped = dict[str, int](), dict[str, int]()
+    leaks, helped = dict[str, tuple[int, int]](), dict[str, int]()
     for row in defended:
         if _count(row, "truth_in_set"):
-            leaks[row.defense] = leaks.get(row.defense, 0) + _count(row, "truth_in_set")
+            rebuilt, listed = leaks.get(row.defense, (0, 0))
+            exact = _count(row, "exact")
+            leaks[row.defense] = rebuilt + exact, listed + _count(row, "truth_in_set") - exact
         elif row.key[:3] in bare:
             helped[row.defense] = helped.get(row.defense, 0) + len(row.done)
     found = [
-        f"Do not rely on {name}: private graphs were listed under it, {count} time{'s' * (count > 1)}."
-        for name, count in leaks.items()
+        f"Do not rely on {name}: under it private graphs were {_how_often(*counts)}." for name, counts in leaks.items()
     ]
     found += [
-        f"Under {name} attacks that succeed without it listed no private graph, in {count} attack"
-        f"{'s' * (count > 1)} that ended. How useful the model stays is not measured here."
+        f"Under {name} attacks that succeed without it rebuilt and listed no private graph, in "
+        f"{counted(count, 'attack')} that ended. How useful the model stays is not measured here."
         for name, count in helped.items()
         if name not in leaks
     ]
     return found or ["No defence of this audit stood against an attack that succeeds without it."]
+
+
+def _how_often(rebuilt: int, listed: int) -> str:
+    """How often graphs came back first, and how often among others alone."""
+    said = (f"rebuilt {counted(rebuilt, 'time')}" * (rebuilt > 0), f"listed, not first, {counted(listed, 'time')}")
+    return " and ".join(part for part in (said if listed else said[:1]) if part)
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ from jgleak.attacks.span.leak_points import leak_points
 from jgleak.exposure.deployment import Deployment
 from jgleak.exposure.finding import Finding
 from jgleak.features import combinations
+from jgleak.plural import counted
 
 
 def spans(deployment: Deployment) -> Iterator[Finding]:
@@ -39,7 +40,7 @@ def spans(deployment: Deployment) -> Iterator[Finding]:
     said = f"of {len(points)} checks the tightest is {_named(tightest)}, with room for {tightest['most']}"
     if full:
         said = f"{len(full)} of {len(points)} checks have room for fewer, {_named(tightest)} for {tightest['most']}"
-    each = f"{clients.graphs} graph{'s' * (clients.graphs > 1)} of {clients.nodes} nodes"
+    each = f"{counted(clients.graphs, 'graph')} of {counted(clients.nodes, 'node')}"
     what = (
         "Spans of gradients may fill: then they exclude no row, and attacks have fewer dimensions to go by."
         if full

@@ -118,7 +118,9 @@ def test_a_needed_kind_may_not_occur_and_the_line_says_when(lab: Any) -> None:
     found = facts(lab.observe(model, path, "ce", space), space)
     seen = value(found, "node_kinds")
     assert [seen["in_span"][k] for k in seen["needed"]] == [{"a": "x", "b": "q"}, {"a": "y", "b": "p"}]
-    assert "if kinds of nodes have independent gradients" in found.found["node_kinds"].line
+    line, named = found.found["node_kinds"].line, seen["in_span"][seen["needed"][0]]
+    assert "if kinds of nodes have independent gradients" in line
+    assert "needed are " + ", ".join(f"{name} {value}" for name, value in named.items()) in line
     assert value(found, "different_nodes") == 2
 
 

@@ -65,8 +65,15 @@ def test_the_worst_row_counts_with_a_defence_or_without() -> None:
 def test_advice_names_the_defences_that_held_and_those_that_did_not() -> None:
     held, fell = missed(0, defense="clip:1+gaussian:0.1"), unit(0, defense="prune:0.5")
     advice = " ".join(of(unit(0), held, fell).advice)
-    assert "Under clip:1+gaussian:0.1 attacks that succeed without it listed no private graph, in 1 attack" in advice
-    assert "Do not rely on prune:0.5" in advice and "Under prune" not in advice
+    assert (
+        "Under clip:1+gaussian:0.1 attacks that succeed without it rebuilt and listed no private graph, in 1 attack"
+        in advice
+    )
+    assert "Do not rely on prune:0.5: under it private graphs were rebuilt 1 time." in advice
+    assert "Under prune" not in advice
+    among = [missed(n, defense="prune:0.5", truth_in_set=True) for n in (1, 2)]
+    both, alone = of(unit(0), fell, *among).advice[0], of(unit(0), *among).advice[0]
+    assert "rebuilt 1 time and listed, not first, 2 times." in both and "were listed, not first, 2 times." in alone
     idle = of(missed(0), held).advice
     assert idle == ["No defence of this audit stood against an attack that succeeds without it."]
     skipped = unit(0, status="skipped", defense="clip:1+gaussian:0.1")
