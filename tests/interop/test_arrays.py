@@ -194,3 +194,41 @@ def test_edges_come_in_both_directions(strangers: dict[str, Any]) -> None:
         x, edges = edge_arrays(graph, data.space)
         assert x.shape == (graph.n, data.space.width) and edges.shape == (2, 2 * len(graph.edges))
         np.testing.assert_array_equal(dense(edges, graph.n), graph.adjacency)
+
+
+ORDERS = {
+    "relu(norm(conv)) + x": lambda x, conv, norm: jax.nn.relu(norm(conv(x))) + x,
+    "relu(norm(conv) + x)": lambda x, conv, norm: jax.nn.relu(norm(conv(x)) + x),
+    "norm(relu(conv)) + x": lambda x, conv, norm: norm(jax.nn.relu(conv(x))) + x,
+}
+
+
+class Ordered(linen.Module):
+    """A dense map, and a layer whose normalisation and residual stand in one of several orders."""
+
+    order: str
+
+    @linen.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x = linen.Dense(5, name="enter")(x)
+        x = ORDERS[self.order](x, LinenConv(5, name="conv1"), linen.LayerNorm(epsilon=1e-5, name="norm1"))
+        return linen.Dense(2, name="out")(x.mean(axis=0))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_another_order_of_norm_and_residual_is_refused_and_never_silently_wrong(order: str) -> None:
+    """The list can say one order; of a model with another one the output differs."""
+    model = Ordered(order)
+    params = model.init(jax.random.key(0), ROWS)["params"]
+    gradient = jax.tree.map(jnp.zeros_like, params)
+    layers = [Linear("enter"), GCN("conv1"), LayerNorm("norm1"), "relu", "add", "mean", Linear("out")]
+    given = {"loss": "ce", "example": (ROWS, EDGES, np.asarray(model.apply({"params": params}, ROWS)))}
+    if order == "relu(norm(conv)) + x":
+        assert from_arrays(params, gradient, layers, **given).model.layers[0].residual is not None
+        return
+    with pytest.raises(ValueError, match="the description's output differs from the model's .* a row that is added"):
+        from_arrays(params, gradient, layers, **given)
+    norm = layers[2]
+    for written in (["relu", norm, "add"], [norm, "add", "relu"], ["add", norm, "relu"]):
+        with pytest.raises(ValueError, match="order here is|a residual comes last"):
+            from_arrays(params, gradient, [*layers[:2], *written, *layers[5:]], **given)
