@@ -77,6 +77,6 @@ def lost_to_compilation(seconds: float, compiling: float) -> str | None:
     """
     if compiling <= NOTABLE * seconds:
         return None
-    kept = jax.config.jax_compilation_cache_dir is not None
+    kept = jax.config.values["jax_compilation_cache_dir"] is not None
     instead = "run it again: compiled programs are kept" if kept else "a longer --time-limit leaves more for the search"
     return f"compilation took {compiling:.1f} s of {seconds:.1f} s; {instead}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +14,7 @@ from rich.text import Text
 from jgleak.audit.specification import ENCODERS, KNOWABLE, NORM_MODES, PROTOCOLS, Specification
 from jgleak.cli import options as option
 from jgleak.cli.progress import bar
-from jgleak.cli.status import FAILED, mistakes, status_of
+from jgleak.cli.status import FAILED, last_words, mistakes, status_of
 from jgleak.plural import counted
 
 if TYPE_CHECKING:
@@ -202,14 +202,33 @@ def _audit(
     from jgleak.audit.table import clients_table, compilation_line, reasons, summary_table
 
     store = None if out is None else Store(out)
-    records, summary, status, said = [], {}, 0, None
+    records, status, said = [], 0, None
+
+    def interrupted() -> None:
+        kept = f"; what has finished is in {out}" if records and out is not None else ""
+        again = "another run begins anew (an audit could be resumed)"
+        stderr.print(Text(f"interrupted{kept}; {again}"), soft_wrap=True)
+
+    def summarise() -> None:
+        if not records:
+            return
+        records.sort(key=lambda record: record["graph"])
+        summary = summary_record(records, specification)
+        stdout.print(clients_table(records), summary_table(summary))
+        for line in filter(None, (*reasons(records), compilation_line(records))):
+            stdout.print(Text(line), soft_wrap=True)
+        if json_lines:
+            print(json.dumps({"summary": summary}), flush=True)
+        if store is not None:
+            store.append({"summary": summary})
+
     try:
         setup = _prepared(specification, stderr)
         graphs = len(setup.dataset.graphs)
         side_by_side = len(chunks(specification, graphs)[0])
         several = f", {side_by_side} clients side by side" if side_by_side > 1 else ""
         doing = f"{specification.attack}{several}, {specification.time_limit:g} s a client at most"
-        with bar(stderr, "exact") as progress:
+        with last_words(interrupted, summarise), bar(stderr, "exact") as progress:
             task = progress.add_task(doing, total=graphs, exact=0)
             for result in run(specification, setup, workers=workers):
                 record = result_record(result, specification)
@@ -227,22 +246,10 @@ def _audit(
                 progress.update(task, advance=1, exact=sum(r["exact"] for r in records))
     except KeyboardInterrupt as error:
         status = status_of(error)
-        kept = f"; what has finished is in {out}" if records and out is not None else ""
-        again = "another run begins anew (an audit could be resumed)"
-        stderr.print(Text(f"interrupted{kept}; {again}"), soft_wrap=True)
+        interrupted()
     finally:
-        if records:
-            records.sort(key=lambda record: record["graph"])
-            summary = summary_record(records, specification)
-            stdout.print(clients_table(records), summary_table(summary))
-            for line in filter(None, (*reasons(records), compilation_line(records))):
-                stdout.print(Text(line), soft_wrap=True)
-            if json_lines:
-                print(json.dumps({"summary": summary}), flush=True)
-        if store is not None:
-            with closing(store):
-                if records:
-                    store.append({"summary": summary})
+        with closing(store) if store is not None else nullcontext():
+            summarise()
     return status
 
 

@@ -15,7 +15,7 @@ from rich.text import Text
 from jgleak.audit.specification import Faults
 from jgleak.cli import options as option
 from jgleak.cli.progress import bar
-from jgleak.cli.status import FAILED, GATE, INTERRUPTED, mistakes, status_of
+from jgleak.cli.status import FAILED, GATE, INTERRUPTED, last_words, mistakes, status_of
 from jgleak.plural import counted
 from jgleak.reading import read_text
 
@@ -94,11 +94,12 @@ def audit(
             elif out is not None:
                 here = local if workers in (None, 1) else in_processes(workers)
                 run = on_ray(workers) if engine == "ray" else here
-                status = _conduct(grid, out, resume, retry_failed, engine, run)
+                same = f"jgleak audit {quote(str(file))} --out {quote(str(out))} --resume"
+                beside = ", with the other options as before" if fail_on or results or sarif else ""
+                said = f"interrupted; what has finished is kept, and this goes on{beside}: {same}"
+                with last_words(lambda: typer.echo(said, err=True)):
+                    status = _conduct(grid, out, resume, retry_failed, engine, run)
                 if status >= INTERRUPTED:
-                    same = f"jgleak audit {quote(str(file))} --out {quote(str(out))} --resume"
-                    beside = ", with the other options as before" if fail_on or results or sarif else ""
-                    said = f"interrupted; what has finished is kept, and this goes on{beside}: {same}"
                     typer.echo(said, err=True)
                 if status < INTERRUPTED:
                     status = _judged(file, out, criteria, files) or status

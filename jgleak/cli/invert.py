@@ -13,7 +13,7 @@ from jgleak.audit.specification import Faults, run_faults
 from jgleak.cli import options as option
 from jgleak.cli.inverted import line, show, show_facts, summary_line
 from jgleak.cli.progress import bar
-from jgleak.cli.status import FAILED, NOTHING, mistakes, status_of
+from jgleak.cli.status import FAILED, NOTHING, last_words, mistakes, status_of
 from jgleak.reading import namesakes
 
 if TYPE_CHECKING:
@@ -200,9 +200,17 @@ def _several(files: Sequence[Path], places: Sequence[Path | None], asked: Asked,
         reason = " ".join((str(error) or type(error).__name__).split()) + old
         tell({"file": str(file), "error": reason}, f"{file}: failed: {reason}")
 
+    def interrupted() -> None:
+        again = f"{left[0]} and what follows it" if len(left) > 1 else str(left[0])
+        typer.echo(f"interrupted; what has finished is kept; to go on, give {again}", err=True)
+
+    def summarise() -> None:
+        summary = summary_of(records, len(files) - len(left), failed, asked.truth is not None)
+        tell({"summary": summary}, summary_line(summary))
+
     records, failed, status, left = list[dict[str, Any]](), 0, 0, list(files)
     try:
-        with bar(Console(stderr=True)) as progress:
+        with last_words(interrupted, summarise), bar(Console(stderr=True)) as progress:
             task = progress.add_task("", total=len(files))
             for file, place in zip(files, places, strict=True):
                 progress.update(task, description=f"{file.name}, {asked.seconds:g} s at most")
@@ -221,10 +229,8 @@ def _several(files: Sequence[Path], places: Sequence[Path | None], asked: Asked,
                 progress.advance(task)
     except KeyboardInterrupt as error:
         status = status_of(error)
-        again = f"{left[0]} and what follows it" if len(left) > 1 else str(left[0])
-        typer.echo(f"interrupted; what has finished is kept; to go on, give {again}", err=True)
-    summary = summary_of(records, len(files) - len(left), failed, asked.truth is not None)
-    tell({"summary": summary}, summary_line(summary))
+        interrupted()
+    summarise()
     return status or (FAILED if failed else max(map(_status, records), default=0))
 
 

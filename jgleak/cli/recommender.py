@@ -22,7 +22,7 @@ from jgleak.audit.recommender.specification import (
 )
 from jgleak.cli import options as option
 from jgleak.cli.progress import bar
-from jgleak.cli.status import mistakes, status_of
+from jgleak.cli.status import last_words, mistakes, status_of
 from jgleak.plural import counted
 
 
@@ -96,8 +96,17 @@ def _audit(specification: RecommenderSpecification, out: Path | None, json_lines
     stderr, stdout = Console(stderr=True, highlight=False), Console(stderr=json_lines)
     setup = prepare(specification)
     leaks: list[AttackedUsers] = []
+
+    def interrupted() -> None:
+        kept = f"; what has finished is in {out}" if out is not None else ""
+        stderr.print(Text(f"interrupted{kept}; another run begins anew"), soft_wrap=True)
+
+    def tell_leaks() -> None:
+        if leaks:
+            stdout.print(leaks_table(leaks))
+
     try:
-        with _records(out) as lines, bar(stderr) as progress:
+        with _records(out) as lines, last_words(interrupted, tell_leaks), bar(stderr) as progress:
             task = progress.add_task("training, epoch 1", total=None)
             stderr.print(data_text(setup), soft_wrap=True, markup=False)
             for event in run(specification, setup):
@@ -124,12 +133,10 @@ def _audit(specification: RecommenderSpecification, out: Path | None, json_lines
                     leaks.append(event)
                     stderr.print(f"attacked: {event.title}, {counted(event.rounds, 'update')}", markup=False)
     except KeyboardInterrupt as error:
-        kept = f"; what has finished is in {out}" if out is not None else ""
-        stderr.print(Text(f"interrupted{kept}; another run begins anew"), soft_wrap=True)
+        interrupted()
         raise typer.Exit(status_of(error)) from None
     finally:
-        if leaks:
-            stdout.print(leaks_table(leaks))
+        tell_leaks()
 
 
 @contextmanager

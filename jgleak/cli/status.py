@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import typer
 
@@ -84,16 +87,71 @@ def status_of(interruption: KeyboardInterrupt) -> int:
     return INTERRUPTED + (signal.SIGTERM if isinstance(interruption, Terminated) else signal.SIGINT)
 
 
+PATIENCE = 3.0
+"""Seconds after which a signal that was not heard ends the process. Python hears signals between two of its own
+instructions, and a compilation or a solver may be one instruction of half a minute."""
+
+_last_words: list[tuple[Callable[[], None], ...]] = []
+
+
+@contextmanager
+def last_words(*say: Callable[[], None]) -> Iterator[None]:
+    """While this lasts, what is called where a signal ends the process in the midst of a call: in another thread, as
+    the last thing that the process does."""
+    _last_words.append(say)
+    try:
+        yield
+    finally:
+        _last_words.remove(say)
+
+
 def listen_to_signals() -> None:
-    """The first Ctrl-C or SIGTERM ends what runs, with its summary; a second one of either ends the process at once.
+    """The first Ctrl-C or SIGTERM ends what runs, with its summary, within ``PATIENCE``; a second one of either ends
+    the process at once.
 
     Nothing is lost then: what has finished is on disk before it is counted.
     """
+    heard = threading.Event()
 
     def first(number: int, frame: object) -> None:
-        for other in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(other, lambda number, frame: os._exit(128 + number))
-        raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
+        if not heard.is_set():
+            heard.set()
+            raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, first)
+    signal.set_wakeup_fd(theirs.detach(), warn_on_full_buffer=False)
+    threading.Thread(target=_watch, args=(ours, heard), daemon=True).start()
+
+
+def _watch(signals: socket.socket, heard: threading.Event) -> None:
+    """End the process on the second signal, or where the main thread does not hear the first one."""
+    number = _next(signals)
+    signals.settimeout(PATIENCE)
+    try:
+        _end(_next(signals))
+    except TimeoutError:
+        pass
+    if not heard.is_set():
+        for say in _last_words[-1] if _last_words else (partial(typer.echo, "interrupted", err=True),):
+            say()
+        _end(number)
+    signals.settimeout(None)
+    _end(_next(signals))
+
+
+def _next(signals: socket.socket) -> int:
+    """The next of our signals; libraries may listen to others."""
+    while (number := signals.recv(1)[0]) not in (signal.SIGINT, signal.SIGTERM):
+        pass
+    return number
+
+
+def _end(number: int) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    if sys.stderr.isatty():
+        os.write(sys.stderr.fileno(), b"\x1b[?25h\n")  # the cursor, which a progress bar hides
+    os._exit(INTERRUPTED + number)

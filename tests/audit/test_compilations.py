@@ -34,7 +34,7 @@ def test_what_jax_compiles_is_counted() -> None:
 
 @pytest.mark.parametrize(("kept", "instead"), [("folder", "run it again"), (None, "a longer --time-limit")])
 def test_compilation_is_named_where_it_took_a_notable_share(kept: str | None, instead: str) -> None:
-    before = jax.config.jax_compilation_cache_dir
+    before = jax.config.values["jax_compilation_cache_dir"]
     jax.config.update("jax_compilation_cache_dir", kept)
     try:
         said = lost_to_compilation(20.0, 12.0)

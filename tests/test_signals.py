@@ -1,0 +1,65 @@
+"""Ctrl-C in the midst of a call that Python cannot break off, as a compilation is."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from jgleak.cli.status import INTERRUPTED
+
+SCRIPT = """
+import hashlib, time
+from jgleak.cli import status
+
+status.PATIENCE = {patience}
+status.listen_to_signals()
+
+def call():  # half a minute without the lock of the interpreter
+    print("begun", flush=True)
+    hashlib.pbkdf2_hmac("sha256", b"a", b"b", 50_000_000)
+
+with status.last_words(lambda: print("kept in out"), lambda: print("a summary")):
+    {body}
+"""
+
+HEARD = """
+    try:
+        print("begun", flush=True)
+        time.sleep(60)
+    except KeyboardInterrupt:
+        call()
+"""
+"""A first one that is heard, and a summary that takes its time."""
+
+
+def begun(body: str, patience: float) -> subprocess.Popen[str]:
+    """A process in the midst of its call."""
+    code = SCRIPT.format(body=body, patience=patience)
+    made = subprocess.Popen([sys.executable, "-c", code], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert made.stdout is not None and made.stdout.readline() == "begun\n"
+    time.sleep(0.05)
+    return made
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent as POSIX has them")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_is_not_heard_ends_with_the_summary(number: signal.Signals) -> None:
+    one = begun("call()", 0.2)
+    one.send_signal(number)
+    said, errors = one.communicate(timeout=20)
+    assert (one.returncode, said, errors) == (INTERRUPTED + number, "kept in out\na summary\n", "")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent as POSIX has them")
+@pytest.mark.parametrize("body", ["call()", HEARD])
+def test_a_second_one_ends_at_once(body: str) -> None:
+    one = begun(body, 60.0)
+    one.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    one.send_signal(signal.SIGINT)
+    said, errors = one.communicate(timeout=20)
+    assert one.returncode == INTERRUPTED + signal.SIGINT and "summary" not in said and not errors
