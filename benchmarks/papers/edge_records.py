@@ -45,7 +45,7 @@ def measure(
     for method in chosen:
         specification = row.specification(method, **size)
         try:
-            clients = attacked(specification, setup, method.name, progress)
+            clients = attacked(specification, setup, method.name, progress, table.more)
         except ValueError as error:
             yield {"row": row.name, "attack": method.name, "absent": str(error)}
             continue

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from benchmarks.lib.clients import More, nothing
 from jgleak.audit.specification import Specification
 
 
@@ -89,6 +90,7 @@ class Table:
       methods: everything that is run on some row.
       columns: all metrics.
       against: attackers, and those that each is compared with, client by client.
+      more: what columns need of a client and its record lacks.
     """
 
     title: str
@@ -97,3 +99,4 @@ class Table:
     methods: Sequence[Attacker]
     columns: Sequence[Column]
     against: Sequence[tuple[str, Sequence[str]]] = ()
+    more: More = nothing

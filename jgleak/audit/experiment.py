@@ -12,6 +12,9 @@ from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import jax.numpy as jnp
+import numpy as np
+
 from jgleak.attacks.attack import Attack, Budget, Reconstruction
 from jgleak.attacks.facts.fact import Facts
 from jgleak.attacks.facts.registry import facts
@@ -24,7 +27,17 @@ from jgleak.audit.workers import enough, share
 from jgleak.features import FeatureSpace
 from jgleak.federated import Observation
 from jgleak.graph import Graph
-from jgleak.metrics import Score, SoftScore, guess_rate, match_graphs, score, soft_score, target_error, truth_in_set
+from jgleak.metrics import (
+    Score,
+    SoftScore,
+    guess_rate,
+    match_batch,
+    match_graphs,
+    score,
+    soft_score,
+    target_error,
+    truth_in_set,
+)
 
 REAL_TOLERANCE = 1e-3
 """Real-valued features this close count as recovered exactly."""
@@ -226,12 +239,17 @@ def answers(
 
 
 def _order(client: AttackedClient, found: Reconstruction) -> list[int | None]:
-    """Which graph of a batch's reconstruction stands for each of the client's: matched by size, then by GSM-1, or in
-    their own order where the client's are unknown; None where there is no batch, or none is left."""
+    """Which graph of a batch's reconstruction stands for each of the client's: matched by size, then by GSM-1, of
+    targets by their features (GLG, section 5.4), or in their own order where the client's are unknown; None where there
+    is no batch, or none is left."""
     if client.graphs == 1 or not found.graphs:
         return [None] * client.graphs
     order = list(range(client.graphs))
-    if client.truths:
+    if client.truths and client.observation.protocol == "target_node" and found.features is not None:
+        space = client.knowledge.space
+        targets = np.stack([space.encode(truth.x)[:1] for truth in client.truths])
+        order = match_batch(jnp.asarray(targets), jnp.asarray(found.features[:, :1])).order.tolist()
+    elif client.truths:
         order = match_graphs(client.truths, found.graphs, client.knowledge.space).tolist()
     return [own if own < len(found.graphs) else None for own in order]
 

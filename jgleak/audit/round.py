@@ -95,8 +95,10 @@ def _protocol(specification: Specification, setup: Setup, attack: Attack, graphs
     protocol = specification.protocol or usual
     if protocol not in ("fedsgd", "fedavg") and not setup.model.node_level:
         raise ValueError(f"it attacks node classification ({protocol}); add --node-task")
-    if protocol in ("node_losses", "target_node") and (setup.defense.steps or graphs > 1):
-        raise ValueError(f"protocol: {protocol!r} is simulated with one graph and no defence; take fedsgd")
+    if protocol in ("node_losses", "target_node") and setup.defense.steps:
+        raise ValueError(f"protocol: {protocol!r} is simulated without defences; take fedsgd")
+    if protocol == "node_losses" and graphs > 1:
+        raise ValueError("protocol: 'node_losses' is simulated with one graph; take fedsgd, or target_node")
     return protocol
 
 

@@ -6,6 +6,8 @@ import dataclasses
 import json
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import jax
 import numpy as np
@@ -25,6 +27,7 @@ from jgleak.audit.store import Store
 from jgleak.audit.table import graph_table, summary_table
 from jgleak.audit.units import attempt
 from jgleak.cli import app
+from jgleak.datasets import load
 from jgleak.features import FeatureSpace, onehot
 from jgleak.federated import Knowledge, LocalTraining, Observation
 from jgleak.federated.observation import PROTOCOLS as KNOWN_PROTOCOLS
@@ -469,3 +472,14 @@ def test_records_have_edges_and_features_in_both_orders() -> None:
     assert shown["gsm0"] == str(len(records) + 2)
     assert summary["target_error"] is None
     json.dumps(summary)
+
+
+def test_targets_of_a_batch_are_matched_by_their_features(unchecked) -> None:
+    """GLG, section 5.4: the dummy trees' own edges and neighbours do not say which target is whose."""
+    graphs = load("synthetic-glg", graphs=3, max_nodes=8)
+    rows = np.stack([graphs.space.encode(graph.x)[[0, 1]] for graph in graphs.graphs[::-1]]).astype(np.float32)
+    rows[:, 1] = rows[::-1, 0]  # neighbours like the targets of others
+    pairs = tuple(Graph(graphs.space.decode(each), np.array([[0, 1]]), 0) for each in rows)
+    seen = SimpleNamespace(protocol="target_node", batch_size=3)
+    client: Any = SimpleNamespace(graphs=3, truths=graphs.graphs, observation=seen, knowledge=Knowledge(graphs.space))
+    assert experiment._order(client, Reconstruction(pairs, 0.0, "steps", features=rows)) == [2, 1, 0]

@@ -6,22 +6,35 @@ import dataclasses
 import json
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.papers import defense_plots, defense_utility, edge_records, registry, tables
+from benchmarks.papers import (
+    defense_plots,
+    defense_utility,
+    edge_records,
+    glg_molecules,
+    glg_sweeps,
+    registry,
+    tables,
+)
 from benchmarks.papers.defense_rows import DEFENSES
 from benchmarks.papers.edge_records import claim
 from benchmarks.papers.edge_table import Attacker, Line, Table
 from benchmarks.papers.fedgig_rows import FEDGIG
 from benchmarks.papers.glg_rows import COLUMNS, GLG
 from benchmarks.papers.graphdlg_rows import GRAPHDLG
+from jgleak.attacks.attack import Reconstruction
+from jgleak.attacks.matching.glg import Penalty
 from jgleak.attacks.registry import get_attack
 from jgleak.audit.specification import Specification
 from jgleak.datasets import names
 from jgleak.federated.rounds import TrainingPlan
+from jgleak.graph import Graph
 
 SMALL = Specification(
     dataset="synthetic-glg", graphs=2, max_nodes=8, model="sage", hidden=12, activation="sigmoid", last_activation=True,
@@ -62,13 +75,35 @@ def test_graphdlg_counts_all_entries_as_the_paper_does() -> None:
     assert compared > 1000
 
 
+def test_glgs_error_of_edges_stretches_the_whole_matrix_and_counts_the_diagonal() -> None:
+    """Equation 45 and appendix F on a path of three nodes: 6 is N (N + 1) / 2, and .2 of .4 is .5."""
+    path = Graph(np.zeros((3, 1), np.int32), np.array([[0, 1], [1, 2]]), 0)
+    soft = np.array([[0.0, 0.4, 0.1], [0.4, 0.0, 0.2], [0.1, 0.2, 0.0]], np.float32)
+    result: Any = SimpleNamespace(truth=path, reconstruction=Reconstruction((path,), 0.0, "done", adjacency=soft))
+    found = glg_molecules.errors(result)["mae"]
+    assert found["soft"] == pytest.approx((0.6 + 0.8 + 0.1) / 6)
+    assert [found[cut] for cut in ("0.2", "0.4", "0.5", "0.6", "0.8")] == pytest.approx([1 / 6, 0, 0, 1 / 6, 1 / 6])
+    result.reconstruction = Reconstruction((), None, "time")
+    assert glg_molecules.errors(result) == {"mae": None}
+
+
+def test_rows_without_penalties_are_the_others_but_for_the_weights() -> None:
+    options = {method.name: dict(method.options) for method in GLG.methods}
+    off = {"smoothness_weight": "0", "frobenius_weight": "0"}
+    assert options["node-2-free"] == options["node-2"] | off
+    assert options["graph-cosine-lr-free"] == options["graph-cosine-lr"] | off
+    assert options["graph-from-0.5"].items() >= (off | {"objective": "cosine", "init": "0.5"}).items()
+    for which, power in glg_sweeps.USUAL.items():
+        assert getattr(Penalty(), which) == float(f"1e{power}"), "the figure varies one of the paper's weights"
+
+
 @pytest.mark.parametrize("table", [GLG, FEDGIG, GRAPHDLG, DEFENSES], ids=["glg", "fedgig", "graphdlg", "defenses"])
 def test_rows_name_what_exists(table: Table) -> None:
     known = {method.name: method for method in table.methods}
     columns = {column.title for column in table.columns}
     assert len({row.name for row in table.rows}) == len(table.rows)
     for row in table.rows:
-        assert row.experiment.dataset in names()
+        assert row.experiment.dataset in names() or row.experiment.dataset.startswith("tu:")
         assert set(row.columns) <= columns and set(row.printed) <= set(row.attackers) <= set(known)
         assert all(set(numbers) <= set(row.columns) for numbers in row.printed.values())
         for name in row.attackers:

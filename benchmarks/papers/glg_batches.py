@@ -1,0 +1,43 @@
+"""GLG's Table 8: the features of a batch's target nodes, GraphSAGE alone."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from benchmarks.papers.edge_table import Line
+from benchmarks.papers.glg_setting import DATASETS, NODE
+
+RUNS = 10
+"""Independent batches of each size (section 5.4)."""
+
+TARGETS = {
+    ("synthetic-glg", 5): 0.07e-2,
+    ("synthetic-glg", 20): 0.8e-2,
+    ("synthetic-glg", 50): 3.9e-2,
+    ("facebook", 5): 0.9e-2,
+    ("facebook", 20): 12e-2,
+    ("facebook", 50): 17e-2,
+    ("github", 5): 28e-2,
+    ("github", 20): 126e-2,
+    ("github", 50): 132e-2,
+}
+"""Table 8: mean RNMSE of the targets' features by data set and batch."""
+
+
+def _targets() -> Iterator[Line]:
+    experiment = dataclasses.replace(NODE, model="sage", protocol="target_node", know=("labels",))
+    for (dataset, batch), printed in TARGETS.items():
+        yield Line(
+            name=f"node-1-sage-{dataset.split('-')[0]}-batch-{batch}",
+            title=f"node attacker 1, GraphSAGE, {DATASETS[dataset]}, batches of {batch}",
+            source="Table 8",
+            printed={"node-1": {"target RNMSE": printed}},
+            experiment=dataclasses.replace(experiment, dataset=dataset, batch=batch, graphs=RUNS * batch),
+            attackers=("node-1",),
+            columns=("target RNMSE",),
+        )
+
+
+ROWS = tuple(_targets())
+"""Labels are known, as the paper assumes."""
