@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -17,8 +17,6 @@ from jgleak.attacks.span import kernels
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.combinations import LARGEST, Digits, Neighbourhoods
 from jgleak.gnn import Layer, Params
-
-T = TypeVar("T")
 
 TILE = (64, 1024)
 REACH = 2048
@@ -186,7 +184,7 @@ class CentreSearch:
 
         return tail_of
 
-    def _placed(self, arrays: T) -> T:
+    def _placed(self, arrays: Any) -> Any:
         """On every device; a single one is handed what it lacks at each call, which is little, and sooner."""
         if self.mesh.size == 1:
             return arrays
