@@ -76,9 +76,10 @@ class Smiles:
 
 def bond_types(graph: Graph, space: FeatureSpace) -> list[Chem.BondType] | None:
     """RDKit's bond type of every edge; None where the graph has no edge classes, or they are named otherwise."""
-    if graph.edge_class is None or any(name not in Chem.BondType.names for name in space.edge_classes):
+    types = [name.partition(" ")[0] for name in space.edge_classes]  # what follows is said of bonds of this type
+    if graph.edge_class is None or any(name not in Chem.BondType.names for name in types):
         return None
-    return [Chem.BondType.names[space.edge_classes[k]] for k in graph.edge_class.tolist()]
+    return [Chem.BondType.names[types[k]] for k in graph.edge_class.tolist()]
 
 
 def smiles(graph: Graph, space: FeatureSpace) -> Smiles | None:

@@ -32,7 +32,8 @@ def invert(
         option.data(
             help="What the input's columns mean, where the file does not say: molecules (GRAIN's atom features), "
             "molecules+bonds (with bond types), molecules:tox21 (normalised as in that set), pyg or ogb (those "
-            "libraries' atom features, embedded; pyg:numbers: as they are), or a JSON schema."
+            "libraries' atom features, embedded; ogb+bonds: with bonds; pyg:numbers: as they are), or a JSON "
+            "schema."
         ),
     ] = None,
     truth: Annotated[

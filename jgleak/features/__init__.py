@@ -2,6 +2,8 @@
 
 from jgleak.features.atoms import ogb_atoms as ogb_atoms
 from jgleak.features.atoms import pyg_atoms as pyg_atoms
+from jgleak.features.bonds import ogb_bonds as ogb_bonds
+from jgleak.features.bonds import pyg_bonds as pyg_bonds
 from jgleak.features.space import Feature as Feature
 from jgleak.features.space import FeatureSpace as FeatureSpace
 from jgleak.features.space import Kind as Kind

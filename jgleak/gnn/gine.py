@@ -28,11 +28,14 @@ class GINEConv(GINConv):
     Attributes:
       edge_rows: the edge features of every class ``(K, k)``, as the edge map takes them: one-hot rows, or several
         one-hot attributes side by side.
+      edge_bias: add ``b_e``. Without it the edge map is a sum of embeddings, one table an attribute (OGB's bond
+        encoder): the tables lie under each other in ``W_e``.
     """
 
     kind: ClassVar[str] = "gine"
 
     edge_rows: tuple[tuple[float, ...], ...] = one_hot_rows(4)
+    edge_bias: bool = True
 
     @classmethod
     def for_stack(cls, stack: Stack) -> GINEConv:
@@ -59,15 +62,17 @@ class GINEConv(GINConv):
     ) -> Float[Array, "N D"]:
         width = rows.shape[-1]
         edge_kernel = self._kernel("edge_kernel", (len(self.edge_rows[0]), width))
-        edge_bias = self.param("edge_bias", nn.initializers.zeros_init(), (width,))
         kernel = self._kernel("kernel", (width, self.inside[0]))
-        maps = jnp.asarray(self.edge_rows, rows.dtype) @ edge_kernel + edge_bias
+        maps = jnp.asarray(self.edge_rows, rows.dtype) @ edge_kernel
+        if self.edge_bias:
+            maps = maps + self.param("edge_bias", nn.initializers.zeros_init(), (width,))
         messages = jax.nn.relu(rows[:, None] + maps)
         mixed = (1.0 + self.epsilon) * rows + jnp.einsum("vuk,ukf->vf", adjacency, messages, precision="highest")
         return self._mapped(apply_kernel(self, "kernel", kernel, mixed), mask)
 
     def sent(self, rows: Float[Array, "T F"], classes: Int[Array, " T"]) -> Float[Array, "T S"]:
-        maps = jnp.asarray(self.edge_rows, rows.dtype) @ self._weight("edge_kernel") + self._weight("edge_bias")
+        maps = jnp.asarray(self.edge_rows, rows.dtype) @ self._weight("edge_kernel")
+        maps = maps + self._weight("edge_bias") if self.edge_bias else maps
         return jnp.concatenate([rows, jax.nn.relu(rows + maps[classes])], axis=-1)
 
     def own(self, sent: Float[Array, "... S"]) -> Float[Array, "... F"]:

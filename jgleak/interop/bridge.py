@@ -18,6 +18,7 @@ from jgleak.federated.observation import Observation, unflatten
 from jgleak.gnn import GNN, NodeMLP, Params, Pooled
 from jgleak.interop.arrays import Arrays, by_name
 from jgleak.interop.compose import model_of
+from jgleak.interop.edge_classes import class_numbers
 from jgleak.interop.evaluation import not_in_evaluation_mode
 from jgleak.interop.example import Example, Given, check_example
 from jgleak.interop.forward import Forward, forward_pass, is_live, probed
@@ -159,6 +160,7 @@ def observed(
     if shown is None and is_live(layers):
         shown = probed(layers, weights)
     if shown is not None:
+        shown = dataclasses.replace(shown, edge_rows=class_numbers(shown.edge_rows, places, weights))
         check_example(observation, shown, _tables(places, weights), normalised=len(logits) < len(steps))
     return observation
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -39,9 +40,25 @@ from jgleak.gnn import (
 from jgleak.gnn.gine import one_hot_rows
 from jgleak.interop import layers as written
 from jgleak.interop.arrays import Arrays
+from jgleak.interop.edge_classes import edge_rows_of
 from jgleak.interop.inside import bias_role, inside_of, kernel_role
 from jgleak.interop.plan import ForwardPlan, PlannedLayer
 from jgleak.interop.take import WeightSlot, epsilons_of, heads_of
+
+
+class Shown(NamedTuple):
+    """What arrays say of layers beside their sizes, by the layer's name.
+
+    Attributes:
+      heads: of attention.
+      epsilons: a GIN's weight of a node itself.
+      edge_rows: the attributes of every edge class, one-hot and side by side, where embeddings of them are added.
+    """
+
+    heads: Mapping[str, int]
+    epsilons: Mapping[str, float]
+    edge_rows: Mapping[str, tuple[tuple[float, ...], ...]]
+
 
 LAST_KERNELS = {
     "sage": "self_kernel",
@@ -58,8 +75,8 @@ def model_of(plan: ForwardPlan, places: Sequence[WeightSlot], params: Params, we
     Raises:
       ValueError: arrays that do not fit each other, in the names they have outside.
     """
-    heads, epsilons = heads_of(places, weights), epsilons_of(places, weights)
-    layers = tuple(_layer(step, params[f"layers_{i}"], heads, epsilons) for i, step in enumerate(plan.layers))
+    shown = Shown(heads_of(places, weights), epsilons_of(places, weights), edge_rows_of(places, weights))
+    layers = tuple(_layer(step, params[f"layers_{i}"], shown) for i, step in enumerate(plan.layers))
     linears = [params["readout"]["mlp"][f"linears_{i}"]["kernel"] for i in range(len(plan.linears))]
     mlp = MLP(tuple(kernel.shape[1] for kernel in linears), plan.readout_act)
     states = sum(layer.features for layer in layers) if plan.jump == "cat" else layers[-1].features
@@ -82,14 +99,14 @@ def _encoder(part: Params) -> tuple[Encoder, int]:
     return LinearEncoder(features, "bias" in part), rows
 
 
-def _layer(step: PlannedLayer, part: Params, heads: Mapping[str, int], epsilons: Mapping[str, float]) -> Layer:
+def _layer(step: PlannedLayer, part: Params, shown: Shown) -> Layer:
     residual: Residual | None = None
     if step.residual == written.ADD:
         residual = AddedRow()
     elif step.residual is not None:
         residual = LinearResidual("bias" in part["residual"]["linear"])
     norm = None if step.norm is None else _norm(step.norm)
-    return Layer(_convolution(step.conv, part["conv"], heads, epsilons), step.act, norm, residual)
+    return Layer(_convolution(step.conv, part["conv"], shown), step.act, norm, residual)
 
 
 def _norm(step: written.Norm) -> Norm:
@@ -98,18 +115,16 @@ def _norm(step: written.Norm) -> Norm:
     return NORMS[step.kind](step.epsilon)
 
 
-def _convolution(
-    step: written.Conv, part: Params, heads: Mapping[str, int], epsilons: Mapping[str, float]
-) -> Convolution:
+def _convolution(step: written.Conv, part: Params, shown: Shown) -> Convolution:
     _check_biases(step, part)
     if isinstance(step, written.GIN):
-        return _gin(step, part, epsilons.get(step.name, step.eps))
+        return _gin(step, part, shown)
     width, bias = part[LAST_KERNELS.get(step.kind, "kernel")].shape[1], "bias" in part
     if isinstance(step, written.GAT | written.GATv2):
         attention = GATConv if isinstance(step, written.GAT) else GATv2Conv
-        features, own = width if step.concat else width // heads[step.name], "residual_kernel" in part
-        slope = step.negative_slope
-        return attention(features, bias, heads[step.name], concatenate=step.concat, negative_slope=slope, residual=own)
+        features, own = width if step.concat else width // shown.heads[step.name], "residual_kernel" in part
+        options = {"concatenate": step.concat, "negative_slope": step.negative_slope, "residual": own}
+        return attention(features, bias, shown.heads[step.name], **options)
     if isinstance(step, written.GCN):
         return GCNConv(width, bias, self_loops=step.self_loops, normalise=step.normalise)
     if isinstance(step, written.SAGE | written.GraphConv):
@@ -118,8 +133,8 @@ def _convolution(
     return CONVOLUTIONS[step.kind](features=width, bias=bias)
 
 
-def _gin(step: written.GIN, part: Params, epsilon: float) -> Convolution:
-    inside, bias = inside_of(step), "bias" in part
+def _gin(step: written.GIN, part: Params, shown: Shown) -> Convolution:
+    inside, bias, epsilon = inside_of(step), "bias" in part, shown.epsilons.get(step.name, step.eps)
     if len(inside.maps) == 1 and isinstance(step, written.GINE):
         raise ValueError(f"layers: {step.name!r} has one linear map inside; a GINE here has two or more")
     if len(inside.maps) == 1:
@@ -132,7 +147,7 @@ def _gin(step: written.GIN, part: Params, epsilon: float) -> Convolution:
     hidden = (len(inside.maps) or 2) - 1
     widths = tuple(part[kernel_role(place, hidden + 1)].shape[1] for place in range(hidden))
     features = part["out_kernel"].shape[1]
-    made = GINConv(features, bias) if not isinstance(step, written.GINE) else _gine(features, part, bias)
+    made = GINConv(features, bias) if not isinstance(step, written.GINE) else _gine(step, features, part, shown)
     return made.clone(
         epsilon=epsilon,
         inner=inside.act,
@@ -142,8 +157,9 @@ def _gin(step: written.GIN, part: Params, epsilon: float) -> Convolution:
     )
 
 
-def _gine(features: int, part: Params, bias: bool) -> GINEConv:
-    return GINEConv(features, bias, edge_rows=one_hot_rows(part["edge_kernel"].shape[0]))
+def _gine(step: written.GINE, features: int, part: Params, shown: Shown) -> GINEConv:
+    rows = shown.edge_rows.get(step.name) or one_hot_rows(part["edge_kernel"].shape[0])
+    return GINEConv(features, "bias" in part, edge_rows=rows, edge_bias="edge_bias" in part)
 
 
 def _check_biases(step: written.Conv, part: Params) -> None:

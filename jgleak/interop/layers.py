@@ -196,8 +196,17 @@ class GIN(Conv):
 class GINE(GIN):
     """``GINEConv`` with ``edge_dim``: a GIN that adds a map of the edge's class to a neighbour's row, then takes ReLU.
 
-    The edge features are one-hot over the edge classes, in the order of the feature schema's.
+    The edge features are one-hot over the edge classes, in the order of the feature schema's. Or they are integers, and
+    a sum of embeddings is added, one for each attribute (OGB's ``BondEncoder``).
+
+    Attributes:
+      tables: the embeddings' names in the order of the attributes; empty: the layer has a linear map of one-hot rows.
+      classes: the attributes of every edge class, in the order of the feature schema's (``jgleak.features.ogb_bonds``);
+        empty: every value of a single table.
     """
+
+    tables: tuple[str, ...] = ()
+    classes: tuple[tuple[int, ...], ...] = ()
 
     kind = "gine"
     patterns = {

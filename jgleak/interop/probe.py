@@ -163,11 +163,10 @@ def _arguments(model: Any, probe: Probe) -> tuple[tuple[Any, ...], dict[str, Any
 
 
 EMBEDDED = (
-    "model: its forward needs {!r}, and no GINEConv(edge_dim=..) of it takes them as they are: edge features that are "
-    "embedded first (OGB's BondEncoder), weigh edges or enter attention are not read, since models "
-    "here map one-hot classes alone. Build the layer as GINEConv(.., edge_dim=K) and give it the one-hot rows of K "
-    "classes, one for each combination of the attributes: its map of these says what the tables' sum says. Or train "
-    "without edge features, or write down a forward pass that has none: layers=[..]"
+    "model: its forward needs {!r}, and no GINEConv(edge_dim=..) of it takes them as they are: edge features that "
+    "weigh edges or enter attention are not read. Where each layer embeds them first (OGB's BondEncoder), write the "
+    "forward pass down: layers=[.., GINE(.., tables=[..], classes=[..]), ..]. Or build the layers as "
+    "GINEConv(.., edge_dim=K), one class for each combination of the attributes, or train without edge features"
 )
 
 

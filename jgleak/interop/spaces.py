@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jgleak.features import FeatureSpace
@@ -17,11 +18,15 @@ NUMBERS = "numbers"
 LIBRARIES = ("pyg", "ogb")
 """Whose atom features have a name of their own."""
 
+BONDS = "+bonds"
+"""Behind it: with the classes of usual bonds."""
+
 
 def names_schema(text: str) -> bool:
     """Whether a text of ``feature_space`` is a schema file's path, and no space of a name."""
     word, _, name = text.partition(":")
-    return word not in (MOLECULES, BONDED) and not (word in LIBRARIES and name in ("", NUMBERS))
+    libraries = (*LIBRARIES, *(library + BONDS for library in LIBRARIES))
+    return word not in (MOLECULES, BONDED) and not (word in libraries and name in ("", NUMBERS))
 
 
 def feature_space(text: str) -> FeatureSpace:
@@ -30,22 +35,24 @@ def feature_space(text: str) -> FeatureSpace:
     ``molecules``: GRAIN's atom features, raw. ``molecules:tox21``: the same, normalised with the statistics of that
     data set, which are public. ``molecules+bonds``, and with a data set: the same with four bond types as edge classes.
     ``pyg``, ``ogb``: the atom features of PyTorch Geometric's ``from_smiles`` and of OGB, looked up in embeddings;
-    ``pyg:numbers``, ``ogb:numbers``: shown to the model as they are. Anything else: a schema file
-    (``jgleak.interop.read_schema``).
+    ``pyg:numbers``, ``ogb:numbers``: shown to the model as they are. ``pyg+bonds``, ``ogb+bonds``: with the classes of
+    ``jgleak.features.ogb_bonds``. Anything else: a schema file (``jgleak.interop.read_schema``).
 
     Raises:
       ValueError: a data set without atoms, or a file that does not describe features.
     """
     from jgleak.datasets import MOLECULE_SPACE, load, with_bonds
-    from jgleak.features import ogb_atoms, pyg_atoms
+    from jgleak.features import ogb_atoms, ogb_bonds, pyg_atoms, pyg_bonds
     from jgleak.interop.schema import read_schema
 
     if names_schema(text):
         return read_schema(text)
     word, _, name = text.partition(":")
-    libraries: Mapping[str, Callable[..., FeatureSpace]] = dict(zip(LIBRARIES, (pyg_atoms, ogb_atoms), strict=True))
-    if word in libraries:
-        return libraries[word](numbers=bool(name))
+    atoms: Mapping[str, Callable[..., FeatureSpace]] = dict(zip(LIBRARIES, (pyg_atoms, ogb_atoms), strict=True))
+    bonds: Mapping[str, Callable[[], Mapping[str, Any]]] = dict(zip(LIBRARIES, (pyg_bonds, ogb_bonds), strict=True))
+    if (library := word.removesuffix(BONDS)) in atoms:
+        space = atoms[library](numbers=bool(name))
+        return dataclasses.replace(space, edge_classes=tuple(bonds[library]())) if word.endswith(BONDS) else space
     if not name:
         return with_bonds(MOLECULE_SPACE) if word == BONDED else MOLECULE_SPACE
     space = load(name, bonds=word == BONDED).space

@@ -61,6 +61,12 @@ class WeightSlot:
         return self.path.rsplit("/", 1)[-1]
 
     @property
+    def embeds(self) -> bool:
+        """Its arrays are tables of embeddings, one row a value."""
+        tables = isinstance(self.layer, GINE) and self.layer.tables and self.role == "edge_kernel"
+        return isinstance(self.layer, Embeddings) or bool(tables)
+
+    @property
     def still(self) -> bool:
         """No gradient trains it."""
         return isinstance(self.layer, BatchNorm) and self.role in STATISTICS
@@ -98,16 +104,26 @@ def slots(plan: ForwardPlan, state: Arrays) -> list[WeightSlot]:
 
 
 def _convolution(layer: Conv, path: str, state: Arrays) -> list[WeightSlot]:
+    tables = _edge_tables(layer, path, state)
+    roles = {role for role in layer.patterns if not (tables and role.startswith("edge_"))}
     if not isinstance(layer, GIN) or not layer.inside:
-        return _of(layer, path, state)
-    inside, own = inside_of(layer), {role for role in layer.patterns if role not in GIN.patterns or role == "eps"}
-    out = _of(layer, path, state, roles=own)
+        return [*_of(layer, path, state, roles=roles), *tables]
+    inside, own = inside_of(layer), {role for role in roles if role not in GIN.patterns or role == "eps"}
+    out = [*_of(layer, path, state, roles=own), *tables]
     for place, linear in enumerate(inside.maps):
         roles = {"kernel": kernel_role(place, len(inside.maps)), "bias": bias_role(place, len(inside.maps))}
         out += [dataclasses.replace(s, path=f"{path}/{roles[s.role]}") for s in _of(linear, path, state)]
     for place, norm in enumerate(inside.norms):
         out += _of(norm, f"{path}/norms_{place}", state)
     return out
+
+
+def _edge_tables(layer: Conv, path: str, state: Arrays) -> list[WeightSlot]:
+    """The embeddings of an edge's attributes, where the layer has such."""
+    if not isinstance(layer, GINE) or not layer.tables:
+        return []
+    names = tables_of(Embeddings(layer.name, tables=layer.tables), state)
+    return [WeightSlot(f"{path}/edge_kernel", names, layer)]
 
 
 def tables_of(layer: Embeddings, state: Mapping[str, np.ndarray]) -> tuple[str, ...]:
@@ -238,7 +254,7 @@ def _stored(slot: WeightSlot, name: str, array: np.ndarray) -> np.ndarray:
     axes = 1 if "bias" in slot.role or slot.role in ("scale", *STATISTICS) else 2
     if array.ndim != axes:
         raise ValueError(f"{name!r}: expected {axes} axes for a {slot.role}, got shape {array.shape}")
-    outward = name.rsplit(".", 1)[-1] == "weight" and not isinstance(slot.layer, Embeddings)
+    outward = name.rsplit(".", 1)[-1] == "weight" and not slot.embeds
     return array.T if axes == 2 and outward else array
 
 

@@ -46,6 +46,7 @@ CONVOLUTIONS = {
     "gcn, sums": GCNConv(4, bias=True, normalise=False),
     "gine": GINEConv(4, bias=True, epsilon=0.3),
     "gine, no bias, two attributes": GINEConv(4, edge_rows=((1.0, 0.0, 0.5), (1.0, 1.0, 0.0))),
+    "gine, embedded attributes": GINEConv(4, edge_rows=((1.0, 0.0, 0.5), (1.0, 1.0, 0.0)), edge_bias=False),
     "leconv": LEConv(4, bias=True),
     "leconv, no bias": LEConv(4),
     "gatv2, concatenated": GATv2Conv(6, bias=True, heads=3),
@@ -234,7 +235,7 @@ def gin_oracle(conv: GINConv, p: Any, graph: Any) -> Any:
 
 def gine_oracle(conv: GINEConv, p: Any, graph: Any) -> Any:
     def message(edges: Any, sent: Any, received: Any, context: Any) -> Any:
-        return jax.nn.relu(sent + edges @ np.asarray(conv.edge_rows) @ p["edge_kernel"] + p["edge_bias"])
+        return jax.nn.relu(sent + edges @ np.asarray(conv.edge_rows) @ p["edge_kernel"] + p.get("edge_bias", 0.0))
 
     def update(x: Any, sent: Any, total: Any, context: Any) -> Any:
         return gin_mlp(conv, p, (1 + conv.epsilon) * x + total)

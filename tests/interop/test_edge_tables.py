@@ -1,0 +1,116 @@
+"""Edge attributes that a model looks up in embeddings, as OGB's models do, beside arithmetic of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from rdkit import Chem
+
+from jgleak import Budget, Graph, Knowledge, get_attack
+from jgleak.features import FeatureSpace, ogb_bonds, pyg_bonds
+from jgleak.features.atoms import OGB
+from jgleak.interop import GINE, Embeddings, Example, Linear, from_arrays
+from jgleak.interop.layers import Step
+from jgleak.interop.spaces import feature_space
+from jgleak.smiles import smiles
+from tests.library_atoms import described
+
+SPACE = feature_space("ogb+bonds")
+ATOMS = [f"atoms.atom_embedding_list.{i}" for i in range(len(OGB))]
+SIZES = [len(values) for values in OGB.values()]
+BONDS = {i: [f"convs.{i}.bond_encoder.bond_embedding_list.{k}" for k in range(3)] for i in (0, 1)}
+WIDTH = 60
+
+
+def layers(**beside: Any) -> list[Step]:
+    inside = [Linear("mlp.0"), "relu", Linear("mlp.2")]
+    classes = tuple(ogb_bonds().values())
+    convs = [
+        GINE(f"convs.{i}", inside=inside, **{"tables": tuple(BONDS[i]), "classes": classes} | beside) for i in (0, 1)
+    ]
+    return [Embeddings("atoms", tables=tuple(ATOMS)), convs[0], "relu", convs[1], "relu", "mean", Linear("out")]
+
+
+def initial() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    shapes = {f"{name}.weight": (size, WIDTH) for name, size in zip(ATOMS, SIZES, strict=True)}
+    for i, names in BONDS.items():
+        shapes |= {f"{name}.weight": (size, WIDTH) for name, size in zip(names, (5, 6, 2), strict=True)}
+        for part in ("mlp.0", "mlp.2"):
+            shapes |= {f"convs.{i}.{part}.weight": (WIDTH, WIDTH), f"convs.{i}.{part}.bias": (WIDTH,)}
+    shapes |= {"out.weight": (1, WIDTH), "out.bias": (1,)}
+    return {name: (rng.normal(size=s) / np.sqrt(s[-1])).astype(np.float32) for name, s in shapes.items()}
+
+
+def arrays(text: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A molecule as OGB gives it: integers of atoms, edges both ways, integers of bonds."""
+    whole, molecule = described(text, SPACE), Chem.MolFromSmiles(text)
+    types, stereo = ["SINGLE", "DOUBLE", "TRIPLE", "AROMATIC"], ["STEREONONE", "STEREOZ", "STEREOE"]
+    bonds = [
+        (types.index(str(bond.GetBondType())), stereo.index(str(bond.GetStereo())), int(bond.GetIsConjugated()))
+        for bond in map(molecule.GetBondBetweenAtoms, *whole.edges.T.tolist())
+    ]
+    return np.asarray(whole.x), np.concatenate([whole.edges, whole.edges[:, ::-1]]).T, np.array(bonds + bonds)
+
+
+def logit(state: Any, x: Any, edges: Any, bonds: Any) -> Any:
+    """OGB's GIN with a mean pool, by edge lists."""
+    rows: Any = sum(state[f"{name}.weight"][x[:, i]] for i, name in enumerate(ATOMS))
+    for i, names in BONDS.items():
+        beside = sum(state[f"{name}.weight"][bonds[:, k]] for k, name in enumerate(names))
+        mixed = rows.at[edges[1]].add(jax.nn.relu(rows[edges[0]] + beside))
+        inner = jax.nn.relu(mixed @ state[f"convs.{i}.mlp.0.weight"].T + state[f"convs.{i}.mlp.0.bias"])
+        rows = jax.nn.relu(inner @ state[f"convs.{i}.mlp.2.weight"].T + state[f"convs.{i}.mlp.2.bias"])
+    return rows.mean(axis=0) @ state["out.weight"].T + state["out.bias"]
+
+
+def observed(text: str, steps: list[Step]) -> tuple[Any, Graph]:
+    state, (x, edges, bonds) = initial(), arrays(text)
+    loss = lambda s: jax.nn.softplus(-logit(s, x, edges, bonds)[0])  # noqa: E731 - of label 1
+    slopes = jax.tree.map(np.asarray, jax.grad(loss)({k: jnp.asarray(v) for k, v in state.items()}))
+    output = np.asarray(logit({k: jnp.asarray(v) for k, v in state.items()}, x, edges, bonds))[None]
+    seen = from_arrays(state, slopes, steps, loss="bce", example=Example(x, edges, output, edge_rows=bonds))
+    classes = list(ogb_bonds().values())
+    half = edges.shape[1] // 2
+    kinds = np.array([classes.index(tuple(row)) for row in bonds[:half].tolist()])
+    return seen, Graph(x, edges[:, :half].T, 1, edge_class=kinds)
+
+
+def test_a_molecule_of_a_model_that_embeds_bonds_comes_back_with_them() -> None:
+    """Single, double and triple bonds, conjugated or not. The example compares the output, so that a wrong reading of
+    the tables would be refused."""
+    text = "C/C=C/C#N"
+    seen, truth = observed(text, layers())
+    assert seen.model.edge_classes == len(ogb_bonds()) and "edge_bias" not in seen.params["layers_0"]["conv"]
+    found = get_attack("census")(seen, Knowledge(SPACE, max_degree=4), key=jax.random.key(0), budget=Budget(60))
+    assert found.best is not None and found.best.isomorphic(truth)
+    written = smiles(found.best, SPACE)
+    assert written is not None and written.texts == (Chem.CanonSmiles(text.replace("/", "")),)
+
+
+@pytest.mark.parametrize(
+    ("beside", "message"),
+    [
+        ({"classes": ()}, r"'convs.0' looks 3 attributes of an edge up, in tables of \[5, 6, 2\] rows; say which"),
+        ({"classes": ((0, 0, 0), (1, 0, 2))}, r"the edge class \(1, 0, 2\), and tables of \[5, 6, 2\]"),
+        ({"classes": ((0, 0, 0), (0, 0, 0))}, "an edge class twice"),
+        ({"classes": ((0, 0, 0), (0, 0, 1))}, r"an edge has the attributes \(1, 0, 1\), which are none of the classes"),
+        ({"tables": ("convs.0.bond_encoder.missing",)}, "missing.weight"),
+    ],
+)
+def test_classes_that_do_not_fit_are_named(beside: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        observed("CC(=O)C=C", layers(**beside))
+
+
+def test_the_libraries_name_the_same_bonds() -> None:
+    """OGB counts types from single bonds on, PyTorch Geometric from unspecified ones; aromatic is its thirteenth."""
+    ogb, pyg = ogb_bonds(), pyg_bonds()
+    assert ogb.keys() == pyg.keys() and ogb["SINGLE"] == (0, 0, 0) and pyg["SINGLE"] == (1, 0, 0)
+    assert ogb["DOUBLE E conjugated"] == (1, 2, 1) and pyg["DOUBLE E conjugated"] == (2, 3, 1)
+    assert ogb["AROMATIC"] == (3, 0, 1) and pyg["AROMATIC"] == (12, 0, 1)
+    assert isinstance(SPACE, FeatureSpace) and SPACE.edge_classes == tuple(ogb)
