@@ -32,7 +32,7 @@ def generated() -> str:
     exposures = {name: exposure_of(entry.deployment(MOLECULE_SPACE)) for name, entry in DEPLOYED.items()}
     rows = [_row(name, exposure) for name, exposure in exposures.items()]
     table = markdown(COLUMNS, rows).replace("---:", "---")  # words, no numbers
-    parts = [ABOUT.format(graphs=next(iter(exposures.values())).deployment.clients.graphs) + table]
+    parts = [ABOUT.format(graphs=next(iter(exposures.values())).deployment.clients.batch_size) + table]
     for name, exposure in exposures.items():
         entry = DEPLOYED[name]
         text = exposure_text(exposure, f"{name}: {entry.title} ({entry.source})")

@@ -32,7 +32,7 @@ def main() -> None:
     layers = Layer(GINEConv(WIDTH, bias=True)), Layer(GINEConv(WIDTH, bias=True))
     model = GNN(dataset.space.width, layers, Pooled("mean", MLP((WIDTH, 2))), LinearEncoder(WIDTH))
     seen = fedsgd(model, model.initial(key=jax.random.key(SEED)), truths, dataset.space, loss="ce")
-    known, budget = Knowledge(dataset.space), Budget(seconds=300.0)
+    known, budget = Knowledge(dataset.space), Budget(time_limit=300.0)
     found = get_attack("census")(seen, known, key=jax.random.key(1), budget=budget)
     for certificate in sorted({str(member.certificate) for member in found.members}):
         print(certificate)

@@ -55,7 +55,7 @@ def test_a_molecule_of_pytorch_geometric_comes_back_with_its_smiles() -> None:
     space, text = pyg_atoms(), "CC(=O)Nc1ccc(O)cc1"
     graph, model = described(text, space), standard(pyg_atoms().width)
     seen = fedsgd(model, model.initial(key=jax.random.key(0)), [graph], space, loss="bce")
-    found = get_attack("census")(seen, Knowledge(space), key=jax.random.key(1), budget=Budget(seconds=60))
+    found = get_attack("census")(seen, Knowledge(space), key=jax.random.key(1), budget=Budget(time_limit=60))
     assert found.best is not None and found.best.isomorphic(graph)
     written = smiles(found.best, space)
     assert written is not None and written.texts == (text,) and not written.unread_columns
@@ -118,7 +118,7 @@ def test_integers_as_they_are_end_with_what_to_do_and_within_the_time() -> None:
     graph, model = described("CC(O)C(=O)O", space), standard(space.width, "gin", hidden=16)
     seen = fedsgd(model, model.initial(key=jax.random.key(0)), [graph], space, loss="bce")
     begun = time.monotonic()
-    found = get_attack("census")(seen, Knowledge(space), key=jax.random.key(1), budget=Budget(seconds=20))
+    found = get_attack("census")(seen, Knowledge(space), key=jax.random.key(1), budget=Budget(time_limit=20))
     assert not found.graphs and found.stop == "no information" and time.monotonic() - begun < 22
     said = found.info["reason"]
     assert "feature vectors pass the checks of nodes, as 9 columns of numbers show 9 dimensions at most" in said

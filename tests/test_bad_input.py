@@ -92,7 +92,7 @@ def test_numbers_that_nothing_can_hold(arguments: tuple[str, ...], hint: str) ->
 @pytest.mark.parametrize(("option", "value"), [("steps", str(2**70)), ("steps", LONG), ("steps", "1e30")])
 def test_options_count_in_32_bits(option: str, value: str) -> None:
     assert f"option '{option}': expected a whole number from 1" in refused(
-        "attack", "dlg", *QUICK, "--know", "n", "--set", f"{option}={value}"
+        "attack", "dlg", *QUICK, "--know", "n", "--option", f"{option}={value}"
     )
 
 

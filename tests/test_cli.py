@@ -43,8 +43,8 @@ def one_error(result: Result) -> str:
 
 def test_a_short_last_client_is_said() -> None:
     said = "batch: the last client has 1 of 2 graphs"
-    assert said in jgleak("attack", "empty", *QUICK, "--graphs", "3", "--batch", "2").stderr
-    assert said not in jgleak("attack", "empty", *QUICK, "--batch", "2").stderr
+    assert said in jgleak("attack", "empty", *QUICK, "--graphs", "3", "--batch-size", "2").stderr
+    assert said not in jgleak("attack", "empty", *QUICK, "--batch-size", "2").stderr
 
 
 def test_json_lines_alone_on_standard_output() -> None:
@@ -94,14 +94,14 @@ def test_out_holds_everything_and_invert_reads_it(tmp_path: Path) -> None:
     assert found["hints"] == ["another attack (census), or more steps and restarts, may find the graph"]
     assert [sorted(node) for node in found["graphs"][0]["nodes"]] == [sorted(f.name for f in space.features)] * 3
     assert "dlg needs the number of nodes; give --n" in one_error(jgleak("invert", str(file), "--attack", "dlg"))
-    matched = jgleak("invert", str(file), "--attack", "dlg", "--n", "3", "--set", "steps=1", "--json")
+    matched = jgleak("invert", str(file), "--attack", "dlg", "--n", "3", "--option", "steps=1", "--json")
     assert json.loads(matched.stdout)["info"]["options"]["steps"] == 1
     checked = jgleak("verify", str(tmp_path / "reconstruction.json"))
     assert checked.exit_code == 1 and "does not hold" in checked.stdout, "an edgeless guess explains no gradient"
 
 
 def test_a_batchs_sizes_are_given_with_commas_and_all_its_graphs_are_shown(tmp_path: Path) -> None:
-    attack = jgleak("attack", "empty", *QUICK, "--batch", "2", "--out", str(tmp_path))
+    attack = jgleak("attack", "empty", *QUICK, "--batch-size", "2", "--out", str(tmp_path))
     assert attack.exit_code == 0, attack.output
     run = ("invert", str(tmp_path / "observations" / "000.safetensors"), "--attack", "empty", "--n")
     shown = jgleak(*run, "4,3")
@@ -150,14 +150,22 @@ def test_why_an_attack_ended_is_told(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("unchecked")
 def test_an_update_of_an_unknown_number_of_graphs(tmp_path: Path) -> None:
     """The number that was read off goes into the file that `verify` reads."""
-    words = ("--batch", "2", "--hidden", "64", "--head", "64", "--readout", "pooled", "--last-activation")
+    words = ("--batch-size", "2", "--hidden", "64", "--head", "64", "--readout", "pooled", "--last-activation")
     made = jgleak("attack", "empty", "--graphs", "2", "--max-nodes", "8", *words, "--out", str(tmp_path))
     assert made.exit_code == 0, made.output
     observation, space = load(tmp_path / "observations" / "000.safetensors")
     file = tmp_path / "one.safetensors"
     save(file, dataclasses.replace(observation, batch_size=1), space)
     (tmp_path / "one.json").write_text(json.dumps({"x": [[0] * len(space.features)], "edges": []}))
-    words = ("--batch", "unknown", "--json", "--out", str(tmp_path / "found"), "--truth", str(tmp_path / "one.json"))
+    words = (
+        "--batch-size",
+        "unknown",
+        "--json",
+        "--out",
+        str(tmp_path / "found"),
+        "--truth",
+        str(tmp_path / "one.json"),
+    )
     found = jgleak("invert", str(file), *words)
     assert found.exit_code == 0, found.output
     record = json.loads(found.stdout)
@@ -166,9 +174,11 @@ def test_an_update_of_an_unknown_number_of_graphs(tmp_path: Path) -> None:
     assert record["facts"] and any("fewest graphs" in condition for condition in record["certificate"]["conditions"])
     checked = jgleak("verify", str(tmp_path / "found" / "reconstruction.json"))
     assert checked.exit_code == 0 and "graphs found: 2 of 2" in checked.stdout
-    assert "only census says" in one_error(jgleak("invert", str(file), "--batch", "unknown", "--attack", "dlg"))
-    assert "batch: expected a whole number or 'unknown'" in one_error(jgleak("invert", str(file), "--batch", "some"))
-    assert "batch_size: must be a whole number from 1" in one_error(jgleak("invert", str(file), "--batch", "0"))
+    assert "only census says" in one_error(jgleak("invert", str(file), "--batch-size", "unknown", "--attack", "dlg"))
+    assert "batch: expected a whole number or 'unknown'" in one_error(
+        jgleak("invert", str(file), "--batch-size", "some")
+    )
+    assert "batch_size: must be a whole number from 1" in one_error(jgleak("invert", str(file), "--batch-size", "0"))
 
 
 def test_many_reasons_are_cut() -> None:
@@ -259,7 +269,7 @@ def test_unwritable_out_is_found_before_any_work(tmp_path: Path, monkeypatch: py
     [
         (("empty", "--dataset", "tox21", "--path", "/nowhere"), "/nowhere"),
         (("dlg",), "cannot run here"),
-        (("idlg", "--know", "n", "--set", "stepz=3"), "stepz"),
+        (("idlg", "--know", "n", "--option", "stepz=3"), "stepz"),
     ],
 )
 def test_a_run_that_never_began_leaves_its_folder_free(tmp_path: Path, wrong: tuple[str, ...], hint: str) -> None:

@@ -23,7 +23,7 @@ def test_the_worked_example_runs() -> None:
     assert sum(code[part].count("\n") for part in ("recipe", "run")) < 80
     names: dict = {}
     exec(compile(code["recipe"] + code["run"], str(GUIDE), "exec"), names)
-    traced = names["DECIDED"].configure({"restarts": 2}).many  # as the guide runs it, so that nothing compiles again
+    traced = names["DECIDED"].with_options({"restarts": 2}).many  # as the guide runs it, so that nothing compiles again
     again = traced(names["seen"], names["known"], keys=names["keys"], budget=names["Budget"](), trace=True)
     for found, one in zip(names["found"], again, strict=True):
         assert found.info["matching_loss"] < min(trace[0] for trace in one.info["trace"])

@@ -203,7 +203,7 @@ def test_the_anonymity_set_is_what_trying_every_graph_finds(seed: int) -> None:
     params = model.initial(key=jax.random.key(seed))
     observation = fedsgd(model, params, [graph], SPACE, loss="ce")
     knowledge = Knowledge(SPACE, n=4)
-    found = CENSUS(observation, knowledge, key=jax.random.key(0), budget=Budget(seconds=30))
+    found = CENSUS(observation, knowledge, key=jax.random.key(0), budget=Budget(time_limit=30))
     pairs, every = np.array(np.triu_indices(4, 1)).T, []
     for choice in product(range(3), repeat=len(pairs)):
         picked = np.array(choice)
@@ -232,9 +232,9 @@ def test_bond_types_come_back(bonded: Any, place: int, tmp_path: Any) -> None:
     save(tmp_path / "seen.safetensors", fedsgd(model, params, [graph], bonded.space, loss="bce"), bonded.space)
     observation, space = load_observation(tmp_path / "seen.safetensors")
     assert observation.model == model and space.edge_classes == ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC")
-    found = CENSUS(observation, Knowledge(space), key=jax.random.key(0), budget=Budget(seconds=60))
+    found = CENSUS(observation, Knowledge(space), key=jax.random.key(0), budget=Budget(time_limit=60))
     assert found.best is not None and exact(graph, found.best)
-    glued = ATTACKS["grain"](observation, Knowledge(space), key=jax.random.key(0), budget=Budget(seconds=60))
+    glued = ATTACKS["grain"](observation, Knowledge(space), key=jax.random.key(0), budget=Budget(time_limit=60))
     listed = [one.canonical_form() for one in found.graphs]  # GRAIN returns the first match, which may be another
     assert glued.stop == "match" and glued.best is not None and glued.best.canonical_form() in listed
     assert "<path" in inline_svg(found.best, space, label="found")

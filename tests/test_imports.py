@@ -19,6 +19,7 @@ LAYER = {
     "pytree": 0,
     "ratings": 0,
     "reading": 0,
+    "renamed": 0,
     "gnn": 1,
     "defenses": 1,
     "federated": 2,

@@ -104,7 +104,7 @@ def _lines(
     named: list[tuple[str, str, dict[str, Any]]] = [
         (name, text or "no defence", {"defense": text}) for name, text in defenses(noise, kind)
     ]
-    many: dict[str, Any] = {"batch": BATCH}
+    many: dict[str, Any] = {"batch_size": BATCH}
     for name, what, fields in (*named, (f"batch-{BATCH}", f"batches of {BATCH}", many)):
         numbers = printed(prefix, name)
         yield Line(

@@ -63,7 +63,7 @@ def utility(row: Line, plan: TrainingPlan = PLAN) -> dict[str, Any]:
     order = np.random.default_rng(specification.seed).permutation(len(setup.dataset.graphs))
     cut = round(HELD_OUT * order.size)
     held, trained = ([setup.dataset.graphs[i] for i in part] for part in (order[:cut], order[cut:]))
-    plan = plan._replace(batch=specification.batch)
+    plan = plan._replace(batch=specification.batch_size)
     params = federate(
         setup.model,
         setup.params,

@@ -33,7 +33,7 @@ def _targets() -> Iterator[Line]:
             title=f"node attacker 1, GraphSAGE, {DATASETS[dataset]}, batches of {batch}",
             source="Table 8",
             printed={"node-1": {"target RNMSE": printed}},
-            experiment=dataclasses.replace(experiment, dataset=dataset, batch=batch, graphs=RUNS * batch),
+            experiment=dataclasses.replace(experiment, dataset=dataset, batch_size=batch, graphs=RUNS * batch),
             attackers=("node-1",),
             columns=("target RNMSE",),
         )

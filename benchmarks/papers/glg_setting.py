@@ -24,7 +24,7 @@ GRAPH = Specification(
     loss="ce",
     normalise=False,
     readout="flattened",
-    distinct=False,
+    distinct_nodes=False,
 )
 """GLG's graph task: all states of the second layer in one vector, one linear map. Features as they are in the files."""
 

@@ -118,7 +118,7 @@ ROWS: tuple[Row, ...] = (
         "CiteSeer, GAT, nodes not assumed distinct",
         "Table 4",
         Printed(64.6, 52.1, 52.4, 44.0),
-        replace(CITESEER, model="gat", distinct=False),
+        replace(CITESEER, model="gat", distinct_nodes=False),
     ),
     Row("pokec-gcn", "Pokec, GCN", "Table 2", Printed(58.3, 30.7, 35.8, 15.0, 0.3), POKEC),
     Row("pokec-gat", "Pokec, GAT", "Table 2", Printed(97.2, 93.5, 96.3, 79.0, 0.5), replace(POKEC, model="gat")),

@@ -282,7 +282,7 @@ ROWS = (
             RIVALS,
             printed,
             dataset="mutag",
-            batch=batch,
+            batch_size=batch,
         )
         for batch, printed in TABLE_6.items()
     ),

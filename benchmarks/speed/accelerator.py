@@ -116,7 +116,7 @@ def _census(molecules: int) -> Callable[[], None]:
 
     def run() -> None:
         for seen, known in clients:
-            get_attack("census")(seen, known, key=jax.random.key(1), budget=Budget(seconds=60))
+            get_attack("census")(seen, known, key=jax.random.key(1), budget=Budget(time_limit=60))
 
     return run
 

@@ -151,7 +151,7 @@ def filtered(problem: Problem) -> Callable[[], Blocks]:
     """jgleak's filter, on all candidates."""
     search = BlockFilter(*problem.model.layer_at(problem.params, 0), problem.rows, problem.degrees, [problem.check])
     slot = Slot(np.arange(problem.rows.shape[0]), problem.degree)
-    budget = Budget(seconds=3600, candidates=problem.candidates)
+    budget = Budget(time_limit=3600, candidates=problem.candidates)
 
     def run() -> Blocks:
         found = search.blocks([(0, [slot])], clock=budget.start(), budget=budget)

@@ -58,7 +58,7 @@ def _filtered(observation: Observation, knowledge: Knowledge, nodes: Nodes, trut
     options = np.flatnonzero(nodes.degrees > 0)
     requests = [(c, [Slot(options, int(d))] if d else []) for c, d in enumerate(nodes.degrees.tolist())]
     begun = time.perf_counter()
-    budget = Budget(seconds=600, candidates=10**10)
+    budget = Budget(time_limit=600, candidates=10**10)
     found = search.blocks(requests, clock=budget.start(), budget=budget)
     seconds = time.perf_counter() - begun
     true = true_blocks(truth, nodes)

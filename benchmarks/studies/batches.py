@@ -49,7 +49,7 @@ class Row(NamedTuple):
 
     def specification(self, batches: int, seed: int, time_limit: float) -> Specification:
         """The experiment on so many updates."""
-        about: dict[str, Any] = {"seed": seed, "time_limit": time_limit, "batch": self.batch, **self.fields}
+        about: dict[str, Any] = {"seed": seed, "time_limit": time_limit, "batch_size": self.batch, **self.fields}
         return dataclasses.replace(COMMON, graphs=batches * self.batch, **about)
 
 
@@ -110,8 +110,14 @@ def measured(name: str, batches: int, seed: int, time_limit: float) -> Record:
     specification = ROWS[name].specification(batches, seed, time_limit)
     setup = prepare(specification)
     clients = attacked(specification, setup, name, lambda *_: None)
-    updates = [list(graphs) for _, graphs in groupby(clients, lambda c: c["graph"] // specification.batch)]
-    about = {"row": name, "batch": specification.batch, "graphs": len(clients), "time_limit": time_limit, "seed": seed}
+    updates = [list(graphs) for _, graphs in groupby(clients, lambda c: c["graph"] // specification.batch_size)]
+    about = {
+        "row": name,
+        "batch": specification.batch_size,
+        "graphs": len(clients),
+        "time_limit": time_limit,
+        "seed": seed,
+    }
     found = recovered(clients, setup.training)
     seconds = [sum(c["seconds"] for c in graphs) for graphs in updates]
     whole = [all(c["exact"] for c in graphs) for graphs in updates]

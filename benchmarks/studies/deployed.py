@@ -146,8 +146,10 @@ def measured(
         about = {"cell": name, "model": model, "changes": cell.words, "attack": cell.attack, "epochs": epochs}
         if about in done:
             continue
-        if reason is None and after.clients.graphs > MOST:
-            reason = f"it applies, and is not run: {after.clients.graphs} graphs behind an update, {MOST} at most here"
+        if reason is None and after.clients.batch_size > MOST:
+            reason = (
+                f"it applies, and is not run: {after.clients.batch_size} graphs behind an update, {MOST} at most here"
+            )
         if reason is not None:
             yield {**about, **provenance(), "refused": reason}
             continue
@@ -161,12 +163,13 @@ def measured(
 def _sample(cell: Cell, deployment: Deployment, epochs: int, clients: int, time_limit: float) -> Sample:
     """Clients as the deployment has them."""
     plan, local = deployment.clients, deployment.clients.local
-    fields = {"graphs": clients * plan.graphs, "batch": plan.graphs, "time_limit": time_limit, "train": epochs}
+    fields = {"graphs": clients * plan.batch_size, "batch_size": plan.batch_size}
+    fields |= {"time_limit": time_limit, "train": epochs}
     if local is not None and local.steps > 1:
         fields |= {"protocol": "fedavg", "local_steps": local.steps, "local_rate": local.rate}
         fields |= {
             "local_momentum": local.momentum,
-            "local_decay": local.weight_decay,
+            "local_weight_decay": local.weight_decay,
             "local_loader": local.loader or 0,
         }
     if cell.attack != EXACT:

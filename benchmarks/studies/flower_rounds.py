@@ -138,7 +138,7 @@ def guard(
     model = GIN(width, norm=False)
     rounds, knowledge = Rounds(model, "bce", LocalTraining(RATE, loader=LOADER)), Knowledge(MOLECULE_SPACE)
     before, after = (Recorder(rounds, folder / when, MOLECULE_SPACE) for when in ("before", "after"))
-    watch = Logged(rounds, knowledge, seconds=seconds, file=folder / "decisions.jsonl")
+    watch = Logged(rounds, knowledge, time_limit=seconds, file=folder / "decisions.jsonl")
     folder.mkdir(parents=True, exist_ok=True)
     mods = [guarding(watch), recording(before)]
     simulate(client_app([[graph] for graph in own], mods, width, norm=False), model, after, clients, 1)
@@ -146,7 +146,7 @@ def guard(
     for client, graph in enumerate(own):
         path = folder / "before" / f"round-001-client-{client}.safetensors"
         seen, space = load_observation(path)
-        budget = Budget(seconds=seconds)
+        budget = Budget(time_limit=seconds)
         found = get_attack("census")(seen, Knowledge(space), key=jax.random.key(client), budget=budget)
         certificate, listed = found.certificate, {one.canonical_form() for one in found.graphs}
         record: dict[str, Any] = {"client": client, "nodes": graph.n, "dropped": path.read_bytes() not in arrived}

@@ -75,7 +75,7 @@ def beside_rounding(seen: Observation, graph: Graph, space: Any) -> float:
 
 def words(seen: Observation, graph: Graph, space: Any, seconds: float) -> Iterator[str]:
     """What became of a client."""
-    found = get_attack("census")(seen, Knowledge(space), key=jax.random.key(1), budget=Budget(seconds=seconds))
+    found = get_attack("census")(seen, Knowledge(space), key=jax.random.key(1), budget=Budget(time_limit=seconds))
     listed, truth = [one.canonical_form() for one in found.graphs], graph.canonical_form()
     yield "nothing" if not listed else "first" if listed[0] == truth else "listed" if truth in listed else "another"
     if found.certificate is not None and found.certificate.status == "unique":

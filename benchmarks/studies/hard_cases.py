@@ -169,7 +169,7 @@ def main(
 def attacked(case: Case, time_limit: float) -> dict[str, Any]:
     """What the census answers, beside the truth."""
     attack, begun, work = get_attack("census"), time.monotonic(), time.process_time()
-    found = attack(case.observation, case.knowledge, key=jax.random.key(1), budget=Budget(seconds=time_limit))
+    found = attack(case.observation, case.knowledge, key=jax.random.key(1), budget=Budget(time_limit=time_limit))
     listed, certificate = truth_in_set(case.truth, found.graphs), found.certificate
     exact = found.best is not None and isomorphism(case.truth, found.best) is not None
     claims = certificate is not None and certificate.status != "at_least_k"

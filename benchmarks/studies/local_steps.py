@@ -63,7 +63,7 @@ STEPS, RATES = (1, 2, 5, 10), (0.001, 0.003, 0.01, 0.03)
 LOADED, LOADER_RATE = (1, 2, 4, 8), 0.0015
 """Molecules of a client that takes one a step, and FedGraphNN's rate."""
 
-MOMENTUM: Mapping[str, Any] = {"local_momentum": 0.9, "local_decay": 1e-4}
+MOMENTUM: Mapping[str, Any] = {"local_momentum": 0.9, "local_weight_decay": 1e-4}
 
 READ_AS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "steps": ("census", {}),
@@ -160,7 +160,7 @@ def measured(row: Row, graphs: int, time_limit: float) -> Record:
     fields |= {"local_steps": row.steps, "local_rate": row.rate, "graphs": graphs, "time_limit": time_limit}
     size = max(row.loaded, 1)
     if row.loaded:
-        fields |= {"batch": size, "local_loader": 1, "know": ("n",) if row.read_as == "nothing" else ()}
+        fields |= {"batch_size": size, "local_loader": 1, "know": ("n",) if row.read_as == "nothing" else ()}
     specification = dataclasses.replace(COMMON, **fields)
     setup = prepare(specification)
     if row.model == "sage":  # the command line has no word for its head
@@ -181,9 +181,9 @@ def _attacked(one: AttackedClient, row: Row, space: FeatureSpace, seconds: float
         seen = dataclasses.replace(seen, protocol="fedsgd", local=None)
     name, options = READ_AS[row.read_as]
     attack, begun = get_attack(name), time.monotonic()
-    attack = attack.configure(options) if options else attack
+    attack = attack.with_options(options) if options else attack
     known = dataclasses.replace(one.knowledge, noise=seen.noise)
-    found: Reconstruction = attack(seen, known, key=jax.random.key(0), budget=Budget(seconds=seconds))
+    found: Reconstruction = attack(seen, known, key=jax.random.key(0), budget=Budget(time_limit=seconds))
     took, lists = time.monotonic() - begun, [member.graphs for member in found.members] or [found.graphs]
     if not found.members and row.loaded:
         lists = [(graph,) for graph in found.graphs]

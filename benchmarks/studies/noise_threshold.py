@@ -98,7 +98,7 @@ def trial(name: str, clients: Clients, defense: Defense, precision: str, seconds
         entries = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(seen.update)])
         sizes.append(float(np.sqrt(np.mean(entries**2))))
         knowledge = Knowledge(space, n=graph.n, noise=defense.deviation(seen.update), prior="molecule")
-        found = attack(seen, knowledge, key=key, budget=Budget(seconds=seconds))
+        found = attack(seen, knowledge, key=key, budget=Budget(time_limit=seconds))
         scores.append(score(graph, found.best, space))
         stops.append(found.stop)
     return {

@@ -69,8 +69,8 @@ def measured(name: str, trials: int, seed: int, time_limit: float) -> Record:
 
 def attacked_sum(specification: Specification, setup: Setup, first: int) -> Iterator[Result]:
     """The results of one sum, a client each."""
-    alone = dataclasses.replace(specification, batch=1)
-    each = [client(alone, setup, first + place).observation for place in range(specification.batch)]
+    alone = dataclasses.replace(specification, batch_size=1)
+    each = [client(alone, setup, first + place).observation for place in range(specification.batch_size)]
     seen = client(specification, setup, first)._replace(observation=summed(each, CODE))
     return attack_clients(specification, chosen_attack(specification), [seen])
 

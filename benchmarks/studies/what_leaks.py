@@ -52,7 +52,7 @@ BATCHNORM = {
 
 SITUATIONS: Mapping[str, Situation] = {
     "one": Situation("the gradient of one graph"),
-    "batch-8": Situation("the mean gradient of 8 graphs", {"batch": 8}, 5, "more graphs; time"),
+    "batch-8": Situation("the mean gradient of 8 graphs", {"batch_size": 8}, 5, "more graphs; time"),
     "steps-5": Situation(
         "weights after 5 steps of .01 on one graph",
         {"protocol": "fedavg", "local_steps": 5, "local_rate": 0.01},

@@ -18,6 +18,7 @@ from jgleak.federated.knowledge import Knowledge
 from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation
 from jgleak.graph import Graph
+from jgleak.renamed import renamed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,23 +60,24 @@ OUT_OF_TIME = "the time limit ended the search, so that there may be other graph
 """What ``info["reason"]`` says of graphs beside which others were still looked for."""
 
 
+@renamed(seconds="time_limit")
 @dataclasses.dataclass(frozen=True)
 class Budget:
     """The bounds of a search. It stops cleanly at either and returns what it has.
 
     Attributes:
-      seconds: wall-clock limit of one attack.
+      time_limit: wall-clock seconds of one attack.
       candidates: most blocks checked for one centre.
       blocks: most blocks of one hop that are kept.
     """
 
-    seconds: float = 60.0
+    time_limit: float = 60.0
     candidates: int = 1_000_000_000
     blocks: int = 100_000
 
     def start(self) -> Clock:
         """Begin counting."""
-        return Clock(time.monotonic(), self.seconds)
+        return Clock(time.monotonic(), self.time_limit)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +113,7 @@ class AttackFunction(Protocol):
 
 @runtime_checkable
 class RunMany(Protocol):
-    """The same for many clients side by side; ``budget.seconds`` are granted for each."""
+    """The same for many clients side by side; ``budget.time_limit`` are granted for each."""
 
     def __call__(
         self,
@@ -135,9 +137,10 @@ def _no_reason(observation: Observation, knowledge: Knowledge) -> str | None:
 
 
 def _no_options(options: Mapping[str, str | float]) -> Attack:
-    raise ValueError(f"option {next(iter(options))!r}: this attack has no options; leave --set out")
+    raise ValueError(f"option {next(iter(options))!r}: this attack has no options; leave --option out")
 
 
+@renamed(configure="with_options")
 @dataclasses.dataclass(frozen=True)
 class Attack:
     """An entry of the registry.
@@ -155,7 +158,7 @@ class Attack:
       frozen: it works without the gradients of frozen parts, or says itself which ones it needs.
       rows: it takes public graphs whose features are the model's input rows themselves (random ones).
       many: the attack on many clients side by side, where that is faster than one by one.
-      configure: the attack with other options (``--set``).
+      with_options: the attack with other options (``--option``).
     """
 
     name: str
@@ -169,7 +172,7 @@ class Attack:
     frozen: bool = False
     rows: bool = False
     many: RunMany | None = None
-    configure: Callable[[Mapping[str, str | float]], Attack] = _no_options
+    with_options: Callable[[Mapping[str, str | float]], Attack] = _no_options
 
     def refusal(self, observation: Observation, knowledge: Knowledge) -> str | None:
         """Why (and what instead) the attack cannot work on this observation with this knowledge, else None."""
@@ -262,7 +265,7 @@ class Attack:
         keys: Sequence[Array],
         budget: Budget | None = None,
     ) -> list[Reconstruction]:
-        """Attack many clients, side by side where the attack can; ``budget.seconds`` are granted for each.
+        """Attack many clients, side by side where the attack can; ``budget.time_limit`` are granted for each.
 
         Raises:
           ValueError: as for one client.

@@ -108,7 +108,7 @@ def _random_entry(settings: RandomSettings) -> Attack:
         edge_classes=True,
         dropout=True,
         frozen=True,
-        configure=lambda options: _random_entry(with_options(settings, options)),
+        with_options=lambda options: _random_entry(with_options(settings, options)),
     )
 
 
@@ -121,7 +121,7 @@ def _habit_entry(settings: HabitSettings) -> Attack:
         several=True,
         dropout=True,
         frozen=True,
-        configure=lambda options: _habit_entry(with_options(settings, options)),
+        with_options=lambda options: _habit_entry(with_options(settings, options)),
     )
 
 

@@ -1,4 +1,4 @@
-"""Settings of an attack that users may change (``--set name=value``): the fields of its frozen dataclasses."""
+"""Settings of an attack that users may change (``--option name=value``): the fields of its frozen dataclasses."""
 
 from __future__ import annotations
 

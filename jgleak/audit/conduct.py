@@ -73,7 +73,7 @@ def remaining(planned: Sequence[Planned], finished: Mapping[str, str]) -> list[W
     for position, (cell, graphs, data, impossible) in enumerate(planned):
         if impossible is not None:
             continue
-        batch = cell.specification.batch
+        batch = cell.specification.batch_size
         for firsts in chunks(cell.specification, graphs):
             units = range(firsts[0], min(firsts[-1] + batch, graphs))
             if any(unit_hash(cell.specification, unit) not in finished for unit in units):

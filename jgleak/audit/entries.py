@@ -19,7 +19,7 @@ from jgleak.names.parts import READOUTS
 AXES: Mapping[str, tuple[str, ...]] = {
     "data": (
         *("dataset", "task", "path", "graphs", "min_nodes", "max_nodes"),
-        *("normalise", "node_task", "distinct", "degree", "attributes", "bonds"),
+        *("normalise", "node_task", "distinct_nodes", "degree", "attributes", "bonds"),
     ),
     "model": (
         *("model", "layers", "hidden", "heads", "activation", "readout", "pooling", "head"),
@@ -39,8 +39,8 @@ AXES: Mapping[str, tuple[str, ...]] = {
     ),
     "attack": ("attack", "options", "know", "auxiliary", "prior", "max_n", "together", "time_limit"),
     "defense": (
-        *("defense", "batch", "protocol"),
-        *("local_steps", "local_rate", "local_momentum", "local_decay", "local_loader"),
+        *("defense", "batch_size", "protocol"),
+        *("local_steps", "local_rate", "local_momentum", "local_weight_decay", "local_loader"),
     ),
 }
 """Fields of ``Specification`` that a table of each kind may give, beside ``name``."""
@@ -104,7 +104,7 @@ def _looked_up(sound: Mapping[str, Any]) -> Iterator[str]:
         except KeyError as error:
             yield f".{error.args[0]}"
         else:
-            yield from _option_faults(attack.configure, dict(sound.get("options", {})))
+            yield from _option_faults(attack.with_options, dict(sound.get("options", {})))
     if "defense" in sound:
         try:
             parse(sound["defense"])
@@ -127,12 +127,12 @@ def _looked_up(sound: Mapping[str, Any]) -> Iterator[str]:
                 yield f".task: {name} has no task {task!r}; {choice}"
 
 
-def _option_faults(configure: Any, options: dict[str, Any]) -> Iterator[str]:
+def _option_faults(with_options: Any, options: dict[str, Any]) -> Iterator[str]:
     """One fault after the other: an option that is refused is left out, and the others are tried again."""
     options = {name: str(value) for name, value in options.items()}
     while options:
         try:
-            configure(options)
+            with_options(options)
             return
         except ValueError as error:
             named = re.match(r"option '([^']*)': (.*)", str(error), re.DOTALL)

@@ -147,7 +147,7 @@ def chunks(specification: Specification, graphs: int) -> list[range]:
     They follow from the specification and the number of graphs alone, and results from the chunks alone.
     """
     size = specification.together if chosen_attack(specification).many is not None else 1
-    firsts = range(0, graphs, specification.batch)
+    firsts = range(0, graphs, specification.batch_size)
     return [firsts[start : start + size] for start in range(0, len(firsts), size)]
 
 
@@ -170,7 +170,7 @@ def run_chunk(specification: Specification, setup: Setup, firsts: Sequence[int])
 def _unattacked(specification: Specification, setup: Setup, first: int, reason: str) -> list[Result]:
     """A client that there is nothing to attack of."""
     nothing, space = Reconstruction((), None, "error"), setup.dataset.space
-    truths = setup.dataset.graphs[first : first + specification.batch]
+    truths = setup.dataset.graphs[first : first + specification.batch_size]
     return [
         Result(
             index=first + place,
@@ -207,7 +207,7 @@ def answers(
             [client.observation for client in clients],
             [client.knowledge for client in clients],
             keys=[stream_key(specification, client.first + 1) for client in clients],
-            budget=Budget(seconds=specification.time_limit),
+            budget=Budget(time_limit=specification.time_limit),
         )
     except Exception:  # any defect of an attack: hours of finished clients and those to come must not go with it
         if len(clients) > 1:

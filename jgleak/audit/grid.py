@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jgleak.audit.entries import AXES, entry_faults, label
 from jgleak.audit.recorded.table import observation_faults, observation_label, recorded_files
-from jgleak.audit.specification import Faults, Specification
+from jgleak.audit.specification import RENAMED, Faults, Specification, current_names
 from jgleak.reading import parsed_toml, shortened
 
 SETTINGS: Mapping[str, type] = {"name": str, "seeds": list, "time_limit": float, "skip_impossible": bool}
@@ -72,6 +73,9 @@ def read_grid(text: str, folder: Path = Path()) -> Grid:
 
     Raises:
       Faults: all mistakes that show in the text, each with its place.
+
+    Warns:
+      DeprecationWarning: a field has the name of an earlier version.
     """
     try:
         document = parsed_toml(text)
@@ -81,6 +85,10 @@ def read_grid(text: str, folder: Path = Path()) -> Grid:
     recorded = _tables(document, OBSERVATION, [])
     simulated = "data" in document or not recorded
     entries: dict[str, list[dict[str, Any]]] = {}
+    old = sorted({key for axis in AXES for table in _tables(document, axis, []) for key in table if key in RENAMED})
+    for key in old:
+        said = f"{key} is called {RENAMED[key]} in grids since version 0.2; version 0.3 takes that alone"
+        warnings.warn(said, DeprecationWarning, stacklevel=2)
     for axis in AXES:
         wanted = axis == "attack" or simulated
         tables = _tables(document, axis, [{}] if axis in ("model", "defense") and simulated else [])
@@ -89,6 +97,13 @@ def read_grid(text: str, folder: Path = Path()) -> Grid:
             faults.append(f"{axis}: at least one [[{axis}]]{others} table is needed")
         if tables and not wanted:
             faults.append(f"{axis}: is of simulated clients; add a [[data]] table, or leave [[{axis}]] out")
+        faults += [
+            f"{axis}[{number}].{key}: {RENAMED[key]} is given too; leave {key} out, which is its old name"
+            for number, table in enumerate(tables)
+            for key in RENAMED
+            if key in table and RENAMED[key] in table
+        ]
+        tables = [current_names(table) for table in tables]
         for number, table in enumerate(tables):
             faults += [f"{axis}[{number}]{fault}" for fault in entry_faults(axis, table)]
         entries[axis] = tables
@@ -203,7 +218,7 @@ def _made(fields: Mapping[str, Any], time_limit: float) -> Specification:
     fields["options"] = tuple(fields.get("options", {}).items())
     rounded = {
         name: float(fields[name])
-        for name in ("time_limit", "local_rate", "local_momentum", "local_decay")
+        for name in ("time_limit", "local_rate", "local_momentum", "local_weight_decay")
         if name in fields
     }
     return Specification(**{**fields, **rounded})

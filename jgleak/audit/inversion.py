@@ -39,7 +39,7 @@ class Asked:
     Attributes:
       attack: with its options.
       seed: of the attack.
-      seconds: that it may take on one file.
+      time_limit: seconds that it may take on one file.
       told: fields of ``Knowledge`` beside the feature space, the noise and the public graphs.
       public: graphs that are no client's, in a file's feature space.
       space: the feature space, where the files do not say it.
@@ -49,7 +49,7 @@ class Asked:
 
     attack: Attack
     seed: int
-    seconds: float
+    time_limit: float
     told: Mapping[str, Any]
     public: Callable[[FeatureSpace], Sequence[Graph]]
     space: FeatureSpace | None
@@ -125,7 +125,7 @@ def invert(file: Path, asked: Asked, tell: Callable[[Facts], None]) -> Inverted:
         shown = facts(observation, space, noise=noise)
         tell(shown)
     begun, compiled = time.monotonic(), compilations()
-    given: dict[str, Any] = {"key": jax.random.key(asked.seed), "budget": Budget(seconds=asked.seconds)}
+    given: dict[str, Any] = {"key": jax.random.key(asked.seed), "budget": Budget(time_limit=asked.time_limit)}
     if unknown:
         observation, found = counted(attack, observation, knowledge, **given)
         said["batch_size"] = observation.batch_size

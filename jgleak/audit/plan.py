@@ -53,7 +53,7 @@ def plan(grid: Grid) -> tuple[Planned, ...]:
         specification = cell.specification
         if specification.recorded is not None:
             reason = _refused(specification)
-            planned.append(Planned(cell, specification.batch, file_digest(specification), reason))
+            planned.append(Planned(cell, specification.batch_size, file_digest(specification), reason))
             continue
         alike = common(dataclasses.replace(specification, train=min(specification.train, 1)))
         if alike not in digests:
@@ -126,7 +126,7 @@ def timed(planned: Sequence[Planned], left: Mapping[int, int]) -> float:
             brief = min(PROBE, specification.time_limit)
             probe = dataclasses.replace(specification, train=0, time_limit=brief)
             begun = time.monotonic()
-            outcomes = attempt(probe, [0], min(specification.batch, planned[position].graphs), None)
+            outcomes = attempt(probe, [0], min(specification.batch_size, planned[position].graphs), None)
             spent = time.monotonic() - begun
             out_of_time = any(outcome.record.get("stop") == "time" for outcome in outcomes)
             seconds[kind] = specification.time_limit if out_of_time else spent / len(outcomes)

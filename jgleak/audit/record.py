@@ -38,7 +38,7 @@ def result_record(result: Answer, specification: Specification) -> dict[str, Any
     it holds the name and the size. What only the truth can say is None where nobody says the truth."""
     found, seen = result.reconstruction, result.observation
     told = result if isinstance(result, Result) else None
-    place = result.index % specification.batch
+    place = result.index % specification.batch_size
     record = {
         "graph": result.index,
         "name": (told.truth.name if told is not None else "") or _called(specification, place),
@@ -55,7 +55,7 @@ def result_record(result: Answer, specification: Specification) -> dict[str, Any
         "target_error": None if told is None else told.target_error,
         "protocol": None if seen is None else seen.protocol,
         "loss": None if seen is None else seen.loss,
-        "batch": None if seen is None else seen.batch_size,
+        "batch_size": None if seen is None else seen.batch_size,
         "index": place,
         "defense": specification.defense,
         **({} if specification.recorded is None or seen is None else {"model": model_words(seen.model)}),
@@ -80,7 +80,7 @@ def _called(specification: Specification, place: int) -> str:
     """A graph of an observation file without a name of its own, by the file; nothing for simulated ones."""
     if specification.recorded is None:
         return ""
-    stem, batch = Path(specification.recorded.file).stem, specification.batch
+    stem, batch = Path(specification.recorded.file).stem, specification.batch_size
     return f"{stem}, graph {place + 1} of {batch}" if batch > 1 else stem
 
 
@@ -99,8 +99,8 @@ def summary_record(records: Sequence[Mapping[str, Any]], specification: Specific
     """
     everybody, records = records, [r for r in records if r["attacked"]]
     rates = {name: bootstrap([float(r[name]) for r in records]) if records else None for name in RATES}
-    batches = groupby(records, lambda r: r["graph"] // specification.batch)
-    whole = [all(r["exact"] for r in graphs) for _, graphs in batches] if specification.batch > 1 else []
+    batches = groupby(records, lambda r: r["graph"] // specification.batch_size)
+    whole = [all(r["exact"] for r in graphs) for _, graphs in batches] if specification.batch_size > 1 else []
     classes = {name: [r["exact"] for r in records if low <= r["n_nodes"] <= high] for name, low, high in SIZES}
     return plain(
         {

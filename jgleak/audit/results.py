@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jgleak.audit.specification import Specification
+from jgleak.audit.specification import Specification, current_names
 
 DATABASE = "audit.sqlite"
 """Name of the store in an audit's folder."""
@@ -145,7 +145,7 @@ def _lost(folder: Path, units: Sequence[Unit]) -> Iterator[str]:
     for unit in units:
         if not unit.record:
             continue
-        first = hashes.get((tuple(unit.cell.items()), unit.client - unit.client % unit.specification["batch"]))
+        first = hashes.get((tuple(unit.cell.items()), unit.client - unit.client % unit.specification["batch_size"]))
         for name, suffix in SUFFIXES.items():
             file = f"{first if name == 'observations' else unit.hash}{suffix}"
             untold = name == "truths" and unit.record.get("n_nodes") is None
@@ -157,7 +157,7 @@ def _unit(row: tuple[Any, ...]) -> Unit:
     unit = Unit(*row)
     return unit._replace(
         cell=json.loads(row[1]),
-        specification=PLAIN | json.loads(row[2]),
+        specification=PLAIN | current_names(json.loads(row[2])),
         record=json.loads(row[6]),
         versions=json.loads(row[8]),
     )

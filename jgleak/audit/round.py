@@ -42,7 +42,7 @@ def chosen_attack(specification: Specification) -> Attack:
     """
     attack = get_attack(specification.attack)
     options = {str(name): str(value) for name, value in specification.options}
-    return attack.configure(options) if options else attack
+    return attack.with_options(options) if options else attack
 
 
 def client(specification: Specification, setup: Setup, first: int) -> AttackedClient:
@@ -51,7 +51,7 @@ def client(specification: Specification, setup: Setup, first: int) -> AttackedCl
     Raises:
       ValueError: its update cannot be computed, or the attack cannot work with it.
     """
-    attack, truths = chosen_attack(specification), setup.dataset.graphs[first : first + specification.batch]
+    attack, truths = chosen_attack(specification), setup.dataset.graphs[first : first + specification.batch_size]
     protocol = _protocol(specification, setup, attack, len(truths))
     observation = _observed(specification, protocol, setup, truths, stream_key(specification, CLIENTS + first))
     knowledge = knowledge_of(specification, setup, truths, observation)
@@ -67,7 +67,7 @@ def refusal(specification: Specification, setup: Setup) -> str | None:
     No gradient is computed: attacks look at shapes and protocol when they refuse, and so zeros will do. Running
     statistics are those of the first graph.
     """
-    attack, truths = chosen_attack(specification), setup.dataset.graphs[: specification.batch]
+    attack, truths = chosen_attack(specification), setup.dataset.graphs[: specification.batch_size]
     try:
         protocol = _protocol(specification, setup, attack, len(truths))
         lead = (truths[0].n,) if protocol == "node_losses" else ()
@@ -121,6 +121,6 @@ def _local(specification: Specification) -> LocalTraining:
         rate=specification.local_rate,
         steps=specification.local_steps,
         momentum=specification.local_momentum,
-        weight_decay=specification.local_decay,
+        weight_decay=specification.local_weight_decay,
         loader=specification.local_loader or None,
     )

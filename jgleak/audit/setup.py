@@ -132,7 +132,7 @@ def knowledge_of(
         auxiliary=setup.public if "auxiliary" in know else (),
         prior=specification.prior,
         noise=setup.defense.deviation(observation.update),
-        distinct_nodes=specification.distinct and specification.dataset.lower() in UNIQUE_NODES,
+        distinct_nodes=specification.distinct_nodes and specification.dataset.lower() in UNIQUE_NODES,
     )
 
 

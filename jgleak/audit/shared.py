@@ -15,8 +15,8 @@ KEPT = 4
 _PLAIN = Specification(attack="empty")
 _PRIVATE = (
     *("attack", "options", "together", "time_limit", "prior", "max_n"),
-    *("defense", "batch", "protocol"),
-    *("local_steps", "local_rate", "local_momentum", "local_decay", "local_loader"),
+    *("defense", "batch_size", "protocol"),
+    *("local_steps", "local_rate", "local_momentum", "local_weight_decay", "local_loader"),
 )
 """Fields that ``prepare`` makes nothing of but the defence."""
 

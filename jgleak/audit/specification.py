@@ -10,6 +10,7 @@ from typing import Any
 
 from jgleak.audit.recorded.recorded import Recorded
 from jgleak.reading import shortened
+from jgleak.renamed import renamed
 
 POOLINGS = ("mean", "sum", "max")
 """Ways of the pooled readout to add up."""
@@ -28,7 +29,7 @@ LAYERS, PARAMETERS = 100, 1 << 28
 
 COUNTS = (
     *("graphs", "min_nodes", "max_nodes", "layers", "hidden", "heads", "head"),
-    *("local_steps", "local_loader", "batch", "train", "together", "max_n"),
+    *("local_steps", "local_loader", "batch_size", "train", "together", "max_n"),
 )
 """Fields that count something; XLA counts in 32 bits."""
 
@@ -59,6 +60,16 @@ def run_faults(seed: int, time_limit: float) -> Iterator[tuple[str, bool]]:
     yield f"seed: must lie in 0..2**32 - 1, got {shortened(seed)}", not 0 <= seed < 2**32
 
 
+RENAMED = {"batch": "batch_size", "distinct": "distinct_nodes", "local_decay": "local_weight_decay"}
+"""Fields by the names that they had: grids and programs may use these until version 0.3, and stores hold them."""
+
+
+def current_names(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields under the names that they have now."""
+    return {RENAMED.get(name, name): value for name, value in fields.items()}
+
+
+@renamed(**RENAMED)
 @dataclasses.dataclass(frozen=True)
 class Specification:
     """One attack on the clients of one data set, each a single graph and one round.
@@ -106,10 +117,10 @@ class Specification:
       local_steps: steps of gradient descent on a client under ``fedavg``.
       local_rate: their learning rate.
       local_momentum: the momentum of these steps, from 0 and below 1.
-      local_decay: their weight decay.
+      local_weight_decay: their weight decay.
       local_loader: graphs of a step, which the client goes through in their order; 0: all of them.
-      batch: graphs of one client, whose update is their mean. The sum that secure aggregation shows of as many clients
-        with a graph each is the same.
+      batch_size: graphs of one client, whose update is their mean. The sum that secure aggregation shows of as many
+        clients with a graph each is the same.
       defense: what clients do before anything leaves, as ``jgleak.defenses.parse`` reads it; the attacker knows it.
       train: epochs of training on other graphs of the data set before the round; 0: random weights.
       seed: seeds the sample of clients, the model's parameters and the attack.
@@ -122,14 +133,14 @@ class Specification:
         by label with Dirichlet shares, clients being drawn from the other (GraphDLG: 1); ``random:DENSITY:normal`` or
         ``random:DENSITY:uniform``, random graphs with random features; the name of another data set.
       node_task: label nodes instead of graphs.
-      distinct: assume that no two nodes of a client share their features, in the networks where GRAIN does.
+      distinct_nodes: assume that no two nodes of a client share their features, in the networks where GRAIN does.
       degree: keep the degree among the features.
       attributes: keep the real-valued features (the node attributes of a TUDataset).
       prior: how the attacker ranks graphs with the same gradient: ``none``, ``plain``, ``molecule`` or ``auto``
         (``molecule`` where the features name atoms, else ``plain``).
       max_n: the attacker's bound on the size of a client whose size is unknown (``N_max``); None: it has none.
       recorded: an observation file of a client that ran; in place of a simulated one, so that no field of data, model
-        or training says anything. ``batch``, ``protocol`` and those of local training are as the file has them.
+        or training says anything. ``batch_size``, ``protocol`` and those of local training are as the file has them.
 
     Raises:
       Faults: unknown words or numbers out of range, all of them.
@@ -165,9 +176,9 @@ class Specification:
     local_steps: int = 1
     local_rate: float = 0.1
     local_momentum: float = 0.0
-    local_decay: float = 0.0
+    local_weight_decay: float = 0.0
     local_loader: int = 0
-    batch: int = 1
+    batch_size: int = 1
     defense: str = ""
     train: int = 0
     seed: int = 0
@@ -178,7 +189,7 @@ class Specification:
     know: Sequence[str] = ()
     auxiliary: str = "same"
     node_task: bool = False
-    distinct: bool = True
+    distinct_nodes: bool = True
     degree: bool = True
     attributes: bool = True
     prior: str = "auto"
@@ -242,10 +253,10 @@ class Specification:
             f"protocol: unknown {self.protocol!r}; choose one of {', '.join(PROTOCOLS)}",
             self.protocol is not None and self.protocol not in PROTOCOLS,
         )
-        yield f"batch: must be at least 1, got {self.batch}", self.batch < 1
+        yield f"batch_size: must be at least 1, got {self.batch_size}", self.batch_size < 1
         yield (
-            "know: edges and features are given of clients with one graph; leave --batch out",
-            self.recorded is None and self.batch > 1 and bool({"adjacency", "features"} & set(self.know)),
+            "know: edges and features are given of clients with one graph; leave --batch-size out",
+            self.recorded is None and self.batch_size > 1 and bool({"adjacency", "features"} & set(self.know)),
         )
         yield f"local_steps: must be at least 1, got {self.local_steps}", self.local_steps < 1
         yield (
@@ -254,8 +265,8 @@ class Specification:
         )
         yield f"local_momentum: must be from 0 and below 1, got {self.local_momentum}", not 0 <= self.local_momentum < 1
         yield (
-            f"local_decay: must be at least 0 and finite, got {self.local_decay}",
-            not 0 <= self.local_decay < math.inf,
+            f"local_weight_decay: must be at least 0 and finite, got {self.local_weight_decay}",
+            not 0 <= self.local_weight_decay < math.inf,
         )
         yield f"local_loader: must be 0 (all graphs) or more, got {self.local_loader}", self.local_loader < 0
         yield (
@@ -267,8 +278,8 @@ class Specification:
             self.local_steps > 1 and self.protocol != "fedavg",
         )
         yield (
-            "local_momentum, local_decay, local_loader: only clients of 'fedavg' train; take that protocol",
-            bool(self.local_momentum or self.local_decay or self.local_loader) and self.protocol != "fedavg",
+            "local_momentum, local_weight_decay, local_loader: only clients of 'fedavg' train; take that protocol",
+            bool(self.local_momentum or self.local_weight_decay or self.local_loader) and self.protocol != "fedavg",
         )
         yield (
             f"auxiliary: expected 'same', 'split:1.0', 'random:0.05:normal' or a data set, got {self.auxiliary!r}",
@@ -290,7 +301,8 @@ class Specification:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Specification:
-        """Inverse of ``to_json``; raises ``ValueError`` for unknown fields."""
+        """Inverse of ``to_json``, also of an earlier version; raises ``ValueError`` for unknown fields."""
+        data = current_names(data)
         unknown = sorted(set(data) - {f.name for f in dataclasses.fields(Specification)})
         if unknown:
             raise ValueError(f"specification: unknown field {unknown[0]!r}")

@@ -122,7 +122,9 @@ def _attempt_recorded(specification: Specification, graphs: int, data: str | Non
 
 def failed(specification: Specification, firsts: Sequence[int], graphs: int, reason: str) -> list[Outcome]:
     """All units of some clients, none of which could be attacked; otherwise as ``attempt``."""
-    return [_ended(unit, "failed", reason) for unit in range(firsts[0], min(firsts[-1] + specification.batch, graphs))]
+    return [
+        _ended(unit, "failed", reason) for unit in range(firsts[0], min(firsts[-1] + specification.batch_size, graphs))
+    ]
 
 
 def _ended(unit: int, status: str, reason: str) -> Outcome:
@@ -133,7 +135,7 @@ def _ended(unit: int, status: str, reason: str) -> Outcome:
 def _outcome(result: Answer, specification: Specification, space: FeatureSpace) -> Outcome:
     if result.observation is None:
         return _ended(result.index, "failed", str(result.failure))
-    place = result.index % specification.batch
+    place = result.index % specification.batch_size
     seen = unit_hash(specification, result.index - place)
     kept, file = result.whole or result.reconstruction, f"../observations/{seen}.safetensors"
     files = {"reconstructions": document(kept, file, own=result.own).encode()}

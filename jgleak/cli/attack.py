@@ -100,11 +100,11 @@ def attack(
             autocompletion=option.complete(PROTOCOLS),
         ),
     ] = None,
-    batch: Annotated[int, option.client(help="Graphs of one client, whose update is their mean.")] = 1,
+    batch_size: Annotated[int, option.client(help="Graphs of one client, whose update is their mean.")] = 1,
     local_steps: Annotated[int, option.LOCAL_STEPS] = 1,
     local_rate: Annotated[float, option.LOCAL_RATE] = 0.1,
     local_momentum: Annotated[float, option.LOCAL_MOMENTUM] = 0.0,
-    local_decay: Annotated[float, option.LOCAL_DECAY] = 0.0,
+    local_weight_decay: Annotated[float, option.LOCAL_WEIGHT_DECAY] = 0.0,
     local_loader: Annotated[int, option.LOCAL_LOADER] = 0,
     defense: Annotated[str, option.DEFENSE] = "",
     know: Annotated[
@@ -119,7 +119,9 @@ def attack(
         str, option.knowledge(help="Public graphs: same, split:1.0, random:0.05:normal, or another data set.")
     ] = "same",
     prior: option.PriorOption = "auto",
-    distinct: Annotated[bool, option.knowledge(help="Assume that the nodes of a network's client differ.")] = True,
+    distinct_nodes: Annotated[
+        bool, option.knowledge(help="Assume that the nodes of a network's client differ.")
+    ] = True,
     options: option.Options = None,
     time_limit: option.Seconds = 60.0,
     seed: option.Seed = 0,
@@ -166,9 +168,9 @@ def attack(
             local_steps=local_steps,
             local_rate=local_rate,
             local_momentum=local_momentum,
-            local_decay=local_decay,
+            local_weight_decay=local_weight_decay,
             local_loader=local_loader,
-            batch=batch,
+            batch_size=batch_size,
             defense=defense,
             train=train,
             seed=seed,
@@ -178,7 +180,7 @@ def attack(
             auxiliary=auxiliary,
             options=option.pairs(options),
             node_task=node_task,
-            distinct=distinct,
+            distinct_nodes=distinct_nodes,
             degree=degree,
             attributes=attributes,
             prior=prior,
@@ -260,9 +262,9 @@ def _prepared(specification: Specification, stderr: Console) -> Setup:
     with stderr.status("loading" if not specification.train else "loading and training"):
         setup = prepare(specification)
     stderr.print(Text(f"{setup.dataset.name}: {setup.dataset.report}"), soft_wrap=True)
-    short = len(setup.dataset.graphs) % specification.batch
+    short = len(setup.dataset.graphs) % specification.batch_size
     if short:
-        stderr.print(f"batch: the last client has {short} of {specification.batch} graphs")
+        stderr.print(f"batch: the last client has {short} of {specification.batch_size} graphs")
     if setup.training:
         first, last = setup.training[0], setup.training[-1]
         stderr.print(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import warnings
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -85,7 +86,11 @@ def audit(
             if path is not None and not inside:  # the audit makes its own folder
                 option.writable(path)
         try:
-            grid = read_grid(text, file.parent)
+            with warnings.catch_warnings(record=True) as old:
+                warnings.simplefilter("always", DeprecationWarning)
+                grid = read_grid(text, file.parent)
+            for one in old:
+                typer.echo(f"warning: {file}: {one.message}", err=True)
         except Faults as error:
             raise Faults([f"{file}: {fault}" for fault in error.faults]) from error
         try:

@@ -30,13 +30,13 @@ def check(
     dropout: Annotated[
         float | None, option.model(help="Share of entries masked after every activation in training.")
     ] = None,
-    batch: Annotated[int | None, option.client(help="Graphs behind an update.")] = None,
+    batch_size: Annotated[int | None, option.client(help="Graphs behind an update.")] = None,
     local_steps: Annotated[
         int | None, option.client(help="Local steps behind an update (fedavg); 0: one gradient.")
     ] = None,
     local_rate: Annotated[float | None, option.LOCAL_RATE] = None,
     local_momentum: Annotated[float | None, option.LOCAL_MOMENTUM] = None,
-    local_decay: Annotated[float | None, option.LOCAL_DECAY] = None,
+    local_weight_decay: Annotated[float | None, option.LOCAL_WEIGHT_DECAY] = None,
     local_loader: Annotated[int | None, option.LOCAL_LOADER] = None,
     local_optimiser: Annotated[
         str | None,
@@ -61,9 +61,9 @@ def check(
         from jgleak.interop.spaces import MOLECULES, feature_space
 
         given = None if features is None else feature_space(features)
-        clients = {"loss": loss, "graphs": batch, "nodes": nodes, "statistics": statistics, "defense": defense}
+        clients = {"loss": loss, "batch_size": batch_size, "nodes": nodes, "statistics": statistics, "defense": defense}
         local = {"rate": local_rate, "steps": local_steps, "momentum": local_momentum}
-        local |= {"weight_decay": local_decay, "loader": local_loader, "optimiser": local_optimiser}
+        local |= {"weight_decay": local_weight_decay, "loader": local_loader, "optimiser": local_optimiser}
         stated = Stated(_said(clients), _said(local), dropout)
         deployment, title = read(model, given, feature_space(MOLECULES), stated)
         exposure = exposure_of(deployment)

@@ -46,7 +46,7 @@ def invert(
         str | None,
         option.model(help="What the client minimised, where the file says something else (masked_bce)."),
     ] = None,
-    batch: Annotated[
+    batch_size: Annotated[
         str | None,
         option.client(help="Graphs behind the update, where the file says another number; unknown: read off or tried."),
     ] = None,
@@ -75,7 +75,9 @@ def invert(
         ),
     ] = None,
     prior: option.PriorOption = "auto",
-    distinct: Annotated[bool, option.knowledge("--distinct", help="Assume that all nodes of a client differ.")] = False,
+    distinct_nodes: Annotated[
+        bool, option.knowledge("--distinct-nodes", help="Assume that all nodes of a client differ.")
+    ] = False,
     name: Annotated[
         str, option.attack("--attack", help="The attack; see `jgleak list`.", autocompletion=option.attacks)
     ] = "census",
@@ -109,10 +111,10 @@ def invert(
 
         chosen = get_attack(name)
         if options:
-            chosen = chosen.configure(dict(option.pairs(options)))
-        if batch == UNKNOWN and chosen.name != "census":
+            chosen = chosen.with_options(dict(option.pairs(options)))
+        if batch_size == UNKNOWN and chosen.name != "census":
             raise ValueError(
-                f"batch: only census says whether a number of graphs explains an update; give one to {name}"
+                f"batch_size: only census says whether a number of graphs explains an update; give one to {name}"
             )
         if auxiliary is None and "auxiliary" in chosen.needs:
             raise ValueError(f"auxiliary: {name} needs public graphs; name a data set of such (--auxiliary tox21)")
@@ -121,15 +123,15 @@ def invert(
         asked = Asked(
             attack=chosen,
             seed=seed,
-            seconds=time_limit,
-            told=told | {"distinct_nodes": distinct, "prior": prior},
+            time_limit=time_limit,
+            told=told | {"distinct_nodes": distinct_nodes, "prior": prior},
             public=_public(auxiliary, max_n),
             space=None if features is None else feature_space(features),
             said={
                 "loss": loss,
                 "scaled": clipped or None,
                 "pruned": pruned or None,
-                "batch_size": _graphs(batch),
+                "batch_size": _graphs(batch_size),
                 "noise": noise,
             },
             truth=truth,
@@ -139,7 +141,7 @@ def invert(
         console = Console(stderr=json_lines)
         if len(files) > 1:
             raise typer.Exit(_several(files, places, asked, json_lines))
-        spinner = Console(stderr=True).status(f"{asked.attack.name}, {asked.seconds:g} s at most")
+        spinner = Console(stderr=True).status(f"{asked.attack.name}, {asked.time_limit:g} s at most")
 
         def without_spinner(shown: Facts) -> None:
             spinner.stop()  # it writes to another stream, perhaps into the same line
@@ -214,7 +216,7 @@ def _several(files: Sequence[Path], places: Sequence[Path | None], asked: Asked,
         with last_words(interrupted, summarise), bar(Console(stderr=True)) as progress:
             task = progress.add_task("", total=len(files))
             for file, place in zip(files, places, strict=True):
-                progress.update(task, description=f"{file.name}, {asked.seconds:g} s at most")
+                progress.update(task, description=f"{file.name}, {asked.time_limit:g} s at most")
                 old = f"; {place} is of an earlier run" if place is not None and place.exists() else ""
                 try:
                     one, record = _one(file, asked, lambda shown: None)
@@ -274,7 +276,7 @@ def _graphs(text: str | None) -> int | str | None:
     try:
         return int(text)
     except ValueError as error:
-        raise ValueError(f"batch: expected a whole number or {UNKNOWN!r}, got {text!r}") from error
+        raise ValueError(f"batch_size: expected a whole number or {UNKNOWN!r}, got {text!r}") from error
 
 
 def _sizes(text: str | None) -> tuple[int, ...]:

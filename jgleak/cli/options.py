@@ -33,13 +33,13 @@ DATASET_FILES = data(help="Where the data set's files are.")
 LOCAL_STEPS = client(help="Steps of gradient descent on a client between two rounds (fedavg).")
 LOCAL_RATE = client(help="Learning rate of the local steps (fedavg).")
 LOCAL_MOMENTUM = client(help="Momentum of the local steps (fedavg).")
-LOCAL_DECAY = client(help="Weight decay of the local steps (fedavg).")
+LOCAL_WEIGHT_DECAY = client(help="Weight decay of the local steps (fedavg).")
 LOCAL_LOADER = client(help="Graphs of a local step (fedavg); 0: all of the client's.")
 DEFENSE = client(help="What clients do before anything leaves, as clip:1+gaussian:0.1; see `jgleak list`.")
 """Options whose type or default differs from command to command, and what they mean does not."""
 
 Options = Annotated[
-    list[str] | None, attack("--set", help="An option of the attack, as name=value (steps=300); may be repeated.")
+    list[str] | None, attack("--option", help="An option of the attack, as name=value (steps=300); may be repeated.")
 ]
 Seconds = Annotated[
     float,
@@ -73,7 +73,7 @@ def pairs(options: list[str] | None) -> tuple[tuple[str, str], ...]:
     """Names and values of ``name=value``; raises ``ValueError`` for anything else."""
     for option in options or ():
         if "=" not in option:
-            raise ValueError(f"--set: expected name=value, got {option!r}")
+            raise ValueError(f"--option: expected name=value, got {option!r}")
     return tuple((name, value) for name, _, value in (option.partition("=") for option in options or ()))
 
 

@@ -8,8 +8,21 @@ import typer
 from typer.core import TyperCommand
 
 RENAMED = {
-    "attack": {"--raw": "--no-normalise"},
-    "check": {"--optimiser": "--local-optimiser"},
+    "attack": {
+        "--raw": "--no-normalise",
+        "--batch": "--batch-size",
+        "--set": "--option",
+        "--distinct": "--distinct-nodes",
+        "--no-distinct": "--no-distinct-nodes",
+        "--local-decay": "--local-weight-decay",
+    },
+    "check": {
+        "--optimiser": "--local-optimiser",
+        "--batch": "--batch-size",
+        "--local-decay": "--local-weight-decay",
+    },
+    "invert": {"--batch": "--batch-size", "--set": "--option", "--distinct": "--distinct-nodes"},
+    "recommender": {"--set": "--option"},
 }
 """By command: old name and new. They go with version 0.3."""
 

@@ -69,19 +69,23 @@ class Neighbours:
 
 def _one_graph(deployment: Deployment) -> Deployment:
     """As many passes over one graph, a step each."""
-    local, graphs = deployment.clients.local, deployment.clients.graphs
+    local, graphs = deployment.clients.local, deployment.clients.batch_size
     if local is None or graphs == 1:
-        return _trained(deployment, graphs=1)
+        return _trained(deployment, batch_size=1)
     passes = max(1, local.steps // local.passes(graphs))
-    return _trained(deployment, graphs=1, local=dataclasses.replace(local, steps=passes, loader=None, shuffled=False))
+    return _trained(
+        deployment, batch_size=1, local=dataclasses.replace(local, steps=passes, loader=None, shuffled=False)
+    )
 
 
 def _one_step(deployment: Deployment) -> Deployment:
     local = deployment.clients.local
     if local is None or local.steps == 1:
         return deployment
-    graphs = min(deployment.clients.graphs, local.loader or deployment.clients.graphs)
-    return _trained(deployment, graphs=graphs, local=dataclasses.replace(local, steps=1, loader=None, shuffled=False))
+    graphs = min(deployment.clients.batch_size, local.loader or deployment.clients.batch_size)
+    return _trained(
+        deployment, batch_size=graphs, local=dataclasses.replace(local, steps=1, loader=None, shuffled=False)
+    )
 
 
 def _plain_steps(deployment: Deployment) -> Deployment:
@@ -155,7 +159,7 @@ def _encoder(deployment: Deployment) -> Deployment:
 
 
 def _many_graphs(deployment: Deployment) -> Deployment:
-    return _trained(deployment, graphs=64) if deployment.clients.graphs == 1 else deployment
+    return _trained(deployment, batch_size=64) if deployment.clients.batch_size == 1 else deployment
 
 
 def _five_steps(deployment: Deployment) -> Deployment:

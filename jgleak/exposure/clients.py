@@ -8,15 +8,17 @@ from jgleak.attacks.facts import fact
 from jgleak.defenses import Defense, parse
 from jgleak.federated.local_training import LocalTraining
 from jgleak.federated.loss import Loss
+from jgleak.renamed import renamed
 
 
+@renamed(graphs="batch_size")
 @dataclasses.dataclass(frozen=True)
 class Clients:
     """What is known of every client's round without its data.
 
     Attributes:
       loss: the text of a ``Loss``; None: ``bce`` of several outputs, ``mse`` of one.
-      graphs: number of graphs behind an update.
+      batch_size: number of graphs behind an update.
       local: how a client trains; None: it sends one gradient.
       statistics: running statistics of batch normalisation in training mode come back beside the update.
       defense: what a client does before anything leaves, as ``jgleak.defenses.parse`` reads it.
@@ -29,7 +31,7 @@ class Clients:
     """
 
     loss: str | None = None
-    graphs: int = 1
+    batch_size: int = 1
     local: LocalTraining | None = None
     statistics: bool = True
     defense: str = ""
@@ -38,12 +40,12 @@ class Clients:
     whence: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("graphs", "nodes"):
+        for name in ("batch_size", "nodes"):
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
                 raise ValueError(f"{name}: a whole number from 1, got {getattr(self, name)!r}")
         loader = None if self.local is None else self.local.loader
-        if loader is not None and loader > self.graphs:
-            raise ValueError(f"local: a step takes {loader} graphs, and a client has {self.graphs}; take fewer")
+        if loader is not None and loader > self.batch_size:
+            raise ValueError(f"local: a step takes {loader} graphs, and a client has {self.batch_size}; take fewer")
         if self.loss is not None:
             Loss.of(self.loss)
         parse(self.defense)
@@ -71,7 +73,7 @@ class Clients:
             found.add(fact.ADAM)
         if self.steps > 1 and not found:  # the others are those of one step or several
             found.add(fact.STEPS)
-        if self.graphs > 1:
+        if self.batch_size > 1:
             found.add(fact.BATCH)
         for step in self.protection.steps:
             kind = step.kind

@@ -60,7 +60,9 @@ def _clients(rate: float, loader: int, *, epochs: int = 1, steps: int | None = N
     """Clients that go through their graphs in an order of their own, by epochs or for a number of steps."""
     optimiser = "adam" if adam else "sgd"
     steps = steps or epochs * (GRAPHS // loader)
-    return Clients(graphs=GRAPHS, local=LocalTraining(rate, steps, loader=loader, shuffled=True, optimiser=optimiser))
+    return Clients(
+        batch_size=GRAPHS, local=LocalTraining(rate, steps, loader=loader, shuffled=True, optimiser=optimiser)
+    )
 
 
 def _gin(space: FeatureSpace, layers: int, *, norm: bool, dropout: float) -> GNN:
@@ -136,7 +138,7 @@ KMOL_LECONV = Deployed(
     _leconv,
     Clients(
         loss="masked_bce",
-        graphs=GRAPHS,
+        batch_size=GRAPHS,
         local=LocalTraining(0.01, 40, weight_decay=0.01, loader=128, shuffled=True, optimiser="adam"),
     ),
 )

@@ -83,7 +83,7 @@ class Deployment:
                 self.params,
                 jax.tree.map(lambda leaf: np.zeros(np.shape(leaf), np.float32), self.params),
                 self.loss,
-                batch_size=self.clients.graphs,
+                batch_size=self.clients.batch_size,
                 protocol="fedsgd" if local is None else "fedavg",
                 local=local,
                 scaled=protection.scales,

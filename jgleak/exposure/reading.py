@@ -86,7 +86,7 @@ def clients_of(seen: Observation) -> Clients:
     marks = (("clip:1", seen.scaled), ("prune:0.9", seen.pruned))
     return Clients(
         loss=seen.loss,
-        graphs=seen.batch_size,
+        batch_size=seen.batch_size,
         local=seen.local,
         statistics=seen.statistics is not None,
         defense="+".join(mark for mark, holds in marks if holds),

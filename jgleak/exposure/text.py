@@ -32,7 +32,7 @@ def exposure_text(exposure: Exposure, title: str) -> str:
 def clients_text(clients: Clients, loss: str) -> str:
     """How clients train, in a sentence."""
     local = clients.local
-    graphs = f"{counted(clients.graphs, 'graph')} of {counted(clients.nodes, 'node')} behind an update"
+    graphs = f"{counted(clients.batch_size, 'graph')} of {counted(clients.nodes, 'node')} behind an update"
     if local is None:
         steps = "one gradient"
     else:

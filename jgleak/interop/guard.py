@@ -21,6 +21,7 @@ from jgleak.federated.knowledge import Knowledge
 from jgleak.federated.observation import Observation
 from jgleak.interop.arrays import Arrays, by_name
 from jgleak.interop.rounds import Rounds
+from jgleak.renamed import renamed
 
 CENSUS = "census"
 """The attack that proves how many graphs explain an update."""
@@ -48,6 +49,7 @@ class Decision:
     reason: str
 
 
+@renamed(seconds="time_limit")
 @dataclasses.dataclass(frozen=True)
 class Guard:
     """Attacks an update as the server could, by the census, and lets it pass unless the certified anonymity set is too
@@ -57,7 +59,7 @@ class Guard:
       rounds: how rounds are read.
       knowledge: what the server knows, the public feature space first.
       least: graphs that must explain an update; of fewer it is held back (2: what is certified ``unique``).
-      seconds: time limit of an attack, compilation included.
+      time_limit: seconds an attack may take, compilation included.
       strict: hold back too what is not certified to have ``least`` graphs: what the attack did not settle in its time.
       otherwise: what happens to an update that is held back: empty, it is dropped; or a defence in the words of
         ``jgleak.defenses.parse``, after which it is attacked again, and dropped where the set is still too small. It
@@ -71,15 +73,15 @@ class Guard:
     rounds: Rounds
     knowledge: Knowledge
     least: int = 2
-    seconds: float = 30.0
+    time_limit: float = 30.0
     strict: bool = False
     otherwise: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.least, int) or self.least < 2:
             raise ValueError(f"least: a whole number from 2, as some graph explains every update; got {self.least!r}")
-        if not self.seconds > 0:
-            raise ValueError(f"seconds: an attack needs some time, got {self.seconds}")
+        if not self.time_limit > 0:
+            raise ValueError(f"time_limit: an attack needs some time, got {self.time_limit}")
         steps = parse(self.otherwise).steps
         if any(step.kind.disturb is not None or step.kind.graph is not None for step in steps):
             raise ValueError(
@@ -134,7 +136,7 @@ class Guard:
 
     def _attacked(self, seen: Observation, knowledge: Knowledge) -> tuple[bool, int | None, str]:
         """Whether an update is to be held back, the smallest certified set, and why in words."""
-        found = get_attack(CENSUS)(seen, knowledge, key=_secret(), budget=Budget(seconds=self.seconds))
+        found = get_attack(CENSUS)(seen, knowledge, key=_secret(), budget=Budget(time_limit=self.time_limit))
         ended = [one.size for one in certificates(found) if one.status != "at_least_k"]
         size = min(ended, default=None)
         if size is not None and size < self.least:

@@ -186,11 +186,11 @@ def test_public_graphs_tell_the_commonest_node_where_the_space_has_no_means(atta
 
 
 def test_random_graphs_of_unknown_size_are_as_modest_as_users_say(observation: Observation) -> None:
-    small = RANDOM.configure({"modest_nodes": "1"})
+    small = RANDOM.with_options({"modest_nodes": "1"})
     for seed in range(5):
         found = small(observation, Knowledge(SPACE), key=jax.random.key(seed))
         assert [graph.n for graph in found.graphs] == [1]
-    trusting = FILE_HABIT.configure({"habit_weight": "1e9"})  # all places are the average one
+    trusting = FILE_HABIT.with_options({"habit_weight": "1e9"})  # all places are the average one
     known = Knowledge(SPACE, n=4, auxiliary=OTHERS)
     rows = trusting(observation, known, key=jax.random.key(0)).features
     assert rows is not None and np.allclose(rows, rows[0], atol=1e-4)

@@ -36,7 +36,7 @@ def every(*attacks: Attack) -> pytest.MarkDecorator:
 def brief(attack: Attack) -> Attack:
     """Generators learn little from public graphs: the contract does not ask for success."""
     generative = ("gi-gan", "gra-gfa", "fedgig", "fedgig-ordered", "fedgig-no-constraint")
-    return attack.configure({"training_steps": "20"}) if attack.name in generative else attack
+    return attack.with_options({"training_steps": "20"}) if attack.name in generative else attack
 
 
 BRIEF = tuple(map(brief, ATTACKS.values()))
@@ -76,7 +76,7 @@ def public(lab: Any) -> tuple[Graph, ...]:
 
 
 def run(attack: Attack, observation: Observation, knowledge: Knowledge) -> Reconstruction:
-    return quick(attack)(observation, knowledge, key=jax.random.key(0), budget=Budget(seconds=600.0))
+    return quick(attack)(observation, knowledge, key=jax.random.key(0), budget=Budget(time_limit=600.0))
 
 
 @functools.cache
@@ -90,7 +90,7 @@ def quick(attack: Attack) -> Attack:
     """Searches by steps make few: the contract does not ask for success."""
     if attack.many is None:
         return attack
-    return attack.configure({"steps": "20"} if attack in LEARNERS else {"steps": "20", "restarts": "2"})
+    return attack.with_options({"steps": "20"} if attack in LEARNERS else {"steps": "20", "restarts": "2"})
 
 
 def bits(found: Reconstruction) -> list[Any]:

@@ -104,6 +104,6 @@ def test_attacks_refuse_what_frozen_parts_hide(lab: Any) -> None:
 def test_matching_runs_with_a_frozen_encoder_and_searches_for_the_label_behind_a_frozen_head(lab: Any) -> None:
     pooled = standard(lab.space.width, "gcn", Pooled("mean", MLP((2,))), hidden=16, layers=1).clone(frozen=("readout",))
     seen = lab.observe(pooled, lab.random(5, 0))
-    attack = get_attack("idlg").configure({"steps": "60"})
+    attack = get_attack("idlg").with_options({"steps": "60"})
     found = attack(seen, Knowledge(lab.space, n=5), key=jax.random.key(0), budget=Budget(60.0))
     assert found.best is not None and found.info["matching_loss"] < 0.1

@@ -8,7 +8,7 @@ import pytest
 from jgleak.attacks import nonnegative
 from jgleak.attacks.attack import Budget, Clock
 
-FOREVER = Budget(seconds=1e6).start()
+FOREVER = Budget(time_limit=1e6).start()
 
 
 def test_the_optimum_or_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,8 +31,8 @@ def labelled(graph: Graph, seed: int) -> Graph:
 
 def attack(name: str, observation: Observation, knowledge: Knowledge, **options: str) -> Any:
     chosen = get_attack(name)
-    chosen = chosen.configure(options) if options else chosen
-    return chosen(observation, knowledge, key=jax.random.key(0), budget=Budget(seconds=60.0))
+    chosen = chosen.with_options(options) if options else chosen
+    return chosen(observation, knowledge, key=jax.random.key(0), budget=Budget(time_limit=60.0))
 
 
 def same_labels(found: Graph, truth: Graph) -> bool:

@@ -128,12 +128,12 @@ def test_the_documented_grids_can_run() -> None:
 
 def test_batches_share_an_observation_and_have_a_unit_a_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _fragile(monkeypatch, {})
-    found = done(tmp_path, DATA + '[[attack]]\nattack = "fragile"\n[[defense]]\nbatch = 2\n')
+    found = done(tmp_path, DATA + '[[attack]]\nattack = "fragile"\n[[defense]]\nbatch_size = 2\n')
     assert [unit.client for unit in found] == [0, 1, 2] and {unit.status for unit in found} == {"done"}
     places = [read(tmp_path / "out" / "reconstructions" / f"{unit.hash}.json")[2].stem for unit in found]
     assert places == [found[0].hash, found[0].hash, found[2].hash]
     assert len(list((tmp_path / "out" / "observations").iterdir())) == 2
-    assert [unit.record["batch"] for unit in found] == [2, 2, 1]
+    assert [unit.record["batch_size"] for unit in found] == [2, 2, 1]
 
 
 def test_a_second_audit_needs_resume_and_the_same_grid(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_second_audit_needs_resume_and_the_same_grid(tmp_path: Path) -> None:
     assert "was begun with another grid: model[0].hidden is 8 there and 9 here" in error(changed)
     assert "seeds is only here" in error(audit(tmp_path, "seeds = [0]\n" + GRID, "--resume"))
     assert "defense has 2 entries there and 3 here" in error(
-        audit(tmp_path, GRID + "[[defense]]\nbatch = 2\nname = '2'\n", "--resume")
+        audit(tmp_path, GRID + "[[defense]]\nbatch_size = 2\nname = '2'\n", "--resume")
     )
     assert done(tmp_path, "# a comment is no change\n" + GRID, "--resume") == first, "nothing is done twice"
     with closing(sqlite3.connect(tmp_path / "out" / "audit.lock", isolation_level=None)) as other:

@@ -39,7 +39,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Observation, Knowledge]]
 
 
 def test_every_graph_of_a_batch_meets_its_own_reconstruction(seen: list[Any]) -> None:
-    results = list(run(dataclasses.replace(SMALL, batch=2, know=("n", "labels"))))
+    results = list(run(dataclasses.replace(SMALL, batch_size=2, know=("n", "labels"))))
     assert [o.batch_size for o, _ in seen] == [2, 2, 1]
     assert [r.index for r in results] == list(range(5)) and all(r.score.exact for r in results)
     first, second = (results[i].truth for i in (0, 1))
@@ -47,7 +47,7 @@ def test_every_graph_of_a_batch_meets_its_own_reconstruction(seen: list[Any]) ->
     assert seen[0][1].sizes == tuple(g.n for g in order) and seen[0][1].n == order[0].n
     np.testing.assert_array_equal(np.asarray(seen[0][1].labels), [g.y for g in order])
     assert seen[2][1].sizes == () and seen[2][1].n == results[4].truth.n
-    list(run(dataclasses.replace(SMALL, batch=2, know=("labels",))))
+    list(run(dataclasses.replace(SMALL, batch_size=2, know=("labels",))))
     assert seen[3][1].sizes == () and seen[3][1].n is None
     np.testing.assert_array_equal(np.asarray(seen[3][1].labels), np.sort(np.array([first.y, second.y])))
 
@@ -59,7 +59,7 @@ def test_what_was_not_found_in_a_batch_counts_as_nothing(monkeypatch: pytest.Mon
         )
 
     monkeypatch.setitem(ATTACKS, "oracle", Attack("oracle", poor, several=True))
-    results = list(run(dataclasses.replace(SMALL, graphs=2, batch=2)))
+    results = list(run(dataclasses.replace(SMALL, graphs=2, batch_size=2)))
     assert sorted(len(r.reconstruction.graphs) for r in results) == [0, 1]
     assert sum(r.soft is None for r in results) == 1
 
@@ -87,8 +87,8 @@ def test_local_steps_reach_the_client(seen: list[Any]) -> None:
     ("fields", "words"),
     [
         ({"defense": "noise:1"}, "unknown 'noise'"),
-        ({"batch": 0}, "batch"),
-        ({"batch": 2, "know": ("features",)}, "leave --batch out"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"batch_size": 2, "know": ("features",)}, "leave --batch-size out"),
         ({"local_steps": 0}, "local_steps"),
         ({"local_rate": 0.0}, "local_rate"),
         ({"norm": "foo"}, "norm: unknown 'foo'; choose one of none, batch, layer, graph"),
@@ -101,7 +101,7 @@ def test_mistakes_are_named(fields: dict[str, Any], words: str) -> None:
 
 def test_attacks_on_one_graph_refuse_a_batch() -> None:
     with pytest.raises(ValueError, match="mixes 2 graphs"):
-        list(run(dataclasses.replace(SMALL, attack="grain", graphs=2, batch=2)))
+        list(run(dataclasses.replace(SMALL, attack="grain", graphs=2, batch_size=2)))
 
 
 def test_auxiliaries_of_every_kind_hold_no_client() -> None:

@@ -44,7 +44,7 @@ class Spy:
 
     def __call__(self, observation, knowledge, *, key, budget) -> Reconstruction:
         self.seen.append((observation, knowledge))
-        return Reconstruction((), None, "no candidates", info={"seconds": budget.seconds})
+        return Reconstruction((), None, "no candidates", info={"seconds": budget.time_limit})
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def unit(exact: bool = False, **fields: Any) -> Unit:
     record |= {f"gsm{k}": 1.0 if exact else 0.25 for k in range(3)}
     record["certificate"] = None if size is None else {"status": status, "size": size}
     label = {"data": "d", "model": "m", "attack": "census", "defense": "none", "seed": "0"} | fields.pop("cell", {})
-    specification = {"attack": label["attack"], "defense": "", "batch": 1}
+    specification = {"attack": label["attack"], "defense": "", "batch_size": 1}
     state = fields.pop("state", "done")
     number = next(COUNT)
     shown = record if state == "done" else {}

@@ -26,7 +26,7 @@ def test_the_product_with_its_labels() -> None:
     grid = read_grid(
         'name = "all"\nseeds = [3, 1]\ntime_limit = 5\n' + SMALL + "[[data]]\nname = 'more'\ngraphs = 4\n" + EMPTY
         + '[[attack]]\nattack = "dlg"\nknow = ["n"]\noptions = {steps = 30, lr = 0.5}\ntime_limit = 2\n'
-        + '[[defense]]\n[[defense]]\ndefense = "clip:1"\nbatch = 2\n'
+        + '[[defense]]\n[[defense]]\ndefense = "clip:1"\nbatch_size = 2\n'
     )  # fmt: skip
     assert grid.name == "all" and len(grid.cells) == 2 * 1 * 2 * 2 * 2
     assert len({cell.specification for cell in grid.cells}) == 16
@@ -36,7 +36,7 @@ def test_the_product_with_its_labels() -> None:
     assert last.place == "attack[1], defense[1], model[0], data[1]"
     assert first.specification == Specification(attack="empty", graphs=3, max_nodes=8, hidden=8, seed=3, time_limit=5.0)
     assert last.specification == Specification(
-        attack="dlg", graphs=4, hidden=8, seed=1, time_limit=2.0, know=("n",), batch=2, defense="clip:1",
+        attack="dlg", graphs=4, hidden=8, seed=1, time_limit=2.0, know=("n",), batch_size=2, defense="clip:1",
         options=(("steps", "30"), ("lr", "0.5")),
     )  # fmt: skip
     assert [cell.label["attack"] for cell in grid.cells[:4]] == ["empty", "dlg"] * 2, "attacks share a setup"
@@ -98,7 +98,7 @@ def test_every_field_has_a_table() -> None:
         (DATA + EMPTY + EMPTY, "attack[1].name: attack[0] is called 'empty' too; give each a name of its own"),
         (DATA + EMPTY + EMPTY + "name = 'again'\nprior = 'auto'\n", "attack[1], defense[0], model[0], data[0]: "),
         (
-            DATA + EMPTY + "know = ['features']\n[[defense]]\nbatch = 2\n",
+            DATA + EMPTY + "know = ['features']\n[[defense]]\nbatch_size = 2\n",
             "attack[0], defense[0], model[0], data[0]: know: edges and features are given of clients with one graph",
         ),
     ],
@@ -112,14 +112,16 @@ def test_a_mistake_is_named_at_its_place(text: str, fault: str) -> None:
 
 def test_all_mistakes_of_a_text_at_once() -> None:
     text = 'seeds = 1\nbogus = 2\n[[data]]\ngraphs = 0\nmax_nodes = 0\ndataset = "no"\n[[attack]]\nattack = "dlg"\n'
-    text += 'options = {steps = 0, stepz = 3, lr = "fast"}\n[[defense]]\nbatch = 0\nprotocol = "x"\ndefense = "y"\n'
+    text += (
+        'options = {steps = 0, stepz = 3, lr = "fast"}\n[[defense]]\nbatch_size = 0\nprotocol = "x"\ndefense = "y"\n'
+    )
     with pytest.raises(Faults) as caught:
         read_grid(text)
     places = [fault.split(":")[0] for fault in caught.value.faults]
     assert sorted(places) == sorted(
         ["seeds", "bogus", "data[0].graphs", "data[0].min_nodes, max_nodes", "data[0].dataset"]
         + ["attack[0].options.steps", "attack[0].options.stepz", "attack[0].options.lr"]
-        + ["defense[0].batch", "defense[0].protocol", "defense[0].defense"]
+        + ["defense[0].batch_size", "defense[0].protocol", "defense[0].defense"]
     )
 
 
@@ -134,7 +136,7 @@ def test_all_mistakes_of_a_text_at_once() -> None:
         (SMALL + '[[attack]]\nattack = "dlg"\n', "attack 'dlg' cannot run here: it needs the number of nodes"),
         (SMALL + '[[attack]]\nattack = "mean-adjacency"\nknow = ["n"]\n', "it averages public graphs"),
         (SMALL + '[[attack]]\nattack = "census"\nprior = "luck"\n', "prior 'luck' is unknown"),
-        (SMALL + '[[attack]]\nattack = "grain"\n[[defense]]\nbatch = 2\n', "the update mixes 2 graphs"),
+        (SMALL + '[[attack]]\nattack = "grain"\n[[defense]]\nbatch_size = 2\n', "the update mixes 2 graphs"),
         (SMALL + '[[attack]]\nattack = "glg-node-2"\nknow = ["n"]\n', "attacks node classification (node_losses)"),
         (SMALL + '[[attack]]\nattack = "census"\n[[defense]]\nprotocol = "node_losses"\n', "attacks node"),
     ],
@@ -181,7 +183,7 @@ def test_impossible_cells_are_skipped_where_the_grid_says_so() -> None:
         {"know": ("n", "auxiliary"), "attack": "mean-adjacency"},
         {"know": ("auxiliary",), "auxiliary": "split:1"},
         {"auxiliary": "split:1", "seed": 5},
-        {"attack": "dlg", "know": ("n",), "defense": "gaussian:0.1", "batch": 2, "time_limit": 3.0},
+        {"attack": "dlg", "know": ("n",), "defense": "gaussian:0.1", "batch_size": 2, "time_limit": 3.0},
         {"node_task": True, "readout": "node_scores", "bias": True, "attack": "glg-node-2", "know": ("n",)},
     ],
 )

@@ -328,7 +328,7 @@ def test_the_example_can_run(folder: Path) -> None:
     (folder / "rounds" / "a.safetensors").rename(folder / "rounds" / "round-001-client-0.safetensors")
     text = (Path(__file__).parents[2] / "docs/examples/recorded.toml").read_text(encoding="utf-8")
     (cell,) = read_grid(text, folder).cells
-    assert cell.label["data"] == "first round" and cell.specification.batch == 1
+    assert cell.label["data"] == "first round" and cell.specification.batch_size == 1
     uncommented = text.replace("# truth", "truth").replace("# features", "features")
     assert {cell.specification.recorded for cell in read_grid(uncommented, folder).cells} == {
         Recorded(

@@ -75,7 +75,7 @@ def test_a_file_with_another_loss_is_read_with_the_right_one(folder: Path, tmp_p
 def test_what_the_attacker_is_told_of_labels(folder: Path) -> None:
     """Rows in an order of their own, so that they tell none."""
     fields: dict[str, Any] = {"dataset": "clintox", "task": "all", "path": str(folder), "hidden": 8}
-    specification = Specification(**fields, know=("labels",), batch=5, attack="random")
+    specification = Specification(**fields, know=("labels",), batch_size=5, attack="random")
     setup = prepare(specification)
     known = client(specification, setup, 0).knowledge.labels
     np.testing.assert_array_equal(known, [[np.nan, 1], [0, np.nan], [0, 1], [1, 0], [1, 1]])  # type: ignore[arg-type]

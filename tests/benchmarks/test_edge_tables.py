@@ -109,7 +109,7 @@ def test_rows_name_what_exists(table: Table) -> None:
         for name in row.attackers:
             attack = get_attack(known[name].attack)
             options = {str(option): str(value) for option, value in row.specification(known[name]).options}
-            assert not options or attack.configure(options).name == attack.name
+            assert not options or attack.with_options(options).name == attack.name
 
 
 def test_a_row_is_measured_shown_and_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

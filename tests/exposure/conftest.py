@@ -62,7 +62,7 @@ def trained(deployment: Deployment, optimiser: Any, rate: float, count: int = 1)
 
 def adam(count: int = 1, **fields: Any) -> Clients:
     """Clients of three steps of Adam."""
-    return Clients(graphs=count, local=LocalTraining(1e-3, STEPS, optimiser="adam", **fields))
+    return Clients(batch_size=count, local=LocalTraining(1e-3, STEPS, optimiser="adam", **fields))
 
 
 @pytest.fixture(scope="session")

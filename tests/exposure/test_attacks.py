@@ -24,7 +24,7 @@ from jgleak.metrics import score
 from jgleak.names.attacks import BASELINES
 from tests.exposure.conftest import GRAPHS, SPACE, adam, pooled, sent, trained
 
-BUDGET = Budget(seconds=20)
+BUDGET = Budget(time_limit=20)
 CENSUS = get_attack("census")
 
 
@@ -95,7 +95,7 @@ STOPPED = standing(Deployment(pooled(), SPACE))["census"].details["turns"]
 def test_a_change_that_is_said_to_stop_the_census_stops_it(change: Any) -> None:
     """The real client of the changed deployment is refused; that of one that is not named is not."""
     after = change.make(Deployment(pooled(), SPACE))
-    if after.clients.graphs > 1 or after.clients.steps > 1:
+    if after.clients.batch_size > 1 or after.clients.steps > 1:
         assert (after.refusal(CENSUS) is not None) == (change.name in STOPPED)
         return
     refusal = CENSUS.refusal(sent(after), after.knowledge)
@@ -124,7 +124,7 @@ def test_no_attack_is_said_to_read_steps_of_adam_and_the_census_finds_nothing_in
     refusal = CENSUS.refusal(told, deployment.knowledge)
     assert refusal is not None and refusal in found["census"].why and "steps divide by running squares" in refusal
     assert not list(FINDINGS["spans"](deployment)), "Adam's directions lie in no span of rows"
-    nothing = CENSUS(seen, Knowledge(SPACE, n=4), key=jax.random.key(0), budget=Budget(seconds=1))
+    nothing = CENSUS(seen, Knowledge(SPACE, n=4), key=jax.random.key(0), budget=Budget(time_limit=1))
     assert nothing.best is None
 
 
@@ -139,7 +139,7 @@ def test_grain_and_the_closed_form_name_what_they_lack() -> None:
 def test_several_graphs_with_batch_normalisation_are_refused_by_all_attacks() -> None:
     model = pooled()
     layers = tuple(layer.clone(norm=BatchNorm(training=True)) for layer in model.layers)
-    deployment = Deployment(model.clone(layers=layers), SPACE, Clients(graphs=4))
+    deployment = Deployment(model.clone(layers=layers), SPACE, Clients(batch_size=4))
     assert deployment.seen is not None
     found = standing(deployment)["census"]
     assert "mixes the nodes of all graphs of a step" in found.why

@@ -16,7 +16,7 @@ from jgleak.gnn import GNN, BatchNorm, LinearEncoder, Pooled, standard
 from tests.exposure.conftest import SPACE, pooled
 
 LOCAL = LocalTraining(0.1, 12, weight_decay=1e-4, loader=2, shuffled=True, optimiser="adam")
-ALL_AT_ONCE = Clients(graphs=8, local=LOCAL, statistics=False, defense="clip:1", nodes=5)
+ALL_AT_ONCE = Clients(batch_size=8, local=LOCAL, statistics=False, defense="clip:1", nodes=5)
 
 
 def normed(model: GNN, training: bool) -> GNN:
@@ -42,10 +42,10 @@ CLIENTS = {
     "no defence": (HARD, {"defense": ""}),
     "running statistics that": (HARD, {"statistics": True}),
     "plain gradient steps": (HARD, {"local": dataclasses.replace(LOCAL, optimiser="sgd")}),
-    "one local step": (HARD, {"graphs": 2, "local": dataclasses.replace(LOCAL, steps=1, **WHOLE)}),
-    "one graph": (HARD, {"graphs": 1, "local": dataclasses.replace(LOCAL, steps=3, **WHOLE)}),
+    "one local step": (HARD, {"batch_size": 2, "local": dataclasses.replace(LOCAL, steps=1, **WHOLE)}),
+    "one graph": (HARD, {"batch_size": 1, "local": dataclasses.replace(LOCAL, steps=3, **WHOLE)}),
     "running statistics kept": (TRAINING, {"statistics": False}),
-    "64 graphs": (PLAIN, {"graphs": 64}),
+    "64 graphs": (PLAIN, {"batch_size": 64}),
     "five local steps": (PLAIN, {"local": LocalTraining(0.01, 5)}),
     "Adam": (PUSHED, {"local": LocalTraining(0.1, 2, optimiser="adam")}),
     "pruning": (PLAIN, {"defense": "prune:0.9"}),

@@ -28,7 +28,7 @@ from jgleak.interop.weights import mean_gradient, rounding
 from tests.exposure.conftest import GRAPHS, SPACE, STEPS, adam, pooled, sent, trained
 
 NORMALISED = SPACE.fit([graph.x for graph in GRAPHS])
-PLAIN = Clients(graphs=2, local=LocalTraining(0.1, STEPS))
+PLAIN = Clients(batch_size=2, local=LocalTraining(0.1, STEPS))
 
 
 def only(name: str, deployment: Deployment) -> Finding:
@@ -44,7 +44,7 @@ def values(seen: Observation, deployment: Deployment) -> dict[str, Any]:
 
 Case = tuple[Deployment, Callable[[Deployment], Observation]]
 LEAKING: Mapping[str, Case] = {
-    "one gradient of two graphs": (Deployment(pooled(), SPACE, Clients(graphs=2)), lambda d: sent(d, 2)),
+    "one gradient of two graphs": (Deployment(pooled(), SPACE, Clients(batch_size=2)), lambda d: sent(d, 2)),
     "steps": (Deployment(pooled(), SPACE, PLAIN), lambda d: trained(d, optax.sgd(0.1), 0.1, 2)),
     "Adam, a batch and dropout at once": (
         Deployment(dropping(pooled(), 0.3), SPACE, adam(2)),
@@ -54,13 +54,13 @@ LEAKING: Mapping[str, Case] = {
         Deployment(pooled(), SPACE, adam(2, weight_decay=0.01)),
         lambda d: trained(d, optax.adamw(1e-3, weight_decay=0.01), 1e-3, 2),
     ),
-    "masked input": (Deployment(pooled(dropout=0.2), SPACE, Clients(graphs=2)), lambda d: sent(d, 2)),
+    "masked input": (Deployment(pooled(dropout=0.2), SPACE, Clients(batch_size=2)), lambda d: sent(d, 2)),
     "a readout that sees the input": (
-        Deployment(standard(SPACE.width, hidden=16), SPACE, Clients(graphs=2)),
+        Deployment(standard(SPACE.width, hidden=16), SPACE, Clients(batch_size=2)),
         lambda d: sent(d, 2),
     ),
     "pruning": (
-        Deployment(pooled(), SPACE, Clients(graphs=2, defense="prune:0.5")),
+        Deployment(pooled(), SPACE, Clients(batch_size=2, defense="prune:0.5")),
         lambda d: sent(d, 2),
     ),
 }
@@ -77,7 +77,7 @@ def test_values_leak_where_it_is_said(name: str, occurring: dict[str, set[Any]])
 
 
 def test_tables_of_embeddings_leak_like_other_first_maps(occurring: dict[str, set[Any]]) -> None:
-    deployment = Deployment(pooled(encoder=LinearEncoder(8, bias=False)), SPACE, Clients(graphs=2))
+    deployment = Deployment(pooled(encoder=LinearEncoder(8, bias=False)), SPACE, Clients(batch_size=2))
     assert only("embedding-rows", deployment).level == "leaks" and not list(FINDINGS["input-rows"](deployment))
     shown = values(sent(deployment, 2), deployment)
     assert shown["colour"] == occurring["colour"] and "e" not in shown["colour"]
@@ -240,7 +240,7 @@ def label_of(seen: Observation) -> dict[str, Any]:
 
 
 def test_signs_name_labels_where_it_is_said() -> None:
-    one, two = Deployment(pooled(), SPACE), Deployment(pooled(), SPACE, Clients(graphs=2))
+    one, two = Deployment(pooled(), SPACE), Deployment(pooled(), SPACE, Clients(batch_size=2))
     assert (only("labels", one).level, only("labels", two).level) == ("leaks", "open")
     assert only("labels", one).shown_by == "fact:label" and label_of(sent(one)) == {"label": 1}
     assert only("labels", two).shown_by == "fact:classes" and set(label_of(sent(two, 2))["classes"]) <= {0, 1}
@@ -306,14 +306,14 @@ def test_numbers_of_nodes_and_graphs_show_where_it_is_said() -> None:
     bare = bare.clone(layers=tuple(layer.clone(conv=layer.conv.clone(bias=False)) for layer in bare.layers))
     assert not list(FINDINGS["sizes"](Deployment(bare, SPACE)))
     assert "nodes" in facts(sent(Deployment(bare, SPACE)), SPACE).silent
-    two = Deployment(pooled(), SPACE, Clients(graphs=2))
+    two = Deployment(pooled(), SPACE, Clients(batch_size=2))
     assert only("sizes", two).shown_by == "fact:graphs"
     assert facts(sent(two, 2), SPACE).found["graphs"].value == 2
     assert not list(FINDINGS["sizes"](Deployment(pooled(), SPACE, PLAIN)))
 
 
 def frozen(pooling: str, count: int, part: str) -> Deployment:
-    return Deployment(pooled(pooling=pooling, frozen=(part,)), SPACE, Clients(graphs=count))
+    return Deployment(pooled(pooling=pooling, frozen=(part,)), SPACE, Clients(batch_size=count))
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ def frozen(pooling: str, count: int, part: str) -> Deployment:
     ids=lambda deployment: deployment.model.frozen[0],
 )
 def test_no_number_is_said_to_show_in_a_map_that_is_frozen(deployment: Deployment) -> None:
-    count = deployment.clients.graphs
+    count = deployment.clients.batch_size
     assert not list(FINDINGS["sizes"](deployment))
     assert {"nodes", "graphs"} <= set(facts(sent(deployment, count), SPACE).silent)
     trains = dataclasses.replace(deployment, model=deployment.model.clone(frozen=()))
@@ -363,7 +363,7 @@ def test_spans_are_measured_against_all_nodes_of_an_update() -> None:
     assert "exclude others" in roomy.what
     assert "exclude others" in only("spans", Deployment(pooled(), SPACE, Clients(nodes=9))).what, "10 x 32 holds 9 rows"
     assert "may fill" in only("spans", Deployment(pooled(), SPACE, Clients(nodes=10))).what
-    assert "may fill" in only("spans", Deployment(pooled(), SPACE, Clients(nodes=4, graphs=8))).what
+    assert "may fill" in only("spans", Deployment(pooled(), SPACE, Clients(nodes=4, batch_size=8))).what
     seen = Subspace.of_gradient(sent(Deployment(narrow, SPACE)).update["layers_0"]["conv"]["kernel"])
     assert not seen.informative, "four nodes of three kinds and more"
     assert Subspace.of_gradient(sent(Deployment(pooled(), SPACE)).update["layers_0"]["conv"]["kernel"]).informative

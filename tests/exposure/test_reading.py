@@ -79,7 +79,7 @@ def test_every_deployed_model_is_made_and_trains_as_it_says() -> None:
         deployment, title = read(name, None, MOLECULE_SPACE, Stated())
         assert title.startswith(entry.title) and entry.source in title
         clients = deployment.clients
-        assert clients.local is not None and clients.graphs == 512
+        assert clients.local is not None and clients.batch_size == 512
         assert ("Adam" in title) == (clients.local.optimiser == "adam")
         assert ("dropout" in title) == deployment.model.drops
         assert ("BatchNorm" in title) == deployment.model.returns_statistics
@@ -87,10 +87,10 @@ def test_every_deployed_model_is_made_and_trains_as_it_says() -> None:
 
 
 def test_what_is_said_goes_over_what_the_description_says() -> None:
-    stated = Stated({"graphs": 1}, {"steps": 0}, 0.0)
+    stated = Stated({"batch_size": 1}, {"steps": 0}, 0.0)
     deployment, _ = read("openfgl-gin", None, MOLECULE_SPACE, stated)
-    assert deployment.clients == Clients(graphs=1) and not deployment.model.drops
-    deployment, _ = read("fedml-gcn", None, MOLECULE_SPACE, Stated({"graphs": 4}, {"momentum": 0.9, "loader": 0}))
+    assert deployment.clients == Clients(batch_size=1) and not deployment.model.drops
+    deployment, _ = read("fedml-gcn", None, MOLECULE_SPACE, Stated({"batch_size": 4}, {"momentum": 0.9, "loader": 0}))
     assert deployment.clients.local == LocalTraining(0.03, 2560, 0.9, shuffled=True)
 
 
@@ -134,8 +134,8 @@ def test_noise_of_a_file_is_rounding_where_it_is_as_large() -> None:
 
 def test_own_code_is_taken_as_an_object_or_as_what_makes_it(mine: Path) -> None:
     for name in ("MODEL", "made"):
-        deployment, title = read(f"{mine}:{name}", None, MOLECULE_SPACE, Stated({"graphs": 2}))
-        assert deployment.model.layers[0].features == 8 and deployment.clients.graphs == 2 and not title
+        deployment, title = read(f"{mine}:{name}", None, MOLECULE_SPACE, Stated({"batch_size": 2}))
+        assert deployment.model.layers[0].features == 8 and deployment.clients.batch_size == 2 and not title
 
 
 def test_own_code_finds_modules_beside_it_and_replaces_none(tmp_path: Path) -> None:
@@ -165,11 +165,11 @@ def made():
 
 
 def test_json_and_text_say_the_same(mine: Path) -> None:
-    result = run(f"{mine}:MODEL", "--batch", "2", "--json")
+    result = run(f"{mine}:MODEL", "--batch-size", "2", "--json")
     assert result.exit_code == 0, result.output
     said = json.loads(result.stdout)
     assert said["clients"]["graphs"] == 2
-    text = run(f"{mine}:MODEL", "--batch", "2").stdout
+    text = run(f"{mine}:MODEL", "--batch-size", "2").stdout
     flat = " ".join(text.split())
     for finding in said["findings"]:
         assert f"{finding['id']}: {finding['what']}" in flat and finding["why"] in flat
@@ -190,11 +190,11 @@ def test_json_and_text_say_the_same(mine: Path) -> None:
         (("{mine}:leaving",), "leaving() failed (SystemExit: 3)"),
         (("{beside}/torn.py:x",), "torn.py cannot be imported (SyntaxError"),
         (("{beside}/lonely.py:x",), "lonely.py cannot be imported (ModuleNotFoundError: No module named 'nobody')"),
-        (("{mine}:MODEL", "--batch", "0"), "graphs: a whole number from 1"),
+        (("{mine}:MODEL", "--batch-size", "0"), "graphs: a whole number from 1"),
         (("{mine}:MODEL", "--local-optimiser", "lion"), "choose one of sgd, adam"),
         (("{mine}:MODEL", "--local-optimiser", "adam", "--local-momentum", "0.9"), "leave it out beside 'adam'"),
         (("openfgl-gin", "--local-steps", "0", "--local-optimiser", "adam"), "one gradient, which has no rate"),
-        (("{mine}:MODEL", "--batch", "2", "--local-loader", "3"), "a step takes 3 graphs"),
+        (("{mine}:MODEL", "--batch-size", "2", "--local-loader", "3"), "a step takes 3 graphs"),
         (("{mine}:MODEL", "--loss", "mse"), "mse"),
         (("{mine}:MODEL", "--dropout", "1.5"), "dropout"),
         (("{mine}:MODEL", "--defense", "wish"), "defense: unknown"),
@@ -238,8 +238,8 @@ def test_a_module_is_read_in_its_mode_with_its_dropout() -> None:
     assert training.model.returns_statistics and training.model.layers[0].dropout == 0.4 and module.training
     assert training.loss == "ce" and training.model.outputs == 2, "one score is that of two outputs"
     module.eval()
-    still = jgleak.check(module, SPACE, Clients(graphs=3)).deployment
-    assert not still.model.drops and not still.model.returns_statistics and still.clients.graphs == 3
+    still = jgleak.check(module, SPACE, Clients(batch_size=3)).deployment
+    assert not still.model.drops and not still.model.returns_statistics and still.clients.batch_size == 3
     module.out.weight.requires_grad_(False)
     assert jgleak.check(module, SPACE).deployment.model.frozen == ("readout/mlp/linears_0/kernel",)
 
@@ -339,7 +339,7 @@ def test_an_observation_of_own_code_is_checked_as_its_file_is(mine: Path, tmp_pa
     save(file, molecular(), MOLECULE_SPACE)
     mine.write_text(MINE.replace("FILE", str(file)), encoding="utf-8")
     by_file, by_code = (read(text, None, MOLECULE_SPACE, Stated())[0] for text in (str(file), f"{mine}:seen"))
-    assert (by_code.model, by_code.clients) == (by_file.model, by_file.clients) and by_code.clients.graphs == 2
+    assert (by_code.model, by_code.clients) == (by_file.model, by_file.clients) and by_code.clients.batch_size == 2
 
 
 @pytest.mark.parametrize("name", ["Flax", "FLAX", "Nnx"])

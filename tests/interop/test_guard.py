@@ -139,7 +139,7 @@ def test_noise_differs_between_rounds(told: Any) -> None:
     ("change", "message"),
     [
         ({"least": 1}, "least: a whole number from 2"),
-        ({"seconds": 0.0}, "seconds: an attack needs some time"),
+        ({"time_limit": 0.0}, "time_limit: an attack needs some time"),
         ({"otherwise": "noise:1"}, "unknown 'noise'"),
         ({"otherwise": "activations:1"}, "acts on activations or on each graph's gradient, which are past"),
         ({"otherwise": "clip-graph:1+gaussian:1"}, "acts on activations or on each graph's gradient, which are past"),

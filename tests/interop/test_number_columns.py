@@ -37,7 +37,7 @@ def test_the_census_finds_integers_and_what_an_element_determines() -> None:
     """Columns are normalised: under raw masses all nodes switch on the same units, and the gradient has rank 1."""
     space, graph = FeatureSpace((ELEMENT, CHARGE, MASS)).fit([X]), Graph(X, EDGES, 1)
     known = Knowledge(space, n=4, labels=np.array([1]))
-    found = get_attack("census")(observed(space, graph), known, key=jax.random.key(0), budget=Budget(seconds=60.0))
+    found = get_attack("census")(observed(space, graph), known, key=jax.random.key(0), budget=Budget(time_limit=60.0))
     assert isomorphism(graph, found.graphs[0]) is not None
     assert gsm(graph, found.graphs[0], space).gsm0 == 1.0
 
@@ -47,6 +47,8 @@ def test_real_columns_beside_discrete_ones_are_for_attacks_that_search_numbers()
     graph = Graph(np.array([[0, 1, 0.3], [1, 2, -0.2], [2, 0, 0.1], [0, 0, 0.9]]), EDGES, 1)
     seen, known = observed(space, graph), Knowledge(space, n=4, labels=np.array([1]))
     with pytest.raises(ValueError, match="real-valued ones; use discrete features .--no-attributes"):
-        get_attack("census")(seen, known, key=jax.random.key(0), budget=Budget(seconds=60.0))
-    found = get_attack("dlg").configure({"steps": "3"})(seen, known, key=jax.random.key(0), budget=Budget(seconds=60.0))
+        get_attack("census")(seen, known, key=jax.random.key(0), budget=Budget(time_limit=60.0))
+    found = get_attack("dlg").with_options({"steps": "3"})(
+        seen, known, key=jax.random.key(0), budget=Budget(time_limit=60.0)
+    )
     space.check(found.graphs[0].x)

@@ -388,6 +388,6 @@ def degrees_unstated(knowledge: Knowledge, limits: CensusLimits) -> str:
     return (
         f"features state no degree: nodes of more than {bound} neighbours were not counted ({source}), and graphs in "
         f"which nodes of more than {limits.few_neighbours} stand side by side are seldom found; the degree among the "
-        "features, or the largest one where it is known (max_degree of a schema or of Knowledge, --set "
+        "features, or the largest one where it is known (max_degree of a schema or of Knowledge, --option "
         "unknown_degree=3), makes the search smaller"
     )

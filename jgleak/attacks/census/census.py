@@ -124,7 +124,7 @@ def _single(
     """The census of one graph of a batch, within the time that is left."""
     if clock.left <= 0:
         return Reconstruction((), None, "time")
-    return run(settings, observation, knowledge, key=key, budget=dataclasses.replace(budget, seconds=clock.left))
+    return run(settings, observation, knowledge, key=key, budget=dataclasses.replace(budget, time_limit=clock.left))
 
 
 class Answer(NamedTuple):
@@ -294,7 +294,7 @@ def census(settings: CensusSettings = DEFAULTS) -> Attack:
         several=True,
         edge_classes=True,
         frozen=True,
-        configure=configure,
+        with_options=configure,
     )
 
 

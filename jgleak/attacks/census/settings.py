@@ -186,7 +186,7 @@ class CensusLimits:
 
 @dataclasses.dataclass(frozen=True)
 class CensusSettings:
-    """What users may change (``--set``)."""
+    """What users may change (``--option``)."""
 
     tolerances: CensusTolerances = CensusTolerances()
     limits: CensusLimits = CensusLimits()

@@ -100,7 +100,7 @@ def entry(settings: ClosedFormSettings) -> Attack:
         run=partial(run, settings),
         unsupported=unsupported,
         protocols=("node_losses", "fedsgd", "fedavg"),
-        configure=lambda options: entry(with_options(settings, options)),
+        with_options=lambda options: entry(with_options(settings, options)),
     )
 
 

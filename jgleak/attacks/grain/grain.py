@@ -144,7 +144,7 @@ def grain(settings: GrainSettings = DEFAULTS) -> Attack:
         unsupported=unsupported,
         edge_classes=True,
         frozen=True,
-        configure=configure,
+        with_options=configure,
     )
 
 

@@ -54,7 +54,7 @@ class GrainLimits:
 
 @dataclasses.dataclass(frozen=True)
 class GrainSettings:
-    """What users may change (``--set``)."""
+    """What users may change (``--option``)."""
 
     tolerances: GrainTolerances = GrainTolerances()
     limits: GrainLimits = GrainLimits()

@@ -178,7 +178,7 @@ def entry(name: str, training: DecoderTraining) -> Attack:
         frozen=True,
         rows=True,
         many=partial(run_many, training),
-        configure=configure,
+        with_options=configure,
     )
 
 

@@ -60,7 +60,7 @@ def matching(name: str, recipe: Recipe, **fields: Any) -> Attack:
         **given,
         unsupported=refused,
         many=partial(invert_many, recipe),
-        configure=configure,
+        with_options=configure,
     )
 
 
@@ -73,7 +73,7 @@ def too_large(recipe: Recipe, observation: Observation, knowledge: Knowledge) ->
     draws = f", {recipe.draws} draws of masks each," if drawn else ""
     return (
         f"{recipe.restarts} starts side by side{draws} of a graph of {n} nodes take about {needed / 2**30:,.0f} GiB, "
-        f"and {LARGEST / 2**30:.0f} are allowed; take fewer (--set restarts=...), or attack a smaller client"
+        f"and {LARGEST / 2**30:.0f} are allowed; take fewer (--option restarts=...), or attack a smaller client"
     )
 
 
@@ -220,7 +220,7 @@ def _run(
             progress(min(made + STRIDE, recipe.steps), together.values[:count])
         if together.done:
             break
-        if time.monotonic() - begun > budget.seconds * count:
+        if time.monotonic() - begun > budget.time_limit * count:
             late = True
             break
     guesses, values = together.answers()

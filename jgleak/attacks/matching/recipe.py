@@ -74,7 +74,7 @@ class Recipe:
     """Everything that sets one gradient-matching attack apart from another.
 
     The functions are pure and see one client: the loop compiles them once, and maps them over restarts and clients.
-    One that has numbers of its own is a frozen dataclass that can be called; users may set its fields (``--set``).
+    One that has numbers of its own is a frozen dataclass that can be called; users may set its fields (``--option``).
 
     Attributes:
       start: variables of one restart, from a key.

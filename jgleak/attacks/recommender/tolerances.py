@@ -40,7 +40,7 @@ class RatingLimits:
 
 @dataclasses.dataclass(frozen=True)
 class RecommenderSettings:
-    """What users may change (``--set``).
+    """What users may change (``--option``).
 
     Attributes:
       tolerances: of the attack on ratings.

@@ -77,7 +77,7 @@ class RecommenderSpecification:
         if not 0 <= self.seed < 2**32:
             raise ValueError(f"seed: must lie in 0..2**32 - 1, got {self.seed}")
         if self.options and not self.attack:
-            raise ValueError("options: they are the attack's, and there is none; give --attack, or leave --set out")
+            raise ValueError("options: they are the attack's, and there is none; give --attack, or leave --option out")
         if self.method != "fedgnn" and (self.defense or self.pseudo or self.attack):
             raise ValueError(
                 f"method: defences, pseudo items and attacks are of FedGNN's updates; {self.method} only serves to "

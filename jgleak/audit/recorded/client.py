@@ -95,7 +95,7 @@ def _check_told(specification: Specification, graphs: Sequence[Graph], observati
         raise Refused("know: the truth of this file has no labels (y); write them into it, or tell no labels")
     if len(graphs) > 1 and {"adjacency", "features"} & set(told):
         raise Refused("know: edges and features are given of clients with one graph, and this update is of several")
-    if observation.batch_size != specification.batch:
+    if observation.batch_size != specification.batch_size:
         raise ValueError("the file's number of graphs has changed since the audit began; bring it back")
 
 

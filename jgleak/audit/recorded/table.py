@@ -31,7 +31,7 @@ TRAINING = {
     "rate": ("local_rate", "float"),
     "steps": ("local_steps", "int"),
     "momentum": ("local_momentum", "float"),
-    "weight_decay": ("local_decay", "float"),
+    "weight_decay": ("local_weight_decay", "float"),
     "loader": ("local_loader", "int"),
 }
 """Fields of a file's local training, what ``Specification`` calls them, and what they hold."""
@@ -151,7 +151,7 @@ def _fields(recorded: Recorded) -> dict[str, Any]:
     """The fields that a file states; those of one that cannot be read keep their defaults, and reading says why."""
     fields, header = dict[str, Any](recorded=recorded), _header(Path(recorded.file))
     try:
-        fields |= {"batch": typed(header["batch_size"], "int", "batch_size")}
+        fields |= {"batch_size": typed(header["batch_size"], "int", "batch_size")}
         fields |= {"protocol": typed(header["protocol"], "str", "protocol")}
         local = header.get("local") or {}
         for theirs, (ours, kind) in TRAINING.items():
@@ -160,4 +160,4 @@ def _fields(recorded: Recorded) -> dict[str, Any]:
         Specification(**fields)
     except (ValueError, KeyError, TypeError, AttributeError):
         return {"recorded": recorded}
-    return fields if fields["batch"] <= MOST_GRAPHS else {"recorded": recorded}
+    return fields if fields["batch_size"] <= MOST_GRAPHS else {"recorded": recorded}

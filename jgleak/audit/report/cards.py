@@ -109,7 +109,7 @@ def _data(rows: Sequence[Row], digest: str | None) -> dict[str, str]:
         "Observation files": str(len(seen)) if recorded else "",
         "Private graphs": f"{len(told)} known" if told else "none known",
         "Nodes of a graph": _spread([group[0].record["n_nodes"] for group in told]),
-        "Graphs behind an update": _range(sorted({unit.specification["batch"] for unit in units})),
+        "Graphs behind an update": _range(sorted({unit.specification["batch_size"] for unit in units})),
         "Digest": digest[:DIGITS] if digest else "",
     }
     return {title: text for title, text in facts.items() if text}

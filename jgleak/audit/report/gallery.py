@@ -57,7 +57,7 @@ def gallery(folder: Path, found: Sequence[Row]) -> list[Wall]:
 
 def _first(row: Row) -> list[Unit]:
     """The units of the first clients; of a row with updates of several sizes those of the first one's size."""
-    first, sizes = row.done[0], {unit.hash: int(unit.specification["batch"]) for unit in row.done}
+    first, sizes = row.done[0], {unit.hash: int(unit.specification["batch_size"]) for unit in row.done}
     batch = sizes[first.hash]
     alike = [unit for unit in row.done if sizes[unit.hash] == batch]
     if batch == 1:
@@ -96,7 +96,7 @@ def _caption(unit: Unit, truth: Graph | None, listed: int) -> str:
         else f"{counted(truth.n, 'node')}, {counted(len(truth.edges), 'edge')}"
     )
     words = [size, f"seed {unit.cell['seed']}"]
-    batch = unit.specification["batch"]
+    batch = unit.specification["batch_size"]
     if batch > 1:
         words.append(f"graph {unit.client % batch + 1} of {batch} of one update")
     if record["exact"]:

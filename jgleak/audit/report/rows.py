@@ -40,7 +40,7 @@ class Row(NamedTuple):
     @property
     def batch(self) -> int:
         """Graphs behind one update."""
-        return self.units[0].specification["batch"]
+        return self.units[0].specification["batch_size"]
 
     @property
     def recorded(self) -> bool:

@@ -258,7 +258,7 @@ def _limits(audit: Audit, real: Sequence[LeakRow]) -> list[str]:
     few = [leak for leak in real if 0 < (leak.estimates["exact"] or Estimate(0, 0, 0, 0)).clients < FEW]
     if few:
         sentences.append(f"{len(few)} of {len(real)} rows have fewer than {FEW} clients: too few for a rate.")
-    if any(unit.specification["batch"] > 1 for unit in audit.units):
+    if any(unit.specification["batch_size"] > 1 for unit in audit.units):
         sentences.append("Graphs of one batch share an update; intervals take them as independent and are too narrow.")
     if simulated or not audit.units:
         sentences.append("Clients are simulated from data sets; how like them your own clients are, only you can say.")

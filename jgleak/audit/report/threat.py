@@ -192,9 +192,13 @@ def _seen_of(unit: Unit) -> str:
 
 
 def _sends(protocol: str, spec: Mapping[str, Any]) -> str:
-    graphs = "one graph" if spec["batch"] == 1 else f"{spec['batch']} graphs (their mean)"
+    graphs = "one graph" if spec["batch_size"] == 1 else f"{spec['batch_size']} graphs (their mean)"
     steps = f"{counted(spec['local_steps'], 'step')} of size {spec['local_rate']:g}"
-    beside = {"local_momentum": "momentum {:g}", "local_decay": "weight decay {:g}", "local_loader": "{} graphs a step"}
+    beside = {
+        "local_momentum": "momentum {:g}",
+        "local_weight_decay": "weight decay {:g}",
+        "local_loader": "{} graphs a step",
+    }
     said = [text.format(spec[name]) for name, text in beside.items() if spec.get(name)]
     steps += f" ({', '.join(said)})" if said else ""
     texts = {

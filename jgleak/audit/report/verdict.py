@@ -88,7 +88,7 @@ def _condition(rows: Sequence[Row]) -> str:
     if not rows:
         return "No attack has ended, so that nothing can be said."
     specs = [unit.specification for row in rows for unit in row.units]
-    graphs = sorted({spec["batch"] for spec in specs})
+    graphs = sorted({spec["batch_size"] for spec in specs})
     steps = sorted({spec["local_steps"] for spec in specs})
     trained = sorted({_weights(row) for row in rows})
     updates = f"{_range(graphs)} graph{'s' * (graphs != [1])} and {_range(steps)} local step{'s' * (steps != [1])}"

@@ -29,7 +29,7 @@ def labels(deployment: Deployment) -> Iterator[Finding]:
     model, clients, loss = deployment.model, deployment.clients, Loss.of(deployment.loss)
     if loss.regression:
         return
-    several = clients.graphs > 1 or model.node_level
+    several = clients.batch_size > 1 or model.node_level
     by = "fact:classes" if several else "fact:label"
     details = {"outputs": model.outputs, "loss": str(loss), "ways": sorted(clients.ways)}
     tasks = loss.masked and not several

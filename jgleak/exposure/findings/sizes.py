@@ -23,16 +23,16 @@ def sizes(deployment: Deployment) -> Iterator[Finding]:
     readout, first = model.readout, ("readout", *model.readout.first_map)
     if seen is None or not clients.ways <= UNDER:
         return
-    if clients.graphs > 1 and isinstance(readout, Pooled | Flattened) and model.trains(*first, "kernel"):
+    if clients.batch_size > 1 and isinstance(readout, Pooled | Flattened) and model.trains(*first, "kernel"):
         width = readout.first(deployment.params["readout"])["kernel"].shape
         yield Finding(
             *("sizes", "open", "The head's gradient shows how many graphs there are, at least."),
             f"one row a graph enters the first map behind the pooling ({width[0]} x {width[1]}), whose gradient has at "
-            f"most that rank; {clients.graphs} graphs are sent.",
+            f"most that rank; {clients.batch_size} graphs are sent.",
             *("several local steps", "fact:graphs"),
-            {"graphs": clients.graphs, "width": min(width)},
+            {"graphs": clients.batch_size, "width": min(width)},
         )
-    if clients.graphs == 1 and isinstance(readout, Pooled) and model.trains(*first):
+    if clients.batch_size == 1 and isinstance(readout, Pooled) and model.trains(*first):
         yield from _nodes(seen, deployment.space, readout)
 
 

@@ -17,7 +17,7 @@ def spans(deployment: Deployment) -> Iterator[Finding]:
     seen, clients = deployment.seen, deployment.clients
     if seen is None or seen.adaptive:
         return
-    entering = clients.nodes * clients.graphs
+    entering = clients.nodes * clients.batch_size
     points: list[dict[str, Any]] = []
     for hop in range(deployment.model.depth + 1):
         for point in leak_points(seen, hop):
@@ -40,7 +40,7 @@ def spans(deployment: Deployment) -> Iterator[Finding]:
     said = f"of {len(points)} checks the tightest is {_named(tightest)}, with room for {tightest['most']}"
     if full:
         said = f"{len(full)} of {len(points)} checks have room for fewer, {_named(tightest)} for {tightest['most']}"
-    each = f"{counted(clients.graphs, 'graph')} of {counted(clients.nodes, 'node')}"
+    each = f"{counted(clients.batch_size, 'graph')} of {counted(clients.nodes, 'node')}"
     what = (
         "Spans of gradients may fill: then they exclude no row, and attacks have fewer dimensions to go by."
         if full

@@ -69,7 +69,7 @@ def census(
 ) -> Reconstruction:
     """What the attack makes of one client (``n`` known by default), in more time than a busy machine needs."""
     knowledge = knowledge or Knowledge(space, n=graph.n)
-    return CENSUS(seen(model, params, space, graph), knowledge, key=jax.random.key(0), budget=Budget(seconds=600))
+    return CENSUS(seen(model, params, space, graph), knowledge, key=jax.random.key(0), budget=Budget(time_limit=600))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -47,7 +47,7 @@ from jgleak.gnn import (
 )
 from jgleak.graph import Graph
 
-FOREVER = Budget(seconds=1e6).start()
+FOREVER = Budget(time_limit=1e6).start()
 
 
 def unfolded(graph: Graph, space: FeatureSpace, hops: int) -> tuple[Nodes, list[Blocks], np.ndarray]:
@@ -245,7 +245,7 @@ def test_the_truth_is_in_the_set_and_certified(conv: str, lab: Any) -> None:
     for seed in range(3):
         graph = lab.random(8, seed)
         observation = lab.observe(model, graph)
-        found = CENSUS(observation, Knowledge(lab.space, n=8), key=jax.random.key(0), budget=Budget(seconds=30))
+        found = CENSUS(observation, Knowledge(lab.space, n=8), key=jax.random.key(0), budget=Budget(time_limit=30))
         assert found.certificate is not None
         assert any(g.isomorphic(graph) for g in found.graphs)
         assert found.certificate.size == len(found.graphs) and found.certificate.n_known
@@ -258,7 +258,7 @@ def test_relabelling_the_client_changes_nothing(lab: Any) -> None:
     order = np.random.default_rng(0).permutation(8)
     model, known = lab.model(), Knowledge(lab.space, n=8)
     sets = [
-        CENSUS(lab.observe(model, g), known, key=jax.random.key(0), budget=Budget(seconds=30)).graphs
+        CENSUS(lab.observe(model, g), known, key=jax.random.key(0), budget=Budget(time_limit=30)).graphs
         for g in (graph, graph.permute(order))
     ]
     assert {g.canonical_form() for g in sets[0]} == {g.canonical_form() for g in sets[1]}
@@ -282,7 +282,7 @@ def test_one_layer(lab: Any) -> None:
         graph = lab.random(6, seed, extra=0)
         found = CENSUS(
             lab.observe(lab.model(layers=1), graph), Knowledge(lab.space, n=6), key=jax.random.key(0),
-            budget=Budget(seconds=60),
+            budget=Budget(time_limit=60),
         )  # fmt: skip
         assert found.certificate is not None and graph.canonical_form() in {g.canonical_form() for g in found.graphs}
 
@@ -293,7 +293,7 @@ def test_a_single_node_that_does_not_state_its_degree(n: int | None, lab: Any) -
     space = FeatureSpace((onehot("colour", range(4)),))
     node, model = Graph(np.array([[2]], np.int32), np.zeros((0, 2), np.int64), 1), flat(in_features=4, hidden=64)
     observation = fedsgd(model, lab.params(model), [node], space, loss="bce")
-    found = CENSUS(observation, Knowledge(space, n=n, max_n=2), key=jax.random.key(0), budget=Budget(seconds=60))
+    found = CENSUS(observation, Knowledge(space, n=n, max_n=2), key=jax.random.key(0), budget=Budget(time_limit=60))
     assert [graph.n for graph in found.graphs] == ([1, 2] if n is None else [1])
     assert found.certificate is not None and found.certificate.status == ("k_graphs" if n is None else "unique")
 
@@ -305,7 +305,7 @@ def test_what_a_search_under_weaker_conditions_finds_is_kept(lab: Any, monkeypat
     one, two = (ExplainingGraph(graph, 1e-7, graph.canonical_form()) for graph in (truth, other))
     sets = [AnonymitySet((one,)), AnonymitySet((two, one), exhausted=False)]
     monkeypatch.setattr(attempted, "assemble", lambda *given: sets.pop(0))
-    found = CENSUS(observation, Knowledge(lab.space, n=3), key=jax.random.key(0), budget=Budget(seconds=60))
+    found = CENSUS(observation, Knowledge(lab.space, n=3), key=jax.random.key(0), budget=Budget(time_limit=60))
     assert {g.canonical_form() for g in found.graphs} == {truth.canonical_form(), other.canonical_form()}
     assert found.certificate is not None and found.certificate.status == "at_least_k"
 
@@ -318,7 +318,7 @@ def test_a_prior_of_other_features_is_refused_before_the_search(lab: Any) -> Non
 
 def test_a_word_filter_that_was_cut_leaves_no_complete_levels(lab: Any) -> None:
     observation, knowledge = lab.observe(lab.model(), lab.path([0, 1, 2])), Knowledge(lab.space, n=3)
-    candidates = CensusCandidates(CensusProblem.of(observation, knowledge), FOREVER, Budget(seconds=60))
+    candidates = CensusCandidates(CensusProblem.of(observation, knowledge), FOREVER, Budget(time_limit=60))
     assert next(candidates.attempts(FOREVER)).complete
     candidates.start = dataclasses.replace(candidates.start, complete=False)
     assert not next(candidates.attempts(FOREVER)).complete
@@ -342,5 +342,5 @@ def test_a_pooled_gin_is_found_without_the_checks_that_dependent_upstream_rows_s
     model = GNN(data.space.width, tuple(Layer(GINConv(48, bias=True)) for _ in range(3)), Pooled())
     observation = fedsgd(model, model.initial(key=jax.random.key(0)), [graph], data.space, loss="ce")
     knowledge = Knowledge(data.space, n=graph.n)
-    found = CENSUS(observation, knowledge, key=jax.random.key(0), budget=Budget(seconds=30))
+    found = CENSUS(observation, knowledge, key=jax.random.key(0), budget=Budget(time_limit=30))
     assert any(one.isomorphic(graph) for one in found.graphs)

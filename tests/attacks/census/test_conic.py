@@ -18,7 +18,7 @@ from jgleak.gnn import GNN, MLP, GCNConv, Layer, Pooled
 from jgleak.gnn.tree import at, put
 
 DATA = load("embedded")
-FOREVER = Budget(seconds=1e6).start()
+FOREVER = Budget(time_limit=1e6).start()
 
 
 def seen(states: np.ndarray, upstream: np.ndarray) -> CensusProblem:
@@ -63,7 +63,7 @@ def test_a_last_layer_whose_units_are_all_on_is_no_obstacle() -> None:
     assert np.linalg.matrix_rank(observation.update["layers_1"]["conv"]["kernel"], tol=1e-5) == 1
 
     knowledge = Knowledge(DATA.space, n=graph.n, prior="molecule")
-    answer = get_attack("census")(observation, knowledge, key=jax.random.key(1), budget=Budget(seconds=60))
+    answer = get_attack("census")(observation, knowledge, key=jax.random.key(1), budget=Budget(time_limit=60))
     assert any(one.isomorphic(graph) for one in answer.graphs)
     assert answer.certificate is not None and answer.certificate.status == "at_least_k"
     assert any("non-negative combinations" in said for said in answer.certificate.conditions)
@@ -73,8 +73,8 @@ def test_a_hop_below_that_cannot_be_afforded_ends_it_quietly() -> None:
     model = GNN(DATA.space.width, tuple(Layer(GCNConv(64, bias=True), "relu") for _ in range(3)), Pooled(mlp=MLP((2,))))
     graph = next(graph for graph in DATA.graphs if graph.name.startswith("indole"))
     observation = fedsgd(model, model.initial(key=jax.random.key(0)), [graph], DATA.space, loss="ce")
-    census = get_attack("census").configure({"hop_blocks": "1", "enumerated_nodes": "0"})
-    answer = census(observation, Knowledge(DATA.space), key=jax.random.key(1), budget=Budget(seconds=10))
+    census = get_attack("census").with_options({"hop_blocks": "1", "enumerated_nodes": "0"})
+    answer = census(observation, Knowledge(DATA.space), key=jax.random.key(1), budget=Budget(time_limit=10))
     assert not answer.graphs and answer.stop in ("no candidates", "no information")
 
 
@@ -84,7 +84,7 @@ def test_too_many_blocks_to_compare_are_named() -> None:
     observation = fedsgd(model, model.initial(key=jax.random.key(0)), [graph], DATA.space, loss="ce")
     problem = CensusProblem.of(observation, Knowledge(DATA.space))
     few = dataclasses.replace(problem.settings, limits=dataclasses.replace(problem.limits, conic_blocks=1))
-    candidates = CensusCandidates(dataclasses.replace(problem, settings=few), FOREVER, Budget(seconds=60))
+    candidates = CensusCandidates(dataclasses.replace(problem, settings=few), FOREVER, Budget(time_limit=60))
     conic = next(attempt for attempt in ATTEMPTS if attempt.conic)
     assert candidates._conic(candidates.start, conic) is None
     number = f"{candidates.start.nodes.degrees.size} feature vectors"

@@ -33,7 +33,7 @@ from jgleak.graph import Graph
 
 from .brute import small_graphs
 
-FOREVER = Budget(seconds=1e6).start()
+FOREVER = Budget(time_limit=1e6).start()
 
 ALIKE = FeatureSpace((onehot("kind", (0, 1)),))
 """Features that state no degree."""
@@ -125,7 +125,7 @@ def test_the_screen_passes_what_labels_tried_one_by_one_do(problem: CensusProble
 def test_a_star_with_more_neighbours_than_blocks_are_tried_with(star: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CensusCandidates, "attempts", lambda *given: iter(()))  # nothing can be counted
     seen = observed(ALIKE, star)
-    found = census(SMALL)(seen, Knowledge(ALIKE, n=6), key=jax.random.key(0), budget=Budget(seconds=60))
+    found = census(SMALL)(seen, Knowledge(ALIKE, n=6), key=jax.random.key(0), budget=Budget(time_limit=60))
     assert found.best is not None and found.best.isomorphic(star)
     certificate = found.certificate
     assert certificate is not None and certificate.status == "unique"
@@ -135,7 +135,7 @@ def test_a_star_with_more_neighbours_than_blocks_are_tried_with(star: Graph, mon
 def test_larger_graphs_leave_the_set_open(star: Graph) -> None:
     for most in (6, 7):
         problem = CensusProblem.of(observed(ALIKE, star), Knowledge(ALIKE, max_n=most), SMALL)
-        nodes = CensusCandidates(problem, FOREVER, Budget(seconds=60)).start.nodes
+        nodes = CensusCandidates(problem, FOREVER, Budget(time_limit=60)).start.nodes
         found = enumerated(problem, nodes, None, FOREVER)
         assert found.forms == {star.canonical_form()}
         assert found.exhausted == (most == 6)
@@ -143,8 +143,8 @@ def test_larger_graphs_leave_the_set_open(star: Graph) -> None:
 
 def test_no_time_no_claim(star: Graph) -> None:
     problem = CensusProblem.of(observed(ALIKE, star), Knowledge(ALIKE, n=6))
-    nodes = CensusCandidates(problem, FOREVER, Budget(seconds=60)).start.nodes
-    found = enumerated(problem, nodes, None, Budget(seconds=0.0).start())
+    nodes = CensusCandidates(problem, FOREVER, Budget(time_limit=60)).start.nodes
+    found = enumerated(problem, nodes, None, Budget(time_limit=0.0).start())
     assert not found.exhausted
 
 
@@ -159,7 +159,7 @@ def test_shares_hold_those_of_the_truth(lab: Any) -> None:
     """A sigmoid leaves counts of blocks open, and hardly those of feature vectors."""
     truth = lab.path([0, 0, 1, 0, 0])
     problem = CensusProblem.of(lab.observe(lab.model(act="sigmoid"), truth), Knowledge(lab.space))
-    candidates = CensusCandidates(problem, FOREVER, Budget(seconds=60))
+    candidates = CensusCandidates(problem, FOREVER, Budget(time_limit=60))
     levels = candidates.weakest(next(candidates.attempts(FOREVER)))
     assert levels is not None
     system = equations(problem, levels, FOREVER)
@@ -185,9 +185,11 @@ def test_a_row_of_zeros_is_a_candidate_where_there_is_one() -> None:
     rows = np.array([[0, 0, 0, 0], [1, 0, 0, 1], [0, 1, 1, 0]])
     truth = Graph(rows, np.array([[0, 1], [1, 2]]), 1)
     problem = CensusProblem.of(observed(words, truth), Knowledge(words))
-    codes = CensusCandidates(problem, FOREVER, Budget(seconds=60)).start.nodes.codes
+    codes = CensusCandidates(problem, FOREVER, Budget(time_limit=60)).start.nodes.codes
     assert any(np.array_equal(code, rows[0]) for code in codes)
     lab_space = CensusCandidates(
-        CensusProblem.of(observed(ALIKE, equal_nodes(nx.path_graph(2))), Knowledge(ALIKE)), FOREVER, Budget(seconds=60)
+        CensusProblem.of(observed(ALIKE, equal_nodes(nx.path_graph(2))), Knowledge(ALIKE)),
+        FOREVER,
+        Budget(time_limit=60),
     )
     assert np.all(np.any(ALIKE.encode(lab_space.start.nodes.codes), axis=1))

@@ -63,7 +63,7 @@ def problem() -> CensusProblem:
 
 
 def test_all_degrees_come_after_few_and_replace_what_these_gave(problem: CensusProblem) -> None:
-    budget = Budget(seconds=60)
+    budget = Budget(time_limit=60)
     clock = budget.start()
     candidates = CensusCandidates(problem, clock, budget)
     first = next(candidates.attempts(clock))
@@ -80,18 +80,18 @@ def test_all_degrees_come_after_few_and_replace_what_these_gave(problem: CensusP
 
 
 def test_what_few_neighbours_gave_is_certified_for_all_degrees_or_not_at_all(problem: CensusProblem) -> None:
-    found = get_attack("census")(problem.seen, problem.knowledge, key=jax.random.key(1), budget=Budget(seconds=60))
+    found = get_attack("census")(problem.seen, problem.knowledge, key=jax.random.key(1), budget=Budget(time_limit=60))
     assert found.certificate is not None and found.certificate.status == "unique"
     said = [condition for condition in found.certificate.conditions if "neighbours" in condition]
     assert len(said) == 1 and said[0].startswith("no node has more than 4 neighbours")
     few = {"hop_blocks": "40"}  # neighbourhoods of all degrees are more
-    census = get_attack("census").configure(few)
-    found = census(problem.seen, problem.knowledge, key=jax.random.key(1), budget=Budget(seconds=60))
+    census = get_attack("census").with_options(few)
+    found = census(problem.seen, problem.knowledge, key=jax.random.key(1), budget=Budget(time_limit=60))
     assert found.certificate is not None and found.certificate.status == "at_least_k"
     assert any("more were tried only after that" in condition for condition in found.certificate.conditions)
 
 
 def test_who_finds_nothing_is_told_that_features_state_no_degree(problem: CensusProblem) -> None:
-    census = get_attack("census").configure({"hop_blocks": "1", "replicas": "1", "enumerated_nodes": "0"})
-    found = census(problem.seen, problem.knowledge, key=jax.random.key(1), budget=Budget(seconds=1e-3))
+    census = get_attack("census").with_options({"hop_blocks": "1", "replicas": "1", "enumerated_nodes": "0"})
+    found = census(problem.seen, problem.knowledge, key=jax.random.key(1), budget=Budget(time_limit=1e-3))
     assert not found.graphs and "nodes of more than 4 neighbours were not counted" in found.info["reason"]

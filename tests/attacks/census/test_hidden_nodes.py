@@ -42,7 +42,7 @@ LIBRARY = pyg_atoms()
 GIN = standard(LIBRARY.width, "gin", Pooled(mlp=MLP((16, 2))), hidden=32, last_act=True, bias=True)
 WEIGHTS = GIN.initial(key=jax.random.key(0))
 
-CLOCK = Budget(seconds=600).start()
+CLOCK = Budget(time_limit=600).start()
 
 BITS = FeatureSpace(tuple(binary(name) for name in "abcdef"))
 """Bits alone: a node may have none of them."""
@@ -63,7 +63,7 @@ def test_a_tree_whose_nodes_are_hidden_is_found(smiles: str, space: FeatureSpace
     span = input_subspace(observation, knowledge)
     rows = knowledge.space.encode(graph.x).astype(float)
     assert not np.any(span.distances(rows) <= span.tolerance), "no node is in the span"
-    answer = get_attack("census")(observation, knowledge, key=jax.random.key(1), budget=Budget(seconds=60))
+    answer = get_attack("census")(observation, knowledge, key=jax.random.key(1), budget=Budget(time_limit=60))
     certificate = answer.certificate
     assert any(one.isomorphic(graph) for one in answer.graphs)
     assert certificate is not None and OCCURRING in certificate.conditions
@@ -113,7 +113,7 @@ def test_rows_outside_the_span_lie_on_one_line(smiles: str) -> None:
 def test_trees_are_found_behind_a_gin_though_no_feature_states_a_degree() -> None:
     for smiles in TREES:
         graph, observation = behind_gin(smiles)
-        knowledge, limit = Knowledge(LIBRARY), Budget(seconds=60)
+        knowledge, limit = Knowledge(LIBRARY), Budget(time_limit=60)
         answer = get_attack("census")(observation, knowledge, key=jax.random.key(1), budget=limit)
         assert [one.isomorphic(graph) for one in answer.graphs] == [True]
         assert answer.certificate is not None
@@ -140,12 +140,12 @@ def test_a_line_that_lacks_a_value_or_a_dimension_cannot_be_all() -> None:
 def test_small_graphs_are_taken_from_hidden_nodes_where_those_that_pass_cannot_be_all() -> None:
     _, observation = behind_gin(TREES[0])
     problem = CensusProblem.of(observation, Knowledge(LIBRARY))
-    candidates = CensusCandidates(problem, Budget(seconds=60).start(), Budget(seconds=60))
+    candidates = CensusCandidates(problem, Budget(time_limit=60).start(), Budget(time_limit=60))
     assert not spanning(problem, candidates.start.nodes)
     assert [start is candidates.hidden[0] for start in candidates.enumerable] == [True]
     _, observation = behind_gin("CCO")
     problem = CensusProblem.of(observation, Knowledge(LIBRARY))
-    candidates = CensusCandidates(problem, Budget(seconds=60).start(), Budget(seconds=60))
+    candidates = CensusCandidates(problem, Budget(time_limit=60).start(), Budget(time_limit=60))
     assert spanning(problem, candidates.start.nodes)
     assert [start is candidates.start for start in candidates.enumerable] == [True]
 
@@ -207,6 +207,6 @@ def test_no_line_of_several_is_taken_for_complete(monkeypatch: pytest.MonkeyPatc
 def test_lines_end_with_their_time_and_are_not_those_of_a_pruned_gradient() -> None:
     _, observation = behind_gin(TREES[0])
     codes = vectors(Evidence(observation, LIBRARY))
-    assert lines(codes, LIBRARY, input_subspace(observation, Knowledge(LIBRARY)), Budget(seconds=1e-9).start()) == []
+    assert lines(codes, LIBRARY, input_subspace(observation, Knowledge(LIBRARY)), Budget(time_limit=1e-9).start()) == []
     pruned = CensusProblem.of(dataclasses.replace(observation, pruned=True), Knowledge(LIBRARY))
     assert hidden(pruned, CLOCK) == ()

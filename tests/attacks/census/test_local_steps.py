@@ -31,7 +31,7 @@ from jgleak.gnn import GNN
 from jgleak.graph import Graph
 from jgleak.interop.weights import mean_gradient, rounding
 
-FOREVER = Budget(seconds=1e6).start()
+FOREVER = Budget(time_limit=1e6).start()
 ONE, OTHER = [0, 1, 1, 2, 0, 3], [0, 1, 2, 1, 0, 3]
 PLAIN, MOMENTUM = LocalTraining(0.1, 3), LocalTraining(0.03, 3, 0.9, 0.02)
 
@@ -147,7 +147,7 @@ def test_graphs_come_back_with_a_certificate(lab: Any, readout: str, local: Loca
     """Where one gradient says nothing; and ``verify`` trains again, by the steps that the file states."""
     model, graph = (lab.model() if readout == "nodes" else pooled(lab)), lab.ring(ONE)
     seen = returned(lab, model, graph, local)
-    known, run = Knowledge(lab.space, n=graph.n), {"key": jax.random.key(0), "budget": Budget(seconds=60)}
+    known, run = Knowledge(lab.space, n=graph.n), {"key": jax.random.key(0), "budget": Budget(time_limit=60)}
     found, certificate = (answer := CENSUS(seen, known, **run)).best, answer.certificate
     assert found is not None and found.canonical_form() == graph.canonical_form()
     assert certificate is not None and certificate.residual < 1e-6
@@ -165,8 +165,8 @@ def test_nothing_is_claimed_of_others_while_shares_and_path_disagree(lab: Any) -
     """Without a turn the path is straight: graphs of what is left may be found, and no others are excluded."""
     graph = lab.path([0, 1, 1, 2, 0])
     seen = returned(lab, lab.model(), graph, LocalTraining(0.003, 3))
-    known, run = Knowledge(lab.space, n=graph.n), {"key": jax.random.key(0), "budget": Budget(seconds=60)}
-    found = CENSUS.configure({"path_turns": "0"})(seen, known, **run)
+    known, run = Knowledge(lab.space, n=graph.n), {"key": jax.random.key(0), "budget": Budget(time_limit=60)}
+    found = CENSUS.with_options({"path_turns": "0"})(seen, known, **run)
     assert found.best is not None and found.best.canonical_form() == graph.canonical_form()
     assert found.certificate is not None and found.certificate.status == "at_least_k"
     settled = CENSUS(seen, known, **run)

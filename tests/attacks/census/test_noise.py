@@ -20,7 +20,7 @@ from jgleak.attacks.grain.grain import GRAIN
 from jgleak.attacks.noise import RATE, largest
 from jgleak.federated import Knowledge, Observation
 
-FOREVER = Budget(seconds=1e6).start()
+FOREVER = Budget(time_limit=1e6).start()
 
 
 def noisy(observation: Observation, relative: float, seed: int = 0) -> tuple[Observation, float]:
@@ -37,9 +37,9 @@ def test_exact_where_the_attack_without_noise_fails(attack: Any, lab: Any) -> No
     for seed in (5, 6, 7):
         graph = lab.random(7, seed)
         observation, noise = noisy(lab.observe(lab.model(), graph), 3e-4, seed)
-        key, budget = jax.random.key(0), Budget(seconds=20)
+        key, budget = jax.random.key(0), Budget(time_limit=20)
         if seed == 5:
-            blind = attack(observation, Knowledge(lab.space, n=7), key=key, budget=Budget(seconds=2))
+            blind = attack(observation, Knowledge(lab.space, n=7), key=key, budget=Budget(time_limit=2))
             assert blind.stop != "match"
         found = attack(observation, Knowledge(lab.space, n=7, noise=noise), key=key, budget=budget)
         assert found.stop == "match" and found.gradient_distance is not None
@@ -56,7 +56,7 @@ def test_hopeless_noise_is_named_and_nothing_is_found(attack: Any, lab: Any) -> 
     for relative in (20.0, 300.0):
         observation, noise = noisy(lab.observe(lab.model(), lab.random(7, 0)), relative)
         known = Knowledge(lab.space, n=7, noise=noise)
-        found = attack(observation, known, key=jax.random.key(0), budget=Budget(seconds=20))
+        found = attack(observation, known, key=jax.random.key(0), budget=Budget(time_limit=20))
         assert (found.graphs, found.stop, found.certificate) == ((), "no information", None)
         assert f"deviation {noise:.1e}" in found.info["reason"]
 

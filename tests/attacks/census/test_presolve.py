@@ -13,7 +13,7 @@ from jgleak.attacks.attack import Budget
 from jgleak.attacks.census.presolve import possible
 from jgleak.attacks.census.settings import DEFAULTS
 
-FOREVER = Budget(seconds=1e6).start()
+FOREVER = Budget(time_limit=1e6).start()
 
 
 def mask_of(system: np.ndarray, right: np.ndarray, least: float) -> np.ndarray:
@@ -64,7 +64,7 @@ def test_mixtures_of_two_solutions_lose_neither() -> None:
 
 
 def test_without_time_everything_is_possible() -> None:
-    ended = Budget(seconds=1e-9).start()
+    ended = Budget(time_limit=1e-9).start()
     system = np.eye(3)
     more = {"least": 0.5, "limit": 1e-5, "settings": DEFAULTS}
     assert possible(system, system[0], solution=system[0], clock=ended, **more).all()

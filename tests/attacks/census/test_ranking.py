@@ -59,7 +59,7 @@ def test_the_ranking_decides_the_order_of_a_set_and_nothing_else(lab: Any) -> No
     observation, sets = lab.observe(lab.model(), lab.ring([0, 1, 2])), {}
     for prior in ("none", "plain", "auto"):
         known = Knowledge(lab.space, max_n=12, prior=prior)
-        found = CENSUS(observation, known, key=jax.random.key(0), budget=Budget(seconds=60))
+        found = CENSUS(observation, known, key=jax.random.key(0), budget=Budget(time_limit=60))
         assert found.certificate is not None and found.certificate.status == "k_graphs"
         sets[prior] = list(found.graphs)
     assert [g.n for g in sets["plain"]] == [g.n for g in sets["auto"]] == [3, 6, 9, 12]

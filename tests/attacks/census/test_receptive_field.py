@@ -33,7 +33,7 @@ def pooled(space: FeatureSpace, **fields: Any) -> GNN:
 
 
 def attacked(observation: Observation, knowledge: Knowledge, **options: Any) -> Reconstruction:
-    return CENSUS.configure(options)(observation, knowledge, key=jax.random.key(0), budget=Budget(seconds=600))
+    return CENSUS.with_options(options)(observation, knowledge, key=jax.random.key(0), budget=Budget(time_limit=600))
 
 
 def star_counts(graph: Graph) -> tuple[Any, ...]:
@@ -167,11 +167,11 @@ def test_rows_that_are_not_the_clients_explain_nothing(lab: Any) -> None:
     seen = lab.observe(lab.model(), truth)
     for attack in (CENSUS, GRAIN):
         found = attack(
-            seen, Knowledge(lab.space, features=other.x), key=jax.random.key(0), budget=Budget(seconds=60)
+            seen, Knowledge(lab.space, features=other.x), key=jax.random.key(0), budget=Budget(time_limit=60)
         )  # fmt: skip
         assert found.stop != "match"
         right = attack(
-            seen, Knowledge(lab.space, features=truth.x), key=jax.random.key(0), budget=Budget(seconds=60)
+            seen, Knowledge(lab.space, features=truth.x), key=jax.random.key(0), budget=Budget(time_limit=60)
         )  # fmt: skip
         assert right.stop == "match" and right.best is not None
         np.testing.assert_array_equal(right.best.x, truth.x)

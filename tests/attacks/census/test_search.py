@@ -114,7 +114,7 @@ def test_blocks_of_a_graph_assemble_to_it() -> None:
     graph = drawn(np.random.default_rng(3), 9)
     problem = CensusProblem.of(observed(graph), Knowledge(SPACE))
     levels, counts = levels_of(problem, Linked(graph.adjacency > 0, graph.x[:, 0]), CODES, MOST)
-    assembly = Assembly(levels.top, counts, clock=Budget(seconds=60).start(), most=100_000)
+    assembly = Assembly(levels.top, counts, clock=Budget(time_limit=60).start(), most=100_000)
     found = [
         Graph(levels.nodes.codes[levels.top.kinds[list(one.blocks)]], np.array(one.edges)) for one in assembly.graphs()
     ]
@@ -128,8 +128,8 @@ def test_a_graph_whose_blocks_are_too_many_to_count_is_found(known: str) -> None
     seen = observed(truth, hidden=16)
     knowledge = Knowledge(SPACE, max_n=6) if known == "nothing" else Knowledge(SPACE, n=7, features=truth.x)
     only = {"hop_blocks": "1", "counting_share": "0.01", "enumerated_nodes": "0"}  # nothing is counted or enumerated
-    census = get_attack("census").configure(only)
-    answer = census(seen, knowledge, key=jax.random.key(0), budget=Budget(seconds=300))
+    census = get_attack("census").with_options(only)
+    answer = census(seen, knowledge, key=jax.random.key(0), budget=Budget(time_limit=300))
     assert any(one.isomorphic(truth) for one in answer.graphs)
     distances = [distance for distance, _ in gradient_distances(seen, SPACE, answer.graphs)]
     assert max(distances) <= 1e-4 and min(distances) < 1e-5

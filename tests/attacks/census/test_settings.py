@@ -23,7 +23,7 @@ from jgleak.graph import Graph
 
 def attacked(attack: Attack, lab: Any, graph: Graph, **knowledge: Any) -> Reconstruction:
     known = Knowledge(lab.space, **knowledge)
-    return attack(lab.observe(lab.model(), graph), known, key=jax.random.key(0), budget=Budget(seconds=60))
+    return attack(lab.observe(lab.model(), graph), known, key=jax.random.key(0), budget=Budget(time_limit=60))
 
 
 def leaves(settings: Any) -> list[str]:
@@ -40,7 +40,7 @@ def test_a_list_that_is_full_ends_the_search_and_the_certificate_says_so(lab: An
     whole = attacked(CENSUS, lab, ring, max_n=6)
     assert whole.certificate is not None and (whole.certificate.status, len(whole.graphs)) == ("k_graphs", 2)
     assert "options" not in whole.info
-    one = attacked(CENSUS.configure({"listed": "1"}), lab, ring, max_n=6)
+    one = attacked(CENSUS.with_options({"listed": "1"}), lab, ring, max_n=6)
     assert one.certificate is not None and (one.certificate.status, len(one.graphs)) == ("at_least_k", 1)
     assert one.info["options"] == {"listed": 1}
 
@@ -50,30 +50,30 @@ def test_without_a_bound_larger_graphs_are_looked_for_while_none_is_found(lab: A
     how far was looked; where two nodes are the last round, nothing is found."""
     ring = lab.ring([0, 1, 2])
     for rounds, most, status in (("2,4,8", 4, "unique"), ("8,3,2", 3, "unique"), ("2,6", 6, "k_graphs")):
-        found = attacked(CENSUS.configure({"size_rounds": rounds}), lab, ring)
+        found = attacked(CENSUS.with_options({"size_rounds": rounds}), lab, ring)
         assert found.best is not None and found.best.isomorphic(ring) and found.certificate is not None
         assert (found.certificate.n_max, found.certificate.status) == (most, status)
-    assert not attacked(CENSUS.configure({"size_rounds": "2"}), lab, ring).graphs
-    bounded = attacked(CENSUS.configure({"size_rounds": "2"}), lab, ring, max_n=3).certificate
+    assert not attacked(CENSUS.with_options({"size_rounds": "2"}), lab, ring).graphs
+    bounded = attacked(CENSUS.with_options({"size_rounds": "2"}), lab, ring, max_n=3).certificate
     assert bounded is not None and (bounded.n_max, bounded.status) == (3, "unique")
 
 
 def test_no_attempt_begins_once_the_time_is_up(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even its checks are prepared: each takes a decomposition of a gradient."""
     problem = CensusProblem.of(lab.observe(lab.model(), lab.path([0, 1, 2])), Knowledge(lab.space, n=3))
-    candidates, prepared = CensusCandidates(problem, Budget(seconds=1e6).start(), Budget()), list[str]()
+    candidates, prepared = CensusCandidates(problem, Budget(time_limit=1e6).start(), Budget()), list[str]()
 
     def at(site: Any, **_: Any) -> None:
         prepared.append(site.name)
 
     monkeypatch.setattr(SpanCheck, "at", at)
-    assert list(candidates.attempts(Budget(seconds=1e-9).start())) == [] and prepared == []
+    assert list(candidates.attempts(Budget(time_limit=1e-9).start())) == [] and prepared == []
 
 
 def test_no_residual_is_small_enough_for_a_tolerance_of_nothing(lab: Any) -> None:
     """Nor is any graph found where every true block is taken to be missing."""
     found = attacked(
-        CENSUS.configure({"missing_residual": "1e-12", "enumerated_nodes": "0"}), lab, lab.path([0, 1, 2]), n=3
+        CENSUS.with_options({"missing_residual": "1e-12", "enumerated_nodes": "0"}), lab, lab.path([0, 1, 2]), n=3
     )
     assert not found.graphs and found.stop == "missing blocks"
 
@@ -83,13 +83,13 @@ def test_options_of_the_span_checks_are_options_of_both_attacks(lab: Any) -> Non
     graph = lab.random(7, 3)
     for attack in (CENSUS, GRAIN):
         assert attacked(attack, lab, graph, n=7).stop == "match"
-        strict = attacked(attack.configure({"rank_gap": "1e12"}), lab, graph, n=7)
+        strict = attacked(attack.with_options({"rank_gap": "1e12"}), lab, graph, n=7)
         assert strict.stop == "no information" and "show no rank" in strict.info["reason"]
         assert strict.info["options"] == {"rank_gap": 1e12}
 
 
 def test_options_add_up(lab: Any) -> None:
-    attack = GRAIN.configure({"step_rounds": "10,100"}).configure({"filtering_share": "0.5"})
+    attack = GRAIN.with_options({"step_rounds": "10,100"}).with_options({"filtering_share": "0.5"})
     found = attacked(attack, lab, lab.path([0, 1, 2]), n=3)
     assert found.stop == "match" and found.info["options"] == {"step_rounds": (10, 100), "filtering_share": 0.5}
 
@@ -97,9 +97,9 @@ def test_options_add_up(lab: Any) -> None:
 @pytest.mark.parametrize("attack", [CENSUS, GRAIN], ids=["census", "grain"])
 def test_unknown_options_are_refused(attack: Attack) -> None:
     with pytest.raises(ValueError, match="option 'rank_gaps': unknown; did you mean 'rank_gap'"):
-        attack.configure({"rank_gaps": "3"})
+        attack.with_options({"rank_gaps": "3"})
     with pytest.raises(ValueError, match="option 'passing_blocks': expected a whole number from 1, got '0'"):
-        attack.configure({"passing_blocks": "0"})
+        attack.with_options({"passing_blocks": "0"})
 
 
 @pytest.mark.parametrize("settings", [CensusSettings(), GrainSettings()], ids=["census", "grain"])

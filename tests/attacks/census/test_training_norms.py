@@ -38,7 +38,7 @@ def observed(name: str, layers: tuple[Layer, ...], pooling: str = "mean") -> tup
 
 def attacked(observation: Any, n: int | None, attack: Any = None) -> Any:
     return (attack or get_attack("census"))(
-        observation, Knowledge(DATA.space, n=n, max_n=20), key=jax.random.key(1), budget=Budget(seconds=120)
+        observation, Knowledge(DATA.space, n=n, max_n=20), key=jax.random.key(1), budget=Budget(time_limit=120)
     )
 
 
@@ -54,7 +54,7 @@ def test_the_graph_is_found_and_no_other(model: str, pooling: str) -> None:
 def test_the_rounding_of_statistics_is_allowed_for() -> None:
     # few nodes: in some columns the deviation, which rows are divided by, is so small that rounding moves it
     graph, observation = observed("phenol", MODELS["behind GIN"])
-    strict = get_attack("census").configure({"statistics_margin": 1e-6, "enumerated_nodes": 0})
+    strict = get_attack("census").with_options({"statistics_margin": 1e-6, "enumerated_nodes": 0})
     assert attacked(observation, graph.n, strict).stop == "nothing assembled"
     found = attacked(observation, graph.n)
     assert found.best.isomorphic(graph) and found.certificate.status == "unique"

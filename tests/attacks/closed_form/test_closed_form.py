@@ -194,10 +194,10 @@ def test_a_changed_update_is_noticed() -> None:
 def test_users_set_what_counts_as_equal() -> None:
     space = space_of("gaussian", 20)
     seen = observe(model_of("sage", "node", 20), draw(np.random.default_rng(8), 8, "gaussian", 20, "node"), space)
-    strict = CLOSED_FORM.configure({"fit": "1e-12"})(seen, Knowledge(space), key=KEY, budget=Budget())
+    strict = CLOSED_FORM.with_options({"fit": "1e-12"})(seen, Knowledge(space), key=KEY, budget=Budget())
     assert strict.best is None and "no states fit" in strict.info["adjacency"]
     with pytest.raises(ValueError, match="option 'passes': expected a whole number from 1, got '0'"):
-        CLOSED_FORM.configure({"passes": "0"})
+        CLOSED_FORM.with_options({"passes": "0"})
 
 
 @pytest.mark.parametrize(

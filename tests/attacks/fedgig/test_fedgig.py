@@ -36,7 +36,7 @@ def found(lab: Any, truth: Graph) -> dict[str, Reconstruction]:
 
     def run(attack: Attack) -> Reconstruction:
         brief = {"training_steps": "20"} if attack is fedgig.FEDGIG else {}
-        return attack.configure({"steps": "300"} | brief)(observation, knowledge, key=jax.random.key(0))
+        return attack.with_options({"steps": "300"} | brief)(observation, knowledge, key=jax.random.key(0))
 
     return {a.name: run(a) for a in (fedgig.FEDGIG, fedgig.FEDGIG_NO_AUTOENCODER)}  # the same compiled functions
 
@@ -135,9 +135,9 @@ def test_public_graphs_are_needed_for_the_autoencoder(lab: Any, truth: Graph) ->
 def test_users_set_how_it_learns_from_public_graphs() -> None:
     assert settings(configured(fedgig.RECIPE, {"training_rate": "1e-3"}))["training_rate"] == 1e-3
     with pytest.raises(ValueError, match="option 'training_nodes': expected a whole number from 1"):
-        fedgig.FEDGIG.configure({"training_nodes": "0"})
+        fedgig.FEDGIG.with_options({"training_nodes": "0"})
     with pytest.raises(ValueError, match="option 'training_rate': unknown"):
-        fedgig.FEDGIG_NO_AUTOENCODER.configure({"training_rate": "1e-3"})
+        fedgig.FEDGIG_NO_AUTOENCODER.with_options({"training_rate": "1e-3"})
 
 
 def _posed(lab: Any, truth: Graph, knowledge: Knowledge) -> tuple[Setting, Problem]:

@@ -15,7 +15,7 @@ from jgleak.attacks.grain.build import Builder, Gluing, PartialGluing
 from jgleak.attacks.span.hops import Blocks
 from jgleak.graph import Graph
 
-FOREVER = Budget(seconds=1e6).start()
+FOREVER = Budget(time_limit=1e6).start()
 ATLAS = [g for g in nx.graph_atlas_g() if 1 <= g.number_of_nodes() <= 5 and nx.is_connected(g)]
 
 

@@ -11,7 +11,7 @@ from jgleak.attacks.attack import Budget
 from jgleak.attacks.grain.distinct import _Board, _completions
 from jgleak.attacks.span.hops import Nodes
 
-FOREVER = Budget(seconds=1e6).start()
+FOREVER = Budget(time_limit=1e6).start()
 
 
 def board(degrees: tuple[int, ...], settled: dict[int, frozenset[int]]) -> _Board:

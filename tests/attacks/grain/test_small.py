@@ -20,7 +20,9 @@ from jgleak.graph import Graph
 
 def attack(lab: Any, graph: Graph, *, seconds: float = 60.0, model: Any = None, **knowledge: Any) -> Reconstruction:
     observation = lab.observe(model or lab.model(), graph)
-    return GRAIN(observation, Knowledge(lab.space, **knowledge), key=jax.random.key(0), budget=Budget(seconds=seconds))
+    return GRAIN(
+        observation, Knowledge(lab.space, **knowledge), key=jax.random.key(0), budget=Budget(time_limit=seconds)
+    )
 
 
 def is_exact(found: Reconstruction, truth: Graph) -> bool:

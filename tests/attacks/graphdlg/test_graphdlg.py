@@ -30,7 +30,7 @@ def public(lab: Any) -> tuple[Graph, ...]:
 
 
 def run(attack: Attack, observation: Observation, knowledge: Knowledge, **options: str) -> Reconstruction:
-    return attack.configure(options)(observation, knowledge, key=jax.random.key(0))
+    return attack.with_options(options)(observation, knowledge, key=jax.random.key(0))
 
 
 def test_a_public_graph_is_recognised(lab: Any) -> None:
@@ -39,7 +39,7 @@ def test_a_public_graph_is_recognised(lab: Any) -> None:
     model = lab.model(**FIELDS)
     observations = [lab.observe(model, g, loss="ce") for g in graphs]
     known = Knowledge(lab.space, n=7, auxiliary=graphs)
-    found = GRAPHDLG.configure({"steps": "200", "adapter": "0"}).on_many(
+    found = GRAPHDLG.with_options({"steps": "200", "adapter": "0"}).on_many(
         observations, [known] * 4, keys=[jax.random.key(i) for i in range(4)], budget=Budget()
     )
     for one, graph in zip(found, graphs, strict=True):
@@ -116,7 +116,7 @@ def test_the_refinement_comes_closer(lab: Any) -> None:
     known = Knowledge(lab.space, n=7, auxiliary=public(lab))
     recipe = dataclasses.replace(RECIPE, steps=100)
     found = invert_many(
-        recipe, [observation], [known], keys=[jax.random.key(0)], budget=Budget(seconds=60.0), trace=True
+        recipe, [observation], [known], keys=[jax.random.key(0)], budget=Budget(time_limit=60.0), trace=True
     )[0]
     curve = found.info["trace"][0]
     assert min(curve) < 0.7 * curve[0]
@@ -170,4 +170,4 @@ def test_options_say_what_they_take() -> None:
         ({"adapter": "nan"}, "a number from 0"),
     ):
         with pytest.raises(ValueError, match=words):
-            GRAPHDLG.configure(given)
+            GRAPHDLG.with_options(given)

@@ -47,7 +47,7 @@ def distance(seen: Observation, observed: Observation) -> float:
 
 
 def attack(recipe: Recipe, seen: Observation, known: Knowledge) -> Reconstruction:
-    return loop.invert(recipe, seen, known, key=jax.random.key(1), budget=Budget(seconds=100.0))
+    return loop.invert(recipe, seen, known, key=jax.random.key(1), budget=Budget(time_limit=100.0))
 
 
 def test_it_goes_as_far_as_the_noise_and_no_further(lab: Any, seen: Observation) -> None:
@@ -73,7 +73,7 @@ def test_each_of_many_has_its_own_noise(lab: Any, seen: Observation) -> None:
     clients = [noisy(seen, relative, seed=i) for i, relative in enumerate(noises)]
     known = [Knowledge(lab.space, n=6, noise=deviation) for _, deviation in clients]
     keys = list(jax.random.split(jax.random.key(1), 3))
-    budget = Budget(seconds=100.0)
+    budget = Budget(time_limit=100.0)
     together = loop.invert_many(CAUTIOUS, [o for o, _ in clients], known, keys=keys, budget=budget)
     alone = [
         loop.invert(CAUTIOUS, o, k, key=key, budget=budget) for (o, _), k, key in zip(clients, known, keys, strict=True)
@@ -116,5 +116,5 @@ def test_the_refinement_of_graphdlg_is_cautious(lab: Any) -> None:
     model = lab.model(hidden=16, readout="pooled", readout_widths=(), last_act=True)
     observed, deviation = noisy(lab.observe(model, lab.random(6, 6), loss="ce"), 30.0, "laplace")
     known = Knowledge(lab.space, n=6, noise=deviation, auxiliary=tuple(lab.random(7, seed) for seed in range(4)))
-    found = get_attack("graphdlg-refined")(observed, known, key=jax.random.key(0), budget=Budget(seconds=100.0))
+    found = get_attack("graphdlg-refined")(observed, known, key=jax.random.key(0), budget=Budget(time_limit=100.0))
     assert found.info["steps"] == 0 and "noise" in found.info["reason"]

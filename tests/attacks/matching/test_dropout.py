@@ -128,8 +128,8 @@ def test_matching_through_dropout_beats_matching_that_ignores_it(lab: Any) -> No
     ]
     known, right, far = [Knowledge(lab.space, n=6)] * 8, {}, {}
     for masks in ("searched", "none"):
-        attack = get_attack("invergrad").configure({"steps": "150", "masks": masks})
-        found = attack.on_many(seen, known, keys=keys, budget=Budget(seconds=100.0))
+        attack = get_attack("invergrad").with_options({"steps": "150", "masks": masks})
+        found = attack.on_many(seen, known, keys=keys, budget=Budget(time_limit=100.0))
         right[masks] = np.mean([score(g, one.best, lab.space).gsm0 for g, one in zip(graphs, found, strict=True)])
         far[masks] = np.mean([one.info["matching_loss"] for one in found])
     assert right["searched"] > right["none"] and far["searched"] < 0.5 * far["none"]

@@ -139,7 +139,7 @@ def test_what_is_known_goes_in_as_it_is(client: Any, priors: dict[Any, Any], mod
 def test_matching_comes_closer(client: Any, priors: dict[Any, Any], module: Any) -> None:
     recipe: Recipe = configured(module.RECIPE, {"steps": "50", "restarts": "2"})
     recipe = dataclasses.replace(recipe, learn=lambda observations, knowledges, training: priors[module][0])
-    keys, budget = [jax.random.key(0)], Budget(seconds=100.0)
+    keys, budget = [jax.random.key(0)], Budget(time_limit=100.0)
     (found,) = loop.invert_many(recipe, [client[1]], [client[2]], keys=keys, budget=budget, trace=True)
     assert found.best is not None and found.best.n == 7
     start, end = np.array(found.info["trace"])[:, 0].min(), found.info["matching_loss"]

@@ -57,7 +57,7 @@ def test_a_search_compares_what_the_option_says(lab: Any) -> None:
     graph, model = lab.path([0, 1, 2]), lab.model(hidden=16)
     seen = fedavg(model, lab.params(model), [graph], lab.space, loss="ce", local=WAYS[0])
     known = Knowledge(lab.space, n=3, features=graph.x, adjacency=graph.adjacency)
-    run, found = {"key": jax.random.key(0), "budget": Budget(seconds=60)}, {}
+    run, found = {"key": jax.random.key(0), "budget": Budget(time_limit=60)}, {}
     for way in ("steps", "none"):
-        found[way] = IDLG.configure({"replay": way, "steps": "1"})(seen, known, **run).info["matching_loss"]
+        found[way] = IDLG.with_options({"replay": way, "steps": "1"})(seen, known, **run).info["matching_loss"]
     assert found["steps"] < 1e-10 < 1e-6 < found["none"]

@@ -28,7 +28,7 @@ from jgleak.attacks.matching.starts import Sparse
 from jgleak.attacks.registry import get_attack
 from jgleak.federated import Knowledge, Observation, fedsgd
 
-LONG = Budget(seconds=100.0)
+LONG = Budget(time_limit=100.0)
 QUICK = configured(WITH_LABELS, {"steps": "60", "restarts": "2"})
 
 
@@ -117,7 +117,7 @@ def test_progress_trace_and_best_so_far(clients: Any) -> None:
 def test_it_stops_when_all_are_done_and_when_the_time_is_up(clients: Any) -> None:
     easy = dataclasses.replace(QUICK, target=1e9)
     assert {(one.stop, one.info["steps"]) for one in many(easy, clients)} == {("converged", 0)}
-    ended = many(dataclasses.replace(QUICK, steps=5000), clients, budget=Budget(seconds=1e-6))
+    ended = many(dataclasses.replace(QUICK, steps=5000), clients, budget=Budget(time_limit=1e-6))
     assert {one.stop for one in ended} == {"time"} and max(one.info["steps"] for one in ended) == STRIDE
 
 
@@ -185,9 +185,9 @@ def test_a_batch_comes_back_as_graphs_of_the_batch(lab: Any) -> None:
 )
 def test_options_that_do_not_exist_are_refused(options: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        DLG.configure(options)
+        DLG.with_options(options)
     with pytest.raises(ValueError, match="this attack has no options"):
-        get_attack("empty").configure(options)
+        get_attack("empty").with_options(options)
 
 
 def test_options_change_nothing_else() -> None:
@@ -201,9 +201,9 @@ def test_options_change_nothing_else() -> None:
 
 def test_a_generator_takes_no_other_start() -> None:
     with pytest.raises(ValueError, match="option 'init': this attack starts from what public graphs have taught it"):
-        get_attack("gi-gan").configure({"init": "normal"})
+        get_attack("gi-gan").with_options({"init": "normal"})
     with pytest.raises(ValueError, match="option 'init'"):
-        get_attack("graphdlg-refined").configure({"init": "normal"})
+        get_attack("graphdlg-refined").with_options({"init": "normal"})
 
 
 def test_the_number_of_nodes_is_asked_for(lab: Any, clients: Any) -> None:
@@ -228,7 +228,7 @@ def test_a_part_of_a_recipe_has_options_of_its_own() -> None:
 def test_more_starts_than_fit_into_memory_are_refused(clients: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one line before anything is allocated; the same reckoning decides how many clients run together."""
     seen, known, keys = clients
-    greedy = DLG.configure({"restarts": str(10**9)})
+    greedy = DLG.with_options({"restarts": str(10**9)})
     with pytest.raises(
         ValueError, match=r"1000000000 starts side by side of a graph of 4 nodes take about .* GiB, and 16"
     ):

@@ -168,8 +168,8 @@ def test_a_rounded_answer_is_compared_with_a_clipped_update_by_direction(lab: An
     clip = parse(f"clip:{length / 2}")
     seen = fedsgd(model, lab.params(model), [graph], lab.space, loss="bce", defense=clip, key=jax.random.key(0))
     known = Knowledge(lab.space, adjacency=graph.adjacency, features=graph.x)
-    dlg = get_attack("dlg").configure({"steps": "200"})
-    found = dlg(seen, known, key=jax.random.key(1), budget=Budget(seconds=60))
+    dlg = get_attack("dlg").with_options({"steps": "200"})
+    found = dlg(seen, known, key=jax.random.key(1), budget=Budget(time_limit=60))
     assert found.best is not None and found.best.y == graph.y
     assert found.gradient_distance is not None and found.gradient_distance < 1e-4 and found.stop == "match"
 
@@ -191,10 +191,10 @@ def test_the_truth_explains_a_pruned_update(lab: Any, defense: str, objective: s
     distances = gradient_distances(seen, lab.space, [graph, lab.path([0, 2, 1])])
     assert distances[0][0] < 1e-5 and distances[0][1] == graph.y and distances[1][0] > 1e-2
     known = Knowledge(lab.space, adjacency=graph.adjacency, features=graph.x, labels=np.array(graph.y))
-    idlg = get_attack("idlg").configure({"steps": "2", "objective": objective})
-    found = idlg(seen, known, key=jax.random.key(1), budget=Budget(seconds=60))
+    idlg = get_attack("idlg").with_options({"steps": "2", "objective": objective})
+    found = idlg(seen, known, key=jax.random.key(1), budget=Budget(time_limit=60))
     assert found.stop == "match" and found.info["matching_loss"] < 1e-6
-    blind = idlg(dataclasses.replace(seen, pruned=False), known, key=jax.random.key(1), budget=Budget(seconds=60))
+    blind = idlg(dataclasses.replace(seen, pruned=False), known, key=jax.random.key(1), budget=Budget(time_limit=60))
     assert blind.gradient_distance is not None and blind.gradient_distance > 0.1
 
 
@@ -203,6 +203,6 @@ def test_attention_vectors_of_many_heads_are_no_kernels(lab: Any) -> None:
     graph = lab.path([0, 1, 2])
     model = lab.model(conv="gat", hidden=64, heads=32, layers=1, last_heads=32, readout="pooled", readout_widths=())
     observation = lab.observe(model, graph)
-    attack = get_attack("dlg").configure({"steps": "3"})
-    found = attack(observation, Knowledge(lab.space, n=3), key=jax.random.key(0), budget=Budget(seconds=60))
+    attack = get_attack("dlg").with_options({"steps": "3"})
+    found = attack(observation, Knowledge(lab.space, n=3), key=jax.random.key(0), budget=Budget(time_limit=60))
     assert found.best is not None and found.best.n == 3

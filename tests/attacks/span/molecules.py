@@ -15,7 +15,7 @@ from jgleak.datasets.molecules import molecule_graph
 from jgleak.federated import Knowledge, Observation, fedsgd
 from jgleak.graph import Graph
 
-FOREVER = Budget(seconds=1e6).start()
+FOREVER = Budget(time_limit=1e6).start()
 
 
 def seen(smiles: str) -> tuple[Graph, Observation, Nodes, SpanCheck]:

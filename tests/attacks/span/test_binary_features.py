@@ -76,7 +76,7 @@ def test_a_search_that_was_cut_short_says_so() -> None:
     whole, complete = passing_words(space, subspace)
     part, cut = passing_words(space, subspace, limits=SpanLimits(word_partitions=3))
     assert complete and not cut and as_set(part) < as_set(whole)
-    assert not passing_words(space, subspace, clock=Budget(seconds=1e-9).start()).complete
+    assert not passing_words(space, subspace, clock=Budget(time_limit=1e-9).start()).complete
 
 
 def test_what_counts_as_wordy() -> None:

@@ -32,8 +32,8 @@ from jgleak.gnn.activation import activation
 
 WIDTH, TABLE, NODES, BATCH = 12, 7, 16, 128
 DEGREES = np.array([3, 1, 2, 3, 2, 4, 1])
-FOREVER = Budget(seconds=1e6).start()
-ALL = Budget(seconds=1e6)
+FOREVER = Budget(time_limit=1e6).start()
+ALL = Budget(time_limit=1e6)
 THREE = [Slot(np.arange(TABLE), 3)]
 TWO = [Slot(np.array([1, 2, 4]), 2), Slot(np.array([0, 3, 5, 6]), 1)]
 
@@ -568,7 +568,7 @@ assert jax.device_count() == 4
 ranges.TILE, ranges.REACH, ranges.RANGE, ranges.TAILS, ranges.COLUMNS = (4, 8), 8, 64, (24,), (16,)
 filter.SMALL, filter.WIDTHS, filter.SCREEN, filter.CONFIRM = 10**6, (4,), 64, 64
 combinations.LITTLE, combinations.SPREAD = 10, 2
-rng, clock = np.random.default_rng(0), Budget(seconds=1e6).start()
+rng, clock = np.random.default_rng(0), Budget(time_limit=1e6).start()
 model = standard(12, hidden=24)
 params = {"layers_0": {"conv": {"kernel": rng.normal(size=(12, 24)).astype(np.float32)}}}
 rows, degrees = rng.normal(size=(9, 12)), np.array([3, 4, 3, 3, 2, 1, 3, 4, 1])

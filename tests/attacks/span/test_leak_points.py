@@ -34,7 +34,7 @@ from jgleak.gnn import (
 )
 from jgleak.graph import Graph
 
-WIDE, FOREVER = 40, Budget(seconds=1e6).start()
+WIDE, FOREVER = 40, Budget(time_limit=1e6).start()
 HEAD = NodeMLP(MLP((60, 32, 2)))
 SPACE = load("embedded").space
 
@@ -80,7 +80,7 @@ def test_every_gradient_is_made_of_the_rows_of_true_blocks(name: str) -> None:
     frozen = still(observation, graph.n)
     model, params = frozen.model, frozen.params
     nodes, around = blocks_of(graph)
-    budget = Budget(seconds=1e6)
+    budget = Budget(time_limit=1e6)
     ones = one_hop(model, params, nodes, [], clock=FOREVER, budget=budget)
     assert sorted(zip(ones.roots.tolist(), ones.neighbours, strict=True)) == sorted(around)
     twos = next_hop(model, params, nodes, [ones], [], clock=FOREVER, budget=budget)

@@ -19,7 +19,7 @@ from jgleak.federated import Observation
 
 from .molecules import FOREVER, seen, true_blocks
 
-ALL = Budget(seconds=1e6)
+ALL = Budget(time_limit=1e6)
 
 
 FEW = SpanLimits(whole_candidates=1)
@@ -58,7 +58,7 @@ def test_a_graph_without_a_searched_node_breaks_the_condition() -> None:
 def test_what_the_clock_left_out_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock ends after the cheap centres: the neighbourhoods still to be looked at must not count as looked at."""
     _, observation, nodes, check = seen("CC(C)Cc1ccc(cc1)C(C)C(=O)O")
-    beside, ended = onehop._beside, Budget(seconds=1e-9).start()
+    beside, ended = onehop._beside, Budget(time_limit=1e-9).start()
 
     def late(searching: Any, *arguments: Any) -> list[FoundBlocks]:
         return beside(searching._replace(clock=ended), *arguments)

@@ -54,7 +54,7 @@ def test_without_time_nothing_is_found() -> None:
     _, observation, nodes, check = seen("CNC(=O)ON=CC(C)(C)S(C)=O")
     span = check.subspace
     search = BlockFilter(*observation.model.layer_at(observation.params, 0), nodes.rows, nodes.degrees)
-    assert completed(search, [(0, [Slot(np.arange(3), 1)])], span, Budget(seconds=1e-9).start()) == []
+    assert completed(search, [(0, [Slot(np.arange(3), 1)])], span, Budget(time_limit=1e-9).start()) == []
     assert completed(search, [], span, FOREVER) == []
 
 

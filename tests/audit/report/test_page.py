@@ -163,11 +163,11 @@ def test_gallery_shows_truth_beside_reconstruction(folder: Path) -> None:
 
 
 def test_gallery_shows_the_first_update_of_several_graphs_whole(folder: Path) -> None:
-    units = [unit(client)._replace(specification={**unit(0).specification, "batch": 4}) for client in range(6)]
+    units = [unit(client)._replace(specification={**unit(0).specification, "batch_size": 4}) for client in range(6)]
     (wall,) = gallery(folder, rows(audit(*units)))
     assert [pair.name for pair in wall.pairs] == [f"molecule {client}" for client in range(4)]
     assert "graph 1 of 4 of one update" in wall.pairs[0].caption
-    many = [one._replace(specification={**one.specification, "batch": 20}) for one in map(unit, range(20))]
+    many = [one._replace(specification={**one.specification, "batch_size": 20}) for one in map(unit, range(20))]
     assert len(gallery(folder, rows(audit(*many)))[0].pairs) == TOGETHER
 
 
@@ -176,7 +176,7 @@ def test_gallery_shows_one_recorded_update_and_not_several_as_one(folder: Path) 
 
     def of_file(client: int, name: str, batch: int) -> Unit:
         one = unit(client)
-        cell, specification = {**one.cell, "file": name}, {**one.specification, "batch": batch}
+        cell, specification = {**one.cell, "file": name}, {**one.specification, "batch_size": batch}
         return one._replace(hash=f"{one.hash}-{name}", cell=cell, specification=specification)
 
     pairs = [of_file(client, name, 2) for name in ("a", "b") for client in range(2)]

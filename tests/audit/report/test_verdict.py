@@ -88,7 +88,7 @@ def test_the_condition_names_graphs_steps_and_weights() -> None:
         return unit(0)._replace(specification=unit(0).specification | fields)
 
     assert "updates of 1 graph and 1 local step, random weights" in of(changed()).condition
-    both = of(changed(), changed(batch=8, local_steps=5, train=3)._replace(cell=unit(0, attack="dlg").cell))
+    both = of(changed(), changed(batch_size=8, local_steps=5, train=3)._replace(cell=unit(0, attack="dlg").cell))
     assert "updates of 1 to 8 graphs and 1 to 5 local steps, random and trained weights" in both.condition
 
 

@@ -52,7 +52,7 @@ def counted(
         try:
             one = dataclasses.replace(observation, batch_size=number)
             seconds = max(0.5 * clock.left, 0.0)
-            found = attack(one, knowledge, key=key, budget=dataclasses.replace(budget, seconds=seconds))
+            found = attack(one, knowledge, key=key, budget=dataclasses.replace(budget, time_limit=seconds))
         except ValueError as error:
             refused = error
             continue

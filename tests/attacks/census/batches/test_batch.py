@@ -42,7 +42,7 @@ def attacked(
     model: GNN, params: Any, graphs: list[Graph], space: Any, seconds: float = 600.0, **known: Any
 ) -> Reconstruction:
     observation = fedsgd(model, params, graphs, space, loss="bce")
-    return CENSUS(observation, Knowledge(space, **known), key=jax.random.key(0), budget=Budget(seconds=seconds))
+    return CENSUS(observation, Knowledge(space, **known), key=jax.random.key(0), budget=Budget(time_limit=seconds))
 
 
 def forms(graphs: Any) -> list[Form]:
@@ -206,7 +206,7 @@ def test_a_number_that_nothing_confirms_is_no_answer() -> None:
     whole = fedsgd(model, params, GRAPHS[:2], DATA.space, loss="bce")
     observation = dataclasses.replace(whole, update=jax.tree.map(lambda leaf: 0.7 * leaf, whole.update), batch_size=1)
     knowledge = Knowledge(DATA.space, prior="molecule")
-    _, found = counted(CENSUS, observation, knowledge, key=jax.random.key(0), budget=Budget(seconds=3.0))
+    _, found = counted(CENSUS, observation, knowledge, key=jax.random.key(0), budget=Budget(time_limit=3.0))
     assert found.stop != "match" and found.certificate is None
     assert all(member.certificate is None for member in found.members)
     assert "is not known" in found.info["reason"]

@@ -12,7 +12,7 @@ from jgleak.attacks.census.batches.factors import Combinations, Factor
 from jgleak.attacks.census.system import Rules
 from jgleak.attacks.span.hops import Blocks
 
-FOREVER = Budget(seconds=1e6).start()
+FOREVER = Budget(time_limit=1e6).start()
 
 
 def rules() -> Rules:

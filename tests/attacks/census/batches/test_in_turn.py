@@ -22,7 +22,7 @@ from jgleak.audit.certified import verify, write
 from jgleak.federated import Knowledge, LocalTraining, Observation, fedavg, save
 from jgleak.graph import Graph
 
-FOREVER = Budget(seconds=1e6).start()
+FOREVER = Budget(time_limit=1e6).start()
 RATE = 0.05
 
 
@@ -37,7 +37,7 @@ def returned(lab: Any, some: list[Graph], **fields: Any) -> Observation:
 
 
 def attacked(lab: Any, seen: Observation, seconds: float = 60) -> Reconstruction:
-    return CENSUS(seen, Knowledge(lab.space, max_n=8), key=jax.random.key(0), budget=Budget(seconds=seconds))
+    return CENSUS(seen, Knowledge(lab.space, max_n=8), key=jax.random.key(0), budget=Budget(time_limit=seconds))
 
 
 def test_the_first_step_shows_its_graph_s_counts(lab: Any) -> None:

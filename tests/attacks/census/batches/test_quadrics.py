@@ -9,7 +9,7 @@ from jaxtyping import Float
 from jgleak.attacks.attack import Budget
 from jgleak.attacks.census.batches import patterns, quadrics
 
-FOREVER = Budget(seconds=1e6).start()
+FOREVER = Budget(time_limit=1e6).start()
 
 
 def space(
@@ -62,7 +62,7 @@ def test_too_few_units_say_nothing() -> None:
     rows, outgoing, _ = space(10, 20, 1, 0.0)
     assert quadrics.vectors(rows, outgoing, FOREVER).shape == (0, 10)
     rows, outgoing, _ = space(10, 120, 2, 0.3)
-    assert quadrics.vectors(rows, outgoing, Budget(seconds=0.0).start()).shape == (0, 10)
+    assert quadrics.vectors(rows, outgoing, Budget(time_limit=0.0).start()).shape == (0, 10)
 
 
 @pytest.mark.parametrize("directions", [1, 2])

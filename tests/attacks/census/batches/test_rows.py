@@ -31,7 +31,7 @@ from jgleak.graph import Graph, GraphBatch
 DATA = embedded()
 NAMES = ("histamine", "valproic acid", "metformin")
 GRAPHS = [graph for graph in DATA.graphs if graph.name.split(":")[0] in NAMES]
-FOREVER = Budget(seconds=1e6).start()
+FOREVER = Budget(time_limit=1e6).start()
 
 
 def pooled(*widths: int, pooling: str = "mean") -> tuple[GNN, Any]:
@@ -73,7 +73,7 @@ def test_masks_show_every_graphs_pooled_row(loss: str, outputs: int) -> None:
 def test_masks_are_looked_for_behind_a_rectified_map_alone_and_within_the_time() -> None:
     for widths, limit in (((64, 32, 2), 1e6), ((2,), 1e6), ((64, 2), 0.0)):
         model, params = pooled(*widths)
-        assert masks.pooled_rows(HeadGradient.of(seen(model, params, GRAPHS)), Budget(seconds=limit).start()) is None
+        assert masks.pooled_rows(HeadGradient.of(seen(model, params, GRAPHS)), Budget(time_limit=limit).start()) is None
 
 
 @pytest.mark.parametrize("pooling", ["mean", pytest.param("sum", marks=pytest.mark.slow), "mean,sum"])

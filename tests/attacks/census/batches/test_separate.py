@@ -19,7 +19,7 @@ from jgleak.federated import Knowledge, fedsgd
 from jgleak.gnn import GNN
 from jgleak.graph import Graph
 
-BUDGET = Budget(seconds=60)
+BUDGET = Budget(time_limit=60)
 
 READOUTS: dict[str, dict[str, Any]] = {
     "GRAIN's": {},

@@ -9,7 +9,7 @@ from jgleak.attacks.attack import Budget
 from jgleak.attacks.census.batches import sparse
 from jgleak.attacks.census.batches.sparse import least_squares, support
 
-FOREVER = Budget(seconds=1e6).start()
+FOREVER = Budget(time_limit=1e6).start()
 
 
 @pytest.mark.parametrize("equations", [60, 200])
@@ -93,8 +93,8 @@ def test_least_squares_in_closed_form() -> None:
 
 def test_without_time_there_is_none() -> None:
     """Nothing begins that cannot end in time."""
-    assert support(np.ones((3, 2, 1)), np.ones(3), Budget(seconds=0.0).start()) is None
-    assert support(np.ones((300, 3000, 1)), np.ones(300), Budget(seconds=0.01).start()) is None
+    assert support(np.ones((3, 2, 1)), np.ones(3), Budget(time_limit=0.0).start()) is None
+    assert support(np.ones((300, 3000, 1)), np.ones(300), Budget(time_limit=0.01).start()) is None
 
 
 def test_without_a_solution_there_is_none() -> None:
