@@ -29,6 +29,7 @@ def test_json_lines_and_the_same_in_a_file(tmp_path: Path) -> None:
     assert [r["user"]["done"] for r in records if "user" in r] == [1, 2, 3] * 2
     assert records[2]["learnt"]["specification"]["users"] == 3
     assert (tmp_path / "run" / "results.jsonl").read_text() == result.stdout
+    assert "0/2" in result.stderr and "2/2" in result.stderr, "the progress of two epochs"
     assert "clients/s" in result.stderr and "What the server learns about 3 users" in result.stderr
     again = jgleak(*QUICK, "--out", str(tmp_path / "run"))
     assert again.exit_code == 2 and "holds an earlier run" in again.stderr

@@ -10,6 +10,7 @@ import re
 import shlex
 import struct
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import pytest
@@ -36,6 +37,9 @@ ELSEWHERE = {
     "docs/recording.md": "tests/interop/test_guide.py",
 }
 """Pages whose examples need a file, a client, or a model of another framework, and the tests that have them."""
+
+MARKED = re.compile(r"(?:<!-- test: (\w+) -->\n)?```python\n(.*?)```", re.DOTALL)
+"""A block and the name under which a test runs it, where it has one."""
 
 UNFINISHED = "import torch"
 """Where an example needs a module of the reader's own, it is not run here; another page's test runs the same lines."""
@@ -68,7 +72,32 @@ def test_every_example_has_a_test() -> None:
         if blocks(page, "python"):
             assert (name in HERE) != (name in ELSEWHERE), name
     for name, test in ELSEWHERE.items():
-        assert Path(name).name in (ROOT / test).read_text(encoding="utf-8"), f"{test} does not read {name}"
+        named = MARKED.findall((ROOT / name).read_text(encoding="utf-8"))
+        marks, used = [mark for mark, _ in named if mark], _used(ROOT / test)
+        assert Path(name).name in used.strings and "exec" in used.calls, f"{test} does not run blocks of {name}"
+        assert len(marks) in (0, len(named)) and len(set(marks)) == len(marks), f"{name}: blocks without a name"
+        run = set[str]().union(*(_used(file).first for file in (ROOT / test).parent.glob("test_*.py")))
+        assert not set(marks) - run, f"{name}: no test beside {test} runs these blocks"
+
+
+class Used(NamedTuple):
+    """What a test runs: the first arguments of its calls, other strings, and the functions that it calls by name."""
+
+    first: set[str]
+    strings: set[str]
+    calls: set[str]
+
+
+def _used(file: Path) -> Used:
+    nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+    calls = [
+        (node.func.id, node.args) for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    ]
+    asked = [node.slice for node in nodes if isinstance(node, ast.Subscript)]
+    first = [*(args[0] for name, args in calls if name == "run" and args), *asked]
+    strings = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    constants = {node.value for node in first if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    return Used(constants, strings, {name for name, _ in calls})
 
 
 @pytest.mark.parametrize("page", [page for page in EVERYWHERE if blocks(page, "python")], ids=lambda p: p.name)

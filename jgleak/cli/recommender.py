@@ -91,7 +91,7 @@ def _audit(specification: RecommenderSpecification, out: Path | None, json_lines
     from jgleak.audit.recommender.run import event_record, run
     from jgleak.audit.recommender.setup import prepare
     from jgleak.audit.recommender.table import data_text, epoch_text, errors_table, leaks_table, privacy_text
-    from jgleak.audit.recommender.training import Epoch, Learnt
+    from jgleak.audit.recommender.training import Epoch, Learnt, most_epochs
 
     stderr, stdout = Console(stderr=True, highlight=False), Console(stderr=json_lines)
     setup = prepare(specification)
@@ -107,7 +107,7 @@ def _audit(specification: RecommenderSpecification, out: Path | None, json_lines
 
     try:
         with _records(out) as lines, last_words(interrupted, tell_leaks), bar(stderr) as progress:
-            task = progress.add_task("training, epoch 1", total=None)
+            task = progress.add_task("training, epoch 1", total=most_epochs(specification, setup))
             stderr.print(data_text(setup), soft_wrap=True, markup=False)
             for event in run(specification, setup):
                 record = event_record(event, specification)
@@ -119,6 +119,7 @@ def _audit(specification: RecommenderSpecification, out: Path | None, json_lines
                     stderr.print(epoch_text(event), markup=False)
                     progress.update(task, completed=event.epoch, description=f"training, epoch {event.epoch + 1}")
                 elif isinstance(event, Learnt):
+                    progress.update(task, total=event.epochs, completed=event.epochs)  # patience may have ended it
                     if event.privacy is not None:
                         stderr.print(privacy_text(event.privacy), soft_wrap=True, markup=False)
                     progress.stop()

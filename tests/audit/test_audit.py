@@ -80,7 +80,9 @@ def error(result: Result) -> str:
     return lines[0]
 
 
-def test_the_store_holds_every_unit_with_its_files(tmp_path: Path) -> None:
+def test_the_store_holds_every_unit_with_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     done(tmp_path, GRID + "name = 'noise'\n")
     found = open_audit(tmp_path / "out")
     assert (found.name, found.planned, len(found.units), found.grid_text) == (
@@ -111,6 +113,11 @@ def test_the_store_holds_every_unit_with_its_files(tmp_path: Path) -> None:
         (attack, defense, 3) for attack in ("mean-adjacency", "random") for defense in ("noise", "none")
     ]
     assert unique == failed == []
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "out").rename("leak")
+    for code in _documented("python"):
+        exec(compile(code, "docs/auditing.md", "exec"), {})
+    assert capsys.readouterr().out == "small 12 of 12\n"
 
 
 def _documented(language: str) -> list[str]:

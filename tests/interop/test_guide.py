@@ -8,13 +8,18 @@ import types
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from jgleak.interop import read_schema
+from jgleak.datasets import MOLECULE_SPACE
+from jgleak.federated import Observation
+from jgleak.gnn import Pooled
+from jgleak.interop import from_arrays, read_schema
+from jgleak.interop.graphs import dense
 from jgleak.interop.guard import Decision
-from jgleak.interop.layers import WORDS, Conv, Embeddings, Linear, Norm
+from jgleak.interop.layers import GIN, WORDS, BatchNorm, Conv, Embeddings, Linear, Norm, called
 from tests.interop.conftest import UNCOMPARED, Stranger
 
 pytestmark = UNCOMPARED
@@ -81,3 +86,42 @@ def test_a_guard_in_a_loop_of_ones_own(outcome: str) -> None:
     given = {"sent": {}, "returned": {}, "graphs": "ab", "log": said.append, "send": left.append}
     run("guarded", RECORDING, guard=types.SimpleNamespace(decision=decision), **given)
     assert len(left) == (outcome == "sent") and len(said) == 1
+
+
+def test_names_describe_a_model_where_its_arrays_say_the_kinds(strangers: dict[str, Stranger]) -> None:
+    one = strangers["gcn"]
+
+    def from_pyg(model: Stranger, layers: Any, **given: Any) -> Observation:
+        return from_arrays(model.state, model.gradient, layers, **{**given, "loss": one.loss})
+
+    public = {"x": one.example.rows, "edge_index": one.example.edges, "output": one.example.output}
+    seen = run("names", model=one, from_pyg=from_pyg, **public)["observation"]
+    assert seen.model == from_arrays(**one.given).model
+
+
+def test_rows_and_bonds_for_a_loop_of_ones_own() -> None:
+    rows = run("rows")
+    assert rows["x"].shape == (rows["graph"].n, MOLECULE_SPACE.width) and rows["edge_index"].shape[0] == 2
+    bonds = run("bonds", model=None, output=np.zeros(2), from_pyg=lambda model, **given: given)
+    example, edges = bonds["observation"]["example"], len(bonds["data"].graphs[0].edges)
+    assert example.edge_rows.shape == (2 * edges, 4) and np.all(example.edge_rows.sum(axis=1) == 1)
+
+
+def test_flax_trees_of_both_kinds_and_maps_inside_a_layer() -> None:
+    """The guide's lines, with gradients of zero in the place of those of linen and of NNX."""
+    conv = {"lin": {"kernel": np.eye(3, dtype=np.float32)}, "bias": np.ones(3, np.float32)}
+    params = {
+        "conv1": conv,
+        "conv2": conv,
+        "out": {"kernel": np.ones((3, 2), np.float32), "bias": np.zeros(2, np.float32)},
+    }
+    zeros, edges = jax.tree.map(np.zeros_like, params), np.array([[0, 1, 1, 2], [1, 0, 2, 1]])
+    mixing = (looped := dense(edges, 3) + np.eye(3)) / np.sqrt(np.outer(looped.sum(0), looped.sum(0)))
+    output = (mixing @ (mixing @ np.eye(3) + 1) + 1).mean(axis=0) @ params["out"]["kernel"]
+    flax = types.SimpleNamespace(grad=lambda loss: lambda at: zeros, state=lambda model: params)
+    names = {"jax": flax, "nnx": flax, "loss": None, "params": params, "model": params}
+    found = run("flax", **names, x=np.eye(3, dtype=np.float32), edge_index=edges, output=output)["observation"]
+    assert found.model.depth == 2 and isinstance(found.model.readout, Pooled)
+    gin, norm, act = run("inside", GIN=GIN, Linear=Linear, BatchNorm=BatchNorm)["fedgraph"]
+    assert [called(step) for step in gin.inside] == ["nn.0", "nn.1", "relu", "nn.3"]
+    assert (norm.name, act) == ("conv1.nn.4", "relu")
