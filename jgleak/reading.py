@@ -27,7 +27,8 @@ def check_file(path: str | Path) -> None:
 
 
 def namesakes(files: Sequence[Path]) -> tuple[Path, Path] | None:
-    """The first two that are called the same but for folder and ending: what goes by that name would be one."""
+    """The first two that are called the same but for folder and ending: a result under that name would stand for
+    both."""
     names: dict[str, Path] = {}
     return next(((first, file) for file in files if (first := names.setdefault(file.stem, file)) is not file), None)
 

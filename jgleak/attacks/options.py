@@ -30,7 +30,7 @@ def choice(names: Iterable[str]) -> Any:
 def with_options(settings: Settings, options: Mapping[str, str | float]) -> Settings:
     """``settings`` with some fields set from text (or numbers); the others stay as they are.
 
-    A field that holds settings of its own is looked into (None holds none): every option goes by the name of its own
+    Options are the fields of ``settings`` and of settings inside it (None holds none), each under the name of its own
     field alone. Whole numbers are 1 or more, others positive and finite, several ones stand between commas.
 
     Raises:

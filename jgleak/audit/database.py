@@ -1,4 +1,4 @@
-"""An audit's store on disk: one row a finished unit, its files beside it, and nothing that a kill could spoil."""
+"""An audit's store on disk: a row for each finished unit, its files beside it; a kill loses nothing that finished."""
 
 from __future__ import annotations
 

@@ -189,8 +189,8 @@ def _unattacked(specification: Specification, setup: Setup, first: int, reason: 
 
 
 def attack_clients(specification: Specification, attack: Attack, clients: Sequence[AttackedClient]) -> Iterator[Result]:
-    """Attack clients side by side, and compare; where that breaks down, each on its own, so that one client spoils no
-    other's."""
+    """Attack clients side by side, and compare; where that breaks down, each on its own, so that a failure of one
+    client costs no other."""
     for attacked, place, answer in answers(specification, attack, clients):
         yield beside(attacked, place, answer)
 

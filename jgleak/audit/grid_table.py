@@ -52,7 +52,7 @@ def span(seconds: float) -> str:
 
 
 def _mean(values: Sequence[float]) -> str:
-    """Of no values none: of clients whose truth nobody says no rate is known."""
+    """The mean, or ``-`` of no values: clients whose truth is unknown have no rate."""
     return f"{sum(values) / len(values):.3f}" if values else "-"
 
 

@@ -78,7 +78,7 @@ class Inverted(NamedTuple):
       facts: what the update shows by itself.
       molecules: of every graph that is shown its SMILES, where it is a molecule.
       seconds: of the attack, and those of them in which XLA compiled.
-      beside: the answer beside the truth; None where nobody says it.
+      beside: the answer beside the truth; None where that is unknown.
       said: fields of the observation that the file has otherwise.
     """
 
@@ -169,7 +169,7 @@ def _molecule(graph: Graph, space: FeatureSpace) -> Smiles | None:
 
 
 def inverted_record(one: Inverted, attack: str) -> dict[str, Any]:
-    """What ``jgleak invert --json`` prints of one file; what only the truth can say is None where nobody says it."""
+    """What ``jgleak invert --json`` prints of one file; what only the truth can tell is None where it is unknown."""
     found, beside = one.found, one.beside
     return plain(
         {

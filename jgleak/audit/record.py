@@ -35,7 +35,7 @@ SOFT = (
 
 def result_record(result: Answer, specification: Specification) -> dict[str, Any]:
     """One client: rates in [0, 1], seconds of wall clock and those of them in which XLA compiled. Of the private graph
-    it holds the name and the size. What only the truth can say is None where nobody says the truth."""
+    it holds the name and the size. What only the truth can tell is None where the truth is unknown."""
     found, seen = result.reconstruction, result.observation
     told = result if isinstance(result, Result) else None
     place = result.index % specification.batch_size
@@ -73,7 +73,7 @@ def result_record(result: Answer, specification: Specification) -> dict[str, Any
 
 
 UNTOLD = {field.name: None for field in dataclasses.fields(Score)}
-"""Scores of an answer whose truth nobody says."""
+"""Scores of an answer whose truth is unknown."""
 
 
 def _called(specification: Specification, place: int) -> str:

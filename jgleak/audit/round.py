@@ -19,7 +19,7 @@ from jgleak.graph import Graph, GraphBatch
 
 
 class AttackedClient(NamedTuple):
-    """One client: its graphs (none where nobody says them), the first one's place in the data set, what the server saw
+    """One client: its graphs (none where they are unknown), the first one's place in the data set, what the server saw
     and the side information."""
 
     first: int

@@ -27,7 +27,7 @@ MOST, EACH = 4, 8
 
 
 def enough(calls: int) -> int:
-    """How many processes to share ``calls`` among where nobody says: one a core within bounds, or one beside an
+    """How many processes share ``calls`` by default: one for each core, within bounds, or one alone on an
     accelerator."""
     if calls < 2 * EACH or jax.default_backend() != "cpu":
         return 1

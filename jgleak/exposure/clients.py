@@ -63,7 +63,7 @@ class Clients:
 
     @property
     def ways(self) -> frozenset[str]:
-        """Those of ``fact.PROTOCOLS`` that happen to an update; what no fact reckons with is named after itself."""
+        """Those of ``fact.PROTOCOLS`` that apply to an update; what no fact accounts for has its own name."""
         found, local = set[str](), self.local
         if local is not None and local.momentum:
             found.add(fact.MOMENTUM)

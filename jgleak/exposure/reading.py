@@ -33,7 +33,7 @@ DEPLOYED: Entries[Deployed] = Entries({name: named.home for name, named in names
 
 
 LEAST_RATE = 1e-3
-"""Of one step of a rate below this nobody says that its noise may be rounding."""
+"""With a rate below this, noise of one step is not called rounding."""
 
 
 class Subject(NamedTuple):

@@ -12,7 +12,7 @@ from jgleak.exposure.dropout import dropping
 from jgleak.federated.local_training import LocalTraining
 
 RATE = 0.01
-"""Of local steps whose rate nobody says: what is checked does not depend on it."""
+"""The rate of local steps whose rate is not given; what is checked does not depend on it."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -57,7 +57,7 @@ class Observation:
       statistics: of a model with batch normalisation in training mode, the running statistics that came back beside the
         update: ``mean`` and ``variance`` of every such norm, under its place in ``params``. None: none came back.
       noise: standard deviation of independent noise on every entry that is known beside the update, as that of rounded
-        weights whose difference it is. Attacks reckon with it unless ``Knowledge.noise`` says otherwise. None: none.
+        weights whose difference it is. Attacks account for it unless ``Knowledge.noise`` states another. None: none.
 
     Raises:
       ValueError: the update does not fit the parameters (a gradient of another model), or is not finite; or batch

@@ -1,4 +1,4 @@
-"""A stranger's parameters and gradients as an ``Observation``: the same function of the graph, in our words."""
+"""Parameters and gradients of another framework's model as an ``Observation``: the same function, in jgleak's parts."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ UNCOMPARED = (
 
 
 def warn_uncompared(layers: Forward, example: Given | None) -> None:
-    """Warn the caller's caller where a forward pass is taken at its word; a live module is asked itself."""
+    """Warn the caller's caller where nothing checks a forward pass; a live module is run instead."""
     if example is None and not is_live(layers):
         warnings.warn(UNCOMPARED, stacklevel=3)
 
@@ -90,9 +90,9 @@ def from_arrays(
       batch_size: number of graphs whose losses were averaged.
       reduction: how: ``mean``, or ``sum`` (the gradient is then divided by the batch, and under ``bce`` and a masked
         loss by outputs: a sum over the labels that are present is a mean over all).
-      example: a check that is worth its line: the bridge's output for these graphs must be the model's. What no name
-        shows (where an activation stands, a transposed square, an edge weight, a row that is added) shows there. With
-        labels (``Example``) the gradient must be theirs.
+      example: public graphs with the model's output for them, which the bridge's output must equal. This finds what no
+        name shows: a missing activation, a transposed square matrix, an edge weight, a row that is added. With labels
+        (``Example``) the gradient must be that of these graphs too.
       client: parts that it does not train, buffers that it returns, and what it did to the gradients.
 
     Raises:
@@ -100,7 +100,7 @@ def from_arrays(
         model, values that are not finite, or an output that differs. Every message says what, why, and what instead.
 
     Warns:
-      UserWarning: there is no example, and the list of steps is taken at its word.
+      UserWarning: there is no example, so that nothing checks the list of steps.
     """
     warn_uncompared(layers, example)
     given = {"loss": loss, "batch_size": batch_size, "reduction": reduction, "example": example}

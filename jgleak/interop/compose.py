@@ -1,4 +1,4 @@
-"""From a plan and its arrays to the model: the house's parts with the sizes that the arrays have."""
+"""From a plan and its arrays to the model: jgleak's parts, with the sizes of the arrays."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def _check_added(plan: ForwardPlan, model: GNN, params: Params) -> None:
 
 
 def _check_shapes(places: Sequence[WeightSlot], params: Params, model: GNN) -> None:
-    """Every array fits its neighbours; in the stranger's names, which ``Observation`` does not know."""
+    """Raise ``ValueError`` where arrays do not fit each other, under their own names, which ``Observation`` lacks."""
     expected = {k: v.shape for k, v in flatten(jax.eval_shape(lambda: model.initial(key=jax.random.key(0)))).items()}
     got = {path: np.shape(leaf) for path, leaf in flatten(params).items()}
     for slot in places:

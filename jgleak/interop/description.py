@@ -41,8 +41,8 @@ class Description(NamedTuple):
     tables: tuple[int, ...] = ()
 
     def space(self, default: FeatureSpace) -> FeatureSpace:
-        """A feature space that fits, where nobody says what the columns mean: a one-hot feature a table, or else the
-        default; and as many edge classes as the model tells apart, by number."""
+        """The feature space to use where none is given: one one-hot feature for each embedding table, or else the
+        default; with as many edge classes as the model distinguishes, named by number."""
         columns = tuple(onehot(f"column {i}", range(rows)) for i, rows in enumerate(self.tables))
         base = FeatureSpace(columns) if columns else default
         return dataclasses.replace(base, edge_classes=tuple(map(str, range(self.model.edge_classes))))

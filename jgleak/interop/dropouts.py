@@ -29,7 +29,7 @@ def dropout_rate(model: Any, probe: Probe) -> float:
     try:
         with torch.random.fork_rng(devices=[]), Watching():
             run(model, probe)
-    except Exception:  # whatever a stranger's code may raise; reading the model says it
+    except Exception:  # the user's code may raise anything; reading the model reports it
         pass
     return max(rates, default=0.0)
 

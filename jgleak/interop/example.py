@@ -1,4 +1,4 @@
-"""Public graphs with what the stranger's model says of them: the check that a description is the model."""
+"""Public graphs with the outside model's output for them: the check that a description is that model."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ EQUAL = 1e-4
 """Most that the bridge's output or gradient for an example may differ, relative to the largest entry."""
 
 UNITS = 25.0
-"""The same where the stranger computed in 16 bits, in units of the last binary digit: a tenth in bfloat16, a hundredth
-in float16. An example that is computed in 32 bits is compared as finely as others."""
+"""The same where the outside model computed in 16 bits, in units of the last binary digit: a tenth in bfloat16, a
+hundredth in float16. An example that is computed in 32 bits is compared as finely as others."""
 
 
 def _equal(computed: np.ndarray) -> float:
@@ -76,13 +76,13 @@ class OutputDiffersError(ValueError):
 def check_example(
     observation: Observation, example: Example, tables: tuple[int, ...] = (), *, normalised: bool = False
 ) -> None:
-    """Compare the observation's model with what the stranger's says.
+    """Compare the output of the observation's model with that of the outside model.
 
     Args:
       observation: what the bridge made.
       example: arrays of NumPy.
       tables: rows of every embedding table of the encoder; empty: the rows enter as they are.
-      normalised: the stranger's output is log-probabilities.
+      normalised: the outside model's output is log-probabilities.
 
     Raises:
       ValueError: an example of another model, or no such graphs.
@@ -144,7 +144,7 @@ def outputs(model: GNN, params: Params, graphs: DenseGraph) -> Float[jax.Array, 
 
 
 def _alike(found: Float[np.ndarray, "B ..."], size: int) -> Float[np.ndarray, "B ..."]:
-    """The output as the stranger's model gives it: of the two logits that stand for one output under BCE the second."""
+    """The output as the outside model gives it: of the two logits that stand for one output under BCE the second."""
     return found[..., 1:] if found.shape[-1] == 2 and size * 2 == found.size else found
 
 
@@ -210,7 +210,7 @@ def _rows(model: GNN, rows: Num[np.ndarray, "n f"], tables: tuple[int, ...]) -> 
 def _check_gradient(observation: Observation, graphs: DenseGraph, labels: Num[np.ndarray, "..."], outputs: int) -> None:
     """Raise ``ValueError`` where the update is not the gradient of the mean loss of ``graphs``.
 
-    ``outputs`` is the number of entries of the stranger's output, for all graphs or nodes.
+    ``outputs`` is the number of entries of the outside model's output, for all graphs or nodes.
     """
     model, loss = observation.model, Loss.of(observation.loss)
     count = graphs.nodes.shape[1] if model.node_level else graphs.nodes.shape[0]

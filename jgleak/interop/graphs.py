@@ -10,7 +10,7 @@ from jgleak.graph import Graph
 
 
 def edge_arrays(graph: Graph, space: FeatureSpace) -> tuple[Float[np.ndarray, "n m"], Int[np.ndarray, "2 e"]]:
-    """``(x, edge_index)`` as PyTorch Geometric wants them: encoded rows, every edge once in each direction.
+    """``(x, edge_index)`` as PyTorch Geometric takes them: encoded rows ``(n, m)``, every edge once in each direction.
 
     Raises:
       ValueError: features outside ``space``.
@@ -20,7 +20,7 @@ def edge_arrays(graph: Graph, space: FeatureSpace) -> tuple[Float[np.ndarray, "n
 
 
 def edge_rows(graph: Graph, space: FeatureSpace) -> Float[np.ndarray, "e K"]:
-    """``edge_attr`` as PyTorch Geometric wants it: the one-hot class of every edge, in the order of ``edge_arrays``.
+    """``edge_attr`` as PyTorch Geometric takes it: the one-hot class of every edge, in the order of ``edge_arrays``.
 
     Raises:
       ValueError: the space has no edge classes, or the graph has not those.

@@ -89,7 +89,7 @@ def record(model: Any, names: Mapping[int, str], probe: Probe) -> Made:
             out = run(model, probe)
     except ValueError:
         raise
-    except Exception as error:  # whatever a stranger's code may raise
+    except Exception as error:  # the user's code may raise anything
         raise ValueError(
             f"model: its forward pass does not run on a small graph with rows {tuple(probe.rows.shape)} ({error}); "
             "give an example=(x, edge_index, output), or write it down: layers=[..]"

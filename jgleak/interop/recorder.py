@@ -41,7 +41,7 @@ class Recorder:
           sent: as for ``Rounds.observation``.
           returned: as for ``Rounds.observation``.
           graphs: as for ``Rounds.observation``.
-          number: of the round; None: nobody says, and it is the first from 1 of which this client has no file.
+          number: of the round; None: the first from 1 for which this client has no file.
           client: its name. Letters, digits and ``_.-~`` stay in the file's name, ``%2F`` and the like stand for others.
 
         Returns:

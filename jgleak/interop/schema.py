@@ -1,4 +1,4 @@
-"""A feature schema as a JSON file: what the columns of a stranger's input mean."""
+"""A feature schema as a JSON file: what the columns of a model's input mean."""
 
 from __future__ import annotations
 

@@ -32,10 +32,10 @@ def from_weights(
     """The observation behind a round in which a client returned *weights*: what they lost, as a mean gradient.
 
     After one step of gradient descent this is the gradient (protocol ``fedsgd``); after several it is the mean gradient
-    along the way (``fedavg``). Momentum and weight decay are reckoned with where the client's ``LocalTraining`` says
-    them; where it says Adam, it is the mean of Adam's directions: attacks refuse, and ``jgleak.facts`` says what their
-    zeros and signs tell. Subtraction in float32 leaves noise of the weights' rounding (``rounding``), which the
-    observation says, so that attacks reckon with it. What weight decay should have moved and did not was not trained,
+    along the way (``fedavg``). Momentum and weight decay are accounted for where the client's ``LocalTraining`` states
+    them; where it states Adam, it is the mean of Adam's directions: attacks refuse, and ``jgleak.facts`` says what
+    their zeros and signs tell. Subtraction in float32 leaves noise of the weights' rounding (``rounding``), which the
+    observation states, so that attacks account for it. What weight decay should have moved and did not was not trained,
     whether ``client`` says so or not.
 
     Args:
@@ -52,7 +52,7 @@ def from_weights(
       example: as for ``from_arrays``.
 
     Raises:
-      ValueError: a client of which nobody says how it trained, arrays of other names or shapes, or as for
+      ValueError: ``client`` does not state how it trained, arrays of other names or shapes, or as for
         ``from_arrays``.
 
     Warns:

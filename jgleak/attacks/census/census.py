@@ -188,7 +188,7 @@ def _searched(problem: CensusProblem, candidates: CensusCandidates, clock: Clock
 def _problem(
     observation: Observation, knowledge: Knowledge, settings: CensusSettings, clock: Clock, budget: Budget
 ) -> CensusProblem:
-    """The problem, with the number of nodes that statistics tell where they are needed and nobody says it."""
+    """The problem, with the number of nodes that the statistics tell, where it is needed and unknown."""
     if not observation.model.returns_statistics or knowledge.n is not None:
         return CensusProblem.of(observation, knowledge, settings)
     part = clock.part(settings.limits.hop_share)

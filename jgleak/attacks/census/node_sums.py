@@ -1,7 +1,7 @@
 """How far graphs are from an update by sums over their nodes that the readout's gradient shows.
 
 The gradients of the readout's small weights are sums over nodes of what follows from a node's state; a pooled readout
-shows the sum of the states themselves. That is far cheaper to reckon than a whole gradient, and says nearly as much.
+shows the sum of the states themselves. That is far cheaper to compute than a whole gradient, and tells nearly as much.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from jgleak.gnn import GNN, Params
 from jgleak.gnn.tree import over
 
 SMALL = 3_000
-"""Most entries of a weight whose gradient is reckoned for every neighbourhood."""
+"""Most entries of a weight whose gradient is computed for every neighbourhood."""
 
 REMEMBERED = 100_000
 """Most neighbourhoods that are remembered; then all are forgotten."""

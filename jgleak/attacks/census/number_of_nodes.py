@@ -1,4 +1,4 @@
-"""The number of nodes, where batch normalisation in training mode needs it and nobody says it.
+"""The number of nodes, where batch normalisation in training mode needs it and it is unknown.
 
 Rows before the first norm do not depend on it, and neither do checks of 1-hop blocks before it. With shares ``mu_c`` of
 these blocks and their rows ``z_c``, the batch's mean is ``sum mu_c z_c``, and ``sum mu_c (z_c - mean)^2`` is the biased

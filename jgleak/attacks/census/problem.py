@@ -1,4 +1,4 @@
-"""What every stage of the census works on: one update, what is known, and how to reckon with it."""
+"""What every stage of the census works on: one update, what is known, and the arithmetic for its noise."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class CensusProblem:
       knowledge: what the attacker knows.
       settings: tolerances and limits; where running statistics came back the tolerances allow for their rounding, and
         after several local steps for the way of the rows.
-      arithmetic: how to reckon with an exact gradient, or one under noise.
+      arithmetic: the stages' answers where exact and noisy gradients differ.
       fit: which gradient distances are those of the graph that was seen.
       path: where the gradients were taken: the weights and the update of one step, or those of every local step.
       n_counted: the number of nodes was not known, but follows from statistics (``number_of_nodes``).

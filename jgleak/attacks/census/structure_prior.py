@@ -14,7 +14,7 @@ RADIUS = 6
 
 
 def plainness(graph: Graph) -> tuple[int, int, int, bytes]:
-    """What the ranking ``plain`` goes by: smaller comes first.
+    """The scores of the ranking ``plain``; graphs with smaller ones come first.
 
     A smaller graph explains as much. Graphs with the same blocks have equally many edges; most of them close cycles
     across the whole graph, which real ones seldom do, and real ones repeat their parts.

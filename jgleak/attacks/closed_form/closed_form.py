@@ -117,7 +117,7 @@ def _graph(observation: Observation, knowledge: Knowledge, found: Peeled) -> Gra
 
 
 def _labels(observation: Observation, knowledge: Knowledge) -> Num[np.ndarray, "..."] | int | float:
-    """Known labels, or those the signs tell, or the likeliest where noise has spoilt the signs."""
+    """Known labels, or those the signs tell, or the likeliest where noise may have changed the signs."""
     model = observation.model
     if knowledge.labels is not None:
         return np.asarray(knowledge.labels) if model.node_level else graph_labels(observation, knowledge.labels)[0]

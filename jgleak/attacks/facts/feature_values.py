@@ -72,10 +72,10 @@ def _moved(evidence: Evidence, kernel: Kernel) -> Bool[np.ndarray, " m"]:
         return _above_noise(kernel, evidence.noise)
     if evidence.decay == 0.0:
         if not np.any(kernel.zero):
-            raise Silent("every row of the first kernel moved, as under noise: nothing shows that some stand still")
+            raise Silent("every row of the first kernel moved, as under noise: nothing shows that any gradient is zero")
         return ~kernel.zero
     if evidence.decay is None or not kernel.decayed():
-        raise Silent("every row of the first kernel moved, as under noise: nothing shows that some stand still")
+        raise Silent("every row of the first kernel moved, as under noise: nothing shows that any gradient is zero")
     # Weight decay alone moves all entries towards zero, in whatever precision.
     return np.any(kernel.gradient * kernel.weights < 0, axis=1)
 

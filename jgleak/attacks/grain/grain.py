@@ -37,7 +37,7 @@ def run(
     gradient matches. Deterministic: ``key`` is not used.
 
     Differs from the authors' code: see ``build`` and ``reconstruct``; the span tolerance follows the gradient's noise;
-    the input rows are checked in the readout's gradient where it sees them, which no singular adjacency can spoil; and
+    the input rows are checked in the readout's gradient where it sees them, which does not depend on the adjacency; and
     when no graph matches, small ones are searched again without the 2-hop check (nodes that share an activation pattern
     in the readout can fail it), then without the 1-hop check (a singular adjacency can fail it).
 

@@ -34,7 +34,7 @@ COPIES = 12
 """Arrays as large as the gradient and the rows that one member's second derivative keeps alive, roughly; the same."""
 
 LARGEST = 16 << 30
-"""Bytes, reckoned in the same way, above which one client is refused."""
+"""Bytes, estimated in the same way, above which one client is refused."""
 
 NOTHING_TOLD = "noise of the known deviation explains the start: no gradient was matched, the answer is the start"
 

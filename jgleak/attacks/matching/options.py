@@ -99,7 +99,7 @@ PARTS = ("start", "relax", "penalty", "project", "combine", "learn", "dummy", "r
 
 
 def options_of(recipe: Recipe) -> MatchingOptions:
-    """The options that a recipe runs with; a function that has no name among them goes by its own."""
+    """The options that a recipe runs with; a function without a name among them has its own."""
     parts = {name: getattr(recipe, name) for name in PARTS}
     return MatchingOptions(
         optimiser=_named(OPTIMISERS, recipe.optimiser),

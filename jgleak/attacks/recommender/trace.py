@@ -21,7 +21,7 @@ from jgleak.gnn.precise import precise
 
 CONTROLS = 10
 """Items that were not sent, at least, to compare with; with fewer, the items sent are compared with each other. No
-setting: the statistics have one form, by which certainty is reckoned (``combined``)."""
+setting: the statistics have one form, by which certainty is computed (``combined``)."""
 
 
 def network(

@@ -97,6 +97,6 @@ def _own_rows(observation: Observation, hop: int) -> LeakPoint | None:
         return None
     condition = f"the gradient at the rows that enter convolution {hop} has full row rank"
     if {tap.path for tap in own} == {tap.path for tap in mixed}:  # the gradient there has passed the mixing
-        condition += ", which a singular adjacency spoils"
+        condition += ", which does not hold under a singular adjacency"
     parts = [part for tap in own if (part := whole_gradient(observation, hop, tap.path)) is not None]
     return LeakPoint("node", hop, "state", 0, np.hstack(parts), condition) if parts else None

@@ -23,7 +23,7 @@ class SpanTolerances:
       row_most: and by at most this much (GRAIN finds any fixed threshold in [1e-4, 1e-2] to work, Figure 6).
       statistics_row: and by at least this much where a batch's statistics enter, which follow from running ones that
         were rounded.
-      row_rounding: relative distance of a row from the space that rounding alone explains, where noise is reckoned
+      row_rounding: relative distance of a row from the space that rounding alone explains, where noise is accounted
         with.
       device_rounding: residual that float32 arithmetic alone can leave on the device, relative to the row.
       device_margin: the device's check of whole rows allows so many times what the host's does, which follows.

@@ -24,7 +24,7 @@ from jgleak.reading import check_file
 
 
 class Refused(ValueError):
-    """The file is sound, and the attack cannot work with it, or is told what nobody says."""
+    """The file is sound, but the attack cannot work with it, or it needs knowledge that only a missing truth has."""
 
 
 KEPT = 4
@@ -87,7 +87,7 @@ def _loaded(file: str, features: str | None, digest: str) -> tuple[Observation, 
 
 
 def _check_told(specification: Specification, graphs: Sequence[Graph], observation: Observation) -> None:
-    """Nothing can be told that nobody says."""
+    """Raise ``Refused`` where the attacker is to know what only a missing truth has."""
     told = sorted(set(specification.know) - {"auxiliary"})
     if told and not graphs:
         raise Refused(f"know: {', '.join(told)} is taken from the truth, and this file has none; give it, or tell less")

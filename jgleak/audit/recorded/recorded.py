@@ -11,7 +11,7 @@ class Recorded:
 
     Attributes:
       file: its path.
-      truth: a folder or file with the private graphs (``jgleak.audit.recorded.truth``); None: nobody says them.
+      truth: a folder or file with the private graphs (``jgleak.audit.recorded.truth``); None: they are unknown.
       features: what the input's columns mean, as text of ``jgleak.interop.feature_space``, where the file does not say.
       noise: deviation of the noise on every entry, where the file does not say the right one.
     """

@@ -135,7 +135,7 @@ def _recorded(real: Sequence[LeakRow]) -> list[str]:
 
 
 def _found(row: Row) -> str:
-    """Of clients whose truth nobody says: what was found, and what certificates claim without it."""
+    """Of clients whose truth is unknown: what was found, and what certificates claim without it."""
     listed = sum(map(explained, row.done))
     kinds = [(unit.record["certificate"] or {}).get("status") for unit in row.done]
     return (

@@ -18,7 +18,7 @@ NOTHING_RAN = "Nothing ended"
 SINGLED_OUT = "Clients are singled out"
 REBUILT = "Private graphs are rebuilt"
 LISTED = "Private graphs are narrowed down"
-UNTOLD = "Graphs were found, and nobody says whether they are the clients'"
+UNTOLD = "Graphs were found, and it is not known whether they are the clients'"
 NOT_REBUILT = "No private graph was rebuilt"
 
 
@@ -63,7 +63,7 @@ def _level(row: Row) -> str:
 
 
 def _untold(unit: Unit) -> bool:
-    """Nobody says the truth of this client."""
+    """The truth of this client is unknown."""
     return unit.record["exact"] is None
 
 
@@ -146,8 +146,8 @@ def _person(level: str, rows: Sequence[Row]) -> str:
         )
     if level == UNTOLD:
         return (
-            "Attacks found graphs for these updates, and nobody says whether they are the clients'. Give the truth of "
-            "some, to know how often such graphs are right."
+            "Attacks found graphs for these updates, and it is not known whether they are the clients'. Give the truth "
+            "of some, to know how often such graphs are right."
         )
     if level == NOT_REBUILT:
         return "This is no proof that a person is safe: another attack, more time or more knowledge may succeed."

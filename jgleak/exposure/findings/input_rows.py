@@ -87,7 +87,7 @@ def _together(ways: frozenset[str], unsure: bool) -> str:
     """What is to be said of the alterations, in the order in which they matter."""
     unknown = sorted(ways - set(PROTOCOLS))
     said = "" if len(ways) < 2 else " (each proved by itself)" if unsure else " (together too)"
-    said += f"; no fact reckons with {', '.join(unknown)}" if unknown else ""
+    said += f"; no fact accounts for {', '.join(unknown)}" if unknown else ""
     if {ADAM, DECAY} <= ways:
         said += "; the decay is decoupled (AdamW): as a part of the gradient (Adam with L2) it moves every row"
     return said

@@ -36,7 +36,7 @@ def labels(deployment: Deployment) -> Iterator[Finding]:
     lost = {NOISE, PRUNING} if tasks else {NOISE} if deployment.knowledge.noise is None else set[str]()
     hidden = clients.ways & lost
     sure = {*SIGNS, BATCH, *hidden} - {QUANTISATION}
-    blurred = [BLURS.get(way, f"no fact reckons with {way}") for way in sorted(clients.ways - sure)]
+    blurred = [BLURS.get(way, f"no fact accounts for {way}") for way in sorted(clients.ways - sure)]
     try:
         last_bias(model, jax.tree.map(lambda leaf: np.zeros(np.shape(leaf)), deployment.params))
         reason = "label smoothing leaves several signs negative" if loss.smoothing and not loss.masked else None
