@@ -6,7 +6,19 @@ from collections.abc import Sequence
 
 from benchmarks.lib.page import markdown
 from benchmarks.lib.records import Record
-from benchmarks.papers.fedgnn_rows import CURVE, DATASETS, KINDS, LAMBDAS, LEAK, NEIGHBOURS, PSEUDO, RMSE, Row, grid
+from benchmarks.papers.fedgnn_rows import (
+    CURVE,
+    DATASETS,
+    KINDS,
+    LAMBDAS,
+    LEAK,
+    NEIGHBOURS,
+    PSEUDO,
+    RMSE,
+    TRAFFIC,
+    Row,
+    grid,
+)
 
 Line = tuple[str, ...]
 
@@ -57,8 +69,14 @@ fewer updates."""
 
 SECOND = """\
 Figure 4 on Douban: every network with and without anonymous neighbours, entries clipped to 0.1, lambda = 0.2, no pseudo
-items, at most 100 epochs. Neighbours' embeddings are fixed; trained ones, the figure's third kind, are not run. One
-seed: two trainings that differ in the seed alone are not known to be closer than these."""
+items, at most 100 epochs. Neighbours' embeddings are fixed from the expansion on, or trainable: learnt on, and sent.
+One seed: two trainings that differ in the seed alone are not known to be closer than these."""
+
+SENT = """\
+Thousands of numbers in one update, the mean over users with training ratings and the most of any user; as many come
+back. *Rated items alone*: the same model without pseudo items, which shows the history. *All items*: an update of the
+whole table, as FedMF's, which hides the history completely. Counted, not trained: a number takes four bytes as
+float32."""
 
 STRONGEST = 20
 """Updates seen in the curves."""
@@ -76,11 +94,10 @@ def lines(rows: Sequence[Row], records: Sequence[Record]) -> list[Line]:
                 digits = DIGITS[dataset]
                 cells += [_error(errors.get(name), digits), _printed(kind.printed.get(dataset), digits)]
             out.append((kind.title, *cells))
-    column = list(DATASETS).index(CURVE)
     for row in rows:
         if row.kind is None and row.name in errors:
-            cells = [""] * (2 * len(DATASETS))
-            cells[2 * column] = _error(errors[row.name], DIGITS[CURVE])
+            cells, dataset = [""] * (2 * len(DATASETS)), row.experiment.dataset
+            cells[2 * list(DATASETS).index(dataset)] = _error(errors[row.name], DIGITS[dataset])
             out.append((row.title, *cells))
     return out
 
@@ -114,6 +131,7 @@ def curves(
         for r in records
         if r["attack"] == RMSE.name
         and r["row"] == row.name
+        and row.experiment.dataset == CURVE
         and (row.kind is None or row.name == f"{CURVE}-gat-defended")
     }
     means: dict[tuple[float | None, int], Record] = {}
@@ -135,18 +153,20 @@ def curves(
 
 def document(rows: Sequence[Row], records: Sequence[Record]) -> str:
     """The whole page."""
-    done = {r["row"] for r in records}
+    done = {r["row"] for r in records if r["attack"] == RMSE.name}
+    points = {row.title for row in rows if row.kind is None}
     idle = ", ".join(f"`{row.name}`" for row in rows if row.name not in done)
     leaked = leak_lines(records)
     parts = [
         "# FedGNN, reproduced",
         ABOUT,
         "## Errors",
-        markdown(HEAD, [line for line in lines(rows, records) if not line[0].startswith(f"{DATASETS[CURVE]}, tuned")]),
-        f"Not run: {idle}." if idle else "",
+        markdown(HEAD, [line for line in lines(rows, records) if line[0] not in points]),
+        f"Not trained: {idle}." if idle else "",
         *(("## What updates show", LEAKS, markdown(_leak_head(records), leaked)) if leaked else ()),
         *_neighbour_parts(rows, records),
         *_curve_parts(rows, records),
+        *_traffic_parts(rows, records),
         "## How it was run",
         markdown(
             ("row", "validation", "test", "offsets' test", "epoch", "of", "clients/s", "epsilon, stated", "composed"),
@@ -158,7 +178,7 @@ def document(rows: Sequence[Row], records: Sequence[Record]) -> str:
 
 
 def _neighbour_parts(rows: Sequence[Row], records: Sequence[Record]) -> list[str]:
-    errors = {r["row"]: r for r in records}
+    errors = {r["row"]: r for r in records if r["attack"] == RMSE.name}
     table = [
         (row.title, _error(errors[row.name], DIGITS[CURVE]), str(errors[row.name]["epoch"]))
         for row in rows
@@ -174,7 +194,29 @@ def _curve_parts(rows: Sequence[Row], records: Sequence[Record]) -> list[str]:
             shown = ("error", "auc", "precision_at_size", "rmse_all")
             table = [(f"{strength:g}", *(_number(found.get(key)) for key in shown)) for strength, found in points]
             parts.append(markdown((name, "RMSE", "AUC", "precision", "rating error"), table))
+    errors = {r["row"]: r for r in records if r["attack"] == RMSE.name}
+    others = [row for row in rows if row.kind is None and row.experiment.dataset != CURVE and row.name in errors]
+    if others:
+        table = [
+            (row.title, _error(errors[row.name], DIGITS[row.experiment.dataset]), str(errors[row.name]["epoch"]))
+            for row in others
+        ]
+        parts += ["The other sets:", markdown(("", "RMSE", "best epoch"), table)]
     return ["## Against lambda and M", CURVES.format(rounds=STRONGEST), *parts] if parts else []
+
+
+def _traffic_parts(rows: Sequence[Row], records: Sequence[Record]) -> list[str]:
+    counts = {r["row"]: r for r in records if r["attack"] == TRAFFIC.name}
+    table = []
+    for row in (row for row in rows if row.name in counts):
+        found = counts[row.name]
+        numbers = (
+            found["means"]["thousand numbers"]["mean"],
+            *(found[key] for key in ("largest", "open", "all_items")),
+        )
+        table.append((row.title, str(found["width"]), *(f"{number:,.1f}" for number in numbers)))
+    head = ("", "width", "sent", "most", "rated items alone", "all items")
+    return ["## What users send", SENT, markdown(head, table)] if table else []
 
 
 def _leak_head(records: Sequence[Record]) -> Line:
@@ -219,5 +261,5 @@ def _epsilon(privacy: Record, name: str) -> str:
 
 
 def _about(records: Sequence[Record]) -> str:
-    devices = sorted({f"{r['device']}, jgleak {r['version']}" for r in records})
+    devices = sorted({f"{r['device']}, jgleak {r['version']}" for r in records if "device" in r})
     return f"Device: {'; '.join(devices)}." if devices else ""

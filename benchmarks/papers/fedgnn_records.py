@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchmarks.lib.clients import Progress
-from benchmarks.papers.fedgnn_rows import LEAK, RMSE, Measurement, Row, defense, watched
+from benchmarks.papers.fedgnn_rows import LEAK, RMSE, TRAFFIC, Measurement, Row, counted, defense, watched
+from benchmarks.papers.fedgnn_traffic import traffic
 from jgleak.audit.recommender.leaks import Attacked, leaks
 from jgleak.audit.recommender.run import event_record
 from jgleak.audit.recommender.setup import prepare
@@ -22,18 +23,23 @@ USERS = 50
 def measure(
     row: Row, methods: Sequence[Measurement], *, graphs: int | None, time_limit: float, progress: Progress
 ) -> Iterator[dict[str, Any]]:
-    """Train once; then the error, and the leaks where the row has protections that are ``watched``.
+    """What users send; train once, then the error, and the leaks where the row has protections that are ``watched``.
 
     Leaks are those of updates at this one model's parameters; their record comes again with each protection, so that
     nothing is lost when a run is cut. ``graphs`` is the number of users attacked; there is no
     time limit. Data that are not here, and training that diverges, make a record with
     ``absent``.
     """
-    wanted = [m for m in methods if m is RMSE or watched(row)]
+    about = {"row": row.name, "title": row.title, "source": row.source, "printed": row.printed}
+    if TRAFFIC in methods and counted(row):
+        try:
+            yield {**about, "attack": TRAFFIC.name, **traffic(row.experiment)}
+        except FileNotFoundError as error:
+            yield {**about, "attack": TRAFFIC.name, "absent": str(error)}
+    wanted = [m for m in methods if m is RMSE or (m is LEAK and watched(row))]
     if not wanted:
         return
     specification = dataclasses.replace(row.experiment, users=graphs or USERS)
-    about = {"row": row.name, "title": row.title, "source": row.source, "printed": row.printed}
     progress(RMSE.name, 0, 1)
     learnt, curve = None, []
     try:

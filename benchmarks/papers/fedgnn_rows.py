@@ -18,7 +18,7 @@ PSEUDO = (0, 100, 500, 1000, 2000)
 """Numbers of pseudo items, at lambda = 0.2."""
 
 CURVE = "douban"
-"""The data set of the curves and of the leaks."""
+"""The data set of the plotted curves and of the leaks."""
 
 
 def defense(scale: float) -> str:
@@ -94,7 +94,8 @@ class Measurement(NamedTuple):
 
 
 RMSE, LEAK = Measurement("rmse", "the error of predicted ratings"), Measurement("leak", "what users' updates show")
-METHODS: Sequence[Measurement] = (RMSE, LEAK)
+TRAFFIC = Measurement("traffic", "numbers that a user sends a round")
+METHODS: Sequence[Measurement] = (RMSE, LEAK, TRAFFIC)
 
 
 def _table() -> Iterator[Row]:
@@ -111,28 +112,31 @@ def _table() -> Iterator[Row]:
 
 
 def _curves() -> Iterator[Row]:
-    """Points beside ``douban-gat-defended`` (lambda = 0.2, M = 1,000)."""
+    """Points beside ``gat-defended`` (lambda = 0.2, M = 1,000), of every data set."""
     points = [(f"noise-{scale:g}", scale, 1000, "Figure 5") for scale in LAMBDAS if scale != 0.2]
     points += [(f"pseudo-{count}", 0.2, count, "Figure 6") for count in PSEUDO if count != 1000]
-    for name, scale, pseudo, source in points:
-        yield Row(
-            f"{CURVE}-{name}",
-            f"{DATASETS[CURVE]}, tuned GAT, lambda = {scale:g}, M = {pseudo}",
-            source,
-            RecommenderSpecification(dataset=CURVE, defense=defense(scale), pseudo=pseudo),
-            scale=scale,
-        )
+    for dataset in (CURVE, *(other for other in DATASETS if other != CURVE)):
+        for name, scale, pseudo, source in points:
+            yield Row(
+                f"{dataset}-{name}",
+                f"{DATASETS[dataset]}, tuned GAT, lambda = {scale:g}, M = {pseudo}",
+                source,
+                RecommenderSpecification(dataset=dataset, defense=defense(scale), pseudo=pseudo),
+                scale=scale,
+            )
 
 
 def _neighbours() -> Iterator[Row]:
     """Figure 4: networks with and without neighbours, under the paper's noise, no pseudo items (a minute a row)."""
     for network in GRAPHS:
-        for name, most in (("off", 0), ("fixed", 16)):
+        for name, most, expansion in (("off", 0, "plain"), ("fixed", 16, "plain"), ("trainable", 16, "trainable")):
             yield Row(
                 f"{CURVE}-{network}-{name}",
                 f"{DATASETS[CURVE]}, {network.upper()}, neighbours {name}",
                 "Figure 4",
-                RecommenderSpecification(dataset=CURVE, network=network, neighbours=most, defense=defense(0.2)),
+                RecommenderSpecification(
+                    dataset=CURVE, network=network, neighbours=most, expansion=expansion, defense=defense(0.2)
+                ),
                 kind=NEIGHBOURS,
             )
 
@@ -154,6 +158,12 @@ def watched(row: Row) -> dict[str, tuple[float | None, int]]:
     if row.name == f"{CURVE}-gat":
         return grid()
     return {"the same, trained under it": (0.2, 1000)} if row.name == f"{CURVE}-gat-defended" else {}
+
+
+def counted(row: Row) -> bool:
+    """Whether what its users send is counted: on Figure 6's rows, under the paper's defences, and beside Figure 4's
+    neighbours that are trained on."""
+    return row.source == "Figure 6" or row.kind in ("paper", "gat-defended", NEIGHBOURS)
 
 
 def _protection(scale: float | None, pseudo: int) -> str:

@@ -137,7 +137,7 @@ def section(paper: str, item: Mapping[str, Any]) -> Section:
     columns = list(dict.fromkeys(column for line in lines for column in line.numbers))
     table = [(f"{line.title}, `{line.attack}`", *_cells(line, columns)) for line in lines if line.numbers]
     attacks = list(dict.fromkeys(line.attack for line in lines))
-    option = "" if paper == "fedgnn" else f" --attacks {','.join(attacks)}"
+    option = f" --attacks {','.join(attacks)}"
     rows = ",".join(_names(paper, item))
     parts = [
         head,
@@ -210,11 +210,14 @@ def _own(row: Any) -> Sequence[str]:
 
 def _attacks(paper: str, item: Mapping[str, Any], row: Any) -> Sequence[str]:
     if paper == "fedgnn":
-        return [fedgnn_rows.RMSE.name]
+        counted = "traffic" in item and fedgnn_rows.counted(row)
+        return [fedgnn_rows.RMSE.name, *([fedgnn_rows.TRAFFIC.name] if counted else [])]
     return item.get("attacks") or [*_own(row), *item.get("also", ())]
 
 
 def _numbers(paper: str, item: Mapping[str, Any], row: Any, record: Record) -> Numbers:
+    if paper == "fedgnn" and record["attack"] == fedgnn_rows.TRAFFIC.name:
+        return {title: _rate(rate, None) for title, rate in record["means"].items()}
     if paper == "fedgnn":
         test = record["test"]
         return {"RMSE": Number(test, test, test, row.printed, True)}

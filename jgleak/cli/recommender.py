@@ -47,7 +47,7 @@ def recommender(
     expansion: Annotated[
         str,
         option.client(
-            help=f"How neighbours are found: {' or '.join(EXPANSIONS)} (three parties).",
+            help="Neighbours in the clear and fixed (plain) or learnt (trainable), or by three parties (encrypted).",
             autocompletion=option.complete(EXPANSIONS),
         ),
     ] = "plain",

@@ -6,14 +6,32 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import jax
+import numpy as np
 import pytest
 
 from benchmarks.papers import fedgnn_page, fedgnn_records
-from benchmarks.papers.fedgnn_rows import KINDS, LEAK, METHODS, RMSE, ROWS, Row, defense, grid, watched
+from benchmarks.papers.fedgnn_rows import (
+    KINDS,
+    LEAK,
+    METHODS,
+    RMSE,
+    ROWS,
+    TRAFFIC,
+    Row,
+    counted,
+    defense,
+    grid,
+    watched,
+)
+from benchmarks.papers.fedgnn_traffic import traffic
+from jgleak.audit.recommender.setup import prepare
 from jgleak.audit.recommender.specification import RecommenderSpecification
+from jgleak.audit.recommender.training import plans
 from jgleak.audit.recommender.tuned import TUNED
 from jgleak.defenses import parse
 from jgleak.defenses.privacy import privacy
+from jgleak.federated.recommender import Clients, NeighbourUsers, neighbour_users, observe
 
 
 def _error(row: str, test: float, **privacy: Any) -> dict[str, Any]:
@@ -44,7 +62,7 @@ def _leak(title: str, rounds: int, auc: float) -> dict[str, Any]:
 
 def test_rows_are_named_once_and_start_from_the_papers_defence() -> None:
     names = [row.name for row in ROWS]
-    assert len(set(names)) == len(names) == 3 * len(KINDS) + 8 + 6
+    assert len(set(names)) == len(names) == 3 * (len(KINDS) + 8) + 9
     assert {row.experiment.dataset for row in ROWS} < set(TUNED)
     paper = next(row for row in ROWS if row.name == "douban-paper")
     assert (paper.printed, paper.experiment.pseudo, paper.experiment.settings) == (0.790, 1000, "paper")
@@ -89,7 +107,7 @@ def test_the_page_has_errors_leaks_and_curves() -> None:
     about = {"device": "cpu", "version": "0", "specification": {"rounds": [1, 20]}}
     page = fedgnn_page.document(ROWS, [*errors, {"row": "douban-gat", "attack": LEAK.name, "leaks": leaks, **about}])
     assert "| `douban-gat-defended` | 0.9000 | 0.8300 | 0.8800 | 3 | 9 | 1,234 | 1 | 2e+05 |" in page
-    assert "| 1 | none |" in page and "Not run: `flixster-paper`" in page
+    assert "| 1 | none |" in page and "Not trained: `flixster-paper`" in page
     assert "| no defence | 1.000 (0.500) |" in page
     curves = fedgnn_page.curves(ROWS, [*errors, {"row": "douban-gat", "attack": LEAK.name, "leaks": leaks}])
     assert [strength for strength, _ in curves["lambda"]] == [0.2] and curves["lambda"][0][1]["error"] == 0.83
@@ -105,3 +123,37 @@ def test_measuring_a_row_says_what_is_absent_and_what_was_found(tmp_path: Path) 
     (found,) = fedgnn_records.measure(row, METHODS, **silent)
     assert found["attack"] == "rmse" and found["test"] == found["bias_test"] and found["curve"] == []
     assert list(fedgnn_records.measure(dataclasses.replace(row, name="other"), [LEAK], **silent)) == []
+
+
+@pytest.mark.parametrize(("expansion", "pseudo"), [("plain", 7), ("trainable", 0)])
+def test_what_users_send_is_what_an_update_holds(expansion: str, pseudo: int) -> None:
+    """Counted by hand in the update of the user who sends most; everything is float32."""
+    specification = RecommenderSpecification(
+        network="gcn", neighbours=2, expansion=expansion, epochs=1, defense="clip-inf:0.1", pseudo=pseudo
+    )
+    setup = prepare(specification)
+    model, plan = plans(specification, setup)
+    most = int(setup.rest.counts().argmax())
+    near = neighbour_users(setup.rest, 2, np.random.default_rng(0))
+    clients = Clients.from_ratings(setup.rest, near)
+    params, key = model.initial(key=jax.random.key(0)), jax.random.key(1)
+    ((sent,),) = observe(
+        *(model, params, clients, [most]),
+        key=key,
+        protection=setup.protection,
+        neighbours=NeighbourUsers(plan.neighbours),
+    )
+    arrays = [*jax.tree.leaves(sent.network), sent.user_gradient, sent.item_gradients, sent.neighbour_gradients]
+    found = traffic(specification)
+    assert sum(np.asarray(array).nbytes for array in arrays) == 4 * round(1000 * found["largest"])
+    assert found["open"] <= found["means"]["thousand numbers"]["mean"] < found["all_items"]
+
+
+def test_traffic_is_counted_without_training_and_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = next(row for row in ROWS if row.name == "douban-pseudo-500")
+    assert counted(row) and not counted(next(row for row in ROWS if row.name == "douban-fcf"))
+    small = dataclasses.replace(row, experiment=RecommenderSpecification(pseudo=5))
+    monkeypatch.setattr(fedgnn_records, "learn", None)
+    (record,) = fedgnn_records.measure(small, [TRAFFIC], graphs=None, time_limit=1, progress=lambda *_: None)
+    page = fedgnn_page.document(ROWS, [record])
+    assert f"| {row.title} | {record['width']} | {record['means']['thousand numbers']['mean']:,.1f} |" in page

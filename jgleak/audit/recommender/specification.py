@@ -15,8 +15,9 @@ METHODS = ("fedgnn", "fcf", "fedmf", "bias")
 SETTINGS = ("paper", "tuned")
 """Constants of training: FedGNN's own (section 4.1), or ``jgleak.audit.recommender.tuned``."""
 
-EXPANSIONS = ("plain", "encrypted")
-"""Where neighbours come from: counted in the clear, or from the third party that sees ciphertexts."""
+EXPANSIONS = ("plain", "trainable", "encrypted")
+"""Where neighbours come from: counted in the clear, so that their embeddings stay as they were then or are trained on;
+or from the third party that sees ciphertexts."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +86,7 @@ class RecommenderSpecification:
             )
         if self.method != "fedgnn" and self.settings == "paper":
             raise ValueError(f"settings: FedGNN's paper gives no constants for {self.method}; take tuned")
-        if self.expansion == "encrypted" and (self.method != "fedgnn" or not self.neighbours):
+        if self.expansion != "plain" and (self.method != "fedgnn" or not self.neighbours):
             raise ValueError("expansion: only FedGNN with neighbours expands graphs; leave --expansion out")
 
     def to_json(self) -> dict[str, Any]:

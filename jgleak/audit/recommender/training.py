@@ -30,6 +30,7 @@ from jgleak.federated.recommender import (
     neighbour_users,
     rmse,
 )
+from jgleak.federated.recommender.update import Neighbours
 
 PER_ITEM = 10
 """Others of an item that the third party shows a client (``encrypted``)."""
@@ -115,7 +116,7 @@ def most_epochs(specification: RecommenderSpecification, setup: RecommenderSetup
 def _fedgnn(specification: RecommenderSpecification, setup: RecommenderSetup) -> Iterator[Epoch | Learnt]:
     model, plan = plans(specification, setup)
     near, expand = None, None
-    if specification.neighbours and specification.expansion == "plain":
+    if specification.neighbours and specification.expansion != "encrypted":
         near = neighbour_users(setup.rest, specification.neighbours, np.random.default_rng(specification.seed))
     elif specification.neighbours:
         key = stream_key(specification, "expansion")
@@ -137,7 +138,8 @@ def _fedgnn(specification: RecommenderSpecification, setup: RecommenderSetup) ->
     assert trained is not None
     test = rmse(model, trained.params, trained.clients, setup.test, neighbours=trained.neighbours)
     fitted = Fitted(model, trained)
-    guarantee = None if setup.protection == OPEN else guaranteed(setup, fitted, len(trained.seconds))
+    near = specification.neighbours if plan.neighbours == "trainable" else 0
+    guarantee = None if setup.protection == OPEN else guaranteed(setup, fitted, len(trained.seconds), near=near)
     yield _learnt(
         *(setup, test, min(trained.validation), trained.epoch, trained.seconds, trained.clients_per_second),
         privacy=guarantee,
@@ -148,7 +150,8 @@ def _fedgnn(specification: RecommenderSpecification, setup: RecommenderSetup) ->
 def plans(specification: RecommenderSpecification, setup: RecommenderSetup) -> tuple[Recommender, RecommenderPlan]:
     """FedGNN's model, and how it is trained."""
     users, items, network = setup.rest.n_users, setup.rest.n_items, specification.network
-    neighbours = "fixed" if specification.neighbours else "off"
+    shown: Neighbours = "trainable" if specification.expansion == "trainable" else "fixed"
+    neighbours: Neighbours = shown if specification.neighbours else "off"
     if specification.settings == "paper":
         model, plan = Recommender(users, items, network=network), RecommenderPlan(neighbours=neighbours)
     else:
@@ -180,12 +183,14 @@ def _warmed(setup: RecommenderSetup, model: Recommender, params: Parameters) -> 
     return params._replace(users=params.users.at[:, -1].set(users), items=params.items.at[:, -1].set(items))
 
 
-def guaranteed(setup: RecommenderSetup, fitted: Fitted, rounds: int, *, delta: float = 1e-5) -> Privacy:
-    """What the defence guarantees the user who sends most: network, own embedding, rated items and pseudo items."""
+def guaranteed(setup: RecommenderSetup, fitted: Fitted, rounds: int, *, near: int = 0, delta: float = 1e-5) -> Privacy:
+    """What the defence guarantees the user who sends most: network, own embedding, rated items and pseudo items, and
+    so many neighbours."""
     model, params = fitted.model, fitted.trained.params
     most = int(np.minimum(setup.rest.counts() + setup.protection.pseudo, model.n_items).max())
     width = params.users.shape[1]
     sizes = [*(leaf.size for leaf in jax.tree.leaves(params.network)), width, most * width]
+    sizes += [near * width] if near else []
     return privacy(setup.protection.defense, sizes, rounds=rounds, delta=delta)
 
 

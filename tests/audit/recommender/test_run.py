@@ -55,6 +55,8 @@ def test_a_protected_run_starts_from_nothing_and_states_both_epsilons() -> None:
     assert learnt.privacy.per_coordinate == pytest.approx(1.0)
     assert learnt.privacy.epsilon == pytest.approx(entries * 2, rel=1e-6)  # pure composition over two rounds
     assert "epsilon 1 an entry and round" in privacy_text(learnt.privacy)
+    more = guaranteed(setup, learnt.fitted, 2, near=3)  # of neighbours that are learnt on
+    assert more.epsilon == pytest.approx(2 * (entries + 3 * (model.width + 1)), rel=1e-6)
     hidden = guaranteed(setup._replace(protection=Protection(20)), learnt.fitted, 2)
     assert privacy_text(hidden).startswith("privacy: none guaranteed")
 
@@ -64,6 +66,8 @@ def test_paper_constants_are_the_papers() -> None:
     model, plan = plans(specification, prepare(specification))
     assert (model.width, model.dropout, model.bias, plan.epochs, plan.rate) == (256, 0.2, False, 3, 0.01)
     assert (plan.optimiser, plan.clients, plan.neighbours, plan.expand_at) == ("sgd", 128, "fixed", 2)
+    trained = dataclasses.replace(specification, expansion="trainable")
+    assert plans(trained, prepare(trained))[1].neighbours == "trainable"
 
 
 def test_the_ladder_has_each_part_alone() -> None:
