@@ -47,7 +47,8 @@ def main(
         panel.set_xlabel(label, fontsize=7)
         panel.tick_params(labelsize=7)
         panel.grid(alpha=0.3)
-        panel.legend(fontsize=6)
+        if panel.get_legend_handles_labels()[0]:
+            panel.legend(fontsize=6)
     figure.tight_layout()
     figure.savefig(out, metadata={"Date": None})
     plt.close(figure)

@@ -43,7 +43,7 @@ def _client(setup: Setup, graph: Graph) -> Record:
     nodes = _passing(away, _same(codes, true), len(true), [cut for cut in THRESHOLDS if cut <= LOOSEST])
     kept = codes[away <= spans[0].tolerance]
     blocks = _blocks(graph)
-    found = list(_one_hop(setup, kept, spans[1], blocks))
+    found = [(np.zeros(0), np.zeros(0, bool)), *_one_hop(setup, kept, spans[1], blocks)]  # none where no node passes
     away, right = (np.concatenate(part) for part in zip(*found, strict=True))
     return {"n": graph.n, "nodes": nodes, "blocks": _passing(away, right, len(blocks), THRESHOLDS)}
 

@@ -132,6 +132,11 @@ def section(paper: str, item: Mapping[str, Any]) -> Section:
     head = f"### {item['name']}: {item['what']}"
     if "none" in item:
         return Section(f"{head}\n\nNot run: {item['none'].rstrip('.')}.", [])
+    if "command" in item:
+        shown = (
+            f"No number is printed; ours: `benchmarks/results/{item['results']}.md`, as curves `{item['results']}.svg`."
+        )
+        return Section(f"{head}\n\n```bash\n{item['command']}\n```\n\n{shown}\n\nWhy: {item['why']}", [])
     paper = item.get("paper", paper)
     lines = list(_sizes(item) if "sizes" in item else _rows(paper, item))
     columns = list(dict.fromkeys(column for line in lines for column in line.numbers))

@@ -25,6 +25,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "file_order": ("dataset",),
     "flower_facts": ("round", "client"),
     "flower_guard": ("client",),
+    "grain_figures": ("figure",),
     "gsm0_guesses": ("guess",),
     "noise_threshold": ("attack", "precision", "defense"),
     "public_part": ("public", "attack"),
