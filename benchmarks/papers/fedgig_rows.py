@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from benchmarks.papers import fedgig_sweeps
 from benchmarks.papers.edge_table import Attacker, Column, Line, Table
 from jgleak.audit.specification import Specification
 
@@ -34,7 +35,11 @@ METHODS = (
     Attacker("random", "baseline: random", "random"),
     Attacker("mean-adjacency", "baseline: mean adjacency", "mean-adjacency", ("auxiliary",)),
     Attacker("empty", "baseline: empty", "empty"),
+    *fedgig_sweeps.METHODS,
 )
+
+USUAL = tuple(method.name for method in METHODS if method not in fedgig_sweeps.METHODS)
+"""Those of the tables."""
 
 
 PRINTED = {
@@ -81,7 +86,7 @@ PRINTED = {
 
 def _row(name: str, title: str, experiment: Specification) -> Line:
     printed = PRINTED[experiment.dataset]
-    attackers = FEWER.get(name, ACTIVATED if experiment.last_activation else tuple(method.name for method in METHODS))
+    attackers = FEWER.get(name, ACTIVATED if experiment.last_activation else USUAL)
     named = zip(("dlg", "dlg+bp", "idlg", "idlg+bp", "fedgig", *ABLATIONS), printed, strict=False)
     columns = tuple(column.title for column in COLUMNS)
     return Line(
@@ -122,6 +127,23 @@ def _activated(dataset: str) -> Specification:
     return dataclasses.replace(_on(dataset), last_activation=True)
 
 
+def _swept(dataset: str, title: str) -> Line:
+    return Line(
+        name=f"{dataset}-swept",
+        title=f"{title}, by n_max, alpha and beta",
+        source="Figure 2",
+        printed={},
+        experiment=dataclasses.replace(_on(dataset), graphs=SWEPT),
+        attackers=(*map(fedgig_sweeps.name, fedgig_sweeps.points(dataset)), "mean-adjacency", "empty"),
+        columns=tuple(column.title for column in COLUMNS),
+    )
+
+
+SWEPT = 20
+"""Graphs of a sweep, the first of the tables'."""
+
+SETS = {"mutag": "MUTAG", "nci1": "NCI1", "tox21": "Tox21", "clintox": "ClinTox", "freesolv": "FreeSolv"}
+
 ROWS = (
     _row("mutag", "MUTAG", _on("mutag")),
     _row("nci1", "NCI1", _on("nci1")),
@@ -132,6 +154,7 @@ ROWS = (
     _row("clintox-activated", "ClinTox, an activation after the last convolution too", _activated("clintox")),
     _row("freesolv-activated", "FreeSolv, an activation after the last convolution too", _activated("freesolv")),
     _row("clintox-60", "ClinTox, up to 60 atoms", dataclasses.replace(_on("clintox"), max_nodes=60, max_n=60)),
+    *(_swept(dataset, title) for dataset, title in SETS.items()),
 )
 
 ABOUT = """\

@@ -217,7 +217,10 @@ def _attacks(paper: str, item: Mapping[str, Any], row: Any) -> Sequence[str]:
     if paper == "fedgnn":
         counted = "traffic" in item and fedgnn_rows.counted(row)
         return [fedgnn_rows.RMSE.name, *([fedgnn_rows.TRAFFIC.name] if counted else [])]
-    return item.get("attacks") or [*_own(row), *item.get("also", ())]
+    named = item.get("attacks") or [*_own(row), *item.get("also", ())]
+    if any("*" in attack for attack in named):
+        return [attack for attack in row.attackers if any(fnmatchcase(attack, one) for one in named)]
+    return named
 
 
 def _numbers(paper: str, item: Mapping[str, Any], row: Any, record: Record) -> Numbers:

@@ -87,17 +87,19 @@ class Sparsest:
     Attributes:
       first_degree: ``n_0`` of equation 5.
       degree_decay: ``alpha``, the paper's rate for MUTAG, NCI1 and ClinTox (.13 for Tox21 and FreeSolv).
+      edge_threshold: ``beta`` of equation 6.
     """
 
     first_degree: float = 30.0
     degree_decay: float = from_zero(0.15)
+    edge_threshold: float = 0.5
 
     def __call__(self, setting: Setting, problem: Problem, variables: Variables, step: Int[Array, ""]) -> Guess:
         guess = relax_free(setting, problem, variables, step)
         if problem.adjacency is not None:
             return guess
         most = jnp.maximum(self.first_degree - self.degree_decay * step, problem.prior.most)
-        return guess._replace(adjacency=relaxations.sparsest(guess.adjacency, most))
+        return guess._replace(adjacency=relaxations.sparsest(guess.adjacency, most, self.edge_threshold))
 
 
 @dataclasses.dataclass(frozen=True)
