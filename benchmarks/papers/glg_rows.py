@@ -217,6 +217,10 @@ frequencies are public), *empty* has no edges and zeros for features, *mean adja
 file order over zeros. The RNMSE of zeros is 1. A guess does not depend on the model, so that the baselines stand under
 GraphSAGE alone; GCN's clients are the same. No baseline reads one gradient a node: Tables 1 to 4 have none. On Facebook
 and GitHub their clients are those of Tables 5 to 7, so that a guess which is told what attacker 2-a, 2-b or 2-c is told
-has the numbers under a, b or c; zeros have a target RNMSE of 1 as well. (The synthetic clients differ.)"""
+has the numbers under a, b or c; zeros have a target RNMSE of 1 as well. (The synthetic clients differ.)
+
+*MAE* is that of equation 45, of the soft edges and behind each threshold, before which the matrix is stretched to
+[0, 1] as in appendix F; the diagonal counts as right. *Without penalties*: equation 12 alone. In batches, targets are
+matched by their features, and the means are over all graphs."""
 
 GLG = Table("GLG, reproduced", ABOUT, ROWS, METHODS, COLUMNS, more=glg_molecules.errors)
