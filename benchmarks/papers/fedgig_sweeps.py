@@ -28,9 +28,13 @@ Point = tuple[str, str, str]
 
 def points(dataset: str) -> list[Point]:
     """The paper's choice for a data set, then what differs from it in one of the three."""
-    best = (*BEST[dataset], "0.5")
-    changed = [(*best[:i], value, *best[i + 1 :]) for i, title in enumerate(TITLES) for value in TRIED[title]]
-    return list(dict.fromkeys([best, *changed]))
+    most, rate = BEST[dataset]
+    changed = [
+        *((value, rate, "0.5") for value in TRIED["n_max"]),
+        *((most, value, "0.5") for value in TRIED["alpha"]),
+        *((most, rate, value) for value in TRIED["beta"]),
+    ]
+    return list(dict.fromkeys([(most, rate, "0.5"), *changed]))
 
 
 def name(point: Point) -> str:

@@ -60,8 +60,8 @@ def _models(conv: str) -> Run:
     return run
 
 
-def _set(name: str, **bounds: int) -> Run:
-    return lambda graphs: of_graphs(load(name, graphs=graphs, **bounds).graphs, {})
+def _molecules(name: str) -> Run:
+    return lambda graphs: of_graphs(load(name, graphs=graphs, min_nodes=4, max_nodes=LARGEST).graphs, {})
 
 
 def _chance(probability: float) -> Run:
@@ -77,8 +77,8 @@ RUNS: Mapping[str, Run] = {
     "3a-gcn": _models("gcn"),
     "3a-gat": _models("gat"),
     **{f"3b-random-{probability:g}": _chance(probability) for probability in PROBABILITIES},
-    "3b-tox21": _set("tox21", min_nodes=4, max_nodes=LARGEST),
-    "3b-clintox": _set("clintox", min_nodes=4, max_nodes=LARGEST),
+    "3b-tox21": _molecules("tox21"),
+    "3b-clintox": _molecules("clintox"),
     "3b-citeseer": lambda graphs: of_graphs(load("citeseer", graphs=graphs or 10 * CLIENTS).graphs, {}),
     "6": _threshold,
 }

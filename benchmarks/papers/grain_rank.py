@@ -31,7 +31,8 @@ def independent(matrix: Float[np.ndarray, "n d"]) -> Bool[np.ndarray, " n"]:
 def slopes(setup: Setup, graph: Graph) -> list[Float[np.ndarray, "n D"]]:
     """Of every convolution ``dL/dY``, the derivatives by what its kernel makes of each node's row, in float64."""
     batch = GraphBatch.from_graphs([graph], setup.dataset.space)
-    labels = np.eye(setup.model.outputs)[[int(np.max(graph.y))]]
+    label: Any = graph.y
+    labels = np.eye(setup.model.outputs)[[int(label)]]
     with jax.enable_x64(True):
         params = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), setup.params)
         dense = jax.tree.map(lambda leaf: jnp.asarray(leaf, None if leaf.dtype == bool else jnp.float64), batch.dense)
@@ -41,7 +42,8 @@ def slopes(setup: Setup, graph: Graph) -> list[Float[np.ndarray, "n D"]]:
 
 @partial(jax.jit, static_argnames=("model", "loss"))
 def _slopes(model: GNN, loss: str, params: Any, dense: DenseGraph, labels: jax.Array) -> list[jax.Array]:
-    shares = dense.mask[None].astype(labels.dtype) / dense.mask.sum()
+    mask = jnp.asarray(dense.mask)
+    shares = mask[None].astype(labels.dtype) / mask.sum()
     found: Any = factored_gradients(model, params, dense, labels, loss, shares)
     return [found[f"layers_{layer}"]["conv"]["kernel"].slopes[0] for layer in range(len(model.layers))]
 

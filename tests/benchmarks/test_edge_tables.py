@@ -97,6 +97,15 @@ def test_rows_without_penalties_are_the_others_but_for_the_weights() -> None:
         assert getattr(Penalty(), which) == float(f"1e{power}"), "the figure varies one of the paper's weights"
 
 
+def test_fedgigs_sweeps_change_one_of_three_from_the_papers_best() -> None:
+    (row,) = [row for row in FEDGIG.rows if row.name == "tox21-swept"]
+    options = {method.name: dict(method.options) for method in FEDGIG.methods}
+    best, *others = [options[name] for name in row.attackers if name.startswith("fedgig-")]
+    assert best == {"usual_degree": "5", "degree_decay": "0.13", "edge_threshold": "0.5"} and len(others) == 12
+    assert all(sum(other[option] != best[option] for option in best) == 1 for other in others)
+    assert "auxiliary" not in row.experiment.know, "public graphs would say n_max"
+
+
 @pytest.mark.parametrize("table", [GLG, FEDGIG, GRAPHDLG, DEFENSES], ids=["glg", "fedgig", "graphdlg", "defenses"])
 def test_rows_name_what_exists(table: Table) -> None:
     known = {method.name: method for method in table.methods}
