@@ -57,7 +57,7 @@ class Reconstruction:
 
 
 OUT_OF_TIME = "the time limit ended the search, so that there may be other graphs; a longer --time-limit may find them"
-"""What ``info["reason"]`` says of graphs beside which others were still looked for."""
+"""``info["reason"]`` of an attack that found graphs and whose search the time limit ended."""
 
 
 @renamed(seconds="time_limit")
@@ -82,7 +82,12 @@ class Budget:
 
 @dataclasses.dataclass(frozen=True)
 class Clock:
-    """A running wall-clock budget."""
+    """A wall-clock budget that is running.
+
+    Attributes:
+      begun: ``time.monotonic()`` at its start.
+      seconds: that it lasts.
+    """
 
     begun: float
     seconds: float
@@ -104,7 +109,7 @@ class Clock:
 
 @runtime_checkable
 class AttackFunction(Protocol):
-    """An attack's entry: everything it may look at is in its arguments."""
+    """The function of an attack. Its arguments hold everything that it may look at."""
 
     def __call__(
         self, observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget
@@ -113,7 +118,7 @@ class AttackFunction(Protocol):
 
 @runtime_checkable
 class RunMany(Protocol):
-    """The same for many clients side by side; ``budget.time_limit`` are granted for each."""
+    """The same for many clients side by side; each gets ``budget.time_limit`` seconds."""
 
     def __call__(
         self,
@@ -125,8 +130,8 @@ class RunMany(Protocol):
     ) -> list[Reconstruction]: ...
 
 
-def _reckoning(observation: Observation, knowledge: Knowledge) -> Knowledge:
-    """What is known, with the noise that is known beside the update."""
+def _with_noise(observation: Observation, knowledge: Knowledge) -> Knowledge:
+    """The knowledge, with the noise that the observation states where the knowledge has none."""
     if knowledge.noise is not None or observation.noise is None:
         return knowledge
     return dataclasses.replace(knowledge, noise=observation.noise)
@@ -247,12 +252,18 @@ class Attack:
     def __call__(
         self, observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget | None = None
     ) -> Reconstruction:
-        """Check the needs, then run.
+        """Check that the attack can work here, then run it.
+
+        Args:
+          observation: what the server saw.
+          knowledge: what the attacker may assume.
+          key: of everything that the attack draws.
+          budget: by default one of 60 seconds.
 
         Raises:
           ValueError: the attack cannot work here, with the reason and what to do instead.
         """
-        knowledge = _reckoning(observation, knowledge)
+        knowledge = _with_noise(observation, knowledge)
         observation = self._checked(observation, knowledge)
         with one_thread():
             return self.run(observation, knowledge, key=key, budget=budget or Budget())
@@ -265,12 +276,18 @@ class Attack:
         keys: Sequence[Array],
         budget: Budget | None = None,
     ) -> list[Reconstruction]:
-        """Attack many clients, side by side where the attack can; ``budget.time_limit`` are granted for each.
+        """Attack many clients, side by side where the attack can; each gets ``budget.time_limit`` seconds.
+
+        Args:
+          observations: what the server saw of each client.
+          knowledges: what the attacker may assume of each, in the same order.
+          keys: one a client.
+          budget: by default one of 60 seconds.
 
         Raises:
           ValueError: as for one client.
         """
-        knowledges = [_reckoning(o, k) for o, k in zip(observations, knowledges, strict=True)]
+        knowledges = [_with_noise(o, k) for o, k in zip(observations, knowledges, strict=True)]
         checked = [self._checked(o, k) for o, k in zip(observations, knowledges, strict=True)]
         budget = budget or Budget()
         with one_thread():

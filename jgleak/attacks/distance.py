@@ -52,7 +52,7 @@ Label = int | float | np.ndarray | None
 
 @dataclasses.dataclass(frozen=True)
 class Fit:
-    """Which gradient distances are those of the graph that was seen.
+    """Which gradient distances rounding and known noise explain.
 
     Without noise, those that rounding explains (``MATCH``). With noise of known deviation, ``|g - g*|^2`` is the
     noise's variance times a chi-square number of as many degrees of freedom as the update has entries, and a graph is

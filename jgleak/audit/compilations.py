@@ -16,7 +16,7 @@ _COMPILED = _STEPS + "backend_compile_duration"
 
 
 NOTABLE = 0.25
-"""Share of an attack's time from which on compilation is named as what its search lacked."""
+"""From this share of an attack's time on, compilation is named as a reason why its search ended early."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Compiled:
 
 
 class Counter:
-    """Adds steps of compilation up, and counts the time of one inside another once."""
+    """Adds up steps of compilation; the time of one inside another counts once."""
 
     def __init__(self) -> None:
         self.number, self.seconds = 0, 0.0

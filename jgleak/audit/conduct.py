@@ -1,4 +1,4 @@
-"""An audit from its grid to its store: begun, or gone on with after any interruption."""
+"""Begin an audit, or resume it after any interruption: from the grid to its store."""
 
 from __future__ import annotations
 

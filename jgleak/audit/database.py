@@ -164,7 +164,7 @@ class Database:
         self._store.executemany(f"INSERT OR REPLACE INTO units VALUES ({', '.join('?' * 11)})", rows)
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Close the store, so that another process may open the folder."""
         self._opened.close()
 
 

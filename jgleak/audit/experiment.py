@@ -168,7 +168,7 @@ def run_chunk(specification: Specification, setup: Setup, firsts: Sequence[int])
 
 
 def _unattacked(specification: Specification, setup: Setup, first: int, reason: str) -> list[Result]:
-    """A client that there is nothing to attack of."""
+    """The results of a client without an update: one a graph, with the reason."""
     nothing, space = Reconstruction((), None, "error"), setup.dataset.space
     truths = setup.dataset.graphs[first : first + specification.batch_size]
     return [
@@ -270,7 +270,7 @@ def _part(found: Reconstruction, own: int | None, batch: int) -> Reconstruction:
 
 
 def beside(client: AttackedClient, place: int, answer: Answer) -> Result:
-    """An answer beside the client's graph at that place."""
+    """The answer for one graph of a client, compared with that graph."""
     truth, space, reconstruction = client.truths[place], client.knowledge.space, answer.reconstruction
     tolerance = 0.0 if space.discrete else REAL_TOLERANCE
     listed = truth_in_set(truth, reconstruction.graphs, tolerance=tolerance)

@@ -99,13 +99,13 @@ def assemble(problem: CensusProblem, levels: Levels, solution: Solution, sizes: 
             continue
         more = growing.some(found, counts) if likely_first else growing.every(found, counts, steps)
         found = found.joined(dataclasses.replace(more, exhausted=True, censuses=1))
-        if not more.exhausted:
+        if not more.exhausted:  # the others get fewer steps, so that every census has its turn
             vast.append(counts)
             steps = limits.more_partial_graphs
         if growing.ended(found):
             found = found.joined(CUT)
             break
-    steps = limits.partial_graphs
+    steps = limits.partial_graphs  # beside public graphs only what looked likely was assembled so far
     for counts in vast:
         if growing.ended(found) or not likely_first:
             found = found.joined(CUT)

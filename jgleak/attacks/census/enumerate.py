@@ -63,10 +63,12 @@ class Stars:
         """All choices of ``n`` stars with so many ends of edges, within the bounds of feature vectors, whose rows have
         the ``rank``; None where the clock ended first."""
         degrees, number = self.degrees, len(self.edges)
+        # a least number of nodes of a vector binds a star by itself only where the vector has no other star
         alone = np.bincount(self.vectors, minlength=self.least.size)[self.vectors] == 1
         low = np.where(alone, self.least[self.vectors], 0)
         high = np.minimum(self.most[self.vectors], n)
         owed = np.r_[np.cumsum(low[::-1])[::-1], 0]  # nodes that the stars from each on cannot do without
+        # degrees of the stars from each on: the ends that are left must lie between so many a node
         fewest = np.minimum.accumulate(np.r_[degrees, 1 << 30][::-1])[::-1]
         greatest = np.maximum.accumulate(np.r_[degrees, -1][::-1])[::-1]
 

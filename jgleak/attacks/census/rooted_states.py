@@ -93,6 +93,7 @@ class RootedStates:
         around = np.where(np.arange(order.shape[2]) < adjacency.sum(axis=-1)[..., None], order, -1)
         names, numbers = _mixed((entries + 1).astype(np.uint64) * _ODD), entries
         for layer in range(self.model.depth):
+            # a sum of hashes, for it does not depend on the order of neighbours
             sums = (adjacency * _mixed(names + _ODD)[:, None, :]).sum(axis=-1, dtype=np.uint64)
             names = _mixed(names * np.uint64(3) + sums)
             numbers = self._numbered(layer, names, numbers, around)

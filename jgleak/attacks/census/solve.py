@@ -37,6 +37,7 @@ def solve(problem: CensusProblem, levels: Levels, equations: Equations, sizes: r
     rules, exact, (system, goal) = posed(problem, levels, equations, sizes)
     best, residual = fitted(problem, equations, (system, goal), clock)
     limit = arithmetic.limit((system, goal), equations, exact) if residual < np.inf else 0.0
+    # without a weight that shows the number of nodes, unknowns are shares, and one node is a share of 1 / n
     columns, unit = np.arange(system.shape[1]), 1 if problem.absolute else sizes[-1]
     mean, null = np.zeros(columns.size), np.zeros((columns.size, 0))
     if residual <= limit:
@@ -83,6 +84,7 @@ def _stacked(
     """Equations of length one with the rules, each ``weight`` times."""
     right = np.zeros(exact.shape[0])
     right[-1:] = 0.0 if absolute else 1.0  # shares add up to one
+    # rules hold exactly and equations up to rounding, so rules weigh far more: the solution may not break them
     system = np.r_[equations.matrix / equations.length, weight * exact]
     return _triangle(system, np.r_[equations.observed / equations.length, weight * right])
 

@@ -70,6 +70,7 @@ def within_sphere(
     order = _order(system)
     number = order.size
     scale = np.linalg.norm(system, 2)
+    # where the equations leave directions open, a pivot would be zero and its range without end
     ridge = np.r_[system[:, order], RIDGE * scale * np.eye(number)]
     whole = np.c_[ridge, np.r_[right, np.zeros(number)]]
     triangle: Float[np.ndarray, "K1 K1"] = np.asarray(np.linalg.qr(whole, mode="r"))
@@ -92,8 +93,9 @@ def within_sphere(
         centre = (goal[row] - upper[row, row + 1 :] @ np.array(later, float)) / pivot
         reach = math.sqrt(slack) / abs(pivot)
         low, high = max(math.ceil(max(centre - reach, 0.0)), 0), min(math.floor(min(centre + reach, left)), left)
+        # the last entry takes all that is left of ``n``
         values = range(low, high + 1) if row else range(max(low, left), high + 1)
-        for value in sorted(values, key=lambda v: -abs(v - centre)):
+        for value in sorted(values, key=lambda v: -abs(v - centre)):  # the stack returns the nearest one first
             rest = slack - (pivot * (value - centre)) ** 2
             if rest >= 0:
                 stack.append(((value, *later), rest, left - value))
@@ -109,6 +111,6 @@ def _order(system: Float[np.ndarray, "M K"]) -> Int[np.ndarray, " K"]:
         variance = np.diag(inverse)
         place = int(np.argmin(variance))
         order.append(waiting.pop(place))
-        keep = np.arange(variance.size) != place
+        keep = np.arange(variance.size) != place  # the covariance of the others, given that one (Schur complement)
         inverse = inverse[np.ix_(keep, keep)] - np.outer(inverse[keep, place], inverse[place, keep]) / variance[place]
     return np.array(order[::-1], np.int64)

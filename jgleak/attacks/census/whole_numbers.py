@@ -114,6 +114,7 @@ def whole_vectors(
         yield np.maximum(np.round(base), 0).astype(np.int64)
         return
     part, directions = base[free], null[free]
+    # as many entries as there are free directions, as independent as can be: their values fix all others
     pivots = linalg.qr(directions.T, mode="r", pivoting=True)[-1][: directions.shape[1]]
     stack: list[tuple[tuple[int, ...], tuple[int, ...]]] = [((), ())]
     while stack:
@@ -136,6 +137,7 @@ def whole_vectors(
                 yield None
                 return
             ranges[entry] = _range(entry, part, directions, chosen, values, (n, whole))
+        # the entry with the fewest values first: contradictions show before the tree grows
         pivot = min(ranges, key=lambda p: ranges[p][1] - ranges[p][0])
         low, high = ranges[pivot]
         stack += [((*chosen, pivot), (*values, value)) for value in range(high, low - 1, -1)]

@@ -97,7 +97,7 @@ def output_gradients(
     span = readout.head_span(model.readout_of(observation.update))
     states = aggregated_row(span, bias, one_row=tolerances.one_row).reshape(slots, -1)
     sizes = np.linalg.norm(states, axis=1)
-    live = np.flatnonzero(sizes > tolerances.rank * sizes.max())
+    live = np.flatnonzero(sizes > tolerances.rank * sizes.max())  # the last nodes may be as dead as padding is
     if not live.size:
         raise ConditionFailed("all states that enter the readout are zero, so that no node shows")
     n = _count(known, int(live[-1]) + 1, slots)

@@ -1,4 +1,4 @@
-"""FedGIG with the node order of public files: gradients fix a graph up to nodes that look alike, habit does the rest.
+"""FedGIG with the node order of public files: a gradient leaves open which of like nodes is which.
 
 FedGIG's metrics compare node by node in file order. Where many nodes have equal features, no gradient can tell which of
 them is which: a perfect reconstruction whose like nodes are shuffled has a Jaccard index of .15 on MUTAG, .07 on NCI1

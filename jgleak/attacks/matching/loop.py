@@ -91,7 +91,7 @@ def _bytes(recipe: Recipe, observation: Observation, rows: int, slots: int, draw
 def invert(
     recipe: Recipe, observation: Observation, knowledge: Knowledge, *, key: Array, budget: Budget
 ) -> Reconstruction:
-    """Attack one client."""
+    """Attack one client; the arguments are those of ``invert_many``."""
     return invert_many(recipe, [observation], [knowledge], keys=[key], budget=budget)[0]
 
 
@@ -115,7 +115,7 @@ def invert_many(
       observations: what the server saw of each client.
       knowledges: what is given about each.
       keys: one a client.
-      budget: ``seconds`` are granted for every client.
+      budget: every client gets ``time_limit`` seconds.
       progress: called after every ``STRIDE`` steps of a run.
       trace: keep every step's data term of every restart, ``(K, steps)``, in ``info["trace"]``.
     """

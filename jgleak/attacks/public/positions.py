@@ -1,9 +1,9 @@
 """Which features and edges the nodes of a file have by their place: files follow habits, and public graphs show them.
 
-A gradient does not tell like nodes apart, so a metric in file order asks for what only habit tells. Places are counted
-from both ends, taken as independent. Without any gradient the habit of features names .82, .68, .80 of the nodes of
-clients of MUTAG, PTC_MR, ENZYMES from one part of a split; the commonest node .68, .68, .47 (``file-habit`` and
-``empty`` in ``benchmarks/results/graphdlg.md``).
+A gradient does not tell like nodes apart, so a metric in file order also measures what no gradient shows. Places are
+counted from both ends, taken as independent. Without any gradient the habit of features names .82, .68, .80 of the
+nodes of clients of MUTAG, PTC_MR, ENZYMES from one part of a split; the commonest node .68, .68, .47 (``file-habit``
+and ``empty`` in ``benchmarks/results/graphdlg.md``).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from jgleak.plural import counted
 from jgleak.reading import read_json
 
 SHOWN = 3
-"""Most clients of one row that are shown, the first ones: a choice by outcome would flatter or frighten."""
+"""Most clients of one row that are shown, the first ones: a choice by outcome would mislead."""
 
 TOGETHER = 8
 """Most graphs of one update that are shown beside each other: where clients send batches, the first client's."""
