@@ -11,7 +11,7 @@ from typing import Any
 
 
 def check_file(path: str | Path) -> None:
-    """Refuse what cannot be read to an end: a folder, a device, a pipe that nobody may ever write to.
+    """Refuse what cannot be read to an end: a folder, a device, a pipe to which nothing may ever be written.
 
     Raises:
       ValueError: naming the path; also where there is none.

@@ -209,7 +209,7 @@ class Attack:
         if observation.model.drops and not self.dropout:
             shown = "What enters the first weight is not masked: the span of its gradient still shows those rows"
             return (
-                "the client trains with dropout, whose masks nobody knows, so that no graph's gradient can be "
+                "the client trains with dropout, whose masks are unknown, so that no graph's gradient can be "
                 "recomputed; take gradient matching (as dlg), which searches for the masks, or let the client train "
                 f"without{'' if observation.model.masks_input else f'. {shown}'}"
             )

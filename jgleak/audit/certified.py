@@ -231,7 +231,7 @@ def _verified_batch(
     observation: Observation, space: FeatureSpace, members: Sequence[ListedMember], certificate: Certificate | None
 ) -> Report:
     """The check of a batch: the whole gradient from the first graph of every list, then every other graph of a list in
-    the place of the first. Where graphs of the batch are missing, nobody can recompute it: each must then take one
+    the place of the first. Where graphs of the batch are missing, it cannot be recomputed: each must then take one
     dimension from the gradient of the map that pooled rows enter."""
     size, lines, faults = observation.batch_size, list[str](), list[str]()
     checked = together(observation, space, [member.graphs for member in members])

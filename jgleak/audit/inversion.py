@@ -29,7 +29,7 @@ from jgleak.smiles import Smiles, smiles
 from jgleak.version import __version__
 
 UNKNOWN = "unknown"
-"""In place of a number of graphs behind an update that nobody knows."""
+"""In place of the number of graphs behind an update, where it is unknown."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -25,7 +25,7 @@ class Outcome(NamedTuple):
     Attributes:
       kind: ``found``: the first graph has the observed gradient, up to rounding and known noise; of a batch all graphs
         together. ``part``: of a batch some graphs, each with what it alone must explain of the update.
-        ``approximation``: there is a graph, and its gradient is another one, or nobody knows. ``nothing``: there is no
+        ``approximation``: there is a graph, and its gradient is another one or unknown. ``nothing``: there is no
         graph.
       text: of a part or an approximation what it is, for people; else empty.
       hints: what to try, where no graph was found.

@@ -137,7 +137,7 @@ def _begin(parts: SimpleQueue[list[int]], compiled: str) -> None:
 
 
 def _follow() -> None:
-    """End with the parent, however it ended: nobody would read what comes."""
+    """End with the parent, however it ended: no process would read the results."""
     if (parent := parent_process()) is not None:
         wait([parent.sentinel])
         os._exit(1)

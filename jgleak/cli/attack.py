@@ -136,7 +136,7 @@ def attack(
     with mistakes():
         given = option.split(know)
         if auxiliary != "same" and not auxiliary.startswith("split:") and "auxiliary" not in given:
-            raise ValueError(f"--auxiliary: {auxiliary!r} is given to nobody; add --know auxiliary")
+            raise ValueError(f"--auxiliary: {auxiliary!r} is given to no attacker; add --know auxiliary")
         specification = Specification(
             dataset=dataset,
             task=task,

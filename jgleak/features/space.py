@@ -83,7 +83,7 @@ class FeatureSpace:
       edge_classes: names of the classes that edges are of (bond types), in the order of their codes; none where edges
         are alike. A combination of several edge attributes is one class.
       max_degree: largest number of neighbours in the public data that the statistics are of, where features do not
-        state degrees; None: nobody published it.
+        state degrees; None: not published.
     """
 
     features: tuple[Feature, ...]

@@ -27,7 +27,7 @@ class Knowledge:
       features: true node features ``(n, G)`` ("+X"); of a batch ``(B, n, G)``.
       labels: graph labels of the batch, or the node labels; targets in a regression. Of several tasks ``(B, T)``, NaN
         where a label is missing.
-      max_n: no client graph is larger than this (``N_max``); None: nobody knows, and a search says how far it went.
+      max_n: no client graph is larger than this (``N_max``); None: unknown, and a search states how far it went.
       max_degree: no node has more neighbours.
       auxiliary: public graphs of the same kind.
       connected: client graphs are connected.

@@ -72,7 +72,7 @@ class LocalTraining:
         if not isinstance(self.steps, int) or self.steps < 1:
             raise ValueError(f"steps: a client makes at least one local step, in whole numbers, got {self.steps!r}")
         if self.steps > MOST_STEPS:
-            raise ValueError(f"steps: every one is made again; at most {MOST_STEPS:,}, got {self.steps:,}")
+            raise ValueError(f"steps: attacks repeat every step; at most {MOST_STEPS:,}, got {self.steps:,}")
         if not (math.isfinite(self.rate) and self.rate > 0):
             raise ValueError(f"rate: a client's learning rate lies above 0, got {self.rate!r}")
         if not 0.0 <= self.momentum < 1.0:
@@ -89,7 +89,7 @@ class LocalTraining:
             object.__setattr__(self, name, float(getattr(self, name)))
         if self.weight_decay and np.any(self.response <= 0):
             raise ValueError(
-                f"weight_decay: {self.weight_decay:g} at a rate of {self.rate:g} turns the weights round; take less"
+                f"weight_decay: {self.weight_decay:g} at a rate of {self.rate:g} reverses the weights' signs; take less"
             )
 
     @cached_property

@@ -88,7 +88,7 @@ class Observation:
             raise ValueError(f"batch_size: must be a whole number from 1, got {self.batch_size!r}")
         if (self.protocol == "fedavg") != (self.local is not None):
             raise ValueError(
-                f"local: clients of 'fedavg' alone train, and say how (LocalTraining); got {self.local!r} under "
+                f"local: clients train under 'fedavg' alone, and state how (LocalTraining); got {self.local!r} under "
                 f"{self.protocol!r}"
             )
         for mark in ("scaled", "pruned"):
@@ -116,7 +116,7 @@ class Observation:
         if self.protocol not in ("fedsgd", "fedavg"):
             raise ValueError(
                 "model: batch normalisation in training mode mixes all nodes of a step, and under "
-                f"{self.protocol!r} nobody knows which; take the gradients in evaluation mode"
+                f"{self.protocol!r} these are unknown; take the gradients in evaluation mode"
             )
         if self.statistics is not None:
             norms = [path for path, norm in self.model.norms.items() if norm.returns_statistics]

@@ -68,7 +68,7 @@ class GCNConv(Convolution):
         loop = float(self.self_loops)
         if not self.normalise:
             return loop * centre, projected
-        # A neighbour has at least this edge; a table holds nodes without any, too, which nobody asks for.
+        # A neighbour has at least this edge; a table also holds nodes without any, whose values are not used.
         scale = lax.rsqrt(jnp.maximum(centre_degree + loop, 1.0) * jnp.maximum(degrees + loop, 1.0))
         return loop * centre / (centre_degree + 1.0), projected * scale[:, None]
 

@@ -195,7 +195,7 @@ def _check_affine(name: str, module: Any, parts: tuple[str, ...]) -> None:
         if getattr(module, part, None) is None:
             raise ValueError(
                 f"model: {name!r} is a {type(module).__name__} without {part!r}; the normalisations here have a scale "
-                "and a bias, whose gradient nobody can tell: build it with affine=True (elementwise_affine=True)"
+                "and a bias, whose gradient is unknown: build it with affine=True (elementwise_affine=True)"
             )
 
 

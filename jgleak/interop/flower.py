@@ -60,7 +60,7 @@ def guarding(guard: Guard) -> Mod:
 
     A reply that is withheld becomes an ``Error``, which strategies leave out. Its text says no more than that, and the
     client's log says why. Withheld is too what cannot be read or attacked, and what holds arrays in reply to anything
-    but training: nobody can say what these give away.
+    but training: what these give away is unknown.
     """
 
     def mod(message: Message, context: Context, call_next: Callable[[Message, Context], Message]) -> Message:

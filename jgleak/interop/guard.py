@@ -158,6 +158,6 @@ def certificates(found: Reconstruction) -> Sequence[Certificate]:
 
 
 def _secret() -> Array:
-    """A key that nobody can guess: the server must not be able to draw the same noise."""
+    """A key from the system's randomness, so that the server cannot draw the same noise."""
     words = jnp.array([secrets.randbits(32), secrets.randbits(32)], jnp.uint32)
     return jax.random.wrap_key_data(words, impl="threefry2x32")

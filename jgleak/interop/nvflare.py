@@ -22,7 +22,7 @@ from jgleak.interop.recorder import Recorder, going_on
 
 log = logging.getLogger("jgleak")
 
-UNKNOWN = "no weights came with the task, so that nobody knows what the client started from"
+UNKNOWN = "no weights came with the task, so that the client's start is unknown"
 
 KINDS = [DataKind.WEIGHTS, DataKind.WEIGHT_DIFF]
 

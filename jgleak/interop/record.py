@@ -196,7 +196,7 @@ class Recorder:
         if not tensors or not tensors[0].equal(self.probe.edges):
             raise ValueError(
                 f"model: {name!r} is not given the edge_index that forward is given, at {_place()}; edges that are "
-                "added, left out or turned before are not taken here: give the convolution forward's own"
+                "added, left out or turned before are not supported: give the convolution forward's edge_index"
             )
         if (classes := edge_classes(module)) is not None:
             self._check_classes(name, classes, tensors[1:])

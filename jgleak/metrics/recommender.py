@@ -112,7 +112,7 @@ def summarise(leaks: Sequence[RecommenderLeak], *, resamples: int = 10_000, seed
     """Means over users with 95 % bootstrap intervals; users for whom a number is undefined do not count in it.
 
     Returns:
-      For every field of ``RecommenderLeak`` its interval; NaN where it is defined for nobody.
+      For every field of ``RecommenderLeak`` its interval; NaN where it is defined for no user.
 
     Raises:
       ValueError: no user.

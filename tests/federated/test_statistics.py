@@ -179,7 +179,7 @@ def test_what_is_not_understood_is_refused(seen: Any, world: Any) -> None:
     with pytest.raises(ValueError, match="are taken in evaluation mode"):
         target_gradient(scores, scores.initial(key=jax.random.key(0)), [labelled], world.space, loss="ce")
     weights = scores.initial(key=jax.random.key(0))
-    with pytest.raises(ValueError, match="mixes all nodes of a step, and under 'target_node' nobody knows which"):
+    with pytest.raises(ValueError, match="mixes all nodes of a step, and under 'target_node' these are unknown"):
         Observation(scores, weights, weights, "ce", protocol="target_node")
     with pytest.raises(ValueError, match="momentum: expected a share"):
         model_of(world.space.width, BatchNorm(training=True, momentum=0.0)).check()

@@ -175,7 +175,7 @@ def _stars(problem: CensusProblem, nodes: Nodes, bounds: Bounds | None, size: tu
     stated = space.degrees(codes)
     least, most = np.zeros(len(codes), np.int64), np.full(len(codes), n)
     largest = n - 1 if knowledge.max_degree is None else min(n - 1, knowledge.max_degree)
-    fitting = range(min(1, n - 1), largest + 1)  # nobody is alone beside others
+    fitting = range(min(1, n - 1), largest + 1)  # in a connected graph no node is alone beside others
     tried = [fitting if stated is None else [d for d in [int(stated[u])] if d in fitting] for u in range(len(codes))]
     pairs = [(u, around) for u, degrees in enumerate(tried) for d in degrees for around in _around(d, nodes.classes)]
     if nodes.certain and stated is not None:

@@ -95,7 +95,7 @@ class CensusLimits:
     """Where the searches end, beside the user's budget.
 
     Attributes:
-      size_rounds: numbers of nodes up to which graphs are looked for where nobody bounds theirs: the first, and each
+      size_rounds: numbers of nodes up to which graphs are looked for where no bound is known: the first, and each
         further one where none was found up to the one before.
       listed: most graphs in an anonymity set.
       partial_graphs: most partial graphs of one census, for the smallest number of nodes that has a graph.

@@ -13,8 +13,8 @@ from jgleak.attacks.census.settings import CensusLimits
 from jgleak.attacks.census.system import Census, Solution
 
 RIDGE = 1e-9
-"""Weight of the counts themselves, as a share of the largest singular value, so that directions nobody sees have an
-end."""
+"""Weight of the counts themselves, as a share of the largest singular value, so that directions that no equation sees
+have an end."""
 
 INVERTIBLE = 1e-13
 """Share of the largest eigenvalue added to all for the order of the entries, on which nothing but time depends."""

@@ -138,7 +138,7 @@ class Evidence:
 
     @cached_property
     def still(self) -> bool:
-        """Some row of a first kernel did not move, so that nobody added noise or a multiple of the weights."""
+        """Some row of a first kernel did not move, so that the update has no noise and no multiple of the weights."""
         moved = [kernel for kernel in self.kernels if not np.all(kernel.zero)]  # others are frozen, which shows nothing
         return any(np.any(kernel.zero & np.any(kernel.weights, axis=1)) for kernel in moved)
 

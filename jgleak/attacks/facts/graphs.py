@@ -20,7 +20,9 @@ def graphs(evidence: Evidence) -> Fact:
     """
     rank = head_rank(evidence)
     if rank < 2:
-        raise Silent("the first map after pooling has a gradient of rank 1: one graph, or several that cannot be told")
+        raise Silent(
+            "the first map after pooling has a gradient of rank 1: one graph, or several that cannot be told apart"
+        )
     if not evidence.one_gradient:
         raise Silent("weights moved between local steps, and the head's gradient has a rank for each")
     under = (ONE, BATCH, CLIPPING) if evidence.noise is None else (ONE, BATCH, CLIPPING, NOISE)

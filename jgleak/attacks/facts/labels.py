@@ -136,7 +136,7 @@ def _several(evidence: Evidence) -> Loss:
     if not several or observation.gradients is not None or observation.protocol == "target_node":
         raise Silent("there is one label; see 'label'")
     if loss.regression or loss.smoothing:
-        raise Silent("a regression or smoothed labels leave signs that name nothing")
+        raise Silent("a regression or smoothed labels leave signs that tell no label")
     return loss
 
 
@@ -164,7 +164,7 @@ def _bias(evidence: Evidence) -> tuple[Float[np.ndarray, " C"], Float[np.ndarray
     """The last bias' update without weight decay, and how far it may be off."""
     observation = evidence.observation
     if observation.model.layers[-1].act == "gelu" and observation.model.readout.passes_states:
-        raise Silent("GELU falls before it rises, so the signs behind it name nothing")
+        raise Silent("GELU falls before it rises, so the signs behind it tell no label")
     try:
         gradient = last_bias(observation.model, observation.update)
         weights = last_bias(observation.model, observation.params)

@@ -52,7 +52,7 @@ def _quotient(evidence: Evidence, readout: Pooled) -> int:
     row = np.asarray(readout.pooled_row(evidence.observation.model.readout_of(evidence.observation.update)), np.float64)
     parts = dict(zip(readout.poolings, np.split(row, len(readout.poolings)), strict=True))
     if "mean" not in parts:
-        raise Silent("no mean stands beside the sum")
+        raise Silent("the readout has no mean beside the sum")
     number = float(parts["sum"] @ parts["mean"]) / max(float(parts["mean"] @ parts["mean"]), 1e-300)
     rest = float(np.linalg.norm(parts["sum"] - round(number) * parts["mean"]))
     if round(number) < 1 or abs(number - round(number)) > WHOLE or rest > WHOLE * float(np.linalg.norm(parts["sum"])):

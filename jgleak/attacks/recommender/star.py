@@ -41,7 +41,7 @@ def view(public: PublicKnowledge, sighting: Sighting, items: Int[np.ndarray, " K
     """The view of one round, in double precision where that is switched on.
 
     Dropout sets entries of an embedding to zero, and the gradient of such an entry is exactly zero, while that of a
-    kept one is not. So, as long as nobody adds noise (``masked``), the update shows each mask.
+    kept one is not. So, as long as no noise is added (``masked``), the update shows each mask.
 
     Fixed neighbours are unknown. Their number is not, and it enters the normalisation; their rows start as the mean
     embedding of all users.

@@ -1,4 +1,4 @@
-"""Real or pseudo? The trace that a rated item leaves in the rest of the update, beside items that nobody sent."""
+"""Real or pseudo? The trace that a rated item leaves in the rest of the update, beside items that were not sent."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def with_degrees(
     if degrees is None:
         tried = tuple(range(degree_bound(knowledge, limits)[0] + 1))
         if knowledge.connected and knowledge.n is not None and knowledge.n > 1:
-            tried = tuple(degree for degree in tried if degree)  # nobody is alone
+            tried = tuple(degree for degree in tried if degree)  # in a connected graph no node is alone
         degrees = np.tile(np.array(tried), codes.shape[0])
         codes = np.repeat(codes, len(tried), axis=0)
     possible = degrees < (np.inf if knowledge.max_n is None else knowledge.max_n)

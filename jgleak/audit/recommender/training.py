@@ -174,7 +174,7 @@ def plans(specification: RecommenderSpecification, setup: RecommenderSetup) -> t
 
 
 def warm(specification: RecommenderSpecification, setup: RecommenderSetup) -> bool:
-    """Training starts from ``biases``: tuned, and nobody hides anything (``biases`` does not)."""
+    """Training starts from ``biases``: tuned, and without a defence, for ``biases`` has none."""
     return specification.settings == "tuned" and setup.protection == OPEN
 
 

@@ -90,9 +90,12 @@ def _check_told(specification: Specification, graphs: Sequence[Graph], observati
     """Raise ``Refused`` where the attacker is to know what only a missing truth has."""
     told = sorted(set(specification.know) - {"auxiliary"})
     if told and not graphs:
-        raise Refused(f"know: {', '.join(told)} is taken from the truth, and this file has none; give it, or tell less")
+        raise Refused(
+            f"know: {', '.join(told)} is taken from the truth, and this file has none; give the truth, or leave that "
+            "out of know"
+        )
     if "labels" in told and not labelled(graphs):
-        raise Refused("know: the truth of this file has no labels (y); write them into it, or tell no labels")
+        raise Refused("know: the truth of this file has no labels (y); add them, or leave labels out of know")
     if len(graphs) > 1 and {"adjacency", "features"} & set(told):
         raise Refused("know: edges and features are given of clients with one graph, and this update is of several")
     if observation.batch_size != specification.batch_size:

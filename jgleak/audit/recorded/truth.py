@@ -65,7 +65,7 @@ def truths(place: Path, file: Path, space: FeatureSpace, size: int | None) -> li
       place: the folder or file of truths.
       file: the observation's.
       space: of its nodes.
-      size: number of graphs behind the update; None: nobody knows.
+      size: number of graphs behind the update; None: unknown.
 
     Raises:
       ValueError: a truth that is broken, of another feature space, or of another number of graphs.

@@ -205,5 +205,5 @@ def _untried(rows: Sequence[Row]) -> str:
     ran = {row.units[0].specification["attack"] for row in rows if row.done}
     left = [name for name in ATTACKS if name not in ran and name not in BASELINES]
     attacks = f"{len(left)} of jgleak's {len(ATTACKS) - len(BASELINES)} attacks ({', '.join(left)})" if left else ""
-    others = "several rounds of one client together; a server that changes the model; attacks that nobody has published"
+    others = "several rounds of one client together; a server that changes the model; unpublished attacks"
     return f"Not tried: {'; '.join(part for part in (attacks, others) if part)}."

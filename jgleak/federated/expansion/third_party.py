@@ -82,12 +82,12 @@ class ThirdParty:
         """The neighbours of the client that uploaded under ``handle``.
 
         Raises:
-          ValueError: nobody uploaded under it, or nothing was matched yet.
+          ValueError: nothing was uploaded under it, or nothing was matched yet.
         """
         if self._matches is None:
             raise ValueError("reply: nothing was matched yet; call match() once all clients have uploaded")
         if handle not in self._users:
-            raise ValueError("reply: nobody uploaded under this handle; upload before asking for neighbours")
+            raise ValueError("reply: nothing was uploaded under this handle; upload before asking for neighbours")
         user = self._users[handle]
         match = self._matches[user]
         chosen = self._rng.permutation(np.unique(match[match >= 0]))  # the order of uploads tells who is who

@@ -104,7 +104,7 @@ def factor_epochs(
     active = [np.flatnonzero(np.asarray(group.mask.any(axis=1))) for group in clients.groups]
     total = sum(rows.size for rows in active)
     if total == 0:
-        raise ValueError("clients: nobody has rated anything")
+        raise ValueError("clients: no user has rated anything")
     first, second = jax.random.split(key)
     factors = Factors(
         settings.spread * jax.random.normal(first, (clients.n_users, settings.width)),

@@ -167,7 +167,7 @@ def _active(clients: Clients) -> list[Int[np.ndarray, " _n"]]:
     """The rows of each group that have a rating."""
     active = [np.flatnonzero(np.asarray(group.mask.any(axis=1))) for group in clients.groups]
     if not any(rows.size for rows in active):
-        raise ValueError("clients: nobody has rated anything")
+        raise ValueError("clients: no user has rated anything")
     return active
 
 
@@ -177,7 +177,7 @@ def _check_plan(plan: RecommenderPlan, validation: Ratings | None, expand: Expan
     if plan.epochs < 1:
         raise ValueError(f"epochs: must be at least 1, got {plan.epochs}")
     if expand is not None and plan.neighbours == "trainable":
-        raise ValueError("neighbours: nobody knows whose embeddings an expansion handed out; keep them fixed")
+        raise ValueError("neighbours: an expansion does not say whose embeddings it handed out; keep them fixed")
 
 
 def _check_finite(params: Parameters, plan: RecommenderPlan, epoch: int) -> None:

@@ -146,7 +146,7 @@ def test_order_of_steps_and_unknown_users() -> None:
     with pytest.raises(ValueError, match="nothing was matched yet"):
         third_party.reply(clients[0].handle)
     third_party.match()
-    with pytest.raises(ValueError, match="nobody uploaded under this handle"):
+    with pytest.raises(ValueError, match="nothing was uploaded under this handle"):
         third_party.reply(clients[1].handle)
     with pytest.raises(ValueError, match="matching is over"):
         third_party.receive(clients[1].upload())

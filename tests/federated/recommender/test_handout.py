@@ -46,7 +46,7 @@ def test_training_is_that_with_the_same_neighbours_in_the_clear(made: Ratings, m
         np.testing.assert_allclose(one, two, atol=2e-4)
     errors = [rmse(model, t.params, t.clients, made, neighbours=t.neighbours) for t in (plain, other)]
     assert errors[0] == pytest.approx(errors[1], rel=1e-3)
-    with pytest.raises(ValueError, match="nobody knows whose embeddings"):
+    with pytest.raises(ValueError, match="does not say whose embeddings"):
         train(model, params, plain.clients, plan._replace(neighbours="trainable"), key=KEY, expand=hidden)
 
 

@@ -116,5 +116,5 @@ def test_impossible_training_is_refused(made: Ratings, model: Recommender, clien
     with pytest.raises(ValueError, match="patience"):
         train(model, params, clients, RecommenderPlan(patience=2), key=KEY)
     nobody = Clients.from_ratings(made.take(np.zeros(0, int)))
-    with pytest.raises(ValueError, match="nobody has rated anything"):
+    with pytest.raises(ValueError, match="no user has rated anything"):
         train(model, params, nobody, RecommenderPlan(), key=KEY)
