@@ -101,7 +101,10 @@ def _row(name: str, title: str, experiment: Specification) -> Line:
 
 
 ACTIVATED = ("census", "fedgig", "fedgig-ordered", "mean-adjacency")
-FEWER = {"clintox-60": (*ACTIVATED, "random", "empty")}
+FEWER = {
+    "clintox-60": (*ACTIVATED, "random", "empty"),
+    "tox21-tasks": ("fedgig", "dlg", "idlg", "random", "mean-adjacency", "empty"),
+}
 """Rows with attackers of their own."""
 
 ABLATIONS = ("fedgig-no-constraint", "fedgig-no-autoencoder")
@@ -154,6 +157,7 @@ ROWS = (
     _row("clintox-activated", "ClinTox, an activation after the last convolution too", _activated("clintox")),
     _row("freesolv-activated", "FreeSolv, an activation after the last convolution too", _activated("freesolv")),
     _row("clintox-60", "ClinTox, up to 60 atoms", dataclasses.replace(_on("clintox"), max_nodes=60, max_n=60)),
+    _row("tox21-tasks", "Tox21, all twelve tasks at once", dataclasses.replace(_on("tox21"), task="all", loss=None)),
     *(_swept(dataset, title) for dataset, title in SETS.items()),
 )
 
