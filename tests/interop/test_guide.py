@@ -19,7 +19,8 @@ from jgleak.gnn import Pooled
 from jgleak.interop import from_arrays, read_schema
 from jgleak.interop.graphs import dense
 from jgleak.interop.guard import Decision
-from jgleak.interop.layers import GIN, WORDS, BatchNorm, Conv, Embeddings, Linear, Norm, called
+from jgleak.interop.layers import GIN, GINE, WORDS, BatchNorm, Conv, Embeddings, Linear, Norm, called
+from jgleak.interop.plan import plan
 from tests.interop.conftest import UNCOMPARED, Stranger
 
 pytestmark = UNCOMPARED
@@ -125,3 +126,13 @@ def test_flax_trees_of_both_kinds_and_maps_inside_a_layer() -> None:
     gin, norm, act = run("inside", GIN=GIN, Linear=Linear, BatchNorm=BatchNorm)["fedgraph"]
     assert [called(step) for step in gin.inside] == ["nn.0", "nn.1", "relu", "nn.3"]
     assert (norm.name, act) == ("conv1.nn.4", "relu")
+
+
+def test_layers_that_embed_the_attributes_of_bonds() -> None:
+    """The guide's list is a forward pass, and its classes are attributes of bonds with one entry for each table."""
+    names = run("embedded")
+    found = plan(names["layers"])
+    gine = found.layers[0].conv
+    assert isinstance(gine, GINE) and found.encoder is not None and len(gine.inside) == 4
+    assert len(gine.tables) == 3 and all(len(attributes) == len(gine.tables) for attributes in gine.classes)
+    assert list(gine.classes) == list(names["ogb_bonds"]().values())
