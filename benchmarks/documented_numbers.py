@@ -96,7 +96,7 @@ JOBS = (
     Job("graphdlg", "docs/results/graphdlg.md", _whole("graphdlg")),
     Job("public-part", "docs/results/graphdlg.md", ("-m", "benchmarks.studies.public_part", "--write")),
     Job("defenses", "docs/results/defenses.md", _whole("defenses", "--time-limit", "20")),
-    Job("plots", "docs/results/defenses.md", ("-m", "benchmarks.papers.defense_plots")),
+    Job("plots", "docs/results/defenses.md", ("-m", "benchmarks.papers.defenses.plots")),
     Job(
         "noise",
         "docs/results/defenses.md",
@@ -105,7 +105,7 @@ JOBS = (
     Job("sums", "docs/defenses.md", ("-m", "benchmarks.studies.secure_aggregation", "--write")),
     Job("recursion", "docs/graphdlg.md", ("-m", "benchmarks.speed.recursion_speed", "--graphs", "20", "--write")),
     Job("fedgnn", "docs/results/recommender.md", _whole("fedgnn")),
-    Job("curves", "docs/results/recommender.md", ("-m", "benchmarks.papers.fedgnn_plots")),
+    Job("curves", "docs/results/recommender.md", ("-m", "benchmarks.papers.fedgnn.plots")),
     Job("filter", "docs/grain.md", ("-m", "benchmarks.speed.filter_throughput", "--out")),
     Job("large-molecule", "docs/grain.md", ("-m", "benchmarks.speed.large_molecule")),
     Job("matching", "docs/matching.md", ("-m", "benchmarks.speed.matching_throughput", "--out")),

@@ -62,7 +62,7 @@ GENERATED = (
             "what_leaks",
         )
     ),
-    _results("grain_figures", _by("papers.grain_figures")),
+    _results("grain_figures", _by("papers.grain.figures")),
     _results("recursion", _by("speed.recursion_speed")),
     Generated("docs/papers.md", page.document),
     Generated("docs/cli.md", cli_page.document),

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.lib.records import RESULTS, Record, read
-from benchmarks.papers import fedgnn_rows, grain_methods, grain_rows
-from benchmarks.papers.defense_rows import DEFENSES
-from benchmarks.papers.fedgig_rows import FEDGIG
-from benchmarks.papers.glg_rows import GLG
-from benchmarks.papers.graphdlg_rows import GRAPHDLG
+from benchmarks.papers.defenses.rows import DEFENSES
+from benchmarks.papers.fedgig.rows import FEDGIG
+from benchmarks.papers.fedgnn import rows as fedgnn_rows
+from benchmarks.papers.glg.rows import GLG
+from benchmarks.papers.grain import methods as grain_methods
+from benchmarks.papers.grain import rows as grain_rows
+from benchmarks.papers.graphdlg.rows import GRAPHDLG
 
 FILE = Path(__file__).parent / "not_run.toml"
 

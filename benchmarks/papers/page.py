@@ -13,13 +13,14 @@ import typer
 
 from benchmarks.lib.page import markdown
 from benchmarks.lib.records import Record
-from benchmarks.papers import fedgnn_rows, grain_rows
-from benchmarks.papers.edge_page import number
-from benchmarks.papers.edge_table import Line
-from benchmarks.papers.grain_methods import METHODS, MOLECULES
-from benchmarks.papers.grain_records import RECALL
-from benchmarks.papers.grain_records import printed as grain_printed
-from benchmarks.papers.grain_rivals import NAMES, RIVALS
+from benchmarks.papers.edges.page import number
+from benchmarks.papers.edges.table import Line
+from benchmarks.papers.fedgnn import rows as fedgnn_rows
+from benchmarks.papers.grain import rows as grain_rows
+from benchmarks.papers.grain.methods import METHODS, MOLECULES
+from benchmarks.papers.grain.records import RECALL
+from benchmarks.papers.grain.records import printed as grain_printed
+from benchmarks.papers.grain.rivals import NAMES, RIVALS
 from benchmarks.papers.missing import EDGES, Cell, missing, reasons, stored
 from jgleak.audit.record import SIZES
 from jgleak.metrics import bootstrap

@@ -9,23 +9,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.lib.records import Record
-from benchmarks.papers import (
-    defense_utility,
-    edge_page,
-    edge_records,
-    edge_table,
-    fedgnn_page,
-    fedgnn_records,
-    fedgnn_rows,
-)
-from benchmarks.papers.defense_rows import DEFENSES
-from benchmarks.papers.fedgig_rows import FEDGIG
-from benchmarks.papers.glg_rows import GLG
-from benchmarks.papers.grain_methods import METHODS
-from benchmarks.papers.grain_page import HEAD, document, mean, results
-from benchmarks.papers.grain_records import finished, measure, wanted
-from benchmarks.papers.grain_rows import ROWS
-from benchmarks.papers.graphdlg_rows import GRAPHDLG
+from benchmarks.papers.defenses import utility as defense_utility
+from benchmarks.papers.defenses.rows import DEFENSES
+from benchmarks.papers.edges import page as edge_page
+from benchmarks.papers.edges import records as edge_records
+from benchmarks.papers.edges import table as edge_table
+from benchmarks.papers.fedgig.rows import FEDGIG
+from benchmarks.papers.fedgnn import page as fedgnn_page
+from benchmarks.papers.fedgnn import records as fedgnn_records
+from benchmarks.papers.fedgnn import rows as fedgnn_rows
+from benchmarks.papers.glg.rows import GLG
+from benchmarks.papers.grain.methods import METHODS
+from benchmarks.papers.grain.page import HEAD, document, mean, results
+from benchmarks.papers.grain.records import finished, measure, wanted
+from benchmarks.papers.grain.rows import ROWS
+from benchmarks.papers.graphdlg.rows import GRAPHDLG
 from jgleak.audit.specification import Specification
 
 Wanted = Callable[[Any, Any, int | None, float], Specification | None]

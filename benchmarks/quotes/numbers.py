@@ -11,9 +11,9 @@ from functools import cache
 from typing import Any
 
 from benchmarks.lib.records import RESULTS, Record, read
-from benchmarks.papers.edge_page import differences
-from benchmarks.papers.fedgig_rows import FEDGIG
-from benchmarks.papers.graphdlg_rows import GRAPHDLG
+from benchmarks.papers.edges.page import differences
+from benchmarks.papers.fedgig.rows import FEDGIG
+from benchmarks.papers.graphdlg.rows import GRAPHDLG
 
 KEYS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("grain", "glg", "fedgig", "graphdlg", "defenses", "fedgnn"), ("row", "attack")),

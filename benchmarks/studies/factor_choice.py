@@ -14,7 +14,7 @@ import typer
 
 from benchmarks.lib.options import chosen
 from benchmarks.lib.provenance import provenance
-from benchmarks.papers.fedgnn_rows import DATASETS
+from benchmarks.papers.fedgnn.rows import DATASETS
 from jgleak.audit.recommender.setup import RecommenderSetup, prepare
 from jgleak.audit.recommender.specification import RecommenderSpecification
 from jgleak.audit.recommender.training import Learnt, learn

@@ -11,7 +11,7 @@ from typing import Annotated, get_args
 import typer
 
 from benchmarks.lib.provenance import provenance
-from benchmarks.papers.fedgnn_rows import CURVE, PROTECTED
+from benchmarks.papers.fedgnn.rows import CURVE, PROTECTED
 from jgleak.audit.recommender.setup import RecommenderSetup, prepare
 from jgleak.audit.recommender.specification import RecommenderSpecification
 from jgleak.audit.recommender.training import Learnt, learn

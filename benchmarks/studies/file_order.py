@@ -16,7 +16,7 @@ from benchmarks.lib.options import chosen
 from benchmarks.lib.page import markdown
 from benchmarks.lib.provenance import provenance
 from benchmarks.lib.records import Records
-from benchmarks.papers.fedgig_rows import FEDGIG
+from benchmarks.papers.fedgig.rows import FEDGIG
 from jgleak.attacks.node_order import numbered
 from jgleak.audit.setup import Setup, prepare
 from jgleak.features import FeatureSpace

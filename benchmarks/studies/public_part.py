@@ -14,8 +14,8 @@ from benchmarks.lib.clients import attacked
 from benchmarks.lib.page import markdown
 from benchmarks.lib.provenance import provenance
 from benchmarks.lib.records import Records
-from benchmarks.papers.edge_table import Attacker, Column
-from benchmarks.papers.graphdlg_rows import COLUMNS, GRAPHDLG
+from benchmarks.papers.edges.table import Attacker, Column
+from benchmarks.papers.graphdlg.rows import COLUMNS, GRAPHDLG
 from jgleak.audit.clients import client_graphs
 from jgleak.audit.setup import Setup, prepare
 from jgleak.audit.specification import Specification

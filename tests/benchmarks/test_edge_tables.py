@@ -13,21 +13,18 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.papers import (
-    defense_plots,
-    defense_utility,
-    edge_records,
-    glg_molecules,
-    glg_sweeps,
-    registry,
-    tables,
-)
-from benchmarks.papers.defense_rows import DEFENSES
-from benchmarks.papers.edge_records import claim
-from benchmarks.papers.edge_table import Attacker, Line, Table
-from benchmarks.papers.fedgig_rows import FEDGIG
-from benchmarks.papers.glg_rows import COLUMNS, GLG
-from benchmarks.papers.graphdlg_rows import GRAPHDLG
+from benchmarks.papers import registry, tables
+from benchmarks.papers.defenses import plots as defense_plots
+from benchmarks.papers.defenses import utility as defense_utility
+from benchmarks.papers.defenses.rows import DEFENSES
+from benchmarks.papers.edges import records as edge_records
+from benchmarks.papers.edges.records import claim
+from benchmarks.papers.edges.table import Attacker, Line, Table
+from benchmarks.papers.fedgig.rows import FEDGIG
+from benchmarks.papers.glg import molecules as glg_molecules
+from benchmarks.papers.glg import sweeps as glg_sweeps
+from benchmarks.papers.glg.rows import COLUMNS, GLG
+from benchmarks.papers.graphdlg.rows import GRAPHDLG
 from jgleak.attacks.attack import Reconstruction
 from jgleak.attacks.matching.glg import Penalty
 from jgleak.attacks.registry import get_attack

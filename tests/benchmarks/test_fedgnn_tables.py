@@ -10,8 +10,9 @@ import jax
 import numpy as np
 import pytest
 
-from benchmarks.papers import fedgnn_page, fedgnn_records
-from benchmarks.papers.fedgnn_rows import (
+from benchmarks.papers.fedgnn import page as fedgnn_page
+from benchmarks.papers.fedgnn import records as fedgnn_records
+from benchmarks.papers.fedgnn.rows import (
     KINDS,
     LEAK,
     METHODS,
@@ -24,7 +25,7 @@ from benchmarks.papers.fedgnn_rows import (
     grid,
     watched,
 )
-from benchmarks.papers.fedgnn_traffic import traffic
+from benchmarks.papers.fedgnn.traffic import traffic
 from jgleak.audit.recommender.setup import prepare
 from jgleak.audit.recommender.specification import RecommenderSpecification
 from jgleak.audit.recommender.training import plans

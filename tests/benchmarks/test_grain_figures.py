@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.papers import grain_figures, grain_plots, grain_threshold
-from benchmarks.papers.grain_rank import independent, of_chance, of_graphs, slopes
-from benchmarks.papers.grain_threshold import of_clients
+from benchmarks.papers.grain import figures as grain_figures
+from benchmarks.papers.grain import plots as grain_plots
+from benchmarks.papers.grain import threshold as grain_threshold
+from benchmarks.papers.grain.rank import independent, of_chance, of_graphs, slopes
+from benchmarks.papers.grain.threshold import of_clients
 from jgleak.audit.setup import prepare
 from jgleak.audit.specification import Specification
 from jgleak.federated import fedsgd

@@ -10,11 +10,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from benchmarks.lib.page import interval
-from benchmarks.papers import grain_page, grain_rows, tables
-from benchmarks.papers.grain_methods import METHODS, identify
-from benchmarks.papers.grain_records import printed, rates
-from benchmarks.papers.grain_rivals import NAMES, RIVALS
-from benchmarks.papers.grain_rows import Printed, Row
+from benchmarks.papers import tables
+from benchmarks.papers.grain import page as grain_page
+from benchmarks.papers.grain import rows as grain_rows
+from benchmarks.papers.grain.methods import METHODS, identify
+from benchmarks.papers.grain.records import printed, rates
+from benchmarks.papers.grain.rivals import NAMES, RIVALS
+from benchmarks.papers.grain.rows import Printed, Row
 from jgleak.audit.experiment import run
 from jgleak.audit.record import result_record, summary_record
 from jgleak.audit.specification import Specification

@@ -1,4 +1,4 @@
-"""FedGNN's Figures 5 and 6 with what leaks beside the error: ``python -m benchmarks.papers.fedgnn_plots``."""
+"""FedGNN's Figures 5 and 6 with what leaks beside the error: ``python -m benchmarks.papers.fedgnn.plots``."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import matplotlib.pyplot as plt
 import typer
 
 from benchmarks.lib.records import RESULTS, read
-from benchmarks.papers.fedgnn_page import curves
-from benchmarks.papers.fedgnn_rows import ROWS
+from benchmarks.papers.fedgnn.page import curves
+from benchmarks.papers.fedgnn.rows import ROWS
 
 PANELS = {
     "error": "RMSE of the trained model",

@@ -1,4 +1,4 @@
-"""Leakage against the strength of a defence, from the stored grid: ``python -m benchmarks.papers.defense_plots``."""
+"""Leakage against the strength of a defence, from the stored grid: ``python -m benchmarks.papers.defenses.plots``."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import matplotlib.pyplot as plt
 import typer
 
 from benchmarks.lib.records import RESULTS, Record, read
-from benchmarks.papers.defense_rows import DEFENSES, METHODS
-from benchmarks.papers.defense_utility import UTILITY
+from benchmarks.papers.defenses.rows import DEFENSES, METHODS
+from benchmarks.papers.defenses.utility import UTILITY
 
 FAMILIES = {
     "noise": "noise on the update",

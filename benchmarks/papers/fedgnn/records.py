@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchmarks.lib.clients import Progress
-from benchmarks.papers.fedgnn_rows import LEAK, RMSE, TRAFFIC, Measurement, Row, counted, defense, watched
-from benchmarks.papers.fedgnn_traffic import traffic
+from benchmarks.papers.fedgnn.rows import LEAK, RMSE, TRAFFIC, Measurement, Row, counted, defense, watched
+from benchmarks.papers.fedgnn.traffic import traffic
 from jgleak.audit.recommender.leaks import Attacked, leaks
 from jgleak.audit.recommender.run import event_record
 from jgleak.audit.recommender.setup import prepare

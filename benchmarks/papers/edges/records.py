@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.lib.clients import Progress, attacked
 from benchmarks.lib.records import Record
-from benchmarks.papers.edge_table import Attacker, Column, Line, Table
+from benchmarks.papers.edges.table import Attacker, Column, Line, Table
 from jgleak.audit.record import summary_record
 from jgleak.audit.setup import prepare
 from jgleak.audit.specification import Specification

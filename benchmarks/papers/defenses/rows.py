@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from benchmarks.papers.defense_utility import UTILITY
-from benchmarks.papers.edge_table import Attacker, Column, Line, Table
-from benchmarks.papers.graphdlg_rows import MODEL
+from benchmarks.papers.defenses.utility import UTILITY
+from benchmarks.papers.edges.table import Attacker, Column, Line, Table
+from benchmarks.papers.graphdlg.rows import MODEL
 from jgleak.audit.specification import Specification
 
 GRAPHS = 20

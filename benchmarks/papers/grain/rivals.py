@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from benchmarks.papers.grain_rows import Printed
+from benchmarks.papers.grain.rows import Printed
 
 NAMES = ("dlg", "dlg-a", "tableak", "tableak-a")
 """The paper's DLG, DLG +A, TabLeak and TabLeak +A."""

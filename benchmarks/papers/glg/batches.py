@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from benchmarks.papers.edge_table import Line
-from benchmarks.papers.glg_setting import DATASETS, NODE
+from benchmarks.papers.edges.table import Line
+from benchmarks.papers.glg.setting import DATASETS, NODE
 
 RUNS = 10
 """Independent batches of each size (section 5.4)."""

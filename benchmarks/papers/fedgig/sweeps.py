@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from benchmarks.papers.edge_table import Attacker
+from benchmarks.papers.edges.table import Attacker
 
 BEST = {"mutag": ("4", "0.15"), "nci1": ("4", "0.15"), "tox21": ("5", "0.13"), "clintox": ("4", "0.15")} | {
     "freesolv": ("5", "0.13")

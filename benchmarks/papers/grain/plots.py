@@ -1,4 +1,4 @@
-"""GRAIN's Figures 3a, 3b and 6, from the stored records: ``python -m benchmarks.papers.grain_plots``."""
+"""GRAIN's Figures 3a, 3b and 6, from the stored records: ``python -m benchmarks.papers.grain.plots``."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ import numpy as np
 import typer
 
 from benchmarks.lib.records import RESULTS, Record, read
-from benchmarks.papers.grain_figures import curves_of
+from benchmarks.papers.grain.figures import curves_of
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 @app.command()
 def main(
-    source: Annotated[Path, typer.Option(help="What benchmarks.papers.grain_figures wrote.")] = RESULTS
+    source: Annotated[Path, typer.Option(help="What benchmarks.papers.grain.figures wrote.")] = RESULTS
     / "grain_figures.jsonl",
     out: Annotated[Path, typer.Option(help="The picture.")] = RESULTS / "grain_figures.svg",
 ) -> None:
     """Four panels: 3a, 3b for random matrices and for data, 6."""
     if not (records := read(source)):
-        raise typer.BadParameter(f"{source} has no records; run papers.grain_figures --write", param_hint="--source")
+        raise typer.BadParameter(f"{source} has no records; run papers.grain.figures --write", param_hint="--source")
     found = {record["figure"]: record for record in records}
     figure, panels = plt.subplots(1, 4, figsize=(13, 3))
     for name in (name for name in found if name.startswith("3a-")):

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.papers.edge_table import Attacker, Column, Line, Table
+from benchmarks.papers.edges.table import Attacker, Column, Line, Table
 from jgleak.audit.specification import Specification
 
 CLIENTS = 50

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.lib.page import markdown
 from benchmarks.lib.records import Record
-from benchmarks.papers.edge_table import Attacker, Table
+from benchmarks.papers.edges.table import Attacker, Table
 from jgleak.metrics import Interval, bootstrap
 
 Cells = tuple[str, ...]

@@ -1,4 +1,4 @@
-"""GRAIN's Figures 3a, 3b and 6 as numbers and curves: ``python -m benchmarks.papers.grain_figures --write``."""
+"""GRAIN's Figures 3a, 3b and 6 as numbers and curves: ``python -m benchmarks.papers.grain.figures --write``."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from benchmarks.lib.options import chosen
 from benchmarks.lib.page import markdown
 from benchmarks.lib.provenance import provenance
 from benchmarks.lib.records import Kept, Record
-from benchmarks.papers.grain_rank import of_chance, of_graphs, of_models
-from benchmarks.papers.grain_rows import CITESEER, TOX21
-from benchmarks.papers.grain_threshold import LOOSEST, of_clients
+from benchmarks.papers.grain.rank import of_chance, of_graphs, of_models
+from benchmarks.papers.grain.rows import CITESEER, TOX21
+from benchmarks.papers.grain.threshold import LOOSEST, of_clients
 from jgleak.audit.setup import prepare
 from jgleak.datasets import load
 from jgleak.metrics import bootstrap
 
 ABOUT = """\
-Written by `python -m benchmarks.papers.grain_figures --write`; do not edit. The paper's figures have no printed
+Written by `python -m benchmarks.papers.grain.figures --write`; do not edit. The paper's figures have no printed
 numbers; `grain_figures.svg` shows ours as curves.
 
 Figure 3a: a GCN and a GAT (GRAIN's, random weights) on the same CiteSeer clients. A node is *held* by a convolution

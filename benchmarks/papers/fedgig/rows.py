@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from benchmarks.papers import fedgig_sweeps
-from benchmarks.papers.edge_table import Attacker, Column, Line, Table
+from benchmarks.papers.edges.table import Attacker, Column, Line, Table
+from benchmarks.papers.fedgig import sweeps as fedgig_sweeps
 from jgleak.audit.specification import Specification
 
 GRAPHS = 50

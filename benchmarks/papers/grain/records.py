@@ -11,9 +11,9 @@ from typing import Any
 
 from benchmarks.lib.clients import Progress, attacked
 from benchmarks.lib.records import Record
-from benchmarks.papers.grain_methods import Method, identify
-from benchmarks.papers.grain_rivals import NAMES, RIVALS
-from benchmarks.papers.grain_rows import Row
+from benchmarks.papers.grain.methods import Method, identify
+from benchmarks.papers.grain.rivals import NAMES, RIVALS
+from benchmarks.papers.grain.rows import Row
 from jgleak.audit.record import RATES, SIZES, summary_record
 from jgleak.audit.setup import prepare
 from jgleak.audit.specification import Specification

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from benchmarks.lib.records import Record
-from benchmarks.papers.edge_table import Attacker, Column, Line
-from benchmarks.papers.glg_setting import BASELINES, CONVOLUTIONS, FREE, GRAPH
+from benchmarks.papers.edges.table import Attacker, Column, Line
+from benchmarks.papers.glg.setting import BASELINES, CONVOLUTIONS, FREE, GRAPH
 from jgleak.audit.experiment import Result
 from jgleak.metrics.alignment import symmetric
 

@@ -10,8 +10,8 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from benchmarks.lib.clients import Progress
-from benchmarks.papers import edge_records
-from benchmarks.papers.edge_table import Attacker, Line, Table
+from benchmarks.papers.edges import records as edge_records
+from benchmarks.papers.edges.table import Attacker, Line, Table
 from jgleak.audit.record import summary_record
 from jgleak.audit.setup import Setup, prepare, stream_key
 from jgleak.audit.specification import Specification

@@ -7,10 +7,10 @@ from typing import Any
 
 from benchmarks.lib.page import interval, markdown
 from benchmarks.lib.records import Record
-from benchmarks.papers.grain_methods import METHODS, MOLECULES, Method
-from benchmarks.papers.grain_records import RECALL, by_size, printed
-from benchmarks.papers.grain_rivals import NAMES
-from benchmarks.papers.grain_rows import SIZES, Row, Sizes
+from benchmarks.papers.grain.methods import METHODS, MOLECULES, Method
+from benchmarks.papers.grain.records import RECALL, by_size, printed
+from benchmarks.papers.grain.rivals import NAMES
+from benchmarks.papers.grain.rows import SIZES, Row, Sizes
 from jgleak.audit.record import SIZES as CLASSES
 
 Line = tuple[str, ...]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from benchmarks.lib.page import markdown
 from benchmarks.lib.records import Record
-from benchmarks.papers.fedgnn_rows import (
+from benchmarks.papers.fedgnn.rows import (
     CURVE,
     DATASETS,
     KINDS,

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
-from benchmarks.papers import glg_batches, glg_molecules, glg_sweeps
-from benchmarks.papers.edge_table import Attacker, Column, Line, Table
-from benchmarks.papers.glg_setting import BASELINES, CONVOLUTIONS, DATASETS, FREE, GRAPH, NODE, STEPS
+from benchmarks.papers.edges.table import Attacker, Column, Line, Table
+from benchmarks.papers.glg import batches as glg_batches
+from benchmarks.papers.glg import molecules as glg_molecules
+from benchmarks.papers.glg import sweeps as glg_sweeps
+from benchmarks.papers.glg.setting import BASELINES, CONVOLUTIONS, DATASETS, FREE, GRAPH, NODE, STEPS
 from jgleak.audit.specification import Specification
 
 COLUMNS = (

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from benchmarks.papers.grain_rivals import NAMES, RIVALS
-from benchmarks.papers.grain_rows import Row
+from benchmarks.papers.grain.rivals import NAMES, RIVALS
+from benchmarks.papers.grain.rows import Row
 from jgleak.audit.specification import Specification
 from jgleak.datasets.moleculenet import TABLES
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from benchmarks.papers.edge_table import Attacker, Line
-from benchmarks.papers.glg_setting import GRAPH, NODE, STEPS
+from benchmarks.papers.edges.table import Attacker, Line
+from benchmarks.papers.glg.setting import GRAPH, NODE, STEPS
 
 WIDTHS = (10, 50, 200, 400)
 """Beside the 100 columns of ``node-1-gcn-github``."""

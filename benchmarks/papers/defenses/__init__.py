@@ -1,0 +1,1 @@
+"""Defences: rows, what a model keeps, and pictures."""

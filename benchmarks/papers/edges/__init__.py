@@ -1,0 +1,1 @@
+"""Tables of papers that compare edges: GLG, FedGIG, GraphDLG."""

@@ -1,0 +1,1 @@
+"""FedGIG's rows."""

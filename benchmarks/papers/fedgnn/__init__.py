@@ -1,0 +1,1 @@
+"""FedGNN's rows, records, page and pictures."""

@@ -1,0 +1,1 @@
+"""GRAIN's rows, methods, records, page and figures."""

@@ -1,0 +1,1 @@
+"""GraphDLG's rows."""
