@@ -34,6 +34,7 @@ from jgleak.attacks.census.arithmetic import arithmetic_of
 from jgleak.attacks.census.assemble import AnonymitySet
 from jgleak.attacks.census.attempted import Attempted, counted
 from jgleak.attacks.census.batches.batch import batch_unsupported, of_each, reconstructed
+from jgleak.attacks.census.batches.in_steps import every_step_whole, in_steps
 from jgleak.attacks.census.batches.in_turn import in_turn
 from jgleak.attacks.census.candidates import CensusCandidates, Levels, degrees_assumed, degrees_unstated
 from jgleak.attacks.census.certify import certify
@@ -79,7 +80,12 @@ def run(
             raise TooManyCandidates(f"noise of deviation {knowledge.noise:.1e} alone explains the update")
         if observation.batch_size > 1:
             single = partial(_single, settings, knowledge, key, budget)
-            return (in_turn if problem.several else reconstructed)(problem, clock, budget, single)
+            whole_batch = partial(reconstructed, budget=budget, single=single)
+            if not problem.several:
+                return whole_batch(problem, clock)
+            if every_step_whole(problem.seen):
+                return in_steps(problem, clock, whole_batch)
+            return in_turn(problem, clock, budget, single)
         counting = clock.part(settings.limits.counting_share) if searchable(problem) else clock
         candidates = CensusCandidates(problem, counting, budget)
         # of several steps whole gradients of graphs are compared one by one alone

@@ -140,5 +140,8 @@ def _blurred(tolerances: CensusTolerances, seen: Observation) -> CensusTolerance
     """Tolerances of spans that allow for rows which moved along local steps: checks look at them midway."""
     if not moved(seen):
         return tolerances
-    span = dataclasses.replace(tolerances.span, rank_gap=tolerances.moved_gap, row_most=tolerances.moved_row)
+    gap, row = tolerances.moved_gap, tolerances.moved_row
+    if seen.batch_size > 1:  # rows of many nodes leave no gap, and room for directions that are not theirs
+        gap, row = 0.0, tolerances.moved_batch_row
+    span = dataclasses.replace(tolerances.span, rank_gap=gap, row_most=row)
     return dataclasses.replace(tolerances, span=span)

@@ -13,7 +13,7 @@ class SpanTolerances:
       rank_floor: singular values below this share of the largest are rounding noise of float32 gradients, whatever the
         gap.
       rank_gap: smallest ratio between the singular values on both sides of the rank; below it there is no rank to be
-        seen.
+        seen. 0: no gap is looked for, and all directions that stand above rounding are taken.
       noise_edge: singular values up to this multiple of the largest one that noise alone has count as noise.
       coordinate_floor: smallest scale of a coordinate, relative to the median: a coordinate without gradient must be
         zero in every row.

@@ -105,7 +105,7 @@ class Subspace:
             return Subspace(*nothing, RoundingMargin(np.inf, tolerances))
         scale = np.maximum(size, tolerances.coordinate_floor * np.median(size[size > 0]))
         left, values = _decomposed(gradient / scale[:, None])
-        rank = _rank(values, most, tolerances.rank_floor, place)
+        rank = _rank(values, most, tolerances, place)
         full = rank == values.size
         gap = np.inf if full or values[rank] == 0 else values[rank - 1] / values[rank]
         return Subspace(left[:, :rank], scale, RoundingMargin(float(gap), tolerances), full)
@@ -161,9 +161,13 @@ def _above(gradient: Float[np.ndarray, "d D"], most: int | None, noise: float, t
     return Subspace(left[:, :rank], scale, margin, rank == values.size)
 
 
-def _rank(values: Float[np.ndarray, " k"], most: int | None, floor: float, place: int) -> int:
-    """Number of singular values above the largest gap among those that are not noise, or above one of the next."""
+def _rank(values: Float[np.ndarray, " k"], most: int | None, tolerances: SpanTolerances, place: int) -> int:
+    """Number of singular values above the largest gap among those that are not noise, or above one of the next; of all
+    that are not, where no gap is looked for."""
+    floor = tolerances.rank_floor
     real = int(np.sum(values > floor * values[0]))
+    if not tolerances.rank_gap:
+        return real
     if most is not None:
         real = min(real, most)
     following = np.append(values, floor * values[0])[1 : real + 1]

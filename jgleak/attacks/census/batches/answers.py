@@ -21,6 +21,9 @@ TOLD_APART = "the head's gradient has as many dimensions as the batch has graphs
 ROUNDS = 3
 """How often all lists are held against what the others leave."""
 
+NEAR = 1.01
+"""Distances within so many times the smallest are alike: those of graphs with one gradient differ by rounding."""
+
 OTHERS = "the other graphs of the batch are those that were found"
 """The same of a graph that was looked for in what others left of the update."""
 
@@ -71,9 +74,10 @@ def checked(problem: CensusProblem, answers: Sequence[Reconstruction]) -> tuple[
                 continue
             distances = fitting(remaining(observation, without(each, place)), space, answer.graphs)
             fits = [one <= MATCH * len(answers) for one in distances]
-            # while another answer's first graph is wrong, none fits, and the nearest is the best guess; of those that
-            # fit the likeliest is first, whatever an earlier guess was
-            ranks = [0.0 if fit else 1.0 for fit in fits] if any(fits) else distances
+            # while another answer's first graph is wrong, none fits, and the nearest is the best guess, the likeliest
+            # of those that are as near; of those that fit the likeliest is first, whatever an earlier guess was
+            near = NEAR * min(distances)
+            ranks = [0.0 if fit else 1.0 for fit in fits] if any(fits) else [max(one, near) for one in distances]
             graphs = tuple(answer.graphs[k] for k in sorted(range(len(fits)), key=ranks.__getitem__))
             told[place] = sum(fits) if any(fits) else len(fits)
             moved = graphs[0] is not answers[place].graphs[0]

@@ -11,6 +11,7 @@ from jgleak.attacks.census.attempted import Attempted
 from jgleak.attacks.census.batches import masks, rays
 from jgleak.attacks.census.batches.answers import beside, certified, checked, cut, of_all
 from jgleak.attacks.census.batches.head import HeadGradient
+from jgleak.attacks.census.batches.in_steps import every_step_whole
 from jgleak.attacks.census.batches.in_turn import in_turn_unsupported
 from jgleak.attacks.census.batches.joint import each_gradient, remaining
 from jgleak.attacks.census.batches.members import Member, taken
@@ -41,7 +42,7 @@ def batch_unsupported(observation: Observation, knowledge: Knowledge) -> str | N
     if knowledge.features is not None:
         return f"{graphs} it does not say whose the known feature rows are; leave them out"
     if observation.local is not None and observation.local.steps > 1:
-        return in_turn_unsupported(observation)
+        return unsupported(observation) if every_step_whole(observation) else in_turn_unsupported(observation)
     return None
 
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jgleak.attacks.census.local_path import moved
 from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation
 from jgleak.gnn import GNN, Params
@@ -44,7 +45,13 @@ class HeadGradient:
         readout = observation.model.readout
         kernel = np.asarray(readout.first(observation.model.readout_of(observation.update))["kernel"], np.float64)
         values = np.linalg.svd(kernel, compute_uv=False)
-        return _factored(observation, kernel, int(np.sum(values > ROUNDING * values[0])) if values[0] > 0 else 0)
+        rank = int(np.sum(values > ROUNDING * values[0])) if values[0] > 0 else 0
+        return _factored(observation, kernel, _largest_gap(values[: rank + 1], observation) if moved(observation) else rank)
+
+    @property
+    def moved(self) -> bool:
+        """The weights moved through several local steps, and units may have switched on the way."""
+        return moved(self.observation)
 
     @property
     def rank(self) -> int:
@@ -105,6 +112,13 @@ class HeadGradient:
         if not reduces or not length:
             return direction * 0.0, np.inf
         return direction / reduces, float(turned[1][-1]) / length
+
+
+def _largest_gap(values: Float[np.ndarray, " k"], observation: Observation) -> int:
+    """The rank, at most that of all graphs, behind which singular values fall most: what a path adds to it is of second
+    order in its length."""
+    some = np.maximum(values[: observation.batch_size + 1], ROUNDING * values[0])
+    return int(np.argmax(some[:-1] / some[1:])) + 1 if some.size > 1 else some.size
 
 
 def _factored(observation: Observation, kernel: Float[np.ndarray, "P F"], rank: int) -> HeadGradient:

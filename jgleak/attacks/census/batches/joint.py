@@ -35,25 +35,37 @@ def each_gradient(observation: Observation, space: FeatureSpace, graphs: Sequenc
 
 def distance(observation: Observation, each: Sequence[Params]) -> float:
     """``|g - g*| / |g*|`` of the sum of the parts."""
-    total: Any = jax.tree.map(lambda *leaves: sum(leaves), *each)
-    off = jax.tree.map(lambda found, seen: found - np.asarray(seen, np.float64), total, observation.update)
+    off = jax.tree.map(lambda found, seen: found - np.asarray(seen, np.float64), summed(each), observation.update)
     return _length(off) / max(_length(observation.update), 1e-300)
 
 
-def replayed(observation: Observation, space: FeatureSpace, graphs: Sequence[Graph]) -> float:
-    """``|u - u*| / |u*|`` of a client that takes its local steps on these graphs, in this order."""
+def summed(each: Sequence[Params]) -> Params:
+    """The mean gradient of some parts of it."""
+    return jax.tree.map(lambda *leaves: sum(leaves), *each)
+
+
+def retrained(observation: Observation, space: FeatureSpace, graphs: Sequence[Graph]) -> Params:
+    """The update of a client that takes its local steps on these graphs, in this order.
+
+    Raises:
+      ValueError: its weights run away.
+    """
     local = observation.local
     assert local is not None
     how = dataclasses.replace(local, shuffled=False)
+    return fedavg(observation.model, observation.params, graphs, space, loss=observation.loss, local=how).update
+
+
+def replayed(observation: Observation, space: FeatureSpace, graphs: Sequence[Graph]) -> float:
+    """``|u - u*| / |u*|`` of such a client; infinite where its weights run away, as the observed one's did not."""
     try:
-        made = fedavg(observation.model, observation.params, graphs, space, loss=observation.loss, local=how).update
-    except ValueError:  # its weights run away, where the client's did not
+        return distance(observation, [retrained(observation, space, graphs)])
+    except ValueError:
         return np.inf
-    return distance(observation, [made])
 
 
 def remaining(observation: Observation, found: Sequence[Params]) -> Observation:
-    """The update of a client with the other graphs alone: the mean gradient without the parts of those found.
+    """The gradient of the other graphs alone: the mean gradient without the parts of those found.
 
     Where labels may be missing, what one label counts depends on how many there are in the batch: then only the
     direction is that of the others.
@@ -65,7 +77,8 @@ def remaining(observation: Observation, found: Sequence[Params]) -> Observation:
 
     update: Any = jax.tree.map(one, observation.update, *found)
     scaled = observation.scaled or Loss.of(observation.loss).masked
-    return dataclasses.replace(observation, update=update, batch_size=left, scaled=scaled)
+    marks = {"protocol": "fedsgd", "local": None, "scaled": scaled}
+    return dataclasses.replace(observation, update=update, batch_size=left, **marks)
 
 
 def without(each: Sequence[Params], own: int) -> list[Params]:

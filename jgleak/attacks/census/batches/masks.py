@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from scipy import linalg
 
 from jgleak.attacks.attack import Clock
-from jgleak.attacks.census.batches import patterns, quadrics
+from jgleak.attacks.census.batches import patterns, quadrics, switched
 from jgleak.attacks.census.batches.head import HeadGradient
 
 FAINT = 0.05
@@ -64,6 +64,8 @@ def pooled_rows(head: HeadGradient, clock: Clock) -> Float[np.ndarray, "r P"] | 
     readout, rank = head.observation.model.readout, head.rank
     if not readout.masks:
         return None
+    if head.moved:
+        return switched.pooled_rows(head, clock)
     outgoing = np.asarray(readout.last(head.weights)["kernel"], np.float64) @ head.directions
     size, lit = np.linalg.norm(outgoing, axis=1), np.linalg.norm(head.rows, axis=1)
     units = np.flatnonzero((size > FAINT * size.max()) & (lit > 1e-4 * lit.max()))

@@ -20,6 +20,9 @@ from jgleak.gnn import GNN, Params
 AGREES = 1e-3
 """How far a sum of labels' gradients may be from the one that is seen, relative to that."""
 
+AGREES_MOVED = 0.2
+"""The same after several local steps: units that switched on the way say something else of it."""
+
 MULTISETS = 2_000
 """Most multisets of labels of graphs with one pooled row."""
 
@@ -65,13 +68,14 @@ def _labels(
     """The labels of at most ``most`` graphs whose gradients at the logits add up to ``seen``; None where none do, or
     several choices."""
     each = [_labelled(head.observation, row, label) for label in range(head.observation.model.outputs)]
+    agrees = AGREES_MOVED if head.moved else AGREES
     tried, found = 0, list[tuple[int, ...]]()
     for number in range(1, most + 1):
         for labels in combinations_with_replacement(range(len(each)), number):
             tried += 1
             if tried > MULTISETS:
                 return None
-            if np.linalg.norm(sum(each[label] for label in labels) - seen) <= AGREES * np.linalg.norm(seen):
+            if np.linalg.norm(sum(each[label] for label in labels) - seen) <= agrees * np.linalg.norm(seen):
                 found.append(labels)
     return found[0] if len(found) == 1 else None
 
@@ -96,6 +100,8 @@ def single_update(observation: Observation, row: Float[np.ndarray, " P"], s: Flo
         model=model.clone(frozen=frozen),
         update={"readout": jax.tree.map(np.asarray, shown)},
         batch_size=1,
+        protocol="fedsgd",
+        local=None,
         scaled=observation.scaled or Loss.of(observation.loss).masked,
     )
 

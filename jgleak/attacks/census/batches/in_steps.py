@@ -1,0 +1,124 @@
+"""Several graphs, all of them in every local step: found at the middle of the path, and trained again.
+
+The weights at the middle of the straight path give the mean gradient of the steps up to second order in the rate, so
+that the update is first taken for a batch's there, with tolerances that allow for it (``switched``, ``moved_batch_row``).
+Training on the graphs that this finds says what the first guess left out: their mean gradient along the path, beside
+their gradient at its middle. Without the difference of the two the update of the true graphs is a gradient at the middle
+up to rounding; that of graphs that are nearly right is nearer to it than before, and is searched again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from jgleak.attacks.attack import Clock, Reconstruction
+from jgleak.attacks.census.batches.answers import checked, cut, of_all
+from jgleak.attacks.census.batches.joint import each_gradient, replayed, retrained, summed
+from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.distance import MATCH
+from jgleak.federated.observation import Observation
+from jgleak.graph import Graph
+
+TURNS = 4
+"""Most searches."""
+
+LISTED = 200
+"""Most graphs of one list that are trained with the others."""
+
+FOLLOWED = "the graphs of the batch are among those that were looked at in the middle of the path of the weights"
+"""What a list takes for granted of graphs that every local step saw."""
+
+Batch = Callable[[CensusProblem, Clock], Reconstruction]
+"""The census of a batch's gradient, within some time."""
+
+
+def every_step_whole(observation: Observation) -> bool:
+    """True where every local step of a client of several graphs saw all of them."""
+    local = observation.local
+    return local is not None and (local.loader is None or local.loader >= observation.batch_size)
+
+
+def in_steps(problem: CensusProblem, clock: Clock, batch: Batch) -> Reconstruction:
+    """The graphs of a client all of which every local step saw; ``stop`` and ``info`` as of other batches.
+
+    Args:
+      problem: the client's update, at the middle of the path, and what is known.
+      clock: ends the searches.
+      batch: takes a batch's gradient.
+    """
+    seen, space, here = problem.seen, problem.knowledge.space, problem
+    best, far = None, np.inf
+    for turn in range(1, TURNS + 1):
+        found = batch(here, clock.part(0.75))
+        if best is not None and len(found.graphs) < len(best.graphs):
+            break
+        off = replayed(seen, space, found.graphs) if len(found.graphs) == seen.batch_size else np.inf
+        if best is not None and not off < far:
+            break
+        best, far = dataclasses.replace(found, info={**found.info, "searches": turn}), off
+        if far <= MATCH or not np.isfinite(far) or clock.left <= 0:
+            break
+        here = dataclasses.replace(problem, observation=corrected(problem, found.graphs))
+    assert best is not None
+    return _answered(problem, best, far, clock)
+
+
+def corrected(problem: CensusProblem, graphs: Sequence[Graph]) -> Observation:
+    """The update with the gradient of these graphs at the middle of the path, in place of their mean along it."""
+    seen, space, here = problem.seen, problem.knowledge.space, problem.observation
+    along, middle = retrained(seen, space, graphs), summed(each_gradient(here, space, graphs))
+
+    def one(update: Any, mean: Any, there: Any) -> np.ndarray:
+        return (np.asarray(update, np.float64) - np.asarray(mean, np.float64) + there).astype(np.float32)
+
+    return dataclasses.replace(here, update=jax.tree.map(one, seen.update, along, middle))
+
+
+def _answered(problem: CensusProblem, found: Reconstruction, far: float, clock: Clock) -> Reconstruction:
+    """The answer; with certificates where training on the graphs again returns the update."""
+    answers, matched = list(found.members), far <= MATCH
+    if matched:
+        at_once = dataclasses.replace(corrected(problem, found.graphs), protocol="fedsgd", local=None)
+        ordered, _ = checked(dataclasses.replace(problem, observation=at_once), answers)
+        answers = [_trained(problem, ordered, place, clock) for place in range(len(ordered))]
+        far = replayed(problem.seen, problem.knowledge.space, [answer.graphs[0] for answer in answers])
+        matched = far <= MATCH
+    distance = far if np.isfinite(far) else None
+    answers = [_confirmed(answer, distance, matched) for answer in answers]
+    info = {key: value for key, value in found.info.items() if key != "reason" or len(answers) != found.info["graphs"]}
+    if len(answers) == found.info["graphs"] and not matched:
+        info["reason"] = "training on the graphs that were found does not return the update"
+    return Reconstruction(
+        graphs=tuple(answer.graphs[0] for answer in answers),
+        gradient_distance=distance,
+        stop="match" if matched else "time" if clock.left <= 0 else "nothing assembled",
+        certificate=of_all(answers, far) if matched else None,
+        info=info | {"seconds": clock.elapsed},
+        members=tuple(answers),
+    )
+
+
+def _trained(problem: CensusProblem, answers: Sequence[Reconstruction], place: int, clock: Clock) -> Reconstruction:
+    """The answer with those of its graphs that, trained with the others' first ones, return the update."""
+    firsts, kept = [answer.graphs[0] for answer in answers], list[Graph]()
+    for number, graph in enumerate(answers[place].graphs[:LISTED]):
+        if number and clock.left <= 0:
+            break
+        firsts[place] = graph
+        if not number or replayed(problem.seen, problem.knowledge.space, firsts) <= MATCH:
+            kept.append(graph)
+    return dataclasses.replace(answers[place], graphs=tuple(kept))
+
+
+def _confirmed(answer: Reconstruction, far: float | None, matched: bool) -> Reconstruction:
+    """The answer with the distance of the whole client's update; without a certificate where nothing confirms it."""
+    if answer.certificate is None or far is None or not matched:
+        return dataclasses.replace(answer, gradient_distance=far, certificate=None)
+    conditions = tuple(dict.fromkeys((*answer.certificate.conditions, FOLLOWED)))
+    made = dataclasses.replace(answer.certificate, size=len(answer.graphs), residual=far, conditions=conditions)
+    return cut(dataclasses.replace(answer, gradient_distance=far, certificate=made))
