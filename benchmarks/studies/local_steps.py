@@ -63,6 +63,9 @@ STEPS, RATES = (1, 2, 5, 10), (0.001, 0.003, 0.01, 0.03)
 LOADED, LOADER_RATE = (1, 2, 4, 8), 0.0015
 """Molecules of a client that takes one a step, and FedGraphNN's rate."""
 
+WHOLE = (2, 4)
+"""Molecules of a client that takes all of them in every step."""
+
 MOMENTUM: Mapping[str, Any] = {"local_momentum": 0.9, "local_weight_decay": 1e-4}
 
 READ_AS: Mapping[str, tuple[str, Mapping[str, str]]] = {
@@ -93,7 +96,8 @@ class Row(NamedTuple):
       optimiser: what else a step has, as fields of ``Specification``.
       read_as: a name of ``READ_AS``; "one gradient" is at the weights that the client got.
       single: the client trains in 32 bits and returns such weights.
-      loaded: its graphs, one a step; 0: it has one graph, which every step sees.
+      loaded: its graphs, one a step; 0: every step sees all of its graphs.
+      whole: its graphs, of which every step sees all; 0: one.
     """
 
     model: str
@@ -103,12 +107,18 @@ class Row(NamedTuple):
     read_as: str = "steps"
     single: bool = False
     loaded: int = 0
+    whole: int = 0
 
     @property
     def name(self) -> str:
         """What users type."""
         words = [self.model, str(self.steps), f"{self.rate:g}", "sgdm" if self.optimiser else ""]
-        words += ["loader" if self.loaded else "", "float32" if self.single else "", WORDS.get(self.read_as, "")]
+        words += [
+            "loader" if self.loaded else "",
+            f"batch{self.whole}" if self.whole else "",
+            "float32" if self.single else "",
+            WORDS.get(self.read_as, ""),
+        ]
         return "-".join(filter(None, words))
 
 
@@ -121,6 +131,10 @@ def _rows() -> Iterator[Row]:
     for model in ("grain", "gcn"):
         yield from (Row(model, steps, rate, single=True) for steps, rate in ((1, 0.01), (5, 0.003), (5, 0.01)))
     yield from (Row("sage", graphs, LOADER_RATE, loaded=graphs) for graphs in LOADED)
+    for model in ("gcn", "grain"):
+        yield from (
+            Row(model, steps, rate, whole=graphs) for graphs in WHOLE for steps in (2, 5) for rate in (0.001, 0.01)
+        )
     yield from (Row("grain", 5, 0.01, read_as=read_as) for read_as in ("steps, by `dlg`", "one gradient, by `dlg`"))
     yield Row("grain", 1, 0.001, read_as="nothing")
     yield Row("sage", 2, LOADER_RATE, read_as="nothing", loaded=2)
@@ -134,7 +148,8 @@ on one molecule of Tox21 (4 to 40 atoms, seed 5), all random weights; the census
 chemistry (`--prior molecule`). *One gradient*: the same update taken for one gradient at the weights that the client
 got; *nothing*: a guess (`random`) that is told the number of atoms and sees no gradient; `dlg`: gradient matching of
 300 iterations, told it too. *32 bits*: the client trains in float32 and returns such weights. *One a step*: a client of
-*E* molecules takes one a step; the census knows neither their order nor their sizes. *GSM-1*: GRAIN's similarity of the
+*E* molecules takes one a step; the census knows neither their order nor their sizes. *All B a step*: a client of *B*
+molecules takes all of them in every step; the census knows *B*, and not their sizes. *GSM-1*: GRAIN's similarity of the
 first graph listed to the molecule. *Exact*: that graph is the molecule; *in set*: it is listed; *unique*: certified to
 be the only one; *wrong*: of these, those beside another truth. Rates in percent with 95 % bootstrap intervals."""
 
@@ -158,9 +173,10 @@ def measured(row: Row, graphs: int, time_limit: float) -> Record:
     """One row."""
     fields = {**MODELS[row.model][1], **row.optimiser, "attack": READ_AS[row.read_as][0]}
     fields |= {"local_steps": row.steps, "local_rate": row.rate, "graphs": graphs, "time_limit": time_limit}
-    size = max(row.loaded, 1)
-    if row.loaded:
-        fields |= {"batch_size": size, "local_loader": 1, "know": ("n",) if row.read_as == "nothing" else ()}
+    size = max(row.loaded, row.whole, 1)
+    if size > 1 or row.loaded:
+        fields |= {"batch_size": size, "local_loader": min(row.loaded, 1)}
+        fields |= {"know": ("n",) if row.read_as == "nothing" else ()}
     specification = dataclasses.replace(COMMON, **fields)
     setup = prepare(specification)
     if row.model == "sage":  # the command line has no word for its head
@@ -185,7 +201,7 @@ def _attacked(one: AttackedClient, row: Row, space: FeatureSpace, seconds: float
     known = dataclasses.replace(one.knowledge, noise=seen.noise)
     found: Reconstruction = attack(seen, known, key=jax.random.key(0), budget=Budget(time_limit=seconds))
     took, lists = time.monotonic() - begun, [member.graphs for member in found.members] or [found.graphs]
-    if not found.members and row.loaded:
+    if not found.members and (row.loaded or row.whole):
         lists = [(graph,) for graph in found.graphs]
     return [
         {
@@ -220,7 +236,7 @@ def document(lines: Sequence[Record]) -> str:
     for line in lines:
         row = ROWS[line["row"]]
         optimiser = "momentum .9, decay 1e-4" if row.optimiser else "32 bits" if row.single else "plain"
-        optimiser = "one a step" if row.loaded else optimiser
+        optimiser = "one a step" if row.loaded else f"all {row.whole} a step" if row.whole else optimiser
         alike = f"{100 * line['gsm1']:.0f}" if "gsm1" in line else "-"
         about = [MODELS[row.model][0], str(row.steps), f"{row.rate:g}", optimiser, row.read_as]
         table.append([*about, *cells(line), alike])

@@ -34,11 +34,12 @@ from jgleak.attacks.census.arithmetic import arithmetic_of
 from jgleak.attacks.census.assemble import AnonymitySet
 from jgleak.attacks.census.attempted import Attempted, counted
 from jgleak.attacks.census.batches.batch import batch_unsupported, of_each, reconstructed
-from jgleak.attacks.census.batches.in_steps import every_step_whole, in_steps
+from jgleak.attacks.census.batches.in_steps import in_steps
 from jgleak.attacks.census.batches.in_turn import in_turn
 from jgleak.attacks.census.candidates import CensusCandidates, Levels, degrees_assumed, degrees_unstated
 from jgleak.attacks.census.certify import certify
 from jgleak.attacks.census.enumerate import enumerated, may_be_small
+from jgleak.attacks.census.local_path import every_step_whole
 from jgleak.attacks.census.number_of_nodes import number_of_nodes
 from jgleak.attacks.census.prior import resolved
 from jgleak.attacks.census.problem import CensusProblem

@@ -58,6 +58,12 @@ def moved(observation: Observation) -> bool:
     return local is not None and local.steps > 1 and not (observation.scaled or observation.pruned)
 
 
+def every_step_whole(observation: Observation) -> bool:
+    """True where every local step of a client saw all of its graphs."""
+    local = observation.local
+    return local is not None and (local.loader is None or local.loader >= observation.batch_size)
+
+
 def midway(observation: Observation) -> Observation:
     """The update as that of one gradient, in the middle of the straight path: right to first order in the rate."""
     local = observation.local

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Int
 
 from jgleak.attacks.census.arithmetic import Arithmetic, arithmetic_of
-from jgleak.attacks.census.local_path import LocalPath, midway, moved, straight
+from jgleak.attacks.census.local_path import LocalPath, every_step_whole, midway, moved, straight
 from jgleak.attacks.census.settings import DEFAULTS, CensusLimits, CensusSettings, CensusTolerances
 from jgleak.attacks.distance import Fit
 from jgleak.attacks.node_order import KnownRows
@@ -141,7 +141,9 @@ def _blurred(tolerances: CensusTolerances, seen: Observation) -> CensusTolerance
     if not moved(seen):
         return tolerances
     gap, row = tolerances.moved_gap, tolerances.moved_row
-    if seen.batch_size > 1:  # rows of many nodes leave no gap, and room for directions that are not theirs
+    if seen.batch_size > 1 and every_step_whole(
+        seen
+    ):  # rows of many nodes leave no gap, and room for directions that are not theirs
         gap, row = 0.0, tolerances.moved_batch_row
     span = dataclasses.replace(tolerances.span, rank_gap=gap, row_most=row)
     return dataclasses.replace(tolerances, span=span)

@@ -54,7 +54,7 @@ class CensusTolerances:
       moved_gap: smallest ratio between singular values on both sides of a rank after several local steps (else
         ``SpanTolerances.rank_gap``), which blur it,
       moved_row: and by how much at most a row may be off then (else ``row_most``).
-      moved_batch_row: the same of several graphs, whose spans are taken with all directions above rounding.
+      moved_batch_row: the same of several graphs, all in every step, whose spans have all directions above rounding.
       looser_checks: under noise spans are not completed. Their missing dimensions are those under the noise floor,
         where all rows are short; so a row is allowed this many times what noise explains where one dimension is taken
         to be missing.

@@ -11,7 +11,6 @@ from jgleak.attacks.census.attempted import Attempted
 from jgleak.attacks.census.batches import masks, rays
 from jgleak.attacks.census.batches.answers import beside, certified, checked, cut, of_all
 from jgleak.attacks.census.batches.head import HeadGradient
-from jgleak.attacks.census.batches.in_steps import every_step_whole
 from jgleak.attacks.census.batches.in_turn import in_turn_unsupported
 from jgleak.attacks.census.batches.joint import each_gradient, remaining
 from jgleak.attacks.census.batches.members import Member, taken
@@ -21,6 +20,7 @@ from jgleak.attacks.census.batches.states import root_states
 from jgleak.attacks.census.batches.upstream import unsupported
 from jgleak.attacks.census.candidates import CensusCandidates, Levels
 from jgleak.attacks.census.enumerate import enumerated, may_be_small
+from jgleak.attacks.census.local_path import every_step_whole
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.starts import Start
 from jgleak.attacks.distance import MATCH

@@ -22,7 +22,8 @@ from jgleak.gnn.tree import over
 def contributions(
     problem: CensusProblem, levels: Levels, upstream: Float[np.ndarray, "r C"], vectors: Params, clock: Clock
 ) -> tuple[Float[np.ndarray, "K r M"], Float[np.ndarray, "K C"]] | None:
-    """Of every top block the sketched gradient along each upstream, and what its root adds up; None if time runs out.
+    """Of every top block the sketched gradient along each upstream, and what its root adds up, both as their means
+    along local steps; None if time runs out.
 
     Args:
       problem: the update and what is known.
@@ -31,15 +32,18 @@ def contributions(
       vectors: what weight rows are multiplied with (``sketch``).
       clock: ends it.
     """
-    observation = problem.observation
+    model, path = problem.observation.model, problem.path
     table, trees, given = Table.of(levels.nodes), unfold(levels.hops), upstream.astype(np.float32)
     found = list[tuple[Float[np.ndarray, "b r M"], Float[np.ndarray, "b C"]]]()
     for start in range(0, levels.top.size, BATCH):
-        if clock.left <= 0:
-            return None
         some = np.arange(start, min(start + BATCH, levels.top.size))
-        out = _along(observation.model, observation.params, given, vectors, table, trees.part(some, BATCH))
-        gradients, added = (np.asarray(leaf, np.float64)[: some.size] for leaf in out)
+        gradients, added, part = np.zeros(()), np.zeros(()), trees.part(some, BATCH)
+        for point in path:
+            if clock.left <= 0:
+                return None
+            out = _along(model, point.params, given, vectors, table, part)
+            here = [np.asarray(leaf, np.float64)[: some.size] for leaf in out]
+            gradients, added = gradients + point.share * here[0], added + point.share * here[1]
         found.append((gradients, added))
     gradients, added = (np.concatenate(parts) for parts in zip(*found, strict=True))
     return gradients, added

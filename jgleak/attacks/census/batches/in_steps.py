@@ -19,6 +19,7 @@ import numpy as np
 from jgleak.attacks.attack import Clock, Reconstruction
 from jgleak.attacks.census.batches.answers import checked, cut, of_all
 from jgleak.attacks.census.batches.joint import each_gradient, replayed, retrained, summed
+from jgleak.attacks.census.local_path import Point
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.distance import MATCH
 from jgleak.federated.observation import Observation
@@ -35,12 +36,6 @@ FOLLOWED = "the graphs of the batch are among those that were looked at in the m
 
 Batch = Callable[[CensusProblem, Clock], Reconstruction]
 """The census of a batch's gradient, within some time."""
-
-
-def every_step_whole(observation: Observation) -> bool:
-    """True where every local step of a client of several graphs saw all of them."""
-    local = observation.local
-    return local is not None and (local.loader is None or local.loader >= observation.batch_size)
 
 
 def in_steps(problem: CensusProblem, clock: Clock, batch: Batch) -> Reconstruction:
@@ -63,9 +58,15 @@ def in_steps(problem: CensusProblem, clock: Clock, batch: Batch) -> Reconstructi
         best, far = dataclasses.replace(found, info={**found.info, "searches": turn}), off
         if far <= MATCH or not np.isfinite(far) or clock.left <= 0:
             break
-        here = dataclasses.replace(problem, observation=corrected(problem, found.graphs))
+        here = _at_middle(problem, corrected(problem, found.graphs))
     assert best is not None
     return _answered(problem, best, far, clock)
+
+
+def _at_middle(problem: CensusProblem, here: Observation) -> CensusProblem:
+    """The problem of a gradient in the middle of the path."""
+    only = Point(here.params, here.model.readout_of(here.update), 1.0)
+    return dataclasses.replace(problem, observation=here, path=(only,))
 
 
 def corrected(problem: CensusProblem, graphs: Sequence[Graph]) -> Observation:
@@ -84,7 +85,7 @@ def _answered(problem: CensusProblem, found: Reconstruction, far: float, clock: 
     answers, matched = list(found.members), far <= MATCH
     if matched:
         at_once = dataclasses.replace(corrected(problem, found.graphs), protocol="fedsgd", local=None)
-        ordered, _ = checked(dataclasses.replace(problem, observation=at_once), answers)
+        ordered, _ = checked(_at_middle(problem, at_once), answers)
         answers = [_trained(problem, ordered, place, clock) for place in range(len(ordered))]
         far = replayed(problem.seen, problem.knowledge.space, [answer.graphs[0] for answer in answers])
         matched = far <= MATCH

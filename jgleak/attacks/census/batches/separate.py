@@ -19,6 +19,7 @@ from jgleak.attacks.census.batches.factors import Combinations, Factor, factors
 from jgleak.attacks.census.batches.upstream import own_upstreams
 from jgleak.attacks.census.batches.weights import Weights
 from jgleak.attacks.census.candidates import Levels
+from jgleak.attacks.census.local_path import moved
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.system import Rules
 
@@ -30,6 +31,9 @@ COVERS = (1, 2, 3)
 
 OWN, OWN_FLOOR = 3e-5, 3e-6
 """How far a factor may be from the model's own, relative to itself and to that of the label that gives the largest."""
+
+OWN_MOVED = 1e-2
+"""The same along several local steps, relative to itself: outputs move, and training on the graphs decides."""
 
 SAME = 1e-3
 """Weights of one graph are nearer to each other than this share of themselves."""
@@ -151,9 +155,10 @@ def _label(
     own = own_upstreams(observation, counts @ weights.added / nodes) / (nodes * observation.batch_size)
     seen, blur = factor.value @ weights.upstream.rows, factor.error @ np.abs(weights.upstream.rows)
     largest = float(np.linalg.norm(own, axis=1).max())
+    near = OWN_MOVED if moved(observation) else OWN
     for copies in range(1, COPIES + 1):
         off = np.linalg.norm(seen - copies * own, axis=1)
-        allowed = OWN * copies * np.linalg.norm(own, axis=1) + OWN_FLOOR * largest + np.linalg.norm(blur)
+        allowed = near * copies * np.linalg.norm(own, axis=1) + OWN_FLOOR * largest + np.linalg.norm(blur)
         if np.any(off <= allowed):
             return int((off - allowed).argmin()), copies
     return None

@@ -11,7 +11,7 @@ from jaxtyping import Int
 from jgleak.attacks.attack import Clock, Reconstruction
 from jgleak.attacks.census.assemble import CUT, AnonymitySet, Growing
 from jgleak.attacks.census.batches.separate import Share, separated
-from jgleak.attacks.census.batches.weights import weights
+from jgleak.attacks.census.batches.weights import weights_along
 from jgleak.attacks.census.candidates import Levels, degrees_assumed
 from jgleak.attacks.census.certify import certify
 from jgleak.attacks.census.problem import CensusProblem
@@ -26,7 +26,7 @@ ONE_EACH = (
 
 def by_weights(problem: CensusProblem, levels: Levels, clock: Clock) -> Iterator[Reconstruction]:
     """What was found of every graph of a batch whose factor shows in the weights of the candidate blocks."""
-    found = weights(problem, levels, clock)
+    found = weights_along(problem, levels, clock)
     if found is None:
         return
     shares = separated(problem, levels, found, clock)

@@ -88,9 +88,7 @@ def pooled_rows(head: HeadGradient, clock: Clock) -> Float[np.ndarray, "r P"] | 
     return best
 
 
-def _vectors(
-    rows: Float[np.ndarray, "U r"], outgoing: Float[np.ndarray, "U c"], clock: Clock
-) -> Iterator[Shown]:
+def _vectors(rows: Float[np.ndarray, "U r"], outgoing: Float[np.ndarray, "U c"], clock: Clock) -> Iterator[Shown]:
     """Vectors that most units agree with; many times the same."""
     rng, (units, rank), size = np.random.default_rng(0), rows.shape, outgoing.shape[1]
     patterns = np.array(list(product((0.0, 1.0), repeat=rank + size - 1)))

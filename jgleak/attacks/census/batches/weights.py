@@ -19,6 +19,7 @@ from jgleak.attacks.attack import Clock
 from jgleak.attacks.census.batches.contributions import contributions
 from jgleak.attacks.census.batches.sparse import least_squares, support
 from jgleak.attacks.census.batches.upstream import Upstream
+from jgleak.attacks.census.batches.weighted_path import weighted_path
 from jgleak.attacks.census.candidates import Levels
 from jgleak.attacks.census.equations import host, used_parts
 from jgleak.attacks.census.problem import CensusProblem
@@ -39,6 +40,8 @@ SURE = 50.0
 """Rounding moves a weight by less than so many of its deviations, which take it to be independent from entry to entry
 (measured: up to 35)."""
 
+FOLLOWED = 1 / 3
+"""Most unknowns for every equation, where all blocks have weights on a path."""
 
 EXPLAINED = 1e-5
 """What the weights leave of a gradient that true blocks explain, at most (measured: up to 2e-6). A block that is
@@ -69,6 +72,35 @@ class Weights:
     def explained(self) -> bool:
         """False where a true block must be missing."""
         return self.residual <= EXPLAINED
+
+
+def weights_along(problem: CensusProblem, levels: Levels, clock: Clock) -> Weights | None:
+    """``weights``; after several local steps along a path that these give (``weighted_path``), in turns while they
+    explain more of the update."""
+    if len(problem.path) > 1 and problem.observation.model.readout.additive == "nodes":
+        problem = _settled(problem, levels, clock)
+    return weights(problem, levels, clock)
+
+
+def _settled(problem: CensusProblem, levels: Levels, clock: Clock) -> CensusProblem:
+    """The problem with the path on which its blocks leave least of the update; as it was, where blocks are too many for
+    the equations."""
+    upstream, best, least = Upstream.of(problem.observation), problem, np.inf
+    for _ in range(problem.limits.path_turns):
+        equations = _equations(problem, levels, upstream, clock)
+        if equations is None or equations.matrix[0].size > FOLLOWED * equations.right.size:
+            return best
+        found = least_squares(equations.matrix, equations.right)
+        if found.residual > problem.tolerances.path_gain * least:
+            return problem if found.residual < least else best
+        best, least = problem, found.residual
+        if least <= EXPLAINED or clock.left <= 0:
+            break
+        path = weighted_path(problem, levels, found.values, upstream.rows)
+        if not all(np.isfinite(leaf).all() for point in path for leaf in jax.tree.leaves(point.params)):
+            break
+        problem = dataclasses.replace(problem, path=path)
+    return best
 
 
 def weights(problem: CensusProblem, levels: Levels, clock: Clock) -> Weights | None:

@@ -103,8 +103,8 @@ def test_nothing_is_certified_of_graphs_that_the_others_do_not_confirm(
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"steps": 4}, "2 graphs in 4 local steps: it reads one pass over the graphs, one a step"),
-        ({"loader": None}, "it reads one pass over the graphs, one a step"),
+        ({"steps": 4}, "2 graphs in 4 local steps of 1: it reads one pass over the graphs, one a step"),
+        ({"steps": 4, "loader": 1}, "all graphs in every step"),
         ({"momentum": 0.9}, "after plain steps"),
     ],
 )

@@ -1,0 +1,200 @@
+"""Several graphs in every local step: rows at the middle of the path, paths from weights of blocks, training again."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from jgleak.attacks.attack import Budget, Reconstruction
+from jgleak.attacks.census.batches import switched
+from jgleak.attacks.census.batches.head import HeadGradient
+from jgleak.attacks.census.batches.in_steps import FOLLOWED, corrected, in_steps
+from jgleak.attacks.census.batches.joint import each_gradient, summed
+from jgleak.attacks.census.batches.sparse import least_squares
+from jgleak.attacks.census.batches.upstream import Upstream
+from jgleak.attacks.census.batches.weighted_path import weighted_path
+from jgleak.attacks.census.batches.weights import _equations, _settled
+from jgleak.attacks.census.census import CENSUS
+from jgleak.attacks.census.local_path import midway, straight
+from jgleak.attacks.census.moves import Linked
+from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.search import levels_of
+from jgleak.attacks.certificate import Certificate
+from jgleak.attacks.closed_form.pooled_embedding import pooled_embedding
+from jgleak.attacks.span.settings import TOLERANCES
+from jgleak.attacks.span.subspace import Subspace
+from jgleak.audit.certified import verify, write
+from jgleak.datasets import embedded
+from jgleak.federated import Knowledge, LocalTraining, Observation, fedavg, fedsgd, save
+from jgleak.gnn import GNN, MLP, Pooled
+from jgleak.gnn.standard import standard
+from jgleak.graph import Graph
+
+FOREVER = Budget(seconds=1e6).start()
+DATA = embedded()
+MOLECULES = [graph for graph in DATA.graphs if graph.name.split(":")[0] in ("histamine", "metformin")]
+POOLED = {"readout": "pooled", "readout_widths": (32,), "last_act": True}
+READOUTS: dict[str, dict[str, Any]] = {"pooled": POOLED, "nodes": {}}
+RATE = 0.05
+
+
+def graphs(lab: Any) -> list[Graph]:
+    return [lab.path([0, 1, 1, 2, 0], y=1), lab.ring([1, 3, 2, 0], y=0)]
+
+
+def returned(lab: Any, model: GNN, some: list[Graph], **fields: Any) -> Observation:
+    local = LocalTraining(**({"rate": RATE, "steps": 2} | fields))
+    return fedavg(model, lab.params(model), some, lab.space, loss="bce", local=local)
+
+
+def problem_of(lab: Any, seen: Observation) -> CensusProblem:
+    return CensusProblem.of(seen, Knowledge(lab.space, max_n=8))
+
+
+def length(tree: Any) -> float:
+    return float(np.sqrt(sum(float(np.sum(np.square(leaf, dtype=np.float64))) for leaf in jax.tree.leaves(tree))))
+
+
+def gap(one: Any, other: Any) -> float:
+    """Relative to the second."""
+    return length(jax.tree.map(lambda a, b: np.asarray(a, np.float64) - b, one, other)) / length(other)
+
+
+@pytest.mark.parametrize(
+    ("readout", "local"),
+    [
+        ("pooled", LocalTraining(0.01, 2)),
+        pytest.param("pooled", LocalTraining(0.01, 5), marks=pytest.mark.slow),
+        pytest.param("pooled", LocalTraining(0.003, 3, 0.9, 1e-3), marks=pytest.mark.slow),
+        ("nodes", LocalTraining(0.01, 5)),
+        pytest.param("nodes", LocalTraining(0.01, 2), marks=pytest.mark.slow),
+    ],
+)
+def test_molecules_come_back_and_training_on_all_confirms_them(
+    readout: str, local: LocalTraining, tmp_path: Path
+) -> None:
+    pooled = standard(DATA.space.width, "gcn", Pooled("mean", MLP((64, 2))), hidden=64, last_act=True)
+    model = pooled if readout == "pooled" else standard(DATA.space.width, hidden=64)
+    params = model.initial(key=jax.random.key(0))
+    seen = fedavg(model, params, MOLECULES, DATA.space, loss="bce", local=local)
+    found = CENSUS(seen, Knowledge(DATA.space, prior="molecule"), key=jax.random.key(0), budget=Budget(seconds=600))
+    lists = [{graph.canonical_form() for graph in member.graphs} for member in found.members]
+    assert len(lists) == 2 and all(any(truth.canonical_form() in one for one in lists) for truth in MOLECULES)
+    assert found.stop == "match" and found.gradient_distance is not None and found.gradient_distance < 1e-6
+    for certificate in (found.certificate, *(member.certificate for member in found.members)):
+        assert certificate is not None and certificate.status == "at_least_k" and FOLLOWED in certificate.conditions
+    save(tmp_path / "seen", seen, DATA.space)
+    write(tmp_path / "found.json", found, tmp_path / "seen")
+    assert verify(tmp_path / "found.json").holds
+    slower = dataclasses.replace(seen, local=dataclasses.replace(local, rate=local.rate / 2))
+    save(tmp_path / "seen", slower, DATA.space)
+    assert not verify(tmp_path / "found.json").holds
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+def test_what_training_leaves_beside_the_middle_is_taken_off(lab: Any, readout: str) -> None:
+    """Of the true graphs: the rest is their gradient in the middle of the path. Of others it is not."""
+    some, model = graphs(lab), lab.model(**READOUTS[readout])
+    problem = problem_of(lab, returned(lab, model, some, rate=0.2, steps=4))
+    there = summed(each_gradient(problem.observation, lab.space, some))
+    assert gap(problem.seen.update, there) > 1e-3
+    assert gap(corrected(problem, some).update, there) < 1e-6
+    assert gap(corrected(problem, [some[0], lab.ring([1, 3, 2, 1], y=0)]).update, there) > 1e-4
+
+
+def test_graphs_whose_training_returns_another_update_are_not_certified(lab: Any) -> None:
+    some = graphs(lab)
+    problem = problem_of(lab, returned(lab, lab.model(**POOLED), some))
+    claim = Certificate("unique", 1, 8, False, 0.0, ("said",))
+    searches = list[float]()
+
+    def wrong(here: CensusProblem, clock: Any) -> Reconstruction:
+        searches.append(gap(here.observation.update, problem.seen.update))
+        members = tuple(
+            Reconstruction((graph,), 0.0, "match", certificate=claim)
+            for graph in (some[0], lab.ring([1, 3, 2, 1], y=0))
+        )
+        info = {"graphs": 2, "found": 2}
+        return Reconstruction(tuple(m.graphs[0] for m in members), 0.0, "match", None, None, claim, info, members)
+
+    found = in_steps(problem, FOREVER, wrong)
+    assert len(searches) == 2 and searches[0] == 0 < searches[1], "the second search is in a corrected update"
+    assert found.certificate is None and all(member.certificate is None for member in found.members)
+    assert found.gradient_distance is not None and found.gradient_distance > 1e-3
+    assert found.stop == "nothing assembled" and "does not return the update" in found.info["reason"]
+
+
+def test_a_listed_graph_whose_training_returns_another_update_is_left_out(lab: Any) -> None:
+    some, other = graphs(lab), lab.ring([1, 3, 2, 1], y=0)
+    problem = problem_of(lab, returned(lab, lab.model(**POOLED), some))
+    claim = Certificate("unique", 1, 8, False, 0.0, ())
+    lists = ((some[0],), (some[1], other))
+    members = tuple(Reconstruction(graphs, 0.0, "match", certificate=claim) for graphs in lists)
+    info = {"graphs": 2, "found": 2}
+    told = Reconstruction(tuple(m.graphs[0] for m in members), 0.0, "match", None, None, claim, info, members)
+    found = in_steps(problem, FOREVER, lambda *_: told)
+    assert [len(member.graphs) for member in found.members] == [1, 1] and found.certificate is not None
+    assert found.members[1].graphs[0].canonical_form() == some[1].canonical_form()
+
+
+def test_rows_are_read_where_units_switched_on_the_way(lab: Any) -> None:
+    """In the middle of the path, up to second order in it; with all units the masks contradict each other."""
+    some, model = graphs(lab), lab.model(readout="pooled", readout_widths=(64,), last_act=True)
+    seen = returned(lab, model, some, rate=0.1, steps=2)
+    here, path = midway(seen), straight(seen)
+    alone = [fedsgd(model, here.params, [graph], lab.space, loss="bce").update for graph in some]
+    truth = np.array([pooled_embedding(model, update) for update in alone])
+    first = [model.readout.first(model.readout_of(point.params)) for point in path]
+    lit = [truth @ np.asarray(at["kernel"]) + np.asarray(at["bias"]) > 0 for at in first]
+    assert np.any(lit[0] != lit[1]), "no unit switches"
+    head = HeadGradient.of(here)
+    assert head.moved and head.rank == 2
+    rows = switched.pooled_rows(head, FOREVER)
+    assert rows is not None
+    far = np.linalg.norm(rows[:, None] - truth, axis=2) / np.linalg.norm(truth, axis=1)
+    assert sorted(far.argmin(axis=1)) == [0, 1] and far.min(axis=1).max() < 5e-3
+    assert not HeadGradient.of(dataclasses.replace(here, protocol="fedsgd", local=None)).moved
+
+
+def test_the_path_of_weights_is_nearer_than_a_straight_one_and_explains_more(lab: Any) -> None:
+    """Of a graph that the client has twice, with the weights that its output gives."""
+    graph, model = graphs(lab)[0], lab.model()
+    seen = returned(lab, model, [graph, graph], rate=0.2, steps=3)
+    problem, local = problem_of(lab, seen), seen.local
+    codes, kinds = np.unique(graph.x, axis=0, return_inverse=True)
+    linked = Linked(graph.adjacency.astype(bool), kinds.ravel())
+    levels, counts = levels_of(problem, linked, codes.astype(np.int32), int(graph.degree.max()))
+    values = counts[:, None] / graph.n * np.asarray(model.output_bias(seen.update), np.float64)
+    path = weighted_path(problem, levels, values, np.eye(model.outputs))
+    weights = [seen.params]
+    assert local is not None
+    for _ in range(local.steps - 1):
+        slope = fedsgd(model, weights[-1], [graph], lab.space, loss="bce").update
+        weights.append(jax.tree.map(lambda w, g: w - local.rate * np.asarray(g), weights[-1], slope))
+
+    def off(way: Any) -> float:
+        return max(gap(point.params, truth) for point, truth in zip(way, weights, strict=True))
+
+    assert off(path) < 0.3 * off(straight(seen))
+    upstream = Upstream.of(problem.observation)
+
+    def left(of: CensusProblem) -> float:
+        equations = _equations(of, levels, upstream, FOREVER)
+        assert equations is not None
+        return least_squares(equations.matrix, equations.right).residual
+
+    assert left(_settled(problem, levels, FOREVER)) < 0.2 * left(problem)
+
+
+def test_a_span_without_a_gap_takes_all_directions_above_rounding() -> None:
+    rng = np.random.default_rng(0)
+    falling = rng.normal(size=(40, 12)) * 2.0 ** -np.arange(12.0) @ rng.normal(size=(12, 30))
+    whole = Subspace.of_gradient(falling, tolerances=dataclasses.replace(TOLERANCES, rank_gap=0.0))
+    assert whole.rank == 12
+    blurred = falling + 1e-4 * rng.normal(size=(40, 3)) @ rng.normal(size=(3, 30))
+    assert Subspace.of_gradient(blurred, tolerances=dataclasses.replace(TOLERANCES, rank_gap=0.0)).rank == 15
