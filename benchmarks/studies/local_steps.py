@@ -113,12 +113,8 @@ class Row(NamedTuple):
     def name(self) -> str:
         """What users type."""
         words = [self.model, str(self.steps), f"{self.rate:g}", "sgdm" if self.optimiser else ""]
-        words += [
-            "loader" if self.loaded else "",
-            f"batch{self.whole}" if self.whole else "",
-            "float32" if self.single else "",
-            WORDS.get(self.read_as, ""),
-        ]
+        words += ["loader" if self.loaded else "", f"batch{self.whole}" if self.whole else ""]
+        words += ["float32" if self.single else "", WORDS.get(self.read_as, "")]
         return "-".join(filter(None, words))
 
 
