@@ -1,10 +1,11 @@
 """Several graphs, all of them in every local step: found at the middle of the path, and trained again.
 
 The weights at the middle of the straight path give the mean gradient of the steps up to second order in the rate, so
-that the update is first taken for a batch's there, with tolerances that allow for it (``switched``, ``moved_batch_row``).
-Training on the graphs that this finds says what the first guess left out: their mean gradient along the path, beside
-their gradient at its middle. Without the difference of the two the update of the true graphs is a gradient at the middle
-up to rounding; that of graphs that are nearly right is nearer to it than before, and is searched again.
+the update is first taken for a batch's gradient there, with tolerances that allow for it (``switched``,
+``moved_batch_row``). Training on the graphs that this finds says what the guess left out: their mean gradient along the
+path, beside their gradient at its middle. Without the difference of the two, the update of the true graphs is a
+gradient at the middle up to rounding; that of graphs that are nearly right is nearer to it than before, and is searched
+again.
 """
 
 from __future__ import annotations

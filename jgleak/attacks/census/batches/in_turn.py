@@ -42,8 +42,8 @@ def in_turn_unsupported(observation: Observation) -> str | None:
     assert local is not None
     if local.loader != 1 or local.steps != size:
         return (
-            f"{size} graphs in {local.steps} local steps of {local.loader}: it reads one pass over the graphs, one a step "
-            f"(a loader of 1 and {size} steps), or all graphs in every step; take gradient matching (as dlg)"
+            f"{size} graphs in {local.steps} local steps of {local.loader}: it reads one pass over the graphs, one a "
+            f"step (a loader of 1 and {size} steps), or all graphs in every step; take gradient matching (as dlg)"
         )
     if local.momentum or local.weight_decay:
         return "graphs of several local steps are read after plain steps; take gradient matching (as dlg)"
