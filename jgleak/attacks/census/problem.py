@@ -141,9 +141,8 @@ def _blurred(tolerances: CensusTolerances, seen: Observation) -> CensusTolerance
     if not moved(seen):
         return tolerances
     gap, row = tolerances.moved_gap, tolerances.moved_row
-    if seen.batch_size > 1 and every_step_whole(
-        seen
-    ):  # rows of many nodes leave no gap, and room for directions that are not theirs
+    if seen.batch_size > 1 and every_step_whole(seen):
+        # rows of many nodes leave no gap, and room for directions that are not theirs
         gap, row = 0.0, tolerances.moved_batch_row
     span = dataclasses.replace(tolerances.span, rank_gap=gap, row_most=row)
     return dataclasses.replace(tolerances, span=span)

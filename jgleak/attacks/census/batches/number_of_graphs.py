@@ -12,6 +12,7 @@ from jgleak.attacks.attack import Clock
 from jgleak.attacks.census.batches import masks
 from jgleak.attacks.census.batches.head import HeadGradient
 from jgleak.attacks.census.batches.parts import parts_of
+from jgleak.attacks.census.local_path import moved
 from jgleak.federated.observation import Observation
 
 MOST = 8
@@ -26,15 +27,15 @@ def numbers_of_graphs(observation: Observation, clock: Clock) -> Iterator[int]:
 
     A readout that pools shows the rank of its first map's gradient: at least so many graphs. Where the pooled rows show
     too, the gradient at each graph's logits does, its share ``1/B`` included, and the labels have to add up to ``B``
-    graphs: then that is the only number. Twice as many graphs, each of them twice, have the same mean gradient: nobody
-    can tell these apart.
+    graphs: then that is the only number. After several local steps none of this shows. Twice as many graphs, each of
+    them twice, have the same mean gradient: nobody can tell these apart.
 
     Args:
       observation: the update, of any ``batch_size``.
       clock: ends the search for pooled rows.
     """
     fewest = 1
-    if observation.model.readout.additive == "pooled":
+    if observation.model.readout.additive == "pooled" and not moved(observation):
         head = HeadGradient.of(observation)
         fewest = max(1, head.rank)
         rows = masks.pooled_rows(head, clock)

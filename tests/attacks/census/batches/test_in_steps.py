@@ -144,27 +144,32 @@ def test_a_listed_graph_whose_training_returns_another_update_is_left_out(lab: A
 
 def test_rows_are_read_where_units_switched_on_the_way(lab: Any) -> None:
     """In the middle of the path, up to second order in it; with all units the masks contradict each other."""
-    some, model = graphs(lab), lab.model(readout="pooled", readout_widths=(64,), last_act=True)
-    seen = returned(lab, model, some, rate=0.1, steps=2)
+    some, model = graphs(lab), lab.model(readout="pooled", readout_widths=(256,), last_act=True)
+    seen = returned(lab, model, some, rate=0.06, steps=4)
     here, path = midway(seen), straight(seen)
-    alone = [fedsgd(model, here.params, [graph], lab.space, loss="bce").update for graph in some]
-    truth = np.array([pooled_embedding(model, update) for update in alone])
+
+    def own_rows(params: Any) -> np.ndarray:
+        alone = [fedsgd(model, params, [graph], lab.space, loss="bce").update for graph in some]
+        return np.array([pooled_embedding(model, update) for update in alone])
+
+    truth, before = own_rows(here.params), own_rows(seen.params)
     first = [model.readout.first(model.readout_of(point.params)) for point in path]
     lit = [truth @ np.asarray(at["kernel"]) + np.asarray(at["bias"]) > 0 for at in first]
-    assert np.any(lit[0] != lit[1]), "no unit switches"
+    assert np.any(lit[0] != lit[-1]), "no unit switches"
     head = HeadGradient.of(here)
     assert head.moved and head.rank == 2
     rows = switched.pooled_rows(head, FOREVER)
     assert rows is not None
     far = np.linalg.norm(rows[:, None] - truth, axis=2) / np.linalg.norm(truth, axis=1)
-    assert sorted(far.argmin(axis=1)) == [0, 1] and far.min(axis=1).max() < 5e-3
+    moved = np.linalg.norm(before - truth, axis=1) / np.linalg.norm(truth, axis=1)
+    assert sorted(far.argmin(axis=1)) == [0, 1] and far.min(axis=1).max() < 0.2 * moved.min()
     assert not HeadGradient.of(dataclasses.replace(here, protocol="fedsgd", local=None)).moved
 
 
 def test_the_path_of_weights_is_nearer_than_a_straight_one_and_explains_more(lab: Any) -> None:
     """Of a graph that the client has twice, with the weights that its output gives."""
     graph, model = graphs(lab)[0], lab.model()
-    seen = returned(lab, model, [graph, graph], rate=0.2, steps=3)
+    seen = returned(lab, model, [graph, graph], rate=0.01, steps=3)
     problem, local = problem_of(lab, seen), seen.local
     codes, kinds = np.unique(graph.x, axis=0, return_inverse=True)
     linked = Linked(graph.adjacency.astype(bool), kinds.ravel())
@@ -188,7 +193,7 @@ def test_the_path_of_weights_is_nearer_than_a_straight_one_and_explains_more(lab
         assert equations is not None
         return least_squares(equations.matrix, equations.right).residual
 
-    assert left(_settled(problem, levels, FOREVER)) < 0.2 * left(problem)
+    assert left(_settled(problem, levels, FOREVER)) < 0.1 * left(problem)
 
 
 def test_a_span_without_a_gap_takes_all_directions_above_rounding() -> None:
