@@ -35,7 +35,7 @@ from jgleak.gnn import GNN, MLP, Pooled
 from jgleak.gnn.standard import standard
 from jgleak.graph import Graph
 
-FOREVER = Budget(seconds=1e6).start()
+FOREVER = Budget(time_limit=1e6).start()
 DATA = embedded()
 MOLECULES = [graph for graph in DATA.graphs if graph.name.split(":")[0] in ("histamine", "metformin")]
 POOLED = {"readout": "pooled", "readout_widths": (32,), "last_act": True}
@@ -82,7 +82,7 @@ def test_molecules_come_back_and_training_on_all_confirms_them(
     model = pooled if readout == "pooled" else standard(DATA.space.width, hidden=64)
     params = model.initial(key=jax.random.key(0))
     seen = fedavg(model, params, MOLECULES, DATA.space, loss="bce", local=local)
-    found = CENSUS(seen, Knowledge(DATA.space, prior="molecule"), key=jax.random.key(0), budget=Budget(seconds=600))
+    found = CENSUS(seen, Knowledge(DATA.space, prior="molecule"), key=jax.random.key(0), budget=Budget(time_limit=600))
     lists = [{graph.canonical_form() for graph in member.graphs} for member in found.members]
     assert len(lists) == 2 and all(any(truth.canonical_form() in one for one in lists) for truth in MOLECULES)
     assert found.stop == "match" and found.gradient_distance is not None and found.gradient_distance < 1e-6
