@@ -192,7 +192,7 @@ def test_buffers_leak_of_one_step_and_only_where_they_come_back() -> None:
     kept = training(statistics=False)
     assert only("buffers", kept).level == "closed" and kept.seen is not None
     assert "batch_statistics" in facts(kept.seen, SPACE).silent
-    several = training(graphs=2)
+    several = training(batch_size=2)
     assert only("buffers", several).level == "leaks"
     batch = dataclasses.replace(together(several), batch_size=2)
     own = [batch_means(fedsgd(several.model, several.params, [one], SPACE, loss="bce")) * one.n for one in GRAPHS]
@@ -229,7 +229,7 @@ def test_buffers_of_disturbed_activations_are_not_called_those_of_the_rows() -> 
 
 
 def test_values_leak_behind_batch_normalisation_over_a_batch_of_graphs(occurring: dict[str, set[Any]]) -> None:
-    several = training(graphs=2)
+    several = training(batch_size=2)
     assert several.seen is not None and only("input-rows", several).level == "leaks"
     shown = values(together(several), training())
     assert len(shown["colour"]) >= 3 and all(shown[name] <= occurring[name] for name in shown)

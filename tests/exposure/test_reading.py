@@ -168,7 +168,7 @@ def test_json_and_text_say_the_same(mine: Path) -> None:
     result = run(f"{mine}:MODEL", "--batch-size", "2", "--json")
     assert result.exit_code == 0, result.output
     said = json.loads(result.stdout)
-    assert said["clients"]["graphs"] == 2
+    assert said["clients"]["batch_size"] == 2
     text = run(f"{mine}:MODEL", "--batch-size", "2").stdout
     flat = " ".join(text.split())
     for finding in said["findings"]:
@@ -190,7 +190,7 @@ def test_json_and_text_say_the_same(mine: Path) -> None:
         (("{mine}:leaving",), "leaving() failed (SystemExit: 3)"),
         (("{beside}/torn.py:x",), "torn.py cannot be imported (SyntaxError"),
         (("{beside}/lonely.py:x",), "lonely.py cannot be imported (ModuleNotFoundError: No module named 'nobody')"),
-        (("{mine}:MODEL", "--batch-size", "0"), "graphs: a whole number from 1"),
+        (("{mine}:MODEL", "--batch-size", "0"), "batch_size: a whole number from 1"),
         (("{mine}:MODEL", "--local-optimiser", "lion"), "choose one of sgd, adam"),
         (("{mine}:MODEL", "--local-optimiser", "adam", "--local-momentum", "0.9"), "leave it out beside 'adam'"),
         (("openfgl-gin", "--local-steps", "0", "--local-optimiser", "adam"), "one gradient, which has no rate"),
