@@ -204,8 +204,8 @@ def _several(files: Sequence[Path], places: Sequence[Path | None], asked: Asked,
         tell({"file": str(file), "error": reason}, f"{file}: failed: {reason}")
 
     def interrupted() -> None:
-        again = f"{left[0]} and what follows it" if len(left) > 1 else str(left[0])
-        typer.echo(f"interrupted; what has finished is kept; to go on, give {again}", err=True)
+        again = f"; to go on, give {left[0]}{' and what follows it' * (len(left) > 1)}" if left else ""
+        typer.echo(f"interrupted; what has finished is kept{again}", err=True)
 
     def summarise() -> None:
         summary = summary_of(records, len(files) - len(left), failed, asked.truth is not None)

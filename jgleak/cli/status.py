@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import typer
@@ -136,7 +136,8 @@ def _watch(signals: socket.socket, heard: threading.Event) -> None:
         pass
     if not heard.is_set():
         for say in _last_words[-1] if _last_words else (partial(typer.echo, "interrupted", err=True),):
-            say()
+            with suppress(Exception):  # who reads may have ended as well, and nothing but this thread ends us then
+                say()
         _end(number)
     signals.settimeout(None)
     _end(_next(signals))
@@ -150,8 +151,12 @@ def _next(signals: socket.socket) -> int:
 
 
 def _end(number: int) -> None:
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    if sys.stderr.isatty():
-        os.write(sys.stderr.fileno(), b"\x1b[?25h\n")  # the cursor, which a progress bar hides
-    os._exit(INTERRUPTED + number)
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        with suppress(OSError, ValueError):
+            if sys.stderr.isatty():
+                os.write(sys.stderr.fileno(), b"\x1b[?25h\n")  # the cursor, which a progress bar hides
+    finally:
+        os._exit(INTERRUPTED + number)

@@ -163,7 +163,8 @@ def _found(text: str) -> Any:
         raise ValueError(f"model: {place} has no {name!r}")
     found = getattr(module, name)
     made = callable(found) and (isinstance(found, type) or not hasattr(found, "named_modules"))
-    if not made or isinstance(found, GNN) or _of_flax(found):
+    own = isinstance(found, type) and issubclass(found, GNN)
+    if not made or isinstance(found, GNN) or (_of_flax(found) and not own):
         return found
     if wanted := _wanted(found):
         raise ValueError(f"model: {text} takes {', '.join(wanted)}; give a function without arguments that makes one")

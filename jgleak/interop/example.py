@@ -46,7 +46,8 @@ class Example:
       output: the model's.
       batch: the graph of every node, counted from 0; None: all of them are one graph.
       labels: where they are given, the gradients are those of the mean loss of these graphs, and checked too.
-      edge_rows: of models that tell edge classes apart, the class of every edge: one-hot rows ``(e, K)``, or numbers.
+      edge_rows: of models that tell edge classes apart, the class of every edge: one-hot rows ``(e, K)``, or numbers;
+        of layers that embed attributes of edges, these integers ``(e, t)``.
     """
 
     rows: Any

@@ -122,6 +122,8 @@ def _edge_tables(layer: Conv, path: str, state: Arrays) -> list[WeightSlot]:
     """The embeddings of an edge's attributes, where the layer has such."""
     if not isinstance(layer, GINE) or not layer.tables:
         return []
+    if isinstance(layer.tables, str):
+        raise ValueError(f"layers: {layer.name!r} has the tables {layer.tables!r}; give their names as a list")
     names = tables_of(Embeddings(layer.name, tables=layer.tables), state)
     return [WeightSlot(f"{path}/edge_kernel", names, layer)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -105,6 +106,30 @@ def test_a_molecule_of_a_model_that_embeds_bonds_comes_back_with_them() -> None:
 def test_classes_that_do_not_fit_are_named(beside: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         observed("CC(=O)C=C", layers(**beside))
+
+
+@pytest.mark.parametrize("classes", [(0, 1, 2), ogb_bonds()])
+def test_classes_that_are_no_integers_of_each_are_one_clear_error(classes: Any) -> None:
+    steps = layers()
+    object.__setattr__(steps[1], "classes", classes)  # past the type check that tests have and users do not
+    with pytest.raises(ValueError, match="'convs.0' has edge classes .*; give the integers of each"):
+        observed("CC(=O)C=C", steps)
+
+
+def test_a_name_alone_is_no_list_of_tables() -> None:
+    steps = layers()
+    object.__setattr__(steps[1], "tables", "convs.0.bond_encoder")
+    with pytest.raises(ValueError, match="'convs.0' has the tables 'convs.0.bond_encoder'; give their names as a list"):
+        observed("CC(=O)C=C", steps)
+
+
+def test_all_layers_have_the_same_classes() -> None:
+    """In another order a class would be another bond in another layer, and without an example nothing compares."""
+    steps = layers()
+    assert isinstance(last := steps[3], GINE)
+    steps[3] = dataclasses.replace(last, classes=last.classes[::-1])
+    with pytest.raises(ValueError, match="'convs.1' has other edge classes than 'convs.0'"):
+        observed("CC(=O)C=C", steps)
 
 
 def test_the_libraries_name_the_same_bonds() -> None:

@@ -130,7 +130,7 @@ def test_flax_trees_of_both_kinds_and_maps_inside_a_layer() -> None:
 
 def test_layers_that_embed_the_attributes_of_bonds() -> None:
     """The guide's list is a forward pass, and its classes are attributes of bonds with one entry for each table."""
-    names = run("embedded")
+    names = run("embedded_bonds")
     found = plan(names["layers"])
     gine = found.layers[0].conv
     assert isinstance(gine, GINE) and found.encoder is not None and len(gine.inside) == 4

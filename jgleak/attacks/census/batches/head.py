@@ -47,7 +47,7 @@ class HeadGradient:
         values = np.linalg.svd(kernel, compute_uv=False)
         rank = int(np.sum(values > ROUNDING * values[0])) if values[0] > 0 else 0
         return _factored(
-            observation, kernel, _largest_gap(values[: rank + 1], observation) if moved(observation) else rank
+            observation, kernel, _largest_gap(values[: rank + 1], observation) if rank and moved(observation) else rank
         )
 
     @property

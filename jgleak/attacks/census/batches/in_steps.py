@@ -22,6 +22,7 @@ from jgleak.attacks.census.batches.answers import checked, cut, of_all
 from jgleak.attacks.census.batches.joint import each_gradient, replayed, retrained, summed
 from jgleak.attacks.census.local_path import Point
 from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.certificate import Certificate
 from jgleak.attacks.distance import MATCH
 from jgleak.federated.observation import Observation
 from jgleak.graph import Graph
@@ -99,10 +100,17 @@ def _answered(problem: CensusProblem, found: Reconstruction, far: float, clock: 
         graphs=tuple(answer.graphs[0] for answer in answers),
         gradient_distance=distance,
         stop="match" if matched else "time" if clock.left <= 0 else "nothing assembled",
-        certificate=of_all(answers, far) if matched else None,
+        certificate=_of_all(answers, far) if matched else None,
         info=info | {"seconds": clock.elapsed},
         members=tuple(answers),
     )
+
+
+def _of_all(answers: Sequence[Reconstruction], far: float) -> Certificate:
+    """``of_all`` of the batches that were trained: those in which one graph is another than the first of its list."""
+    certificate = of_all(answers, far)
+    trained = 1 + sum(len(answer.graphs) - 1 for answer in answers)
+    return dataclasses.replace(certificate, size=min(certificate.size, trained))
 
 
 def _trained(problem: CensusProblem, answers: Sequence[Reconstruction], place: int, clock: Clock) -> Reconstruction:

@@ -12,8 +12,9 @@ import pytest
 
 from jgleak.attacks.attack import Budget, Reconstruction
 from jgleak.attacks.census.batches import switched
+from jgleak.attacks.census.batches.answers import of_all
 from jgleak.attacks.census.batches.head import HeadGradient
-from jgleak.attacks.census.batches.in_steps import FOLLOWED, corrected, in_steps
+from jgleak.attacks.census.batches.in_steps import FOLLOWED, _of_all, corrected, in_steps
 from jgleak.attacks.census.batches.joint import each_gradient, summed
 from jgleak.attacks.census.batches.sparse import least_squares
 from jgleak.attacks.census.batches.upstream import Upstream
@@ -194,6 +195,14 @@ def test_the_path_of_weights_is_nearer_than_a_straight_one_and_explains_more(lab
         return least_squares(equations.matrix, equations.right).residual
 
     assert left(_settled(problem, levels, FOREVER)) < 0.1 * left(problem)
+
+
+def test_only_batches_that_were_trained_are_counted() -> None:
+    """Of two lists of two three batches were: the alternatives, each beside the other list's first graph."""
+    certificate = Certificate("at_least_k", 2, 9, False, 0.0)
+    one, two, three, four = (Graph(np.array([[k]]), np.zeros((0, 2), np.int64), 0) for k in range(4))
+    answers = [Reconstruction(pair, 0.0, "match", certificate=certificate) for pair in ((one, two), (three, four))]
+    assert of_all(answers, 0.0).size == 4 and _of_all(answers, 0.0).size == 3
 
 
 def test_a_span_without_a_gap_takes_all_directions_above_rounding() -> None:
