@@ -136,6 +136,11 @@ def _of_object(found: Any, text: str, space: FeatureSpace | None, default: Featu
     return dataclasses.replace(stated, clients=rest).over(of_description(said, space or said.space(default)))
 
 
+def _of_ours(found: Any) -> bool:
+    """A class of models of jgleak, which are flax's too."""
+    return isinstance(found, type) and issubclass(found, GNN)
+
+
 def _of_flax(found: Any) -> bool:
     """A module of flax (linen or NNX), or a class of such; flax is not imported here."""
     kind = found if isinstance(found, type) else type(found)
@@ -163,8 +168,7 @@ def _found(text: str) -> Any:
         raise ValueError(f"model: {place} has no {name!r}")
     found = getattr(module, name)
     made = callable(found) and (isinstance(found, type) or not hasattr(found, "named_modules"))
-    own = isinstance(found, type) and issubclass(found, GNN)
-    if not made or isinstance(found, GNN) or (_of_flax(found) and not own):
+    if not made or isinstance(found, GNN) or (_of_flax(found) and not _of_ours(found)):
         return found
     if wanted := _wanted(found):
         raise ValueError(f"model: {text} takes {', '.join(wanted)}; give a function without arguments that makes one")
