@@ -1,7 +1,7 @@
 """The picture of the study of deployed configurations: ``python -m benchmarks.studies.deployed_plot``.
 
-One line a model: the census refuses it as configured; the points are what comes back with the fewest realistic things
-taken away that the census needs away.
+One line a model: the census refuses it as configured; the points are what comes back with the fewest changes among
+those that were run.
 """
 
 from __future__ import annotations

@@ -86,6 +86,13 @@ def test_every_deployed_model_is_made_and_trains_as_it_says() -> None:
         assert f"{deployment.model.depth} x {deployment.model.layers[0].features}" in title
 
 
+def test_a_class_of_our_own_models_is_no_foreign_module(tmp_path: Path) -> None:
+    """Models of jgleak are flax's modules too; such a class is asked for what it takes."""
+    (tmp_path / "own.py").write_text("from jgleak.gnn import GNN\n\n\nclass Own(GNN):\n    pass\n", encoding="utf-8")
+    result = run(f"{tmp_path / 'own.py'}:Own")
+    assert result.exit_code == 2 and "takes in_features, layers" in result.stderr
+
+
 def test_what_is_said_goes_over_what_the_description_says() -> None:
     stated = Stated({"batch_size": 1}, {"steps": 0}, 0.0)
     deployment, _ = read("openfgl-gin", None, MOLECULE_SPACE, stated)
