@@ -260,7 +260,7 @@ def test_attacks_that_know_no_classes_say_so() -> None:
     for name in ("random", "empty"):
         found = ATTACKS[name](observation, knowledge, key=jax.random.key(1))
         assert found.best is not None and found.gradient_distance is not None
-    with pytest.raises(ValueError, match="lists 0 edge classes, the observed model tells 2 apart"):
+    with pytest.raises(ValueError, match="tells 2 edge classes apart, but the feature space lists 0"):
         CENSUS(observation, Knowledge(dataclasses.replace(SPACE, edge_classes=())), key=jax.random.key(0))
     raw = GNN(SPACE.width, (Layer(GINEConv(8, edge_rows=one_hot_rows(2))),), NodeMLP(MLP((4, 2)), see_input=False))
     seen = fedsgd(raw, raw.initial(key=jax.random.key(0)), [graph], SPACE, loss="ce")

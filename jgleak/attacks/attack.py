@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 from jgleak.attacks.blas import one_thread
 from jgleak.attacks.certificate import Certificate
 from jgleak.attacks.side_information import size
+from jgleak.federated.fits import check_space
 from jgleak.federated.knowledge import Knowledge
 from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation
@@ -297,17 +298,7 @@ class Attack:
             return [self.run(o, k, key=key, budget=budget) for o, k, key in each]
 
     def _checked(self, observation: Observation, knowledge: Knowledge) -> Observation:
-        if observation.model.in_features != knowledge.space.width:
-            raise ValueError(
-                f"knowledge: the feature space has {knowledge.space.width} columns, the observed model takes "
-                f"{observation.model.in_features}; give the feature space this model was trained with"
-            )
-        given, seen = len(knowledge.space.edge_classes), observation.model.edge_classes
-        if given != seen:
-            raise ValueError(
-                f"knowledge: the feature space lists {given} edge classes, the observed model tells {seen} apart; give "
-                "the feature space this model was trained with"
-            )
+        check_space(observation.model, knowledge.space)
         reason = self.refusal(observation, knowledge)
         if reason is not None:
             raise ValueError(f"attack {self.name!r} cannot run here: {reason}")

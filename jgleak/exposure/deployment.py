@@ -14,6 +14,7 @@ from jgleak.attacks.attack import Attack
 from jgleak.attacks.baselines import random_graph
 from jgleak.exposure.clients import Clients
 from jgleak.features import FeatureSpace
+from jgleak.federated.fits import check_space
 from jgleak.federated.knowledge import Knowledge
 from jgleak.federated.loss import check_loss
 from jgleak.federated.observation import STATISTICS, Observation
@@ -46,16 +47,7 @@ class Deployment:
 
     def __post_init__(self) -> None:
         self.model.check()
-        if self.model.in_features != self.space.width:
-            raise ValueError(
-                f"space: it has {self.space.width} columns, the model takes {self.model.in_features}; describe the "
-                "columns that the model is shown"
-            )
-        if self.model.edge_classes != len(self.space.edge_classes):
-            raise ValueError(
-                f"space: it lists {len(self.space.edge_classes)} edge classes, the model tells "
-                f"{self.model.edge_classes} apart; describe those that the model is shown"
-            )
+        check_space(self.model, self.space)
         check_loss(self.model, self.loss)
 
     @property

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 STEREO = ("STEREONONE", "STEREOZ", "STEREOE")
 
 USUAL = (
@@ -42,6 +44,25 @@ def ogb_bonds() -> dict[str, tuple[int, int, int]]:
 def pyg_bonds() -> dict[str, tuple[int, int, int]]:
     """Those of PyTorch Geometric's ``from_smiles``."""
     return _bonds(PYG)
+
+
+def in_another_order(names: Sequence[str], rows: Sequence[Sequence[float]]) -> bool:
+    """Whether edge classes of these names, if they are those of ``ogb_bonds`` and ``pyg_bonds``, are shown to a model
+    in another order: row ``i`` holds a library's attributes of a bond, one-hot and side by side, but not those of name
+    ``i``. Classes of other names, and attributes that are neither library's, cannot be compared.
+    """
+    if not set(names) <= set(ogb_bonds()) or not all(sum(row) == 3 for row in rows):
+        return False
+    shown = np.array([np.flatnonzero(row) for row in rows])
+    for bonds in (ogb_bonds(), pyg_bonds()):
+        wanted = np.array([bonds[name] for name in names])
+        # A table begins where the one before it ends, and how many rows it has is not known here.
+        places = shown - shown.min(axis=0) + wanted.min(axis=0)
+        if np.array_equal(places, wanted):
+            return False
+        if set(map(tuple, places.tolist())) == set(map(tuple, wanted.tolist())):
+            return True
+    return False
 
 
 def _bonds(lists: Lists) -> dict[str, tuple[int, int, int]]:

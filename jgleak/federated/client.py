@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 
 from jgleak.defenses import Defense
 from jgleak.features import FeatureSpace
+from jgleak.federated.fits import check_space
 from jgleak.federated.loss import MASKED, Loss, check_loss, graph_loss
 from jgleak.federated.observation import Observation
 from jgleak.federated.statistics import moved
@@ -170,14 +171,7 @@ def check_client(model: GNN, graphs: Sequence[Graph], space: FeatureSpace, loss:
     """Raise ``ValueError`` where the graphs do not fit the model, its loss or the feature space."""
     loss = Loss.of(loss)
     check_loss(model, loss)
-    if model.in_features != space.width:
-        raise ValueError(f"model: takes {model.in_features} features a node, but the feature space has {space.width}")
-    if model.edge_classes != len(space.edge_classes):
-        raise ValueError(
-            f"model: it tells {model.edge_classes} edge classes apart, but the feature space lists "
-            f"{len(space.edge_classes)}; take a model whose layers see edge classes (GINEConv) with a space that lists "
-            "them, or neither"
-        )
+    check_space(model, space)
     if not graphs:
         raise ValueError("graphs: a client needs at least one graph")
     if model.returns_statistics and (len(graphs) > 1 or graphs[0].n < 2):

@@ -15,6 +15,7 @@ from jgleak.attacks.facts.node_kinds import different_nodes, node_kinds
 from jgleak.attacks.facts.nodes import nodes
 from jgleak.attacks.facts.units import units
 from jgleak.features import FeatureSpace
+from jgleak.federated.fits import check_space
 from jgleak.federated.observation import Observation
 
 FACTS: dict[str, Callable[[Evidence], Fact]] = {
@@ -43,16 +44,7 @@ def facts(observation: Observation, space: FeatureSpace, *, noise: float | None 
     Raises:
       ValueError: the feature space is of another width than the model's input, or has other edge classes.
     """
-    if space.width != observation.model.in_features:
-        raise ValueError(
-            f"space: it has {space.width} columns, the observed model takes {observation.model.in_features}; give the "
-            "feature space this model was trained with"
-        )
-    if len(space.edge_classes) != observation.model.edge_classes:
-        raise ValueError(
-            f"space: it lists {len(space.edge_classes)} edge classes, the observed model tells "
-            f"{observation.model.edge_classes} apart; give the feature space this model was trained with"
-        )
+    check_space(observation.model, space)
     noise = observation.noise if noise is None else noise
     evidence, found, silent = Evidence(observation, space, noise), dict[str, Fact](), dict[str, str]()
     with one_thread():
