@@ -69,6 +69,8 @@ def defined() -> Iterator[Cell]:
         yield Cell("fedgnn", row.name, fedgnn_rows.RMSE.name)
         if fedgnn_rows.watched(row):
             yield Cell("fedgnn", row.name, fedgnn_rows.LEAK.name)
+        if fedgnn_rows.repeated(row):
+            yield Cell("fedgnn", row.name, fedgnn_rows.SEEDS.name)
         if fedgnn_rows.counted(row):
             yield Cell("fedgnn", row.name, fedgnn_rows.TRAFFIC.name)
 

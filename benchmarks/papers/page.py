@@ -217,7 +217,9 @@ def _own(row: Any) -> Sequence[str]:
 def _attacks(paper: str, item: Mapping[str, Any], row: Any) -> Sequence[str]:
     if paper == "fedgnn":
         counted = "traffic" in item and fedgnn_rows.counted(row)
-        return [fedgnn_rows.RMSE.name, *([fedgnn_rows.TRAFFIC.name] if counted else [])]
+        seeds = item["name"] == row.source and fedgnn_rows.repeated(row)
+        more = ([fedgnn_rows.SEEDS.name] if seeds else []) + ([fedgnn_rows.TRAFFIC.name] if counted else [])
+        return [fedgnn_rows.RMSE.name, *more]
     named = item.get("attacks") or [*_own(row), *item.get("also", ())]
     if any("*" in attack for attack in named):
         return [attack for attack in row.attackers if any(fnmatchcase(attack, one) for one in named)]
@@ -227,6 +229,8 @@ def _attacks(paper: str, item: Mapping[str, Any], row: Any) -> Sequence[str]:
 def _numbers(paper: str, item: Mapping[str, Any], row: Any, record: Record) -> Numbers:
     if paper == "fedgnn" and record["attack"] == fedgnn_rows.TRAFFIC.name:
         return {title: _rate(rate, None) for title, rate in record["means"].items()}
+    if paper == "fedgnn" and record["attack"] == fedgnn_rows.SEEDS.name:
+        return {f"RMSE, mean of {len(record['tests'])}": _rate(record["means"]["RMSE"], row.printed, True)}
     if paper == "fedgnn":
         test = record["test"]
         return {"RMSE": Number(test, test, test, row.printed, True)}

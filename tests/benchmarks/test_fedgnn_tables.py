@@ -18,11 +18,13 @@ from benchmarks.papers.fedgnn.rows import (
     METHODS,
     RMSE,
     ROWS,
+    SEEDS,
     TRAFFIC,
     Row,
     counted,
     defense,
     grid,
+    repeated,
     watched,
 )
 from benchmarks.papers.fedgnn.traffic import traffic
@@ -124,6 +126,23 @@ def test_measuring_a_row_says_what_is_absent_and_what_was_found(tmp_path: Path) 
     (found,) = fedgnn_records.measure(row, METHODS, **silent)
     assert found["attack"] == "rmse" and found["test"] == found["bias_test"] and found["curve"] == []
     assert list(fedgnn_records.measure(dataclasses.replace(row, name="other"), [LEAK], **silent)) == []
+
+
+def test_ten_seeds_are_ten_trainings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fedgnn_records, "RUNS", 2)
+    silent = {"graphs": None, "time_limit": 1.0, "progress": lambda *_: None}
+    experiment = RecommenderSpecification(method="fedmf", epochs=2)
+    row = Row("douban-fedmf", "made up", "Table 3", experiment, printed=0.8)
+    first, both = fedgnn_records.measure(row, [SEEDS], **silent)
+    (zero,) = fedgnn_records.measure(row, [RMSE], **silent)
+    (one,) = fedgnn_records.measure(
+        dataclasses.replace(row, experiment=dataclasses.replace(experiment, seed=1)), [RMSE], **silent
+    )
+    assert first["tests"] == [zero["test"]] and both["tests"] == [zero["test"], one["test"]]
+    assert zero["test"] != one["test"] and both["means"]["RMSE"]["mean"] == np.mean(both["tests"])
+    text = fedgnn_page.document(ROWS, [zero, both]).partition("## Ten seeds")[2]
+    assert f"| FedMF | - | 1.059 | {np.mean(both['tests']):.3f} [" in text and "], 2 | 0.817 |" in text
+    assert not repeated(next(row for row in ROWS if row.name == "douban-bias"))
 
 
 @pytest.mark.parametrize(("expansion", "pseudo"), [("plain", 7), ("trainable", 0)])

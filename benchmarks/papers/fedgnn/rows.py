@@ -95,7 +95,8 @@ class Measurement(NamedTuple):
 
 RMSE, LEAK = Measurement("rmse", "the error of predicted ratings"), Measurement("leak", "what users' updates show")
 TRAFFIC = Measurement("traffic", "numbers that a user sends a round")
-METHODS: Sequence[Measurement] = (RMSE, LEAK, TRAFFIC)
+SEEDS = Measurement("seeds", "the error under ten seeds")
+METHODS: Sequence[Measurement] = (RMSE, LEAK, TRAFFIC, SEEDS)
 
 
 def _table() -> Iterator[Row]:
@@ -158,6 +159,11 @@ def watched(row: Row) -> dict[str, tuple[float | None, int]]:
     if row.name == f"{CURVE}-gat":
         return grid()
     return {"the same, trained under it": (0.2, 1000)} if row.name == f"{CURVE}-gat-defended" else {}
+
+
+def repeated(row: Row) -> bool:
+    """Whether a row is trained under ten seeds: those of Table 3, but for the offsets, which no seed moves."""
+    return row.source == "Table 3" and row.experiment.method != "bias"
 
 
 def counted(row: Row) -> bool:
