@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.lib.page import interval
 from benchmarks.lib.provenance import provenance
 from benchmarks.lib.records import Record
-from jgleak.metrics import bootstrap
+from jgleak.metrics import rate
 
 COLUMNS = ("molecules, s", "exact", "in set", "unique", "wrong", "median s", "not listed, by reason")
 
@@ -28,9 +28,7 @@ def recovered(clients: Sequence[Record], losses: Sequence[float]) -> Record:
     seconds = [c["seconds"] for c in clients]
     return {
         **provenance(),
-        **{
-            what: dataclasses.asdict(bootstrap([float(c[what]) for c in clients])) for what in ("exact", "truth_in_set")
-        },
+        **{what: dataclasses.asdict(rate([float(c[what]) for c in clients])) for what in ("exact", "truth_in_set")},
         "unique": len(unique),
         "wrong": sum(not c["exact"] for c in unique),
         "missed": dict(Counter(c["stop"] for c in missed)),

@@ -23,7 +23,7 @@ from benchmarks.papers.grain.records import printed as grain_printed
 from benchmarks.papers.grain.rivals import NAMES, RIVALS
 from benchmarks.papers.missing import EDGES, Cell, missing, reasons, stored
 from jgleak.audit.record import SIZES
-from jgleak.metrics import bootstrap
+from jgleak.metrics import rate
 
 CONTENTS = Path(__file__).parent / "contents.toml"
 PAGE = Path(__file__).parents[2] / "docs" / "papers.md"
@@ -33,7 +33,7 @@ ABOUT = """\
 
 Written by `python -m benchmarks.papers.page --write`; do not edit. Every table and figure of the five papers: the
 command that makes ours, our number with the paper's in brackets, and how the two compare. *Better*, *worse*: the
-paper's number lies outside of the 95 % bootstrap interval of our clients; *same*: within it. Of errors (RNMSE, MSE,
+paper's number lies outside of the 95 % interval of our clients; *same*: within it. Of errors (RNMSE, MSE,
 MAE, RMSE) the smaller is better. The clients are other samples of the same sets than the papers'. What guesses reach
 that see no gradient, and all intervals, stand on each paper's page of results. Commands are called from the
 repository's root, with the [data sets](command-line.md) in place."""
@@ -269,7 +269,7 @@ def _sizes(item: Mapping[str, Any]) -> Iterator[Measured]:
             for size, low, high in SIZES:
                 exact = [float(client["exact"]) for client in clients if low <= client["n_nodes"] <= high]
                 if exact:
-                    found = bootstrap(exact)
+                    found = rate(exact)
                     printed = group.printed[size][2] / 100
                     numbers[f"exact, {size} nodes"] = Number(found.mean, found.low, found.high, printed)
             yield Measured(group.title, attack, numbers, own=attack == "grain")

@@ -80,7 +80,7 @@ Written by `python -m benchmarks.studies.batches --write`; do not edit. One upda
 of Tox21 (4 to 40 atoms); mean pooling, ReLU after the last convolution, a head of two maps as wide as the model, unless
 the row says GRAIN's own (a head a node).
 Numbers of atoms and labels are unknown to the census, *B* is known; candidates are ranked by chemistry
-(`--prior molecule`). Rates are of graphs, in percent, with 95 % bootstrap intervals (graphs of one update are taken as
+(`--prior molecule`). Rates are of graphs, in percent, with 95 % intervals (graphs of one update are taken as
 independent, so that these are somewhat narrow); *whole*: updates all of whose graphs are exact; *wrong*: graphs that
 are certified to be the only ones and are others. Seconds are of an update. Seed 0 was looked at while this was
 developed (widths 64 and 300, B = 4, 8, 16, first updates). The machine had other work beside these: where time ran out

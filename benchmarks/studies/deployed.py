@@ -27,7 +27,7 @@ from jgleak.exposure.changes import OPENERS, Change, Neighbours
 from jgleak.exposure.deployment import Deployment
 from jgleak.exposure.reading import DEPLOYED
 from jgleak.federated.train import train
-from jgleak.metrics import bootstrap
+from jgleak.metrics import rate
 
 COMMON = Specification(dataset="tox21", attack="census", prior="molecule", min_nodes=4, seed=7)
 
@@ -156,7 +156,7 @@ def measured(
         sample = _sample(cell, after, epochs, clients, time_limit)
         records = attacked(*sample, name, lambda *_: None)
         limits = {"clients": clients, "graphs": len(records), "time_limit": time_limit}
-        similar = dataclasses.asdict(bootstrap([record["gsm1"] for record in records]))
+        similar = dataclasses.asdict(rate([record["gsm1"] for record in records]))
         yield {**about, **limits, **recovered(records, sample.setup.training), "gsm1": similar, "refused": None}
 
 
@@ -205,7 +205,7 @@ reason stands in place of the reasons for what is not listed. Clients hold molec
 as many as an update has graphs; numbers of atoms and labels are unknown, candidates are ranked by chemistry. Weights
 are random (0 epochs) or trained on other molecules, in the place of rounds of federated training. `dlg` and `random`
 read the same clients and are told the number of atoms; `random` sees no gradient. `dlg` also reads updates of one graph
-that the census refuses. Rates are of molecules, in percent, with 95 % bootstrap intervals; *unique*: certified to be
+that the census refuses. Rates are of molecules, in percent, with 95 % intervals; *unique*: certified to be
 the only one; *wrong*: of these, those beside another truth; *GSM-1*: GRAIN's similarity of the first graph to the
 molecule (older records have none). Nothing was tuned on these clients."""
 

@@ -94,7 +94,7 @@ Written by `python -m benchmarks.studies.deployed_models --write`; do not edit. 
 2, any size), numbers of atoms unknown, ranked by chemistry (`--prior molecule`); so many molecules, and seconds each.
 *Exact*: the first graph listed is the molecule, bond types included where the model sees them; *in set*: it is listed;
 *unique*: certified to be the only one; *wrong*: of these, those beside another truth. Rates in percent with 95 %
-bootstrap intervals. Three things were added to the census after a look at molecules of other samples (seeds 0 and 1):
+intervals. Three things were added to the census after a look at molecules of other samples (seeds 0 and 1):
 the screen by mixed rows (LayerNorm), an attempt without a check of the last hop (GIN in evaluation mode), tolerances
 for the rounding of running statistics (GIN in training mode). Of this sample it was known that a bound of 40 atoms,
 which went because of ClinTox, lost one molecule."""

@@ -32,7 +32,7 @@ each set, by GRAIN's model at its first weights; nodes have their label alone (`
 real-valued features), and in COIL-RAG, which has no labels, their degree. *Known*: the feature rows, and with them the
 number of nodes; or nothing; *random*: a guess that is told the feature rows and sees no gradient. *Exact*: the first
 graph listed is the client's; *in set*: it is listed; *unique*: certified to be the only one; *wrong*: of these, those
-beside another truth. Rates in percent with 95 % bootstrap intervals. Developed on graphs of seed 0; these are of seed
+beside another truth. Rates in percent with 95 % intervals. Developed on graphs of seed 0; these are of seed
 5. One process, beside other work on both cores: where time ran out, more would have been found."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

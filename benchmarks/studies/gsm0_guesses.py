@@ -20,7 +20,7 @@ from jgleak.audit.setup import prepare
 from jgleak.audit.specification import Specification
 from jgleak.features import FeatureSpace
 from jgleak.graph import Graph
-from jgleak.metrics import bootstrap, score
+from jgleak.metrics import rate, score
 from jgleak.metrics.matching import aggregates, match
 
 COLUMNS = (52, 6, 7, 3, 6, 57, 2, 7)
@@ -66,7 +66,7 @@ def main(write: Annotated[bool, typer.Option("--write", help="Into results/gsm0_
             "recall": [s.gsm0_recall for s in scores],
             "released": [released(*pair, space) for pair in pairs],
         }
-        means = {column: dataclasses.asdict(bootstrap(values)) for column, values in columns.items()}
+        means = {column: dataclasses.asdict(rate(values)) for column, values in columns.items()}
         records.say({"guess": name, "graphs": len(pairs)} | means | provenance())
     if write:
         records.write("gsm0_guesses")

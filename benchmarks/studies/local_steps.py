@@ -147,7 +147,7 @@ got; *nothing*: a guess (`random`) that is told the number of atoms and sees no 
 *E* molecules takes one a step; the census knows neither their order nor their sizes. *All B a step*: a client of *B*
 molecules takes all of them in every step; the census knows *B*, and not their sizes. *GSM-1*: GRAIN's similarity of the
 first graph listed to the molecule. *Exact*: that graph is the molecule; *in set*: it is listed; *unique*: certified to
-be the only one; *wrong*: of these, those beside another truth. Rates in percent with 95 % bootstrap intervals."""
+be the only one; *wrong*: of these, those beside another truth. Rates in percent with 95 % intervals."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 

@@ -30,7 +30,7 @@ import typer
 from rich.console import Console
 
 from benchmarks.lib.options import parts
-from jgleak.metrics import bootstrap
+from jgleak.metrics import rate
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("attacks", "federated", "metrics", "defenses")
@@ -156,7 +156,7 @@ def _summary(fates: Sequence[Fate]) -> dict[str, float]:
     """How many there are of each fate; of those that are not explained, the share that a test stopped."""
     names = [fate.fate for fate in fates]
     counts = {name: names.count(name) for name in ("killed", "timed out", "survived", "explained")}
-    score = bootstrap([float(name != "survived") for name in names if name != "explained"] or [float("nan")])
+    score = rate([float(name != "survived") for name in names if name != "explained"] or [float("nan")])
     return {"mutants": len(fates), **counts, "score": score.mean, "low": score.low, "high": score.high}
 
 

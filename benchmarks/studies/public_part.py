@@ -20,7 +20,7 @@ from jgleak.audit.clients import client_graphs
 from jgleak.audit.setup import Setup, prepare
 from jgleak.audit.specification import Specification
 from jgleak.graph import Graph, distinct
-from jgleak.metrics import bootstrap
+from jgleak.metrics import bootstrap, rate
 
 ATTACKS = ("graphdlg", "graphdlg-refined", "file-habit", "mean-adjacency")
 
@@ -95,7 +95,7 @@ def measured(specification: Specification, method: Attacker, setup: Setup) -> di
     """Means of an attack and the clients' own values."""
     clients = attacked(specification, setup, method.name, lambda *_: None)
     values = {column.title: [_number(column.of(client)) for client in clients] for column in COMPARED}
-    means = {title: dataclasses.asdict(bootstrap(column)) for title, column in values.items()}
+    means = {title: dataclasses.asdict(rate(column)) for title, column in values.items()}
     return {"means": means, "values": values}
 
 

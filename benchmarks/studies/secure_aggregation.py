@@ -98,7 +98,7 @@ ABOUT = """\
 Written by `python -m benchmarks.studies.secure_aggregation --write`; do not edit. Each client computes the gradient of
 one molecule of Tox21 (4 to 40 atoms) by itself and encodes it in fixed point (steps of 2^-40), and the server sees the
 sum alone. GCN of two layers, width 300, mean pooling, a head of two maps, random weights. The census knows how many
-clients there are, not their sizes or labels. Rates are of molecules, in percent, with 95 % bootstrap intervals;
+clients there are, not their sizes or labels. Rates are of molecules, in percent, with 95 % intervals;
 *wrong*: molecules that are certified to be the only ones and are others. `random` guesses about
 the clients of the largest sums; it is told their sizes and sees no update. The clients are those of
 `benchmarks/results/batches.md`, on whose first updates batches were developed."""

@@ -18,7 +18,7 @@ from jgleak.audit.setup import prepare
 from jgleak.audit.specification import Specification
 from jgleak.datasets import load
 from jgleak.datasets.fit import fit
-from jgleak.metrics import bootstrap
+from jgleak.metrics import rate
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -54,7 +54,7 @@ def main(
         found = list(run(specification, shaped))
         exact[name] = np.array([float(result.score.exact) for result in found])
         stops = sorted({result.reconstruction.stop for result in found})
-        shown = interval(vars(bootstrap(exact[name].tolist())))
+        shown = interval(vars(rate(exact[name].tolist())))
         print(f"{attack}, statistics {name}: exact {shown} %; ended {', '.join(stops)}", flush=True)
     first, second = exact.values()
     print(f"clients whose answer is exact with one only: {np.flatnonzero(first != second).tolist()}")

@@ -43,7 +43,7 @@ size (seed 19, on which nothing was developed), their number of atoms unknown, r
 the atoms as raw 0/1 columns; the model is two GCN layers, the mean over nodes, and two linear layers, after so many
 epochs of training on other molecules. `random` is told the number of atoms and sees no gradient. *Exact*: the first
 graph listed is the molecule; *in set*: it is listed; *unique*: certified to be the only one; *wrong*: of these, those
-beside another truth. Rates in percent with 95 % bootstrap intervals. One process, beside other work on both cores:
+beside another truth. Rates in percent with 95 % intervals. One process, beside other work on both cores:
 where time ran out, more would have been found."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

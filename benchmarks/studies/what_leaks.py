@@ -19,7 +19,7 @@ from benchmarks.lib.records import Kept, Record
 from benchmarks.lib.recovered import COLUMNS, cells, recovered
 from jgleak.audit.setup import prepare
 from jgleak.audit.specification import Specification
-from jgleak.metrics import bootstrap
+from jgleak.metrics import rate
 
 COMMON = Specification(dataset="tox21", prior="molecule", min_nodes=4, seed=11)
 
@@ -70,7 +70,7 @@ Written by `python -m benchmarks.studies.what_leaks --write`; do not edit. The s
 seed 11) behind every row; GRAIN's GCN, 2 x 300, unless the row says another; random weights. `census` knows neither
 labels nor numbers of atoms, and ranks by chemistry (`--prior molecule`); `dlg`, `tableak` and `random` are told the
 numbers of atoms, and `random` sees no gradient. All know the defence. The noise is about as large as a typical entry
-(docs/results/defenses.md). Rates are of molecules, in percent, with 95 % bootstrap intervals; *unique*: certified to be
+(docs/results/defenses.md). Rates are of molecules, in percent, with 95 % intervals; *unique*: certified to be
 the only one; *wrong*: of these, those beside another truth; *GSM-1*: GRAIN's similarity of the first graph to the
 molecule. Graphs of one update are taken as independent, so that the interval of the batches, five updates, is too
 narrow. The machine had other work beside it: where time ran out, more may be found on a quiet one. Nothing was
@@ -107,7 +107,7 @@ def measured(name: str, attack: str, graphs: int, time_limit: float) -> Record:
         know=() if attack == EXACT else ("n",),
     )
     clients = attacked(specification, prepare(specification), f"{name}/{attack}", lambda *_: None)
-    similar = dataclasses.asdict(bootstrap([client["gsm1"] for client in clients]))
+    similar = dataclasses.asdict(rate([client["gsm1"] for client in clients]))
     about = {"row": name, "attack": attack, "graphs": len(clients), "time_limit": limit, "seed": COMMON.seed}
     return about | recovered(clients, ()) | {"gsm1": similar}
 

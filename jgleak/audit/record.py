@@ -15,7 +15,7 @@ import numpy as np
 from jgleak.audit.experiment import Answer, Result
 from jgleak.audit.specification import Specification
 from jgleak.gnn.words import model_words
-from jgleak.metrics import Score, bootstrap, mean_scores
+from jgleak.metrics import Score, mean_scores, rate
 from jgleak.version import __version__
 
 SIZES = (("<=15", 1, 15), ("16-25", 16, 25), (">=26", 26, math.inf))
@@ -85,7 +85,7 @@ def _called(specification: Specification, place: int) -> str:
 
 
 def summary_record(records: Sequence[Mapping[str, Any]], specification: Specification) -> dict[str, Any]:
-    """All clients: means with 95 % bootstrap intervals, and the rate of exact reconstructions by size class.
+    """All clients: means with 95 % intervals (``jgleak.metrics.rate``), and the exact rate by size class.
 
     Those whose update could not be computed (``attacked`` is False) count in ``graphs`` and ``failures`` alone: that
     nothing came back from them says nothing.
@@ -98,7 +98,7 @@ def summary_record(records: Sequence[Mapping[str, Any]], specification: Specific
     ``seconds_most`` are those of the client that took longest, without compilation.
     """
     everybody, records = records, [r for r in records if r["attacked"]]
-    rates = {name: bootstrap([float(r[name]) for r in records]) if records else None for name in RATES}
+    rates = {name: rate([float(r[name]) for r in records]) if records else None for name in RATES}
     batches = groupby(records, lambda r: r["graph"] // specification.batch_size)
     whole = [all(r["exact"] for r in graphs) for _, graphs in batches] if specification.batch_size > 1 else []
     classes = {name: [r["exact"] for r in records if low <= r["n_nodes"] <= high] for name, low, high in SIZES}
@@ -107,7 +107,7 @@ def summary_record(records: Sequence[Mapping[str, Any]], specification: Specific
             "graphs": len(everybody),
             "attacked": len(records),
             "exact_rate": rates["exact"].mean if rates["exact"] else None,
-            **{name: dataclasses.asdict(rate) if rate else None for name, rate in rates.items()},
+            **{name: dataclasses.asdict(found) if found else None for name, found in rates.items()},
             "exact_rate_by_size": {name: np.mean(hits) for name, hits in classes.items() if hits},
             "sizes": {name: len(hits) for name, hits in classes.items() if hits},
             **{name: mean_scores([r[name] for r in records if r[name]]) for name in ("edges", "features")},

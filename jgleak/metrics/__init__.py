@@ -7,8 +7,6 @@ from jgleak.metrics.batch import BatchMatch as BatchMatch
 from jgleak.metrics.batch import assign as assign
 from jgleak.metrics.batch import match_batch as match_batch
 from jgleak.metrics.batch import match_graphs as match_graphs
-from jgleak.metrics.bootstrap import Interval as Interval
-from jgleak.metrics.bootstrap import bootstrap as bootstrap
 from jgleak.metrics.edges import EdgeScore as EdgeScore
 from jgleak.metrics.edges import EdgeScores as EdgeScores
 from jgleak.metrics.edges import edge_scores as edge_scores
@@ -19,6 +17,9 @@ from jgleak.metrics.features import FeatureScores as FeatureScores
 from jgleak.metrics.features import feature_scores as feature_scores
 from jgleak.metrics.gsm import Gsm as Gsm
 from jgleak.metrics.gsm import gsm as gsm
+from jgleak.metrics.intervals import Interval as Interval
+from jgleak.metrics.intervals import bootstrap as bootstrap
+from jgleak.metrics.intervals import rate as rate
 from jgleak.metrics.matching import Matching as Matching
 from jgleak.metrics.matching import aggregates as aggregates
 from jgleak.metrics.matching import match as match

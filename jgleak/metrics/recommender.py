@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from jgleak.metrics.bootstrap import Interval, bootstrap
+from jgleak.metrics.intervals import Interval, bootstrap, rate
 
 
 @runtime_checkable
@@ -109,7 +109,9 @@ def blind(
 
 
 def summarise(leaks: Sequence[RecommenderLeak], *, resamples: int = 10_000, seed: int = 0) -> dict[str, Interval]:
-    """Means over users with 95 % bootstrap intervals; users for whom a number is undefined do not count in it.
+    """Means over users with 95 % intervals (``bootstrap`` of errors, else ``rate``).
+
+    Users for whom a number is undefined do not count in it.
 
     Returns:
       For every field of ``RecommenderLeak`` its interval; NaN where it is defined for no user.
@@ -122,7 +124,9 @@ def summarise(leaks: Sequence[RecommenderLeak], *, resamples: int = 10_000, seed
     columns = {name: np.array([getattr(one, name) for one in leaks], np.float64) for name in RecommenderLeak._fields}
     defined = {name: column[~np.isnan(column)] for name, column in columns.items()}
     return {
-        name: bootstrap(column if column.size else [np.nan], resamples=resamples, seed=seed)
+        name: (bootstrap if name.startswith(("rmse", "mae")) else rate)(
+            column if column.size else [np.nan], resamples=resamples, seed=seed
+        )
         for name, column in defined.items()
     }
 

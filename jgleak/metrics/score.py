@@ -10,9 +10,9 @@ import numpy as np
 
 from jgleak.features import FeatureSpace
 from jgleak.graph import Graph
-from jgleak.metrics.bootstrap import bootstrap
 from jgleak.metrics.exact import exact
 from jgleak.metrics.gsm import gsm
+from jgleak.metrics.intervals import rate
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +53,7 @@ def score(truth: Graph, graph: Graph | None, space: FeatureSpace, *, tolerance: 
 
 
 def summarise(scores: Sequence[Score], *, resamples: int = 10_000, seed: int = 0) -> dict[str, Any]:
-    """Means over graphs with 95 % bootstrap intervals, ready for JSON.
+    """Means over graphs with 95 % intervals (``rate``), ready for JSON.
 
     Returns:
       ``count``, ``exact_rate`` (a number), and for ``exact`` and each GSM a ``{"mean", "low", "high"}``; a metric that
@@ -66,7 +66,7 @@ def summarise(scores: Sequence[Score], *, resamples: int = 10_000, seed: int = 0
         raise ValueError("scores: nothing to summarise; give the score of at least one graph (None counts as one)")
     columns = {f.name: [float(getattr(s, f.name)) for s in scores] for f in dataclasses.fields(Score)}
     intervals = {
-        name: dataclasses.asdict(bootstrap(values, resamples=resamples, seed=seed))
+        name: dataclasses.asdict(rate(values, resamples=resamples, seed=seed))
         for name, values in columns.items()
         if not np.isnan(values).any()
     }

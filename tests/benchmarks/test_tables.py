@@ -93,7 +93,7 @@ def test_one_object_a_row_and_attack(results: Path) -> None:
     assert [(r["row"], r["attack"]) for r in (first, second, third)] == [("a", "random"), ("a", "empty"), ("b", None)]
     assert second["paper"] == {"exact": 0.2, "gsm0": 0.5, "gsm1": 0.4, "gsm2": 0.3, "hours_per_100": 50.0}
     assert second["graphs"] == len(second["clients"]) == second["by_size"]["<=15"]["graphs"] == 2
-    assert second["rates"]["exact"] == {"mean": 0.0, "low": 0.0, "high": 0.0}
+    assert second["rates"]["exact"] == {"mean": 0.0, "low": 0.0, "high": pytest.approx(1 - 0.025**0.5)}
     assert second["specification"]["know"] == ["n"]
     assert "bbbp" in third["absent"].lower()
     assert not results.exists()
@@ -136,12 +136,12 @@ def test_finished_runs_are_read_and_not_repeated(results: Path, tmp_path: Path) 
     assert run_tables("--from", str(file), "--write").exit_code == 0
     (stored,) = [json.loads(line) for line in (results / "grain.jsonl").read_text().splitlines()]
     assert (stored["row"], stored["attack"], stored["seed"], stored["graphs"]) == ("a", "census", 3, 2)
-    assert stored["rates"]["exact"] == {"mean": 1.0, "low": 1.0, "high": 1.0}
+    assert stored["rates"]["exact"] == {"mean": 1.0, "low": pytest.approx(0.025**0.5), "high": 1.0}
     assert stored["hours_per_100"] == pytest.approx(2.0)
     text = (results / "grain.md").read_text()
-    assert "| 0.0 [0.0, 0.0] | 100.0 [100.0, 100.0] | 0 of 2 | 2.0 |" in text, "a guess, unique, wrong, hours"
+    assert "| 0.0 [0.0, 84.2] | 100.0 [15.8, 100.0] | 0 of 2 | 2.0 |" in text, "a guess, unique, wrong, hours"
     assert "| `a` | census | 2 | first | 99 | 3 |" in text
-    assert "| `a` | <=15 |  | - | 100.0 [100.0, 100.0] of 2 | - | - | - | - | - |" in text
+    assert "| `a` | <=15 |  | - | 100.0 [15.8, 100.0] of 2 | - | - | - | - | - |" in text
 
 
 def test_unique_and_wrong_are_counted() -> None:

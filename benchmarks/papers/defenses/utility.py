@@ -18,7 +18,7 @@ from jgleak.audit.specification import Specification
 from jgleak.defenses import parse
 from jgleak.federated.rounds import TrainingPlan, federate, outputs
 from jgleak.graph import GraphBatch
-from jgleak.metrics import bootstrap
+from jgleak.metrics import rate
 
 UTILITY = "utility"
 """Name of the line that says how good the model is."""
@@ -87,7 +87,7 @@ def utility(row: Line, plan: TrainingPlan = PLAN) -> dict[str, Any]:
         "source": row.source,
         "paper": {},
         "means": {
-            "accuracy": {**dataclasses.asdict(bootstrap([float(r) for r in right])), "clients": cut},
+            "accuracy": {**dataclasses.asdict(rate([float(r) for r in right])), "clients": cut},
             "ROC-AUC": {**auc, "low": low, "high": high},
         },
         "holds": None,

@@ -19,7 +19,7 @@ CLAIMS = ("condition holds", "exact")
 PAIRED = """\
 ## On the same clients
 
-Both attacks' means over the clients that both answered, then by how much the first is higher, with a 95 % bootstrap
+Both attacks' means over the clients that both answered, then by how much the first is higher, with a 95 %
 interval of the clients' differences. A client is left out where a value is undefined (the AUC of a complete graph).
 An interval that contains 0 shows no difference; graphs of
 one batch are counted as independent, which makes intervals too narrow."""
@@ -56,7 +56,7 @@ def document(table: Table, records: Sequence[Record]) -> str:
     idle = ", ".join(_idle(table, records))
     parts = [
         f"# {table.title}",
-        f"{written}\n95 % bootstrap intervals. {table.about}",
+        f"{written}\n95 % intervals. {table.about}",
         markdown(head(table), lines(table, records, interval)),
         f"Not run, or refused: {idle}." if idle else "",
         *([PAIRED, markdown(_paired_head(table), pairs)] if (pairs := paired(table, records)) else ()),

@@ -15,7 +15,7 @@ from benchmarks.papers.edges.table import Attacker, Column, Line, Table
 from jgleak.audit.record import summary_record
 from jgleak.audit.setup import prepare
 from jgleak.audit.specification import Specification
-from jgleak.metrics import bootstrap
+from jgleak.metrics import bootstrap, rate
 
 RIGHT = 1e-4
 """RNMSE of features below this counts as exact."""
@@ -74,7 +74,7 @@ def record(
         "title": row.title,
         "source": row.source,
         "paper": dict(row.printed.get(method.name, {})),
-        "means": {column.title: _mean([value[column.title] for value in values]) for column in columns},
+        "means": {column.title: _mean([value[column.title] for value in values], column) for column in columns},
         "holds": None if claims is None else claims.count("exact") + claims.count("wrong"),
         "exact": None if claims is None else claims.count("exact"),
         "seconds_a_client": sum(client["seconds"] for client in clients) / len(clients),
@@ -98,7 +98,8 @@ def claim(client: Record) -> str:
     return "exact" if right else "wrong"
 
 
-def _mean(values: Sequence[float | None]) -> dict[str, Any] | None:
-    """Mean, 95 % bootstrap interval and number of the clients where the metric is defined."""
+def _mean(values: Sequence[float | None], column: Column) -> dict[str, Any] | None:
+    """Mean, 95 % interval and number of the clients where the metric is defined; what is better larger is a share."""
     live = [float(value) for value in values if value is not None and np.isfinite(value)]
-    return {**dataclasses.asdict(bootstrap(live)), "clients": len(live)} if live else None
+    found = (rate if column.up else bootstrap)(live) if live else None
+    return {**dataclasses.asdict(found), "clients": len(live)} if found else None

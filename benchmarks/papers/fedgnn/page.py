@@ -58,7 +58,7 @@ protection. Its best epoch is before the graph expansion, so there are no neighb
 knows the model, the protection, the levels of ratings and how often each occurs. *AUC*: real items told from pseudo
 items (- where only real items are sent). *Precision*: of as many items as the user rated, those ranked first.
 *Rating*: RMSE in levels over the whole history, where items that were not found count with the mean rating.
-Square brackets: 95 % bootstrap intervals over users, where they are wider than what is printed. Round ones: guessing
+Square brackets: 95 % intervals over users, where they are wider than what is printed. Round ones: guessing
 (any order; one rating for everything).
 *Trained under it*: clipped to 0.1, lambda = 0.2, M = 1,000, at the parameters of the GAT that was trained so, whose
 loss is a sum, whose users keep their offset, and whose graphs have neighbours that the attack does not know."""
@@ -74,7 +74,7 @@ items, at most 100 epochs. Neighbours' embeddings are fixed from the expansion o
 One seed: two trainings that differ in the seed alone are not known to be closer than these."""
 
 REPEATED = """\
-Means over so many seeds, with 95 % bootstrap intervals over the seeds, which draw first weights, noise and the ratings
+Means over so many seeds, with 95 % intervals over the seeds, which draw first weights, noise and the ratings
 that are held back. The seed of the choices, 1, is one of them."""
 
 SENT = """\

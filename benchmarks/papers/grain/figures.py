@@ -18,7 +18,7 @@ from benchmarks.papers.grain.rows import CITESEER, TOX21
 from benchmarks.papers.grain.threshold import LOOSEST, of_clients
 from jgleak.audit.setup import prepare
 from jgleak.datasets import load
-from jgleak.metrics import bootstrap
+from jgleak.metrics import rate
 
 ABOUT = """\
 Written by `python -m benchmarks.papers.grain.figures --write`; do not edit. The paper's figures have no printed
@@ -119,8 +119,8 @@ def _of_model(record: Record, conv: str) -> tuple[str, ...]:
     cells = []
     for layer in (held / nodes).T:
         for rates in (layer, layer == 1.0):
-            rate = bootstrap(rates.astype(float))
-            cells.append(f"{rate.mean:.3f} [{rate.low:.3f}, {rate.high:.3f}]")
+            found = rate(rates.astype(float))
+            cells.append(f"{found.mean:.3f} [{found.low:.3f}, {found.high:.3f}]")
     return (conv.upper(), str(len(held)), *cells)
 
 

@@ -20,7 +20,7 @@ CLAIMS = ("in set", "guess", "unique", "wrong")
 HEAD = ("", "GSM-0, F1", "GSM-0, recall", "GSM-1", "GSM-2", "FULL", *CLAIMS, "h / 100")
 
 ABOUT = """\
-Written by `python -m benchmarks.papers.tables grain --write`; do not edit. Rates are percentages with 95 % bootstrap
+Written by `python -m benchmarks.papers.tables grain --write`; do not edit. Rates are percentages with 95 %
 intervals over graphs. *Paper* is what Drencheva et al. (ICLR 2025) print for their own sample of the same data.
 
 - **GRAIN, by jgleak** knows the feature space only, as in the paper; it returns the first graph that matches.

@@ -17,7 +17,7 @@ from benchmarks.papers.grain.rows import Row
 from jgleak.audit.record import RATES, SIZES, summary_record
 from jgleak.audit.setup import prepare
 from jgleak.audit.specification import Specification
-from jgleak.metrics import bootstrap
+from jgleak.metrics import rate
 
 RECALL = "gsm0_recall"
 """GSM-0 as the authors' code has it (``jgleak.metrics.gsm.Gsm``). Records of early runs lack it."""
@@ -95,7 +95,7 @@ def finished(file: Path, rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
 
 
 def record(row: Row, method: Method, clients: Sequence[Record], summary: Record) -> dict[str, Any]:
-    """Everything about one row and method: rates in [0, 1] with 95 % bootstrap intervals, hours for 100 graphs.
+    """Everything about one row and method: rates in [0, 1] with 95 % intervals, hours for 100 graphs.
 
     ``by_size`` has the same rates by size class, ``clients`` the single numbers.
     """
@@ -136,7 +136,7 @@ def rates(clients: Sequence[Record]) -> dict[str, Any]:
             values[name] = [c[name] for c in clients]
     return {
         "graphs": len(clients),
-        **{name: dataclasses.asdict(bootstrap([float(v) for v in column])) for name, column in values.items()},
+        **{name: dataclasses.asdict(rate([float(v) for v in column])) for name, column in values.items()},
         "unique_count": sum(unique),
         "unique_wrong": sum(u and not c["exact"] for u, c in zip(unique, clients, strict=True)),
     }

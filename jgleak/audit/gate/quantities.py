@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from jgleak.audit.report.rows import Estimate, Row, Value, clients, estimate
+from jgleak.audit.report.rows import Estimate, Row, Value, estimate
 from jgleak.audit.results import Unit
 
 COMPLETE = ("unique", "k_graphs")
@@ -29,25 +29,13 @@ class Quantity(NamedTuple):
 
 
 def interval(row: Row, of_unit: Value) -> Estimate | None:
-    """A mean over clients with its 95 % interval; None where no unit has the number.
-
-    Where every client is a yes or a no the interval is Clopper and Pearson's, which is never of zero width: 0 of 3
-    clients have 0 to 71 %. Other means have bootstrap intervals, as in reports.
-    """
-    found = estimate(row.done, of_unit)
-    known = [unit for unit in row.done if of_unit(unit) is not None]
-    values = [sum(float(of_unit(unit) or 0) for unit in group) / len(group) for group in clients(known)]
-    if found is None or not set(values) <= {0.0, 1.0}:
-        return found
-    from scipy import stats  # here, since it takes longer to import than a command's help to print
-
-    ends = stats.binomtest(round(sum(values)), len(values)).proportion_ci(0.95, "exact")
-    return Estimate(found.mean, float(ends.low), float(ends.high), found.clients)
+    """The mean of a share over clients and its 95 % interval, as in reports; None where no unit has the number."""
+    return estimate(row.done, of_unit, within=True)
 
 
 def _rate(meaning: str, of_unit: Value) -> Quantity:
     def mean(row: Row) -> float | None:
-        found = estimate(row.done, of_unit)
+        found = interval(row, of_unit)
         return None if found is None else found.mean
 
     return Quantity(meaning, mean, of_unit, needs_truth=True)

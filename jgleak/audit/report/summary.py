@@ -180,16 +180,10 @@ def _sentence(leak: LeakRow, after: str = "") -> str:
 
 
 def _interval(leak: LeakRow) -> str:
-    """The rate and its interval; where all clients agree, what the bootstrap cannot show: the exact binomial bound."""
     estimate = leak.estimates["exact"]
     if estimate is None:
         return "no rate"
-    rate, bound = f"rate {estimate.mean:.2f}", 0.05 ** (1 / estimate.clients)
-    if estimate.mean == 0:
-        return f"{rate}; with so many clients a true rate of up to {1 - bound:.2f} is not ruled out"
-    if estimate.mean == 1:
-        return f"{rate}; with so many clients a true rate down to {bound:.2f} is not ruled out"
-    return f"{rate}, 95 % interval {estimate.low:.2f} to {estimate.high:.2f}"
+    return f"rate {estimate.mean:.2f}, 95 % interval {estimate.low:.2f} to {estimate.high:.2f}"
 
 
 def _guessing(rows: Sequence[Row]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Every number of a report is a recomputation from the records, by the same bootstrap as everywhere else."""
+"""Every number of a report is a recomputation from the records, by the same intervals as everywhere else."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ import pytest
 from jgleak.audit.report.baselines import comparisons
 from jgleak.audit.report.rows import clients, estimate, panels, rows
 from jgleak.audit.report.tables import EXACT, MEASURES, SETS, STATUSES, by_seed, by_size, leaks, sets
-from jgleak.metrics import bootstrap
+from jgleak.metrics import bootstrap, rate
 
 from .made import audit, certificate, grid, unit
 
 
-def test_one_seed_is_the_plain_bootstrap_over_clients() -> None:
-    """With one seed, every estimate is ``bootstrap`` of the records' own column."""
+def test_one_seed_is_the_plain_interval_over_clients() -> None:
+    """With one seed, every estimate is ``rate`` or ``bootstrap`` of the records' own column."""
     hits, distances = [True, False, True, True], [1e-7, 2e-3, 5e-6, 0.0]
     given = zip(hits, distances, strict=True)
     found = rows(audit(*(unit(i, exact=hit, gradient_distance=d) for i, (hit, d) in enumerate(given))))
     (leak,) = leaks(found)
-    wanted = bootstrap([float(hit) for hit in hits])
+    wanted = rate([float(hit) for hit in hits])
     assert leak.estimates["exact"] == (wanted.mean, wanted.low, wanted.high, 4)
     distance = leak.estimates["gradient distance"]
-    assert distance is not None and distance.mean == pytest.approx(np.mean(distances))
+    spread = bootstrap(distances)
+    assert distance == (pytest.approx(np.mean(distances)), spread.low, spread.high, 4)
 
 
 def test_every_measure_of_a_large_grid() -> None:
@@ -44,7 +45,7 @@ def test_seeds_on_one_graph_are_no_new_clients() -> None:
     few = rows(audit(unit(0, gsm2=0.0), unit(1, gsm2=1.0)))[0]
     many = rows(audit(*(unit(i, gsm2=float(i), seed=str(s)) for s in range(10) for i in range(2))))[0]
     value = next(m.value for m in MEASURES if m.name == "GSM-2")
-    assert estimate(many.done, value) == estimate(few.done, value)
+    assert estimate(many.done, value, within=True) == estimate(few.done, value, within=True)
     assert {seed: one and one.mean for seed, one in by_seed(many).items()} == {str(s): 1.0 for s in range(10)}
 
 
@@ -68,7 +69,7 @@ def test_failures_and_skips_are_in_no_rate() -> None:
     found = rows(audit(unit(0), unit(1, status="failed", reason="no"), unit(2, status="skipped", reason="no")))
     (leak,) = leaks(found)
     assert (leak.done, leak.failed, leak.skipped) == (1, 1, 1)
-    assert leak.estimates["exact"] == (1.0, 1.0, 1.0, 1)
+    assert leak.estimates["exact"] == (1.0, pytest.approx(0.025), 1.0, 1)
     (bare,) = leaks(rows(audit(unit(0, status="failed", reason="no"))))
     assert set(bare.estimates.values()) == {None}
 

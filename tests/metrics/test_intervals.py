@@ -1,11 +1,13 @@
-"""Bootstrap intervals have the width that statistics promises."""
+"""Intervals have the width that statistics promises."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import pytest
 
-from jgleak.metrics.bootstrap import Interval, bootstrap
+from jgleak.metrics.intervals import Interval, bootstrap, rate
 
 
 def test_interval_of_a_large_sample_is_the_normal_one() -> None:
@@ -17,10 +19,33 @@ def test_interval_of_a_large_sample_is_the_normal_one() -> None:
     assert result.high == pytest.approx(values.mean() + half, abs=0.1 * half)
 
 
-def test_rate_interval_stays_between_zero_and_one() -> None:
-    result = bootstrap([0.0] * 3 + [1.0] * 17)
-    assert result.mean == pytest.approx(0.85)
-    assert 0.0 <= result.low < result.mean < result.high <= 1.0
+def test_the_interval_of_a_rate_is_the_exact_one() -> None:
+    """From its definition: at either end as many successes as there are, or more (fewer), have a chance of 2.5 %."""
+    found, (n, k) = rate([0.0] * 3 + [1.0] * 17), (20, 17)
+    assert found.mean == pytest.approx(0.85)
+    more = sum(math.comb(n, i) * found.low**i * (1 - found.low) ** (n - i) for i in range(k, n + 1))
+    fewer = sum(math.comb(n, i) * found.high**i * (1 - found.high) ** (n - i) for i in range(k + 1))
+    assert more == pytest.approx(0.025) and fewer == pytest.approx(0.025)
+
+
+def test_clients_that_all_agree_leave_room() -> None:
+    none, every = rate([0.0] * 20), rate([True] * 20)
+    assert (none.mean, none.low, none.high) == (0.0, 0.0, pytest.approx(1 - 0.025 ** (1 / 20)))
+    assert (every.mean, every.low, every.high) == (1.0, pytest.approx(0.025 ** (1 / 20)), 1.0)
+    assert rate([0.0]).high == pytest.approx(0.975)
+    rounded = rate([1.0 - 1e-9, 1.0] * 10)
+    assert (rounded.low, rounded.high) == (every.low, 1.0)
+
+
+def test_other_shares_have_the_bootstrap() -> None:
+    values = [0.0, 1.0, 0.5, 1.0]
+    assert rate(values) == bootstrap(values) and rate(values, seed=3) == bootstrap(values, seed=3)
+    assert np.isnan(rate([np.nan]).mean)
+    for wrong in ([1.5, 0.0], [-1.0]):
+        with pytest.raises(ValueError, match=r"values in \[0, 1\]; take bootstrap"):
+            rate(wrong)
+    with pytest.raises(ValueError, match="at least one graph"):
+        rate([])
 
 
 def test_seed_decides() -> None:
