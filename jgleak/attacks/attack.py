@@ -60,6 +60,15 @@ class Reconstruction:
 OUT_OF_TIME = "the time limit ended the search, so that there may be other graphs; a longer --time-limit may find them"
 """``info["reason"]`` of an attack that found graphs and whose search the time limit ended."""
 
+MORE_CONDITIONS = (
+    "the time limit ended the search under fewer conditions; a longer --time-limit may leave some conditions of the "
+    "certificate out"
+)
+"""The same where the certificate counts all graphs, but takes more for granted than it might."""
+
+LATE = (OUT_OF_TIME, MORE_CONDITIONS)
+"""Reasons by which more time might have made a certificate stronger."""
+
 
 @renamed(seconds="time_limit")
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from jgleak.attacks.attack import OUT_OF_TIME, Reconstruction
+from jgleak.attacks.attack import LATE, Reconstruction
 from jgleak.attacks.certificate import Certificate
 from jgleak.audit.compilations import lost_to_compilation
 from jgleak.audit.describe import describe
@@ -78,7 +78,7 @@ def reasons(records: Sequence[Mapping[str, Any]]) -> list[str]:
 def compilation_line(records: Sequence[Mapping[str, Any]]) -> str | None:
     """What compilation took of the time of clients whose search the time limit ended; None: little, or there are
     none."""
-    late = [r for r in records if r["stop"] == "time" or r["info"].get("reason") == OUT_OF_TIME]
+    late = [r for r in records if r["stop"] == "time" or r["info"].get("reason") in LATE]
     return lost_to_compilation(sum(r["seconds"] for r in late), sum(r["seconds_compiling"] for r in late))
 
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jgleak.attacks.attack import OUT_OF_TIME
+from jgleak.attacks.attack import MORE_CONDITIONS, OUT_OF_TIME
 from jgleak.audit import compilations
 from jgleak.audit.compilations import Compiled, Counter, lost_to_compilation
 from jgleak.audit.table import compilation_line
@@ -44,10 +44,11 @@ def test_compilation_is_named_where_it_took_a_notable_share(kept: str | None, in
         jax.config.update("jax_compilation_cache_dir", before)
 
 
-def test_the_clients_that_ran_out_of_time_are_those_that_count() -> None:
+@pytest.mark.parametrize("reason", [OUT_OF_TIME, MORE_CONDITIONS])
+def test_the_clients_that_ran_out_of_time_are_those_that_count(reason: str) -> None:
     ended = {"stop": "match", "info": {}, "seconds": 10.0, "seconds_compiling": 9.0}
     late = {"stop": "time", "info": {}, "seconds": 60.0, "seconds_compiling": 36.0}
-    listed = ended | {"info": {"reason": OUT_OF_TIME}, "seconds": 60.0, "seconds_compiling": 0.0}
+    listed = ended | {"info": {"reason": reason}, "seconds": 60.0, "seconds_compiling": 0.0}
     assert compilation_line([ended]) is None
     assert "took 36.0 s of 60.0 s" in (compilation_line([ended, late]) or "")
     assert "took 36.0 s of 120.0 s" in (compilation_line([late, listed, ended]) or "")

@@ -89,13 +89,16 @@ class CensusCandidates:
       start: the feature vectors that pass the checks of nodes.
       given_up: what was not searched because there is too much of it, for people.
       too_many: the same of feature vectors to begin with; None: they can be tried.
+      hurried: a part of the time ended before all candidates of a hop, or all feature vectors, were looked at.
     """
 
     def __init__(self, problem: CensusProblem, clock: Clock, budget: Budget) -> None:
         self.problem, self.clock, self.limits = problem, clock, problem.limits
         self.budget = dataclasses.replace(budget, blocks=min(budget.blocks, self.limits.hop_blocks))
         observation, knowledge, tolerances = problem.seen, problem.knowledge, problem.tolerances.span
-        nodes = find_nodes(observation, knowledge, clock=self._share(), tolerances=tolerances, limits=self.limits.span)
+        part = self._share()
+        nodes = find_nodes(observation, knowledge, clock=part, tolerances=tolerances, limits=self.limits.span)
+        self.hurried = not nodes.complete and part.left <= 0
         known = knowledge.features is not None
         condition = KNOWN_ROWS if known else condition_of(input_site(observation, knowledge, tolerances), 0)
         self.start = Start(nodes, (condition,), nodes.complete)
@@ -140,14 +143,14 @@ class CensusCandidates:
         """Candidates that only the readout (if anything) restricts, from where ``levels`` began, where there are few
         enough."""
         start = levels.start
-        if self.clock.left <= 0 or start is None or one_hop_count(start.nodes) > self.limits.weak_blocks:
+        if start is None or one_hop_count(start.nodes) > self.limits.weak_blocks or self._ended():
             return None
         chosen = next(self._chosen(WEAKEST, start.nodes))
         return self._levels(start, chosen, most=self.limits.weak_candidates)
 
     def of_all_degrees(self, levels: Levels) -> Levels | None:
         """Candidates of all degrees, where ``levels`` began with nodes of few neighbours and these can be afforded."""
-        if self.clock.left <= 0 or levels.start is None or not levels.start.some_degrees:
+        if levels.start is None or not levels.start.some_degrees or self._ended():
             return None
         return self._levels(self.start, next(self._chosen(SPARSE[0], self.start.nodes)))
 
@@ -348,10 +351,20 @@ class CensusCandidates:
     def _grow(self, nodes: Nodes, hops: Sequence[Blocks], checks: Sequence[SpanCheck], most: int = 0) -> Blocks:
         model, params = self.problem.observation.model, self.problem.observation.params
         budget = dataclasses.replace(self.budget, blocks=most) if most else self.budget
-        bounds = {"clock": self._share(), "budget": budget, "limits": self.limits.span}
+        part = self._share()
+        bounds = {"clock": part, "budget": budget, "limits": self.limits.span}
         if not hops:
-            return one_hop(model, params, nodes, checks, **bounds)
-        return next_hop(model, params, nodes, hops, checks, **bounds)
+            grown = one_hop(model, params, nodes, checks, **bounds)
+        else:
+            grown = next_hop(model, params, nodes, hops, checks, **bounds)
+        self.hurried |= bool(grown.unsearched) and part.left <= 0
+        return grown
+
+    def _ended(self) -> bool:
+        """No time is left for candidates that could be afforded otherwise."""
+        ended = self.clock.left <= 0
+        self.hurried |= ended
+        return ended
 
     def _share(self) -> Clock:
         return self.clock.part(self.limits.hop_share)

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from jaxtyping import Array
 
-from jgleak.attacks.attack import OUT_OF_TIME, Attack, Budget, Clock, Reconstruction
+from jgleak.attacks.attack import MORE_CONDITIONS, OUT_OF_TIME, Attack, Budget, Clock, Reconstruction
 from jgleak.attacks.census.arithmetic import arithmetic_of
 from jgleak.attacks.census.assemble import AnonymitySet
 from jgleak.attacks.census.attempted import Attempted, counted
@@ -95,14 +95,15 @@ def run(
         early = counting.part(1.0 - settings.limits.enumeration_share) if small else counting
         for number, levels in enumerate(candidates.attempts(early), start=1):
             attempted = counted(problem, levels, early)
-            late = early.left <= 0
+            late, candidates.hurried = early.left <= 0 or candidates.hurried, False
             if attempted.found.graphs:
                 attempted = _taken_again(problem, candidates, attempted, counting)
             info |= {"attempts": number, "candidates": candidates.checked, **attempted.facts}
             if attempted.found.graphs:
                 degrees = degrees_assumed(knowledge, attempted.levels, settings.limits.span)
                 answer = Answer((*attempted.levels.conditions, *degrees), attempted.found, attempted.most)
-                return _certified(problem, answer, info, whole, late or counting.left <= 0)
+                late, again = late or counting.left <= 0, candidates.hurried
+                return _certified(problem, answer, info, whole, late=late, again=again)
             stop = "nothing assembled" if attempted.explained else "missing blocks"
             if attempted.explained and attempted.levels.nodes is candidates.start.nodes:
                 unsolved.append(attempted)
@@ -111,7 +112,7 @@ def run(
             answer, facts = way(problem, candidates, clock)
             info |= facts
             if answer.found.graphs:
-                return _certified(problem, answer, info, whole, clock.left <= 0)
+                return _certified(problem, answer, info, whole, late=clock.left <= 0)
         if not info["attempts"] and candidates.too_many:
             raise TooManyCandidates(candidates.too_many)
         if candidates.given_up and stop != "nothing assembled":
@@ -149,12 +150,14 @@ class Answer(NamedTuple):
 
 
 def _certified(
-    problem: CensusProblem, answer: Answer, info: Mapping[str, Any], clock: Clock, late: bool
+    problem: CensusProblem, answer: Answer, info: Mapping[str, Any], clock: Clock, *, late: bool, again: bool = False
 ) -> Reconstruction:
-    """The graphs of an answer, one at least, with their certificate. ``late``: the search had no time left."""
+    """The graphs of an answer, one at least, with their certificate. ``late``: the search, or a part of it, had no
+    time left; ``again``: nor had the search under fewer conditions."""
     certified = certify(problem, answer.conditions, answer.found, answer.most, clock)
-    cut = {"reason": OUT_OF_TIME} if late and not answer.found.exhausted else {}
-    info = {**info, **cut, "seconds": clock.elapsed}
+    ended = answer.found.exhausted
+    cut = (MORE_CONDITIONS if again else None) if ended else (OUT_OF_TIME if late or again else None)
+    info = {**info, **({} if cut is None else {"reason": cut}), "seconds": clock.elapsed}
     return Reconstruction(certified.graphs, certified.distance, "match", certificate=certified.certificate, info=info)
 
 
@@ -206,8 +209,12 @@ def _problem(
 def _taken_again(problem: CensusProblem, candidates: CensusCandidates, answer: Attempted, clock: Clock) -> Attempted:
     """The answer under fewer conditions, where that can be afforded: with all degrees, where nodes of few neighbours
     were tried first, and then, where its search ended, under the conditions of ``checks.WEAKEST``."""
-    answer = _wider(problem, answer, candidates.of_all_degrees(answer.levels), clock)
-    return _wider(problem, answer, candidates.weakest(answer.levels) if answer.found.exhausted else None, clock)
+    all_degrees = candidates.of_all_degrees(answer.levels)
+    answer = _wider(problem, answer, all_degrees, clock)
+    weakest = candidates.weakest(answer.levels) if answer.found.exhausted else None
+    answer = _wider(problem, answer, weakest, clock)
+    candidates.hurried |= clock.left <= 0 and not (all_degrees is None and weakest is None)
+    return answer
 
 
 def _wider(problem: CensusProblem, answer: Attempted, weaker: Levels | None, clock: Clock) -> Attempted:

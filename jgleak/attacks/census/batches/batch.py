@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jgleak.attacks.attack import Budget, Clock, Reconstruction
+from jgleak.attacks.attack import OUT_OF_TIME, Budget, Clock, Reconstruction
 from jgleak.attacks.census.attempted import Attempted
 from jgleak.attacks.census.batches import masks, rays
 from jgleak.attacks.census.batches.answers import beside, certified, checked, cut, of_all
@@ -180,11 +180,14 @@ def _answered(
     if len(answers) != size:
         rank = f"; the head's gradient has rank {info['rank']}" if "rank" in info else ""
         info["reason"] = f"{len(answers)} of {size} graphs were found{rank}"
+    certificate = of_all(answers, far) if far is not None and matched else None
+    if certificate is not None and certificate.status == "at_least_k" and clock.left <= 0:
+        info["reason"] = OUT_OF_TIME
     return Reconstruction(
         graphs=tuple(answer.graphs[0] for answer in answers),
         gradient_distance=far,
         stop="match" if matched else "time" if clock.left <= 0 else "nothing assembled",
-        certificate=of_all(answers, far) if far is not None and matched else None,
+        certificate=certificate,
         info=info,
         members=tuple(answers),
     )
