@@ -201,8 +201,14 @@ def test_a_certificate_is_verified_from_scratch(tmp_path: Path) -> None:
     again = jgleak("invert", str(tmp_path / "observations" / "000.safetensors"), "--json")
     assert again.exit_code == 0 and json.loads(again.stdout)["outcome"] == "found"
     good = jgleak("verify", str(file))
-    assert good.exit_code == 0 and good.stdout.splitlines()[-1] == "holds"
+    shown = "holds: every listed graph has the observed gradient, and none is listed twice; "
+    ended = "that there are no others follows from the search, which is not repeated here"
+    others = "others are not excluded, by the search or by this check"
+    assert good.exit_code == 0 and good.stdout.splitlines()[-1] in (shown + ended, shown + others)
     document = json.loads(file.read_text())
+    for status, rest in (("k_graphs", ended), ("at_least_k", others)):
+        file.write_text(json.dumps(document | {"certificate": document["certificate"] | {"status": status}}))
+        assert jgleak("verify", str(file)).stdout.splitlines()[-1] == shown + rest
     twice = {**document, "graphs": [*document["graphs"], document["graphs"][0]]}
     certificate, true = document["certificate"], document["graphs"][0]["y"]
 

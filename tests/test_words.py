@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from jgleak.attacks.certificate import Certificate
-from jgleak.audit.grid_table import _table, audit_table
+from jgleak.audit.grid_table import Name, _table, audit_table
 from jgleak.audit.store import _claim
 from jgleak.cli.inverted import line
 from jgleak.datasets import LoadReport
@@ -25,7 +25,7 @@ def test_one_graph_is_no_graphs(size: int, words: str) -> None:
 
 def test_the_sum_of_seconds_says_that_it_is_one() -> None:
     """The report's column is a mean, and is called so."""
-    assert [str(column.header) for column in audit_table(()).columns][-1] == "seconds in all"
+    assert [str(column.header) for column in audit_table(()).columns][-1] == "seconds\nin all"
 
 
 def test_a_number_has_its_noun() -> None:
@@ -44,3 +44,20 @@ def test_names_of_an_audit_are_not_cut_at_80_columns() -> None:
         console.print(_table(rows, ("units", "exact", "gsm0", "gsm1", "gsm2", "seconds in all")))
     lines = [line.split() for line in said.get().splitlines()]
     assert "".join(line[0] for line in lines[4:] if line and line[0] != "none") == long
+
+
+def test_names_of_an_audit_go_on_after_a_colon() -> None:
+    """Not in the midst of a number, where there is any other place."""
+    names, console = ("gaussian:1e-3+prune:0.9", "a name of words", "longestword", "mean-adjacency"), Console(width=10)
+    with console.capture() as said:
+        console.print(*map(Name, names))
+    lines = [line.rstrip() for line in said.get().splitlines()]
+    assert lines == [
+        *("gaussian:", "1e-3+", "prune:0.9"),
+        "a name of",
+        "words",
+        "longestwor",
+        "d",
+        "mean-",
+        "adjacency",
+    ]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from rich.box import SIMPLE_HEAD
+from rich.console import Console, ConsoleOptions
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -15,6 +18,28 @@ from jgleak.audit.results import Unit
 
 KIND = ("data", "model", "attack", "defense")
 """What tells the rows apart; seeds are taken together."""
+
+
+BREAK = re.compile(r"(?<=[:+,/ ])|(?<=[a-z]-)(?=[a-z])")
+"""Where a name may go on in the next line: ``gaussian:|1e-3``, ``mean-|adjacency``."""
+
+
+class Name(NamedTuple):
+    """A name that is never cut: where it is too long for its column it goes on in the next line, at a ``BREAK`` if that
+    is possible. (Rich breaks at spaces, and elsewhere in the midst of a number.)"""
+
+    text: str
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        lines = [""]
+        for piece in filter(None, BREAK.split(self.text)):
+            if lines[-1] and len(lines[-1]) + len(piece.rstrip()) > options.max_width:
+                lines.append("")
+            lines[-1] += piece
+        yield Text("\n".join(lines), overflow="fold")
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(max(map(len, BREAK.split(self.text))), len(self.text)).with_maximum(options.max_width)
 
 
 def plan_table(planned: Sequence[Planned], left: Mapping[int, int]) -> Table:
@@ -40,7 +65,7 @@ def audit_table(units: Sequence[Unit]) -> Table:
         counts = [sum(unit.status == status for unit in members) for status in seen]
         means = [_mean([r[rate] for r in attacked if r[rate] is not None]) for rate in RATES]
         rows[kind] = [len(members), *counts, *means, f"{sum(unit.seconds for unit in members):.1f}"]
-    return _table(rows, ("units", *seen, *RATES, "seconds in all"))
+    return _table(rows, ("units", *seen, *RATES, "seconds\nin all"))
 
 
 def span(seconds: float) -> str:
@@ -65,12 +90,12 @@ def _table(rows: Mapping[tuple[str, ...], Sequence[Any]], columns: Sequence[str]
     alike = [len({kind[i] for kind in rows}) == 1 for i in range(len(KIND))]
     shared = next(iter(rows), ())
     title = ", ".join(f"{name}: {text}" for name, text, same in zip(KIND, shared, alike, strict=False) if same)
-    table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD)
+    table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD, collapse_padding=True)
     for name in (name for name, same in zip(KIND, alike, strict=True) if not same):
-        table.add_column(name, overflow="fold")  # names have no spaces to break at, and are never cut
+        table.add_column(name, overflow="fold")
     for name in columns:
         table.add_column(name, justify="left" if name == "impossible" else "right", no_wrap=name != "impossible")
     for kind, row in rows.items():
-        telling = [Text(text) for text, same in zip(kind, alike, strict=True) if not same]
+        telling = [Name(text) for text, same in zip(kind, alike, strict=True) if not same]
         table.add_row(*telling, *(Text(str(value)) for value in row))
     return table

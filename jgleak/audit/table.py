@@ -83,30 +83,33 @@ def compilation_line(records: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def summary_table(summary: Mapping[str, Any]) -> Table:
-    """Rates over all clients with their 95 % intervals, then exact reconstructions by size."""
+    """Rates over all clients with their 95 % intervals, then exact reconstructions by size. The last column says over
+    how many clients each mean is taken."""
     clients, attack = summary["attacked"], summary["specification"]["attack"]
     title = f"{attack}: {counted(clients, 'client')} in {summary['seconds_total']:.1f} s ({summary['device']})"
     title += f", {counted(summary['compilations'], 'compilation')} in {summary['seconds_compiling']:.1f} s of it; "
     title += f"at most {summary['seconds_most']:.1f} s a client without them"
     table = Table(title=title, title_justify="left", caption_justify="left", box=SIMPLE_HEAD)
-    for column in ("metric", "mean", "low", "high", "clients"):
+    for column in ("metric", "mean", "low", "high", "mean of"):
         table.add_column(column, justify="left" if column == "metric" else "right")
     for name in RATES:
         interval = summary[name] or {}
         table.add_row(name, *(_number(interval.get(k)) for k in ("mean", "low", "high")), str(clients))
     if clients < summary["graphs"]:
-        table.add_row("without an update", "", "", "", str(summary["graphs"] - clients))
+        table.add_row(f"not attacked, without an update: {summary['graphs'] - clients}", "", "", "", "")
     if summary["listed"]:
         table.add_row("truth among the listed", _number(summary["truth_in_set_rate"]), "", "", str(clients))
         table.add_row("exact by a guess among the listed", _number(summary["guess_rate"]), "", "", str(clients))
     twins = summary["twins"]
+    table.caption = "mean of: so many clients; low, high: the 95 % interval of the mean"
     if twins:
         who = "1 reconstruction differs" if twins == 1 else f"{twins} reconstructions differ"
-        table.caption = f"{who} from the truth with a matching gradient, which cannot tell the two apart"
+        table.caption += f"\n{who} from the truth with a matching gradient, which cannot tell the two apart"
     if summary.get("batches"):
-        table.add_row("whole batches exact", _number(summary["batches_exact_rate"]), "", "", str(summary["batches"]))
+        name = f"whole batches exact, of {summary['batches']}"
+        table.add_row(name, _number(summary["batches_exact_rate"]), "", "", "")
     if summary["unique"]:
-        table.add_row("certified unique", _number(summary["unique"] / clients), "", "", str(summary["unique"]))
+        table.add_row("certified unique", _number(summary["unique"] / clients), "", "", str(clients))
     for title, what, metric in SOFT:
         for order, words in (("aligned", "aligned"), ("file_order", "in file order")):
             if summary[what] and summary["counts"][metric]:

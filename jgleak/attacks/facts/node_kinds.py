@@ -22,6 +22,9 @@ MOST_VECTORS = 50_000
 MOST_INSIDE = 100
 """Most of them in the span of which it is asked whether they are needed."""
 
+TOLD = 3
+"""Most vectors that a line tells; the fact's value has them all."""
+
 
 def different_nodes(evidence: Evidence) -> Fact:
     """A number of different feature vectors, hence of nodes, that there are at least.
@@ -47,7 +50,8 @@ def different_nodes(evidence: Evidence) -> Fact:
     least = max(rank, values)
     if not least:
         raise reason
-    return Fact("different_nodes", least, under, f"at least {counted(least, 'node')}, all with different features")
+    line = f"at least {counted(least, 'different feature vector')}, so at least {counted(least, 'node')}"
+    return Fact("different_nodes", least, under, line)
 
 
 def rank_of_rows(evidence: Evidence) -> int:
@@ -95,15 +99,21 @@ def node_kinds(evidence: Evidence) -> Fact:
         raise Silent(f"{inside.shape[0]} vectors of the schema lie in a span of {span.rank} dimensions")
     kinds = [described(space, row) for row in inside]
     needed = np.flatnonzero(_needed(space.encode(inside).astype(np.float64) / span.scale, span.rank)).tolist()
-    said = "; ".join(", ".join(f"{name} {value}" for name, value in kinds[k].items()) for k in needed)
-    line = f"{len(kinds)} kinds of nodes lie in a span of {span.rank} dimensions; "
-    line += (
-        f"needed are {said}: they occur, if kinds of nodes have independent gradients"
-        if needed
-        else "each can be left out by itself"
-    )
+    line = "if different nodes have independent gradients, "
+    line += f"{counted(len(kinds), 'feature vector')} may occur, {_told(kinds, needed)}"
     value = {"dimensions": span.rank, "in_span": kinds, "needed": needed}
     return Fact("node_kinds", value, LINEAR, line)
+
+
+def _told(kinds: list[dict[str, Any]], needed: list[int]) -> str:
+    """The vectors that are needed in words, the first few by the features in which vectors differ."""
+    if not needed:
+        return "of which any may be missing"
+    differ = [name for name in dict.fromkeys(itertools.chain(*kinds)) if len({kind.get(name) for kind in kinds}) > 1]
+    said = [", ".join(f"{name} {kinds[k][name]}" for name in differ if name in kinds[k]) for k in needed[:TOLD]]
+    more = [f"{len(needed) - TOLD} more (--json lists them)"] if len(needed) > TOLD else []
+    which = "; ".join(filter(None, (*said, *more)))
+    return f"of which {len(needed)} must{f': {which}' if which else ''}"
 
 
 def vectors(evidence: Evidence) -> Int[np.ndarray, "k G"]:

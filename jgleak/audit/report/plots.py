@@ -18,6 +18,9 @@ WIDTH = 360
 COLOURS = 8
 """Colours of the style sheet for series, after which they come again with other marks."""
 
+WIDEST = 64
+"""Units across the widest bar of a histogram."""
+
 LONGEST = 52
 """Characters of a label that fit; the whole one is in the element's title."""
 
@@ -73,10 +76,10 @@ def defence_figure(found: Sequence[LeakRow]) -> Figure:
 def sets_figure(found: Sequence[Sets]) -> Figure:
     """How many graphs explain an update equally well: certificates by status and size."""
     rows = [one.row for one in found]
-    plots = []
+    plots, bins = [], _bins(found)
     for one in found:
         title = f"{_panel(one.row, rows)}{one.row.attack}, {one.row.under}"
-        plots.append(Plot(title, _histogram(one, title)))
+        plots.append(Plot(title, _histogram(one, bins, title)))
     names = [*STATUSES, "no certificate"]
     swatches = [Markup('<rect x="1" y="1" width="10" height="10" class="set{}"/>').format(i) for i in range(len(names))]
     return Figure(list(zip(names, swatches, strict=True)), plots)
@@ -177,12 +180,22 @@ def _defences(lanes: Sequence[tuple[Row, Estimate | None]], order: dict[str, int
     return _svg(bottom + 20, title, [*grid, *labels, *marks])
 
 
-def _histogram(one: Sets, title: str) -> Markup:
+def _bins(found: Sequence[Sets]) -> list[str]:
+    """The sizes that all histograms have columns for: from the smallest to the largest that any of them counts."""
+    names = [name for name, _, _ in SETS]
+    filled = [
+        k for k, name in enumerate(names) if any(one.counts[status][name] for one in found for status in STATUSES)
+    ]
+    return names[filled[0] : filled[-1] + 1] if filled else []
+
+
+def _histogram(one: Sets, bins: Sequence[str], title: str) -> Markup:
     left, right, top, bottom = 8, WIDTH - 8, 18, 150
-    columns = [(name, [one.counts[status][name] for status in STATUSES] + [0]) for name, _, _ in SETS]
+    columns = [(name, [one.counts[status][name] for status in STATUSES] + [0]) for name in bins]
     if one.bare:
         columns.append(("none", [0] * len(STATUSES) + [one.bare]))
     most, step = max(sum(parts) for _, parts in columns), (right - left) / len(columns)
+    wide = min(0.7 * step, WIDEST)
     parts = [LINE.format(left, bottom, right, bottom, "axis")]
     for k, (name, stack) in enumerate(columns):
         x, y = left + k * step, float(bottom)
@@ -191,7 +204,7 @@ def _histogram(one: Sets, title: str) -> Markup:
                 height = count / most * (bottom - top)
                 y -= height
                 box = Markup('<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" class="set{}"/>')
-                parts.append(box.format(x + 0.15 * step, y, 0.7 * step, height, kind))
+                parts.append(box.format(x + (step - wide) / 2, y, wide, height, kind))
         if sum(stack):
             parts.append(TEXT.format(x + step / 2, y - 5, "tick middle", str(sum(stack))))
         parts.append(TEXT.format(x + step / 2, bottom + 16, "tick middle", symbols(name)))

@@ -82,6 +82,7 @@ def _environment(markdown: bool) -> jinja2.Environment:
         finalize=_markdown if markdown else None,
     )
     environment.globals |= {"mean": _mean, "interval": _interval, "cell": _cell, "fenced": _fenced, "symbols": symbols}
+    environment.globals["counted"] = counted
     return environment
 
 

@@ -118,10 +118,22 @@ def test_a_needed_kind_may_not_occur_and_the_line_says_when(lab: Any) -> None:
     found = facts(lab.observe(model, path, "ce", space), space)
     seen = value(found, "node_kinds")
     assert [seen["in_span"][k] for k in seen["needed"]] == [{"a": "x", "b": "q"}, {"a": "y", "b": "p"}]
-    line, named = found.found["node_kinds"].line, seen["in_span"][seen["needed"][0]]
-    assert "if kinds of nodes have independent gradients" in line
-    assert "needed are " + ", ".join(f"{name} {value}" for name, value in named.items()) in line
+    line = found.found["node_kinds"].line
+    assert line.startswith("if different nodes have independent gradients, ")
+    assert line.endswith(" may occur, of which 2 must: a x, b q; a y, b p")
     assert value(found, "different_nodes") == 2
+    assert found.found["different_nodes"].line == "at least 2 different feature vectors, so at least 2 nodes"
+
+
+def test_a_line_of_many_kinds_is_short(lab: Any) -> None:
+    """It tells the first three, without features that all of them share."""
+    space = FeatureSpace((onehot("colour", "abcdef"), onehot("size", "uvw"), onehot("charge", (0, 1))))
+    edges = np.array([*((i, i + 1) for i in range(5)), (0, 3)])
+    different = Graph(np.array([[i, i % 3, 0] for i in range(6)], np.int32), edges, 1)
+    found = facts(lab.observe(pooled(space), different, "ce", space), space)
+    first = "colour a, size u; colour b, size v; colour c, size w; 3 more (--json lists them)"
+    assert found.found["node_kinds"].line.endswith(f"6 feature vectors may occur, of which 6 must: {first}")
+    assert len(value(found, "node_kinds")["needed"]) == 6
 
 
 OPTIMISERS = {

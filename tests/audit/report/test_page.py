@@ -14,9 +14,10 @@ from models import flat
 from jgleak.attacks.attack import Reconstruction
 from jgleak.audit.certified import write
 from jgleak.audit.report.gallery import TOGETHER, gallery
+from jgleak.audit.report.plots import sets_figure
 from jgleak.audit.report.render import render_html, render_markdown, write_report
 from jgleak.audit.report.rows import rows
-from jgleak.audit.report.tables import leaks
+from jgleak.audit.report.tables import leaks, sets
 from jgleak.audit.results import Audit, Unit
 from jgleak.datasets import load
 from jgleak.federated import fedsgd, save
@@ -206,3 +207,20 @@ def test_no_store_is_a_mistake(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="audit"):
         write_report(tmp_path, tmp_path / "report.html")
     assert not (tmp_path / "report.html").exists()
+
+
+def test_histograms_have_the_same_columns_and_none_beside_all_sets() -> None:
+    """From the smallest set to the largest of any row; a row without a certificate of a size has a gap there."""
+    narrow = [unit(i, certificate=certificate("k_graphs", 2), defense="clip:1") for i in range(2)]
+    wide = [unit(0, certificate=certificate("k_graphs", 8)), unit(1)]
+    first, second = (plot.svg for plot in sets_figure(sets(rows(audit(*wide, *narrow)))).plots)
+    for svg, columns in ((first, ["2", "3–5", "6–10", "none"]), (second, ["2", "3–5", "6–10"])):
+        names = re.findall(r'y="166.0" class="tick middle">([^<]*)<', svg)
+        assert names == columns
+    assert sets_figure([]).plots == []
+
+
+def test_one_client_has_its_noun() -> None:
+    """A measure that only one of two clients has says so."""
+    page = render_html(audit(unit(0), unit(1, gradient_distance=None)), None)
+    assert "<br>1 client</small>" in page and "1 clients" not in page
