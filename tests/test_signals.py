@@ -12,7 +12,7 @@ import pytest
 from jgleak.cli.status import INTERRUPTED
 
 SCRIPT = """
-import hashlib, time
+import hashlib, sys, threading, time
 from jgleak.cli import status
 
 status.PATIENCE = {patience}
@@ -22,7 +22,12 @@ def call():  # half a minute without the lock of the interpreter
     print("begun", flush=True)
     hashlib.pbkdf2_hmac("sha256", b"a", b"b", 50_000_000)
 
-with status.last_words(lambda: print("kept in out"), lambda: print("a summary")):
+def until_it_returns():
+    while sys._current_frames()[threading.main_thread().ident].f_code.co_name == "returns":
+        time.sleep(0.01)
+    time.sleep(0.2)  # what the main thread would say, it says now
+
+with status.last_words(lambda: {first}, lambda: print("a summary")):
     {body}
 """
 
@@ -36,9 +41,9 @@ HEARD = """
 """A first one that is heard, and a summary that takes its time."""
 
 
-def begun(body: str, patience: float) -> subprocess.Popen[str]:
-    """A process in the midst of its call."""
-    code = SCRIPT.format(body=body, patience=patience)
+def begun(body: str, patience: float, first: str = 'print("kept in out")') -> subprocess.Popen[str]:
+    """A process in the midst of its call, with the first of its last words."""
+    code = SCRIPT.format(body=body, patience=patience, first=first)
     made = subprocess.Popen([sys.executable, "-c", code], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert made.stdout is not None and made.stdout.readline() == "begun\n"
     time.sleep(0.05)
@@ -63,3 +68,25 @@ def test_a_second_one_ends_at_once(body: str) -> None:
     one.send_signal(signal.SIGINT)
     said, errors = one.communicate(timeout=20)
     assert one.returncode == INTERRUPTED + signal.SIGINT and "summary" not in said and not errors
+
+
+WOKEN = """
+    def returns():
+        print("begun", flush=True)
+        hashlib.pbkdf2_hmac("sha256", b"a", b"b", 1_000_000)  # about half a second
+
+    try:
+        returns()
+        print("on it goes")
+    except KeyboardInterrupt:
+        print("again")
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent as POSIX has them")
+def test_a_call_that_returns_while_the_last_words_are_spoken_says_nothing_more() -> None:
+    """Else the summary would be written twice."""
+    one = begun(WOKEN, 0.1, "until_it_returns()")
+    one.send_signal(signal.SIGINT)
+    said, errors = one.communicate(timeout=20)
+    assert (one.returncode, said, errors) == (INTERRUPTED + signal.SIGINT, "a summary\n", "")

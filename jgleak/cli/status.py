@@ -111,30 +111,34 @@ def listen_to_signals() -> None:
 
     Nothing is lost then: what has finished is on disk before it is counted.
     """
-    heard = threading.Event()
+    heard, claimed = threading.Event(), threading.Lock()
 
     def first(number: int, frame: object) -> None:
-        if not heard.is_set():
-            heard.set()
-            raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
+        if heard.is_set():
+            return
+        if not claimed.acquire(blocking=False):
+            threading.Event().wait()  # the other thread has begun to speak, and ends the process: say nothing twice
+        heard.set()
+        raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, first)
     signal.set_wakeup_fd(theirs.detach(), warn_on_full_buffer=False)
-    threading.Thread(target=_watch, args=(ours, heard), daemon=True).start()
+    threading.Thread(target=_watch, args=(ours, claimed), daemon=True).start()
 
 
-def _watch(signals: socket.socket, heard: threading.Event) -> None:
-    """End the process on the second signal, or where the main thread does not hear the first one."""
+def _watch(signals: socket.socket, claimed: threading.Lock) -> None:
+    """End the process on the second signal, or where the main thread does not hear the first one. The thread that has
+    ``claimed`` the first one speaks."""
     number = _next(signals)
     signals.settimeout(PATIENCE)
     try:
         _end(_next(signals))
     except TimeoutError:
         pass
-    if not heard.is_set():
+    if claimed.acquire(blocking=False):
         for say in _last_words[-1] if _last_words else (partial(typer.echo, "interrupted", err=True),):
             with suppress(Exception):  # who reads may have ended as well, and nothing but this thread ends us then
                 say()

@@ -25,6 +25,10 @@ GRAPH_NORM = (
     "LayerNorm (in PyTorch Geometric mode='node') or BatchNorm, which are"
 )
 NORMALISATION = "a normalisation: write BatchNorm({0!r}) or LayerNorm({0!r}) after its convolution"
+INSIDE = (
+    "a normalisation inside {1!r}: put BatchNorm({0!r}) or LayerNorm({0!r}) into its inside=[..], behind the linear "
+    "map that it follows (behind the last one: with its whole name into the list, after {1!r})"
+)
 HINTS = (
     (("lin_edge", "att_edge"), "attention to edge features, which is not read here; GINE is the layer that sees them"),
     (("lin_dst",), "a convolution between two kinds of nodes; the graphs here have one kind"),
@@ -99,7 +103,7 @@ def slots(plan: ForwardPlan, state: Arrays) -> list[WeightSlot]:
             )
     for name in state:
         if name not in used and not name.endswith(COUNTER):
-            raise ValueError(f"state: {name!r} belongs to no layer of the list{_hint(name, state)}")
+            raise ValueError(f"state: {name!r} belongs to no layer of the list{_hint(name, state, plan)}")
     return out
 
 
@@ -124,12 +128,17 @@ def _edge_tables(layer: Conv, path: str, state: Arrays) -> list[WeightSlot]:
         return []
     if isinstance(layer.tables, str):
         raise ValueError(f"layers: {layer.name!r} has the tables {layer.tables!r}; give their names as a list")
-    names = tables_of(Embeddings(layer.name, tables=layer.tables), state)
+    names = tables_of(Embeddings(layer.name, tables=layer.tables), state, f"a table of edges of {layer.name!r}")
     return [WeightSlot(f"{path}/edge_kernel", names, layer)]
 
 
-def tables_of(layer: Embeddings, state: Mapping[str, np.ndarray]) -> tuple[str, ...]:
-    """The names of an encoder's embedding tables, in the order of the columns.
+def tables_of(layer: Embeddings, state: Mapping[str, np.ndarray], what: str | None = None) -> tuple[str, ...]:
+    """The names of the arrays that are embedding tables, in the order of the columns.
+
+    Args:
+      layer: names the tables, with or without the array's own ending.
+      state: all arrays.
+      what: what needs them, for people; None: the encoder ``layer``.
 
     Raises:
       ValueError: a table is missing.
@@ -137,7 +146,7 @@ def tables_of(layer: Embeddings, state: Mapping[str, np.ndarray]) -> tuple[str, 
     if "kernel" in layer.names:
         return (layer.names["kernel"],)
     endings = layer.patterns["kernel"]
-    prefixes = layer.tables or [layer.name]
+    prefixes = [name.rpartition(".")[0] if name in state else name for name in layer.tables] or [layer.name]
     if not layer.tables and not any(f"{layer.name}.{ending}" in state for ending in endings):
         numbers = range(len(state))
         prefixes = [
@@ -149,8 +158,8 @@ def tables_of(layer: Embeddings, state: Mapping[str, np.ndarray]) -> tuple[str, 
     if not found or None in found:
         missing = prefixes[found.index(None)] if found else f"{layer.name}.0"
         raise ValueError(
-            f"state: Embeddings({layer.name!r}) needs {missing + '.weight'!r}, one table for each column of integers; "
-            f"there is {', '.join(list(state)[:8])}"
+            f"state: {what or f'Embeddings({layer.name!r})'} needs {missing + '.weight'!r}, one table for each column "
+            f"of integers; there is {', '.join(_near(missing, state)[:8])}"
         )
     return tuple(name for name in found if name)
 
@@ -176,9 +185,22 @@ def _of(
     return found
 
 
+def _near(name: str, state: Mapping[str, np.ndarray]) -> list[str]:
+    """The arrays that share the longest beginning of a name, part by part; all where none shares any."""
+    while name:
+        found = [other for other in state if other.startswith(f"{name}.")]
+        if found:
+            return found
+        name = name.rpartition(".")[0]
+    return list(state)
+
+
 def _missing(layer: NamedLayer, role: str, wanted: Sequence[str], state: Arrays) -> str:
     near = [name for name in state if name.startswith(f"{layer.name}.")] or list(state)
     kind = type(layer).__name__
+    if layer.name in state:
+        whole = layer.name.rpartition(".")[0]
+        return f"state: {layer.name!r} is an array; name the layer that it belongs to: {kind}({whole!r})"
     if isinstance(layer, GINE) and role == "edge_kernel":
         return (
             f"state: {layer.name!r} has no map of edge features ({' or '.join(map(repr, wanted))}): it is a GINEConv "
@@ -191,7 +213,7 @@ def _missing(layer: NamedLayer, role: str, wanted: Sequence[str], state: Arrays)
     return f"{needs}. Take another kind of layer, or name the array: {kind}({layer.name!r}, names={{{role!r}: ...}})"
 
 
-def _hint(name: str, state: Arrays) -> str:
+def _hint(name: str, state: Arrays, plan: ForwardPlan) -> str:
     parts = name.split(".")
     if parts[-2:-1] == ["lin"] and any(other.startswith(".".join([*parts[:-2], "nn."])) for other in state):
         return ": it belongs to a GIN with a map of edge features: write GINE"
@@ -203,7 +225,11 @@ def _hint(name: str, state: Arrays) -> str:
         return f": it belongs to {GRAPH_NORM}"
     scale = state.get(f"{prefix}.weight", state.get(f"{prefix}.scale"))
     if ending in ("running_mean", "running_var", "mean", "var") or (scale is not None and scale.ndim == 1):
-        return f": it belongs to {NORMALISATION.format(prefix.removesuffix('.module'))}"
+        norm = prefix.removesuffix(".module")
+        owners = [layer.conv.name for layer in plan.layers if isinstance(layer.conv, GIN)]
+        inside = next((owner for owner in owners if norm.startswith(f"{owner}.")), None)
+        said = NORMALISATION.format(norm) if inside is None else INSIDE.format(norm[len(inside) + 1 :], inside)
+        return f": it belongs to {said}"
     mapped = {f"{prefix}.{other}" for other in ("weight", "kernel")} & state.keys()
     if ending in ("weight", "kernel", "bias") and mapped and parts[-2:-1] != ["lin"]:
         return (

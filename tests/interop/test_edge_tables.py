@@ -20,6 +20,7 @@ from jgleak.interop import GINE, Embeddings, Example, Linear, from_arrays
 from jgleak.interop.layers import Step
 from jgleak.interop.spaces import feature_space
 from jgleak.smiles import smiles
+from tests.interop.conftest import UNCOMPARED
 from tests.library_atoms import described
 
 SPACE = feature_space("ogb+bonds")
@@ -102,7 +103,11 @@ def test_a_molecule_of_a_model_that_embeds_bonds_comes_back_with_them() -> None:
         ({"classes": ((0, 0, 0), (1, 0, 2))}, r"the edge class \(1, 0, 2\), and tables of \[5, 6, 2\]"),
         ({"classes": ((0, 0, 0), (0, 0, 0))}, "an edge class twice"),
         ({"classes": ((0, 0, 0), (0, 0, 1))}, r"an edge has the attributes \(1, 0, 1\), which are none of the classes"),
-        ({"tables": ("convs.0.bond_encoder.missing",)}, "missing.weight"),
+        (
+            {"tables": ("convs.0.bond_encoder.missing",)},
+            "a table of edges of 'convs.0' needs 'convs.0.bond_encoder.missing.weight', .*; "
+            "there is convs.0.bond_encoder.bond_embedding_list.0.weight, .*list.2.weight$",
+        ),
     ],
 )
 def test_classes_that_do_not_fit_are_named(beside: dict[str, Any], message: str) -> None:
@@ -123,6 +128,27 @@ def test_a_name_alone_is_no_list_of_tables() -> None:
     object.__setattr__(steps[1], "tables", "convs.0.bond_encoder")
     with pytest.raises(ValueError, match="'convs.0' has the tables 'convs.0.bond_encoder'; give their names as a list"):
         observed("CC(=O)C=C", steps)
+
+
+def test_tables_may_be_named_as_their_arrays() -> None:
+    """A state dict lists ``NAME.weight``; a layer is ``NAME``."""
+    named = tuple(f"{name}.weight" for name in BONDS[0])
+    seen, same = (
+        observed("CC(=O)C=C", [layers()[0], conv, *layers()[2:]])[0] for conv in (layers(tables=named)[1], layers()[1])
+    )
+    assert jax.tree.all(jax.tree.map(np.array_equal, seen.params, same.params))
+    steps = [*layers()[:-1], Linear("out.weight")]
+    with pytest.raises(
+        ValueError, match=r"'out.weight' is an array; name the layer that it belongs to: Linear\('out'\)"
+    ):
+        observed("CC(=O)C=C", steps)
+
+
+@UNCOMPARED
+def test_a_normalisation_that_was_left_out_inside_is_put_there() -> None:
+    state = initial() | {f"convs.0.mlp.1.{part}": np.ones(WIDTH, np.float32) for part in ("weight", "bias")}
+    with pytest.raises(ValueError, match=r"a normalisation inside 'convs.0': put BatchNorm\('mlp.1'\) or LayerNorm"):
+        from_arrays(state, state, layers(), loss="bce")
 
 
 def test_all_layers_have_the_same_classes() -> None:

@@ -14,13 +14,15 @@ import pytest
 from safetensors.numpy import save_file
 
 from jgleak.datasets import MOLECULE_SPACE
-from jgleak.federated import Observation
-from jgleak.gnn import Pooled
+from jgleak.features import ogb_bonds
+from jgleak.features.atoms import OGB
+from jgleak.federated import Observation, load
+from jgleak.gnn import GINEConv, Pooled
 from jgleak.interop import from_arrays, read_schema
 from jgleak.interop.graphs import dense
 from jgleak.interop.guard import Decision
-from jgleak.interop.layers import GIN, GINE, WORDS, BatchNorm, Conv, Embeddings, Linear, Norm, called
-from jgleak.interop.plan import plan
+from jgleak.interop.layers import GIN, WORDS, BatchNorm, Conv, Embeddings, Linear, Norm, called
+from jgleak.interop.spaces import feature_space
 from tests.interop.conftest import UNCOMPARED, Stranger
 
 pytestmark = UNCOMPARED
@@ -128,11 +130,41 @@ def test_flax_trees_of_both_kinds_and_maps_inside_a_layer() -> None:
     assert (norm.name, act) == ("conv1.nn.4", "relu")
 
 
-def test_layers_that_embed_the_attributes_of_bonds() -> None:
-    """The guide's list is a forward pass, and its classes are attributes of bonds with one entry for each table."""
-    names = run("embedded_bonds")
-    found = plan(names["layers"])
-    gine = found.layers[0].conv
-    assert isinstance(gine, GINE) and found.encoder is not None and len(gine.inside) == 4
-    assert len(gine.tables) == 3 and all(len(attributes) == len(gine.tables) for attributes in gine.classes)
-    assert list(gine.classes) == list(names["ogb_bonds"]().values())
+def test_layers_that_embed_the_attributes_of_bonds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The guide's lines make a file of a model as OGB writes them; its example's output is compared."""
+    rng, width, sizes = np.random.default_rng(0), 6, [len(values) for values in OGB.values()]
+    atoms, bonds = "atom_encoder.atom_embedding_list", "convs.0.bond_encoder.bond_embedding_list"
+    shapes: dict[str, tuple[int, ...]] = {f"{atoms}.{i}.weight": (size, width) for i, size in enumerate(sizes)}
+    shapes |= {f"{bonds}.{i}.weight": (size, width) for i, size in enumerate((5, 6, 2))}
+    shapes |= {f"convs.0.mlp.{place}.weight": (width, width) for place in (0, 3)} | {"out.weight": (1, width)}
+    shapes |= {f"convs.0.mlp.{place}.bias": (width,) for place in (0, 3)} | {"out.bias": (1,)}
+    norm = {
+        part: np.full(width, value, np.float32) for part, value in (("weight", 2), ("bias", 1), ("running_mean", 0))
+    }
+    state = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    state |= {f"convs.0.mlp.1.{part}": values for part, values in (norm | {"running_var": norm["bias"]}).items()}
+    x, edges = rng.integers(0, 2, (3, len(sizes))), np.array([[0, 1, 1, 2], [1, 0, 2, 1]])
+    bond = np.array([[0, 0, 0]] * 2 + [[1, 0, 0]] * 2)
+    rows = sum(state[f"{atoms}.{i}.weight"][x[:, i]] for i in range(len(sizes)))
+    along = sum(state[f"{bonds}.{i}.weight"][bond[:, i]] for i in range(3))
+    mixed = np.array(rows)
+    np.add.at(mixed, edges[1], np.maximum(rows[edges[0]] + along, 0))
+    inner = mixed @ state["convs.0.mlp.0.weight"].T + state["convs.0.mlp.0.bias"]
+    inner = np.maximum(2 * inner / np.sqrt(1 + 1e-5) + 1, 0)
+    top = np.maximum(inner @ state["convs.0.mlp.3.weight"].T + state["convs.0.mlp.3.bias"], 0).mean(axis=0)
+    trained = {name: np.zeros_like(array) for name, array in state.items() if "running" not in name}
+    monkeypatch.chdir(tmp_path)
+    run(
+        "embedded_bonds",
+        model=None,
+        from_pyg=lambda model, layers, **given: from_arrays(state, trained, layers, **given),
+        **{
+            "x": x,
+            "edge_index": edges,
+            "edge_attr": bond,
+            "output": (state["out.weight"] @ top + state["out.bias"])[None],
+        },
+    )
+    observation, _ = load(tmp_path / "bonds.safetensors", feature_space("ogb+bonds"))
+    conv = observation.model.layers[0].conv
+    assert isinstance(conv, GINEConv) and conv.edge_classes == len(ogb_bonds())
