@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Callable
 from functools import wraps
@@ -13,6 +14,9 @@ T = TypeVar("T")
 def renamed(**names: str) -> Callable[[type[T]], type[T]]:
     """A decorator of a dataclass: old names of fields are arguments and attributes still.
 
+    A call with a field's old and new name raises ``TypeError``, where it does not give all fields by name:
+    ``dataclasses.replace`` does, and there the old name is the change.
+
     Args:
       names: the new name of every old one.
 
@@ -22,11 +26,14 @@ def renamed(**names: str) -> Callable[[type[T]], type[T]]:
 
     def decorated(cls: type[T]) -> type[T]:
         made = cls.__init__
+        fields = {field.name for field in dataclasses.fields(cls) if field.init}  # pyright: ignore[reportArgumentType]
 
         @wraps(made)
         def init(self: T, *args: Any, **given: Any) -> None:
             for old in names.keys() & given.keys():
                 _warn(cls, old, names[old])
+                if names[old] in given and not fields <= given.keys():
+                    raise TypeError(f"{cls.__name__}: {old} and {names[old]} are one field; give {names[old]} alone")
                 given[names[old]] = given.pop(old)
             made(self, *args, **given)
 

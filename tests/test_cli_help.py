@@ -92,6 +92,29 @@ def test_old_names_of_options_are_read_with_a_warning() -> None:
     assert after.exit_code == 2 and "is called" not in after.stderr, "what follows -- is no option"
 
 
+@pytest.mark.parametrize(
+    ("given", "old", "new"),
+    [
+        (("attack", "--batch", "2", "--batch-size", "4"), "--batch", "--batch-size"),
+        (("attack", "--batch-size=4", "--batch=2"), "--batch", "--batch-size"),
+        (("attack", "--raw", "--normalise"), "--raw", "--normalise"),
+        (
+            ("check", "openfgl-gin", "--optimiser", "adam", "--local-optimiser", "sgd"),
+            "--optimiser",
+            "--local-optimiser",
+        ),
+    ],
+)
+def test_an_option_under_both_of_its_names_is_refused(given: tuple[str, ...], old: str, new: str) -> None:
+    said = jgleak(*given)
+    assert said.exit_code == 2 and f"{new} is given too; leave {old} out" in " ".join(said.stderr.split())
+
+
+def test_an_option_that_may_be_repeated_has_both_names() -> None:
+    said = jgleak("attack", "dlg", "--set", "steps=0", "--option", "nothing=1")
+    assert said.exit_code == 2 and "given too" not in said.stderr
+
+
 @pytest.mark.parametrize("terminal", [True, False])
 def test_progress_is_for_terminals(terminal: bool) -> None:
     shown = io.StringIO()

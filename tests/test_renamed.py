@@ -40,6 +40,22 @@ def test_an_old_name_is_taken_and_read_with_a_warning(made: Any, old: str, new: 
     assert pickle.loads(pickle.dumps(one)) == one and old not in {field.name for field in dataclasses.fields(one)}
 
 
+@pytest.mark.parametrize(
+    ("made", "given"),
+    [
+        (Budget, {"seconds": 3.0, "time_limit": 4.0}),
+        (Clients, {"batch_size": 4, "graphs": 4}),
+        (Specification, {"batch": 2, "batch_size": 3}),
+    ],
+)
+def test_a_field_under_both_of_its_names_is_refused(made: Any, given: dict[str, Any]) -> None:
+    with (
+        pytest.warns(DeprecationWarning),
+        pytest.raises(TypeError, match="are one field; give (time_limit|batch_size)"),
+    ):
+        made(**given)
+
+
 def test_the_options_of_an_attack_under_their_old_name() -> None:
     with pytest.warns(DeprecationWarning, match="Attack.configure is called with_options"):
         chosen = get_attack("dlg").configure({"steps": 3})  # type: ignore[attr-defined]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import typer
 from typer.core import TyperCommand
+
+from jgleak.cli.status import MISTAKE
 
 RENAMED = {
     "attack": {
@@ -31,7 +34,25 @@ class Command(TyperCommand):
     """A command that still knows its options by their old names."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, list(_renamed(RENAMED.get(self.name or "", {}), args)))
+        names = RENAMED.get(self.name or "", {})
+        _refuse_both(names, self.params, args)
+        return super().parse_args(ctx, _renamed(names, args))
+
+
+def _refuse_both(names: dict[str, str], params: Sequence[Any], args: Sequence[str]) -> None:
+    """End the command where an option has its old name beside the new one, of which one would be lost; options that may
+    be repeated are added up."""
+    given = {word.partition("=")[0] for word in args[: args.index("--") if "--" in args else None]}
+    for old in names.keys() & given:
+        for param in params:
+            spellings = {*param.opts, *param.secondary_opts}
+            if names[old] in spellings and not param.multiple and spellings & given:
+                beside = min(spellings & given)
+                typer.echo(
+                    f"error: {old} is the old name of {names[old]}, and {beside} is given too; leave {old} out",
+                    err=True,
+                )
+                raise typer.Exit(MISTAKE)
 
 
 def _renamed(names: dict[str, str], args: list[str]) -> list[str]:
