@@ -44,6 +44,22 @@ def test_true_counts_are_within_the_limit_of_noise_whatever_the_rules(equations:
     assert abs(np.mean(squares) - freedom) < 4 * np.sqrt(2 * freedom / len(squares))
 
 
+@pytest.mark.parametrize("within", [True, False])
+def test_what_moves_all_equations_at_once_keeps_the_truth_within_the_limit(within: bool) -> None:
+    """A wrong upstream gradient is no noise: it may move the right-hand side by the slack, in or out of the columns."""
+    rng, noisy = np.random.default_rng(0), Noisy(DEFAULTS, 1.0)
+    matrix, truth = 300.0 * rng.normal(size=(200, 40)), np.full(40, 1 / 40)
+    column = matrix[:, 0]
+    other = rng.normal(size=200)
+    moved = column if within else other - matrix @ np.linalg.lstsq(matrix, other)[0]
+    moved = 90.0 * moved / np.linalg.norm(moved)
+    for slack, possible in ((91.0, True), (0.0, False)):
+        system = Equations(matrix, matrix @ truth + moved, np.arange(40), slack)
+        left = 90.0 / system.length
+        limit = noisy.limit((matrix / system.length, system.observed / system.length), system, np.zeros((0, 40)))
+        assert (left <= limit) == possible
+
+
 @pytest.mark.parametrize("kept", [(), ("bias",)], ids=["zeros", "dead states"])
 def test_an_update_that_says_nothing_of_known_rows_ends_plainly(lab: Any, kept: tuple[str, ...]) -> None:
     """Without a gradient at the head there is no pooled state; with dead states it is zero."""

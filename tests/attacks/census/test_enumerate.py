@@ -180,6 +180,19 @@ def test_faint_weights_are_compared_with_the_rounding_of_their_layer() -> None:
     assert np.allclose(sizes[40:], tolerances.equation_cancelled / tolerances.missing_residual)
 
 
+def test_weights_without_gradient_are_compared_with_the_rest_of_their_layer_and_else_with_one() -> None:
+    tolerances, few = DEFAULTS.tolerances, np.zeros(40, np.float32)
+    few[:10] = 3.0
+    still = np.zeros((40, 4), np.float32)
+    tree = {"live": {"few": few, "still": still}, "still": {"kernel": still}}
+    _, sizes = sketched(tree, signs(tree), tolerances)
+    assert np.allclose(sizes[:10], 3.0)
+    usual, cancelled = tolerances.equation_floor, tolerances.equation_cancelled / tolerances.missing_residual
+    assert np.allclose(sizes[10:40], 3.0 * max(usual, tolerances.equation_faint)), "of entries that are not zero"
+    assert np.allclose(sizes[40:80], 3.0 * max(tolerances.equation_faint, cancelled))
+    assert np.allclose(sizes[80:], 1.0)
+
+
 def test_a_row_of_zeros_is_a_candidate_where_there_is_one() -> None:
     words = FeatureSpace(tuple(binary(f"word {i}") for i in range(4)))
     rows = np.array([[0, 0, 0, 0], [1, 0, 0, 1], [0, 1, 1, 0]])

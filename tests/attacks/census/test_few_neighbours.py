@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import jax
@@ -9,9 +10,10 @@ import numpy as np
 import pytest
 
 from jgleak import Budget, Knowledge, fedsgd, get_attack, standard
-from jgleak.attacks.census.candidates import CensusCandidates, degrees_assumed
+from jgleak.attacks.census.candidates import CensusCandidates, Levels, degrees_assumed
 from jgleak.attacks.census.checks import SPARSE
 from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.settings import DEFAULTS
 from jgleak.attacks.census.starts import Start
 from jgleak.attacks.span.hops import Nodes, one_hop_count
 from jgleak.features import FeatureSpace, onehot
@@ -77,6 +79,16 @@ def test_all_degrees_come_after_few_and_replace_what_these_gave(problem: CensusP
     assert whole is not None and whole.nodes.degrees.max() == 4 and whole.complete
     assert degrees_assumed(problem.knowledge, whole, limits)[0].startswith("no node has more than 4 neighbours")
     assert candidates.of_all_degrees(whole) is None, "nothing is wider"
+
+
+def test_no_condition_on_degrees_where_features_state_them_or_no_node_is_left() -> None:
+    knowledge, limits = Knowledge(SPACE), DEFAULTS.limits.span
+    levels = Levels(start().nodes, (), (), complete=True)
+    assert degrees_assumed(knowledge, levels, limits)[0].startswith("no node has more than 4 neighbours")
+    none = Nodes(np.zeros((0, 1), np.int64), np.zeros((0, SPACE.width)), np.zeros(0, np.int64))
+    assert degrees_assumed(knowledge, dataclasses.replace(levels, nodes=none), limits) == ()
+    stated = FeatureSpace((onehot("kind", "ab"), onehot("degree", range(5))), degree="degree")
+    assert degrees_assumed(Knowledge(stated), levels, limits) == ()
 
 
 def test_what_few_neighbours_gave_is_certified_for_all_degrees_or_not_at_all(problem: CensusProblem) -> None:

@@ -12,7 +12,7 @@ from jgleak import Knowledge
 from jgleak.attacks.census.cone import ROWS, Folded, paying_most
 from jgleak.attacks.census.conic import occurring
 from jgleak.attacks.census.problem import CensusProblem
-from jgleak.attacks.census.unit_classes import BlockCone, LastLayers
+from jgleak.attacks.census.unit_classes import BlockCone, LastLayers, _classes
 from jgleak.datasets import load
 from jgleak.federated import Observation, fedsgd
 from jgleak.gnn import GNN, MLP, GCNConv, GINConv, Layer, Pooled
@@ -108,6 +108,15 @@ def test_true_blocks_are_used_and_one_that_is_missing_leaves_nothing() -> None:
     alone = ~np.isclose(states, states[0]).all(axis=1)  # the first node's block is missing
     kept = np.r_[alone, np.ones(200, bool)]
     assert occurring(problem, both[kept], roots[kept], lambda: np.r_[mixed[alone], false], FOREVER) is None
+
+
+def test_units_without_an_upstream_gradient_or_off_everywhere_are_in_no_class() -> None:
+    """Two nodes: units 0 and 4 are on at the first alone, 1 at both; 2 has no upstream gradient, 3 is off."""
+    states, on = np.array([[1.0, 2.0], [0.0, 3.0]]), np.array([[1, 1, 1, 0, 1], [0, 1, 1, 0, 0]])
+    delta = np.array([1.0, -2.0, 0.0, 1.0, 0.5])
+    seen = states.T @ on * delta
+    seen[:, 2] = 1e-9  # as rounding leaves it
+    assert [sorted(units.tolist()) for units in _classes(seen, delta)] == [[1], [0, 4]]
 
 
 def test_other_last_layers_are_left_to_their_gradient_alone() -> None:

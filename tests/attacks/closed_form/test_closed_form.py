@@ -11,7 +11,7 @@ import pytest
 from models import flat
 
 from jgleak.attacks.attack import Budget, Reconstruction
-from jgleak.attacks.closed_form.closed_form import CLOSED_FORM
+from jgleak.attacks.closed_form.closed_form import CLOSED_FORM, _labels
 from jgleak.features import FeatureSpace, binary, real
 from jgleak.federated import Knowledge, Observation, fedsgd
 from jgleak.federated.client import node_gradients
@@ -255,6 +255,19 @@ def test_without_bias_or_labels_it_says_so() -> None:
     with pytest.raises(ValueError, match="give the labels"):
         attack(regression, space)
     assert attack(regression, space, labels=scored.y).stop == "match"
+
+
+@pytest.mark.parametrize(("task", "label"), [("graph", 2), ("node", [2, 0])])
+def test_where_signs_name_no_class_the_label_is_the_most_negative_entry(task: str, label: int | list[int]) -> None:
+    """As noise leaves them; a label for the graph, or one a node."""
+    space, model = space_of("gaussian", 6), model_of("sage", task, 6, hidden=8)
+    shapes = jax.eval_shape(lambda: model.initial(key=KEY))
+    noisy = np.array([[-0.1, 0.5, -0.4], [-0.6, -0.2, 0.1]], np.float32)
+    shown, nodes = (noisy, (2,)) if task == "node" else (noisy[0], ())
+    update = jax.tree.map(lambda leaf: shown if leaf.shape == (3,) else np.zeros(nodes + leaf.shape), shapes)
+    params = jax.tree.map(lambda leaf: np.zeros(leaf.shape), shapes)
+    protocol = "node_losses" if task == "node" else "fedsgd"
+    assert np.array_equal(_labels(Observation(model, params, update, "ce", protocol=protocol), Knowledge(space)), label)
 
 
 @pytest.mark.parametrize("n", [1, 3])

@@ -11,7 +11,8 @@ import numpy as np
 import optax
 import pytest
 
-from jgleak.attacks.facts.diagnosis import diagnoses
+from jgleak.attacks.facts.diagnosis import _skipped, diagnoses
+from jgleak.attacks.facts.evidence import Evidence
 from jgleak.attacks.facts.registry import facts
 from jgleak.federated import LocalTraining, Observation, fedsgd
 from jgleak.gnn import GNN, MLP, AddedRow, GCNConv, Layer, Pooled
@@ -67,6 +68,26 @@ def test_an_undeclared_skip_connection_is_named(lab: Any) -> None:
         "skip connection" in sentence for sentence in diagnoses(dataclasses.replace(seen, model=plain), lab.bare)
     )
     assert diagnoses(seen, lab.bare) == []
+
+
+def test_units_of_zeros_accuse_no_file_that_says_why_they_may_be_zero(lab: Any, seen: Observation) -> None:
+    """Pruning makes zeros, noise hides which units are off, and several steps are no gradient of one state."""
+
+    def off(path: tuple[Any, ...], leaf: Any) -> np.ndarray:
+        last = path[0].key == "layers_1"
+        return np.where(last & (np.arange(leaf.shape[-1]) < 32), 0.0, leaf).astype(np.float32)
+
+    bare = dataclasses.replace(seen, update=jax.tree_util.tree_map_with_path(off, seen.update))
+
+    def accused(**fields: Any) -> bool:
+        changed = dataclasses.replace(bare, **fields)
+        return bool(list(_skipped(Evidence(changed, lab.bare, changed.noise))))
+
+    assert accused()
+    assert not accused(pruned=True)
+    assert not accused(noise=1e-6)
+    assert not accused(protocol="fedavg", local=LocalTraining(0.1, 3))
+    assert accused(protocol="fedavg", local=LocalTraining(0.1, 1))
 
 
 def test_an_update_of_zeros_and_masked_rows_accuse_neither_loss_nor_optimiser(lab: Any, seen: Observation) -> None:

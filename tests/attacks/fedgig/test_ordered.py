@@ -7,10 +7,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from pytest import MonkeyPatch
 
-from jgleak.attacks.fedgig import ordered
+from jgleak.attacks.fedgig import autoencoder, ordered
+from jgleak.attacks.fedgig.autoencoder import TRAINING
 from jgleak.attacks.matching.problem import pose
-from jgleak.federated import Knowledge
+from jgleak.federated import Knowledge, Observation
 
 
 def test_log_odds_count_edges_between_places(lab: Any) -> None:
@@ -22,6 +24,21 @@ def test_log_odds_count_edges_between_places(lab: Any) -> None:
     np.testing.assert_allclose(share[0, 2], 1 / 4, rtol=1e-5)
     np.testing.assert_allclose(share[5, 7], 0.02, rtol=1e-5)
     np.testing.assert_array_equal(odds, odds.T)
+
+
+def test_what_is_public_is_learnt_for_the_places_of_the_largest_client(lab: Any, monkeypatch: MonkeyPatch) -> None:
+    monkeypatch.setattr(autoencoder, "trained", lambda *given: (given, []))
+    public = (lab.path([0] * 3), lab.ring([1] * 4))
+    model = lab.model(hidden=8, readout="flattened", slots=20)
+    seen = Observation(model, lab.params(model), lab.params(model), "ce")
+    few, many = (Knowledge(lab.space, n=n, auxiliary=public) for n in (3, 40))
+    alone, both = (ordered.Learn()([seen] * len(known), known, TRAINING) for known in ([few], [few, many]))
+    slots = 20
+    assert both.logits.shape[0] >= 40
+    assert alone.logits.shape == (slots, slots), "the readout's, which are more than the client's"
+    np.testing.assert_array_equal(both.logits[:slots, :slots], alone.logits)
+    np.testing.assert_array_equal(alone.logits, ordered.log_odds(public, slots, ordered.Learn().rarest_edge))
+    assert alone.most == 2 and alone.weights == (public, lab.space, autoencoder.place_marks, TRAINING)
 
 
 def test_the_search_begins_near_the_habit_and_is_pulled_there(lab: Any) -> None:
