@@ -1,0 +1,55 @@
+"""Whole vectors along what equations leave free, against brute force."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import linalg
+
+from jgleak.attacks.attack import Budget
+from jgleak.attacks.census.whole_numbers import real_solution, whole_vectors
+
+FOREVER = Budget(time_limit=1e6).start()
+
+
+def found(base: np.ndarray, null: np.ndarray, n: int, steps: int = 10_000) -> list[tuple[int, ...] | None]:
+    free = np.linalg.norm(null, axis=1) > 1e-9
+    vectors = whole_vectors(base, null, free, n=n, clock=FOREVER, steps=steps, whole=0.05)
+    return [None if one is None else tuple(one.tolist()) for one in vectors]
+
+
+@pytest.mark.parametrize(("seed", "equations"), [(0, 1), (1, 2), (2, 3)])
+def test_every_whole_vector_up_to_the_largest_entry_is_found_once(seed: int, equations: int) -> None:
+    """Zeros and the largest entry included; the last entry is fixed by an equation of its own."""
+    rng, n = np.random.default_rng(seed), 3
+    matrix = np.zeros((equations + 1, 5))
+    matrix[:-1, :-1], matrix[-1, -1] = rng.integers(1, 3, (equations, 4)), 1.0
+    truth = np.array([0, n, 1, 0, 2])
+    null = linalg.null_space(matrix)
+    base = truth + 0.3 * null.sum(axis=1) + rng.uniform(-0.01, 0.01, 5)
+    wanted = [
+        vector for vector in product(range(n + 1), repeat=5) if np.allclose(matrix @ (np.array(vector) - truth), 0.0)
+    ]
+    assert len(wanted) > 1
+    assert sorted(one for one in found(base, null, n) if one is not None) == wanted
+
+
+def test_vectors_that_are_not_whole_or_negative_are_none_and_a_search_that_is_cut_says_so() -> None:
+    line = np.array([[1.0], [1.0], [-1.0]])
+    assert found(np.array([0.0, 0.5, 2.0]), line, 3) == [], "two entries are never whole at once"
+    assert found(np.array([0.0, 3.0, -3.0]), line, 2) == [], "their sum is beyond the largest"
+    assert found(np.array([0.0, 1.0, 2.0]), line, 3) == [(0, 1, 2), (1, 2, 1), (2, 3, 0)]
+    assert found(np.array([0.0, 1.0, 2.0]), line, 3, steps=2) == [(0, 1, 2), None]
+    assert found(np.array([1.98, 0.0]), np.zeros((2, 0)), 3) == [(2, 0)]
+
+
+def test_directions_that_rounding_magnifies_are_free() -> None:
+    """Equations off by 1e-6 and a direction of 1e-4: the count it would fix is off by more than it may be."""
+    system = np.array([[1.0, 1.0], [1e-4, -1e-4]])
+    sharp, nothing = real_solution(system, system @ [2.0, 3.0], null=2e-5, blur=0.0)
+    np.testing.assert_allclose(sharp, [2.0, 3.0])
+    assert nothing.shape == (2, 0)
+    _, free = real_solution(system, system @ [2.0, 3.0], null=2e-5, blur=40 * 1e-6 / 0.05)
+    assert free.shape == (2, 1)
