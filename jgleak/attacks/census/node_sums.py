@@ -48,7 +48,7 @@ class NodeSums:
         self.vectors: Params = {}
         if readout.additive == "pooled":
             seen = readout.summed(pooled_embedding(self.model, update))
-            self.scale = np.full(seen.size, float(np.linalg.norm(seen) / np.sqrt(seen.size)) or 1.0)
+            self.scale = np.ones(seen.size)
         else:
             used = _small(self.model, update)
             self.vectors = problem.arithmetic.vectors(used, 1)

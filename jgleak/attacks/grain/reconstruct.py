@@ -41,7 +41,7 @@ class Search:
     ) -> None:
         self.observation, self.knowledge, self.candidates, self.clock = observation, knowledge, candidates, clock
         self.settings = settings
-        self.tested: dict[object, float] = {}
+        self.tested: set[object] = set()
         self.best: tuple[float, Graph] | None = None
         self.largest: PartialGluing | None = None
         self.rows = KnownRows.of(knowledge)
@@ -72,17 +72,13 @@ class Search:
         divisor = math.gcd(*(count for _, count in census))
         share = tuple((block, count // divisor) for block, count in census)
         key = self._key(partial, census, share)
-        if key in self.tested:
-            distance = self.tested[key]
-            if self.best is not None and distance <= self.most and len(partial.kinds) < self.best[1].n:
-                self.best = (distance, self.graph(partial, self.best[1].y))
-            return distance <= self.most
+        if key in self.tested:  # and did not match: what matches ends the search
+            return False
+        self.tested.add(key)
         if not self._plausible(share):
-            self.tested[key] = math.inf
             return False
         graph = self.graph(partial)
         (distance, label) = gradient_distances(self.observation, self.knowledge.space, [graph])[0]
-        self.tested[key] = distance
         if self.best is None or (distance, graph.n) < (self.best[0], self.best[1].n):
             self.best = (distance, self.graph(partial, label))
         return distance <= self.most
