@@ -11,7 +11,7 @@ from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.span.combinations import Slot
 from jgleak.attacks.span.filter import BlockFilter
 from jgleak.attacks.span.hops import Nodes
-from jgleak.attacks.span.rank_completion import _shared, completed
+from jgleak.attacks.span.rank_completion import _shared, _unit, completed
 from jgleak.attacks.span.settings import SpanLimits
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.federated import Observation
@@ -85,6 +85,12 @@ def test_the_clock_is_asked_while_directions_are_compared(monkeypatch: pytest.Mo
     monkeypatch.setattr(Clock, "left", property(left))
     cut = _shared(directions, np.random.default_rng(1), 2e-3, SpanLimits(), FOREVER)
     assert [group.size for group in cut] == [9, 8]
+
+
+def test_a_direction_has_neither_length_nor_sign() -> None:
+    row = np.array([0.3, -2.0, 0.5])
+    rows = np.stack([row, -7.0 * row, [0.0, 0.0, -4.0]])
+    np.testing.assert_allclose(_unit(rows), [-row / np.linalg.norm(row)] * 2 + [[0.0, 0.0, 1.0]])
 
 
 def test_directions_of_a_narrow_space_are_grouped() -> None:

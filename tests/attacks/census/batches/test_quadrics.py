@@ -70,4 +70,5 @@ def test_patterns_name_the_same_vectors(directions: int) -> None:
     rows, outgoing, sought = space(6, 60, directions, 0.2)
     named = np.array([vector for vector in patterns.vectors(rows, outgoing, FOREVER) if np.linalg.norm(vector) > 1e-6])
     assert aligned(named, sought).min() > 1 - 1e-5
+    assert directions > 1 or len(np.unique(named, axis=0)) == len(named), "no further units are drawn, so none twice"
     assert aligned(quadrics.vectors(rows, outgoing, FOREVER), sought).min() > 1 - 1e-6

@@ -138,10 +138,16 @@ def test_parts_of_the_gradient_add_up_and_what_they_leave_is_the_rest() -> None:
     each = each_gradient(observation, DATA.space, GRAPHS)
     assert distance(observation, each) < 1e-6
     assert distance(observation, without(each, 0)) > 0.1
-    left, alone = remaining(observation, each[:2]), seen(model, params, GRAPHS[2:])
-    assert left.batch_size == 1
-    gaps = jax.tree.map(lambda a, b: np.abs(a - b).max(), left.update, alone.update)
-    assert max(jax.tree.leaves(gaps)) < 1e-6
+    two, left, alone = (
+        remaining(observation, each[:1]),
+        remaining(observation, each[:2]),
+        seen(model, params, GRAPHS[2:]),
+    )
+    second = jax.tree.map(lambda part: 3 / 2 * part, each[1])  # one of two graphs, which was one of three
+    for one in (left, remaining(two, [second])):
+        assert one.batch_size == 1
+        gaps = jax.tree.map(lambda a, b: np.abs(a - b).max(), one.update, alone.update)
+        assert max(jax.tree.leaves(gaps)) < 1e-6
 
 
 def test_a_smaller_size_that_was_cut_short_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
