@@ -316,7 +316,7 @@ def test_an_observation_without_a_space_is_given_one(observed: Any, tmp_path: Pa
         jgleak(*run, "--features", "molecules:synthetic-er")
     )
     assert "give 'molecules', 'pyg', 'ogb' or a JSON file" in one_error(jgleak(*run, "--features", "nowhere.json"))
-    assert "lists 4 edge classes, the observed model tells 0 apart" in one_error(
+    assert "tells 0 edge classes apart, but the feature space lists 4" in one_error(
         jgleak(*run, "--features", "molecules+bonds")
     )
     schema.write_text(json.dumps(fields["space"]))
