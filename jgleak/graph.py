@@ -345,7 +345,9 @@ def _checked_label(y: Any, n: int) -> Any:
     if labels.ndim == 2:
         return _checked_tasks(labels)
     if not np.all(np.isfinite(labels)):
-        raise ValueError("y: contains NaN or infinite entries; only of several tasks (1, T) a label may be missing")
+        raise ValueError(
+            "y: contains NaN or infinite entries; a label may be missing (NaN) only in a row of several tasks (1, T)"
+        )
     if labels.ndim > 0 and labels.shape != (n,):
         raise ValueError(f"y: node labels must have shape ({n},), got {labels.shape}; several tasks are a row (1, T)")
     return labels if labels.ndim else labels.item()

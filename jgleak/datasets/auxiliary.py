@@ -67,7 +67,7 @@ def adapted(graphs: Sequence[Graph], source: FeatureSpace, target: FeatureSpace)
     stay where the target has any.
 
     Raises:
-      ValueError: no graphs, or edge classes that the source names otherwise or lacks.
+      ValueError: no graphs, or edge classes that the source names differently or lacks.
     """
     if not graphs:
         raise ValueError("graphs: there are none to adapt")

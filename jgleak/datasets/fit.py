@@ -12,7 +12,7 @@ from jgleak.features import FeatureSpace
 from jgleak.graph import Graph
 
 NODES = 2048
-"""Nodes encoded at a time: enough to save the cost a call, few enough for wide schemas."""
+"""Nodes encoded at a time: enough to save the cost of each call, few enough for wide schemas."""
 
 
 def fit(space: FeatureSpace, graphs: Sequence[Graph]) -> FeatureSpace:

@@ -1,6 +1,6 @@
 """Finding the files of a data set: an explicit path, a local folder, the user's cache, or the official download.
 
-The places are asked in this order:
+The places are tried in this order:
 
 1. ``path``, when the caller gives one. Nothing else is tried.
 2. The folder named by the environment variable ``JGLEAK_DATA``.
@@ -10,7 +10,7 @@ The places are asked in this order:
 **Trust.** Files under ``path`` and ``JGLEAK_DATA`` are the user's own and are read as they are. What lies in the cache
 is checked by SHA-256 each time it is used: against the checksum in ``Remote.sha256`` where one is known, and otherwise
 against the checksum of the first download. That is *trust on first use*: the first download of such a file cannot be
-checked, a warning says so, and the checksums are recorded beside it (``<place>.sha256``) and hold ever after.
+checked, a warning says so, and the checksums are recorded beside it (``<place>.sha256``) and hold from then on.
 """
 
 from __future__ import annotations

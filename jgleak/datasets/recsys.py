@@ -71,7 +71,7 @@ def ratings(name: str, *, seed: int = 0, path: str | Path | None = None) -> Rati
 
     Raises:
       ValueError: an unknown name, or a file that breaks the format (it is named).
-      FileNotFoundError: the files are nowhere. MovieLens is not downloaded, for its users have to agree to its terms;
+      FileNotFoundError: the files are nowhere. MovieLens is not downloaded, since its users have to agree to its terms;
         the message says where it is.
 
     Source: Monti, Bronstein, Bresson, "Geometric matrix completion with recurrent multi-graph neural networks", NeurIPS

@@ -12,7 +12,7 @@ from jaxtyping import Array, PyTree
 from jgleak.defenses.defense import Kind
 
 SURELY = 10.0
-"""Deviations that no noise spans (Laplace: a chance of 4e-7)."""
+"""Deviations beyond which noise is taken to be impossible (Laplace noise gets there with probability 4e-7)."""
 
 
 def clip(bound: float, key: Array) -> optax.GradientTransformation:

@@ -16,7 +16,7 @@ from jgleak.defenses.prune import largest
 def percentile(percent: float, key: jax.Array) -> optax.GradientTransformation:
     """Sets entries to zero that are smaller than a percentile of the sizes of all entries, of all tensors together.
 
-    As NVFlare has it (after Shokri and Shmatikov 2015): the percentile lies between two sizes in proportion, entries
+    As in NVFlare (after Shokri and Shmatikov 2015): the percentile lies between two sizes in proportion, entries
     of just that size stay, and so does a tensor that is a single number without an axis. Its other number, ``gamma``,
     is a bound on every entry: ``percentile:10+clip-inf:0.01``.
     """

@@ -48,7 +48,7 @@ def scales(gamma: float, entries: int) -> Scales:
 def sparse_vector(gamma: float, key: jax.Array) -> optax.GradientTransformation:
     """Lets a tenth of the entries leave, cut to ``gamma`` and with Laplace noise; the others are zero.
 
-    Entries pass whose size, cut to ``gamma`` and with noise, reaches a noisy threshold. All others are asked again
+    Entries pass whose size, cut to ``gamma`` and with noise, reaches a noisy threshold. All others are tried again
     until enough have passed; of these those that leave are drawn with replacement. A tensor that is a single number
     without an axis leaves as it is. NVFlare's defaults but for ``gamma``, which all of it is in proportion to. Of an
     update that is not finite all leaves as NaN, which no observation takes.

@@ -196,7 +196,7 @@ class FeatureSpace:
             raise ValueError(f"x: node {row} has code {codes[row, col]} for {f.name!r}, outside 0..{len(f.values) - 1}")
 
     def check_edges(self, edge_class: Int[np.ndarray, " e"] | None, edges: int) -> None:
-        """Raise ``ValueError`` where a graph's edge classes are not those of the schema, or one of both has none."""
+        """Raise ``ValueError`` where a graph's edge classes are not the schema's, or only one of the two has any."""
         if not self.edge_classes and edge_class is not None:
             raise ValueError(
                 "edge_class: the graph has edge classes, and the feature space lists none; list their names in its "

@@ -57,7 +57,7 @@ class LocalTraining:
 
     Raises:
       ValueError: numbers out of range, less than one step or graph, momentum beside ``adam``, or a rate and a weight
-        decay that turn weights round, so that a step would count less than nothing.
+        decay that reverse the weights' signs, so that a step would count less than nothing.
     """
 
     rate: float

@@ -2,7 +2,8 @@
 
 A client that trains with batch normalisation moves ``mean`` and ``variance`` towards the batch's: with a momentum
 ``m``, ``after = (1 - m) before + m batch``, where the variance of the batch of ``N`` nodes is unbiased, divided by
-``N - 1``. Whoever knows the statistics from before solves for the batch's. Normalised was by the biased variance.
+``N - 1``. Whoever knows the statistics from before solves for the batch's. The rows themselves were normalised by the
+biased variance.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def activation(name: str) -> Callable[[Array], Array]:
 
 
 def gelu(x: Array) -> Array:
-    """The exact one, not JAX's default, which is near it."""
+    """GELU by the error function, as PyTorch has it; JAX's default is an approximation by ``tanh``."""
     return jax.nn.gelu(x, approximate=False)
 
 

@@ -101,6 +101,8 @@ class Attention(Convolution):
         values, target, source = self.scored(rows)
         scores = self.scores(target[:, None], source[None], values[None])
         looped = with_self_loops(adjacency, mask)[:, :, None]
+        # Without a node's largest score, which cancels in the ratio, ``exp`` could overflow. A pair without an edge may
+        # have a larger score still: it is bounded, since 0 times infinity is no number.
         top = jax.lax.stop_gradient(jnp.max(jnp.where(looped > 0, scores, -jnp.inf), axis=1, keepdims=True))
         weights = looped * jnp.exp(jnp.minimum(scores - jnp.where(jnp.isfinite(top), top, 0.0), 60.0))
         total = weights.sum(axis=1)

@@ -16,7 +16,7 @@ from jgleak.gnn.tap import Tap
 from jgleak.reading import shortened
 
 AnyArray = TypeVar("AnyArray", Array, np.ndarray)
-"""Of JAX or of NumPy; what is computed from it is of the same kind."""
+"""An array of JAX or of NumPy; a result of the same library comes back."""
 
 
 FAINT = 1e-6
@@ -105,7 +105,7 @@ class Convolution(Precise):
 
     @nn.nowrap
     def maps_into(self, norm: str | None) -> tuple[tuple[str, ...], str]:
-        """The kernels whose outcomes, added up, enter a norm with a bias, and the bias' name.
+        """The kernels whose products add up to what enters a norm, and the name of the bias that is added to them.
 
         ``norm`` is one of ``inner_norms``; None: one behind the convolution. No kernels: something else enters it.
         """
@@ -131,10 +131,10 @@ class Convolution(Precise):
     def mixing(self, adjacency: Float[AnyArray, "N N"], mask: Bool[AnyArray, " N"]) -> Float[AnyArray, "N N"]:
         """``S``, how much every row takes of every other, where that does not depend on weights.
 
-        Of NumPy arrays it is one, in their precision, made without JAX.
+        NumPy arrays give a NumPy array of their precision, without JAX.
 
         Raises:
-          TypeError: it does.
+          TypeError: the mixing depends on the weights.
         """
         raise TypeError("the mixing of this convolution depends on its weights")
 
@@ -181,7 +181,7 @@ class Convolution(Precise):
         rows: Float[Array, "T S"],
         degrees: Float[Array, " T"],
     ) -> tuple[Float[Array, " F"], Float[Array, "T F"]]:
-        """The same for the mixed row, before any weight, from ``sent``'s rows."""
+        """As ``star_terms``, for the mixed row before any weight, from ``sent``'s rows."""
         raise NotImplementedError
 
     def star_select(self, terms: Float[Array, "T E"], columns: Int[Array, " C"]) -> Float[Array, "A T C"]:

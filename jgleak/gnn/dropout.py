@@ -12,7 +12,7 @@ DROPOUT = "dropout"
 
 MASKS = "masks"
 """Collection of masks that take the place of random ones, with entries in [0, 1]; when it is mutable and none are
-given, every place leaves there what its entries' chances are to be kept."""
+given, every mask's place gets the probabilities with which its entries are kept."""
 
 
 def check_rate(rate: float) -> None:

@@ -77,7 +77,7 @@ class GNN(Precise):
         classes = sorted({layer.conv.edge_classes for layer in self.layers} - {0})
         if len(classes) > 1:
             raise ValueError(
-                f"layers: they tell {' and '.join(map(str, classes))} edge classes apart; one number is to be"
+                f"layers: they tell {' and '.join(map(str, classes))} edge classes apart; give all the same number"
             )
         if self.jump not in JUMPS:
             raise ValueError(f"jump: unknown {self.jump!r}; choose one of {', '.join(JUMPS)}")
@@ -175,7 +175,7 @@ class GNN(Precise):
 
     @property
     def of_nodes(self) -> Literal["one", "all"]:
-        """Whether a node's states follow from its neighbourhood, or a norm lets all nodes have a say."""
+        """``one``: a node's states follow from its own neighbourhood. ``all``: a norm lets them depend on all nodes."""
         return "all" if any(norm.of_nodes == "all" for norm in self.norms.values()) else "one"
 
     @property

@@ -77,7 +77,7 @@ class Norm(nn.Module):
 
 
 class LayerNorm(Norm):
-    """Every row to mean 0 and variance 1 over its own columns, then scaled and moved (Ba et al., 2016)."""
+    """Every row is normalised to mean 0 and variance 1 over its columns, then scaled and shifted (Ba et al., 2016)."""
 
     kind: ClassVar[str] = "layer"
 
@@ -92,7 +92,7 @@ class LayerNorm(Norm):
 
 
 class BatchNorm(Norm):
-    """Every column by a mean and a variance, then scaled and moved (Ioffe and Szegedy, 2015).
+    """Every column is normalised by a mean and a variance, then scaled and shifted (Ioffe and Szegedy, 2015).
 
     In evaluation mode these are running statistics, which lie beside the parameters as ``mean`` and ``variance``. No
     gradient reaches them: an update has zeros in their places. In training mode they are the mean and the biased
@@ -150,8 +150,9 @@ class BatchNorm(Norm):
 
 
 class GraphNorm(Norm):
-    """Every column by its mean and variance over the graph's nodes, of which a trained share of the mean is taken off
-    (Cai et al., ICML 2021); then scaled and moved. A graph of a batch has its own statistics."""
+    """From every column a trained share of its mean over the graph's nodes is subtracted; the rest is divided by its
+    root mean square over them, scaled and shifted (Cai et al., ICML 2021). Each graph of a batch has its own
+    statistics."""
 
     kind: ClassVar[str] = "graph"
 

@@ -88,7 +88,7 @@ class SAGEConv(Convolution):
 
 
 class GraphConv(SAGEConv):
-    """Layer of Morris et al. (AAAI 2019): GraphSAGE's but for what it does where nothing is said, a sum."""
+    """Layer of Morris et al. (AAAI 2019): a GraphSAGE layer that adds its neighbours up by default."""
 
     kind: ClassVar[str] = "graph"
 

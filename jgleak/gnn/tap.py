@@ -1,7 +1,7 @@
 """Linear maps that can be looked into: the rows that enter them, and the derivative at what comes out.
 
 The gradient of a kernel ``W`` behind ``Z = X W`` is ``X^T (dL/dZ)``: a product of two thin matrices, as many rows high
-as there are nodes. Who compares gradients need not form it.
+as there are nodes. A comparison of gradients need not form the product.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from jgleak.metrics.gsm import gsm
 
 
 class BatchMatch(NamedTuple):
-    """One to one, with the least sum of errors.
+    """The one-to-one matching with the least sum of errors.
 
     Attributes:
       order: ``order[i]`` is the reconstruction that stands for the truth's item ``i``.

@@ -88,7 +88,7 @@ def blind(
     mean: float,
     commonest: float,
 ) -> RecommenderLeak:
-    """What somebody finds who never looked at the update: the expectation over random rankings of the items sent.
+    """What an attacker who ignores the update finds: the expectation over random rankings of the items sent.
 
     Args:
       found: for the items sent and the number reported.
@@ -120,7 +120,7 @@ def summarise(leaks: Sequence[RecommenderLeak], *, resamples: int = 10_000, seed
       ValueError: no user.
     """
     if not leaks:
-        raise ValueError("leaks: expected one user at least")
+        raise ValueError("leaks: expected at least one user")
     columns = {name: np.array([getattr(one, name) for one in leaks], np.float64) for name in RecommenderLeak._fields}
     defined = {name: column[~np.isnan(column)] for name, column in columns.items()}
     return {

@@ -67,5 +67,5 @@ def test_what_cannot_be_scored_is_said() -> None:
         leak(FOUND, np.array([2]), np.array([20.0]), LEVELS)
     with pytest.raises(ValueError, match="never sent"):
         blind(FOUND, np.array([2]), np.array([20.0]), LEVELS, mean=25.0, commonest=20.0)
-    with pytest.raises(ValueError, match="one user at least"):
+    with pytest.raises(ValueError, match="at least one user"):
         summarise([])

@@ -143,9 +143,9 @@ class Builder:
             if block >= 0:
                 continue
             fits = self.gluing.fits(self.kinds[node], self._present(node))
-            if not fits:
+            if not fits:  # nothing can ever be glued here: neighbours are added, and never taken away below
                 return
-            if chosen < 0 or len(fits) < len(options):
+            if chosen < 0 or len(fits) < len(options):  # where fewest blocks fit, wrong ones fail soonest
                 chosen, options = node, fits
                 if len(fits) == 1 and not fits[0][1]:
                     break
@@ -175,6 +175,7 @@ class Builder:
                 continue
             seen = set()
             for chosen in combinations(partners, reused):
+                # dangling nodes of one kind with the same neighbours can be exchanged: one choice stands for all
                 shape = tuple(sorted(signature for _, signature in chosen))
                 if shape in seen:
                     continue
@@ -220,6 +221,7 @@ class Builder:
             back = turned(have, want, self.gluing.classes)
             left = number - self.demand[back] if back != (have, want) else number % 2
             if left > 0:
+                # one new node may meet demands of several sorts, so the largest of these numbers counts, not their sum
                 new = -(-left // self.gluing.capacity.get(back, 1))
                 extra[back[0]] = max(extra.get(back[0], 0), new)
         return len(self.kinds) + sum(extra.values())

@@ -173,7 +173,7 @@ def _stage(search: Search, chosen: Bool[np.ndarray, " K"]) -> str | None:
     """Depth-first searches over one set of blocks; the reason to stop, or None to go on with the next stage."""
     twos, knowledge, bounds = search.candidates.twos, search.knowledge, search.settings.limits
     numbers = np.flatnonzero(chosen)
-    for steps in bounds.step_rounds:
+    for steps in bounds.step_rounds:  # short searches from every start before a long one from any
         complete = True
         for most in _sizes(knowledge, bounds):
             left = chosen.copy()
@@ -196,6 +196,7 @@ def _stage(search: Search, chosen: Bool[np.ndarray, " K"]) -> str | None:
                 complete &= builder.exhausted
                 if not builder.exhausted:
                     continue
+                # all graphs with a node of this kind have been seen: the other starts can do without the kind
                 left &= twos.roots != twos.roots[start]
         if complete:
             return None

@@ -122,7 +122,7 @@ def trained(lesson: Lesson, training: DecoderTraining) -> Decoder:
     scale = np.where(live, 1.0 / np.where(live, deviation, 1.0), 0.0).astype(np.float32)
     public, victims = ((part - mean) * scale for part in (lesson.embeddings, lesson.victims))
     low, high = public.min(axis=0), public.max(axis=0)
-    seen = np.clip(victims, low, high)
+    seen = np.clip(victims, low, high)  # the adapter compares what the decoder will be shown (``Decoder.logits``)
     params = jax.device_get(
         _fit(training.steps, training.rate, training.adapter, public, lesson.edges, seen, jax.random.key(training.seed))
     )

@@ -77,6 +77,7 @@ def completed(
     starts = np.cumsum([0, *(part.size for part in grid)])
     if not starts[-1] or clock.left <= 0:
         return []
+    # equal rows count once: they share a direction, whatever it is
     kinds = np.unique(np.concatenate(grid), return_index=True)[1]
     directions = _unit(np.concatenate(residuals)[kinds])
     found = []
@@ -89,7 +90,7 @@ def completed(
         states = search.confirm(centres, members)[2] / subspace.scale
         outside = _unit(states - (states @ subspace.basis) @ subspace.basis.T)
         _, values, across = linalg.svd(outside, full_matrices=False)
-        if values[1] <= allowed.same_direction * values[0]:
+        if values[1] <= allowed.same_direction * values[0]:  # parallel as a whole, not on a few null vectors alone
             basis = linalg.qr(np.c_[subspace.basis, across[0]], mode="economic")[0]
             margin = subspace.margin.loosened(allowed.completed_margin)
             found.append(dataclasses.replace(subspace, basis=basis, margin=margin))
@@ -154,6 +155,7 @@ def _shared(
     groups: dict[bytes, Int[np.ndarray, " _G"]] = {}
     width = min(directions.shape[1], AXES)
     for _ in range(ROUNDS):
+        # turned and shifted anew: equal directions on both sides of a cell's border meet in another round
         axes = linalg.qr(rng.normal(size=(directions.shape[1], AXES)), mode="economic")[0]
         moved, mixed, key = rng.random(width), rng.integers(1, 1 << 40, width), []
         for start in range(0, directions.shape[0], SLAB):

@@ -170,6 +170,8 @@ def _rank(values: Float[np.ndarray, " k"], most: int | None, tolerances: SpanTol
         return real
     if most is not None:
         real = min(real, most)
+    # Rounding stands behind the last value, so that a full rank has a gap too. A value that is exactly 0 counts as a
+    # hundredth of that, or the gap before it would be infinite whatever the others are.
     following = np.append(values, floor * values[0])[1 : real + 1]
     ratios = values[:real] / np.maximum(following, floor * 1e-2 * values[0])
     return int(np.argsort(-ratios, kind="stable")[min(place, real - 1)]) + 1

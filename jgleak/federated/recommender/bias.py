@@ -51,7 +51,7 @@ def biases(ratings: Ratings, *, users: float, items: float, rounds: int = 10) ->
       ValueError: no rating, or a penalty that is not positive.
     """
     if not len(ratings):
-        raise ValueError("ratings: there are none to learn from")
+        raise ValueError("ratings: there is no rating to learn from")
     if not users > 0 or not items > 0:
         raise ValueError(f"users, items: penalties must be positive, got {users} and {items}")
     centre, by_user, by_item = float(ratings.values.mean()), np.zeros(ratings.n_users), np.zeros(ratings.n_items)

@@ -37,7 +37,9 @@ def generate(bits: int = 2048) -> Keys:
       ValueError: fewer bits than 256, or an odd number of them.
     """
     if bits < SHORTEST or bits % 2:
-        raise ValueError(f"bits: {bits} is no length of a key; give an even number, 2048 or more where it matters")
+        raise ValueError(
+            f"bits: {bits} is no length of a key; give an even number from 256, and at least 2048 for security"
+        )
     pair: tuple[Any, Any] = generate_paillier_keypair(n_length=bits)  # phe has no types
     public, private = pair
     return Keys(

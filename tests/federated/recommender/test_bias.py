@@ -37,5 +37,5 @@ def test_a_prediction_is_the_centre_and_both_offsets(made: Ratings) -> None:
 def test_nonsense_is_refused(made: Ratings) -> None:
     with pytest.raises(ValueError, match="penalties must be positive"):
         biases(made, users=0.0, items=1.0)
-    with pytest.raises(ValueError, match="none to learn from"):
+    with pytest.raises(ValueError, match="no rating to learn from"):
         biases(made.take(np.zeros(0, int)), users=1.0, items=1.0)

@@ -40,6 +40,7 @@ def factors(values: Float[np.ndarray, "k r"], errors: Float[np.ndarray, "k r"], 
     ones, off = (values / divisors).reshape(-1, values.shape[1]), (errors / divisors).reshape(-1, values.shape[1])
     multiples = np.stack([_multiples(one, e, values, errors) for one, e in zip(ones, off, strict=True)])
     reach = errors + multiples[:, :, None] * off[:, None]
+    # a weight that has nothing to do with a factor comes so near to a multiple of it with probability 2 reach / factor
     surprise = np.log(np.maximum(np.abs(ones)[:, None] / (2.0 * reach), 1.0)).sum(axis=2) * (multiples > 0)
     uncovered, found = np.ones(len(values), bool), list[Factor]()
     while uncovered.any():
@@ -60,6 +61,7 @@ def _multiples(
     errors: Float[np.ndarray, "k r"],
 ) -> Int[np.ndarray, " k"]:
     """How often each weight holds a factor, 0 where it is no whole multiple."""
+    # least squares, in which an entry counts by how well both sides of it are known
     times = np.maximum(np.round(values / errors @ (one / off) / np.maximum((one / errors) @ (one / off), 1e-300)), 0)
     near = np.all(np.abs(values - times[:, None] * one) <= errors + times[:, None] * off, axis=1)
     return np.where(near, times, 0).astype(np.int64)

@@ -109,6 +109,8 @@ def _rows(
     inverse, model = np.linalg.inv(vectors), head.observation.model
     first = model.readout.first(head.weights)
     delta = np.asarray(model.readout.first(model.readout_of(head.observation.update))["bias"], np.float64)
+    # The bias' gradient is the sum of the d_g, so its coordinates along the vectors are their lengths; the kernel's is
+    # the sum of p_g (x) d_g, and dual to the d_g are then the pooled rows.
     lengths = (delta @ head.rows) @ inverse
     if np.any(np.abs(lengths) < SHORT * np.abs(lengths).max()):
         return None

@@ -107,6 +107,7 @@ def _spanned(
         chosen = sparse.csr_array((np.ones(used.size), (used, at[used])), (wide**2, number))
         own = pairs @ chosen
         gram += own.T @ own
+    # eigenvalues of the Gram matrix are the equations' singular values squared, hence the squared gap
     squares, null = linalg.eigh(gram, subset_by_index=(0, rank))
     if squares[rank] <= GAP**2 * max(squares[rank - 1], np.finfo(float).eps * float(np.trace(gram))):
         return None
@@ -119,5 +120,7 @@ def _shared(tensors: Float[np.ndarray, "r r r"]) -> Float[np.ndarray, "r r"]:
     """The vectors whose squares all these symmetric matrices are combinations of."""
     rng = np.random.default_rng(0)
     one, other = (np.tensordot(rng.normal(size=len(tensors)), tensors, 1) for _ in range(2))
+    # Both are X D X^T with diagonal D. Where one v = t other v, X^T v has a single entry, and so other v is along that
+    # column of X.
     found = np.real(other @ linalg.eig(one, other)[1]).T
     return found / np.linalg.norm(found, axis=1, keepdims=True)
