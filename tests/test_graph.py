@@ -58,10 +58,7 @@ def coloured(edges: Any, colours: list[int]) -> Graph:
         ({"y": np.array([[0.0, 1.0], [1.0, 0.0]])}, r"several tasks are one row \(1, T\) with T >= 1, got \(2, 2\)"),
         ({"y": np.zeros((1, 0))}, r"several tasks are one row \(1, T\)"),
         ({"y": np.array([[0.0, np.inf]])}, "y: contains infinite entries; a missing label is NaN"),
-        (
-            {"y": np.array([0.0, np.nan, 1.0])},
-            r"a label may be missing \(NaN\) only in a row of several tasks \(1, T\)",
-        ),
+        ({"y": np.array([0.0, np.nan, 1.0])}, r"may be missing \(NaN\) only in a row of several tasks \(1, T\)"),
         ({"y": "toxic"}, "y: expected a class, a number, node labels"),
     ],
 )

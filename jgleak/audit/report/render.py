@@ -21,6 +21,11 @@ from jgleak.plural import counted
 SUFFIXES = {".html": "report.html.jinja", ".md": "report.md.jinja"}
 """Formats by the suffix of the file to write, with their templates."""
 
+WHOLE = 24
+"""Characters of a piece of a name that is never broken; a longer one may be too wide for a phone."""
+
+WHOLE_PIECE = Markup('<span class="whole">{}</span>')
+
 MARKDOWN = re.compile(r"([\\`*_\[\]<>|#~$&])")
 """What Markdown, or the HTML inside it, would read as something else than text."""
 
@@ -82,7 +87,7 @@ def _environment(markdown: bool) -> jinja2.Environment:
         finalize=_markdown if markdown else None,
     )
     environment.globals |= {"mean": _mean, "interval": _interval, "cell": _cell, "fenced": _fenced, "symbols": symbols}
-    environment.globals["counted"] = counted
+    environment.globals |= {"counted": counted, "broken": _broken}
     return environment
 
 
@@ -106,6 +111,12 @@ def _cell(estimate: Estimate | None, rate: bool = True, of: int | None = None) -
         return "-"
     fewer = "" if of is None or estimate.clients == of else f", {counted(estimate.clients, 'client')}"
     return f"{_mean(estimate, rate)} ({_interval(estimate, rate)}{fewer})"
+
+
+def _broken(name: str) -> Markup:
+    """A name that may go on in the next line after a colon or a plus, and not within a number (``1e-3``)."""
+    pieces = (piece if len(piece) > WHOLE else WHOLE_PIECE.format(piece) for piece in re.split(r"(?<=[:+])", name))
+    return Markup("<wbr>").join(pieces)
 
 
 def _markdown(value: Any) -> Any:

@@ -25,7 +25,7 @@ from jgleak.federated import fedsgd, save
 from .made import audit, certificate, grid, unit
 
 EVIL = "<script>alert(1)</script>"
-VOID = {"meta", "br"}
+VOID = {"meta", "br", "wbr"}
 
 
 class Tags(HTMLParser):
@@ -224,3 +224,9 @@ def test_one_client_has_its_noun() -> None:
     """A measure that only one of two clients has says so."""
     page = render_html(audit(unit(0), unit(1, gradient_distance=None)), None)
     assert "<br>1 client</small>" in page and "1 clients" not in page
+
+
+def test_a_name_is_broken_after_a_colon_or_a_plus_and_not_within_a_number() -> None:
+    page = render_html(audit(unit(0), unit(0, defense="clip:0.1+gaussian:1e-3")), None)
+    whole = "<wbr>".join(f'<span class="whole">{piece}</span>' for piece in ("clip:", "0.1+", "gaussian:", "1e-3"))
+    assert f"<small>{whole}</small>" in page
