@@ -37,6 +37,7 @@ from jgleak.attacks.span.onehop import likely, one_hop
 from jgleak.attacks.span.rank_completion import completed
 from jgleak.attacks.span.settings import SpanLimits
 from jgleak.federated.knowledge import Knowledge
+from jgleak.gnn import Layer
 
 KNOWN_ROWS = "the nodes have the feature rows that are known"
 """The condition that takes the place of an input check: graphs of other rows are not looked for."""
@@ -239,7 +240,7 @@ class CensusCandidates:
         last, linear = receptive_field.hops(observation.model), receptive_field.ends_linear(observation.model)
         for hop in range(1, last + 1):
             wanted = set(attempt.below if hop < last else attempt.top) - ({"node"} if linear and hop == last else set())
-            wanted |= self._screens(hop, wanted)
+            wanted |= _screens(self.problem.observation.model.layers[hop - 1], wanted)
             found = [site for site in leak_points(observation, hop) if site.name in wanted]
             hops.append(self._checks(found, hop))
             others += [self._checks(found, hop, place) for place in NEXT_GAPS if hop == 1 and self.problem.several]
@@ -249,13 +250,6 @@ class CensusCandidates:
         else:
             lacking, arithmetic = attempt.completed, self.problem.arithmetic
             yield from arithmetic.weaker(hops, lacking, lambda: self._completed(lacking, nodes, hops, []))
-
-    def _screens(self, hop: int, wanted: set[str]) -> set[str]:
-        """What is demanded besides, where no demanded row has columns that can be had without the others (layer norm):
-        candidates would all have to be embedded whole."""
-        layer = self.problem.observation.model.layers[hop - 1]
-        alone = layer.columnwise("state") or layer.conv.kernel("hidden") is not None
-        return set() if alone or not wanted else {"aggregate"}
 
     def _checks(self, sites: Sequence[LeakPoint], hop: int, place: int = 0) -> Chosen:
         """The checks of one hop that carry information, by the gap in each span that comes at ``place``."""
@@ -379,6 +373,13 @@ def _too_many(knowledge: Knowledge, nodes: Nodes) -> str:
         f"{vectors} feature vectors pass the checks of nodes{why}: too many to try; {FEWER}, or take gradient matching "
         "(--attack dlg --n N)"
     )
+
+
+def _screens(layer: Layer, wanted: set[str]) -> set[str]:
+    """What is demanded besides, where no demanded row has columns that can be had without the others (layer norm):
+    candidates would all have to be embedded whole."""
+    alone = layer.columnwise("state") or layer.conv.kernel("hidden") is not None
+    return set() if alone or not wanted else {"aggregate"}
 
 
 def _name(nodes: Nodes) -> tuple[object, ...]:

@@ -16,7 +16,7 @@ from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.census import attempted, receptive_field
 from jgleak.attacks.census.arithmetic import Exact
 from jgleak.attacks.census.assemble import AnonymitySet, ExplainingGraph, _counts
-from jgleak.attacks.census.candidates import CensusCandidates, Levels
+from jgleak.attacks.census.candidates import CensusCandidates, Levels, _screens
 from jgleak.attacks.census.census import CENSUS
 from jgleak.attacks.census.equations import equations
 from jgleak.attacks.census.growth import Assembly
@@ -337,6 +337,21 @@ def test_a_prior_of_other_features_is_refused_before_the_search(lab: Any) -> Non
     observation = lab.observe(lab.model(), lab.path([0, 1]))
     assert "'molecule' needs the features" in str(CENSUS.refusal(observation, Knowledge(lab.space, prior="molecule")))
     assert CENSUS.refusal(observation, Knowledge(lab.space)) is None
+
+
+@pytest.mark.parametrize(
+    ("layer", "besides"),
+    [
+        (Layer(GCNConv(4)), set()),
+        (Layer(GCNConv(4), norm=BatchNorm()), set()),
+        (Layer(GCNConv(4), norm=LayerNorm()), {"aggregate"}),
+        (Layer(GINConv(4), norm=LayerNorm()), set()),
+    ],
+    ids=["columns alone", "columns alone behind a norm", "whole rows", "columns of hidden rows"],
+)
+def test_mixed_rows_are_demanded_besides_where_others_have_no_columns_alone(layer: Layer, besides: set[str]) -> None:
+    assert _screens(layer, {"node", "hidden"}) == besides
+    assert _screens(layer, set()) == set(), "without a demand there is nothing to screen for"
 
 
 def test_a_word_filter_that_was_cut_leaves_no_complete_levels(lab: Any) -> None:
