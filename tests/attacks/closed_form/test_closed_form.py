@@ -245,6 +245,12 @@ def test_one_kind_with_other_options_is_another_mixing() -> None:
     assert "different ways" in str(said_of(mixed))
 
 
+def test_one_activation_stands_between_all_layers_and_any_after_the_last() -> None:
+    for acts, says in ((("relu", "relu", "tanh"), None), (("relu", "tanh", "tanh"), "between its layers differ")):
+        said = said_of(GNN(6, tuple(Layer(SAGEConv(8), act) for act in acts), Flattened(40)))
+        assert said is None if says is None else says in str(said)
+
+
 def test_without_bias_or_labels_it_says_so() -> None:
     space, rng = space_of("gaussian", 6), np.random.default_rng(9)
     graph = draw(rng, 5, "gaussian", 6, "node")
