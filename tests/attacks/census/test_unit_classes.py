@@ -103,8 +103,9 @@ def test_true_blocks_are_used_and_one_that_is_missing_leaves_nothing() -> None:
     many = dataclasses.replace(problem.settings, limits=dataclasses.replace(problem.limits, conic_classes=1000))
     problem = dataclasses.replace(problem, settings=many)
     both, roots = np.r_[states, other], np.arange(GRAPH.n + 200)
-    used = occurring(problem, both, roots, lambda: np.r_[mixed, false], FOREVER)
-    assert used is not None and used[: GRAPH.n].all() and not used[GRAPH.n :].any()
+    silent, place = np.zeros((1, states.shape[1])), GRAPH.n + 200  # a state of zeros leaves no trace
+    used = occurring(problem, np.r_[both, silent], np.r_[roots, place], lambda: np.r_[mixed, false, mixed[:1]], FOREVER)
+    assert used is not None and used[: GRAPH.n].all() and used[place] and not used[GRAPH.n : place].any()
     alone = ~np.isclose(states, states[0]).all(axis=1)  # the first node's block is missing
     kept = np.r_[alone, np.ones(200, bool)]
     assert occurring(problem, both[kept], roots[kept], lambda: np.r_[mixed[alone], false], FOREVER) is None

@@ -58,6 +58,11 @@ def test_products_in_factors(seed: int, rank: int, other: int, scale: float) -> 
         np.testing.assert_allclose(one(found, seen), one(found, formed(b)), rtol=1e-3, atol=1e-3 * scale)
 
 
+def test_a_gradient_of_zeros_has_the_lowest_rank() -> None:
+    seen = compressed(np.zeros((1, F, D), np.float32), ROWS)
+    assert isinstance(seen, Compressed) and not np.any(seen.values)
+
+
 @pytest.mark.parametrize("rank", [1, 3, ROWS])
 def test_small_distances_are_told_from_zero(rank: int) -> None:
     """A shift of one part in 1e5 of the slopes: its square is 1e-10 of the whole, far below float32's resolution."""
