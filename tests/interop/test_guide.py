@@ -145,8 +145,8 @@ def test_layers_that_embed_the_attributes_of_bonds(tmp_path: Path, monkeypatch: 
     state |= {f"convs.0.mlp.1.{part}": values for part, values in (norm | {"running_var": norm["bias"]}).items()}
     x, edges = rng.integers(0, 2, (3, len(sizes))), np.array([[0, 1, 1, 2], [1, 0, 2, 1]])
     bond = np.array([[0, 0, 0]] * 2 + [[1, 0, 0]] * 2)
-    rows = sum(state[f"{atoms}.{i}.weight"][x[:, i]] for i in range(len(sizes)))
-    along = sum(state[f"{bonds}.{i}.weight"][bond[:, i]] for i in range(3))
+    rows = np.sum([state[f"{atoms}.{i}.weight"][x[:, i]] for i in range(len(sizes))], axis=0)
+    along = np.sum([state[f"{bonds}.{i}.weight"][bond[:, i]] for i in range(3)], axis=0)
     mixed = np.array(rows)
     np.add.at(mixed, edges[1], np.maximum(rows[edges[0]] + along, 0))
     inner = mixed @ state["convs.0.mlp.0.weight"].T + state["convs.0.mlp.0.bias"]

@@ -90,7 +90,8 @@ def test_the_clock_is_asked_while_directions_are_compared(monkeypatch: pytest.Mo
 def test_a_direction_has_neither_length_nor_sign() -> None:
     row = np.array([0.3, -2.0, 0.5])
     rows = np.stack([row, -7.0 * row, [0.0, 0.0, -4.0]])
-    np.testing.assert_allclose(_unit(rows), [-row / np.linalg.norm(row)] * 2 + [[0.0, 0.0, 1.0]])
+    same = -row / np.linalg.norm(row)
+    np.testing.assert_allclose(_unit(rows), np.stack([same, same, [0.0, 0.0, 1.0]]))
 
 
 def test_directions_of_a_narrow_space_are_grouped() -> None:
