@@ -122,6 +122,7 @@ def _lines(what: griffe.Object | griffe.Alias, path: str) -> Iterator[str]:
 
 
 def _summary(what: griffe.Object) -> str:
+    """The first sentence of an object's docstring; no sentence ends at an abbreviation."""
     text = "" if what.docstring is None else what.docstring.value.split("\n\n")[0]
-    sentence = re.split(r"(?<=[.:])\s", " ".join(text.split()))[0].rstrip(":")
+    sentence = re.split(r"(?<=[.])(?<!\bal\.)(?<!\beq\.)\s(?=[^a-z])", " ".join(text.split()))[0].rstrip(":")
     return sentence.replace("``", "`").replace("|", "\\|")

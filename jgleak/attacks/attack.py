@@ -64,7 +64,7 @@ MORE_CONDITIONS = (
     "the time limit ended the search under fewer conditions; a longer --time-limit may leave some conditions of the "
     "certificate out"
 )
-"""The same where the certificate counts all graphs, but takes more for granted than it might."""
+"""``info["reason"]`` of an attack whose certificate has conditions that more time might have left out."""
 
 LATE = (OUT_OF_TIME, MORE_CONDITIONS)
 """Reasons by which more time might have made a certificate stronger."""
