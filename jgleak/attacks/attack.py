@@ -128,7 +128,7 @@ class AttackFunction(Protocol):
 
 @runtime_checkable
 class RunMany(Protocol):
-    """The same for many clients side by side; each gets ``budget.time_limit`` seconds."""
+    """The function of an attack on many clients side by side; each gets ``budget.time_limit`` seconds."""
 
     def __call__(
         self,
@@ -158,7 +158,7 @@ def _no_options(options: Mapping[str, str | float]) -> Attack:
 @renamed(configure="with_options")
 @dataclasses.dataclass(frozen=True)
 class Attack:
-    """An entry of the registry.
+    """An attack: its function, what it needs to know, and where it cannot work.
 
     Attributes:
       name: what users type.

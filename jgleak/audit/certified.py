@@ -166,7 +166,7 @@ def graph_of(data: Mapping[str, Any]) -> Graph:
 
 
 def whole_numbers(values: Any) -> Int[np.ndarray, "..."]:
-    """An array of them; raises ``ValueError`` for anything else, fractions included."""
+    """An array of whole numbers; raises ``ValueError`` for anything else, fractions included."""
     array = np.array(values)
     if array.size and array.dtype.kind != "i":
         raise ValueError(f"expected whole numbers of at most 64 bits, got {shortened(values)}")

@@ -29,15 +29,16 @@ def attack(
         str, option.data(help="The data set; see `jgleak list`.", autocompletion=option.datasets)
     ] = "embedded",
     task: Annotated[
-        str | None, option.data(help="What is learnt; see `jgleak list`, which also has all at once.")
+        str | None,
+        option.data(help="What is learnt; see `jgleak list`; all: every task at once, where there are several."),
     ] = None,
     node_task: Annotated[bool, option.data("--node-task", help="Label nodes instead of graphs.")] = False,
     path: Annotated[Path | None, option.DATASET_FILES] = None,
     graphs: Annotated[
         int | None, option.data(help="How many clients; by default all graphs, or 100 of a network or generator.")
     ] = None,
-    min_nodes: Annotated[int | None, option.data(help="Smallest client.")] = None,
-    max_nodes: Annotated[int | None, option.data(help="Largest client.")] = None,
+    min_nodes: Annotated[int | None, option.data(help="Fewest nodes of a client's graph.")] = None,
+    max_nodes: Annotated[int | None, option.data(help="Most nodes of a client's graph.")] = None,
     bonds: Annotated[bool, option.data("--bonds", help="Tell bond types apart (--model gine).")] = False,
     normalise: Annotated[bool, option.data(help="Subtract every feature's mean, and divide by its deviation.")] = True,
     degree: Annotated[bool, option.data(help="Keep the degree among the features.")] = True,
@@ -61,17 +62,22 @@ def attack(
         int, option.model(help="Width of a map before that of the output (pooled readout); 0 for none.")
     ] = 0,
     norm: Annotated[
-        str, option.model(help="Of every layer: none, batch, layer or graph.", autocompletion=option.norms)
+        str,
+        option.model(help="Normalisation of every layer: none, batch, layer or graph.", autocompletion=option.norms),
     ] = "none",
     norm_mode: Annotated[
         str,
         option.model(
-            help="Of batch normalisation: eval, or train (statistics of the batch, which come back too).",
+            help="Mode of batch normalisation: eval, or train (statistics of the batch, which come back too).",
             autocompletion=option.complete(NORM_MODES),
         ),
     ] = "eval",
     residual: Annotated[
-        str, option.model(help="Past every layer: none, add or linear.", autocompletion=option.residuals)
+        str,
+        option.model(
+            help="What is added past every layer: none, add (its input) or linear (a map of that).",
+            autocompletion=option.residuals,
+        ),
     ] = "none",
     jump: Annotated[
         str, option.model(help="Layers that the readout sees: last, cat, max or sum.", autocompletion=option.jumps)
@@ -79,7 +85,8 @@ def attack(
     encoder: Annotated[
         str,
         option.model(
-            help="Before the first layer: rows, linear or embedding.", autocompletion=option.complete(ENCODERS)
+            help="What stands before the first layer: rows (nothing), linear or embedding.",
+            autocompletion=option.complete(ENCODERS),
         ),
     ] = "rows",
     dropout: Annotated[float, option.model(help="Share of entries masked after activations; 0 for none.")] = 0.0,
@@ -91,7 +98,9 @@ def attack(
         bool, option.model("--last-activation", help="Apply the activation after the last convolution too.")
     ] = False,
     bias: Annotated[bool, option.model("--bias", help="Give the convolutions a bias.")] = False,
-    loss: Annotated[str | None, option.model(help="As bce or ce+smoothing:0.1; by default what fits the task.")] = None,
+    loss: Annotated[
+        str | None, option.model(help="Loss, as bce or ce+smoothing:0.1; by default what fits the task.")
+    ] = None,
     train: Annotated[int, option.model(help="Epochs of training on other graphs of the data set first.")] = 0,
     protocol: Annotated[
         str | None,

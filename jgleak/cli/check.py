@@ -41,7 +41,7 @@ def check(
     local_optimiser: Annotated[
         str | None,
         option.client(
-            help="Of the local steps: sgd, or adam (with a decay AdamW, decoupled).",
+            help="Optimiser of the local steps: sgd, or adam (with weight decay: AdamW).",
             autocompletion=option.complete(("sgd", "adam")),
         ),
     ] = None,

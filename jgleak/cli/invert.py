@@ -90,10 +90,10 @@ def invert(
     verbose: Annotated[bool, option.output("--verbose", help="Print every condition of a certificate.")] = False,
     json_lines: option.Json = False,
 ) -> None:
-    """Attack saved observations, and print the graph that one came from, or a line for each of several.
+    """Attack saved observations: print the graph behind one file, or a line for each of several.
 
-    Exit status: 0 a graph with the observed gradient was found, of several for each; 3 there is none, or an
-    approximation alone; 2 the file or an option is wrong; 1 the attack broke down, or one of several files failed; 130
+    Exit status: 0 a graph with the observed gradient was found (of several files, for each); 3 none was, or only an
+    approximation; 2 the file or an option is wrong; 1 the attack broke down, or one of several files failed; 130
     Ctrl-C, 143 SIGTERM.
     """
     with mistakes():
@@ -301,7 +301,7 @@ def verify(
         Path, typer.Argument(help="A reconstruction written by `jgleak attack --out` or `jgleak invert --out`.")
     ],
 ) -> None:
-    """Check a certificate from scratch: recompute every listed graph's gradient, and that no two graphs are equal."""
+    """Check a certificate from scratch: recompute every listed graph's gradient, and compare the graphs."""
     with mistakes():
         from jgleak.audit.certified import verify as check
 

@@ -45,7 +45,7 @@ Seconds = Annotated[
     float,
     attack(
         "--time-limit",
-        help="Seconds an attack may take on one client, compilation included (of which what has begun is finished).",
+        help="Seconds an attack may take on one client; compilation counts, and one that has begun is finished.",
     ),
 ]
 Seed = Annotated[int, run(help="Seeds the clients, the parameters and the attack.")]
@@ -56,10 +56,10 @@ PriorOption = Annotated[
         "molecule where the features name atoms, else plain."
     ),
 ]
-MaxN = Annotated[int | None, knowledge(help="Largest client, where the attacker knows a bound.")]
+MaxN = Annotated[int | None, knowledge(help="Most nodes of a client's graph, where the attacker knows a bound.")]
 Workers = Annotated[
     int | None,
-    run(min=1, help="Processes that share the clients; by default one a core, up to 4, if clients are many."),
+    run(min=1, help="Processes that share the clients; by default one for each core, up to 4, where clients are many."),
 ]
 Json = Annotated[bool, output("--json", help="JSON lines on standard output, everything else on standard error.")]
 

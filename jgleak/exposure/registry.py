@@ -25,7 +25,8 @@ FINDINGS: Mapping[str, Callable[[Deployment], Iterable[Finding]]] = {
     "spans": spans,
     "attack": attacks,
 }
-"""By name, in the order in which people read them; those of attacks have the name of the first attack behind it."""
+"""All findings by name, in the order in which people read them; those of attacks have the name of the first attack
+behind it."""
 
 
 @dataclasses.dataclass(frozen=True)

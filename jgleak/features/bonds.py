@@ -42,7 +42,7 @@ def ogb_bonds() -> dict[str, tuple[int, int, int]]:
 
 
 def pyg_bonds() -> dict[str, tuple[int, int, int]]:
-    """Those of PyTorch Geometric's ``from_smiles``."""
+    """Attributes of usual bonds, as PyTorch Geometric's ``from_smiles`` gives them, by the name of the edge class."""
     return _bonds(PYG)
 
 

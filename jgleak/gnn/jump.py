@@ -29,4 +29,4 @@ MAX = Jump(lambda states: reduce(states[0].__array_namespace__().maximum, states
 SUM = Jump(lambda states: reduce(add, states), None)
 
 JUMPS: Entries[Jump] = Entries(parts.JUMPS)
-"""By the names that users type."""
+"""Ways of jumping knowledge, by the names that users type."""

@@ -26,7 +26,7 @@ EQUAL = 1e-4
 """Most that the bridge's output or gradient for an example may differ, relative to the largest entry."""
 
 UNITS = 25.0
-"""The same where the outside model computed in 16 bits, in units of the last binary digit: a tenth in bfloat16, a
+"""``EQUAL`` where the outside model computed in 16 bits, in units of the last binary digit: a tenth in bfloat16, a
 hundredth in float16. An example that is computed in 32 bits is compared as finely as others."""
 
 

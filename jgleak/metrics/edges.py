@@ -41,7 +41,7 @@ class EdgeScore:
 
 @dataclasses.dataclass(frozen=True)
 class EdgeScores:
-    """The same metrics under two orders of the reconstruction's nodes.
+    """Adjacency metrics under two orders of the reconstruction's nodes.
 
     Attributes:
       file_order: nodes as they come. Comparable with papers that compare so (FedGIG, GraphDLG), but not invariant to

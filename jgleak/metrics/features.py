@@ -32,7 +32,7 @@ class FeatureScore:
 
 @dataclasses.dataclass(frozen=True)
 class FeatureScores:
-    """The same metrics with the reconstruction's nodes as they come, and reordered to fit the truth."""
+    """Feature metrics with the reconstruction's nodes as they come, and reordered to fit the truth."""
 
     file_order: FeatureScore
     aligned: FeatureScore

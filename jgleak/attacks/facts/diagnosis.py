@@ -275,4 +275,4 @@ CHECKS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
     _skipped,
     _ranks,
 )
-"""In the order in which people read what they find."""
+"""All checks, in the order in which people read what they find."""

@@ -23,7 +23,7 @@ weight decay is that of plain steps, momentum and AdamW; quantisation keeps zero
 ``attacks.noise``."""
 
 LINEAR = (ONE, STEPS, MOMENTUM, DECAY, BATCH, CLIPPING)
-"""Those under which a kernel's update is ``X^T M`` with the rows ``X`` that entered it, up to a multiple of itself."""
+"""Ways under which a kernel's update is ``X^T M`` with the rows ``X`` that entered it, up to a multiple of itself."""
 
 
 class Silent(Exception):

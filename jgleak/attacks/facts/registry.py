@@ -30,7 +30,7 @@ FACTS: dict[str, Callable[[Evidence], Fact]] = {
     "units": units,
     "batch_statistics": batch_statistics,
 }
-"""By name, in the order in which people read them."""
+"""All facts by name, in the order in which people read them."""
 
 
 def facts(observation: Observation, space: FeatureSpace, *, noise: float | None = None) -> Facts:

@@ -31,7 +31,8 @@ MEMORY = 2 << 30
 """Bytes that the states and derivatives of one compiled run may take, roughly; decides speed alone."""
 
 COPIES = 12
-"""Arrays as large as the gradient and the rows that one member's second derivative keeps alive, roughly; the same."""
+"""Arrays as large as the gradient and the rows that one member's second derivative keeps alive, roughly; decides speed
+alone."""
 
 LARGEST = 16 << 30
 """Bytes, estimated in the same way, above which one client is refused."""

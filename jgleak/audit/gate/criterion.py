@@ -60,7 +60,7 @@ class Criterion(NamedTuple):
 
 
 def criterion(text: str) -> Criterion:
-    """The criterion that a text is.
+    """Read a criterion, such as ``unique>0`` or ``exact.high>=0.2``.
 
     Raises:
       ValueError: it is none; the message says what one looks like, and which names there are.

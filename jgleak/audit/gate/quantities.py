@@ -82,5 +82,5 @@ QUANTITIES: Mapping[str, Quantity] = {
     "gsm1": _rate("mean similarity of 1-hop neighbourhoods", _field("gsm1")),
     "gsm2": _rate("mean similarity of 2-hop neighbourhoods", _field("gsm2")),
 }
-"""By the names that users type; ``.low`` and ``.high`` behind one of those with ``of_unit`` are the ends of its
-``interval``."""
+"""All quantities by the names that users type; ``.low`` and ``.high`` behind one of those with ``of_unit`` are the ends
+of its ``interval``."""
