@@ -124,11 +124,17 @@ def test_equal_graphs_share_a_row_and_keep_their_labels(labels: tuple[int, int])
     assert found == sorted([tuple(sorted(labels)), (GRAPHS[1].y,)])
 
 
-def test_a_row_that_no_label_explains_is_no_graphs() -> None:
+def test_a_row_is_a_graphs_own_gradient_of_the_readout_or_where_no_label_explains_it_nothing() -> None:
     model, params = pooled(64, 2)
-    head = HeadGradient.of(seen(model, params, GRAPHS))
-    rows = own_rows(model, params, GRAPHS)
-    assert len(parts_of(head, rows)) == 3
+    observation = seen(model, params, GRAPHS)
+    head, rows = HeadGradient.of(observation), own_rows(model, params, GRAPHS)
+    each = each_gradient(observation, DATA.space, GRAPHS)
+    for part, own, graph in zip(parts_of(head, rows), each, GRAPHS, strict=True):
+        alone = part.observation
+        assert (part.labels, alone.batch_size, alone.protocol) == ((graph.y,), 1, "fedsgd")
+        assert [name for name in alone.update if alone.model.trains(name)] == ["readout"]
+        gaps = jax.tree.map(lambda a, b: np.abs(a - len(GRAPHS) * b).max(), alone.update["readout"], own["readout"])
+        assert max(jax.tree.leaves(gaps)) < 1e-6
     assert len(parts_of(head, np.r_[rows[:2], rows[2:] * 1.5])) < 3
 
 
