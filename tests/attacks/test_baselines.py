@@ -125,6 +125,13 @@ def test_mean_adjacency_needs_auxiliary_graphs(observation: Observation) -> None
         MEAN_ADJACENCY(observation, Knowledge(SPACE, n=3), key=jax.random.key(0))
 
 
+def test_public_graphs_of_input_rows_serve_an_attack_that_reads_their_edges_alone(observation: Observation) -> None:
+    rows = Knowledge(SPACE, auxiliary=tuple(Graph(SPACE.encode(graph.x), graph.edges) for graph in OTHERS))
+    assert "hold rows for the model, not features" in str(FILE_HABIT.refusal(observation, rows))
+    assert MEAN_ADJACENCY.refusal(observation, rows) is None
+    assert FILE_HABIT.refusal(observation, Knowledge(SPACE, auxiliary=OTHERS)) is None
+
+
 def test_empty_is_one_most_frequent_node(observation: Observation) -> None:
     best = EMPTY(observation, Knowledge(SPACE), key=jax.random.key(0)).best
     assert best is not None
