@@ -23,7 +23,7 @@ from jgleak.audit.programs import forget_programs
 from jgleak.audit.round import AttackedClient, chosen_attack, client, refusal
 from jgleak.audit.setup import Setup, prepare, stream_key
 from jgleak.audit.specification import Specification
-from jgleak.audit.workers import enough, share
+from jgleak.audit.workers import Processes, enough, share
 from jgleak.features import FeatureSpace
 from jgleak.federated import Observation
 from jgleak.graph import Graph
@@ -93,7 +93,13 @@ class Result(Answer):
     target_error: float | None = None
 
 
-def run(specification: Specification, setup: Setup | None = None, *, workers: int | None = 1) -> Iterator[Result]:
+def run(
+    specification: Specification,
+    setup: Setup | None = None,
+    *,
+    workers: int | None = 1,
+    started: Processes | None = None,
+) -> Iterator[Result]:
     """Attack the clients, yielding each result as it is finished (one by one, or many side by side).
 
     An exception inside an attack ends that client only: its result has an empty reconstruction, ``stop`` is
@@ -105,6 +111,7 @@ def run(specification: Specification, setup: Setup | None = None, *, workers: in
       setup: what ``prepare`` returned for it; made here when left out.
       workers: processes that share the clients, of which this is one; results come in the order in which they are
         finished. None: as many as pay (``workers.enough``).
+      started: the others, where they wait already.
 
     Raises:
       ValueError: the attack cannot work with this model, task or knowledge.
@@ -117,18 +124,21 @@ def run(specification: Specification, setup: Setup | None = None, *, workers: in
     work = chunks(specification, len(setup.dataset.graphs))
     workers = enough(len(work)) if workers is None else workers
     if min(workers, len(work)) > 1:
-        yield from _shared(specification, setup, work, workers)
+        yield from _shared(specification, setup, work, workers, started)
         return
     for firsts in work:
         yield from run_chunk(specification, setup, firsts)
 
 
-def _shared(specification: Specification, setup: Setup, work: Sequence[range], workers: int) -> Iterator[Result]:
+def _shared(
+    specification: Specification, setup: Setup, work: Sequence[range], workers: int, started: Processes | None
+) -> Iterator[Result]:
     """Workers read the setup from a file, so that data are loaded, and models trained, once."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "setup"
         file.write_bytes(pickle.dumps(setup))
-        for results in share(_work, [(specification, file, firsts) for firsts in work], workers, here=True):
+        calls = [(specification, file, firsts) for firsts in work]
+        for results in share(_work, calls, workers, here=True, started=started):
             yield from results
 
 

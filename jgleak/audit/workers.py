@@ -8,13 +8,13 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import nullcontext
+from importlib import import_module
 from multiprocessing import active_children, get_context, parent_process
 from multiprocessing.connection import wait
 from multiprocessing.queues import SimpleQueue
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
-
-import jax
 
 from jgleak.garbage import look_seldom
 
@@ -29,59 +29,99 @@ MOST, EACH = 4, 8
 def enough(calls: int) -> int:
     """How many processes share ``calls`` by default: one for each core, within bounds, or one alone on an
     accelerator."""
-    if calls < 2 * EACH or jax.default_backend() != "cpu":
+    return 1 if _device() != "cpu" else most(calls)
+
+
+def most(calls: int) -> int:
+    """How many processes share ``calls`` by default where there is no accelerator."""
+    if calls < 2 * EACH:
         return 1
     return min(len(_cores()) or os.cpu_count() or 1, calls // EACH, MOST)
 
 
+class Processes:
+    """Processes that wait for calls. They end with its context.
+
+    They start anew, so that each JAX makes a thread a core of its own (where the system binds processes to cores), and
+    share what they compile. That takes seconds, as long as this process takes to import JAX and to load data: this
+    module imports neither, so that the others can start before.
+
+    Args:
+      number: of processes.
+      here: this process is to do a part of the calls, and keeps a part of the cores.
+      module: what they import before the first call comes; it holds what will be called.
+    """
+
+    def __init__(self, number: int, *, here: bool = False, module: str = __name__) -> None:
+        context = get_context("spawn")
+        parts: SimpleQueue[list[int]] = context.SimpleQueue()
+        for part in partition(_cores(), number + here)[here:]:
+            parts.put(part)
+        self._others, self._compiled, self._asked = set(active_children()), TemporaryDirectory(), list[Future[Any]]()
+        self._pool = ProcessPoolExecutor(number, context, initializer=_begin, initargs=(parts, self._compiled.name))
+        for _ in range(number):
+            self.submit(_imported, module)
+
+    def submit(self, task: Callable[..., T], *call: Any) -> Future[T]:
+        """Have ``task`` called."""
+        self._asked.append(self._pool.submit(task, *call))
+        return self._asked[-1]
+
+    def __enter__(self) -> Processes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # A worker that does what was done here too is not waited for. The pool is to forget cancelled calls before
+        # workers end, so it is shut down first, and once: in Python 3.11 it fails on those that it finds then.
+        early = not all(future.done() for future in self._asked)
+        self._pool.shutdown(wait=not early, cancel_futures=early)
+        if early:
+            ended = set(active_children()) - self._others
+            for process in ended:
+                process.terminate()
+            for process in ended:
+                process.join()
+        self._compiled.cleanup()
+
+
 def share(
-    task: Callable[..., T], calls: Sequence[tuple[Any, ...]], workers: int, *, here: bool = False
+    task: Callable[..., T],
+    calls: Sequence[tuple[Any, ...]],
+    workers: int,
+    *,
+    here: bool = False,
+    started: Processes | None = None,
 ) -> Generator[T, None, None]:
     """What ``task`` returns for each of ``calls``, as they are done.
 
-    Processes start anew, so that each JAX makes a thread a core of its own (where the system binds processes to cores),
-    and share what they compile. ``task`` is a function of a module, which imports without doing anything. When the
-    caller leaves early, what was begun is dropped.
+    ``task`` is a function of a module, which imports without doing anything. When the caller leaves early, what was
+    begun is dropped.
 
     Args:
       task: what to call.
       calls: its arguments.
       workers: processes.
       here: this process is one of them: it begins at once, with the last calls, while the others start.
+      started: those that share the calls, this one aside, where they wait already.
 
     Raises:
       ValueError: JAX computes on an accelerator here, which processes cannot share.
       ChildProcessError: a process died.
       Exception: the first that ``task`` raised, when all other calls are done.
     """
-    if workers > 1 and (device := jax.default_backend()) != "cpu":
+    if workers > 1 and (device := _device()) != "cpu":
         raise ValueError(f"workers: processes share CPUs, and this machine computes on {device}; leave --workers out")
-    context, failed = get_context("spawn"), list[Exception]()
-    workers = min(workers - here, len(calls)) or 1
-    parts: SimpleQueue[list[int]] = context.SimpleQueue()
-    for part in partition(_cores(), workers + here)[here:]:
-        parts.put(part)
-    others, futures = set(active_children()), list[Future[T]]()
-    with TemporaryDirectory() as compiled:
-        pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(parts, compiled))
+    failed, number = list[Exception](), min(workers - here, len(calls)) or 1
+    with Processes(number, here=here) if started is None else nullcontext(started) as processes:
         try:
-            futures += [pool.submit(task, *call) for call in calls]
-            for future in _both(task, calls, futures) if here else as_completed(futures):
-                if isinstance(error := future.exception(), Exception):
-                    failed.append(error)
-                else:
-                    yield future.result()
-        finally:
-            # A worker that does what was done here too is not waited for. The pool is to forget cancelled calls before
-            # workers end, so it is shut down first, and once: in Python 3.11 it fails on those that it finds then.
-            early = len(futures) < len(calls) or not all(future.done() for future in futures)
-            pool.shutdown(wait=not early, cancel_futures=early)
-            if early:
-                ended = set(active_children()) - others
-                for process in ended:
-                    process.terminate()
-                for process in ended:
-                    process.join()
+            futures = [processes.submit(task, *call) for call in calls]
+        except BrokenProcessPool as error:
+            raise ChildProcessError(DIED) from error
+        for future in _both(task, calls, futures) if here else as_completed(futures):
+            if isinstance(error := future.exception(), Exception):
+                failed.append(error)
+            else:
+                yield future.result()
     for error in failed:
         raise ChildProcessError(DIED) if isinstance(error, BrokenProcessPool) else error
 
@@ -125,11 +165,23 @@ def _cores() -> list[int]:
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
 
+def _device() -> str:
+    import jax
+
+    return jax.default_backend()
+
+
+def _imported(module: str) -> None:
+    import_module(module)
+
+
 def _begin(parts: SimpleQueue[list[int]], compiled: str) -> None:
     look_seldom()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started us ends us
     threading.Thread(target=_follow, daemon=True).start()
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        import jax
+
         jax.config.update("jax_compilation_cache_dir", compiled)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
     if cores := parts.get():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing, nullcontext
+import sys
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +20,7 @@ from jgleak.plural import counted
 
 if TYPE_CHECKING:
     from jgleak.audit.setup import Setup
+    from jgleak.audit.workers import Processes
 
 
 def attack(
@@ -195,12 +197,24 @@ def attack(
             prior=prior,
             max_n=max_n,
         )
-        raise typer.Exit(_audit(specification, workers, out, json_lines, stderr, stdout))
+        with _others(specification, workers) as started:
+            raise typer.Exit(_audit(specification, workers, started, out, json_lines, stderr, stdout))
+
+
+def _others(specification: Specification, workers: int | None) -> AbstractContextManager[Processes | None]:
+    """The processes that will share the clients with this one, as far as that is known before data are loaded: they
+    start while this one imports JAX and loads the data. Where clients turn out to be few they are not needed."""
+    from jgleak.audit.workers import Processes, most
+
+    clients = sys.maxsize if specification.graphs is None else specification.graphs // specification.batch_size
+    number = (most(clients) if workers is None else min(workers, clients)) - 1
+    return Processes(number, here=True, module="jgleak.audit.experiment") if number > 0 else nullcontext()
 
 
 def _audit(
     specification: Specification,
     workers: int | None,
+    started: Processes | None,
     out: Path | None,
     json_lines: bool,
     stderr: Console,
@@ -241,7 +255,7 @@ def _audit(
         doing = f"{specification.attack}{several}, {specification.time_limit:g} s a client at most"
         with last_words(interrupted, summarise), bar(stderr, "exact") as progress:
             task = progress.add_task(doing, total=graphs, exact=0)
-            for result in run(specification, setup, workers=workers):
+            for result in run(specification, setup, workers=workers, started=started):
                 record = result_record(result, specification)
                 records.append(record)
                 if json_lines:

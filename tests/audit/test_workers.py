@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import pytest
 
 from jgleak.audit import workers
-from jgleak.audit.workers import enough, partition, share
+from jgleak.audit.workers import Processes, enough, most, partition, share
 
 
 @pytest.mark.parametrize("here", [False, True])
@@ -45,6 +48,43 @@ def test_unasked_there_are_as_many_processes_as_pay(monkeypatch: pytest.MonkeyPa
     assert enough(1000) == 3
     monkeypatch.setattr("jax.default_backend", lambda: "gpu")
     assert enough(1000) == 1
+    assert most(1000) == 3
+
+
+def test_processes_start_before_there_are_calls_and_end_with_their_context() -> None:
+    with Processes(1, module="colorsys") as started:
+        first = started.submit(_loaded, "colorsys").result()
+        found = list(share(_loaded, [("colorsys",), ("tabnanny",)], 1, started=started))
+        assert first[0] != os.getpid() and first[1]
+        assert sorted(found) == [(first[0], False), first]  # it is the same process, and has imported no more
+    with pytest.raises(ProcessLookupError):
+        os.kill(first[0], 0)
+
+
+def _loaded(module: str) -> tuple[int, bool]:
+    return os.getpid(), module in sys.modules
+
+
+def test_processes_without_calls_are_not_waited_for() -> None:
+    begun = time.monotonic()
+    with Processes(1) as started:
+        started.submit(time.sleep, 60)
+    assert time.monotonic() - begun < 50
+
+
+def test_processes_that_died_are_told() -> None:
+    with Processes(1) as started:
+        with pytest.raises(BrokenProcessPool):
+            started.submit(os._exit, 1).result()
+        with pytest.raises(ChildProcessError, match="fewer --workers"):
+            list(share(pow, [(2, 3)], 1, started=started))
+
+
+def test_starting_imports_no_jax() -> None:
+    """The command starts the others before it imports JAX."""
+    code = "import sys, jgleak.audit.workers, jgleak.cli.attack; print('jax' in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout == "False\n"
 
 
 @pytest.mark.skipif(
