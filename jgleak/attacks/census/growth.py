@@ -16,6 +16,9 @@ from jgleak.graph import coloured
 
 Edges = tuple[tuple[int, int], ...]
 
+FORWARD = igraph.GraphBase(3, [(0, 1)]).permute_vertices([1, 2, 0]).get_edgelist() == [(1, 2)]
+"""A permutation of igraph's has the new place of every node; from version 1.0 on, the node of every new place."""
+
 
 class Assembled(NamedTuple):
     """A finished graph: the top block of every node, the edges, and their edge classes."""
@@ -179,12 +182,12 @@ class _Different:
     def __init__(self, classes: int) -> None:
         self.graphs: list[PartialGraph] = []
         self._classes = classes
-        self._alone: dict[object, PartialGraph | None] = {}  # by what is quick to see; None: there are several
+        self._alone: dict[int, PartialGraph | None] = {}  # by what is quick to see; None: there are several
         self._forms: set[object] = set()
 
     def add(self, partial: PartialGraph) -> None:
         """Keep it, unless an isomorphic one is there. Canonical forms are of graphs alone that look alike."""
-        shown = _surroundings(partial, self._classes)
+        shown = _surroundings(partial)
         if shown in self._alone:
             if (other := self._alone[shown]) is not None:
                 self._forms.add(_canonical(other, self._classes))
@@ -197,13 +200,15 @@ class _Different:
         self.graphs.append(partial)
 
 
-def _surroundings(partial: PartialGraph, classes: int) -> object:
-    """Equal for isomorphic partial graphs: how often each block has which blocks along which edges."""
-    around: list[list[int]] = [[] for _ in partial.blocks]
+def _surroundings(partial: PartialGraph) -> int:
+    """Equal for isomorphic partial graphs, seldom for others: how often each block has which blocks along which
+    edges."""
+    colours = [hash((block,)) for block in partial.blocks]
+    around = [0] * len(colours)
     for (u, v), along in zip(partial.edges, partial.along, strict=True):
-        around[u].append(classes * partial.blocks[v] + along)
-        around[v].append(classes * partial.blocks[u] + along)
-    return tuple(sorted((block, *sorted(near)) for block, near in zip(partial.blocks, around, strict=True)))
+        around[u] += colours[v] * (2 * along + 1)
+        around[v] += colours[u] * (2 * along + 1)
+    return sum(map(hash, zip(colours, around, strict=True)))
 
 
 def _without(needs: tuple[int, ...], one: int) -> tuple[int, ...]:
@@ -220,10 +225,15 @@ def _canonical(partial: PartialGraph, classes: int) -> object:
     if classes > 1:
         pairs = np.array(partial.edges, np.int64).reshape(-1, 2), np.array(partial.blocks), np.array(partial.along)
         graph, shown = coloured(len(partial.blocks), *pairs)
-        colours = shown.tolist()
+        colours, edges = shown.tolist(), graph.get_edgelist()
     else:
-        graph, colours = igraph.Graph(len(partial.blocks), partial.edges), partial.blocks
-    graph.vs["colour"] = colours
-    canonical = graph.permute_vertices(graph.canonical_permutation(color=colours))
-    edges = frozenset((u, v) if u < v else (v, u) for u, v in canonical.get_edgelist())
-    return tuple(canonical.vs["colour"]), edges
+        colours, edges = partial.blocks, partial.edges
+        graph = igraph.GraphBase(len(colours), edges)
+    place = graph.canonical_permutation(color=colours)
+    if not FORWARD:
+        place = sorted(range(len(place)), key=place.__getitem__)
+    shown = [0] * len(place)
+    for new, colour in zip(place, colours, strict=True):
+        shown[new] = colour
+    ends = [(place[u], place[v]) for u, v in edges]
+    return tuple(shown), frozenset([(u, v) if u < v else (v, u) for u, v in ends])
