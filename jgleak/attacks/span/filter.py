@@ -109,9 +109,11 @@ class BlockFilter:
         padded = kernels.fill(np.repeat(np.asarray(rows, np.float64), classes, axis=0), size)
         along = (np.arange(size) % classes).astype(np.int32)
         with jax.enable_x64(True):
-            self.weights64 = jax.tree.map(lambda w: np.asarray(w, np.float64), self.weights)
+            self.weights64 = jax.device_put(jax.tree.map(lambda w: np.asarray(w, np.float64), self.weights))
             seen, projected = map(np.asarray, kernels.sent(layer, self.weights64, padded, along))
-        self.rows64 = TableRows(seen, projected, kernels.fill(np.repeat(degrees, classes).astype(np.float64), size))
+            degrees64 = kernels.fill(np.repeat(degrees, classes).astype(np.float64), size)
+            self.rows64 = TableRows(seen, projected, degrees64)
+            self.embedded64 = jax.device_put(self.rows64)
         self.rows32 = TableRows(*(part.astype(np.float32) for part in self.rows64))
         self.embedded32 = jax.device_put(self.rows32)
 
@@ -176,7 +178,10 @@ class BlockFilter:
         return CentreSearch(*common, self.fixed[centre], self.classes * centre, plan, check)
 
     def _screen(self, centre: int, survivors: Int[np.ndarray, "S k"], room: int) -> list[list[int]] | None:
-        """Survivors that pass every check in all coordinates, at the device's precision; None if more than ``room``."""
+        """Survivors that pass every check in all coordinates, at the device's precision; None if more than ``room``. A
+        few go to confirmation as they are."""
+        if survivors.shape[0] <= min(CONFIRM, room):
+            return survivors.tolist()
         kept: list[list[int]] = []
         for start in range(0, survivors.shape[0], SCREEN):
             if len(kept) > room:
@@ -214,7 +219,7 @@ class BlockFilter:
             for row, members in zip(around, neighbours[part], strict=True):
                 row[: len(members)] = members
             with jax.enable_x64(True):
-                rows = self._embed(at[part], around, CONFIRM, self.weights64, self.rows64)
+                rows = self._embed(at[part], around, CONFIRM, self.weights64, self.embedded64)
             states[part] = rows["state"]
             for i, check in enumerate(self.checks):
                 found = check.distances(self.fixed[at[part], : check.fixed], rows[check.view])
@@ -234,7 +239,7 @@ class BlockFilter:
             for row, members in zip(around, neighbours[part], strict=True):
                 row[: len(members)] = members
             with jax.enable_x64(True):
-                found = self._embed(centres[part], around, CONFIRM, self.weights64, self.rows64, ("aggregate",))
+                found = self._embed(centres[part], around, CONFIRM, self.weights64, self.embedded64, ("aggregate",))
             rows.append(found["aggregate"])
         return np.concatenate(rows)
 

@@ -334,9 +334,10 @@ def fill(array: np.ndarray, size: int, axis: int = 0, value: float = 0) -> np.nd
     """One value at the end of an axis, up to ``size``."""
     if array.shape[axis] >= size:
         return array
-    widths = [(0, 0)] * array.ndim
-    widths[axis] = (0, size - array.shape[axis])
-    return np.pad(array, widths, constant_values=value)
+    rest = (slice(None),) * axis
+    filled = np.full((*array.shape[:axis], size, *array.shape[axis + 1 :]), value, array.dtype)
+    filled[(*rest, slice(array.shape[axis]))] = array
+    return filled
 
 
 def padded(size: int, sizes: tuple[int, ...]) -> int:

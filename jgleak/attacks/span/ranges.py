@@ -22,12 +22,15 @@ TILE = (64, 1024)
 REACH = 2048
 """Prefixes and tail rows of a tile; most prefixes of a range."""
 
+FINE, FINE_REACH, FINE_TAIL = (32, 256), 256, 1 << 13
+"""The same where there are at most so many prefixes and tail rows: a larger tile would be mostly padding."""
+
 RANGE = 1 << 26
 """Candidates of a range: what one device does between two looks at the clock."""
 
-TABLES = (512, 4096, 32768)
+TABLES = (256, 1024, 4096, 32768)
 COLUMNS = (28, 40, *range(64, 4097, kernels.STEP))
-TAILS = (1 << 12, 1 << 17)
+TAILS = (1 << 10, 1 << 13, 1 << 17)
 PLACES = (8, 32)
 VECTORS = (4, 8)
 """Padded sizes: table rows, columns, tail rows, prefix members, null vectors."""
@@ -98,9 +101,16 @@ class CentreSearch:
     plan: Neighbourhoods
     check: SpanCheck
 
+    @property
+    def grid(self) -> tuple[tuple[int, int], int]:
+        """Prefixes and tail rows of a tile, and most prefixes of a range."""
+        fine = self.plan.prefix_count <= FINE_REACH and self.plan.tail.shape[0] <= FINE_TAIL
+        return (FINE, FINE_REACH) if fine else (TILE, REACH)
+
     def survivors(self, clock: Clock, candidates: int, most: int) -> tuple[Int[np.ndarray, "S k"], list[Unsearched]]:
-        """Neighbourhoods that pass the cheap check, and the ranges left out: at most ``candidates`` are looked at, and
-        no more once above ``most`` passed."""
+        """Neighbourhoods that pass the cheap check, in the order of their numbers, and the ranges left out: at most
+        ``candidates`` are looked at, and no more once above ``most`` passed."""
+        (high, wide), reach = self.grid
         rows = self.plan.tail.shape[0]
         stop, width = self.plan.within(candidates)
         left = [self._unsearched((stop, self.plan.prefix_count), (0, rows)), self._unsearched((0, stop), (width, rows))]
@@ -112,7 +122,7 @@ class CentreSearch:
                 left.append(self._unsearched((0, stop), tails))
                 continue
             call = run(slice(*tails))
-            waiting = deque(_ranges(stop, tails[1] - start, self.mesh.size))
+            waiting = deque(_ranges(stop, tails[1] - start, self.mesh.size, high, reach))
             flying: deque[tuple[list[_Work], tuple[Array, Array]]] = deque()
             while (waiting or flying) and clock.left > 0 and number <= most:
                 while waiting and len(flying) < AHEAD:
@@ -124,15 +134,17 @@ class CentreSearch:
                     if found:
                         pairs.append(np.asarray(buffers)[lane, :, :found].T + np.array([0, start]))
                         number += found
-                    if row * TILE[0] < work.size:
+                    if row * high < work.size:
                         waiting.appendleft(work._replace(row=row, column=column))
             rest = [*waiting, *(work for lanes, _ in flying for work in lanes)]
             for work in rest:
-                begun, later = work.first + work.row * TILE[0], work.first + (work.row + 1) * TILE[0]
-                end, ahead = work.first + work.size, start + work.column * TILE[1]
+                begun, later = work.first + work.row * high, work.first + (work.row + 1) * high
+                end, ahead = work.first + work.size, start + work.column * wide
                 left.append(self._unsearched((begun, min(later, end)), (ahead, tails[1])))
                 left.append(self._unsearched((later, end), tails))
         prefix, tail = np.concatenate(pairs).T
+        order = np.lexsort((tail, prefix))
+        prefix, tail = prefix[order], tail[order]
         return np.c_[self.plan.prefix(prefix)[0], self.plan.tail[tail]], [part for part in left if part.size]
 
     def _unsearched(self, prefixes: tuple[int, int], tails: tuple[int, int]) -> Unsearched:
@@ -178,7 +190,7 @@ class CentreSearch:
 
             def call(lanes: list[_Work]) -> tuple[Array, Array]:
                 work = kernels.fill(np.array(lanes, np.int32), self.mesh.size)
-                return kernels.scan((self.layer, check.view), self.mesh, TILE, REACH, *state, work)
+                return kernels.scan((self.layer, check.view), self.mesh, *self.grid, *state, work)
 
             return call
 
@@ -191,10 +203,10 @@ class CentreSearch:
         return jax.device_put(arrays, NamedSharding(self.mesh, PartitionSpec()))
 
 
-def _ranges(stop: int, tail_rows: int, devices: int) -> Iterator[_Work]:
-    """Prefixes 0 to ``stop`` in ranges of bounded work that keep all devices busy."""
-    size = min(max(RANGE // tail_rows, 1), max(stop // devices, 1), REACH)
-    size = -(-size // TILE[0]) * TILE[0]
+def _ranges(stop: int, tail_rows: int, devices: int, high: int, reach: int) -> Iterator[_Work]:
+    """Prefixes 0 to ``stop`` in ranges of bounded work, of whole tiles, that keep all devices busy."""
+    size = min(max(RANGE // tail_rows, 1), max(stop // devices, 1), reach)
+    size = -(-size // high) * high
     for first in range(0, stop, size):
         yield _Work(first, min(size, stop - first))
 

@@ -168,7 +168,7 @@ def agree(stars: Stars, requests: Sequence[Request], *checks: SpanCheck, **more:
 @pytest.fixture(autouse=True)
 def tiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small enumerations go through ranges and tiles too, and fill several of them."""
-    sizes = {"TILE": (2, 8), "REACH": 8, "RANGE": 128, "SMALL": 0, "SCREEN": 32, "CONFIRM": 16}
+    sizes = {"TILE": (2, 8), "REACH": 8, "RANGE": 128, "FINE_REACH": 0, "SMALL": 0, "SCREEN": 32, "CONFIRM": 16}
     shapes = {"TABLES": (16,), "COLUMNS": (12,), "TAILS": (24,), "WIDTHS": (4,), "PLACES": (4,)}
     for name, value in (sizes | shapes).items():
         for module in (filtering, ranges):
@@ -281,10 +281,29 @@ def test_few_candidates_skip_the_tiles(stars: Callable[..., Stars], monkeypatch:
     assert agree(table, [(0, THREE)], table.check(some(THREE, 8))) >= 8
 
 
+@pytest.mark.parametrize(("reach", "tail", "tile"), [(64, 64, (4, 4)), (1, 64, (2, 8)), (64, 1, (2, 8))])
+def test_few_prefixes_and_tail_rows_go_through_fine_tiles(
+    reach: int, tail: int, tile: tuple[int, int], stars: Callable[..., Stars], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is found does not depend on the tile, nor does its order."""
+    table = stars("gcn")
+    check, used = table.check(some(THREE, 8)), list[tuple[int, int]]()
+    request = {"clock": FOREVER, "budget": ALL}
+    coarse = table.filter(check).blocks([(0, THREE)], **request)
+    scan = filtering.kernels.scan
+    monkeypatch.setattr(filtering.kernels, "scan", lambda *given: used.append(given[2]) or scan(*given))
+    for name, value in {"FINE": (4, 4), "FINE_REACH": reach, "FINE_TAIL": tail}.items():
+        monkeypatch.setattr(ranges, name, value)
+    fine = table.filter(check).blocks([(0, THREE)], **request)
+    assert set(used) == {tile}
+    assert fine.neighbours == coarse.neighbours
+
+
 def test_the_real_sizes(stars: Callable[..., Stars], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     assert ranges.REACH % ranges.TILE[0] == 0
     assert all(size % ranges.TILE[1] == 0 for size in ranges.TAILS)
+    assert ranges.FINE_REACH % ranges.FINE[0] == 0 == ranges.FINE_TAIL % ranges.FINE[1]
     table = stars("gcn")
     monkeypatch.setattr(filtering, "SMALL", 0)
     assert agree(table, [(0, THREE)], table.check(some(THREE, 8))) >= 8
