@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import networkx as nx
@@ -237,6 +238,7 @@ def _mismatches(graph: Graph, space: FeatureSpace) -> int:
     return different + unfilled
 
 
+@cache
 def _spare(number: int, charge: int, used: int) -> int | None:
     """Valence an atom has left for double and triple bonds; None where none of its valences reaches ``used``. A charged
     atom has the valences of the neutral one with as many electrons."""

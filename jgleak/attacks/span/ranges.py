@@ -102,10 +102,14 @@ class CentreSearch:
     check: SpanCheck
 
     @property
+    def fine(self) -> bool:
+        """Few candidates: tiles are small, and one compiled program takes checks of few columns and of more."""
+        return self.plan.prefix_count <= FINE_REACH and self.plan.tail.shape[0] <= FINE_TAIL
+
+    @property
     def grid(self) -> tuple[tuple[int, int], int]:
         """Prefixes and tail rows of a tile, and most prefixes of a range."""
-        fine = self.plan.prefix_count <= FINE_REACH and self.plan.tail.shape[0] <= FINE_TAIL
-        return (FINE, FINE_REACH) if fine else (TILE, REACH)
+        return (FINE, FINE_REACH) if self.fine else (TILE, REACH)
 
     def survivors(self, clock: Clock, candidates: int, most: int) -> tuple[Int[np.ndarray, "S k"], list[Unsearched]]:
         """Neighbourhoods that pass the cheap check, in the order of their numbers, and the ranges left out: at most
@@ -155,7 +159,7 @@ class CentreSearch:
         check, plan, members = self.check, self.plan, self.plan.members
         size = kernels.padded(members.size, TABLES)
         blank = size + 1
-        columns = kernels.padded(check.columns.size, COLUMNS)
+        columns = kernels.padded(check.columns.size, COLUMNS[self.fine :])
         scaled = self.fixed * check.fixed_scale if check.fixed else np.zeros(0)
         residual = scaled @ check.fixed_null if check.fixed else np.zeros(check.row_null.shape[1])
         vectors = residual.size

@@ -585,6 +585,7 @@ from jgleak.gnn import standard
 
 assert jax.device_count() == 4
 ranges.TILE, ranges.REACH, ranges.RANGE, ranges.TAILS, ranges.COLUMNS = (4, 8), 8, 64, (24,), (16,)
+ranges.FINE_REACH = 0
 filter.SMALL, filter.WIDTHS, filter.SCREEN, filter.CONFIRM = 10**6, (4,), 64, 64
 combinations.LITTLE, combinations.SPREAD = 10, 2
 rng, clock = np.random.default_rng(0), Budget(time_limit=1e6).start()
