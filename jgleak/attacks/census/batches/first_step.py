@@ -7,10 +7,15 @@ of graphs of later steps beside it, as far as weights have moved. Where a row ``
 ``c x (x) d`` can be taken out of ``G`` so that the rank falls exactly if ``c d' G+ x = 1`` (Wedderburn, 1934). A block
 has ``d = D f``, with ``f`` the gradient at the graph's logits, so that its share of the nodes is ``B / (f' D' G+ x)``,
 whatever the other graphs are.
+
+Rows of blocks that are alike, in one graph or in graphs of two steps, are nearly parallel: between the steps weights
+have moved by the rate times a gradient. So ``G`` has faint directions, down to its rounding, and ``G+`` needs all of
+them: without one, the blocks beside it show shares of each other. Directions of rounding beside them do no harm.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -27,12 +32,18 @@ from jgleak.attacks.census.candidates import Levels
 from jgleak.attacks.census.equations import Table
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.system import Rules
+from jgleak.attacks.span.settings import TOLERANCES
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.gnn import GNN, Params
 from jgleak.gnn.tree import at, put
 
-ROUNDED = 3e-6
-"""Rows of the first graph are off by rounding alone, about this much; others by how far weights have moved."""
+FLOOR, RESIDUE = 2.0**-24, 1e-7
+"""Singular values below this share of the largest are rounding: in the gradient, and where the rounded rows of a graph
+were taken out of it."""
+
+ROUNDED, WITHIN = 3e-6, 1e-3
+"""Rows of the first graph are off by rounding alone, less than this; others by how far weights have moved. Rows that are
+off by more than the second number are not looked at."""
 
 NEAR = 0.015
 """How far from a whole number a count may be before the graph's own logits are known, relative to the count."""
@@ -94,7 +105,7 @@ def first_counts(problem: CensusProblem, levels: Levels, clock: Clock) -> Iterat
     every = head.roots(problem, levels, clock)
     if every is None:
         return
-    some = np.flatnonzero(every.off <= head.span.tolerance)
+    some = np.flatnonzero(every.off <= WITHIN)
     if not some.size:
         return
     roots, rules = Roots(*(part[some] for part in every)), Rules.of(levels.top, some)
@@ -105,24 +116,28 @@ def first_counts(problem: CensusProblem, levels: Levels, clock: Clock) -> Iterat
 
 
 def _of_these(problem: CensusProblem, head: Head, roots: Roots, rules: Rules, clock: Clock) -> Iterator[Counts]:
-    """What the graph may be if it has no other blocks."""
-    number = len(roots.off)
+    """What the graph may be if it has no other blocks; those labels and numbers of nodes first in which most nodes have
+    blocks with whole counts."""
+    likely, sure = list[tuple[float, int, int, Float[np.ndarray, " k"]]](), roots.off <= ROUNDED
     for label in range(problem.observation.model.outputs):
-        shares = np.full(number, 1.0 / number)
+        shares = sure.astype(np.float64)
         for _ in range(ROUNDS):
-            shares = _shares(problem, roots, shares / max(float(shares.sum()), 1e-300), label)
+            mixed = np.where(sure, shares, 0.0)
+            shares = _shares(problem, roots, mixed / max(float(mixed.sum()), 1e-300), label)
         for n in (n for sizes in problem.rounds[:1] for n in sizes):
+            whole = np.round(n * shares)
+            alone = whole[sure & (np.abs(n * shares - whole) <= NEAR * whole)].sum()
+            if alone >= ALONE * n:  # else too few blocks would be this graph's alone
+                likely.append((abs(1.0 - float(alone) / n), n, label, n * shares))
+    for _, n, label, own in sorted(likely, key=lambda one: one[:3]):
+        for counts in cheapest(_allowed(own, roots.off, NEAR), rules, TRIED, clock, n):
             if clock.left <= 0:
                 return
-            whole = np.round(n * shares)
-            if whole[(roots.off <= 10 * ROUNDED) & (np.abs(n * shares - whole) <= NEAR * whole)].sum() < ALONE * n:
-                continue  # too few blocks that would be this graph's alone
-            for counts in cheapest(_allowed(n * shares, roots.off, NEAR), rules, TRIED, clock, n):
-                tried = [] if counts is None else _and_again(problem, roots, rules, Counts(counts, label), clock)
-                better = next((one for one in tried if head.explains(problem, roots, one)), None)
-                if better is not None:
-                    yield better
-                    break
+            tried = [] if counts is None else _and_again(problem, roots, rules, Counts(counts, label), clock)
+            better = next((one for one in tried if head.explains(problem, roots, one)), None)
+            if better is not None:
+                yield better
+                break
 
 
 def _and_again(problem: CensusProblem, roots: Roots, rules: Rules, found: Counts, clock: Clock) -> Iterator[Counts]:
@@ -157,7 +172,7 @@ def _allowed(counts: Float[np.ndarray, " k"], off: Float[np.ndarray, " k"], near
         if whole and abs(count - whole) <= near * whole:
             out.append({whole: doubt, 0: SHARED - doubt})
         else:
-            out.append({0: 0.0} | {k: SHARED + doubt + 0.1 * abs(k - count) for k in range(1, OFTEN + 1)})
+            out.append({0: 0.0} | {k: SHARED + doubt + 0.1 * min(abs(k - count), OFTEN) for k in range(1, OFTEN + 1)})
     return out
 
 
@@ -180,7 +195,7 @@ class Head(NamedTuple):
     def of(problem: CensusProblem) -> Head:
         """That of an update."""
         kernel = np.asarray(at(problem.observation.update, _place(problem))["kernel"], np.float64)
-        span = Subspace.of_gradient(kernel)
+        span = Subspace.of_gradient(kernel, tolerances=dataclasses.replace(TOLERANCES, rank_floor=FLOOR, rank_gap=0.0))
         scaled = kernel / span.scale[:, None]
         return Head(span, scaled, *np.linalg.svd(scaled, full_matrices=False))
 
@@ -211,7 +226,7 @@ class Head(NamedTuple):
         weights = found.blocks / (n * problem.observation.batch_size)
         part = (roots.rows * weights[:, None]).T @ np.einsum("kcf,c->kf", roots.slopes, slope)
         left = np.linalg.svd(self.gradient - part, compute_uv=False)
-        return bool(left[rank - fallen] <= np.sqrt(self.values[rank - 1] * self.values[rank]))
+        return bool(left[rank - fallen] <= RESIDUE * self.values[0])
 
 
 def _place(problem: CensusProblem) -> tuple[str, ...]:

@@ -32,6 +32,11 @@ from jgleak.graph import Graph
 STOOD_ALONE = "rows that enter the readout, and what flows back to them, are independent over the graphs of all steps"
 """What a list of a graph takes for granted that was read at the weights of its step."""
 
+USUAL_FIRST = 100_000
+"""With more 1-hop candidates than this, usual nodes are tried first (``CensusLimits.usual_first``): the span of several
+graphs' input rows lets hundreds of feature vectors pass that no node has, and a search through the neighbourhoods of
+all of them takes the time of all steps."""
+
 Single = Callable[[Observation, Clock], Reconstruction]
 """The census of an update of one graph, within some time."""
 
@@ -102,7 +107,7 @@ def _found(
     if left.batch_size == 1:
         return [cut(answer) for answer in beside(single(left, clock))]
     best = list[Reconstruction]()
-    for answer in _firsts(problem, left, clock.part(0.5), budget):
+    for answer in _firsts(problem, left, clock, budget):  # without the first graph there is nothing to do later
         more = [answer, *_found(problem, _after(problem, left, answer.graphs[0]), clock, budget, single)]
         best = max(best, more, key=len)
         if len(best) == left.batch_size or clock.left <= 0:
@@ -112,7 +117,9 @@ def _found(
 
 def _firsts(problem: CensusProblem, left: Observation, clock: Clock, budget: Budget) -> Iterator[Reconstruction]:
     """What the graph of the first step that is left may be."""
-    own = CensusProblem.of(left, problem.knowledge, problem.settings)
+    limits = problem.settings.limits
+    limits = dataclasses.replace(limits, usual_first=min(limits.usual_first, USUAL_FIRST))
+    own = CensusProblem.of(left, problem.knowledge, dataclasses.replace(problem.settings, limits=limits))
     tried = set[bytes]()
     for levels in CensusCandidates(own, clock, budget).attempts(clock):
         if levels.top.size > own.limits.blocks_counted:
