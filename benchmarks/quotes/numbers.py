@@ -27,6 +27,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "flower_guard": ("client",),
     "grain_figures": ("figure",),
     "gsm0_guesses": ("guess",),
+    "loader_stages": ("molecules",),
     "noise_threshold": ("attack", "precision", "defense"),
     "public_part": ("public", "attack"),
     "recursion": ("dataset", "layers", "pooling", "hidden"),

@@ -24,7 +24,7 @@ from benchmarks.lib.recovered import COLUMNS, cells, recovered
 from jgleak.attacks.attack import Budget, Reconstruction
 from jgleak.attacks.registry import get_attack
 from jgleak.audit.round import AttackedClient, client
-from jgleak.audit.setup import prepare, stream_key
+from jgleak.audit.setup import Setup, prepare, stream_key
 from jgleak.audit.specification import Specification
 from jgleak.features import FeatureSpace
 from jgleak.federated import LocalTraining, Observation, fedsgd
@@ -167,23 +167,33 @@ def main(
 
 def measured(row: Row, graphs: int, time_limit: float) -> Record:
     """One row."""
+    specification = specification_of(row, graphs, time_limit)
+    setup, size = setup_of(row, specification), specification.batch_size
+    clients = list[Record]()
+    for first in range(0, graphs - size + 1, size):
+        clients += _attacked(client(specification, setup, first), row, setup.dataset.space, time_limit)
+    about = {"row": row.name, "graphs": len(clients), "time_limit": time_limit, "seed": specification.seed}
+    return about | recovered(clients, ()) | {"gsm1": float(np.mean([one["gsm1"] for one in clients]))}
+
+
+def specification_of(row: Row, graphs: int, time_limit: float) -> Specification:
+    """The audit of a row."""
     fields = {**MODELS[row.model][1], **row.optimiser, "attack": READ_AS[row.read_as][0]}
     fields |= {"local_steps": row.steps, "local_rate": row.rate, "graphs": graphs, "time_limit": time_limit}
     size = max(row.loaded, row.whole, 1)
     if size > 1 or row.loaded:
         fields |= {"batch_size": size, "local_loader": min(row.loaded, 1)}
         fields |= {"know": ("n",) if row.read_as == "nothing" else ()}
-    specification = dataclasses.replace(COMMON, **fields)
+    return dataclasses.replace(COMMON, **fields)
+
+
+def setup_of(row: Row, specification: Specification) -> Setup:
+    """Its graphs, model and weights."""
     setup = prepare(specification)
-    if row.model == "sage":  # the command line has no word for its head
-        model = setup.model.clone(readout=NodeMLP(MLP((256, 2))))
-        params = model.initial(key=stream_key(specification, 0))
-        setup = setup._replace(model=model, params=params)
-    clients = list[Record]()
-    for first in range(0, graphs - size + 1, size):
-        clients += _attacked(client(specification, setup, first), row, setup.dataset.space, time_limit)
-    about = {"row": row.name, "graphs": len(clients), "time_limit": time_limit, "seed": specification.seed}
-    return about | recovered(clients, ()) | {"gsm1": float(np.mean([one["gsm1"] for one in clients]))}
+    if row.model != "sage":
+        return setup
+    model = setup.model.clone(readout=NodeMLP(MLP((256, 2))))  # the command line has no word for its head
+    return setup._replace(model=model, params=model.initial(key=stream_key(specification, 0)))
 
 
 def _attacked(one: AttackedClient, row: Row, space: FeatureSpace, seconds: float) -> list[Record]:

@@ -38,12 +38,12 @@ from jgleak.gnn import GNN, Params
 from jgleak.gnn.tree import at, put
 
 FLOOR, RESIDUE = 2.0**-24, 1e-7
-"""Singular values below this share of the largest are rounding: in the gradient, and where the rounded rows of a graph
-were taken out of it."""
+"""Singular values below this share of the largest are rounding: in the gradient, and, where the smallest real ones are
+as faint, in what is left of it when the rounded rows of a graph were taken out."""
 
 ROUNDED, WITHIN = 3e-6, 1e-3
-"""Rows of the first graph are off by rounding alone, less than this; others by how far weights have moved. Rows that are
-off by more than the second number are not looked at."""
+"""Rows of the first graph are off by rounding alone, less than the first number, or, where a direction beside them is
+too faint, by more, but less than the second; others by how far weights have moved."""
 
 NEAR = 0.015
 """How far from a whole number a count may be before the graph's own logits are known, relative to the count."""
@@ -226,7 +226,8 @@ class Head(NamedTuple):
         weights = found.blocks / (n * problem.observation.batch_size)
         part = (roots.rows * weights[:, None]).T @ np.einsum("kcf,c->kf", roots.slopes, slope)
         left = np.linalg.svd(self.gradient - part, compute_uv=False)
-        return bool(left[rank - fallen] <= RESIDUE * self.values[0])
+        gap = np.sqrt(self.values[rank - 1] * self.values[rank])
+        return bool(left[rank - fallen] <= max(RESIDUE * self.values[0], gap))
 
 
 def _place(problem: CensusProblem) -> tuple[str, ...]:
