@@ -24,7 +24,7 @@ from jgleak.metrics import score
 from jgleak.names.attacks import BASELINES
 from tests.exposure.conftest import GRAPHS, SPACE, adam, pooled, sent, trained
 
-BUDGET = Budget(time_limit=20)
+BUDGET = Budget(time_limit=60)
 CENSUS = get_attack("census")
 
 
