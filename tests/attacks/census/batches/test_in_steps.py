@@ -197,6 +197,19 @@ def test_the_path_of_weights_is_nearer_than_a_straight_one_and_explains_more(lab
     assert left(_settled(problem, levels, FOREVER)) < 0.1 * left(problem)
 
 
+def test_of_weights_that_explain_nothing_the_path_of_weights_is_straight(lab: Any) -> None:
+    """It begins with the weights that the client got, and what the blocks do not explain is gone evenly."""
+    graph, model = graphs(lab)[0], lab.model()
+    seen = returned(lab, model, [graph, graph], rate=0.01, steps=3, momentum=0.5)
+    problem = problem_of(lab, seen)
+    codes, kinds = np.unique(graph.x, axis=0, return_inverse=True)
+    linked = Linked(graph.adjacency.astype(bool), kinds.ravel())
+    levels, counts = levels_of(problem, linked, codes.astype(np.int32), int(graph.degree.max()))
+    path = weighted_path(problem, levels, 1e-9 * np.ones((counts.size, 1)), np.eye(1, model.outputs))
+    for point, evenly in zip(path, straight(seen), strict=True):
+        assert gap(point.params, evenly.params) < 1e-7 < 1e-5 < gap(seen.params, path[-1].params)
+
+
 def test_only_batches_that_were_trained_are_counted() -> None:
     """Of two lists of two three batches were: the alternatives, each beside the other list's first graph."""
     certificate = Certificate("at_least_k", 2, 9, False, 0.0)

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.attack import Budget, Reconstruction
-from jgleak.attacks.census.batches.first_step import Counts, Head, Roots, first_counts
+from jgleak.attacks.census.batches.first_step import Counts, Head, Roots, _shares, first_counts
 from jgleak.attacks.census.batches.joint import replayed
 from jgleak.attacks.census.census import CENSUS
 from jgleak.attacks.census.moves import Linked
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.search import levels_of
 from jgleak.attacks.distance import MATCH
+from jgleak.attacks.span.subspace import Subspace
 from jgleak.audit.certified import verify, write
 from jgleak.federated import Knowledge, LocalTraining, Observation, fedavg, save
 from jgleak.graph import Graph
@@ -62,6 +63,26 @@ def test_the_first_step_shows_its_graph_s_counts(lab: Any) -> None:
     assert found.label == first.y and head.explains(problem, roots, Counts(counts, 1))
     assert not head.explains(problem, roots, Counts(counts, 0)), "another label gives other shares"
     assert not head.explains(problem, roots, Counts(counts[::-1].copy() + np.arange(counts.size), 1))
+
+
+def test_blocks_that_graphs_share_are_told_apart_by_directions_as_faint_as_weights_move(lab: Any) -> None:
+    """At the largest gap in the singular values their shares are those of sums of blocks."""
+    first, second = lab.path([0, 1, 1, 2, 0], y=1), lab.path([0, 1, 1, 2, 1], y=0)
+    seen = dataclasses.replace(returned(lab, [first, second], rate=3e-4), protocol="fedsgd", local=None)
+    problem = CensusProblem.of(seen, Knowledge(lab.space, n=first.n))
+    codes, kinds = np.unique(first.x, axis=0, return_inverse=True)
+    linked = Linked(first.adjacency.astype(bool), kinds.ravel())
+    levels, counts = levels_of(problem, linked, codes.astype(np.int32), int(first.degree.max()))
+    head = Head.of(problem)
+    gap = head._replace(span=Subspace.of_gradient(head.gradient * head.span.scale[:, None]))
+
+    def off(head: Head) -> float:
+        roots = head.roots(problem, levels, FOREVER)
+        assert roots is not None
+        return float(np.abs(first.n * _shares(problem, roots, counts / first.n, 1) - counts).max())
+
+    assert gap.span.rank < head.span.rank
+    assert off(head) < 0.02 < 0.5 < off(gap)
 
 
 def test_graphs_of_unknown_order_come_back_and_are_trained_again(lab: Any, tmp_path: Path) -> None:
