@@ -282,5 +282,5 @@ def test_buffers_give_the_mean_of_every_norm(lab: Any, graph: Graph) -> None:
 
 def test_another_space_is_refused(lab: Any, graph: Graph) -> None:
     observed = lab.observe(pooled(lab.bare), graph, "ce", lab.bare)
-    with pytest.raises(ValueError, match="the observed model takes"):
+    with pytest.raises(ValueError, match="model: takes .* features a node, but the feature space has"):
         facts(observed, lab.bare.without("degree"))
