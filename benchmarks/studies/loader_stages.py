@@ -28,7 +28,7 @@ from jgleak.attacks.census.search import levels_of
 from jgleak.attacks.span.hops import one_hop_count
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.audit.round import AttackedClient, client
-from jgleak.metrics import bootstrap
+from jgleak.metrics import bootstrap, rate
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -46,7 +46,9 @@ def main(
         setup = setup_of(row, specification)
         each = [shown(client(specification, setup, size * place)) for place in range(clients)]
         columns = {name: [one[name] for one in each] for name in each[0]}
-        shares = {name: dataclasses.asdict(bootstrap(columns.pop(name))) for name in ("whole", "whole_gap")}
+        shares = {name: dataclasses.asdict(rate(columns[name])) for name in ("whole", "whole_gap")}
+        gained = np.subtract(columns.pop("whole"), columns.pop("whole_gap"))
+        shares["whole_gained"] = dataclasses.asdict(bootstrap(gained))
         medians = {name: float(np.median(values)) for name, values in columns.items()}
         records.say({"molecules": size, "clients": clients} | medians | shares | provenance())
     if write:
@@ -89,7 +91,8 @@ def _whole(problem: CensusProblem, head: Head, one: AttackedClient) -> float:
     roots = head.roots(problem, levels, Budget(time_limit=1e6).start())
     assert isinstance(roots, Roots) and graph.y is not None
     slope = own_upstreams(problem.observation, counts @ roots.logits / graph.n)[int(graph.y)]
-    found = graph.n * problem.observation.batch_size / (roots.strength @ slope)
+    strength = roots.strength @ slope
+    found = graph.n * problem.observation.batch_size / np.where(strength > 0.0, strength, np.inf)
     return float(counts[np.abs(found - counts) <= CLEAN * counts].sum() / graph.n)
 
 

@@ -111,7 +111,7 @@ def run(
       setup: what ``prepare`` returned for it; made here when left out.
       workers: processes that share the clients, of which this is one; results come in the order in which they are
         finished. None: as many as pay (``workers.enough``).
-      started: the others, where they wait already.
+      started: the other processes, where they wait already (``workers.Processes``); they are not ended here.
 
     Raises:
       ValueError: the attack cannot work with this model, task or knowledge.

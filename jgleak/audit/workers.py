@@ -57,30 +57,35 @@ class Processes:
         parts: SimpleQueue[list[int]] = context.SimpleQueue()
         for part in partition(_cores(), number + here)[here:]:
             parts.put(part)
-        self._others, self._compiled, self._asked = set(active_children()), TemporaryDirectory(), list[Future[Any]]()
+        self._others, self._compiled = set(active_children()), TemporaryDirectory()
         self._pool = ProcessPoolExecutor(number, context, initializer=_begin, initargs=(parts, self._compiled.name))
         for _ in range(number):
             self.submit(_imported, module)
 
     def submit(self, task: Callable[..., T], *call: Any) -> Future[T]:
-        """Have ``task`` called."""
-        self._asked.append(self._pool.submit(task, *call))
-        return self._asked[-1]
+        """Have ``task`` called.
+
+        Raises:
+          ChildProcessError: a process died.
+        """
+        try:
+            return self._pool.submit(task, *call)
+        except BrokenProcessPool as error:
+            raise ChildProcessError(DIED) from error
 
     def __enter__(self) -> Processes:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # A worker that does what was done here too is not waited for. The pool is to forget cancelled calls before
-        # workers end, so it is shut down first, and once: in Python 3.11 it fails on those that it finds then.
-        early = not all(future.done() for future in self._asked)
-        self._pool.shutdown(wait=not early, cancel_futures=early)
-        if early:
-            ended = set(active_children()) - self._others
-            for process in ended:
-                process.terminate()
-            for process in ended:
-                process.join()
+        # No worker is waited for, neither one that does what was done here too, nor the second that Python takes to end
+        # in each. The pool is to forget cancelled calls before workers end, so it is shut down first, and once: in
+        # Python 3.11 it fails on those that it finds then.
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        ended = set(active_children()) - self._others
+        for process in ended:
+            process.terminate()
+        for process in ended:
+            process.join()
         self._compiled.cleanup()
 
 
@@ -95,14 +100,14 @@ def share(
     """What ``task`` returns for each of ``calls``, as they are done.
 
     ``task`` is a function of a module, which imports without doing anything. When the caller leaves early, what was
-    begun is dropped.
+    begun is dropped, by ``started`` as it ends.
 
     Args:
       task: what to call.
       calls: its arguments.
       workers: processes.
       here: this process is one of them: it begins at once, with the last calls, while the others start.
-      started: those that share the calls, this one aside, where they wait already.
+      started: processes that share the calls beside this one and wait already; they are not ended here.
 
     Raises:
       ValueError: JAX computes on an accelerator here, which processes cannot share.
@@ -113,10 +118,7 @@ def share(
         raise ValueError(f"workers: processes share CPUs, and this machine computes on {device}; leave --workers out")
     failed, number = list[Exception](), min(workers - here, len(calls)) or 1
     with Processes(number, here=here) if started is None else nullcontext(started) as processes:
-        try:
-            futures = [processes.submit(task, *call) for call in calls]
-        except BrokenProcessPool as error:
-            raise ChildProcessError(DIED) from error
+        futures = [processes.submit(task, *call) for call in calls]
         for future in _both(task, calls, futures) if here else as_completed(futures):
             if isinstance(error := future.exception(), Exception):
                 failed.append(error)

@@ -202,12 +202,15 @@ def attack(
 
 
 def _others(specification: Specification, workers: int | None) -> AbstractContextManager[Processes | None]:
-    """The processes that will share the clients with this one, as far as that is known before data are loaded: they
-    start while this one imports JAX and loads the data. Where clients turn out to be few they are not needed."""
+    """The processes that will share the clients with this one, where that is known before data are loaded: they start
+    while this one imports JAX and loads the data. If clients turn out to be few they are not needed."""
     from jgleak.audit.workers import Processes, most
+    from jgleak.names.attacks import SEARCHES
 
-    clients = sys.maxsize if specification.graphs is None else specification.graphs // specification.batch_size
-    number = (most(clients) if workers is None else min(workers, clients)) - 1
+    if specification.attack not in SEARCHES or (workers and specification.graphs is None):
+        return nullcontext()
+    clients = sys.maxsize if specification.graphs is None else -(-specification.graphs // specification.batch_size)
+    number = min(workers or most(clients), clients) - 1
     return Processes(number, here=True, module="jgleak.audit.experiment") if number > 0 else nullcontext()
 
 

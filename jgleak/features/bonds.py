@@ -7,8 +7,10 @@ The lists are those of ``torch_geometric.utils.from_smiles`` (PyTorch Geometric 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 
 import numpy as np
+from jaxtyping import Int
 
 STEREO = ("STEREONONE", "STEREOZ", "STEREOE")
 
@@ -46,23 +48,28 @@ def pyg_bonds() -> dict[str, tuple[int, int, int]]:
     return _bonds(PYG)
 
 
-def in_another_order(names: Sequence[str], rows: Sequence[Sequence[float]]) -> bool:
-    """Whether edge classes of these names, if they are those of ``ogb_bonds`` and ``pyg_bonds``, are shown to a model
-    in another order: row ``i`` holds a library's attributes of a bond, one-hot and side by side, but not those of name
-    ``i``. Classes of other names, and attributes that are neither library's, cannot be compared.
+def other_bonds(names: Sequence[str], rows: Sequence[Sequence[float]]) -> bool:
+    """Whether edge classes that have names of ``ogb_bonds`` and ``pyg_bonds`` are shown to a model as other bonds, for
+    example in another order: the rows hold a library's attributes of usual bonds, one-hot and side by side, but neither
+    library's of ``names``. Classes of other names, and other attributes, cannot be compared.
     """
-    if not set(names) <= set(ogb_bonds()) or not all(sum(row) == 3 for row in rows):
+    shown = np.asarray(rows, np.float64)
+    if not set(names) <= set(ogb_bonds()) or not np.isin(shown, (0.0, 1.0)).all() or np.any(shown.sum(axis=1) != 3):
         return False
-    shown = np.array([np.flatnonzero(row) for row in rows])
-    for bonds in (ogb_bonds(), pyg_bonds()):
-        wanted = np.array([bonds[name] for name in names])
-        # A table begins where the one before it ends, and how many rows it has is not known here.
-        places = shown - shown.min(axis=0) + wanted.min(axis=0)
-        if np.array_equal(places, wanted):
+    places, libraries = np.nonzero(shown)[1].reshape(-1, 3), (ogb_bonds(), pyg_bonds())
+    for bonds in libraries:
+        # The first table begins at the first column, the others anywhere behind it.
+        begins = places - np.array([bonds[name] for name in names])
+        if not np.ptp(begins, axis=0).any() and begins[0, 0] == 0:
             return False
-        if set(map(tuple, places.tolist())) == set(map(tuple, wanted.tolist())):
-            return True
-    return False
+    return any(_usual(places, bonds) for bonds in libraries)
+
+
+def _usual(places: Int[np.ndarray, "K 3"], bonds: Mapping[str, tuple[int, int, int]]) -> bool:
+    """Whether all are attributes of usual bonds, wherever the second and the third table begin."""
+    known = set(bonds.values())
+    begins = product(*(range(int(column.min()) + 1) for column in places.T[1:]))
+    return any({tuple(row) for row in (places - (0, *begin)).tolist()} <= known for begin in begins)
 
 
 def _bonds(lists: Lists) -> dict[str, tuple[int, int, int]]:

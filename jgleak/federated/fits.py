@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jgleak.features import FeatureSpace
-from jgleak.features.bonds import in_another_order
+from jgleak.features.bonds import other_bonds
 from jgleak.gnn import GNN
 from jgleak.gnn.gine import GINEConv
 
@@ -22,9 +22,9 @@ def check_space(model: GNN, space: FeatureSpace) -> None:
             "them, or neither"
         )
     for layer in model.layers:
-        if isinstance(layer.conv, GINEConv) and in_another_order(space.edge_classes, layer.conv.edge_rows):
+        if isinstance(layer.conv, GINEConv) and other_bonds(space.edge_classes, layer.conv.edge_rows):
             raise ValueError(
-                "model: its layers have the attributes of the edge classes in another order than the feature space, "
-                f"which has {', '.join(space.edge_classes)}; give both the same, as "
-                "jgleak.features.ogb_bonds().values()"
+                "model: the attributes of its edge classes are those of other bonds than the feature space has, or in "
+                f"another order: {', '.join(space.edge_classes)}; give the layers those of these names "
+                "(jgleak.features.ogb_bonds, pyg_bonds)"
             )

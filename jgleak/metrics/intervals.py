@@ -58,8 +58,9 @@ def rate(values: Sequence[float] | Float[np.ndarray, " k"], *, resamples: int = 
     """Mean of values that lie in [0, 1] and its 95 % interval.
 
     Where every value is 0 or 1, it is Clopper and Pearson's of a binomial rate, as resamples of values that all agree
-    agree too: 0 of 20 have 0 to 17 %. It holds for any values in [0, 1] that happen to be all 0 or all 1. Other means
-    have the interval of ``bootstrap``.
+    agree too: 0 of 20 have 0 to 17 %. It holds for any values in [0, 1] that happen to be 0 or 1. Other means have
+    the interval of ``bootstrap``. Both take the values for independent, which graphs of one batch are not: theirs are
+    too narrow.
 
     Raises:
       ValueError: no values, or one outside of [0, 1].

@@ -89,5 +89,8 @@ ATTACKS = {
 }
 """In the order in which they are listed: exact ones, gradient matching, generators, FedGIG, GraphDLG, baselines."""
 
+SEARCHES = ("census", "grain")
+"""Those that take seconds for each client, one client after another."""
+
 BASELINES = ("random", "mean-adjacency", "file-habit", "empty")
 """Trivial ones, which do not read the update: what everybody can guess."""

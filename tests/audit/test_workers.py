@@ -7,12 +7,16 @@ import subprocess
 import sys
 import time
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jgleak.audit import workers
+from jgleak.audit.specification import Specification
 from jgleak.audit.workers import Processes, enough, most, partition, share
+from jgleak.cli.attack import _others
 
 
 @pytest.mark.parametrize("here", [False, True])
@@ -133,3 +137,27 @@ def test_who_leaves_early_waits_for_nothing() -> None:
     next(calls)
     calls.close()
     assert time.monotonic() - begun < 50
+
+
+@pytest.mark.parametrize(
+    ("fields", "workers", "number"),
+    [
+        ({}, None, 1),
+        ({"graphs": 100}, 2, 1),
+        ({"graphs": 15}, None, 0),
+        ({"graphs": 33, "batch_size": 2}, 40, 16),
+        ({}, 64, 0),
+        ({"attack": "dlg"}, None, 0),
+        ({"attack": "random", "graphs": 100}, 4, 0),
+        ({"graphs": 1}, 2, 0),
+    ],
+)
+def test_the_command_starts_as_many_as_have_clients(
+    fields: dict[str, Any], workers: int | None, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before data are loaded: no more than clients can be, and none for attacks that take all clients side by side."""
+    made: list[int] = []
+    monkeypatch.setattr("jgleak.audit.workers._cores", lambda: [0, 1])
+    monkeypatch.setattr("jgleak.audit.workers.Processes", lambda number, **_: made.append(number) or nullcontext())
+    _others(Specification(**({"attack": "census"} | fields)), workers)
+    assert made == [number] * (number > 0)

@@ -15,7 +15,7 @@ from rdkit import Chem
 from jgleak import Budget, Graph, Knowledge, facts, get_attack
 from jgleak.features import FeatureSpace, ogb_bonds, pyg_bonds
 from jgleak.features.atoms import OGB
-from jgleak.features.bonds import in_another_order
+from jgleak.features.bonds import other_bonds
 from jgleak.interop import GINE, Embeddings, Example, Linear, from_arrays
 from jgleak.interop.layers import Step
 from jgleak.interop.spaces import feature_space
@@ -160,32 +160,36 @@ def test_all_layers_have_the_same_classes() -> None:
         observed("CC(=O)C=C", steps)
 
 
-def test_classes_in_another_order_than_the_space_are_refused() -> None:
+def test_classes_other_bonds_than_the_space_are_refused() -> None:
     """They would come back as other bonds, with a matching gradient and a certificate."""
     turned = tuple(ogb_bonds().values())[::-1]
     seen, _ = observed("CC(=O)C=C", layers(classes=turned))
-    with pytest.raises(ValueError, match="another order than the feature space, which has SINGLE, SINGLE conjugated"):
+    with pytest.raises(ValueError, match="other bonds than the feature space has, or in another order: SINGLE, SINGLE"):
         facts(seen, SPACE)
     own = dataclasses.replace(SPACE, edge_classes=tuple(f"class {i}" for i in range(len(turned))))
     facts(seen, own)  # of names of one's own nothing is known
 
 
 @pytest.mark.parametrize("bonds", [ogb_bonds(), pyg_bonds()])
-def test_what_is_in_another_order(bonds: dict[str, tuple[int, int, int]]) -> None:
+def test_what_is_other_bonds(bonds: dict[str, tuple[int, int, int]]) -> None:
     """As a model has it: one-hot attributes side by side, in tables of any size."""
 
     def rows(values: Iterable[tuple[int, int, int]]) -> list[list[float]]:
         return [np.concatenate([np.eye(13)[a], np.eye(7)[b], np.eye(2)[c]]).tolist() for a, b, c in values]
 
     names = list(bonds)
-    assert not in_another_order(names, rows(bonds.values()))
-    assert not in_another_order(names[2:5], rows(list(bonds.values())[2:5]))
-    assert in_another_order(names[::-1], rows(bonds.values()))
+    assert not other_bonds(names, rows(bonds.values()))
+    assert not other_bonds(names[2:5], rows(list(bonds.values())[2:5]))
+    assert other_bonds(names[::-1], rows(bonds.values()))
     swapped = [names[1], names[0], *names[2:]]
-    assert in_another_order(swapped, rows(bonds.values()))
-    assert not in_another_order(list("abcdefghi"), rows(bonds.values()))  # other names: nothing to compare
-    assert not in_another_order(names, rows([(a, b, 1 - c) for a, b, c in bonds.values()]))  # neither library's
-    assert not in_another_order(names, np.eye(len(names)).tolist())  # one-hot rows of the classes
+    assert other_bonds(swapped, rows(bonds.values()))
+    assert other_bonds(["SINGLE", "DOUBLE"], rows([bonds["SINGLE"], bonds["AROMATIC"]]))
+    assert other_bonds(["SINGLE", "DOUBLE", "TRIPLE"], rows([bonds["DOUBLE"], bonds["SINGLE"], bonds["AROMATIC"]]))
+    assert not other_bonds(list("abcdefghi"), rows(bonds.values()))  # other names: nothing to compare
+    assert not other_bonds(names, rows([(a, b, 1 - c) for a, b, c in bonds.values()]))  # neither library's
+    assert not other_bonds(names, np.eye(len(names)).tolist())  # one-hot rows of the classes
+    for strange in ([(1.0, 2.0), (2.0, 1.0)], [(1.0, 1.0, 1.0, 0.0), (1.0, 2.0, 0.0, 0.0)], [(3.0,), (3.0,)]):
+        assert not other_bonds(names[:2], strange)
 
 
 def test_the_libraries_name_the_same_bonds() -> None:

@@ -111,6 +111,12 @@ def test_same_store_same_bytes() -> None:
     assert render_markdown(grid()) == render_markdown(grid())
 
 
+def test_pages_say_no_more_of_intervals_than_holds_for_all() -> None:
+    """Those of rates where every client has 0 or 1 are no bootstrap intervals."""
+    for page in (render_html(grid()), render_markdown(grid())):
+        assert "95" in page and "interval" in page and "bootstrap" not in page
+
+
 def test_the_table_holds_the_numbers_of_the_records() -> None:
     """Means and intervals in the page's and the Markdown's rows, as the estimates are, to three digits."""
     one = grid()
