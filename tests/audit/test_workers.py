@@ -159,5 +159,6 @@ def test_the_command_starts_as_many_as_have_clients(
     made: list[int] = []
     monkeypatch.setattr("jgleak.audit.workers._cores", lambda: [0, 1])
     monkeypatch.setattr("jgleak.audit.workers.Processes", lambda number, **_: made.append(number) or nullcontext())
-    _others(Specification(**({"attack": "census"} | fields)), workers)
+    given: dict[str, Any] = {"attack": "census"} | fields
+    _others(Specification(**given), workers)
     assert made == [number] * (number > 0)
