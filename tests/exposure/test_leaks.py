@@ -19,6 +19,7 @@ from jgleak.exposure.dropout import dropping
 from jgleak.exposure.finding import Finding
 from jgleak.exposure.findings.spans import room
 from jgleak.exposure.registry import FINDINGS
+from jgleak.features import FeatureSpace, number
 from jgleak.federated import LocalTraining, Observation, fedsgd
 from jgleak.federated.observation import flatten
 from jgleak.gnn import MLP, BatchNorm, GINEConv, LinearEncoder, NodeMLP, Pooled, standard
@@ -90,6 +91,17 @@ def test_what_noise_or_normalisation_may_hide_is_not_called_certain() -> None:
     normalised = Deployment(pooled(NORMALISED), NORMALISED)
     assert only("input-rows", normalised).level == "open"
     assert not values(sent(normalised), normalised), "most values of so few occur"
+
+
+def test_columns_of_numbers_show_no_value() -> None:
+    """No more than the fact, which names values of one-hot and binary columns alone."""
+    numbers = FeatureSpace((number("colour", range(5)), number("degree", range(5))), degree="degree")
+    deployment = Deployment(pooled(numbers), numbers)
+    finding = only("input-rows", deployment)
+    assert finding.level == "closed" and "their columns are numbers" in finding.why
+    client = Graph(np.array([[1, 1], [2, 2], [4, 1]]), np.array([[0, 1], [1, 2]]), 1)
+    seen = fedsgd(deployment.model, deployment.params, [client], numbers, loss=deployment.loss)
+    assert not values(seen, deployment)
 
 
 def stated(deployment: Deployment, optimiser: optax.GradientTransformation) -> Observation:

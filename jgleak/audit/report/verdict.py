@@ -117,24 +117,29 @@ def _range(numbers: Sequence[int]) -> str:
     return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
 
 
+def _by(row: Row) -> str:
+    """Which attacks these are: other rows have other counts."""
+    return f" by {row.attack} {_under(row)}"
+
+
 def _person(level: str, rows: Sequence[Row]) -> str:
     if level == SINGLED_OUT:
         worst = max(rows, key=lambda row: singled_out(row) / len(row.done))
         return (
-            f"In {singled_out(worst)} of {len(worst.done)} attacks the update fits one graph alone, under conditions "
-            "that are listed below: whoever reads it knows what this client's graph is. Guidance calls that "
-            "singling out."
+            f"In {singled_out(worst)} of {len(worst.done)} attacks{_by(worst)} the update fits one graph alone, "
+            "under conditions that are listed below: whoever reads it knows, if these hold, what this client's graph "
+            "is. Guidance calls that singling out."
         )
     if level in (REBUILT, LISTED):
         name = "exact" if level == REBUILT else "truth_in_set"
         worst = max(rows, key=lambda row: _count(row, name) / max(1, len(row.told)))
         if not _count(worst, name):
             return (
-                f"In {_narrowed(worst)} of {len(worst.done)} attacks a certificate says that the client's graph is one "
-                "of those listed, under conditions that stand below: a server that reads the update chooses from these "
-                "instead of all graphs."
+                f"In {_narrowed(worst)} of {len(worst.done)} attacks{_by(worst)} a certificate says that the client's "
+                "graph is one of those listed, under conditions that stand below: a server that reads the update "
+                "chooses from these instead of all graphs."
             )
-        often = f"In {_count(worst, name)} of {len(worst.told)} attacks"
+        often = f"In {_count(worst, name)} of {len(worst.told)} attacks{_by(worst)}"
         if level == REBUILT:
             return (
                 f"{often} the first graph was the client's own, though nothing proves to the server that no other "

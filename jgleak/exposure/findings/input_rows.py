@@ -48,6 +48,14 @@ def rows_finding(deployment: Deployment, name: str, rule: str) -> Finding:
             details,
         )
     where = ", ".join(f"{place} ({' x '.join(map(str, shape))})" for place, shape in places.items())
+    if not any(feature.kind in ("onehot", "binary") for feature in space.features):
+        return Finding(
+            *(name, "closed", "No feature value shows by itself."),
+            f"input rows enter {where}, and their columns are numbers: a row of the gradient shows only that some "
+            "node's number is not 0.",
+            *("one-hot or embedded columns", FACT),
+            details,
+        )
     normalised, noisy = space.mean is not None, NOISE in clients.ways and deployment.knowledge.noise is not None
     missing = clients.ways & set(PROTOCOLS) - set(values_under(normalised=normalised, noisy=noisy))
     if missing:

@@ -59,7 +59,9 @@ def test_the_worst_row_counts_with_a_defence_or_without() -> None:
     assert of(missed(0), weak).level == SINGLED_OUT and "under prune:0.5" in of(missed(0), weak).condition
     assert "without a defence" in of(unit(0), shielded).condition
     said = of(unit(0, certificate=certificate()), missed(1), missed(2)).person
-    assert "In 1 of 3 attacks the update fits one graph alone" in said
+    assert "In 1 of 3 attacks by census without a defence the update fits one graph alone" in said
+    both = of(unit(0, certificate=certificate()), missed(1), weak)
+    assert "In 1 of 1 attacks by census under prune:0.5 the update fits one graph alone" in both.person
 
 
 def test_advice_names_the_defences_that_held_and_those_that_did_not() -> None:
