@@ -92,7 +92,7 @@ def line(record: Mapping[str, Any]) -> str:
     }
     said = "no certificate" if certificate is None else words[certificate["status"]].format(certificate["size"])
     outcome = record["outcome"] if record["graphs"] else f"nothing ({record['stop']})"
-    truth = "" if record["exact"] is None else f"; {_truth(record)}"
+    truth = "" if record["exact"] is None or not record["graphs"] else f"; {_truth(record)}"
     return f"{record['file']}: {outcome}; {said}{truth}; {record['seconds']:.1f} s"
 
 

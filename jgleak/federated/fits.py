@@ -13,7 +13,7 @@ def check_space(model: GNN, space: FeatureSpace) -> None:
     if model.in_features != space.width:
         raise ValueError(
             f"model: takes {model.in_features} features a node, but the feature space has {space.width}; give the "
-            "feature space that the model was trained with"
+            "feature space that the model was trained with (on the command line --features)"
         )
     if model.edge_classes != len(space.edge_classes):
         raise ValueError(

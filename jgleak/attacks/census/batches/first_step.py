@@ -9,7 +9,7 @@ has ``d = D f``, with ``f`` the gradient at the graph's logits, so that its shar
 whatever the other graphs are.
 
 Rows of blocks that are alike, in one graph or in graphs of two steps, are nearly parallel: between the steps weights
-have moved by the rate times a gradient. So ``G`` has faint directions, down to its rounding, and ``G+`` needs all of
+have moved by the rate times a gradient. So ``G`` has faint directions, down to its rounding, and ``G+`` takes all of
 them: without one, the blocks beside it show shares of each other. Directions of rounding beside them do no harm.
 """
 
