@@ -21,6 +21,8 @@ from jgleak.features import FeatureSpace
 from jgleak.graph import Graph
 from jgleak.plural import counted
 
+ENDINGS = "ended: unique, no other graph fits; 1 of k, the likeliest of k that fit; k+, others are not excluded"
+
 REASONS = 5
 """Most reasons that are told one by one."""
 
@@ -44,6 +46,8 @@ def clients_table(records: Sequence[Mapping[str, Any]]) -> Table:
             f"{r['seconds']:.2f}",
             _ending(r),
         )
+    if any(r["certificate"] for r in records):
+        table.caption, table.caption_justify = ENDINGS, "left"
     return table
 
 
@@ -99,7 +103,7 @@ def summary_table(summary: Mapping[str, Any]) -> Table:
         table.add_row(f"not attacked, without an update: {summary['graphs'] - clients}", "", "", "", "")
     if summary["listed"]:
         table.add_row("truth among the listed", _number(summary["truth_in_set_rate"]), "", "", str(clients))
-        table.add_row("exact by a guess among the listed", _number(summary["guess_rate"]), "", "", str(clients))
+        table.add_row("exact if one of the listed is drawn", _number(summary["guess_rate"]), "", "", str(clients))
     twins = summary["twins"]
     table.caption = "mean of: so many clients; low, high: the 95 % interval of the mean"
     if twins:
