@@ -78,9 +78,16 @@ CUT = AnonymitySet(exhausted=False)
 """Nothing, because a budget ended."""
 
 
-def assemble(problem: CensusProblem, levels: Levels, solution: Solution, sizes: range, clock: Clock) -> AnonymitySet:
-    """Every connected graph of every census of so many nodes that has the observed gradient, until time or the list
-    ends.
+def assemble(
+    problem: CensusProblem,
+    levels: Levels,
+    solution: Solution,
+    sizes: range,
+    clock: Clock,
+    told: tuple[float, Any] | None = None,
+) -> AnonymitySet:
+    """Every connected graph of every census of so many nodes that has the observed gradient (with ``told`` as in
+    ``Growing`` every one of the census), until time or the list ends.
 
     Where public graphs are known, what looks likely beside them is assembled first, census by census, and the rest
     after that.
@@ -88,7 +95,7 @@ def assemble(problem: CensusProblem, levels: Levels, solution: Solution, sizes: 
     found = AnonymitySet(exhausted=levels.complete)
     if not solution.explained:
         return found
-    growing = Growing(problem, levels, clock)
+    growing = Growing(problem, levels, clock, told)
     likely_first, limits = bool(problem.knowledge.auxiliary), problem.limits
     steps, vast = limits.partial_graphs, list[Int[np.ndarray, " K"]]()
     for counts in _counts(problem, levels, solution, sizes, clock):
@@ -143,7 +150,7 @@ class Growing:
       problem: the update and what is known.
       levels: the blocks.
       clock: ends the search.
-      told: that distance and the label, where they are known already.
+      told: that distance and the label, where they are known already; then no gradient is computed.
     """
 
     problem: CensusProblem

@@ -50,7 +50,9 @@ class Member:
 def taken(member: Member, levels: Levels, states: Float[np.ndarray, "K D"], clock: Clock) -> Member:
     """Every graph of the candidate blocks with the member's pooled row, of the first numbers of nodes that have any.
 
-    That row is the sum of the blocks' states, over the number of nodes for a mean: the equations of the census.
+    That row is the sum of the blocks' states, over the number of nodes for a mean: the equations of the census. They
+    are all that is asked of a row that moved: the readout's gradient at it is another than at the true one, and where
+    a unit is lit at one of them alone, by far.
 
     Args:
       member: the graph.
@@ -58,31 +60,35 @@ def taken(member: Member, levels: Levels, states: Float[np.ndarray, "K D"], cloc
       states: of their roots.
       clock: ends the search.
     """
-    problem = member.problem
+    problem, moved = member.problem, member.part.moved
+    blur = problem.tolerances.moved_batch_row if moved else BLUR
     pooled, answer = problem.observation.model.readout.summed(member.part.row), member.answer
     found = AnonymitySet(exhausted=levels.complete)
     for sizes in problem.rounds:
         if clock.left <= 0:
             break
         share = 1 if problem.absolute else sizes[-1]
-        mask = partnered(levels.top, _possible(states, pooled, share))
+        mask = partnered(levels.top, _possible(states, pooled, share, blur))
         if not mask.any():
             continue
         less = dataclasses.replace(levels, hops=(*levels.hops[:-1], levels.top.keep(mask)))
         solution = solve(problem, less, _equations(states[mask], pooled), sizes, clock)
-        found = found.joined(assemble(problem, less, solution, sizes, clock))
+        told = (solution.residual, None) if moved else None
+        found = found.joined(assemble(problem, less, solution, sizes, clock, told))
         answer = Attempted(less, solution, found, sizes[-1])
         if found.graphs or (mask.all() and not solution.explained):
             break
     return dataclasses.replace(member, answer=answer)
 
 
-def _possible(states: Float[np.ndarray, "K D"], pooled: Float[np.ndarray, " D"], share: int) -> Bool[np.ndarray, " K"]:
+def _possible(
+    states: Float[np.ndarray, "K D"], pooled: Float[np.ndarray, " D"], share: int, blur: float
+) -> Bool[np.ndarray, " K"]:
     """The blocks that a graph of at most ``share`` nodes may have: where no state is negative, nothing cancels what one
-    node adds to the pooled row."""
+    node adds to the pooled row, whose entries may be off by ``blur`` of the largest."""
     if states.min(initial=0.0) < 0.0:
         return np.ones(len(states), bool)
-    return np.all(states <= share * (pooled * (1.0 + BLUR) + BLUR * np.abs(pooled).max()), axis=1)
+    return np.all(states <= share * (pooled * (1.0 + blur) + blur * np.abs(pooled).max()), axis=1)
 
 
 def _equations(states: Float[np.ndarray, "k D"], pooled: Float[np.ndarray, " D"]) -> Equations:

@@ -37,11 +37,13 @@ class Part:
         readout. A label is None where the update does not show it.
       observation: the update of a client with one such graph alone, whose convolutions are frozen: what they add to the
         batch's gradient is not told apart.
+      moved: the row was read in the middle of several local steps, and is off by what is of second order in them.
     """
 
     row: Float[np.ndarray, " P"]
     labels: tuple[int | None, ...]
     observation: Observation
+    moved: bool = False
 
 
 def parts_of(head: HeadGradient, rows: Float[np.ndarray, "k P"]) -> tuple[Part, ...]:
@@ -59,7 +61,7 @@ def _part(head: HeadGradient, row: Float[np.ndarray, " P"], s: Float[np.ndarray,
     if labels is None:
         return None
     own = _labelled(observation, row, labels[0]) if labels[0] is not None else seen
-    return Part(row, labels, single_update(observation, row, own))
+    return Part(row, labels, single_update(observation, row, own), head.moved)
 
 
 def _labels(

@@ -16,10 +16,14 @@ from jgleak.attacks.census.batches.answers import of_all
 from jgleak.attacks.census.batches.head import HeadGradient
 from jgleak.attacks.census.batches.in_steps import FOLLOWED, _of_all, corrected, in_steps
 from jgleak.attacks.census.batches.joint import each_gradient, summed
+from jgleak.attacks.census.batches.members import Member, taken
+from jgleak.attacks.census.batches.parts import Part, parts_of, single_update
 from jgleak.attacks.census.batches.sparse import least_squares
+from jgleak.attacks.census.batches.states import root_states
 from jgleak.attacks.census.batches.upstream import Upstream
 from jgleak.attacks.census.batches.weighted_path import weighted_path
 from jgleak.attacks.census.batches.weights import _equations, _settled
+from jgleak.attacks.census.candidates import Levels
 from jgleak.attacks.census.census import CENSUS
 from jgleak.attacks.census.local_path import midway, straight
 from jgleak.attacks.census.moves import Linked
@@ -27,6 +31,7 @@ from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.search import levels_of
 from jgleak.attacks.certificate import Certificate
 from jgleak.attacks.closed_form.pooled_embedding import pooled_embedding
+from jgleak.attacks.distance import MATCH, gradient_distances
 from jgleak.attacks.span.settings import TOLERANCES
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.audit.certified import verify, write
@@ -64,6 +69,13 @@ def length(tree: Any) -> float:
 def gap(one: Any, other: Any) -> float:
     """Relative to the second."""
     return length(jax.tree.map(lambda a, b: np.asarray(a, np.float64) - b, one, other)) / length(other)
+
+
+def true_levels(problem: CensusProblem, graph: Graph) -> tuple[Levels, np.ndarray]:
+    """The blocks of a graph, and how many nodes have each."""
+    codes, kinds = np.unique(graph.x, axis=0, return_inverse=True)
+    linked = Linked(graph.adjacency.astype(bool), kinds.ravel())
+    return levels_of(problem, linked, codes.astype(np.int32), int(graph.degree.max()))
 
 
 @pytest.mark.parametrize(
@@ -167,14 +179,33 @@ def test_rows_are_read_where_units_switched_on_the_way(lab: Any) -> None:
     assert not HeadGradient.of(dataclasses.replace(here, protocol="fedsgd", local=None)).moved
 
 
+def test_a_row_that_moved_names_its_graph_though_the_gradient_at_it_is_another(lab: Any) -> None:
+    """The same row of one gradient, which is exact up to rounding, names none."""
+    graph, model = graphs(lab)[0], lab.model(**POOLED)
+    problem = problem_of(lab, returned(lab, model, [graph]))
+    levels, _ = true_levels(problem, graph)
+    states = root_states(model, problem.observation.params, levels, FOREVER)
+    alone = fedsgd(model, problem.observation.params, [graph], lab.space, loss="bce").update
+    truth = np.asarray(pooled_embedding(model, alone), np.float64)
+    row = truth + 8e-4 * np.linalg.norm(truth) / np.sqrt(truth.size) * np.where(truth > 0, 1.0, -1.0)
+    slope = np.asarray(model.output_bias(alone), np.float64)
+    assert states is not None and np.any(row < 0), "a unit that is dark at all nodes adds less than nothing"
+    for seen, moved in ((row, True), (row, False), (np.maximum(row, 0), True), (np.maximum(row, 0), False)):
+        observation = single_update(problem.observation, seen, slope)
+        assert gradient_distances(observation, lab.space, [graph])[0][0] > 2 * MATCH
+        member = Member.of(problem, Part(seen, (1,), observation, moved))
+        found = [one.graph.canonical_form() for one in taken(member, levels, states, FOREVER).found.graphs]
+        assert (graph.canonical_form() in found) == moved
+    (part,) = parts_of(HeadGradient.of(problem.observation), truth[None])
+    assert part.moved
+
+
 def test_the_path_of_weights_is_nearer_than_a_straight_one_and_explains_more(lab: Any) -> None:
     """Of a graph that the client has twice, with the weights that its output gives."""
     graph, model = graphs(lab)[0], lab.model()
     seen = returned(lab, model, [graph, graph], rate=0.01, steps=3)
     problem, local = problem_of(lab, seen), seen.local
-    codes, kinds = np.unique(graph.x, axis=0, return_inverse=True)
-    linked = Linked(graph.adjacency.astype(bool), kinds.ravel())
-    levels, counts = levels_of(problem, linked, codes.astype(np.int32), int(graph.degree.max()))
+    levels, counts = true_levels(problem, graph)
     values = counts[:, None] / graph.n * np.asarray(model.output_bias(seen.update), np.float64)
     path = weighted_path(problem, levels, values, np.eye(model.outputs))
     weights = [seen.params]
@@ -202,9 +233,7 @@ def test_of_weights_that_explain_nothing_the_path_of_weights_is_straight(lab: An
     graph, model = graphs(lab)[0], lab.model()
     seen = returned(lab, model, [graph, graph], rate=0.01, steps=3, momentum=0.5)
     problem = problem_of(lab, seen)
-    codes, kinds = np.unique(graph.x, axis=0, return_inverse=True)
-    linked = Linked(graph.adjacency.astype(bool), kinds.ravel())
-    levels, counts = levels_of(problem, linked, codes.astype(np.int32), int(graph.degree.max()))
+    levels, counts = true_levels(problem, graph)
     path = weighted_path(problem, levels, 1e-9 * np.ones((counts.size, 1)), np.eye(1, model.outputs))
     for point, evenly in zip(path, straight(seen), strict=True):
         assert gap(point.params, evenly.params) < 1e-7 < 1e-5 < gap(seen.params, path[-1].params)
