@@ -194,6 +194,7 @@ def test_a_row_that_moved_names_its_graph_though_the_gradient_at_it_is_another(l
         observation = single_update(problem.observation, seen, slope)
         assert gradient_distances(observation, lab.space, [graph])[0][0] > 2 * MATCH
         member = Member.of(problem, Part(seen, (1,), observation, moved))
+        assert (member.problem.limits.programmes == 0) == moved, "only near counts are looked for"
         found = [one.graph.canonical_form() for one in taken(member, levels, states, FOREVER).found.graphs]
         assert (graph.canonical_form() in found) == moved
     (part,) = parts_of(HeadGradient.of(problem.observation), truth[None])
