@@ -142,3 +142,13 @@ def test_priors_need_their_features(lab: Any) -> None:
     for call in (lambda: molecule_scores([graph], lab.space), lambda: usual_atoms(graph.x, lab.space)):
         with pytest.raises(ValueError, match="needs the features aromatic, atomic_number, hydrogens"):
             call()
+
+
+def test_near_gradients_come_before_plain_graphs(lab: Any) -> None:
+    """In whatever order they were found."""
+    problem = CensusProblem.of(lab.observe(lab.model(), lab.ring([0, 1, 2])), Knowledge(lab.space, max_n=12))
+    ring, cover = lab.ring([0, 1, 2]), lab.ring([0, 1, 2] * 2)
+    far, near = (ring, 1.0, ring.canonical_form()), (cover, 1e-7, cover.canonical_form())
+    for both, order in (((far, near), [1, 0]), ((near, far), [0, 1])):
+        found = AnonymitySet(tuple(ExplainingGraph(*one) for one in both))
+        assert _ranked(problem, found, Budget().start()) == order

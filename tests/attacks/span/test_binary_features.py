@@ -10,9 +10,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from jgleak.attacks.attack import Budget
-from jgleak.attacks.span.binary_features import passing_words, wordy
+from jgleak.attacks.span.binary_features import _null, passing_words, wordy
 from jgleak.attacks.span.nodes import TooManyCandidates
-from jgleak.attacks.span.settings import SpanLimits
+from jgleak.attacks.span.settings import TOLERANCES, SpanLimits
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.features import FeatureSpace, binary, onehot
 
@@ -93,3 +93,12 @@ def test_a_span_that_says_nothing_is_refused() -> None:
     bare = FeatureSpace(tuple(binary(f"w{g}") for g in range(10)))
     with pytest.raises(TooManyCandidates, match="mean"):
         passing_words(bare, span_of(bare, np.eye(10, dtype=np.int32)[:2], 0))
+
+
+def test_functionals_of_zeros_vanish_everywhere() -> None:
+    rows = np.array([[0.0, 0.0, 2.0], [0.0, 0.0, 1.0]])
+    for some, rank in ((0.0 * rows, 0), (rows[:0], 0), (rows, 1)):
+        null = _null(some, TOLERANCES)
+        assert null.shape == (3, 3 - rank)
+        np.testing.assert_allclose(null.T @ null, np.eye(3 - rank), atol=1e-12)
+        np.testing.assert_allclose(some @ null, 0.0, atol=1e-12)

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from jgleak.attacks.span.check import CHOICES, SpanCheck
 from jgleak.attacks.span.leak_points import View, leak_points
+from jgleak.attacks.span.margin import RoundingMargin
+from jgleak.attacks.span.settings import TOLERANCES
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.gnn import GNN, Params
 from jgleak.gnn.activation import activation
@@ -167,3 +169,14 @@ def test_units_that_are_off_are_not_chosen(seed: int) -> None:
     check = SpanCheck.of(Subspace.of_gradient(gradient))
     assert check.columns.size == 5 + CHOICES[0][0] and not np.isin(check.columns, off).any()
     assert np.all(np.abs(check.row_null).sum(axis=1) > 0)
+
+
+def test_a_true_row_leaves_no_more_than_its_bound() -> None:
+    """Rows as far off a span as the margin allows, in every direction: what null vectors of some columns see of them."""
+    margin, s = RoundingMargin(gap=TOLERANCES.row_margin / 2e-3), 1e-2
+    assert np.isclose(margin.tolerance, 2e-3)
+    turns = np.linspace(0.0, 2 * np.pi, 721)
+    chosen = np.array([s, 0.0]) + margin.tolerance * np.c_[np.cos(turns), np.sin(turns)]  # of a row of length 1
+    seen = np.abs(chosen[:, 1]) / np.linalg.norm(chosen, axis=1)
+    bound = margin.bound(np.array([[s], [0.0]]), np.array([s]), 1)
+    assert seen.max() <= bound < 2 * seen.max()

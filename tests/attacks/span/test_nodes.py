@@ -78,3 +78,11 @@ def test_too_many_partial_vectors_are_refused() -> None:
         passing_nodes(
             space, Subspace.of_gradient(rows.T @ rng.normal(size=(18, 40))), limits=SpanLimits(partial_rows=20)
         )
+
+
+def test_as_many_partial_vectors_are_checked_as_the_limit_says() -> None:
+    space = FeatureSpace((onehot("a", range(4)),))
+    span = Subspace.of_gradient(np.outer([0.0, 1.0, 0.0, 0.0], np.ones(5)))
+    assert passing_nodes(space, span, limits=SpanLimits(partial_checks=4)).tolist() == [[1]]
+    with pytest.raises(TooManyCandidates, match="4 partial feature vectors to check"):
+        passing_nodes(space, span, limits=SpanLimits(partial_checks=3))

@@ -122,3 +122,10 @@ def test_a_little_noise_is_rounding() -> None:
     tiny, none = Subspace.of_gradient(exact, noise=1e-12), Subspace.of_gradient(exact)
     assert tiny.rank == none.rank == RANK and TOLERANCES.noise_edge > 1.0
     assert np.all(tiny.distances(rows) <= tiny.tolerance) and tiny.tolerance < 1e-4
+
+
+def test_how_far_a_row_is_does_not_depend_on_the_others() -> None:
+    rows, gradient, noise = noisy(0)
+    subspace = Subspace.of_gradient(gradient, noise=noise)
+    apart = [subspace.distances(row[None])[0] for row in rows]
+    np.testing.assert_allclose(subspace.distances(rows), apart)

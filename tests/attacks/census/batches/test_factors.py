@@ -51,3 +51,9 @@ def test_combinations_are_those_of_brute_force() -> None:
     small = {tuple(way) for way in ways.tolist() if max(way) < 7}
     assert small == {tuple(way) for way in near.tolist()}
     assert np.all(misfits <= 1.0)
+
+
+def test_many_multiples_of_one_factor_are_not_two_factors() -> None:
+    """2, 4, 3 and 9 times a factor: one that explains all four is less likely by chance than two that explain two."""
+    values = 0.0731 * np.array([[2.0], [4.0], [3.0], [9.0]])
+    assert matched(factors(values, np.full(values.shape, ERROR)), np.array([[0.0731]]))
