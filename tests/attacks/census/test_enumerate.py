@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.attack import Budget
-from jgleak.attacks.census.candidates import CensusCandidates
+from jgleak.attacks.census.candidates import CensusCandidates, Levels
 from jgleak.attacks.census.census import census
 from jgleak.attacks.census.enumerate import Stars, _batches, _Looked, _order, _stars, enumerated, may_be_small
 from jgleak.attacks.census.equations import equations
@@ -24,6 +24,7 @@ from jgleak.attacks.census.settings import DEFAULTS
 from jgleak.attacks.census.shares import shares
 from jgleak.attacks.census.sketch import signs, sketched
 from jgleak.attacks.census.solve import solve
+from jgleak.attacks.census.system import Solution
 from jgleak.attacks.distance import gradient_distances
 from jgleak.attacks.span.hops import Nodes
 from jgleak.features import FeatureSpace, binary, onehot
@@ -155,8 +156,9 @@ def test_more_certain_feature_vectors_than_nodes_are_no_small_graph(problem: Cen
     assert may_be_small(problem, Nodes(codes[:12], np.eye(12), np.ones(12, np.int64), certain=True))
 
 
-def test_shares_hold_those_of_the_truth(lab: Any) -> None:
-    """A sigmoid leaves counts of blocks open, and hardly those of feature vectors."""
+@pytest.fixture(scope="module")
+def sigmoid(lab: Any) -> tuple[CensusProblem, Levels, Solution, Graph]:
+    """A path behind a smooth activation, what its equations say, and the path."""
     truth = lab.path([0, 0, 1, 0, 0])
     problem = CensusProblem.of(lab.observe(lab.model(act="sigmoid"), truth), Knowledge(lab.space))
     candidates = CensusCandidates(problem, FOREVER, Budget(time_limit=60))
@@ -164,10 +166,27 @@ def test_shares_hold_those_of_the_truth(lab: Any) -> None:
     assert levels is not None
     system = equations(problem, levels, FOREVER)
     assert system is not None
-    least, most = shares(problem, levels, solve(problem, levels, system, problem.rounds[0], FOREVER), FOREVER)
+    return problem, levels, solve(problem, levels, system, problem.rounds[0], FOREVER), truth
+
+
+def test_shares_hold_those_of_the_truth(sigmoid: Any) -> None:
+    """A sigmoid leaves counts of blocks open, and hardly those of feature vectors."""
+    problem, levels, solution, truth = sigmoid
+    least, most = shares(problem, levels, solution, FOREVER)
     own = np.array([np.mean(np.all(truth.x == code, axis=1)) for code in levels.nodes.codes])
     assert np.all(least <= own + 1e-6) and np.all(own <= most + 1e-6)
     assert np.all(most - least < 0.05)
+
+
+def test_shares_are_bounded_by_what_stands_above_rounding(sigmoid: Any) -> None:
+    """Three blocks that add up to one, and the difference of two of them: in a loud equation or a faint one."""
+    problem, levels, solution, _ = sigmoid
+    entries, columns = np.unique(levels.top.kinds[solution.equations.blocks], return_index=True)
+    for size, wanted in ((1.0, ((0.4, 0.7), (0.0, 0.3), (0.0, 0.6))), (1e-3, ((0.0, 1.0),) * 3)):
+        rows, goal = np.array([[100.0, 100.0, 100.0], [size, -size, 0.0]]), np.array([100.0, 0.4 * size])
+        made = dataclasses.replace(solution, columns=columns[:3], system=rows, goal=goal, residual=0.0)
+        found = np.stack(shares(problem, levels, made, FOREVER), axis=1)
+        np.testing.assert_allclose(found[entries[:3]], wanted, atol=1e-3)
 
 
 def test_faint_weights_are_compared_with_the_rounding_of_their_layer() -> None:

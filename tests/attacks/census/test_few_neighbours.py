@@ -107,3 +107,12 @@ def test_who_finds_nothing_is_told_that_features_state_no_degree(problem: Census
     census = get_attack("census").with_options({"hop_blocks": "1", "replicas": "1", "enumerated_nodes": "0"})
     found = census(problem.seen, problem.knowledge, key=jax.random.key(1), budget=Budget(time_limit=1e-3))
     assert not found.graphs and "nodes of more than 4 neighbours were not counted" in found.info["reason"]
+
+
+def test_what_was_not_looked_at_is_counted_hop_by_hop(problem: CensusProblem) -> None:
+    clock = Budget(time_limit=60).start()
+    levels = next(CensusCandidates(problem, clock, Budget(candidates=40)).attempts(clock))
+    left = {hop: sum(part.size for part in blocks.unsearched) for hop, blocks in enumerate(levels.hops, start=1)}
+    said = [condition for condition in levels.conditions if "not looked at" in condition]
+    assert said == [f"{n} candidates of {hop}-hop blocks were not looked at" for hop, n in left.items() if n]
+    assert said and not levels.complete

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import product
+from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from jgleak.attacks.attack import Budget
+from jgleak.attacks.span.levels import find_nodes
 from jgleak.attacks.span.nodes import TooManyCandidates, passing_nodes
 from jgleak.attacks.span.settings import SpanLimits
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.features import Feature, FeatureSpace, binary, onehot
+from jgleak.federated import Knowledge, fedsgd
+from jgleak.graph import Graph
 
 
 @st.composite
@@ -86,3 +93,20 @@ def test_as_many_partial_vectors_are_checked_as_the_limit_says() -> None:
     assert passing_nodes(space, span, limits=SpanLimits(partial_checks=4)).tolist() == [[1]]
     with pytest.raises(TooManyCandidates, match="4 partial feature vectors to check"):
         passing_nodes(space, span, limits=SpanLimits(partial_checks=3))
+
+
+def test_without_any_gradient_nodes_are_those_whose_row_is_zero(lab: Any) -> None:
+    """Where a schema has no such node, nothing is known; beside a gradient they are added to those that pass."""
+    clock = Budget(time_limit=60).start()
+    seen = lab.observe(lab.model(), lab.path([0, 1, 2]))
+    silent = dataclasses.replace(seen, update=jax.tree.map(np.zeros_like, seen.update))
+    with pytest.raises(TooManyCandidates, match="says nothing"):
+        find_nodes(silent, Knowledge(lab.space), clock=clock)
+    bits = FeatureSpace(tuple(binary(f"b{g}") for g in range(3)))
+    graph = Graph(np.array([[1, 0, 1], [1, 0, 1], [0, 0, 0]]), np.array([(0, 1), (1, 2)]), 1)
+    model = lab.model(in_features=3)
+    seen = fedsgd(model, lab.params(model), [graph], bits, loss="bce")
+    silent = dataclasses.replace(seen, update=jax.tree.map(np.zeros_like, seen.update))
+    for one, wanted in ((seen, {*map(tuple, graph.x.tolist())}), (silent, {(0, 0, 0)})):
+        found = find_nodes(one, Knowledge(bits, max_n=12), clock=clock)
+        assert {*map(tuple, found.codes.tolist())} == wanted

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from scipy.spatial import KDTree
 
-from jgleak.attacks.attack import Budget, Reconstruction
+from jgleak.attacks.attack import Attack, Budget, Reconstruction
 from jgleak.attacks.census.assemble import Form
+from jgleak.attacks.census.batches import unannounced
 from jgleak.attacks.census.batches.number_of_graphs import numbers_of_graphs
 from jgleak.attacks.census.batches.unannounced import FEWEST, counted
 from jgleak.attacks.census.census import CENSUS
@@ -233,3 +234,26 @@ def test_what_no_number_of_graphs_explains_is_refused_with_the_attacks_reason() 
     observation = fedsgd(model, model.initial(key=jax.random.key(0)), GRAPHS, DATA.space, loss="bce")
     with pytest.raises(ValueError, match="noise, pruning and clipping"):
         counted(CENSUS, dataclasses.replace(observation, scaled=True), Knowledge(DATA.space), key=jax.random.key(0))
+
+
+@pytest.mark.parametrize(
+    ("answers", "number"),
+    [
+        ({1: (1, "exhausted"), 2: (2, "exhausted"), 3: (1, "exhausted")}, 2),
+        ({1: (2, "exhausted"), 2: (1, "match"), 3: (3, "exhausted")}, 2),
+    ],
+    ids=["most graphs where nothing is confirmed", "what is confirmed, however few"],
+)
+def test_which_number_is_answered(
+    answers: dict[int, tuple[int, str]], number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(observation: Any, knowledge: Any, **_: Any) -> Reconstruction:
+        size, stop = answers[observation.batch_size]
+        return Reconstruction(tuple(GRAPHS[:size]), 0.0, stop)
+
+    monkeypatch.setattr(unannounced, "numbers_of_graphs", lambda *_: iter(answers))
+    model = model_of(8, DATA.space.width, 2)
+    observation = fedsgd(model, model.initial(key=jax.random.key(0)), GRAPHS[:1], DATA.space, loss="bce")
+    attack = Attack("stub", run, several=True)
+    seen, found = counted(attack, observation, Knowledge(DATA.space), key=jax.random.key(0))
+    assert seen.batch_size == number and (len(found.graphs), found.stop) == answers[number]

@@ -185,3 +185,5 @@ def test_a_ray_is_found_where_the_cone_is_one_line() -> None:
     assert rays._null(rays._system(head, less, states[occurring])).shape[1] == 1
     found = rays.pooled_rows(head, less, states[occurring], DEFAULTS.limits, FOREVER)
     assert same(found, own_rows(model, params, GRAPHS[:1]))
+    none = dataclasses.replace(levels, hops=(*levels.hops[:-1], levels.top.keep(np.zeros(len(states), bool))))
+    assert not len(rays.pooled_rows(head, none, states[:0], DEFAULTS.limits, FOREVER)), "of no blocks, no rows"

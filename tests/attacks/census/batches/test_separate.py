@@ -87,6 +87,8 @@ def test_the_model_says_how_many_graphs_share_a_factor(lab: Any) -> None:
     }
     said = dataclasses.replace(problem, observation=dataclasses.replace(problem.observation, batch_size=5))
     assert not separated(said, levels, found, BUDGET.start())
+    longer = dataclasses.replace(found, values=1.001 * found.values)
+    assert not separated(problem, levels, longer, BUDGET.start()), "a thousandth too long: no graph's either"
 
 
 def test_a_missing_block_shows(lab: Any) -> None:
