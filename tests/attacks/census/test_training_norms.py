@@ -7,12 +7,18 @@ import functools
 from typing import Any
 
 import jax
+import numpy as np
 import pytest
 
 from jgleak import Budget, Knowledge, get_attack
+from jgleak.attacks.census.number_of_nodes import number_of_nodes
+from jgleak.attacks.census.settings import DEFAULTS
+from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.datasets import load
+from jgleak.features import FeatureSpace, onehot
 from jgleak.federated import fedsgd
 from jgleak.gnn import GNN, MLP, BatchNorm, GCNConv, GINConv, GraphNorm, Layer, Pooled
+from jgleak.graph import Graph
 
 NORM = BatchNorm(training=True)
 DATA = load("embedded")
@@ -93,3 +99,13 @@ def test_graph_norm_is_refused_by_its_name() -> None:
     assert "the norm 'graph' looks at all nodes" in str(get_attack("census").refusal(observation, knowledge))
     assert "a norm looks at all nodes" in str(get_attack("grain").refusal(observation, knowledge))
     assert get_attack("dlg").refusal(observation, knowledge) is None
+
+
+def test_a_bound_of_one_node_leaves_no_number_that_statistics_tell(lab: Any) -> None:
+    """One row has no variance."""
+    space = FeatureSpace((onehot("kind", "abc"),))
+    model = GNN(3, (Layer(GINConv(16), norm=NORM),), Pooled("mean", MLP((2,))))
+    graph = Graph(np.zeros((3, 1), int), np.array([(0, 1), (1, 2)]), 1)
+    observation = fedsgd(model, lab.params(model), [graph], space, loss="ce")
+    with pytest.raises(ConditionFailed, match="do not tell the number of nodes"):
+        number_of_nodes(observation, Knowledge(space, max_n=1), DEFAULTS, Budget(time_limit=60).start(), Budget())

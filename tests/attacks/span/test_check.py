@@ -172,7 +172,7 @@ def test_units_that_are_off_are_not_chosen(seed: int) -> None:
 
 
 def test_a_true_row_leaves_no_more_than_its_bound() -> None:
-    """Rows as far off a span as the margin allows, in every direction: what null vectors of some columns see of them."""
+    """Rows as far off a span as its margin allows, in every direction, seen by a null vector of two columns."""
     margin, s = RoundingMargin(gap=TOLERANCES.row_margin / 2e-3), 1e-2
     assert np.isclose(margin.tolerance, 2e-3)
     turns = np.linspace(0.0, 2 * np.pi, 721)
