@@ -130,7 +130,7 @@ def test_without_a_truth_certificates_stand_and_rates_are_absent(folder: Path) -
     assert run(folder, grid, "--resume", "--fail-on", "wrong<1").exit_code == 0, "none is no number of wrong ones"
     assert run(folder, grid, "--resume", "--fail-on", "unique>1").exit_code == 4
     page = render_markdown(open_audit(folder / "out"))
-    assert "Clients are singled out" in page and "In 2 of 2 attacks the update fits one graph alone" in page
+    assert "Clients are singled out" in page and "In 2 of 2 attacks by knowing the update fits one graph alone" in page
     assert "Of 2 a certificate says that no other graph explains the update" in page and "no rate is" in page
     assert "rate 0.00" not in page and "exactly" not in page.split("## What leaks")[0]
 

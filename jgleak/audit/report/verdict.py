@@ -119,7 +119,7 @@ def _range(numbers: Sequence[int]) -> str:
 
 def _by(row: Row) -> str:
     """Which attacks these are: other rows have other counts."""
-    return f" by {row.attack} {_under(row)}"
+    return f" by {row.attack}" + (f" {_under(row)}" if not row.recorded else "")
 
 
 def _person(level: str, rows: Sequence[Row]) -> str:
