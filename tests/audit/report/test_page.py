@@ -111,6 +111,15 @@ def test_same_store_same_bytes() -> None:
     assert render_markdown(grid()) == render_markdown(grid())
 
 
+def test_the_first_screen_says_that_an_audit_is_not_finished() -> None:
+    done, begun = audit(unit(0)), audit(unit(0), planned=3)
+    for made in (render_html, render_markdown):
+        head = made(begun).partition("What to do")[0]
+        assert "The audit is not finished: 1 of 3 planned attacks are in." in head
+        assert "not finished" not in made(done)
+    assert "are in.\n\nFor one person" in render_markdown(begun)
+
+
 def test_pages_say_no_more_of_intervals_than_holds_for_all() -> None:
     """Those of rates where every client has 0 or 1 are no bootstrap intervals."""
     for page in (render_html(grid()), render_markdown(grid())):
