@@ -225,7 +225,7 @@ def _claims(certificate: Certificate | None) -> list[str]:
 
 
 def _report(shown: str, lines: Sequence[str], faults: Sequence[str], certificate: Certificate | None) -> Report:
-    """The lines and the faults; at last, where there is none, what is ``shown`` and what is not."""
+    """The lines and the faults; where there is none, finally what is ``shown`` and what is not."""
     if faults:
         return Report(False, "\n".join([*lines, *(f"fault: {fault}" for fault in faults), "does not hold"]))
     others = "others are not excluded, by the search or by this check"

@@ -22,6 +22,7 @@ from jgleak.graph import Graph
 from jgleak.plural import counted
 
 ENDINGS = "ended: unique, no other graph fits; 1 of k, the likeliest of k that fit; k+, others are not excluded"
+"""What ``_ending`` writes, for people."""
 
 REASONS = 5
 """Most reasons that are told one by one."""

@@ -30,8 +30,8 @@ DIGITS = {"flixster": 3, "douban": 3, "yahoo-music": 2}
 ABOUT = """\
 Written by `python -m benchmarks.papers.tables fedgnn --write`; do not edit. RMSE of predicted ratings on the test part
 of the published splits, lower is better; *paper* is what Wu et al. (2022) print in Table 3, means of ten runs. Ours are
-single runs with seed 0; means of ten seeds stand in a table of their own. All rows learn from nine tenths of the
-training ratings; the last tenth says which epoch counts, and chose the constants
+single runs with seed 0; means of ten seeds, where measured, stand in a table of their own. All rows learn from nine
+tenths of the training ratings; the last tenth says which epoch counts, and chose the constants
 (`jgleak/audit/recommender/tuned.py`); those under a defence are the same for all sets, and were chosen on Douban with
 seed 1 (`studies/fedgnn_choice.py`, candidates in `fedgnn_choice.jsonl`) without a test rating; what was tried at all
 goes back to a search that had test errors on the screen. The paper's line is with its defences.

@@ -16,7 +16,6 @@ from jgleak.attacks.census.hidden_nodes import hidden
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.public_blocks import CONDITION, beside
 from jgleak.attacks.census.row_rank import spanning
-from jgleak.attacks.census.settings import CensusLimits
 from jgleak.attacks.census.starts import Start
 from jgleak.attacks.span.check import SpanCheck
 from jgleak.attacks.span.filter import BlockFilter
@@ -31,11 +30,10 @@ from jgleak.attacks.span.hops import (
     reciprocal,
 )
 from jgleak.attacks.span.leak_points import LeakPoint, leak_points
-from jgleak.attacks.span.levels import degree_bound, find_nodes, input_site
+from jgleak.attacks.span.levels import find_nodes, input_site
 from jgleak.attacks.span.nodes import FEWER
 from jgleak.attacks.span.onehop import likely, one_hop
 from jgleak.attacks.span.rank_completion import completed
-from jgleak.attacks.span.settings import SpanLimits
 from jgleak.federated.knowledge import Knowledge
 from jgleak.gnn import Layer
 
@@ -385,23 +383,3 @@ def _screens(layer: Layer, wanted: set[str]) -> set[str]:
 def _name(nodes: Nodes) -> tuple[object, ...]:
     """What tells the few sets of ``CensusCandidates._starts`` apart."""
     return nodes.codes.tobytes(), nodes.degrees.tobytes(), nodes.listed
-
-
-def degrees_assumed(knowledge: Knowledge, levels: Levels, limits: SpanLimits) -> tuple[str, ...]:
-    """The condition that comes with features that do not state degrees, where the start does not say it."""
-    degrees = levels.nodes.degrees
-    if knowledge.space.degree is not None or not degrees.size or (levels.start and levels.start.some_degrees):
-        return ()
-    _, source = degree_bound(knowledge, limits)
-    return (f"no node has more than {int(np.max(degrees))} neighbours, {source}",)
-
-
-def degrees_unstated(knowledge: Knowledge, limits: CensusLimits) -> str:
-    """What to say of a search that found nothing where features state no degree."""
-    bound, source = degree_bound(knowledge, limits.span)
-    return (
-        f"features state no degree: nodes of more than {bound} neighbours were not counted ({source}), and graphs in "
-        f"which nodes of more than {limits.few_neighbours} stand side by side are seldom found; the degree among the "
-        "features, or the largest one where it is known (max_degree of a schema or of Knowledge, --option "
-        "unknown_degree=3), makes the search smaller"
-    )

@@ -36,7 +36,7 @@ from jgleak.attacks.census.attempted import Attempted, counted
 from jgleak.attacks.census.batches.batch import batch_unsupported, of_each, reconstructed
 from jgleak.attacks.census.batches.in_steps import in_steps
 from jgleak.attacks.census.batches.in_turn import in_turn
-from jgleak.attacks.census.candidates import CensusCandidates, Levels, degrees_assumed, degrees_unstated
+from jgleak.attacks.census.candidates import CensusCandidates, Levels
 from jgleak.attacks.census.certify import certify
 from jgleak.attacks.census.enumerate import enumerated, may_be_small
 from jgleak.attacks.census.local_path import every_step_whole
@@ -46,6 +46,7 @@ from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.search import searchable, searched
 from jgleak.attacks.census.settings import DEFAULTS, CensusSettings
 from jgleak.attacks.census.shares import shares
+from jgleak.attacks.census.unstated_degrees import degrees_assumed, degrees_unstated
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.attacks.options import changed_options, with_options
 from jgleak.attacks.span.leak_points import leak_points

@@ -30,7 +30,7 @@ class Quantity(NamedTuple):
 
 def interval(row: Row, of_unit: Value) -> Estimate | None:
     """The mean of a share over clients and its 95 % interval, as in reports; None where no unit has the number."""
-    return estimate(row.done, of_unit, within=True)
+    return estimate(row.done, of_unit, rate=True)
 
 
 def _rate(meaning: str, of_unit: Value) -> Quantity:

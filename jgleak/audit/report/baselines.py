@@ -78,7 +78,7 @@ def _above(row: Row, other: Row, value: Value) -> bool:
         for key, our in ours.items()
         if our is not None and (their := theirs.get(key)) is not None
     }
-    gap = estimate(row.done, lambda unit: gaps.get(_client(unit)), within=False)
+    gap = estimate(row.done, lambda unit: gaps.get(_client(unit)), rate=False)
     return gap is not None and gap.low > 0
 
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from jgleak.audit.results import Audit, Unit
-from jgleak.metrics import Interval, bootstrap, rate
+from jgleak.metrics import Interval, intervals
 from jgleak.names.attacks import BASELINES
 
 Value = Callable[[Unit], float | None]
@@ -136,23 +136,23 @@ def explained(unit: Unit) -> bool:
     return bool(unit.record.get("graphs")) and unit.record["stop"] == "match"
 
 
-def estimate(units: Sequence[Unit], value: Value, *, within: bool) -> Estimate | None:
+def estimate(units: Sequence[Unit], value: Value, *, rate: bool) -> Estimate | None:
     """The mean of ``value`` over clients and its 95 % interval; None where no unit has it.
 
     A client's value is its mean over the seeds. Units without the value (no reconstruction, or a metric that is
-    undefined there) are left out, so ``clients`` may be smaller than the row. ``within``: values lie in [0, 1], which
-    makes it a ``jgleak.metrics.rate``; the others have bootstrap intervals.
+    undefined there) are left out, so ``clients`` may be smaller than the row. ``rate``: values lie in [0, 1], and
+    the interval is that of ``jgleak.metrics.rate``; others have ``jgleak.metrics.bootstrap``.
     """
     values = {unit.hash: value(unit) for unit in units}
     live = {name: float(number) for name, number in values.items() if number is not None}
     groups = clients([unit for unit in units if unit.hash in live])
     if not groups:
         return None
-    interval = _interval(tuple(sum(live[unit.hash] for unit in group) / len(group) for group in groups), within)
+    interval = _interval(tuple(sum(live[unit.hash] for unit in group) / len(group) for group in groups), rate)
     return Estimate(interval.mean, interval.low, interval.high, len(groups))
 
 
 @lru_cache(maxsize=4096)
-def _interval(values: tuple[float, ...], within: bool) -> Interval:
+def _interval(values: tuple[float, ...], rate: bool) -> Interval:
     """Page and Markdown ask for the same intervals, and clients that all agree are common."""
-    return rate(values) if within else bootstrap(values)
+    return intervals.rate(values) if rate else intervals.bootstrap(values)

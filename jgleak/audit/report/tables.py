@@ -69,7 +69,7 @@ def leaks(found: Sequence[Row]) -> list[LeakRow]:
         LeakRow(
             row,
             len(row.done),
-            {measure.name: estimate(row.done, measure.value, within=measure.rate) for measure in MEASURES},
+            {measure.name: estimate(row.done, measure.value, rate=measure.rate) for measure in MEASURES},
             len(row.of("failed")),
             len(row.of("skipped")),
         )
@@ -80,7 +80,7 @@ def leaks(found: Sequence[Row]) -> list[LeakRow]:
 def by_size(row: Row, measure: Measure) -> dict[str, Estimate | None]:
     """The measure in each size class of ``jgleak.audit.record.SIZES``; None where no client has that size."""
     return {
-        name: estimate([u for u in row.told if low <= u.record["n_nodes"] <= high], measure.value, within=measure.rate)
+        name: estimate([u for u in row.told if low <= u.record["n_nodes"] <= high], measure.value, rate=measure.rate)
         for name, low, high in SIZES
     }
 
@@ -88,7 +88,7 @@ def by_size(row: Row, measure: Measure) -> dict[str, Estimate | None]:
 def by_seed(row: Row) -> dict[str, Estimate | None]:
     """The exact rate of each seed alone, to see how far seeds differ."""
     seeds = dict.fromkeys(unit.cell["seed"] for unit in row.units)
-    return {seed: estimate([u for u in row.done if u.cell["seed"] == seed], EXACT.value, within=True) for seed in seeds}
+    return {seed: estimate([u for u in row.done if u.cell["seed"] == seed], EXACT.value, rate=True) for seed in seeds}
 
 
 class Shown(NamedTuple):

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from jgleak import Budget, Knowledge, fedsgd, get_attack, standard
-from jgleak.attacks.census.candidates import CensusCandidates, Levels, degrees_assumed
+from jgleak.attacks.census.candidates import CensusCandidates, Levels
 from jgleak.attacks.census.checks import SPARSE
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.settings import DEFAULTS
 from jgleak.attacks.census.starts import Start
+from jgleak.attacks.census.unstated_degrees import degrees_assumed
 from jgleak.attacks.span.hops import Nodes, one_hop_count
 from jgleak.features import FeatureSpace, onehot
 from jgleak.graph import Graph

@@ -45,7 +45,7 @@ def test_seeds_on_one_graph_are_no_new_clients() -> None:
     few = rows(audit(unit(0, gsm2=0.0), unit(1, gsm2=1.0)))[0]
     many = rows(audit(*(unit(i, gsm2=float(i), seed=str(s)) for s in range(10) for i in range(2))))[0]
     value = next(m.value for m in MEASURES if m.name == "GSM-2")
-    assert estimate(many.done, value, within=True) == estimate(few.done, value, within=True)
+    assert estimate(many.done, value, rate=True) == estimate(few.done, value, rate=True)
     assert {seed: one and one.mean for seed, one in by_seed(many).items()} == {str(s): 1.0 for s in range(10)}
 
 

@@ -9,9 +9,9 @@ from math import prod
 from jgleak.attacks.attack import Clock, Reconstruction
 from jgleak.attacks.census.batches.joint import distance, each_gradient, fitting, remaining, without
 from jgleak.attacks.census.batches.members import Member
-from jgleak.attacks.census.candidates import degrees_assumed
 from jgleak.attacks.census.certify import certify
 from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.unstated_degrees import degrees_assumed
 from jgleak.attacks.certificate import Certificate
 from jgleak.attacks.distance import MATCH
 

@@ -21,9 +21,10 @@ from jgleak.attacks.census.batches.answers import beside, cut, of_all
 from jgleak.attacks.census.batches.first_step import first_counts
 from jgleak.attacks.census.batches.joint import each_gradient, replayed
 from jgleak.attacks.census.batches.upstream import unsupported
-from jgleak.attacks.census.candidates import CensusCandidates, degrees_assumed
+from jgleak.attacks.census.candidates import CensusCandidates
 from jgleak.attacks.census.certify import certify
 from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.unstated_degrees import degrees_assumed
 from jgleak.attacks.distance import MATCH
 from jgleak.federated.local_training import LocalTraining
 from jgleak.federated.observation import Observation
@@ -107,7 +108,9 @@ def _found(
     if left.batch_size == 1:
         return [cut(answer) for answer in beside(single(left, clock))]
     best = list[Reconstruction]()
-    for answer in _firsts(problem, left, clock, budget):  # without the first graph there is nothing to do later
+    # Without the first graph there is nothing to do later, so that its search may take all of the time. The price:
+    # behind a first graph that is wrong the search for the next one may take what is left.
+    for answer in _firsts(problem, left, clock, budget):
         more = [answer, *_found(problem, _after(problem, left, answer.graphs[0]), clock, budget, single)]
         best = max(best, more, key=len)
         if len(best) == left.batch_size or clock.left <= 0:

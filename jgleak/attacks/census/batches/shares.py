@@ -12,10 +12,11 @@ from jgleak.attacks.attack import Clock, Reconstruction
 from jgleak.attacks.census.assemble import CUT, AnonymitySet, Growing
 from jgleak.attacks.census.batches.separate import Share, separated
 from jgleak.attacks.census.batches.weights import weights_along
-from jgleak.attacks.census.candidates import Levels, degrees_assumed
+from jgleak.attacks.census.candidates import Levels
 from jgleak.attacks.census.certify import certify
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.system import Rules
+from jgleak.attacks.census.unstated_degrees import degrees_assumed
 
 ONE_EACH = (
     "the blocks that occur are the fewest whose weights explain the gradient, and weights are sums over graphs of "
