@@ -15,11 +15,13 @@ from jgleak.attacks.closed_form.labels import (
     infer_label,
     infer_node_labels,
     infer_target,
+    infer_tasks,
     prior_probability,
+    tasks_hidden,
 )
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.defenses import parse
-from jgleak.federated import fedsgd
+from jgleak.federated import LocalTraining, fedsgd
 from jgleak.federated.client import node_gradients, target_gradient
 from jgleak.gnn import GNN, BatchNorm, GCNConv, Layer, LayerNorm, NodeScores
 from jgleak.graph import Graph
@@ -86,6 +88,72 @@ def test_targets_of_a_regression(lab: Any) -> None:
                 infer_target(dataclasses.replace(seen, update=jax.tree.map(np.asarray, sent), pruned=True))
     with pytest.raises(ConditionFailed, match="a regression has no classes"):
         infer_label(seen)
+
+
+def test_what_hides_a_target_is_named(lab: Any) -> None:
+    graph = dataclasses.replace(lab.random(6, 4), y=1.5)
+    deep = lab.model(hidden=8, classes=1, readout="pooled", readout_widths=(5,))
+    with pytest.raises(ConditionFailed, match="one linear map after pooling"):
+        infer_target(fedsgd(deep, lab.params(deep), [graph], lab.space, loss="mse"))
+    model = lab.model(hidden=8, classes=1, readout="pooled", readout_widths=())
+    seen = fedsgd(model, lab.params(model), [graph], lab.space, loss="mse")
+    met = dataclasses.replace(seen, update=jax.tree.map(np.zeros_like, seen.update))
+    with pytest.raises(ConditionFailed, match="already equals the target"):
+        infer_target(met)
+    fixed = model.clone(frozen=("readout",))
+    with pytest.raises(ConditionFailed, match="are frozen"):
+        infer_target(fedsgd(fixed, lab.params(fixed), [graph], lab.space, loss="mse"))
+
+
+@pytest.mark.parametrize("mean_over", ["batch", "task"])
+def test_labels_of_tasks_show_under_either_mean(lab: Any, mean_over: str) -> None:
+    model = lab.model(hidden=8, classes=3, readout="pooled", readout_widths=())
+    wanted = np.array([[-2.0, np.nan, 0.75]], np.float32)
+    graph = dataclasses.replace(lab.random(6, 4), y=wanted)
+    found = infer_tasks(fedsgd(model, lab.params(model), [graph], lab.space, loss=f"masked_mse+over:{mean_over}"))
+    np.testing.assert_allclose(found, wanted[0], atol=1e-4)
+    binary = dataclasses.replace(graph, y=np.array([[1.0, np.nan, 0.0]], np.float32))
+    found = infer_tasks(fedsgd(model, lab.params(model), [binary], lab.space, loss=f"masked_bce+over:{mean_over}"))
+    np.testing.assert_array_equal(found, [1.0, np.nan, 0.0])
+
+
+def test_what_hides_labels_of_tasks_is_named(lab: Any) -> None:
+    model = lab.model(hidden=8, classes=2, readout="pooled", readout_widths=())
+    graph = dataclasses.replace(lab.random(6, 4), y=np.array([[1.0, 0.0]], np.float32))
+    seen = fedsgd(model, lab.params(model), [graph], lab.space, loss="masked_bce")
+    still = model.clone(frozen=("readout",))
+    fixed = fedsgd(still, lab.params(still), [graph], lab.space, loss="masked_bce")
+    errors = dataclasses.replace(seen, loss="masked_mse")
+    reasons = {
+        "not of several tasks": tasks_hidden(dataclasses.replace(seen, loss="ce")),
+        "are frozen": tasks_hidden(fixed),
+        "several graphs": tasks_hidden(dataclasses.replace(seen, batch_size=2)),
+        "noise hides": tasks_hidden(seen, 1e-3),
+        "pruning left out": tasks_hidden(dataclasses.replace(seen, pruned=True)),
+        "on which side": tasks_hidden(dataclasses.replace(seen, loss="masked_mae")),
+        "one linear map": tasks_hidden(dataclasses.replace(errors, protocol="fedavg", local=LocalTraining(0.01, 5))),
+        "gradient's length": tasks_hidden(dataclasses.replace(errors, scaled=True)),
+    }
+    assert all(reason is not None and said in reason for said, reason in reasons.items())
+    assert tasks_hidden(seen) is tasks_hidden(errors) is None
+    with pytest.raises(ConditionFailed, match="see infer_tasks"):
+        infer_label(seen)
+
+
+def test_what_hides_a_class_is_named(lab: Any) -> None:
+    model = lab.model(hidden=8, classes=3, readout="pooled", readout_widths=())
+    seen = lab.observe(model, lab.random(5, 5), loss="ce")
+    with pytest.raises(ConditionFailed, match="smoothing"):
+        infer_label(dataclasses.replace(seen, loss="ce+smoothing:0.1"))
+    with pytest.raises(ConditionFailed, match="come summed up"):
+        infer_node_labels(seen)
+    with pytest.raises(ValueError, match="one entry for each of 3 classes"):
+        infer_counts(seen, np.full(2, 0.5))
+    graph = lab.random(7, 2)
+    nodes = Graph(graph.x, graph.edges, np.array([0, 3, 1, 1, 2, 0, 3]))
+    curved = lab.model(conv="gcn", hidden=8, classes=4, readout="node_scores", bias=True, act="gelu", last_act=True)
+    with pytest.raises(ConditionFailed, match="GELU"):
+        infer_node_labels(node_gradients(curved, lab.params(curved), nodes, lab.space, loss="ce"))
 
 
 def test_signs_that_fit_no_class_are_refused(lab: Any) -> None:

@@ -1,0 +1,107 @@
+"""Labels that an update shows, beside those that the client has; silence where they do not follow."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from jgleak.attacks.facts.registry import facts
+from jgleak.federated import LocalTraining, Observation, fedsgd
+from jgleak.gnn import GNN, MLP, GCNConv, Layer, NodeScores, Pooled
+from jgleak.graph import Graph
+
+FIVE_STEPS = LocalTraining(0.01, 5)
+
+
+def linear(lab: Any, outputs: int) -> GNN:
+    """One linear map after pooling, so that its gradients show the pooled row and with it the outputs."""
+    return GNN(lab.bare.width, (Layer(GCNConv(16, bias=True)),), Pooled("mean", MLP((outputs,))))
+
+
+def sent(lab: Any, model: GNN, labels: Any, loss: str) -> Observation:
+    """The update of one graph a label; a row of labels is one of several tasks."""
+    graphs = [dataclasses.replace(lab.random(6, seed), y=label) for seed, label in enumerate(labels, start=4)]
+    return fedsgd(model, lab.params(model), graphs, lab.bare, loss=loss)
+
+
+def tasks(*labels: float) -> np.ndarray:
+    return np.array([labels], np.float32)
+
+
+def silent(lab: Any, observed: Observation, name: str = "label") -> str:
+    found = facts(observed, lab.bare)
+    assert name not in found.found
+    return found.silent[name]
+
+
+@pytest.mark.parametrize("target", [-3.25, 0.0, 1.5])
+def test_one_gradient_shows_the_target_of_a_regression(lab: Any, target: float) -> None:
+    seen = sent(lab, linear(lab, 1), [target], "mse")
+    assert facts(seen, lab.bare).found["label"].value == pytest.approx(target, abs=1e-4)
+    for hidden in ({"pruned": True}, {"scaled": True}, {"protocol": "fedavg", "local": FIVE_STEPS}):
+        assert "length of one gradient alone" in silent(lab, dataclasses.replace(seen, **hidden))
+
+
+def test_targets_of_several_tasks_show_with_the_missing_ones(lab: Any) -> None:
+    seen = sent(lab, linear(lab, 4), [tasks(0.5, np.nan, -2.0, 0.0)], "masked_mse")
+    fact = facts(seen, lab.bare).found["label"]
+    assert fact.value == pytest.approx([0.5, None, -2.0, 0.0], abs=1e-4)
+    assert fact.line.startswith("the targets of the tasks are 0.5 - -2 ")
+    several = dataclasses.replace(seen, protocol="fedavg", local=FIVE_STEPS)
+    assert "in one gradient alone" in silent(lab, several)
+    assert "noise hides" in silent(lab, dataclasses.replace(seen, noise=1e-9))
+    assert "pruning left out" in silent(lab, dataclasses.replace(seen, pruned=True))
+
+
+def test_targets_behind_two_maps_and_absolute_errors_stay_hidden(lab: Any) -> None:
+    deep = GNN(lab.bare.width, (Layer(GCNConv(16, bias=True)),), Pooled("mean", MLP((8, 1))))
+    assert "one linear map after pooling" in silent(lab, sent(lab, deep, [1.5], "mse"))
+    assert "on which side" in silent(lab, sent(lab, linear(lab, 2), [tasks(0.5, -1.0)], "masked_mae"))
+
+
+def test_a_batch_of_tasks_shows_labels_that_occur(lab: Any) -> None:
+    """A task's entry is below zero only where a 1 occurs, and above only where a 0 does."""
+    rows = [(1, 0, 1, np.nan), (1, 0, 0, np.nan), (1, 0, 1, np.nan)]
+    seen = sent(lab, linear(lab, 4), [tasks(*row) for row in rows], "masked_bce")
+    found = facts(seen, lab.bare).found["classes"]
+    certain = {0: 1, 1: 0}
+    assert [found.value[task] for task in certain] == [[label] for label in certain.values()]
+    assert found.value[2] in ([0], [1]) and found.value[3] == [], "no graph has a label of the last task"
+    assert "task 0: a 1" in found.line and "task 1: a 0" in found.line and "task 3" not in found.line
+    zero = jax.tree.map(np.zeros_like, seen.update)
+    assert "did not move" in silent(lab, dataclasses.replace(seen, update=zero), "classes")
+    assert "one class each" in silent(lab, seen, "class_counts")
+
+
+def test_regressions_and_smoothed_labels_have_no_classes(lab: Any) -> None:
+    for outputs, labels, loss in ((1, [0.5, 2.0], "mse"), (3, [0, 2], "ce+smoothing:0.1")):
+        assert "leave signs that tell no label" in silent(lab, sent(lab, linear(lab, outputs), labels, loss), "classes")
+    assert "several entries" in silent(lab, sent(lab, linear(lab, 3), [2], "ce+smoothing:0.1"))
+
+
+def test_counts_that_exclude_nothing_are_not_told(lab: Any) -> None:
+    """Two graphs of two classes at even odds: none, one and both may be of either class."""
+    seen = sent(lab, linear(lab, 2), [0, 1], "ce")
+    even = jax.tree.map(np.zeros_like, seen.update)
+    even["readout"]["mlp"]["linears_0"]["bias"] += np.array([1e-7, -1e-7], np.float32)
+    assert "any number of labels" in silent(lab, dataclasses.replace(seen, update=even), "class_counts")
+    counts = facts(seen, lab.bare).found["class_counts"].value
+    assert np.all(np.array(counts["at_least"]) <= 1) and np.all(np.array(counts["at_most"]) >= 1)
+
+
+def test_states_that_gelu_made_hide_classes_of_nodes(lab: Any) -> None:
+    """GELU falls before it rises, so that the sign of what flows back through it is not that of the loss."""
+    graph = lab.random(6, 4)
+    labelled = Graph(graph.x, graph.edges, np.array([3, 0, 1, 3, 3, 0]))
+    for act, shown in (("sigmoid", True), ("gelu", False)):
+        model = GNN(lab.bare.width, (Layer(GCNConv(4, bias=True), act),), NodeScores(4))
+        found = facts(fedsgd(model, lab.params(model), [labelled], lab.bare, loss="ce"), lab.bare)
+        assert ("classes" in found.found) == shown
+        if shown:
+            assert set(found.found["classes"].value) <= {0, 1, 3}
+        else:
+            assert "GELU" in found.silent["classes"]
