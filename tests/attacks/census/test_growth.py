@@ -1,12 +1,122 @@
-"""Partial graphs are merged exactly where they are isomorphic."""
+"""Graphs grow from blocks: all of a census and each once; of too many parts the best are kept; equal parts merge."""
 
 from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from functools import cache
 
 import networkx as nx
 import numpy as np
 import pytest
 
-from jgleak.attacks.census.growth import PartialGraph, _Different
+from jgleak import Budget
+from jgleak.attacks.census.growth import Assembled, Assembly, PartialGraph, _Different
+from jgleak.attacks.span.hops import Blocks
+
+FOREVER = Budget(time_limit=1e6).start()
+
+SMALL, LARGE = 9, 13
+"""Nodes of trees: of 47 no two have the same 1-hop blocks, and of 1301 up to five have."""
+
+Census = tuple[tuple[tuple[int, tuple[int, ...]], int], ...]
+"""How many nodes have so many neighbours, with so many of their own."""
+
+
+def census_of(tree: nx.Graph) -> Census:
+    degree = dict(tree.degree)
+    around = Counter((degree[v], tuple(sorted(degree[u] for u in tree[v]))) for v in tree)
+    return tuple(sorted(around.items()))
+
+
+@cache
+def trees(nodes: int) -> dict[Census, list[nx.Graph]]:
+    """All trees by their census. No other connected graph has it, since its edges are one fewer than its nodes."""
+    found = defaultdict[Census, list[nx.Graph]](list)
+    for tree in nx.nonisomorphic_trees(nodes):
+        found[census_of(tree)].append(tree)
+    return dict(found)
+
+
+def most_alike() -> tuple[Census, list[nx.Graph]]:
+    return max(trees(LARGE).items(), key=lambda item: len(item[1]))
+
+
+def assembly(
+    census: Census, beam: int | None = None, guide: Callable[[PartialGraph], float] | None = None, most: int = 10**6
+) -> Assembly:
+    roots = np.array([degree for (degree, _), _ in census])
+    nothing = np.zeros((roots.size, 0))
+    blocks = Blocks(roots, roots, tuple(around for (_, around), _ in census), nothing, nothing, np.zeros(roots.size), 0)
+    counts = np.array([count for _, count in census])
+    return Assembly(blocks, counts, clock=FOREVER, most=most, beam=beam, guide=guide)
+
+
+def made(one: Assembled) -> nx.Graph:
+    graph = nx.Graph(one.edges)
+    assert sorted(graph) == list(range(len(one.blocks)))
+    return graph
+
+
+def only_one(wanted: nx.Graph, graphs: list[nx.Graph]) -> bool:
+    return sum(nx.is_isomorphic(wanted, graph) for graph in graphs) == 1
+
+
+def test_every_tree_of_a_census_grows_once() -> None:
+    alike = {census: wanted for census, wanted in trees(LARGE).items() if len(wanted) > 2}
+    assert len(trees(SMALL)) == 47 and len(alike) == 22 and len(most_alike()[1]) == 5
+    for census, wanted in (trees(SMALL) | alike).items():
+        growing = assembly(census)
+        grown = [made(one) for one in growing.graphs()]
+        assert growing.exhausted and len(grown) == len(wanted)
+        assert all(only_one(tree, grown) for tree in wanted)
+
+
+def test_a_beam_keeps_some_parts_and_says_so() -> None:
+    """What it leaves are trees of the census, each once; a wide one leaves all."""
+    census, wanted = most_alike()
+    wide = assembly(census, beam=1000)
+    assert len(list(wide.graphs())) == len(wanted) and wide.exhausted
+    narrow = assembly(census, beam=1)
+    grown = [made(one) for one in narrow.graphs()]
+    assert not narrow.exhausted and len(grown) < len(wanted)
+    assert all(any(nx.is_isomorphic(graph, tree) for tree in wanted) for graph in grown)
+    again = assembly(census, beam=1)
+    assert [one.edges for one in again.graphs()] == [one.edges for one in assembly(census, beam=1).graphs()]
+
+
+def test_a_guide_keeps_the_parts_that_it_finds_likeliest() -> None:
+    """If it knows the parts of one tree, a beam of one part leads to that tree, whichever it is."""
+    census, wanted = most_alike()
+    names = [block for block, _ in census]
+    for tree in wanted:
+        degree = dict(tree.degree)
+        own = {v: (degree[v], tuple(sorted(degree[u] for u in tree[v]))) for v in tree}
+        nx.set_node_attributes(tree, own, "block")
+
+        def strange(partial: PartialGraph, tree: nx.Graph = tree) -> float:
+            part = nx.Graph(partial.edges)
+            part.add_nodes_from((v, {"block": names[block]}) for v, block in enumerate(partial.blocks))
+            same = nx.algorithms.isomorphism.categorical_node_match("block", None)
+            matcher = nx.algorithms.isomorphism.GraphMatcher(tree, part, same)
+            return 0.0 if matcher.subgraph_is_monomorphic() else 1.0
+
+        growing = assembly(census, beam=1, guide=strange)
+        grown = [made(one) for one in growing.graphs()]
+        assert only_one(tree, grown), "among what grows from its parts is the tree itself"
+
+
+@pytest.mark.parametrize("most", [1, 5, 20])
+def test_growing_ends_at_the_limit_of_parts(most: int) -> None:
+    census, wanted = most_alike()
+    growing = assembly(census, most=most)
+    grown = list(growing.graphs())
+    assert not growing.exhausted and growing.steps == most + 1 and len(grown) < len(wanted)
+
+
+def test_a_single_node_grows_into_itself() -> None:
+    growing = assembly((((0, ()), 1),))
+    assert [one.blocks for one in growing.graphs()] == [(0,)] and growing.exhausted
 
 
 def partial_graph(rng: np.random.Generator, classes: int) -> PartialGraph:
