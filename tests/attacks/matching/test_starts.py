@@ -64,11 +64,12 @@ def test_a_sparse_start_has_small_features_and_equal_edges() -> None:
 
 def test_what_is_known_is_not_searched_for() -> None:
     adjacency = np.zeros((MANY, MANY))
-    for known, left in (
+    cases: list[tuple[dict[str, Any], set[str]]] = [
         ({"adjacency": adjacency}, {"nodes", "labels"}),
         ({"features": np.zeros((MANY, 3))}, {"adjacency", "labels"}),
         ({"labels": np.array([1])}, {"nodes", "adjacency"}),
-    ):
+    ]
+    for known, left in cases:
         setting, problem = posed(**known)
         for start in (named("normal"), named("bernoulli"), named("0.5"), Sparse(), Frequent()):
             assert set(start(setting, problem, jax.random.key(0))) == left
