@@ -33,7 +33,7 @@ def census_of(tree: nx.Graph) -> Census:
 def trees(nodes: int) -> dict[Census, list[nx.Graph]]:
     """All trees by their census. No other connected graph has it, since its edges are one fewer than its nodes."""
     found = defaultdict[Census, list[nx.Graph]](list)
-    for tree in nx.nonisomorphic_trees(nodes):
+    for tree in map(nx.Graph, nx.nonisomorphic_trees(nodes)):
         found[census_of(tree)].append(tree)
     return dict(found)
 
