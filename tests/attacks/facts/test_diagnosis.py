@@ -105,3 +105,13 @@ def test_frozen_parts_are_no_fault_of_the_file_and_show_no_units(lab: Any, froze
     assert diagnoses(seen, lab.space) == []
     shown = facts(seen, lab.space).found.get("units")
     assert shown is None or all(not frozen.startswith(place) for place in shown.value)
+
+
+def test_a_batch_that_is_declared_as_one_graph_is_no_stale_update(lab: Any) -> None:
+    """Its head's gradient is that of no single row, so that no label of one graph need explain it."""
+    built = model(lab.bare.width)
+    graphs = [lab.path((0, 2, 0), 0), lab.ring((0, 1, 2, 0), 2)]
+    both = fedsgd(built, lab.params(built), graphs, lab.bare, loss="ce")
+    said = diagnoses(dataclasses.replace(both, batch_size=1), lab.bare)
+    assert said and not any("stale" in sentence or "clipping" in sentence for sentence in said)
+    assert any("mixes 2 graphs or more" in sentence for sentence in said)
