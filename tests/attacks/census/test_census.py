@@ -153,8 +153,13 @@ def test_contributions_of_composed_models_add_up(name: str, lab: Any) -> None:
     _adds_up(GNN(lab.space.width, layers, readout, **more), lab)
 
 
-def _adds_up(model: GNN, lab: Any) -> None:
-    graph = lab.random(7, 3)
+@pytest.mark.parametrize("layers", [2, 3])
+def test_contributions_of_a_node_without_neighbours_are_the_gradient(layers: int, lab: Any) -> None:
+    _adds_up(lab.model(hidden=24, layers=layers, bias=True), lab, lab.graph([1], []))
+
+
+def _adds_up(model: GNN, lab: Any, graph: Graph | None = None) -> None:
+    graph = graph or lab.random(7, 3)
     if model.node_level:
         graph = Graph(graph.x, graph.edges, np.arange(7) % 2)
     observation = lab.observe(model, graph)
