@@ -77,6 +77,7 @@ def test_tables_on_standard_output_without_json() -> None:
 def test_out_holds_everything_and_invert_reads_it(tmp_path: Path) -> None:
     first = jgleak("attack", "empty", *QUICK, "--out", str(tmp_path))
     assert first.exit_code == 0, first.output
+    assert f"written to {tmp_path}: results.jsonl" in first.stderr
     records = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
     assert len(records) == 3 and "summary" in records[-1]
     assert {p.name for p in tmp_path.glob("*.png")} == {"000.png", "001.png"}

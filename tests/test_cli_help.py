@@ -115,23 +115,40 @@ def test_an_option_that_may_be_repeated_has_both_names() -> None:
     assert said.exit_code == 2 and "given too" not in said.stderr
 
 
-@pytest.mark.parametrize("terminal", [True, False])
-def test_progress_is_for_terminals(terminal: bool) -> None:
+def test_progress_on_a_terminal_is_a_bar() -> None:
     shown = io.StringIO()
     clock = iter(range(0, 3000, 100))
-    with bar(Console(file=shown, force_terminal=terminal, width=120), "exact") as progress:
+    with bar(Console(file=shown, force_terminal=True, width=120), "exact") as progress:
         progress.get_time = lambda: float(next(clock))
         task = progress.add_task("census", total=4, exact=0)
         progress.update(task, advance=1, exact=1)
         progress.update(task, advance=1, exact=2)
         progress.get_time = lambda: 1000.0
         remaining = progress.tasks[0].time_remaining
-    if not terminal:
-        assert not shown.getvalue().strip(), "rich before 14 ends with an empty line"
-        return
     assert remaining is not None and 60 <= remaining <= 600, "clients that take minutes have a pace too"
     text = shown.getvalue()
     assert "2/4" in text and "2 exact" in text and "census" in text
+
+
+def test_progress_in_a_file_is_a_line_now_and_then() -> None:
+    """Steps of 4 s: no line before 10 s, one at 12 s, the next 12 s later; after 2,000 s one in a twentieth of that."""
+    shown, now = io.StringIO(), [0.0]
+    console = Console(file=shown, force_terminal=False, width=40, get_time=lambda: now[0])
+    with bar(console, "exact") as progress:
+        task = progress.add_task("census", total=1000, exact=0)
+        for step in range(1, 7):
+            now[0] = 4.0 * step
+            progress.update(task, advance=1, exact=step // 2)
+        early = shown.getvalue().splitlines()
+        for late in (2000.0, 2099.0, 2106.0):
+            now[0] = late
+            progress.update(task, description="nothing is done yet")
+            progress.advance(task)
+    assert early == [
+        "3 of 1000, 1 exact, 0:00:12 so far, about 1:06:28 left: census",
+        "6 of 1000, 3 exact, 0:00:24 so far, about 1:06:16 left: census",
+    ]
+    assert [line.split(", ")[0] for line in shown.getvalue().splitlines()[2:]] == ["7 of 1000", "9 of 1000"]
 
 
 def test_ctrl_c_ends_several_files_with_a_summary_and_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ _COMPILED = _STEPS + "backend_compile_duration"
 
 
 NOTABLE = 0.25
-"""From this share of an attack's time on, compilation is named as a reason why its search ended early."""
+"""Above this share of an attack's time, compilation is named as a reason why its search ended early."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +68,11 @@ def compilations() -> Compiled:
     return Compiled(_counter().number, _counter().seconds)
 
 
+def notable(seconds: float, compiling: float) -> bool:
+    """Whether compilation took a notable share of an attack's time."""
+    return compiling > NOTABLE * seconds
+
+
 def lost_to_compilation(seconds: float, compiling: float) -> str | None:
     """What to say of a search that its time limit ended, where compilation took a notable share of that time.
 
@@ -75,7 +80,7 @@ def lost_to_compilation(seconds: float, compiling: float) -> str | None:
       seconds: what the attack took.
       compiling: those of them in which XLA compiled.
     """
-    if compiling <= NOTABLE * seconds:
+    if not notable(seconds, compiling):
         return None
     kept = jax.config.values["jax_compilation_cache_dir"] is not None
     instead = "run it again: compiled programs are kept" if kept else "a longer --time-limit leaves more for the search"

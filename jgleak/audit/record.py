@@ -34,8 +34,9 @@ SOFT = (
 
 
 def result_record(result: Answer, specification: Specification) -> dict[str, Any]:
-    """One client: rates in [0, 1], seconds of wall clock and those of them in which XLA compiled. Of the private graph
-    it holds the name and the size. What only the truth can tell is None where the truth is unknown."""
+    """One client: rates in [0, 1], seconds of wall clock, those of them in which XLA compiled, and beside them those
+    of a discarded first attack. Of the private graph it holds the name and the size. What only the truth can tell is
+    None where the truth is unknown."""
     found, seen = result.reconstruction, result.observation
     told = result if isinstance(result, Result) else None
     place = result.index % specification.batch_size
@@ -46,6 +47,7 @@ def result_record(result: Answer, specification: Specification) -> dict[str, Any
         "n_nodes": None if told is None else told.truth.n,
         "seconds": result.seconds,
         "seconds_compiling": result.compiled.seconds,
+        "seconds_discarded": result.discarded,
         "compilations": result.compiled.number,
         **(UNTOLD if told is None else dataclasses.asdict(told.score)),
         "truth_in_set": None if told is None else told.truth_in_set,

@@ -87,6 +87,21 @@ def compilation_line(records: Sequence[Mapping[str, Any]]) -> str | None:
     return lost_to_compilation(sum(r["seconds"] for r in late), sum(r["seconds_compiling"] for r in late))
 
 
+def audit_compilation_line(records: Sequence[Mapping[str, Any]]) -> str | None:
+    """What compilation took of all attacks of an audit, and which of them it would have cut short; None: nothing."""
+    seconds, compiling = (sum(r.get(name, 0.0) for r in records) for name in ("seconds", "seconds_compiling"))
+    again = [r["seconds_discarded"] for r in records if r.get("seconds_discarded")]
+    if not compiling and not again:
+        return None
+    said = f"compilation took {compiling:.1f} s of {seconds:.1f} s"
+    if again:
+        said += (
+            f"; {counted(len(again), 'attack')} ran twice, since the time limit ended the first one after much "
+            f"compilation: those {sum(again):.1f} s count nowhere"
+        )
+    return said
+
+
 def summary_table(summary: Mapping[str, Any]) -> Table:
     """Rates over all clients with their 95 % intervals, then exact reconstructions by size. The last column says over
     how many clients each mean is taken."""
@@ -177,10 +192,10 @@ def certificate_text(certificate: Certificate, *, batch: bool = False, verbose: 
     conditions = "".join(f"\n  if {condition}" for condition in listed)
     if len(listed) < len(certificate.conditions):
         conditions += f"\n  (all {len(certificate.conditions)} conditions: --verbose, --json)"
-    return f"certificate: {claims[certificate.status]}, each recomputed to {certificate.residual:.0e}{conditions}"
+    return f"certificate: {claims[certificate.status]} (recomputed to {certificate.residual:.0e}){conditions}"
 
 
-CHECKED = re.compile(r"(\w+) check of ")
+CHECKED = re.compile(r"no true .* fails the (\w+) check ")
 """How the condition of a span check begins."""
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import platform
 import traceback
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
 
+from jgleak.attacks.attack import LATE
 from jgleak.audit.certified import document
+from jgleak.audit.compilations import notable
 from jgleak.audit.experiment import Answer, Result, answers, beside, run_chunk
 from jgleak.audit.record import plain, result_record
 from jgleak.audit.recorded.client import Refused, file_digest, recorded_client
@@ -25,6 +28,8 @@ from jgleak.features import FeatureSpace
 from jgleak.federated.observation import serialise
 from jgleak.graph import Graph
 from jgleak.version import __version__, code_digest
+
+Told = TypeVar("Told", bound=Answer)
 
 
 class Outcome(NamedTuple):
@@ -93,7 +98,7 @@ def attempt(specification: Specification, firsts: Sequence[int], graphs: int, da
 
 def _attempt(specification: Specification, setup: Setup, firsts: Sequence[int]) -> list[Outcome]:
     try:
-        results = list(run_chunk(specification, setup, firsts))
+        results = _compiled_first(lambda: run_chunk(specification, setup, firsts))
         return [_outcome(result, specification, setup.dataset.space) for result in results]
     except Exception:  # a defect on the way to a client's update, or in what is made of an attack: recorded, as above
         if len(firsts) > 1:
@@ -109,15 +114,35 @@ def _attempt_recorded(specification: Specification, graphs: int, data: str | Non
         if data not in (None, file_digest(specification)):
             raise ValueError("the file or its truth has changed since the audit began; bring it back")
         client = recorded_client(specification)
-        found = answers(specification, chosen_attack(specification), [client])
-        told = (beside(client, place, answer) if client.truths else answer for _, place, answer in found)
-        return [_outcome(answer, specification, client.knowledge.space) for answer in told]
+        attack = chosen_attack(specification)
+
+        def told() -> Iterator[Answer]:
+            for _, place, answer in answers(specification, attack, [client]):
+                yield beside(client, place, answer) if client.truths else answer
+
+        return [_outcome(answer, specification, client.knowledge.space) for answer in _compiled_first(told)]
     except Refused as error:
         return [_ended(unit, "skipped", str(error)) for unit in units]
     except ValueError as error:
         return [_ended(unit, "failed", str(error)) for unit in units]
     except Exception:  # a defect: recorded, as above
         return [_ended(unit, "failed", traceback.format_exc()) for unit in units]
+
+
+def _compiled_first(attacked: Callable[[], Iterable[Told]]) -> list[Told]:
+    """What an attack says of some clients, whatever of its time went into compilation.
+
+    The first rows of an audit would pay for programs that later ones find compiled, and rows are compared. So where the
+    time limit ended a search of which compilation took a notable share, the same clients are attacked once more, and
+    that answer counts. A search that compiles other programs then is not repeated again.
+    """
+    first = list(attacked())
+    late = any(one.reconstruction.stop == "time" or one.reconstruction.info.get("reason") in LATE for one in first)
+    seconds, compiling = sum(one.seconds for one in first), sum(one.compiled.seconds for one in first)
+    if not late or not notable(seconds, compiling):
+        return first
+    discarded = {one.index: one.seconds for one in first}
+    return [dataclasses.replace(one, discarded=discarded[one.index]) for one in attacked()]
 
 
 def failed(specification: Specification, firsts: Sequence[int], graphs: int, reason: str) -> list[Outcome]:

@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from jgleak.audit.workers import Processes
 
 
+WRITTEN = (
+    "results.jsonl (a line a client, and the summary), observations/ (what the server saw), reconstructions/ (graphs "
+    "and certificates, for jgleak verify), pictures (NNN.png, one a graph)"
+)
+"""What ``--out`` holds."""
+
+
 def attack(
     name: Annotated[
         str, typer.Argument(help="The attack; see `jgleak list`.", autocompletion=option.attacks)
@@ -249,6 +256,7 @@ def _audit(
             print(json.dumps({"summary": summary}), flush=True)
         if store is not None:
             store.append({"summary": summary})
+            stderr.print(Text(f"written to {out}: {WRITTEN}"), soft_wrap=True)
 
     try:
         setup = _prepared(specification, stderr)

@@ -120,6 +120,7 @@ def _conduct(grid: Grid, out: Path, resume: bool, retry_failed: bool, engine: st
     from jgleak.audit.conduct import enter, remaining, unfinished
     from jgleak.audit.grid_table import audit_table
     from jgleak.audit.results import lost_files, open_audit
+    from jgleak.audit.table import audit_compilation_line
 
     stderr = Console(stderr=True)
     with stderr.status("looking at data and models"):
@@ -148,7 +149,10 @@ def _conduct(grid: Grid, out: Path, resume: bool, retry_failed: bool, engine: st
     finally:
         database.close()
     units = open_audit(out).units
-    Console().print(audit_table(units))
+    stdout = Console()
+    stdout.print(audit_table(units))
+    if (compiling := audit_compilation_line([unit.record for unit in units])) is not None:
+        stdout.print(Text(compiling), soft_wrap=True)
     return status or (FAILED if any(unit.status == "failed" for unit in units) else 0)
 
 
@@ -195,9 +199,11 @@ def _foresee(grid: Grid, out: Path | None) -> None:
         f"{counted(sum(p.graphs for p in planned), 'unit')} in {counted(len(planned), 'cell')}: "
         f"{sum(left.values())} to run, {skipped} impossible, {len(finished)} in the store"
     )
-    with stderr.status(f"timing one client of each attack, for at most {PROBE:.0f} s"):
+    with stderr.status(f"timing one client of each attack, with a time limit of {PROBE:.0f} s"):
         estimate = timed(planned, left)
     stdout.print(
         f"about {span(estimate)}, by one client of each attack on each model and data set, compilation included"
     )
-    stdout.print(f"at most {span(longest(planned, left))} by the time limits")
+    stdout.print(
+        f"at most {span(longest(planned, left))} by the time limits; an attack that compilation cuts short runs twice"
+    )

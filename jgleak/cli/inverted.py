@@ -51,6 +51,7 @@ def _show_nothing(one: Inverted, console: Console) -> None:
 
 
 def _show_found(one: Inverted, console: Console, verbose: bool) -> None:
+    from jgleak.attacks.attack import LATE
     from jgleak.audit.outcome import PART
     from jgleak.audit.table import certificate_text, graph_table, member_text
 
@@ -71,7 +72,8 @@ def _show_found(one: Inverted, console: Console, verbose: bool) -> None:
     count = "1 candidate graph" if len(found.graphs) == 1 else f"{len(found.graphs)} candidate graphs, the best shown"
     if found.members or len(one.shown) > 1:
         count = f"{'some' if worth.kind == PART else 'the'} {len(found.graphs)} graphs of the batch, in no order"
-    console.print(Text(f"gradient distance {distance}; {count}; stopped: {found.stop}"))
+    stopped = "" if reason in LATE else f"; stopped: {found.stop}"  # the reason says that the time limit did it
+    console.print(Text(f"gradient distance {distance}; {count}{stopped}"))
     for hint in worth.hints:
         console.print(Text(hint), soft_wrap=True)
     if reason:

@@ -36,6 +36,10 @@ LEAST_RATE = 1e-3
 """With a rate below this, noise of one step is not called rounding."""
 
 
+WIDENED = "its one output z under bce is read as two, (0, z), under ce, which has the same loss and gradients"
+"""What is said of a module with one score."""
+
+
 class Subject(NamedTuple):
     """What is checked, and what it is called.
 
@@ -72,7 +76,7 @@ def read(text: str, space: FeatureSpace | None, default: FeatureSpace, stated: S
             f"model: {text!r} is no deployed model ({', '.join(DEPLOYED)}), no observation file (*.safetensors), and "
             "names nothing in your code (package.module:name, or file.py:name)"
         )
-    return Subject(_of_object(_found(text), text, space, default, stated))
+    return _of_object(_found(text), text, space, default, stated)
 
 
 def clients_of(seen: Observation) -> Clients:
@@ -115,11 +119,11 @@ def _floats(params: Any) -> list[np.ndarray]:
     return [np.asarray(leaf, np.float32) for leaf in flatten(params).values() if np.size(leaf)]
 
 
-def _of_object(found: Any, text: str, space: FeatureSpace | None, default: FeatureSpace, stated: Stated) -> Deployment:
+def _of_object(found: Any, text: str, space: FeatureSpace | None, default: FeatureSpace, stated: Stated) -> Subject:
     if isinstance(found, GNN):
-        return stated.over(Deployment(found, space or default))
+        return Subject(stated.over(Deployment(found, space or default)))
     if isinstance(found, Observation):
-        return stated.over(Deployment(found.model, space or default, clients_of(found), found.params))
+        return Subject(stated.over(Deployment(found.model, space or default, clients_of(found), found.params)))
     if _of_flax(found):
         raise ValueError(
             f"model: {text} is a module of flax, whose forward pass is not traced; let a function return what "
@@ -133,7 +137,8 @@ def _of_object(found: Any, text: str, space: FeatureSpace | None, default: Featu
         )
     said = described(found, loss=stated.clients.get("loss"))
     rest = {name: value for name, value in stated.clients.items() if name != "loss"}  # one score became two outputs
-    return dataclasses.replace(stated, clients=rest).over(of_description(said, space or said.space(default)))
+    deployment = dataclasses.replace(stated, clients=rest).over(of_description(said, space or said.space(default)))
+    return Subject(deployment, WIDENED if said.widened else "")
 
 
 def _of_ours(found: Any) -> bool:

@@ -9,9 +9,10 @@ from jgleak.plural import counted
 
 
 def model_words(model: GNN) -> str:
-    """The parts of a model by the names of their classes, with widths, and what of them draws or is frozen."""
+    """The parts of a model: convolutions, norms and the readout by the names of their classes, with widths, the others
+    by the names that users choose; and what of them draws or is frozen."""
     layers = model.layers
-    residuals = [type(layer.residual).__name__ for layer in layers if layer.residual is not None]
+    residuals = [f"residual {layer.residual.kind}" for layer in layers if layer.residual is not None]
     words = [
         f"{type(model.encoder).__name__} {model.encoder.width(model.in_features)}" if model.encoder.taps else "",
         _joined(f"{type(layer.conv).__name__} {layer.features}" for layer in layers),

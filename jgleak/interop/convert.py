@@ -34,14 +34,19 @@ NEAREST_NORM = "build the model with BatchNorm or LayerNorm(mode='node'), the no
 OVER_GRAPHS = ("GraphNorm", "InstanceNorm")
 """Normalisations over all nodes of a graph together."""
 
+EDGES_SCORE = "attention whose scores edge features enter"
+
+INSTEAD = {"edge_dim": ", without edge_attr, or take GINEConv(.., edge_dim=K), which sees one class of K on every edge"}
+"""What an option that is not read can be replaced by, beside the value that is."""
+
 EXPECTED: Mapping[str, Mapping[str, tuple[Any, str]]] = {
     "GCNConv": {
         "improved": (False, "self-loops of weight 2"),
         "cached": (False, "a cached normalisation, that of the first graph for all of them"),
     },
-    "GATConv": {"edge_dim": (None, "edge features"), "add_self_loops": (True, "attention without self-loops")},
+    "GATConv": {"edge_dim": (None, EDGES_SCORE), "add_self_loops": (True, "attention without self-loops")},
     "GATv2Conv": {
-        "edge_dim": (None, "edge features"),
+        "edge_dim": (None, EDGES_SCORE),
         "add_self_loops": (True, "attention without self-loops"),
         "share_weights": (False, "one map for both ends, whose gradient cannot be split"),
     },
@@ -145,7 +150,7 @@ def check_options(name: str, kind: str, module: Any) -> None:
         if value != wanted:
             raise ValueError(
                 f"model: {name!r} is a {kind} with {option}={value!r}, that is {why}, which is not read here; build "
-                f"it with {option}={wanted!r}"
+                f"it with {option}={wanted!r}{INSTEAD.get(option, '')}"
             )
 
 

@@ -31,6 +31,7 @@ class Description(NamedTuple):
       params: its parameters.
       loss: what clients minimise, in the words of a model that has two outputs where the module has one score.
       dropout: the largest rate of dropout in its forward pass in its mode, as a module or a function; 0: none.
+      widened: the module has one score, which stands in ``model`` as two logits.
       tables: rows of every embedding table of its encoder; empty: it takes its rows as they are.
     """
 
@@ -38,6 +39,7 @@ class Description(NamedTuple):
     params: Params
     loss: str
     dropout: float
+    widened: bool = False
     tables: tuple[int, ...] = ()
 
     def space(self, default: FeatureSpace) -> FeatureSpace:
@@ -72,7 +74,8 @@ def described(module: Any, *, loss: str | Loss | None = None, example: Given | N
     with _dropout_off(module):
         seen = observed(state, nothing, module, **given, client=Client(frozen))
         tables = _tables(module, example)
-    return Description(seen.model, seen.params, seen.loss, rate, tables)
+    widened = Loss.of(given["loss"]).name != Loss.of(seen.loss).name
+    return Description(seen.model, seen.params, seen.loss, rate, widened, tables)
 
 
 def _tables(module: Any, example: Given | None) -> tuple[int, ...]:

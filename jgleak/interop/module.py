@@ -13,7 +13,7 @@ from jgleak.interop.convert import embeddings_of, is_batch_norm, is_leaf, is_nor
 from jgleak.interop.example import Example, Given, OutputDiffersError
 from jgleak.interop.forward import steps_of
 from jgleak.interop.layers import WORDS, NamedLayer, Step
-from jgleak.interop.plan import REFUSED
+from jgleak.interop.plan import MATCHING, REFUSED, SUBNETWORK
 from jgleak.interop.probe import probe_of
 from jgleak.interop.trace import difference, steps_in, traced
 
@@ -126,12 +126,17 @@ def _check_mode(modules: Mapping[str, Any], model: Any, deterministic: bool, *, 
 
 
 def check_dropout(model: Any) -> None:
-    """Raise ``ValueError`` where a module of the model is in training mode and drops out."""
+    """Raise ``ValueError`` where a module of the model is in training mode and has dropout, whether the forward pass
+    calls it or calls a function in its place."""
     for name, module in model.named_modules():
         kind = type(module).__name__
         dropout = getattr(module, "p", 0.0) if "Dropout" in kind else getattr(module, "dropout", 0.0)
         if module.training and isinstance(dropout, int | float) and dropout > 0:
-            raise ValueError(f"model: {name or kind!r} drops out at rate {dropout}: {REFUSED['dropout']}")
+            beside = ", as F.dropout is then" if model.training else ""
+            raise ValueError(
+                f"model: dropout is active, since {name or kind!r} (rate {dropout}) is in training mode{beside}: "
+                f"{SUBNETWORK}; take gradients after model.eval(). {MATCHING}"
+            )
 
 
 def _steps(word: Step, modules: Mapping[str, Any]) -> list[Step]:

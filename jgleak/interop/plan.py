@@ -25,10 +25,16 @@ from jgleak.interop.layers import (
     called,
 )
 
+SUBNETWORK = "with dropout the gradient is that of one random subnetwork, which no exact attack can recompute"
+
+MATCHING = (
+    "Gradient matching searches for the masks: call model.eval() after the backward pass and state the rates, as "
+    "docs/bring-your-own-model.md shows"
+)
+"""What reads the gradient of a model that drops out."""
+
 REFUSED = {
-    "dropout": "with dropout the gradient is that of one random subnetwork, which no exact attack can recompute; take "
-    "gradients after model.eval(), and leave the word out. Gradient matching searches for the masks: call model.eval() "
-    "after the backward pass and state the rates, as docs/bring-your-own-model.md shows",
+    "dropout": f"{SUBNETWORK}; take gradients after model.eval(), and leave the word out. {MATCHING}",
     "batch_norm": "a batch normalisation has arrays: name it, BatchNorm('..'); it is read in evaluation mode",
     "layer_norm": "a layer normalisation has arrays: name it, LayerNorm('..')",
     "max": "a hard maximum is not additive over nodes; attack a model that pools by mean or sum",

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jgleak.interop.convert import is_leaf
+from jgleak.interop.convert import check_options, is_leaf
 from jgleak.precision import DIGITS
 
 
@@ -153,6 +153,9 @@ def _arguments(model: Any, probe: Probe) -> tuple[tuple[Any, ...], dict[str, Any
         if probe.edge_rows is not None:
             graph.edge_attr = probe.edge_rows
         return (graph,), {}
+    if probe.edge_rows is None and any(p.name in ATTRIBUTES for p in needed):
+        for name, module in model.named_modules():
+            check_options(name, type(module).__name__, module)  # it can say which convolution takes them
     rows = _rows_in([p.name for p in needed])
     given = {p.name: _argument(p.name, probe, p.name == rows) for p in needed}
     if "batch" in parameters:

@@ -23,7 +23,7 @@ from jgleak.interop.layers import (
     Step,
     called,
 )
-from jgleak.interop.plan import REFUSED
+from jgleak.interop.plan import MATCHING, REFUSED, SUBNETWORK
 from jgleak.interop.probe import Probe, edge_classes, probe_of
 from jgleak.interop.record import DROPOUTS, Made, record
 
@@ -41,7 +41,11 @@ OTHER_ACTIVATIONS = (
 )
 KNOWN_ACTIVATIONS = f"the activations here are {', '.join(ACTS.values())}"
 REASONS = (
-    dict.fromkeys(DROPOUTS, REFUSED["dropout"])
+    dict.fromkeys(
+        DROPOUTS,
+        f"{SUBNETWORK}; it is active in evaluation mode too unless it is given training=self.training: give it that, "
+        f"and take gradients after model.eval(). {MATCHING}",
+    )
     | dict.fromkeys(OTHER_ACTIVATIONS, KNOWN_ACTIVATIONS)
     | {
         "softmax": REFUSED["softmax"],

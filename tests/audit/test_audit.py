@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import importlib.util
 import json
@@ -19,15 +20,17 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from benchmarks.studies.audit_resume import contents, differences, killed
-from jgleak.attacks.attack import Attack, Reconstruction
+from jgleak.attacks.attack import OUT_OF_TIME, Attack, Reconstruction
 from jgleak.attacks.registry import ATTACKS
 from jgleak.audit import shared, units
 from jgleak.audit.certified import read
+from jgleak.audit.compilations import Compiled
 from jgleak.audit.conduct import unfinished
 from jgleak.audit.grid import Cell, read_grid
 from jgleak.audit.plan import plan
 from jgleak.audit.results import Unit, open_audit
 from jgleak.audit.specification import Specification
+from jgleak.audit.table import audit_compilation_line
 from jgleak.audit.units import Outcome, attempt, unit_hash
 from jgleak.cli import app
 from jgleak.datasets import load as load_dataset
@@ -305,6 +308,37 @@ def test_a_defect_beside_the_attack_costs_one_client(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(units, "run_chunk", refuses)
     found = attempt(specification, range(3), 3, None)
     assert [(o.client, o.status) for o in found] == [(0, "done"), (1, "failed"), (2, "done")]
+
+
+@pytest.mark.parametrize(
+    ("stop", "reason", "share", "calls"),
+    [
+        ("time", None, 0.3, 2),
+        ("match", OUT_OF_TIME, 0.3, 2),
+        ("time", None, 0.2, 1),
+        ("match", None, 0.9, 1),
+    ],
+)
+def test_an_attack_that_compilation_cut_short_is_repeated_once(
+    stop: str, reason: str | None, share: float, calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    specification = Specification(attack="random", know=("n",), graphs=2, max_nodes=7, hidden=8)
+    whole, called = units.run_chunk, list[Sequence[int]]()
+
+    def cold(specification: Specification, setup: Any, firsts: Sequence[int]) -> Any:
+        called.append(firsts)
+        for result in whole(specification, setup, firsts):
+            found = dataclasses.replace(result.reconstruction, stop=stop, info={"reason": reason, "call": len(called)})
+            yield dataclasses.replace(result, reconstruction=found, seconds=10.0, compiled=Compiled(1, 10.0 * share))
+
+    monkeypatch.setattr(units, "run_chunk", cold)
+    records = [outcome.record for outcome in attempt(specification, range(2), 2, None)]
+    assert len(called) == calls and [record["info"]["call"] for record in records] == [calls] * 2
+    assert [record["seconds_discarded"] for record in records] == [10.0 * (calls - 1)] * 2
+    twice = "; 2 attacks ran twice, since the time limit ended the first one after much compilation"
+    said = audit_compilation_line(records) or ""
+    assert said.startswith(f"compilation took {20 * share:.1f} s of 20.0 s") and (twice in said) == (calls == 2)
+    assert ("those 20.0 s count nowhere" in said) == (calls == 2)
 
 
 def test_ctrl_c_leaves_what_is_done_and_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

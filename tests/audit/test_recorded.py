@@ -10,12 +10,15 @@ from typing import Any
 
 import jax
 import jsonschema
+import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
 from jgleak.attacks.attack import Attack, Reconstruction
+from jgleak.attacks.census.checks import condition_of
 from jgleak.attacks.certificate import Certificate
 from jgleak.attacks.registry import ATTACKS
+from jgleak.attacks.span.leak_points import LeakPoint
 from jgleak.audit.grid import read_grid
 from jgleak.audit.inversion import beside_truth
 from jgleak.audit.recorded.client import file_digest, recorded_client
@@ -445,13 +448,15 @@ def test_an_answer_for_another_number_of_graphs_is_not_the_truth(folder: Path) -
 
 
 def test_conditions_are_a_line_a_kind_unless_all_are_asked_for() -> None:
-    checks = [f"node check of {hop}-hop blocks: rank" for hop in (1, 2)] + ["readout check of nodes: independent"]
-    left = [f"{count} candidates of 2-hop blocks were not looked at" for count in (7, 12)]
+    sites = [LeakPoint(name, 1, "state", 0, np.zeros((1, 1)), "so") for name in ("node", "readout")]
+    checks = [condition_of(sites[0], 1), condition_of(sites[0], 2), condition_of(sites[1], 0)]
+    assert checks[1:] == ["no true 2-hop block fails the node check (so)", "no true node fails the readout check (so)"]
+    left = [f"none of {count} candidates occurs" for count in (7, 12)]
     certificate = Certificate("k_graphs", 3, 9, False, 1e-7, (*checks, *left, "the graph is connected"))
     short, whole = (certificate_text(certificate, verbose=verbose).splitlines()[1:] for verbose in (False, True))
     assert short == [
         "  if no true row fails its span check: node (2), readout",
-        "  if 7 candidates of 2-hop blocks were not looked at (and 1 alike)",
+        "  if none of 7 candidates occurs (and 1 alike)",
         "  if the graph is connected",
         "  (all 6 conditions: --verbose, --json)",
     ]

@@ -18,12 +18,13 @@ from jgleak.cli import app
 from jgleak.datasets import MOLECULE_SPACE
 from jgleak.exposure.clients import Clients
 from jgleak.exposure.deployment import Deployment
-from jgleak.exposure.reading import DEPLOYED, clients_of, read
+from jgleak.exposure.reading import DEPLOYED, WIDENED, clients_of, read
 from jgleak.exposure.registry import exposure_of
 from jgleak.exposure.stated import RATE, Stated
 from jgleak.exposure.text import clients_text
 from jgleak.federated import LocalTraining, Observation, save
 from jgleak.gnn import Pooled, standard
+from jgleak.interop.description import described
 from tests.exposure.conftest import SPACE, pooled, sent
 
 MINE = """
@@ -244,6 +245,7 @@ def test_a_module_is_read_in_its_mode_with_its_dropout() -> None:
     training = jgleak.check(module, SPACE).deployment
     assert training.model.returns_statistics and training.model.layers[0].dropout == 0.4 and module.training
     assert training.loss == "ce" and training.model.outputs == 2, "one score is that of two outputs"
+    assert described(module).widened and not described(module, loss="mse").widened
     module.eval()
     still = jgleak.check(module, SPACE, Clients(batch_size=3)).deployment
     assert not still.model.drops and not still.model.returns_statistics and still.clients.batch_size == 3
@@ -259,9 +261,12 @@ def test_dropout_as_a_function_counts_with_its_flag(tmp_path: Path, flag: str, t
     (tmp_path / "functional.py").write_text(text, encoding="utf-8")
     torch.random.manual_seed(1)
     before = torch.random.get_rng_state()
-    deployment, _ = read(f"{tmp_path}/functional.py:make", MOLECULE_SPACE, MOLECULE_SPACE, Stated())
+    deployment, title = read(f"{tmp_path}/functional.py:make", MOLECULE_SPACE, MOLECULE_SPACE, Stated())
+    assert not title
     assert deployment.model.layers[0].dropout == rate and deployment.model.drops == (rate > 0)
     assert bool((torch.random.get_rng_state() == before).all()), "random numbers of the training stay what they were"
+    (tmp_path / "one.py").write_text(text.replace("Linear(8, 2)", "Linear(8, 1)"), encoding="utf-8")
+    assert read(f"{tmp_path}/one.py:make", MOLECULE_SPACE, MOLECULE_SPACE, Stated()).title == WIDENED
 
 
 FUNCTIONAL = """

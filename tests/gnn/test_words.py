@@ -20,6 +20,6 @@ def test_every_part_of_a_model() -> None:
     model = GNN(7, layers, readout, LinearEncoder(8), jump="cat", frozen=("encoder",))
     assert model_words(model) == (
         "LinearEncoder 8, GINConv 8 and GCNConv 4, 2 layers, relu and tanh, BatchNorm in training mode and BatchNorm, "
-        "LinearResidual, jump cat, readout Pooled mean and sum 16-1, dropout 0.2 and 0.5, frozen encoder, "
+        "residual linear, jump cat, readout Pooled mean and sum 16-1, dropout 0.2 and 0.5, frozen encoder, "
         "7 columns in, 1 out"
     )

@@ -131,7 +131,11 @@ def test_modules_that_no_attack_handles_are_refused() -> None:
         ),
         (stack(conv1=gnn.GCNConv(3, 4, improved=True)), ["conv1"], "improved=True, that is self-loops of weight 2"),
         (stack(conv1=gnn.GCNConv(3, 4, cached=True)), ["conv1"], "cached=True"),
-        (stack(conv1=gnn.GATConv(3, 4, edge_dim=2)), ["conv1"], "edge_dim=2, that is edge features"),
+        (
+            stack(conv1=gnn.GATConv(3, 4, edge_dim=2)),
+            ["conv1"],
+            "edge_dim=2, that is attention whose .* without edge_attr",
+        ),
         (stack(conv1=gnn.SAGEConv(3, 4, aggr="max")), ["conv1"], "aggr='max', that is another aggregation"),
         (stack(conv1=gnn.SAGEConv(3, 4, root_weight=False)), ["conv1"], "no weight for the node itself"),
         (stack(conv1=gnn.GINConv(inner)), ["conv1"], "'silu' of 'conv1.nn.0', .* the activations here are relu"),
@@ -146,8 +150,12 @@ def test_modules_that_no_attack_handles_are_refused() -> None:
         (stack(conv1=gnn.GCNConv(3, 4), act=nn.GELU("tanh")), ["conv1", "act"], "GELU with approximate='tanh'"),
         (stack(conv1=gnn.GCNConv(3, 4)), ["conv2"], "no submodule 'conv2'; it has conv1"),
         (stack(conv1=gnn.GCNConv(3, 4)).train(), ["conv1"], "training mode, where functions such as F.dropout"),
-        (stack(drop=nn.Dropout(0.5)).train(), ["drop"], "'drop' drops out at rate 0.5: .*after model.eval"),
-        (stack(conv1=gnn.GATConv(3, 4, dropout=0.6)).train(), ["conv1"], "'conv1' drops out at rate 0.6"),
+        (
+            stack(drop=nn.Dropout(0.5)).train(),
+            ["drop"],
+            r"'drop' \(rate 0.5\) .*, as F.dropout is then: .*after model.eval",
+        ),
+        (stack(conv1=gnn.GATConv(3, 4, dropout=0.6)).train(), ["conv1"], r"'conv1' \(rate 0.6\) is in training mode"),
         (stack(conv1=gnn.GCNConv(3, 4)), ["conv1"], "gradient: there is no array"),
     ]
     for model, layers, message in cases:
@@ -229,7 +237,7 @@ def live(forward: Any, **modules: Any) -> Any:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("dropping", r"'dropout' of 'conv1', at test_module.py:\d+, is not understood: with dropout the gradient"),
+        ("dropping", r"'dropout' of 'conv1', at test_module.py:\d+, .*: with dropout .* training=self.training"),
         ("summed_first", r"'relu', after 'add', follows what is added to 'conv1'; .* h \+ relu\(conv\(h\)\), not"),
         (
             "skipped",
@@ -255,6 +263,12 @@ def test_what_is_not_understood_is_named_with_its_place(name: str, message: str)
     bonded = {"bonded": geometric.nn.GINEConv(torch.nn.Linear(4, 4), edge_dim=3)} if name == "embedded" else {}
     with pytest.raises(ValueError, match=message):
         from_pyg(live(getattr(Written, name), **bonded), loss="ce")
+
+
+def test_attention_that_edge_features_enter_is_named() -> None:
+    model = live(Written.featured, conv1=geometric.nn.GATv2Conv(4, 4, edge_dim=3))
+    with pytest.raises(ValueError, match=r"'conv1' is a GATv2Conv with edge_dim=3, .* GINEConv\(.., edge_dim=K\)"):
+        from_pyg(model, loss="ce")
 
 
 def test_log_probabilities_are_those_of_logits() -> None:
@@ -407,7 +421,7 @@ def test_a_sequential_stands_for_its_parts_and_idle_dropout_is_passed_over() -> 
 def test_a_model_that_drops_out_has_no_rounds_to_be_read() -> None:
     """Clients train it in this mode; the recorder says so before the first round."""
     model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Dropout(0.5))
-    with pytest.raises(ValueError, match="'1' drops out at rate 0.5"):
+    with pytest.raises(ValueError, match=r"'1' \(rate 0.5\) is in training mode"):
         Rounds(model, "ce", LocalTraining(0.1))
     model[1].p = 0.0
     assert Rounds(model, "ce", LocalTraining(0.1)).epochs == 1

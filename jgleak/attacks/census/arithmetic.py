@@ -248,10 +248,9 @@ class Noisy:
     def conditions(self) -> tuple[str, ...]:
         """What the tests assume, and miss."""
         return (
-            f"the update carries independent noise of deviation {self.deviation:.1e}; every test rejects the truth at "
-            f"a rate of {RATE:.0e}, and graphs of other gradients are listed while none is that unlikely beside the "
-            "best",
-            "every direction of the rows that a check looks at stands above the noise",
+            f"the noise has deviation {self.deviation:.1e} on every entry, and no test rejects the truth (each does at "
+            f"a rate of {RATE:.0e})",
+            "every direction of the rows that a span check tests stands above the noise",
         )
 
     def reason(self, stop: str) -> dict[str, str]:

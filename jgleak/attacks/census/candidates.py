@@ -215,7 +215,7 @@ class CensusCandidates:
         top = reciprocal(hops[-1])
         if not 0 < top.size <= self.most_top:
             return None
-        said = (*start.conditions, f"{last}-hop {CONIC}")
+        said = (*start.conditions, CONIC.format(last))
         return Levels(nodes, (*hops[:-1], top), said, complete=False, start=start)
 
     def _search(self, nodes: Nodes, hops: Sequence[Blocks]) -> BlockFilter:
@@ -281,7 +281,8 @@ class CensusCandidates:
         grown = self._grown(nodes, done)
         if not hops[hop - 1] or len(grown) < len(done):
             return
-        says = f"{hop}-hop blocks in the span of the node check plus {lacking} dimension(s) that several of them share"
+        dimensions = "a dimension" if lacking == 1 else f"{lacking} dimensions"
+        says = f"no true {hop}-hop block fails the node check (its span lacks {dimensions} that several blocks share)"
         key = (lacking, *_name(nodes), *names(done))
         if key not in self.spans:
             self.spans[key] = self._completions(lacking, nodes, grown, hops[hop - 1][0].check)
@@ -320,7 +321,7 @@ class CensusCandidates:
                 conditions.append(blocks.condition)
             if blocks.unsearched:
                 left = sum(part.size for part in blocks.unsearched)
-                conditions.append(f"{left} candidates of {hop}-hop blocks were not looked at")
+                conditions.append(f"none of {left} candidates of {hop}-hop blocks that were not looked at occurs")
         likeliest = all(check.likeliest for checks in chosen for check in checks)
         complete = start.complete and likeliest and not any(blocks.unsearched for blocks in hops)
         return Levels(start.nodes, (*hops[:-1], top), tuple(conditions), complete, start)

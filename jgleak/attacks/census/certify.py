@@ -82,18 +82,16 @@ def _conditions(problem: CensusProblem) -> Iterator[str]:
     observation, knowledge, space = problem.observation, problem.knowledge, problem.knowledge.space
     if any(space.possible(g).size < len(f.values) for g, f in enumerate(space.features)):
         yield "no node has a feature value that the public statistics lack"
-    yield "no row that a check looks at is zero"
+    yield "no row that a span check tests is zero"
     if problem.n_counted:
         yield f"the graph has {knowledge.n} nodes, the number whose 1-hop blocks have the statistics that came back"
     if problem.batch:
         yield "the running statistics that came back are those of the graph alone"
     if observation.local is not None and observation.local.steps > 1:
-        yield (
-            f"the weights went through the {observation.local.steps} local steps where those of the listed graphs do, "
-            "and moved the rows of blocks by less than the checks of these allow"
-        )
+        yield f"the local path of {observation.local.steps} steps is that of the listed graphs"
+        yield "along it the rows of blocks move by less than their span checks allow"
     yield from problem.arithmetic.conditions()
     if observation.pruned:
-        yield "whole gradients are compared by the entries that were sent; the update was pruned"
+        yield "the entries that pruning left tell gradients apart"
     if knowledge.connected:
         yield "the graph is connected"

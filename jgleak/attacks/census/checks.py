@@ -61,8 +61,8 @@ WEAKEST = Attempt((), ("readout",))
 on the adjacency."""
 
 
-CONIC = "blocks are those that non-negative combinations of states use; others were not excluded"
-"""The condition of ``Attempt.conic``."""
+CONIC = "no {}-hop block occurs beside those that make up the last convolution's gradient"
+"""The condition of ``Attempt.conic``; that gradient is a non-negative combination of blocks' states."""
 
 
 class NamedCheck(NamedTuple):
@@ -87,8 +87,8 @@ Chosen = tuple[NamedCheck, ...]
 
 def condition_of(site: LeakPoint, hop: int) -> str:
     """What a check takes for granted, for people."""
-    what = f"{hop}-hop blocks" if hop else "nodes"
-    return f"{site.name} check of {what}: {site.condition}"
+    what = f"{hop}-hop block" if hop else "node"
+    return f"no true {what} fails the {site.name} check ({site.condition})"
 
 
 def loosened(chosen: Chosen, factor: float) -> Chosen:

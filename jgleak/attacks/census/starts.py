@@ -39,7 +39,7 @@ class Start:
         mask = np.ones(self.nodes.degrees.size, bool) if rule is None else rule(self.nodes.codes, knowledge.space)
         if not mask.any() or mask.all():
             return None
-        said = f"{np.sum(~mask)} of {mask.size} feature vectors are unusual: left out"
+        said = f"none of {np.sum(~mask)} unusual feature vectors (of {mask.size}) occurs"
         kept = _part(self.nodes, mask)
         return dataclasses.replace(self, nodes=kept, conditions=(said, *self.conditions), complete=False)
 
@@ -48,7 +48,7 @@ class Start:
         mask = self.nodes.degrees <= few
         if not mask.any() or mask.all():
             return None
-        said = f"no node has more than {few} neighbours: more were tried only after that"
+        said = f"no node has more than {few} neighbours (more were tried only after that)"
         return self._partly(_part(self.nodes, mask), said)
 
     def scattered(self, few: int, most: int) -> Start | None:
@@ -71,7 +71,7 @@ class Start:
         )
         said = f"of a node and its neighbours at most one has more than {few} neighbours"
         nodes = dataclasses.replace(self.nodes, certain=False, listed=listed)
-        return self._partly(nodes, f"{said}, and none more than {max(degrees)}: others were tried only after that")
+        return self._partly(nodes, f"{said}, and none more than {max(degrees)} (more were tried only after that)")
 
     def _partly(self, nodes: Nodes, said: str) -> Start:
         conditions = (*self.conditions, said)

@@ -29,7 +29,7 @@ def results_document(audit: Audit, gate: GateResult) -> dict[str, Any]:
             "name": audit.name,
             "planned": audit.planned,
             "finished": len(audit.units),
-            "card": cards(audit, found, verdict(leaks(found)).untried).to_json(),
+            "card": cards(audit, found, verdict(leaks(found)).by_name).to_json(),
             "rows": [_row(row) for row in found],
             "units": [
                 {

@@ -63,7 +63,7 @@ def cards(audit: Audit, found: Sequence[Row], untried: str) -> Cards:
     Args:
       audit: the store's content.
       found: its rows.
-      untried: which attacks it did not try, in a sentence.
+      untried: which attacks it did not try, by name, in a sentence.
     """
     models, data = dict[str, list[Row]](), dict[str, list[Row]]()
     for row in found:

@@ -15,6 +15,7 @@ from jgleak.audit.report.tables import EXACT, MEASURES, SETS, STATUSES, by_seed,
 from jgleak.audit.report.threat import assumptions
 from jgleak.audit.report.verdict import verdict
 from jgleak.audit.results import Audit, lost_files
+from jgleak.audit.table import audit_compilation_line
 from jgleak.names.attacks import BASELINES
 
 
@@ -28,7 +29,7 @@ def content(audit: Audit) -> dict[str, Any]:
         "rows": found,
         "table": table,
         "verdict": judged,
-        "cards": cards(audit, found, judged.untried),
+        "cards": cards(audit, found, judged.by_name),
         "summary": summary(audit, table),
         "guarantees": guarantees(found),
         "panels": groups,
@@ -65,7 +66,7 @@ def _last_line(reason: str | None) -> str:
 
 def _facts(audit: Audit) -> dict[str, str]:
     """What the audit ran on, to run it again."""
-    units = audit.units
+    units, compiling = audit.units, audit_compilation_line([unit.record for unit in audit.units])
     times = sorted(unit.finished_at.replace("T", " ")[:16] for unit in units)
     return {
         "Devices": _listed(unit.device for unit in units),
@@ -73,6 +74,7 @@ def _facts(audit: Audit) -> dict[str, str]:
         "Seeds": _listed(unit.cell["seed"] for unit in units),
         "Finished": f"{times[0]} to {times[-1]} UTC" if times else "nothing yet",
         "Time in attacks": f"{sum(unit.seconds for unit in units):,.0f} s",
+        **({"Compilation": compiling} if compiling is not None else {}),
         **({"Files": lost_files(audit.lost)} if audit.lost else {}),
     }
 

@@ -30,7 +30,8 @@ class Verdict(NamedTuple):
       condition: for which clients and which server it holds.
       person: what it means for one person.
       advice: what changes it, by the names of things that can be changed.
-      untried: what this audit does not speak of.
+      untried: what this audit does not speak of, attacks by their number,
+      by_name: and by their names.
     """
 
     level: str
@@ -38,6 +39,7 @@ class Verdict(NamedTuple):
     person: str
     advice: list[str]
     untried: str
+    by_name: str
 
 
 LEVELS = SINGLED_OUT, REBUILT, LISTED, UNTOLD, NOT_REBUILT
@@ -49,7 +51,9 @@ def verdict(table: Sequence[LeakRow]) -> Verdict:
     real = [leak.row for leak in table if leak.done and not leak.row.trivial]
     level = next((one for one in LEVELS if any(_level(row) == one for row in real)), NOTHING_RAN)
     rows = [row for row in real if _level(row) == level]
-    return Verdict(level, _condition(rows), _person(level, rows), _advice(real), _untried([leak.row for leak in table]))
+    return Verdict(
+        level, _condition(rows), _person(level, rows), _advice(real), *_untried([leak.row for leak in table])
+    )
 
 
 def _level(row: Row) -> str:
@@ -206,9 +210,12 @@ def _listed(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
-def _untried(rows: Sequence[Row]) -> str:
+def _untried(rows: Sequence[Row]) -> tuple[str, str]:
+    """What was not tried, in a sentence with the number of attacks and in one with their names."""
     ran = {row.units[0].specification["attack"] for row in rows if row.done}
     left = [name for name in ATTACKS if name not in ran and name not in BASELINES]
-    attacks = f"{len(left)} of jgleak's {len(ATTACKS) - len(BASELINES)} attacks ({', '.join(left)})" if left else ""
+    attacks = f"{len(left)} of jgleak's {len(ATTACKS) - len(BASELINES)} attacks" if left else ""
     others = "several rounds of one client together; a server that changes the model; unpublished attacks"
-    return f"Not tried: {'; '.join(part for part in (attacks, others) if part)}."
+    named = f"{attacks} ({', '.join(left)})" if left else ""
+    short, long = (f"Not tried: {'; '.join(filter(None, (said, others)))}." for said in (attacks, named))
+    return short, long

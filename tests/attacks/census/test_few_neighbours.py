@@ -115,5 +115,7 @@ def test_what_was_not_looked_at_is_counted_hop_by_hop(problem: CensusProblem) ->
     levels = next(CensusCandidates(problem, clock, Budget(candidates=40)).attempts(clock))
     left = {hop: sum(part.size for part in blocks.unsearched) for hop, blocks in enumerate(levels.hops, start=1)}
     said = [condition for condition in levels.conditions if "not looked at" in condition]
-    assert said == [f"{n} candidates of {hop}-hop blocks were not looked at" for hop, n in left.items() if n]
+    assert said == [
+        f"none of {n} candidates of {hop}-hop blocks that were not looked at occurs" for hop, n in left.items() if n
+    ]
     assert said and not levels.complete

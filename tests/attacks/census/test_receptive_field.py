@@ -129,8 +129,8 @@ def test_told_rows_are_a_condition_in_place_of_the_input_check(lab: Any) -> None
     free = attacked(seen, Knowledge(lab.space, n=6))
     told = attacked(seen, Knowledge(lab.space, features=truth.x))
     assert free.certificate is not None and told.certificate is not None
-    assert any("of nodes" in condition for condition in free.certificate.conditions)
-    assert not any("of nodes" in condition for condition in told.certificate.conditions)
+    assert any("true node" in condition for condition in free.certificate.conditions)
+    assert not any("true node" in condition for condition in told.certificate.conditions)
     assert KNOWN_ROWS in told.certificate.conditions and KNOWN_ROWS not in free.certificate.conditions
     assert told.best is not None and told.best.isomorphic(truth)
 

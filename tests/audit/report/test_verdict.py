@@ -22,6 +22,7 @@ from jgleak.audit.report.verdict import (
 from jgleak.audit.results import Unit
 from jgleak.defenses import parse
 from jgleak.defenses.privacy import privacy
+from jgleak.names.attacks import ATTACKS, BASELINES
 
 from .made import audit, certificate, unit
 
@@ -82,7 +83,14 @@ def test_advice_names_the_defences_that_held_and_those_that_did_not() -> None:
     other = missed(1, attack="dlg", defense="clip:1+gaussian:0.1")
     assert "Under clip" not in " ".join(of(unit(0), skipped, other).advice)
     assert "No defence was tried" in of(unit(0)).advice[0]
-    assert "grain" in of(unit(0)).untried and "census" not in of(unit(0)).untried
+
+
+def test_attacks_that_were_not_tried_are_counted_first_and_named_below() -> None:
+    judged, real = of(unit(0)), len(ATTACKS) - len(BASELINES)
+    assert judged.untried.startswith(f"Not tried: {real - 1} of jgleak's {real} attacks; several rounds")
+    assert not any(f"{name}," in judged.untried for name in ATTACKS)
+    assert "grain, " in judged.by_name and "census" not in judged.by_name and "random" not in judged.by_name
+    assert judged.by_name.endswith(judged.untried.partition("; ")[2])
 
 
 def test_the_condition_names_graphs_steps_and_weights() -> None:
