@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from jgleak.attacks.attack import Reconstruction
+from jgleak.attacks.attack import LATE, Reconstruction
 from jgleak.attacks.distance import Fit
 from jgleak.features import FeatureSpace
 from jgleak.federated import Observation
@@ -78,3 +78,8 @@ def _hints(stop: str, noise: float | None) -> tuple[str, ...]:
         "as the client computed it?",
         f"{told}; narrow or untrained models can hide nodes",
     )
+
+
+def ended_by_time(stop: str, reason: str | None) -> bool:
+    """Whether the time limit ended a search or a part of it, by the ``stop`` and ``info["reason"]`` of an answer."""
+    return stop == "time" or reason in LATE

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jgleak.audit.grid import Cell, Grid
+from jgleak.audit.outcome import ended_by_time
 from jgleak.audit.recorded.client import Refused, file_digest, recorded_client
 from jgleak.audit.round import refusal
 from jgleak.audit.setup import data_digest, training_graphs
@@ -128,7 +129,12 @@ def timed(planned: Sequence[Planned], left: Mapping[int, int]) -> float:
             begun = time.monotonic()
             outcomes = attempt(probe, [0], min(specification.batch_size, planned[position].graphs), None)
             spent = time.monotonic() - begun
-            out_of_time = any(outcome.record.get("stop") == "time" for outcome in outcomes)
+            out_of_time = any(_ended_by_time(outcome.record) for outcome in outcomes)
             seconds[kind] = specification.time_limit if out_of_time else spent / len(outcomes)
         total += count * seconds[kind]
     return total
+
+
+def _ended_by_time(record: Mapping[str, Any]) -> bool:
+    """The time limit ended the attack with this record; one that never began has none."""
+    return bool(record) and ended_by_time(record["stop"], record["info"].get("reason"))

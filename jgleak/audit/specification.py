@@ -90,7 +90,7 @@ class Specification:
       layers: number of convolutions.
       hidden: width of the convolutions.
       heads: attention heads (``gat``, ``gatv2``).
-      activation: ``relu``, ``gelu``, ``sigmoid`` or ``tanh``.
+      activation: a name of ``jgleak.gnn.ACTIVATIONS``.
       readout: ``node_mlp``, ``pooled``, ``flattened`` or ``node_scores``.
       pooling: ``mean``, ``sum`` or ``max``, or several with commas between (``pooled`` readout).
       head: width of a map between pooling and the output (``pooled`` readout); 0: the output's map is the only one.

@@ -12,10 +12,11 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from jgleak.attacks.attack import LATE, Reconstruction
+from jgleak.attacks.attack import Reconstruction
 from jgleak.attacks.certificate import Certificate
 from jgleak.audit.compilations import lost_to_compilation
 from jgleak.audit.describe import describe
+from jgleak.audit.outcome import ended_by_time
 from jgleak.audit.record import RATES, SOFT
 from jgleak.features import FeatureSpace
 from jgleak.graph import Graph
@@ -83,7 +84,7 @@ def reasons(records: Sequence[Mapping[str, Any]]) -> list[str]:
 def compilation_line(records: Sequence[Mapping[str, Any]]) -> str | None:
     """What compilation took of the time of clients whose search the time limit ended; None: little, or there are
     none."""
-    late = [r for r in records if r["stop"] == "time" or r["info"].get("reason") in LATE]
+    late = [r for r in records if ended_by_time(r["stop"], r["info"].get("reason"))]
     return lost_to_compilation(sum(r["seconds"] for r in late), sum(r["seconds_compiling"] for r in late))
 
 

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import numpy as np
 
-from jgleak.attacks.attack import LATE
 from jgleak.audit.certified import document
 from jgleak.audit.compilations import notable
 from jgleak.audit.experiment import Answer, Result, answers, beside, run_chunk
+from jgleak.audit.outcome import ended_by_time
 from jgleak.audit.record import plain, result_record
 from jgleak.audit.recorded.client import Refused, file_digest, recorded_client
 from jgleak.audit.results import FORMAT
@@ -137,7 +137,8 @@ def _compiled_first(attacked: Callable[[], Iterable[Told]]) -> list[Told]:
     that answer counts. A search that compiles other programs then is not repeated again.
     """
     first = list(attacked())
-    late = any(one.reconstruction.stop == "time" or one.reconstruction.info.get("reason") in LATE for one in first)
+    found = [one.reconstruction for one in first]
+    late = any(ended_by_time(one.stop, one.info.get("reason")) for one in found)
     seconds, compiling = sum(one.seconds for one in first), sum(one.compiled.seconds for one in first)
     if not late or not notable(seconds, compiling):
         return first

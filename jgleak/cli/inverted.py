@@ -24,8 +24,8 @@ def show_facts(shown: Facts, console: Console) -> None:
 
 def show(one: Inverted, console: Console, verbose: bool) -> None:
     """All that is to be said of one file."""
-    from jgleak.attacks.attack import LATE
     from jgleak.audit.compilations import lost_to_compilation
+    from jgleak.audit.outcome import ended_by_time
 
     seconds, compiling = one.seconds
     console.print(f"{seconds:.1f} s, of which {compiling:.1f} s compiling")
@@ -33,7 +33,7 @@ def show(one: Inverted, console: Console, verbose: bool) -> None:
         _show_found(one, console, verbose)
     else:
         _show_nothing(one, console)
-    late = one.found.stop == "time" or one.found.info.get("reason") in LATE
+    late = ended_by_time(one.found.stop, one.found.info.get("reason"))
     if late and (lost := lost_to_compilation(seconds, compiling)) is not None:
         console.print(Text(lost), soft_wrap=True)
     if one.beside is not None:

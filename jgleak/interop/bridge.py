@@ -34,8 +34,8 @@ class Client:
 
     Attributes:
       frozen: names of parameters that it does not train, and that have no gradient.
-      buffers: those that came back, by name, other arrays may be among them: of batch normalisation in training mode
-        the running statistics after the step, while the state has those from before. None: none came back.
+      buffers: the running statistics of batch normalisation in training mode that came back, by name, while the state
+        has those from before the step; other arrays may be among them. None: none came back.
       clipped: it clipped the update as a whole.
       pruned: it left the smallest entries out.
       noise: standard deviation of the noise on every entry, where it added some. What a client leaves that computes in

@@ -35,7 +35,7 @@ MATCHING = (
 
 REFUSED = {
     "dropout": f"{SUBNETWORK}; take gradients after model.eval(), and leave the word out. {MATCHING}",
-    "batch_norm": "a batch normalisation has arrays: name it, BatchNorm('..'); it is read in evaluation mode",
+    "batch_norm": "a batch normalisation has arrays: name it, BatchNorm('..'), or BatchNorm('..', training=True)",
     "layer_norm": "a layer normalisation has arrays: name it, LayerNorm('..')",
     "max": "a hard maximum is not additive over nodes; attack a model that pools by mean or sum",
     "softmax": "the losses here take logits; end the list with the last linear map",

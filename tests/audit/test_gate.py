@@ -141,7 +141,7 @@ def test_rows_in_which_nothing_ended_are_named_and_not_counted() -> None:
     """A gate that passes says which attack it did not see."""
     skipped = unit(state="skipped", cell={"attack": "grain"})
     result = judge(audit_of(unit(), skipped), [criterion("exact>0.9")])
-    assert result.passes and "in none of 1 row(s)" in result.lines[0]
+    assert result.passes and "in none of 1 row of attacks" in result.lines[0]
     assert result.lines[1].startswith("not judged") and "grain" in result.lines[1]
 
 

@@ -25,10 +25,10 @@ from jgleak.attacks.span.levels import input_subspace, with_degrees
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.features import FeatureSpace
 
-OCCURRING = "nodes have the feature values whose rows of the first kernel's gradient are not those of absent values"
+OCCURRING = "every feature value that occurs shows in the first kernel's gradient"
 """The condition of all these vectors."""
 
-PARALLEL = "the span of the first gradient lacks one dimension of the nodes' rows, whose parts outside it are parallel"
+PARALLEL = "the span of the first kernel's gradient lacks one dimension of the nodes' rows"
 """The condition of those on one line."""
 
 COMPARED = 1_024

@@ -19,7 +19,7 @@ from jgleak.attacks.census.tempering import tempered
 from jgleak.attacks.node_order import KnownRows
 from jgleak.attacks.span.hops import Blocks, Nodes
 
-SEARCHED = "graphs were searched for at random; others were not excluded"
+SEARCHED = "no graph has this gradient but those that a random search met"
 """The condition of what is found so."""
 
 AGAIN = 4.0

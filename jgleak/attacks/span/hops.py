@@ -51,8 +51,8 @@ class Blocks:
     """Blocks of one hop count: a root entry of the level below and a sorted tuple of neighbour entries.
 
     An entry of the level below is a row of ``Nodes`` for 1-hop blocks, else a row of the ``Blocks`` of one hop less.
-    A neighbour is an entry ``t`` along an edge of class ``k`` of ``K``, as the number ``K t + k``; where edges are
-    alike it is the entry.
+    A neighbour is an entry ``t`` along an edge of class ``k``, as the number ``classes * t + k``; where edges are alike
+    it is the entry.
 
     Attributes:
       roots: entry of the level below at the root ``(K,)``.

@@ -65,7 +65,7 @@ class GateResult(NamedTuple):
         if self.passes:
             asked = ", ".join(criterion.text for criterion in self.criteria)
             ended = [row for row in self.judged if row.done]
-            tried = f"{len(ended)} row(s) of attacks that ended, baselines not counted"
+            tried = f"{counted(len(ended), 'row')} of attacks that ended, baselines not counted"
             others = [f"not judged, since nothing ended: {row.place}" for row in self.judged if not row.done]
             others += [
                 f"not judged by {one.text}, since the truth of no client is known: {row.place}"

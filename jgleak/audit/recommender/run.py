@@ -20,7 +20,7 @@ Event = Epoch | Learnt | Attacked | AttackedUsers
 
 def run(specification: RecommenderSpecification, setup: RecommenderSetup | None = None) -> Iterator[Event]:
     """Train, yielding an ``Epoch`` as each is over and ``Learnt`` at the end; then attack, yielding an
-    ``Attacked`` for each user and a ``AttackedUsers`` for each protection and number of rounds.
+    ``Attacked`` for each user and an ``AttackedUsers`` for each protection and number of rounds.
 
     Args:
       specification: the experiment.

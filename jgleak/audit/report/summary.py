@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from jgleak.audit.outcome import ended_by_time
 from jgleak.audit.report.baselines import comparisons
 from jgleak.audit.report.rows import Estimate, Row, clients, explained, panels
 from jgleak.audit.report.tables import LeakRow
@@ -141,7 +142,7 @@ def _found(row: Row) -> str:
     return (
         f"found graphs with the gradient of {listed} of {len(row.done)} private graphs. Of {kinds.count('unique')} a "
         f"certificate says that no other graph explains the update, of {kinds.count('k_graphs')} which graphs do. The "
-        "truth is not known, so that no rate is: certificates stand without it, under their conditions."
+        "truth is not known, and so no rate is: certificates hold without it, under their conditions."
     )
 
 
@@ -241,9 +242,10 @@ def _coverage(audit: Audit) -> list[str]:
 
 def _limits(audit: Audit, real: Sequence[LeakRow]) -> list[str]:
     sentences = [NO_EVIDENCE]
-    timed = sum(unit.record["stop"] == "time" for leak in real for unit in leak.row.done)
+    records = [unit.record for leak in real for unit in leak.row.done]
+    timed = sum(ended_by_time(record["stop"], record["info"].get("reason")) for record in records)
     if timed:
-        sentences.append(f"The time limit ended {timed} of {sum(leak.done for leak in real)} searches.")
+        sentences.append(f"The time limit ended {timed} of {len(records)} searches.")
     if any(not leak.row.undefended and not leak.row.recorded for leak in real):
         sentences.append("A defence that stops the attacks run here may fall to one that is made for it.")
     simulated = [unit for unit in audit.units if unit.specification.get("recorded") is None]

@@ -35,7 +35,7 @@ RANKINGS = {
     "none": "none: a digest decides which of them comes first",
     "plain": "by structure alone: smaller graphs, shorter cycles, repeated parts first",
     "molecule": "chemistry, then structure",
-    "auto": "chemistry where the features name atoms; structure",
+    "auto": "chemistry where the features name atoms, structure elsewhere",
 }
 """The priors in words."""
 

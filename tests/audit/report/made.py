@@ -44,6 +44,7 @@ def unit(client: int, *, status: str = "done", reason: str | None = None, **give
         "edges": {"file_order": {"auc": 0.5}, "aligned": auc},
         "gradient_distance": 1e-7,
         "stop": "match",
+        "info": {},
         "protocol": "fedsgd",
         "certificate": None,
         **given,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from jgleak.attacks.attack import OUT_OF_TIME
 from jgleak.audit.report.rows import panels, rows
 from jgleak.audit.report.summary import FEW, NO_EVIDENCE, UNFINISHED, Summary, summary
 from jgleak.audit.report.tables import leaks
@@ -113,7 +114,9 @@ def test_the_threat_model_is_part_of_the_summary() -> None:
 
 
 def test_a_search_that_ran_out_of_time_is_counted() -> None:
-    assert "The time limit ended 1 of 2 searches" in _section(audit(unit(0, stop="time"), unit(1)), "How far this goes")
+    cut = unit(2, info={"reason": OUT_OF_TIME})  # after it had found graphs
+    said = _section(audit(unit(0, stop="time"), unit(1), cut), "How far this goes")
+    assert "The time limit ended 2 of 3 searches" in said
 
 
 def test_nothing_ended() -> None:

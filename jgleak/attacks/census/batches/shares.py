@@ -19,8 +19,8 @@ from jgleak.attacks.census.system import Rules
 from jgleak.attacks.census.unstated_degrees import degrees_assumed
 
 ONE_EACH = (
-    "the blocks that occur are the fewest whose weights explain the gradient, and weights are sums over graphs of "
-    "small whole multiples"
+    "the blocks that occur are the fewest whose weights explain the gradient, each a small whole number of times in a "
+    "graph"
 )
 """What a certificate of a share takes for granted beside the census."""
 
