@@ -56,7 +56,7 @@ class Answer:
       seconds: wall-clock time of the attack; of graphs attacked side by side, each one's share.
       compiled: what XLA compiled during the attack, and how many of its seconds that took; of clients side by side, the
         first has it all.
-      discarded: seconds of an attack on it before this one, of which compilation had taken too much (audits alone).
+      discarded: seconds of earlier attacks on it, which compilation had cut short (audits alone).
       failure: the traceback, when the attack broke down on this client, or why it could not be attacked at all; the
         reconstruction is empty then.
       facts: what the update shows by itself; None where there is none, or where a batch's first graph has them.

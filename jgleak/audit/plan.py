@@ -17,7 +17,7 @@ from jgleak.audit.specification import Faults, Specification
 from jgleak.audit.units import attempt
 
 PROBE = 10.0
-"""Most seconds that a dry run grants an attack on one client."""
+"""Time limit of a dry run's attack on one client."""
 
 
 class Planned(NamedTuple):
@@ -112,11 +112,11 @@ def longest(planned: Sequence[Planned], left: Mapping[int, int]) -> float:
 
 
 def timed(planned: Sequence[Planned], left: Mapping[int, int]) -> float:
-    """Seconds that the units left may take, by an attack of at most ``PROBE`` seconds on one client each.
+    """Seconds that the units left may take, by an attack with a limit of ``PROBE`` seconds on one client each.
 
     Every pair of attack and model is timed on every data set, on its first seed and defence, and with untrained
-    weights. Compilation counts, so that the answer is rather too large; an attack that ran out of the probe's time
-    counts with its full limit, and one that broke down with what it took.
+    weights. Compilation counts, and all runs of an attack that it cut short, so that the answer is rather too large;
+    an attack that ran out of the probe's time counts with its full limit, and one that broke down with what it took.
     """
     seconds: dict[tuple[str, ...], float] = {}
     total = 0.0

@@ -35,7 +35,7 @@ SOFT = (
 
 def result_record(result: Answer, specification: Specification) -> dict[str, Any]:
     """One client: rates in [0, 1], seconds of wall clock, those of them in which XLA compiled, and beside them those
-    of a discarded first attack. Of the private graph it holds the name and the size. What only the truth can tell is
+    of discarded attacks. Of the private graph it holds the name and the size. What only the truth can tell is
     None where the truth is unknown."""
     found, seen = result.reconstruction, result.observation
     told = result if isinstance(result, Result) else None

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from jgleak.attacks.attack import Reconstruction
 from jgleak.attacks.certificate import Certificate
-from jgleak.audit.compilations import lost_to_compilation
+from jgleak.audit.compilations import lost_to_compilation, notable
 from jgleak.audit.describe import describe
 from jgleak.audit.outcome import ended_by_time
 from jgleak.audit.record import RATES, SOFT
@@ -89,7 +89,7 @@ def compilation_line(records: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def audit_compilation_line(records: Sequence[Mapping[str, Any]]) -> str | None:
-    """What compilation took of all attacks of an audit, and which of them it would have cut short; None: nothing."""
+    """What compilation took of all attacks of an audit, and what it cost those that it cut short; None: nothing."""
     seconds, compiling = (sum(r.get(name, 0.0) for r in records) for name in ("seconds", "seconds_compiling"))
     again = [r["seconds_discarded"] for r in records if r.get("seconds_discarded")]
     if not compiling and not again:
@@ -97,10 +97,12 @@ def audit_compilation_line(records: Sequence[Mapping[str, Any]]) -> str | None:
     said = f"compilation took {compiling:.1f} s of {seconds:.1f} s"
     if again:
         said += (
-            f"; {counted(len(again), 'attack')} ran twice, since the time limit ended the first one after much "
-            f"compilation: those {sum(again):.1f} s count nowhere"
+            f"; {counted(len(again), 'attack')} ran again, since compilation had cut the search short: the "
+            f"{sum(again):.1f} s of earlier runs count nowhere"
         )
-    return said
+    cut = [r for r in records if r.get("seconds") and ended_by_time(r["stop"], r["info"].get("reason"))]
+    lost = sum(notable(r["seconds"], r.get("seconds_compiling", 0.0)) for r in cut)
+    return said + (f"; {counted(lost, 'attack')} still ended early for it: give a longer time_limit" if lost else "")
 
 
 def summary_table(summary: Mapping[str, Any]) -> Table:

@@ -29,6 +29,9 @@ from jgleak.federated.observation import serialise
 from jgleak.graph import Graph
 from jgleak.version import __version__, code_digest
 
+AGAIN = 3
+"""Most times that clients are attacked again because of compilation."""
+
 Told = TypeVar("Told", bound=Answer)
 
 
@@ -133,17 +136,23 @@ def _compiled_first(attacked: Callable[[], Iterable[Told]]) -> list[Told]:
     """What an attack says of some clients, whatever of its time went into compilation.
 
     The first rows of an audit would pay for programs that later ones find compiled, and rows are compared. So where the
-    time limit ended a search of which compilation took a notable share, the same clients are attacked once more, and
-    that answer counts. A search that compiles other programs then is not repeated again.
+    time limit ended a search of which compilation took a notable share, the same clients are attacked again, and the
+    last answer counts. Each run gets further and may meet other programs, hence ``AGAIN``.
     """
-    first = list(attacked())
-    found = [one.reconstruction for one in first]
-    late = any(ended_by_time(one.stop, one.info.get("reason")) for one in found)
-    seconds, compiling = sum(one.seconds for one in first), sum(one.compiled.seconds for one in first)
-    if not late or not notable(seconds, compiling):
-        return first
-    discarded = {one.index: one.seconds for one in first}
-    return [dataclasses.replace(one, discarded=discarded[one.index]) for one in attacked()]
+    found, discarded = list(attacked()), dict[int, float]()
+    for _ in range(AGAIN):
+        if not _cut_short(found):
+            break
+        discarded = {one.index: one.seconds + discarded.get(one.index, 0.0) for one in found}
+        found = list(attacked())
+    return [dataclasses.replace(one, discarded=discarded.get(one.index, 0.0)) for one in found]
+
+
+def _cut_short(found: Sequence[Answer]) -> bool:
+    """Whether compilation took a notable share of an attack that its time limit ended."""
+    seconds, compiling = sum(one.seconds for one in found), sum(one.compiled.seconds for one in found)
+    each = [one.reconstruction for one in found]
+    return notable(seconds, compiling) and any(ended_by_time(one.stop, one.info.get("reason")) for one in each)
 
 
 def failed(specification: Specification, firsts: Sequence[int], graphs: int, reason: str) -> list[Outcome]:

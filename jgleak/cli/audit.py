@@ -205,5 +205,5 @@ def _foresee(grid: Grid, out: Path | None) -> None:
         f"about {span(estimate)}, by one client of each attack on each model and data set, compilation included"
     )
     stdout.print(
-        f"at most {span(longest(planned, left))} by the time limits; an attack that compilation cuts short runs twice"
+        f"at most {span(longest(planned, left))} by the time limits; an attack that compilation cuts short runs again"
     )

@@ -311,34 +311,38 @@ def test_a_defect_beside_the_attack_costs_one_client(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    ("stop", "reason", "share", "calls"),
+    ("stop", "reason", "shares", "calls"),
     [
-        ("time", None, 0.3, 2),
-        ("match", OUT_OF_TIME, 0.3, 2),
-        ("time", None, 0.2, 1),
-        ("match", None, 0.9, 1),
+        ("time", None, (0.3, 0.2), 2),
+        ("match", OUT_OF_TIME, (0.3, 0.3, 0.0), 3),
+        ("time", None, (0.9,) * 5, 1 + units.AGAIN),
+        ("time", None, (0.2,), 1),
+        ("match", None, (0.9,), 1),
     ],
 )
-def test_an_attack_that_compilation_cut_short_is_repeated_once(
-    stop: str, reason: str | None, share: float, calls: int, monkeypatch: pytest.MonkeyPatch
+def test_an_attack_that_compilation_cut_short_runs_again(
+    stop: str, reason: str | None, shares: tuple[float, ...], calls: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     specification = Specification(attack="random", know=("n",), graphs=2, max_nodes=7, hidden=8)
     whole, called = units.run_chunk, list[Sequence[int]]()
 
     def cold(specification: Specification, setup: Any, firsts: Sequence[int]) -> Any:
         called.append(firsts)
+        compiled = Compiled(1, 10.0 * shares[len(called) - 1])
         for result in whole(specification, setup, firsts):
             found = dataclasses.replace(result.reconstruction, stop=stop, info={"reason": reason, "call": len(called)})
-            yield dataclasses.replace(result, reconstruction=found, seconds=10.0, compiled=Compiled(1, 10.0 * share))
+            yield dataclasses.replace(result, reconstruction=found, seconds=10.0, compiled=compiled)
 
     monkeypatch.setattr(units, "run_chunk", cold)
     records = [outcome.record for outcome in attempt(specification, range(2), 2, None)]
     assert len(called) == calls and [record["info"]["call"] for record in records] == [calls] * 2
     assert [record["seconds_discarded"] for record in records] == [10.0 * (calls - 1)] * 2
-    twice = "; 2 attacks ran twice, since the time limit ended the first one after much compilation"
     said = audit_compilation_line(records) or ""
-    assert said.startswith(f"compilation took {20 * share:.1f} s of 20.0 s") and (twice in said) == (calls == 2)
-    assert ("those 20.0 s count nowhere" in said) == (calls == 2)
+    if shares[calls - 1]:
+        assert said.startswith(f"compilation took {20 * shares[calls - 1]:.1f} s of 20.0 s")
+    assert ("; 2 attacks ran again" in said) == (calls > 1)
+    assert (f"the {20.0 * (calls - 1):.1f} s of earlier runs count nowhere" in said) == (calls > 1)
+    assert ("2 attacks still ended early for it" in said) == (calls == 1 + units.AGAIN)
 
 
 def test_ctrl_c_leaves_what_is_done_and_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
