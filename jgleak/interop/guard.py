@@ -142,13 +142,14 @@ class Guard:
         if size is not None and size < self.least:
             return True, size, f"{size} graph(s) alone explain the update, {self.least} were asked for"
         open_sets = [one.size for one in certificates(found)]
+        left = "it found graphs, and did not exclude all others" if found.graphs else f"it found none ({found.stop})"
         enough = len(open_sets) == seen.batch_size and min(open_sets) >= self.least
         if self.strict and not enough:
-            return True, size, f"the attack did not certify {self.least} graphs in its time ({found.stop})"
+            return True, size, f"the attack did not certify {self.least} graphs in its time: {left}"
         if enough:
             least = min(open_sets)
             return False, size, f"at least {least} graph{'s explain' if least > 1 else ' explains'} the update"
-        return False, size, f"nothing was certified in its time ({found.stop}), which is no evidence of safety"
+        return False, size, f"the attack did not settle the update in its time: {left}; that is no evidence of safety"
 
 
 def certificates(found: Reconstruction) -> Sequence[Certificate]:
