@@ -307,7 +307,7 @@ def test_embedded_bonds_are_refused_with_what_to_do(tmp_path: Path) -> None:
     text = EMBEDDING.replace(", edge_dim=4", "").replace("edge_index, edge_attr)", "edge_index, self.bonds(edge_attr))")
     text = text.replace("        inside =", "        self.bonds = torch.nn.Embedding(5, 8)\n        inside =")
     (tmp_path / "bonds.py").write_text(text, encoding="utf-8")
-    with pytest.raises(ValueError, match=r"BondEncoder.*Build the layer as GINEConv\(.., edge_dim=K\)"):
+    with pytest.raises(ValueError, match=r"BondEncoder.*build the layers as GINEConv\(.., edge_dim=K\)"):
         read(f"{tmp_path}/bonds.py:Net", None, MOLECULE_SPACE, Stated())
 
 
