@@ -185,11 +185,13 @@ def certificate_text(certificate: Certificate, *, batch: bool = False, verbose: 
     """
     size, most = certificate.size, certificate.n_max
     graph, graphs = ("batch", "batches of connected graphs") if batch else ("graph", "connected graphs")
+    many = "batches" if batch else "graphs"
     scope = f"{graphs} of {most} nodes" if certificate.n_known else f"{graphs} of up to {most} nodes"
+    some = f"1 {graph} among {scope} has" if size == 1 else f"{size} {many} among {scope} have"
     claims = {
         "unique": f"no other {graph} among {scope} has this gradient",
-        "k_graphs": f"exactly {size} {'batches' if batch else 'graphs'} among {scope} have this gradient",
-        "at_least_k": f"at least {size} of the {scope} have this gradient; others were not excluded",
+        "k_graphs": f"exactly {size} {many} among {scope} have this gradient",
+        "at_least_k": f"at least {some} this gradient; others were not excluded",
     }
     listed = list(certificate.conditions) if verbose else _kinds(certificate.conditions)
     conditions = "".join(f"\n  if {condition}" for condition in listed)

@@ -463,3 +463,17 @@ def test_conditions_are_a_line_a_kind_unless_all_are_asked_for() -> None:
     assert whole == [f"  if {condition}" for condition in certificate.conditions]
     one = Certificate("unique", 1, 9, False, 1e-7, ("the graph is connected",))
     assert certificate_text(one, verbose=False) == certificate_text(one)
+
+
+@pytest.mark.parametrize(
+    ("status", "size", "batch", "claim"),
+    [
+        ("unique", 1, False, "no other graph among connected graphs of up to 9 nodes has this gradient"),
+        ("k_graphs", 3, False, "exactly 3 graphs among connected graphs of up to 9 nodes have this gradient"),
+        ("at_least_k", 1, False, "at least 1 graph among connected graphs of up to 9 nodes has this gradient; others"),
+        ("at_least_k", 4, True, "at least 4 batches among batches of connected graphs of up to 9 nodes have this"),
+    ],
+)
+def test_a_certificate_claims_in_a_sentence(status: Any, size: int, batch: bool, claim: str) -> None:
+    text = certificate_text(Certificate(status, size, 9, False, 1e-7), batch=batch)
+    assert text.startswith(f"certificate: {claim}") and text.endswith("(recomputed to 1e-07)")
