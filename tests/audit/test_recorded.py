@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from jgleak.attacks.attack import Attack, Reconstruction
+from jgleak.attacks.attack import OUT_OF_TIME, Attack, Reconstruction
 from jgleak.attacks.census.checks import condition_of
 from jgleak.attacks.certificate import Certificate
 from jgleak.attacks.registry import ATTACKS
@@ -445,6 +445,16 @@ def test_an_answer_for_another_number_of_graphs_is_not_the_truth(folder: Path) -
         told = beside_truth(private, found, DATA.space, size)
         assert (told.exact, told.truth_in_set) == (False, False) and 0.5 <= told.gsm2 <= 1.0
     assert beside_truth([first], Reconstruction((), None, "time"), DATA.space, 4) == (False, False, 0.0)
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_one_thing_is_said_of_how_a_search_ended(folder: Path, late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def attack(observation: Any, knowledge: Any, *, key: Any, budget: Any) -> Reconstruction:
+        return Reconstruction(tuple(DATA.graphs[:1]), 0.0, "match", info={"reason": OUT_OF_TIME} if late else {})
+
+    monkeypatch.setitem(ATTACKS, "knowing", Attack("knowing", attack))
+    said = CliRunner().invoke(app, ["invert", str(folder / "seen" / "a.safetensors"), "--attack", "knowing"]).stdout
+    assert (OUT_OF_TIME in said) == late and ("stopped: match" in said) != late
 
 
 def test_conditions_are_a_line_a_kind_unless_all_are_asked_for() -> None:
