@@ -571,6 +571,8 @@ def test_requests_together_are_requests_alone(stars: Callable[..., Stars], monke
 
 
 SHARDED = """
+import sys
+
 import jax
 import numpy as np
 from jax.sharding import Mesh
@@ -585,7 +587,7 @@ from jgleak.gnn import standard
 
 assert jax.device_count() == 4
 ranges.TILE, ranges.REACH, ranges.RANGE, ranges.TAILS, ranges.COLUMNS = (4, 8), 8, 64, (24,), (16,)
-ranges.FINE_REACH = 0
+ranges.FINE, ranges.FINE_REACH = (2, 4), int(sys.argv[1])
 filter.SMALL, filter.WIDTHS, filter.SCREEN, filter.CONFIRM = 10**6, (4,), 64, 64
 combinations.LITTLE, combinations.SPREAD = 10, 2
 rng, clock = np.random.default_rng(0), Budget(time_limit=1e6).start()
@@ -594,6 +596,8 @@ params = {"layers_0": {"conv": {"kernel": rng.normal(size=(12, 24)).astype(np.fl
 rows, degrees = rng.normal(size=(9, 12)), np.array([3, 4, 3, 3, 2, 1, 3, 4, 1])
 requests = [(c, [Slot(np.arange(9), int(degrees[c]))]) for c in range(4)]
 works, scan = [], kernels.scan
+fine, kinds = ranges.CentreSearch.fine.fget, set()
+ranges.CentreSearch.fine = property(lambda self: kinds.add(fine(self)) or fine(self))
 kernels.scan = lambda *arguments: (works.append(arguments[-1]), scan(*arguments))[1]
 
 
@@ -623,15 +627,21 @@ assert {len(work) for work in works} == {1}
 works.clear()
 four = as_set(blocks([check], devices=4))
 assert {len(work) for work in works} == {4} and any((work[:, 1] > 0).all() for work in works)
+assert (True in kinds) == (int(sys.argv[1]) > 0)
 expected = zip(everything.centres.tolist(), everything.neighbours, inside, strict=True)
 assert one == four and one.keys() == {(c, around) for c, around, passed in expected if passed}
 """
 
 
 @pytest.mark.slow
-def test_four_devices_find_what_one_finds() -> None:
+@pytest.mark.parametrize("fine", [0, 60], ids=["tiles", "fine tiles"])
+def test_four_devices_find_what_one_finds(fine: int) -> None:
     flags = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
     done = subprocess.run(
-        [sys.executable, "-c", SHARDED], env=os.environ | flags, capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", SHARDED, str(fine)],
+        env=os.environ | flags,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
