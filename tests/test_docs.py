@@ -136,6 +136,17 @@ def test_relative_links_lead_to_files(page: Path) -> None:
     assert not missing
 
 
+def test_formulas_are_code_and_not_tex() -> None:
+    """The site has no script that would set TeX; GitHub and the terminal have none either."""
+    texts = {page.name: page.read_text(encoding="utf-8") for page in PAGES}
+    for file in (ROOT / "notebooks").glob("*.ipynb"):
+        cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
+        texts[file.name] = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
+    for name, text in texts.items():
+        prose = re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.DOTALL)
+        assert not re.search(r"\$\$|\$[^$\n]+\$|\\\(", prose), name
+
+
 def test_every_page_is_in_the_menu() -> None:
     menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     tutorials = [ROOT / "docs" / "tutorials" / file.name for file in (ROOT / "notebooks").glob("*.ipynb")]
