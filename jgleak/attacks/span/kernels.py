@@ -263,11 +263,8 @@ def _passing(
     sums = [jnp.full(shape, probe.length), *(jnp.full(shape, r) for r in probe.residual)]
 
     def added(parts: Sequence[Array], sums: list[Array]) -> list[Array]:
-        columns, scale, null, first, second = parts
-        for c in range(columns.shape[0]):
-            total = first[:, :, None, c] + second[:, None, c, :]
-            row = _row(*which, weights, total[..., None], columns[c : c + 1])[..., 0] * scale[c]
-            sums = [s + row * weight for s, weight in zip(sums, [row, *null[c]], strict=True)]
+        for c in range(parts[0].shape[0]):
+            sums = _with_column(which, weights, parts, np.int32(c), sums)
         return sums
 
     def step(k: Array, sums: list[Array]) -> list[Array]:
@@ -280,6 +277,18 @@ def _passing(
         sums = lax.fori_loop(0, probe.columns.size // STEP, step, sums)
     length, *residual = sums
     return (sum(r * r for r in residual) <= probe.bound**2 * length) & (length > 0)
+
+
+@partial(jax.jit, static_argnames=("which",))
+def _with_column(
+    which: Which, weights: Params, parts: Sequence[Array], c: Int[Array, ""], sums: list[Float[Array, "P Q"]]
+) -> list[Float[Array, "P Q"]]:
+    """The sums with column ``c`` more. It is traced once for all of them."""
+    columns, scale, null, prefix, tail = parts
+    place, factor, weighing = (lax.dynamic_slice_in_dim(part, c, 1) for part in (columns, scale, null))
+    total = lax.dynamic_slice_in_dim(prefix, c, 1, axis=2) + lax.dynamic_slice_in_dim(tail, c, 1, axis=1)
+    row = _row(*which, weights, total[..., None], place)[..., 0] * factor
+    return [s + row * weight for s, weight in zip(sums, [row, *weighing[0]], strict=True)]
 
 
 @partial(jax.jit, static_argnames=("layer", "views"))
