@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
 import jax
+
+from jgleak.audit.compilations import compilations
 
 ALLOWED, MAPPED = Path("/proc/sys/vm/max_map_count"), Path("/proc/self/maps")
 """How many memory mappings Linux allows a process (usually 65,530), and those it has."""
@@ -21,11 +24,16 @@ def forget_programs() -> bool:
     of work; what is needed again is compiled again. A system that does not tell its limit is taken to have none.
     """
     try:
-        allowed = int(ALLOWED.read_text())
-        mapped = MAPPED.read_bytes().count(b"\n")
+        if _mapped(compilations().number) <= SHARE * int(ALLOWED.read_text()):
+            return False
     except (OSError, ValueError):
         return False
-    if mapped <= SHARE * allowed:
-        return False
     jax.clear_caches()
+    _mapped.cache_clear()
     return True
+
+
+@lru_cache(1)
+def _mapped(compiled: int) -> int:
+    """How many mappings the process has after so many compilations; to count them takes milliseconds."""
+    return MAPPED.read_bytes().count(b"\n")

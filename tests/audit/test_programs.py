@@ -53,3 +53,16 @@ def test_every_chunk_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(jax, "clear_caches", lambda: cleared.append(1))
     assert [result.score for result in run(specification)] == usual
     assert len(cleared) == 2
+
+
+@LINUX
+def test_mappings_are_counted_again_only_after_a_compilation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs.forget_programs()
+    monkeypatch.setattr(programs, "MAPPED", tmp_path / "maps")
+    programs.MAPPED.write_text("")
+    programs._mapped.cache_clear()
+    assert not programs.forget_programs()
+    programs.MAPPED.write_text("\n" * int(programs.ALLOWED.read_text()))
+    assert not programs.forget_programs()
+    jax.jit(lambda x: x - 17)(jnp.ones(19)).block_until_ready()
+    assert programs.forget_programs()
