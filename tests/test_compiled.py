@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import jax
 import pytest
 
 from jgleak.cli import compiled
-from jgleak.cli.compiled import OWN, VARIABLE, keep_compiled
+from jgleak.cli.compiled import LOCATIONS, OWN, VARIABLE, keep_compiled, leave_out_locations
 
 
 @pytest.fixture
@@ -66,3 +67,15 @@ def test_of_a_folder_that_is_full_the_newer_half_stays(
     monkeypatch.setattr(compiled, "LARGEST", 80)
     keep_compiled()
     assert sorted(file.name for file in folder.iterdir()) == ["0", "1", "2", "3"]
+
+
+def test_no_tracebacks_unless_asked_for(environment: dict[str, str]) -> None:
+    leave_out_locations()
+    assert environment[LOCATIONS] == "0"
+    environment[LOCATIONS] = "10"
+    leave_out_locations()
+    assert environment[LOCATIONS] == "10"
+
+
+def test_jax_knows_the_variable() -> None:
+    assert LOCATIONS.lower() in jax.config.values

@@ -11,7 +11,7 @@ def test_a_command_looks_for_garbage_seldom(monkeypatch: pytest.MonkeyPatch) -> 
     set_to, at_end = list[int](), list[object]()
     monkeypatch.setattr(garbage.atexit, "register", at_end.append)
     monkeypatch.setattr(garbage.gc, "set_threshold", lambda *thresholds: set_to.extend(thresholds))
-    for name in ("keep_compiled", "listen_to_signals", "app"):
+    for name in ("keep_compiled", "leave_out_locations", "listen_to_signals", "app"):
         monkeypatch.setattr(cli, name, lambda *_: None)
     cli.main()
     assert set_to[0] >= 50_000

@@ -9,7 +9,7 @@ import typer
 from jgleak.cli.attack import attack
 from jgleak.cli.audit import audit
 from jgleak.cli.check import check
-from jgleak.cli.compiled import keep_compiled
+from jgleak.cli.compiled import keep_compiled, leave_out_locations
 from jgleak.cli.invert import invert, verify
 from jgleak.cli.listing import show_list
 from jgleak.cli.recommender import recommender
@@ -34,6 +34,7 @@ def main() -> None:
     """Entry point of the ``jgleak`` command."""
     look_seldom()
     keep_compiled()
+    leave_out_locations()
     listen_to_signals()
     app()
 
