@@ -15,6 +15,7 @@ LAYER = {
     "plural": 0,
     "features": 0,
     "garbage": 0,
+    "igraph_alone": 0,
     "precision": 0,
     "pytree": 0,
     "ratings": 0,

@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from jgleak.garbage import look_seldom
+from jgleak.igraph_alone import import_igraph
 
 T = TypeVar("T")
 
@@ -179,6 +180,7 @@ def _imported(module: str) -> None:
 
 def _begin(parts: SimpleQueue[list[int]], compiled: str) -> None:
     look_seldom()
+    import_igraph()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started us ends us
     threading.Thread(target=_follow, daemon=True).start()
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:

@@ -16,6 +16,7 @@ from jgleak.audit.specification import ENCODERS, KNOWABLE, NORM_MODES, PROTOCOLS
 from jgleak.cli import options as option
 from jgleak.cli.progress import bar
 from jgleak.cli.status import FAILED, last_words, mistakes, status_of
+from jgleak.igraph_alone import import_igraph
 from jgleak.plural import counted
 
 if TYPE_CHECKING:
@@ -231,13 +232,16 @@ def _audit(
     stdout: Console,
 ) -> int:
     """Run, show and store; the exit status. Whatever ends the run, the finished clients are summarised."""
+    import_igraph()
     from jgleak.audit.experiment import chunks, run
     from jgleak.audit.record import result_record, summary_record
-    from jgleak.audit.store import Store
     from jgleak.audit.table import clients_table, compilation_line, reasons, summary_table
 
-    store = None if out is None else Store(out)
-    records, status, said = [], 0, None
+    store, records, status, said = None, [], 0, None
+    if out is not None:
+        from jgleak.audit.store import Store  # here, since what it draws with takes long to import
+
+        store = Store(out)
 
     def interrupted() -> None:
         kept = f"; what has finished is in {out}" if records and out is not None else ""

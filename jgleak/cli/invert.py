@@ -14,6 +14,7 @@ from jgleak.cli import options as option
 from jgleak.cli.inverted import line, show, show_facts, summary_line
 from jgleak.cli.progress import bar
 from jgleak.cli.status import FAILED, NOTHING, last_words, mistakes, status_of
+from jgleak.igraph_alone import import_igraph
 from jgleak.reading import namesakes
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ def invert(
             raise Faults(faults)
         places = _places(files, out)
 
+        import_igraph()
         from jgleak.attacks.registry import get_attack
         from jgleak.audit.inversion import UNKNOWN, Asked
         from jgleak.interop.spaces import feature_space

@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy import linalg, stats
+from scipy import linalg, special
 
 from jgleak.attacks.span.leak_points import LeakPoint, View
 from jgleak.attacks.span.settings import TOLERANCES, SpanTolerances
@@ -111,7 +111,7 @@ def _cheapest(subspace: Subspace, fixed: int) -> tuple[Int[np.ndarray, " C"], Fl
     for extra, vectors in CHOICES:
         chosen, null, bound = sparse_null(subspace, fixed=fixed, extra=extra, vectors=vectors)
         free = min(vectors, chosen.size - subspace.rank)
-        share = stats.beta.cdf(min(bound, 1.0) ** 2, 0.5 * free, 0.5 * (chosen.size - free)) if free else 1.0
+        share = special.betainc(0.5 * free, 0.5 * (chosen.size - free), min(bound, 1.0) ** 2) if free else 1.0
         tried.append((chosen, null, bound))
         passing.append(float(share))
         if share <= subspace.margin.tolerances.chance_rate:
