@@ -203,8 +203,8 @@ class CensusCandidates:
             return None
         grown = self._grow(nodes, hops, [], most)
         search = self._search(nodes, hops)
-        mixed = partial(search.mixed, grown.roots, grown.neighbours)
-        used = occurring(self.problem, grown.states, grown.roots, mixed, self._share())
+        entering = partial(search.entering, grown.roots, grown.neighbours)
+        used = occurring(self.problem, grown.states, grown.roots, entering, self._share())
         if used is None:
             return None
         hops.append(reciprocal(grown.keep(used)))

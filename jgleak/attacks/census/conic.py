@@ -22,14 +22,14 @@ from jgleak.attacks.attack import Clock
 from jgleak.attacks.census.cone import covered, used_blocks
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.settings import CensusSettings
-from jgleak.attacks.census.unit_classes import FAINT, BlockCone, LastLayers
+from jgleak.attacks.census.unit_classes import FAINT, BlockCone, LastLayers, Rows
 
 
 def occurring(
     problem: CensusProblem,
     states: Float[np.ndarray, "K D"],
     roots: Int[np.ndarray, " K"],
-    mixed: Callable[[], Float[np.ndarray, "K F"]],
+    entering: Callable[[Rows], Float[np.ndarray, "K F"]],
     clock: Clock,
 ) -> Bool[np.ndarray, " K"] | None:
     """Which of the blocks with these states some solution uses; None where nothing explains the gradient.
@@ -38,14 +38,14 @@ def occurring(
       problem: the update and what is known.
       states: what enters the last convolution from each block.
       roots: the entry at the centre of each.
-      mixed: computes what enters the kernel before it.
+      entering: computes what enters a kernel before it.
       clock: ends the search.
     """
     observation, settings = problem.observation, problem.settings
     model, last = observation.model, observation.model.depth - 1
     seen = LastLayers.of(observation, settings.limits.conic_classes)
     if seen is not None:
-        return _of_both(BlockCone(seen, states, mixed(), roots, problem.most_nodes), states, settings, clock)
+        return _of_both(BlockCone(seen, states, entering, roots, problem.most_nodes), states, settings, clock)
     update = model.layer_of(observation.update, last)
     for tap in model.layers[last].taps:
         if tap.rows != "hidden" and model.trains(f"layers_{last}", *tap.path):

@@ -1,22 +1,25 @@
 """The two last convolutions' gradients together, where the last layer's units fall into few classes.
 
 Behind a pooled readout every node gets the gradient ``delta`` of the pooled state, and unit ``k`` of a last layer with
-a ReLU passes ``delta_k`` at the nodes where it is on. Training leaves units that are on at all nodes or off at all, and
-few others: units that are on at the same nodes are a class ``q``. Let the mixing be symmetric, ``h_v`` the state and
-``a_v`` the mixed row that enter the last kernel and the one before, and ``t_vq`` what node ``v`` gets back from the
-nodes of class ``q``. Then
+a ReLU passes ``delta_k`` at the nodes where it is on, of one without an activation at all. Training leaves units that
+are on at all nodes or off at all, and few others: units that are on at the same nodes are a class ``q``. Let ``h_v`` be
+the state that the last layer gets from node ``v``, ``a_v`` the row (mixed, or the node's own) that enters a kernel
+before, and ``t_vq`` what node ``v`` gets back from the nodes of class ``q``, through the mixing. Then
 
     dL/dW_last[:, k] / delta_k = sum_v t_vq h_v                          for every unit k of class q,
     dL/dW_before[:, j] = sum_v 1[z_vj > 0] a_v sum_q t_vq w_qj,          w_qj = sum of delta_k W_last[j, k] over q,
 
-and likewise the bias before. All of ``t`` is non-negative, and ``h``, ``a`` and ``z`` are the block's: so the gradients
-of two layers are one non-negative combination of ``Q`` columns a block. That is thousands of equations where the last
-gradient alone has a few hundred, and blocks that hardly differ in their states differ in what is on before.
+and likewise the bias before. A layer with a kernel for nodes' own rows beside that for mixed rows (GraphSAGE) has
+classes of its own for each of them. All of ``t`` is non-negative, and ``h``, ``a`` and ``z`` are the block's: so the
+gradients of two layers are one non-negative combination of ``Q`` columns a block. That is thousands of equations where
+the last gradient alone has a few hundred, and blocks that hardly differ in their states differ in what is on before.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -25,6 +28,7 @@ from scipy import linalg
 from jgleak.attacks.closed_form.pooled_embedding import pooled_embedding
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.federated.observation import Observation
+from jgleak.gnn import Layer
 from jgleak.gnn.tree import at
 
 FAINT = 1e-4
@@ -42,22 +46,28 @@ NODE = 0.1
 RANK = 3e-7
 """Singular values below this share of the largest are rounding."""
 
+BIAS = ("conv", "bias")
+"""Where a layer's bias lies in its parameters."""
+
+Rows = Literal["own", "mixed"]
+"""Which rows enter a kernel (``gnn.tap.Tap``)."""
+
 
 @dataclasses.dataclass(frozen=True)
 class LastLayers:
     """What the gradients of the last two convolutions say.
 
     Attributes:
-      before: the gradient of the kernel before the last, over a basis of its rows' span, with the bias' below it
-        ``(r + 1, D)``; without a bias ``(r, D)``.
-      basis: that basis ``(F, r)``.
+      before: the gradients of the kernels before the last, each over a basis of its rows' span, one below the other,
+        with the bias' below them ``(r + 1, D)``; without a bias ``(r, D)``.
+      bases: those bases ``(F, r)``, with the rows that enter each kernel.
       last: what units of each class say of the last kernel ``(D, Q)``.
       weights: ``w`` ``(D, Q)``.
       biased: the bias before the last layer is there.
     """
 
     before: Float[np.ndarray, "R D"]
-    basis: Float[np.ndarray, "F r"]
+    bases: tuple[tuple[Rows, Float[np.ndarray, "F _r"]], ...]
     last: Float[np.ndarray, "D Q"]
     weights: Float[np.ndarray, "D Q"]
     biased: bool
@@ -69,29 +79,32 @@ class LastLayers:
         if last < 1 or not _fits(observation):
             return None
         below, above = model.layers[last - 1], model.layers[last]
-        path, over = (next(tap.path for tap in layer.taps if tap.rows == "mixed") for layer in (below, above))
-        biases = ("conv", "bias")
-        frozen = not model.trains(f"layers_{last - 1}", *path) or not model.trains(f"layers_{last}", *over)
-        if frozen or (below.conv.bias and not model.trains(f"layers_{last - 1}", *biases)):
+        first, second = _kernels(below), _kernels(above)
+        paths = {last - 1: [*first, *([BIAS] if below.conv.bias else [])], last: [*second]}
+        if not all(model.trains(f"layers_{number}", *path) for number in paths for path in paths[number]):
             return None
         try:
             pooled_embedding(model, observation.update)
         except ConditionFailed:
             return None
-        update, params = (model.layer_of(tree, last - 1) for tree in (observation.update, observation.params))
-        first = np.asarray(at(update, path), np.float64)
-        second = np.asarray(at(model.layer_of(observation.update, last), over), np.float64)
-        delta = model.readout.upstream(model.readout_of(observation.params), model.readout_of(observation.update))
-        classes = _classes(second, delta)
-        if not 0 < len(classes) <= most or not first.any():
+        update, params = observation.update, observation.params
+        delta = model.readout.upstream(model.readout_of(params), model.readout_of(update))
+        said, weights = list[Float[np.ndarray, " D"]](), list[Float[np.ndarray, " D"]]()
+        for path in second:
+            kernel, seen = (np.asarray(at(model.layer_of(tree, last), path), np.float64) for tree in (params, update))
+            classes = _classes(seen, delta)
+            said += [seen[:, q] @ delta[q] / (delta[q] @ delta[q]) for q in classes]
+            weights += [kernel[:, q] @ delta[q] for q in classes]
+        layer = model.layer_of(update, last - 1)
+        before = [np.asarray(at(layer, path), np.float64) for path in first]
+        if not 0 < len(said) <= most or not all(gradient.any() for gradient in before):
             return None
-        kernel = np.asarray(at(model.layer_of(observation.params, last), over), np.float64)
-        left, values, _ = linalg.svd(first, full_matrices=False)
-        basis = left[:, values > RANK * values[0]]
-        shown = [basis.T @ first, *([np.asarray(at(update, biases), np.float64)[None]] if below.conv.bias else [])]
-        said = [second[:, q] @ delta[q] / (delta[q] @ delta[q]) for q in classes]
-        weights = [kernel[:, q] @ delta[q] for q in classes]
-        return LastLayers(np.concatenate(shown), basis, np.stack(said, 1), np.stack(weights, 1), below.conv.bias)
+        bases = [_basis(gradient) for gradient in before]
+        over = [basis.T @ gradient for basis, gradient in zip(bases, before, strict=True)]
+        if below.conv.bias:
+            over.append(np.asarray(at(layer, BIAS), np.float64)[None])
+        entering = tuple(zip(first.values(), bases, strict=True))
+        return LastLayers(np.concatenate(over), entering, np.stack(said, 1), np.stack(weights, 1), below.conv.bias)
 
     @property
     def off(self) -> Bool[np.ndarray, " D"]:
@@ -105,7 +118,7 @@ class BlockCone:
     Args:
       seen: the gradients.
       states: what enters the last convolution from each block.
-      mixed: what enters the kernel before it.
+      entering: what enters a kernel before it, of each kind.
       roots: which blocks are alike at their centre.
       most: most nodes.
     """
@@ -114,7 +127,7 @@ class BlockCone:
         self,
         seen: LastLayers,
         states: Float[np.ndarray, "K D"],
-        mixed: Float[np.ndarray, "K F"],
+        entering: Callable[[Rows], Float[np.ndarray, "K F"]],
         roots: Int[np.ndarray, " K"],
         most: int,
     ) -> None:
@@ -122,8 +135,8 @@ class BlockCone:
         self.possible = np.flatnonzero(~np.any(states[:, seen.off] > ROUNDING * states.max(initial=0.0), axis=1))
         self.states = states[self.possible]
         self.on = self.states > 0.0
-        rows = mixed[self.possible] @ seen.basis
-        self.rows = np.c_[rows, np.ones(rows.shape[0])] if seen.biased else rows
+        rows = [entering(kind)[self.possible] @ basis for kind, basis in seen.bases]
+        self.rows = np.column_stack([*rows, *([np.ones(self.possible.size)] if seen.biased else [])])
         self.weights, classes = seen.weights, seen.weights.shape[1]
         self.shares = 1.0 / np.linalg.norm(seen.before), 1.0 / np.linalg.norm(seen.last)
         goal = np.r_[seen.before.ravel() * self.shares[0], seen.last.T.ravel() * self.shares[1]]
@@ -175,13 +188,29 @@ class BlockCone:
 
 
 def _fits(observation: Observation) -> bool:
-    """Both layers are a convolution and a ReLU, the last one's mixing is symmetric, and their states are pooled."""
+    """Both layers are a convolution whose kernels take nodes' own rows and mixed ones; the first has a ReLU, the last
+    one or nothing, and its states are pooled."""
     model = observation.model
     below, above = model.layers[-2], model.layers[-1]
-    relu = all(layer.plain and layer.act == "relu" and layer.dropout == 0.0 for layer in (below, above))
-    mixes = any(tap.rows == "mixed" for tap in below.taps)
+    bare = all(layer.plain and layer.conv.peels and layer.dropout == 0.0 for layer in (below, above))
+    bends = below.act == "relu" and above.act in ("relu", "identity")
     pooled = model.readout.additive == "pooled" and model.jumping.keeps == "last"
-    return relu and mixes and pooled and above.conv.peels and above.conv.symmetric and not model.returns_statistics
+    return bare and bends and pooled and not model.returns_statistics
+
+
+def _kernels(layer: Layer) -> dict[tuple[str, ...], Rows]:
+    """Where a layer's kernels lie, and which rows enter each; mixed ones where self-loops mix a node's own in."""
+    kernels = dict[tuple[str, ...], Rows]()
+    for tap in layer.taps:
+        if tap.rows == "mixed" or (tap.rows == "own" and tap.path not in kernels):
+            kernels[tap.path] = tap.rows
+    return kernels
+
+
+def _basis(gradient: Float[np.ndarray, "F D"]) -> Float[np.ndarray, "F r"]:
+    """Of the span of the rows that entered a kernel."""
+    left, values, _ = linalg.svd(gradient, full_matrices=False)
+    return left[:, values > RANK * values[0]]
 
 
 def _classes(gradient: Float[np.ndarray, "D m"], delta: Float[np.ndarray, " m"]) -> list[Int[np.ndarray, " _k"]]:

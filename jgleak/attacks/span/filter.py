@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from functools import cache
+from typing import Literal
 
 import jax
 import numpy as np
@@ -229,8 +230,12 @@ class BlockFilter:
         kept = [members for members, good in zip(neighbours, passed.tolist(), strict=True) if good]
         return at[passed], kept, states[passed], distances[passed]
 
-    def mixed(self, centres: Int[np.ndarray, " S"], neighbours: Sequence[Sequence[int]]) -> Float[np.ndarray, "S F"]:
-        """The mixed rows of candidates, in float64."""
+    def entering(
+        self, centres: Int[np.ndarray, " S"], neighbours: Sequence[Sequence[int]], which: Literal["own", "mixed"]
+    ) -> Float[np.ndarray, "S F"]:
+        """The candidates' own rows (of a convolution that sends them as they are), or their mixed ones, in float64."""
+        if which == "own":
+            return self.rows64.sent[self.classes * centres]
         widest = max(map(len, neighbours), default=0)
         rows = [np.zeros((0, self.rows64.sent.shape[1]))]
         for start in range(0, centres.size, CONFIRM):

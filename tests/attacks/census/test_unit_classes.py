@@ -15,7 +15,7 @@ from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.unit_classes import BlockCone, LastLayers, _classes
 from jgleak.datasets import load
 from jgleak.federated import Observation, fedsgd
-from jgleak.gnn import GNN, MLP, GCNConv, GINConv, Layer, Pooled
+from jgleak.gnn import GNN, MLP, GCNConv, GINConv, Layer, Pooled, SAGEConv
 from jgleak.graph import Graph
 from tests.attacks.census.test_conic import FOREVER
 
@@ -57,7 +57,7 @@ def test_what_nodes_get_back_makes_up_both_gradients(pooling: str, bias: bool) -
     masks = np.unique(on[:, on.any(axis=0) & (delta != 0)], axis=1)
     assert last.last.shape[1] == masks.shape[1], "a class for every set of nodes at which units are on"
 
-    cone = BlockCone(last, states, mixed, np.arange(GRAPH.n), most=GRAPH.n)
+    cone = BlockCone(last, states, lambda _: mixed, np.arange(GRAPH.n), most=GRAPH.n)
     share = 1.0 / GRAPH.n if pooling == "mean" else 1.0
     weights = []
     for said in last.last.T:  # the class of each column is the one whose sum it is
@@ -75,7 +75,7 @@ def test_prices_are_products_with_the_columns() -> None:
     _, mixed, states, _ = rows_of(observation, GRAPH)
     last = LastLayers.of(observation, most=1000)
     assert last is not None
-    cone = BlockCone(last, states, mixed, np.arange(GRAPH.n), most=40)
+    cone = BlockCone(last, states, lambda _: mixed, np.arange(GRAPH.n), most=40)
     rest = np.random.default_rng(0).normal(size=cone.goal.size)
     columns = cone.columns(np.arange(cone.blocks.size))
     np.testing.assert_allclose(cone.prices(rest), columns @ rest, atol=1e-5)
@@ -104,11 +104,13 @@ def test_true_blocks_are_used_and_one_that_is_missing_leaves_nothing() -> None:
     problem = dataclasses.replace(problem, settings=many)
     both, roots = np.r_[states, other], np.arange(GRAPH.n + 200)
     silent, place = np.zeros((1, states.shape[1])), GRAPH.n + 200  # a state of zeros leaves no trace
-    used = occurring(problem, np.r_[both, silent], np.r_[roots, place], lambda: np.r_[mixed, false, mixed[:1]], FOREVER)
+    used = occurring(
+        problem, np.r_[both, silent], np.r_[roots, place], lambda _: np.r_[mixed, false, mixed[:1]], FOREVER
+    )
     assert used is not None and used[: GRAPH.n].all() and used[place] and not used[GRAPH.n : place].any()
     alone = ~np.isclose(states, states[0]).all(axis=1)  # the first node's block is missing
     kept = np.r_[alone, np.ones(200, bool)]
-    assert occurring(problem, both[kept], roots[kept], lambda: np.r_[mixed[alone], false], FOREVER) is None
+    assert occurring(problem, both[kept], roots[kept], lambda _: np.r_[mixed[alone], false], FOREVER) is None
 
 
 def test_units_without_an_upstream_gradient_or_off_everywhere_are_in_no_class() -> None:
@@ -125,3 +127,38 @@ def test_other_last_layers_are_left_to_their_gradient_alone() -> None:
     gin = GNN(DATA.space.width, tuple(Layer(GINConv(16, bias=True)) for _ in range(2)), Pooled(mlp=MLP((16, 2))))
     assert LastLayers.of(seen(gin), most=1000) is None
     assert LastLayers.of(seen(pooled()), most=1) is None, "more classes than may be"
+
+
+@pytest.mark.parametrize("act", ["relu", "identity"])
+def test_a_layer_with_a_kernel_for_own_rows_has_classes_for_each(act: str) -> None:
+    """GraphSAGE: nodes get back through the mean of their neighbours, and directly."""
+    layers = Layer(SAGEConv(24, bias=True)), Layer(SAGEConv(20, bias=True), act)
+    observation = seen(GNN(DATA.space.width, layers, Pooled(mlp=MLP((16, 2)))))
+    last = LastLayers.of(observation, most=1000)
+    assert last is not None
+    first, second = (observation.params[f"layers_{i}"]["conv"] for i in (0, 1))
+    mixing, own = GRAPH.adjacency / GRAPH.adjacency.sum(axis=1, keepdims=True), RAW.encode(GRAPH.x).astype(float)
+    rows = {"own": own, "mixed": mixing @ own}
+
+    def mapped(layer: dict[str, np.ndarray], x: np.ndarray) -> np.ndarray:
+        return x @ layer["self_kernel"] + mixing @ x @ layer["neighbour_kernel"] + layer["bias"]
+
+    states = np.maximum(mapped(first, rows["own"]), 0.0)
+    on = mapped(second, states) > 0.0 if act == "relu" else np.ones((GRAPH.n, 20), bool)
+    masks = np.unique(on, axis=1).T.astype(float)
+    back = np.r_[masks @ mixing, masks] / GRAPH.n
+    assert last.last.shape[1] == 2 * np.unique(on[:, on.any(axis=0)], axis=1).shape[1]
+
+    cone = BlockCone(last, states, rows.__getitem__, np.arange(GRAPH.n), most=GRAPH.n)
+    fits = [min(back, key=lambda t: float(np.linalg.norm(t @ states - said))) for said in last.last.T]
+    made = (np.stack(fits, axis=1).ravel() * cone.lengths.ravel()) @ cone.columns(np.arange(cone.blocks.size))
+    np.testing.assert_allclose(made / np.linalg.norm(made), cone.goal, atol=3e-6)
+
+
+def test_a_frozen_layer_leaves_the_last_gradient_alone() -> None:
+    model = GNN(DATA.space.width, (Layer(SAGEConv(24, bias=True)),) * 2, Pooled(mlp=MLP((16, 2))))
+    whole = seen(model)
+    assert LastLayers.of(whole, most=1000) is not None
+    for part in ("layers_0", "layers_1"):
+        frozen = dataclasses.replace(model, frozen=(part,))
+        assert LastLayers.of(Observation(frozen, whole.params, frozen.trained(whole.update), "ce"), most=1000) is None
