@@ -74,7 +74,7 @@ def test_the_nearest_tests_come_first() -> None:
     assert all(test.startswith("tests/attacks/census/") for test in found[:3])
     near = nearest_tests("jgleak/metrics/edges.py", near=True)
     assert near[0] == "tests/metrics/test_edges.py" and "tests/metrics/test_gsm.py" not in near
-    alone = "jgleak/attacks/census/tempering.py"  # no test imports it
+    alone = "jgleak/attacks/census/rooted_states.py"  # no test imports it
     assert nearest_tests(alone, near=True) == nearest_tests(alone)
 
 

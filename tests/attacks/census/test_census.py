@@ -171,6 +171,8 @@ def _adds_up(model: GNN, lab: Any, graph: Graph | None = None) -> None:
     system = equations(problem, levels, FOREVER)
     assert system is not None
     solution = solve(problem, levels, system, problem.rounds[0], FOREVER)
+    wrong = dataclasses.replace(system, observed=system.observed[::-1].copy())
+    assert solve(problem, levels, wrong, problem.rounds[0], FOREVER).null.shape[1] == 0, "nothing is said"
     rounding = 1e-3 if model.returns_statistics else 1e-4  # statistics are known to their last digit before the step
     assert solution.residual < rounding
     if not model.node_level:

@@ -6,6 +6,7 @@ import dataclasses
 
 import jax
 import numpy as np
+import pytest
 
 from jgleak import Budget, Knowledge, get_attack
 from jgleak.attacks.census.candidates import CensusCandidates
@@ -77,6 +78,18 @@ def test_a_hop_below_that_cannot_be_afforded_ends_it_quietly() -> None:
     census = get_attack("census").with_options({"hop_blocks": "1", "enumerated_nodes": "0"})
     answer = census(observation, Knowledge(DATA.space), key=jax.random.key(1), budget=Budget(time_limit=10))
     assert not answer.graphs and answer.stop in ("no candidates", "no information")
+
+
+@pytest.mark.parametrize(("blocks", "hop_blocks"), [(5, 7), (7, 5)])
+def test_no_search_keeps_more_blocks_than_a_hop_may_have(blocks: int, hop_blocks: int) -> None:
+    model = GNN(DATA.space.width, (Layer(GCNConv(64, bias=True), "relu"),), Pooled(mlp=MLP((2,))))
+    graph = next(graph for graph in DATA.graphs if graph.name.startswith("indole"))
+    observation = fedsgd(model, model.initial(key=jax.random.key(0)), [graph], DATA.space, loss="ce")
+    problem = CensusProblem.of(observation, Knowledge(DATA.space))
+    limits = dataclasses.replace(problem.limits, hop_blocks=hop_blocks)
+    problem = dataclasses.replace(problem, settings=dataclasses.replace(problem.settings, limits=limits))
+    candidates = CensusCandidates(problem, FOREVER, Budget(time_limit=60, blocks=blocks))
+    assert candidates.budget.blocks == 5
 
 
 def test_too_many_blocks_to_compare_are_named() -> None:

@@ -142,6 +142,13 @@ def test_larger_graphs_leave_the_set_open(star: Graph) -> None:
         assert found.exhausted == (most == 6)
 
 
+def test_nodes_that_were_not_all_looked_for_leave_the_set_open(star: Graph) -> None:
+    problem = CensusProblem.of(observed(ALIKE, star), Knowledge(ALIKE, max_n=6), SMALL)
+    nodes = CensusCandidates(problem, FOREVER, Budget(time_limit=60)).start.nodes
+    found = enumerated(problem, dataclasses.replace(nodes, complete=False), None, FOREVER)
+    assert found.forms == {star.canonical_form()} and not found.exhausted
+
+
 def test_no_time_no_claim(star: Graph) -> None:
     problem = CensusProblem.of(observed(ALIKE, star), Knowledge(ALIKE, n=6))
     nodes = CensusCandidates(problem, FOREVER, Budget(time_limit=60)).start.nodes

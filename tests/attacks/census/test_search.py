@@ -20,6 +20,7 @@ from jgleak.attacks.census.node_sums import NodeSums
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.search import SEARCHED, levels_of, searchable
 from jgleak.attacks.census.sketch import sketch
+from jgleak.attacks.census.tempering import FLOOR, _energies
 from jgleak.attacks.distance import gradient_distances
 from jgleak.features import FeatureSpace, onehot
 from jgleak.federated import Observation, fedsgd
@@ -147,3 +148,15 @@ def test_degrees_noise_pruning_and_blocks_of_a_hop_less_leave_the_search_out() -
     assert not searchable(CensusProblem.of(dataclasses.replace(seen, pruned=True), Knowledge(SPACE)))
     linear = observed(truth, readout="pooled", last_act=False)
     assert not searchable(CensusProblem.of(linear, Knowledge(SPACE)))
+
+
+def test_misfits_of_zero_have_the_least_energy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``log FLOOR`` for the mean over equations, and for the residual; a misfit in one equation of four alone."""
+    misfits = np.array([[0.0] * 4, [0.0, 3.0, 0.0, 0.0]])
+    monkeypatch.setattr(NodeSums, "misfits", lambda *_: misfits)
+    sums = object.__new__(NodeSums)
+    graphs = [Linked(np.zeros((n, n), bool), np.zeros(n, np.int64)) for n in (2, 3)]
+    energies, residuals = _energies(sums, graphs)
+    floor = np.log(FLOOR)
+    assert residuals.tolist() == [0.0, 3.0]
+    np.testing.assert_allclose(energies, [2 * floor, (3 * floor + np.log(6.0 + FLOOR)) / 4 + np.log(3.0 + FLOOR)])

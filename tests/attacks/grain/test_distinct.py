@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.attack import Budget
-from jgleak.attacks.grain.distinct import _Board, _completions
+from jgleak.attacks.grain.distinct import _Board, _completions, _narrow
 from jgleak.attacks.span.hops import Nodes
 
 FOREVER = Budget(time_limit=1e6).start()
@@ -43,3 +43,19 @@ def test_settled_neighbourhoods_are_kept() -> None:
     assert {frozenset(edges) for edges in _completions(board(degrees, known), FOREVER)} == wanted
     no_way = board((1, 1, 1), {0: frozenset({1})})
     assert list(_completions(no_way, FOREVER)) == [{(0, 1)}]
+
+
+def test_what_the_others_leave_one_candidate_is_settled_and_settles_more() -> None:
+    """Three pairs: 1 and 3 are one, so 0 belongs to 2, and 4, which is looked at before 0, to 5."""
+    known = board((1,) * 6, {1: frozenset({3}), 3: frozenset({1})})
+    known.tried.update({4: (frozenset({0}), frozenset({5})), 0: (frozenset({1}), frozenset({2})), 5: ()})
+    _narrow(known)
+    assert known.settled == {1: {3}, 3: {1}, 0: {2}, 4: {5}}
+    assert known.tried == {4: ({5},), 0: ({2},), 5: ()}
+
+
+def test_several_candidates_that_nothing_contradicts_stay() -> None:
+    known = board((1,) * 4, {})
+    known.tried[0] = (frozenset({1}), frozenset({2}))
+    _narrow(known)
+    assert not known.settled and known.tried == {0: ({1}, {2})}

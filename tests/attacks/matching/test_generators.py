@@ -163,6 +163,20 @@ def test_columns_are_learnt_as_they_are_and_shown_as_the_model_takes_them(client
     np.testing.assert_allclose(shown[0, :6], space.encode(x), atol=1e-5)
 
 
+def test_the_error_is_the_mean_over_the_real_nodes(public: PublicGraphs) -> None:
+    graphs, key = jax.tree.map(jnp.asarray, public.graphs), jax.random.key(3)
+    assert not np.all(graphs.mask), "some graphs are padded"
+    rows = jax.random.uniform(key, (*graphs.mask.shape, gra_gfa.WIDTH))
+    network = gra_gfa.Features(graphs.nodes.shape[-1])
+    params: Any = network.init(jax.random.key(4), rows[0], graphs.adjacency[0], graphs.mask[0])["params"]
+    made = [
+        gra_gfa.features(params, public.groups, *one) for one in zip(rows, graphs.adjacency, graphs.mask, strict=True)
+    ]
+    off = np.stack(made) - np.asarray(graphs.nodes)
+    expected = float(np.mean(off[np.asarray(graphs.mask)] ** 2))
+    assert float(gra_gfa.error(params, public.groups, key, graphs)) == pytest.approx(expected, rel=1e-5)
+
+
 def test_the_generator_holds_every_client_and_the_smaller_public_graphs(lab: Any, client: Any) -> None:
     small, large = auxiliary(lab)[:4], lab.path([0] * 50)
 

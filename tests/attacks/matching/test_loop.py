@@ -240,3 +240,14 @@ def test_more_starts_than_fit_into_memory_are_refused(clients: Any, monkeypatch:
     assert DLG.refusal(seen[0], known[0]) is not None
     monkeypatch.setattr(loop, "LARGEST", one)
     assert DLG.refusal(seen[0], known[0]) is None
+
+
+@pytest.mark.parametrize(("cores", "most"), [(1, 1), (2, 2), (3, 2), (4, 4), (7, 4), (8, 8)])
+def test_lanes_are_a_power_of_two_that_the_cores_can_run(
+    cores: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("process_cpu_count", "cpu_count"):
+        monkeypatch.setattr(run.os, name, lambda: cores, raising=False)
+    assert [run.lanes(clients) for clients in (1, most, most + 1, 100)] == [1, most, most, most]
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert run.lanes(100) == 1

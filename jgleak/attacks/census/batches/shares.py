@@ -50,7 +50,7 @@ def _graphs(
 ) -> tuple[AnonymitySet, int]:
     """All connected graphs of the share's counts, and of their multiples up to the first bound on sizes."""
     most = max(problem.rounds[0][-1], int(share.counts.sum()))
-    rules, found = Rules.of(levels.top, np.arange(levels.top.size)), AnonymitySet(exhausted=True)
+    rules, found = Rules.of(levels.top, np.arange(levels.top.size)), AnonymitySet()
     growing = Growing(problem, levels, clock, told=(residual, share.label))
     for counts in _multiples(problem, share, most):
         if growing.ended(found):

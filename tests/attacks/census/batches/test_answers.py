@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.attack import Reconstruction
-from jgleak.attacks.census.batches.answers import checked
+from jgleak.attacks.census.batches.answers import _first, checked, cut
 from jgleak.attacks.census.batches.joint import each_gradient, fitting, remaining, without
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.settings import DEFAULTS
+from jgleak.attacks.certificate import Certificate, Status
 from jgleak.audit.certified import verify, write
 from jgleak.federated import Knowledge, fedsgd, save
 from jgleak.gnn import MLP, Pooled
@@ -86,3 +87,26 @@ def test_a_graph_with_missing_labels_has_the_direction_of_what_the_others_leave(
     swapped = (dataclasses.replace(members[0], graphs=(path((0, 0, 0), np.array([rows[0]])),)), *members[1:])
     write(file, Reconstruction(tuple(graphs), 0.0, "match", members=swapped), tmp_path / "seen.safetensors")
     assert not verify(file).holds
+
+
+@pytest.mark.parametrize(
+    ("status", "number", "expected"),
+    [("k_graphs", 1, "unique"), ("k_graphs", 2, "k_graphs"), ("at_least_k", 1, "at_least_k")],
+)
+def test_the_first_graphs_of_a_list_have_a_certificate_of_that_many(
+    status: Status, number: int, expected: Status
+) -> None:
+    graphs = tuple(path([0] * n, 1) for n in (2, 3, 4))
+    whole = Reconstruction(graphs, 0.0, "match", certificate=Certificate(status, 3, 9, False, 1e-6, ("a condition",)))
+    first = _first(whole, number)
+    assert first.graphs == graphs[:number]
+    assert first.certificate == Certificate(expected, number, 9, False, 1e-6, ("a condition",))
+    bare = _first(dataclasses.replace(whole, certificate=None), number)
+    assert bare.graphs == graphs[:number] and bare.certificate is None
+
+
+def test_what_is_cut_claims_nothing_beside_its_list() -> None:
+    whole = Reconstruction((path([0, 1], 1),), 0.0, "match", certificate=Certificate("unique", 1, 9, True, 1e-6))
+    assert cut(whole).certificate == Certificate("at_least_k", 1, 9, True, 1e-6)
+    assert cut(whole).graphs == whole.graphs
+    assert cut(dataclasses.replace(whole, certificate=None)).certificate is None
