@@ -200,11 +200,8 @@ def _fits(observation: Observation) -> bool:
 
 def _kernels(layer: Layer) -> dict[tuple[str, ...], Rows]:
     """Where a layer's kernels lie, and which rows enter each; mixed ones where self-loops mix a node's own in."""
-    kernels = dict[tuple[str, ...], Rows]()
-    for tap in layer.taps:
-        if tap.rows == "mixed" or (tap.rows == "own" and tap.path not in kernels):
-            kernels[tap.path] = tap.rows
-    return kernels
+    kinds: tuple[Rows, ...] = ("own", "mixed")
+    return {tap.path: kind for kind in kinds for tap in layer.taps if tap.rows == kind}
 
 
 def _basis(gradient: Float[np.ndarray, "F D"]) -> Float[np.ndarray, "F r"]:

@@ -645,3 +645,13 @@ def test_four_devices_find_what_one_finds(fine: int) -> None:
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_rows_that_enter_the_kernels_of_candidates(lab: Any) -> None:
+    """GraphSAGE: a node's own row, and the mean of its neighbours'."""
+    stars = Stars(lab, "sage")
+    search = BlockFilter(stars.layer, stars.params["layers_0"], stars.rows, DEGREES)
+    centres, neighbours = np.array([2, 0]), [[1, 4], [1, 2, 5]]
+    np.testing.assert_array_equal(search.entering(centres, neighbours, "own"), stars.rows[centres])
+    means = [stars.rows[around].mean(axis=0) for around in neighbours]
+    np.testing.assert_allclose(search.entering(centres, neighbours, "mixed"), means, atol=1e-12)
