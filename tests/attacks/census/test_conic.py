@@ -13,6 +13,7 @@ from jgleak.attacks.census.candidates import CensusCandidates
 from jgleak.attacks.census.checks import ATTEMPTS
 from jgleak.attacks.census.conic import occurring
 from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.unit_classes import Rows
 from jgleak.datasets import load
 from jgleak.federated import Observation, fedsgd
 from jgleak.gnn import GNN, MLP, GCNConv, Layer, Pooled
@@ -31,7 +32,7 @@ def seen(states: np.ndarray, upstream: np.ndarray) -> CensusProblem:
     return CensusProblem.of(Observation(model, params, update, "ce"), Knowledge(DATA.space))
 
 
-def unknown() -> np.ndarray:
+def unknown(_: Rows) -> np.ndarray:
     """Mixed rows that nobody may ask for."""
     raise AssertionError("behind this last layer the gradient before it is not used")
 
