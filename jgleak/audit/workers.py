@@ -47,6 +47,9 @@ class Processes:
     share what they compile. That takes seconds, as long as this process takes to import JAX and to load data: this
     module imports neither, so that the others can start before.
 
+    Attributes:
+      number: of processes.
+
     Args:
       number: of processes.
       here: this process is to do a part of the calls, and keeps a part of the cores.
@@ -54,7 +57,7 @@ class Processes:
     """
 
     def __init__(self, number: int, *, here: bool = False, module: str = __name__) -> None:
-        context = get_context("spawn")
+        self.number, context = number, get_context("spawn")
         parts: SimpleQueue[list[int]] = context.SimpleQueue()
         for part in partition(_cores(), number + here)[here:]:
             parts.put(part)
@@ -120,7 +123,7 @@ def share(
     failed, number = list[Exception](), min(workers - here, len(calls)) or 1
     with Processes(number, here=here) if started is None else nullcontext(started) as processes:
         futures = [processes.submit(task, *call) for call in calls]
-        for future in _both(task, calls, futures) if here else as_completed(futures):
+        for future in _both(task, calls, futures, processes.number) if here else as_completed(futures):
             if isinstance(error := future.exception(), Exception):
                 failed.append(error)
             else:
@@ -130,12 +133,12 @@ def share(
 
 
 def _both(
-    task: Callable[..., T], calls: Sequence[tuple[Any, ...]], futures: Sequence[Future[T]]
+    task: Callable[..., T], calls: Sequence[tuple[Any, ...]], futures: Sequence[Future[T]], workers: int
 ) -> Generator[Future[T], None, None]:
     """Calls as they are done: by the pool, which begins with the first, and here, from the last on.
 
-    What a worker has been handed cannot be taken back. As long as none has answered, they may still be starting, and
-    their calls are done here too.
+    The pool hands workers more calls than they have begun, and does not take them back. Such calls are done here too:
+    as long as no worker has answered, since they may still be starting, and where more are left than there are workers.
     """
     left, answered = dict(zip(futures, calls, strict=True)), False
     for mine in reversed(futures):
@@ -143,7 +146,7 @@ def _both(
             del left[future]
             answered = True
             yield future
-        if mine in left and (mine.cancel() or not answered):
+        if mine in left and (mine.cancel() or not answered or len(left) > workers):
             yield _done(task, left.pop(mine))
     yield from as_completed(left)
 

@@ -42,6 +42,25 @@ def _answered(folder: Path, call: int) -> tuple[int, int]:
     return call, os.getpid()
 
 
+def test_calls_that_wait_behind_one_that_lasts_are_done_here(tmp_path: Path) -> None:
+    """The pool hands a worker the calls behind the one that it does; here they are done before that one ends."""
+    found = list(share(_long_second, [(tmp_path, call) for call in range(6)], 2, here=True))
+    assert sorted(call for call, _ in found) == list(range(6))
+    assert found[-1][0] == 1 and dict(found)[1] != os.getpid()
+    assert all(who == os.getpid() for call, who in found if call > 1)
+
+
+def _long_second(folder: Path, call: int) -> tuple[int, int]:
+    """The call and who did it. The last one waits for the second to begin, which lasts until all others are done."""
+    (folder / f"begun {call}").touch()
+    wanted = {1: [f"done {other}" for other in (2, 3, 4, 5)], 5: ["begun 1"]}.get(call, [])
+    begun = time.monotonic()
+    while not all((folder / name).exists() for name in wanted) and time.monotonic() - begun < 60:
+        time.sleep(0.01)
+    (folder / f"done {call}").touch()
+    return call, os.getpid()
+
+
 def test_unasked_there_are_as_many_processes_as_pay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "_cores", lambda: list(range(64)))
     assert [enough(calls) for calls in (0, 1, 15, 16, 24, 1000)] == [1, 1, 1, 2, 3, 4]

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import average_precision_score, roc_auc_score
 
 from jgleak.graph import Graph
 from jgleak.metrics.edges import EdgeScore, edge_scores
@@ -130,18 +129,3 @@ def test_the_auc_bounds_the_average_precision(seed: int, n: int, share: float, l
     soft = np.round(levels * (soft + soft.T)) / levels  # ties too
     scores = edge_scores(truth, SPACE, soft).file_order
     assert scores.ap <= 1 - (1 - len(edges) / len(pairs)) * (1 - scores.auc) + 1e-9
-
-
-@given(st.integers(0, 2**32 - 1), st.integers(3, 12), st.integers(1, 6))
-@settings(max_examples=40, deadline=None)
-def test_auc_and_precision_are_those_of_scikit_learn(seed: int, n: int, values: int) -> None:
-    """Entries of few values, so that many are equal."""
-    rng = np.random.default_rng(seed)
-    truth = plain(nx.gnp_random_graph(n, rng.random(), seed=seed))
-    soft = rng.integers(0, values, (n, n)) / values
-    upper = np.triu_indices(n, k=1)
-    edges, shown = truth.adjacency[upper] > 0, ((soft + soft.T) / 2)[upper]
-    assume(edges.any() and not edges.all())
-    found = edge_scores(truth, SPACE, soft).file_order
-    assert found.auc == pytest.approx(roc_auc_score(edges, shown), abs=1e-12)
-    assert found.ap == pytest.approx(average_precision_score(edges, shown), abs=1e-12)
