@@ -20,7 +20,6 @@ from benchmarks.lib.records import Record, Records
 from benchmarks.studies.local_steps import LOADED, LOADER_RATE, Row, setup_of, specification_of
 from jgleak.attacks.attack import Budget
 from jgleak.attacks.census.batches.first_step import CLEAN, Head, Roots
-from jgleak.attacks.census.batches.upstream import own_upstreams
 from jgleak.attacks.census.candidates import CensusCandidates
 from jgleak.attacks.census.moves import Linked
 from jgleak.attacks.census.problem import CensusProblem
@@ -90,9 +89,7 @@ def _whole(problem: CensusProblem, head: Head, one: AttackedClient) -> float:
     levels, counts = levels_of(problem, linked, codes.astype(np.int32), int(graph.degree.max()))
     roots = head.roots(problem, levels, Budget(time_limit=1e6).start())
     assert isinstance(roots, Roots) and graph.y is not None
-    slope = own_upstreams(problem.observation, counts @ roots.logits / graph.n)[int(graph.y)]
-    strength = roots.strength @ slope
-    found = graph.n * problem.observation.batch_size / np.where(strength > 0.0, strength, np.inf)
+    found = graph.n * roots.told(problem.observation, counts / graph.n, int(graph.y))
     return float(counts[np.abs(found - counts) <= CLEAN * counts].sum() / graph.n)
 
 

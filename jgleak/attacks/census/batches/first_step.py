@@ -34,16 +34,38 @@ from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.system import Rules
 from jgleak.attacks.span.settings import TOLERANCES
 from jgleak.attacks.span.subspace import Subspace
+from jgleak.federated.observation import Observation
 from jgleak.gnn import GNN, Params
 from jgleak.gnn.tree import at, put
 
-FLOOR, RESIDUE = 2.0**-24, 1e-7
-"""Singular values below this share of the largest are rounding: in the gradient, and, where the smallest real ones are
-as faint, in what is left of it when the rounded rows of a graph were taken out."""
+FLOOR = 2.0**-24
+"""Singular values below this share of the largest are rounding."""
 
-ROUNDED, WITHIN = 3e-6, 1e-3
-"""Rows of the first graph are off by rounding alone, less than the first number, or, where a direction beside them is
-too faint, by more, but less than the second; others by how far weights have moved."""
+WITHIN = 1e-3
+"""Rows of the first graph are off by this at most, where a direction beside them is too faint."""
+
+
+class Exactness(NamedTuple):
+    """How well the weights are known at which the first graph's gradient was taken.
+
+    Attributes:
+      rows: its rows are off by less than this, where no direction beside them is too faint; others by how far weights
+        have moved.
+      values: singular values below this share of the largest are not counted, before a graph is taken out and after:
+        they may be what is off.
+      switched: dimensions that a graph may leave since a unit was lit in other passes than is thought.
+    """
+
+    rows: float
+    values: float
+    switched: int
+
+
+ONE_PASS = Exactness(3e-6, 2e-7, 0)
+"""Rounding alone, also that of the graph which is taken out."""
+
+SEVERAL_PASSES = Exactness(2e-5, 1e-5, 1)
+"""What is of second order in the way of the weights between passes (``passes``)."""
 
 NEAR = 0.015
 """How far from a whole number a count may be before the graph's own logits are known, relative to the count."""
@@ -61,7 +83,7 @@ may occur that is shared."""
 MOST = 8.0
 """Largest share of the nodes that is looked at: others may add to a shared block."""
 
-TRIED = 6
+TRIED = 8
 """Most choices of counts for one number of nodes."""
 
 ROUNDS = 6
@@ -75,22 +97,50 @@ class Counts(NamedTuple):
     label: int
 
 
-class Roots(NamedTuple):
-    """What the roots of top blocks are to the readout.
+class Fitting(NamedTuple):
+    """Counts that the gradient allows.
 
     Attributes:
-      logits: ``(K, C)``.
-      strength: ``D' G+ x`` of each ``(K, C)``.
-      off: how far the root's row is from the span ``(K,)``.
-      rows: those that enter the map, scaled ``(K, P)``.
-      slopes: ``D`` of each ``(K, C, F)``.
+      counts: of blocks.
+      left: dimensions of the gradient without this graph.
+      alone: all of its blocks are its own, and each took a dimension away: no others do better.
     """
 
-    logits: Float[np.ndarray, "K C"]
-    strength: Float[np.ndarray, "K C"]
+    counts: Counts
+    left: int
+    alone: bool
+
+
+class Roots(NamedTuple):
+    """What the roots of top blocks are to the readout, at the weights of each of ``E`` passes.
+
+    Attributes:
+      logits: ``(K, E, C)``.
+      strength: ``D' G+ x`` of each, ``x`` the mean row ``(K, E, C)``.
+      off: how far the root's mean row is from the span ``(K,)``.
+      rows: those that enter the map, scaled ``(K, E, P)``.
+      slopes: ``D`` of each ``(K, E, C, F)``.
+    """
+
+    logits: Float[np.ndarray, "K E C"]
+    strength: Float[np.ndarray, "K E C"]
     off: Float[np.ndarray, " K"]
-    rows: Float[np.ndarray, "K P"]
-    slopes: Float[np.ndarray, "K C F"]
+    rows: Float[np.ndarray, "K E P"]
+    slopes: Float[np.ndarray, "K E C F"]
+
+    def upstreams(
+        self, observation: Observation, shares: Float[np.ndarray, " K"], label: int
+    ) -> Float[np.ndarray, "E C"]:
+        """``f`` of a graph with these shares of blocks, in every pass."""
+        logits = np.einsum("k,kec->ec", shares, self.logits)
+        return np.stack([own_upstreams(observation, one)[label] for one in logits])
+
+    def told(self, observation: Observation, shares: Float[np.ndarray, " K"], label: int) -> Float[np.ndarray, " K"]:
+        """The share of the nodes that each block has in a graph whose logits are those of these; 0 where none."""
+        slopes = self.upstreams(observation, shares, label)
+        values = np.einsum("kec,ec->k", self.strength, slopes) / len(slopes)
+        found = observation.batch_size / np.where(values > 0, values, np.inf)
+        return np.where(found <= MOST, found, 0.0)
 
 
 def first_counts(problem: CensusProblem, levels: Levels, clock: Clock) -> Iterator[Counts]:
@@ -118,26 +168,30 @@ def first_counts(problem: CensusProblem, levels: Levels, clock: Clock) -> Iterat
 def _of_these(problem: CensusProblem, head: Head, roots: Roots, rules: Rules, clock: Clock) -> Iterator[Counts]:
     """What the graph may be if it has no other blocks; those labels and numbers of nodes first in which most nodes have
     blocks with whole counts."""
-    likely, sure = list[tuple[float, int, int, Float[np.ndarray, " k"]]](), roots.off <= ROUNDED
+    likely = list[tuple[float, int, int, Float[np.ndarray, " k"]]]()
+    sure = roots.off <= _exactness(problem).rows
     for label in range(problem.observation.model.outputs):
         shares = sure.astype(np.float64)
         for _ in range(ROUNDS):
             mixed = np.where(sure, shares, 0.0)
-            shares = _shares(problem, roots, mixed / max(float(mixed.sum()), 1e-300), label)
+            shares = roots.told(problem.observation, mixed / max(float(mixed.sum()), 1e-300), label)
         for n in (n for sizes in problem.rounds[:1] for n in sizes):
             whole = np.round(n * shares)
             alone = whole[sure & (np.abs(n * shares - whole) <= NEAR * whole)].sum()
             if alone >= ALONE * n:  # else too few blocks would be this graph's alone
                 likely.append((abs(1.0 - float(alone) / n), n, label, n * shares))
     for _, n, label, own in sorted(likely, key=lambda one: one[:3]):
+        fitting = list[Fitting]()
         for counts in cheapest(_allowed(own, roots.off, NEAR), rules, TRIED, clock, n):
-            if clock.left <= 0:
-                return
             tried = [] if counts is None else _and_again(problem, roots, rules, Counts(counts, label), clock)
-            better = next((one for one in tried if head.explains(problem, roots, one)), None)
-            if better is not None:
-                yield better
+            fitting += filter(None, (head.without(problem, roots, one) for one in tried))
+            if clock.left <= 0 or any(one.alone for one in fitting):
                 break
+        told = set[bytes]()
+        for one in sorted(fitting, key=lambda one: one.left):
+            if one.counts.blocks.tobytes() not in told:
+                told.add(one.counts.blocks.tobytes())
+                yield one.counts
 
 
 def _and_again(problem: CensusProblem, roots: Roots, rules: Rules, found: Counts, clock: Clock) -> Iterator[Counts]:
@@ -147,26 +201,17 @@ def _and_again(problem: CensusProblem, roots: Roots, rules: Rules, found: Counts
         if not rules.hold(found.blocks, n):
             return
         yield found
-        own = n * _shares(problem, roots, found.blocks / n, found.label)
+        own = n * roots.told(problem.observation, found.blocks / n, found.label)
         again = next(cheapest(_allowed(own, roots.off, CLEAN), rules, 1, clock, n), None)
         if again is None or np.array_equal(again, found.blocks):
             return
         found = Counts(again, found.label)
 
 
-def _shares(
-    problem: CensusProblem, roots: Roots, shares: Float[np.ndarray, " k"], label: int
-) -> Float[np.ndarray, " k"]:
-    """The share of the nodes that each block has in a graph whose logits are those of these shares; 0 where none."""
-    values = roots.strength @ own_upstreams(problem.observation, shares @ roots.logits)[label]
-    found = problem.observation.batch_size / np.where(values > 0, values, np.inf)
-    return np.where(found <= MOST, found, 0.0)
-
-
 def _allowed(counts: Float[np.ndarray, " k"], off: Float[np.ndarray, " k"], near: float) -> Choices:
     """Whole counts as they are. Others are of blocks that several graphs have, which add to them where their labels are
     the same, or of blocks that this one lacks, the likelier the farther their rows are from the span."""
-    out, doubts = Choices(), np.clip(np.log10(np.maximum(off, ROUNDED) / ROUNDED), 0.0, SHARED)
+    out, doubts = Choices(), np.clip(np.log10(np.maximum(off, ONE_PASS.rows) / ONE_PASS.rows), 0.0, SHARED)
     for count, doubt in zip(counts.tolist(), doubts.tolist(), strict=True):
         whole = round(count)
         if whole and abs(count - whole) <= near * whole:
@@ -201,33 +246,45 @@ class Head(NamedTuple):
 
     def roots(self, problem: CensusProblem, levels: Levels, clock: Clock) -> Roots | None:
         """What is known of the roots of top blocks; None if time runs out."""
-        model, params = problem.observation.model, problem.observation.params
-        states = root_states(model, params, levels, clock)
-        if states is None:
-            return None
-        rows = Table.of(levels.nodes).rows[levels.top.kinds]
-        found = _at_first_map(model, params, _place(problem), rows, states.astype(np.float32))
-        logits, slopes, entering = (np.asarray(part, np.float64) for part in found)
-        scaled, rank = entering / self.span.scale, self.span.rank
-        back = scaled @ self.left[:, :rank] / self.values[:rank] @ self.across[:rank]
-        off = self.span.distances(entering)
-        return Roots(logits, np.einsum("kf,kcf->kc", back, slopes), off, scaled, slopes)
+        model, nodes = problem.observation.model, Table.of(levels.nodes).rows[levels.top.kinds]
+        found = list[tuple[np.ndarray, ...]]()
+        for point in problem.path:
+            states = root_states(model, point.params, levels, clock)
+            if states is None:
+                return None
+            own = _at_first_map(model, point.params, _place(problem), nodes, states.astype(np.float32))
+            found.append(tuple(np.asarray(part, np.float64) for part in own))
+        logits, slopes, entering = (np.stack(part, axis=1) for part in zip(*found, strict=True))
+        mean, rank = entering.mean(axis=1), self.span.rank
+        back = mean / self.span.scale @ self.left[:, :rank] / self.values[:rank] @ self.across[:rank]
+        strength = np.einsum("kf,kecf->kec", back, slopes)
+        return Roots(logits, strength, self.span.distances(mean), entering / self.span.scale, slopes)
 
-    def explains(self, problem: CensusProblem, roots: Roots, found: Counts) -> bool:
-        """True where most nodes have blocks of their own, and the rank falls by one for each of these blocks when the
-        graph's part is taken out."""
-        n, rank = int(found.blocks.sum()), self.span.rank
-        own = n * _shares(problem, roots, found.blocks / n, found.label)
+    def without(self, problem: CensusProblem, roots: Roots, found: Counts) -> Fitting | None:
+        """What the gradient is without a graph; None unless most of the graph's nodes have blocks of their own, and it
+        takes away a dimension for most of its blocks. A block with another count than the graph's takes none away, and
+        one that the graph lacks adds one, or takes one from other graphs."""
+        n, exactness = int(found.blocks.sum()), _exactness(problem)
+        level = exactness.values * self.values[0]
+        own = n * roots.told(problem.observation, found.blocks / n, found.label)
         clean = (found.blocks > 0) & (np.abs(own - found.blocks) <= CLEAN * found.blocks)
-        fallen = int(clean.sum())
-        if found.blocks[clean].sum() < ALONE * n or not fallen <= rank < self.values.size:
-            return False
-        slope = own_upstreams(problem.observation, found.blocks @ roots.logits / n)[found.label]
-        weights = found.blocks / (n * problem.observation.batch_size)
-        part = (roots.rows * weights[:, None]).T @ np.einsum("kcf,c->kf", roots.slopes, slope)
-        left = np.linalg.svd(self.gradient - part, compute_uv=False)
-        gap = np.sqrt(self.values[rank - 1] * self.values[rank])
-        return bool(left[rank - fallen] <= max(RESIDUE * self.values[0], gap))
+        slopes = roots.upstreams(problem.observation, found.blocks / n, found.label)
+        weights = found.blocks / (n * problem.observation.batch_size * len(slopes))
+        back = np.einsum("kecf,ec->kef", roots.slopes, slopes)
+        part = np.einsum("k,kep,kef->pf", weights, roots.rows, back, optimize=True)
+        rank, left = (
+            int(np.sum(values > level))
+            for values in (self.values, np.linalg.svd(self.gradient - part, compute_uv=False))
+        )
+        blocks, fallen = np.count_nonzero(found.blocks), rank - left
+        enough = found.blocks[clean].sum() >= ALONE * n and fallen + exactness.switched >= ALONE * blocks
+        if not enough or rank == self.values.size:
+            return None
+        return Fitting(found, left, bool(clean.sum() == blocks <= fallen))
+
+
+def _exactness(problem: CensusProblem) -> Exactness:
+    return ONE_PASS if len(problem.path) == 1 else SEVERAL_PASSES
 
 
 def _place(problem: CensusProblem) -> tuple[str, ...]:

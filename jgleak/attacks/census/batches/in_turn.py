@@ -2,8 +2,9 @@
 
 The graph of the first step is read at the weights that the client got (``first_step``). It gives the weights of the
 second step, and what it leaves of the update is that of a client with the other graphs, which got those weights. The
-last graph's gradient is alone. So the order need not be known, and nothing is taken to first order in the rate. All
-graphs together are confirmed by training on them again; of some alone nothing is certified.
+last graph's gradient is alone, but for several passes (``passes``). So the order need not be known, and in one pass
+nothing is taken to first order in the rate. All graphs together are confirmed by training on them again; of some alone
+nothing is certified.
 """
 
 from __future__ import annotations
@@ -12,31 +13,24 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import jax
-import numpy as np
-
 from jgleak.attacks.attack import Budget, Clock, Reconstruction
-from jgleak.attacks.census.assemble import CUT, AnonymitySet, Growing
 from jgleak.attacks.census.batches.answers import beside, cut, of_all
-from jgleak.attacks.census.batches.first_step import first_counts
-from jgleak.attacks.census.batches.joint import each_gradient, replayed
+from jgleak.attacks.census.batches.first_graph import FoundGraph, first_graphs
+from jgleak.attacks.census.batches.joint import replayed
+from jgleak.attacks.census.batches.passes import Passes
 from jgleak.attacks.census.batches.upstream import unsupported
-from jgleak.attacks.census.candidates import CensusCandidates
-from jgleak.attacks.census.certify import certify
 from jgleak.attacks.census.problem import CensusProblem
-from jgleak.attacks.census.unstated_degrees import degrees_assumed
+from jgleak.attacks.census.settings import CensusSettings
 from jgleak.attacks.distance import MATCH
-from jgleak.federated.local_training import LocalTraining
 from jgleak.federated.observation import Observation
-from jgleak.graph import Graph
-
-STOOD_ALONE = "rows that enter the readout, and what flows back to them, are independent over the graphs of all steps"
-"""What a list of a graph takes for granted that was read at the weights of its step."""
 
 USUAL_FIRST = 100_000
 """With more 1-hop candidates than this, usual nodes are tried first (``CensusLimits.usual_first``): the span of several
 graphs' input rows lets hundreds of feature vectors pass that no node has, and a search through the neighbourhoods of
 all of them takes the time of all steps."""
+
+MOST_PASSES = 16
+"""Most passes over the graphs: the rows of all candidates are kept for each."""
 
 Single = Callable[[Observation, Clock], Reconstruction]
 """The census of an update of one graph, within some time."""
@@ -46,11 +40,20 @@ def in_turn_unsupported(observation: Observation) -> str | None:
     """Why graphs of several local steps cannot be found one after another, or None."""
     local, size = observation.local, observation.batch_size
     assert local is not None
-    if local.loader != 1 or local.steps != size:
+    if local.loader != 1 or local.steps % size:
         return (
-            f"{size} graphs in {local.steps} local steps of {local.loader}: it reads one pass over the graphs, one a "
-            f"step (a loader of 1 and {size} steps), or all graphs in every step; take gradient matching (as dlg)"
+            f"{size} graphs in {local.steps} local steps of {local.loader or size}: it reads whole passes over the "
+            f"graphs, one a step (a loader of 1, and a multiple of {size} steps), or all graphs in every step; take "
+            "gradient matching (as dlg)"
         )
+    if local.shuffled and local.steps > size:
+        return (
+            f"{local.steps // size} passes over {size} graphs, each in an order of its own: where a graph's gradients "
+            "were taken depends on its place in every pass; it reads one pass, or passes in one order; take gradient "
+            "matching (as dlg)"
+        )
+    if local.steps > MOST_PASSES * size:
+        return f"{local.steps // size} passes over the graphs: it reads at most {MOST_PASSES}; take fewer"
     if local.momentum or local.weight_decay:
         return "graphs of several local steps are read after plain steps; take gradient matching (as dlg)"
     if observation.model.readout.additive != "nodes":
@@ -68,16 +71,21 @@ def in_turn(problem: CensusProblem, clock: Clock, budget: Budget, single: Single
       budget: bounds them.
       single: what takes an update of one graph.
     """
-    seen, size = problem.seen, problem.seen.batch_size
-    answers = _found(problem, _at_once(seen), clock, budget, single)
-    info: dict[str, Any] = {"graphs": size, "found": len(answers)}
-    far = None
-    if len(answers) == size:
-        far = replayed(seen, problem.knowledge.space, [answer.graphs[0] for answer in answers])
+    seen, size, space = problem.seen, problem.seen.batch_size, problem.knowledge.space
+    best, far = list[FoundGraph](), None
+    for found in _found(problem, Passes.of(seen), clock, budget, single):
+        off = replayed(seen, space, [one.answer.graphs[0] for one in found]) if len(found) == size else None
+        if len(found) > len(best) or (off is not None and far is not None and off < far):
+            best, far = found, off
+        if (far is not None and far <= MATCH) or clock.left <= 0:
+            break
     matched = far is not None and far <= MATCH
-    answers = [_confirmed(answer, far if matched else None) for answer in answers]
+    answers = [_confirmed(one.of_all_sizes(clock) if matched else one.answer, far if matched else None) for one in best]
+    info: dict[str, Any] = {"graphs": size, "found": len(answers)}
     if len(answers) != size:
         info["reason"] = f"{len(answers)} of {size} graphs were found, which those of the other steps do not confirm"
+    elif not matched:
+        info["reason"] = "training on the graphs that were found does not return the update"
     return Reconstruction(
         graphs=tuple(answer.graphs[0] for answer in answers),
         gradient_distance=far,
@@ -96,62 +104,30 @@ def _confirmed(answer: Reconstruction, far: float | None) -> Reconstruction:
     return dataclasses.replace(answer, gradient_distance=far, certificate=made)
 
 
-def _at_once(seen: Observation) -> Observation:
-    """The update as the mean gradient of the graphs at the weights that the client got."""
-    return dataclasses.replace(seen, protocol="fedsgd", local=None)
-
-
 def _found(
-    problem: CensusProblem, left: Observation, clock: Clock, budget: Budget, single: Single
-) -> list[Reconstruction]:
-    """The graphs of the steps that are left, as far as they are found."""
-    if left.batch_size == 1:
-        return [cut(answer) for answer in beside(single(left, clock))]
-    best = list[Reconstruction]()
+    problem: CensusProblem, left: Passes, clock: Clock, budget: Budget, single: Single
+) -> Iterator[list[FoundGraph]]:
+    """What the graphs of the steps that are left may be, as far as they are found."""
+    if left.size == 1 and len(left.weights) == 1:
+        for answer in beside(single(left.seen, clock)):
+            yield [FoundGraph.only(cut(answer))]
+        return
     # Without the first graph there is nothing to do later, so that its search may take all of the time. The price:
     # behind a first graph that is wrong the search for the next one may take what is left.
-    for answer in _firsts(problem, left, clock, budget):
-        more = [answer, *_found(problem, _after(problem, left, answer.graphs[0]), clock, budget, single)]
-        best = max(best, more, key=len)
-        if len(best) == left.batch_size or clock.left <= 0:
-            break
-    return best
+    for first in first_graphs(left.problem(problem.knowledge, _usual_first(problem.settings)), clock, budget):
+        alone = True
+        if left.size > 1 and clock.left > 0:
+            rest = left.without(first.answer.graphs[0], problem.knowledge.space)
+            for others in _found(problem, rest, clock, budget, single):
+                alone = False
+                yield [first, *others]
+        if alone:
+            yield [first]
+        if clock.left <= 0:
+            return
 
 
-def _firsts(problem: CensusProblem, left: Observation, clock: Clock, budget: Budget) -> Iterator[Reconstruction]:
-    """What the graph of the first step that is left may be."""
-    limits = problem.settings.limits
+def _usual_first(settings: CensusSettings) -> CensusSettings:
+    limits = settings.limits
     limits = dataclasses.replace(limits, usual_first=min(limits.usual_first, USUAL_FIRST))
-    own = CensusProblem.of(left, problem.knowledge, dataclasses.replace(problem.settings, limits=limits))
-    tried = set[bytes]()
-    for levels in CensusCandidates(own, clock, budget).attempts(clock):
-        if levels.top.size > own.limits.blocks_counted:
-            continue
-        for counts, label in first_counts(own, levels, clock):
-            growing = Growing(own, levels, clock, told=(0.0, label))
-            found = growing.every(AnonymitySet(), counts, own.limits.partial_graphs).joined(CUT)
-            forms = b"".join(sorted(part for form in found.forms for part in form))
-            if not found.graphs or forms in tried:
-                continue
-            tried.add(forms)
-            degrees = degrees_assumed(own.knowledge, levels, own.limits.span)
-            made = certify(own, (*levels.conditions, *degrees, STOOD_ALONE), found, int(counts.sum()), clock)
-            yield Reconstruction(made.graphs, made.distance, "match", certificate=made.certificate)
-
-
-def _after(problem: CensusProblem, left: Observation, graph: Graph) -> Observation:
-    """The update of a client with the other graphs, which begins where the step on this graph ended."""
-    local = problem.seen.local
-    assert isinstance(local, LocalTraining)
-    (own,) = each_gradient(dataclasses.replace(left, batch_size=1), problem.knowledge.space, [graph])
-    size = left.batch_size
-
-    def rest(seen: Any, part: Any) -> np.ndarray:
-        return ((size * np.asarray(seen, np.float64) - part) / (size - 1)).astype(np.float32)
-
-    def moved(weights: Any, part: Any) -> np.ndarray:
-        return (np.asarray(weights, np.float64) - local.rate * part).astype(np.float32)
-
-    own = left.model.trained(own) if left.model.frozen else own
-    update, params = jax.tree.map(rest, left.update, own), jax.tree.map(moved, left.params, own)
-    return dataclasses.replace(left, params=params, update=update, batch_size=size - 1)
+    return dataclasses.replace(settings, limits=limits)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.attack import Budget, Reconstruction
-from jgleak.attacks.census.batches.first_step import Counts, Head, Roots, _shares, first_counts
+from jgleak.attacks.census.batches.first_step import Counts, Head, Roots, first_counts
 from jgleak.attacks.census.batches.joint import replayed
 from jgleak.attacks.census.census import CENSUS
 from jgleak.attacks.census.moves import Linked
@@ -58,11 +58,13 @@ def test_the_first_step_shows_its_graph_s_counts(lab: Any) -> None:
 
     levels, counts, roots = own(first)
     assert roots.off.max() < 1e-5 < 1e-4 < own(second)[2].off.min()
-    (found,) = first_counts(problem, levels, FOREVER)
+    found = next(first_counts(problem, levels, FOREVER))
     np.testing.assert_array_equal(found.blocks, counts)
-    assert found.label == first.y and head.explains(problem, roots, Counts(counts, 1))
-    assert not head.explains(problem, roots, Counts(counts, 0)), "another label gives other shares"
-    assert not head.explains(problem, roots, Counts(counts[::-1].copy() + np.arange(counts.size), 1))
+    fitting = head.without(problem, roots, Counts(counts, 1))
+    assert found.label == first.y and fitting is not None and fitting.alone
+    assert fitting.left == head.span.rank - counts.size, "every block takes one dimension away"
+    assert head.without(problem, roots, Counts(counts, 0)) is None, "another label gives other shares"
+    assert head.without(problem, roots, Counts(counts[::-1].copy() + np.arange(counts.size), 1)) is None
 
 
 def test_blocks_that_graphs_share_are_told_apart_by_directions_as_faint_as_weights_move(lab: Any) -> None:
@@ -79,7 +81,7 @@ def test_blocks_that_graphs_share_are_told_apart_by_directions_as_faint_as_weigh
     def off(head: Head) -> float:
         roots = head.roots(problem, levels, FOREVER)
         assert roots is not None
-        return float(np.abs(first.n * _shares(problem, roots, counts / first.n, 1) - counts).max())
+        return float(np.abs(first.n * roots.told(problem.observation, counts / first.n, 1) - counts).max())
 
     assert gap.span.rank < head.span.rank
     assert off(head) < 0.02 < 0.5 < off(gap)
@@ -124,8 +126,9 @@ def test_nothing_is_certified_of_graphs_that_the_others_do_not_confirm(
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"steps": 4}, "2 graphs in 4 local steps of 1: it reads one pass over the graphs, one a step"),
-        ({"steps": 4, "loader": 1}, "all graphs in every step"),
+        ({"steps": 3}, "2 graphs in 3 local steps of 1: it reads whole passes over the graphs, one a step"),
+        ({"steps": 4, "shuffled": True}, "2 passes over 2 graphs, each in an order of its own"),
+        ({"steps": 34}, "17 passes over the graphs: it reads at most 16"),
         ({"momentum": 0.9}, "after plain steps"),
     ],
 )

@@ -1,0 +1,96 @@
+"""Several passes over a client's graphs: as one pass, up to second order in how far weights move."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from jgleak.attacks.attack import Budget
+from jgleak.attacks.census.batches.joint import each_gradient, replayed, retrained
+from jgleak.attacks.census.batches.passes import Passes
+from jgleak.attacks.census.census import CENSUS
+from jgleak.attacks.census.settings import DEFAULTS
+from jgleak.attacks.distance import MATCH
+from jgleak.federated import Knowledge, LocalTraining, Observation, fedavg
+from jgleak.gnn import Params
+from jgleak.graph import Graph
+
+
+def graphs(lab: Any) -> list[Graph]:
+    return [lab.path([0, 1, 1, 2, 0], y=1), lab.ring([1, 3, 2, 0], y=0)]
+
+
+def returned(lab: Any, passes: int, rate: float) -> Observation:
+    model, some = lab.model(), graphs(lab)
+    local = LocalTraining(rate, passes * len(some), loader=1)
+    return fedavg(model, lab.params(model), some, lab.space, loss="bce", local=local)
+
+
+def off(found: Params, wanted: Params) -> float:
+    gaps = jax.tree.map(lambda one, two: np.abs(np.asarray(one, np.float64) - np.asarray(two)).max(), found, wanted)
+    return max(jax.tree.leaves(gaps))
+
+
+def after(lab: Any, seen: Observation, steps: int) -> Params:
+    """The weights after so many of the client's steps."""
+    if not steps:
+        return seen.params
+    local = LocalTraining(seen.local.rate, steps, loader=1)
+    update = retrained(dataclasses.replace(seen, local=local), lab.space, graphs(lab))
+    return jax.tree.map(lambda w, g: np.asarray(w) - local.length * np.asarray(g), seen.params, update)
+
+
+def test_one_pass_is_followed_exactly(lab: Any) -> None:
+    seen = returned(lab, 1, 0.05)
+    left = Passes.of(seen)
+    assert left.size == 2 and len(left.weights) == 1 and left.seen.local is None
+    rest = left.without(graphs(lab)[0], lab.space)
+    assert rest.size == 1 and off(rest.weights[0], after(lab, seen, 1)) < 1e-6
+    (own,) = each_gradient(rest.seen, lab.space, graphs(lab)[1:])
+    assert off(rest.seen.update, own) < 1e-6
+
+
+def test_every_pass_begins_where_the_last_one_ended_up_to_second_order(lab: Any) -> None:
+    """Twice the rate: four times as far off; of what moved that is a small part."""
+
+    def gaps(rate: float) -> tuple[float, float, float]:
+        seen = returned(lab, 3, rate)
+        left = Passes.of(seen)
+        begun = [after(lab, seen, 2 * number) for number in range(3)]
+        first = max(off(found, wanted) for found, wanted in zip(left.weights, begun, strict=True))
+        rest = left.without(graphs(lab)[0], lab.space)
+        wanted = [after(lab, seen, 2 * number + 1) for number in range(3)]
+        second = max(off(found, want) for found, want in zip(rest.weights, wanted, strict=True))
+        return first, second, off(begun[0], begun[1])
+
+    near, far = gaps(0.02), gaps(0.04)
+    assert far[0] == pytest.approx(4 * near[0], rel=0.3) and far[1] == pytest.approx(4 * near[1], rel=0.3)
+    assert near[0] < 0.25 * near[2]
+
+
+def test_what_the_last_graph_leaves_is_its_mean_gradient(lab: Any) -> None:
+    seen, (first, second) = returned(lab, 2, 1e-3), graphs(lab)
+    rest = Passes.of(seen).without(first, lab.space)
+    problem = rest.problem(Knowledge(lab.space), DEFAULTS)
+    assert [point.share for point in problem.path] == [0.5, 0.5]
+    own = [each_gradient(dataclasses.replace(rest.seen, params=p.params), lab.space, [second])[0] for p in problem.path]
+    mean = jax.tree.map(lambda one, two: (one + two) / 2, *own)
+    assert off(rest.seen.update, mean) < 1e-5 < 1e-3 < off(rest.seen.update, Passes.of(seen).seen.update)
+
+
+@pytest.mark.parametrize("passes", [2, 3])
+def test_graphs_of_several_passes_come_back_and_are_trained_again(lab: Any, passes: int) -> None:
+    seen, some = returned(lab, passes, 1e-3), graphs(lab)
+    found = CENSUS(seen, Knowledge(lab.space, max_n=8), key=jax.random.key(0), budget=Budget(time_limit=60))
+    assert {g.canonical_form() for g in found.graphs} == {g.canonical_form() for g in some}
+    assert found.stop == "match" and found.gradient_distance is not None and found.gradient_distance < 1e-6
+    assert found.certificate is not None and found.certificate.status == "at_least_k"
+
+
+def test_the_order_of_the_passes_matters_to_what_is_trained_again(lab: Any) -> None:
+    seen, some = returned(lab, 2, 0.05), graphs(lab)
+    assert replayed(seen, lab.space, some) < 1e-6 < MATCH < replayed(seen, lab.space, some[::-1])
