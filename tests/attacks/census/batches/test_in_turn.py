@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.attack import Budget, Reconstruction
-from jgleak.attacks.census.batches.first_step import Counts, Head, Roots, first_counts
+from jgleak.attacks.census.batches import first_step
+from jgleak.attacks.census.batches.first_step import Counts, Fitting, Head, Roots, first_counts
 from jgleak.attacks.census.batches.joint import replayed
 from jgleak.attacks.census.census import CENSUS
 from jgleak.attacks.census.moves import Linked
@@ -85,6 +86,32 @@ def test_blocks_that_graphs_share_are_told_apart_by_directions_as_faint_as_weigh
 
     assert gap.span.rank < head.span.rank
     assert off(head) < 0.02 < 0.5 < off(gap)
+
+
+def test_counts_that_leave_fewer_dimensions_come_first(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = graphs(lab)
+    seen = dataclasses.replace(returned(lab, [first, second]), protocol="fedsgd", local=None)
+    problem = CensusProblem.of(seen, Knowledge(lab.space, n=first.n))
+    codes, kinds = np.unique(first.x, axis=0, return_inverse=True)
+    linked = Linked(first.adjacency.astype(bool), kinds.ravel())
+    levels, counts = levels_of(problem, linked, codes.astype(np.int32), int(first.degree.max()))
+    others = [counts + 1, counts + 2]
+    monkeypatch.setattr(first_step, "cheapest", lambda *_: iter([others[0], counts, others[1]]))
+    monkeypatch.setattr(first_step, "_and_again", lambda *given: iter([given[3]]))
+    left = {others[0].tobytes(): 7, counts.tobytes(): 4, others[1].tobytes(): 6}
+    monkeypatch.setattr(Head, "without", lambda *given: Fitting(given[3], left[given[3].blocks.tobytes()], False))
+    found = [int(one.blocks[0]) for one in first_counts(problem, levels, FOREVER)]
+    assert found[:3] == [int(counts[0]), int(counts[0]) + 2, int(counts[0]) + 1]
+
+
+def test_covers_are_listed_beside_a_graph(lab: Any) -> None:
+    """A ring of six in which every node has a twin has the gradient of a triangle under a mean."""
+    some = [lab.ring([0, 1, 2, 0, 1, 2], y=1), lab.path([1, 3, 0, 2], y=0)]
+    found = attacked(lab, returned(lab, some))
+    assert found.stop == "match"
+    assert [[graph.n for graph in member.graphs] for member in found.members] == [[3, 6], [4]]
+    assert some[0].canonical_form() in {graph.canonical_form() for graph in found.members[0].graphs}
+    assert found.members[0].certificate is not None and found.members[0].certificate.size == 2
 
 
 def test_graphs_of_unknown_order_come_back_and_are_trained_again(lab: Any, tmp_path: Path) -> None:
