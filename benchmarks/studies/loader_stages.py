@@ -19,7 +19,7 @@ from benchmarks.lib.provenance import provenance
 from benchmarks.lib.records import Record, Records
 from benchmarks.studies.local_steps import LOADED, LOADER_RATE, Row, setup_of, specification_of
 from jgleak.attacks.attack import Budget
-from jgleak.attacks.census.batches.first_step import CLEAN, Head, Roots
+from jgleak.attacks.census.batches.first_kernel import CLEAN, Head, Roots
 from jgleak.attacks.census.candidates import CensusCandidates
 from jgleak.attacks.census.moves import Linked
 from jgleak.attacks.census.problem import CensusProblem

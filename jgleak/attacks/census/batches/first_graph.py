@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from jgleak.attacks.attack import Budget, Clock, Reconstruction
 from jgleak.attacks.census.assemble import CUT, AnonymitySet, Growing
-from jgleak.attacks.census.batches.first_step import Counts, first_counts
+from jgleak.attacks.census.batches.first_kernel import Counts
+from jgleak.attacks.census.batches.first_step import first_counts
 from jgleak.attacks.census.candidates import CensusCandidates, Levels
 from jgleak.attacks.census.certify import certify
 from jgleak.attacks.census.problem import CensusProblem

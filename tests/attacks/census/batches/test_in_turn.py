@@ -12,7 +12,8 @@ import pytest
 
 from jgleak.attacks.attack import Budget, Reconstruction
 from jgleak.attacks.census.batches import first_step
-from jgleak.attacks.census.batches.first_step import Counts, Fitting, Head, Roots, first_counts
+from jgleak.attacks.census.batches.first_kernel import Counts, Fitting, Head, Roots
+from jgleak.attacks.census.batches.first_step import first_counts
 from jgleak.attacks.census.batches.joint import replayed
 from jgleak.attacks.census.census import CENSUS
 from jgleak.attacks.census.moves import Linked
