@@ -1,0 +1,58 @@
+"""An output of the outside model is compared as finely as rounding allows, and no more finely."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jgleak.federated import Observation
+from jgleak.gnn import GNN, MLP, GCNConv, Layer, Pooled
+from jgleak.interop.example import Example, OutputDiffersError, check_example
+
+ROWS = np.random.default_rng(0).normal(size=(6, 5)).astype(np.float32)
+EDGES = np.array([(v, v + 1) for v in range(5)]).T
+BOTH = np.concatenate([EDGES, EDGES[::-1]], axis=1)
+"""Both directions, as PyTorch Geometric has edges."""
+
+
+def output(model: GNN, params: Any) -> np.ndarray:
+    """What the model says of the graph, in 64 bits."""
+    with jax.enable_x64(True):
+        whole = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
+        adjacency = np.zeros((6, 6))
+        adjacency[tuple(BOTH)] = 1.0
+        given = jnp.asarray(ROWS, np.float64), jnp.asarray(adjacency), jnp.ones(6, bool)
+        return np.asarray(model.apply({"params": whole}, *given))
+
+
+def seen(size: float, act: str = "relu") -> Observation:
+    """A regression whose output for the graph has this size, while its terms are tens."""
+    model = GNN(5, (Layer(GCNConv(64, bias=True), act),), Pooled("sum", MLP((32, 1))))
+    params = jax.tree.map(lambda leaf: np.asarray(leaf) * np.float32(6), model.initial(key=jax.random.key(0)))
+    bias = params["readout"]["mlp"]["linears_1"]["bias"]
+    params["readout"]["mlp"]["linears_1"]["bias"] = (bias - output(model, params) + size).astype(np.float32)
+    update = jax.tree.map(np.zeros_like, params)
+    return Observation(model, params, update, "mse")
+
+
+@pytest.mark.parametrize("size", [1e3, 0.002])
+def test_an_output_that_cancels_is_compared_up_to_the_rounding_of_its_terms(size: float) -> None:
+    observed = seen(size)
+    wanted = output(observed.model, observed.params)[None]
+    check_example(observed, Example(ROWS, BOTH, wanted.astype(np.float32)))
+    for off in (0.1 * max(size, 0.1), 1.0):
+        with pytest.raises(OutputDiffersError, match="differs from the model's"):
+            check_example(observed, Example(ROWS, BOTH, wanted + off))
+
+
+def test_another_activation_is_found_where_the_output_is_small() -> None:
+    observed = seen(0.002)
+    other = dataclasses.replace(observed, model=seen(0.002, "gelu").model)
+    wanted = output(other.model, observed.params)[None]
+    with pytest.raises(OutputDiffersError):
+        check_example(observed, Example(ROWS, BOTH, wanted))
