@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from jgleak.cli import app
 from jgleak.cli.options import GROUPS
-from jgleak.cli.progress import bar
+from jgleak.cli.progress import bar, doing
 from jgleak.cli.renamed import RENAMED
 from jgleak.cli.start import START
 
@@ -128,6 +128,15 @@ def test_progress_on_a_terminal_is_a_bar() -> None:
     assert remaining is not None and 60 <= remaining <= 600, "clients that take minutes have a pace too"
     text = shown.getvalue()
     assert "2/4" in text and "2 exact" in text and "census" in text
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_is_being_done_is_said_when_it_begins(terminal: bool) -> None:
+    shown = io.StringIO()
+    with doing(Console(file=shown, force_terminal=terminal, width=40), "looking at data"):
+        begun = shown.getvalue()
+    assert "looking at data" in shown.getvalue()
+    assert terminal or begun == shown.getvalue() == "looking at data\n"
 
 
 def test_progress_in_a_file_is_a_line_now_and_then() -> None:

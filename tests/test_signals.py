@@ -90,3 +90,12 @@ def test_a_call_that_returns_while_the_last_words_are_spoken_says_nothing_more()
     one.send_signal(signal.SIGINT)
     said, errors = one.communicate(timeout=20)
     assert (one.returncode, said, errors) == (INTERRUPTED + signal.SIGINT, "a summary\n", "")
+
+
+@pytest.mark.parametrize(("status", "left"), [(0, "left"), (2, "left"), (INTERRUPTED + signal.SIGINT, "")])
+def test_a_command_that_a_signal_ended_takes_nothing_down(status: int, left: str) -> None:
+    """What Python calls at its end is not called, since threads may be in the midst of XLA's code."""
+    code = f"import atexit; from jgleak.cli import status; atexit.register(print, 'left'); status.leave({status})"
+    code += f"; raise SystemExit({status})"
+    done = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout.strip()) == (status, left)

@@ -16,7 +16,7 @@ from jgleak.cli.recommender import recommender
 from jgleak.cli.renamed import Command
 from jgleak.cli.report import report
 from jgleak.cli.start import Start
-from jgleak.cli.status import listen_to_signals
+from jgleak.cli.status import leave, listen_to_signals
 from jgleak.garbage import look_seldom
 from jgleak.version import __version__
 
@@ -36,7 +36,11 @@ def main() -> None:
     keep_compiled()
     leave_out_locations()
     listen_to_signals()
-    app()
+    try:
+        app()
+    except SystemExit as ended:
+        leave(ended.code)
+        raise
 
 
 def _version(wanted: bool) -> bool:

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from jgleak.audit.specification import Faults
 from jgleak.cli import options as option
-from jgleak.cli.progress import bar
+from jgleak.cli.progress import bar, doing
 from jgleak.cli.status import FAILED, GATE, INTERRUPTED, last_words, mistakes, status_of
 from jgleak.plural import counted
 from jgleak.reading import read_text
@@ -123,7 +123,7 @@ def _conduct(grid: Grid, out: Path, resume: bool, retry_failed: bool, engine: st
     from jgleak.audit.table import audit_compilation_line
 
     stderr = Console(stderr=True)
-    with stderr.status("looking at data and models"):
+    with doing(stderr, "looking at data and models"):
         database, planned = enter(grid, out, resume, retry_failed)
     status, finished = 0, database.finished(retry_failed)
     total, broken = sum(p.graphs for p in planned), sum(s == "failed" for s in finished.values())
@@ -188,7 +188,7 @@ def _foresee(grid: Grid, out: Path | None) -> None:
     stderr, stdout = Console(stderr=True), Console()
     begun = out is not None and (out / DATABASE).is_file()
     finished = {unit.hash: unit.status for unit in open_audit(out).units} if begun and out is not None else {}
-    with stderr.status("looking at data and models"):
+    with doing(stderr, "looking at data and models"):
         planned = plan(grid)
     left: dict[int, int] = {}
     for chunk in remaining(planned, finished):
@@ -199,7 +199,7 @@ def _foresee(grid: Grid, out: Path | None) -> None:
         f"{counted(sum(p.graphs for p in planned), 'unit')} in {counted(len(planned), 'cell')}: "
         f"{sum(left.values())} to run, {skipped} impossible, {len(finished)} in the store"
     )
-    with stderr.status(f"timing one client of each attack, with a time limit of {PROBE:.0f} s"):
+    with doing(stderr, f"timing one client of each attack, with a time limit of {PROBE:.0f} s"):
         estimate = timed(planned, left)
     stdout.print(
         f"about {span(estimate)}, by one client of each attack on each model and data set, compilation included"

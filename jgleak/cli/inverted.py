@@ -36,7 +36,7 @@ def show(one: Inverted, console: Console, verbose: bool) -> None:
     late = ended_by_time(one.found.stop, one.found.info.get("reason"))
     if late and (lost := lost_to_compilation(seconds, compiling)) is not None:
         console.print(Text(lost), soft_wrap=True)
-    if one.beside is not None:
+    if one.beside is not None and one.found.graphs:
         console.print(Text(f"beside the truth: {_truth(one.beside._asdict())}"), soft_wrap=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import Any
 
@@ -24,6 +25,14 @@ MEMORY = 24 * 3600.0
 PAUSE, SHARE = 10.0, 1 / 20
 """A line comes no sooner after another than this many seconds and this share of the time so far, so that the log of
 ten hours has a hundred lines of it and not thousands."""
+
+
+def doing(console: Console, what: str) -> AbstractContextManager[Any]:
+    """What is being done, as long as it lasts; where the console is no terminal, a line when it begins."""
+    if console.is_terminal:
+        return console.status(what)
+    console.print(Text(what), soft_wrap=True)
+    return nullcontext()
 
 
 def bar(console: Console, counted: str = "") -> Progress:

@@ -154,6 +154,16 @@ def _next(signals: socket.socket) -> int:
     return number
 
 
+def leave(status: object) -> None:
+    """End the process here if a signal ended the command.
+
+    Python would take down its modules first, and with them XLA's, whose threads may be in the midst of what was broken
+    off: they have been seen to end the process with a signal of their own.
+    """
+    if isinstance(status, int) and status > INTERRUPTED:
+        _end(status - INTERRUPTED)
+
+
 def _end(number: int) -> None:
     try:
         for stream in (sys.stdout, sys.stderr):
