@@ -9,7 +9,7 @@ import sys
 def import_igraph() -> None:
     """Import igraph without the ``matplotlib.pyplot`` that it imports to draw, which takes longer than all the rest.
 
-    Until the process ends igraph says that it cannot draw; matplotlib can be imported afterwards, as usual. It is for
+    Until the process ends igraph cannot draw; matplotlib can be imported afterwards, as usual. It is for
     processes of our own: a program that uses the library may want igraph to draw.
     """
     if "igraph" in sys.modules or "matplotlib" in sys.modules:

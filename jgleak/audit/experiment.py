@@ -56,7 +56,8 @@ class Answer:
       seconds: wall-clock time of the attack; of graphs attacked side by side, each one's share.
       compiled: what XLA compiled during the attack, and how many of its seconds that took; of clients side by side, the
         first has it all.
-      discarded: seconds of earlier attacks on it, which compilation had cut short (audits alone).
+      discarded: seconds of attacks on it before this one, of which compilation had taken too much (audits alone).
+      cut_short: compilation took too much of this one as well (audits alone).
       failure: the traceback, when the attack broke down on this client, or why it could not be attacked at all; the
         reconstruction is empty then.
       facts: what the update shows by itself; None where there is none, or where a batch's first graph has them.
@@ -68,6 +69,7 @@ class Answer:
     seconds: float
     compiled: Compiled
     discarded: float = 0.0
+    cut_short: bool = False
     failure: str | None = None
     facts: Facts | None = None
     whole: Reconstruction | None = None

@@ -48,6 +48,7 @@ def result_record(result: Answer, specification: Specification) -> dict[str, Any
         "seconds": result.seconds,
         "seconds_compiling": result.compiled.seconds,
         "seconds_discarded": result.discarded,
+        "cut_short": result.cut_short,
         "compilations": result.compiled.number,
         **(UNTOLD if told is None else dataclasses.asdict(told.score)),
         "truth_in_set": None if told is None else told.truth_in_set,

@@ -48,10 +48,10 @@ class Store:
             raise ValueError(f"out: cannot write to {folder} ({error.strerror}); choose another folder") from error
 
     def add(self, result: Result, record: Mapping[str, Any], space: FeatureSpace) -> None:
-        """Keep one client: its record first, then the observation, then the picture; of one without an update the
-        record alone."""
-        self.append(record)
+        """Keep one client: the observation and what was found, then its record, so that who has a record has all of
+        it, then the picture; of one without an update the record alone."""
         if result.observation is None:
+            self.append(record)
             return
         number = f"{result.index:03d}"
         with self._lines.room():
@@ -60,6 +60,7 @@ class Store:
             if new:  # the graphs of a batch share theirs
                 whole = result.whole or result.reconstruction
                 write(self.folder / "reconstructions" / f"{number}.json", whole, observation)
+        self.append(record)
         picture = self.folder / f"{number}.png"
         title = f"{record['attack']}: {_caption(result)}"
         graphs = result.reconstruction.graphs

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from jgleak.attacks.attack import Reconstruction
 from jgleak.attacks.certificate import Certificate
-from jgleak.audit.compilations import lost_to_compilation, notable
+from jgleak.audit.compilations import lost_to_compilation
 from jgleak.audit.describe import describe
 from jgleak.audit.outcome import ended_by_time
 from jgleak.audit.record import RATES, SOFT
@@ -100,8 +100,7 @@ def audit_compilation_line(records: Sequence[Mapping[str, Any]]) -> str | None:
             f"; {counted(len(again), 'attack')} ran again, since compilation had cut the search short: the "
             f"{sum(again):.1f} s of earlier runs count nowhere"
         )
-    cut = [r for r in records if r.get("seconds") and ended_by_time(r["stop"], r["info"].get("reason"))]
-    lost = sum(notable(r["seconds"], r.get("seconds_compiling", 0.0)) for r in cut)
+    lost = sum(r.get("cut_short", False) for r in records)
     return said + (f"; {counted(lost, 'attack')} still ended early for it: give a longer time_limit" if lost else "")
 
 

@@ -141,18 +141,24 @@ def _compiled_first(attacked: Callable[[], Iterable[Told]]) -> list[Told]:
     """
     found, discarded = list(attacked()), dict[int, float]()
     for _ in range(AGAIN):
-        if not _cut_short(found):
+        if not any(cut_short := _cut_short(found)):
             break
         discarded = {one.index: one.seconds + discarded.get(one.index, 0.0) for one in found}
         found = list(attacked())
-    return [dataclasses.replace(one, discarded=discarded.get(one.index, 0.0)) for one in found]
+    else:
+        cut_short = _cut_short(found)
+    return [
+        dataclasses.replace(one, discarded=discarded.get(one.index, 0.0), cut_short=cut)
+        for one, cut in zip(found, cut_short, strict=True)
+    ]
 
 
-def _cut_short(found: Sequence[Answer]) -> bool:
-    """Whether compilation took a notable share of an attack that its time limit ended."""
+def _cut_short(found: Sequence[Answer]) -> list[bool]:
+    """Which searches their time limit ended, where compilation took a notable share of the time of all: the first of
+    clients that are attacked side by side has what was compiled for all of them."""
     seconds, compiling = sum(one.seconds for one in found), sum(one.compiled.seconds for one in found)
     each = [one.reconstruction for one in found]
-    return notable(seconds, compiling) and any(ended_by_time(one.stop, one.info.get("reason")) for one in each)
+    return [notable(seconds, compiling) and ended_by_time(one.stop, one.info.get("reason")) for one in each]
 
 
 def failed(specification: Specification, firsts: Sequence[int], graphs: int, reason: str) -> list[Outcome]:

@@ -184,6 +184,7 @@ def _foresee(grid: Grid, out: Path | None) -> None:
     from jgleak.audit.grid_table import plan_table, span
     from jgleak.audit.plan import PROBE, longest, plan, timed
     from jgleak.audit.results import DATABASE, open_audit
+    from jgleak.audit.units import AGAIN
 
     stderr, stdout = Console(stderr=True), Console()
     begun = out is not None and (out / DATABASE).is_file()
@@ -205,5 +206,6 @@ def _foresee(grid: Grid, out: Path | None) -> None:
         f"about {span(estimate)}, by one client of each attack on each model and data set, compilation included"
     )
     stdout.print(
-        f"at most {span(longest(planned, left))} by the time limits; an attack that compilation cuts short runs again"
+        f"{span(longest(planned, left))} if every attack uses up its time limit; up to {1 + AGAIN} times that where "
+        "compilation cuts attacks short, which run again then"
     )

@@ -245,7 +245,7 @@ def test_a_dry_run_counts_and_writes_nothing(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     words = " ".join(result.stdout.split())
     assert "12 units in 4 cells: 12 to run, 0 impossible, 0 in the store" in words
-    assert "at most 6.0 min by the time limits" in words and "about " in words
+    assert "6.0 min if every attack uses up its time limit; up to 4 times that" in words and "about " in words
     assert not (tmp_path / "out").exists()
     done(tmp_path, GRID)
     assert "0 to run, 0 impossible, 12 in the store" in " ".join(audit(tmp_path, GRID, "--dry-run").stdout.split())
@@ -328,8 +328,8 @@ def test_an_attack_that_compilation_cut_short_runs_again(
 
     def cold(specification: Specification, setup: Any, firsts: Sequence[int]) -> Any:
         called.append(firsts)
-        compiled = Compiled(1, 10.0 * shares[len(called) - 1])
-        for result in whole(specification, setup, firsts):
+        for place, result in enumerate(whole(specification, setup, firsts)):
+            compiled = Compiled(1, 20.0 * shares[len(called) - 1] * (place == 0))  # side by side the first has it all
             found = dataclasses.replace(result.reconstruction, stop=stop, info={"reason": reason, "call": len(called)})
             yield dataclasses.replace(result, reconstruction=found, seconds=10.0, compiled=compiled)
 

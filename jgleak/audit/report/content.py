@@ -73,7 +73,7 @@ def _facts(audit: Audit) -> dict[str, str]:
         "Versions": _listed(sorted(f"{name} {version}" for unit in units for name, version in unit.versions.items())),
         "Seeds": _listed(unit.cell["seed"] for unit in units),
         "Finished": f"{times[0]} to {times[-1]} UTC" if times else "nothing yet",
-        "Time in attacks": f"{sum(unit.seconds for unit in units):,.0f} s",
+        "Time in attacks that count": f"{sum(unit.seconds for unit in units):,.0f} s",
         **({"Compilation": compiling} if compiling is not None else {}),
         **({"Files": lost_files(audit.lost)} if audit.lost else {}),
     }

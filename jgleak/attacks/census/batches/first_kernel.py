@@ -16,6 +16,7 @@ them: without one, the blocks beside it show shares of each other. Directions of
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import NamedTuple
 
 import jax
@@ -55,7 +56,7 @@ class Exactness(NamedTuple):
 
     rows: float
     values: float
-    switched: int
+    switched: float
 
 
 ONE_PASS = Exactness(3e-6, 2e-7, 0)
@@ -64,7 +65,7 @@ ONE_PASS = Exactness(3e-6, 2e-7, 0)
 SEVERAL_PASSES = Exactness(2e-5, 1e-5, 1)
 """What is of second order in the way of the weights between passes (``passes``)."""
 
-LAST_OF_PASSES = Exactness(WITHIN, 1e-5, 10**6)
+LAST_OF_PASSES = Exactness(WITHIN, 1e-5, math.inf)
 """The same where no graph is left beside it: there are no other rows to be told from, and what the other graphs left in
 error is all that is left. Training again decides."""
 

@@ -43,7 +43,8 @@ ROUNDS = 6
 
 
 def first_counts(problem: CensusProblem, levels: Levels, clock: Clock) -> Iterator[Counts]:
-    """What the graph of the first step may be, the smallest number of nodes first.
+    """What the graph of the first step may be: those first most of whose counts are whole, then by what is left of the
+    gradient without them.
 
     Args:
       problem: the update, taken for the mean gradient of all graphs at the weights that the client got.
@@ -91,6 +92,8 @@ def _of_these(problem: CensusProblem, head: Head, roots: Roots, rules: Rules, cl
             if one.counts.blocks.tobytes() not in told:
                 told.add(one.counts.blocks.tobytes())
                 yield one.counts
+        if clock.left <= 0:
+            return
 
 
 def _and_again(problem: CensusProblem, roots: Roots, rules: Rules, found: Counts, clock: Clock) -> Iterator[Counts]:

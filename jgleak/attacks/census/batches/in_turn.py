@@ -83,7 +83,8 @@ def in_turn(problem: CensusProblem, clock: Clock, budget: Budget, single: Single
     answers = [_confirmed(one.of_all_sizes(clock) if matched else one.answer, far if matched else None) for one in best]
     info: dict[str, Any] = {"graphs": size, "found": len(answers)}
     if len(answers) != size:
-        info["reason"] = f"{len(answers)} of {size} graphs were found, which those of the other steps do not confirm"
+        found = f"{len(answers)} of {size} graphs were found, which those of the other steps do not confirm"
+        info["reason"] = found if answers else "the graph of the first step was not found"
     elif not matched:
         info["reason"] = "training on the graphs that were found does not return the update"
     return Reconstruction(

@@ -105,6 +105,24 @@ def test_counts_that_leave_fewer_dimensions_come_first(lab: Any, monkeypatch: py
     assert found[:3] == [int(counts[0]), int(counts[0]) + 2, int(counts[0]) + 1]
 
 
+def test_counts_are_looked_for_until_the_time_ends(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With no time left for one label and one number of nodes, not once for each of all of them."""
+    first, second = graphs(lab)
+    seen = dataclasses.replace(returned(lab, [first, second]), protocol="fedsgd", local=None)
+    problem = CensusProblem.of(seen, Knowledge(lab.space, max_n=12))
+    codes, kinds = np.unique(first.x, axis=0, return_inverse=True)
+    linked = Linked(first.adjacency.astype(bool), kinds.ravel())
+    levels, _ = levels_of(problem, linked, codes.astype(np.int32), int(first.degree.max()))
+    asked = list[object]()
+    monkeypatch.setattr(first_step, "cheapest", lambda *given: iter([asked.append(given)]))
+    clock = Budget(time_limit=100).start()
+    head = Head.of(problem).roots(problem, levels, clock)
+    monkeypatch.setattr(Head, "roots", lambda *_: head)
+    assert not list(first_counts(problem, levels, Budget(time_limit=1e-9).start())) and len(asked) == 1
+    asked.clear()
+    assert not list(first_counts(problem, levels, FOREVER)) and len(asked) > 1
+
+
 def test_covers_are_listed_beside_a_graph(lab: Any) -> None:
     """A ring of six in which every node has a twin has the gradient of a triangle under a mean."""
     some = [lab.ring([0, 1, 2, 0, 1, 2], y=1), lab.path([1, 3, 0, 2], y=0)]
