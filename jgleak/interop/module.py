@@ -17,6 +17,12 @@ from jgleak.interop.plan import MATCHING, REFUSED, SUBNETWORK
 from jgleak.interop.probe import probe_of
 from jgleak.interop.trace import difference, steps_in, traced
 
+BESIDE_NORMS = (
+    ". Batch normalisation is in training mode too: call its .train() again after model.eval(), and give sent=, a copy "
+    "of model.state_dict() from before the forward pass"
+)
+"""What that needs besides, where norms are trained with the batch's statistics."""
+
 
 def from_pyg(
     model: Any,
@@ -109,6 +115,7 @@ def _within(name: str, part: str) -> bool:
 
 
 def _check_mode(modules: Mapping[str, Any], model: Any, deterministic: bool, *, given: bool) -> None:
+    check_dropout(model)
     for name, module in modules.items():
         if is_batch_norm(module) and module.training and not given:
             raise ValueError(
@@ -117,7 +124,6 @@ def _check_mode(modules: Mapping[str, Any], model: Any, deterministic: bool, *, 
                 "in model.state_dict().items()}; where attacks are to read several graphs, take the gradient after "
                 "model.eval()"
             )
-    check_dropout(model)
     if model.training and not deterministic:
         raise ValueError(
             "model: it is in training mode, where functions such as F.dropout may drop out unseen; take the gradient "
@@ -128,14 +134,16 @@ def _check_mode(modules: Mapping[str, Any], model: Any, deterministic: bool, *, 
 def check_dropout(model: Any) -> None:
     """Raise ``ValueError`` where a module of the model is in training mode and has dropout, whether the forward pass
     calls it or calls a function in its place."""
-    for name, module in model.named_modules():
+    modules = dict(model.named_modules())
+    norms = [name for name, module in modules.items() if is_batch_norm(module) and module.training]
+    for name, module in modules.items():
         kind = type(module).__name__
         dropout = getattr(module, "p", 0.0) if "Dropout" in kind else getattr(module, "dropout", 0.0)
         if module.training and isinstance(dropout, int | float) and dropout > 0:
             beside = ", as F.dropout is then" if model.training else ""
             raise ValueError(
                 f"model: dropout is active, since {name or kind!r} (rate {dropout}) is in training mode{beside}: "
-                f"{SUBNETWORK}; take gradients after model.eval(). {MATCHING}"
+                f"{SUBNETWORK}; take gradients after model.eval(). {MATCHING}{BESIDE_NORMS if norms else ''}"
             )
 
 

@@ -427,6 +427,16 @@ def test_a_model_that_drops_out_has_no_rounds_to_be_read() -> None:
     assert Rounds(model, "ce", LocalTraining(0.1)).epochs == 1
 
 
+def test_dropout_beside_batch_normalisation_is_told_with_the_way_to_both() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2), torch.nn.Dropout(0.5))
+    with pytest.raises(ValueError, match=r"'2' \(rate 0.5\) is in training mode.*masks.*\.train\(\) again.*sent="):
+        from_pyg(model.train(), loss="ce")
+    model[1].eval()
+    with pytest.raises(ValueError, match=r"'2' \(rate 0.5\) is in training mode") as told:
+        from_pyg(model, loss="ce")
+    assert "sent=" not in str(told.value)
+
+
 def test_training_mode_is_taken_where_the_stranger_vouches_for_it() -> None:
     model, example, _ = made("gcn")
     seen = from_pyg(model.train(), WORDS["gcn"], loss="bce", deterministic=True, example=example)
