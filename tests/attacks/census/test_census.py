@@ -158,8 +158,8 @@ def test_contributions_of_a_node_without_neighbours_are_the_gradient(layers: int
     _adds_up(lab.model(hidden=24, layers=layers, bias=True), lab, lab.graph([1], []))
 
 
-def _adds_up(model: GNN, lab: Any, graph: Graph | None = None) -> None:
-    graph = graph or lab.random(7, 3)
+def _adds_up(model: GNN, lab: Any, given: Graph | None = None) -> None:
+    graph: Graph = lab.random(7, 3) if given is None else given
     if model.node_level:
         graph = Graph(graph.x, graph.edges, np.arange(7) % 2)
     observation = lab.observe(model, graph)
