@@ -84,6 +84,9 @@ class _Lines(Progress):
     def advance(self, task_id: TaskID, advance: float = 1) -> None:
         self.update(task_id, advance=advance)
 
+    def stop(self) -> None:
+        """There is no display to end; rich 13 would print an empty line."""
+
 
 def _time(seconds: float) -> str:
     return str(timedelta(seconds=round(seconds)))
