@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
+
 from jgleak.attacks.attack import Budget, Clock, Reconstruction
 from jgleak.attacks.census.assemble import CUT, AnonymitySet, Growing
 from jgleak.attacks.census.batches.first_kernel import Counts
@@ -44,12 +46,23 @@ def first_graphs(problem: CensusProblem, clock: Clock, budget: Budget) -> Iterat
             continue
         for counts in first_counts(problem, levels, clock):
             growing = Growing(problem, levels, clock, told=(0.0, counts.label))
-            found = _sized(growing, counts, 1, AnonymitySet())
+            own = int(np.gcd.reduce(counts.blocks))
+            shares, found = Counts(counts.blocks // own, counts.label), AnonymitySet()
+            for times in _multiples(problem, shares):  # those of a cover are whole too, and may be met first
+                found = _sized(growing, shares, times, found)
+                if found.graphs or times >= own:
+                    break
             forms = tuple(sorted(part for form in found.forms for part in form))
             if found.graphs and forms not in tried:
                 tried.add(forms)
-                answer = _listed(problem, levels, found, counts, clock)
-                yield FoundGraph(answer, partial(_of_all_sizes, problem, levels, found, counts))
+                answer = _listed(problem, levels, found, clock)
+                yield FoundGraph(answer, partial(_of_all_sizes, problem, levels, found, shares))
+
+
+def _multiples(problem: CensusProblem, shares: Counts) -> Iterator[int]:
+    """How often a graph may have these counts, by the numbers of nodes that it may have."""
+    nodes, sizes = int(shares.blocks.sum()), problem.rounds[0]
+    return (times for times in range(1, sizes[-1] // nodes + 1) if times * nodes in sizes)
 
 
 def _sized(growing: Growing, counts: Counts, times: int, found: AnonymitySet) -> AnonymitySet:
@@ -59,21 +72,20 @@ def _sized(growing: Growing, counts: Counts, times: int, found: AnonymitySet) ->
 
 
 def _of_all_sizes(
-    problem: CensusProblem, levels: Levels, found: AnonymitySet, counts: Counts, clock: Clock
+    problem: CensusProblem, levels: Levels, found: AnonymitySet, shares: Counts, clock: Clock
 ) -> Reconstruction:
-    growing = Growing(problem, levels, clock, told=(0.0, counts.label))
-    for times in range(2, problem.rounds[0][-1] // int(counts.blocks.sum()) + 1):
+    growing, known = Growing(problem, levels, clock, told=(0.0, shares.label)), found.graphs[0].graph.n
+    for times in _multiples(problem, shares):
         if growing.ended(found):
             break
-        found = _sized(growing, counts, times, found)
-    return _listed(problem, levels, found, counts, clock)
+        if times * int(shares.blocks.sum()) > known:
+            found = _sized(growing, shares, times, found)
+    return _listed(problem, levels, found, clock)
 
 
-def _listed(
-    problem: CensusProblem, levels: Levels, found: AnonymitySet, counts: Counts, clock: Clock
-) -> Reconstruction:
+def _listed(problem: CensusProblem, levels: Levels, found: AnonymitySet, clock: Clock) -> Reconstruction:
     """The graphs, the likeliest first."""
     degrees = degrees_assumed(problem.knowledge, levels, problem.limits.span)
-    largest = max(int(counts.blocks.sum()), *(one.graph.n for one in found.graphs), 0)
+    largest = max(one.graph.n for one in found.graphs)
     made = certify(problem, (*levels.conditions, *degrees, STOOD_ALONE), found, largest, clock)
     return Reconstruction(made.graphs, made.distance, "match", certificate=made.certificate)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.attack import Budget, Reconstruction
-from jgleak.attacks.census.batches import first_step
+from jgleak.attacks.census.batches import first_graph, first_step
 from jgleak.attacks.census.batches.first_kernel import Counts, Fitting, Head, Roots
 from jgleak.attacks.census.batches.first_step import first_counts
 from jgleak.attacks.census.batches.joint import replayed
@@ -123,8 +124,15 @@ def test_counts_are_looked_for_until_the_time_ends(lab: Any, monkeypatch: pytest
     assert not list(first_counts(problem, levels, FOREVER)) and len(asked) > 1
 
 
-def test_covers_are_listed_beside_a_graph(lab: Any) -> None:
-    """A ring of six in which every node has a twin has the gradient of a triangle under a mean."""
+@pytest.mark.parametrize("times", [1, 2])
+def test_covers_are_listed_beside_a_graph(times: int, lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ring of six in which every node has a twin has the gradient of a triangle under a mean; and whichever counts
+    are met first, those of a graph or twice as many, the graph is listed."""
+
+    def met(*given: Any) -> Iterator[Counts]:
+        return (Counts(times * one.blocks, one.label) for one in first_counts(*given))
+
+    monkeypatch.setattr(first_graph, "first_counts", met)
     some = [lab.ring([0, 1, 2, 0, 1, 2], y=1), lab.path([1, 3, 0, 2], y=0)]
     found = attacked(lab, returned(lab, some))
     assert found.stop == "match"
