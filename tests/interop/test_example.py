@@ -50,6 +50,14 @@ def test_an_output_that_cancels_is_compared_up_to_the_rounding_of_its_terms(size
             check_example(observed, Example(ROWS, BOTH, wanted + off))
 
 
+def test_an_output_that_is_lost_in_rounding_shows_nothing() -> None:
+    """However much rounding explains, an example has to show two digits."""
+    observed = seen(1e-5)
+    wanted = output(observed.model, observed.params)[None]
+    with pytest.raises(OutputDiffersError):
+        check_example(observed, Example(ROWS, BOTH, wanted + 2e-5))
+
+
 def test_another_activation_is_found_where_the_output_is_small() -> None:
     observed = seen(0.002)
     other = dataclasses.replace(observed, model=seen(0.002, "gelu").model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,7 +16,8 @@ from jgleak.attacks.census.batches.passes import Passes
 from jgleak.attacks.census.census import CENSUS
 from jgleak.attacks.census.settings import DEFAULTS
 from jgleak.attacks.distance import MATCH
-from jgleak.federated import Knowledge, LocalTraining, Observation, fedavg
+from jgleak.audit.certified import verify, write
+from jgleak.federated import Knowledge, LocalTraining, Observation, fedavg, save
 from jgleak.gnn import Params
 from jgleak.graph import Graph
 
@@ -83,12 +85,19 @@ def test_what_the_last_graph_leaves_is_its_mean_gradient(lab: Any) -> None:
     assert off(rest.seen.update, mean) < 1e-5 < 1e-3 < off(rest.seen.update, Passes.of(seen).seen.update)
 
 
-def test_graphs_of_several_passes_come_back_and_are_trained_again(lab: Any) -> None:
+def test_graphs_of_several_passes_come_back_and_are_trained_again(lab: Any, tmp_path: Path) -> None:
     seen, some = returned(lab, 3, 1e-3), graphs(lab)
     found = CENSUS(seen, Knowledge(lab.space, max_n=8), key=jax.random.key(0), budget=Budget(time_limit=60))
     assert {g.canonical_form() for g in found.graphs} == {g.canonical_form() for g in some}
     assert found.stop == "match" and found.gradient_distance is not None and found.gradient_distance < 1e-6
     assert found.certificate is not None and found.certificate.status == "at_least_k"
+    save(tmp_path / "seen", seen, lab.space)
+    write(tmp_path / "found.json", found, tmp_path / "seen")
+    assert verify(tmp_path / "found.json").holds
+    assert seen.local is not None
+    other = dataclasses.replace(seen, local=dataclasses.replace(seen.local, rate=0.01))
+    save(tmp_path / "seen", other, lab.space)
+    assert not verify(tmp_path / "found.json").holds
 
 
 def test_the_order_of_the_passes_matters_to_what_is_trained_again(lab: Any) -> None:
