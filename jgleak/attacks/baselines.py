@@ -209,7 +209,9 @@ def _modal(knowledge: Knowledge, n: int) -> Num[np.ndarray, "n G"]:
     space = knowledge.space
     public = [g.x for g in knowledge.auxiliary if g.x.shape[1] == len(space.features)]
     if space.mean is None and public:
-        mean = space.encode(np.concatenate(public)).mean(axis=0)
+        # graph by graph: all rows of a thousand graphs with thousands of columns would be a gigabyte
+        total = sum((space.encode(x).sum(axis=0, dtype=np.float64) for x in public), np.zeros(space.width))
+        mean = total / sum(len(x) for x in public)
         return _determine(space, space.decode(np.tile(mean, (n, 1))))
     return _determine(space, space.decode(np.zeros((n, space.width))))
 
