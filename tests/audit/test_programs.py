@@ -10,6 +10,9 @@ import pytest
 
 from jgleak.audit import programs
 from jgleak.audit.experiment import run
+from jgleak.audit.recommender.setup import prepare
+from jgleak.audit.recommender.specification import RecommenderSpecification
+from jgleak.audit.recommender.training import learn
 from jgleak.audit.specification import Specification
 
 LINUX = pytest.mark.skipif(not programs.MAPPED.exists(), reason="this system does not tell a process's mappings")
@@ -53,6 +56,19 @@ def test_every_chunk_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(jax, "clear_caches", lambda: cleared.append(1))
     assert [result.score for result in run(specification)] == usual
     assert len(cleared) == 2
+
+
+@LINUX
+def test_every_training_of_a_recommender_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some sixty trainings took all mappings that a process may have."""
+    specification = RecommenderSpecification(dataset="synthetic-ratings", method="bias")
+    setup = prepare(specification)
+    cleared: list[int] = []
+    monkeypatch.setattr(programs, "ALLOWED", tmp_path / "allowed")
+    programs.ALLOWED.write_text("10\n")
+    monkeypatch.setattr(jax, "clear_caches", lambda: cleared.append(1))
+    list(learn(specification, setup))
+    assert len(cleared) == 1
 
 
 @LINUX

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from jgleak.audit.programs import forget_programs
 from jgleak.audit.recommender.setup import RecommenderSetup, stream_key
 from jgleak.audit.recommender.specification import RecommenderSpecification
 from jgleak.audit.recommender.tuned import EPOCHS, FACTOR_EPOCHS, FACTOR_PATIENCE, PATIENCE
@@ -95,6 +96,7 @@ def learn(specification: RecommenderSpecification, setup: RecommenderSetup) -> I
     Raises:
       ValueError: training diverges.
     """
+    forget_programs()
     if specification.method == "fedgnn":
         yield from _fedgnn(specification, setup)
     elif specification.method == "bias":
