@@ -122,4 +122,4 @@ def test_integers_as_they_are_end_with_what_to_do_and_within_the_time() -> None:
     assert not found.graphs and found.stop == "no information" and time.monotonic() - begun < 22
     said = found.info["reason"]
     assert "feature vectors pass the checks of nodes, as 9 columns of numbers show 9 dimensions at most" in said
-    assert "give a schema with those values alone that occur" in said
+    assert "give a schema with only the values that occur" in said

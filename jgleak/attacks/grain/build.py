@@ -103,9 +103,9 @@ class Builder:
 
     Args:
       gluing: the blocks and how they fit.
-      most: no graph larger than this.
+      most: largest number of nodes of a graph.
       clock: stops the search.
-      steps: most nodes of the search tree.
+      steps: largest number of nodes of the search tree.
     """
 
     def __init__(self, gluing: Gluing, *, most: int, clock: Clock, steps: int) -> None:
@@ -163,7 +163,7 @@ class Builder:
                 return
 
     def _attach(self, node: int, missing: list[tuple[int, int]]) -> Iterator[PartialGluing]:
-        """Give ``node`` its missing neighbours, one sort after another: dangling nodes first, new ones for the rest."""
+        """Give ``node`` its missing neighbours, one kind after another: dangling nodes first, then new ones."""
         if not missing:
             yield from self._search()
             return
@@ -197,7 +197,7 @@ class Builder:
                     return
 
     def _partners(self, node: int, kind: int, along: int) -> list[tuple[int, tuple[object, ...]]]:
-        """Dangling nodes of a kind that could become neighbours along such an edge, with what tells them apart."""
+        """Dangling nodes of a kind that may become neighbours along such an edge, each with its neighbours so far."""
         out = []
         for other, block in enumerate(self.glued):
             if other == node or block >= 0 or self.kinds[other] != kind or other in self.adjacent[node]:

@@ -1,4 +1,4 @@
-"""Everything the spans say: nodes, 1-hop and 2-hop blocks, and which of them fit together."""
+"""What passes the span checks: nodes, 1-hop and 2-hop blocks, and which of these fit together."""
 
 from __future__ import annotations
 
@@ -45,16 +45,17 @@ def find_candidates(
     clock: Clock,
     budget: Budget,
 ) -> GrainCandidates | None:
-    """1-hop and 2-hop blocks, and the structure filter, with counts and times.
+    """1-hop and 2-hop blocks that pass the span checks and the structure filter, with counts and times.
 
     Args:
       settings: tolerances and limits.
-      levels: hops whose span check is demanded. A singular adjacency can fail true 1-hop blocks, and nodes that share
-        their activation pattern in the readout true 2-hop blocks; a hop left out keeps all its neighbourhoods.
+      levels: hops whose blocks must pass the span checks. True 1-hop blocks can fail them under a singular adjacency,
+        and true 2-hop blocks where nodes share an activation pattern in the readout. Of a hop left out every
+        neighbourhood is kept.
       grown: 1-hop blocks of earlier calls, by whether they were checked; filled in here.
 
     Returns:
-      The candidates, or None when a hop left out, or one whose span says nothing, has too many
+      The candidates, or None where a hop that is not checked (left out, or without an informative span) has too many
       neighbourhoods.
     """
     model, params = observation.model, observation.params

@@ -1,9 +1,9 @@
-"""The uniqueness heuristic (GRAIN, section 5.4), carried to its end.
+"""The uniqueness heuristic (GRAIN, section 5.4), extended.
 
 Where no two nodes share a feature vector, a feature vector *is* a node, and a passing 1-hop block *is* that node's
-neighbourhood. So no gluing is left to do: neighbourhoods are settled one by one, cheapest first, and every settled one
-says for all others whether it belongs to them. A hub of thirty leaves, hopeless to enumerate, is known once its leaves
-are.
+neighbourhood. So there is nothing to glue: neighbourhoods are settled one by one, the one with the fewest candidates
+first, and every settled one decides for each other node whether the two are neighbours. A hub with thirty leaves has
+too many candidates to enumerate, but is known once its leaves are.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class _Board:
         return [v for v in range(self.nodes.degrees.size) if v not in self.settled]
 
     def certain(self, v: int) -> frozenset[int]:
-        """Neighbours of ``v`` that settled nodes name."""
+        """Settled nodes that have ``v`` as a neighbour."""
         return frozenset(u for u, around in self.settled.items() if v in around)
 
     def slots(self, v: int) -> list[Slot] | None:
-        """What may complete ``v``; None when the settled nodes already contradict its degree."""
+        """The neighbours that ``v`` may have; None where the settled nodes contradict its degree."""
         certain = self.certain(v)
         missing = int(self.nodes.degrees[v]) - len(certain)
         options = [u for u in self.open if u != v and self.nodes.degrees[u] > len(self.certain(u))]
@@ -69,8 +69,8 @@ def reconstruct_distinct(
 ) -> Reconstruction:
     """GRAIN for graphs whose nodes all differ.
 
-    Nodes whose own row is lost (a singular adjacency) get their edges from their neighbours; what is still open after
-    that is tried edge by edge against the gradient.
+    Nodes whose own row is lost (a singular adjacency) get their edges from their neighbours. The edges still unknown
+    after that are enumerated, and every such graph's gradient is compared with the observed one.
     """
     tolerances, limits = settings.tolerances.span, settings.limits.span
     nodes = find_nodes(observation, knowledge, clock=clock, tolerances=tolerances, limits=limits)
@@ -114,7 +114,8 @@ def _settle(
     clock: Clock,
     budget: Budget,
 ) -> int:
-    """Settle neighbourhoods that only one candidate fits, until nothing changes; returns the candidates checked."""
+    """Settle nodes with only one candidate neighbourhood until nothing changes; returns how many candidates were
+    checked."""
     nodes = board.nodes
     if not checks:
         return 0
@@ -142,7 +143,7 @@ def _settle(
 
 
 def _narrow(board: _Board) -> None:
-    """Settle nodes of several candidates once the others leave them one."""
+    """Settle nodes with several candidates where the settled nodes exclude all but one."""
     changed = True
     while changed:
         changed = False

@@ -25,7 +25,7 @@ from jgleak.federated.knowledge import Knowledge
 from jgleak.federated.observation import Observation
 
 LEVELS = ((1, 2), (1,), (2,))
-"""Hops whose span check is demanded, attempt after attempt, until a graph matches."""
+"""Hops whose blocks must pass the span checks, one attempt after another, until a graph matches."""
 
 
 def run(
@@ -37,13 +37,13 @@ def run(
     gradient matches. Deterministic: ``key`` is not used.
 
     Differs from the authors' code: see ``build`` and ``reconstruct``; the span tolerance follows the gradient's noise;
-    the input rows are checked in the readout's gradient where it sees them, which does not depend on the adjacency; and
+    where the readout sees the input rows, they are checked in its gradient, which does not depend on the adjacency; and
     when no graph matches, small ones are searched again without the 2-hop check (nodes that share an activation pattern
     in the readout can fail it), then without the 1-hop check (a singular adjacency can fail it).
 
     Under noise of known deviation every check is a test at a stated rate (docs/noise.md), and the search stops at the
-    first graph that the noise could have turned into the update; another of nearly the same gradient may be the true
-    one.
+    first graph whose gradient the noise could have turned into the update; the true graph may be another with nearly
+    the same gradient.
 
     Returns:
       The best graph found. ``info`` has the numbers of nodes and blocks, the seconds of each stage, and options that
@@ -102,31 +102,36 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
         return "it needs at least two convolutions, to check 1-hop blocks"
     if model.of_nodes == "all":
         return (
-            "a norm looks at all nodes, so that a neighbourhood does not tell a state; under batch normalisation whose "
-            "running statistics came back the census reads it"
+            "a norm depends on all nodes, so a neighbourhood alone does not determine a node's state; under batch "
+            "normalisation with returned running statistics use the census"
         )
     by_node = model.readout.additive == "nodes"
     if model.depth == 2 and not by_node:
         return (
-            f"with two layers the 2-hop blocks are checked in a per-node readout, and {model.readout.kind!r} is none; "
-            "use readout 'node_mlp' or three layers"
+            f"with two layers the 2-hop blocks are checked in a per-node readout, and {model.readout.kind!r} is not "
+            "one; use readout 'node_mlp' or three layers"
         )
     if model.depth == 2 and model.jumping.keeps is None:
-        return f"with two layers the 2-hop blocks' states do not show under jump={model.jump!r}; take 'cat' or 'last'"
+        return (
+            f"with two layers the gradient does not show the states of 2-hop blocks under jump={model.jump!r}; "
+            "use 'cat' or 'last'"
+        )
     unseen = [hop for hop in range(min(model.depth, 3)) if not leak_points(observation, hop)] if model.frozen else []
     if unseen:
         return (
-            f"the weights whose gradients show {unseen[0]}-hop blocks are frozen ({', '.join(model.frozen)}); take "
-            "gradient matching (as dlg)"
+            f"the weights whose gradients show {unseen[0]}-hop blocks are frozen ({', '.join(model.frozen)}); use "
+            "gradient matching (such as dlg)"
         )
     if not leak_points(observation, 0):
         return "no linear map takes the nodes' own rows; it needs an encoder, or a readout that sees the input"
     if model.edge_classes and knowledge.distinct_nodes:
-        return "with nodes that all differ it settles edges without classes; leave distinct_nodes out"
+        return "under distinct_nodes it cannot find the classes of edges; leave distinct_nodes out"
     if model.readout.slots is not None:
         return "a flattened readout depends on the order of nodes, which is not searched; use another readout"
     if model.node_level and not by_node:
-        return f"node labels are solved for in a per-node readout, and {model.readout.kind!r} is none; use 'node_mlp'"
+        return (
+            f"node labels are solved for in a per-node readout, and {model.readout.kind!r} is not one; use 'node_mlp'"
+        )
     if model.node_level and observation.scaled:
         return "the update was clipped, and node labels show only in its length; use a graph task, or no clipping"
     return None

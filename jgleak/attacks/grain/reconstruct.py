@@ -59,7 +59,7 @@ class Search:
         return Graph(self.candidates.nodes.codes[roots], edges, label, edge_class=classes)
 
     def as_known(self, partial: PartialGluing) -> bool:
-        """True where a graph is as large as is known, and has the feature rows that are."""
+        """True where a graph agrees with the number of nodes and the feature rows, as far as they are known."""
         known = self.knowledge.n
         return (known is None or len(partial.kinds) == known) and (
             self.rows is None or self.rows.agree(self.graph(partial).x)
@@ -84,15 +84,16 @@ class Search:
         return distance <= self.most
 
     def _key(self, partial: PartialGluing, census: Census, share: Census) -> object:
-        """What decides the gradient: of two convolutions the 2-hop blocks, where nodes are averaged only their shares;
-        of more convolutions the graph."""
+        """What determines the gradient: under two convolutions the counts of the 2-hop blocks (their shares, where
+        nodes are averaged), under more the graph."""
         model = self.observation.model
         if model.depth > 2:
             return self.graph(partial).canonical_form()
         return census if model.node_level else share
 
     def _plausible(self, share: Census) -> bool:
-        """The mean of the nodes' last hidden rows is known from the gradient: a cheap test before the whole one."""
+        """The mean of the nodes' last hidden rows is known from the gradient: a cheap test before the gradients are
+        compared."""
         if self.last_rows is None:
             return True
         rows, mean = self.last_rows
@@ -114,8 +115,8 @@ def reconstruct(
     """Search for a graph built of the candidate blocks whose gradient matches (GRAIN, Algorithms 4 and 8).
 
     Differs from the authors' code: small sizes first (a multiple of a small graph has the same gradient), every
-    finished graph is tested (equal block counts once), and the blocks that the readout's known mean asks for are tried
-    before all of them.
+    finished graph is tested (equal block counts once), and the blocks that explain the readout's known mean are tried
+    before all blocks.
     """
     search = Search(observation, knowledge, candidates, settings, clock)
     stop = "time" if clock.left <= 0 else "no candidates" if candidates.twos.size == 0 else "exhausted"
@@ -153,7 +154,7 @@ def block_order(candidates: GrainCandidates) -> Float[np.ndarray, " K"]:
 
 
 def _stages(search: Search) -> Iterator[Bool[np.ndarray, " K"]]:
-    """Sets of blocks to build from: those the readout's mean asks for, then all."""
+    """Sets of blocks to build from: those that explain the readout's mean, then all."""
     everything = np.ones(search.candidates.twos.size, bool)
     if search.last_rows is not None and everything.size:
         rows, mean = search.last_rows
@@ -196,7 +197,7 @@ def _stage(search: Search, chosen: Bool[np.ndarray, " K"]) -> str | None:
                 complete &= builder.exhausted
                 if not builder.exhausted:
                     continue
-                # all graphs with a node of this kind have been seen: the other starts can do without the kind
+                # all graphs with a node of this kind have been searched: no other start needs the kind
                 left &= twos.roots != twos.roots[start]
         if complete:
             return None
@@ -254,7 +255,7 @@ def _last_rows(
 
 
 def _noisy_mean(observation: Observation, knowledge: Knowledge) -> float:
-    """How far off noise puts the mean of the last hidden rows, at the rate of the tests; 0 without noise."""
+    """How far noise may move the mean of the last hidden rows, at the rate of the tests; 0 without noise."""
     model = observation.model
     if knowledge.noise is None or model.readout.additive != "nodes":
         return 0.0

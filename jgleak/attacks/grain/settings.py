@@ -1,4 +1,4 @@
-"""What GRAIN tolerates, and where its searches end; sizes that only decide speed stay with the code."""
+"""GRAIN's tolerances and the limits of its searches. Sizes that affect speed alone stay beside the code."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from jgleak.attacks.span.settings import LIMITS, TOLERANCES, SpanLimits, SpanTol
 
 @dataclasses.dataclass(frozen=True)
 class GrainTolerances:
-    """What counts as near.
+    """Which differences count as none.
 
     Attributes:
       mean_rows: how far the mean of a graph's last hidden rows may be from the one that the gradient shows (relative).
-      asked_residual: residual (relative) of shares of blocks with that mean up to which these blocks are tried first.
-      asked_share: and the smallest share that counts.
+      asked_residual: where shares of blocks explain that mean up to this relative residual, these blocks are tried
+        first.
+      asked_share: smallest share of a block that counts as one of these.
       span: those of the span checks.
     """
 
@@ -30,11 +31,12 @@ class GrainLimits:
     """Where the searches end, beside the user's budget.
 
     Attributes:
-      filtering_share: most of the time left that filtering one hop may take: the search for the graph needs some too.
-      unchecked_one_hop: most 1-hop neighbourhoods to keep unchecked, when the checked ones do not lead to the graph.
+      filtering_share: largest part of the time left that filtering one hop may take; the rest is for the search for the
+        graph.
+      unchecked_one_hop: most 1-hop neighbourhoods to keep unchecked, where the checked ones do not give the graph.
       unchecked_two_hop: the same for two hops.
-      size_rounds: numbers of nodes up to which graphs are searched for, one after another, where theirs is not known;
-        a bound that is known takes the place of what is beyond it.
+      size_rounds: bounds on the number of nodes, tried one after another where the number is unknown; a known bound
+        replaces those above it.
       step_rounds: search-tree nodes for one start, raised from round to round, so that no wrong start takes the whole
         time.
       solver_rounds: most steps of non-negative least squares, for each unknown (SciPy's default is 3).
@@ -61,4 +63,4 @@ class GrainSettings:
 
 
 DEFAULTS = GrainSettings()
-"""As measured."""
+"""The defaults."""

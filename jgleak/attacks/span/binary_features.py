@@ -1,7 +1,7 @@
 """The node filter for word features: hundreds of binary columns, of which every node has a few.
 
-Adding such features one by one, as GRAIN does, multiplies partial candidates without bound: with a zero row about,
-every union of disjoint rows passes until the last column. But binary columns say more than one span check each. Let
+Adding such features one by one, as GRAIN does, multiplies partial candidates without bound: where a zero row occurs,
+every union of disjoint rows passes until the last column. But binary columns give more than one span check each. Let
 ``c`` be a row's coordinates in the span's basis. Word ``j`` of that row is ``u_j . c`` for a known vector ``u_j``, and
 is 0 or 1; rows without any of the words reveal the functional ``w`` with ``w . c = 1`` for every row. When some words'
 vectors add up to ``w``, exactly one of these words occurs in any row. Such partitions, as fine as a linear programme
@@ -36,7 +36,7 @@ class Words(NamedTuple):
 
 
 def wordy(space: FeatureSpace, limits: SpanLimits = LIMITS) -> bool:
-    """True for a schema dominated by binary features."""
+    """True for a schema with many binary features (``SpanLimits.word_features``)."""
     return sum(f.kind == "binary" for f in space.features) >= limits.word_features
 
 
@@ -46,7 +46,7 @@ def passing_words(
     """All feature vectors of a wordy schema in the span; those found when ``clock`` runs out.
 
     Raises:
-      TooManyCandidates: the span fills its space or is empty, or hardly any column is free of words.
+      TooManyCandidates: the span fills its space or is empty, or the feature space states no mean and deviation.
     """
     if not subspace.informative:
         raise TooManyCandidates("the input gradient spans the whole input space (or nothing)")

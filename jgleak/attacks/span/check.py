@@ -92,7 +92,7 @@ class SpanCheck:
         )
 
     def loosened(self, factor: float) -> SpanCheck:
-        """The check that allows rows ``factor`` times as much."""
+        """The same check with a margin ``factor`` times as wide."""
         subspace = dataclasses.replace(self.subspace, margin=self.subspace.margin.loosened(factor))
         return SpanCheck.of(subspace, view=self.view, fixed=self.fixed)
 

@@ -176,8 +176,8 @@ class Neighbourhoods:
         return [(rest * number, first) for number, first in zip(ways, firsts, strict=True)]
 
     def within(self, candidates: int) -> tuple[int, int]:
-        """How many prefixes hold at most so many candidates, and how many tail rows of each: all, or those of one
-        prefix that alone holds more."""
+        """How many prefixes hold at most ``candidates`` candidates, and how many tail rows to take of each: all, or
+        fewer of a single prefix that holds more."""
         rows, most = self.tail.shape[0], min(self.prefix_count, LARGEST)
         if most * rows <= candidates:
             return most, rows
@@ -189,7 +189,7 @@ class Neighbourhoods:
         return self.of(0, self.prefix_count)
 
     def parts(self, most: int) -> Iterator[Int[np.ndarray, "_S k"]]:
-        """The same, built in parts of about so many, or those of one prefix."""
+        """Every neighbourhood, built in parts of about ``most``; a part holds at least one prefix."""
         step = max(1, most // self.tail.shape[0])
         for first in range(0, self.prefix_count, step):
             yield self.of(first, min(first + step, self.prefix_count))

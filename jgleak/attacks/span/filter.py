@@ -72,7 +72,7 @@ class BlockFilter:
     A neighbour is a row of the table: an entry of the level below seen along an edge of some class, entry ``t`` along
     class ``k`` of ``K`` as row ``K t + k``. Where edges are alike (``K = 1``) rows are entries.
 
-    The first check whose rows can be computed column by column rejects; all of them confirm.
+    The first check whose rows can be computed column by column rejects candidates; the others must pass all checks.
 
     Args:
       layer: the layer that mixes the rows.
@@ -84,7 +84,7 @@ class BlockFilter:
         have one.
       classes: number ``K`` of edge classes.
       distinct: no entry occurs twice among a centre's neighbours.
-      mesh: devices to share the ranges (axis ``devices``); all local devices when left out.
+      mesh: devices that share the ranges (axis ``devices``); all local devices by default.
     """
 
     def __init__(
@@ -125,10 +125,10 @@ class BlockFilter:
 
         Args:
           requests: centres and their slots, in the order in which the budget is to be spent.
-          clock: stops at its limit and returns what was found until then.
-          budget: most candidates looked at around one centre, and most blocks kept; centres that are left, or whose
-            survivors could not all be confirmed, are listed as unsearched.
-          limits: where one centre is given up.
+          clock: at its limit the search stops and returns what was found.
+          budget: most candidates checked around one centre, and most blocks kept. Centres that were not reached, or
+            whose survivors could not all be confirmed, are listed as unsearched.
+          limits: when one centre is given up.
         """
         checked, unsearched, small, number = 0, [], [], 0
         parts = [self.confirm([], [])]

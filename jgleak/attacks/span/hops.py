@@ -127,7 +127,7 @@ def next_hop(
 def next_search(
     model: GNN, params: Params, nodes: Nodes, hops: Sequence[Blocks], checks: Sequence[SpanCheck]
 ) -> tuple[BlockFilter, list[Request]]:
-    """What embeds and checks blocks of one hop more, and every centre with the neighbours it may have, fewest first."""
+    """A filter for blocks of one hop more, and every centre with the neighbours it may have, the fewest ways first."""
     layer, below = model.layer_at(params, len(hops)), hops[-1]
     rows = below.states, below.degrees
     search = BlockFilter(*layer, *rows, checks, fixed=fixed_rows(model, nodes, below), classes=below.classes)
@@ -163,7 +163,7 @@ def one_hop_count(nodes: Nodes) -> int:
     if nodes.listed is not None:
         return len(nodes.listed)
     possible = np.repeat(nodes.degrees > 0, nodes.classes)
-    different, centres = np.unique(nodes.degrees, return_counts=True)  # of millions of nodes few degrees are different
+    different, centres = np.unique(nodes.degrees, return_counts=True)  # few distinct degrees among millions of nodes
     ways = (total(repeated(possible, degree)) for degree in different.tolist())
     return sum(one * count for one, count in zip(ways, centres.tolist(), strict=True))
 
@@ -174,7 +174,8 @@ def reciprocal(blocks: Blocks) -> Blocks:
 
 
 def partnered(blocks: Blocks, among: Bool[np.ndarray, " K"]) -> Bool[np.ndarray, " K"]:
-    """The blocks ``among`` some that are left when those go whose neighbours have none that hold them in turn."""
+    """Which blocks ``among`` these remain after every block is removed, again and again, that has a neighbour without a
+    block that holds its root."""
     alive = among.copy()
     roots, classes = blocks.roots.tolist(), blocks.classes
     while True:
@@ -204,8 +205,8 @@ def encoded(model: GNN, params: Params, nodes: Nodes) -> Float[np.ndarray, "T F"
 
 
 def fixed_rows(model: GNN, nodes: Nodes, below: Blocks | None = None) -> Float[np.ndarray, "K f"]:
-    """What a block's centre alone says of the row that enters the readout: GRAIN's has the input row before the state,
-    and jumping knowledge the states after fewer layers."""
+    """The part of the readout's input row that the block's centre alone determines: in GRAIN's readout the node's
+    features, under jumping knowledge the states after fewer layers."""
     kinds = np.arange(nodes.degrees.size) if below is None else below.kinds
     rows = nodes.rows[kinds] if model.readout.sees_input else np.zeros((kinds.size, 0))
     if below is None or model.jumping.keeps != "all":
@@ -221,7 +222,8 @@ def _history(blocks: Blocks) -> Float[np.ndarray, "K S"]:
 def joined(
     parts: Sequence[FoundBlocks], kinds: Int[np.ndarray, " T"], below: Float[np.ndarray, "T S"] | None = None
 ) -> Blocks:
-    """What several searches found; ``kinds`` and ``below``: of each entry one hop less, its node and its embeddings."""
+    """The blocks of several searches. ``kinds`` and ``below`` hold the node and the embeddings of each entry of one hop
+    less."""
     centres = np.concatenate([part.centres for part in parts])
     return Blocks(
         centres,

@@ -19,11 +19,11 @@ from jgleak.attacks.span.leak_points import View
 from jgleak.gnn import Layer, Params
 
 GROUP = 64
-"""Places of a tile that are looked at together when survivors are gathered."""
+"""Places of a tile that are handled together when survivors are gathered."""
 
 TOGETHER = 1_200
-"""Most products of a candidate in one pass of the scan; a compiler that is given more of them keeps its sums in
-memory, which is twenty times as slow."""
+"""Most products of a candidate in one pass of the scan; with more of them the compiler keeps the sums in memory, which
+is much slower."""
 
 STEP = 32
 """Columns of one pass where there are several."""
@@ -33,7 +33,7 @@ WIDE = {"xla_cpu_prefer_vector_width": 512, "xla_cpu_enable_fast_min_max": True}
 
 
 Which = tuple[Layer, View]
-"""The row that is checked: a model's, of one layer, in one view."""
+"""Which row is checked: the layer that computes it, and the view."""
 
 
 class Probe(NamedTuple):
@@ -118,14 +118,15 @@ def residuals(
     null: Float[Array, "C s"],
     members: Int[Array, "k B"],
 ) -> tuple[Float[Array, "B s"], Float[Array, " B"]]:
-    """What null vectors leave of candidates' chosen columns, and the columns' length; ``members`` are places."""
+    """Residuals of candidates' chosen columns on the null vectors, and the columns' length; ``members`` are rows of
+    ``table``."""
     total = table[:, :1] + sum(table[:, rows] for rows in members)
     row = _row(*which, weights, total, columns) * scale
     return jnp.matmul(row, null, precision="highest"), jnp.linalg.norm(row, axis=1)
 
 
 Scanned = tuple[Int[Array, "devices 3"], Int[Array, "devices 2 capacity"]]
-"""For each device the number of survivors and the tile it would have gone on with (row = rows of tiles: finished), and
+"""For each device the number of survivors and the next tile (at the end of the range: the number of rows of tiles), and
 the buffer: prefix number and tail row of each survivor."""
 
 
@@ -148,7 +149,8 @@ def scan(which: Which, mesh: Mesh, tile: tuple[int, int], reach: int, *arrays: A
 
 @cache
 def _compiled(platform: str) -> Callable[..., Scanned]:
-    """One function a kind of device: a processor is told to use its widest vectors and plain minima and maxima."""
+    """One function for each platform: on a CPU the compiler uses its widest vectors, and minima and maxima that ignore
+    NaN."""
 
     def run(which: Which, mesh: Mesh, tile: tuple[int, int], reach: int, *arrays: Any) -> Scanned:
         split, whole = PartitionSpec("devices"), PartitionSpec()
@@ -224,8 +226,8 @@ def _scan(
 def _compact(mask: Bool[Array, " n"]) -> tuple[Int[Array, ""], Int[Array, " n"]]:
     """The number of set places, and the places, set ones first.
 
-    Digits are few as a rule, and a prefix sum over all of them would cost more than the check itself: groups with a set
-    place are found first, and only those are looked into.
+    Few places are set as a rule, and a prefix sum over all of them would cost more than the check itself. So groups
+    with a set place are found first, and only these are searched.
     """
     size = mask.shape[0]
     each = math.gcd(size, GROUP)
@@ -283,7 +285,7 @@ def _passing(
 def _with_column(
     which: Which, weights: Params, parts: Sequence[Array], c: Int[Array, ""], sums: list[Float[Array, "P Q"]]
 ) -> list[Float[Array, "P Q"]]:
-    """The sums with column ``c`` more. It is traced once for all of them."""
+    """The sums with column ``c`` added. Traced once for all columns."""
     columns, scale, null, prefix, tail = parts
     place, factor, weighing = (lax.dynamic_slice_in_dim(part, c, 1) for part in (columns, scale, null))
     total = lax.dynamic_slice_in_dim(prefix, c, 1, axis=2) + lax.dynamic_slice_in_dim(tail, c, 1, axis=1)
@@ -330,8 +332,8 @@ def inside(
     spread: Float[Array, " r"],
     tolerance: Float[Array, ""],
 ) -> Bool[Array, " B"]:
-    """The check in all coordinates, at the tables' precision: what is allowed follows the row's length, and ``spread``
-    its coordinates."""
+    """The check in all coordinates, at the tables' precision. The distance allowed is a share of the row's length, and
+    ``spread`` times its coordinates."""
     scaled = rows / scale
     along = jnp.matmul(scaled, basis, precision="highest")
     rest = scaled - jnp.matmul(along, basis.T, precision="highest")
@@ -340,7 +342,7 @@ def inside(
 
 
 def fill(array: np.ndarray, size: int, axis: int = 0, value: float = 0) -> np.ndarray:
-    """One value at the end of an axis, up to ``size``."""
+    """Pad the end of an axis with one value, up to ``size``."""
     if array.shape[axis] >= size:
         return array
     rest = (slice(None),) * axis

@@ -1,4 +1,4 @@
-"""Where a model's gradient shows the rows of blocks: the span checks there are, and what each takes for granted.
+"""Where a model's gradient shows the rows of blocks: the span checks, and the condition of each.
 
 ====================  =====================================  ==============================================
 check                 row of a block's root ``v``            span

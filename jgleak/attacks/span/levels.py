@@ -1,4 +1,4 @@
-"""What an observation offers the filters: the nodes to begin with, and the checks of each hop."""
+"""What the filters get from an observation: the nodes, and the checks of each hop."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def find_nodes(
     tolerances: SpanTolerances = TOLERANCES,
     limits: SpanLimits = LIMITS,
 ) -> Nodes:
-    """Feature vectors, each with the degree it states or all degrees it might have: the known ones, or else those that
-    pass the node filter, and the one of a row of zeros, where there is one, since no gradient shows that it is missing.
+    """Feature vectors, each with the degree it states or all degrees it might have. They are the known ones, or else
+    those that pass the node filter; a vector whose row is zero is always kept, since no gradient can exclude it.
 
     Raises:
       TooManyCandidates: the input span carries too little information.
@@ -116,7 +116,7 @@ def with_degrees(
 
 
 def degree_bound(knowledge: Knowledge, limits: SpanLimits = LIMITS) -> tuple[int, str]:
-    """Where features state no degree, the largest that is tried, and where that number is from."""
+    """Where features state no degree, the largest that is tried, and the source of that number in words."""
     if knowledge.max_degree is not None:
         return knowledge.max_degree, "which is known"
     public = [g.degree.max() for g in knowledge.auxiliary]
@@ -127,7 +127,7 @@ def degree_bound(knowledge: Knowledge, limits: SpanLimits = LIMITS) -> tuple[int
 
 
 def _blank(space: FeatureSpace) -> Int[np.ndarray, "_k G"]:
-    """The feature vector whose row is zero; none where no row is."""
+    """The feature vector whose row is zero, if there is one."""
     codes = space.decode(np.zeros((1, space.width))).astype(np.int32)
     return codes[~np.any(space.encode(codes), axis=1)]
 
@@ -135,7 +135,7 @@ def _blank(space: FeatureSpace) -> Int[np.ndarray, "_k G"]:
 def _passing(
     space: FeatureSpace, span: Subspace, clock: Clock, limits: SpanLimits
 ) -> tuple[Int[np.ndarray, "T G"], bool]:
-    """Feature vectors that pass, and whether that is all that do."""
+    """Feature vectors that pass, and whether they are complete."""
     if wordy(space, limits):
         return passing_words(space, span, clock=clock, limits=limits)
     return passing_nodes(space, span, clock=clock, limits=limits), True

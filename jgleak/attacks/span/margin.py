@@ -1,4 +1,4 @@
-"""How far off a span a true row may be: after rounding alone, or under noise of known deviation."""
+"""How far from a span a true row may lie: after rounding alone, or under noise of known deviation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Deviations = Callable[[Float[np.ndarray, " r"]], Float[np.ndarray, " T"]]
 
 @runtime_checkable
 class Margin(Protocol):
-    """What the checks ask; ``RoundingMargin`` and ``NoiseMargin`` answer.
+    """The interface of ``RoundingMargin`` and ``NoiseMargin``.
 
     Attributes:
       gap: how clearly the span's last direction stands above what was dropped.
@@ -53,7 +53,7 @@ class Margin(Protocol):
 
     @property
     def fault(self) -> str | None:
-        """Why a span's rank is not to be seen, or None."""
+        """Why a span's rank is unclear, or None."""
         ...
 
     def distances(
@@ -96,7 +96,7 @@ class Margin(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class RoundingMargin:
-    """A row may be off by a share of its length, which the gap in the singular values tells (``Margin``).
+    """A row may be off by a share of its length, which follows from the gap in the singular values (``Margin``).
 
     Attributes:
       gap: ratio of the last singular value kept to the first one dropped (``inf`` when none was dropped).
@@ -124,7 +124,7 @@ class RoundingMargin:
 
     @property
     def spread(self) -> Float[np.ndarray, " 0"]:
-        """None."""
+        """Empty: nothing beyond ``share`` is allowed."""
         return np.zeros(0)
 
     @property

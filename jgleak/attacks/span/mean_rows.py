@@ -17,15 +17,15 @@ from jgleak.gnn import Params
 from jgleak.gnn.tree import at
 
 BLURRED = 3e-4
-"""Relative error of a mean row, by rounding of the statistics, above which it is not used: less than rows may be off by
-(``SpanTolerances.statistics_row``)."""
+"""Relative error of a mean row, by rounding of the statistics, above which it is not used. It is less than the
+tolerance of rows (``SpanTolerances.statistics_row``)."""
 
 Path = tuple[str, ...]
 Row = Float[np.ndarray, " d"]
 
 
 def mean_rows(observation: Observation, layer: int) -> dict[Path, Row | None]:
-    """Of a layer's kernels right before a norm in training mode the mean of the rows that enter; None: not known."""
+    """The mean of the rows that enter each kernel right before a norm in training mode; None where it is unknown."""
     model, found = observation.model, dict[Path, Row | None]()
     part, weights = model.layers[layer], model.conv_of(observation.params, layer)
     for path, norm in part.norms.items():
@@ -40,7 +40,7 @@ def mean_rows(observation: Observation, layer: int) -> dict[Path, Row | None]:
 def whole_gradient(observation: Observation, layer: int, path: Path) -> Float[np.ndarray, "d D"] | None:
     """The gradient of a layer's kernel, with the direction that a norm behind it hides beside its columns.
 
-    None: it hides one that is not known.
+    None where that direction is unknown.
     """
     gradient = np.asarray(at(observation.model.layer_of(observation.update, layer), path), np.float64)
     hidden = mean_rows(observation, layer)
@@ -53,7 +53,7 @@ def whole_gradient(observation: Observation, layer: int, path: Path) -> Float[np
 
 
 def _solved(observation: Observation, norm: Path, kernels: list[Params], bias: Params | None) -> list[Row | None]:
-    """The means of the rows that enter kernels whose outcomes, added up with the bias, enter a norm."""
+    """The means of the rows that enter kernels whose outputs, added up with the bias, enter a norm."""
     sizes, seen = [kernel.shape[0] for kernel in kernels], observation.statistics
     if not kernels or seen is None or sum(sizes) > kernels[0].shape[1]:
         return [None] * len(kernels)

@@ -13,7 +13,7 @@ from jgleak.attacks.span.settings import LIMITS, SpanLimits
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.features import FeatureSpace
 
-FEWER = "give a schema with those values alone that occur in public data (--features FILE)"
+FEWER = "give a schema with only the values that occur in public data (--features FILE)"
 """What to do about too many feature vectors."""
 
 
@@ -44,8 +44,8 @@ def passing_nodes(
     *rank* allows one (theirs waits until the number of columns exceeds the rank).
 
     Under noise a relation is not broken but off by a normal number whose deviation depends on the whole row (see
-    ``Subspace``). Of a partial vector it is at most what the features seen contribute, as a vector, and the most that
-    each of the others can. All relations so far are tested together, since that bound shrinks from step to step.
+    ``Subspace``). For a partial vector that deviation is at most the one of the features seen, plus the largest that
+    each other feature can add. All relations so far are tested together, since that bound shrinks from step to step.
 
     Raises:
       TooManyCandidates: too many partial vectors survive, or ``clock`` ran out: the span says too little.
@@ -72,7 +72,7 @@ def passing_nodes(
 
 @dataclasses.dataclass(frozen=True)
 class _Partial:
-    """Partial feature vectors that survived: codes, choices of each feature picked, and what was tested of them."""
+    """Partial feature vectors that survived: codes, choices of each feature picked, and the relations tested so far."""
 
     picked: tuple[_FeatureGroup, ...]
     codes: Int[np.ndarray, "T G"]
@@ -88,7 +88,7 @@ class _Partial:
 
 
 def _extended(partial: _Partial, group: _FeatureGroup, left: list[_FeatureGroup], subspace: Subspace) -> _Partial:
-    """With every value of one more feature, as far as the relations allow; ``left`` are the features after it."""
+    """The vectors with every value of one more feature that the relations allow; ``left`` are the features after it."""
     margin, picked = subspace.margin, (*partial.picked, group)
     number = group.values.shape[0]
     old, new = np.divmod(np.arange(partial.codes.shape[0] * number), number)

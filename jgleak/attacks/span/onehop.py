@@ -1,4 +1,4 @@
-"""1-hop blocks: every neighbourhood of the cheap centres, and of the others those beside a block already found."""
+"""1-hop blocks: every neighbourhood of centres with few candidates; of the others only those next to a block found."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def one_hop(
 ) -> Blocks:
     """Blocks of a node and its neighbours that pass ``checks`` (GRAIN: ``H_1`` in the span of the second convolution).
 
-    Centres are searched cheapest first, and what they teach is used at once: a neighbour already searched must itself
-    have a passing block that holds this centre. This is GRAIN's structure check moved forward; it turns 1e8
-    candidates into 1e5 where many feature vectors pass the node filter by accident.
+    Centres with the fewest candidates are searched first, and what is found is used at once: a neighbour already
+    searched must itself have a passing block that holds this centre. This is GRAIN's structure check, made earlier;
+    it removes most candidates where many feature vectors pass the node filter by accident.
 
-    When the centres left have more than ``limits.whole_candidates``, they are searched only beside what was found: in a
-    connected graph every node is reached from any other along edges, and the block of each step holds the node of the
-    next. So a neighbourhood is looked at when it holds a node whose own block holds this centre; of a graph with one
-    node among the centres searched in full nothing is missed. That is the condition of the result.
+    Where all centres together would have more than ``limits.whole_candidates``, the remaining ones are searched only
+    next to blocks found: a neighbourhood is checked when it holds a node whose own block holds this centre. In a
+    connected graph every node is reached from any other along edges, so nothing is missed where one node of the graph
+    is among the centres searched in full. That is the condition of the result.
 
     Args:
       mutual: a block needs one around each neighbour that holds its centre; False where some true blocks are known to
@@ -101,7 +101,7 @@ def _cheapest(
     """All blocks of centre after centre, the cheapest first, as long as they have few enough candidates.
 
     Returns:
-      What was found, what may be whose neighbour after that (centre, neighbour), and the centres left.
+      The blocks, the neighbours that each centre may still have (centre, neighbour), and the centres left.
     """
     number, degrees, limits, classes = nodes.degrees.size, nodes.degrees.tolist(), searching.limits, nodes.classes
     possible: Bool[np.ndarray, "T U"] = np.outer(nodes.degrees > 0, np.repeat(nodes.degrees > 0, classes))
@@ -134,9 +134,8 @@ def _exactly(centre: int, neighbours: Neighbours) -> Request:
 
 
 def likely(nodes: Nodes, blocks: Blocks) -> list[Request]:
-    """Neighbourhoods that hold a node whose block, among ``blocks``, holds the centre; then all of every centre.
-
-    What to list first where not all can be listed: most true neighbourhoods are beside some block that is known.
+    """Neighbourhoods that hold a node whose block, among ``blocks``, holds the centre; then all of every centre. This
+    is the order in which to list them where not all can be listed: most true neighbourhoods are next to a known block.
     """
     possible = np.repeat(nodes.degrees > 0, nodes.classes)
     blocks_of = zip(blocks.roots.tolist(), blocks.neighbours, strict=True)

@@ -26,7 +26,7 @@ FINE, FINE_REACH, FINE_TAIL = (32, 256), 256, 1 << 13
 """The same where there are at most so many prefixes and tail rows: a larger tile would be mostly padding."""
 
 RANGE = 1 << 26
-"""Candidates of a range: what one device does between two looks at the clock."""
+"""Candidates of a range: what one device checks between two readings of the clock."""
 
 TABLES = (256, 1024, 4096, 32768)
 COLUMNS = (28, 40, *range(64, 4097, kernels.STEP))
@@ -36,8 +36,7 @@ VECTORS = (4, 8)
 """Padded sizes: table rows, columns, tail rows, prefix members, null vectors."""
 
 FEW = 1 << 24
-"""Up to so many candidates null vectors are padded, with zeros: another compiled program would take longer than they
-do."""
+"""Up to this many candidates null vectors are padded with zeros: compiling another program would take longer."""
 
 AHEAD = 2
 """Ranges in flight before the host waits for the first."""
@@ -103,7 +102,8 @@ class CentreSearch:
 
     @property
     def fine(self) -> bool:
-        """Few candidates: tiles are small, and one compiled program takes checks of few columns and of more."""
+        """Few candidates: tiles are small, and columns are padded to fewer sizes, so that fewer programs are
+        compiled."""
         return self.plan.prefix_count <= FINE_REACH and self.plan.tail.shape[0] <= FINE_TAIL
 
     @property
@@ -201,7 +201,8 @@ class CentreSearch:
         return tail_of
 
     def _placed(self, arrays: Any) -> Any:
-        """On every device; a single one is handed what it lacks at each call, which is little, and sooner."""
+        """Copies on every device. A single device gets the arrays at each call instead: they are small, and this is
+        faster."""
         if self.mesh.size == 1:
             return arrays
         return jax.device_put(arrays, NamedSharding(self.mesh, PartitionSpec()))

@@ -27,8 +27,8 @@ SEEN = 16
 """Null vectors in which directions are compared."""
 
 CELL, AXES, ROUNDS = 0.01, 8, 4
-"""Directions are sorted into cells of this side, in so many random coordinates, so many times: a hash, of which only
-how many pairs are compared depends."""
+"""Side of the cells into which directions are sorted, number of random coordinates, and number of rounds. This is a
+hash: only the number of pairs that are compared depends on it."""
 
 BATCHES = (1 << 10, 1 << 14)
 """Padded sizes: candidates embedded at once."""
@@ -37,7 +37,7 @@ LISTING = 0.5
 """Part of the time that listing candidates may take; their directions are compared in the rest."""
 
 SLAB = 1 << 18
-"""Rows between two looks at the clock, where all are handled alike."""
+"""Rows between two readings of the clock."""
 
 
 def completed(
@@ -49,10 +49,11 @@ def completed(
 ) -> list[Subspace]:
     """The subspace with one more dimension, the direction that most rows share first.
 
-    Nothing is found where a column of a state needs all others (GIN, layer norm): candidates are too many for that.
+    Nothing is found where a column of a state depends on all others (GIN, layer norm): there are too many candidates to
+    compute whole states.
 
     Args:
-      search: what embeds candidates; its checks are not used.
+      search: the filter that embeds candidates; its checks are not used.
       requests: centres and what their neighbours may be.
       subspace: the span of the embedded states.
       clock: ends the enumeration and the comparison.
@@ -125,7 +126,7 @@ class _Embedding:
 
 
 def _listed(requests: Sequence[Request], most: int) -> Iterator[tuple[int, Int[np.ndarray, "S k"]]]:
-    """Candidates, centre by centre, the centres with the fewest first; at most so many, a few at a time."""
+    """Candidates, centre by centre, the centres with the fewest first; at most ``most``, in batches."""
     number = 0
     for centre, slots in sorted(requests, key=lambda request: total(request[1])):
         number += total(slots)
@@ -149,8 +150,8 @@ def _unit(rows: Float[np.ndarray, "S k"]) -> Float[np.ndarray, "S k"]:
 def _shared(
     directions: Float[np.ndarray, "S k"], rng: np.random.Generator, close: float, limits: SpanLimits, clock: Clock
 ) -> list[Int[np.ndarray, " _G"]]:
-    """Groups of at least ``completion_rows`` equal directions, the largest first; equal ones differ by ``close``. Those
-    that were found until the time is up."""
+    """Groups of at least ``completion_rows`` directions that differ by at most ``close``, the largest first; those that
+    were found in time."""
     least = limits.completion_rows
     groups: dict[bytes, Int[np.ndarray, " _G"]] = {}
     width = min(directions.shape[1], AXES)

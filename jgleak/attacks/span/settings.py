@@ -1,4 +1,4 @@
-"""What the span checks tolerate, and where their searches end; sizes that only decide speed stay with the code."""
+"""Tolerances of the span checks and limits of their searches. Sizes that affect speed alone stay beside the code."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ class SpanTolerances:
     Attributes:
       rank_floor: singular values below this share of the largest are rounding noise of float32 gradients, whatever the
         gap.
-      rank_gap: smallest ratio between the singular values on both sides of the rank; below it there is no rank to be
-        seen. 0: no gap is looked for, and all directions that stand above rounding are taken.
+      rank_gap: smallest ratio between the singular values on both sides of the rank; below it the rank is unclear. 0:
+        no gap is needed, and all directions above rounding are taken.
       noise_edge: singular values up to this multiple of the largest one that noise alone has count as noise.
       coordinate_floor: smallest scale of a coordinate, relative to the median: a coordinate without gradient must be
         zero in every row.
-      row_margin: a row may be off by so many times the inverse of the gap, relative to its length: that far the last
-        direction kept is known.
-      row_least: and by at least this much, relative to its length,
-      row_most: and by at most this much (GRAIN finds any fixed threshold in [1e-4, 1e-2] to work, Figure 6).
-      statistics_row: and by at least this much where a batch's statistics enter, which follow from running ones that
-        were rounded.
-      row_rounding: relative distance of a row from the space that rounding alone explains, where noise is accounted
-        with.
+      row_margin: a row may be off by this multiple of the inverse of the gap, relative to its length: the error of the
+        last direction kept.
+      row_least: lower bound of what a row may be off, relative to its length.
+      row_most: upper bound of it (GRAIN finds any fixed threshold in [1e-4, 1e-2] to work, Figure 6).
+      statistics_row: lower bound of it where a batch's statistics enter, which follow from rounded running statistics.
+      row_rounding: relative distance of a row from the space that rounding alone explains, where noise is modelled as
+        well.
       device_rounding: residual that float32 arithmetic alone can leave on the device, relative to the row.
-      device_margin: the device's check of whole rows allows so many times what the host's does, which follows.
-      chance_rate: null vectors are enough when a candidate of no meaning passes all of them this rarely.
+      device_margin: the device's check of whole rows allows this multiple of what the host's check, which follows,
+        allows.
+      chance_rate: enough null vectors are used when a random row passes all of them at most this often.
       live_unit: smallest size of a coordinate, relative to the median of those that are not off, to be chosen beside
         the pivots: a unit that is off in every row rejects nothing.
       dead_unit: largest size of a coordinate that is off, relative to the largest.
@@ -35,14 +35,14 @@ class SpanTolerances:
       relation_floor: singular values of a part of the basis below this share of a row's tolerance show no dimension.
       word_entry: largest error of an entry that should be 0 or 1, and of vectors of words that should be equal
         (relative).
-      word_row: a row of words is kept where no entry is farther from 0 and 1 than so many times that error.
+      word_row: a row of words is kept where no entry is farther from 0 and 1 than this multiple of that error.
       word_sum: largest error of the sum of a partition's words, relative to the sum.
       word_rank: singular values of words below this share of the largest are zero.
       outside_row: smallest relative residual of a row whose direction outside a span is looked at: a smaller one is
         mostly noise.
       same_row: residuals that agree up to this are one row's: many candidates have equal embeddings.
       same_direction: largest distance between unit vectors that count as one direction.
-      completed_margin: a completed span is known so many times less well than the one it completes.
+      completed_margin: the margin of a completed span is this many times as wide as before.
     """
 
     rank_floor: float = 3e-7
@@ -81,15 +81,15 @@ class SpanLimits:
       partial_checks: most partial feature vectors checked in one step.
       word_features: binary features from which a schema counts as wordy.
       word_partitions: most partitions of words examined.
-      centres_together: equally cheap centres searched before what they teach is used.
+      centres_together: centres with equally few candidates that are searched before their results are used.
       whole_candidates: most candidates of a search through all 1-hop neighbourhoods; beyond it the other centres are
-        searched beside what was found, which is a condition of the result.
+        searched only next to blocks found, which is a condition of the result.
       passing_blocks: a centre with more blocks than this that pass the cheap check is given up: its span rejects too
         little.
       completion_candidates: most candidates whose directions outside a span are compared; small neighbourhoods first.
-      completion_cells: most groups of near directions that are looked into, the fullest first.
+      completion_cells: most groups of near directions that are examined, the largest first.
       completion_cell: most directions of one group that are compared with each other.
-      completion_rows: fewest rows that make a direction.
+      completion_rows: fewest rows that must share a direction.
       completions: most directions that are tried.
     """
 

@@ -14,7 +14,7 @@ from jgleak.attacks.span.margin import Margin, NoiseMargin, RoundingMargin
 from jgleak.attacks.span.settings import TOLERANCES, SpanTolerances
 
 KEPT = 8
-"""Decompositions that are remembered: a client's gradients are asked for once a hop, check and attempt."""
+"""Decompositions that are cached: every hop, check and attempt needs the same client's gradients."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Subspace:
     row ``z`` is inside is a test. Its part outside the space seen is, to first order, normal in ``d - r`` dimensions
     with variance ``sum_j (t_j c_j)^2 / (d - r)`` in each, ``c`` the row's coordinates and ``t_j`` the tangent of the
     angle by which noise tilts direction ``j`` (``noise.tilts``; far from the floor this is the noise's deviation times
-    ``|S^-1 U^T z|``). So a row is allowed a distance of ``|spread * c|``. What no test can see: directions under the
-    noise floor are dropped, and a row that has a part along one is rejected.
+    ``|S^-1 U^T z|``). So a row is allowed a distance of ``|spread * c|``. Directions below the noise floor are dropped,
+    so a true row with a part along one of them is rejected.
 
     Attributes:
       basis: orthonormal basis ``(d, r)`` of the scaled space, float64.
@@ -66,7 +66,7 @@ class Subspace:
 
     @property
     def fault(self) -> str | None:
-        """Why the space says nothing about any row, or None: it does."""
+        """Why the space carries no information about rows, or None where it does."""
         if self.rank == 0:
             return self.margin.empty
         if self.full or self.rank >= self.ambient:
@@ -94,7 +94,7 @@ class Subspace:
           most: the rank cannot exceed this (a bound on the number of nodes).
           noise: deviation of independent noise on every entry; directions that do not stand above it are dropped.
           tolerances: what counts as rounding.
-          place: so many gaps are larger than the one that is taken (not under noise).
+          place: which gap decides the rank, 0 for the largest, 1 for the second (not under noise).
         """
         gradient = np.asarray(gradient, dtype=np.float64)
         if noise is not None:
