@@ -202,7 +202,7 @@ class Attack:
         if observation.batch_size > 1 and not self.several:
             return (
                 f"the update mixes {observation.batch_size} graphs and it attacks one; record batches of one, "
-                "or take an attack on batches (census, or gradient matching, as dlg)"
+                "or take an attack on batches (census, or gradient matching, such as dlg)"
             )
         if observation.model.returns_statistics and (observation.batch_size > 1 or observation.steps > 1):
             return (
@@ -220,7 +220,7 @@ class Attack:
             shown = "What enters the first weight is not masked: the span of its gradient still shows those rows"
             return (
                 "the client trains with dropout, whose masks are unknown, so that no graph's gradient can be "
-                "recomputed; take gradient matching (as dlg), which searches for the masks, or let the client train "
+                "recomputed; use gradient matching (such as dlg), which searches for the masks, or let the client train "
                 f"without{'' if observation.model.masks_input else f'. {shown}'}"
             )
         frozen = self._frozen(observation)
@@ -249,7 +249,7 @@ class Attack:
         if model.frozen and not self.frozen:
             return (
                 f"parts of the model are frozen ({parts}), and it reads the gradients of all parts; take gradient "
-                "matching (as dlg), which leaves them out"
+                "matching (such as dlg), which leaves them out"
             )
         labelled = model.node_level or Loss.of(observation.loss).masked
         if labelled and not all(model.trains(*place) for place in model.nearest_output[:1]):

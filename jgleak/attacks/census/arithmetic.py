@@ -1,6 +1,6 @@
-"""Exact gradients and noisy ones: two ways to answer what every stage of the census asks.
+"""Exact gradients and noisy ones: what the stages of the census do differently for each.
 
-An exact gradient is one up to rounding in float32; every bound follows from residuals at hand. A noisy one carries
+An exact gradient is exact up to rounding in float32; every bound follows from the residuals. A noisy one carries
 independent noise of known deviation on every entry; every bound is a test at the rate of ``jgleak.attacks.noise``.
 """
 
@@ -30,21 +30,21 @@ Reduced = tuple[Float[np.ndarray, "R K"], Float[np.ndarray, " R"]]
 
 @runtime_checkable
 class Arithmetic(Protocol):
-    """What the stages ask, in their order."""
+    """What the stages need, in the order in which they run."""
 
     def weaker(
         self, checks: list[Chosen], lacking: int, completed: Callable[[], Iterator[list[Chosen]]]
     ) -> Iterator[list[Chosen]]:
-        """Choices of checks (of every hop) where ``lacking`` dimensions of the spans below the last hop may be missing;
-        ``completed`` finds them from what candidates share."""
+        """Choices of checks (of every hop) where the spans below the last hop may lack ``lacking`` dimensions;
+        ``completed`` finds these dimensions from what candidates share."""
         ...
 
     def vectors(self, tree: Params, columns: int) -> Params:
-        """What weight rows are multiplied with to become equations of so many columns."""
+        """The vectors with which weight rows are multiplied to become equations of ``columns`` columns."""
         ...
 
     def scales(self, sizes: Float[np.ndarray, " M"]) -> Float[np.ndarray, " M"]:
-        """What equations are divided by, from the typical size of their entries."""
+        """The number that each equation is divided by, from the typical size of its entries."""
         ...
 
     def pooled_scale(self, size: float, observation: Observation) -> float:
@@ -56,7 +56,8 @@ class Arithmetic(Protocol):
         ...
 
     def rules_weight(self, equations: Equations, most: int) -> float:
-        """How much one violation of a rule weighs beside the equations (their length is 1), of ``most`` nodes."""
+        """The weight of one violation of a rule, where the equations have length 1, for graphs of up to ``most``
+        nodes."""
         ...
 
     def limit(self, reduced: Reduced, equations: Equations, exact: Float[np.ndarray, "F K"]) -> float:
@@ -70,11 +71,11 @@ class Arithmetic(Protocol):
         ...
 
     def exclusion(self, residual: float, limit: float) -> float:
-        """Largest relative residual of a solution that counts, from that of the best one and the limit."""
+        """Largest relative residual of an accepted solution, from the residual of the best one and the limit."""
         ...
 
     def real(self, reduced: Reduced, blur: float) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "k q"]]:
-        """The smallest real solution and what is free beside it, where whole ones are found from them.
+        """The smallest real solution and the free directions, from which whole solutions are found.
 
         Args:
           reduced: equations and rules over the columns that a solution may have.
@@ -87,11 +88,11 @@ class Arithmetic(Protocol):
         ...
 
     def conditions(self) -> tuple[str, ...]:
-        """What a certificate takes for granted of the update."""
+        """What a certificate assumes of the update."""
         ...
 
     def reason(self, stop: str) -> dict[str, str]:
-        """What to say of a search that found nothing."""
+        """The reason to report for a search that found nothing."""
         ...
 
 
@@ -112,7 +113,7 @@ class Exact:
         return completed()
 
     def vectors(self, tree: Params, columns: int) -> Params:
-        """Random signs: one equation a row says as much as all of it."""
+        """Random signs: of an exact gradient, one equation for each row is enough."""
         return signs(tree)
 
     def scales(self, sizes: Float[np.ndarray, " M"]) -> Float[np.ndarray, " M"]:
@@ -120,11 +121,11 @@ class Exact:
         return sizes
 
     def pooled_scale(self, size: float, observation: Observation) -> float:
-        """The size; of a pooled state of zeros there is none."""
+        """The size, or 1 for a pooled state of zeros."""
         return size or 1.0
 
     def slack(self, observation: Observation, observed: Float[np.ndarray, " M"]) -> float:
-        """None."""
+        """Zero: rounding is in the tolerances."""
         return 0.0
 
     def rules_weight(self, equations: Equations, most: int) -> float:
@@ -136,11 +137,12 @@ class Exact:
         return self.settings.tolerances.missing_residual
 
     def exclusion(self, residual: float, limit: float) -> float:
-        """What rounding explains, seen from the best solution."""
+        """What rounding explains beside the best solution."""
         return self.settings.tolerances.excluded_residual + self.settings.tolerances.residual_margin * residual
 
     def real(self, reduced: Reduced, blur: float) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "k q"]]:
-        """From a singular value decomposition; of too many unknowns, or with far too few equations, all are free."""
+        """From a singular value decomposition; with too many unknowns, or far too few equations, all directions are
+        free."""
         tolerances, limits, (rows, columns) = self.settings.tolerances, self.settings.limits, reduced[0].shape
         if columns > min(limits.real_blocks, rows + limits.freedom):
             return np.zeros(columns), np.broadcast_to(0.0, (columns, columns))
@@ -151,11 +153,11 @@ class Exact:
         return all_censuses(solution, sizes, clock, self.settings.tolerances, self.settings.limits)
 
     def conditions(self) -> tuple[str, ...]:
-        """None."""
+        """No condition."""
         return ()
 
     def reason(self, stop: str) -> dict[str, str]:
-        """Nothing more."""
+        """No reason beyond the search's own."""
         return {}
 
 
@@ -164,14 +166,14 @@ class Noisy:
     """Gradients with independent noise on every entry (``Arithmetic``).
 
     A weight row becomes as many equations as ``system_entries`` allows, its products with orthonormal vectors. Each has
-    the noise's own deviation, so a single one of a row of 300 entries would keep about a 300th of what the row says
-    against a wrong census. Equations are divided by that deviation (and rounding). The upstream gradient, itself read
-    off the noisy update, is wrong by some factor, the same in all equations.
+    the noise's own deviation, so a single product of a row of 300 entries would keep about a 300th of the row's
+    evidence against a wrong census. Equations are divided by that deviation (and rounding). The upstream gradient is
+    itself computed from the noisy update, so it is wrong by some factor, the same in all equations.
 
     The residual of the true counts is then a chi-square number of as many degrees of freedom as there are equations,
     and falls into two independent parts: the distance of the right-hand side from what any real counts explain, and a
-    part among the ``K`` columns. Both are tested at the stated rate (``noise.RATE``), and the second says which whole
-    counts are possible.
+    part among the ``K`` columns. Both are tested at the stated rate (``noise.RATE``), and the second decides which
+    whole counts are possible.
 
     Attributes:
       settings: tolerances and limits.
@@ -184,7 +186,7 @@ class Noisy:
     def weaker(
         self, checks: list[Chosen], lacking: int, completed: Callable[[], Iterator[list[Chosen]]]
     ) -> Iterator[list[Chosen]]:
-        """Looser checks: what a span lacks is under the noise floor."""
+        """Looser checks: the dimensions that a span lacks are below the noise floor."""
         tolerances = self.settings.tolerances
         factor = tolerances.looser_checks if lacking == 1 else tolerances.loosest_checks
         yield [*(loosened(hop, factor) for hop in checks[:-1]), *checks[-1:]]
@@ -204,7 +206,7 @@ class Noisy:
         return float(np.hypot(self.deviation / delta, self._rounding * size))
 
     def slack(self, observation: Observation, observed: Float[np.ndarray, " M"]) -> float:
-        """Rounding, and what the upstream gradient may be off."""
+        """Rounding, and the error of the upstream gradient."""
         model, off = observation.model, self._rounding
         if not model.node_level:
             params = model.readout_of(observation.params)
@@ -218,9 +220,8 @@ class Noisy:
         return max(1.0, self.settings.tolerances.rules_weight * most * noise / equations.length)
 
     def limit(self, reduced: Reduced, equations: Equations, exact: Float[np.ndarray, "F K"]) -> float:
-        """From both parts of the residual: what the fit cannot reach, and what it can.
-
-        Rules hold without error, so that a fit has as many directions less as there are independent rules.
+        """From both parts of the residual: the part outside the columns' span, and the part inside. Rules hold without
+        error, so every independent rule takes one direction from the fit.
         """
         system, goal = reduced
         slack, weight, number = equations.slack, equations.length, equations.observed.size
@@ -236,7 +237,7 @@ class Noisy:
         return limit
 
     def real(self, reduced: Reduced, blur: float) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "k q"]]:
-        """Nothing: whole counts are found by their distance."""
+        """Zeros and no free directions: whole counts are found by their distance instead."""
         number = reduced[0].shape[1]
         return np.zeros(number), np.zeros((number, 0))
 
@@ -246,7 +247,7 @@ class Noisy:
         return nearest_censuses(solution, sizes, clock, radius, self.settings.limits)
 
     def conditions(self) -> tuple[str, ...]:
-        """What the tests assume, and miss."""
+        """What the tests assume, and the error that they allow."""
         return (
             f"the noise has deviation {self.deviation:.1e} on every entry, and no test rejects the truth (each does at "
             f"a rate of {RATE:.0e})",

@@ -38,9 +38,9 @@ class AnonymitySet:
 
     Attributes:
       graphs: those found, in the order of their censuses.
-      exhausted: everything was looked at.
-      censuses: solutions in whole numbers that were looked at.
-      partials: partial graphs that were.
+      exhausted: every possibility was examined.
+      censuses: number of whole-number solutions that were examined.
+      partials: number of partial graphs that were examined.
     """
 
     graphs: tuple[ExplainingGraph, ...] = ()
@@ -50,16 +50,16 @@ class AnonymitySet:
 
     @property
     def forms(self) -> frozenset[Form]:
-        """Of its graphs."""
+        """The canonical forms of its graphs."""
         return frozenset(one.form for one in self.graphs)
 
     @property
     def distances(self) -> list[float]:
-        """Of its graphs."""
+        """The relative gradient distances of its graphs."""
         return [one.distance for one in self.graphs]
 
     def joined(self, more: AnonymitySet) -> AnonymitySet:
-        """With the other graphs of ``more``, and what was looked at for them."""
+        """This set with the other graphs of ``more``, and the sums of both counts."""
         known = self.forms
         return AnonymitySet(
             (*self.graphs, *(one for one in more.graphs if one.form not in known)),
@@ -69,13 +69,13 @@ class AnonymitySet:
         )
 
     def likely(self, fit: Fit) -> AnonymitySet:
-        """Without graphs that are too unlikely beside the best, where noise accepts several gradients."""
+        """This set without graphs that are too unlikely beside the best one, where noise allows several gradients."""
         kept = np.flatnonzero(fit.likely(self.distances)).tolist()
         return dataclasses.replace(self, graphs=tuple(self.graphs[i] for i in kept))
 
 
 CUT = AnonymitySet(exhausted=False)
-"""Nothing, because a budget ended."""
+"""The empty set of a search that a budget ended."""
 
 
 def assemble(
@@ -86,10 +86,10 @@ def assemble(
     clock: Clock,
     told: tuple[float, Any] | None = None,
 ) -> AnonymitySet:
-    """Every connected graph of every census of so many nodes that has the observed gradient (with ``told`` as in
-    ``Growing`` every one of the census), until time or the list ends.
+    """Every connected graph of every census with one of these numbers of nodes that has the observed gradient (with
+    ``told``, as in ``Growing``, every connected graph of the census), until time runs out or the list is full.
 
-    Where public graphs are known, what looks likely beside them is assembled first, census by census, and the rest
+    Where public graphs are known, graphs that are likely by these are assembled first, census by census, and the others
     after that.
     """
     found = AnonymitySet(exhausted=levels.complete)
@@ -126,7 +126,8 @@ def assemble(
 def _counts(
     problem: CensusProblem, levels: Levels, solution: Solution, sizes: range, clock: Clock
 ) -> Iterator[Int[np.ndarray, " K"] | None]:
-    """How many nodes have each top block, whatever their labels, for every census once; None where a search ended."""
+    """How many nodes have each top block, whatever their labels, for every census once; None where a search was cut
+    off."""
     seen: set[bytes] = set()
     for census in problem.arithmetic.censuses(solution, sizes, clock):
         if census is None:
@@ -144,13 +145,13 @@ class Growing:
     """Finds the graphs of one census after another.
 
     Graphs of one census have the same gradient, since the readout adds up what blocks contribute: its distance is
-    computed once, save for node tasks, whose labels depend on the graph.
+    computed once, except in node tasks, whose labels depend on the graph.
 
     Attributes:
       problem: the update and what is known.
       levels: the blocks.
       clock: ends the search.
-      told: that distance and the label, where they are known already; then no gradient is computed.
+      told: that distance and the label, where both are known; then no gradient is computed.
     """
 
     problem: CensusProblem
@@ -163,7 +164,7 @@ class Growing:
         return self.clock.left <= 0 or len(found.graphs) >= self.problem.limits.listed
 
     def every(self, found: AnonymitySet, counts: Int[np.ndarray, " K"], steps: int) -> AnonymitySet:
-        """All graphs; where they are too many, or time ran out, not exhausted, and some if some are met."""
+        """All graphs; not exhausted, with some of them at best, where they are too many or time runs out."""
         limits = self.problem.limits
         if found.graphs and counts.sum() > found.graphs[0].graph.n:
             steps = limits.more_partial_graphs
@@ -173,11 +174,11 @@ class Growing:
         return more.joined(self._graphs(found, counts, steps, limits.beam))
 
     def some(self, found: AnonymitySet, counts: Int[np.ndarray, " K"]) -> AnonymitySet:
-        """Those that look most likely beside public graphs; exhausted where these are all."""
+        """The graphs that are most likely by the public graphs; exhausted where there are no others."""
         return self._graphs(found, counts, self.problem.limits.partial_graphs, self.problem.limits.beam)
 
     def _graphs(self, found: AnonymitySet, counts: Int[np.ndarray, " K"], steps: int, beam: int | None) -> AnonymitySet:
-        """Those of a census that are not ``found`` already."""
+        """The graphs of a census that are not in ``found``."""
         problem, levels, shared = self.problem, self.levels, self.told
         forms, out = set(found.forms), list[ExplainingGraph]()
         guide = self._unlikely if problem.knowledge.auxiliary else None
@@ -201,12 +202,12 @@ class Growing:
 
     @cached_property
     def _public(self) -> tuple[NeighbourhoodPrior, list[bytes]]:
-        """What public graphs look like, and a name for the root of every block."""
+        """The prior of the public graphs, and a name for the root of every block."""
         names = row_names(self.levels.nodes.codes[self.levels.top.kinds])
         return NeighbourhoodPrior(self.problem.knowledge.auxiliary), names
 
     def _unlikely(self, partial: PartialGraph) -> float:
-        """A part of a graph's negative log-likelihood beside public ones."""
+        """The negative log-likelihood of a partial graph by the public graphs."""
         prior, names = self._public
         neighbours: list[list[int]] = [[] for _ in partial.blocks]
         for u, v in partial.edges:

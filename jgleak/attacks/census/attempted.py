@@ -18,13 +18,13 @@ from jgleak.attacks.census.system import Solution
 
 @dataclasses.dataclass(frozen=True)
 class Attempted:
-    """What one attempt gave.
+    """The result of one attempt.
 
     Attributes:
       levels: the candidates.
-      solution: their counts in real numbers; None where time ran out before.
+      solution: their counts in real numbers; None where time ran out first.
       found: the graphs.
-      most: no graph of more nodes was looked for.
+      most: largest number of nodes that was searched.
     """
 
     levels: Levels
@@ -39,7 +39,7 @@ class Attempted:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What was looked at, for people and benchmarks."""
+        """What was examined, for ``Reconstruction.info``."""
         return {
             "nodes": int(self.levels.nodes.degrees.size),
             "blocks": self.levels.top.size,
@@ -51,16 +51,16 @@ class Attempted:
 
 
 def excludes_others(problem: CensusProblem, solution: Solution) -> bool:
-    """True where the weights went where the shares of the blocks say, and no other shares explain the update there:
-    then the path is that of the one census, and graphs beside it were not missed because of a wrong path."""
+    """True where the path of the weights agrees with the shares of the blocks, and no other shares explain the update
+    along it. Then the path belongs to this one census, and no other graph was missed because of a wrong path."""
     settled = solution.residual <= problem.tolerances.path_settled
     only = problem.knowledge.noise is None and not solution.null.shape[1]
     return followable(problem) and settled and only
 
 
 def counted(problem: CensusProblem, levels: Levels, clock: Clock) -> Attempted:
-    """Every graph of the candidate blocks whose gradient is the observed one, of the first numbers of nodes that have
-    any."""
+    """Every graph of the candidate blocks that has the observed gradient, for the first range of numbers of nodes in
+    which there is any."""
     system = equations(problem, levels, clock)
     answer = Attempted(levels, None, CUT)
     if system is None:

@@ -1,4 +1,4 @@
-"""First stage: blocks of every hop, from the strongest checks to the weakest that can be afforded."""
+"""First stage: blocks of every hop, from the strongest checks to the weakest that the limits allow."""
 
 from __future__ import annotations
 
@@ -37,16 +37,17 @@ from jgleak.attacks.span.rank_completion import completed
 from jgleak.federated.knowledge import Knowledge
 from jgleak.gnn import Layer
 
-KNOWN_ROWS = "the nodes have the feature rows that are known"
-"""The condition that takes the place of an input check: graphs of other rows are not looked for."""
+KNOWN_ROWS = "the nodes have the known feature rows"
+"""The condition that replaces an input check: graphs with other rows are not searched."""
 
 
 MOST_NODES = 20_000
-"""Most feature vectors and degrees that a search begins with: who may be whose neighbour is kept for every pair."""
+"""Most pairs of feature vector and degree that a search begins with: possible neighbours are kept for every two of
+them."""
 
 NEXT_GAPS = (1, 2)
-"""After several local steps the rank of a span may stand at a gap after the largest one: these are tried where no
-check of the last hop is demanded."""
+"""After several local steps the rank of a span may be at another gap than the largest: the second and third are tried
+where the last hop has no check."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,8 +57,7 @@ class Levels:
     Attributes:
       nodes: feature vectors.
       hops: blocks of 1, 2, .. L hops, each entry of the last with a partner for every neighbour.
-      conditions: what was assumed to leave other blocks out.
-      complete: nothing was left out for a budget or a prior.
+      conditions: what was assumed to leave other blocks out. complete: nothing was left out for a budget or a prior.
       start: where the search began; None where the blocks come from elsewhere.
     """
 
@@ -74,7 +74,7 @@ class Levels:
 
 
 class CensusCandidates:
-    """Candidate blocks of one observation: what was searched for one attempt is kept for the others.
+    """Candidate blocks of one observation; the results of one attempt are reused by the others.
 
     Args:
       problem: the update and what is known.
@@ -82,13 +82,13 @@ class CensusCandidates:
       budget: bounds every search.
 
     Raises:
-      TooManyCandidates: the input span says too little about nodes.
+      TooManyCandidates: the input span carries too little information about nodes.
 
     Attributes:
       start: the feature vectors that pass the checks of nodes.
-      given_up: what was not searched because there is too much of it, for people.
-      too_many: the same of feature vectors to begin with; None: they can be tried.
-      hurried: a part of the time ended before all candidates of a hop, or all feature vectors, were looked at.
+      given_up: messages about what was not searched because it is too large.
+      too_many: the message where there are too many feature vectors to begin with, else None.
+      hurried: a share of the time ended before all candidates of a hop, or all feature vectors, were checked.
     """
 
     def __init__(self, problem: CensusProblem, clock: Clock, budget: Budget) -> None:
@@ -111,11 +111,11 @@ class CensusCandidates:
 
     @property
     def checked(self) -> int:
-        """Candidates looked at so far."""
+        """Number of candidates checked so far."""
         return sum(blocks.checked for blocks in self.kept.values())
 
     def attempts(self, clock: Clock) -> Iterator[Levels]:
-        """Candidates of ever weaker checks; attempts that cannot be afforded or repeat an earlier one are left out, and
+        """Candidates of ever weaker checks. Attempts that exceed a limit or repeat an earlier one are left out, and
         none begins after ``clock`` has ended."""
         for start in self._starts():
             if start.nodes.degrees.size > MOST_NODES:
@@ -139,8 +139,8 @@ class CensusCandidates:
                             yield levels
 
     def weakest(self, levels: Levels) -> Levels | None:
-        """Candidates that only the readout (if anything) restricts, from where ``levels`` began, where there are few
-        enough."""
+        """Candidates from the start of ``levels`` that only the readout's check (if any) restricts; None where there
+        are too many."""
         start = levels.start
         if start is None or one_hop_count(start.nodes) > self.limits.weak_blocks or self._ended():
             return None
@@ -148,7 +148,8 @@ class CensusCandidates:
         return self._levels(start, chosen, most=self.limits.weak_candidates)
 
     def of_all_degrees(self, levels: Levels) -> Levels | None:
-        """Candidates of all degrees, where ``levels`` began with nodes of few neighbours and these can be afforded."""
+        """Candidates of all degrees, where ``levels`` began with nodes of few neighbours; None where it did not, or
+        there are too many."""
         if levels.start is None or not levels.start.some_degrees or self._ended():
             return None
         return self._levels(self.start, next(self._chosen(SPARSE[0], self.start.nodes)))
@@ -160,13 +161,14 @@ class CensusCandidates:
 
     @cached_property
     def enumerable(self) -> tuple[Start, ...]:
-        """Feature vectors that nodes of small graphs are taken from: those of ``start``, or, where these do not span
-        what the input's gradient spans, the hidden ones, where there are any."""
+        """Feature vectors of the nodes of small graphs: those of ``start``, or, where these do not span what the
+        input's gradient spans, the hidden ones, if there are any."""
         starts = (self.start,) if spanning(self.problem, self.start.nodes) else self.hidden or (self.start,)
         return tuple(start for start in starts if start.nodes.degrees.size <= MOST_NODES)
 
     def _starts(self) -> Iterator[Start]:
-        """Feature vectors to begin with: likely ones before all, and those of an adjacency that hides nodes last."""
+        """Feature vectors to begin with: likely ones first, then all, and those of an adjacency that hides nodes
+        last."""
         knowledge, number = self.problem.knowledge, one_hop_count(self.start.nodes)
         public, space = knowledge.auxiliary, knowledge.space
         # such a model's gradient, or features that state no degree, hardly tell blocks apart (``public_blocks``)
@@ -219,7 +221,7 @@ class CensusCandidates:
         return Levels(nodes, (*hops[:-1], top), said, complete=False, start=start)
 
     def _search(self, nodes: Nodes, hops: Sequence[Blocks]) -> BlockFilter:
-        """What embeds blocks of one hop more than ``hops``."""
+        """A filter without checks that embeds blocks of one hop more than ``hops``."""
         model, params = self.problem.observation.model, self.problem.observation.params
         if hops:
             return next_search(model, params, nodes, hops, [])[0]
@@ -250,7 +252,7 @@ class CensusCandidates:
             yield from arithmetic.weaker(hops, lacking, lambda: self._completed(lacking, nodes, hops, []))
 
     def _checks(self, sites: Sequence[LeakPoint], hop: int, place: int = 0) -> Chosen:
-        """The checks of one hop that carry information, by the gap in each span that comes at ``place``."""
+        """The checks of one hop that carry information; ``place`` chooses the gap that decides each span's rank."""
         knowledge, tolerances = self.problem.knowledge, self.problem.tolerances.span
         bounds = {"most": knowledge.max_n, "noise": knowledge.noise, "tolerances": tolerances, "place": place}
         for site in sites:
@@ -269,8 +271,8 @@ class CensusCandidates:
     ) -> Iterator[list[Chosen]]:
         """The node checks of the hops below the last completed one after another, each on the blocks of those before.
 
-        At every hop the span as it is comes last: where the nodes that make the adjacency singular have equal rows, it
-        lacks nothing. Layers with a hidden row (GIN) are not completed.
+        At every hop the uncompleted span comes last: it lacks nothing where the nodes that make the adjacency singular
+        have equal rows. Layers with a hidden row (GIN) are not completed.
         """
         if not self.problem.observation.model.layers[0].columnwise("state"):
             return
@@ -306,7 +308,7 @@ class CensusCandidates:
         return [SpanCheck.of(span, view=check.view, fixed=check.fixed) for span in spans]
 
     def _levels(self, start: Start, chosen: Sequence[Chosen], *, most: float = np.inf) -> Levels | None:
-        """Candidates that pass, with what was assumed; None where none pass, a hop has too many blocks, or there are
+        """Candidates that pass, with their conditions; None where none pass, a hop has too many blocks, or there are
         more than ``most`` candidates."""
         hops = self._grown(start.nodes, chosen, most)
         if len(hops) < len(chosen):
@@ -354,7 +356,7 @@ class CensusCandidates:
         return grown
 
     def _ended(self) -> bool:
-        """No time is left for candidates that could be afforded otherwise."""
+        """True where time is up; that candidates were left out for it is noted in ``hurried``."""
         ended = self.clock.left <= 0
         self.hurried |= ended
         return ended
@@ -364,23 +366,23 @@ class CensusCandidates:
 
 
 def _too_many(knowledge: Knowledge, nodes: Nodes) -> str:
-    """What to say of more nodes than any search can try, and what to do about it."""
+    """The message where there are more feature vectors than any search can try."""
     vectors = np.unique(nodes.codes, axis=0).shape[0]
     numbers = sum(feature.kind == "number" for feature in knowledge.space.features)
     why = f", as {numbers} columns of numbers show {numbers} dimensions at most" if numbers else ""
     return (
-        f"{vectors} feature vectors pass the checks of nodes{why}: too many to try; {FEWER}, or take gradient matching "
+        f"{vectors} feature vectors pass the checks of nodes{why}: too many to try; {FEWER}, or use gradient matching "
         "(--attack dlg --n N)"
     )
 
 
 def _screens(layer: Layer, wanted: set[str]) -> set[str]:
-    """What is demanded besides, where no demanded row has columns that can be had without the others (layer norm):
-    candidates would all have to be embedded whole."""
+    """A further check where no checked row can be computed column by column (layer norm); without it every candidate
+    would have to be embedded in full."""
     alone = layer.columnwise("state") or layer.conv.kernel("hidden") is not None
     return set() if alone or not wanted else {"aggregate"}
 
 
 def _name(nodes: Nodes) -> tuple[object, ...]:
-    """What tells the few sets of ``CensusCandidates._starts`` apart."""
+    """A key that differs between the sets of ``CensusCandidates._starts``."""
     return nodes.codes.tobytes(), nodes.degrees.tobytes(), nodes.listed

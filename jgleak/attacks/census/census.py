@@ -1,23 +1,23 @@
-"""The census attack: count the blocks, assemble the graphs, certify what else could explain the gradient.
+"""The census attack: count the blocks, assemble the graphs, certify which other graphs could explain the gradient.
 
 The stages, in the order in which they run and are best read:
 
-1. ``candidates`` finds blocks hop by hop; ``checks`` lists what it demands of them, attempt by attempt.
-2. ``equations`` computes what every block adds to the gradient; ``sketch`` makes a few hundred numbers of it.
-3. ``solve`` counts the blocks in real numbers; ``presolve`` excludes those that no solution has. Whole numbers follow
+1. ``candidates`` finds blocks hop by hop; ``checks`` lists the checks of every attempt. 2. ``equations`` computes what
+every block adds to the gradient; ``sketch`` reduces this to a few hundred numbers. 3. ``solve`` counts the blocks in
+real numbers; ``presolve`` excludes blocks that no solution has. Whole numbers follow
    (``Arithmetic.censuses``): ``whole_numbers`` for exact gradients, ``sphere_decoder`` for those under noise.
-4. ``assemble`` asks for one census after another and has ``growth`` build every graph of each.
-5. Where none of this gives a graph, ``enumerate`` looks at all small graphs, within bounds that ``shares`` takes from
+4. ``assemble`` takes one census after another, and ``growth`` builds every graph of each. 5. Where this gives no graph,
+``enumerate`` tries all small graphs, within bounds that ``shares`` takes from
    the equations.
-6. ``certify`` orders the graphs by the priors (``prior``, ``structure_prior``, ``neighbourhood_prior``), and says what
-   the search proves.
+6. ``certify`` orders the graphs by the priors (``prior``, ``structure_prior``, ``neighbourhood_prior``), and states
+what the search proves.
 
-Where few feature vectors state no degree, blocks are too many to list and too alike to count: then ``search`` looks for
-graphs one by one (``tempering``, by ``moves`` from one to another; ``node_sums`` and ``rooted_states`` compare them
-with the update).
+Where there are few feature vectors and these state no degree, blocks are too many to list and too alike to count. Then
+``search`` looks for graphs one by one (``tempering``, by ``moves`` from one to another; ``node_sums`` and
+``rooted_states`` compare them with the update).
 
-All stages share one ``CensusProblem``, whose ``arithmetic`` answers where exact and noisy gradients differ. ``system``
-holds the values that pass between stages 2 to 4, ``receptive_field`` how many hops a block needs.
+All stages share one ``CensusProblem``, whose ``arithmetic`` does what differs between exact and noisy gradients.
+``system`` holds the values that pass between stages 2 to 4, ``receptive_field`` how many hops a block needs.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ def run(
 
     Candidate blocks pass span checks; the gradient, a weighted sum of what each block contributes, is solved for whole
     numbers of blocks; every connected graph with these blocks is assembled. While the equations leave a residual or
-    nothing can be assembled, the checks are weakened. Small graphs are enumerated in the end. Deterministic: ``key`` is
+    nothing can be assembled, the checks are weakened. In the end small graphs are enumerated. Deterministic: ``key`` is
     not used.
 
     Returns:
-      The anonymity set with its certificate, in the order of ``certify``. ``info`` has the number of attempts, that of
-      candidates over all of them, ``Attempted.facts`` of the last one, seconds, options that are not the default, and,
-      where no graph was found, what is known of the reason.
+      The anonymity set with its certificate, in the order of ``certify``. ``info`` has the number of attempts, the
+      number of candidates over all attempts, ``Attempted.facts`` of the last one, the seconds, options that are not the
+      default, and, where the search did not finish or found no graph, the reason where it is known.
     """
     whole = budget.start()
     clock = whole.part(settings.limits.search_share)
@@ -90,7 +90,7 @@ def run(
             return in_turn(problem, clock, budget, single)
         counting = clock.part(settings.limits.counting_share) if searchable(problem) else clock
         candidates = CensusCandidates(problem, counting, budget)
-        # of several steps whole gradients of graphs are compared one by one alone
+        # after several local steps graphs cannot be enumerated in batches: their gradients are compared one by one
         starts = () if problem.several else candidates.enumerable
         small, unsolved = any(may_be_small(problem, start.nodes) for start in starts), list[Attempted]()
         early = counting.part(1.0 - settings.limits.enumeration_share) if small else counting
@@ -137,12 +137,12 @@ def _single(
 
 
 class Answer(NamedTuple):
-    """What one way found.
+    """What one of the searches found.
 
     Attributes:
       conditions: what was assumed.
       found: the graphs.
-      most: no graph of more nodes was looked for.
+      most: largest number of nodes that was searched.
     """
 
     conditions: tuple[str, ...]
@@ -153,8 +153,8 @@ class Answer(NamedTuple):
 def _certified(
     problem: CensusProblem, answer: Answer, info: Mapping[str, Any], clock: Clock, *, late: bool, again: bool = False
 ) -> Reconstruction:
-    """The graphs of an answer, one at least, with their certificate. ``late``: the search, or a part of it, had no
-    time left; ``again``: nor had the search under fewer conditions."""
+    """The graphs of an answer, at least one, with their certificate. ``late``: the search, or a part of it, ran out of
+    time; ``again``: so did the search under fewer conditions."""
     certified = certify(problem, answer.conditions, answer.found, answer.most, clock)
     ended = answer.found.exhausted
     cut = (MORE_CONDITIONS if again else None) if ended else (OUT_OF_TIME if late or again else None)
@@ -165,8 +165,8 @@ def _certified(
 def _enumerated(
     problem: CensusProblem, candidates: CensusCandidates, clock: Clock, unsolved: Sequence[Attempted]
 ) -> tuple[Answer, dict[str, Any]]:
-    """All small graphs: within bounds from the last equations that left counts open, or else of all nodes that may be.
-    Half of the time is left for the search that follows, where one does."""
+    """All small graphs: within bounds from the last equations that left counts open, or else of all possible nodes.
+    Half of the time is kept for the random search, where that follows."""
     most = min(problem.most_nodes, problem.limits.enumerated_nodes)
     clock = clock.part(0.5) if searchable(problem) else clock
     largest, last = problem.knowledge.max_degree, unsolved[-1] if unsolved else None
@@ -188,7 +188,7 @@ def _enumerated(
 
 
 def _searched(problem: CensusProblem, candidates: CensusCandidates, clock: Clock) -> tuple[Answer, dict[str, Any]]:
-    """Graphs that parallel tempering meets."""
+    """Graphs that parallel tempering finds."""
     if not candidates.enumerable:
         return Answer((), AnonymitySet(exhausted=False), 0), {}
     levels, found, facts = searched(problem, candidates.enumerable[0].nodes, clock)
@@ -199,7 +199,7 @@ def _searched(problem: CensusProblem, candidates: CensusCandidates, clock: Clock
 def _problem(
     observation: Observation, knowledge: Knowledge, settings: CensusSettings, clock: Clock, budget: Budget
 ) -> CensusProblem:
-    """The problem, with the number of nodes that the statistics tell, where it is needed and unknown."""
+    """The problem; where the number of nodes is needed and unknown, it is derived from the returned statistics."""
     if not observation.model.returns_statistics or knowledge.n is not None:
         return CensusProblem.of(observation, knowledge, settings)
     part = clock.part(settings.limits.hop_share)
@@ -208,8 +208,8 @@ def _problem(
 
 
 def _taken_again(problem: CensusProblem, candidates: CensusCandidates, answer: Attempted, clock: Clock) -> Attempted:
-    """The answer under fewer conditions, where that can be afforded: with all degrees, where nodes of few neighbours
-    were tried first, and then, where its search ended, under the conditions of ``checks.WEAKEST``."""
+    """The answer under fewer conditions, where the limits allow: with all degrees, where nodes of few neighbours were
+    tried first, and then, where its search was exhausted, under the conditions of ``checks.WEAKEST``."""
     all_degrees = candidates.of_all_degrees(answer.levels)
     answer = _wider(problem, answer, all_degrees, clock)
     weakest = candidates.weakest(answer.levels) if answer.found.exhausted else None
@@ -219,10 +219,9 @@ def _taken_again(problem: CensusProblem, candidates: CensusCandidates, answer: A
 
 
 def _wider(problem: CensusProblem, answer: Attempted, weaker: Levels | None, clock: Clock) -> Attempted:
-    """The answer taken again from candidates that fewer conditions leave; None: there are none.
-
-    It replaces the first one if its search ended and every graph is there again. Otherwise graphs that only it has
-    refute the first one's conditions: they are added, and the search counts as not exhausted.
+    """The answer from ``weaker``, candidates under fewer conditions (None: there are none). It replaces the first one
+    if its search was exhausted and it has every graph of the first. Otherwise graphs that only it has refute the first
+    one's conditions: they are added, and the search counts as not exhausted.
     """
     if weaker is None or (weaker.nodes is answer.levels.nodes and weaker.conditions == answer.levels.conditions):
         return answer
@@ -242,7 +241,7 @@ def _options(settings: CensusSettings) -> dict[str, Any]:
 
 
 def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
-    """Why the census cannot be taken here, or None."""
+    """Why the census cannot run here, or None."""
     model = observation.model
     if not knowledge.space.discrete:
         return (
@@ -251,29 +250,31 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
         )
     mixing = [n.kind for n in model.norms.values() if n.of_nodes == "all" and not n.returns_statistics]
     if mixing:
-        return f"the norm {mixing[0]!r} looks at all nodes, so that a neighbourhood does not tell a node's state"
+        return (
+            f"the norm {mixing[0]!r} depends on all nodes, so a neighbourhood alone does not determine a node's state"
+        )
     if model.returns_statistics and (knowledge.noise is not None or observation.pruned):
-        return "in training mode it reads the sums over nodes off the norms' gradients, which noise and pruning change"
+        return "in training mode it takes sums over nodes from the norms' gradients, which noise and pruning change"
     if model.returns_statistics and observation.statistics is None:
-        return "no running statistics came back, and without the batch's own no node's state is known"
+        return "no running statistics were returned, and without the batch's statistics no node's state is known"
     if model.frozen and model.returns_statistics:
-        return "in training mode it reads the gradients of norms and of the maps behind them; train all parts"
+        return "in training mode it needs the gradients of all norms and of the maps before them; train all parts"
     shows_upstream = model.readout.first_map if model.readout.additive == "pooled" else model.readout.last_map
     if model.readout.additive is not None and not model.trains("readout", *shows_upstream):
         return (
-            f"the gradient at what adds up over nodes is read off the readout, where {', '.join(model.frozen)} "
-            "is frozen; take gradient matching (as dlg)"
+            f"it takes the gradient at the sum over nodes from the readout, where {', '.join(model.frozen)} is frozen; "
+            "use gradient matching (such as dlg)"
         )
     if model.frozen and not leak_points(observation, 0):
         return (
             f"the weights that take the nodes' own rows are frozen ({', '.join(model.frozen)}), so that feature values "
-            "cannot be checked; take gradient matching (as dlg)"
+            "cannot be checked; use gradient matching (such as dlg)"
         )
     if not leak_points(observation, 0):
         if model.returns_statistics:
             return (
-                "batch normalisation in training mode behind the first layer hides a direction of the input rows, and "
-                "maps narrower than those, or nearly singular, do not show it"
+                "batch normalisation in training mode after the first layer hides a direction of the input rows, and "
+                "the returned statistics do not show it where the map is nearly singular or narrower than these rows"
             )
         return (
             "no linear map takes the nodes' own rows (GINE adds them up behind an activation), so that feature values "
@@ -290,7 +291,7 @@ def unsupported(observation: Observation, knowledge: Knowledge) -> str | None:
     if model.node_level and observation.scaled:
         return "the update was clipped, and node labels show only in its length; use a graph task, or no clipping"
     if not knowledge.connected:
-        return "it assembles connected graphs only; leave connected=True"
+        return "it assembles connected graphs only; keep connected=True"
     if model.node_level and Loss.of(observation.loss).regression:
         return "node regression has no finite set of labels; use a classification task"
     return None

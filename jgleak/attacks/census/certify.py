@@ -1,4 +1,4 @@
-"""Last stage: the order of the explaining graphs, and what is known of others."""
+"""Last stage: the order of the explaining graphs, and the certificate."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from jgleak.graph import Graph
 
 @dataclasses.dataclass(frozen=True)
 class Certified:
-    """An anonymity set as it is answered.
+    """An anonymity set in its final order, with its certificate.
 
     Attributes:
-      graphs: best first, nodes in the order that is known or likely.
+      graphs: best first; their nodes in the known or the most likely order.
       distance: relative gradient distance of the first.
       certificate: what the set proves.
     """
@@ -34,12 +34,13 @@ class Certified:
 
 
 def certify(problem: CensusProblem, assumed: Sequence[str], found: AnonymitySet, most: int, clock: Clock) -> Certified:
-    """Order the graphs of a set, of which there is one at least, and say what the search proves of graphs of up to
-    ``most`` nodes, beside what its candidates ``assumed``.
+    """Order the graphs of a set, at least one, and state what the search proves of graphs of up to ``most`` nodes,
+    under the conditions that its candidates ``assumed``.
 
-    Gradients nearer than ``near_distance`` come before others, then the smallest negative log-likelihood (that of the
-    prior, of neighbourhoods where there are public graphs, and of the distance under noise, rounded), then what the
-    prior breaks ties by. ``clock`` ends the ranking of long lists: what was not looked at comes behind what was.
+    Graphs whose gradients are nearer than ``near_distance`` come first. Then graphs are sorted by their negative
+    log-likelihood (of the prior, of the neighbourhoods where there are public graphs, and of the distance under noise,
+    rounded), then by the prior's tie-breaker. ``clock`` ends the ranking of long lists: graphs that were not ranked
+    come last.
     """
     knowledge, size = problem.knowledge, len(found.graphs)
     order = _ranked(problem, found, clock)
@@ -53,7 +54,7 @@ def certify(problem: CensusProblem, assumed: Sequence[str], found: AnonymitySet,
         noise=knowledge.noise,
     )
     graphs = [found.graphs[i].graph for i in order]
-    by_rows = dataclasses.replace(knowledge, auxiliary=())  # the likeliest order takes longer: of the first graph alone
+    by_rows = dataclasses.replace(knowledge, auxiliary=())  # the likeliest order takes long: only for the first graph
     order_of = problem.limits.order
     ordered = (numbered(graphs[0], knowledge, order_of), *(numbered(graph, by_rows, order_of) for graph in graphs[1:]))
     return Certified(ordered, found.graphs[order[0]].distance, certificate)
@@ -78,20 +79,20 @@ def _ranked(problem: CensusProblem, found: AnonymitySet, clock: Clock) -> list[i
 
 
 def _conditions(problem: CensusProblem) -> Iterator[str]:
-    """What every search here takes for granted of rows and of the update."""
+    """What every search assumes of rows and of the update."""
     observation, knowledge, space = problem.observation, problem.knowledge, problem.knowledge.space
     if any(space.possible(g).size < len(f.values) for g, f in enumerate(space.features)):
         yield "no node has a feature value that the public statistics lack"
     yield "no row that a span check tests is zero"
     if problem.n_counted:
-        yield f"the graph has {knowledge.n} nodes, the number whose 1-hop blocks have the statistics that came back"
+        yield f"the graph has {knowledge.n} nodes, the number for which 1-hop blocks have the returned statistics"
     if problem.batch:
-        yield "the running statistics that came back are those of the graph alone"
+        yield "the returned running statistics are those of this graph alone"
     if observation.local is not None and observation.local.steps > 1:
         yield f"the local path of {observation.local.steps} steps is that of the listed graphs"
         yield "along it the rows of blocks move by less than their span checks allow"
     yield from problem.arithmetic.conditions()
     if observation.pruned:
-        yield "the entries that pruning left tell gradients apart"
+        yield "the entries that pruning left distinguish the gradients of different graphs"
     if knowledge.connected:
         yield "the graph is connected"

@@ -1,4 +1,4 @@
-"""Which span checks the census demands, from the strongest to the weakest."""
+"""The span checks of the census's attempts, from the strongest to the weakest."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from jgleak.attacks.span.leak_points import LeakPoint
 
 @dataclasses.dataclass(frozen=True)
 class Attempt:
-    """Which checks are demanded.
+    """The checks that candidates must pass in one attempt.
 
     Attributes:
-      below: of the blocks below the last hop.
-      top: of the last hop's blocks.
-      conic: blocks that enter the last convolution are those whose states make up its gradient (``conic``); ``below``
-        is then of the hops below those.
-      completed: dimensions that the spans of the node checks are taken to lack (see ``Arithmetic.weaker``).
+      below: checks of the blocks below the last hop.
+      top: checks of the last hop's blocks.
+      conic: the blocks that enter the last convolution are those whose states make up its gradient (``conic``);
+        ``below`` then applies to the hops below these.
+      completed: number of dimensions that the spans of the node checks are assumed to lack (see ``Arithmetic.weaker``).
     """
 
     below: tuple[str, ...]
@@ -44,24 +44,25 @@ ATTEMPTS = (
     Attempt(("aggregate",), ("aggregate",)),
     Attempt((), ()),
 )
-"""Made one after another until graphs are found: roughly from the fewest candidates to the most, the last without any
-check. A model that lacks a leak point of that name goes without the check."""
+"""Made one after another until graphs are found, roughly from the fewest candidates to the most; the last has no check.
+A check whose leak point the model lacks is left out."""
 
 SPARSE = ATTEMPTS[:3]
-"""Those for nodes of few neighbours, tried before others where features state no degree."""
+"""Attempts with nodes of few neighbours, tried first where features state no degree."""
 
 HIDDEN = (
     *(attempt for attempt in ATTEMPTS if "node" not in attempt.below),
     *(attempt for attempt in ATTEMPTS if attempt.conic),
 )
-"""Those for nodes whose rows no span shows: blocks below are not checked by states, which are hidden likewise."""
+"""Attempts for nodes whose rows no span contains: blocks below are not checked by their states, which are hidden
+too."""
 
 WEAKEST = Attempt((), ("readout",))
-"""What a certificate rests on where that can be afforded: no check but the readout's, whose condition does not depend
+"""The checks that a certificate rests on where the limits allow: the readout's alone, whose condition does not depend
 on the adjacency."""
 
 
-CONIC = "no {}-hop block occurs beside those that make up the last convolution's gradient"
+CONIC = "no {}-hop block occurs other than those that make up the last convolution's gradient"
 """The condition of ``Attempt.conic``; that gradient is a non-negative combination of blocks' states."""
 
 
@@ -71,8 +72,8 @@ class NamedCheck(NamedTuple):
     Attributes:
       name: equal names are equal checks of the same nodes.
       check: the check.
-      condition: what it takes for granted.
-      likeliest: its span has the rank that the singular values make likeliest; with another, true rows may fail.
+      condition: what it assumes.
+      likeliest: the largest gap in the singular values decides its span's rank; with another rank true rows may fail.
     """
 
     name: str
@@ -86,13 +87,13 @@ Chosen = tuple[NamedCheck, ...]
 
 
 def condition_of(site: LeakPoint, hop: int) -> str:
-    """What a check takes for granted, for people."""
+    """What a check assumes, in words."""
     what = f"{hop}-hop block" if hop else "node"
     return f"no true {what} fails the {site.name} check ({site.condition})"
 
 
 def loosened(chosen: Chosen, factor: float) -> Chosen:
-    """Checks that allow a row more than the noise explains: its part along directions that do not stand above it."""
+    """Checks with a wider margin than the noise explains, for a row's part along directions below the noise."""
     allowed = f"off by at most {factor:g} times what noise explains"
     return tuple(
         NamedCheck(f"{name} x{factor:g}", check.loosened(factor), f"{condition}, {allowed}", likeliest)
@@ -101,5 +102,5 @@ def loosened(chosen: Chosen, factor: float) -> Chosen:
 
 
 def names(chosen: Sequence[Chosen]) -> tuple[tuple[str, ...], ...]:
-    """The names of the checks of every hop: what tells one choice of checks from another."""
+    """The names of the checks of every hop, which identify a choice of checks."""
     return tuple(tuple(check.name for check in hop) for hop in chosen)

@@ -1,4 +1,4 @@
-"""Which columns non-negative combinations are made of, found by columns as they pay."""
+"""Which columns a non-negative combination uses, found by column generation."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from jgleak.attacks.census.settings import CensusSettings
 from jgleak.attacks.nonnegative import nonnegative
 
 PRICED = 256
-"""About so many columns one step adds to those that the solution may use, as many of each group."""
+"""About how many columns one step adds to those that the solution may use, equally many of each group."""
 
 PREFERRED, AGAIN = 1e-6, 3.0
-"""What a column costs, times a random number: as much as rounding, so that every solution has its turn; and so many
-times that once its block was used."""
+"""Cost of a column, times a random number: as small as rounding, so that equally good solutions alternate; and the
+factor by which the cost grows once the column's block was used."""
 
 STALLED = 0.99
 """A step that leaves more than this share of the residual is the last."""
 
 ROWS = 4096
-"""Longer columns are shortened to so many random sums of their entries, which keep lengths to a few percent."""
+"""Longer columns are reduced to this many random sums of their entries, which keep lengths to a few percent."""
 
 
 @runtime_checkable
 class Cone(Protocol):
-    """All non-negative combinations of many columns of length one, made as they are asked for.
+    """All non-negative combinations of many columns of length one; columns are computed on demand.
 
     Attributes:
-      goal: what a combination has to be, of length one ``(M,)``.
+      goal: the vector to be explained, of length one ``(M,)``.
       blocks: the block that each column belongs to ``(C,)``.
-      groups: columns of a group are much alike: those that pay most are taken of every group ``(C,)``.
+      groups: the group of each column; columns of a group are similar, so the best of every group are added ``(C,)``.
     """
 
     goal: Float[np.ndarray, " M"]
@@ -53,10 +53,9 @@ class Cone(Protocol):
 
 
 def used_blocks(cone: Cone, settings: CensusSettings, clock: Clock) -> Int[np.ndarray, " k"] | None:
-    """Blocks that some combination uses; None where none is the goal.
-
-    It is solved several times, every time with other blocks preferred, since blocks that hardly differ take each
-    other's place; until none is new.
+    """Blocks that some combination uses; None where no combination explains the goal. The problem is solved several
+    times, every time with other blocks preferred, since nearly equal blocks can replace each other, until no block is
+    new.
     """
     rng, used, last = np.random.default_rng(0), np.zeros(0, np.int64), np.zeros(0, np.int64)
     for number in range(settings.limits.conic_rounds):
@@ -74,7 +73,7 @@ def used_blocks(cone: Cone, settings: CensusSettings, clock: Clock) -> Int[np.nd
 def _solved(
     cone: Cone, start: Int[np.ndarray, " s"], costs: Float[np.ndarray, " C"], settings: CensusSettings, clock: Clock
 ) -> Int[np.ndarray, " k"] | None:
-    """The columns of one solution, from some columns on; None where none is the goal."""
+    """The columns of one solution, beginning with ``start``; None where no combination explains the goal."""
     folded = Folded(cone.goal.size)
     each = -(-PRICED // (1 + int(cone.groups.max(initial=0))))
     goal, kept = folded(cone.goal[None])[0], folded(cone.columns(start))
@@ -139,5 +138,5 @@ class Folded:
 
 
 def covered(used: Int[np.ndarray, " k"], alike: Int[np.ndarray, " K"]) -> Bool[np.ndarray, " K"]:
-    """The blocks whose number in ``alike`` is that of a used one: the gradient does not tell them apart."""
+    """The blocks whose number in ``alike`` is that of a used one: the gradient does not distinguish them."""
     return np.isin(alike, alike[used])

@@ -1,13 +1,13 @@
 """Blocks that occur, where spans lack dimensions: those whose states make up the last convolution's gradient.
 
-A trained model lights the same units in all nodes, so that the gradient ``R^T D`` of the last kernel has few dimensions
-(``R``: rows that enter it, ``D``: upstream rows) and the span check below it fails. But a column of ``D`` that has one
-sign, as behind a pooled readout, makes the column of ``R^T D`` a non-negative combination of rows, and so of the states
-of the blocks one hop below, each of which enters a row with a positive weight. Among thousands of blocks few have such
-a combination, since states bend at every unit: the blocks that non-negative least squares uses are those that occur,
-and sometimes a few more. The residual says whether it holds: where a true block is missing, or a column of ``D`` has
-both signs, nothing explains the gradient. Where the gradient before the last follows as well (``unit_classes``), both
-are explained together.
+In a trained model the same units are on at all nodes, so that the gradient ``R^T D`` of the last kernel has few
+dimensions (``R``: rows that enter it, ``D``: upstream rows) and the span check below it fails. But a column of ``D``
+that has one sign, as behind a pooled readout, makes the column of ``R^T D`` a non-negative combination of rows, and so
+of the states of the blocks one hop below, each of which enters a row with a positive weight. Of thousands of blocks few
+fit into such a combination, since states are nonlinear: the blocks that non-negative least squares uses are those that
+occur, and sometimes a few more. The residual shows whether this holds: where a true block is missing, or a column of
+``D`` has both signs, nothing explains the gradient. Where the gradient before the last follows as well
+(``unit_classes``), both are explained together.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def occurring(
 def _of_both(
     cone: BlockCone, states: Float[np.ndarray, "K D"], settings: CensusSettings, clock: Clock
 ) -> Bool[np.ndarray, " K"] | None:
-    """From the gradients of the last two convolutions; with the blocks that no gradient tells from a used one."""
+    """From the gradients of the last two convolutions; with the blocks that no gradient distinguishes from a used
+    one."""
     found = used_blocks(cone, settings, clock) if cone.possible.size else None
     if found is None:
         return None
@@ -90,8 +91,8 @@ class StateCone:
 def _of_last(
     gradient: Float[np.ndarray, "D m"], states: Float[np.ndarray, "K D"], settings: CensusSettings, clock: Clock
 ) -> Bool[np.ndarray, " K"] | None:
-    """From the last convolution's gradient alone: the sum of all columns has to be explained; of others those count
-    that are."""
+    """From the last convolution's gradient alone: the sum of all columns must be explained; single columns are used
+    where they are explained."""
     size = np.linalg.norm(gradient, axis=0)
     live = size > FAINT * np.max(size, initial=0.0)
     lengths = np.linalg.norm(states, axis=1)

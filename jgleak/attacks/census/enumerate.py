@@ -1,8 +1,8 @@
-"""Last stage, for small graphs: all connected graphs of the node candidates, where counting ends without an answer.
+"""All small connected graphs of the node candidates, where counting gives no graph.
 
-No check of blocks is needed. Small and simple graphs come first: those whose number of nodes, and a price for every
-cycle, is least. For every multiset of feature vectors and degrees ``growth`` builds the connected graphs, each once up
-to isomorphism, and ``screen`` compares their whole gradients. Bounds on feature vectors, where equations gave some
+No check of blocks is needed. Small and simple graphs come first, by the number of nodes plus a constant for every
+cycle. For every multiset of feature vectors and degrees ``growth`` builds the connected graphs, each once up to
+isomorphism, and ``screen`` compares their whole gradients. Bounds on feature vectors, where the equations give them
 (``shares``), leave few multisets.
 """
 
@@ -26,7 +26,7 @@ from jgleak.attacks.span.hops import Blocks, Nodes
 from jgleak.graph import Graph
 
 CYCLE = 2
-"""A cycle puts a graph as far back as so many nodes more."""
+"""One cycle counts as this many nodes in the order of graphs."""
 
 Multiset = dict[int, int]
 """How many nodes have each star."""
@@ -56,11 +56,11 @@ class Stars:
 
     @property
     def degrees(self) -> Int[np.ndarray, " T"]:
-        """Of each star."""
+        """Number of neighbours of each star ``(T,)``."""
         return np.array([len(one) for one in self.edges], np.int64)
 
     def multisets(self, n: int, ends: int, clock: Clock) -> Iterator[Multiset | None]:
-        """All choices of ``n`` stars with so many ends of edges, within the bounds of feature vectors, whose rows have
+        """All choices of ``n`` stars with ``ends`` ends of edges, within the bounds of feature vectors, whose rows have
         the ``rank``; None where the clock ended first."""
         degrees, number = self.degrees, len(self.edges)
         # a least number of nodes of a vector binds a star by itself only where the vector has no other star
@@ -114,7 +114,7 @@ class Stars:
 
 
 def may_be_small(problem: CensusProblem, nodes: Nodes) -> bool:
-    """True where a graph of the observed client may be one that is enumerated."""
+    """True where the client's graph may be small enough to be enumerated."""
     most, kinds = problem.limits.enumerated_nodes, np.unique(nodes.codes, axis=0).shape[0]
     return problem.rounds[0][0] <= most and 0 < kinds and not (nodes.certain and kinds > most)
 
@@ -122,13 +122,13 @@ def may_be_small(problem: CensusProblem, nodes: Nodes) -> bool:
 def enumerated(problem: CensusProblem, nodes: Nodes, bounds: Bounds | None, clock: Clock) -> AnonymitySet:
     """Every connected graph of up to ``enumerated_nodes`` nodes with the observed gradient, within the time.
 
-    Exhausted where all numbers of nodes that are possible are that small and every graph was looked at. Where larger
-    ones are possible, the search ends when it has gone on for as long again as the attack took to the first graph.
+    Exhausted where no larger number of nodes is possible and every graph was compared. Where larger graphs are
+    possible, the search goes on, after its first graph, for as long as the attack has taken until then.
 
     Args:
       problem: the update and what is known.
       nodes: feature vectors that may occur.
-      bounds: of their shares; None: none are known.
+      bounds: bounds on their shares; None where none are known.
       clock: ends the search.
     """
     slots = problem.limits.enumerated_nodes
@@ -154,7 +154,7 @@ def enumerated(problem: CensusProblem, nodes: Nodes, bounds: Bounds | None, cloc
 
 @dataclasses.dataclass
 class _Looked:
-    """What was looked at so far, and whether the rest was cut off."""
+    """What was examined so far, and whether the rest was cut off."""
 
     multisets: int = 0
     partials: int = 0
@@ -168,7 +168,7 @@ def _order(sizes: list[int]) -> list[tuple[int, int]]:
 
 
 def _stars(problem: CensusProblem, nodes: Nodes, bounds: Bounds | None, size: tuple[int, int]) -> Stars:
-    """What a node of a graph of so many nodes, whose rows have a rank, may be."""
+    """The possible stars of a graph with a number of nodes and a rank of its rows (``size``)."""
     n, rank = size
     knowledge, space = problem.knowledge, problem.knowledge.space
     codes = np.unique(nodes.codes, axis=0)
@@ -199,7 +199,7 @@ def _around(degree: int, classes: int) -> Iterator[tuple[int, ...]]:
 
 
 def _by_vector(codes: Int[np.ndarray, "U G"], nodes: Nodes, bound: Float[np.ndarray, " T"]) -> Float[np.ndarray, " U"]:
-    """A bound of the nodes' entries in the order of ``codes``; features state degrees, so each has one entry."""
+    """A bound on the nodes' entries in the order of ``codes``; features state degrees, so each has one entry."""
     place = {row.tobytes(): value for row, value in zip(nodes.codes, bound.tolist(), strict=True)}
     return np.array([place[row.tobytes()] for row in codes])
 
@@ -207,7 +207,7 @@ def _by_vector(codes: Int[np.ndarray, "U G"], nodes: Nodes, bound: Float[np.ndar
 def _batches(
     looked: _Looked, problem: CensusProblem, stars: Stars, size: tuple[int, int], clock: Clock
 ) -> Iterator[list[Graph]]:
-    """Graphs of so many nodes and independent cycles; ``looked`` is kept up to date."""
+    """Graphs with the numbers of nodes and of independent cycles in ``size``; ``looked`` is updated."""
     n, cycles = size
     blocks, graphs = stars.blocks(problem.observation.model.edge_classes or 1), list[Graph]()
     for chosen in stars.multisets(n, 2 * (n - 1 + cycles), clock):

@@ -34,8 +34,8 @@ WIDTHS = (4, 8, 16, 32)
 """Padded sizes: feature vectors, neighbours of a node."""
 
 RootValue = Literal["nodes", "pooled", "labelled"]
-"""What of a block's root a column is the gradient of: its output, its last state before a pooled readout (both along
-the upstream gradient), or its loss under one label."""
+"""The quantity at a block's root whose gradient is a column: its output, its last state before a pooled readout (both
+along the upstream gradient), or its loss under one label."""
 
 
 def equations(problem: CensusProblem, levels: Levels, clock: Clock) -> Equations | None:
@@ -43,8 +43,8 @@ def equations(problem: CensusProblem, levels: Levels, clock: Clock) -> Equations
 
     With an additive readout the gradient over *all* parameters is ``sum_c mu_c G_c``, ``G_c`` the gradient of
     ``delta . rho(root)`` for block ``c`` alone. Each weight row becomes one equation or several, its products with
-    vectors that the problem's arithmetic chooses, so no full gradient is kept. What norms in training mode change of
-    this and add to it is in ``training_norms``.
+    vectors that the problem's arithmetic chooses, so no full gradient is kept. ``training_norms`` has what norms in
+    training mode change and add.
     """
     observation, arithmetic = problem.observation, problem.arithmetic
     model, update = observation.model, host(observation.update)
@@ -86,7 +86,7 @@ class Trees(NamedTuple):
     along: tuple[Int[Array | np.ndarray, "*K _"], ...]
 
     def part(self, rows: Int[np.ndarray, " B"], size: int) -> Trees:
-        """Some trees, the last one repeated up to a compiled size."""
+        """The trees of these rows, the last one repeated up to a compiled size."""
         pad = ((0, size - rows.size), (0, 0))
         return jax.tree.map(lambda leaf: np.pad(leaf[rows], pad, mode="edge").astype(np.int32), self)
 
@@ -108,15 +108,15 @@ def unfold(levels: Sequence[Blocks]) -> Trees:
 
 
 def root_value(model: GNN) -> RootValue:
-    """What a column is the gradient of."""
+    """The quantity whose gradient is a column."""
     if model.node_level:
         return "labelled"
     return "pooled" if model.readout.additive == "pooled" else "nodes"
 
 
 def used_parts(model: GNN, tree: Params) -> Params:
-    """Of a tree like the parameters the parts whose gradients are equations: those that clients train, and not a
-    readout that pools."""
+    """The parts of a tree shaped like the parameters whose gradients become equations: the trained ones, without a
+    pooled readout."""
     rest = {k: v for k, v in tree.items() if k != "readout"} if root_value(model) == "pooled" else tree
     return model.evidence(rest)
 
@@ -139,8 +139,7 @@ Columns = tuple[Int[np.ndarray, " K"], Int[np.ndarray, " K"]]
 """The block and the label of each column."""
 
 Contributions = tuple[Float[np.ndarray, "K M"], Float[np.ndarray, "K D"], list[Float[np.ndarray, "K _D"]]]
-"""Of every column the sketched gradient, the root's last state, and what of the root enters each norm in training
-mode."""
+"""For every column the sketched gradient, the root's last state, and the root's row at each norm in training mode."""
 
 
 def _contributions(
@@ -195,7 +194,7 @@ def _at(
 
 
 def host(tree: Params) -> Params:
-    """Its leaves as arrays of the host."""
+    """A tree with its leaves as arrays on the host."""
     return jax.tree.map(np.asarray, tree)
 
 
@@ -242,8 +241,8 @@ def embed(
 ) -> tuple[Float[Array, " D"], dict[tuple[str, ...], Float[Array, " _D"]]]:
     """What of the root enters the readout, and what enters every norm, from its unfolding tree alone.
 
-    Differentiable in ``params``. Of a model that ends linear the first is what the root adds to the sum of all last
-    states: its own state below counts as often as it and its neighbours take it up (``receptive_field``).
+    Differentiable in ``params``. For a model that ends linear the first is what the root adds to the sum of all last
+    states: its state one layer below, weighted by how often it and its neighbours sum it (``receptive_field``).
     """
     side = round(tree.nodes.shape[0] ** (1 / hops(model)))
     present, kinds = tree.nodes >= 0, jnp.maximum(tree.nodes, 0)

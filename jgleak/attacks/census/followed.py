@@ -1,8 +1,8 @@
-"""The path of a client's local steps, from what is known of its graph so far: shares of blocks.
+"""The path of a client's local steps, computed from shares of blocks, which are what is known of its graph so far.
 
-Blocks decide a graph's output and gradient at any weights, so the training of any mixture of blocks can be run as the
-client ran its own, though no graph of these blocks is known yet. The path of the true shares is the true path, and near
-shares have a near one: the path's error is that of the shares, times how far the weights move.
+Blocks determine a graph's output and gradient at any weights, so the client's training can be repeated for any mixture
+of blocks, without a graph. The true shares give the true path, and the error of a path grows with the error of the
+shares and with how far the weights move.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def followable(problem: CensusProblem) -> bool:
 def followed(
     problem: CensusProblem, levels: Levels, blocks: Int[np.ndarray, " k"], shares: Float[np.ndarray, " k"]
 ) -> LocalPath:
-    """The path of a graph with these shares of top blocks (numbers, under sum pooling), its gradients moved so that
-    their mean is the update."""
+    """The path of a graph with these shares of top blocks (numbers under sum pooling); its gradients are shifted so
+    that their mean is the update."""
     seen, model = problem.seen, problem.seen.model
     assert seen.local is not None
     found = jax.device_get(_followed(model, seen.loss, _trained(problem, levels, blocks), _padded(blocks, shares)))
@@ -68,14 +68,14 @@ def followed(
 def returned_distances(
     problem: CensusProblem, levels: Levels, blocks: Int[np.ndarray, " k"], shares: Float[np.ndarray, "P k"]
 ) -> Float[np.ndarray, " P"]:
-    """How far the updates of graphs with these shares are from the observed one, relative to it."""
+    """Distances of the updates of graphs with these shares from the observed update, relative to its length."""
     seen = problem.seen
     given = _trained(problem, levels, blocks), _padded(blocks, shares), seen.model.evidence(seen.update)
     return np.asarray(_returned(seen.model, seen.loss, *given))
 
 
 class Trained(NamedTuple):
-    """What the training of mixtures of some blocks takes, but for the shares: the weights to begin with, the steps, the
+    """The inputs of the training of mixtures of some blocks except the shares: the initial weights, the steps, the
     blocks, and the client's label."""
 
     params: Params

@@ -17,7 +17,8 @@ from jgleak.graph import coloured
 Edges = tuple[tuple[int, int], ...]
 
 FORWARD = igraph.GraphBase(3, [(0, 1)]).permute_vertices([1, 2, 0]).get_edgelist() == [(1, 2)]
-"""A permutation of igraph's has the new place of every node; from version 1.0 on, the node of every new place."""
+"""True where an igraph permutation lists the new place of every node (before version 1.0), False where it lists the
+node of every new place."""
 
 
 class Assembled(NamedTuple):
@@ -33,9 +34,9 @@ class PartialGraph:
     """A connected partial graph.
 
     Attributes:
-      blocks: of its nodes.
-      edges: between them.
-      along: their edge classes.
+      blocks: the block of each node.
+      edges: node pairs.
+      along: the class of each edge.
       needs: for each node the neighbours that it still lacks (``Blocks.neighbours``).
       left: blocks not yet placed, and how many of each.
     """
@@ -53,17 +54,17 @@ class Assembly:
     Each node's block names the classes (entries of the level below) of its neighbours, and the edge class to each; a
     node's own class is the root of its block. A connected graph is grown from one node of the rarest block, by one edge
     a step: the next missing neighbour of the node with the fewest options is a node already there or a new one. Partial
-    graphs are merged under isomorphisms that keep every node's block. That is safe at any step, because what can become
-    of a partial graph depends on nothing else; merging parts on their own before combining them would not be
-    (docs/theory.md, section 3).
+    graphs are merged under isomorphisms that keep every node's block. That is safe at any step, because which graphs
+    can be completed from a partial graph depends on nothing else; merging parts on their own before combining them
+    would not be (docs/theory.md, section 3).
 
     Args:
       blocks: top blocks.
       counts: nodes with each block ``(K,)``.
       clock: ends the search.
       most: most partial graphs in total.
-      beam: most partial graphs of one number of edges; None: all of them.
-      guide: which of them are kept, those with the smallest values; without one they are drawn.
+      beam: most partial graphs kept with one number of edges; None: all of them.
+      guide: a value for each partial graph; those with the smallest values are kept, or random ones without a guide.
     """
 
     def __init__(
@@ -144,13 +145,12 @@ class Assembly:
         return out
 
     def _turned(self, v: int, wanted: int, partial: PartialGraph) -> tuple[int, int]:
-        """The class of a neighbour that node ``v`` lacks, and ``v`` as that neighbour's own."""
+        """The class of a neighbour that node ``v`` lacks, and ``v`` as a neighbour of that one."""
         return turned(self.roots[partial.blocks[v]], wanted, self.classes)
 
     def _most_constrained(self, partial: PartialGraph) -> tuple[int, int, list[int], list[int]] | None:
-        """A node, a neighbour that it lacks, and who that may be: nodes already there, and blocks of a new one.
-
-        None where no node lacks any, or some node's cannot be found.
+        """A node, a neighbour that it lacks, and the candidates for it: existing nodes, and blocks of a new one. None
+        where no node lacks a neighbour, or one has no candidate.
         """
         best: tuple[int, int, list[int], list[int]] | None = None
         left, linked = dict(partial.left), set(partial.edges)
@@ -186,7 +186,8 @@ class _Different:
         self._forms: set[object] = set()
 
     def add(self, partial: PartialGraph) -> None:
-        """Keep it, unless an isomorphic one is there. Canonical forms are of graphs alone that look alike."""
+        """Keep it, unless an isomorphic one is kept already. Canonical forms are computed only of graphs with equal
+        ``_surroundings``."""
         shown = _surroundings(partial)
         if shown in self._alone:
             if (other := self._alone[shown]) is not None:
@@ -201,8 +202,8 @@ class _Different:
 
 
 def _surroundings(partial: PartialGraph) -> int:
-    """Equal for isomorphic partial graphs, seldom for others: how often each block has which blocks along which
-    edges."""
+    """A hash of how often each block has which neighbouring blocks along which edges: equal for isomorphic partial
+    graphs, seldom for others."""
     colours = [hash((block,)) for block in partial.blocks]
     around = [0] * len(colours)
     for (u, v), along in zip(partial.edges, partial.along, strict=True):

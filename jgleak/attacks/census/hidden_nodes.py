@@ -1,9 +1,9 @@
 """Feature vectors to begin with where a singular propagation matrix hides the nodes' rows.
 
-A convolution's gradient is ``X^T S^T D``. Where ``S`` is singular, as that of a GCN or a GIN on acetoin or any other
-tree X2A-BX2, the span lacks a combination of the rows ``X``, and often every single one of them lies outside. Mixed
-rows ``S X`` stay inside: so blocks are checked by these, and nodes not at all. What the span lacks is mostly one
-dimension. Then the parts of all rows outside it are parallel, and few vectors have such parts.
+A convolution's gradient is ``X^T S^T D``. Where ``S`` is singular, as for a GCN or a GIN on acetoin or any other tree
+X2A-BX2, the span lacks a combination of the rows ``X``, and often every single row lies outside. Mixed rows ``S X``
+stay inside, so blocks are checked by these, and nodes not at all. Mostly the span lacks one dimension. Then the parts
+of all rows outside it are parallel, and few vectors have such a part.
 """
 
 from __future__ import annotations
@@ -29,17 +29,16 @@ OCCURRING = "every feature value that occurs shows in the first kernel's gradien
 """The condition of all these vectors."""
 
 PARALLEL = "the span of the first kernel's gradient lacks one dimension of the nodes' rows"
-"""The condition of those on one line."""
+"""The condition of the vectors whose parts outside the span lie on one line."""
 
 COMPARED = 1_024
 """Most vectors whose parts outside a span are compared, each with each."""
 
 
 def hidden(problem: CensusProblem, clock: Clock) -> tuple[Start, ...]:
-    """Vectors of the values that occur: all of them where they can be tried at once, or else those of one line each.
-
-    None where it does not show which values occur, or no convolution mixes. A pruned gradient has no lines, since its
-    rows are no combinations of the nodes'.
+    """Vectors of the values that occur: all of them where they can be tried at once, or else the vectors of one line
+    after another. Empty where the gradient does not show which values occur, or no convolution mixes. A pruned gradient
+    has no lines, since its rows are not combinations of the nodes' rows.
     """
     observation, knowledge = problem.seen, problem.knowledge
     if knowledge.features is not None or knowledge.noise is not None or observation.model.returns_statistics:
@@ -65,11 +64,10 @@ def hidden(problem: CensusProblem, clock: Clock) -> tuple[Start, ...]:
 def lines(
     codes: Int[np.ndarray, "T G"], space: FeatureSpace, span: Subspace, clock: Clock
 ) -> list[Bool[np.ndarray, " T"]]:
-    """Vectors that may be all that occur if their rows span one dimension more than ``span``, the fewest first.
-
-    Their parts outside ``span`` are parallel, they span so many dimensions, and every value that is shown to occur is
-    one of theirs: of a binary feature that is 1 alone, since no gradient shows a zero. A row of zeros lies on every
-    line. None where time ends before all lines are looked at.
+    """Sets of vectors that may be all that occur if their rows span one dimension more than ``span``, the smallest
+    first. In each set the parts outside ``span`` are parallel, the rows span that many dimensions, and every value that
+    is shown to occur appears (of a binary feature only the 1, since no gradient shows a zero). A row of zeros lies on
+    every line. Empty where time runs out before all lines are examined.
     """
     if not span.informative or codes.shape[0] > COMPARED:
         return []

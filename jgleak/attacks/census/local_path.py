@@ -1,7 +1,7 @@
 """Where the gradients behind an update were taken: the weights along a client's local steps.
 
-The server knows both ends of the path. Between them the weights move nearly straight, so a straight path is where the
-search begins (docs/local-steps.md); ``followed`` makes a better one of what was found along it.
+The server knows both ends of the path. Between them the weights move nearly straight, so the search begins with a
+straight path (docs/local-steps.md); ``followed`` improves it by what was found along it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Point(NamedTuple):
     Attributes:
       params: the weights before it.
       readout: the readout's part of the gradient there.
-      share: what that gradient counts in the update; all points have one in total.
+      share: weight of that gradient in the update; the shares of all points add up to one.
     """
 
     params: Params
@@ -33,15 +33,15 @@ class Point(NamedTuple):
 
 
 FOLLOWED = 64
-"""Most steps that are followed one by one: every one costs the contributions of all blocks."""
+"""Most steps that are followed one by one: for each the contributions of all blocks are computed."""
 
 LocalPath = tuple[Point, ...]
-"""The steps, the first first; their gradients' readout parts have that of the update as their mean."""
+"""The steps in order; the mean of their gradients' readout parts is that of the update."""
 
 
 def straight(observation: Observation) -> LocalPath:
-    """The path of a client whose gradients were all alike: of one step the weights that it got, and the update; of more
-    than ``FOLLOWED`` the middle alone."""
+    """The path of a client whose gradients are all equal: for one step the weights that it got, and the update; for
+    more than ``FOLLOWED`` steps only the middle."""
     model, seen = observation.model, observation.model.readout_of(observation.update)
     local = observation.local if moved(observation) else None
     if local is None or local.steps > FOLLOWED:
@@ -53,7 +53,7 @@ def straight(observation: Observation) -> LocalPath:
 
 
 def moved(observation: Observation) -> bool:
-    """True where the client made several steps, and what came back says where it went: it was not clipped or pruned."""
+    """True where the client made several steps and its update shows the final weights: it was not clipped or pruned."""
     local = observation.local
     return local is not None and local.steps > 1 and not (observation.scaled or observation.pruned)
 
@@ -75,8 +75,8 @@ def midway(observation: Observation) -> Observation:
 
 
 def root_shares(model: GNN, path: LocalPath) -> Float[np.ndarray, " E"]:
-    """What the pooled row of every step counts in the one that the readout's first gradient shows (``pooled_row``):
-    where its upstream gradient is small, or has another direction, less."""
+    """The weight of every step's pooled row in the one that the readout's first gradient shows (``pooled_row``): less
+    where its upstream gradient is small, or has another direction."""
     behind = [np.asarray(model.readout.first(point.readout)["bias"], np.float64) for point in path]
     shares = np.array([point.share for point in path])
     mean = shares @ np.array(behind)
@@ -85,13 +85,13 @@ def root_shares(model: GNN, path: LocalPath) -> Float[np.ndarray, " E"]:
 
 
 def _way(local: LocalTraining) -> tuple[Float[np.ndarray, " E"], Float[np.ndarray, " E"], Float[np.ndarray, " E"]]:
-    """Before every step what is left of the first weights, how far they have gone along the mean gradient, and what the
-    step's gradient counts."""
+    """Before every step the share of the initial weights that weight decay has left, and the distance gone along the
+    mean gradient; and the weight of the step's gradient."""
     return local.kept[:-1], local.rate * np.r_[0.0, np.cumsum(local.response)[:-1]], local.shares
 
 
 def _gone(model: GNN, observation: Observation, left: float, far: float) -> Params:
-    """The weights of which so much is left, after so long a way along the update."""
+    """The weights where the share ``left`` of the initial ones is left, after the distance ``far`` along the update."""
 
     def one(sent: Params, slope: Params, trained: Params) -> Params:
         here = np.asarray(sent, np.float64)

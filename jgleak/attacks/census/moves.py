@@ -16,7 +16,7 @@ START_DEGREE = 3
 """Most neighbours of a node in a random graph to begin with, where more are allowed."""
 
 START_SIZE = 20
-"""Most nodes of one, where as few are allowed."""
+"""Most nodes of such a graph, where so few are allowed."""
 
 
 class Linked(NamedTuple):
@@ -27,12 +27,12 @@ class Linked(NamedTuple):
 
 
 Move = Callable[[Linked, np.random.Generator], Linked | None]
-"""A random change of a copy; None where what was drawn is impossible."""
+"""A random change of a copy; None where the change drawn is impossible."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Moves:
-    """What graphs may be, and how one becomes another.
+    """The graphs that are allowed, and the changes from one to another.
 
     Attributes:
       kinds: number of node kinds.
@@ -58,7 +58,7 @@ class Moves:
         return Linked(adjacency, kinds)
 
     def changed(self, graph: Linked, rng: np.random.Generator) -> Linked | None:
-        """One random change; None where several that were drawn are impossible."""
+        """One random change; None where all changes drawn are impossible."""
         moves = self._moves
         for _ in range(TRIES):
             found = moves[int(rng.integers(len(moves)))](Linked(graph.adjacency.copy(), graph.kinds.copy()), rng)
@@ -68,7 +68,7 @@ class Moves:
 
     @property
     def _moves(self) -> tuple[Move, ...]:
-        """The kinds of change, likely ones twice."""
+        """The kinds of change; two of them are drawn twice as often."""
         edges = (_moved_end, _moved_end, _crossed, _crossed, _toggled, _slid, _exchanged)
         if self.fixed is not None:
             return edges
@@ -97,7 +97,7 @@ class Moves:
         return Linked(adjacency, np.r_[graph.kinds, rng.integers(self.kinds)])
 
     def _shrunk(self, graph: Linked, rng: np.random.Generator) -> Linked | None:
-        """A node less; two neighbours of it are linked instead."""
+        """A node less; where it had two neighbours, these are linked."""
         size, node = graph.kinds.size, int(rng.integers(graph.kinds.size))
         around = np.flatnonzero(graph.adjacency[node])
         if size - 1 not in self.sizes or around.size > 2:

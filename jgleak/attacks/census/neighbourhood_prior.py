@@ -1,4 +1,4 @@
-"""How likely a graph is to somebody who knows public ones: its neighbourhoods' shares among theirs."""
+"""How likely a graph is by public graphs: the shares that its neighbourhoods have among theirs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RADIUS = 4
 """Rooted neighbourhoods of up to so many hops are compared (colour refinement)."""
 
 UNSEEN = 0.1
-"""A neighbourhood that no public graph has counts as if so many nodes had it."""
+"""A neighbourhood that no public graph has counts as if this many nodes had it."""
 
 
 def row_names(codes: Int[np.ndarray, "k G"]) -> list[bytes]:
@@ -54,7 +54,7 @@ class NeighbourhoodPrior:
         neighbours: Sequence[Sequence[int]],
         closed: Sequence[bool] | None = None,
     ) -> float:
-        """That of a graph or a part of one, beyond the mean of as many nodes of public graphs.
+        """The negative log-likelihood of a graph or a part of one, minus the mean of as many nodes of public graphs.
 
         The negative logarithms of its neighbourhoods' shares are added up over all radii and all nodes whose
         neighbourhood is known.
@@ -62,7 +62,7 @@ class NeighbourhoodPrior:
         Args:
           nodes: the names of their rows (``row_names``).
           neighbours: of every node.
-          closed: which nodes have all their neighbours; all, where nothing is said.
+          closed: which nodes have all their neighbours; None: all of them.
         """
         known = self._colours(nodes, neighbours, closed)
         return sum(

@@ -1,7 +1,7 @@
-"""How far graphs are from an update by sums over their nodes that the readout's gradient shows.
+"""Distances of graphs from an update, by sums over nodes that the readout's gradient shows.
 
 The gradients of the readout's small weights are sums over nodes of what follows from a node's state; a pooled readout
-shows the sum of the states themselves. That is far cheaper to compute than a whole gradient, and tells nearly as much.
+shows the sum of the states themselves. That is far cheaper to compute than a whole gradient.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SMALL = 3_000
 """Most entries of a weight whose gradient is computed for every neighbourhood."""
 
 REMEMBERED = 100_000
-"""Most neighbourhoods that are remembered; then all are forgotten."""
+"""Most neighbourhoods in the cache; then it is emptied."""
 
 
 class NodeSums:
@@ -58,7 +58,7 @@ class NodeSums:
         self._forget()
 
     def misfits(self, adjacency: Bool[np.ndarray, "P N N"], kinds: Int[np.ndarray, "P N"]) -> Float[np.ndarray, "P M"]:
-        """For each graph ``(sum over nodes - seen) / |seen|``, one entry an equation.
+        """For each graph ``(sum over nodes - seen) / |seen|``, one entry for each equation.
 
         Args:
           adjacency: without self-loops; no node has more than ``most`` neighbours.
@@ -91,7 +91,7 @@ class NodeSums:
 
 
 def _small(model: GNN, tree: Params) -> Params:
-    """Of a tree like the parameters the readout's small weights that clients train, at least the smallest."""
+    """The readout's small trained weights in a tree shaped like the parameters, at least the smallest one."""
     leaves = jax.tree_util.tree_leaves_with_path({"readout": model.evidence(tree)["readout"]})
     least = min(np.size(leaf) for _, leaf in leaves)
     found: Any = {}

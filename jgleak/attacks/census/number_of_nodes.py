@@ -2,7 +2,8 @@
 
 Rows before the first norm do not depend on it, and neither do checks of 1-hop blocks before it. With shares ``mu_c`` of
 these blocks and their rows ``z_c``, the batch's mean is ``sum mu_c z_c``, and ``sum mu_c (z_c - mean)^2`` is the biased
-variance: the unbiased one, which came back, times ``(N - 1) / N``. Where one ``N`` alone has such shares, it is that.
+variance: the unbiased one, which came back, times ``(N - 1) / N``. Where only one ``N`` has such shares, it is the
+number.
 """
 
 from __future__ import annotations
@@ -31,23 +32,23 @@ EXPLAINED = 1e-3
 """Largest misfit of the true number, in deviations: rounding of statistics, which starts at about 1e-6 of them."""
 
 FITS = 10.0
-"""A number of nodes is possible where the moments are off by at most so many times what the best one's are."""
+"""A number of nodes is possible where its misfit is at most this multiple of the smallest one."""
 
 
 def number_of_nodes(
     observation: Observation, knowledge: Knowledge, settings: CensusSettings, clock: Clock, budget: Budget
 ) -> int:
-    """The one number of nodes up to ``max_n`` whose 1-hop blocks have the batch's mean and variance; without a bound,
-    in the first of the census's rounds in which there is any.
+    """The one number of nodes up to ``max_n`` for which 1-hop blocks have the batch's mean and variance; without a
+    bound, in the first of the census's rounds that has any.
 
     Raises:
-      ConditionFailed: several have, or none, or the first layer has no norm in training mode or no check before it.
-      TooManyCandidates: the input span says too little about nodes.
+      ConditionFailed: several numbers have, or none has, or the first layer has no norm in training mode or no check
+        before it. TooManyCandidates: the input span says too little about nodes.
     """
     layer = observation.model.layers[0]
     paths = [path for path, norm in layer.norms.items() if norm.returns_statistics]
     if not paths:
-        raise ConditionFailed("the first layer has no statistics that would tell the number of nodes; give it (--n)")
+        raise ConditionFailed("the first layer returns no statistics that give the number of nodes; set it (--n)")
     rounds = rounds_of(knowledge, settings.limits)
     problem = CensusProblem.of(observation, dataclasses.replace(knowledge, n=rounds[-1][-1]), settings)
     tolerances = problem.tolerances.span
@@ -67,14 +68,14 @@ def number_of_nodes(
             possible = [n for n, off in rests.items() if off <= FITS * best]
             if len(possible) == 1 and best <= EXPLAINED and clock.left > 0:
                 return possible[0]
-    raise ConditionFailed("the statistics that came back do not tell the number of nodes; give it (--n)")
+    raise ConditionFailed("the returned statistics do not determine the number of nodes; set it (--n)")
 
 
 def _misfit(
     problem: CensusProblem, nodes: Nodes, blocks: Blocks, norm: tuple[str, ...], clock: Clock
 ) -> Callable[[int], float]:
-    """How far shares of blocks stay from the batch's moments at a norm of the first layer, by the number of nodes: in
-    deviations of each column, root mean square."""
+    """A function of the number of nodes: how far the best shares of blocks are from the batch's moments at a norm of
+    the first layer, as a root mean square in deviations of each column."""
     model, params = problem.observation.model, problem.observation.params
     inputs = encoded(model, params, nodes)
     rows = _entering(model, params, inputs, nodes.degrees, blocks)[list(model.layers[0].norms).index(norm)]

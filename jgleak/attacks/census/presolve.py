@@ -30,10 +30,9 @@ def possible(
 
     Args:
       system: equations.
-      right: their right-hand side, about of length one.
+      right: their right-hand side, of length about one.
       solution: the best one.
-      least: smallest entry that counts.
-      limit: largest residual of a solution that counts.
+      least: smallest entry that matters. limit: largest residual of an accepted solution.
       settings: the weight of a group's total among the equations, and how long it tests.
       clock: ends the tests.
     """

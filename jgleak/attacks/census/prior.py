@@ -1,9 +1,8 @@
 """How plausible an explaining graph is. A prior ranks; it never removes a graph from the anonymity set.
 
-There are three rankings. ``none`` knows nothing: a digest decides which graph of a set comes first, so the truth of a
-set of ``k`` comes first at a rate of ``1 / k``. ``plain`` looks at structure alone. ``molecule`` knows chemistry, and
-uses ``plain`` for what is still tied. ``auto`` stands for ``molecule`` where the features name atoms, and for ``plain``
-elsewhere.
+There are three rankings. ``none`` is arbitrary: a digest decides which graph of a set comes first, so the true graph of
+a set of ``k`` comes first at a rate of ``1 / k``. ``plain`` uses structure alone. ``molecule`` uses chemistry, and
+``plain`` for ties. ``auto`` stands for ``molecule`` where the features describe atoms, and for ``plain`` elsewhere.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ MISPLACED, MISMATCH = 10.0, 3.0
 """Penalty of an aromatic atom outside every aromatic ring, and of an atom that RDKit perceives differently."""
 
 COVER, CHEAP_RINGS = 1.2, 1.0
-"""Penalty for every further multiple of the size of the smallest graph of the set whose rings cost less than the second
-number: a larger one may be its cover."""
+"""Penalty for every further multiple of the size of the smallest graph of the set whose ring penalty is below the
+second number: a larger graph may be a cover of it."""
 
 EPOXIDE = 0.5
 """Penalty of a ring of three with one atom that is not carbon."""
@@ -46,13 +45,13 @@ EPOXIDE = 0.5
 
 @dataclasses.dataclass(frozen=True)
 class Prior:
-    """What is known of graphs before any gradient is seen.
+    """A ranking of graphs before any gradient is seen.
 
     Attributes:
-      scores: of each graph, smaller is more plausible: a negative log-likelihood, roughly. Bond orders are worked out
-        for so many graphs at most, until the time is up.
+      scores: of each graph, smaller is more plausible: a negative log-likelihood, roughly. The third argument is the
+        most graphs whose bond orders are computed, the fourth ends the computation.
       ties: a key that sorts graphs of equal scores, smaller comes first.
-      usual: which feature codes ``(T, G)`` are common ones, to be tried first where all of them cannot be; None: all.
+      usual: which feature codes ``(T, G)`` are common ones, to be tried first where there are too many; None: all.
     """
 
     scores: Callable[[Sequence[Graph], FeatureSpace, int, Clock], list[float]]
@@ -63,7 +62,7 @@ class Prior:
 def no_scores(
     graphs: Sequence[Graph], space: FeatureSpace, bond_orders: int = 0, clock: Clock | None = None
 ) -> list[float]:
-    """All graphs alike."""
+    """The same score for all graphs."""
     return [0.0] * len(graphs)
 
 
@@ -113,7 +112,7 @@ def usual_atoms(codes: Int[np.ndarray, "T G"], space: FeatureSpace) -> Bool[np.n
 
 
 def _is_usual(number: int, charge: int, hydrogens: int, aromatic: int, degree: int, kind: str, chiral: bool) -> bool:
-    """``usual_atoms`` of one; ``degree`` is -1 where features do not state it: then all are usual."""
+    """``usual_atoms`` for one atom; ``degree`` is -1 where features do not state it: then all are usual."""
     if degree < 0:
         return True
     if number > 118 or not 1 <= number - charge <= 118:
@@ -137,7 +136,7 @@ PRIORS: dict[str, Prior] = {
     "plain": Prior(no_scores, plainness),
     "molecule": Prior(molecule_scores, plainness, usual_atoms),
 }
-"""By the name that users type."""
+"""The priors by name."""
 
 NAMES = ("auto", *PRIORS)
 """What ``Knowledge.prior`` may be."""
@@ -159,7 +158,7 @@ def resolved(name: str, space: FeatureSpace) -> str:
 
 
 def _missing(space: FeatureSpace) -> set[str]:
-    """Features that chemistry cannot do without and the space lacks."""
+    """Features that the molecule prior needs and the space lacks."""
     return {"atomic_number", "hydrogens", "aromatic"} - {f.name for f in space.features}
 
 
@@ -204,7 +203,7 @@ def _ring_score(graph: Graph, space: FeatureSpace) -> float:
 def _mismatches(graph: Graph, space: FeatureSpace) -> int:
     """Atoms whose valence cannot be filled, or that RDKit perceives with other features than the graph states.
 
-    Where the graph has bond types these are the bonds, and none are worked out.
+    Where the graph has bond types, these are used, and none are computed.
     """
     numbers, charges = _column(graph.x, space, "atomic_number"), _column(graph.x, space, "formal_charge")
     hydrogens = _column(graph.x, space, "hydrogens")

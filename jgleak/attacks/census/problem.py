@@ -1,4 +1,4 @@
-"""What every stage of the census works on: one update, what is known, and the arithmetic for its noise."""
+"""The input of every stage of the census: one update, the attacker's knowledge, and the arithmetic for its noise."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from jgleak.federated.statistics import Batch, deviation_blur, frozen, of_batch
 
 @dataclasses.dataclass(frozen=True)
 class CensusProblem:
-    """One client's update and the attacker's side.
+    """One client's update and the attacker's knowledge and settings.
 
     Attributes:
       observation: what the server saw; of batch normalisation in training mode with the batch's own statistics in the
         parameters and in evaluation mode, so that a node's states follow from its neighbourhood; of several local
         steps at the middle of their path.
-      seen: the same as it was seen.
+      seen: the observation unchanged.
       knowledge: what the attacker knows.
-      settings: tolerances and limits; where running statistics came back the tolerances allow for their rounding, and
-        after several local steps for the way of the rows.
-      arithmetic: the stages' answers where exact and noisy gradients differ.
-      fit: which gradient distances are those of the graph that was seen.
+      settings: tolerances and limits; where running statistics were returned the tolerances allow for their rounding,
+        and after several local steps for the movement of the rows.
+      arithmetic: what the stages do differently for exact and noisy gradients.
+      fit: which gradient distances the client's graph may have.
       path: where the gradients were taken: the weights and the update of one step, or those of every local step.
-      n_counted: the number of nodes was not known, but follows from statistics (``number_of_nodes``).
+      n_counted: the number of nodes was unknown and was derived from the statistics (``number_of_nodes``).
     """
 
     observation: Observation
@@ -67,12 +67,12 @@ class CensusProblem:
 
     @property
     def tolerances(self) -> CensusTolerances:
-        """Those of the settings."""
+        """The settings' tolerances."""
         return self.settings.tolerances
 
     @property
     def limits(self) -> CensusLimits:
-        """Those of the settings."""
+        """The settings' limits."""
         return self.settings.limits
 
     @property
@@ -83,12 +83,12 @@ class CensusProblem:
 
     @property
     def rounds(self) -> list[range]:
-        """``rounds_of`` this problem."""
+        """The numbers of nodes that are tried (``rounds_of``)."""
         return rounds_of(self.knowledge, self.limits)
 
     @property
     def most_nodes(self) -> int:
-        """The largest of them."""
+        """The largest number of nodes that is tried."""
         return self.rounds[-1][-1]
 
     @property
@@ -97,14 +97,15 @@ class CensusProblem:
         return self.observation.model.readout.counts_nodes
 
     def known_rows(self, codes: Int[np.ndarray, "K G"]) -> tuple[Int[np.ndarray, " K"], Int[np.ndarray, " F"]] | None:
-        """Which of the known feature rows each of ``codes`` is, and how many nodes have each; None: none are known."""
+        """Which known feature row each of ``codes`` is, and how many nodes have each row; None where no rows are
+        known."""
         known = KnownRows.of(self.knowledge)
         return None if known is None else (known.index(codes), known.counts)
 
 
 def rounds_of(knowledge: Knowledge, limits: CensusLimits) -> list[range]:
-    """The numbers of nodes that are possible: those to begin with, then those to go on with while no graph has the
-    gradient. A mean readout does not show the number, and without a bound covers of what was found would be endless."""
+    """The possible numbers of nodes in rounds: the later ones are tried while no graph has the gradient. A mean readout
+    does not show the number, and without a bound there would be no end of covers of the graphs found."""
     n, most = knowledge.n, knowledge.max_n
     if n is not None:
         return [range(n, n + 1)]
@@ -124,9 +125,8 @@ def still(observation: Observation, n: int | None) -> Observation:
 
 
 def _rounded(tolerances: CensusTolerances, seen: Observation) -> CensusTolerances:
-    """Tolerances of rows and residuals that allow for what the rounding of running statistics leaves.
-
-    A norm divides by the batch's deviation: where that is small in a column, so small an error is large behind it.
+    """Tolerances of rows and residuals that allow for the rounding of running statistics. A norm divides by the batch's
+    deviation: where a column has a small deviation, it magnifies the error.
     """
     if seen.statistics is None or not seen.model.returns_statistics:
         return tolerances
@@ -137,12 +137,12 @@ def _rounded(tolerances: CensusTolerances, seen: Observation) -> CensusTolerance
 
 
 def _blurred(tolerances: CensusTolerances, seen: Observation) -> CensusTolerances:
-    """Tolerances of spans that allow for rows which moved along local steps: checks look at them midway."""
+    """Tolerances of spans that allow for the movement of rows along local steps, since checks use the rows midway."""
     if not moved(seen):
         return tolerances
     gap, row = tolerances.moved_gap, tolerances.moved_row
     if seen.batch_size > 1 and every_step_whole(seen):
-        # rows of many nodes leave no gap, and room for directions that are not theirs
+        # rows of many nodes leave no gap, and directions that are not theirs may pass
         gap, row = 0.0, tolerances.moved_batch_row
     span = dataclasses.replace(tolerances.span, rank_gap=gap, row_most=row)
     return dataclasses.replace(tolerances, span=span)

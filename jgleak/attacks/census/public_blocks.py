@@ -1,4 +1,4 @@
-"""The blocks of public graphs: what to count first where the gradient hardly tells one block from another."""
+"""The blocks of public graphs, which are counted first where the gradient hardly distinguishes blocks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONDITION = "every node has the neighbours of some node of a public graph"
 
 
 def beside(nodes: Nodes, graphs: Sequence[Graph]) -> Nodes:
-    """The same nodes, with the neighbourhoods listed that some node of ``graphs`` has: no others are looked at."""
+    """The same nodes with a list of the neighbourhoods that occur in ``graphs``; no others are tried."""
     pairs = zip(row_names(nodes.codes), nodes.degrees.tolist(), strict=True)
     kinds = {pair: kind for kind, pair in enumerate(pairs)}
     seen: set[tuple[int, Neighbours]] = set()

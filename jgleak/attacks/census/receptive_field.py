@@ -1,4 +1,4 @@
-"""How far one sees from a node to know what it contributes to the gradient."""
+"""How many hops around a node determine what it contributes to the gradient."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ def ends_linear(model: GNN) -> bool:
 
 
 def hops(model: GNN) -> int:
-    """Hops of the blocks that decide what a node contributes."""
+    """Number of hops of the blocks that determine what a node contributes."""
     return model.depth - ends_linear(model)

@@ -1,4 +1,4 @@
-"""States of rooted neighbourhoods, each embedded once: a search through graphs meets the same ones again and again."""
+"""States of rooted neighbourhoods, each embedded once: the graphs of a search share most of them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _MIXERS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 class Rows:
-    """Rows that are added to, in an array that doubles.
+    """A growing array of rows, whose capacity doubles.
 
     Args:
-      first: the first rows; those to come have their shape and type.
+      first: the first rows; later rows have the same shape and type.
     """
 
     def __init__(self, first: np.ndarray) -> None:
@@ -46,10 +46,10 @@ class _Hop:
     """Neighbourhoods of some number of hops, fewer than there are layers.
 
     Attributes:
-      numbers: of each one's hash the number.
-      entries: what the node itself is.
-      history: its states after 1, 2, .. so many layers, side by side.
-      projected: what the next layer makes of the last of them on its own.
+      numbers: the number of each neighbourhood, by its hash.
+      entries: the root's entry.
+      history: the root's states after every layer so far, side by side.
+      projected: the next layer's projection of the last of these states.
     """
 
     numbers: dict[int, int]
@@ -82,8 +82,9 @@ class RootedStates:
     def numbers(self, adjacency: Bool[np.ndarray, "P N N"], entries: Int[np.ndarray, "P N"]) -> Int[np.ndarray, "P N"]:
         """The number of the neighbourhood that each node of each graph has, of as many hops as there are layers.
 
-        Neighbourhoods are told apart by hashes of 64 bits. Two with one hash would be taken for one: at a million
-        neighbourhoods that happens once in 10^7 searches, and then misleads a search, whose graphs are checked anyway.
+        Neighbourhoods are identified by hashes of 64 bits. With a million neighbourhoods two have the same hash at a
+        probability below 1e-7; that would mislead the search, but not its answer, since graphs are compared by their
+        gradients.
 
         Args:
           adjacency: without self-loops; no node has more than ``most`` neighbours.
@@ -100,8 +101,8 @@ class RootedStates:
         return numbers
 
     def taken(self) -> list[tuple[Float[np.ndarray, "_n m"], Float[np.ndarray, "_n D"]]]:
-        """Of the neighbourhoods of as many hops as there are layers that are new since this was asked last, by number:
-        the node's input row, and the state that the readout sees."""
+        """For the neighbourhoods of as many hops as there are layers that are new since the last call, by number: the
+        node's input row, and the state that the readout sees."""
         new, self.new = self.new, []
         return new
 
@@ -129,7 +130,7 @@ class RootedStates:
         return np.array(found).reshape(names.shape)
 
     def _embedded(self, layer: int, known: dict[int, int], stars: Int[np.ndarray, "K W"]) -> None:
-        """Neighbourhoods around the first of each of ``stars`` are added."""
+        """Add the neighbourhoods of ``stars``, each a row of a centre and its neighbours."""
         below, roots, parts = self.hops[layer], stars[:, 0], list[np.ndarray]()
         weights, degrees = self.model.layer_of(self.params, layer), self.degrees[below.entries.array]
         for start in range(0, stars.shape[0], BATCH):
@@ -153,7 +154,7 @@ class RootedStates:
             rows.add(more)
 
     def _projected(self, layer: int, states: Float[np.ndarray, "K D"]) -> Float[np.ndarray, "K P"]:
-        """What a layer makes of states on their own."""
+        """A layer's projection of states."""
         weights, parts = self.model.layer_of(self.params, layer), list[np.ndarray]()
         for start in range(0, states.shape[0], BATCH):
             part = states[start : start + BATCH]

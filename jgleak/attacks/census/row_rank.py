@@ -1,4 +1,4 @@
-"""How many dimensions the rows of a graph span, by the gradient of what takes them."""
+"""How many dimensions the rows of a graph span, by the gradient of the weights that they enter."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from jgleak.attacks.span.levels import input_subspace
 
 
 def shown_rank(problem: CensusProblem, nodes: Nodes) -> int:
-    """Dimensions that the rows of the graph span at least: the columns of the input's gradient lie in their span.
-
-    Where false rows pass beside the true ones, or rounding looks like a dimension, one of the two numbers is too large.
+    """A lower bound on the dimensions that the graph's rows span: the columns of the input's gradient lie in their
+    span. The smaller of two numbers is taken, since false rows that pass, or rounding, can make one of them too large.
     """
     return min(_rank_of_gradient(problem) + nodes.hidden, _rank_of_rows(nodes))
 
@@ -28,9 +27,9 @@ def _rank_of_rows(nodes: Nodes) -> int:
 
 
 def _rank_of_gradient(problem: CensusProblem) -> int:
-    """0 where it says nothing."""
+    """The rank of the input's gradient; 0 where it carries no information."""
     if problem.knowledge.features is not None or problem.seen.pruned:  # rows of a pruned gradient are no combinations
         return 0
-    if not leak_points(problem.seen, 0):  # of a graph of a batch, whose own first gradient is not told apart
+    if not leak_points(problem.seen, 0):  # a graph of a batch, whose own first gradient is unknown
         return 0
     return input_subspace(problem.seen, problem.knowledge, problem.tolerances.span).rank

@@ -1,4 +1,4 @@
-"""Which of many small graphs have the observed gradient: whole gradients side by side, whatever the label."""
+"""Which of many small graphs have the observed gradient: whole gradients are compared, whatever the label."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ TOGETHER, BESIDE = 64, 16
 """Graphs of one compiled call, and how many of them are differentiated at once."""
 
 ROOM = 3.0
-"""The gradient at the outputs is read off the update with its rounding: so many times the largest distance passes."""
+"""The gradient at the outputs comes from the update with its rounding, so this multiple of the largest distance
+passes."""
 
 
 def passing(problem: CensusProblem, graphs: Sequence[Graph], slots: int) -> list[ExplainingGraph]:
     """Those of ``graphs`` whose gradient is the observed one, with their labels.
 
-    The gradient at a graph's outputs stands in the update, as that of the last bias, so that one product with the
-    outputs' Jacobian takes the place of one gradient for every label. Where it is not to be had, and of what passes,
-    labels are tried one by one (``gradient_distances``).
+    The update has the gradient at a graph's outputs, as that of the last bias, so that one product with the outputs'
+    Jacobian replaces one gradient for every label. Where it is not available, and for graphs that pass, labels are
+    tried one by one (``gradient_distances``).
 
     Args:
       problem: the update and what is known.
       graphs: of ``slots`` nodes at most.
-      slots: what they are padded to.
+      slots: number of nodes that graphs are padded to.
     """
     seen, space, kept = problem.seen, problem.knowledge.space, list(graphs)
     slopes = None if _hidden(problem) else seen.model.output_bias(seen.update)

@@ -1,4 +1,4 @@
-"""Last resort where few feature vectors state no degree: graphs searched for one by one, and all of their census."""
+"""A random search for graphs, the last resort where there are few feature vectors and these state no degree."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from jgleak.attacks.census.tempering import tempered
 from jgleak.attacks.node_order import KnownRows
 from jgleak.attacks.span.hops import Blocks, Nodes
 
-SEARCHED = "no graph has this gradient but those that a random search met"
-"""The condition of what is found so."""
+SEARCHED = "no graph has this gradient other than those that a random search found"
+"""The condition of its graphs."""
 
 AGAIN = 4.0
-"""The search goes on until it has taken so many times as long as to the first census that rounding explains."""
+"""The search goes on until it has taken this multiple of the time to its first census that rounding explains."""
 
 
 def searchable(problem: CensusProblem) -> bool:
     """True where neighbourhoods are too many and too alike to be counted, and graphs can be searched for.
 
-    That is where features state no degree, the model does not end linear (its blocks have a hop less, and are few), and
-    nothing was added to the update or left out, of one step.
+    That is where features state no degree, the model does not end linear (its blocks would have a hop less, and be
+    few), and the update is one whole gradient without noise or pruning.
     """
     seen, knowledge = problem.seen, problem.knowledge
     model = seen.model
@@ -40,7 +40,7 @@ def searchable(problem: CensusProblem) -> bool:
 
 
 def searched(problem: CensusProblem, nodes: Nodes, clock: Clock) -> tuple[Levels | None, AnonymitySet, dict[str, Any]]:
-    """The graphs of every census that parallel tempering meets, until the clock ends or ``AGAIN`` says so.
+    """The graphs of every census that parallel tempering finds, until the clock or ``AGAIN`` ends the search.
 
     Args:
       problem: the update and what is known.
@@ -48,7 +48,7 @@ def searched(problem: CensusProblem, nodes: Nodes, clock: Clock) -> tuple[Levels
       clock: ends the search.
 
     Returns:
-      Blocks of the last census, for its conditions; all graphs; and what was looked at, for people.
+      Blocks of the last census, for its conditions; all graphs; and what was examined, for ``Reconstruction.info``.
     """
     if not nodes.degrees.size:
         return None, AnonymitySet(exhausted=False), {}
@@ -82,7 +82,7 @@ def levels_of(
     """The blocks of one graph's nodes, and how many nodes have each top block.
 
     Args:
-      problem: says how many hops a block has.
+      problem: states how many hops a block has.
       graph: the graph; its kinds are rows of ``codes``.
       codes: feature vectors.
       most: most neighbours of a node.
@@ -114,7 +114,7 @@ def levels_of(
 
 
 def _unfolded(problem: CensusProblem, graph: Linked) -> list[list[Any]]:
-    """Of every node its rooted neighbourhood of 0, 1, .. hops, as nested tuples that are equal where it is."""
+    """Every node's rooted neighbourhoods of 0, 1, .. hops, as nested tuples that are equal for equal neighbourhoods."""
     around = [np.flatnonzero(row).tolist() for row in graph.adjacency]
     unfolded: list[list[Any]] = [[(kind,) for kind in graph.kinds.tolist()]]
     for _ in range(hops(problem.observation.model)):
@@ -124,7 +124,7 @@ def _unfolded(problem: CensusProblem, graph: Linked) -> list[list[Any]]:
 
 
 def _kinds(problem: CensusProblem, nodes: Nodes) -> tuple[Int[np.ndarray, "T G"], Int[np.ndarray, " n"] | None]:
-    """The feature vectors that nodes may have, and which of them each has where that is known."""
+    """The feature vectors that nodes may have, and which of them each node has, where that is known."""
     known = KnownRows.of(problem.knowledge)
     if known is not None:
         return known.codes.astype(np.int32), known.order

@@ -1,9 +1,9 @@
 """Shares of blocks and the path of the weights, found in turns until they agree.
 
-Contributions along a path give shares, and the shares' own local training gives a path (``followed``). The error of a
-turn is about that of the one before times how far the weights move, so that the true ones are soon met. Where units
-switch on and off on the way this may come to rest nearby: then the nearest whole censuses are trained as the client
-trained, and the one whose update is nearest goes on.
+Contributions along a path give shares, and the local training of these shares gives a path (``followed``). The error of
+a turn is about that of the turn before times how far the weights move, so that the turns converge quickly. Where units
+switch on and off along the path they may converge to other shares: then the local training of the nearest whole
+censuses is run, and the one whose update is nearest is used.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from jgleak.attacks.census.sphere_decoder import within_sphere
 from jgleak.attacks.census.system import Equations
 
 REACH = (2.0, 4.0, 8.0)
-"""How far from the best real shares whole censuses are looked for, in residuals: farther where there is none."""
+"""Distances from the best real shares at which whole censuses are searched, in residuals, until there is one."""
 
 
 class Turn(NamedTuple):
-    """Where a turn came to.
+    """The result of one turn.
 
     Attributes:
       problem: with the path.
       system: the equations along it.
       shares: their best non-negative solution ``(K,)``.
-      residual: what that leaves.
+      residual: the residual of that solution.
     """
 
     problem: CensusProblem
@@ -45,9 +45,8 @@ class Turn(NamedTuple):
 
 
 def settled(problem: CensusProblem, levels: Levels, system: Equations, clock: Clock) -> tuple[CensusProblem, Equations]:
-    """The problem with a path that agrees with the shares which its equations have along it, and these equations.
-
-    As it was, where there is no path to follow; otherwise the turn with the least residual.
+    """The problem with a path that agrees with the shares that solve its equations along that path, and these
+    equations. Both unchanged where there is no path to follow; otherwise those of the turn with the smallest residual.
     """
     if not followable(problem):
         return problem, system
@@ -71,20 +70,20 @@ def _turn(problem: CensusProblem, levels: Levels, system: Equations, clock: Cloc
 
 
 def _along(turn: Turn, levels: Levels, shares: Float[np.ndarray, " K"], clock: Clock) -> Turn:
-    """The turn that follows these shares; the same where they are none, or time runs out."""
+    """The turn that follows these shares; the same turn where there are none, or time runs out."""
     used = np.flatnonzero(shares > 0)
     if not used.size or clock.left <= 0:
         return turn
     path = followed(turn.problem, levels, turn.system.blocks[used], shares[used])
     if not all(np.isfinite(leaf).all() for point in path for leaf in jax.tree.leaves(point.params)):
-        return turn  # a mixture's training may run away where the client's did not
+        return turn  # a mixture's training may diverge where the client's did not
     problem = dataclasses.replace(turn.problem, path=path)
     system = equations(problem, levels, clock)
     return turn if system is None else _turn(problem, levels, system, clock)
 
 
 def _nearest(turn: Turn, levels: Levels, clock: Clock) -> Float[np.ndarray, " K"] | None:
-    """The whole census, as shares, whose own training returns the nearest update, among those near the real shares;
+    """The whole census, as shares, whose local training gives the nearest update, among those near the real shares;
     None where there is none."""
     problem, limits = turn.problem, turn.problem.limits
     rules, _, (system, goal) = posed(problem, levels, turn.system, problem.rounds[0])

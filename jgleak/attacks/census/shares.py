@@ -1,8 +1,7 @@
-"""Bounds of how many nodes have each feature vector, from equations that leave the blocks themselves open.
-
-A smooth activation makes contributions of blocks nearly dependent, so that thousands of counts fit. Sums of them are
-often known all the same: the largest and the smallest share of a feature vector, over all non-negative solutions up to
-rounding, are two linear programmes.
+"""Bounds on how many nodes have each feature vector, from equations that do not determine the counts of blocks. Under a
+smooth activation the contributions of blocks are nearly dependent, so that very many counts fit. Sums of counts are
+often determined all the same: the largest and the smallest share of a feature vector, over all non-negative solutions
+up to rounding, are two linear programmes.
 """
 
 from __future__ import annotations
@@ -20,13 +19,14 @@ Bounds = tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]
 """The smallest and the largest share of the nodes that have each feature vector; numbers of nodes under sum pooling."""
 
 FAINT = 1e-4
-"""Directions of the system below this share of the largest bound nothing beside rounding, and are left out."""
+"""Directions of the system below this share of the largest are lost in rounding, and are left out."""
 
 
 def shares(problem: CensusProblem, levels: Levels, solution: Solution, clock: Clock) -> Bounds:
     """Bounds for every entry of ``levels.nodes``; zero and infinity where time ran out, or all blocks are excluded.
 
-    A solution counts as in the exclusion of blocks: up to what rounding explains. Left out equations make bounds wider.
+    Solutions are accepted up to the residual that rounding explains, as in the exclusion of blocks. Equations that are
+    left out make the bounds wider.
     """
     number = levels.nodes.degrees.size
     least, most = np.zeros(number), np.full(number, np.inf)

@@ -11,7 +11,8 @@ from jgleak.attacks.census.settings import CensusLimits, CensusTolerances
 from jgleak.gnn import Params
 
 FEW, EQUATIONS = 32, 256
-"""A weight of fewer rows than this becomes so many equations, not one a row (a compiled shape)."""
+"""A weight with fewer rows than the first number becomes about as many equations as the second, not one for each row (a
+compiled shape)."""
 
 
 def signs(tree: Params) -> Params:
@@ -28,14 +29,14 @@ def signs(tree: Params) -> Params:
 
 
 def directions(tree: Params, columns: int, limits: CensusLimits) -> Params:
-    """Orthonormal vectors for the rows of every matrix ``(1, width, k)``, ``width`` of them where affordable."""
+    """Orthonormal vectors for the rows of every matrix ``(1, width, k)``, ``width`` of them where the limits allow."""
     rows = sum(leaf.shape[0] for leaf in jax.tree.leaves(tree) if leaf.ndim > 1)
     most = max(1, min(limits.system_entries, limits.system_products // columns) // (rows * columns))
     return orthonormal(tree, 1 << (most.bit_length() - 1))  # a compiled shape: a power of two
 
 
 def orthonormal(tree: Params, most: int) -> Params:
-    """At most so many orthonormal vectors for the rows of every matrix; a vector's entries stay as they are."""
+    """At most ``most`` orthonormal vectors for the rows of every matrix; the entries of a vector stay as they are."""
     rng = np.random.default_rng(0)
 
     def one(leaf: np.ndarray) -> np.ndarray:

@@ -14,17 +14,16 @@ from jgleak.attacks.census.system import Equations, Rules, Solution
 from jgleak.attacks.nonnegative import nonnegative
 
 PRODUCTS = 5_000_000_000
-"""Equations times unknowns squared up to which there is a QR decomposition."""
+"""Largest number of equations times unknowns squared for a QR decomposition."""
 
 ROUNDING = float(np.finfo(np.float32).eps)
-"""Of a gradient in single precision, relative to its length."""
+"""Rounding of a gradient in single precision, relative to its length."""
 
 
 def solve(problem: CensusProblem, levels: Levels, equations: Equations, sizes: range, clock: Clock) -> Solution:
-    """The equations ``A mu = b`` with what every graph obeys: shares add up to one, and edges have two ends.
-
-    The best non-negative solution says whether a true block is missing. If none is, blocks that no solution has are
-    excluded, and what is left is solved; whole numbers follow from there (``Arithmetic.censuses``).
+    """Solve the equations ``A mu = b`` with the rules of every graph: shares add up to one, and edges have two ends.
+    The best non-negative solution shows whether a true block is missing. If none is, blocks that no solution has are
+    excluded, and the rest is solved; whole numbers follow from there (``Arithmetic.censuses``).
 
     Args:
       problem: the update and what is known.
@@ -52,7 +51,7 @@ def solve(problem: CensusProblem, levels: Levels, equations: Equations, sizes: r
         )
         columns = np.flatnonzero(mask)
         system, goal = _triangle(system[:, mask], goal)
-        # of thousands of blocks the best solution leaves less than the gradient's own rounding, which the true one has
+        # with thousands of blocks the best solution leaves less than the gradient's rounding, which the true one leaves
         mean, null = arithmetic.real((system, goal), unit * max(residual, ROUNDING))
     return Solution(equations, rules, problem.absolute, residual, limit, columns, system, goal, mean, null)
 
@@ -60,7 +59,7 @@ def solve(problem: CensusProblem, levels: Levels, equations: Equations, sizes: r
 def posed(
     problem: CensusProblem, levels: Levels, equations: Equations, sizes: range
 ) -> tuple[Rules, Float[np.ndarray, "F K"], Reduced]:
-    """What every graph obeys, the linear rules of that over real counts, and the equations with these."""
+    """The rules of every graph, the linear ones over real counts, and the equations together with these."""
     top, blocks = levels.top, equations.blocks
     rules = Rules.of(top, blocks, problem.known_rows(levels.nodes.codes[top.kinds[blocks]]))
     weight = problem.arithmetic.rules_weight(equations, sizes[-1])
@@ -81,10 +80,10 @@ def fitted(
 def _stacked(
     equations: Equations, exact: Float[np.ndarray, "F K"], weight: float, absolute: bool
 ) -> tuple[Float[np.ndarray, "R K"], Float[np.ndarray, " R"]]:
-    """Equations of length one with the rules, each ``weight`` times."""
+    """The equations, scaled to length one, with the rules, each multiplied by ``weight``."""
     right = np.zeros(exact.shape[0])
     right[-1:] = 0.0 if absolute else 1.0  # shares add up to one
-    # rules hold exactly and equations up to rounding, so rules weigh far more: the solution may not break them
+    # rules hold exactly and equations up to rounding, so rules weigh far more: no solution may violate them
     system = np.r_[equations.matrix / equations.length, weight * exact]
     return _triangle(system, np.r_[equations.observed / equations.length, weight * right])
 

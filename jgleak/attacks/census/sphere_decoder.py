@@ -13,11 +13,12 @@ from jgleak.attacks.census.settings import CensusLimits
 from jgleak.attacks.census.system import Census, Solution
 
 RIDGE = 1e-9
-"""Weight of the counts themselves, as a share of the largest singular value, so that directions that no equation sees
-have an end."""
+"""Weight of the counts themselves, as a share of the largest singular value: it bounds directions that no equation
+restricts."""
 
 INVERTIBLE = 1e-13
-"""Share of the largest eigenvalue added to all for the order of the entries, on which nothing but time depends."""
+"""Share of the largest eigenvalue that is added to all of them for the order of the entries, which affects time
+alone."""
 
 
 def nearest_censuses(
@@ -56,8 +57,9 @@ def within_sphere(
 ) -> Iterator[Int[np.ndarray, " K"] | None]:
     """Whole non-negative ``x`` with ``sum(x) == n`` and ``|system @ (x - best)| <= radius``, depth first.
 
-    ``best`` is the least-squares solution. Entries are settled one by one, each given the later ones (Fincke and Pohst,
-    1985); the one known best comes first, and its likeliest value. None where the budget ends the search.
+    ``best`` is the least-squares solution. Entries are fixed one by one, each given the later ones (Fincke and Pohst,
+    1985); the entry with the smallest variance comes first, its nearest value first. None where the budget ends the
+    search.
 
     Args:
       system: equations.
@@ -70,12 +72,12 @@ def within_sphere(
     order = _order(system)
     number = order.size
     scale = np.linalg.norm(system, 2)
-    # where the equations leave directions open, a pivot would be zero and its range without end
+    # where the equations leave directions open, a pivot would be zero and its range infinite
     ridge = np.r_[system[:, order], RIDGE * scale * np.eye(number)]
     whole = np.c_[ridge, np.r_[right, np.zeros(number)]]
     triangle: Float[np.ndarray, "K1 K1"] = np.asarray(np.linalg.qr(whole, mode="r"))
     upper, goal = triangle[:number, :number], triangle[:number, number]
-    stack: list[tuple[tuple[int, ...], float, int]] = [((), radius**2, n)]  # the last entries, what is left of both
+    stack: list[tuple[tuple[int, ...], float, int]] = [((), radius**2, n)]  # last entries, what is left of both bounds
     while stack:
         later, slack, left = stack.pop()
         row = number - 1 - len(later)
@@ -102,7 +104,8 @@ def within_sphere(
 
 
 def _order(system: Float[np.ndarray, "M K"]) -> Int[np.ndarray, " K"]:
-    """Columns so that the last is known best, the one before it is once that is settled, and so on."""
+    """An order of columns: the last has the smallest variance, the one before it the smallest given the last, and so
+    on."""
     gram = system.T @ system
     number = gram.shape[0]
     inverse = np.linalg.inv(gram + INVERTIBLE * np.linalg.norm(gram, 2) * np.eye(number))

@@ -1,4 +1,4 @@
-"""Feature vectors that a search begins with, and what it takes for granted by that."""
+"""Feature vectors that a search begins with, and what it assumes by them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Start:
       conditions: what was assumed to leave other vectors out.
       complete: nothing was left out for a budget or a prior.
       attempts: which checks their blocks have to pass.
-      some_degrees: features state no degree, and not all that may be are tried; ``conditions`` say which.
+      some_degrees: features state no degree, and not all possible degrees are tried; ``conditions`` state which.
     """
 
     nodes: Nodes
@@ -34,7 +34,7 @@ class Start:
     some_degrees: bool = False
 
     def usual(self, knowledge: Knowledge) -> Start | None:
-        """Those that the prior calls usual; None where that is all or nothing."""
+        """The vectors that are usual by the prior; None where all are, or none is."""
         rule = PRIORS[resolved(knowledge.prior, knowledge.space)].usual
         mask = np.ones(self.nodes.degrees.size, bool) if rule is None else rule(self.nodes.codes, knowledge.space)
         if not mask.any() or mask.all():
@@ -44,7 +44,7 @@ class Start:
         return dataclasses.replace(self, nodes=kept, conditions=(said, *self.conditions), complete=False)
 
     def sparse(self, few: int) -> Start | None:
-        """Those of at most so many neighbours; None where that is all or nothing."""
+        """The vectors with at most ``few`` neighbours; None where all have, or none has."""
         mask = self.nodes.degrees <= few
         if not mask.any() or mask.all():
             return None

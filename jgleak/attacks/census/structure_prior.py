@@ -1,4 +1,4 @@
-"""Orders of graphs without any knowledge of the field: by structure alone (``plain``), and by nothing (``none``)."""
+"""Rankings of graphs without domain knowledge: by structure alone (``plain``), and an arbitrary one (``none``)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ RADIUS = 6
 def plainness(graph: Graph) -> tuple[int, int, int, bytes]:
     """The scores of the ranking ``plain``; graphs with smaller ones come first.
 
-    A smaller graph explains as much. Graphs with the same blocks have equally many edges; most of them close cycles
-    across the whole graph, which real ones seldom do, and real ones repeat their parts.
+    Of graphs with the same gradient the smaller is the simpler explanation. Graphs with the same blocks have equally
+    many edges; most of them have cycles across the whole graph, which real graphs seldom have, and real graphs repeat
+    their parts.
 
     Returns:
       The number of nodes, the total length of the shortest cycles, the number of different surroundings that nodes
@@ -27,7 +28,7 @@ def plainness(graph: Graph) -> tuple[int, int, int, bytes]:
 
 
 def arbitrary(graph: Graph) -> bytes:
-    """A digest of the canonical form: an order that knows nothing of graphs, and that no search decides."""
+    """A digest of the canonical form: an arbitrary order that does not depend on the search."""
     return hashlib.blake2b(b"".join(graph.canonical_form()), digest_size=16).digest()
 
 

@@ -1,4 +1,4 @@
-"""Values that pass between the counting stages: equations, what every graph obeys, and their solution."""
+"""Values that pass between the counting stages: equations, the rules of every graph, and their solution."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Equations:
     """The linear system of the census: ``matrix @ counts == observed`` (times ``n`` for means).
 
     Attributes:
-      matrix: one column a block (and label, where every node has one) ``(M, K)``, of comparable size.
-      observed: the same of the update ``(M,)``.
+      matrix: one column for each block (and label, where every node has one) ``(M, K)``, of comparable size.
+      observed: the same entries of the update ``(M,)``.
       blocks: the top block of each column ``(K,)``.
       slack: under noise, the length by which rounding and the upstream gradient's own error may move the right-hand
-        side; the first matters where noise is as small as it.
+        side; rounding matters where the noise is as small.
     """
 
     matrix: Float[np.ndarray, "M K"]
@@ -29,21 +29,21 @@ class Equations:
 
     @property
     def length(self) -> float:
-        """That of the right-hand side; 1 where it is zero."""
+        """Length of the right-hand side; 1 where it is zero."""
         return float(np.linalg.norm(self.observed) or 1.0)
 
 
 @dataclasses.dataclass(frozen=True)
 class Rules:
-    """What the counts of every graph obey exactly, each entry an equation over the columns that is zero.
+    """Equations that the counts of every graph obey exactly, each a row over the columns with total zero.
 
     A node's class is the root of its top block: an entry of the level below. For two classes ``a`` and ``b`` the nodes
-    of ``a`` have as many neighbours in ``b`` as the other way round. These balances separate many blocks that the
+    of ``a`` have as many neighbours in ``b`` as the other way round. These balances distinguish many blocks that the
     gradient does not.
 
     Attributes:
-      degrees: neighbours of each column's node ``(K,)``.
-      balance: of the edges between every two classes ``(P, K)``.
+      degrees: number of neighbours of each column's node ``(K,)``. balance: of the edges between every two classes
+        ``(P, K)``.
       loops: ends of the edges within every class ``(R, K)``: their total is even.
       known: of every known feature row, zero in total where it has its share of the nodes ``(F, K)``.
     """
@@ -59,7 +59,7 @@ class Rules:
         blocks: Int[np.ndarray, " K"],
         rows: tuple[Int[np.ndarray, " K"], Int[np.ndarray, " F"]] | None = None,
     ) -> Rules:
-        """Those of some columns.
+        """The rules of some columns.
 
         Args:
           top: the blocks.
@@ -75,7 +75,7 @@ class Rules:
         return Rules(top.degrees[blocks], (out - back)[:, blocks], loops[:, blocks], known)
 
     def matrix(self, absolute: bool) -> Float[np.ndarray, "F K"]:
-        """The linear ones over real counts, of comparable size; that of shares, whose total is one, comes last.
+        """The linear rules over real counts, of comparable size; the last is that shares add up to one.
 
         Args:
           absolute: counts are numbers of nodes, not shares.
@@ -85,7 +85,7 @@ class Rules:
         return np.concatenate([self.balance, known, total])
 
     def hold(self, counts: Int[np.ndarray, " K"], n: int) -> bool:
-        """True where ``counts`` may be those of a connected graph of ``n`` nodes."""
+        """True where a connected graph of ``n`` nodes may have these counts."""
         if counts.sum() != n or counts @ self.degrees < 2 * (n - 1):
             return False
         return not (np.any(self.balance @ counts) or np.any(self.known @ counts) or np.any(self.loops @ counts % 2))
@@ -108,16 +108,16 @@ class Census:
 
 @dataclasses.dataclass(frozen=True)
 class Solution:
-    """What the equations and the rules say of real counts.
+    """The real counts that the equations and the rules allow.
 
     Attributes:
       equations: the system.
-      rules: what counts obey beside it.
-      absolute: the right-hand side is that of whole counts (sum pooling), not of shares.
-      residual: that of the best non-negative solution, relative to the right-hand side; infinite where that is zero, or
-        where no best one was found.
-      limit: the largest that the true counts may leave.
-      columns: those that a solution may have; the others are zero in every one ``(k,)``.
+      rules: what counts obey besides.
+      absolute: the right-hand side belongs to numbers of nodes (sum pooling), not to shares.
+      residual: residual of the best non-negative solution, relative to the right-hand side; infinite where that side is
+        zero, or no solution was found.
+      limit: largest residual that the true counts may leave.
+      columns: the columns that a solution may use; the others are zero in every solution ``(k,)``.
       system: equations and rules over them ``(R, k)``, in units of the right-hand side's length.
       goal: its right-hand side ``(R,)``.
       mean: the smallest real solution ``(k,)``; zeros where it plays no part (not explained, or under noise).
@@ -141,7 +141,7 @@ class Solution:
         return self.residual <= self.limit
 
     def scale(self, n: int) -> int:
-        """What the right-hand side is multiplied by for ``n`` nodes."""
+        """The factor of the right-hand side for ``n`` nodes."""
         return 1 if self.absolute else n
 
     def census(self, found: Int[np.ndarray, " k"], n: int) -> Census | None:
@@ -160,7 +160,7 @@ def _ends(
 ) -> tuple[Int[np.ndarray, "P K"], Int[np.ndarray, "P K"], Int[np.ndarray, "R K"]]:
     """For every pair of classes ``a < b`` the edges that each block of ``a`` sends to ``b``, and of ``b`` to ``a``; and
     for every class the ends of the edges within (``K`` blocks, whether or not they are columns). Edges of different
-    edge classes are counted apart."""
+    classes are counted separately."""
     across: dict[tuple[int, int, int], int] = {}
     within: dict[tuple[int, int], int] = {}
     entries = []

@@ -1,12 +1,11 @@
 """Graphs found by parallel tempering, where neighbourhoods are too many to list and too alike to count.
 
-With few feature vectors that state no degree, tens of millions of neighbourhoods pass every check, and the gradient
-hardly tells them apart: no system over them can be solved. But graphs can be compared with the update quickly
-(``node_sums``), and graphs that share most neighbourhoods with the client's are near it. So graphs are changed at
-random, several at once at different temperatures, which exchange places (replica exchange, Swendsen and Wang 1986).
-The energy is the mean over equations of the logarithm of the misfit, so that every equation that holds counts, however
-far off the others are, plus the logarithm of the residual, so that the few that are far off count too: by either alone
-some of MUTAG's graphs were not met.
+With few feature vectors that state no degree, tens of millions of neighbourhoods can pass every check, and the gradient
+hardly distinguishes them: no system over them can be solved. But graphs can be compared with the update quickly
+(``node_sums``), and graphs that share most neighbourhoods with the client's graph have a small misfit. So several
+graphs are changed at random at different temperatures, between which they are exchanged (replica exchange, Swendsen and
+Wang 1986). The energy is the mean over equations of the logarithm of the misfit, which rewards every equation that
+holds, plus the logarithm of the residual, which penalises the few that are far off.
 """
 
 from __future__ import annotations
@@ -22,25 +21,25 @@ from jgleak.attacks.census.moves import Linked, Moves
 from jgleak.attacks.census.node_sums import NodeSums
 
 TEMPERATURES = (0.03, 0.3)
-"""The coldest and the hottest, in units of the energy."""
+"""The lowest and the highest temperature, in units of the energy."""
 
 TRIES = 4
-"""Changes of each graph that are compared at once; the first that is accepted is made, and the rest is dropped."""
+"""Changes of each graph that are compared at once; the first accepted one is made, and the others are dropped."""
 
 FLOOR = 1e-6
 """Misfits below this, relative to the typical entry, are rounding."""
 
 
 class Near(NamedTuple):
-    """A graph whose sums are near those seen, and how near."""
+    """A graph whose sums are near the observed ones, with its residual."""
 
     graph: Linked
     residual: float
 
 
 def tempered(sums: NodeSums, moves: Moves, *, replicas: int, most: float, clock: Clock) -> Iterator[Near | None]:
-    """Every graph met whose residual is at most ``most``, one after another, until the clock ends; deterministic but
-    for that. None after every round, so that who asks may stop."""
+    """Every graph found whose residual is at most ``most``, one after another, until the clock ends; otherwise
+    deterministic. None after every round, so that the caller may stop."""
     rng = np.random.default_rng(0)
     graphs = [moves.start(rng) for _ in range(replicas)]
     temperatures = np.geomspace(*TEMPERATURES, replicas)

@@ -2,10 +2,9 @@
 
 A norm maps a node's row ``z`` to ``gamma x + beta``, ``x = (z - mean) / sigma``, with the batch's own mean and
 deviation. Those are known (``federated.statistics``), so that rows are those of evaluation mode with these statistics.
-Gradients are not: with ``d`` the gradient behind the norm, that before it is
-``gamma / sigma (d_v - sum_u d_u / N - x_v sum_u d_u x_u / N)``. Both sums are in the update, as the gradients of
-``beta`` and ``gamma``, so that the gradient still adds up over nodes. And the batch's mean and variance are two
-equations a column.
+Gradients are not: with ``d`` the gradient at the norm's output, the gradient at its input is ``gamma / sigma (d_v -
+sum_u d_u / N - x_v sum_u d_u x_u / N)``. Both sums are in the update, as the gradients of ``beta`` and ``gamma``, so
+the gradient is still a sum over nodes. The batch's mean and variance give two further equations for each column.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from jgleak.gnn.tree import at
 
 
 class Pull(NamedTuple):
-    """What one norm takes off the gradient of a node's row: ``by + along (z - mean) / sigma``."""
+    """What one norm subtracts from the gradient of a node's row: ``by + along (z - mean) / sigma``."""
 
     by: Float[np.ndarray, " D"]
     along: Float[np.ndarray, " D"]
@@ -37,9 +36,9 @@ class TrainingNorm:
 
     Attributes:
       path: where its parameters lie.
-      pull: of a share of the nodes; of one node, where the update shows their numbers.
-      mean: of the batch ``(D,)``.
-      variance: of the batch, biased ``(D,)``.
+      pull: what it subtracts, for a share of the nodes, or for one node where the update shows their number.
+      mean: the batch's mean ``(D,)``.
+      variance: the batch's biased variance ``(D,)``.
       total: what counts add up to: 1, or the number of nodes.
     """
 
@@ -50,7 +49,8 @@ class TrainingNorm:
     total: int
 
     def moments(self, rows: Float[np.ndarray, "K D"]) -> tuple[Float[np.ndarray, "E K"], Float[np.ndarray, " E"]]:
-        """Of ``K`` blocks' rows before the norm: they have the batch's mean and variance; in units of ``sigma``."""
+        """Equations over ``K`` blocks, in units of ``sigma``: their rows before the norm have the batch's mean and
+        variance."""
         sigma = np.asarray(self.pull.sigma, np.float64)
         normal = ((rows - self.mean) / sigma).T
         right = np.r_[np.zeros(self.mean.size), self.variance / sigma**2]
@@ -58,7 +58,7 @@ class TrainingNorm:
 
 
 def training_norms(problem: CensusProblem) -> list[TrainingNorm]:
-    """Those of the model, in the order in which rows pass them."""
+    """The model's norms in training mode, in the order of the forward pass."""
     observation, nodes, found = problem.observation, problem.most_nodes, []
     for path, (mean, unbiased) in problem.batch.items():
         here, update = at(observation.params, path), at(observation.update, path)
@@ -71,6 +71,6 @@ def training_norms(problem: CensusProblem) -> list[TrainingNorm]:
 
 
 def taken(pull: Pull, row: Float[Array, " D"]) -> Float[Array, ""]:
-    """A number whose gradient by a node's row is what the norm takes off."""
+    """A scalar whose gradient by a node's row is what the norm subtracts."""
     cotangent = jax.lax.stop_gradient(pull.by + pull.along * (row - pull.mean) / pull.sigma)
     return jnp.vdot(cotangent, row, precision="highest")

@@ -1,18 +1,18 @@
 """The two last convolutions' gradients together, where the last layer's units fall into few classes.
 
-Behind a pooled readout every node gets the gradient ``delta`` of the pooled state, and unit ``k`` of a last layer with
-a ReLU passes ``delta_k`` at the nodes where it is on, of one without an activation at all. Training leaves units that
-are on at all nodes or off at all, and few others: units that are on at the same nodes are a class ``q``. Let ``h_v`` be
-the state that the last layer gets from node ``v``, ``a_v`` the row (mixed, or the node's own) that enters a kernel
-before, and ``t_vq`` what node ``v`` gets back from the nodes of class ``q``, through the mixing. Then
+Under a pooled readout every node gets the gradient ``delta`` of the pooled state, and unit ``k`` of a last layer with a
+ReLU passes ``delta_k`` at the nodes where it is on, without an activation at all nodes. After training most units are
+on at all nodes or off at all nodes. Units that are on at the same nodes form a class ``q``. Let ``h_v`` be the state
+that the last layer gets from node ``v``, ``a_v`` the row (mixed, or the node's own) that enters a kernel before, and
+``t_vq`` what node ``v`` gets back from the nodes of class ``q``, through the mixing. Then
 
     dL/dW_last[:, k] / delta_k = sum_v t_vq h_v                          for every unit k of class q,
     dL/dW_before[:, j] = sum_v 1[z_vj > 0] a_v sum_q t_vq w_qj,          w_qj = sum of delta_k W_last[j, k] over q,
 
 and likewise the bias before. A layer with a kernel for nodes' own rows beside that for mixed rows (GraphSAGE) has
 classes of its own for each of them. All of ``t`` is non-negative, and ``h``, ``a`` and ``z`` are the block's: so the
-gradients of two layers are one non-negative combination of ``Q`` columns a block. That is thousands of equations where
-the last gradient alone has a few hundred, and blocks that hardly differ in their states differ in what is on before.
+gradients of two layers are one non-negative combination of ``Q`` columns a block. That gives many more equations than
+the last gradient alone, and blocks with nearly equal states can differ in the units that are on before.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ FAINT = 1e-4
 """Columns of a gradient below this share of the largest are rounding."""
 
 SAME = 1e-4
-"""Relative distance within which columns over their ``delta`` are one class's."""
+"""Relative distance within which columns over their ``delta`` belong to one class."""
 
 ROUNDING = 1e-6
 """Error of a column, relative to the largest."""
 
 NODE = 0.1
-"""A block counts where its ``t`` is at least this share of what one of so many equal nodes has."""
+"""A block is used where its ``t`` is at least this share of that of one node, if all nodes were equal."""
 
 RANK = 3e-7
 """Singular values below this share of the largest are rounding."""
@@ -55,15 +55,15 @@ Rows = Literal["own", "mixed"]
 
 @dataclasses.dataclass(frozen=True)
 class LastLayers:
-    """What the gradients of the last two convolutions say.
+    """The gradients of the last two convolutions.
 
     Attributes:
       before: the gradients of the kernels before the last, each over a basis of its rows' span, one below the other,
         with the bias' below them ``(r + 1, D)``; without a bias ``(r, D)``.
       bases: those bases ``(F, r)``, with the rows that enter each kernel.
-      last: what units of each class say of the last kernel ``(D, Q)``.
+      last: for each class of units the last kernel's gradient over ``delta`` ``(D, Q)``.
       weights: ``w`` ``(D, Q)``.
-      biased: the bias before the last layer is there.
+      biased: the layer before the last has a bias.
     """
 
     before: Float[np.ndarray, "R D"]
@@ -74,7 +74,8 @@ class LastLayers:
 
     @staticmethod
     def of(observation: Observation, most: int) -> LastLayers | None:
-        """Those of an update; None where the model's last layers are others, or have more than ``most`` classes."""
+        """The last layers of an update; None where the model's last layers do not fit, or have more than ``most``
+        classes."""
         model, last = observation.model, observation.model.depth - 1
         if last < 1 or not _fits(observation):
             return None
@@ -113,14 +114,14 @@ class LastLayers:
 
 
 class BlockCone:
-    """The cone of candidate blocks (``cone.Cone``): a column a block and class.
+    """The cone of candidate blocks (``cone.Cone``): a column for each block and class.
 
     Args:
       seen: the gradients.
       states: what enters the last convolution from each block.
       entering: what enters a kernel before it, of each kind.
       roots: which blocks are alike at their centre.
-      most: most nodes.
+      most: largest number of nodes.
     """
 
     def __init__(
@@ -173,14 +174,14 @@ class BlockCone:
         return unit * ((passed @ weights + states @ (last.T / unit).astype(np.float32)) / self.lengths).ravel()
 
     def counts(self, some: Int[np.ndarray, " k"], weights: Float[np.ndarray, " k"]) -> Bool[np.ndarray, " k"]:
-        """Which weights are a node's, beside all nodes of the class that has most."""
+        """Which weights are as large as one node's, relative to the largest total of a class."""
         block, unit = np.divmod(some, self.weights.shape[1])
         back = weights / self.lengths[block, unit]
         return back >= self.least * np.bincount(unit, back).max(initial=0.0)
 
     @property
     def alike(self) -> Int[np.ndarray, " P"]:
-        """A number for each possible block, equal where all of its columns are."""
+        """A number for each possible block, equal for blocks with equal columns."""
         whole = np.c_[self.rows, self.states]
         vector = np.random.default_rng(0).normal(size=whole.shape[1])
         sums = whole @ vector
@@ -188,8 +189,8 @@ class BlockCone:
 
 
 def _fits(observation: Observation) -> bool:
-    """Both layers are a convolution whose kernels take nodes' own rows and mixed ones; the first has a ReLU, the last
-    one or nothing, and its states are pooled."""
+    """True where both layers are convolutions whose kernels take the nodes' own rows or mixed ones, the first has a
+    ReLU, the last a ReLU or no activation, and the last states are pooled."""
     model = observation.model
     below, above = model.layers[-2], model.layers[-1]
     bare = all(layer.plain and layer.conv.peels and layer.dropout == 0.0 for layer in (below, above))
@@ -205,7 +206,7 @@ def _kernels(layer: Layer) -> dict[tuple[str, ...], Rows]:
 
 
 def _basis(gradient: Float[np.ndarray, "F D"]) -> Float[np.ndarray, "F r"]:
-    """Of the span of the rows that entered a kernel."""
+    """An orthonormal basis of the span of the rows that entered a kernel."""
     left, values, _ = linalg.svd(gradient, full_matrices=False)
     return left[:, values > RANK * values[0]]
 

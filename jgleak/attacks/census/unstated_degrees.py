@@ -1,4 +1,4 @@
-"""Features that state no degree: what a certificate takes for granted then, and what is said where nothing is found."""
+"""Features that state no degree: what a certificate then assumes, and the message where nothing is found."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jgleak.federated.knowledge import Knowledge
 
 
 def degrees_assumed(knowledge: Knowledge, levels: Levels, limits: SpanLimits) -> tuple[str, ...]:
-    """The condition that comes with features that do not state degrees, where the start does not say it."""
+    """The condition on degrees where features do not state them and the start has no such condition."""
     degrees = levels.nodes.degrees
     if knowledge.space.degree is not None or not degrees.size or (levels.start and levels.start.some_degrees):
         return ()
@@ -21,11 +21,11 @@ def degrees_assumed(knowledge: Knowledge, levels: Levels, limits: SpanLimits) ->
 
 
 def degrees_unstated(knowledge: Knowledge, limits: CensusLimits) -> str:
-    """What to say of a search that found nothing where features state no degree."""
+    """The reason to report for a search that found nothing where features state no degree."""
     bound, source = degree_bound(knowledge, limits.span)
     return (
-        f"features state no degree: nodes of more than {bound} neighbours were not counted ({source}), and graphs in "
-        f"which nodes of more than {limits.few_neighbours} stand side by side are seldom found; the degree among the "
-        "features, or the largest one where it is known (max_degree of a schema or of Knowledge, --option "
-        "unknown_degree=3), makes the search smaller"
+        f"features state no degree: nodes of more than {bound} neighbours were not searched ({source}), and graphs in "
+        f"which two nodes of more than {limits.few_neighbours} are adjacent are seldom found; to make the search "
+        "smaller, add the degree to the features, or give the largest one where it is known (max_degree of a schema "
+        "or of Knowledge, --option unknown_degree=3)"
     )

@@ -1,4 +1,4 @@
-"""Whole-number solutions of exact equations: what they leave free, and every whole vector along it."""
+"""Whole-number solutions of exact equations: the free directions, and every whole vector along them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def all_censuses(
 ) -> Iterator[Census | None]:
     """Every census for the given numbers of nodes; None where a budget ended a search early.
 
-    Of one number of nodes those come first whose residual rounding explains easily, the nearest before the others: the
-    residual of the true census is far below that of most others which the equations hardly tell apart.
+    For each number of nodes the censuses whose residual rounding explains easily come first, the smallest residual
+    first: the true census has a far smaller residual than most others that the equations hardly exclude.
     """
     mean, null = solution.mean, solution.null
     if null.shape[1] > limits.freedom or mean.size > limits.real_blocks:
@@ -56,8 +56,8 @@ def _census(solution: Solution, found: Int[np.ndarray, " k"], n: int, tolerances
 
 
 def _near(solution: Solution, n: int, clock: Clock, tolerances: CensusTolerances, limits: CensusLimits) -> list[Census]:
-    """Censuses whose residual rounding explains easily, nearest first; not all where a budget ends, which is safe: the
-    whole search follows."""
+    """Censuses whose residual rounding explains easily, the smallest first; incomplete where a budget ends, which is
+    safe, since the whole search follows."""
     if solution.columns.size > limits.sphere_blocks:
         return []
     radius = tolerances.near_residual + tolerances.residual_margin * solution.residual
@@ -72,9 +72,9 @@ def real_solution(
 ) -> tuple[Float[np.ndarray, " K"], Float[np.ndarray, "K q"]]:
     """The smallest solution, columns scaled to one size, and the null space, its largest entry 1.
 
-    A direction of singular value ``s`` magnifies what rounding has left in the equations by ``1 / s``. Where that moves
-    a count by half of what it may be off (``s`` below ``blur``), the direction is taken to be free; so is one whose
-    singular value is below ``null`` of the largest.
+    A direction of singular value ``s`` magnifies the rounding of the equations by ``1 / s``. Where that moves a count
+    by half of its tolerance (``s`` below ``blur``), the direction is treated as free; so is one whose singular value is
+    below ``null`` of the largest.
     """
     size = np.linalg.norm(system, axis=0)
     size = np.where(size > 0, size, 1.0)
@@ -114,7 +114,7 @@ def whole_vectors(
         yield np.maximum(np.round(base), 0).astype(np.int64)
         return
     part, directions = base[free], null[free]
-    # as many entries as there are free directions, as independent as can be: their values fix all others
+    # as many entries as free directions, as independent as possible: their values determine all others
     pivots = linalg.qr(directions.T, mode="r", pivoting=True)[-1][: directions.shape[1]]
     stack: list[tuple[tuple[int, ...], tuple[int, ...]]] = [((), ())]
     while stack:
@@ -137,7 +137,7 @@ def whole_vectors(
                 yield None
                 return
             ranges[entry] = _range(entry, part, directions, chosen, values, (n, whole))
-        # the entry with the fewest values first: contradictions show before the tree grows
+        # the entry with the fewest values first, so that contradictions are found early
         pivot = min(ranges, key=lambda p: ranges[p][1] - ranges[p][0])
         low, high = ranges[pivot]
         stack += [((*chosen, pivot), (*values, value)) for value in range(high, low - 1, -1)]
@@ -165,6 +165,6 @@ def _range(
     low, high = (linprog(sign * directions[entry], **limits) for sign in (1.0, -1.0))
     if INFEASIBLE in (low.status, high.status):
         return 1, 0
-    if low.status != 0 or high.status != 0:  # a programme that was not solved cuts nothing off
+    if low.status != 0 or high.status != 0:  # a programme that was not solved excludes nothing
         return 0, n
     return math.ceil(part[entry] + low.fun - whole), math.floor(part[entry] - high.fun + whole)

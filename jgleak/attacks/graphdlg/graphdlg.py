@@ -154,7 +154,9 @@ def no_embedding(observation: Observation, knowledge: Knowledge) -> str | None:
     if observation.model.readout.pools and not observation.model.trains(
         "readout", *observation.model.readout.first_map
     ):
-        return "the readout's first map is frozen, whose gradient leaks the embedding; take gradient matching (as dlg)"
+        return (
+            "the readout's first map is frozen, whose gradient leaks the embedding; use gradient matching (such as dlg)"
+        )
     if observation.model.readout.pools:
         return None
     return (

@@ -54,7 +54,7 @@ def test_the_graph_is_found_and_no_other(model: str, pooling: str) -> None:
     found = attacked(observation, graph.n)
     assert found.best.isomorphic(graph) and found.certificate.status == "unique"
     assert found.gradient_distance < 1e-4
-    assert "the running statistics that came back are those of the graph alone" in found.certificate.conditions
+    assert "the returned running statistics are those of this graph alone" in found.certificate.conditions
 
 
 def test_the_rounding_of_statistics_is_allowed_for() -> None:
@@ -84,11 +84,11 @@ def test_what_is_missing_is_said() -> None:
     census, grain = get_attack("census"), get_attack("grain")
     knowledge = Knowledge(DATA.space, n=graph.n)
     bare = dataclasses.replace(observation, statistics=None)
-    assert "no running statistics came back" in str(census.refusal(bare, knowledge))
+    assert "no running statistics were returned" in str(census.refusal(bare, knowledge))
     assert "which noise and pruning change" in str(
         census.refusal(observation, dataclasses.replace(knowledge, noise=1e-6))
     )
-    assert "a norm looks at all nodes" in str(grain.refusal(observation, knowledge))
+    assert "a norm depends on all nodes" in str(grain.refusal(observation, knowledge))
     _, narrow = observed("indole", (Layer(GCNConv(40), norm=NORM), Layer(GCNConv(40))))
     assert "hides a direction of the input rows" in str(census.refusal(narrow, knowledge))
 
@@ -96,8 +96,8 @@ def test_what_is_missing_is_said() -> None:
 def test_graph_norm_is_refused_by_its_name() -> None:
     graph, observation = observed("indole", (Layer(GINConv(48), norm=GraphNorm()), Layer(GINConv(48))))
     knowledge = Knowledge(DATA.space, n=graph.n)
-    assert "the norm 'graph' looks at all nodes" in str(get_attack("census").refusal(observation, knowledge))
-    assert "a norm looks at all nodes" in str(get_attack("grain").refusal(observation, knowledge))
+    assert "the norm 'graph' depends on all nodes" in str(get_attack("census").refusal(observation, knowledge))
+    assert "a norm depends on all nodes" in str(get_attack("grain").refusal(observation, knowledge))
     assert get_attack("dlg").refusal(observation, knowledge) is None
 
 
@@ -107,5 +107,5 @@ def test_a_bound_of_one_node_leaves_no_number_that_statistics_tell(lab: Any) -> 
     model = GNN(3, (Layer(GINConv(16), norm=NORM),), Pooled("mean", MLP((2,))))
     graph = Graph(np.zeros((3, 1), int), np.array([(0, 1), (1, 2)]), 1)
     observation = fedsgd(model, lab.params(model), [graph], space, loss="ce")
-    with pytest.raises(ConditionFailed, match="do not tell the number of nodes"):
+    with pytest.raises(ConditionFailed, match="do not determine the number of nodes"):
         number_of_nodes(observation, Knowledge(space, max_n=1), DEFAULTS, Budget(time_limit=60).start(), Budget())

@@ -37,7 +37,7 @@ def batch_unsupported(observation: Observation, knowledge: Knowledge) -> str | N
     if knowledge.noise is not None or observation.pruned or observation.scaled:
         return (
             f"{graphs} it takes them apart by dimensions of the exact gradient, which noise, pruning and clipping "
-            "change; record batches of one, or take gradient matching (as dlg)"
+            "change; record batches of one, or use gradient matching (such as dlg)"
         )
     if knowledge.features is not None:
         return f"{graphs} it does not say whose the known feature rows are; leave them out"

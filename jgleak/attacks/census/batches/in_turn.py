@@ -44,18 +44,18 @@ def in_turn_unsupported(observation: Observation) -> str | None:
         return (
             f"{size} graphs in {local.steps} local steps of {local.loader or size}: it reads whole passes over the "
             f"graphs, one a step (a loader of 1, and a multiple of {size} steps), or all graphs in every step; take "
-            "gradient matching (as dlg)"
+            "gradient matching (such as dlg)"
         )
     if local.shuffled and local.steps > size:
         return (
             f"{local.steps // size} passes over {size} graphs, each in an order of its own: where a graph's gradients "
             "were taken depends on its place in every pass; it reads one pass, or passes in one order; take gradient "
-            "matching (as dlg)"
+            "matching (such as dlg)"
         )
     if local.steps > MOST_PASSES * size:
         return f"{local.steps // size} passes over the graphs: it reads at most {MOST_PASSES}; take fewer"
     if local.momentum or local.weight_decay:
-        return "graphs of several local steps are read after plain steps; take gradient matching (as dlg)"
+        return "graphs of several local steps are read after plain steps; use gradient matching (such as dlg)"
     if observation.model.readout.additive != "nodes":
         return "graphs of several local steps are read off a readout a node ('node_mlp'); take gradient matching"
     return unsupported(observation)
