@@ -220,8 +220,8 @@ class Attack:
             shown = "What enters the first weight is not masked: the span of its gradient still shows those rows"
             return (
                 "the client trains with dropout, whose masks are unknown, so that no graph's gradient can be "
-                "recomputed; use gradient matching (such as dlg), which searches for the masks, or let the client train "
-                f"without{'' if observation.model.masks_input else f'. {shown}'}"
+                "recomputed; use gradient matching (such as dlg), which searches for the masks, or let the client "
+                f"train without{'' if observation.model.masks_input else f'. {shown}'}"
             )
         frozen = self._frozen(observation)
         if frozen is not None:

@@ -1,4 +1,4 @@
-"""The command line. JAX is imported inside the commands, so that help and mistakes answer at once."""
+"""The command line. JAX is imported inside the commands, so that help and error messages appear at once."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 WRITTEN = (
-    "results.jsonl (a line a client, and the summary), observations/ (what the server saw), reconstructions/ (graphs "
-    "and certificates, for jgleak verify), pictures (NNN.png, one a graph)"
+    "results.jsonl (a line for each client, and the summary), observations/ (what the server saw), reconstructions/ "
+    "(graphs and certificates, for jgleak verify), pictures (NNN.png, one for each graph)"
 )
 """What ``--out`` holds."""
 
@@ -40,7 +40,7 @@ def attack(
     ] = "embedded",
     task: Annotated[
         str | None,
-        option.data(help="What is learnt; see `jgleak list`; all: every task at once, where there are several."),
+        option.data(help="The task to learn; see `jgleak list`; all: all tasks at once, where there are several."),
     ] = None,
     node_task: Annotated[bool, option.data("--node-task", help="Label nodes instead of graphs.")] = False,
     path: Annotated[Path | None, option.DATASET_FILES] = None,
@@ -49,8 +49,10 @@ def attack(
     ] = None,
     min_nodes: Annotated[int | None, option.data(help="Fewest nodes of a client's graph.")] = None,
     max_nodes: Annotated[int | None, option.data(help="Most nodes of a client's graph.")] = None,
-    bonds: Annotated[bool, option.data("--bonds", help="Tell bond types apart (--model gine).")] = False,
-    normalise: Annotated[bool, option.data(help="Subtract every feature's mean, and divide by its deviation.")] = True,
+    bonds: Annotated[bool, option.data("--bonds", help="Distinguish bond types (--model gine).")] = False,
+    normalise: Annotated[
+        bool, option.data(help="Subtract every feature's mean, and divide by its deviation; without, columns are raw.")
+    ] = True,
     degree: Annotated[bool, option.data(help="Keep the degree among the features.")] = True,
     attributes: Annotated[
         bool, option.data(help="Keep the real-valued features; without, labels of nodes stay, or degrees.")
@@ -78,14 +80,14 @@ def attack(
     norm_mode: Annotated[
         str,
         option.model(
-            help="Mode of batch normalisation: eval, or train (statistics of the batch, which come back too).",
+            help="Mode of batch normalisation: eval, or train (the batch's statistics, which clients return too).",
             autocompletion=option.complete(NORM_MODES),
         ),
     ] = "eval",
     residual: Annotated[
         str,
         option.model(
-            help="What is added past every layer: none, add (its input) or linear (a map of that).",
+            help="What is added to every layer's output: none, add (its input) or linear (a linear map of its input).",
             autocompletion=option.residuals,
         ),
     ] = "none",
@@ -95,27 +97,27 @@ def attack(
     encoder: Annotated[
         str,
         option.model(
-            help="What stands before the first layer: rows (nothing), linear or embedding.",
+            help="The encoder before the first layer: rows (none), linear or embedding.",
             autocompletion=option.complete(ENCODERS),
         ),
     ] = "rows",
     dropout: Annotated[float, option.model(help="Share of entries masked after activations; 0 for none.")] = 0.0,
     frozen: Annotated[
         list[str] | None,
-        option.model(help="Parts that clients do not train, by commas: encoder, layers_0, readout."),
+        option.model(help="Parts that clients do not train, separated by commas: encoder, layers_0, readout."),
     ] = None,
     last_activation: Annotated[
         bool, option.model("--last-activation", help="Apply the activation after the last convolution too.")
     ] = False,
     bias: Annotated[bool, option.model("--bias", help="Give the convolutions a bias.")] = False,
     loss: Annotated[
-        str | None, option.model(help="Loss, as bce or ce+smoothing:0.1; by default what fits the task.")
+        str | None, option.model(help="Loss, such as bce or ce+smoothing:0.1; by default the one for the task.")
     ] = None,
     train: Annotated[int, option.model(help="Epochs of training on other graphs of the data set first.")] = 0,
     protocol: Annotated[
         str | None,
         option.client(
-            help=f"What clients send: {', '.join(PROTOCOLS)}; by default what the attack reads.",
+            help=f"What clients send: {', '.join(PROTOCOLS)}; by default one that the attack reads.",
             autocompletion=option.complete(PROTOCOLS),
         ),
     ] = None,
@@ -129,7 +131,7 @@ def attack(
     know: Annotated[
         list[str] | None,
         option.knowledge(
-            help=f"What the attacker is given, by commas: {', '.join(KNOWABLE)}.",
+            help=f"What the attacker knows, separated by commas: {', '.join(KNOWABLE)}.",
             autocompletion=option.complete(KNOWABLE),
         ),
     ] = None,
@@ -150,7 +152,7 @@ def attack(
     ] = None,
     json_lines: option.Json = False,
 ) -> None:
-    """Attack the simulated clients of a data set, and say how much of their graphs came back."""
+    """Attack the simulated clients of a data set, and report how much of their graphs was rebuilt."""
     stderr, stdout = Console(stderr=True), Console(stderr=json_lines)
     with mistakes():
         given = option.split(know)
@@ -210,8 +212,8 @@ def attack(
 
 
 def _others(specification: Specification, workers: int | None) -> AbstractContextManager[Processes | None]:
-    """The processes that will share the clients with this one, where that is known before data are loaded: they start
-    while this one imports JAX and loads the data. If clients turn out to be few they are not needed."""
+    """The processes that share the clients with this one, where the number is known before data are loaded: they start
+    while this one imports JAX and loads the data, and are not used if there are few clients."""
     from jgleak.audit.workers import Processes, most
     from jgleak.names.attacks import SEARCHES
 
@@ -231,7 +233,8 @@ def _audit(
     stderr: Console,
     stdout: Console,
 ) -> int:
-    """Run, show and store; the exit status. Whatever ends the run, the finished clients are summarised."""
+    """Run the attack, show and store the results, and return the exit status. The finished clients are summarised
+    however the run ends."""
     import_igraph()
     from jgleak.audit.experiment import chunks, run
     from jgleak.audit.record import result_record, summary_record
@@ -239,7 +242,7 @@ def _audit(
 
     store, records, status, said = None, [], 0, None
     if out is not None:
-        from jgleak.audit.store import Store  # here, since what it draws with takes long to import
+        from jgleak.audit.store import Store  # imported here: its drawing library takes long to import
 
         store = Store(out)
 
@@ -294,7 +297,7 @@ def _audit(
 
 
 def _prepared(specification: Specification, stderr: Console) -> Setup:
-    """Data, model and what led to its parameters, with what there is to say of them."""
+    """Prepare data, model and parameters, and report them on standard error."""
     from jgleak.audit.setup import prepare
 
     with stderr.status("loading" if not specification.train else "loading and training"):

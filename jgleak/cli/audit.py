@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 def audit(
     file: Annotated[Path, typer.Argument(metavar="SPEC.toml", help="The grid; see docs/auditing.md.")],
     resume: Annotated[
-        bool, option.run("--resume", help="Go on with the audit in the folder, if one was begun there.")
+        bool, option.run("--resume", help="Continue the audit in the folder, if one was begun there.")
     ] = False,
     retry_failed: Annotated[
-        bool, option.run("--retry-failed", help="With --resume: also run again what failed.")
+        bool, option.run("--retry-failed", help="With --resume: run failed units again too.")
     ] = False,
     engine: Annotated[
         str,
@@ -52,12 +52,12 @@ def audit(
     out: Annotated[Path | None, option.output(help="Folder for the store and the reconstructions.")] = None,
     fail_on: Annotated[
         list[str] | None,
-        option.output(help="Fail (status 4) where a row of the results meets this: unique>0, exact.high>=0.2."),
+        option.output(help="Fail (status 4) where a row of the results meets a criterion: unique>0, exact.high>=0.2."),
     ] = None,
     results: Annotated[Path | None, option.output(help="File for all results, as JSON by a published schema.")] = None,
-    sarif: Annotated[Path | None, option.output(help="File for what was found, as SARIF 2.1.0.")] = None,
+    sarif: Annotated[Path | None, option.output(help="File for the findings, as SARIF 2.1.0.")] = None,
 ) -> None:
-    """Run a grid of attacks, models, data sets, defences and seeds; stopped at any moment, it goes on with --resume.
+    """Run a grid of attacks, models, data sets, defences and seeds; after an interruption --resume continues it.
 
     Exit status: 0 all done, and no criterion of --fail-on met; 4 one is met; 1 some attacks failed; 2 a mistake,
     nothing was run; 130 Ctrl-C, 143 SIGTERM.
@@ -68,7 +68,7 @@ def audit(
         if workers is not None and workers < 1:
             raise ValueError(f"workers: a number of processes or of Ray's tasks, from 1, got {workers}")
         if retry_failed and not resume:
-            raise ValueError("retry-failed: there is nothing to try again in a new audit; add --resume")
+            raise ValueError("retry-failed: a new audit has no failed units; add --resume")
         if out is None and not dry_run:
             raise ValueError("out: give a folder for the results with --out, or add --dry-run")
         if dry_run and (results or sarif or fail_on):
@@ -116,7 +116,7 @@ def audit(
 
 
 def _conduct(grid: Grid, out: Path, resume: bool, retry_failed: bool, engine: str, run: Engine) -> int:
-    """Run what is left, and show it; the exit status."""
+    """Run the remaining units and show the results; returns the exit status."""
     from jgleak.audit.conduct import enter, remaining, unfinished
     from jgleak.audit.grid_table import audit_table
     from jgleak.audit.results import lost_files, open_audit
@@ -157,7 +157,7 @@ def _conduct(grid: Grid, out: Path, resume: bool, retry_failed: bool, engine: st
 
 
 def _judged(specification: Path, out: Path, criteria: Sequence[Criterion], files: Sequence[Path | None]) -> int | None:
-    """Write the results where they were asked for, and say what the gate says; its exit status where it fails."""
+    """Write the result files and print the gate's result; returns its exit status where it fails."""
     from jgleak.audit.gate.document import results_document
     from jgleak.audit.gate.gate import judge
     from jgleak.audit.gate.sarif import sarif_document
@@ -179,7 +179,7 @@ def _called(label: dict[str, str]) -> str:
 
 
 def _foresee(grid: Grid, out: Path | None) -> None:
-    """Counts and times; of an audit that was begun in the folder, of what is left."""
+    """Print counts and estimated times; for an audit begun in the folder, of the remaining units."""
     from jgleak.audit.conduct import remaining
     from jgleak.audit.grid_table import plan_table, span
     from jgleak.audit.plan import PROBE, longest, plan, timed

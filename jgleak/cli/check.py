@@ -23,9 +23,12 @@ def check(
     ],
     features: Annotated[
         str | None,
-        option.data(help="What the input's columns mean, as for `jgleak invert`; molecules where nothing says it."),
+        option.data(
+            help="The meaning of the input's columns, as for `jgleak invert`; by default molecules, in raw columns "
+            "(molecules:tox21: normalised)."
+        ),
     ] = None,
-    nodes: Annotated[int | None, option.data(help="Nodes of a graph (20).")] = None,
+    nodes: Annotated[int | None, option.data(help="Nodes of a graph; by default 20, about a molecule.")] = None,
     loss: Annotated[str | None, option.model(help="What clients minimise.")] = None,
     dropout: Annotated[
         float | None, option.model(help="Share of entries masked after every activation in training.")
@@ -47,12 +50,12 @@ def check(
     ] = None,
     statistics: Annotated[
         bool | None,
-        option.client("--statistics/--no-statistics", help="Running statistics of batch normalisation come back."),
+        option.client("--statistics/--no-statistics", help="Clients return batch normalisation's running statistics."),
     ] = None,
     defense: Annotated[str | None, option.DEFENSE] = None,
     as_json: Annotated[bool, option.output("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
-    """Say what a model and a protocol show by construction: what leaks, what is open to attacks, and what is closed."""
+    """Show what a model and a protocol leak by construction, what is open to attacks, and what is closed."""
     with mistakes():
         from jgleak.exposure.reading import read
         from jgleak.exposure.registry import exposure_of

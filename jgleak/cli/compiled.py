@@ -1,4 +1,4 @@
-"""Programs that XLA compiled are kept from one command to the next, in the user's cache folder."""
+"""A cache of compiled XLA programs in the user's cache folder, shared by all commands."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ LOCATIONS = "JAX_TRACEBACK_IN_LOCATIONS_LIMIT"
 """JAX's variable for the number of lines of every traceback."""
 
 LARGEST = 1 << 30
-"""Bytes that the folder may hold; when it holds more, the older half goes."""
+"""Most bytes in the folder; beyond that the oldest files are removed, down to half of this."""
 
 
 def keep_compiled() -> None:
     """Tell JAX, before it is imported, where compiled programs are kept.
 
-    It is for commands: a program that uses the library sets JAX's own options.
+    Only for commands: a program that uses the library sets JAX's own options.
     """
     chosen = os.environ.get(VARIABLE, "")
     if OWN in os.environ or chosen.lower() == "off":
@@ -41,9 +41,8 @@ def keep_compiled() -> None:
 
 
 def leave_out_locations() -> None:
-    """Tell JAX, before it is imported, to write no traceback beside every operation that it hands to XLA.
-
-    They help whoever looks for a defect, who sets JAX's variable, and take a tenth of the time of tracing.
+    """Tell JAX, before it is imported, to attach no traceback to the operations that it hands to XLA. They help in
+    debugging, for which JAX's variable can be set, and slow down tracing.
     """
     os.environ.setdefault(LOCATIONS, "0")
 
@@ -55,7 +54,8 @@ def _default() -> Path:
 
 
 def _processor() -> str:
-    """A name for what this processor can do: programs of another one, in a home that machines share, may not run."""
+    """A name for this processor's features: in a home folder that machines share, another one's programs may not
+    run."""
     flags = ""
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()

@@ -31,9 +31,9 @@ def invert(
     features: Annotated[
         str | None,
         option.data(
-            help="What the input's columns mean, where the file does not say: molecules (GRAIN's atom features), "
-            "molecules+bonds (with bond types), molecules:tox21 (normalised as in that set), pyg or ogb (those "
-            "libraries' atom features, embedded; ogb+bonds: with bonds; pyg:numbers: as they are), or a JSON "
+            help="The meaning of the input's columns, where the file does not state it: molecules (GRAIN's atom "
+            "features), molecules+bonds (with bond types), molecules:tox21 (normalised as in that set), pyg or ogb "
+            "(those libraries' atom features, embedded; ogb+bonds: with bonds; pyg:numbers: as they are), or a JSON "
             "schema."
         ),
     ] = None,
@@ -45,23 +45,23 @@ def invert(
     ] = None,
     loss: Annotated[
         str | None,
-        option.model(help="What the client minimised, where the file says something else (masked_bce)."),
+        option.model(help="What the client minimised, where the file's loss is wrong (masked_bce)."),
     ] = None,
     batch_size: Annotated[
         str | None,
-        option.client(help="Graphs behind the update, where the file says another number; unknown: read off or tried."),
+        option.client(help="Graphs behind the update, where the file's number is wrong; unknown: found by the attack."),
     ] = None,
     noise: Annotated[
         float | None,
         option.client(
-            help="Standard deviation of the noise on every entry, where the file does not say the right one."
+            help="Standard deviation of the noise on every entry, where the file's value is missing or wrong."
         ),
     ] = None,
     clipped: Annotated[
-        bool, option.client("--clipped", help="The client clipped its update, where the file does not say so.")
+        bool, option.client("--clipped", help="The client clipped its update, where the file does not state it.")
     ] = False,
     pruned: Annotated[
-        bool, option.client("--pruned", help="The client left small entries out, where the file does not say so.")
+        bool, option.client("--pruned", help="The client left small entries out, where the file does not state it.")
     ] = False,
     n: Annotated[
         str | None,
@@ -115,9 +115,7 @@ def invert(
         if options:
             chosen = chosen.with_options(dict(option.pairs(options)))
         if batch_size == UNKNOWN and chosen.name != "census":
-            raise ValueError(
-                f"batch_size: only census says whether a number of graphs explains an update; give one to {name}"
-            )
+            raise ValueError(f"batch_size: only census can find the number of graphs; give {name} a number")
         if auxiliary is None and "auxiliary" in chosen.needs:
             raise ValueError(f"auxiliary: {name} needs public graphs; name a data set of such (--auxiliary tox21)")
         known = _sizes(n)
@@ -146,7 +144,7 @@ def invert(
         spinner = Console(stderr=True).status(f"{asked.attack.name}, {asked.time_limit:g} s at most")
 
         def without_spinner(shown: Facts) -> None:
-            spinner.stop()  # it writes to another stream, perhaps into the same line
+            spinner.stop()  # it writes to another stream, which may be on the same line
             show_facts(shown, console)
             spinner.start()
 
@@ -161,7 +159,8 @@ def invert(
 
 
 def _check_truth(place: Path, files: Sequence[Path]) -> None:
-    """A truth for one file is there; for several no two have the same. Some may have none: the summary counts them."""
+    """Check that one file has a truth, and that no two of several files have the same. Some may have none: the summary
+    counts them."""
     from jgleak.audit.recorded.truth import common_truth, truth_file, truth_of
 
     if len(files) == 1 and truth_of(place, files[0]) is None:
@@ -174,7 +173,7 @@ def _check_truth(place: Path, files: Sequence[Path]) -> None:
 
 
 def _ask_sizes(files: Sequence[Path], asked: Asked) -> None:
-    """The attack needs numbers of nodes, and none is given."""
+    """Raise the error that the attack needs numbers of nodes and none is given."""
     from jgleak.federated import load
 
     single = len(files) == 1 and load(files[0], asked.space)[0].batch_size == 1
@@ -183,7 +182,7 @@ def _ask_sizes(files: Sequence[Path], asked: Asked) -> None:
 
 
 def _one(file: Path, asked: Asked, tell: Callable[[Facts], None]) -> tuple[Inverted, dict[str, Any]]:
-    """One file and its record; ``tell`` is told the facts before the attack begins."""
+    """Attack one file; returns the answer and its record. ``tell`` gets the facts before the attack begins."""
     from jgleak.audit.inversion import invert as attacked
     from jgleak.audit.inversion import inverted_record
 
@@ -192,8 +191,8 @@ def _one(file: Path, asked: Asked, tell: Callable[[Facts], None]) -> tuple[Inver
 
 
 def _several(files: Sequence[Path], places: Sequence[Path | None], asked: Asked, json_lines: bool) -> int:
-    """A line for each file, whatever becomes of the others, and a summary; the exit status. Ctrl-C ends the files, and
-    not the summary."""
+    """Print a line for each file, even where others fail, and a summary; returns the exit status. Ctrl-C ends the loop
+    over files, not the summary."""
     from jgleak.audit.inversion import summary_of
 
     def tell(said: dict[str, Any], text: str) -> None:
@@ -223,7 +222,7 @@ def _several(files: Sequence[Path], places: Sequence[Path | None], asked: Asked,
                 try:
                     one, record = _one(file, asked, lambda shown: None)
                     records.append(record)
-                    old = ""  # what follows a failed write may be half of the new answer
+                    old = ""  # after a failed write the file may hold half of the new answer
                     tell(record, line(record))
                     if place is not None:
                         _write(place, one, asked.space)
@@ -270,7 +269,7 @@ def _public(auxiliary: str | None, max_n: int | None) -> Callable[[FeatureSpace]
 
 
 def _graphs(text: str | None) -> int | str | None:
-    """The number of graphs from text, ``UNKNOWN`` among them; None where it is the file's."""
+    """The number of graphs from text, or ``UNKNOWN``; None: the file's number."""
     from jgleak.audit.inversion import UNKNOWN
 
     if text is None or text == UNKNOWN:
@@ -295,7 +294,7 @@ def _write(place: Path, one: Inverted, space: FeatureSpace | None) -> None:
     try:
         write(place, one.found, one.file, space, one.said)
     except OSError as error:
-        raise ValueError(f"out: cannot write {place} ({error.strerror}); what is printed above is all of it") from error
+        raise ValueError(f"out: cannot write {place} ({error.strerror}); nothing but the text above is kept") from error
 
 
 def verify(

@@ -1,4 +1,4 @@
-"""What ``jgleak invert`` prints of one file, and of several."""
+"""What ``jgleak invert`` prints for one file, and for several."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def show_facts(shown: Facts, console: Console) -> None:
-    """What is certain before anything is searched; said at once, whatever happens then."""
+    """Print the facts, which are certain before the search begins."""
     if shown.found:
         console.print("what the update shows by itself:")
     for fact in shown.found.values():
@@ -23,7 +23,7 @@ def show_facts(shown: Facts, console: Console) -> None:
 
 
 def show(one: Inverted, console: Console, verbose: bool) -> None:
-    """All that is to be said of one file."""
+    """Print the answer for one file."""
     from jgleak.audit.compilations import lost_to_compilation
     from jgleak.audit.outcome import ended_by_time
 
@@ -72,7 +72,7 @@ def _show_found(one: Inverted, console: Console, verbose: bool) -> None:
     count = "1 candidate graph" if len(found.graphs) == 1 else f"{len(found.graphs)} candidate graphs, the best shown"
     if found.members or len(one.shown) > 1:
         count = f"{'some' if worth.kind == PART else 'the'} {len(found.graphs)} graphs of the batch, in no order"
-    stopped = "" if reason in LATE else f"; stopped: {found.stop}"  # the reason says that the time limit did it
+    stopped = "" if reason in LATE else f"; stopped: {found.stop}"  # the reason names the time limit already
     console.print(Text(f"gradient distance {distance}; {count}{stopped}"))
     for hint in worth.hints:
         console.print(Text(hint), soft_wrap=True)
@@ -85,7 +85,7 @@ def _show_found(one: Inverted, console: Console, verbose: bool) -> None:
 
 
 def line(record: Mapping[str, Any]) -> str:
-    """One of several files in a line."""
+    """One of several files on one line."""
     certificate = record["certificate"]
     words = {
         "unique": "certified unique",
@@ -101,7 +101,7 @@ def line(record: Mapping[str, Any]) -> str:
 def _truth(beside: Mapping[str, Any]) -> str:
     if beside["exact"]:
         return "exact"
-    return "the truth is listed, not first" if beside["truth_in_set"] else f"not the truth (GSM-2 {beside['gsm2']:.2f})"
+    return "the truth is listed, but not first" if beside["truth_in_set"] else f"not exact (GSM-2 {beside['gsm2']:.2f})"
 
 
 def summary_line(summary: Mapping[str, int]) -> str:

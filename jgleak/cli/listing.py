@@ -13,7 +13,7 @@ from jgleak.names.parts import ACTIVATIONS, CONVOLUTIONS, JUMPS, NORMS, READOUTS
 
 
 def show_list() -> None:
-    """Name the attacks, defences, data sets, parts of models, deployed models and what an attacker may know."""
+    """List the attacks, defences, data sets, parts of models, deployed models and what an attacker may know."""
     sections = {
         "attacks": {name: named.summary for name, named in ATTACKS.items()},
         "defences": {name: named.summary for name, named in DEFENSES.items()} | COMBINED,

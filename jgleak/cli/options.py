@@ -15,13 +15,13 @@ from jgleak.names.deployed import DEPLOYED
 from jgleak.names.parts import ACTIVATIONS, CONVOLUTIONS, JUMPS, NORMS, READOUTS, RESIDUALS
 
 GROUPS = ("Data", "Model", "Client", "Knowledge", "Attack", "Run", "Output")
-"""What options are about, in the order in which commands have them."""
+"""The groups of options, in the order in which commands have them."""
 
 data, model, client, knowledge, attack, run, output = (partial(typer.Option, rich_help_panel=group) for group in GROUPS)
 
 
 def complete(names: Iterable[str]) -> Callable[[str], list[str]]:
-    """What a shell offers after the beginning of one of ``names``."""
+    """Shell completion from ``names``."""
     return lambda incomplete: [name for name in names if name.startswith(incomplete)]
 
 
@@ -35,8 +35,8 @@ LOCAL_RATE = client(help="Learning rate of the local steps (fedavg).")
 LOCAL_MOMENTUM = client(help="Momentum of the local steps (fedavg).")
 LOCAL_WEIGHT_DECAY = client(help="Weight decay of the local steps (fedavg).")
 LOCAL_LOADER = client(help="Graphs of a local step (fedavg); 0: all of the client's.")
-DEFENSE = client(help="What clients do before anything leaves, as clip:1+gaussian:0.1; see `jgleak list`.")
-"""Options whose type or default differs from command to command, and what they mean does not."""
+DEFENSE = client(help="Defence that clients apply to the update, such as clip:1+gaussian:0.1; see `jgleak list`.")
+"""Options with the same meaning in all commands, whose type or default may differ."""
 
 Options = Annotated[
     list[str] | None, attack("--option", help="An option of the attack, as name=value (steps=300); may be repeated.")
@@ -45,7 +45,7 @@ Seconds = Annotated[
     float,
     attack(
         "--time-limit",
-        help="Seconds an attack may take on one client; compilation counts, and one that has begun is finished.",
+        help="Seconds an attack may take on one client, compilation included; a compilation once begun is finished.",
     ),
 ]
 Seed = Annotated[int, run(help="Seeds the clients, the parameters and the attack.")]
@@ -53,24 +53,27 @@ PriorOption = Annotated[
     str,
     knowledge(
         help="How graphs with the same gradient are ranked: none, plain (structure), molecule (chemistry), or auto: "
-        "molecule where the features name atoms, else plain."
+        "molecule where the features describe atoms, else plain."
     ),
 ]
 MaxN = Annotated[int | None, knowledge(help="Most nodes of a client's graph, where the attacker knows a bound.")]
 Workers = Annotated[
     int | None,
-    run(min=1, help="Processes that share the clients; by default one for each core, up to 4, where clients are many."),
+    run(
+        min=1,
+        help="Processes that share the clients; by default one for each core, up to 4, if there are many clients.",
+    ),
 ]
 Json = Annotated[bool, output("--json", help="JSON lines on standard output, everything else on standard error.")]
 
 
 def split(know: list[str] | None) -> tuple[str, ...]:
-    """Words of options that were given several times, or with commas."""
+    """The values of an option that was given several times, or with commas."""
     return tuple(part.strip() for word in know or () for part in word.split(",") if part.strip())
 
 
 def pairs(options: list[str] | None) -> tuple[tuple[str, str], ...]:
-    """Names and values of ``name=value``; raises ``ValueError`` for anything else."""
+    """Names and values of ``name=value``."""
     for option in options or ():
         if "=" not in option:
             raise ValueError(f"--option: expected name=value, got {option!r}")
@@ -78,14 +81,14 @@ def pairs(options: list[str] | None) -> tuple[tuple[str, str], ...]:
 
 
 def writable(path: Path) -> Path:
-    """``path`` in a folder that is there and takes files; raises ``ValueError`` where it cannot be."""
+    """``path``, after its folder was made and found to be writable; raises ``ValueError`` where it is not."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and not path.is_file():
-            raise ValueError(f"out: {path} is there and no file; choose another folder")
+            raise ValueError(f"out: {path} exists and is not a file; choose another folder")
         there = path.exists() or path.is_symlink()
         path.open("a").close()
-        if not there:  # an empty file would be taken for an answer
+        if not there:  # an empty file would look like an answer
             path.unlink()
     except OSError as error:
         raise ValueError(f"out: cannot write {path} ({error.strerror}); choose another folder") from error

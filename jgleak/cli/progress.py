@@ -1,4 +1,4 @@
-"""What long commands show on standard error while they run: a bar on a terminal, elsewhere a line now and then."""
+"""The progress of long commands on standard error: a bar on a terminal, elsewhere a line from time to time."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from rich.progress import (
 from rich.text import Text
 
 MEMORY = 24 * 3600.0
-"""Seconds over which the pace is taken; rich forgets after 30, within which a client may not be finished."""
+"""Seconds over which the speed is averaged; rich's default is 30, in which not one client may be finished."""
 
 PAUSE, SHARE = 10.0, 1 / 20
-"""A line comes no sooner after another than this many seconds and this share of the time so far, so that the log of
-ten hours has a hundred lines of it and not thousands."""
+"""Lines are at least this many seconds, and this share of the time so far, apart, so that the log of a long run stays
+short."""
 
 
 def doing(console: Console, what: str) -> AbstractContextManager[Any]:
-    """What is being done, as long as it lasts; where the console is no terminal, a line when it begins."""
+    """Show what is being done while it lasts; where the console is not a terminal, a line when it begins."""
     if console.is_terminal:
         return console.status(what)
     console.print(Text(what), soft_wrap=True)
@@ -36,13 +36,12 @@ def doing(console: Console, what: str) -> AbstractContextManager[Any]:
 
 
 def bar(console: Console, counted: str = "") -> Progress:
-    """How much is done, how long that took, how long the rest will, and what is being done.
-
-    The time left is known from the second step on: the first one compiles, and says little of the others.
+    """A progress bar: how much is done, the time so far, the time left, and what is being done. The time left is shown
+    from the second step on, since the first one compiles.
 
     Args:
-      console: of standard error. Where it is no terminal, but a file or a pipe, the same is told in plain lines.
-      counted: what else is counted, by the name of a task's field.
+      console: standard error. Where it is a file or a pipe, the same is printed in plain lines.
+      counted: a further count to show, the name of a task's field.
     """
     if not console.is_terminal:
         return _Lines(console, counted)
@@ -61,7 +60,7 @@ def bar(console: Console, counted: str = "") -> Progress:
 
 
 class _Lines(Progress):
-    """Prints a line where a bar would move, if the last line is long enough ago."""
+    """Prints a line where a bar would move, if the last line was long enough ago."""
 
     def __init__(self, console: Console, counted: str) -> None:
         super().__init__(console=console, disable=True, speed_estimate_period=MEMORY)

@@ -47,23 +47,26 @@ def recommender(
     expansion: Annotated[
         str,
         option.client(
-            help="Neighbours in the clear and fixed (plain) or learnt (trainable), or by three parties (encrypted).",
+            help="Neighbours sent in the clear, fixed (plain) or learnt (trainable), or found by three parties "
+            "(encrypted).",
             autocompletion=option.complete(EXPANSIONS),
         ),
     ] = "plain",
-    pseudo: Annotated[int, option.client(help="Pseudo items a client sends; FedGNN's M is 1000.")] = 0,
+    pseudo: Annotated[int, option.client(help="Pseudo items that a client adds; FedGNN's M is 1000.")] = 0,
     defense: Annotated[
-        str, option.client(help="What clients do to updates; FedGNN's is clip-inf:0.1+laplace:0.2828.")
+        str, option.client(help="Defence that clients apply to updates; FedGNN's is clip-inf:0.1+laplace:0.2828.")
     ] = "",
     attack: Annotated[bool, option.attack("--attack", help="Attack updates at the trained parameters.")] = False,
-    rounds: Annotated[str, option.attack(help="Updates of a user that the server has seen, by commas.")] = "1,5,20",
+    rounds: Annotated[
+        str, option.attack(help="Numbers of updates of a user that the server has seen, separated by commas.")
+    ] = "1,5,20",
     users: Annotated[int, option.attack(help="How many users are attacked.")] = 50,
     options: option.Options = None,
     seed: option.Seed = 0,
     out: Annotated[Path | None, option.output(help="Folder for results.jsonl.")] = None,
     json_lines: option.Json = False,
 ) -> None:
-    """Train a federated recommender, and say what its server learns about its users."""
+    """Train a federated recommender, and report what its server learns about its users."""
     with mistakes():
         specification = RecommenderSpecification(
             dataset=dataset,
@@ -86,7 +89,7 @@ def recommender(
 
 
 def _audit(specification: RecommenderSpecification, out: Path | None, json_lines: bool) -> None:
-    """Run, tell and store; the table of leaks also comes after an interruption, as far as they got."""
+    """Run, show and store; the table of leaks is printed after an interruption too, as far as it is known."""
     from jgleak.audit.recommender.leaks import Attacked, AttackedUsers
     from jgleak.audit.recommender.run import event_record, run
     from jgleak.audit.recommender.setup import prepare
@@ -161,4 +164,4 @@ def _numbers(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(",") if part.strip())
     except ValueError:
-        raise ValueError(f"rounds: expected numbers by commas, as 1,5,20, got {text!r}") from None
+        raise ValueError(f"rounds: expected numbers separated by commas, such as 1,5,20, got {text!r}") from None

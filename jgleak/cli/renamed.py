@@ -1,4 +1,4 @@
-"""Options under the names that they had: read for one minor version more, with a warning."""
+"""Old names of options, which are accepted for one minor version more, with a warning."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ RENAMED = {
     "invert": {"--batch": "--batch-size", "--set": "--option", "--distinct": "--distinct-nodes"},
     "recommender": {"--set": "--option"},
 }
-"""By command: old name and new. They go with version 0.3."""
+"""By command: old name and new. Removed in version 0.3."""
 
 
 class Command(TyperCommand):
-    """A command that still knows its options by their old names."""
+    """A command that accepts the old names of its options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         names = RENAMED.get(self.name or "", {})
@@ -40,8 +40,8 @@ class Command(TyperCommand):
 
 
 def _refuse_both(names: dict[str, str], params: Sequence[Any], args: Sequence[str]) -> None:
-    """End the command where an option has its old name beside the new one, of which one would be lost; options that may
-    be repeated are added up."""
+    """End the command where an option is given by its old and its new name, since one would be lost; options that may
+    be repeated are combined."""
     given = {word.partition("=")[0] for word in args[: args.index("--") if "--" in args else None]}
     for old in names.keys() & given:
         for param in params:

@@ -1,4 +1,4 @@
-"""``jgleak report``: an audit's store as a page for people."""
+"""``jgleak report``: an audit's results as a page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def report(
         bool, option.output("--no-pictures", help="Leave private graphs and their names out, to pass the page on.")
     ] = False,
 ) -> None:
-    """Write an audit's report: what leaks, how sure that is, and what it takes for granted."""
+    """Write an audit's report: what leaks, how certain that is, and what it assumes."""
     with mistakes():
         from jgleak.audit.report.render import write_report
         from jgleak.audit.results import lost_files, open_audit

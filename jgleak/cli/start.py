@@ -1,4 +1,4 @@
-"""What ``jgleak`` says by itself: where to begin."""
+"""What ``jgleak`` prints without a command: where to begin."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Attack simulated clients, on molecules that come with jgleak:
   jgleak attack
 Attack one update of your own model:
   jgleak invert one.safetensors --features molecules
-Say what a model will show before there are data:
+Check what a model will leak, before there are data:
   jgleak check my_code.py:make_model
 Try attacks, defences and models in one audit, and read its report:
   jgleak audit audit.toml --out leak
@@ -26,7 +26,7 @@ options.\
 
 
 class Start(TyperGroup):
-    """The commands; without one, where to begin."""
+    """The commands; without a command it prints where to begin."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not args and not ctx.resilient_parsing:

@@ -1,4 +1,4 @@
-"""Exit statuses, and how a user's mistake is told."""
+"""Exit statuses, signals, and how mistakes are reported."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ import typer
 from jgleak.audit.specification import Faults
 
 MISTAKE, FAILED, NOTHING, GATE = 2, 1, 3, 4
-"""The user's mistake, an attack that broke down, an attack that found nothing, an audit that fails its gate. A signal
-has 128 and its number."""
+"""Statuses of a user's mistake, of an attack that failed, of one that found nothing, and of an audit that fails its
+gate. A signal has 128 plus its number."""
 
 INTERRUPTED = 128
-"""From here on a signal ended the command."""
+"""A status above this means that a signal ended the command."""
 
 
 @contextmanager
 def mistakes() -> Iterator[None]:
-    """A user's mistake is a line on standard error and exit status 2; a decomposition that fails is none, and 1."""
+    """Report a user's mistake by a line on standard error and exit status 2; a failed decomposition of a matrix is
+    none, and has status 1."""
     try:
         yield
     except BrokenPipeError:
@@ -58,8 +59,8 @@ BROKEN = (
 
 
 def _no_decomposition(error: Exception) -> bool:
-    """NumPy and SciPy report matrices that they cannot decompose, and it is a ``ValueError``."""
-    numpy = sys.modules.get("numpy")  # not imported here: who has met the error has done so
+    """True for the ``ValueError`` by which NumPy and SciPy report a matrix that they cannot decompose."""
+    numpy = sys.modules.get("numpy")  # not imported here: where the error was raised it is imported
     return numpy is not None and isinstance(error, numpy.linalg.LinAlgError)
 
 
@@ -68,36 +69,36 @@ def _first_digits(number: re.Match[str]) -> str:
 
 
 def _too_much(error: Exception) -> str | None:
-    """What there is to say of numbers that nothing can hold; None of any other exception, which is a defect."""
+    """The message for a number or an object that is too large; None for other exceptions, which are defects."""
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
-        return "the memory does not suffice; take a smaller model, smaller or fewer graphs, or fewer restarts"
+        return "out of memory; use a smaller model, smaller or fewer graphs, or fewer restarts"
     if isinstance(error, OverflowError):
-        return f"a number is too large ({error}); take a smaller one"
+        return f"a number is too large ({error}); use a smaller one"
     if isinstance(error, RecursionError):
-        return "something is nested too deeply to be read; is the file the right one?"
+        return "the file is nested too deeply to be read; is it the right file?"
     return None
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came: a scheduler's way to say Ctrl-C."""
+    """SIGTERM, with which a scheduler ends a process."""
 
 
 def status_of(interruption: KeyboardInterrupt) -> int:
-    """The exit status that tells a shell which signal it was."""
+    """The exit status by which a shell sees the signal."""
     return INTERRUPTED + (signal.SIGTERM if isinstance(interruption, Terminated) else signal.SIGINT)
 
 
 PATIENCE = 3.0
-"""Seconds after which a signal that was not heard ends the process. Python hears signals between two of its own
-instructions, and a compilation or a solver may be one instruction of half a minute."""
+"""Seconds after which an unhandled signal ends the process. Python handles signals between two of its own instructions,
+and a compilation or a solver may be a single instruction that takes long."""
 
 _last_words: list[tuple[Callable[[], None], ...]] = []
 
 
 @contextmanager
 def last_words(*say: Callable[[], None]) -> Iterator[None]:
-    """While this lasts, what is called where a signal ends the process in the midst of a call: in another thread, as
-    the last thing that the process does."""
+    """Within this context, ``say`` is called if a signal ends the process during a long call: in another thread, as the
+    last action of the process."""
     _last_words.append(say)
     try:
         yield
@@ -106,10 +107,8 @@ def last_words(*say: Callable[[], None]) -> Iterator[None]:
 
 
 def listen_to_signals() -> None:
-    """The first Ctrl-C or SIGTERM ends what runs, with its summary, within ``PATIENCE``; a second one of either ends
-    the process at once.
-
-    Nothing is lost then: what has finished is on disk before it is counted.
+    """The first Ctrl-C or SIGTERM ends the run, with its summary, within ``PATIENCE``; a second one ends the process at
+    once. No finished result is lost, since results are written before they are counted.
     """
     heard, claimed = threading.Event(), threading.Lock()
 
@@ -117,7 +116,7 @@ def listen_to_signals() -> None:
         if heard.is_set():
             return
         if not claimed.acquire(blocking=False):
-            threading.Event().wait()  # the other thread has begun to speak, and ends the process: say nothing twice
+            threading.Event().wait()  # the other thread is printing, and ends the process: print nothing twice
         heard.set()
         raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
@@ -130,8 +129,8 @@ def listen_to_signals() -> None:
 
 
 def _watch(signals: socket.socket, claimed: threading.Lock) -> None:
-    """End the process on the second signal, or where the main thread does not hear the first one. The thread that has
-    ``claimed`` the first one speaks."""
+    """End the process on the second signal, or where the main thread does not handle the first one. The thread that has
+    ``claimed`` the first one prints."""
     number = _next(signals)
     signals.settimeout(PATIENCE)
     try:
@@ -140,7 +139,7 @@ def _watch(signals: socket.socket, claimed: threading.Lock) -> None:
         pass
     if claimed.acquire(blocking=False):
         for say in _last_words[-1] if _last_words else (partial(typer.echo, "interrupted", err=True),):
-            with suppress(Exception):  # who reads may have ended as well, and nothing but this thread ends us then
+            with suppress(Exception):  # the reader may have ended too, and only this thread can end the process then
                 say()
         _end(number)
     signals.settimeout(None)
@@ -148,7 +147,7 @@ def _watch(signals: socket.socket, claimed: threading.Lock) -> None:
 
 
 def _next(signals: socket.socket) -> int:
-    """The next of our signals; libraries may listen to others."""
+    """The next SIGINT or SIGTERM; libraries may handle other signals."""
     while (number := signals.recv(1)[0]) not in (signal.SIGINT, signal.SIGTERM):
         pass
     return number
@@ -157,8 +156,8 @@ def _next(signals: socket.socket) -> int:
 def leave(status: object) -> None:
     """End the process here if a signal ended the command.
 
-    Python would take down its modules first, and with them XLA's, whose threads may be in the midst of what was broken
-    off: they have been seen to end the process with a signal of their own.
+    Python would unload its modules first, XLA's among them, whose threads may still be running: they have been seen to
+    end the process with a signal of their own.
     """
     if isinstance(status, int) and status > INTERRUPTED:
         _end(status - INTERRUPTED)

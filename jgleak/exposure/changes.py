@@ -1,4 +1,4 @@
-"""Changes of a model or of how clients train, one realistic thing each, that may open an attack or stop it."""
+"""Realistic changes of a model or of the clients' training, one at a time, that may open an attack or stop it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Change(NamedTuple):
     """A change.
 
     Attributes:
-      name: what is done, in words that follow "with".
-      make: the deployment after it; the same one where there is nothing to change.
+      name: what is done, in words that follow "with". make: the deployment after it; the same one where there is
+        nothing to change.
     """
 
     name: str
@@ -29,11 +29,11 @@ class Change(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Neighbours:
-    """A deployment and those that changes make of it, each made once.
+    """A deployment and its variants after changes, each made once.
 
     Attributes:
       deployment: as it is.
-      made: those that were asked for, by the names of their changes.
+      made: the variants that were needed, by the names of their changes.
     """
 
     deployment: Deployment
@@ -49,8 +49,8 @@ class Neighbours:
         return self.made[names]
 
     def opening(self, attack: Attack) -> tuple[Change, ...]:
-        """The fewest of ``OPENERS``, as far as leaving out one after another finds them, with which an attack applies
-        that is refused; empty: it does not with all of them."""
+        """A smallest set of ``OPENERS``, found by leaving out one after another, with which an attack that is refused
+        applies; empty where it does not apply with all of them."""
         chosen = tuple(change for change in OPENERS if self.after((change,)) is not self.deployment)
         if not self._applies(attack, chosen):
             return ()
@@ -60,7 +60,7 @@ class Neighbours:
         return chosen
 
     def stopping(self, attack: Attack) -> tuple[Change, ...]:
-        """Those of ``CLOSERS`` each of which alone makes an attack that applies refuse."""
+        """The ``CLOSERS`` each of which alone makes an attack that applies refuse."""
         return tuple(change for change in CLOSERS if not self._applies(attack, (change,)))
 
     def _applies(self, attack: Attack, changes: Sequence[Change]) -> bool:
@@ -68,7 +68,7 @@ class Neighbours:
 
 
 def _one_graph(deployment: Deployment) -> Deployment:
-    """As many passes over one graph, a step each."""
+    """As many passes over one graph, one step for each."""
     local, graphs = deployment.clients.local, deployment.clients.batch_size
     if local is None or graphs == 1:
         return _trained(deployment, batch_size=1)
@@ -197,7 +197,7 @@ OPENERS = (
     Change("a linear encoder before the first layer", _encoder),
     Change("no max in the pooling", lambda deployment: _pooled(deployment, _without_max)),
 )
-"""Each takes one realistic thing away; the first are those that are done without first."""
+"""Each takes one thing away; ``Neighbours.opening`` leaves out the first ones first."""
 
 CLOSERS = (
     Change("dropout in training", _dropout),
@@ -210,4 +210,4 @@ CLOSERS = (
     Change("noise (gaussian:0.001)", _noised),
     Change("max pooling", lambda deployment: _pooled(deployment, lambda _: "max")),
 )
-"""Each adds one."""
+"""Each adds one thing."""

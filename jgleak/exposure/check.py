@@ -20,12 +20,12 @@ def check(model: GNN | Observation | Any, space: FeatureSpace, clients: Clients 
 
     Args:
       model: the architecture; a PyTorch Geometric module, which is traced; or an observation, whose parameters and
-        protocol count and whose update does not.
+        protocol are used and whose update is not.
       space: the public feature space of its input.
-      clients: how they train and what they send; None: one gradient of one graph, or as the observation says.
+      clients: how they train and what they send; None: one gradient of one graph, or as the observation states.
 
     Raises:
-      ValueError: the space or the loss does not fit the model, or a part of a module that is not understood.
+      ValueError: the space or the loss does not fit the model, or a part of the module is not understood.
     """
     if isinstance(model, Observation):
         return exposure_of(Deployment(model.model, space, clients or clients_of(model), model.params))
@@ -36,6 +36,6 @@ def check(model: GNN | Observation | Any, space: FeatureSpace, clients: Clients 
             f"model: expected a jgleak.GNN, a PyTorch module or an Observation, got {type(model).__name__}"
         )
     made = of_description(described(model, loss=None if clients is None else clients.loss), space)
-    if clients is not None:  # but for the loss: of one score it became that of two outputs
+    if clients is not None:  # except the loss, which for one score became that of two outputs
         made = made.changed(clients=dataclasses.replace(clients, loss=made.clients.loss))
     return exposure_of(made)

@@ -1,4 +1,4 @@
-"""How clients train and what they send, as far as the server prescribes it."""
+"""How clients train and what they send, as far as the protocol prescribes it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from jgleak.federated.local_training import LocalTraining
 from jgleak.federated.loss import Loss
 from jgleak.renamed import renamed
 
+NODES = 20
+"""Nodes of a graph where nothing else is given: about a molecule."""
+
 
 @renamed(graphs="batch_size")
 @dataclasses.dataclass(frozen=True)
@@ -20,9 +23,9 @@ class Clients:
       loss: the text of a ``Loss``; None: ``bce`` of several outputs, ``mse`` of one.
       batch_size: number of graphs behind an update.
       local: how a client trains; None: it sends one gradient.
-      statistics: running statistics of batch normalisation in training mode come back beside the update.
+      statistics: clients return running statistics of batch normalisation in training mode beside the update.
       defense: what a client does before anything leaves, as ``jgleak.defenses.parse`` reads it.
-      nodes: of a graph.
+      nodes: number of nodes of a graph; the default is about the size of a molecule.
       noise: deviation of the noise on every entry that an observation file states; None: it states none.
       whence: where that noise comes from, in words.
 
@@ -35,7 +38,7 @@ class Clients:
     local: LocalTraining | None = None
     statistics: bool = True
     defense: str = ""
-    nodes: int = 20
+    nodes: int = NODES
     noise: float | None = None
     whence: str = ""
 
@@ -63,7 +66,8 @@ class Clients:
 
     @property
     def ways(self) -> frozenset[str]:
-        """Those of ``fact.PROTOCOLS`` that apply to an update; what no fact accounts for has its own name."""
+        """The entries of ``fact.PROTOCOLS`` that apply to an update; a defence that no fact accounts for has its own
+        name."""
         found, local = set[str](), self.local
         if local is not None and local.momentum:
             found.add(fact.MOMENTUM)

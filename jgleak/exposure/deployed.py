@@ -1,9 +1,9 @@
 """Models of molecules as federated projects configure them, by their own configuration files (late 2026).
 
 Widths, norms, pooling, dropout, batches, epochs and optimisers are the projects'; input columns are jgleak's atom
-features. What the files leave to the data or to a framework's defaults is assumed: ``GRAPHS`` graphs a client, two
-outputs where no number of tasks is given, one attention head, and two layers where none are counted. MELLODDY, which
-such lists hold too, feeds fingerprints to a network without a graph.
+features. What the files leave to the data or to a framework's defaults is assumed: ``GRAPHS`` graphs for each client,
+two outputs where no number of tasks is given, one attention head, and two layers where no number is given. MELLODDY is
+not among them: it feeds fingerprints to a network without a graph.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ GRAPHS = 512
 
 
 class Deployed(NamedTuple):
-    """A configuration.
+    """One project's configuration.
 
     Attributes:
       title: the model and its training, in a line.
@@ -57,7 +57,7 @@ class Deployed(NamedTuple):
 
 
 def _clients(rate: float, loader: int, *, epochs: int = 1, steps: int | None = None, adam: bool = False) -> Clients:
-    """Clients that go through their graphs in an order of their own, by epochs or for a number of steps."""
+    """Clients that go through their graphs in a random order, by epochs or for a number of steps."""
     optimiser = "adam" if adam else "sgd"
     steps = steps or epochs * (GRAPHS // loader)
     return Clients(

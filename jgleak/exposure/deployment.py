@@ -1,4 +1,4 @@
-"""A model with its clients, and the update that one of them would send, without what only data could tell."""
+"""A model with its clients, and the update that one of them would send, as far as it does not depend on data."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Deployment:
       model: the architecture.
       space: the public feature space of its input.
       clients: how they train, and what they send.
-      given: parameters of a round; None: random ones, of which the shapes matter, and of maps before a norm in training
-        mode whether they can be inverted.
+      given: parameters of a round; None: random ones, of which only the shapes matter, and for maps before a norm in
+        training mode whether they can be inverted.
 
     Raises:
       ValueError: the space or the loss does not fit the model.
@@ -61,13 +61,13 @@ class Deployment:
         return _drawn(self.model) if self.given is None else self.given
 
     def changed(self, **fields: Any) -> Deployment:
-        """The same with another model or other clients; parameters stay where they fit."""
+        """The same with another model or other clients; the parameters are kept."""
         return dataclasses.replace(self, given=self.params, **fields)
 
     @cached_property
     def answer(self) -> Observation | str:
-        """What the server would see, or why no observation holds it. There are zeros in the place of gradients, since
-        attacks look at shapes and protocol when they refuse; running statistics are made up."""
+        """What the server would see, or why an observation cannot represent it. Gradients are zeros, since refusals of
+        attacks depend on shapes and protocol alone; running statistics are random."""
         local, protection = self.clients.local, self.clients.protection
         try:
             return Observation(
@@ -87,7 +87,7 @@ class Deployment:
 
     @property
     def seen(self) -> Observation | None:
-        """What the server would see; None: no observation holds it."""
+        """What the server would see; None where an observation cannot represent it."""
         return self.answer if isinstance(self.answer, Observation) else None
 
     def _statistics(self) -> Params | None:
@@ -103,7 +103,7 @@ class Deployment:
 
     @cached_property
     def knowledge(self) -> Knowledge:
-        """What an attacker at its best is given: sizes, the defence, and public graphs (made up)."""
+        """What the strongest attacker knows: sizes, the defence, and public graphs (random ones here)."""
         bare, rng = Knowledge(self.space, n=self.clients.nodes), np.random.default_rng(0)
         public = tuple(random_graph(bare, rng) for _ in range(PUBLIC))
         seen = self.seen
@@ -116,7 +116,7 @@ class Deployment:
 
 
 def _drawn(model: GNN) -> Params:
-    """Random weights of the usual size, which nothing has to be compiled for."""
+    """Random weights of the usual size, drawn without compilation."""
     rng = np.random.default_rng(0)
 
     def leaf(path: tuple[Any, ...], shape: Any) -> Float[np.ndarray, "..."]:

@@ -8,10 +8,10 @@ from jgleak.gnn import GNN, NodeMLP, Pooled
 def dropping(model: GNN, rate: float) -> GNN:
     """The model with dropout of one rate after the activations of every layer and of the readout.
 
-    What masks the input stays as it is, and goes where the rate is 0.
+    Dropout of the input is kept, or removed where the rate is 0.
 
     Raises:
-      ValueError: the rate is no share.
+      ValueError: the rate is not in [0, 1).
     """
     readout = model.readout
     if isinstance(readout, NodeMLP | Pooled):

@@ -1,4 +1,4 @@
-"""What a finding is."""
+"""Findings and their levels."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ Level = Literal["leaks", "open", "closed"]
 
 LEVELS: dict[Level, str] = {
     "leaks": "certain by construction: whoever reads the update knows it",
-    "open": "an attack applies, or can look here; whether it succeeds is for an audit to say",
-    "closed": "nothing here reads it as the clients train now; that is no proof that nothing can",
+    "open": "an attack applies, or may; how often it succeeds is measured by an audit",
+    "closed": "no attack here reads it as the clients train now; that is no proof that none can",
 }
-"""The levels, the gravest first, and what each means."""
+"""The levels, the most severe first, and what each means."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,9 +26,9 @@ class Finding:
       why: what it follows from.
       instead: the nearest change that would stop it (``leaks``, ``open``) or open it (``closed``); empty: none
         is known.
-      shown_by: the fact or the attack that proves it on an update, or refuses: ``fact:feature_values``,
+      shown_by: the fact or the attack that shows it on an update, or refuses: ``fact:feature_values``,
         ``attack:census``.
-      details: numbers behind it, in JSON's own types.
+      details: its numbers, in JSON types.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""What users point at: a deployed model's name, an observation file, or an object in their own code."""
+"""What ``jgleak check MODEL`` names: a deployed model, an observation file, or an object in the user's code."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ DEPLOYED: Entries[Deployed] = Entries({name: named.home for name, named in names
 
 
 LEAST_RATE = 1e-3
-"""With a rate below this, noise of one step is not called rounding."""
+"""Where one step would need a learning rate below this, its noise is not attributed to rounding."""
 
 
 WIDENED = "its one output z under bce is read as two, (0, z), under ce, which has the same loss and gradients"
-"""What is said of a module with one score."""
+"""The note on a module with one output."""
 
 
 class Subject(NamedTuple):
-    """What is checked, and what it is called.
+    """What is checked, and its title.
 
     Attributes:
       deployment: a model with its clients.
@@ -59,11 +59,11 @@ def read(text: str, space: FeatureSpace | None, default: FeatureSpace, stated: S
       text: a name of ``DEPLOYED``; an observation file; or ``module:name`` or ``file.py:name``, a ``GNN``, a PyTorch
         module, an ``Observation``, or a function that makes one.
       space: the feature space, where it was given.
-      default: the space of what states none.
-      stated: what is said of clients, over what the text says.
+      default: the space where nothing states one.
+      stated: options about clients, which replace what the model states.
 
     Raises:
-      ValueError: nothing of that name, or something else; or as for ``Deployment``.
+      ValueError: there is nothing of that name, or it is not a model; or as for ``Deployment``.
     """
     if text in DEPLOYED:
         entry = DEPLOYED[text]
@@ -80,8 +80,8 @@ def read(text: str, space: FeatureSpace | None, default: FeatureSpace, stated: S
 
 
 def clients_of(seen: Observation) -> Clients:
-    """How the clients of an observation train; what they did to the update is known by its kind alone, so that the
-    strengths here stand for any."""
+    """How the clients of an observation train. Of a defence only the kind is known, so its strength here is
+    arbitrary."""
     if seen.protocol not in ("fedsgd", "fedavg"):
         raise ValueError(
             f"protocol: {seen.protocol!r} sends gradients of single nodes; what is checked sends those of whole graphs "
@@ -100,15 +100,15 @@ def clients_of(seen: Observation) -> Clients:
 
 
 def _whence(seen: Observation) -> str:
-    """Where the noise of a file comes from, as far as its size says: from rounding, or from whatever the file means."""
+    """The source of a file's noise, as far as its size shows: rounding, or what the file states."""
     if (digits := digits_of(seen.update)) < SINGLE:
         most = 2.0 * COMPUTED * rounding(seen.update, digits)
         return "rounding to 16 bits" if (seen.noise or 0.0) <= most else "as the file says"
     squares = [float(np.mean(np.spacing(np.abs(leaf)).astype(np.float64) ** 2)) for leaf in _floats(seen.params)]
-    one = math.sqrt(max(squares, default=0.0) / 12.0)  # a returned weight is off by so much, and divided by the rate
+    one = math.sqrt(max(squares, default=0.0) / 12.0)  # error of a returned weight, before it is divided by the rate
     if seen.local is not None:
         rounded = (seen.noise or 0.0) <= 2.0 * one * math.sqrt(seen.local.steps) / seen.local.length
-        return "rounding of the weights that came back" if rounded else "as the file says"
+        return "rounding of the returned weights" if rounded else "as the file says"
     rate = one / (seen.noise or math.inf)
     return (
         f"as rounding of returned weights leaves at a rate of {rate:.2g}" if rate >= LEAST_RATE else "as the file says"
@@ -142,18 +142,18 @@ def _of_object(found: Any, text: str, space: FeatureSpace | None, default: Featu
 
 
 def _of_ours(found: Any) -> bool:
-    """A class of models of jgleak, which are flax's too."""
+    """True for a class of jgleak's models, which are flax modules too."""
     return isinstance(found, type) and issubclass(found, GNN)
 
 
 def _of_flax(found: Any) -> bool:
-    """A module of flax (linen or NNX), or a class of such; flax is not imported here."""
+    """True for a flax module (linen or NNX) or its class; flax is not imported here."""
     kind = found if isinstance(found, type) else type(found)
     return any(base.__module__.split(".")[0] == "flax" and base.__name__ == "Module" for base in kind.__mro__)
 
 
 def of_description(said: Description, space: FeatureSpace) -> Deployment:
-    """A PyTorch Geometric module as it is built: norms in its mode, the dropout of its modules in training mode.
+    """The deployment of a PyTorch Geometric module: norms in the module's mode, dropout as in training mode.
 
     Raises:
       ValueError: as for ``Deployment``.
@@ -163,7 +163,7 @@ def of_description(said: Description, space: FeatureSpace) -> Deployment:
 
 
 def _found(text: str) -> Any:
-    """The object, or what a function of that name makes."""
+    """The object, or what a function of that name returns."""
     place, _, name = text.rpartition(":")
     if place.endswith(".py"):
         check_file(place)
@@ -182,10 +182,10 @@ def _found(text: str) -> Any:
 
 
 def _wanted(function: Callable[..., Any]) -> list[str]:
-    """The arguments that have to be given."""
+    """The arguments without a default."""
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # of what is not written in Python
+    except (TypeError, ValueError):  # not written in Python
         return []
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return [one.name for one in parameters if one.default is one.empty and one.kind not in variadic]
@@ -193,10 +193,10 @@ def _wanted(function: Callable[..., Any]) -> list[str]:
 
 @contextmanager
 def _running(place: str, aim: str) -> Iterator[None]:
-    """While somebody's code runs, modules beside it are found, as ``python file.py`` and ``python -m`` find them.
+    """Run the user's code with its folder on the path, as ``python file.py`` and ``python -m`` do.
 
     Raises:
-      ValueError: the code raised something.
+      ValueError: the code raised an exception.
     """
     beside = str(Path(place).resolve().parent if place.endswith(".py") else Path.cwd())
     sys.path.insert(0, beside)
@@ -212,7 +212,7 @@ def _running(place: str, aim: str) -> Iterator[None]:
 def _module(place: str) -> Any:
     if not place.endswith(".py"):
         return importlib.import_module(place)
-    name = str(Path(place).resolve())  # no module has such a name, so that none is replaced
+    name = str(Path(place).resolve())  # a path is no module's name, so that no module is replaced
     spec = importlib.util.spec_from_file_location(name, place)
     assert spec is not None and spec.loader is not None, "it ends in .py"
     module = sys.modules[name] = importlib.util.module_from_spec(spec)

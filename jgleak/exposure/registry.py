@@ -1,4 +1,4 @@
-"""The list of findings, and all of them of one deployment."""
+"""The list of findings, and the findings of one deployment."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ FINDINGS: Mapping[str, Callable[[Deployment], Iterable[Finding]]] = {
     "spans": spans,
     "attack": attacks,
 }
-"""All findings by name, in the order in which people read them; those of attacks have the name of the first attack
-behind it."""
+"""All findings by name, in the order of the output; a finding about attacks has the name of its first attack
+appended."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Exposure:
-    """All findings of one deployment, the gravest first.
+    """All findings of one deployment, the most severe first.
 
     Attributes:
-      deployment: what was looked at.
+      deployment: what was checked.
       findings: what is shown by construction, what is open to attacks, and what is closed.
     """
 
@@ -42,11 +42,11 @@ class Exposure:
     findings: tuple[Finding, ...]
 
     def of(self, level: str) -> tuple[Finding, ...]:
-        """Those of one of ``LEVELS``."""
+        """The findings of one of ``LEVELS``."""
         return tuple(finding for finding in self.findings if finding.level == level)
 
     def to_json(self) -> dict[str, Any]:
-        """The clients and the findings, in JSON's own types."""
+        """The clients and the findings, in JSON types."""
         clients = dataclasses.asdict(self.deployment.clients) | {"loss": self.deployment.loss}
         return {"clients": clients, "findings": [finding.to_json() for finding in self.findings]}
 

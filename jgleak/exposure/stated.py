@@ -1,4 +1,4 @@
-"""What users say of clients beside the model, over what a description says by itself."""
+"""Options about clients, which replace what a model's description states."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from jgleak.exposure.dropout import dropping
 from jgleak.federated.local_training import LocalTraining
 
 RATE = 0.01
-"""The rate of local steps whose rate is not given; what is checked does not depend on it."""
+"""The learning rate of local steps where none is given; no finding depends on it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Stated:
-    """The fields that were said.
+    """The options that were given.
 
     Attributes:
-      clients: of ``Clients``, but for ``local``.
-      local: of ``LocalTraining``; no ``steps`` (0) are one gradient, and a ``loader`` of 0 takes all graphs.
-      dropout: after every activation in training; None: as the model has it.
+      clients: fields of ``Clients`` except ``local``.
+      local: fields of ``LocalTraining``; 0 ``steps`` mean one gradient, and a ``loader`` of 0 takes all graphs.
+      dropout: rate after every activation in training; None: the model's own.
     """
 
     clients: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -30,7 +30,7 @@ class Stated:
     dropout: float | None = None
 
     def over(self, deployment: Deployment) -> Deployment:
-        """The deployment with what was said.
+        """The deployment with these options.
 
         Raises:
           ValueError: numbers that do not fit each other, as for ``Clients`` and ``LocalTraining``.

@@ -1,17 +1,18 @@
-"""Findings as text for people: what, why, what instead."""
+"""Findings as text: what, why, what instead."""
 
 from __future__ import annotations
 
 import textwrap
 
-from jgleak.exposure.clients import Clients
+from jgleak.exposure.clients import NODES, Clients
 from jgleak.exposure.finding import LEVELS, Finding
 from jgleak.exposure.registry import Exposure
+from jgleak.features import FeatureSpace
 from jgleak.gnn.words import model_words
 from jgleak.plural import counted
 
 WIDTH = 110
-"""Columns of a line, whatever the terminal has, so that outputs can be compared."""
+"""Columns of a line, independent of the terminal, so that outputs can be compared."""
 
 MARGIN = 10
 """Columns before the text of a finding."""
@@ -20,7 +21,12 @@ MARGIN = 10
 def exposure_text(exposure: Exposure, title: str) -> str:
     """The model as it was read, its clients, and all findings by level."""
     deployment = exposure.deployment
-    lines = title, f"Model: {model_words(deployment.model)}.", clients_text(deployment.clients, deployment.loss)
+    lines = (
+        title,
+        f"Model: {model_words(deployment.model)}.",
+        columns_text(deployment.space),
+        clients_text(deployment.clients, deployment.loss),
+    )
     parts = [_wrapped(line, "") for line in lines]
     for level, meaning in LEVELS.items():
         found = exposure.of(level)
@@ -29,10 +35,21 @@ def exposure_text(exposure: Exposure, title: str) -> str:
     return "\n\n".join(parts)
 
 
+def columns_text(space: FeatureSpace) -> str:
+    """How the input's columns are scaled, in a sentence: what they show depends on it."""
+    if space.mean is not None:
+        return f"Input: {space.width} columns, normalised by a public mean and deviation."
+    return (
+        f"Input: {space.width} columns, raw (not normalised); jgleak attack and audits normalise a data set's columns "
+        "unless told otherwise (--no-normalise, normalise = false)."
+    )
+
+
 def clients_text(clients: Clients, loss: str) -> str:
     """How clients train, in a sentence."""
     local = clients.local
-    graphs = f"{counted(clients.batch_size, 'graph')} of {counted(clients.nodes, 'node')} behind an update"
+    assumed = " (assumed, about a molecule; --nodes sets it)" if clients.nodes == NODES else ""
+    graphs = f"{counted(clients.batch_size, 'graph')} of {counted(clients.nodes, 'node')}{assumed} behind an update"
     if local is None:
         steps = "one gradient"
     else:

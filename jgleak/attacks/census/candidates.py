@@ -57,7 +57,8 @@ class Levels:
     Attributes:
       nodes: feature vectors.
       hops: blocks of 1, 2, .. L hops, each entry of the last with a partner for every neighbour.
-      conditions: what was assumed to leave other blocks out. complete: nothing was left out for a budget or a prior.
+      conditions: what was assumed to leave other blocks out.
+      complete: nothing was left out for a budget or a prior.
       start: where the search began; None where the blocks come from elsewhere.
     """
 

@@ -43,7 +43,8 @@ def number_of_nodes(
 
     Raises:
       ConditionFailed: several numbers have, or none has, or the first layer has no norm in training mode or no check
-        before it. TooManyCandidates: the input span says too little about nodes.
+        before it.
+      TooManyCandidates: the input span says too little about nodes.
     """
     layer = observation.model.layers[0]
     paths = [path for path, norm in layer.norms.items() if norm.returns_statistics]

@@ -32,7 +32,8 @@ def possible(
       system: equations.
       right: their right-hand side, of length about one.
       solution: the best one.
-      least: smallest entry that matters. limit: largest residual of an accepted solution.
+      least: smallest entry that matters.
+      limit: largest residual of an accepted solution.
       settings: the weight of a group's total among the equations, and how long it tests.
       clock: ends the tests.
     """

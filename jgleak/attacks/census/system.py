@@ -42,8 +42,8 @@ class Rules:
     gradient does not.
 
     Attributes:
-      degrees: number of neighbours of each column's node ``(K,)``. balance: of the edges between every two classes
-        ``(P, K)``.
+      degrees: number of neighbours of each column's node ``(K,)``.
+      balance: of the edges between every two classes ``(P, K)``.
       loops: ends of the edges within every class ``(R, K)``: their total is even.
       known: of every known feature row, zero in total where it has its share of the nodes ``(F, K)``.
     """

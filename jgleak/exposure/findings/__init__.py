@@ -1,1 +1,1 @@
-"""One finding a file."""
+"""Each file has one finding."""

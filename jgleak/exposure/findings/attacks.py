@@ -1,4 +1,4 @@
-"""Which attacks apply to what clients send, why others refuse, and the nearest changes that would turn that."""
+"""Which attacks apply to what clients send, why others refuse, and the nearest changes that would reverse that."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from jgleak.attacks.registry import ATTACKS
 from jgleak.exposure.changes import Neighbours
 from jgleak.exposure.deployment import Deployment
 from jgleak.exposure.finding import Finding
+from jgleak.exposure.recorded import how_often
 from jgleak.names.attacks import BASELINES
 
 
 class Standing(NamedTuple):
-    """How an attack stands: why it refuses (None: it applies), what it has to be told, and the nearest changes."""
+    """Whether an attack applies: why it refuses (None: it applies), what it must be given, and the nearest changes."""
 
     refusal: str | None
     needs: tuple[str, ...]
@@ -22,21 +23,21 @@ class Standing(NamedTuple):
 
     @property
     def alike(self) -> Hashable:
-        """What attacks have in common that stand together: where nothing opens them, that alone."""
+        """A key that attacks of one finding share: one key for all attacks that no change opens."""
         if self.refusal is None:
             return self
         return (self.refusal, self.turns) if self.turns else "closed to all changes"
 
 
 def attacks(deployment: Deployment) -> Iterator[Finding]:
-    """All attacks but the baselines, which read no update; those that stand alike together."""
+    """All attacks except the baselines, which read no update; attacks with equal standing share a finding."""
     neighbours, groups = Neighbours(deployment), dict[Hashable, dict[str, Standing]]()
     for name in ATTACKS:
         if name not in BASELINES:
             standing = _standing(neighbours, name)
             groups.setdefault(standing.alike, {})[name] = standing
     for group in groups.values():
-        yield _finding(group)
+        yield _finding(deployment, group)
 
 
 def _standing(neighbours: Neighbours, name: str) -> Standing:
@@ -46,17 +47,17 @@ def _standing(neighbours: Neighbours, name: str) -> Standing:
     return Standing(refusal, attack.needs, tuple(change.name for change in turning))
 
 
-def _finding(group: Mapping[str, Standing]) -> Finding:
+def _finding(deployment: Deployment, group: Mapping[str, Standing]) -> Finding:
     first, one = next(iter(group)), len(group) == 1
     standing, said = group[first], ", ".join(group)
     needs = {name: list(other.needs) for name, other in group.items()}
     details = {"attacks": needs, "turns": list(standing.turns)}
     if standing.refusal is None:
-        told = f"told {' and '.join(NEEDS[need] for need in standing.needs)}, " if standing.needs else ""
+        told = f"given {' and '.join(NEEDS[need] for need in standing.needs)}, " if standing.needs else ""
         return Finding(
             *(f"attack-{first}", "open", f"{said} {'applies' if one else 'apply'}."),
-            f"{told}{'it reads' if one else 'they read'} such updates of such a model; that is not to say that "
-            f"{'it succeeds' if one else 'they succeed'}.",
+            f"{told}{'it reads' if one else 'they read'} such updates of such a model. How often "
+            f"{'it succeeds' if one else 'they succeed'}: {how_often(deployment, group)}.",
             f"refused with any one of: {'; '.join(standing.turns)}" if standing.turns else "",
             f"attack:{first}",
             details,

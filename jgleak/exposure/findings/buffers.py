@@ -1,4 +1,4 @@
-"""Running statistics of batch normalisation that come back: means and variances of the client's own rows."""
+"""Returned running statistics of batch normalisation: means and variances of the client's own rows."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ def buffers(deployment: Deployment) -> Iterator[Finding]:
     name, by = "buffers", "fact:batch_statistics"
     if not clients.statistics:
         yield Finding(
-            *(name, "closed", "Running statistics of batch normalisation do not come back."),
+            *(name, "closed", "Running statistics of batch normalisation are not returned."),
             f"the client keeps those of {where}.",
-            *("returning them, as averaging of whole states does", by),
+            *("returning them, as averaging whole states does", by),
             details,
         )
         return
     keep = "keep running statistics on the client (FedBN), or normalise rows alone (LayerNorm)"
     if clients.steps > 1:
         yield Finding(
-            *(name, "open", "Running statistics come back, as an average over several steps."),
-            f"{where} move towards every step's mean and variance in turn; they are solved for one step, and here "
-            f"there are {clients.steps}.",
+            *(name, "open", "Running statistics are returned, as an average over several steps."),
+            f"{where} move towards every step's mean and variance in turn; the batch's can be solved for after one "
+            f"step, and here there are {clients.steps}.",
             *(keep, by, details),
         )
         return
     if clients.protection.inside:
         yield Finding(
-            *(name, "open", "Running statistics come back, of activations that the client disturbed."),
+            *(name, "open", "Running statistics are returned, of activations to which the client added noise."),
             f"{where} show the mean and variance of what entered, with the noise of {clients.protection}.",
             *(keep, by, details),
         )

@@ -19,24 +19,24 @@ SHOWN = {
     False: "The update shows which feature values occur",
     True: "The update may show which feature values occur",
 }
-"""By whether that depends on noise, on how many values occur, or on alterations that no fact proves at once."""
+"""True: it depends on noise, on how many values occur, or on a combination of alterations that no fact covers."""
 
 
 def input_rows(deployment: Deployment) -> Iterator[Finding]:
-    """The maps that input rows enter, but for sums of embedding tables."""
+    """The maps that input rows enter, except sums of embedding tables."""
     if not embeds(deployment):
         yield rows_finding(deployment, "input-rows", "rows of the gradient at absent values stay as they are")
 
 
 def embeds(deployment: Deployment) -> bool:
-    """The encoder is a sum of embedding tables: a linear map without a bias of one-hot columns."""
+    """True where the encoder is a sum of embedding tables: a linear map without a bias on one-hot columns."""
     encoder, space = deployment.model.encoder, deployment.space
     onehot = all(feature.kind == "onehot" for feature in space.features)
     return isinstance(encoder, LinearEncoder) and not encoder.bias and onehot and space.mean is None
 
 
 def rows_finding(deployment: Deployment, name: str, rule: str) -> Finding:
-    """What the maps of input rows show of values."""
+    """The finding about the maps that input rows enter."""
     model, space, clients = deployment.model, deployment.space, deployment.clients
     places = {"/".join(place): np.shape(at(deployment.params, place)) for place in exposed(deployment)}
     details = {"places": {place: list(shape) for place, shape in places.items()}, "ways": sorted(clients.ways)}
@@ -67,13 +67,13 @@ def rows_finding(deployment: Deployment, name: str, rule: str) -> Finding:
             details,
         )
     rule = (
-        "of normalised columns rows of absent values are multiples of one row, which shows where most values are absent"
+        "in normalised columns rows of absent values are multiples of one row, which shows where most values are absent"
         if normalised
-        else f"{rule}{' but for the decay' * (DECAY in clients.ways)}, as long as some value does not occur"
+        else f"{rule}{' except for the decay' * (DECAY in clients.ways)}, as long as some value does not occur"
     )
     unsure = noisy or normalised or not _composes(clients.ways)
     together = _together(clients.ways, unsure)
-    masked = "; dropout masks entries of the rows, and no absent value comes to be" if model.masks_input else ""
+    masked = "; dropout masks entries of the rows and adds no value" if model.masks_input else ""
     return Finding(
         *(name, "open" if unsure else "leaks", f"{SHOWN[unsure]} among the client's nodes."),
         f"input rows enter {where}; {rule}, under {', '.join(sorted(clients.ways))}{together}{masked}.",
@@ -86,13 +86,13 @@ def rows_finding(deployment: Deployment, name: str, rule: str) -> Finding:
 
 
 def _composes(ways: frozenset[str]) -> bool:
-    """Rows of absent values show after all of these alterations at once: each makes zeros of zeros. Weight decay makes
-    multiples of the weights, which show as long as no defence changes them."""
+    """True where rows of absent values remain visible after all of these alterations together: each keeps zeros. Weight
+    decay turns them into multiples of the weights, which are visible as long as no defence changes them."""
     return ways <= {*LINEAR, ADAM} - {CLIPPING} if DECAY in ways else ways <= set(PROTOCOLS)
 
 
 def _together(ways: frozenset[str], unsure: bool) -> str:
-    """What is to be said of the alterations, in the order in which they matter."""
+    """Remarks on the combination of alterations."""
     unknown = sorted(ways - set(PROTOCOLS))
     said = "" if len(ways) < 2 else " (each proved by itself)" if unsure else " (together too)"
     said += f"; no fact accounts for {', '.join(unknown)}" if unknown else ""

@@ -1,4 +1,4 @@
-"""The bias next to the output: signs of its gradient name labels."""
+"""The bias next to the output: signs of its gradient show labels."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from jgleak.attacks.facts.labels import SIGNS
 from jgleak.exposure.deployment import Deployment
 from jgleak.exposure.finding import Finding
 from jgleak.federated.loss import Loss
+from jgleak.plural import counted
 
 BLURS = {
     DECAY: "weight decay blurs signs of small entries",
@@ -21,11 +22,11 @@ BLURS = {
     PRUNING: "pruning leaves small entries out",
     QUANTISATION: "quantisation rounds small entries to 0",
 }
-"""What leaves some signs uncertain, so that facts may read the others or be silent."""
+"""Alterations that leave some signs uncertain; facts may still read the others."""
 
 
 def labels(deployment: Deployment) -> Iterator[Finding]:
-    """Labels that signs tell; regression has none."""
+    """Labels that signs show; regression has none."""
     model, clients, loss = deployment.model, deployment.clients, Loss.of(deployment.loss)
     if loss.regression:
         return
@@ -45,8 +46,8 @@ def labels(deployment: Deployment) -> Iterator[Finding]:
     if reason is None and hidden:
         reason = f"signs are not certain under {', '.join(sorted(hidden))}"
     if reason is not None:
-        why = "a bias at the output, trained, with a loss whose signs name classes"
-        yield Finding("labels", "closed", "No sign of the last bias names a label.", f"{reason}.", why, by, details)
+        why = "a trained bias at the output, with a loss whose signs show classes"
+        yield Finding("labels", "closed", "No sign of the last bias shows a label.", f"{reason}.", why, by, details)
         return
     if several:
         what = "Signs of the last bias's gradient may show labels that occur."
@@ -57,6 +58,7 @@ def labels(deployment: Deployment) -> Iterator[Finding]:
         why = "it is below 0 where the label is"
     yield Finding(
         *("labels", "open" if blurred or several else "leaks", what),
-        f"it gets p - y by output ({model.outputs} of them), and p lies between 0 and 1: {'; '.join([why, *blurred])}.",
+        f"it is p - y for each of {counted(model.outputs, 'output')}, and p lies between 0 and 1: "
+        f"{'; '.join([why, *blurred])}.",
         *("freeze the last bias" + ("" if loss.masked else ", or smooth the labels"), by, details),
     )

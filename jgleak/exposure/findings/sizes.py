@@ -1,4 +1,4 @@
-"""Readouts that count: the number of nodes of a graph, and of graphs at least."""
+"""Readouts that count: the number of nodes of a graph, and a lower bound on the number of graphs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from jgleak.federated.observation import Observation
 from jgleak.gnn import Flattened, Pooled
 
 UNDER = frozenset({ONE, BATCH, CLIPPING})
-"""Both are read off one gradient."""
+"""Both facts read a single gradient."""
 
 
 def sizes(deployment: Deployment) -> Iterator[Finding]:
-    """The number of nodes of one graph, or of graphs of several."""
+    """The number of nodes of one graph, or the number of graphs of a batch."""
     model, clients, seen = deployment.model, deployment.clients, deployment.seen
     readout, first = model.readout, ("readout", *model.readout.first_map)
     if seen is None or not clients.ways <= UNDER:
@@ -26,9 +26,9 @@ def sizes(deployment: Deployment) -> Iterator[Finding]:
     if clients.batch_size > 1 and isinstance(readout, Pooled | Flattened) and model.trains(*first, "kernel"):
         width = readout.first(deployment.params["readout"])["kernel"].shape
         yield Finding(
-            *("sizes", "open", "The head's gradient shows how many graphs there are, at least."),
-            f"one row a graph enters the first map behind the pooling ({width[0]} x {width[1]}), whose gradient has at "
-            f"most that rank; {clients.batch_size} graphs are sent.",
+            *("sizes", "open", "The head's gradient shows a lower bound on the number of graphs."),
+            f"one row for each graph enters the first map after the pooling ({width[0]} x {width[1]}), whose gradient "
+            f"has at most that rank; {clients.batch_size} graphs are sent.",
             *("several local steps", "fact:graphs"),
             {"graphs": clients.batch_size, "width": min(width)},
         )
@@ -41,10 +41,10 @@ def _nodes(seen: Observation, space: FeatureSpace, readout: Pooled) -> Iterator[
     if readout.counts_nodes and "mean" in readout.poolings:
         what = "The update may show the number of nodes."
         why = (
-            "a sum over nodes stands beside their mean, and the quotient is their number, unless all units before or "
-            "behind the pooling are off"
+            "the pooling has both a sum over nodes and their mean, whose quotient is the number of nodes, unless all "
+            "units before or after the pooling are off"
         )
-        instead = "one pooling alone"
+        instead = "only one pooling"
     else:
         try:
             share_of_nodes(Evidence(seen, space), readout)
@@ -53,6 +53,6 @@ def _nodes(seen: Observation, space: FeatureSpace, readout: Pooled) -> Iterator[
         if not seen.model.trains(f"layers_{seen.model.depth - 1}", "conv", "bias"):
             return
         what = "The update may show the number of nodes, or a number that divides it."
-        why = "under a mean, the last convolution's bias gets of each unit the share of nodes at which it is on"
+        why = "under a mean, the gradient of the last convolution's bias shows the share of nodes at which a unit is on"
         instead = "no bias in the last convolution"
     yield Finding("sizes", "open", what, f"{why}.", instead, "fact:nodes")

@@ -1,4 +1,5 @@
-"""Widths against numbers of nodes: a gradient tells rows apart only while fewer enter than its shape has dimensions."""
+"""Widths against numbers of nodes: a gradient's span excludes rows only while fewer rows enter than it has
+dimensions."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from jgleak.plural import counted
 
 
 def spans(deployment: Deployment) -> Iterator[Finding]:
-    """All leak points, and whether their spans can fill."""
+    """All leak points, and whether their spans can fill their space."""
     seen, clients = deployment.seen, deployment.clients
     if seen is None or seen.adaptive:
         return
@@ -42,15 +43,15 @@ def spans(deployment: Deployment) -> Iterator[Finding]:
         said = f"{len(full)} of {len(points)} checks have room for fewer, {_named(tightest)} for {tightest['most']}"
     each = f"{counted(clients.batch_size, 'graph')} of {counted(clients.nodes, 'node')}"
     what = (
-        "Spans of gradients may fill: then they exclude no row, and attacks have fewer dimensions to go by."
+        "Spans of gradients may fill their spaces: then they exclude no row, and span checks find nothing."
         if full
-        else "Spans of gradients hold the rows of all nodes and exclude others."
+        else "Spans of gradients contain the rows of all nodes and exclude others."
     )
     yield Finding(
         *("spans", "open", what, f"up to {entering} different rows enter ({each}); {said}."),
-        "narrower layers or more nodes an update fill them; wider layers or fewer graphs leave room"
+        "narrower layers or more nodes in an update fill them; wider layers or fewer graphs leave room"
         if full
-        else f"more than {tightest['most']} different rows an update, or narrower layers, fill it",
+        else f"more than {tightest['most']} different rows in an update, or narrower layers, fill it",
         "attack:census",
         {"points": points},
     )

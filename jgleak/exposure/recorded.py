@@ -1,0 +1,61 @@
+"""How often attacks succeeded where a record stands for what clients send: the words of ``jgleak check``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from jgleak.attacks.facts.fact import BATCH, NOISE, ONE, PRUNING, STEPS
+from jgleak.exposure.deployment import Deployment
+
+PLACE = "README, What leaks when"
+"""Where the numbers behind the words stand; a test compares both with the record."""
+
+NONE = "no record stands for such clients (an audit measures it)"
+
+BATCHES = 8
+"""Graphs behind an update in the record of batches; larger batches have no word."""
+
+SHARES = {"all": 1.0, "nearly all": 0.9, "most": 0.5, "some": 0.25, "few": 1e-9, "none": 0.0}
+"""The words, each with the smallest share of molecules that it stands for."""
+
+ONE_GRAPH = "the gradient of one graph"
+TRAINING_NORMS = "one graph, GIN with BatchNorm in training mode"
+
+RECORDED = {
+    ONE_GRAPH: {"census": "all", "tableak": "few", "dlg": "few"},
+    TRAINING_NORMS: {"census": "nearly all", "tableak": "none"},
+    "the mean gradient of 8 graphs": {"census": "most", "dlg": "none"},
+    "weights after 5 steps of .01 on one graph": {"census": "nearly all"},
+    "one graph, a tenth of the entries sent": {"census": "none", "tableak": "few"},
+    "one graph, Gaussian noise of .001": {"census": "few", "tableak": "few"},
+}
+"""Rows of ``benchmarks/results/what_leaks.md``, and how many of its molecules each attack rebuilt exactly."""
+
+_ROWS = {
+    frozenset({BATCH}): "the mean gradient of 8 graphs",
+    frozenset({STEPS}): "weights after 5 steps of .01 on one graph",
+    frozenset({PRUNING}): "one graph, a tenth of the entries sent",
+    frozenset({NOISE}): "one graph, Gaussian noise of .001",
+}
+
+
+def row_of(deployment: Deployment) -> str | None:
+    """The row of the record that is nearest to what these clients send, or None where none is near."""
+    ways, normed = deployment.clients.ways, deployment.model.returns_statistics
+    if ways == {ONE}:
+        return TRAINING_NORMS if normed else ONE_GRAPH
+    if normed or deployment.clients.batch_size > BATCHES:
+        return None
+    return _ROWS.get(ways)
+
+
+def how_often(deployment: Deployment, attacks: Iterable[str]) -> str:
+    """How often attacks rebuilt molecules exactly, in a clause: by the nearest row of the record, or that there is
+    none."""
+    row = row_of(deployment)
+    known = {} if row is None else RECORDED[row]
+    said = [f"{name} {known[name]}" for name in attacks if name in known]
+    model = "" if row == TRAINING_NORMS else "GRAIN's GCN, "
+    return (
+        f"of 40 Tox21 molecules ({model}random weights; {row}) exactly: {', '.join(said)} ({PLACE})" if said else NONE
+    )

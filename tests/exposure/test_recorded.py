@@ -1,0 +1,66 @@
+"""The words for how often attacks succeed, beside the record that they stand for."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from jgleak import Clients, check, standard
+from jgleak.datasets import MOLECULE_SPACE
+from jgleak.exposure.deployment import Deployment
+from jgleak.exposure.recorded import NONE, RECORDED, SHARES, how_often, row_of
+from jgleak.exposure.text import exposure_text
+from jgleak.federated import LocalTraining
+
+RECORD = Path(__file__).parents[2] / "benchmarks" / "results" / "what_leaks.md"
+ROW = re.compile(r"\| (?P<row>[^|]+) \| `(?P<attack>[^`]+)` \| (?P<number>\d+), \d+ \| (?P<exact>[\d.]+) \[")
+MODEL = standard(MOLECULE_SPACE.width)
+
+
+def word(share: float) -> str:
+    return next(name for name, least in SHARES.items() if share >= least)
+
+
+def test_words_are_the_records() -> None:
+    found = [
+        match.groupdict() for line in RECORD.read_text(encoding="utf-8").splitlines() if (match := ROW.match(line))
+    ]
+    assert {one["number"] for one in found} == {"40"}
+    measured: dict[str, dict[str, str]] = {}
+    for one in found:
+        if one["attack"] != "random":
+            measured.setdefault(one["row"], {})[one["attack"]] = word(float(one["exact"]) / 100.0)
+    assert measured == RECORDED
+
+
+@pytest.mark.parametrize(
+    ("clients", "row"),
+    [
+        (Clients(), "the gradient of one graph"),
+        (Clients(batch_size=8), "the mean gradient of 8 graphs"),
+        (Clients(batch_size=9), None),
+        (Clients(local=LocalTraining(0.01, 5)), "weights after 5 steps of .01 on one graph"),
+        (Clients(local=LocalTraining(0.01, 5), batch_size=2), None),
+        (Clients(local=LocalTraining(0.01, 5, optimiser="adam")), None),
+        (Clients(defense="prune:0.9"), "one graph, a tenth of the entries sent"),
+        (Clients(defense="gaussian:0.001"), "one graph, Gaussian noise of .001"),
+    ],
+)
+def test_rows_are_of_the_clients_kind(clients: Clients, row: str | None) -> None:
+    assert row_of(Deployment(MODEL, MOLECULE_SPACE, clients)) == row
+
+
+def test_attacks_without_a_record_have_none() -> None:
+    one = Deployment(MODEL, MOLECULE_SPACE)
+    assert how_often(one, ["grain", "fedgig"]) == NONE
+    assert "exactly: census all, dlg few (README" in how_often(one, ["census", "grain", "dlg"])
+
+
+def test_the_text_says_what_it_assumes() -> None:
+    said = " ".join(exposure_text(check(MODEL, MOLECULE_SPACE), "model").split())
+    assert "1 graph of 20 nodes (assumed, about a molecule; --nodes sets it) behind an update" in said
+    assert "raw (not normalised)" in said and "How often they succeed: of 40 Tox21 molecules" in said
+    said = exposure_text(check(MODEL, MOLECULE_SPACE, Clients(nodes=9)), "model")
+    assert "1 graph of 9 nodes behind an update" in said
