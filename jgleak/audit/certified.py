@@ -25,17 +25,17 @@ from jgleak.reading import read_json, shortened, typed_fields
 FORMAT = "jgleak reconstruction 1"
 
 SAID = {"loss": "str", "batch_size": "int", "scaled": "bool", "pruned": "bool"}
-"""Fields of the observation that a user may know better than its file, and what they hold."""
+"""Fields of the observation that a user may correct, and their types."""
 
 NOTHING_ELSE: Mapping[str, Any] = {}
 
 CERTIFICATE = {f.name: "str" if f.name == "status" else str(f.type) for f in dataclasses.fields(Certificate)}
-"""What a certificate's fields hold in a file."""
+"""The types of a certificate's fields in a file."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """The outcome of a check: whether everything holds, and what was looked at, for people."""
+    """The outcome of a check: whether everything holds, and the checks in words."""
 
     holds: bool
     text: str
@@ -52,10 +52,10 @@ def document(
 
     Args:
       reconstruction: what an attack found.
-      observation: the way from the document's folder to the observation's file.
-      space: the feature space, where that file has none or another one.
-      said: fields of the observation (``SAID``) that the file has otherwise.
-      own: which graph of a batch the document is kept for, where it is for one.
+      observation: the path from the document's folder to the observation's file.
+      space: the feature space, where that file has none or a different one.
+      said: fields of the observation (``SAID``) that replace the file's.
+      own: which graph of a batch the document describes, where it describes one.
     """
     certificate = reconstruction.certificate
     fields = {
@@ -92,21 +92,21 @@ def write(
     space: FeatureSpace | None = None,
     said: Mapping[str, Any] = NOTHING_ELSE,
 ) -> None:
-    """Write the document with the place of its observation."""
+    """Write the document with the path of its observation."""
     text = document(reconstruction, os.path.relpath(observation, path.parent), space, said)
     path.write_text(text, encoding="utf-8")
 
 
 class ListedMember(NamedTuple):
-    """One graph of a batch: what it may be, best first, and what is known of others."""
+    """One graph of a batch: its listed graphs, best first, and their certificate."""
 
     graphs: list[Graph]
     certificate: Certificate | None
 
 
 class Listed(NamedTuple):
-    """A document read back: graphs, certificate, the observation's file, feature space and fields of the observation
-    where that file has not the right ones, and of a batch each graph's own list."""
+    """A document read back: graphs, certificate, the observation's file, a feature space and fields that replace the
+    file's, and for a batch each graph's own list."""
 
     graphs: list[Graph]
     certificate: Certificate | None
@@ -118,7 +118,7 @@ class Listed(NamedTuple):
 
     @property
     def shown(self) -> list[Graph]:
-        """The list that the document is kept for: of a batch that of one graph, where there is one."""
+        """The list that the document describes: for a batch the list of one graph, where ``own`` names one."""
         if self.own is None:
             return self.graphs
         return self.members[self.own].graphs if self.members else [self.graphs[self.own]]
@@ -128,7 +128,7 @@ def read(path: Path) -> Listed:
     """The document in a file.
 
     Raises:
-      ValueError: not such a file, or a broken one.
+      ValueError: the file is broken, or not a reconstruction.
     """
     try:
         found: Any = read_json(path)
@@ -140,7 +140,7 @@ def read(path: Path) -> Listed:
         graphs, certificate = _listed(found)
         members, space = [ListedMember(*_listed(member)) for member in found.get("members", [])], found.get("space")
         given = typed_fields(found, {"observation": "str", "loss": "str | None", "own": "int | None"}, others=True)
-        older = {} if given.get("loss") is None else {"loss": given["loss"]}  # what files of version 0.1 say beside
+        older = {} if given.get("loss") is None else {"loss": given["loss"]}  # a field of version 0.1
         said = typed_fields(found.get("said", older), SAID, "said")
         own = given.get("own")
         if own is not None and not 0 <= own < len(members or graphs):
@@ -175,13 +175,12 @@ def whole_numbers(values: Any) -> Int[np.ndarray, "..."]:
 
 def verify(path: Path) -> Report:
     """Recompute every graph's gradient, at its best label and at the label it states; compare all graphs with each
-    other, and the certificate with both.
-
-    What a certificate says about graphs that are *not* listed follows from the search alone and is not repeated.
+    other, and the certificate with both. What a certificate claims about graphs that are *not* listed follows from the
+    search, which is not repeated.
 
     Raises:
       ValueError: a broken file.
-      FileNotFoundError: the observation is not where the file says.
+      FileNotFoundError: the observation file does not exist.
     """
     graphs, certificate, place, space, said, members, _ = read(path)
     observation, space = load(place, space)
@@ -214,7 +213,7 @@ def verify(path: Path) -> Report:
 
 
 def _claims(certificate: Certificate | None) -> list[str]:
-    """What a certificate says, for people."""
+    """A certificate in words."""
     if certificate is None:
         return ["no certificate: nothing is claimed about other graphs"]
     noisy = "" if certificate.noise is None else f", noise of deviation {certificate.noise:.1e}"
@@ -225,7 +224,7 @@ def _claims(certificate: Certificate | None) -> list[str]:
 
 
 def _report(shown: str, lines: Sequence[str], faults: Sequence[str], certificate: Certificate | None) -> Report:
-    """The lines and the faults; where there is none, finally what is ``shown`` and what is not."""
+    """The lines and the faults, or, without a fault, the lines and what is shown and what is not."""
     if faults:
         return Report(False, "\n".join([*lines, *(f"fault: {fault}" for fault in faults), "does not hold"]))
     others = "others are not excluded, by the search or by this check"
@@ -237,9 +236,9 @@ def _report(shown: str, lines: Sequence[str], faults: Sequence[str], certificate
 def _verified_batch(
     observation: Observation, space: FeatureSpace, members: Sequence[ListedMember], certificate: Certificate | None
 ) -> Report:
-    """The check of a batch: the whole gradient from the first graph of every list, then every other graph of a list in
-    the place of the first. Where graphs of the batch are missing, it cannot be recomputed: each must then take one
-    dimension from the gradient of the map that pooled rows enter."""
+    """The check of a batch: the whole gradient from the first graph of every list, then with every other graph of a
+    list in place of its first. Where graphs of the batch are missing, the gradient cannot be recomputed; each graph
+    must then remove one dimension from the gradient of the map that pooled rows enter."""
     size, lines, faults = observation.batch_size, list[str](), list[str]()
     checked = together(observation, space, [member.graphs for member in members])
     lines.append(f"graphs found: {len(members)} of {size}; {checked.text}")
@@ -278,7 +277,7 @@ def _mislabelled(
 
 
 def _overclaims(certificate: Certificate, graphs: list[Graph]) -> dict[str, bool]:
-    """What a certificate may say that its own list contradicts, or that no search of ours could have shown."""
+    """Claims of a certificate that its own list contradicts, or that no search here can have shown."""
     status, size, most, known = certificate.status, certificate.size, certificate.n_max, certificate.n_known
     return {
         f"status {status!r} is none of {', '.join(get_args(Status))}": status not in get_args(Status),

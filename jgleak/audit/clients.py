@@ -1,4 +1,4 @@
-"""The clients' graphs of a specification, and the public ones beside them."""
+"""The clients' graphs of a specification, and the public graphs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ PUBLIC = 1000
 
 
 def client_graphs(specification: Specification) -> Dataset:
-    """The data set with one graph a client, shaped to the task.
+    """The data set, prepared for the task; each graph belongs to a client.
 
     With auxiliaries by ``split``, clients are drawn from the victims' part alone.
 
     Raises:
       ValueError: graphs, labels or sizes that the specification asks for and the data set lacks.
-      FileNotFoundError: the data set's files are nowhere.
+      FileNotFoundError: the data set's files were not found.
     """
     if _source(specification)[0] != "split":
         return _shaped(specification, _load(specification))

@@ -1,4 +1,4 @@
-"""How often XLA compiled, and how long: a shape that changes from client to client shows here."""
+"""How often XLA compiled, and for how long: shapes that change from client to client become visible."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COMPILED = _STEPS + "backend_compile_duration"
 
 
 NOTABLE = 0.25
-"""Above this share of an attack's time, compilation is named as a reason why its search ended early."""
+"""Above this share of an attack's time, compilation is reported as a reason why its search ended early."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,15 +24,15 @@ class Compiled:
     """What was compiled.
 
     Attributes:
-      number: of compilations.
-      seconds: that went by meanwhile, tracing included.
+      number: number of compilations.
+      seconds: time that they took, tracing included.
     """
 
     number: int = 0
     seconds: float = 0.0
 
     def since(self, before: Compiled) -> Compiled:
-        """What came after ``before``."""
+        """The compilations after ``before``."""
         return Compiled(self.number - before.number, self.seconds - before.seconds)
 
 
@@ -57,14 +57,14 @@ class Counter:
 
 @cache
 def _counter() -> Counter:
-    """One for as long as the process lives."""
+    """One counter for the whole process."""
     counter = Counter()
     jax.monitoring.register_event_duration_secs_listener(counter.ended)
     return counter
 
 
 def compilations() -> Compiled:
-    """Those since the first call of this function."""
+    """All compilations since the first call of this function."""
     return Compiled(_counter().number, _counter().seconds)
 
 
@@ -74,11 +74,12 @@ def notable(seconds: float, compiling: float) -> bool:
 
 
 def lost_to_compilation(seconds: float, compiling: float) -> str | None:
-    """What to say of a search that its time limit ended, where compilation took a notable share of that time.
+    """The message about a search that its time limit ended, where compilation took a notable share of the time, else
+    None.
 
     Args:
-      seconds: what the attack took.
-      compiling: those of them in which XLA compiled.
+      seconds: time of the attack.
+      compiling: time of compilation within it.
     """
     if not notable(seconds, compiling):
         return None

@@ -20,16 +20,16 @@ from jgleak.reading import parsed_toml
 def enter(grid: Grid, folder: Path, resume: bool, retry_failed: bool = False) -> tuple[Database, tuple[Planned, ...]]:
     """The folder's store, open for writing, and the plan: made now, or read back where the audit was begun before.
 
-    A new plan looks at all data and models before the folder is made; going on looks at those that are still needed.
+    A new plan loads all data and models before the folder is made; a resumed audit loads those that are still needed.
 
     Raises:
       Faults: as ``plan``.
-      ValueError: the folder is in use, holds something else, or another grid, or was begun with other data or in
-        another format; without ``resume``, holds anything.
+      ValueError: the folder is in use, holds something else or another grid, or was begun with other data or in another
+        format; or, without ``resume``, it holds anything.
     """
     there = {path.name for path in folder.iterdir()} if folder.is_dir() else {folder.name} if folder.exists() else set()
     if there and not resume:
-        raise ValueError(f"out: {folder} is there already; add --resume to go on with its audit, or choose another")
+        raise ValueError(f"out: {folder} exists already; add --resume to continue its audit, or choose another")
     if there and DATABASE not in there and not there <= {*SUFFIXES, "audit.lock"}:
         raise ValueError(f"out: {folder} holds no audit, but something else; choose another folder")
     if DATABASE in there:
@@ -68,7 +68,7 @@ def _gone_on(grid: Grid, text: str, database: Database, retry_failed: bool) -> t
 
 
 def remaining(planned: Sequence[Planned], finished: Mapping[str, str]) -> list[Work]:
-    """The chunks of which a unit has no row yet, in the grid's order."""
+    """The chunks with a unit that has no row yet, in the grid's order."""
     work = []
     for position, (cell, graphs, data, impossible) in enumerate(planned):
         if impossible is not None:
@@ -82,7 +82,7 @@ def remaining(planned: Sequence[Planned], finished: Mapping[str, str]) -> list[W
 
 
 def unfinished(cell: Cell, outcomes: Sequence[Outcome], finished: Mapping[str, str]) -> list[Outcome]:
-    """Of a chunk that ran again as a whole the units that had no row yet: what was finished stays as it is."""
+    """The units of a chunk that had no row yet: the chunk ran again as a whole, and finished units are kept."""
     return [outcome for outcome in outcomes if unit_hash(cell.specification, outcome.client) not in finished]
 
 

@@ -1,4 +1,4 @@
-"""An audit's store on disk: a row for each finished unit, its files beside it; a kill loses nothing that finished."""
+"""An audit's store on disk: a row for each finished unit, with its files; a killed process loses no finished unit."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Database:
     """The writing side of a store; one process at a time holds a folder.
 
     A unit's files are on disk, complete and under their final names, before its row is; the rows of a chunk are one
-    transaction. Whatever a kill leaves behind besides is overwritten by the unit that wrote it. ``synchronous=FULL``
-    waits for the disk at every commit, so that even a power cut takes back no unit that a progress bar had counted; it
-    costs milliseconds, attacks cost seconds.
+    transaction. Incomplete files of a killed process are overwritten when the unit runs again. ``synchronous=FULL``
+    waits for the disk at every commit, so that even a power cut loses no unit that was counted; that takes
+    milliseconds, attacks take seconds.
 
     Raises:
       ValueError: when made, if the folder cannot be written, or another process holds it.
@@ -50,7 +50,7 @@ class Database:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         held = f"out: another process audits in {folder}; wait for it, or choose another"
-        with ExitStack() as opened:  # closed again where something fails
+        with ExitStack() as opened:  # closed again on failure
             try:
                 for name in SUFFIXES:
                     (folder / name).mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ class Database:
             self._opened = opened.pop_all()
 
     def grid_text(self) -> str | None:
-        """The TOML that the store was begun with; None where it was not begun.
+        """The TOML that the store was begun with; None in a new store.
 
         Raises:
           ValueError: the store has another format.
@@ -103,10 +103,10 @@ class Database:
         self._store.execute("COMMIT")
 
     def plan(self, grid: Grid) -> tuple[Planned, ...]:
-        """What ``begin`` wrote, for the same grid.
+        """The plan that ``begin`` wrote, for the same grid.
 
         Raises:
-          ValueError: this jgleak reads other specifications from the grid than the one that began.
+          ValueError: this version of jgleak reads other specifications from the grid than the version that began.
         """
         columns = "specification, graphs, data, impossible"
         rows = self._store.execute(f"SELECT {columns} FROM cells ORDER BY position").fetchall()
@@ -120,20 +120,20 @@ class Database:
         return tuple(Planned(cell, *row[1:]) for cell, row in zip(grid.cells, rows, strict=True))
 
     def started(self, engine: str) -> None:
-        """Note that a process begins to work."""
+        """Record that a process begins to work."""
         row = (_now(), engine, jax.devices()[0].device_kind, _json(versions()))
         self._store.execute("INSERT INTO starts VALUES (?, ?, ?, ?)", row)
 
     def finished(self, retry_failed: bool = False) -> dict[str, str]:
-        """The status of every unit that has one, by its hash; without failed ones where these are to be tried again."""
+        """The status of every finished unit, by its hash; without failed ones where these are to run again."""
         rows = self._store.execute("SELECT hash, status FROM units")
         return {key: status for key, status in rows if not (retry_failed and status == "failed")}
 
     def add(self, cell: Cell, outcomes: Sequence[Outcome]) -> None:
-        """Keep a chunk: the files of all its units, then all its rows at once, in place of older ones.
+        """Store a chunk: the files of all its units, then all its rows at once, replacing older ones.
 
         Raises:
-          ValueError: the folder takes no more; the units before are safe.
+          ValueError: the folder cannot be written; earlier units are safe.
         """
         try:
             for outcome in outcomes:
@@ -169,7 +169,7 @@ class Database:
 
 
 def _check_files(before: Sequence[Any], now: Sequence[Any], folder: Path) -> None:
-    """Raise ``ValueError`` where observation files came or went."""
+    """Raise ``ValueError`` where observation files were added or removed."""
     old, new = ({one["recorded"]["file"]: None for one in many if one.get("recorded")} for many in (before, now))
     for file in [*old, *new]:
         if (file in old) != (file in new):
@@ -184,7 +184,7 @@ def _connect(file: Path) -> sqlite3.Connection:
 
 
 def _write(file: Path, content: bytes) -> None:
-    """The file is there with all of its content, or not at all."""
+    """Write a file completely or not at all."""
     part = file.with_name(file.name + ".part")
     with part.open("wb") as stream:
         stream.write(content)
@@ -194,7 +194,7 @@ def _write(file: Path, content: bytes) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Names of new files reach the disk too, where folders can be opened (not on Windows)."""
+    """Write the names of new files to disk too, where folders can be opened (not on Windows)."""
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
         os.fsync(handle)

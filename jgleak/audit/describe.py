@@ -11,7 +11,7 @@ from jgleak.graph import Graph
 def describe(graph: Graph, space: FeatureSpace) -> dict[str, Any]:
     """``nodes``: a dict of feature name to value each, binary features only where they are set; ``edges``; ``y``.
 
-    Where edges have classes, ``edge_classes`` names that of every edge.
+    Where edges have classes, ``edge_classes`` names the class of every edge.
 
     Raises:
       ValueError: features or edge classes outside ``space``.

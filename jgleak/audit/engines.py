@@ -1,5 +1,5 @@
-"""Where chunks run: in this process, in several of this machine, or as tasks of a Ray cluster. Only the caller writes
-anything down."""
+"""Where chunks run: in this process, in several of this machine, or as tasks of a Ray cluster. Only the caller stores
+results."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Work(NamedTuple):
     """One chunk: clients attacked together, kept together.
 
     Attributes:
-      position: of its cell in the grid.
-      specification: of its cell.
+      position: position of its cell in the grid.
+      specification: the cell's specification.
       firsts: the first graph of each client.
-      graphs: of all clients of the cell.
-      data: their digest when the audit began.
+      graphs: number of graphs of all clients of the cell.
+      data: digest of the data when the audit began.
       units: how many graphs these clients have.
     """
 
@@ -45,17 +45,18 @@ Engine = Callable[[Sequence[Work]], Finished]
 
 
 def local(work: Sequence[Work]) -> Finished:
-    """One chunk after the other, here."""
+    """One chunk after another, in this process."""
     for chunk in work:
         yield chunk, attempt(*chunk.call)
 
 
 def in_processes(workers: int) -> Engine:
-    """Chunks in so many processes of this machine, each on its part of the cores, in the order in which they finish.
+    """Chunks in ``workers`` processes of this machine, each on its part of the cores, in the order in which they
+    finish.
 
     Raises:
       ValueError: when the engine starts, JAX computes on an accelerator, which processes cannot share.
-      ChildProcessError: a process died; what had been yielded is done.
+      ChildProcessError: a process died; chunks that were yielded are done.
     """
 
     def run(work: Sequence[Work]) -> Finished:
@@ -74,7 +75,7 @@ def on_ray(workers: int | None = None) -> Engine:
 
     With ``RAY_ADDRESS`` set they run on that cluster, whose nodes need jgleak and the data under the same paths;
     otherwise on a cluster of this machine, which ends with the audit. A task takes one processor, and one GPU where the
-    cluster has any. Ray tries a task again whose worker died; when that does not help its units have failed.
+    cluster has any. Ray retries a task whose worker died; if that fails, its units have failed.
 
     Args:
       workers: most tasks at a time; None for as many as the cluster has processors.

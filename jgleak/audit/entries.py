@@ -1,4 +1,4 @@
-"""The entries of a grid: which fields each table has, what it is called, and what is wrong with it by itself."""
+"""The entries of a grid: the fields of each table, its label, and its mistakes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _WORDS = {int: "a whole number", float: "a number", str: "text in quotes", bool:
 
 
 def label(axis: str, entry: Mapping[str, Any]) -> str:
-    """What people call an entry: its ``name``, or its most telling field (``none`` where clients defend nothing)."""
+    """The label of an entry: its ``name``, or its main field (``none`` without a defence)."""
     if "name" in entry:
         return entry["name"]
     main = {"data": "dataset"}.get(axis, axis)
@@ -81,7 +81,7 @@ def entry_faults(axis: str, entry: Mapping[str, Any]) -> Iterator[str]:
         yield ".attack: missing; name one of `jgleak list`"
     given = {"dataset": "-", **sound, "options": tuple(sound.get("options", {}).items())}
     if sound.get("encoder") == "embedding":
-        given.setdefault("normalise", False)  # that is said of the data, in another table
+        given.setdefault("normalise", False)  # a field of the data, in another table
     try:
         Specification(**given)
     except Faults as error:
@@ -97,7 +97,7 @@ def entry_faults(axis: str, entry: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _looked_up(sound: Mapping[str, Any]) -> Iterator[str]:
-    """What the registries of attacks, defences and data sets have to say."""
+    """Mistakes that the registries of attacks, defences and data sets find."""
     if "attack" in sound:
         try:
             attack = get_attack(sound["attack"])
@@ -128,7 +128,7 @@ def _looked_up(sound: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _option_faults(with_options: Any, options: dict[str, Any]) -> Iterator[str]:
-    """One fault after the other: an option that is refused is left out, and the others are tried again."""
+    """One fault after another: a refused option is left out, and the others are tried again."""
     options = {name: str(value) for name, value in options.items()}
     while options:
         try:

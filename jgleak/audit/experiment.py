@@ -1,4 +1,4 @@
-"""From a specification to results: honest clients compute gradients, an attack inverts each, metrics compare."""
+"""From a specification to results: honest clients compute updates, an attack inverts each, metrics compare."""
 
 from __future__ import annotations
 
@@ -45,22 +45,23 @@ REAL_TOLERANCE = 1e-3
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What an attack made of one graph behind an update.
+    """An attack's answer for one graph of a client.
 
     Attributes:
       index: position of the graph among all clients' graphs.
       observation: what the server saw; None where the client's update could not be computed.
-      reconstruction: what the attack made of it.
-      whole: what it made of the client; of one with several graphs, all of them,
-      own: and which of ``whole.members`` stands for this one.
+      reconstruction: the attack's answer for this graph.
+      whole: the attack's answer for the client, with all of its graphs.
+      own: which of ``whole.members`` is this graph's.
       seconds: wall-clock time of the attack; of graphs attacked side by side, each one's share.
       compiled: what XLA compiled during the attack, and how many of its seconds that took; of clients side by side, the
         first has it all.
-      discarded: seconds of attacks on it before this one, of which compilation had taken too much (audits alone).
-      cut_short: compilation took too much of this one as well (audits alone).
-      failure: the traceback, when the attack broke down on this client, or why it could not be attacked at all; the
-        reconstruction is empty then.
-      facts: what the update shows by itself; None where there is none, or where a batch's first graph has them.
+      discarded: seconds of earlier attacks on it, which compilation had cut short (audits only).
+      cut_short: compilation cut this one short as well (audits only).
+      failure: the traceback where the attack failed on this client, or why it could not be attacked; the reconstruction
+        is empty then.
+      facts: what the update shows without a search; None where there is no update, and for all but the first graph of a
+        batch.
     """
 
     index: int
@@ -78,15 +79,16 @@ class Answer:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Result(Answer):
-    """An answer beside the private graph; a client with several has a result for each.
+    """An answer compared with the private graph; a client with several graphs has a result for each.
 
     Attributes:
       truth: the private graph.
-      score: the best reconstruction beside the truth.
+      score: comparison of the best reconstruction with the truth.
       truth_in_set: the truth is among the listed reconstructions.
       guess_rate: how often one of the listed reconstructions, drawn at random, is the truth.
-      soft: edges and features beside the truth, soft where the attack gives them so; None where nothing was found.
-      target_error: RNMSE of the target's features, under the protocol ``target_node`` (which shows little else).
+      soft: comparison of edges and features with the truth, soft where the attack returns soft ones; None where nothing
+        was found.
+      target_error: RNMSE of the target's features, under the protocol ``target_node``.
     """
 
     truth: Graph
@@ -107,15 +109,15 @@ def run(
     """Attack the clients, yielding each result as it is finished (one by one, or many side by side).
 
     An exception inside an attack ends that client only: its result has an empty reconstruction, ``stop`` is
-    ``"error"`` and ``failure`` holds the traceback. So does an update that cannot be computed (training that ran away
-    on this client, say) or that the attack refuses: ``failure`` says why.
+    ``"error"`` and ``failure`` holds the traceback. The same holds for an update that cannot be computed (where
+    training diverges, for example) or that the attack refuses: ``failure`` states why.
 
     Args:
       specification: the experiment.
-      setup: what ``prepare`` returned for it; made here when left out.
+      setup: the result of ``prepare`` for it; by default it is made here.
       workers: processes that share the clients, of which this is one; results come in the order in which they are
-        finished. None: as many as pay (``workers.enough``).
-      started: the other processes, where they wait already (``workers.Processes``); they are not ended here.
+        finished. None: chosen by ``workers.enough``.
+      started: the other processes, where they were started before (``workers.Processes``); they are not ended here.
 
     Raises:
       ValueError: the attack cannot work with this model, task or knowledge.
@@ -152,7 +154,7 @@ def _work(specification: Specification, file: Path, firsts: Sequence[int]) -> li
 
 @lru_cache(1)
 def _read(file: Path) -> Setup:
-    return pickle.loads(file.read_bytes())  # our own, written by ``_shared`` a moment ago into a folder of its own
+    return pickle.loads(file.read_bytes())  # written by ``_shared`` into its own temporary folder
 
 
 def chunks(specification: Specification, graphs: int) -> list[range]:
@@ -175,14 +177,14 @@ def run_chunk(specification: Specification, setup: Setup, firsts: Sequence[int])
             clients.append(client(specification, setup, first))
         except ValueError as error:
             lost += _unattacked(specification, setup, first, str(error))
-        except Exception:  # a defect on the way to one client's update: the others' must not go with it
+        except Exception:  # a defect in computing one client's update must not end the others
             lost += _unattacked(specification, setup, first, traceback.format_exc())
     found = attack_clients(specification, attack, clients) if clients else iter(())
     yield from heapq.merge(lost, found, key=lambda result: result.index)
 
 
 def _unattacked(specification: Specification, setup: Setup, first: int, reason: str) -> list[Result]:
-    """The results of a client without an update: one a graph, with the reason."""
+    """The results of a client without an update, one for each graph, with the reason."""
     nothing, space = Reconstruction((), None, "error"), setup.dataset.space
     truths = setup.dataset.graphs[first : first + specification.batch_size]
     return [
@@ -203,8 +205,8 @@ def _unattacked(specification: Specification, setup: Setup, first: int, reason: 
 
 
 def attack_clients(specification: Specification, attack: Attack, clients: Sequence[AttackedClient]) -> Iterator[Result]:
-    """Attack clients side by side, and compare; where that breaks down, each on its own, so that a failure of one
-    client costs no other."""
+    """Attack clients side by side, and compare; where that fails, each on its own, so that the failure of one client
+    affects no other."""
     for attacked, place, answer in answers(specification, attack, clients):
         yield beside(attacked, place, answer)
 
@@ -212,9 +214,8 @@ def attack_clients(specification: Specification, attack: Attack, clients: Sequen
 def answers(
     specification: Specification, attack: Attack, clients: Sequence[AttackedClient]
 ) -> Iterator[tuple[AttackedClient, int, Answer]]:
-    """What the attack says of every graph of every client, with its place among the client's; otherwise as
-    ``attack_clients``. The truth may be unknown: it decides nothing but which graph of a batch's is compared with
-    which."""
+    """The attack's answers for every graph of every client, with the graph's place among the client's; otherwise as
+    ``attack_clients``. The truth may be unknown: it only decides which graphs of a batch are compared."""
     failure, compiled, begun = None, compilations(), time.monotonic()
     try:
         found = attack.on_many(
@@ -223,7 +224,7 @@ def answers(
             keys=[stream_key(specification, client.first + 1) for client in clients],
             budget=Budget(time_limit=specification.time_limit),
         )
-    except Exception:  # any defect of an attack: hours of finished clients and those to come must not go with it
+    except Exception:  # any defect of an attack: it must not end the other clients
         if len(clients) > 1:
             for client in clients:
                 yield from answers(specification, attack, [client])
@@ -253,9 +254,9 @@ def answers(
 
 
 def _order(client: AttackedClient, found: Reconstruction) -> list[int | None]:
-    """Which graph of a batch's reconstruction stands for each of the client's: matched by size, then by GSM-1, of
-    targets by their features (GLG, section 5.4), or in their own order where the client's are unknown; None where there
-    is no batch, or none is left."""
+    """Which graph of a batch's reconstruction is compared with each of the client's graphs: matched by size, then by
+    GSM-1 (target nodes by their features: GLG, section 5.4), or in order where the truth is unknown; None where there
+    is no batch, or no graph is left."""
     if client.graphs == 1 or not found.graphs:
         return [None] * client.graphs
     order = list(range(client.graphs))
@@ -269,7 +270,7 @@ def _order(client: AttackedClient, found: Reconstruction) -> list[int | None]:
 
 
 def _part(found: Reconstruction, own: int | None, batch: int) -> Reconstruction:
-    """One graph of a batch's reconstruction; nothing where it has fewer."""
+    """One graph of a batch's reconstruction; an empty one where it has fewer."""
     if batch == 1:
         return found
     if own is None:

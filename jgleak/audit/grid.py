@@ -16,7 +16,7 @@ from jgleak.audit.specification import RENAMED, Faults, Specification, current_n
 from jgleak.reading import parsed_toml, shortened
 
 SETTINGS: Mapping[str, type] = {"name": str, "seeds": list, "time_limit": float, "skip_impossible": bool}
-"""What stands at the top of a grid, beside the tables."""
+"""The top-level fields of a grid, besides the tables."""
 
 OBSERVATION = "observation"
 """The table of clients that ran, beside ``AXES``."""
@@ -26,10 +26,10 @@ class Cell(NamedTuple):
     """One experiment of a grid.
 
     Attributes:
-      label: what people call it: ``data``, ``model``, ``attack``, ``defense`` and ``seed``; of a recorded client also
-        ``file``.
+      label: its names in the grid: ``data``, ``model``, ``attack``, ``defense`` and ``seed``; for a recorded client
+        also ``file``.
       specification: what runs.
-      place: the entries it was put together from, for messages: ``attack[0], model[0], data[0], defense[1]``.
+      place: the entries that it combines, for messages: ``attack[0], model[0], data[0], defense[1]``.
     """
 
     label: dict[str, str]
@@ -42,7 +42,7 @@ class Grid:
     """An audit before it runs.
 
     Attributes:
-      name: of the audit.
+      name: the audit's name.
       text: the TOML.
       cells: the product of data, models, seeds, defences and attacks, in this order, attacks running fastest; then that
         of observation files, seeds and attacks.
@@ -56,23 +56,23 @@ class Grid:
 
 
 RECORDED = "as recorded"
-"""What the model and the defence of an observation file are called."""
+"""The name of the model and the defence of an observation file."""
 
 
 def read_grid(text: str, folder: Path = Path()) -> Grid:
     """The grid of a TOML text: ``[[data]]`` tables, perhaps with ``[[model]]`` and ``[[defense]]``, or
     ``[[observation]]`` tables, or both, and ``[[attack]]`` tables.
 
-    Every entry gives fields of ``Specification`` (``AXES`` says which) and perhaps a ``name``; what it leaves out has
-    the specification's default. Nothing is loaded: what data and models have to say is found by ``plan``. Of
-    observation files the headers are looked at.
+    Every entry gives fields of ``Specification`` (listed in ``AXES``) and perhaps a ``name``; other fields have the
+    specification's defaults. Nothing is loaded except the headers of observation files: ``plan`` checks data and
+    models.
 
     Args:
       text: the TOML.
-      folder: where paths of observation files begin.
+      folder: the folder to which paths of observation files are relative.
 
     Raises:
-      Faults: all mistakes that show in the text, each with its place.
+      Faults: all mistakes in the text, each with its place.
 
     Warns:
       DeprecationWarning: a field has the name of an earlier version.
@@ -125,7 +125,7 @@ def read_grid(text: str, folder: Path = Path()) -> Grid:
 
 
 def _tables(document: Mapping[str, Any], name: str, default: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The tables of one kind; none where something else stands there."""
+    """The tables of one kind; none where the field holds something else."""
     tables = document.get(name, default)
     return tables if isinstance(tables, list) and all(isinstance(t, dict) for t in tables) else []
 
@@ -148,7 +148,7 @@ def _setting_faults(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _namesakes(tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
-    """Entries that are called the same, over kinds of tables that results tell apart by name alone."""
+    """Entries with the same name, over kinds of tables that results distinguish by name alone."""
     seen: dict[str, str] = {}
     for axis, entries in tables.items():
         for number, entry in enumerate(entries):
@@ -159,7 +159,7 @@ def _namesakes(tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[st
 
 
 def _product(document: Mapping[str, Any], entries: Mapping[str, list[dict[str, Any]]]) -> tuple[list[Cell], list[str]]:
-    """All cells, and which combinations contradict themselves or come twice."""
+    """All cells, and the combinations that contradict themselves or occur twice."""
     order = ("data", "model", "seed", "defense", "attack")
     axes: dict[str, list[Any]] = {**entries, "seed": document.get("seeds", [0])}
     cells: list[Cell] = []
@@ -188,7 +188,7 @@ def _recorded(
     tables: Sequence[Mapping[str, Any]],
     folder: Path,
 ) -> tuple[list[Cell], list[str]]:
-    """A cell for every observation file, seed and attack, and which files come twice."""
+    """A cell for every observation file, seed and attack, and the files that occur twice."""
     cells, faults, seen = list[Cell](), list[str](), dict[Specification, str]()
     for number, table in enumerate(tables):
         for (name, fields), seed in itertools.product(recorded_files(table, folder), document.get("seeds", [0])):

@@ -1,4 +1,4 @@
-"""A grid's plan and its results as tables for people."""
+"""A grid's plan and its results as tables."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from jgleak.audit.record import RATES
 from jgleak.audit.results import Unit
 
 KIND = ("data", "model", "attack", "defense")
-"""What tells the rows apart; seeds are taken together."""
+"""The fields that distinguish rows; seeds are taken together."""
 
 
 BREAK = re.compile(r"(?<=[:+,/ ])|(?<=[a-z]-)(?=[a-z])")
-"""Where a name may go on in the next line: ``gaussian:|1e-3``, ``mean-|adjacency``."""
+"""Where a name may be broken between lines: ``gaussian:|1e-3``, ``mean-|adjacency``."""
 
 
 class Name(NamedTuple):
-    """A name that is never cut: where it is too long for its column it goes on in the next line, at a ``BREAK`` if that
-    is possible. (Rich breaks at spaces, and elsewhere in the midst of a number.)"""
+    """A name that is never truncated: where it is too long for its column it continues on the next line, at a ``BREAK``
+    if possible. (Rich breaks at spaces, or anywhere, even within a number.)"""
 
     text: str
 
@@ -43,7 +43,7 @@ class Name(NamedTuple):
 
 
 def plan_table(planned: Sequence[Planned], left: Mapping[int, int]) -> Table:
-    """Units, those left, and why some cannot run, by data, model, attack and defence."""
+    """Units, remaining units, and why some cannot run, by data, model, attack and defence."""
     rows: dict[tuple[str, ...], list[Any]] = {}
     for position, (cell, graphs, _, impossible) in enumerate(planned):
         row = rows.setdefault(_kind(cell.label), [0, 0, ""])
@@ -69,7 +69,7 @@ def audit_table(units: Sequence[Unit]) -> Table:
 
 
 def span(seconds: float) -> str:
-    """A length of time in the unit that people would choose."""
+    """A length of time in a suitable unit."""
     for size, name in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {name}"
@@ -86,7 +86,7 @@ def _kind(label: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _table(rows: Mapping[tuple[str, ...], Sequence[Any]], columns: Sequence[str]) -> Table:
-    """What all rows are alike in stands above the table."""
+    """A table; what all rows share is its title."""
     alike = [len({kind[i] for kind in rows}) == 1 for i in range(len(KIND))]
     shared = next(iter(rows), ())
     title = ", ".join(f"{name}: {text}" for name, text, same in zip(KIND, shared, alike, strict=False) if same)

@@ -1,4 +1,4 @@
-"""One observation file attacked, as a user asks for it: what came out, as a record and for people."""
+"""One observation file attacked as a user asks, and the answer as a record."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from jgleak.smiles import Smiles, smiles
 from jgleak.version import __version__
 
 UNKNOWN = "unknown"
-"""In place of the number of graphs behind an update, where it is unknown."""
+"""Stands for an unknown number of graphs behind an update."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """What is asked of every file.
+    """How every file is attacked.
 
     Attributes:
-      attack: with its options.
-      seed: of the attack.
+      attack: the attack with its options.
+      seed: the attack's seed.
       time_limit: seconds that it may take on one file.
-      told: fields of ``Knowledge`` beside the feature space, the noise and the public graphs.
-      public: graphs that are no client's, in a file's feature space.
-      space: the feature space, where the files do not say it.
-      said: fields of the observation that the files have otherwise; ``batch_size`` may be ``UNKNOWN``.
+      told: fields of ``Knowledge`` besides the feature space, the noise and the public graphs.
+      public: graphs of no client, in a file's feature space.
+      space: the feature space, where the files do not state it.
+      said: fields of the observation that replace the files'; ``batch_size`` may be ``UNKNOWN``.
       truth: a folder or file with the private graphs, where there is one.
     """
 
@@ -58,7 +58,7 @@ class Asked:
 
 
 class Beside(NamedTuple):
-    """The answer beside the truth: all graphs came back exactly; all are among the listed ones; their mean GSM-2."""
+    """The answer compared with the truth: all graphs are exact; all are among the listed ones; their mean GSM-2."""
 
     exact: bool
     truth_in_set: bool
@@ -66,20 +66,20 @@ class Beside(NamedTuple):
 
 
 class Inverted(NamedTuple):
-    """One file and what was made of it.
+    """One file and the answer for it.
 
     Attributes:
       file: its path.
-      observation: what was attacked, with what the user knows better.
+      observation: what was attacked, with the user's corrections.
       space: its feature space.
-      found: what the attack says.
-      worth: how good that is.
-      why: where nothing was found, what the update says of the reason.
-      facts: what the update shows by itself.
-      molecules: of every graph that is shown its SMILES, where it is a molecule.
-      seconds: of the attack, and those of them in which XLA compiled.
-      beside: the answer beside the truth; None where that is unknown.
-      said: fields of the observation that the file has otherwise.
+      found: the attack's answer.
+      worth: how good the answer is.
+      why: where nothing was found, reasons that the update shows.
+      facts: what the update shows without a search.
+      molecules: the SMILES of every graph shown, where it is a molecule.
+      seconds: time of the attack, and of compilation within it.
+      beside: comparison with the truth; None where it is unknown.
+      said: fields of the observation that replace the file's.
     """
 
     file: Path
@@ -104,12 +104,12 @@ def invert(file: Path, asked: Asked, tell: Callable[[Facts], None]) -> Inverted:
     """Attack one file.
 
     Args:
-      file: the observation's.
-      asked: the attack, and what it is told.
-      tell: what to do with the update's own facts, before anything is searched.
+      file: the observation file.
+      asked: the attack, and what it knows.
+      tell: is called with the update's facts before the search begins.
 
     Raises:
-      ValueError: the file, its truth or what is said of both do not fit, or the attack refuses them.
+      ValueError: the file, its truth or the options do not fit each other, or the attack refuses them.
     """
     observation, space = load(file, asked.space)
     unknown = asked.said.get("batch_size") == UNKNOWN
@@ -144,7 +144,7 @@ def invert(file: Path, asked: Asked, tell: Callable[[Facts], None]) -> Inverted:
 
 
 def beside_truth(private: Sequence[Graph], found: Reconstruction, space: FeatureSpace, size: int) -> Beside:
-    """The answer for ``size`` graphs; one for another number than there are is not the truth, whatever it shares."""
+    """Compare the answer for ``size`` graphs with the truth; an answer with a wrong number of graphs is never exact."""
     tolerance = 0.0 if space.discrete else REAL_TOLERANCE
     alike = len(private) == size
     if alike and size == 1:
@@ -164,12 +164,12 @@ def beside_truth(private: Sequence[Graph], found: Reconstruction, space: Feature
 def _molecule(graph: Graph, space: FeatureSpace) -> Smiles | None:
     try:
         return smiles(graph, space)
-    except (ValueError, TypeError):  # a schema whose values are words: no molecule, but a graph
+    except (ValueError, TypeError):  # a schema whose values are words: a graph, but no molecule
         return None
 
 
 def inverted_record(one: Inverted, attack: str) -> dict[str, Any]:
-    """What ``jgleak invert --json`` prints of one file; what only the truth can tell is None where it is unknown."""
+    """What ``jgleak invert --json`` prints for one file; fields that need the truth are None where it is unknown."""
     found, beside = one.found, one.beside
     return plain(
         {
@@ -204,15 +204,15 @@ def inverted_record(one: Inverted, attack: str) -> dict[str, Any]:
 
 
 def summary_of(records: Sequence[Mapping[str, Any]], files: int, failed: int, compared: bool) -> dict[str, int]:
-    """Counts over the records of several files: with a graph of the observed gradient, certified to have no other, with
-    a certificate, and where the truth is known exact, listed and in contradiction to a certificate.
+    """Counts over the records of several files: files with a graph of the observed gradient, with one certified unique,
+    with a certificate, and, where the truth is known, exact ones, listed ones, and those that contradict a certificate.
 
     Args:
       records: as ``inverted_record`` gives them.
       files: how many there are.
       failed: those that could not be read, were refused, on which the attack broke down, or whose answer could not be
         written.
-      compared: truths were asked for; those that are not there are counted.
+      compared: truths were given; missing ones are counted.
     """
     kinds = [(one["certificate"] or {}).get("status") for one in records]
     told = [one for one in records if one["exact"] is not None]

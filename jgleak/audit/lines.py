@@ -1,4 +1,4 @@
-"""``results.jsonl``: records a line each, every one on disk whole before the next, or not at all."""
+"""``results.jsonl``: one record on each line, each written completely before the next, or not at all."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 
 
 class Lines:
-    """A new file of records in a folder that is there.
+    """A new file of records in an existing folder.
 
     Raises:
-      FileExistsError: when made, if there is one: two runs would mix.
-      OSError: when made, if none can be.
+      FileExistsError: on creation, if the file exists: two runs would mix.
+      OSError: on creation, if it cannot be made.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -42,7 +42,7 @@ class Lines:
 
     @contextlib.contextmanager
     def room(self) -> Iterator[None]:
-        """Where the folder takes no more, of these lines or of what belongs to them, the error says what is safe."""
+        """Where the folder cannot be written, the error states which results are safe."""
         try:
             yield
         except OSError as error:
@@ -52,7 +52,7 @@ class Lines:
             ) from error
 
     def close(self) -> None:
-        """Let go of the file; an empty one is taken away."""
+        """Close the file; an empty one is removed."""
         self._file.close()
         if not self.count:
             self.path.unlink()

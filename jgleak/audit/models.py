@@ -25,7 +25,7 @@ from jgleak.gnn.convolution import Stack
 
 
 def composed(specification: Specification, space: FeatureSpace, readout: Readout) -> GNN:
-    """A stack of equal layers with what stands around them.
+    """A stack of equal layers with the encoder and the readout.
 
     Raises:
       ValueError: an unknown part, or one that does not fit the data.
@@ -54,7 +54,7 @@ def _convolution(specification: Specification, space: FeatureSpace) -> Convoluti
         raise ValueError(f"model: {name!r} needs edges of several classes; add --bonds")
     if classes and not conv.edge_classes:
         seeing = [other for other, kind in CONVOLUTIONS.items() if kind.for_stack(stack).edge_classes]
-        raise ValueError(f"bonds: {name!r} sees no bond types; take {' or '.join(seeing)}, or no bonds")
+        raise ValueError(f"bonds: {name!r} sees no bond types; use {' or '.join(seeing)}, or leave bonds out")
     return conv
 
 
@@ -65,7 +65,7 @@ def _encoder(specification: Specification) -> Encoder:
 
 
 def _fitting(model: GNN) -> tuple[Layer, ...]:
-    """Its layers, without residuals that do not fit around them."""
+    """The model's layers, without residuals whose widths do not fit."""
     entering = [model.encoder.width(model.in_features), *(layer.features for layer in model.layers)]
     return tuple(
         layer if layer.residual is None or layer.residual.fits(width, layer.features) else layer.clone(residual=None)

@@ -1,4 +1,4 @@
-"""What an attack's answer is worth, in a word: found, an approximation, nothing."""
+"""How good an attack's answer is: found, an approximation, or nothing."""
 
 from __future__ import annotations
 
@@ -13,22 +13,21 @@ FOUND, PART, APPROXIMATION, NOTHING = "found", "part", "approximation", "nothing
 
 
 DEGREE = (
-    "the schema says that {0!r} is the number of neighbours in the graph, and nodes of other numbers are excluded: a "
-    "total degree that counts hydrogens (RDKit's, PyTorch Geometric's from_smiles, OGB) is none; leave 'degree' out of "
-    "the schema, or take --features pyg or ogb"
+    "the schema states that {0!r} is the number of neighbours in the graph, so nodes with another number of neighbours "
+    "are excluded; a total degree that counts hydrogens (RDKit's, PyTorch Geometric's from_smiles, OGB) is a different "
+    "number: leave 'degree' out of the schema, or use --features pyg or ogb"
 )
 
 
 class Outcome(NamedTuple):
-    """An answer and what to say of it.
+    """The kind of an answer, with text and hints.
 
     Attributes:
-      kind: ``found``: the first graph has the observed gradient, up to rounding and known noise; of a batch all graphs
-        together. ``part``: of a batch some graphs, each with what it alone must explain of the update.
-        ``approximation``: there is a graph, and its gradient is another one or unknown. ``nothing``: there is no
-        graph.
-      text: of a part or an approximation what it is, for people; else empty.
-      hints: what to try, where no graph was found.
+      kind: ``found``: the first graph, or all graphs of a batch together, has the observed gradient up to rounding and
+        known noise. ``part``: some graphs of a batch, each with its own part of the update. ``approximation``: there is
+        a graph, and its gradient is another one or unknown. ``nothing``: there is no graph.
+      text: for a part or an approximation its description; else empty.
+      hints: what to try next, where the graph was not found.
     """
 
     kind: str
@@ -39,13 +38,13 @@ class Outcome(NamedTuple):
 def outcome(
     observation: Observation, found: Reconstruction, noise: float | None, space: FeatureSpace | None = None
 ) -> Outcome:
-    """What an answer is worth by its own gradient distance.
+    """The kind of an answer by its own gradient distance.
 
     Args:
       observation: what was attacked.
       found: the answer.
       noise: deviation of the noise on every entry, where some is known.
-      space: the feature space, for what may be wrong with it.
+      space: the feature space, for hints about it.
     """
     if not found.graphs:
         hints = _hints(found.stop, noise)
@@ -66,7 +65,7 @@ def outcome(
 
 
 def _hints(stop: str, noise: float | None) -> tuple[str, ...]:
-    """What to try, by why an attack stopped without a graph."""
+    """What to try next, by the reason why an attack stopped without a graph."""
     if stop == "time":
         return ("the time ran out, compilation included: raise --time-limit",)
     told = "noise that clients add needs --noise, " if noise is None else "--noise must be what the clients added, "
@@ -74,8 +73,8 @@ def _hints(stop: str, noise: float | None) -> tuple[str, ...]:
     if stop != "no candidates":
         return (told,)
     return (
-        "no node passed the span checks: is --features what the model was shown (raw or normalised), and is the update "
-        "as the client computed it?",
+        "no node passed the span checks: do --features match the model's input (raw or normalised columns), and is the "
+        "update as the client computed it?",
         f"{told}; narrow or untrained models can hide nodes",
     )
 

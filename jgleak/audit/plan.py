@@ -1,4 +1,4 @@
-"""What a grid comes to once data and models are looked at: how many units, what cannot run, how long it may take."""
+"""The plan of a grid, after data and models are loaded: how many units, what cannot run, how long it may take."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROBE = 10.0
 
 
 class Planned(NamedTuple):
-    """A cell and what is known of it before it runs.
+    """A cell and its plan.
 
     Attributes:
       cell: of the grid.
@@ -40,12 +40,12 @@ def plan(grid: Grid) -> tuple[Planned, ...]:
     """Load every data set, make every model (untrained), count the graphs to train it on, and ask every attack whether
     it can work there.
 
-    An observation file costs no other: one that an attack refuses is skipped, one that cannot be read fails when it is
-    attacked.
+    Observation files do not affect each other: one that an attack refuses is skipped, one that cannot be read fails
+    when it is attacked.
 
     Raises:
-      Faults: all of data that is missing or too little, models that do not fit and, unless the grid skips them, attacks
-        that cannot work; each with the places it is true of.
+      Faults: all missing or insufficient data, models that do not fit and, unless the grid skips them, attacks that
+        cannot work; each with its places in the grid.
     """
     planned: list[Planned] = []
     faults: list[tuple[str, str]] = []
@@ -80,13 +80,13 @@ def _refused(specification: Specification) -> str | None:
         recorded_client(specification)
     except Refused as error:
         return str(error)
-    except Exception:  # whatever a broken file does; it is told when the file is attacked
+    except Exception:  # any defect of the file is reported when it is attacked
         return None
     return None
 
 
 def _digest(specification: Specification) -> str | Exception:
-    """The digest of what the model is attacked and trained with, or why there is no setup."""
+    """The digest of the clients' and the training graphs, or why there is no setup."""
     try:
         setup = shared_setup(dataclasses.replace(specification, train=0))
         graphs = training_graphs(specification, setup.dataset, setup.model)
@@ -96,7 +96,7 @@ def _digest(specification: Specification) -> str | Exception:
 
 
 def _grouped(faults: Iterable[tuple[str, str]]) -> list[str]:
-    """One line for each thing that is wrong, with the first place of it and the number of others."""
+    """One line for each fault, with its first place and the number of others."""
     places: dict[str, list[str]] = {}
     for place, fault in faults:
         where = places.setdefault(fault, [])
@@ -115,8 +115,8 @@ def timed(planned: Sequence[Planned], left: Mapping[int, int]) -> float:
     """Seconds that the units left may take, by an attack with a limit of ``PROBE`` seconds on one client each.
 
     Every pair of attack and model is timed on every data set, on its first seed and defence, and with untrained
-    weights. Compilation counts, and all runs of an attack that it cut short, so that the answer is rather too large;
-    an attack that ran out of the probe's time counts with its full limit, and one that broke down with what it took.
+    weights. Compilation counts, and so do all runs of an attack that it cut short, so the estimate tends to be too
+    large. An attack that ran out of the probe's time counts with its full limit, and one that failed with its own time.
     """
     seconds: dict[tuple[str, ...], float] = {}
     total = 0.0

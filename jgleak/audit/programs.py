@@ -17,11 +17,12 @@ SHARE = 0.5
 
 
 def forget_programs() -> bool:
-    """Forget what was compiled once it takes half of the mappings that the system allows; True where it did.
+    """Clear compiled programs once they take half of the mappings that the system allows; True where it did.
 
     XLA maps about thirteen regions for every program on a CPU. After some 5,000 programs a process has no mapping left:
     compilation fails with "Cannot allocate memory", however much is free, and the process dies. Called between pieces
-    of work; what is needed again is compiled again. A system that does not tell its limit is taken to have none.
+    of work; programs that are needed again are compiled again. A system that does not state its limit is treated as
+    having none.
     """
     try:
         if _mapped(compilations().number) <= SHARE * int(ALLOWED.read_text()):
@@ -35,5 +36,5 @@ def forget_programs() -> bool:
 
 @lru_cache(1)
 def _mapped(compiled: int) -> int:
-    """How many mappings the process has after so many compilations; to count them takes milliseconds."""
+    """How many mappings the process has after ``compiled`` compilations; counting them takes milliseconds."""
     return MAPPED.read_bytes().count(b"\n")

@@ -1,4 +1,4 @@
-"""Results as plain data, ready for JSON: one record a client, and one summary of many records."""
+"""Results as plain data, ready for JSON: one record for each client, and one summary of many records."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SIZES = (("<=15", 1, 15), ("16-25", 16, 25), (">=26", 26, math.inf))
 """Size classes of GRAIN's chemistry results: name, smallest and largest number of nodes."""
 
 RATES = ("exact", "gsm0", "gsm1", "gsm2")
-"""What is averaged over clients."""
+"""Numbers that are averaged over clients."""
 
 SOFT = (
     ("edge AUC", "edges", "auc"),
@@ -30,13 +30,13 @@ SOFT = (
     ("feature RNMSE", "features", "rnmse"),
     ("node accuracy", "features", "accuracy"),
 )
-"""Means of the summary that people read, aligned and in file order; the record has more."""
+"""Means that the printed summary shows, aligned and in file order; the record has more."""
 
 
 def result_record(result: Answer, specification: Specification) -> dict[str, Any]:
     """One client: rates in [0, 1], seconds of wall clock, those of them in which XLA compiled, and beside them those
-    of discarded attacks. Of the private graph it holds the name and the size. What only the truth can tell is
-    None where the truth is unknown."""
+    of discarded attacks. Of the private graph it holds the name and the size. Fields that need the truth are None where
+    it is unknown."""
     found, seen = result.reconstruction, result.observation
     told = result if isinstance(result, Result) else None
     place = result.index % specification.batch_size
@@ -80,7 +80,7 @@ UNTOLD = {field.name: None for field in dataclasses.fields(Score)}
 
 
 def _called(specification: Specification, place: int) -> str:
-    """A graph of an observation file without a name of its own, by the file; nothing for simulated ones."""
+    """The name of an observation file's graph that has none of its own; empty for simulated clients."""
     if specification.recorded is None:
         return ""
     stem, batch = Path(specification.recorded.file).stem, specification.batch_size
@@ -90,15 +90,14 @@ def _called(specification: Specification, place: int) -> str:
 def summary_record(records: Sequence[Mapping[str, Any]], specification: Specification) -> dict[str, Any]:
     """All clients: means with 95 % intervals (``jgleak.metrics.rate``), and the exact rate by size class.
 
-    Those whose update could not be computed (``attacked`` is False) count in ``graphs`` and ``failures`` alone: that
-    nothing came back from them says nothing.
+    Clients whose update could not be computed (``attacked`` is False) count in ``graphs`` and ``failures`` alone.
 
     Size classes without a client are left out. With no client at all the rates are None. ``twins`` counts graphs that
     reproduce the observed gradient and are not the truth, ``unique`` the certificates of that status, ``unique_wrong``
     those beside another truth; ``listed`` counts clients with a certificate. ``edges`` and ``features`` are means over
     the clients where they are defined, in file order and aligned; ``counts`` says how many those of ``SOFT`` have.
     ``batches`` counts clients of several graphs, ``batches_exact_rate`` those of which all came back exactly.
-    ``seconds_most`` are those of the client that took longest, without compilation.
+    ``seconds_most`` is the time of the client that took longest, without compilation.
     """
     everybody, records = records, [r for r in records if r["attacked"]]
     rates = {name: rate([float(r[name]) for r in records]) if records else None for name in RATES}
@@ -148,7 +147,7 @@ def _unique(record: Mapping[str, Any]) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """``value`` in JSON's own types: arrays to lists, NumPy scalars to numbers, NaN and infinities to None."""
+    """``value`` in JSON types: arrays become lists, NumPy scalars numbers, NaN and infinities None."""
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, np.ndarray | jax.Array | np.generic):

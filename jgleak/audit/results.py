@@ -23,7 +23,7 @@ FORMAT = "jgleak audit 2"
 """Version of the store, and of what a unit's hash is taken of."""
 
 PLAIN = Specification().to_json() | {"recorded": None}
-"""What fields say that a store of an earlier version does not have."""
+"""Defaults of fields that a store of an earlier version lacks."""
 
 _UNITS = """
 SELECT u.hash, u.cell, u.specification, u.client, u.status, u.reason, u.record, u.device, u.versions, u.seconds,
@@ -38,21 +38,21 @@ class Unit(NamedTuple):
     Beside the store lie ``observations/HASH.safetensors`` (what the server saw; of a client with several graphs under
     the first one's hash alone), ``reconstructions/HASH.json`` (which names its observation, as
     ``jgleak.audit.certified`` reads it) and ``truths/HASH.json`` (``x``, ``edges``, ``y``, ``name`` of the private
-    graph, where somebody says it); units that were skipped, or broke down before the attack began, have none of them.
+    graph, where it is known); units that were skipped, or failed before the attack began, have none of them.
 
     Attributes:
       hash: SHA-256 of the specification, the graph's index and the store's format; the key of the unit.
-      cell: what people call the cell: ``data``, ``model``, ``attack``, ``defense`` and ``seed``; of a client that ran
-        also ``file``.
+      cell: the cell's names: ``data``, ``model``, ``attack``, ``defense`` and ``seed``; for a recorded client also
+        ``file``.
       specification: as ``Specification.to_json`` gives it.
       client: position of the graph in the data set; with batches of several, those of one client follow each other.
       status: ``done``, ``failed`` (the attack broke down, or there was no update to attack) or ``skipped`` (the attack
         cannot work there).
-      reason: of a failure the traceback or why there was no update, of a skip what is missing; None where the unit is
-        done.
+      reason: for a failure the traceback, or why there was no update; for a skip why the attack cannot work; None where
+        the unit is done.
       record: as ``jgleak.audit.record.result_record`` gives it; empty where the attack never began.
       device: the accelerator or processor that ran it, as JAX names it.
-      versions: of ``jgleak``, ``jax``, ``numpy`` and ``python``.
+      versions: versions of ``jgleak``, ``jax``, ``numpy`` and ``python``, and a digest of jgleak's code.
       seconds: wall-clock time of the attack; of clients side by side each one's share.
       finished_at: ISO 8601, UTC.
     """
@@ -71,15 +71,15 @@ class Unit(NamedTuple):
 
 
 class Audit(NamedTuple):
-    """What a folder holds.
+    """The content of an audit's folder.
 
     Attributes:
-      name: the audit's, as its grid says.
+      name: the audit's name in its grid.
       grid_text: the TOML that it was started with.
       planned: number of units of the whole grid, the missing ones included.
       units: the finished ones, in the grid's order.
-      lost: files of finished units that are there no more, by their place in the folder.
-      digests: SHA-256 of the data of every name of the grid, over all of its cells.
+      lost: missing files of finished units, by their path in the folder.
+      digests: SHA-256 of the data of every name in the grid, over all of its cells.
     """
 
     name: str
@@ -119,7 +119,7 @@ def open_audit(folder: Path) -> Audit:
 
 
 def _digests(cells: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """One digest for each name of data; of several different ones the digest of all."""
+    """One digest for each name of data; where cells differ, the digest of all of theirs."""
     found: dict[str, dict[str, None]] = {}
     for cell, digest in cells:
         found.setdefault(json.loads(cell)["data"], {})[digest] = None
@@ -130,16 +130,16 @@ def _digests(cells: Sequence[tuple[str, str]]) -> dict[str, str]:
 
 
 def lost_files(lost: Sequence[str]) -> str:
-    """What there is to say of files that are gone; at least one is."""
+    """The message about missing files, of which there is at least one."""
     more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
     return (
-        f"{len(lost)} file(s) of finished units are gone: {lost[0]}{more}. The units' rows and all rates stay; bring "
-        "the files back, or audit in another folder"
+        f"{len(lost)} file(s) of finished units are missing: {lost[0]}{more}. The units' rows and all rates are kept; "
+        "restore the files, or audit in another folder"
     )
 
 
 def _lost(folder: Path, units: Sequence[Unit]) -> Iterator[str]:
-    """Of every unit whose attack began the files that are not there."""
+    """The missing files of every unit whose attack began."""
     there = {name: {path.name for path in (folder / name).glob("*")} for name in SUFFIXES}
     hashes = {(tuple(unit.cell.items()), unit.client): unit.hash for unit in units}
     for unit in units:

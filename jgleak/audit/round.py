@@ -1,4 +1,4 @@
-"""The round under attack: what a client sends, the side information, and whether the attack can work with that."""
+"""The round under attack: what a client sends, the side information, and whether the attack applies."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def client(specification: Specification, setup: Setup, first: int) -> AttackedCl
 def refusal(specification: Specification, setup: Setup) -> str | None:
     """Why the attack cannot work on the first client, else None.
 
-    No gradient is computed: attacks look at shapes and protocol when they refuse, and so zeros will do. Running
-    statistics are those of the first graph.
+    No gradient is computed: refusals depend on shapes and protocol alone, so gradients are zeros. Running statistics
+    are those of the first graph.
     """
     attack, truths = chosen_attack(specification), setup.dataset.graphs[: specification.batch_size]
     try:

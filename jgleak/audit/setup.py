@@ -32,17 +32,17 @@ CLIENTS = 1 << 31
 
 
 class Setup(NamedTuple):
-    """What the clients and the server share, and the clients' private graphs.
+    """The model and the public data, and the clients' private graphs.
 
     Attributes:
       dataset: the clients, one graph each.
       model: the attacked model.
       params: its parameters in the round.
-      loss: of the round.
-      training: mean loss of every epoch that led to the parameters; empty for random ones.
-      public: graphs that are no client's (``Specification.auxiliary``); only where the attacker is given some.
-      trained_on: graphs that are no client's, which led to the parameters.
-      defense: what every client does before its update leaves.
+      loss: loss of the round.
+      training: mean loss of every training epoch; empty for random parameters.
+      public: graphs of no client (``Specification.auxiliary``), where the attacker gets some.
+      trained_on: graphs of no client, on which the parameters were trained.
+      defense: what every client does to its update.
     """
 
     dataset: Dataset
@@ -89,7 +89,7 @@ def prepare(specification: Specification) -> Setup:
 
 
 def training_graphs(specification: Specification, dataset: Dataset, model: GNN) -> list[Graph]:
-    """Public graphs to train the model on; none where it stays as it is drawn.
+    """Public graphs to train the model on; none where its parameters stay random.
 
     Raises:
       ValueError: there are too few.
@@ -98,19 +98,18 @@ def training_graphs(specification: Specification, dataset: Dataset, model: GNN) 
 
 
 def data_digest(setup: Setup) -> str:
-    """What results follow from besides the specification: all graphs, and the feature space."""
+    """A digest of what results depend on besides the specification: all graphs, and the feature space."""
     return digest(setup.dataset.space, setup.dataset.graphs, setup.public, setup.trained_on)
 
 
 def knowledge_of(
     specification: Specification, setup: Setup, truths: Sequence[Graph], observation: Observation
 ) -> Knowledge:
-    """What the specification gives away of one client.
-
-    Labels are sorted, so that they tell no order, but where the order of nodes is told anyway: by known edges or
-    features, by the target node's gradient, or by one gradient a node. Of several graphs all sizes are told, the
-    largest first, each with its graph's label where both are known; or the edges and features of the first graph. The
-    defence is public, and with it the deviation of its noise.
+    """The attacker's knowledge of one client by the specification. Labels are sorted, so that they reveal no order of
+    nodes, except where the order is known anyway: by known edges or features, by the target node's gradient, or by one
+    gradient for each node. For several graphs all sizes are given, the largest first, each with its graph's label where
+    both are known; or the edges and features of the first graph. The defence is public, and so is the deviation of its
+    noise.
     """
     know, truth, by_node = set(specification.know), truths[0], setup.model.node_level
     shown = know & {"adjacency", "features"}
@@ -142,8 +141,8 @@ def _in_order(graph: Graph) -> tuple[float, ...]:
 
 
 def stream_key(specification: Specification, stream: int) -> Array:
-    """A key of its own for the parameters (stream 0), for the attack on every client (1, 2, ...), and for what the
-    clients draw (from ``CLIENTS`` on)."""
+    """A separate key for the parameters (stream 0), for the attack on every client (1, 2, ...), and for the clients'
+    own random numbers (from ``CLIENTS`` on)."""
     return jax.random.fold_in(jax.random.key(specification.seed), stream)
 
 

@@ -18,11 +18,11 @@ _PRIVATE = (
     *("defense", "batch_size", "protocol"),
     *("local_steps", "local_rate", "local_momentum", "local_weight_decay", "local_loader"),
 )
-"""Fields that ``prepare`` makes nothing of but the defence."""
+"""Fields that ``prepare`` does not use, except for the defence."""
 
 
 def common(specification: Specification) -> Specification:
-    """What a specification shares with others of the same setup: fields that do not matter have their defaults."""
+    """The part of a specification that decides its setup: other fields have their defaults."""
     public = "auxiliary" in specification.know
     fields = {name: getattr(_PLAIN, name) for name in _PRIVATE} | {"know": ("auxiliary",) if public else ()}
     if not public and not specification.auxiliary.startswith("split:"):  # a split takes clients away from the data
@@ -31,7 +31,7 @@ def common(specification: Specification) -> Specification:
 
 
 def shared_setup(specification: Specification) -> Setup:
-    """``prepare(specification)``, most of it taken from an earlier call where one had the same common part.
+    """``prepare(specification)``, cached by its common part.
 
     Raises:
       ValueError, KeyError, FileNotFoundError: as ``prepare``.

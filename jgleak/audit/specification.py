@@ -1,4 +1,4 @@
-"""What one experiment is: enough to run it again, small enough to store beside its results."""
+"""The specification of one experiment: enough to run it again, and stored with its results."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from jgleak.reading import shortened
 from jgleak.renamed import renamed
 
 POOLINGS = ("mean", "sum", "max")
-"""Ways of the pooled readout to add up."""
+"""Poolings of the pooled readout."""
 
 PROTOCOLS = ("fedsgd", "fedavg", "target_node", "node_losses")
 """What a client may send (``jgleak.federated.observation``)."""
 
 ENCODERS = ("rows", "linear", "embedding")
-"""What may stand before the first layer."""
+"""Encoders before the first layer."""
 
 NORM_MODES = ("eval", "train")
 """Where batch normalisation takes its statistics from."""
@@ -55,17 +55,17 @@ class Faults(ValueError):
 
 
 def run_faults(seed: int, time_limit: float) -> Iterator[tuple[str, bool]]:
-    """What may be wrong with a seed and a time limit: what to say, and whether it is so."""
+    """Possible mistakes in a seed and a time limit: the message, and whether it applies."""
     yield f"time_limit: must be a positive number of seconds, got {time_limit}", not 0 < time_limit < math.inf
     yield f"seed: must lie in 0..2**32 - 1, got {shortened(seed)}", not 0 <= seed < 2**32
 
 
 RENAMED = {"batch": "batch_size", "distinct": "distinct_nodes", "local_decay": "local_weight_decay"}
-"""Fields by the names that they had: grids and programs may use these until version 0.3, and stores hold them."""
+"""Old names of fields, which grids and programs may use until version 0.3 and stores hold."""
 
 
 def current_names(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields under the names that they have now."""
+    """Fields under their current names."""
     return {RENAMED.get(name, name): value for name, value in fields.items()}
 
 
@@ -75,13 +75,12 @@ class Specification:
     """One attack on the clients of one data set, each a single graph and one round.
 
     The defaults are GRAIN's model on the embedded molecules. The fields are flat, as the options of ``jgleak attack``
-    are, and the records and digests of stored audits. People group them where they write grids, by tables
-    (``entries``); checks across tables (a batch and what is known, say) see them together.
+    are, and the records and digests of stored audits. Grids group them in tables (``entries``); checks across tables (a
+    batch and what is known, for example) need them together.
 
     Attributes:
       dataset: a name of ``jgleak.datasets.names()``.
-      task: what is learnt; None for the data set's first; ``all`` for all label columns at once, where there are
-        several.
+      task: the task to learn; None: the data set's first; ``all``: all label columns at once, where there are several.
       path: where the data set's files are; None for the usual places.
       graphs: how many clients; None for the data set's default.
       min_nodes: smallest client.
@@ -95,22 +94,22 @@ class Specification:
       pooling: ``mean``, ``sum`` or ``max``, or several with commas between (``pooled`` readout).
       head: width of a map between pooling and the output (``pooled`` readout); 0: the output's map is the only one.
       norm: normalisation of every layer's pre-activations, a name of ``jgleak.gnn.NORMS``; ``none`` or None: none.
-      norm_mode: ``eval``, with running statistics; ``train``, with the batch's own, which come back with the update
-        (``batch`` alone).
-      residual: what passes every layer by, a name of ``jgleak.gnn.RESIDUALS``; ``none`` or None: nothing. ``add``
-        stands where what enters a layer is as wide as what leaves it.
+      norm_mode: ``eval``, with running statistics; ``train``, with the batch's own, which clients return with the
+        update (only ``batch``).
+      residual: what is added to every layer's output, a name of ``jgleak.gnn.RESIDUALS``; ``none`` or None: nothing.
+        ``add`` is used where a layer's input is as wide as its output.
       jump: which layers' states the readout sees, a name of ``jgleak.gnn.JUMPS``.
-      encoder: what stands before the first layer, as wide as the convolutions: ``rows`` (nothing), ``linear``, or
-        ``embedding`` (a table a feature, of raw one-hot features).
+      encoder: the encoder before the first layer, as wide as the convolutions: ``rows`` (none), ``linear``, or
+        ``embedding`` (a table for each raw one-hot feature).
       dropout: share of entries that clients mask in training, after every layer's activation and after those of the
         readout; 0: none, or gradients in evaluation mode.
       frozen: parts that clients do not train, by their paths in the parameters: ``encoder``, ``layers_0``,
         ``readout/mlp/linears_0``.
-      bonds: tell the bond types of molecules apart; the model has to see them (``gine``).
+      bonds: distinguish bond types of molecules, which the model has to use (``gine``).
       last_activation: apply the activation after the last convolution too.
       bias: give the convolutions a bias.
-      loss: the text of a ``jgleak.federated.Loss``, as ``ce`` or ``bce+smoothing:0.1``; None for ``mse`` in regression
-        and ``bce`` otherwise, and of all tasks at once ``masked_mse`` and ``masked_bce``.
+      loss: the text of a ``jgleak.federated.Loss``, such as ``ce`` or ``bce+smoothing:0.1``; None: ``mse`` for
+        regression and ``bce`` otherwise, and for all tasks at once ``masked_mse`` and ``masked_bce``.
       normalise: subtract every feature's mean and divide by its deviation, where the data set knows them.
       protocol: what a client sends, one of ``PROTOCOLS``; None for ``fedsgd``
         where the attack reads it, and what it reads otherwise.
@@ -118,7 +117,7 @@ class Specification:
       local_rate: their learning rate.
       local_momentum: the momentum of these steps, from 0 and below 1.
       local_weight_decay: their weight decay.
-      local_loader: graphs of a step, which the client goes through in their order; 0: all of them.
+      local_loader: graphs of a step, which the client takes in their order; 0: all of them.
       batch_size: graphs of one client, whose update is their mean. The sum that secure aggregation shows of as many
         clients with a graph each is the same.
       defense: what clients do before anything leaves, as ``jgleak.defenses.parse`` reads it; the attacker knows it.
@@ -139,11 +138,11 @@ class Specification:
       prior: how the attacker ranks graphs with the same gradient: ``none``, ``plain``, ``molecule`` or ``auto``
         (``molecule`` where the features name atoms, else ``plain``).
       max_n: the attacker's bound on the size of a client whose size is unknown (``N_max``); None: it has none.
-      recorded: an observation file of a client that ran; in place of a simulated one, so that no field of data, model
-        or training says anything. ``batch_size``, ``protocol`` and those of local training are as the file has them.
+      recorded: an observation file of a real client, in place of a simulated one: fields of data, model and training do
+        not apply. ``batch_size``, ``protocol`` and the fields of local training come from the file.
 
     Raises:
-      Faults: unknown words or numbers out of range, all of them.
+      Faults: all unknown words and numbers out of range.
     """
 
     dataset: str = "embedded"
@@ -208,7 +207,7 @@ class Specification:
             raise Faults(faults)
 
     def _faults(self) -> Iterator[tuple[str, bool]]:
-        """Every mistake that shows without data or model: what to say, and whether it was made."""
+        """Possible mistakes that need no data or model: the message, and whether it applies."""
         for name in COUNTS:
             count = getattr(self, name)
             yield f"{name}: must be below 2**31, got {shortened(count)}", count is not None and count >= 2**31

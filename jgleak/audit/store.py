@@ -1,4 +1,4 @@
-"""A folder of results that loses nothing: every finished client is on disk before the next one starts.
+"""A folder of results: every finished client is on disk before the next one starts.
 
 Pictures can be drawn again from the files; a thread draws them while the next clients are attacked.
 """
@@ -23,13 +23,13 @@ from jgleak.plural import counted
 
 
 class Store:
-    """``results.jsonl``, ``observations/NNN.safetensors`` and ``reconstructions/NNN.json`` a client (under its first
-    graph's number), and a graph one picture ``NNN.png`` of all graphs listed for it.
+    """``results.jsonl``; for each client ``observations/NNN.safetensors`` and ``reconstructions/NNN.json`` (numbered by
+    its first graph); and for each graph a picture ``NNN.png`` of all graphs listed for it.
 
     A folder holds one run: a second one would mix its files with the first's.
 
     Raises:
-      ValueError: when made, if the folder holds a run already or cannot be written.
+      ValueError: on creation, if the folder holds a run already or cannot be written.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -48,8 +48,8 @@ class Store:
             raise ValueError(f"out: cannot write to {folder} ({error.strerror}); choose another folder") from error
 
     def add(self, result: Result, record: Mapping[str, Any], space: FeatureSpace) -> None:
-        """Keep one client: the observation and what was found, then its record, so that who has a record has all of
-        it, then the picture; of one without an update the record alone."""
+        """Store one client: the observation and the reconstruction, then its record, so that a record is never without
+        its files, then the picture; without an update only the record."""
         if result.observation is None:
             self.append(record)
             return
@@ -67,7 +67,7 @@ class Store:
         self._pictures.append(self._artist.submit(draw_set, result.truth, graphs, space, picture, title=title))
 
     def _kept(self, observation: Observation, name: str, space: FeatureSpace) -> Path:
-        """Where the observation is, under ``name`` if it is new: the graphs of a batch share theirs."""
+        """The path of the observation, written under ``name`` if it is new: the graphs of a batch share one."""
         if self._saved is None or self._saved[0] is not observation:
             self._saved = observation, self.folder / "observations" / name
             self._saved[1].write_bytes(serialise(observation, space))
@@ -78,8 +78,8 @@ class Store:
         self._lines.append(record)
 
     def close(self) -> None:
-        """Close the file of records and wait for the pictures. Without any records, what was made is taken away: the
-        next run may have the folder.
+        """Close the file of records and wait for the pictures. Without any records the new folders are removed, so that
+        the next run may use them.
 
         Raises:
           ValueError: a picture could not be written.
@@ -91,12 +91,12 @@ class Store:
                 picture.result()
         if not self._lines.count:
             for folder in self._made:
-                with contextlib.suppress(OSError):  # it holds something that is not ours
+                with contextlib.suppress(OSError):  # it holds other files
                     folder.rmdir()
 
 
 def _caption(result: Result) -> str:
-    """How good the best graph is, and what the certificate claims, in a line."""
+    """The quality of the best graph, and the certificate's claim, on one line."""
     best = "exact" if result.score.exact else f"GSM-2 {result.score.gsm2:.3f}"
     certificate = result.reconstruction.certificate
     return best if certificate is None else f"{best}; certificate: {_claim(certificate)}"

@@ -1,4 +1,4 @@
-"""Records as tables for people."""
+"""Records as tables and text."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from jgleak.graph import Graph
 from jgleak.plural import counted
 
 ENDINGS = "ended: unique, no other graph fits; 1 of k, the likeliest of k that fit; k+, others are not excluded"
-"""What ``_ending`` writes, for people."""
+"""The legend of ``_ending``."""
 
 REASONS = 5
-"""Most reasons that are told one by one."""
+"""Most reasons that are printed."""
 
 
 def clients_table(records: Sequence[Mapping[str, Any]]) -> Table:
-    """One row a client; names are cut to the width that the numbers leave."""
+    """One row for each client; names are truncated to the remaining width."""
     table = Table(expand=True, box=SIMPLE_HEAD, padding=0)
     table.add_column("#", justify="right", no_wrap=True)
     table.add_column("name", overflow="ellipsis", no_wrap=True, ratio=1)
@@ -58,7 +58,7 @@ def _rates(record: Mapping[str, Any]) -> list[str]:
 
 
 def _ending(record: Mapping[str, Any]) -> str:
-    """The certificate in a word or two; without one why the attack stopped."""
+    """The certificate in a word or two; without one the reason why the attack stopped."""
     certificate = record["certificate"]
     if certificate is None:
         return record["stop"]
@@ -67,7 +67,7 @@ def _ending(record: Mapping[str, Any]) -> str:
 
 
 def reasons(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What attacks say of how they ended, each with the clients that it holds for; the commonest ones first."""
+    """The reasons that attacks give, each with its clients, the most frequent first."""
     said: dict[str, list[str]] = {}
     for record in records:
         reason = record["info"].get("reason")
@@ -82,14 +82,15 @@ def reasons(records: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def compilation_line(records: Sequence[Mapping[str, Any]]) -> str | None:
-    """What compilation took of the time of clients whose search the time limit ended; None: little, or there are
+    """The time of compilation for clients whose search the time limit ended; None where it was small, or there are
     none."""
     late = [r for r in records if ended_by_time(r["stop"], r["info"].get("reason"))]
     return lost_to_compilation(sum(r["seconds"] for r in late), sum(r["seconds_compiling"] for r in late))
 
 
 def audit_compilation_line(records: Sequence[Mapping[str, Any]]) -> str | None:
-    """What compilation took of all attacks of an audit, and what it cost those that it cut short; None: nothing."""
+    """The time of compilation over all attacks of an audit, and the attacks that it cut short; None where there was
+    none."""
     seconds, compiling = (sum(r.get(name, 0.0) for r in records) for name in ("seconds", "seconds_compiling"))
     again = [r["seconds_discarded"] for r in records if r.get("seconds_discarded")]
     if not compiling and not again:
@@ -105,8 +106,8 @@ def audit_compilation_line(records: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def summary_table(summary: Mapping[str, Any]) -> Table:
-    """Rates over all clients with their 95 % intervals, then exact reconstructions by size. The last column says over
-    how many clients each mean is taken."""
+    """Rates over all clients with their 95 % intervals, then exact reconstructions by size. The last column has the
+    number of clients of each mean."""
     clients, attack = summary["attacked"], summary["specification"]["attack"]
     title = f"{attack}: {counted(clients, 'client')} in {summary['seconds_total']:.1f} s ({summary['device']})"
     title += f", {counted(summary['compilations'], 'compilation')} in {summary['seconds_compiling']:.1f} s of it; "
@@ -120,10 +121,12 @@ def summary_table(summary: Mapping[str, Any]) -> Table:
     if clients < summary["graphs"]:
         table.add_row(f"not attacked, without an update: {summary['graphs'] - clients}", "", "", "", "")
     if summary["listed"]:
-        table.add_row("truth among the listed", _number(summary["truth_in_set_rate"]), "", "", str(clients))
-        table.add_row("exact if one of the listed is drawn", _number(summary["guess_rate"]), "", "", str(clients))
+        table.add_row("truth among the listed graphs", _number(summary["truth_in_set_rate"]), "", "", str(clients))
+        table.add_row(
+            "exact if one of the listed graphs is drawn", _number(summary["guess_rate"]), "", "", str(clients)
+        )
     twins = summary["twins"]
-    table.caption = "mean of: so many clients; low, high: the 95 % interval of the mean"
+    table.caption = "mean of: number of clients; low, high: the 95 % interval of the mean"
     if twins:
         who = "1 reconstruction differs" if twins == 1 else f"{twins} reconstructions differ"
         table.caption += f"\n{who} from the truth with a matching gradient, which cannot tell the two apart"
@@ -146,16 +149,15 @@ def summary_table(summary: Mapping[str, Any]) -> Table:
 
 
 def _label_text(graph: Graph) -> str:
-    """The label, or those of several tasks in a row, ``-`` where one is missing."""
+    """The label, or the labels of several tasks, ``-`` where one is missing."""
     if not isinstance(graph.y, np.ndarray) or graph.y.ndim != 2:
         return f"label {graph.y}"
     return f"labels {' '.join('-' if np.isnan(y) else f'{y:g}' for y in graph.y[0].tolist())}"
 
 
 def graph_table(graph: Graph, space: FeatureSpace) -> Table:
-    """One row a node, its neighbours with the classes of the edges to them.
-
-    What all nodes share is said once, and features that others determine are left out.
+    """One row for each node, with its neighbours and the classes of the edges to them. Features that all nodes share
+    are printed once, and features that others determine are left out.
     """
     free = {f.name for f in space.features if f.determined_by is None}
     words = describe(graph, space)
@@ -178,9 +180,9 @@ def certificate_text(certificate: Certificate, *, batch: bool = False, verbose: 
     """What a certificate claims, and under which conditions.
 
     Args:
-      certificate: of a graph,
-      batch: or of a batch of several.
-      verbose: every condition, rather than a line for each kind.
+      certificate: the certificate.
+      batch: it certifies a batch of several graphs, not a single graph.
+      verbose: print every condition, rather than a line for each kind.
     """
     size, most = certificate.size, certificate.n_max
     graph, graphs = ("batch", "batches of connected graphs") if batch else ("graph", "connected graphs")
@@ -204,7 +206,7 @@ CHECKED = re.compile(r"no true .* fails the (\w+) check ")
 
 
 def _kinds(conditions: Sequence[str]) -> list[str]:
-    """A line for each kind of condition: span checks together, and those that differ in numbers alone."""
+    """A line for each kind of condition: span checks together, and conditions that differ in numbers alone."""
     checks = Counter(found[1] for one in conditions if (found := CHECKED.match(one)))
     said = ", ".join(f"{name} ({count})" if count > 1 else name for name, count in checks.items())
     kinds: dict[str, list[str]] = {}
@@ -219,7 +221,7 @@ def _kinds(conditions: Sequence[str]) -> list[str]:
 
 
 def member_text(member: Reconstruction) -> str:
-    """What is known of one graph of a batch, in a line."""
+    """The certificate of one graph of a batch, on one line."""
     certificate = member.certificate
     if certificate is None:
         return "nothing is claimed about other graphs"

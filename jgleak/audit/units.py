@@ -1,4 +1,4 @@
-"""One chunk of a cell, run from its specification alone to plain data and bytes: what any process may do and send."""
+"""One chunk of a cell, run from its specification to plain data and bytes, in any process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from jgleak.graph import Graph
 from jgleak.version import __version__, code_digest
 
 AGAIN = 3
-"""Most times that clients are attacked again because of compilation."""
+"""Most repetitions of attacks because of compilation."""
 
 Told = TypeVar("Told", bound=Answer)
 
@@ -40,13 +40,13 @@ class Outcome(NamedTuple):
 
     Attributes:
       client: position of the private graph in the data set.
-      status: ``done`` or ``failed``; of an observation file that the attack refuses ``skipped``.
-      reason: of a failure the traceback, or why there was nothing to attack.
+      status: ``done`` or ``failed``; ``skipped`` for an observation file that the attack refuses.
+      reason: for a failure the traceback, or why there was nothing to attack.
       record: as ``result_record`` gives it; empty where the attack never began.
-      device: what JAX ran on.
-      versions: of what ran.
-      seconds: of the attack.
-      files: folder to contents, of what is kept beside the store.
+      device: the device that JAX ran on.
+      versions: versions of the software.
+      seconds: time of the attack.
+      files: contents of files beside the store, by folder.
     """
 
     client: int
@@ -60,13 +60,13 @@ class Outcome(NamedTuple):
 
 
 def unit_hash(specification: Specification, client: int) -> str:
-    """SHA-256 of all that a unit's result follows from: specification, graph, and the store's format."""
+    """SHA-256 of what a unit's result depends on: specification, graph, and the store's format."""
     content = {"format": FORMAT, "specification": specification.to_json(), "client": client}
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def versions() -> dict[str, str]:
-    """Of jgleak, with a digest of its code, and of what its numbers depend on most."""
+    """Versions of jgleak, with a digest of its code, and of the software that its numbers depend on most."""
     return {
         "jgleak": __version__,
         "code": code_digest(),
@@ -79,14 +79,14 @@ def versions() -> dict[str, str]:
 def attempt(specification: Specification, firsts: Sequence[int], graphs: int, data: str | None) -> list[Outcome]:
     """Attack some clients, side by side where the attack can.
 
-    Nothing that goes wrong comes out as an exception: without a setup every unit has failed, and where the chunk cannot
-    be attacked as a whole every client is tried on its own.
+    No exception is raised: without a setup every unit has failed, and where the chunk cannot be attacked as a whole
+    every client is tried on its own.
 
     Args:
       specification: of their cell.
       firsts: the first graph of each client.
       graphs: how many graphs all clients of the cell have together.
-      data: their digest when the audit began; None where any will do.
+      data: digest of the data when the audit began; None: not checked.
     """
     if specification.recorded is not None:
         return _attempt_recorded(specification, graphs, data)
@@ -103,7 +103,7 @@ def _attempt(specification: Specification, setup: Setup, firsts: Sequence[int]) 
     try:
         results = _compiled_first(lambda: run_chunk(specification, setup, firsts))
         return [_outcome(result, specification, setup.dataset.space) for result in results]
-    except Exception:  # a defect on the way to a client's update, or in what is made of an attack: recorded, as above
+    except Exception:  # a defect outside the attack itself: recorded, as above
         if len(firsts) > 1:
             return [outcome for first in firsts for outcome in _attempt(specification, setup, [first])]
         return failed(specification, firsts, len(setup.dataset.graphs), traceback.format_exc())
@@ -111,7 +111,7 @@ def _attempt(specification: Specification, setup: Setup, firsts: Sequence[int]) 
 
 def _attempt_recorded(specification: Specification, graphs: int, data: str | None) -> list[Outcome]:
     """Attack the client of one observation file. One that cannot be read has failed, one that the attack refuses is
-    skipped, and neither costs another file anything."""
+    skipped; other files are not affected."""
     units = range(graphs)
     try:
         if data not in (None, file_digest(specification)):
@@ -133,11 +133,10 @@ def _attempt_recorded(specification: Specification, graphs: int, data: str | Non
 
 
 def _compiled_first(attacked: Callable[[], Iterable[Told]]) -> list[Told]:
-    """What an attack says of some clients, whatever of its time went into compilation.
-
-    The first rows of an audit would pay for programs that later ones find compiled, and rows are compared. So where the
-    time limit ended a search of which compilation took a notable share, the same clients are attacked again, and the
-    last answer counts. Each run gets further and may meet other programs, hence ``AGAIN``.
+    """An attack's answers for some clients, without the effect of compilation. The first rows of an audit would compile
+    programs that later ones find compiled, and rows are compared. So where the time limit ended a search of which
+    compilation took a notable share, the same clients are attacked again, and the last answer counts. Each run gets
+    further and may need other programs, hence ``AGAIN``.
     """
     found, discarded = list(attacked()), dict[int, float]()
     for _ in range(AGAIN):
@@ -154,8 +153,8 @@ def _compiled_first(attacked: Callable[[], Iterable[Told]]) -> list[Told]:
 
 
 def _cut_short(found: Sequence[Answer]) -> list[bool]:
-    """Which searches their time limit ended, where compilation took a notable share of the time of all: the first of
-    clients that are attacked side by side has what was compiled for all of them."""
+    """Which searches their time limit ended, where compilation took a notable share of the total time: of clients that
+    are attacked side by side the first has the compilations of all."""
     seconds, compiling = sum(one.seconds for one in found), sum(one.compiled.seconds for one in found)
     each = [one.reconstruction for one in found]
     return [notable(seconds, compiling) and ended_by_time(one.stop, one.info.get("reason")) for one in each]
@@ -169,7 +168,7 @@ def failed(specification: Specification, firsts: Sequence[int], graphs: int, rea
 
 
 def _ended(unit: int, status: str, reason: str) -> Outcome:
-    """A unit of which there was nothing to attack."""
+    """The outcome of a unit without an attack."""
     return Outcome(unit, status, reason, {}, jax.devices()[0].device_kind, versions(), 0.0, {})
 
 

@@ -24,7 +24,8 @@ T = TypeVar("T")
 DIED = "a worker's process died, perhaps for want of memory; take fewer --workers"
 
 MOST, EACH = 4, 8
-"""Processes that are taken unasked, each with a gigabyte perhaps, and calls for each: starting one takes seconds."""
+"""Most processes by default, each of which may take a gigabyte, and fewest calls for each, since starting one takes
+seconds."""
 
 
 def enough(calls: int) -> int:
@@ -43,17 +44,17 @@ def most(calls: int) -> int:
 class Processes:
     """Processes that wait for calls. They end with its context.
 
-    They start anew, so that each JAX makes a thread a core of its own (where the system binds processes to cores), and
-    share what they compile. That takes seconds, as long as this process takes to import JAX and to load data: this
-    module imports neither, so that the others can start before.
+    They are spawned, so that each JAX makes one thread for each of its own cores (where the system binds processes to
+    cores), and they share compiled programs. Starting takes seconds, about as long as this process takes to import JAX
+    and to load data; this module imports neither, so that the others can start earlier.
 
     Attributes:
       number: of processes.
 
     Args:
       number: of processes.
-      here: this process is to do a part of the calls, and keeps a part of the cores.
-      module: what they import before the first call comes; it holds what will be called.
+      here: this process does a part of the calls, and keeps a part of the cores.
+      module: the module that they import before the first call; it holds the functions to be called.
     """
 
     def __init__(self, number: int, *, here: bool = False, module: str = __name__) -> None:
@@ -103,15 +104,15 @@ def share(
 ) -> Generator[T, None, None]:
     """What ``task`` returns for each of ``calls``, as they are done.
 
-    ``task`` is a function of a module, which imports without doing anything. When the caller leaves early, what was
-    begun is dropped, by ``started`` as it ends.
+    ``task`` is a function of a module whose import has no effects. When the caller stops early, calls in progress are
+    dropped, with ``started`` when it ends.
 
     Args:
       task: what to call.
       calls: its arguments.
       workers: processes.
       here: this process is one of them: it begins at once, with the last calls, while the others start.
-      started: processes that share the calls beside this one and wait already; they are not ended here.
+      started: processes that were started before and share the calls with this one; they are not ended here.
 
     Raises:
       ValueError: JAX computes on an accelerator here, which processes cannot share.
@@ -135,10 +136,9 @@ def share(
 def _both(
     task: Callable[..., T], calls: Sequence[tuple[Any, ...]], futures: Sequence[Future[T]], workers: int
 ) -> Generator[Future[T], None, None]:
-    """Calls as they are done: by the pool, which begins with the first, and here, from the last on.
-
-    The pool hands workers more calls than they have begun, and does not take them back. Such calls are done here too:
-    as long as no worker has answered, since they may still be starting, and where more are left than there are workers.
+    """Calls as they are done: by the pool, which begins with the first, and in this process, from the last on. The pool
+    hands workers more calls than they have begun, and does not take them back. Such calls are made here too: as long as
+    no worker has answered, since all may still be starting, and where more calls are left than there are workers.
     """
     left, answered = dict(zip(futures, calls, strict=True)), False
     for mine in reversed(futures):
@@ -156,18 +156,18 @@ def _done(task: Callable[..., T], call: tuple[Any, ...]) -> Future[T]:
     future = Future[T]()
     try:
         future.set_result(task(*call))
-    except Exception as error:  # told when all other calls are done
+    except Exception as error:  # raised when all other calls are done
         future.set_exception(error)
     return future
 
 
 def partition(cores: Sequence[int], workers: int) -> list[list[int]]:
-    """Cores a worker, as equal as can be; more workers than cores share them."""
+    """The cores of each worker, as equal in number as possible; more workers than cores share them."""
     return [list(cores[i % len(cores) :: workers]) if cores else [] for i in range(workers)]
 
 
 def _cores() -> list[int]:
-    """Those this process may use; empty where the system does not bind processes to cores."""
+    """The cores that this process may use; empty where the system does not bind processes to cores."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
 
@@ -184,7 +184,7 @@ def _imported(module: str) -> None:
 def _begin(parts: SimpleQueue[list[int]], compiled: str) -> None:
     look_seldom()
     import_igraph()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started us ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
     threading.Thread(target=_follow, daemon=True).start()
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         import jax
@@ -196,7 +196,7 @@ def _begin(parts: SimpleQueue[list[int]], compiled: str) -> None:
 
 
 def _follow() -> None:
-    """End with the parent, however it ended: no process would read the results."""
+    """End with the parent, however it ended, since no process would read the results."""
     if (parent := parent_process()) is not None:
         wait([parent.sentinel])
         os._exit(1)

@@ -124,7 +124,7 @@ def test_values_leak_under_adamw_and_steps_of_a_batch_at_once(decay: float, occu
     deployment = Deployment(pooled(), SPACE, adam(2, weight_decay=decay))
     finding = only("input-rows", deployment)
     assert finding.level == "leaks" and "decoupled (AdamW)" in finding.why and "together too" in finding.why
-    assert "stay as they are but for the decay" in finding.why
+    assert "stay as they are except for the decay" in finding.why
     shown = facts(stated(deployment, optax.adamw(1e-3, weight_decay=decay)), SPACE).found["feature_values"].value
     assert all(set(shown[name]) <= occurring[name] for name in shown) and len(shown["colour"]) >= 3
     coupled = optax.chain(optax.add_decayed_weights(decay), optax.adam(1e-3))

@@ -129,7 +129,7 @@ def test_noise_of_a_file_is_rounding_where_it_is_as_large() -> None:
     small, large = left(1e-8), left(1e-2)
     assert "rounding of returned weights leaves at a rate of" in small.whence and large.whence == "as the file says"
     local = {"protocol": "fedavg", "local": LocalTraining(rate=0.1, steps=2)}
-    assert left(1e-8, **local).whence == "rounding of the weights that came back"
+    assert left(1e-8, **local).whence == "rounding of the returned weights"
     assert left(1e-3, **local).whence == "as the file says"
     half = dataclasses.replace(plain, update=jax.tree.map(lambda leaf: np.asarray(leaf, np.float16), plain.update))
     assert clients_of(dataclasses.replace(half, noise=1e-7)).whence == "rounding to 16 bits"

@@ -55,7 +55,7 @@ def test_rows_are_of_the_clients_kind(clients: Clients, row: str | None) -> None
 def test_attacks_without_a_record_have_none() -> None:
     one = Deployment(MODEL, MOLECULE_SPACE)
     assert how_often(one, ["grain", "fedgig"]) == NONE
-    assert "exactly: census all, dlg few (README" in how_often(one, ["census", "grain", "dlg"])
+    assert "rebuilt exactly: census all, dlg few (README" in how_often(one, ["census", "grain", "dlg"])
 
 
 def test_the_text_says_what_it_assumes() -> None:

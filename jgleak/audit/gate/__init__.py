@@ -1,1 +1,1 @@
-"""Whether an audit passes: criteria on its results, and the results in formats that other programs read."""
+"""Whether an audit passes: criteria on its results, and the results in machine-readable formats."""

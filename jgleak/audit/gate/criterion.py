@@ -30,7 +30,7 @@ class Criterion(NamedTuple):
     """A comparison of one of ``QUANTITIES`` with a number.
 
     Attributes:
-      text: as it was written.
+      text: the criterion as written.
       quantity: its name.
       end: of a rate, what is compared: its mean, or an end of its 95 % interval.
       comparison: one of ``COMPARISONS``.
@@ -44,7 +44,7 @@ class Criterion(NamedTuple):
     bound: float
 
     def value(self, row: Row) -> float | None:
-        """The number of a row that is compared; None where the row has none."""
+        """The number of a row that is compared; None where it is undefined."""
         quantity = QUANTITIES[self.quantity]
         if quantity.needs_truth and not row.told:
             return None
@@ -54,7 +54,7 @@ class Criterion(NamedTuple):
         return None if found is None else getattr(found, self.end)
 
     def met(self, row: Row) -> bool:
-        """The row makes the audit fail. A number that it lacks never does."""
+        """True where the row makes the audit fail. An undefined number never does."""
         value = self.value(row)
         return value is not None and COMPARISONS[self.comparison](value, self.bound)
 
@@ -63,12 +63,13 @@ def criterion(text: str) -> Criterion:
     """Read a criterion, such as ``unique>0`` or ``exact.high>=0.2``.
 
     Raises:
-      ValueError: it is none; the message says what one looks like, and which names there are.
+      ValueError: the text is not a criterion; the message states the form and the known names.
     """
     found = GRAMMAR.fullmatch(text)
     if found is None:
         raise ValueError(
-            f"fail-on: {text!r} is no criterion; write NAME OP NUMBER, as unique>0 or exact.high>=0.2, with OP one of "
+            f"fail-on: {text!r} is not a criterion; write NAME OP NUMBER, such as unique>0 or exact.high>=0.2, with OP "
+            "one of "
             f"{', '.join(COMPARISONS)} and NAME one of {', '.join(QUANTITIES)}"
         )
     name, end, comparison, number = found.groups()
@@ -85,7 +86,7 @@ def criterion(text: str) -> Criterion:
     try:
         bound = float(number)
     except ValueError as error:
-        raise ValueError(f"fail-on: {text!r} compares with {number!r}, which is no number") from error
+        raise ValueError(f"fail-on: {text!r} compares with {number!r}, which is not a number") from error
     if not math.isfinite(bound):
         raise ValueError(f"fail-on: {text!r} compares with {number!r}; give a finite number")
     if name in rates and not 0.0 <= bound <= 1.0:

@@ -20,7 +20,7 @@ a field gets another number."""
 
 
 def results_document(audit: Audit, gate: GateResult) -> dict[str, Any]:
-    """What was audited, all rows with their numbers, every unit's record, and what came of the gate."""
+    """What was audited, all rows with their numbers, every unit's record, and the gate's result."""
     found = rows(audit)
     return plain(
         {

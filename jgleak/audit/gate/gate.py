@@ -1,4 +1,4 @@
-"""The rows of an audit against criteria."""
+"""Compare the rows of an audit with criteria."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Breach(NamedTuple):
 
     Attributes:
       row: the results of one data set, model, attack and defence.
-      criterion: that is met.
-      value: by which number.
+      criterion: the criterion that it meets.
+      value: the number that meets it.
     """
 
     row: Row
@@ -29,18 +29,18 @@ class Breach(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What to tell people."""
+        """The breach in words."""
         count = len(self.row.done)
         return f"{self.criterion.text}: {number(self.value)} in {self.row.place} ({counted(count, 'attack')})"
 
 
 class GateResult(NamedTuple):
-    """What came of a gate.
+    """The result of a gate.
 
     Attributes:
-      criteria: that were asked for.
-      breaches: what fails it, criterion by criterion.
-      judged: rows that were looked at: all but those of baselines, which read no update.
+      criteria: the criteria that were given.
+      breaches: what fails the gate, criterion by criterion.
+      judged: the rows that were compared: all except those of baselines, which read no update.
     """
 
     criteria: tuple[Criterion, ...]
@@ -49,17 +49,17 @@ class GateResult(NamedTuple):
 
     @property
     def empty(self) -> bool:
-        """No attack ended in any row that was looked at."""
+        """True where no attack ended in any of these rows."""
         return not any(row.done for row in self.judged)
 
     @property
     def passes(self) -> bool:
-        """Nothing fails it, and something was looked at; where nothing was asked for, it passes."""
+        """True where no criterion is met and some attack ended, or where no criterion was given."""
         return not self.criteria or not (self.breaches or self.empty)
 
     @property
     def lines(self) -> list[str]:
-        """What to tell people of a gate that was asked for."""
+        """The result in words; empty where no criterion was given."""
         if not self.criteria:
             return []
         if self.passes:
@@ -78,7 +78,7 @@ class GateResult(NamedTuple):
 
 
 def judge(audit: Audit, criteria: Sequence[Criterion]) -> GateResult:
-    """Every row but those of baselines against every criterion."""
+    """Compare every row, except those of baselines, with every criterion."""
     judged = tuple(row for row in rows(audit) if not row.trivial)
     found = []
     for one in criteria:

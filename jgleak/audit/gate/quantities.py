@@ -9,17 +9,17 @@ from jgleak.audit.report.rows import Estimate, Row, Value, estimate
 from jgleak.audit.results import Unit
 
 COMPLETE = ("unique", "k_graphs")
-"""Certificates that say how large the set is; others say how large it is at least."""
+"""Certificates that state the size of the set; others state a lower bound."""
 
 
 class Quantity(NamedTuple):
     """A number of a row.
 
     Attributes:
-      meaning: in words.
-      value: of a row; None where the row has none.
+      meaning: the quantity in words.
+      value: the number of a row; None where it is undefined.
       of_unit: where it is a mean over clients with an interval, what is averaged.
-      needs_truth: only beside the private graph is there such a number; criteria on it meet no row without any.
+      needs_truth: the number needs the private graph; no row without one meets a criterion on it.
     """
 
     meaning: str
@@ -51,7 +51,7 @@ def certificate(unit: Unit) -> Mapping[str, Any] | None:
 
 
 def unique(unit: Unit) -> bool:
-    """It is certified that no other graph has the update."""
+    """True where a certificate states that no other graph has this update."""
     found = certificate(unit)
     return found is not None and found["status"] == "unique"
 

@@ -1,4 +1,4 @@
-"""What an audit found as SARIF 2.1.0, which code hosts show beside the audited specification (OASIS, 2020)."""
+"""The findings of an audit as SARIF 2.1.0, which code hosts show next to the audited specification (OASIS, 2020)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Rule(NamedTuple):
 
     Attributes:
       quantity: the number, one of ``QUANTITIES``.
-      level: of SARIF: ``error``, ``warning`` or ``note``.
-      short: what is the matter.
-      full: what that means.
+      level: SARIF's level: ``error``, ``warning`` or ``note``.
+      short: the finding in a sentence.
+      full: what it means.
     """
 
     quantity: str
@@ -51,14 +51,14 @@ RULES = {
         "Nothing follows of these clients; the audit's store has the reasons.",
     ),
 }
-"""By the names that SARIF calls ids."""
+"""The rules by their SARIF ids."""
 
 GATE = "gate"
 """The id of a criterion of the gate that is met."""
 
 
 def sarif_document(specification: Path, found: GateResult) -> dict[str, Any]:
-    """One run: a result a row and rule, and one for every breach of the gate."""
+    """One run: a result for each row and rule, and one for every breach of the gate."""
     results = [*_of_rows(specification, found), *(_breach(specification, breach) for breach in found.breaches)]
     rules = [
         {

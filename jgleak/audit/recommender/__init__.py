@@ -1,1 +1,1 @@
-"""Audits of a federated recommender: how well it learns under a defence, and what its server learns about users."""
+"""Audits of a federated recommender: its error under a defence, and what its server learns about users."""

@@ -20,16 +20,16 @@ from jgleak.ratings import Ratings
 
 
 class Attacked(NamedTuple):
-    """One user was attacked.
+    """The attack on one user.
 
     Attributes:
-      title: of the protection.
-      rounds: updates that the server had seen.
+      title: name of the protection.
+      rounds: number of updates that the server had seen.
       user: the user's number.
-      done: users attacked so far under this protection, from so many updates.
-      users: of how many.
-      leak: what was found, beside the truth.
-      guess: the same of guessing.
+      done: users attacked so far under this protection, with this number of updates.
+      users: number of users to attack.
+      leak: what was found, compared with the truth.
+      guess: the same for a guess.
     """
 
     title: str
@@ -45,13 +45,13 @@ class AttackedUsers(NamedTuple):
     """What some users' updates showed under one protection after so many rounds.
 
     Attributes:
-      title: of the protection.
+      title: name of the protection.
       protection: what the clients did.
       rounds: updates of each user that the server had seen.
       users: how many users were attacked.
       means: over users, by the names of ``jgleak.metrics.recommender.Leak``.
-      guesses: the same of guessing: any order of the items, and one rating for all of them.
-      seconds: of the attack on one user.
+      guesses: the same for a guess: any order of the items, and one rating for all of them.
+      seconds: time of the attack on one user.
     """
 
     title: str
@@ -126,7 +126,7 @@ def leaks(
 
 
 def attacked(ratings: Ratings, count: int, seed: int) -> Int[np.ndarray, " n"]:
-    """A sample of those users who rated anything; all of them where there are fewer than ``count``."""
+    """A sample of the users who rated anything; all of them where there are fewer than ``count``."""
     active = np.flatnonzero(ratings.counts())
     return np.sort(np.random.default_rng(seed).permutation(active)[:count])
 
@@ -139,7 +139,7 @@ def _judged(
     mean: float,
     commonest: float,
 ) -> tuple[RecommenderLeak, RecommenderLeak]:
-    """One user attacked, and guessed, beside the truth."""
+    """The attack on one user and a guess, both compared with the truth."""
     ratings, settings = setup.rest, setup.attack
     seen = [Sighting(params, update) for update in updates]
     profile = attack(public, seen, tolerances=settings.tolerances, limits=settings.limits)

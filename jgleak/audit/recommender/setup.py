@@ -23,17 +23,17 @@ VALIDATION = 0.1
 
 
 class RecommenderSetup(NamedTuple):
-    """What an experiment works on.
+    """The data and settings of an experiment.
 
     Attributes:
-      name: of the data set.
-      rest: what is learnt from: the training ratings without the validation part.
+      name: name of the data set.
+      rest: the training ratings without the validation part.
       held: the validation part.
-      test: the test ratings; looked at once, when all is trained.
-      protection: of the clients' updates.
+      test: the test ratings, used once, after training.
+      protection: protection of the clients' updates.
       tuned: constants for this set.
-      baseline: offsets of users and items learnt from ``rest``; what every method has to beat.
-      attack: what the attack tolerates, and where it ends.
+      baseline: offsets of users and items learnt from ``rest``: the baseline for every method.
+      attack: the attack's tolerances and limits.
     """
 
     name: str
@@ -67,6 +67,6 @@ def prepare(specification: RecommenderSpecification) -> RecommenderSetup:
 
 
 def stream_key(specification: RecommenderSpecification, stream: str) -> Array:
-    """A key of its own for ``parameters``, ``training``, ``expansion`` and ``attack``."""
+    """A separate key for ``parameters``, ``training``, ``expansion`` and ``attack``."""
     number = ("parameters", "training", "expansion", "attack").index(stream)
     return jax.random.fold_in(jax.random.key(specification.seed), number)

@@ -1,4 +1,4 @@
-"""Events as text and tables for people."""
+"""Events as text and tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jgleak.plural import counted
 
 
 def data_text(setup: RecommenderSetup) -> str:
-    """What is learnt from."""
+    """The data in a line."""
     rest, held, test = (f"{len(part):,}" for part in (setup.rest, setup.held, setup.test))
     return (
         f"{setup.name}: {setup.rest.n_users:,} users, {setup.rest.n_items:,} items; {rest} ratings to learn from, "
@@ -61,7 +61,7 @@ def errors_table(learnt: Learnt, specification: RecommenderSpecification) -> Tab
 
 
 def method_title(specification: RecommenderSpecification) -> str:
-    """A method with what is special about it."""
+    """The name of a method with its settings."""
     if specification.method != "fedgnn":
         return {"fcf": "FCF", "fedmf": "FedMF", "bias": "offsets alone"}[specification.method]
     parts = [f"FedGNN ({specification.network}, {specification.settings})"]
@@ -71,7 +71,8 @@ def method_title(specification: RecommenderSpecification) -> str:
 
 
 def leaks_table(rows: Sequence[AttackedUsers]) -> Table:
-    """Real items told from pseudo items, and errors of ratings in units of a level; guesses in brackets."""
+    """How well real items are distinguished from pseudo items, and errors of ratings in units of a level; guesses in
+    brackets."""
     users = rows[0].users if rows else 0
     table = Table(
         title=f"What the server learns about {counted(users, 'user')} (guessing in brackets)",

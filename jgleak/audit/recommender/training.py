@@ -1,4 +1,4 @@
-"""Training by any method, epoch by epoch, and what it ends with."""
+"""Training by any method, epoch by epoch, and its result."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Epoch(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """FedGNN's model with all that it takes to watch its clients."""
+    """FedGNN's trained model with what is needed to observe its clients."""
 
     model: Recommender
     trained: TrainedRecommender
@@ -91,7 +91,7 @@ class Learnt(NamedTuple):
 
 
 def learn(specification: RecommenderSpecification, setup: RecommenderSetup) -> Iterator[Epoch | Learnt]:
-    """Train, and end with what was learnt.
+    """Train; the last event is ``Learnt``.
 
     Raises:
       ValueError: training diverges.
@@ -176,7 +176,8 @@ def plans(specification: RecommenderSpecification, setup: RecommenderSetup) -> t
 
 
 def warm(specification: RecommenderSpecification, setup: RecommenderSetup) -> bool:
-    """Training starts from ``biases``: tuned, and without a defence, for ``biases`` has none."""
+    """True where training starts from ``biases``: with tuned settings and without a defence, since ``biases`` has
+    none."""
     return specification.settings == "tuned" and setup.protection == OPEN
 
 
@@ -186,8 +187,8 @@ def _warmed(setup: RecommenderSetup, model: Recommender, params: Parameters) -> 
 
 
 def guaranteed(setup: RecommenderSetup, fitted: Fitted, rounds: int, *, near: int = 0, delta: float = 1e-5) -> Privacy:
-    """What the defence guarantees the user who sends most: network, own embedding, rated items and pseudo items, and
-    so many neighbours."""
+    """The defence's guarantee for the user who sends most: network, own embedding, rated items, pseudo items, and
+    ``near`` neighbours."""
     model, params = fitted.model, fitted.trained.params
     most = int(np.minimum(setup.rest.counts() + setup.protection.pseudo, model.n_items).max())
     width = params.users.shape[1]

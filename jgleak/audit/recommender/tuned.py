@@ -48,13 +48,13 @@ FACTOR_EPOCHS, FACTOR_PATIENCE = 400, 8
 
 
 class Protected(NamedTuple):
-    """Constants for runs with a defence or pseudo items, by plain descent.
+    """Constants for runs with a defence or pseudo items, by plain gradient descent.
 
     Attributes:
-      rate: of a step.
-      graph_share: what the network and the embeddings take of it; offsets take it whole.
-      reduction: of a client's loss over its ratings.
-      epochs: at most; more than without a protection, for noise has to average out.
+      rate: learning rate.
+      graph_share: share of it for the network and the embeddings; offsets use the whole rate.
+      reduction: reduction of a client's loss over its ratings.
+      epochs: most epochs; more than without a protection, since noise has to average out.
     """
 
     rate: float = 0.4
@@ -92,7 +92,7 @@ class Tuned(NamedTuple):
 
 
 UNTRIED = Tuned(3.0, 3.0)
-"""For sets that nothing was chosen on: MovieLens."""
+"""For sets without constants of their own: MovieLens."""
 
 TUNED: Mapping[str, Tuned] = {
     "flixster": Tuned(2.0, 12.0),

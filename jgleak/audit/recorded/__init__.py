@@ -1,1 +1,1 @@
-"""Observation files of clients that ran, in the place of simulated ones."""
+"""Observation files of real clients, in place of simulated clients."""

@@ -1,4 +1,4 @@
-"""A recorded client: what its file holds, what the attacker is told, and why it may not be attacked."""
+"""A recorded client: the content of its file, the attacker's knowledge, and why it may not be attacked."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from jgleak.reading import check_file
 
 
 class Refused(ValueError):
-    """The file is sound, but the attack cannot work with it, or it needs knowledge that only a missing truth has."""
+    """The file is valid, but the attack cannot work with it, or needs knowledge from a truth that is missing."""
 
 
 KEPT = 4
 """Files that stay in memory: the attacks of a grid take the same file in turn."""
 
 UNREADABLE = b"unreadable"
-"""In place of the digest of a file that is not there, or no file."""
+"""Replaces the digest of a file that is missing or cannot be read."""
 
 
 def file_digest(specification: Specification) -> str:
-    """SHA-256 of the observation file, of its truth, and of the schema file where one is named; of what is missing,
-    that it is."""
+    """SHA-256 over the observation file, its truth, and the schema file where one is named; missing files count as
+    missing."""
     source = _source(specification)
     file = Path(source.file)
     parts = [_digest(file), b"none"]
@@ -60,11 +60,11 @@ def _digest(file: Path) -> bytes:
 
 
 def recorded_client(specification: Specification) -> AttackedClient:
-    """What the file holds and what the specification tells the attacker.
+    """The client of the file, with the attacker's knowledge from the specification.
 
     Raises:
       Refused: the attack cannot work with this file.
-      ValueError: the file or its truth is missing, broken, or was meant for another feature space.
+      ValueError: the file or its truth is missing, broken, or belongs to another feature space.
     """
     source, attack = _source(specification), chosen_attack(specification)
     observation, space = _loaded(source.file, source.features, file_digest(specification))
@@ -82,12 +82,12 @@ def recorded_client(specification: Specification) -> AttackedClient:
 
 @lru_cache(KEPT)
 def _loaded(file: str, features: str | None, digest: str) -> tuple[Observation, FeatureSpace]:
-    """What the file holds; ``digest``, of its content and its schema's, keeps apart what it held before."""
+    """The content of the file; ``digest``, over the file and its schema, is part of the cache's key."""
     return load(file, None if features is None else feature_space(features))
 
 
 def _check_told(specification: Specification, graphs: Sequence[Graph], observation: Observation) -> None:
-    """Raise ``Refused`` where the attacker is to know what only a missing truth has."""
+    """Raise ``Refused`` where the attacker should know something from a truth that is missing."""
     told = sorted(set(specification.know) - {"auxiliary"})
     if told and not graphs:
         raise Refused(
@@ -105,7 +105,7 @@ def _check_told(specification: Specification, graphs: Sequence[Graph], observati
 def _knowledge(
     specification: Specification, space: FeatureSpace, graphs: Sequence[Graph], observation: Observation
 ) -> Knowledge:
-    """What the specification tells, of the truth where there is one."""
+    """The attacker's knowledge by the specification, from the truth where there is one."""
     name, report = Path(_source(specification).file).name, LoadReport(len(graphs), len(graphs))
     data = Dataset(name, graphs, space, "binary", observation.model.outputs, report)
     public: Sequence[Graph] = ()

@@ -1,4 +1,4 @@
-"""Which file is attacked, and what is known beside it."""
+"""Which file is attacked, and what is known besides."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ class Recorded:
     Attributes:
       file: its path.
       truth: a folder or file with the private graphs (``jgleak.audit.recorded.truth``); None: they are unknown.
-      features: what the input's columns mean, as text of ``jgleak.interop.feature_space``, where the file does not say.
-      noise: deviation of the noise on every entry, where the file does not say the right one.
+      features: the meaning of the input's columns, as a text for ``jgleak.interop.feature_space``, where the file does
+        not state it.
+      noise: deviation of the noise on every entry, where the file's value is missing or wrong.
     """
 
     file: str

@@ -1,4 +1,4 @@
-"""The ``[[observation]]`` tables of a grid: which files they name, and what is wrong with them by themselves."""
+"""The ``[[observation]]`` tables of a grid: the files that they name, and their mistakes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from jgleak.interop.spaces import names_schema
 from jgleak.reading import check_file, typed
 
 FIELDS = {"name": str, "files": str, "truth": str, "features": str, "noise": float}
-"""What a table may say; ``files`` may be a list of texts too."""
+"""The fields of a table; ``files`` may also be a list of texts."""
 
 NAMED = "name molecules, pyg or ogb, or a schema file beside the grid"
-"""What ``features`` may say."""
+"""What ``features`` may be."""
 
 MOST_GRAPHS = 100_000
-"""Most graphs behind one update that are counted one by one; a file that says more is broken."""
+"""Most graphs behind one update; a file that states more is broken."""
 
 TRAINING = {
     "rate": ("local_rate", "float"),
@@ -34,20 +34,20 @@ TRAINING = {
     "weight_decay": ("local_weight_decay", "float"),
     "loader": ("local_loader", "int"),
 }
-"""Fields of a file's local training, what ``Specification`` calls them, and what they hold."""
+"""Fields of a file's local training, their names in ``Specification``, and their types."""
 
 
 def observation_label(entry: Mapping[str, Any]) -> str:
-    """What people call a table: its ``name``, or the files."""
+    """The label of a table: its ``name``, or the files."""
     return entry.get("name") or ", ".join(_patterns(entry))
 
 
 def observation_faults(entry: Mapping[str, Any], folder: Path) -> Iterator[str]:
-    """Every mistake of one table, as ``.field: what is wrong``; of observations their headers alone are read.
+    """Every mistake of one table, as ``.field: what is wrong``; only the headers of observations are read.
 
     Args:
       entry: the table.
-      folder: where the grid lies, and its paths begin.
+      folder: the grid's folder, to which its paths are relative.
     """
     for key, value in entry.items():
         if key not in FIELDS:
@@ -85,9 +85,8 @@ def observation_faults(entry: Mapping[str, Any], folder: Path) -> Iterator[str]:
 
 
 def _unsaid_columns(entry: Mapping[str, Any], folder: Path) -> Iterator[str]:
-    """What to say where neither the table nor any of its files says what the input's columns mean.
-
-    Where some files do, the others fail by themselves: a feature space of the table would replace those that are said.
+    """The fault where neither the table nor any of its files states what the input's columns mean. Where only some
+    files do, the others fail when they are attacked: a feature space of the table would replace the stated ones.
     """
     patterns = [pattern for pattern in _patterns(entry) if isinstance(pattern, str) and pattern]
     headers = [_header(path) for pattern in patterns for path in _matches(pattern, folder)]
@@ -97,7 +96,7 @@ def _unsaid_columns(entry: Mapping[str, Any], folder: Path) -> Iterator[str]:
 
 
 def _header(file: Path) -> dict[str, Any]:
-    """What a file says of itself; empty where it cannot be read, or says nothing."""
+    """A file's header; empty where it cannot be read or has none."""
     try:
         with safe_open(file, framework="numpy") as opened:
             header: Any = json.loads((opened.metadata() or {})["jgleak"])
@@ -126,13 +125,13 @@ def _patterns(entry: Mapping[str, Any]) -> list[str]:
 
 
 def _matches(pattern: str, folder: Path) -> list[Path]:
-    """The files that a pattern names, sorted; a path that is there is itself, whatever letters it has."""
+    """The files that a pattern names, sorted; an existing path is never read as a pattern."""
     found = [pattern] if (folder / pattern).is_file() else glob.glob(pattern, root_dir=folder, recursive=True)
     return sorted((folder / path).absolute() for path in found if (folder / path).is_file())
 
 
 def recorded_files(entry: Mapping[str, Any], folder: Path) -> list[tuple[str, dict[str, Any]]]:
-    """Every file of a sound table, once, with what it says for ``Specification``: what people call it, and fields."""
+    """Every file of a valid table once: its label, and its fields of ``Specification``."""
     files = dict.fromkeys(path for pattern in _patterns(entry) for path in _matches(pattern, folder))
     features = entry.get("features")
     if features is not None and names_schema(features):
@@ -148,7 +147,7 @@ def recorded_files(entry: Mapping[str, Any], folder: Path) -> list[tuple[str, di
 
 
 def _fields(recorded: Recorded) -> dict[str, Any]:
-    """The fields that a file states; those of one that cannot be read keep their defaults, and reading says why."""
+    """The fields that a file states; a file that cannot be read keeps the defaults, and fails when it is attacked."""
     fields, header = dict[str, Any](recorded=recorded), _header(Path(recorded.file))
     try:
         fields |= {"batch_size": typed(header["batch_size"], "int", "batch_size")}

@@ -1,4 +1,4 @@
-"""The private graphs behind observation files, as audits keep them (``truths/HASH.json``) and users write them."""
+"""The private graphs behind observation files, as audits store them (``truths/HASH.json``) and users write them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from jgleak.plural import counted
 from jgleak.reading import check_file, namesakes, read_json
 
 FIELDS = ("x", "edges", "y", "name", "edge_class")
-"""Of a graph: codes of features, pairs of nodes, and where they are known the label, a name, classes of edges."""
+"""Fields of a graph: codes of features, pairs of nodes, and, where known, the label, a name, classes of edges."""
 
 
 def truth_file(place: Path, file: Path) -> Path | None:
-    """Where the truth of an observation file is: in a folder under the file's own name with ``.json``; None: nowhere.
-    A file holds the truths of several, by their names without ``.safetensors``.
+    """The path of an observation file's truth: in a folder the file of the same name with ``.json``; None where there
+    is none. A single file holds the truths of several, by their names without ``.safetensors``.
 
     Raises:
-      ValueError: it is no file that can be read to an end.
+      ValueError: it is not a regular file.
     """
     own = place / f"{file.stem}.json" if place.is_dir() else place
     if place.is_dir() and not own.exists():
@@ -35,14 +35,15 @@ def truth_file(place: Path, file: Path) -> Path | None:
 
 
 def truth_of(place: Path, file: Path) -> Any:
-    """The document that says which graphs are behind an observation file; None: it is not there."""
+    """The document with the graphs behind an observation file; None where there is none."""
     where = truth_file(place, file)
     data: Any = None if where is None else read_json(where)
     return data.get(file.stem) if not place.is_dir() and by_name(data) else data
 
 
 def common_truth(place: Path, files: Sequence[Path]) -> str | None:
-    """Which two observation files would have one truth, in words; None: no two, or a truth that is meant for all.
+    """A message about two observation files with the same truth; None where there are none, or one truth is meant for
+    all.
 
     Raises:
       ValueError: the place is a file that cannot be read.
@@ -54,21 +55,21 @@ def common_truth(place: Path, files: Sequence[Path]) -> str | None:
 
 
 def by_name(data: Any) -> bool:
-    """Whether a document of truths has them by the names of observation files, and is not that of one."""
+    """True where a document holds truths by the names of observation files, and is not a single truth."""
     return isinstance(data, Mapping) and "x" not in data
 
 
 def truths(place: Path, file: Path, space: FeatureSpace, size: int | None) -> list[Graph]:
-    """The graphs behind one observation file, in any order; none where the truth is not there.
+    """The graphs behind one observation file, in any order; empty where there is no truth.
 
     Args:
       place: the folder or file of truths.
-      file: the observation's.
-      space: of its nodes.
+      file: the observation file.
+      space: its feature space.
       size: number of graphs behind the update; None: unknown.
 
     Raises:
-      ValueError: a truth that is broken, of another feature space, or of another number of graphs.
+      ValueError: the truth is broken, or has another feature space or another number of graphs.
     """
     where, data = truth_file(place, file), truth_of(place, file)
     if data is None:

@@ -1,1 +1,1 @@
-"""An audit as one page: from the store's plain records to words, tables, plots and pictures. It computes no attack."""
+"""An audit as one page: words, tables, plots and pictures from the store's records. It runs no attack."""

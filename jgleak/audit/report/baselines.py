@@ -1,4 +1,4 @@
-"""Is an attack any better than what everybody can guess? Compared client by client."""
+"""Whether an attack is better than a guess without the update, compared client by client."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from jgleak.audit.report.tables import MEASURES, Measure
 from jgleak.audit.results import Unit
 
 COMPARED = tuple(m for m in MEASURES if m.name in ("GSM-0", "GSM-1", "GSM-2"))
-"""What an attack has to be better in, all of them: likeness of features, neighbourhoods, and those of two hops."""
+"""Measures in all of which an attack has to be better: similarity of features, of neighbourhoods, and of 2-hop
+neighbourhoods."""
 
 
 class Comparison(NamedTuple):
-    """One attack beside the trivial baselines of the same grid.
+    """One attack compared with the trivial baselines of the same grid.
 
     Attributes:
       attack: its name in the grid.
       better: rows in which every GSM is clearly higher than every baseline's.
-      others: rows in which some is not, though the attack found graphs.
-      alone: rows beside which no baseline was told as much.
+      others: rows in which some GSM is not, though the attack found graphs.
+      alone: rows for which no baseline knew as much.
       names: the baselines that it was compared with.
     """
 
@@ -32,11 +33,10 @@ class Comparison(NamedTuple):
 
 
 def comparisons(found: Sequence[Row]) -> list[Comparison]:
-    """Every attack that found graphs and shares data, model and defence with a baseline that was told as much.
+    """Every attack that found graphs and shares data, model and defence with a baseline that knew as much.
 
     "Clearly higher": the 95 % interval of the difference to each such baseline, on the clients that both attacked, lies
-    above zero; measures in which both are perfect are left out. Of rows in which nothing was found there is nothing to
-    compare.
+    above zero; measures in which both are perfect are left out. Rows in which nothing was found are left out.
     """
     outcomes: dict[str, Comparison] = {}
     for panel in panels(found):
@@ -57,7 +57,7 @@ def _better(row: Row, baselines: Sequence[Row]) -> bool:
 
 
 def _likelier(row: Row, other: Row) -> bool:
-    """Above in every measure in which there is room above the other."""
+    """Clearly higher in every measure in which not both are perfect."""
     open_measures = [measure for measure in COMPARED if not (_perfect(row, measure) and _perfect(other, measure))]
     return bool(open_measures) and all(_above(row, other, measure.value) for measure in open_measures)
 
@@ -83,5 +83,5 @@ def _above(row: Row, other: Row, value: Value) -> bool:
 
 
 def _client(unit: Unit) -> tuple[str, int, str]:
-    """One private graph: with its name, as auxiliaries may change which graphs are clients."""
+    """A key of one private graph, with its name, since auxiliary graphs may change which graphs are clients."""
     return unit.cell["seed"], unit.client, unit.record["name"]

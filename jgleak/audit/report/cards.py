@@ -1,7 +1,5 @@
-"""What was audited, in the manner of a model card and a data sheet: models, data, code, and what is not covered.
-
-After Mitchell et al. 2019 (model cards) and Gebru et al. 2021 (data sheets), of which these are the parts that an audit
-knows.
+"""What was audited, as model cards and data sheets: models, data, code, and what is not covered. After Mitchell et al.
+2019 (model cards) and Gebru et al. 2021 (data sheets), limited to what an audit knows.
 """
 
 from __future__ import annotations
@@ -19,14 +17,14 @@ from jgleak.names.datasets import origin
 from jgleak.plural import counted
 
 DIGITS = 16
-"""Of a digest, for people to compare."""
+"""Characters of a digest that are shown."""
 
 UNCOVERED = (
     "Other data, sizes, models, weights and protocols than these: a leak may be larger or smaller there.",
     "How useful the model stays under a defence, and how fair it is: nothing of that is measured.",
     "Systems around the model: transport, storage, who may read updates.",
 )
-"""What no audit here speaks of."""
+"""What no audit here covers."""
 
 
 class Card(NamedTuple):
@@ -43,7 +41,7 @@ class Cards(NamedTuple):
       models: one card each, by the names of the grid.
       data: likewise.
       code: what ran.
-      uncovered: what the audit does not speak of.
+      uncovered: what the audit does not cover.
     """
 
     models: list[Card]
@@ -63,7 +61,7 @@ def cards(audit: Audit, found: Sequence[Row], untried: str) -> Cards:
     Args:
       audit: the store's content.
       found: its rows.
-      untried: which attacks it did not try, by name, in a sentence.
+      untried: a sentence with the names of the attacks that it did not try.
     """
     models, data = dict[str, list[Row]](), dict[str, list[Row]]()
     for row in found:
@@ -135,7 +133,7 @@ def _range(numbers: Sequence[int]) -> str:
 
 
 def _spread(numbers: Sequence[int]) -> str:
-    """Least, median and most."""
+    """Smallest, median and largest number."""
     if not numbers:
         return ""
     return f"{min(numbers)} to {max(numbers)}, {np.median(numbers):g} in the median"

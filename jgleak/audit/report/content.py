@@ -1,4 +1,4 @@
-"""What the templates are filled with: every part of the report by name, without any format."""
+"""The content of the templates: every part of the report by name, without formatting."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _last_line(reason: str | None) -> str:
 
 
 def _facts(audit: Audit) -> dict[str, str]:
-    """What the audit ran on, to run it again."""
+    """Devices, versions and times of the audit."""
     units, compiling = audit.units, audit_compilation_line([unit.record for unit in audit.units])
     times = sorted(unit.finished_at.replace("T", " ")[:16] for unit in units)
     return {

@@ -1,4 +1,4 @@
-"""Private graphs beside what attacks made of them."""
+"""Private graphs beside their reconstructions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MOST = 60
 
 
 class Pair(NamedTuple):
-    """One client: its graph and the attack's best, as pictures (None: no such graph), and what to say below."""
+    """One client: its graph and the attack's best graph as pictures (None: no such graph), and a caption."""
 
     name: str
     truth: Markup | None
@@ -46,9 +46,9 @@ class Wall(NamedTuple):
 
 
 def gallery(folder: Path, found: Sequence[Row]) -> list[Wall]:
-    """The first clients of every row with an attack that ended; of batches the first one whole, up to ``TOGETHER``.
-
-    A pair whose files are missing or broken says so; the rest of the report does not depend on them.
+    """The first clients of every row with an attack that ended; for batches all graphs of the first one, up to
+    ``TOGETHER``. A pair whose files are missing or broken has a caption that states it; the rest of the report does not
+    depend on them.
     """
     finished = [row for row in found if row.done]
     share = max(1, MOST // max(1, len(finished)))
@@ -56,7 +56,7 @@ def gallery(folder: Path, found: Sequence[Row]) -> list[Wall]:
 
 
 def _first(row: Row) -> list[Unit]:
-    """The units of the first clients; of a row with updates of several sizes those of the first one's size."""
+    """The units of the first clients; in a row with several batch sizes those of the first one's size."""
     first, sizes = row.done[0], {unit.hash: int(unit.specification["batch_size"]) for unit in row.done}
     batch = sizes[first.hash]
     alike = [unit for unit in row.done if sizes[unit.hash] == batch]

@@ -16,15 +16,15 @@ ROUNDS = 100
 DELTA = 1e-5
 
 LARGE = 10.0
-"""An epsilon above this says nothing that protects anybody: odds may change by a factor of ``exp(10)``, 22,000."""
+"""An epsilon above this protects nobody: odds may change by a factor of ``exp(10)``, 22,000."""
 
 
 class Guarantee(NamedTuple):
     """One defence with noise, and what to say of it.
 
     Attributes:
-      model: whose updates.
-      defense: as the grid has it.
+      model: the model's name in the grid.
+      defense: the defence's name in the grid.
       text: its epsilon in one round and over ``ROUNDS``, or why there is none.
     """
 
@@ -34,7 +34,8 @@ class Guarantee(NamedTuple):
 
 
 def guarantees(found: Sequence[Row]) -> list[Guarantee]:
-    """Those of all models and defences of an audit that add noise to updates, in the order of the rows."""
+    """The guarantees of all defences of an audit that add noise to updates, for each model, in the order of the
+    rows."""
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in found:
         if _noisy(row.units[0].specification["defense"]):
@@ -43,7 +44,7 @@ def guarantees(found: Sequence[Row]) -> list[Guarantee]:
 
 
 def _noisy(defense: str) -> bool:
-    """Whether it adds noise to updates; one that this version does not know says nothing here."""
+    """True where a defence adds noise to updates; one that this version does not know counts as none."""
     try:
         return any(step.kind.deviation is not None for step in parse(defense).steps)
     except ValueError:
@@ -61,7 +62,7 @@ def _text(rows: Sequence[Row]) -> str:
     one, many = (privacy(parse(defense), sizes, rounds=rounds, delta=DELTA) for rounds in (1, ROUNDS))
     if math.isinf(many.epsilon):
         return f"no guarantee: {many.reason}"
-    clause = "says nothing that protects anybody" if many.epsilon > LARGE else "bounds what can be learnt"
+    clause = "protects nobody" if many.epsilon > LARGE else "bounds what can be learnt"
     return (
         f"epsilon {one.epsilon:.3g} in one round and {many.epsilon:.3g} over {ROUNDS} rounds, at delta {DELTA:g}; an "
         f"epsilon of this size {clause} ({many.reason})"

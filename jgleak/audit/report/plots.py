@@ -13,16 +13,16 @@ from jgleak.audit.report.tables import EXACT, GSM2, SETS, STATUSES, LeakRow, Mea
 from jgleak.plural import counted
 
 WIDTH = 360
-"""Units across a plot: about the pixels of a phone, so that its text is never scaled down."""
+"""Width of a plot: about the pixels of a phone, so that its text is never scaled down."""
 
 COLOURS = 8
-"""Colours of the style sheet for series, after which they come again with other marks."""
+"""Number of series colours in the style sheet; further series repeat them with other marks."""
 
 WIDEST = 64
-"""Units across the widest bar of a histogram."""
+"""Width of the widest bar of a histogram."""
 
 LONGEST = 52
-"""Characters of a label that fit; the whole one is in the element's title."""
+"""Characters of a label that fit; the full label is in the element's title."""
 
 TEXT = Markup('<text x="{:.1f}" y="{:.1f}" class="{}">{}</text>')
 LINE = Markup('<line x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}" class="{}"/>')
@@ -91,7 +91,7 @@ def _panel(panel: Panel | Row, rows: Iterable[Row]) -> str:
 
 
 def _order(rows: Iterable[Row]) -> dict[str, int]:
-    """A number for each attack: its colour and its mark, the same in every plot."""
+    """A number for each attack, which decides its colour and its mark in every plot."""
     return {name: i for i, name in enumerate(dict.fromkeys(row.attack for row in rows))}
 
 
@@ -181,7 +181,7 @@ def _defences(lanes: Sequence[tuple[Row, Estimate | None]], order: dict[str, int
 
 
 def _bins(found: Sequence[Sets]) -> list[str]:
-    """The sizes that all histograms have columns for: from the smallest to the largest that any of them counts."""
+    """The columns of all histograms: from the smallest to the largest size that occurs in any of them."""
     names = [name for name, _, _ in SETS]
     filled = [
         k for k, name in enumerate(names) if any(one.counts[status][name] for one in found for status in STATUSES)

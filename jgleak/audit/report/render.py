@@ -27,7 +27,7 @@ WHOLE = 24
 WHOLE_PIECE = Markup('<span class="whole">{}</span>')
 
 MARKDOWN = re.compile(r"([\\`*_\[\]<>|#~$&])")
-"""What Markdown, or the HTML inside it, would read as something else than text."""
+"""Characters that Markdown, or HTML inside it, would not read as text."""
 
 
 def write_report(folder: Path, file: Path, *, pictures: bool = True) -> None:
@@ -35,8 +35,9 @@ def write_report(folder: Path, file: Path, *, pictures: bool = True) -> None:
 
     Args:
       folder: what `jgleak audit --out` wrote, finished or not.
-      file: the file to write, anew where there is one.
-      pictures: show private graphs beside their reconstructions, with their names; without, the page holds rates alone.
+      file: the file to write; an existing one is replaced.
+      pictures: show private graphs beside their reconstructions, with their names; otherwise the page holds rates
+        alone.
 
     Raises:
       ValueError: no store or a broken one, another suffix, or a file that cannot be written.
@@ -54,7 +55,7 @@ def write_report(folder: Path, file: Path, *, pictures: bool = True) -> None:
 
 
 def render_html(audit: Audit, folder: Path | None = None) -> str:
-    """The page: everything on it is in it, and nothing in it runs.
+    """The page as one self-contained file without scripts.
 
     Args:
       audit: the store's content.
@@ -114,13 +115,13 @@ def _cell(estimate: Estimate | None, rate: bool = True, of: int | None = None) -
 
 
 def _broken(name: str) -> Markup:
-    """A name that may go on in the next line after a colon or a plus, and not within a number (``1e-3``)."""
+    """A name that may be broken after a colon or a plus, and not within a number (``1e-3``)."""
     pieces = (piece if len(piece) > WHOLE else WHOLE_PIECE.format(piece) for piece in re.split(r"(?<=[:+])", name))
     return Markup("<wbr>").join(pieces)
 
 
 def _markdown(value: Any) -> Any:
-    """Every value that a template prints, as text on one line; what is marked as safe passes."""
+    """Escape a value that a template prints, as text on one line; values marked as safe are unchanged."""
     if isinstance(value, Markup):
         return value
     return MARKDOWN.sub(r"\\\1", " ".join(str(value).split()))

@@ -25,12 +25,12 @@ class Row(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What tells rows apart."""
+        """The key of a row."""
         return self.data, self.model, self.attack, self.defense
 
     @property
     def done(self) -> list[Unit]:
-        """The attacks that ended: all that rates and means are taken over."""
+        """The attacks that ended, over which rates and means are taken."""
         return self.of("done")
 
     def of(self, status: str) -> list[Unit]:
@@ -44,12 +44,12 @@ class Row(NamedTuple):
 
     @property
     def recorded(self) -> bool:
-        """The clients ran, and files hold their updates; what they did to these is as the files say."""
+        """True for real clients, whose updates and training files describe."""
         return self.units[0].specification.get("recorded") is not None
 
     @property
     def told(self) -> list[Unit]:
-        """The attacks that ended on a client whose private graph is known: all that can be right or wrong."""
+        """The attacks that ended on a client whose private graph is known."""
         return [unit for unit in self.done if unit.record["exact"] is not None]
 
     @property
@@ -59,7 +59,7 @@ class Row(NamedTuple):
 
     @property
     def under(self) -> str:
-        """The defence in words; a grid may name how clients send as well, as batches of several graphs."""
+        """The defence in words; a grid's entry may also name other properties of the clients, such as batches."""
         if not self.undefended:
             return self.defense
         return "no defence" if self.defense == "none" else f"{self.defense} (no defence)"
@@ -71,7 +71,7 @@ class Row(NamedTuple):
 
     @property
     def wrong(self) -> int:
-        """Clients whose graph a set that is certified to be complete lacks."""
+        """Number of clients whose graph is missing from a set that is certified to be complete."""
         certified = [unit.record for unit in self.told if unit.record["certificate"] is not None]
         return sum(r["certificate"]["status"] != "at_least_k" and not r["truth_in_set"] for r in certified)
 
@@ -118,8 +118,8 @@ def panels(found: Sequence[Row]) -> list[Panel]:
 def clients(units: Sequence[Unit]) -> list[list[Unit]]:
     """Units of one private graph together, one for each seed that drew it.
 
-    A graph attacked under two seeds is no two independent clients. Graphs are told apart by data and name; where names
-    repeat within one seed they identify nothing, and each unit counts as a client of its own.
+    A graph attacked under two seeds is not two independent clients. Graphs are identified by data and name; where names
+    repeat within one seed they identify nothing, and each unit counts as a client.
     """
     names = [(unit.cell["data"], unit.record["name"]) for unit in units]
     within = [(unit.cell["seed"], *name) for unit, name in zip(units, names, strict=True)]
@@ -132,7 +132,7 @@ def clients(units: Sequence[Unit]) -> list[list[Unit]]:
 
 
 def explained(unit: Unit) -> bool:
-    """The attack found a graph whose gradient is the client's; what an optimiser ended with is none."""
+    """True where the attack found a graph with the client's gradient; the last iterate of an optimiser is not one."""
     return bool(unit.record.get("graphs")) and unit.record["stop"] == "match"
 
 
@@ -154,5 +154,5 @@ def estimate(units: Sequence[Unit], value: Value, *, rate: bool) -> Estimate | N
 
 @lru_cache(maxsize=4096)
 def _interval(values: tuple[float, ...], rate: bool) -> Interval:
-    """Page and Markdown ask for the same intervals, and clients that all agree are common."""
+    """Cached: page and Markdown need the same intervals, and many rows have equal values."""
     return intervals.rate(values) if rate else intervals.bootstrap(values)

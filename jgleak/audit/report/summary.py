@@ -15,7 +15,7 @@ from jgleak.names.attacks import BASELINES
 from jgleak.plural import counted
 
 FEW = 10
-"""With fewer clients than this an interval says little, and the summary says so."""
+"""With fewer clients than this an interval is too wide to be useful, and the summary states it."""
 
 NO_EVIDENCE = (
     "An attack that rebuilds nothing is no evidence of safety: another attack, a longer search or more knowledge may."
@@ -38,7 +38,7 @@ class Summary(NamedTuple):
 
 
 def summary(audit: Audit, table: Sequence[LeakRow]) -> Summary:
-    """What leaks, what defences change, what guessing reaches, what is missing, and how far all this goes.
+    """What leaks, what defences change, what guesses reach, what is missing, and the limits of the audit.
 
     Args:
       audit: the store.
@@ -90,7 +90,7 @@ def _hits(row: Row) -> int:
 
 
 def _rebuilt(row: Row) -> str:
-    """How often the private graph came back; several seeds may have drawn the same graph."""
+    """How often the private graph was rebuilt; several seeds may have drawn the same graph."""
     different = len(clients(row.told))
     if different == len(row.told):
         return f"rebuilt {_hits(row) or 'none'} of {counted(different, 'private graph')} exactly"
@@ -108,7 +108,7 @@ def _undefended(real: Sequence[LeakRow]) -> list[str]:
 
 
 def _defended(real: Sequence[LeakRow]) -> list[str]:
-    """Of each defence the attack that leaks most, since a defence is as good as its worst case."""
+    """For each defence the attack that leaks most, since a defence is as good as its worst case."""
     sentences, rows = [], [leak.row for leak in real if not leak.row.undefended and not leak.row.recorded]
     leaks = {leak.row.key: leak for leak in real}
     for panel in panels(rows):
@@ -124,7 +124,7 @@ def _defended(real: Sequence[LeakRow]) -> list[str]:
 
 
 def _recorded(real: Sequence[LeakRow]) -> list[str]:
-    """Files of clients that ran: what is known beside the truth, and what is known without it."""
+    """Sentences on recorded clients: results compared with the truth, and results without one."""
     sentences = []
     for leak in (leak for leak in real if leak.row.recorded):
         row, untold = leak.row, len(leak.row.done) - len(leak.row.told)
@@ -136,7 +136,7 @@ def _recorded(real: Sequence[LeakRow]) -> list[str]:
 
 
 def _found(row: Row) -> str:
-    """Of clients whose truth is unknown: what was found, and what certificates claim without it."""
+    """A sentence on clients whose truth is unknown: what was found, and what certificates claim."""
     listed = sum(map(explained, row.done))
     kinds = [(unit.record["certificate"] or {}).get("status") for unit in row.done]
     return (

@@ -54,7 +54,7 @@ STATUSES: tuple[str, ...] = get_args(Status)
 
 
 class LeakRow(NamedTuple):
-    """One row of the leak table: estimates by the names of ``MEASURES``, and what became of the other attacks."""
+    """One row of the leak table: estimates by the names of ``MEASURES``, and the numbers of attacks by status."""
 
     row: Row
     done: int
@@ -86,7 +86,7 @@ def by_size(row: Row, measure: Measure) -> dict[str, Estimate | None]:
 
 
 def by_seed(row: Row) -> dict[str, Estimate | None]:
-    """The exact rate of each seed alone, to see how far seeds differ."""
+    """The exact rate of each seed, which shows how far seeds differ."""
     seeds = dict.fromkeys(unit.cell["seed"] for unit in row.units)
     return {seed: estimate([u for u in row.done if u.cell["seed"] == seed], EXACT.value, rate=True) for seed in seeds}
 
@@ -95,8 +95,8 @@ class Shown(NamedTuple):
     """Facts that updates of one data set, model and defence show by themselves, whatever the attack.
 
     Attributes:
-      row: the row whose clients they are of.
-      clients: with an update of their own; of a batch that is one.
+      row: the row of these clients.
+      clients: number of clients, each with one update.
       shares: by fact, the share of them whose update shows it.
     """
 

@@ -1,4 +1,4 @@
-"""What each row takes for granted: what the server sees and knows, and the conditions of its certificates."""
+"""The assumptions of each row: what the server sees and knows, and the conditions of its certificates."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SUBJECTS: tuple[Callable[[Row], str], ...] = (
     lambda row: row.under,
     lambda row: f"{row.attack}, {row.under}",
 )
-"""What a fact may be said of, from all rows to one."""
+"""The scopes of a fact, from all rows to one."""
 
 
 RANKINGS = {
@@ -46,8 +46,8 @@ class Assumptions(NamedTuple):
     Attributes:
       panel: the rows.
       shared: facts of all of them.
-      own: those that differ, said once of each attack or of each defence where they follow from it, else of each row.
-      conditions: of each row's certificates, with how many rest on them.
+      own: facts that differ, stated once for each attack or defence where they depend on it alone, else for each row.
+      conditions: the conditions of each row's certificates, with the number of certificates.
     """
 
     panel: Panel
@@ -78,12 +78,12 @@ def _said(title: str, facts: Sequence[tuple[Row, dict[str, str]]]) -> dict[str, 
     return {who: text for who, text in said.items() if text is not None}
 
 
-UNBOUNDED = "the attacker knows no bound; certificates say how far was looked"
+UNBOUNDED = "the attacker knows no bound; each certificate states the largest number of nodes searched"
 """Without ``max_n``."""
 
 
 def in_words(rows: Sequence[Row]) -> list[str]:
-    """The threat model in a few sentences: what the server sees, and what which attack is told beyond that."""
+    """The threat model in a few sentences: what the server sees, and what each attack knows besides."""
     seen = dict.fromkeys(seen_by_server(row) for row in rows)
     sentences = [
         f"The attacker is the server itself, which follows the protocol. It sees {'; or '.join(seen)}.",
@@ -92,7 +92,7 @@ def in_words(rows: Sequence[Row]) -> list[str]:
     told: dict[str, dict[str, None]] = {}
     for row in rows:
         told.setdefault(row.attack, {}).update(dict.fromkeys(_given(row.units[0].specification)))
-    sentences += [f"{attack} is also told {' and '.join(given)}." for attack, given in told.items() if given]
+    sentences += [f"{attack} also knows {' and '.join(given)}." for attack, given in told.items() if given]
     return sentences if rows else []
 
 
@@ -123,7 +123,7 @@ def _facts(row: Row) -> dict[str, str]:
 
 
 def _recorded(row: Row, spec: Mapping[str, Any]) -> dict[str, str]:
-    """Of clients that ran: the file says how; what it does not say is not known."""
+    """The facts of recorded clients, as far as their files state them."""
     files, noise = {unit.cell.get("file", "") for unit in row.units}, spec["recorded"]["noise"]
     told = len({unit.cell.get("file", "") for unit in row.told})
     facts = {
@@ -147,11 +147,12 @@ def described_data(spec: Mapping[str, Any]) -> str:
     limits = [text.format(spec[name]) for name, text in sizes.items() if spec[name] is not None]
     task = "" if spec["task"] is None else f", task {spec['task']}"
     by_node, bonds = (", labels by node" if spec["node_task"] else ""), (", bond types" if spec["bonds"] else "")
-    return ", ".join([f"{spec['dataset']}{task}{by_node}{bonds}", *limits])
+    columns = "columns normalised by the data set's mean and deviation" if spec["normalise"] else "raw columns"
+    return ", ".join([f"{spec['dataset']}{task}{by_node}{bonds}", *limits, columns])
 
 
 def described_model(unit: Unit) -> str:
-    """The model of a client in words; of a client that ran as its file has it."""
+    """The model of a client in words; for a recorded client from its file."""
     spec = unit.specification
     if spec.get("recorded") is not None:
         return unit.record.get("model") or ""
@@ -187,7 +188,7 @@ def seen_by_server(row: Row) -> str:
 
 
 def _seen_of(unit: Unit) -> str:
-    """What the server sees of a client that ran, by its file."""
+    """What the server sees of a recorded client, by its file."""
     return _sends(unit.specification["protocol"] or "fedsgd", unit.specification)
 
 

@@ -1,4 +1,4 @@
-"""The first screen: what came out, for whom it holds, what it means for one person, what to do, what was not tried.
+"""The first screen: the result, for whom it holds, what it means for one person, what to do, what was not tried.
 
 Every sentence follows from counts by a fixed rule, as in ``summary``.
 """
@@ -29,9 +29,9 @@ class Verdict(NamedTuple):
       level: one of the constants above.
       condition: for which clients and which server it holds.
       person: what it means for one person.
-      advice: what changes it, by the names of things that can be changed.
-      untried: what this audit does not speak of, attacks by their number,
-      by_name: and by their names.
+      advice: changes that help or do not help.
+      untried: what this audit did not try, with the number of attacks.
+      by_name: the same with their names.
     """
 
     level: str
@@ -43,11 +43,11 @@ class Verdict(NamedTuple):
 
 
 LEVELS = SINGLED_OUT, REBUILT, LISTED, UNTOLD, NOT_REBUILT
-"""From the worst; what is true of one row is true of the audit."""
+"""The worst first; the worst row decides for the audit."""
 
 
 def verdict(table: Sequence[LeakRow]) -> Verdict:
-    """Of the attacks that read the update, the worst of all rows, with a defence or without."""
+    """The verdict of the worst row among the attacks that read the update, with a defence or without."""
     real = [leak.row for leak in table if leak.done and not leak.row.trivial]
     level = next((one for one in LEVELS if any(_level(row) == one for row in real)), NOTHING_RAN)
     rows = [row for row in real if _level(row) == level]
@@ -72,7 +72,7 @@ def _untold(unit: Unit) -> bool:
 
 
 def _narrowed(row: Row) -> int:
-    """Clients without a truth of which a certificate says that the listed graphs are all that explain the update."""
+    """Clients without a known truth for which a certificate states that only the listed graphs explain the update."""
     return sum(_untold(unit) and (unit.record["certificate"] or {}).get("status") == "k_graphs" for unit in row.done)
 
 
@@ -81,7 +81,7 @@ def _count(row: Row, name: str) -> int:
 
 
 def singled_out(row: Row) -> int:
-    """Clients whose graph a certificate says to be the only one, and no truth contradicts it."""
+    """Clients for which a certificate states that only one graph explains the update, and no truth contradicts it."""
     return sum(
         (unit.record["certificate"] or {}).get("status") == "unique" and unit.record["truth_in_set"] is not False
         for unit in row.done
@@ -122,7 +122,7 @@ def _range(numbers: Sequence[int]) -> str:
 
 
 def _by(row: Row) -> str:
-    """Which attacks these are: other rows have other counts."""
+    """The attack and the defence of a row, in words."""
     return f" by {row.attack}" + (f" {_under(row)}" if not row.recorded else "")
 
 
@@ -164,7 +164,7 @@ def _person(level: str, rows: Sequence[Row]) -> str:
 
 
 def _advice(real: Sequence[Row]) -> list[str]:
-    """What the audit's own rows say of defences, beside the same attack without one; where there are none, what to
+    """Sentences on the audit's defences, compared with the same attack without one; where there are none, what to
     try."""
     defended = [row for row in real if not row.undefended and not row.recorded]
     if not defended and any(row.recorded for row in real):
@@ -201,7 +201,7 @@ def _advice(real: Sequence[Row]) -> list[str]:
 
 
 def _how_often(rebuilt: int, listed: int) -> str:
-    """How often graphs came back first, and how often among others alone."""
+    """How often graphs were listed first, and how often only among others."""
     said = (f"rebuilt {counted(rebuilt, 'time')}" * (rebuilt > 0), f"listed, not first, {counted(listed, 'time')}")
     return " and ".join(part for part in (said if listed else said[:1]) if part)
 
@@ -211,7 +211,7 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _untried(rows: Sequence[Row]) -> tuple[str, str]:
-    """What was not tried, in a sentence with the number of attacks and in one with their names."""
+    """What was not tried: a sentence with the number of attacks, and one with their names."""
     ran = {row.units[0].specification["attack"] for row in rows if row.done}
     left = [name for name in ATTACKS if name not in ran and name not in BASELINES]
     attacks = f"{len(left)} of jgleak's {len(ATTACKS) - len(BASELINES)} attacks" if left else ""

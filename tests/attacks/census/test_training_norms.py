@@ -75,7 +75,7 @@ def test_the_number_of_nodes_follows_from_the_statistics() -> None:
 
 def test_where_the_first_layer_has_no_norm_the_number_is_asked_for() -> None:
     graph, observation = observed("indole", (Layer(GINConv(48)), gin()[0]))
-    assert "give it (--n)" in attacked(observation, None).info["reason"]
+    assert "set it (--n)" in attacked(observation, None).info["reason"]
     assert attacked(observation, graph.n).best.isomorphic(graph)
 
 
