@@ -55,7 +55,7 @@ def how_often(deployment: Deployment, attacks: Iterable[str]) -> str:
     row = row_of(deployment)
     known = {} if row is None else RECORDED[row]
     said = [f"{name} {known[name]}" for name in attacks if name in known]
+    if not said:
+        return NONE
     model = "" if row == TRAINING_NORMS else "GRAIN's GCN, "
-    return (
-        f"of 40 Tox21 molecules ({model}random weights; {row}) exactly: {', '.join(said)} ({PLACE})" if said else NONE
-    )
+    return f"of 40 Tox21 molecules ({model}random weights; {row}), rebuilt exactly: {', '.join(said)} ({PLACE})"

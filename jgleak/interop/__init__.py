@@ -1,7 +1,7 @@
-"""Models from outside: arrays by name, a written-down forward pass, and an ``Observation`` comes out.
+"""Models from other frameworks: arrays by name and a forward pass become an ``Observation``.
 
-No framework is imported before there is a model of it. ``from_pyg`` takes a live PyTorch module (``steps_of`` says how
-it is read), ``from_arrays`` any state and gradients by name (state dicts, flax parameter trees, NNX states, files),
+A framework is imported only for a model of it. ``from_pyg`` takes a live PyTorch module (read by ``steps_of``),
+``from_arrays`` any state and gradients by name (state dicts, flax parameter trees, NNX states, files), and
 ``from_weights`` the weights that a client returned.
 """
 

@@ -1,4 +1,4 @@
-"""Arrays by name, whatever holds them: state dicts, parameter trees, NNX states, files. No framework is imported."""
+"""Arrays by name, from state dicts, parameter trees, NNX states and files. No framework is imported."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def by_name(tree: Any) -> Arrays:
         out (a parameter without gradient).
 
     Raises:
-      ValueError: an entry is no array of numbers, or two have one name.
+      ValueError: an entry is not an array of numbers, or two have the same name.
     """
     out: Arrays = {}
     for name, leaf in _leaves(tree, ()):
         if leaf is None:
             continue
         if name in out:
-            raise ValueError(f"arrays: {name!r} comes twice; give every array a name of its own")
+            raise ValueError(f"arrays: {name!r} occurs twice; give every array its own name")
         out[name] = _host(name, leaf)
     return out
 
@@ -47,10 +47,10 @@ def named(names: Sequence[str], arrays: Sequence[Any]) -> Arrays:
 
     Args:
       names: in the order of the list, ``list(model.state_dict())``.
-      arrays: one a name.
+      arrays: one for each name.
 
     Raises:
-      ValueError: as many names as arrays are needed; and as for ``by_name``.
+      ValueError: the numbers of names and arrays differ; or as for ``by_name``.
     """
     if len(names) != len(arrays):
         raise ValueError(
@@ -117,7 +117,7 @@ def _host(name: str, leaf: Any) -> np.ndarray:
         leaf = leaf.get_value()
     if hasattr(leaf, "detach"):  # a torch tensor
         leaf = leaf.detach().cpu()
-        # NumPy has no bfloat16 of its own; its type says in which numbers the client computed.
+        # NumPy has no bfloat16; the type is kept, since it shows the client's precision.
         short = str(leaf.dtype) == "torch.bfloat16"
         leaf = leaf.float().numpy().astype(jnp.bfloat16) if short else leaf.numpy()
     array = np.asarray(leaf)

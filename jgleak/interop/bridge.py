@@ -1,4 +1,5 @@
-"""Parameters and gradients of another framework's model as an ``Observation``: the same function, in jgleak's parts."""
+"""Parameters and gradients of another framework's model as an ``Observation``: the same function, built from jgleak's
+parts."""
 
 from __future__ import annotations
 
@@ -30,18 +31,18 @@ from jgleak.precision import computed_noise
 
 @dataclasses.dataclass(frozen=True)
 class Client:
-    """What a client does beside sending the gradients of all parameters.
+    """What a client does besides sending the gradients of all parameters.
 
     Attributes:
-      frozen: names of parameters that it does not train, and that have no gradient.
-      buffers: the running statistics of batch normalisation in training mode that came back, by name, while the state
-        has those from before the step; other arrays may be among them. None: none came back.
+      frozen: names of parameters that it does not train, which have no gradient.
+      buffers: the returned running statistics of batch normalisation in training mode, by name, while the state has
+        those from before the step; other arrays may be among them. None: none were returned.
       clipped: it clipped the update as a whole.
       pruned: it left the smallest entries out.
-      noise: standard deviation of the noise on every entry, where it added some. What a client leaves that computes in
-        16 bits is read off the arrays' types, and adds up.
-      local: how it trained. Gradients of several steps are their mean along the way; ``from_weights`` takes one step's
-        rate from it too.
+      noise: standard deviation of the noise on every entry, where it added some. Rounding of a client that computes in
+        16 bits follows from the arrays' types, and is added.
+      local: how it trained. Gradients of several steps are given as their mean; ``from_weights`` needs it also for the
+        rate of a single step.
     """
 
     frozen: Sequence[str] = ()
@@ -54,12 +55,12 @@ class Client:
 
 UNCOMPARED = (
     "example: nothing compares jgleak's model with yours, and an attack on another model finds nothing; give "
-    "example=(x, edge_index, output), a public graph and what your model says of it"
+    "example=(x, edge_index, output), a public graph and your model's output for it"
 )
 
 
 def warn_uncompared(layers: Forward, example: Given | None) -> None:
-    """Warn the caller's caller where nothing checks a forward pass; a live module is run instead."""
+    """Warn the caller's caller where nothing checks a forward pass; a live module is checked by running it."""
     if example is None and not is_live(layers):
         warnings.warn(UNCOMPARED, stacklevel=3)
 
@@ -78,26 +79,27 @@ def from_arrays(
     """The observation of a server that sent ``state`` and got ``gradients`` back.
 
     Args:
-      state: the parameters at which the gradient was taken, by name (``by_name`` says what may hold them), and the
-        buffers of layers that the list names.
+      state: the parameters at which the gradient was taken, by name (in any container of ``by_name``), and the buffers
+        of layers that the list names.
       gradients: of every parameter that is trained, under the same names.
       layers: the forward pass, step by step; see ``jgleak.interop.layers`` and ``plan``. A name stands for the layer of
-        PyTorch Geometric that has such arrays, with the options that it comes with. Or a live module of PyTorch, which
-        is read as ``from_pyg`` does, and whose parameters are those of ``state``.
+        PyTorch Geometric that has such arrays, with its default options. Or a live PyTorch module, which is read as in
+        ``from_pyg``, with the parameters of ``state``.
       loss: a ``Loss``, or its text (``bce``, ``ce``, ``mse``, ``masked_bce``). ``bce`` on one output becomes ``ce`` on
         two: with logits ``(0, z)`` the softmax is the sigmoid, and every gradient but the last layer's first column is
         the same.
       batch_size: number of graphs whose losses were averaged.
-      reduction: how: ``mean``, or ``sum`` (the gradient is then divided by the batch, and under ``bce`` and a masked
-        loss by outputs: a sum over the labels that are present is a mean over all).
-      example: public graphs with the model's output for them, which the bridge's output must equal. This finds what no
-        name shows: a missing activation, a transposed square matrix, an edge weight, a row that is added. With labels
-        (``Example``) the gradient must be that of these graphs too.
-      client: parts that it does not train, buffers that it returns, and what it did to the gradients.
+      reduction: how the losses were combined: ``mean``, or ``sum`` (the gradient is then divided by the batch size, and
+        under ``bce`` and a masked loss by the number of outputs: a sum over the labels that are present is a mean over
+        all).
+      example: public graphs with the model's output for them, which the bridge's output must equal. This finds errors
+        that no name shows: a missing activation, a transposed square matrix, an edge weight, a row that is added. With
+        labels (``Example``) the gradient must be that of these graphs too.
+      client: parts that clients do not train, buffers that they return, and what they did to the gradients.
 
     Raises:
       ValueError: a description that does not fit the arrays, a part that no attack here handles, gradients of another
-        model, values that are not finite, or an output that differs. Every message says what, why, and what instead.
+        model, values that are not finite, or an output that differs.
 
     Warns:
       UserWarning: there is no example, so that nothing checks the list of steps.
@@ -166,7 +168,7 @@ def observed(
 
 
 def trained_names(layers: Forward, state: Arrays) -> list[str]:
-    """The names of the parameters of a forward pass; running statistics are none.
+    """The names of the parameters of a forward pass, without running statistics.
 
     Raises:
       ValueError: a description that does not fit the arrays.
@@ -197,10 +199,10 @@ def _finite(what: str, arrays: Arrays) -> None:
 
 
 def _frozen(places: Sequence[WeightSlot], names: Sequence[str]) -> tuple[str, ...]:
-    """The parts of ``GNN`` that stand for parameters which are not trained."""
+    """The parts of ``GNN`` that hold the parameters which are not trained."""
     frozen, known = set(names), {name for slot in places for name in slot.names}
     if not frozen <= known:
-        raise ValueError(f"frozen: {min(frozen - known)!r} is no parameter of this state; there is {', '.join(known)}")
+        raise ValueError(f"frozen: {min(frozen - known)!r} is not a parameter of this state; it has {', '.join(known)}")
     for slot in places:
         if frozen & set(slot.names) and not frozen >= set(slot.names):
             left = min(set(slot.names) - frozen)
@@ -223,7 +225,7 @@ def _trained(places: Sequence[WeightSlot], weights: Arrays, slopes: Arrays) -> A
         if name.endswith(COUNTER):
             continue
         if name not in known:
-            raise ValueError(f"gradient: {name!r} is no parameter of this state; it is a gradient of another model")
+            raise ValueError(f"gradient: {name!r} is not a parameter of this state; it is a gradient of another model")
         if slope.shape != weights[name].shape:
             raise ValueError(
                 f"gradient: {name!r} has shape {slope.shape}, the parameter {weights[name].shape}; it is a gradient of "
@@ -246,7 +248,7 @@ def _moved(what: str, name: str) -> ValueError:
 
 
 def _statistics(places: Sequence[WeightSlot], weights: Arrays, buffers: Arrays) -> Params | None:
-    """The running statistics that came back, of the norms in training mode; None: there are none.
+    """The returned running statistics of the norms in training mode; None: there are none.
 
     Raises:
       ValueError: some are missing, moved in evaluation mode, or did not move in training mode.
@@ -271,7 +273,7 @@ def _statistics(places: Sequence[WeightSlot], weights: Arrays, buffers: Arrays) 
 
 
 def _tables(places: Sequence[WeightSlot], weights: Arrays) -> tuple[int, ...]:
-    """Rows of every embedding table of the encoder; empty: the model takes its rows as they are."""
+    """Number of rows of every embedding table of the encoder; empty: the model takes its rows unchanged."""
     names = [name for slot in places if isinstance(slot.layer, Embeddings) for name in slot.names]
     return tuple(weights[name].shape[0] for name in names)
 

@@ -1,4 +1,4 @@
-"""From a plan and its arrays to the model: jgleak's parts, with the sizes of the arrays."""
+"""From a plan and its arrays to the model: jgleak's parts with the sizes of the arrays."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ from jgleak.interop.take import WeightSlot, epsilons_of, heads_of
 
 
 class Shown(NamedTuple):
-    """What arrays say of layers beside their sizes, by the layer's name.
+    """What arrays show of layers besides their sizes, by the layer's name.
 
     Attributes:
-      heads: of attention.
-      epsilons: a GIN's weight of a node itself.
+      heads: number of attention heads.
+      epsilons: a GIN's weight of the node itself.
       edge_rows: the attributes of every edge class, one-hot and side by side, where embeddings of them are added.
     """
 
@@ -66,14 +66,14 @@ LAST_KERNELS = {
     "leconv": "self_kernel",
     "gatv2": "source_kernel",
 }
-"""The kernel whose columns a convolution's outcome has, where it is not called ``kernel``."""
+"""The kernel with as many columns as the convolution's output, where it is not called ``kernel``."""
 
 
 def model_of(plan: ForwardPlan, places: Sequence[WeightSlot], params: Params, weights: Arrays) -> GNN:
     """The architecture of a plan.
 
     Raises:
-      ValueError: arrays that do not fit each other, in the names they have outside.
+      ValueError: arrays that do not fit each other, under their own names.
     """
     shown = Shown(heads_of(places, weights), epsilons_of(places, weights), edge_rows_of(places, weights))
     layers = tuple(_layer(step, params[f"layers_{i}"], shown) for i, step in enumerate(plan.layers))

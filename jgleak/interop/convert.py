@@ -37,7 +37,7 @@ OVER_GRAPHS = ("GraphNorm", "InstanceNorm")
 EDGES_SCORE = "attention whose scores edge features enter"
 
 INSTEAD = {"edge_dim": ", without edge_attr, or take GINEConv(.., edge_dim=K), which sees one class of K on every edge"}
-"""What an option that is not read can be replaced by, beside the value that is."""
+"""What else to do about an option that is not supported."""
 
 EXPECTED: Mapping[str, Mapping[str, tuple[Any, str]]] = {
     "GCNConv": {
@@ -65,21 +65,21 @@ EXPECTED: Mapping[str, Mapping[str, tuple[Any, str]]] = {
     "GELU": {"approximate": ("none", "an approximation")},
     "ELU": {"alpha": (1.0, "another curve")},
 }
-"""What the modules must be built with, and what another value means."""
+"""The required options of modules, and what another value means."""
 
 
 AROUND = ("GINConv", "GINEConv")
-"""Convolutions around a map of a node that is a module of its own; ``jgleak.interop.trace`` reads it."""
+"""Convolutions around a separate module that maps each node; ``jgleak.interop.trace`` reads it."""
 
 SUMMING = (*AROUND, "GCNConv", "GATConv", "GATv2Conv", "LEConv")
-"""Convolutions that are read where they add their neighbours' rows up."""
+"""Convolutions that are supported with a sum over the neighbours' rows."""
 
 AGGREGATIONS = {"mean": "mean", "add": "sum", "sum": "sum", "MeanAggregation()": "mean", "SumAggregation()": "sum"}
-"""What is made of neighbours' rows, by what PyTorch Geometric calls it."""
+"""Aggregations of neighbours' rows by their names in PyTorch Geometric."""
 
 
 def step_of(name: str, module: Any) -> Step:
-    """A module with a meaning of its own as a step.
+    """A known module as a step.
 
     Raises:
       ValueError: naming the module, what it is, and what works.
@@ -106,20 +106,20 @@ def step_of(name: str, module: Any) -> Step:
 
 
 def is_leaf(module: Any) -> bool:
-    """The module is one step, or refused as one; others are what their parts are."""
+    """True where the module is one step, or is refused as one; other modules are read part by part."""
     kind = type(module).__name__
     passes = hasattr(module, "propagate") and hasattr(module, "message")
-    pools = kind.endswith("Aggregation") and kind not in POOLED  # mean and sum are read off their numbers
+    pools = kind.endswith("Aggregation") and kind not in POOLED  # mean and sum are recognised by their values
     return passes or pools or kind in (*CONVERTED, *ACTS, "JumpingKnowledge") or is_norm(module)
 
 
 def is_norm(module: Any) -> bool:
-    """The module is a normalisation, whether known here or not."""
+    """True for a normalisation, supported or not."""
     return bool(NORMALISATION.search(type(module).__name__))
 
 
 def is_batch_norm(module: Any) -> bool:
-    """The module is a batch normalisation."""
+    """True for a batch normalisation."""
     return is_norm(module) and type(module).__name__.startswith("BatchNorm")
 
 
@@ -132,7 +132,7 @@ def jump_word(name: str, module: Any) -> str:
 
 
 def embeddings_of(name: str, module: Any) -> Embeddings | None:
-    """The encoder that a module of nothing but ``nn.Embedding`` parts is (OGB's ``AtomEncoder``), or None."""
+    """The encoder of a module that has only ``nn.Embedding`` parts (OGB's ``AtomEncoder``), or None."""
     parts = {inner: part for inner, part in module.named_modules() if not list(part.children())}
     if not parts or any(type(part).__name__ != "Embedding" for part in parts.values()):
         return None
@@ -142,7 +142,7 @@ def embeddings_of(name: str, module: Any) -> Embeddings | None:
 
 
 def check_options(name: str, kind: str, module: Any) -> None:
-    """Raise ``ValueError`` where a module is built as another function than the one that is read here."""
+    """Raise ``ValueError`` where a module's options make it a different function from the supported one."""
     if kind in SUMMING:
         _aggregation(name, module)
     for option, (wanted, why) in EXPECTED.get(kind, {}).items():
@@ -205,7 +205,7 @@ def _check_affine(name: str, module: Any, parts: tuple[str, ...]) -> None:
 
 
 POOLED = {f"{word.capitalize()}Aggregation": word for word in POOLS}
-"""Modules that are a pool, by the words for it."""
+"""Modules that pool, and the words for them."""
 
 CONVERTED: Mapping[str, Callable[[str, Any], NamedLayer]] = {
     "GCNConv": _gcn,
@@ -220,4 +220,4 @@ CONVERTED: Mapping[str, Callable[[str, Any], NamedLayer]] = {
     "Linear": lambda name, module: Linear(name),
     "Embedding": lambda name, module: Embeddings(name, tables=(name,)),
 }
-"""Modules with parameters, and how each is written down."""
+"""Modules with parameters, and how each becomes a layer."""

@@ -24,15 +24,15 @@ from jgleak.interop.take import tables_of
 
 
 class Description(NamedTuple):
-    """What a module says of itself.
+    """A module's architecture and settings.
 
     Attributes:
       model: the architecture, without dropout.
       params: its parameters.
-      loss: what clients minimise, in the words of a model that has two outputs where the module has one score.
-      dropout: the largest rate of dropout in its forward pass in its mode, as a module or a function; 0: none.
-      widened: the module has one score, which stands in ``model`` as two logits.
-      tables: rows of every embedding table of its encoder; empty: it takes its rows as they are.
+      loss: what clients minimise; where the module has one output, the loss of the equivalent model with two.
+      dropout: the largest rate of dropout in its forward pass in its current mode, as a module or a function; 0: none.
+      widened: the module has one output, which ``model`` has as two logits.
+      tables: number of rows of every embedding table of its encoder; empty: it takes its rows unchanged.
     """
 
     model: GNN
@@ -51,13 +51,12 @@ class Description(NamedTuple):
 
 
 def described(module: Any, *, loss: str | Loss | None = None, example: Given | None = None) -> Description:
-    """The model of a PyTorch Geometric module, read off its forward pass as ``from_pyg`` does.
-
-    Batch normalisation and dropout are in the mode in which the module is.
+    """The model of a PyTorch Geometric module, read from its forward pass as in ``from_pyg``. Batch normalisation and
+    dropout are in the module's current mode.
 
     Args:
-      module: as it is built; it stays as it is.
-      loss: what clients minimise; None: ``bce`` of one output, of several too.
+      module: the module, which is not changed.
+      loss: what clients minimise; None: ``bce``.
       example: what its rows are like, as for ``from_pyg``.
 
     Raises:
@@ -86,7 +85,7 @@ def _tables(module: Any, example: Given | None) -> tuple[int, ...]:
 
 @contextmanager
 def _dropout_off(module: Any) -> Iterator[None]:
-    """All parts but batch normalisation in evaluation mode for a while."""
+    """Within this context all parts except batch normalisation are in evaluation mode."""
     modes = [(part, part.training) for part in module.modules()]
     try:
         for part, training in modes:

@@ -1,4 +1,4 @@
-"""Dropout in a live model's forward pass, as a module or as a function, in the mode in which the model is."""
+"""Dropout in a live model's forward pass, as a module or as a function, in the model's current mode."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def dropout_rate(model: Any, probe: Probe) -> float:
     """The largest share of entries that a forward pass masks, by ``Dropout`` modules in training mode and by
     ``torch.nn.functional.dropout`` where it is given ``training=True`` (its default); 0: none.
 
-    The model is run once, on a small graph, without gradients; it and torch's random numbers stay as they are. One that
-    cannot be run in its mode on such a graph shows its modules alone.
+    The model is run once, on a small graph, without gradients; it and torch's random state are not changed. For a model
+    that cannot be run in its mode on such a graph only its modules count.
     """
     import torch  # pyright: ignore[reportMissingImports]
     from torch.overrides import TorchFunctionMode  # pyright: ignore[reportMissingImports]
@@ -35,7 +35,7 @@ def dropout_rate(model: Any, probe: Probe) -> float:
 
 
 def _rate(function: Any, args: Any, kwargs: Any) -> float:
-    """The share that one call masks; of anything but dropout none."""
+    """The share that one call masks; 0 for other functions than dropout."""
     if getattr(function, "__name__", "").strip("_") not in DROPOUTS:
         return 0.0
     try:

@@ -1,4 +1,4 @@
-"""Classes of edges whose attributes a model looks up in embeddings: what each is, and of which an edge is."""
+"""Classes of edges whose attributes a model embeds: the attributes of each class, and the class of each edge."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ def edge_rows_of(slots: Sequence[WeightSlot], state: Arrays) -> dict[str, tuple[
     """The attributes of every class, one-hot and side by side, by the name of the layer that adds their embeddings.
 
     Raises:
-      ValueError: attributes that the tables have no rows for, a class that is there twice, or other classes in
-        another layer.
+      ValueError: attributes without a row in the tables, a repeated class, or layers with different classes.
     """
     found, first = {}, None
     for slot in slots:
@@ -40,8 +39,8 @@ def edge_rows_of(slots: Sequence[WeightSlot], state: Arrays) -> dict[str, tuple[
 
 
 def class_numbers(rows: Any, slots: Sequence[WeightSlot], state: Arrays) -> Any:
-    """The class of every edge by its number, where ``rows`` are the attributes that a model looks up; other rows, and
-    those of other models, stay as they are.
+    """The number of every edge's class, where ``rows`` are the attributes that a model embeds; other rows are returned
+    unchanged.
 
     Raises:
       ValueError: an edge of no class.

@@ -1,11 +1,11 @@
-"""Whether a gradient is one of batch normalisation in evaluation mode: it keeps an equation that training mode breaks.
+"""Whether a gradient was taken with batch normalisation in evaluation mode, by an equation that training mode violates.
 
 In evaluation mode a norm is ``y = scale (x - mean) / d + bias`` with ``d = sqrt(variance + epsilon)`` fixed, so that
-``dL/dx = scale / d dL/dy`` at every node. What is added to all rows ``x`` has the sum of that as its gradient, which is
-``scale / d`` times the gradient of the norm's own bias. Where nothing is added, ``x`` is linear in the kernels ``K``
-before it, and by Euler's theorem ``<K, dL/dK>``, column by column, is ``sum x dL/dx``: ``scale`` times the gradient of
-the scale and ``scale mean / d`` times that of the bias. In training mode both sums are zero, since the batch's
-statistics follow ``x``; with other running statistics they are other numbers.
+``dL/dx = scale / d dL/dy`` at every node. A bias that is added to all rows ``x`` has the sum of these as its gradient,
+which is ``scale / d`` times the gradient of the norm's own bias. Where nothing is added, ``x`` is linear in the kernels
+``K`` before it, and by Euler's theorem ``<K, dL/dK>``, column by column, is ``sum x dL/dx``: ``scale`` times the
+gradient of the scale and ``scale mean / d`` times that of the bias. In training mode both sums are zero, since the
+batch's statistics follow ``x``; with other running statistics they have other values.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ APART, APART_16 = 1e-2, 0.3
 
 
 def not_in_evaluation_mode(observation: Observation) -> str | None:
-    """Why the update is no gradient through the norms in evaluation mode, in words; None: nothing shows.
+    """Why the update is not a gradient with the norms in evaluation mode, in words; None where it may be one.
 
     Sums over nodes that nearly cancel are compared with the largest of their columns. Pruned and noisy updates, and
     several local steps, keep no equation.
@@ -44,19 +44,19 @@ def not_in_evaluation_mode(observation: Observation) -> str | None:
 
 
 def _words(name: str, *, zero: bool) -> str:
-    what = "another number: the running statistics are not those with which the gradient was taken"
+    what = "different: the running statistics are not those with which the gradient was taken"
     if zero:
         what = "zero: the norm was in training mode when the gradient was taken"
     return (
-        f"what enters the batch normalisation {name!r} has, in evaluation mode, a gradient that follows from the "
-        f"norm's own, and here it is {what}"
+        f"in evaluation mode the gradient at the input of the batch normalisation {name!r} follows from the norm's own "
+        f"gradients, and here it is {what}"
     )
 
 
 def _sides(
     observation: Observation, path: tuple[str, ...], norm: BatchNorm
 ) -> tuple[Float[np.ndarray, " D"], Float[np.ndarray, " D"]] | None:
-    """Both sides of the equation of one norm; None: the gradients that it needs are not all there."""
+    """Both sides of one norm's equation; None where a gradient that it needs is missing."""
     model = observation.model
     behind = path[-1] == "norm"  # the convolution, not inside it
     place = (path[0], "conv")

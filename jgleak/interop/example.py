@@ -1,4 +1,4 @@
-"""Public graphs with the outside model's output for them: the check that a description is that model."""
+"""Public graphs with the outside model's output for them, by which its description is checked."""
 
 from __future__ import annotations
 
@@ -26,32 +26,33 @@ EQUAL = 1e-4
 """Most that the bridge's output or gradient for an example may differ, relative to the largest entry."""
 
 ROUNDINGS, CANCELLED = 30.0, 1e-2
-"""Where an output is small beside its terms it may differ by so many times what rounding moves the description's own,
-since the outside model adds up in another order; but by no more than this share of it, or it would show nothing."""
+"""Where an output is small relative to its terms it may differ by this multiple of the description's own rounding,
+since the outside model adds in another order; but by at most this share of the output, so that the check still means
+something."""
 
 UNITS = 25.0
 """``EQUAL`` where the outside model computed in 16 bits, in units of the last binary digit: a tenth in bfloat16, a
-hundredth in float16. An example that is computed in 32 bits is compared as finely as others."""
+hundredth in float16. Examples that are computed in 32 bits are compared with ``EQUAL``."""
 
 
 def _equal(computed: np.ndarray) -> float:
-    """What counts as equal to numbers of this type."""
+    """The tolerance for numbers of this type."""
     digits = DIGITS.get(computed.dtype.name)
     return EQUAL if digits is None else UNITS * 0.5**digits
 
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-    """Public graphs of any kind and what the model says of them; arrays of NumPy, JAX or torch.
+    """Public graphs of any kind with the model's output for them; arrays of NumPy, JAX or torch.
 
     Attributes:
       rows: input rows of all nodes; integers where the model looks them up in embeddings.
       edges: edge list ``(2, e)`` with both directions, as PyTorch Geometric has it.
-      output: the model's.
+      output: the model's output.
       batch: the graph of every node, counted from 0; None: all of them are one graph.
-      labels: where they are given, the gradients are those of the mean loss of these graphs, and checked too.
-      edge_rows: of models that tell edge classes apart, the class of every edge: one-hot rows ``(e, K)``, or numbers;
-        of layers that embed attributes of edges, these integers ``(e, t)``.
+      labels: where given, the gradients must be those of the mean loss of these graphs, and are checked too.
+      edge_rows: for models with edge classes, the class of every edge: one-hot rows ``(e, K)``, or numbers; for layers
+        that embed attributes of edges, these integers ``(e, t)``.
     """
 
     rows: Any
@@ -63,7 +64,7 @@ class Example:
 
     @classmethod
     def of(cls, given: Given) -> Example:
-        """The same from a tuple in the order of the attributes."""
+        """An example from a tuple in the order of the attributes."""
         example = given if isinstance(given, Example) else cls(*given)
         filled = {f.name: getattr(example, f.name) for f in dataclasses.fields(cls)}
         arrays = {name: None if part is None else by_name({name: part})[name] for name, part in filled.items()}
@@ -84,14 +85,14 @@ def check_example(
     """Compare the output of the observation's model with that of the outside model.
 
     Args:
-      observation: what the bridge made.
-      example: arrays of NumPy.
-      tables: rows of every embedding table of the encoder; empty: the rows enter as they are.
+      observation: the observation that the bridge built.
+      example: the example, with NumPy arrays.
+      tables: number of rows of every embedding table of the encoder; empty: the rows enter unchanged.
       normalised: the outside model's output is log-probabilities.
 
     Raises:
-      ValueError: an example of another model, or no such graphs.
-      OutputDiffersError: the output differs; names the part that explains it, where one does.
+      ValueError: the example does not fit the model, or is not made of simple graphs.
+      OutputDiffersError: the output differs; the message names the part that explains it, where one does.
     """
     model = observation.model
     graphs = _graphs(model, example, tables)
@@ -124,7 +125,7 @@ def check_example(
 
 
 def _other_size(model: GNN, graphs: DenseGraph, found: int, wanted: int) -> str:
-    """Why the example's output may have another number of entries than the description's, and what instead."""
+    """The message for an example's output with another number of entries than the description's."""
     nodes, many = int(graphs.mask.sum()), graphs.mask.shape[0]
     said = f"example: the model's output has {wanted} entries, the description's {found} for "
     if model.node_level and wanted == model.outputs:
@@ -134,13 +135,13 @@ def _other_size(model: GNN, graphs: DenseGraph, found: int, wanted: int) -> str:
     count = nodes if model.node_level else many
     what = f"{_many(count, model)} with {found // count} outputs each"
     return (
-        f"{said}{what}; give all that the model returns, as it enters the loss, and of a batch of graphs the vector "
-        "that says which node is whose: (x, edge_index, output, batch)"
+        f"{said}{what}; give all that the model returns, as it enters the loss, and for a batch of graphs the "
+        "vector with the graph of every node: (x, edge_index, output, batch)"
     )
 
 
 def _many(count: int, model: GNN) -> str:
-    """So many of what has a label."""
+    """A number of nodes or graphs, whichever have labels, in words."""
     return counted(count, "node" if model.node_level else "graph")
 
 
@@ -151,12 +152,12 @@ def outputs(model: GNN, params: Params, graphs: DenseGraph) -> Float[jax.Array, 
 
 
 def _alike(found: Float[np.ndarray, "B ..."], size: int) -> Float[np.ndarray, "B ..."]:
-    """The output as the outside model gives it: of the two logits that stand for one output under BCE the second."""
+    """The output in the outside model's form: where two logits replace one output under BCE, the second."""
     return found[..., 1:] if found.shape[-1] == 2 and size * 2 == found.size else found
 
 
 def _first_gap(model: GNN, params: Params, graphs: DenseGraph, wanted: Float[np.ndarray, "..."]) -> float:
-    """How much the first graph's output differs; uncompiled, since every model is asked once."""
+    """How much the first graph's output differs; not compiled, since every model is run once."""
     first = model.apply({"params": params}, *(part[0] for part in graphs))
     found = np.asarray(first, np.float64)[None]
     ours = wanted.reshape(graphs.mask.shape[0], -1)[:1]
@@ -169,8 +170,8 @@ def _gap(found: Float[np.ndarray, "..."], wanted: Float[np.ndarray, "..."]) -> f
 
 
 def _rounding(model: GNN, params: Params, graphs: DenseGraph, found: Float[np.ndarray, "B ..."]) -> float:
-    """How far rounding moved the description's output, relative to its size, by the same in 64 bits: far where it is
-    small beside the terms that it is the sum of."""
+    """The rounding error of the description's output, relative to its size, by comparison with 64 bits: large where the
+    output is small relative to its terms."""
     with jax.enable_x64(True):
         whole: Params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
         rows, edges = (np.asarray(part, np.float64) for part in (graphs.nodes, graphs.adjacency))
@@ -179,7 +180,7 @@ def _rounding(model: GNN, params: Params, graphs: DenseGraph, found: Float[np.nd
 
 
 def _graphs(model: GNN, example: Example, tables: tuple[int, ...]) -> DenseGraph:
-    """The example's graphs, padded to the largest and stacked; of a node task all of them as one."""
+    """The example's graphs, padded to the largest and stacked; for a node task all of them as one graph."""
     rows = _rows(model, np.asarray(example.rows), tables)
     edges = np.asarray(example.edges)
     adjacency = _adjacency(model, edges, example.edge_rows, len(rows))
@@ -236,9 +237,9 @@ def _check_gradient(observation: Observation, graphs: DenseGraph, labels: Num[np
     if not loss.masked and (rows or missing):
         seen = f"{labels.size // count}, {'of which some are missing' if missing else 'and none is missing'}"
         raise ValueError(
-            f"loss: a {'node' if model.node_level else 'graph'} has one label under it, and in the example {seen}; "
-            "where the outputs are tasks of their own, it is 'masked_bce' ('masked_mse', 'masked_mae' of numbers); of "
-            "one-hot rows give the class's number"
+            f"loss: under it a {'node' if model.node_level else 'graph'} has one label, and in the example {seen}; "
+            "where the outputs are separate tasks, use 'masked_bce' ('masked_mse', 'masked_mae' for numbers); instead "
+            "of one-hot rows give the class's number"
         )
     if labels.size != count * (model.outputs if loss.masked else 1):
         raise ValueError(

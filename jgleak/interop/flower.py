@@ -27,13 +27,13 @@ Mod = Callable[[Message, Context, Callable[[Message, Context], Message]], Messag
 """Wraps a client: it gets the message, the context, and the rest of the client as a function."""
 
 COUNT, ROUND = "num-examples", "server-round"
-"""Where Flower's strategies look for a client's number of graphs, and where they tell clients the round."""
+"""The keys under which Flower's strategies expect a client's number of graphs, and send clients the round."""
 
 WITHHELD = 6
-"""Flower's code of a mod that let no reply pass (``MOD_FAILED_PRECONDITION``)."""
+"""Flower's error code for a mod that withheld the reply (``MOD_FAILED_PRECONDITION``)."""
 
 REASON = "the client's guard withheld the update"
-"""All that the server is told."""
+"""The only text that the server gets."""
 
 log = logging.getLogger("jgleak")
 
@@ -42,7 +42,7 @@ def recording(recorder: Recorder) -> Mod:
     """A mod that records what leaves the client in every round of training; the first of ``mods=[..]`` sees it last.
 
     Clients reply with their weights by name, ``ArrayRecord(model.state_dict())``, and the number of their graphs under
-    ``num-examples``, as ``FedAvg`` asks of them.
+    ``num-examples``, as ``FedAvg`` requires.
     """
 
     def mod(message: Message, context: Context, call_next: Callable[[Message, Context], Message]) -> Message:
@@ -56,11 +56,10 @@ def recording(recorder: Recorder) -> Mod:
 
 
 def guarding(guard: Guard) -> Mod:
-    """A mod that attacks every update of this client before it leaves, and lets pass what the guard lets pass.
-
-    A reply that is withheld becomes an ``Error``, which strategies leave out. Its text says no more than that, and the
-    client's log says why. Withheld is too what cannot be read or attacked, and what holds arrays in reply to anything
-    but training: what these give away is unknown.
+    """A mod that attacks every update of this client before it leaves, and sends what the guard allows. A withheld
+    reply becomes an ``Error``, which strategies leave out. Its text states only that; the reason is in the client's
+    log. Replies that cannot be read or attacked, and arrays in reply to anything but training, are withheld too, since
+    what they leak is unknown.
     """
 
     def mod(message: Message, context: Context, call_next: Callable[[Message, Context], Message]) -> Message:
@@ -76,7 +75,7 @@ def guarding(guard: Guard) -> Mod:
         try:
             name, returned = _only(reply)
             decision = guard.decision(arrays_of(message), _numpy(returned), graphs=graphs_of(reply))
-        # Flower sends the text of whatever is raised to the server, and it may speak of labels and of values.
+        # Flower sends the text of any exception to the server, and it may contain labels and values.
         except Exception:
             log.exception("round %s: withheld, as it cannot be read or attacked", number)
             return _withheld(message)
@@ -91,11 +90,12 @@ def guarding(guard: Guard) -> Mod:
 
 
 class Recording(Strategy):
-    """A strategy that records every client's round as the server sees it, and is else the strategy that it wraps.
+    """A strategy that records every client's round as the server sees it, and otherwise acts as the strategy that it
+    wraps.
 
     Args:
       strategy: any strategy of Flower.
-      recorder: what writes the files.
+      recorder: the recorder that writes the files.
     """
 
     def __init__(self, strategy: Strategy, recorder: Recorder) -> None:
@@ -142,10 +142,10 @@ def arrays_of(message: Message) -> Arrays:
 
 
 def graphs_of(reply: Message) -> int:
-    """How many graphs a client says that it trained on.
+    """The number of graphs that a client states it trained on.
 
     Raises:
-      ValueError: it does not say, or no whole number.
+      ValueError: it states none, or not a whole number.
     """
     for record in reply.content.metric_records.values():
         if COUNT in record:
@@ -172,7 +172,7 @@ def _withheld(message: Message) -> Message:
 
 
 def _round(message: Message) -> int | None:
-    """The number of the round; None: the message does not say it."""
+    """The number of the round; None where the message has none."""
     said = (record.get(ROUND) for record in message.content.config_records.values())
     return next((number for number in said if isinstance(number, int)), None)
 

@@ -1,4 +1,4 @@
-"""A forward pass, however it is given: step by step, by the names of arrays, or as a live module."""
+"""A forward pass in any form: steps, names of arrays, or a live module."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Forward = Sequence[Step] | Any
 
 
 def is_live(layers: Forward) -> bool:
-    """The forward pass is given as a PyTorch module."""
+    """True where the forward pass is given as a PyTorch module."""
     return hasattr(layers, "named_modules")
 
 
@@ -30,10 +30,11 @@ def forward_pass(layers: Forward, state: Arrays, example: Example | None) -> lis
     Args:
       layers: the steps, names among them; or a live module.
       state: the arrays by name.
-      example: what a live module's rows are like.
+      example: an example of a live module's input rows.
 
     Raises:
-      ValueError: naming what was not understood: a part of the module, or a name whose arrays say no kind of layer.
+      ValueError: a part of the module is not understood, or the arrays of a name fit no kind of layer; the message
+        names it.
     """
     if is_live(layers):
         return steps_of(layers, example)
@@ -53,7 +54,7 @@ def steps_of(model: Any, example: Given | None = None) -> list[Step]:
 
     Args:
       model: the module.
-      example: what its rows are like; None: they are as wide as its first layer says.
+      example: an example of its input rows; None: rows as wide as its first layer's input.
 
     Raises:
       ValueError: naming what was not understood, and where it stands in the model's code.
@@ -64,7 +65,7 @@ def steps_of(model: Any, example: Given | None = None) -> list[Step]:
 
 
 def probed(model: Any, state: Arrays) -> Example:
-    """What a live model says with the parameters ``state`` of the small graph that it is read with.
+    """A live model's output with the parameters ``state`` for the small graph of ``probe_of``.
 
     Raises:
       ValueError: the module's parameters have other shapes than the state's.

@@ -1,4 +1,4 @@
-"""The released models of GRAIN (Drencheva et al., ICLR 2025) in the bridge's words: names by role, nothing else.
+"""The released models of GRAIN (Drencheva et al., ICLR 2025) as forward passes of the bridge.
 
 ====================================  ===========================================================
 name in their state                   what it is here

@@ -23,18 +23,18 @@ def edge_rows(graph: Graph, space: FeatureSpace) -> Float[np.ndarray, "e K"]:
     """``edge_attr`` as PyTorch Geometric takes it: the one-hot class of every edge, in the order of ``edge_arrays``.
 
     Raises:
-      ValueError: the space has no edge classes, or the graph has not those.
+      ValueError: the space has no edge classes, or the graph's classes are not among them.
     """
     space.check_edges(graph.edge_class, graph.edges.shape[0])
     if graph.edge_class is None:
-        raise ValueError("edges: this feature space has no edge classes; take one that has (molecules+bonds)")
+        raise ValueError("edges: this feature space has no edge classes; use one that has (molecules+bonds)")
     return np.tile(np.eye(len(space.edge_classes), dtype=np.float32)[graph.edge_class], (2, 1))
 
 
 def by_class(
     edge_index: Int[np.ndarray, "2 e"], rows: Num[np.ndarray, "e ..."], n: int, classes: int
 ) -> Float[np.ndarray, "n n K"]:
-    """The adjacency of an edge list, a layer a class.
+    """The adjacency of an edge list, with one matrix for each class.
 
     Args:
       edge_index: the edges, both directions.
@@ -43,7 +43,7 @@ def by_class(
       classes: number ``K`` of classes.
 
     Raises:
-      ValueError: as for ``dense``; rows that are no classes, or differ between an edge's directions.
+      ValueError: as for ``dense``; or rows are not classes, or differ between an edge's directions.
     """
     whole, rows = dense(edge_index, n), np.asarray(rows)
     numbers = rows.ndim == 1 and bool(np.all(np.isin(rows, range(classes))))

@@ -1,4 +1,4 @@
-"""A client attacks its own update before it leaves, and holds back what would show one graph among few."""
+"""A client attacks its own update before it leaves, and holds it back where too few graphs explain it."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from jgleak.interop.rounds import Rounds
 from jgleak.renamed import renamed
 
 CENSUS = "census"
-"""The attack that proves how many graphs explain an update."""
+"""The attack that certifies how many graphs explain an update."""
 
 Action = Literal["sent", "noised", "dropped"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Decision:
-    """What a guard decided of one update.
+    """A guard's decision about one update.
 
     Attributes:
       action: ``sent`` as it is, ``noised``, or ``dropped``.
       leaves: the weights that may leave, by name; None where nothing may.
-      smallest: size of the smallest anonymity set that the attack proved of what the client wanted to send; None where
-        it proved none.
-      seconds: what the guard took.
+      smallest: size of the smallest complete anonymity set that the attack certified for the original update; None
+        where it certified none.
+      seconds: time that the guard took.
       reason: a line for the client's own log. The server must not see it.
     """
 
@@ -52,18 +52,20 @@ class Decision:
 @renamed(seconds="time_limit")
 @dataclasses.dataclass(frozen=True)
 class Guard:
-    """Attacks an update as the server could, by the census, and lets it pass unless the certified anonymity set is too
+    """Attacks an update by the census, as the server could, and sends it unless the certified anonymity set is too
     small.
 
     Attributes:
       rounds: how rounds are read.
       knowledge: what the server knows, the public feature space first.
-      least: graphs that must explain an update; of fewer it is held back (2: what is certified ``unique``).
+      least: fewest graphs that must explain an update; with fewer it is held back (2: updates certified ``unique``
+        are).
       time_limit: seconds an attack may take, compilation included.
-      strict: hold back too what is not certified to have ``least`` graphs: what the attack did not settle in its time.
-      otherwise: what happens to an update that is held back: empty, it is dropped; or a defence in the words of
-        ``jgleak.defenses.parse``, after which it is attacked again, and dropped where the set is still too small. It
-        clips the length, then adds noise: of other defences attacks know no model, and would find nothing.
+      strict: also hold back updates that are not certified to have ``least`` graphs, because the attack did not finish
+        in time.
+      otherwise: what is done with an update that is held back: empty: it is dropped; or a defence as text for
+        ``jgleak.defenses.parse``, after which it is attacked again, and dropped where the set is still too small. The
+        defence clips the length, then adds noise: attacks have no model of other defences, and would find nothing.
 
     Raises:
       ValueError: numbers out of range, an unknown defence, one that acts before there is an update, or one that no
@@ -90,8 +92,8 @@ class Guard:
             )
         noisy = bool(self.knowledge.noise or self.rounds.client.noise)
         for step in steps:
-            # What was cut, left out or clipped with its noise looks to an attack like another gradient, whatever graph
-            # made it: to find nothing then says nothing of what the update gives away.
+            # For an attack, entries that were cut, left out or clipped after noise look like another gradient, whatever
+            # the graph: that it finds nothing then shows nothing about what the update leaks.
             if step.kind.drops or not (step.kind.scales or step.kind.deviation) or (step.kind.scales and noisy):
                 raise ValueError(
                     f"otherwise: no attack here has a model of what {step} does in {self.otherwise!r}"
@@ -101,7 +103,7 @@ class Guard:
             noisy = noisy or step.kind.deviation is not None
 
     def decision(self, sent: Any, returned: Any, *, graphs: int | np.integer) -> Decision:
-        """What may leave of an update.
+        """What may be sent of an update.
 
         Args:
           sent: as for ``Rounds.observation``.
@@ -119,7 +121,7 @@ class Guard:
         if small and self.otherwise:
             defense = parse(self.otherwise)
             changed, rounds = self._rounds().defended(sent, returned, defense, graphs=graphs, key=_secret())
-            # The observation says all the noise now; what was known before would hide what this defence added.
+            # The observation now states all noise; the earlier value would hide what this defence added.
             known = dataclasses.replace(self.knowledge, noise=None)
             small, _, after = self._attacked(rounds.observation(sent, changed, graphs=graphs), known)
             reason = f"{reason}; under {defense}, {after}"
@@ -127,7 +129,7 @@ class Guard:
         return Decision(action, leaves, size, time.monotonic() - begun, f"{action}: {reason}")
 
     def _rounds(self) -> Rounds:
-        """How rounds are read where they say the noise that ``knowledge`` states in the place of theirs."""
+        """The rounds with the noise that ``knowledge`` states in place of their own."""
         if self.knowledge.noise is None:
             return self.rounds
         return dataclasses.replace(
@@ -135,21 +137,21 @@ class Guard:
         )
 
     def _attacked(self, seen: Observation, knowledge: Knowledge) -> tuple[bool, int | None, str]:
-        """Whether an update is to be held back, the smallest certified set, and why in words."""
+        """Whether an update is held back, the smallest complete set that is certified, and the reason in words."""
         found = get_attack(CENSUS)(seen, knowledge, key=_secret(), budget=Budget(time_limit=self.time_limit))
         ended = [one.size for one in certificates(found) if one.status != "at_least_k"]
         size = min(ended, default=None)
         if size is not None and size < self.least:
-            return True, size, f"{size} graph(s) alone explain the update, {self.least} were asked for"
+            return True, size, f"only {size} graph(s) explain the update, and {self.least} are required"
         open_sets = [one.size for one in certificates(found)]
-        left = "it found graphs, and did not exclude all others" if found.graphs else f"it found none ({found.stop})"
+        left = "it found graphs but did not exclude all others" if found.graphs else f"it found none ({found.stop})"
         enough = len(open_sets) == seen.batch_size and min(open_sets) >= self.least
         if self.strict and not enough:
             return True, size, f"the attack did not certify {self.least} graphs in its time: {left}"
         if enough:
             least = min(open_sets)
             return False, size, f"at least {least} graph{'s explain' if least > 1 else ' explains'} the update"
-        return False, size, f"the attack did not settle the update in its time: {left}; that is no evidence of safety"
+        return False, size, f"the attack did not finish in its time: {left}; that is no evidence of safety"
 
 
 def certificates(found: Reconstruction) -> Sequence[Certificate]:

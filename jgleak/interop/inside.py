@@ -1,4 +1,4 @@
-"""The map of a node inside a GIN: its linear maps, what stands between them, and where their arrays go."""
+"""The map of a node inside a GIN: its linear maps, what is between them, and the places of their arrays."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Inside:
 
     Attributes:
       maps: its linear maps; empty: two, under the layer's own roles.
-      norms: behind every map but the last; empty: none.
-      act: the activation behind every map but the last.
+      norms: the normalisation after every map except the last; empty: none.
+      act: the activation after every map except the last.
       ends_active: the last map has it too.
     """
 
@@ -81,7 +81,8 @@ def _kind(norm: Norm) -> Norm:
 
 
 def split(steps: Sequence[Step]) -> tuple[tuple[Step, ...], list[Step]]:
-    """A map's steps, and those of its end that belong behind the layer: all from a normalisation after the last map."""
+    """A map's steps, and the steps at its end that belong after the layer: all from a normalisation after the last map
+    on."""
     last = max((place for place, step in enumerate(steps) if isinstance(step, Linear)), default=len(steps) - 1)
     several = sum(isinstance(step, Linear) for step in steps) > 1
     active = several and last + 1 < len(steps) and isinstance(steps[last + 1], str)

@@ -1,4 +1,4 @@
-"""Which layer of PyTorch Geometric some arrays belong to, by what they are called and how many axes they have."""
+"""Which layer of PyTorch Geometric arrays belong to, by their names and their numbers of axes."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from jgleak.interop.layers import (
 from jgleak.interop.take import COUNTER
 
 KINDS: tuple[type[NamedLayer], ...] = (GCN, GAT, GATv2, LE, SAGE, GraphConv, GIN, GINE, BatchNorm, LayerNorm, Linear)
-"""Layers that their arrays tell apart. A table of embeddings is not among them: it looks like a map without bias."""
+"""Layers that can be distinguished by their arrays. Embedding tables cannot: they look like a map without a bias."""
 
 WIDE = 2
 """Axes of a matrix."""
 
 
 def layer_of(name: str, state: Arrays) -> NamedLayer:
-    """The layer whose arrays ``state`` has under ``name``, with the options that it comes with.
+    """The layer whose arrays ``state`` has under ``name``, with its default options.
 
     Raises:
-      ValueError: there is no such layer, or its arrays say no kind.
+      ValueError: there is no such layer, or its arrays fit no kind, or several.
     """
     prefix = f"{name}."
     own = {key.removeprefix(prefix) for key in state if key.startswith(prefix) and not key.endswith(COUNTER)}
@@ -47,20 +47,20 @@ def layer_of(name: str, state: Arrays) -> NamedLayer:
     found = [kind for kind in KINDS if any(_fits(kind, roles, axes) for roles in _endings(kind))]
     if len(found) != 1:
         raise ValueError(
-            f"layers: the arrays of {name!r} ({', '.join(sorted(own))}) say no kind of layer; write it down, as "
-            f"GCN({name!r}) or Linear({name!r}), and of a model within the model its parts"
+            f"layers: the arrays of {name!r} ({', '.join(sorted(own))}) do not determine the kind of layer; write it "
+            f"as GCN({name!r}) or Linear({name!r}), and list the parts of a model within the model"
         )
     return found[0](name)
 
 
 def _endings(kind: type[NamedLayer]) -> Iterator[Mapping[str, str]]:
-    """What PyTorch Geometric calls the arrays of a layer, by role; of some layers there are two ways."""
+    """PyTorch Geometric's names for the arrays of a layer, by role; some layers have two naming schemes."""
     for place in (0, 1) if kind in (GIN, GINE, BatchNorm) else (0,):
         yield {role: names[min(place, len(names) - 1)] for role, names in kind.patterns.items()}
 
 
 def _fits(kind: type[NamedLayer], roles: Mapping[str, str], axes: Mapping[str, int]) -> bool:
-    """These are all the arrays of such a layer, and no others."""
+    """True where these are all the arrays of such a layer, and no others."""
     needed = {ending for role, ending in roles.items() if role not in kind.optional or kind is Linear}
     matrices = {ending for role, ending in roles.items() if role.endswith("kernel")}
     flat = {ending for role, ending in roles.items() if role in ("scale", "bias")}

@@ -1,4 +1,4 @@
-"""How a forward pass is written down: layers with arrays by name, and words for everything between them.
+"""How a forward pass is written: layers with arrays by name, and words for everything between them.
 
 ``[GCN("conv1"), "relu", GCN("conv2"), "relu", "mean", Linear("lin1"), "relu", Linear("lin2")]`` is a whole model, and
 ``[Linear("enter"), SAGE("conv1"), BatchNorm("norm1"), "relu", "add", GIN("conv2"), "jump_cat", "sum", Linear("out")]``
@@ -17,7 +17,7 @@ from jgleak.gnn.norm import EPSILON
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NamedLayer:
-    """A layer with arrays of its own.
+    """A layer that has arrays.
 
     Attributes:
       name: the prefix of its arrays' names.
@@ -48,7 +48,7 @@ class Conv(NamedLayer):
     """A graph convolution; see its subclasses for what each computes.
 
     Attributes:
-      edge_weights: the forward pass gives it edge weights; refused, since no attack here looks for them.
+      edge_weights: the forward pass gives it edge weights; refused, since no attack here recovers them.
     """
 
     edge_weights: bool = False
@@ -57,7 +57,7 @@ class Conv(NamedLayer):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GCN(Conv):
-    """``GCNConv`` as it comes: self-loops added, symmetric normalisation, the bias after the mixing.
+    """``GCNConv`` by default: self-loops added, symmetric normalisation, the bias after the mixing.
 
     Attributes:
       self_loops: every node takes its own row too.
@@ -72,11 +72,11 @@ class GCN(Conv):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GAT(Conv):
-    """``GATConv`` with self-loops and without edge features; heads are read off the arrays.
+    """``GATConv`` with self-loops and without edge features; the number of heads follows from the arrays.
 
     Attributes:
       concat: heads side by side, rather than averaged.
-      negative_slope: of the leaky ReLU in the attention score.
+      negative_slope: slope of the leaky ReLU in the attention score.
     """
 
     concat: bool = True
@@ -94,7 +94,7 @@ class GAT(Conv):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GATv2(Conv):
-    """``GATv2Conv`` with self-loops, without edge features, and with a map of its own for either end.
+    """``GATv2Conv`` with self-loops, without edge features, and with a separate map for each end.
 
     Attributes:
       concat, negative_slope: as for ``GAT``.
@@ -116,7 +116,7 @@ class GATv2(Conv):
 
 
 class LE(Conv):
-    """``LEConv``: a node's row, and its neighbours' less its own."""
+    """``LEConv``: a node's row, and the differences between its neighbours' rows and its own."""
 
     kind = "leconv"
     patterns = {
@@ -134,7 +134,7 @@ class SAGE(Conv):
     """``SAGEConv`` with a weight for the node itself (``root_weight``).
 
     Attributes:
-      aggregation: what is made of the neighbours' rows, ``mean`` or ``sum``.
+      aggregation: aggregation of the neighbours' rows, ``mean`` or ``sum``.
     """
 
     aggregation: str = "mean"
@@ -169,8 +169,8 @@ class GIN(Conv):
 
     Attributes:
       act: the activation between the two linear maps, where ``inside`` is empty.
-      eps: weight of the node itself, where no array says.
-      inside: the map of a node, where it is another one, step by step with names behind the layer's own:
+      eps: weight of the node itself, where no array holds it.
+      inside: the map of a node where it is a different one, step by step, with names relative to the layer's:
         ``GIN("conv1", inside=(Linear("nn.0"), BatchNorm("nn.1"), "relu", Linear("nn.3"), "relu"))``.
     """
 
@@ -241,9 +241,9 @@ class BatchNorm(Norm):
     """``BatchNorm1d``; no gradient reaches its running statistics, which are public.
 
     Attributes:
-      training: the client's was in training mode: it took the statistics of the batch, and moved its running ones.
-      momentum: share of the batch's in the running ones after a step in training mode, as PyTorch counts it (flax the
-        other way round). The batch's variance is taken in as PyTorch does, unbiased.
+      training: the client's was in training mode: it used the batch's statistics, and updated its running ones.
+      momentum: share of the batch's statistics in the running ones after a step in training mode, as in PyTorch (flax
+        counts the other way round). The batch's variance enters as in PyTorch, unbiased.
     """
 
     training: bool = False
@@ -272,7 +272,7 @@ class Residual(Linear):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Embeddings(NamedLayer):
-    """An encoder of rows of integers: the sum of one ``nn.Embedding`` a column (OGB's ``AtomEncoder``).
+    """An encoder of rows of integers: the sum of one ``nn.Embedding`` for each column (OGB's ``AtomEncoder``).
 
     It is a linear map of the one-hot rows, which are the columns of the feature schema.
 
@@ -293,7 +293,7 @@ ADD = "add"
 """Word for: add what entered the layer, after its activation (``h + relu(conv(h))``)."""
 
 JUMP_WORDS = {"jump_cat": "cat", "jump_max": "max", "jump_sum": "sum"}
-"""Words for: the readout sees the states of all layers, and how; the names in ``jgleak.gnn.JUMPS``."""
+"""Words for how the readout sees the states of all layers, and their names in ``jgleak.gnn.JUMPS``."""
 
 LOG_SOFTMAX = "log_softmax"
 """Last word of a model of log-probabilities, trained by ``nll_loss``: cross-entropy of what comes before."""
@@ -305,5 +305,5 @@ Step = NamedLayer | str
 
 
 def called(step: Step) -> str:
-    """What messages call a step: the name of its arrays, or the word."""
+    """The name of a step in messages: the name of its arrays, or the word."""
     return step.name if isinstance(step, NamedLayer) else step

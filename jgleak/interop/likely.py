@@ -1,4 +1,4 @@
-"""Why a description's output is not the model's: single changes without weights that would explain it."""
+"""Why a description's output differs from the model's: single changes without weights that would explain it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from jgleak.gnn import (
 
 
 def likely(model: GNN, params: Params, equal: Callable[[GNN, Params], bool]) -> str | None:
-    """The first change after which ``equal`` holds, in the words of a forward pass; None: none of them."""
+    """The first change after which ``equal`` holds, in the words of a forward pass; None where there is none."""
     for changed, weights, what in _changes(model, params):
         try:
             if equal(changed, weights):

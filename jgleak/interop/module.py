@@ -1,4 +1,4 @@
-"""A live PyTorch Geometric model: what its forward pass does, and what its modules say of themselves."""
+"""A live PyTorch Geometric model, read from its forward pass and its modules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BESIDE_NORMS = (
     ". Batch normalisation is in training mode too: call its .train() again after model.eval(), and give sent=, a copy "
     "of model.state_dict() from before the forward pass"
 )
-"""What that needs besides, where norms are trained with the batch's statistics."""
+"""Added to the message on dropout where norms are in training mode too."""
 
 
 def from_pyg(
@@ -41,21 +41,21 @@ def from_pyg(
 
     Args:
       model: the module.
-      layers: None: the model is run on a small graph and its forward pass read off (``steps_of``). Or the forward pass
-        in order: names of its submodules, and words for what is called as a function (``"relu"``, ``"mean"``,
-        ``"add"``, ..). A ``Sequential``, and a model within the model, stand for their parts.
+      layers: None: the model is run on a small graph and its forward pass is recorded (``steps_of``). Or the forward
+        pass in order: names of its submodules, and words for functions (``"relu"``, ``"mean"``, ``"add"``, ..). A
+        ``Sequential``, and a model within the model, stand for their parts.
       deterministic: the model is in training mode, but its forward pass draws nothing (no dropout, ``F.dropout``
         included).
-      sent: the state that the client was sent, ``{k: v.clone() for k, v in model.state_dict().items()}`` from before
-        the forward pass: where batch normalisation is in training mode, whose running statistics that pass moved. None:
-        the model's own.
+      sent: the state that the client got, ``{k: v.clone() for k, v in model.state_dict().items()}`` from before the
+        forward pass; needed where batch normalisation is in training mode, since that pass changes its running
+        statistics. None: the model's own.
       loss: as for ``from_arrays``.
       batch_size: as for ``from_arrays``.
       reduction: as for ``from_arrays``.
       example: as for ``from_arrays``.
 
     Raises:
-      ValueError: a module that no attack handles, with the reason; a forward pass that was not understood, with the
+      ValueError: a module that no attack handles, with the reason; a forward pass that is not understood, with the
         place; a model in training mode; or as for ``from_arrays``.
 
     Warns:
@@ -90,7 +90,7 @@ def _difference(model: Any, steps: Sequence[Step], example: Example | None) -> s
 
 
 def _warn(model: Any, modules: Mapping[str, Any], steps: Sequence[Step]) -> None:
-    """Warn of what a list leaves out and no array shows, and where nothing can be seen."""
+    """Warn where a list leaves out something that no array shows, or where the forward pass is not understood."""
     used = {step.name for step in steps if isinstance(step, NamedLayer)}
     left = [name for name, module in modules.items() if is_norm(module) and not any(_within(name, one) for one in used)]
     try:

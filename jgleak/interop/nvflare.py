@@ -28,10 +28,9 @@ KINDS = [DataKind.WEIGHTS, DataKind.WEIGHT_DIFF]
 
 
 class RoundFilter(DXOFilter):
-    """What both filters do: keep the weights that the client trains from, and read what it sends beside them.
-
-    The weights are kept when the client is about to train (``AFTER_TASK_DATA_FILTER``). A job's configuration holds
-    plain values only, so a filter of one's own builds the description: a subclass whose ``__init__`` calls this one's.
+    """The base of both filters: it keeps the weights from which the client trains, and reads what it sends. The weights
+    are kept when the client is about to train (``AFTER_TASK_DATA_FILTER``). A job's configuration holds plain values
+    only, so the description is built in a subclass whose ``__init__`` calls this one's.
 
     Args:
       graphs: on how many graphs this client trains.
@@ -58,11 +57,11 @@ class RoundFilter(DXOFilter):
 
     @abstractmethod
     def seen(self, dxo: DXO, sent: Arrays, returned: Arrays, *, number: int | None, fl_ctx: FLContext) -> DXO | None:
-        """What leaves in the place of ``dxo``; None: the same."""
+        """What is sent in place of ``dxo``; None: ``dxo`` itself."""
 
 
 class RecordingFilter(RoundFilter):
-    """Records what leaves the client; put last into the chain, it sees what the other filters let pass.
+    """Records what leaves the client; as the last filter of the chain it sees the others' results.
 
     Args:
       recorder: what writes the files.
@@ -86,24 +85,23 @@ class RecordingFilter(RoundFilter):
 
 
 class GuardingFilter(RoundFilter):
-    """Attacks what is about to leave, and lets pass what the guard lets pass.
-
-    What is withheld raises ``ContentBlockedException``: the server gets an error code in the place of the result.
-    Withheld is too what is neither weights nor their difference nor metrics: no attack here reads it. Apply the filter
-    to the tasks that train.
+    """Attacks what is about to leave, and sends what the guard allows. A withheld result raises
+    ``ContentBlockedException``: the server gets an error code in place of the result. Results that are neither weights
+    nor their difference nor metrics are withheld too, since no attack here reads them. Apply the filter to the tasks
+    that train.
 
     Args:
-      guard: what decides.
+      guard: the guard that decides.
       graphs: on how many graphs this client trains.
     """
 
     def __init__(self, guard: Guard, graphs: int) -> None:
         super().__init__(graphs)
         self.guard = guard
-        self.data_kinds = []  # all, so that none passes unseen
+        self.data_kinds = []  # all kinds, so that none is sent unchecked
 
     def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
-        # The base class lets pass whatever it cannot read.
+        # The base class sends whatever it cannot read.
         if shareable.get_return_code() == ReturnCode.OK:
             try:
                 from_shareable(shareable)
@@ -129,7 +127,7 @@ class GuardingFilter(RoundFilter):
 
 
 def _weights(task: Any) -> Arrays | None:
-    """A copy of the weights of a task; None: it has none (another task than training), or none that can be read."""
+    """A copy of the weights of a task; None where it has none (it is not training), or they cannot be read."""
     try:
         dxo = from_shareable(task)
         if dxo.data_kind != DataKind.WEIGHTS:
@@ -140,10 +138,10 @@ def _weights(task: Any) -> Arrays | None:
 
 
 def _returned(dxo: DXO, sent: Arrays) -> Arrays:
-    """The client's weights, in the type of those that it got; differences are added to them.
+    """The client's weights, in the type of those that it got; differences are added to those.
 
     Raises:
-      ValueError: differences of what was not sent, or of other shapes: all that leaves must be read.
+      ValueError: a difference has no weight that was sent, or another shape: everything that leaves must be read.
     """
     data = by_name(dxo.data)
     if dxo.data_kind == DataKind.WEIGHTS:
@@ -156,7 +154,7 @@ def _returned(dxo: DXO, sent: Arrays) -> Arrays:
 
 
 def _as_sent(dxo: DXO, sent: Arrays, leaves: Arrays) -> dict[str, np.ndarray]:
-    """Weights as the kind of data that the client wanted to send."""
+    """Weights in the form in which the client wanted to send them."""
     if dxo.data_kind == DataKind.WEIGHTS:
         return dict(leaves)
     return {name: array - sent[name] for name, array in leaves.items()}

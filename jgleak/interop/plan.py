@@ -1,4 +1,4 @@
-"""From the list of steps to the architecture: which parts of ``GNN`` a written-down forward pass needs."""
+"""From the list of steps to the architecture: the parts of ``GNN`` that a forward pass needs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MATCHING = (
     "Gradient matching searches for the masks: call model.eval() after the backward pass and state the rates, as "
     "docs/bring-your-own-model.md shows"
 )
-"""What reads the gradient of a model that drops out."""
+"""How to attack the gradient of a model with dropout."""
 
 REFUSED = {
     "dropout": f"{SUBNETWORK}; take gradients after model.eval(), and leave the word out. {MATCHING}",
@@ -40,12 +40,12 @@ REFUSED = {
     "max": "a hard maximum is not additive over nodes; attack a model that pools by mean or sum",
     "softmax": "the losses here take logits; end the list with the last linear map",
 }
-"""Words that a forward pass may have and the bridge does not take, and why."""
+"""Words of forward passes that the bridge refuses, and why."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PlannedLayer:
-    """A convolution and what stands around it.
+    """A convolution with its normalisation, activation and residual.
 
     Attributes:
       conv: the convolution.
@@ -62,10 +62,10 @@ class PlannedLayer:
 
 @dataclasses.dataclass(frozen=True)
 class ForwardPlan:
-    """The parts of a model, in the words of ``GNN``.
+    """The parts of a model, named as in ``GNN``.
 
     Attributes:
-      encoder: before the first layer; None: the rows enter it as they are.
+      encoder: the encoder before the first layer; None: the rows enter it unchanged.
       layers: the layers in order.
       jump: which layers' states the readout sees.
       linears: the readout's linear maps.
@@ -225,7 +225,7 @@ def _check_scores(layers: Sequence[PlannedLayer], jump: str) -> None:
 
 
 def _pool_first(head: list[Step]) -> list[Step]:
-    """The readout with a mean that stands between two linear maps moved before them."""
+    """The readout with a mean that is between two linear maps moved before them."""
     place = next((i for i, step in enumerate(head) if step in POOLS), 0)
     if place == 0 or place == len(head) - 1:
         return head

@@ -1,7 +1,4 @@
-"""The small graph on which a live PyTorch model is run once, and running it there.
-
-Torch is imported only where there is a model of it.
-"""
+"""The small graph on which a live PyTorch model is run once, and the run. Torch is imported only for a model of it."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from jgleak.precision import DIGITS
 class Probe:
     """A small graph for a run: rows, edge list, and the graph of every node, as tensors.
 
-    Where the model sees edge classes, also what it is given of them: their one-hot rows, or their numbers.
+    Where the model sees edge classes, also their one-hot rows, or their numbers.
     """
 
     rows: Any
@@ -34,12 +31,11 @@ NODES = 7
 
 
 def probe_of(model: Any, rows: Any = None, edge_rows: Any = None) -> Probe:
-    """A graph of seven nodes with rows that the model takes: like ``rows``, or as its first layer says.
-
-    Its edges are given as ``edge_rows`` are, or by one-hot rows, where a layer sees them.
+    """A graph of seven nodes with rows that the model takes: like ``rows``, or by its first layer. Its edge classes
+    have the form of ``edge_rows``, or are one-hot, where a layer sees them.
 
     Raises:
-      ValueError: nothing says how wide they are.
+      ValueError: their width is unknown.
     """
     import torch  # pyright: ignore[reportMissingImports]
 
@@ -65,7 +61,7 @@ def probe_of(model: Any, rows: Any = None, edge_rows: Any = None) -> Probe:
 
 
 def edge_classes(module: Any) -> int | None:
-    """How many edge classes a convolution tells apart; None where it sees none, or not by a map of them."""
+    """How many edge classes a convolution distinguishes; None where it sees none, or has no map of them."""
     lin = getattr(module, "lin", None) if type(module).__name__ == "GINEConv" else None
     return None if lin is None else lin.weight.shape[1]
 
@@ -97,27 +93,27 @@ def _rows(model: Any, generator: Any) -> Any:
 
 ROWS, EDGES, BATCH = ("x", "rows", "features"), ("edge_index", "edges", "edge_list", "adj"), ("batch", "batch_index")
 SIZES, ATTRIBUTES = ("batch_size", "num_graphs", "size"), ("edge_attr", "edge_attributes", "edge_features", "edge_feat")
-"""What a ``forward`` may call the nodes' rows, the edge list, the graph of every node, the number of graphs, and the
-edges' classes. Rows are also what comes first, where nothing has a name of theirs."""
+"""Names of the arguments of a ``forward``: the nodes' rows, the edge list, the graph of every node, the number of
+graphs, and the edges' classes. Where no argument has a name for rows, the first one is taken."""
 
 
 KNOWN = (*EDGES, *BATCH, *SIZES, *ATTRIBUTES)
 
 
 def run(model: Any, probe: Probe, state: Mapping[str, np.ndarray] | None = None) -> Any:
-    """The model's output for a graph, whatever its ``forward`` calls its arguments; the model stays as it is.
+    """The model's output for a graph, by the names of its ``forward``'s arguments; the model is not changed.
 
     Args:
       model: the module.
       probe: the graph.
-      state: parameters and buffers in the place of the model's own, which the caller has found to fit; None: its own.
+      state: parameters and buffers in place of the model's own, with the same shapes; None: its own.
 
     Raises:
-      ValueError: ``forward`` takes something that is no row, edge or batch.
+      ValueError: ``forward`` has an argument with an unknown name.
     """
     import torch  # pyright: ignore[reportMissingImports]
 
-    # Copies: a norm in training mode moves its buffers, and what 16 bits would blur is run in 32.
+    # Copies, since a norm in training mode changes its buffers; 16-bit numbers are run in 32 bits.
     kept = {name: tensor for name, tensor in model.state_dict().items() if state is not None and name in state}
     short = {name: tensor for name, tensor in model.named_parameters() if _whole(tensor.dtype) != tensor.dtype}
     own = {name: tensor.detach().clone() for name, tensor in (short | dict(model.named_buffers())).items()}
@@ -129,14 +125,14 @@ def run(model: Any, probe: Probe, state: Mapping[str, np.ndarray] | None = None)
 
 
 def _whole(kind: Any) -> Any:
-    """A type of torch, or float32 for those of 16 bits."""
+    """A torch type, or float32 in place of 16-bit types."""
     import torch  # pyright: ignore[reportMissingImports]
 
     return torch.float32 if kind in (torch.float16, torch.bfloat16) else kind
 
 
 def _arguments(model: Any, probe: Probe) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What a model is called with."""
+    """The arguments of a model's call."""
     signature = getattr(getattr(model, "signature", None), "param_dict", None)  # PyTorch Geometric's Sequential
     if signature is not None:
         return tuple(_argument(name, probe, name == _rows_in([*signature])) for name in signature), {}
@@ -155,7 +151,7 @@ def _arguments(model: Any, probe: Probe) -> tuple[tuple[Any, ...], dict[str, Any
         return (graph,), {}
     if probe.edge_rows is None and any(p.name in ATTRIBUTES for p in needed):
         for name, module in model.named_modules():
-            check_options(name, type(module).__name__, module)  # it can say which convolution takes them
+            check_options(name, type(module).__name__, module)  # its message names the convolution that takes them
     rows = _rows_in([p.name for p in needed])
     given = {p.name: _argument(p.name, probe, p.name == rows) for p in needed}
     if "batch" in parameters:

@@ -1,7 +1,5 @@
-"""The forward pass of a live PyTorch model, run once on a small graph and written down as it goes.
-
-Torch is imported only where there is a model of it. Modules with a meaning of their own are recorded whole; of
-everything else the functions between them.
+"""The forward pass of a live PyTorch model, recorded while it runs once on a small graph. Torch is imported only for a
+model of it. Known modules are recorded as a whole, everything else by its functions.
 """
 
 from __future__ import annotations
@@ -37,16 +35,16 @@ CATS = ("cat", "concat", "concatenate")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Made:
-    """A tensor of the forward pass, by what made it.
+    """A tensor of the forward pass, and how it was computed.
 
     Attributes:
       what: ``rows`` (the input), ``column`` (one of its columns), ``module``, ``act``, ``add``, ``cat``, ``jump``,
         ``pool``, or ``unknown``.
-      name: of the module, the activation, the pool or the function; of a column its number.
-      parents: what it was made of.
-      place: file and line that asked for it.
-      value: its numbers at that time.
-      module: where a module made it.
+      name: the name of the module, the activation, the pool or the function; the number of a column.
+      parents: the tensors that it was computed from.
+      place: file and line of the call.
+      value: its value at that time.
+      module: the module that computed it, if one did.
     """
 
     what: str
@@ -58,15 +56,15 @@ class Made:
 
 
 def record(model: Any, names: Mapping[int, str], probe: Probe) -> Made:
-    """How the output of a model came to be.
+    """How a model computes its output.
 
     Args:
       model: the module, or a part of one; it is run without gradients.
-      names: what its modules are called, by their ``id``.
+      names: the names of its modules, by their ``id``.
       probe: the graph.
 
     Raises:
-      ValueError: it cannot be run on such a graph, or its output is not one tensor made of the rows.
+      ValueError: it cannot be run on such a graph, or its output is not one tensor computed from the rows.
     """
     import torch  # pyright: ignore[reportMissingImports]
     from torch.overrides import TorchFunctionMode  # pyright: ignore[reportMissingImports]
@@ -101,13 +99,13 @@ def record(model: Any, names: Mapping[int, str], probe: Probe) -> Made:
 
 
 class Recorder:
-    """Keeps what made each tensor while a model runs."""
+    """Records how each tensor is computed while a model runs."""
 
     def __init__(self, names: Mapping[int, str], probe: Probe) -> None:
         self.names, self.probe = names, probe
         self.depth = 0
         self.made: dict[int, Made] = {}
-        self.kept: list[Any] = []  # an id is a tensor's as long as it lives
+        self.kept: list[Any] = []  # kept alive, so that an id belongs to one tensor
         self._note(probe.rows, Made("rows", "the rows", (), "", probe.rows))
 
     def enter(self, module: Any, args: Any, kwargs: Any) -> None:
@@ -153,7 +151,7 @@ class Recorder:
     def _meaning(self, name: str, args: Any, kwargs: Any, parents: Sequence[Made], out: Any) -> Made:
         made = Made("unknown", name, tuple(parents), _place(), _copy(out))
         if any(hasattr(one, "detach") and id(one) not in self.made for one in _flat((args, kwargs))):
-            return self._pool(made) or made  # it takes a tensor that is not made of the rows
+            return self._pool(made) or made  # it takes a tensor that does not depend on the rows
         if name in SUMS and len(parents) == 2 and kwargs.get("alpha", 1) == 1:
             return dataclasses.replace(made, what="add")
         if name in CATS and kwargs.get("dim", args[1] if len(args) > 1 else 0) in (-1, 1):
@@ -173,7 +171,7 @@ class Recorder:
         return self._pool(made) or made
 
     def _pool(self, made: Made) -> Made | None:
-        """The same as a pool of nodes' states, where its numbers are theirs."""
+        """The tensor as a pool of nodes' states, where it has the values of one."""
         bases = {id(base): base for base in _bases(made)}
         if len(bases) != 1:
             return None
@@ -227,7 +225,7 @@ class Recorder:
 
 
 def _bases(made: Made) -> Iterator[Made]:
-    """The nodes' states from which functions without a meaning made a tensor."""
+    """The nodes' states from which unknown functions computed a tensor."""
     for parent in made.parents:
         if parent.what in ("unknown", "pool"):
             yield from _bases(parent)
@@ -252,7 +250,7 @@ def _numbers(arguments: Any) -> list[Any]:
 
 
 def _options(name: str, args: Any, kwargs: Any) -> bool:
-    """An activation with options that make it another one."""
+    """True for an activation whose options make it a different function."""
     if name == "gelu":
         return kwargs.get("approximate", "none") != "none"
     return name == "elu" and (kwargs.get("alpha", args[1] if len(args) > 1 else 1.0)) != 1.0
@@ -275,7 +273,7 @@ def _copy(out: Any) -> Any:
 
 
 BETWEEN = ("torch", "jaxtyping")
-"""Packages whose frames stand between a model's own code and this module."""
+"""Packages whose frames are between a model's own code and this module."""
 
 
 def _place() -> str:

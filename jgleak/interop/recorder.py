@@ -1,4 +1,4 @@
-"""Rounds of a running federation as observation files, one a client and round."""
+"""Rounds of a running federation as observation files, one for each client and round."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Recorder:
 
     Attributes:
       rounds: how rounds are read.
-      folder: where the files go; it is made.
-      space: the public feature space, to be written into every file; None: the reader brings it (``--features``).
+      folder: the folder for the files; it is created.
+      space: the public feature space, written into every file; None: the reader has to give it (``--features``).
     """
 
     rounds: Rounds
@@ -41,7 +41,7 @@ class Recorder:
           sent: as for ``Rounds.observation``.
           returned: as for ``Rounds.observation``.
           graphs: as for ``Rounds.observation``.
-          number: of the round; None: the first from 1 for which this client has no file.
+          number: the round's number; None: the first from 1 for which this client has no file.
           client: its name. Letters, digits and ``_.-~`` stay in the file's name, ``%2F`` and the like stand for others.
 
         Returns:
@@ -68,11 +68,10 @@ class Recorder:
 
 @contextlib.contextmanager
 def going_on(number: int | None, client: str | int) -> Iterator[None]:
-    """Warn of whatever is raised inside, that the round is not recorded, and go on behind it."""
+    """Turn any exception inside into a warning that the round is not recorded, and continue after it."""
     try:
         yield
-    # Any exception: what a client returns is anything, and a federation must not end because one of its observers did
-    # not expect it.
+    # Any exception: a client may return anything, and it must not end the federation.
     except Exception as error:
         said = "a round" if number is None else f"round {number}"
         warnings.warn(f"{said} of client {client} is not recorded: {str(error) or type(error).__name__}", stacklevel=4)

@@ -26,22 +26,21 @@ from jgleak.interop.weights import from_weights, mean_gradient, weights_after
 
 @dataclasses.dataclass(frozen=True)
 class Rounds:
-    """What every round of a federation has in common: the model, the loss, and how clients train between the weights
-    that they get and the weights that they return.
+    """What all rounds of a federation have in common: the model, the loss, and how clients train.
 
     Attributes:
       model: a live PyTorch module, built as the clients' is and in the mode in which they train it; or the forward pass
         step by step, as for ``from_arrays``.
       loss: what clients minimise.
-      local: how: rate, momentum, weight decay, and the graphs of a step (``loader``). How many steps a client makes
-        follows from its graphs and ``epochs``, so that ``steps`` stays 1.
+      local: local training: rate, momentum, weight decay, and the graphs of a step (``loader``). The number of steps
+        follows from a client's graphs and ``epochs``, so ``steps`` stays 1.
       epochs: passes of a client over its graphs in a round.
       client: what clients do besides: frozen parts, clipping, pruning, noise.
-      example: a check of the description in every round: from the weights that were sent, as they were given, to public
-        graphs and what the clients' model says of them (``from_arrays``). A live module is asked itself.
+      example: a check of the description in every round: a function from the sent weights to public graphs with the
+        clients' model's output for them (``from_arrays``). A live module is run instead.
 
     Raises:
-      ValueError: no whole number of epochs from 1, a number of steps, or a module that drops out.
+      ValueError: ``epochs`` is not a whole number from 1, ``local`` states steps, or the module has active dropout.
     """
 
     model: Forward
@@ -65,16 +64,16 @@ class Rounds:
     def observation(self, sent: Any, returned: Any, *, graphs: int | np.integer) -> Observation:
         """What the server sees of one client in one round.
 
-        Parameters that did not come back are taken for frozen ones after one step: an update says nothing of them.
+        After one step, parameters that were not returned are treated as frozen, since the update does not contain them.
 
         Args:
           sent: the weights and buffers that the client got, by name (``by_name`` says what may hold them).
-          returned: those that it gave back.
+          returned: the weights and buffers that it returned.
           graphs: how many graphs it trained on.
 
         Raises:
-          ValueError: no graph; parameters that did not come back after several steps; other steps than the counters of
-            batch normalisation say; or as for ``from_weights``.
+          ValueError: no graph; parameters that were not returned after several steps; another number of steps than
+            batch normalisation counted; or as for ``from_weights``.
         """
         if not isinstance(graphs, Integral) or graphs < 1:
             raise ValueError(f"graphs: a client trains on a whole number of graphs from 1, got {graphs!r}")
@@ -84,8 +83,8 @@ class Rounds:
         missing = sorted(before.keys() - after.keys())
         if missing and local.steps > 1:
             raise ValueError(
-                f"returned: {missing[0]!r} did not come back, though it moved in the {local.steps} local steps, and "
-                "the other gradients depend on where; let clients return it, or make one step"
+                f"returned: {missing[0]!r} was not returned, and the other gradients depend on how it changed in the "
+                f"{local.steps} local steps; let clients return it, or make one step"
             )
         _check_counters(before, after, local.steps)
         frozen = (*self.client.frozen, *(name for name in missing if not name.endswith(COUNTER)))
@@ -99,18 +98,16 @@ class Rounds:
     def defended(
         self, sent: Any, returned: Any, defense: Defense, *, graphs: int | np.integer, key: Array
     ) -> tuple[Arrays, Rounds]:
-        """What a client returns in the place of its weights, where it defends its update (the mean gradient), and how
-        those who know the defence read that.
-
-        Running statistics and parts that are not trained come back as they were sent, and so does a single number that
-        did not move, which is a constant (GIN's ``eps``).
+        """What a client returns in place of its weights where it defends its update (the mean gradient), and the rounds
+        for those who know the defence. Running statistics and parts that are not trained are returned as they were
+        sent, and so is a single number that did not change, which is a constant (GIN's ``eps``).
 
         Args:
           sent: as for ``observation``.
           returned: as for ``observation``.
           graphs: as for ``observation``.
-          defense: what is done to the update.
-          key: what it draws from.
+          defense: the defence of the update.
+          key: the key of its random numbers.
         """
         before, after = by_name(sent), by_name(returned)
         local = self._local(graphs)
@@ -127,14 +124,14 @@ class Rounds:
 
 
 def _known(client: Client, defense: Defense, update: Any) -> Client:
-    """A client of which the defence is known too."""
+    """A client description with the known defence added."""
     sources = [one for one in (client.noise, defense.deviation(update)) if one is not None]
     clipped, pruned = client.clipped or defense.scales, client.pruned or defense.drops
     return dataclasses.replace(client, clipped=clipped, pruned=pruned, noise=math.hypot(*sources) if sources else None)
 
 
 def _check_counters(before: Arrays, after: Arrays, steps: int) -> None:
-    """Raise ``ValueError`` where batch normalisation counted other steps than were described."""
+    """Raise ``ValueError`` where batch normalisation counted another number of steps than described."""
     for name, array in before.items():
         if name.endswith(COUNTER) and name in after:
             counted = int(np.asarray(after[name])) - int(np.asarray(array))

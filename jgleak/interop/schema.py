@@ -15,7 +15,7 @@ FIELDS = ("features", "degree", "mean", "std", "edge_classes", "max_degree")
 FEATURE_FIELDS = ("name", "values", "size", "kind", "determined_by", "mapping")
 
 MOST_VALUES = 1_000_000
-"""Most values that 'size' stands for: what is larger is a mistake, and would fill the memory."""
+"""Largest ``size``: larger numbers are a mistake, and would fill the memory."""
 
 
 def read_schema(path: str | Path) -> FeatureSpace:
@@ -24,16 +24,17 @@ def read_schema(path: str | Path) -> FeatureSpace:
     One object with ``features``, a list in column order. Each has a ``name`` and a ``kind``: ``onehot`` (the default;
     one column for each of ``values``), ``binary`` (one column, ``values`` two, by default 0 and 1), ``number`` (one
     column that holds one of ``values``) or ``real`` (one column that holds any number). ``size`` in place of ``values``
-    stands for 0, 1, .. below it. A feature that another one fixes may say so (``determined_by``, and ``mapping``: for
-    each of the other's values the place of this one's; without it ``values`` has one for each of the other's).
+    stands for 0, 1, .. below it. A feature that another one determines may state it (``determined_by``, and
+    ``mapping``: for each of the other's values the position of this one's; without it ``values`` has one entry for each
+    of the other's).
 
-    Optional beside it: ``degree``, the name of a one-hot or number feature whose values are numbers of neighbours;
-    ``mean`` and ``std``, one number a column, where the model is shown ``(column - mean) / std``; ``edge_classes``, the
-    names of the edges' classes; ``max_degree``, the largest number of neighbours in public data, where no feature
-    states degrees. What ``FeatureSpace.to_json`` writes is such a file.
+    Optional fields: ``degree``, the name of a one-hot or number feature whose values are numbers of neighbours;
+    ``mean`` and ``std``, one number for each column, where the model's input is ``(column - mean) / std``;
+    ``edge_classes``, the names of the edges' classes; ``max_degree``, the largest number of neighbours in public data,
+    where no feature states degrees. What ``FeatureSpace.to_json`` writes is such a file.
 
     Raises:
-      ValueError: naming the file, the feature and the field that does not fit.
+      ValueError: a field does not fit; the message names the file, the feature and the field.
     """
     try:
         data = read_json(path)

@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 MOLECULES, BONDED = "molecules", "molecules+bonds"
 
 NUMBERS = "numbers"
-"""Behind the name of a library's atom features: the model is shown the integers themselves."""
+"""After the name of a library's atom features: the model takes the integers themselves."""
 
 
 LIBRARIES = ("pyg", "ogb")
-"""Whose atom features have a name of their own."""
+"""Libraries whose atom features have a name."""
 
 BONDS = "+bonds"
-"""Behind it: with the classes of usual bonds."""
+"""After that name: with the classes of usual bonds."""
 
 
 def names_schema(text: str) -> bool:
-    """Whether a text of ``feature_space`` is a schema file's path, and no space of a name."""
+    """True where a text of ``feature_space`` is the path of a schema file, not a name."""
     word, _, name = text.partition(":")
     libraries = (*LIBRARIES, *(library + BONDS for library in LIBRARIES))
     return word not in (MOLECULES, BONDED) and not (word in libraries and name in ("", NUMBERS))
@@ -35,7 +35,7 @@ def feature_space(text: str) -> FeatureSpace:
     ``molecules``: GRAIN's atom features, raw. ``molecules:tox21``: the same, normalised with the statistics of that
     data set, which are public. ``molecules+bonds``, and with a data set: the same with four bond types as edge classes.
     ``pyg``, ``ogb``: the atom features of PyTorch Geometric's ``from_smiles`` and of OGB, looked up in embeddings;
-    ``pyg:numbers``, ``ogb:numbers``: shown to the model as they are. ``pyg+bonds``, ``ogb+bonds``: with the classes of
+    ``pyg:numbers``, ``ogb:numbers``: the integers themselves. ``pyg+bonds``, ``ogb+bonds``: with the classes of
     ``jgleak.features.ogb_bonds``. Anything else: a schema file (``jgleak.interop.read_schema``).
 
     Raises:

@@ -1,4 +1,4 @@
-"""From named arrays to the tree of ``GNN``: which array plays which role, and in which shape it is stored."""
+"""From named arrays to the tree of ``GNN``: the role of each array, and the shape in which it is stored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jgleak.interop.layers import GAT, GIN, GINE, BatchNorm, Conv, Embeddings, L
 from jgleak.interop.plan import ForwardPlan
 
 COUNTER = "num_batches_tracked"
-"""An array beside batch normalisations that no forward pass in evaluation mode reads."""
+"""An array of batch normalisations that no forward pass in evaluation mode reads."""
 
 STATISTICS = ("mean", "variance")
 """Roles of a batch normalisation's arrays that no gradient trains."""
@@ -37,7 +37,7 @@ HINTS = (
     (("att",), "GATv2, which scores attention otherwise than GAT: write GATv2"),
     (("lin.bias",), "a bias added before nodes are mixed; the models here add it after"),
 )
-"""What an array that no layer uses gives away, by a piece of its name."""
+"""What an array that no layer uses shows about the model, by a part of its name."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,8 +45,8 @@ class WeightSlot:
     """One array of ``GNN``.
 
     Attributes:
-      path: where it lies in the tree.
-      names: what it is called outside; several arrays lie under each other.
+      path: its path in the tree.
+      names: its names outside; several arrays are stacked.
       layer: the layer that it belongs to.
     """
 
@@ -66,21 +66,21 @@ class WeightSlot:
 
     @property
     def embeds(self) -> bool:
-        """Its arrays are tables of embeddings, one row a value."""
+        """True where its arrays are embedding tables, with one row for each value."""
         tables = isinstance(self.layer, GINE) and self.layer.tables and self.role == "edge_kernel"
         return isinstance(self.layer, Embeddings) or bool(tables)
 
     @property
     def still(self) -> bool:
-        """No gradient trains it."""
+        """True where no gradient trains it."""
         return isinstance(self.layer, BatchNorm) and self.role in STATISTICS
 
 
 def slots(plan: ForwardPlan, state: Arrays) -> list[WeightSlot]:
-    """Every array that the plan's layers use, by the names they have in ``state``.
+    """Every array that the plan's layers use, by its names in ``state``.
 
     Raises:
-      ValueError: an array is missing, or one is left over; with what that says about the model.
+      ValueError: an array is missing or left over; the message states what that shows about the model.
     """
     out = []
     if isinstance(plan.encoder, Embeddings):
@@ -138,7 +138,7 @@ def tables_of(layer: Embeddings, state: Mapping[str, np.ndarray], what: str | No
     Args:
       layer: names the tables, with or without the array's own ending.
       state: all arrays.
-      what: what needs them, for people; None: the encoder ``layer``.
+      what: what needs them, for the message; None: the encoder ``layer``.
 
     Raises:
       ValueError: a table is missing.
@@ -240,7 +240,7 @@ def _hint(name: str, state: Arrays, plan: ForwardPlan) -> str:
 
 
 def heads_of(slots: Sequence[WeightSlot], state: Arrays) -> dict[str, int]:
-    """Attention heads by the name of the layer, as its scoring vectors ``(1, heads, width)`` have them."""
+    """Number of attention heads by the name of the layer, from its scoring vectors ``(1, heads, width)``."""
     scored = [slot for slot in slots if slot.role in ("source", "attention")]
     return {slot.layer.name: _scores(state[slot.name], slot.name).shape[0] for slot in scored}
 
@@ -271,7 +271,8 @@ def tree(slots: Sequence[WeightSlot], arrays: Arrays, *, gradient: bool) -> Para
 
 
 def _one_map(kernel: np.ndarray, width: int, *, gradient: bool) -> np.ndarray:
-    """A residual map a head, where heads are averaged, as one map: their mean, and the sum of their gradients."""
+    """The residual maps of all heads, where heads are averaged, as one map: their mean, or the sum of their
+    gradients."""
     heads = kernel.reshape(kernel.shape[0], -1, width) if kernel.shape[1] % width == 0 else kernel[:, None]
     return heads.sum(axis=1) if gradient else heads.mean(axis=1)
 
@@ -293,5 +294,5 @@ def _scores(array: np.ndarray, name: str) -> np.ndarray:
 
 
 def epsilons_of(slots: Sequence[WeightSlot], state: Arrays) -> dict[str, float]:
-    """GIN's weight of a node itself by the name of the layer, where an array says it."""
+    """GIN's weight of the node itself by the name of the layer, where an array holds it."""
     return {slot.layer.name: float(state[slot.name].reshape(-1)[0]) for slot in slots if slot.role == "eps"}

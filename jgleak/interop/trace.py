@@ -1,4 +1,4 @@
-"""From the record of a forward pass to the list of steps that it is."""
+"""From the record of a forward pass to its list of steps."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ REASONS = (
         "batch_norm": "the arrays of a normalisation are found by its module; write it as torch.nn.BatchNorm1d",
     }
 )
-"""Functions that a forward pass may have and the bridge does not take, and why."""
+"""Functions of forward passes that the bridge refuses, and why."""
 
 
 def traced(model: Any, names: Mapping[int, str], probe: Probe) -> list[Step]:
@@ -65,7 +65,7 @@ def traced(model: Any, names: Mapping[int, str], probe: Probe) -> list[Step]:
 
     Args:
       model: the module, or a part of one.
-      names: what its modules are called, by their ``id``.
+      names: the names of its modules, by their ``id``.
       probe: a graph to run it on.
 
     Raises:
@@ -75,7 +75,7 @@ def traced(model: Any, names: Mapping[int, str], probe: Probe) -> list[Step]:
 
 
 def steps_in(name: str, module: Any) -> list[Step]:
-    """A module with a meaning of its own as steps: one, and what ends the map inside a GIN.
+    """A known module as steps: one, and the end of the map inside a GIN.
 
     Raises:
       ValueError: naming the module, what it is, and what works.
@@ -97,14 +97,14 @@ def steps_in(name: str, module: Any) -> list[Step]:
 
 
 def _within(name: str, step: Step) -> Step:
-    """A step with the name that it has inside a layer."""
+    """A step with its name relative to a layer."""
     if isinstance(step, str):
         return step
     return dataclasses.replace(step, name=step.name.removeprefix(f"{name}."))
 
 
 def _usual(made: GIN) -> GIN:
-    """The same without its steps, where they are the usual ones under the usual names."""
+    """The layer without its inner steps, where they are the usual ones under the usual names."""
     if len(made.inside) == 3 and isinstance(act := made.inside[1], str):
         for first, last in zip(made.patterns["kernel"], made.patterns["out_kernel"], strict=True):
             if made.inside == (Linear(first.removesuffix(".weight")), act, Linear(last.removesuffix(".weight"))):
@@ -136,7 +136,7 @@ def _path(made: Made) -> list[Step]:
 
 
 def _unknown(made: Made) -> ValueError:
-    # What came first is what was not understood; the rest follows from it.
+    # The first unknown function is reported; the others depend on it.
     first = next((parent for parent in made.parents if parent.what == "unknown"), None)
     if first is not None:
         return _unknown(first)
@@ -209,7 +209,7 @@ def _terms(made: Made) -> Iterator[Made]:
 
 
 def _residual(made: Made) -> tuple[Made, Step, Made] | None:
-    """The layer's outcome, what is added to it as a step, and what entered the layer; None: it is no such sum."""
+    """The layer's output, the residual as a step, and the layer's input; None where it is not such a sum."""
     for out, beside in (made.parents, made.parents[::-1]):
         entry = _entry(out)
         if entry is None:
@@ -222,7 +222,7 @@ def _residual(made: Made) -> tuple[Made, Step, Made] | None:
 
 
 def _entry(made: Made, *, summed: bool = False) -> Made | None:
-    """What enters the layer of which a tensor is the outcome; None: it is no layer's."""
+    """The input of the layer whose output a tensor is; None where it is not a layer's output."""
     if made.what == "add":
         found = _residual(made) if summed else None
         return None if found is None else found[2]
@@ -247,7 +247,7 @@ def _cat(made: Made) -> list[Step]:
 
 
 def _pooled(made: Made, pools: Sequence[Made], word: str) -> list[Step]:
-    """Pools of all layers' states, which are a pool of those states together."""
+    """Pools of all layers' states as one pool of the joined states."""
     kinds = {pool.name for pool in pools}
     if len(kinds) > 1:
         raise ValueError(
@@ -266,7 +266,7 @@ def _jump(made: Made, states: Sequence[Made], word: str) -> list[Step]:
 
 
 def _successive(states: Sequence[Made]) -> bool:
-    """They are the outcomes of all layers, in their order."""
+    """True where these are the outputs of all layers, in order."""
     entries = [_entry(state, summed=True) for state in states]
     if not states or None in entries or any(a is not b for a, b in zip(states, entries[1:], strict=False)):
         return False
@@ -274,7 +274,7 @@ def _successive(states: Sequence[Made]) -> bool:
 
 
 def _spaced(steps: Sequence[Step]) -> list[Step]:
-    """The same with a word where no activation stands between two layers."""
+    """The steps with ``identity`` where there is no activation between two layers."""
     out: list[Step] = []
     for step in steps:
         before = out[-1] if out else None
@@ -285,7 +285,7 @@ def _spaced(steps: Sequence[Step]) -> list[Step]:
 
 
 def difference(found: Sequence[Step], given: Sequence[Step]) -> str | None:
-    """Where a forward pass and its description part ways, in one sentence; None: nowhere."""
+    """The first difference between a forward pass and its description, in one sentence; None where they agree."""
     one, other = ([step for step in steps if step != "identity"] for steps in (found, given))
     for number in range(max(len(one), len(other))):
         here, there = (steps[number] if number < len(steps) else None for steps in (one, other))

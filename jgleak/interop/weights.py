@@ -29,22 +29,22 @@ def from_weights(
     reduction: str = "mean",
     example: Given | None = None,
 ) -> Observation:
-    """The observation behind a round in which a client returned *weights*: what they lost, as a mean gradient.
+    """The observation behind a round in which a client returned *weights*: their change as a mean gradient.
 
     After one step of gradient descent this is the gradient (protocol ``fedsgd``); after several it is the mean gradient
-    along the way (``fedavg``). Momentum and weight decay are accounted for where the client's ``LocalTraining`` states
-    them; where it states Adam, it is the mean of Adam's directions: attacks refuse, and ``jgleak.facts`` says what
-    their zeros and signs tell. Subtraction in float32 leaves noise of the weights' rounding (``rounding``), which the
-    observation states, so that attacks account for it. What weight decay should have moved and did not was not trained,
-    whether ``client`` says so or not.
+    along the local steps (``fedavg``). Momentum and weight decay are accounted for where the client's ``LocalTraining``
+    states them. Where it states Adam, the result is the mean of Adam's directions: attacks refuse it, and
+    ``jgleak.facts`` shows what its zeros and signs reveal. Subtraction in float32 leaves noise of the weights' rounding
+    (``rounding``), which the observation states, so that attacks account for it. Parameters that weight decay should
+    have changed and did not are treated as frozen, whether or not ``client`` states it.
 
     Args:
-      before: the arrays that were sent to the client, by name (``by_name`` says what may hold them; ``named`` takes a
+      before: the arrays that were sent to the client, by name (in any container of ``by_name``; ``named`` takes a
         list).
-      after: those that came back, the running statistics of batch normalisation among them.
-      client: how it trained, ``Client(local=LocalTraining(rate=0.1))``, and what it did besides: frozen parameters,
-        which come back as they were sent, clipping, pruning, noise, which adds up with the rounding's. The buffers are
-        those of ``after``.
+      after: the returned arrays, with the running statistics of batch normalisation.
+      client: how it trained, ``Client(local=LocalTraining(rate=0.1))``, and what it did besides: frozen parameters
+        (returned as they were sent), clipping, pruning, noise (added to the rounding's). The buffers are those of
+        ``after``.
       layers: as for ``from_arrays``.
       loss: as for ``from_arrays``.
       batch_size: as for ``from_arrays``.
@@ -91,8 +91,8 @@ def rounding(before: Any, after: Any, local: LocalTraining) -> float:
     A weight ``w`` is rounded to a multiple of its spacing ``u``, which is an error of deviation ``u / sqrt(12)``; every
     step rounds once. Where AdamW multiplies weights with ``1 - rate weight_decay``, the factor is rounded too, at every
     step alike, by up to ``u / 2``. The attacks' ``noise`` takes one number for all entries, and this is the root mean
-    square in the array where it is largest, so that no test is too strict in any. Arrays that came back as they were
-    sent carry none.
+    square in the array where it is largest, so that no test is too strict in any. Arrays that were returned unchanged
+    carry none.
     """
     sent, back = by_name(before), by_name(after)
     floats = {name: a for name, a in back.items() if a.dtype.kind == "f" or a.dtype.name in DIGITS}
@@ -103,7 +103,7 @@ def rounding(before: Any, after: Any, local: LocalTraining) -> float:
 
 
 def _undecayed(seen: Observation, local: LocalTraining) -> list[str]:
-    """The parts that weight decay should have moved by more than rounding hides, and that came back as they were."""
+    """The parts that weight decay should have changed by more than rounding, and that were returned unchanged."""
     lost, update = 1.0 - float(local.kept[-1]), flatten(seen.update)
 
     def still(name: str, leaf: np.ndarray) -> bool:
@@ -114,16 +114,15 @@ def _undecayed(seen: Observation, local: LocalTraining) -> list[str]:
 
 
 def _single(slopes: Arrays) -> float:
-    """Deviation of what rounding to 32 bits leaves of the entries of an update."""
+    """Deviation of the error of rounding the entries of an update to 32 bits."""
     spacing = np.concatenate([np.spacing(np.abs(array)).ravel().astype(np.float64) for array in slopes.values()])
     return float(np.sqrt(np.mean(spacing**2) / 12.0))
 
 
 def mean_gradient(before: np.ndarray, after: np.ndarray, local: LocalTraining) -> np.ndarray:
-    """The mean gradient of one array (of Adam the mean direction).
-
-    It is zero where the array came back as it was sent: it was not trained, and did not decay. Of weights in 64 bits
-    what their rounding explains is zero too: decay alone moved them.
+    """The mean gradient of one array (under Adam the mean direction). It is zero where the array was returned
+    unchanged: it was not trained, and did not decay. For weights in 64 bits a change that rounding explains counts as
+    zero too: only decay changed them.
     """
     sent, back = before.astype(np.float64), after.astype(np.float64)
     if np.array_equal(sent, back):

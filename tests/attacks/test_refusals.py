@@ -61,7 +61,12 @@ GRAIN: dict[str, tuple[GNN, Mapping[str, Any], Mapping[str, Any], str]] = {
     "real features": (GRAPH, {}, {"space": REAL}, "this feature space has real-valued ones"),
     "one layer": (GNN(SPACE.width, layers(1), HEAD), {}, {}, "at least two convolutions"),
     "two layers, pooled": (GNN(SPACE.width, layers(), POOLED), {}, {}, "'pooled' is not one; use readout 'node_mlp'"),
-    "two layers, maximum": (GNN(SPACE.width, layers(), HEAD, jump="max"), {}, {}, "does not show the states of 2-hop blocks under jump='max'"),
+    "two layers, maximum": (
+        GNN(SPACE.width, layers(), HEAD, jump="max"),
+        {},
+        {},
+        "does not show the states of 2-hop blocks under jump='max'",
+    ),
     "frozen first layer": (GNN(SPACE.width, layers(3), BLIND, frozen=("layers_0",)), {}, {}, "show 0-hop blocks"),
     "frozen layers": (GNN(SPACE.width, layers(3), BLIND, frozen=("layers_1", "layers_2")), {}, {}, "show 2-hop blocks"),
     "flattened": (GNN(SPACE.width, layers(3), Flattened(5)), {}, {}, "depends on the order of nodes"),

@@ -69,8 +69,7 @@ def criterion(text: str) -> Criterion:
     if found is None:
         raise ValueError(
             f"fail-on: {text!r} is not a criterion; write NAME OP NUMBER, such as unique>0 or exact.high>=0.2, with OP "
-            "one of "
-            f"{', '.join(COMPARISONS)} and NAME one of {', '.join(QUANTITIES)}"
+            f"one of {', '.join(COMPARISONS)} and NAME one of {', '.join(QUANTITIES)}"
         )
     name, end, comparison, number = found.groups()
     if name not in QUANTITIES:
