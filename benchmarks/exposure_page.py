@@ -15,12 +15,12 @@ from jgleak.exposure.text import exposure_text
 
 PAGE = Path(__file__).parents[1] / "docs" / "check.md"
 MARK = "<!-- below: python -m benchmarks.exposure_page --write -->\n"
-"""What stands before it in the page is written by hand."""
+"""The page up to here is written by hand."""
 
 ABOUT = """
-What `jgleak check NAME` prints, of models as the projects' own files configure them. Where those say nothing, a client
-has {graphs} graphs and a model two outputs; columns are jgleak's atom features. The census, as the clients train now
-and with the fewest changes:
+What `jgleak check NAME` prints for models as the projects' own files configure them. Where those say nothing, a client
+has {graphs} graphs and a model two outputs; columns are jgleak's atom features. Whether the census applies, as the clients
+train now, and the fewest changes found with which it does:
 
 """
 

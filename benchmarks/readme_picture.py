@@ -34,7 +34,7 @@ def main() -> None:
     seen = fedsgd(model, model.initial(key=jax.random.key(SEED)), truths, dataset.space, loss="ce")
     known, budget = Knowledge(dataset.space), Budget(time_limit=300.0)
     found = get_attack("census")(seen, known, key=jax.random.key(1), budget=budget)
-    for certificate in sorted({str(member.certificate) for member in found.members}):
+    for certificate in sorted({repr(member.certificate) for member in found.members}):
         print(certificate)
     back = [member.best for member in found.members if member.best is not None]
     shown = [

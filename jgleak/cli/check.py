@@ -28,7 +28,7 @@ def check(
             "(molecules:tox21: normalised)."
         ),
     ] = None,
-    nodes: Annotated[int | None, option.data(help="Nodes of a graph; by default 20, about a molecule.")] = None,
+    nodes: Annotated[int | None, option.data(help="Nodes of a graph; 20 by default, a usual molecule.")] = None,
     loss: Annotated[str | None, option.model(help="What clients minimise.")] = None,
     dropout: Annotated[
         float | None, option.model(help="Share of entries masked after every activation in training.")

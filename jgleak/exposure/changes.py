@@ -19,8 +19,8 @@ class Change(NamedTuple):
     """A change.
 
     Attributes:
-      name: what is done, in words that follow "with". make: the deployment after it; the same one where there is
-        nothing to change.
+      name: what is done, in words that follow "with".
+      make: the deployment after it; the same one where there is nothing to change.
     """
 
     name: str

@@ -11,7 +11,7 @@ from jgleak.federated.loss import Loss
 from jgleak.renamed import renamed
 
 NODES = 20
-"""Nodes of a graph where nothing else is given: about a molecule."""
+"""Nodes of a graph where nothing else is given: a usual molecule."""
 
 
 @renamed(graphs="batch_size")

@@ -1,4 +1,4 @@
-"""How often attacks succeeded where a record stands for what clients send: the words of ``jgleak check``."""
+"""How often attacks succeeded where records exist of what clients send: the words of ``jgleak check``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jgleak.exposure.deployment import Deployment
 PLACE = "README, What leaks when"
 """Where the numbers behind the words stand; a test compares both with the record."""
 
-NONE = "no record stands for such clients (an audit measures it)"
+NONE = "no record exists for such clients (an audit measures it)"
 
 BATCHES = 8
 """Graphs behind an update in the record of batches; larger batches have no word."""

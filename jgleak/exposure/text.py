@@ -48,7 +48,7 @@ def columns_text(space: FeatureSpace) -> str:
 def clients_text(clients: Clients, loss: str) -> str:
     """How clients train, in a sentence."""
     local = clients.local
-    assumed = " (assumed, about a molecule; --nodes sets it)" if clients.nodes == NODES else ""
+    assumed = " (assumed: a usual molecule; --nodes sets it)" if clients.nodes == NODES else ""
     graphs = f"{counted(clients.batch_size, 'graph')} of {counted(clients.nodes, 'node')}{assumed} behind an update"
     if local is None:
         steps = "one gradient"

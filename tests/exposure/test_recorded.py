@@ -60,7 +60,7 @@ def test_attacks_without_a_record_have_none() -> None:
 
 def test_the_text_says_what_it_assumes() -> None:
     said = " ".join(exposure_text(check(MODEL, MOLECULE_SPACE), "model").split())
-    assert "1 graph of 20 nodes (assumed, about a molecule; --nodes sets it) behind an update" in said
+    assert "1 graph of 20 nodes (assumed: a usual molecule; --nodes sets it) behind an update" in said
     assert "raw (not normalised)" in said and "How often they succeed: of 40 Tox21 molecules" in said
     said = exposure_text(check(MODEL, MOLECULE_SPACE, Clients(nodes=9)), "model")
     assert "1 graph of 9 nodes behind an update" in said

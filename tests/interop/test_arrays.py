@@ -182,7 +182,7 @@ def test_a_file_of_something_else_is_explained(tmp_path: Path) -> None:
 
 def test_none_is_left_out_and_names_are_unique() -> None:
     assert by_name({"a": {"b": np.ones(1), "c": None}, "d": [np.zeros(2)]}).keys() == {"a.b", "d.0"}
-    with pytest.raises(ValueError, match="'a.b' comes twice"):
+    with pytest.raises(ValueError, match="'a.b' occurs twice"):
         by_name({"a": {"b": np.ones(1)}, "a.b": np.ones(1)})
 
 

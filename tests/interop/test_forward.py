@@ -72,7 +72,7 @@ def test_what_several_kinds_look_like_is_not_guessed() -> None:
     matrix, row = np.ones((3, 4)), np.ones(4)
     norm = {"n.weight": row, "n.bias": row, "n.mean_scale": row}
     for arrays in ({"n.weight": matrix}, {"n.weight": row}, norm, {"n.lin.weight": matrix, "n.lin.bias": row}):
-        with pytest.raises(ValueError, match="the arrays of 'n' .* say no kind of layer; write it down"):
+        with pytest.raises(ValueError, match="the arrays of 'n' .* do not determine the kind of layer; write it as"):
             forward_pass(["n"], arrays, None)
 
 

@@ -83,7 +83,7 @@ def test_rows_of_labels_are_no_class(tasks: dict[str, Any]) -> None:
     gradients = {**tasks["gradients"], "lin1": {**tasks["gradients"]["lin1"], "bias": np.array([1, -3, 1, 1, 2, 1.0])}}
     for labels, seen in ((LABELS, "of which some are missing"), (np.eye(6)[:1], "and none is missing")):
         example = dataclasses.replace(tasks["example"], labels=labels)
-        with pytest.raises(ValueError, match=f"loss: a graph has one label under it, .* 6, {seen}; where"):
+        with pytest.raises(ValueError, match=f"loss: under it a graph has one label, .* 6, {seen}; where"):
             from_arrays(**{**tasks, "gradients": gradients, "example": example}, loss="bce")
 
 

@@ -563,7 +563,7 @@ def test_a_gradient_of_training_mode_is_not_read_in_evaluation_mode(kind: str) -
     for name, buffer in model.named_buffers():
         if name.endswith("running_var"):
             buffer.mul_(1.5)
-    with pytest.raises(ValueError, match="another number: the running statistics are not those"):
+    with pytest.raises(ValueError, match="different: the running statistics are not those"):
         from_pyg(model, loss="ce")
 
 

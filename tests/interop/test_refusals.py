@@ -70,7 +70,7 @@ def graph_norm(given: dict[str, Any]) -> None:
         (
             "gin",
             say("conv1.nn", "relu"),
-            r"arrays of 'conv1.nn' \(0.bias, .*\) say no kind of layer; write it",
+            r"arrays of 'conv1.nn' \(0.bias, .*\) do not determine the kind of layer; write it",
         ),
         ("gcn", say("add", GCN("conv1"), "relu", "mean", *HEAD), "'add' stands before the first convolution"),
         ("gcn", say(Linear("lin"), "relu", GCN("conv1")), "'relu' stands between the encoder 'lin' and the first conv"),
@@ -117,7 +117,11 @@ def graph_norm(given: dict[str, Any]) -> None:
         ("gcn", say(GCN("conv2"), "relu", GCN("conv1"), "relu", "mean", *HEAD), "'conv1.lin.weight' is .* would fit"),
         ("gcn", drop("state", "conv1.lin.weight"), "needs 'conv1.lin.weight' or .*; there is conv1.bias"),
         ("gcn", drop("gradients", "conv1.bias"), "gradient: 'conv1.bias' is missing; .*name those that are not"),
-        ("gcn", put("gradients", "conv9.bias", VECTOR), "'conv9.bias' is no parameter of this state; .*another model"),
+        (
+            "gcn",
+            put("gradients", "conv9.bias", VECTOR),
+            "'conv9.bias' is not a parameter of this state; .*another model",
+        ),
         ("gcn", put("gradients", "conv1.bias", np.ones(7)), r"shape \(7,\), the parameter \(6,\); .*another model"),
         ("gcn", put("state", "conv1.bias", np.full(6, np.nan)), "state: 'conv1.bias' holds NaN or infinite values"),
         ("gcn", put("gradients", "lin1.bias", np.full(4, np.inf)), "gradient: 'lin1.bias' holds NaN or infinite"),

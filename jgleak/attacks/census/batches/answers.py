@@ -1,4 +1,4 @@
-"""What is answered for every graph of a batch, and for the batch: lists, checked together, and their certificates."""
+"""The answers to a batch: a list for each graph, the lists checked together, and their certificates."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from jgleak.attacks.certificate import Certificate
 from jgleak.attacks.distance import MATCH
 
 TOLD_APART = "the head's gradient has as many dimensions as the batch has graphs of different pooled rows"
-"""What a certificate of a graph of a batch takes for granted beside the census."""
+"""A condition of the certificate of each graph of a batch, besides the census's own."""
 
 ROUNDS = 3
-"""How often all lists are held against what the others leave."""
+"""Most rounds in which every list is compared with the update minus the other lists' first graphs."""
 
 NEAR = 1.01
-"""Distances within so many times the smallest are alike: those of graphs with one gradient differ by rounding."""
+"""Distances up to this multiple of the smallest count as equal: for graphs of equal gradient they differ by
+rounding."""
 
 OTHERS = "the other graphs of the batch are those that were found"
-"""The same of a graph that was looked for in what others left of the update."""
+"""A condition of the certificate of a graph found in the update minus the graphs found before."""
 
 
 def certified(problem: CensusProblem, member: Member, clock: Clock) -> Iterator[Reconstruction]:
-    """The answer for a graph that was found; of equal ones the same several times, each with its own label."""
+    """The answer for a graph that was found; for equal graphs one answer each, with that graph's label."""
     answer = member.answer
     if answer is None or not answer.found.graphs:
         return
@@ -42,7 +43,7 @@ def certified(problem: CensusProblem, member: Member, clock: Clock) -> Iterator[
 
 
 def beside(others: Reconstruction) -> list[Reconstruction]:
-    """The answers to graphs that were looked for in what those found left of the update."""
+    """The answers to graphs found in the update minus the graphs found before, with that condition added."""
     answers = list(others.members) or ([others] if others.graphs else [])
     return [
         answer
@@ -56,13 +57,13 @@ def beside(others: Reconstruction) -> list[Reconstruction]:
 
 
 def checked(problem: CensusProblem, answers: Sequence[Reconstruction]) -> tuple[list[Reconstruction], float]:
-    """The answers to all graphs of a batch, each with graphs first that explain what the others leave, and the distance
-    of the whole batch's gradient.
+    """The answers to all graphs of a batch, and the distance of the whole batch's gradient. Graphs that explain the
+    update minus the other answers' first graphs come first in each list.
 
-    Where that tells apart the graphs of one answer alone, those that do not explain it are excluded: what the others
-    leave does not depend on which of theirs is taken. Where it does so of several, combinations would have to be
-    compared, and nothing is claimed of graphs beside these lists; nor, where an answer's first graph changed, of
-    graphs that were looked for in what it left.
+    If this distinguishes the graphs of one answer only, those that do not explain it are excluded: the remainder does
+    not depend on which graph the other answers take. If it does so for several answers, combinations would have to be
+    compared, and no claim is made about graphs outside the lists; neither, where an answer's first graph changed, about
+    graphs outside the lists of those found in its remainder.
     """
     observation, space = problem.observation, problem.knowledge.space
     told, listed, answers, changed, again = dict[int, int](), answers, list(answers), False, False
@@ -102,7 +103,7 @@ def _rests_on_others(answer: Reconstruction) -> bool:
 
 
 def _first(answer: Reconstruction, number: int) -> Reconstruction:
-    """The answer with its first graphs alone."""
+    """The answer with its first ``number`` graphs only."""
     certificate = answer.certificate
     if certificate is not None:
         status = certificate.status if certificate.status == "at_least_k" else "unique" if number == 1 else "k_graphs"
@@ -111,15 +112,15 @@ def _first(answer: Reconstruction, number: int) -> Reconstruction:
 
 
 def cut(answer: Reconstruction) -> Reconstruction:
-    """The answer, with nothing claimed of graphs beside its list."""
+    """The answer, with no claim about graphs outside its list."""
     certificate = answer.certificate
     made = None if certificate is None else dataclasses.replace(certificate, status="at_least_k")
     return dataclasses.replace(answer, certificate=made)
 
 
 def of_all(answers: Sequence[Reconstruction], far: float) -> Certificate:
-    """What is known of other batches with the same gradient: each graph may be any of its list. Where lists share
-    graphs, combinations are equal, and are not counted."""
+    """The certificate of a batch: each graph may be any of its list. Where lists share graphs, some combinations are
+    the same batch, so they are not counted."""
     each = [answer.certificate for answer in answers if answer.certificate is not None]
     listed = [(graph.canonical_form(), str(graph.y)) for answer in answers for graph in answer.graphs]
     several = max(one.size for one in each) > 1 and len(set(listed)) < len(listed)

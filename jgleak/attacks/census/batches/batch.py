@@ -1,4 +1,5 @@
-"""Every graph of a batch from one update: found by rows or by weights, then in what others leave, checked together."""
+"""Every graph of a batch from one update: found by pooled rows or by weights, then in the update minus those found, and
+checked together."""
 
 from __future__ import annotations
 
@@ -36,18 +37,18 @@ def batch_unsupported(observation: Observation, knowledge: Knowledge) -> str | N
         return f"{graphs} here {reason}"
     if knowledge.noise is not None or observation.pruned or observation.scaled:
         return (
-            f"{graphs} it takes them apart by dimensions of the exact gradient, which noise, pruning and clipping "
+            f"{graphs} it separates them by the exact gradient's rank, which noise, pruning and clipping "
             "change; record batches of one, or use gradient matching (such as dlg)"
         )
     if knowledge.features is not None:
-        return f"{graphs} it does not say whose the known feature rows are; leave them out"
+        return f"{graphs} it cannot assign known feature rows to graphs; leave them out"
     if observation.local is not None and observation.local.steps > 1:
         return unsupported(observation) if every_step_whole(observation) else in_turn_unsupported(observation)
     return None
 
 
 def of_each(knowledge: Knowledge) -> Knowledge:
-    """What is known of each graph of a batch alone: where their sizes differ, only the largest."""
+    """The knowledge about a single graph of the batch: of sizes that differ, only the largest."""
     if len(set(knowledge.sizes)) < 2:
         return knowledge
     return dataclasses.replace(knowledge, n=None, sizes=(), max_n=max(knowledge.sizes))
@@ -58,17 +59,17 @@ Single = Callable[[Observation, Clock], Reconstruction]
 
 
 def reconstructed(problem: CensusProblem, clock: Clock, budget: Budget, single: Single) -> Reconstruction:
-    """The graphs of a batch, by the rows that the head's gradient tells apart (``_Rows``), or else by the weights of
-    their blocks (``shares``).
+    """The graphs of a batch, by the pooled rows that the head's gradient separates (``_Rows``), or otherwise by the
+    weights of their blocks (``shares``).
 
-    What those that were found leave of the update is a smaller batch, whose candidates are fewer: the others are looked
-    for in that.
+    The update minus the graphs found is the update of a smaller batch with fewer candidates, in which the others are
+    searched.
 
     Args:
       problem: the batch's update and what is known.
       clock: ends the searches.
       budget: bounds them.
-      single: what takes an update of one graph.
+      single: the census of an update of one graph.
     """
     size, pools = problem.observation.batch_size, problem.observation.model.readout.additive == "pooled"
     rows = _Rows(problem, clock) if pools else None
@@ -99,10 +100,10 @@ class _Rows:
 
     Args:
       problem: the batch's update and what is known.
-      clock: ends the search for rows that show without any candidates.
+      clock: ends the search for rows that need no candidates.
 
     Attributes:
-      facts: for people.
+      facts: numbers for ``Reconstruction.info``.
     """
 
     def __init__(self, problem: CensusProblem, clock: Clock) -> None:
@@ -113,7 +114,7 @@ class _Rows:
         self.facts = {"rank": self.head.rank, "masks": rows is not None}
 
     def answers(self, levels: Levels, clock: Clock) -> list[Reconstruction]:
-        """What is known of the graphs found with these candidates, or others before."""
+        """The answers to the graphs found with these candidates or with earlier ones."""
         problem, members = self.problem, self.members
         states = root_states(problem.observation.model, problem.observation.params, levels, clock)
         if states is None:
@@ -128,8 +129,8 @@ class _Rows:
         return self._certified(clock)
 
     def enumerated(self, start: Start, clock: Clock) -> list[Reconstruction]:
-        """The same with all small graphs of the rows of those that were not found."""
-        some = dataclasses.replace(start.nodes, certain=False)  # all occur, but not in every graph
+        """The same after all small graphs were tried for the pooled rows of graphs that were not found."""
+        some = dataclasses.replace(start.nodes, certain=False)  # all occur in the batch, but not in every graph
         start = dataclasses.replace(start, nodes=some)
         self.members = [_enumerated(one, start, clock) for one in self.members]
         return self._certified(clock)
@@ -142,7 +143,7 @@ class _Rows:
 
 
 def _enumerated(member: Member, start: Start, clock: Clock) -> Member:
-    """The member, where it may be small and was not found with all small graphs of its pooled row."""
+    """The member; where it may be small and was not found, after all small graphs were tried for its pooled row."""
     if member.found.graphs or not may_be_small(member.problem, start.nodes):
         return member
     found = enumerated(member.problem, start.nodes, None, clock.part(0.5))
@@ -154,9 +155,9 @@ def _enumerated(member: Member, start: Start, clock: Clock) -> Member:
 def _others(
     problem: CensusProblem, answers: Sequence[Reconstruction], clock: Clock, budget: Budget, single: Single
 ) -> list[Reconstruction]:
-    """Graphs of what those found leave of the update."""
+    """Graphs found in the update minus the graphs found before."""
     observation = problem.observation
-    if Loss.of(observation.loss).masked:  # what a label counts may depend on labels that are not known yet
+    if Loss.of(observation.loss).masked:  # a label's weight may depend on labels that are not known yet
         return []
     parts = each_gradient(observation, problem.knowledge.space, [answer.graphs[0] for answer in answers])
     left = remaining(observation, parts)
@@ -169,12 +170,12 @@ def _others(
 def _answered(
     problem: CensusProblem, answers: list[Reconstruction], info: dict[str, Any], clock: Clock
 ) -> Reconstruction:
-    """What was found, checked as a whole where that is everything."""
+    """The reconstruction; checked as a whole where all graphs were found."""
     size, far = problem.observation.batch_size, None
     if len(answers) == size:
         answers, far = checked(problem, answers)
     matched = far is not None and far <= MATCH
-    if len(answers) > size or (far is not None and not matched):  # some are wrong, and nobody knows which
+    if len(answers) > size or (far is not None and not matched):  # some are wrong, and it is not known which
         answers = [cut(answer) for answer in answers]
     info |= {"found": len(answers), "seconds": clock.elapsed}
     if len(answers) != size:

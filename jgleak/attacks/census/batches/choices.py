@@ -14,7 +14,7 @@ from jgleak.attacks.census.system import Rules
 from jgleak.attacks.census.whole_numbers import INFEASIBLE
 
 SHARED = 2.0
-"""What a choice costs for every further graph that it says to share a block; the misfit that it needs costs up to 1."""
+"""Cost of every further graph that a choice assumes to share a block; the misfit that it needs costs up to 1."""
 
 UNKNOWN = 6
 """How often a block may occur whose weight is no combination of the factors known."""
@@ -23,7 +23,7 @@ SECONDS = 10.0
 """Most for one choice."""
 
 Choices = list[dict[int, float]]
-"""For each block the counts that it may have in one graph, and what each costs."""
+"""For each block the counts that it may have in one graph, and the cost of each."""
 
 
 def choices(

@@ -1,8 +1,8 @@
-"""Factors of the graphs of a batch, read off the weights of blocks that only one graph has.
+"""Factors of the graphs of a batch, from the weights of blocks that only one graph has.
 
-Such a block's weight is a whole multiple of its graph's factor. So every weight, divided by a small number, is voted
-for by the weights that are whole multiples of it. Weights of blocks that several graphs have are whole combinations of
-factors (``Combinations``).
+Such a block's weight is an integer multiple of its graph's factor. So every weight, divided by a small integer, is a
+candidate factor, and each weight that is an integer multiple of it is a vote. The weight of a block that several graphs
+have is an integer combination of factors (``Combinations``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Factor(NamedTuple):
 
 
 def factors(values: Float[np.ndarray, "k r"], errors: Float[np.ndarray, "k r"], least: int = 2) -> list[Factor]:
-    """Factors of which ``least`` weights or more are multiples that are not those of a factor before.
+    """Factors with at least ``least`` multiples among the weights, not counting multiples of an earlier factor.
 
     Those come first whose multiples are least likely by chance. A factor's own whole parts have its multiples too, and
     now and then one more by chance. One that is a whole combination of others is left out.
@@ -60,7 +60,7 @@ def _multiples(
     values: Float[np.ndarray, "k r"],
     errors: Float[np.ndarray, "k r"],
 ) -> Int[np.ndarray, " k"]:
-    """How often each weight holds a factor, 0 where it is no whole multiple."""
+    """The multiple that each weight is of a factor, 0 where it is not an integer multiple."""
     # least squares, in which an entry counts by how well both sides of it are known
     times = np.maximum(np.round(values / errors @ (one / off) / np.maximum((one / errors) @ (one / off), 1e-300)), 0)
     near = np.all(np.abs(values - times[:, None] * one) <= errors + times[:, None] * off, axis=1)

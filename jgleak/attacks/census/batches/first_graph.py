@@ -18,7 +18,7 @@ from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.unstated_degrees import degrees_assumed
 
 STOOD_ALONE = "rows that enter the readout, and what flows back to them, are independent over the graphs of all steps"
-"""What a list of a graph takes for granted that was read at the weights of its step."""
+"""A condition of the certificate of a graph that was found at the weights of its own step."""
 
 
 class FoundGraph(NamedTuple):
@@ -26,7 +26,8 @@ class FoundGraph(NamedTuple):
 
     Attributes:
       answer: the graphs of one number of nodes, the smallest: the others' gradients are no different.
-      of_all_sizes: the graphs of every number of nodes, within some time. Under a mean covers have the same gradient.
+      of_all_sizes: the graphs of every number of nodes, as far as time allows. Under a mean, covers have the same
+        gradient.
     """
 
     answer: Reconstruction

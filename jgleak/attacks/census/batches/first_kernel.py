@@ -1,4 +1,4 @@
-"""The gradient of the readout's first kernel, where every step saw one graph: what it says of the first step's.
+"""The gradient of the readout's first kernel, where every step saw one graph: what it shows of the first step's graph.
 
 The gradient of the readout's first kernel is ``G = sum_v x_v (x) d_v / B`` over the nodes of all ``B`` graphs: ``x_v``
 the row that enters the map, ``d_v`` what flows back to it, both at the weights of the graph's own step. Those of the

@@ -41,7 +41,7 @@ class HeadGradient:
 
     @staticmethod
     def of(observation: Observation) -> HeadGradient:
-        """That of an update of a model that pools."""
+        """The head's gradient in an update of a model that pools."""
         readout = observation.model.readout
         kernel = np.asarray(readout.first(observation.model.readout_of(observation.update))["kernel"], np.float64)
         values = np.linalg.svd(kernel, compute_uv=False)
@@ -57,12 +57,12 @@ class HeadGradient:
 
     @property
     def rank(self) -> int:
-        """Number of graphs that it tells apart, at most."""
+        """Dimension of the space of the ``p_g``: at most the number of graphs."""
         return self.values.size
 
     @property
     def kernel(self) -> Float[np.ndarray, "P F"]:
-        """``G``, without what rounding adds."""
+        """``G``, without the directions that are rounding."""
         return (self.columns * self.values) @ self.rows.T
 
     @property
@@ -72,7 +72,7 @@ class HeadGradient:
 
     @cached_property
     def directions(self) -> Float[np.ndarray, "C c"]:
-        """Orthonormal basis of what ``s_g`` may be: that of softmax cross-entropy adds up to 0."""
+        """Orthonormal basis of the possible ``s_g``: under softmax cross-entropy their entries add up to 0."""
         outputs = self.observation.model.outputs
         basis = np.eye(outputs)
         if Loss.of(self.observation.loss).name != "ce":
@@ -85,8 +85,8 @@ class HeadGradient:
         return np.asarray(found, np.float64) @ self.directions
 
     def explained(self, rows: Float[np.ndarray, "k P"]) -> tuple[Float[np.ndarray, "k c"], Float[np.ndarray, " k"]]:
-        """Of pooled rows that are all there are, ``s_g`` along ``directions``; and for each what is left of the ``d_g``
-        that the gradient implies, relative to its length: it must be ``J s_g`` for some ``s_g``."""
+        """Given the pooled rows of all graphs, ``s_g`` along ``directions``, and for each the relative residual of the
+        ``d_g`` that the gradient implies: it must be ``J s_g`` for some ``s_g``."""
         implied = np.linalg.lstsq(rows.T, self.kernel, rcond=None)[0]
         sought, rest = np.zeros((len(rows), self.directions.shape[1])), np.zeros(len(rows))
         for k, (jacobian, own) in enumerate(zip(self.back(rows), implied, strict=True)):
@@ -95,12 +95,12 @@ class HeadGradient:
         return sought, rest
 
     def without(self, rows: Float[np.ndarray, "k P"]) -> HeadGradient:
-        """The gradient without some graphs' part, of so many dimensions less."""
+        """The gradient minus the parts of the graphs with these pooled rows, its rank lower by their number."""
         parts = [np.outer(row, self.back(row[None])[0] @ self.of_row(row)[0]) for row in rows]
         return _factored(self.observation, self.kernel - sum(parts), self.rank - len(rows))
 
     def of_row(self, row: Float[np.ndarray, " P"]) -> tuple[Float[np.ndarray, " c"], float]:
-        """Of one pooled row ``s_g`` along ``directions``, and how far ``J s_g`` is from the space of the ``d_g``.
+        """For one pooled row, ``s_g`` along ``directions``, and how far ``J s_g`` is from the space of the ``d_g``.
 
         ``G - p (x) d`` has one dimension less than ``G`` exactly where ``p`` and ``d`` lie in its spaces and
         ``d' G^+ p = 1`` (Wedderburn's rank reduction); both are linear in ``s_g``, which follows.

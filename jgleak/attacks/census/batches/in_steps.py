@@ -2,10 +2,10 @@
 
 The weights at the middle of the straight path give the mean gradient of the steps up to second order in the rate, so
 the update is first taken for a batch's gradient there, with tolerances that allow for it (``switched``,
-``moved_batch_row``). Training on the graphs that this finds says what the guess left out: their mean gradient along the
-path, beside their gradient at its middle. Without the difference of the two, the update of the true graphs is a
-gradient at the middle up to rounding; that of graphs that are nearly right is nearer to it than before, and is searched
-again.
+``moved_batch_row``). Training on the graphs found gives the error of that approximation: the difference between their
+mean gradient along the path and their gradient at its middle. Minus this difference of the true graphs, the update is
+their gradient at the middle up to rounding; minus that of graphs that are nearly right, it is closer than before, and
+is searched again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LISTED = 200
 """Most graphs of one list that are trained with the others."""
 
 FOLLOWED = "the graphs of the batch are among those that were looked at in the middle of the path of the weights"
-"""What a list takes for granted of graphs that every local step saw."""
+"""A condition of the certificates of graphs that were in every local step."""
 
 Batch = Callable[[CensusProblem, Clock], Reconstruction]
 """The census of a batch's gradient, within some time."""

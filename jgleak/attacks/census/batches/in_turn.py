@@ -1,10 +1,10 @@
 """Several graphs, one a local step: found in the order of the steps.
 
-The graph of the first step is read at the weights that the client got (``first_step``). It gives the weights of the
-second step, and what it leaves of the update is that of a client with the other graphs, which got those weights. The
-last graph's gradient is alone, but for several passes (``passes``). So the order need not be known, and in one pass
-nothing is taken to first order in the rate. All graphs together are confirmed by training on them again; of some alone
-nothing is certified.
+The graph of the first step is found at the weights that the client got (``first_step``). It gives the weights of the
+second step; the update minus its part is that of a client which got those weights and has the other graphs. The last
+graph's gradient is alone, but for several passes (``passes``). So the order need not be known, and in one pass nothing
+is taken to first order in the rate. All graphs together are confirmed by training on them again; of some alone nothing
+is certified.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def in_turn_unsupported(observation: Observation) -> str | None:
     if local.momentum or local.weight_decay:
         return "graphs of several local steps are read after plain steps; use gradient matching (such as dlg)"
     if observation.model.readout.additive != "nodes":
-        return "graphs of several local steps are read off a readout a node ('node_mlp'); take gradient matching"
+        return "graphs of several local steps need a readout per node ('node_mlp'); use gradient matching (such as dlg)"
     return unsupported(observation)
 
 
@@ -69,7 +69,7 @@ def in_turn(problem: CensusProblem, clock: Clock, budget: Budget, single: Single
       problem: the client's update and what is known.
       clock: ends the searches.
       budget: bounds them.
-      single: what takes an update of one graph.
+      single: the census of an update of one graph.
     """
     seen, size, space = problem.seen, problem.seen.batch_size, problem.knowledge.space
     best, far = list[FoundGraph](), None
@@ -108,7 +108,7 @@ def _confirmed(answer: Reconstruction, far: float | None) -> Reconstruction:
 def _found(
     problem: CensusProblem, left: Passes, clock: Clock, budget: Budget, single: Single
 ) -> Iterator[list[FoundGraph]]:
-    """What the graphs of the steps that are left may be, as far as they are found."""
+    """The answers to the graphs of the remaining steps, as far as they are found."""
     if left.size == 1 and len(left.weights) == 1:
         for answer in beside(single(left.seen, clock)):
             yield [FoundGraph.only(cut(answer))]

@@ -1,4 +1,4 @@
-"""The whole batch's gradient, recomputed from the graphs that were found, and what it says of each of them."""
+"""The whole batch's gradient, recomputed from the graphs that were found, and compared for each of them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from jgleak.gnn import Params
 from jgleak.graph import Graph, GraphBatch
 
 TAKEN = 1e-2
-"""What a graph of the batch may leave of the smallest singular value that it takes away."""
+"""Largest share of the smallest singular value that may remain after a graph of the batch is subtracted."""
 
 
 def each_gradient(observation: Observation, space: FeatureSpace, graphs: Sequence[Graph]) -> list[Params]:
-    """Of graphs of a batch, all or some, the part that each has in the mean gradient."""
+    """The part of each of these graphs of the batch in its mean gradient."""
     model = observation.model
     batch = GraphBatch.from_graphs(graphs, space, slots=model.readout.slots)
     each = gradients(model, observation.params, batch, loss=observation.loss)
@@ -48,7 +48,7 @@ def retrained(observation: Observation, space: FeatureSpace, graphs: Sequence[Gr
     """The update of a client that takes its local steps on these graphs, in this order.
 
     Raises:
-      ValueError: its weights run away.
+      ValueError: its weights diverge.
     """
     local = observation.local
     assert local is not None
@@ -57,7 +57,8 @@ def retrained(observation: Observation, space: FeatureSpace, graphs: Sequence[Gr
 
 
 def replayed(observation: Observation, space: FeatureSpace, graphs: Sequence[Graph]) -> float:
-    """``|u - u*| / |u*|`` of such a client; infinite where its weights run away, as the observed one's did not."""
+    """``|u - u*| / |u*|`` of such a client; infinite where its weights diverge, which those of the observed client did
+    not."""
     try:
         return distance(observation, [retrained(observation, space, graphs)])
     except ValueError:
@@ -67,8 +68,8 @@ def replayed(observation: Observation, space: FeatureSpace, graphs: Sequence[Gra
 def remaining(observation: Observation, found: Sequence[Params]) -> Observation:
     """The gradient of the other graphs alone: the mean gradient without the parts of those found.
 
-    Where labels may be missing, what one label counts depends on how many there are in the batch: then only the
-    direction is that of the others.
+    Where labels may be missing, a label's weight depends on how many the batch has: then only the direction is the
+    others'.
     """
     left = observation.batch_size - len(found)
 
@@ -97,7 +98,7 @@ class Together(NamedTuple):
     Attributes:
       furthest: of every list the largest distance of one of its graphs; infinite where nothing can be compared.
       most: what rounding explains.
-      text: what was compared, for people.
+      text: what was compared, as a message.
     """
 
     furthest: list[float]
@@ -106,10 +107,10 @@ class Together(NamedTuple):
 
 
 def together(observation: Observation, space: FeatureSpace, lists: Sequence[Sequence[Graph]]) -> Together:
-    """How far listed graphs are from explaining a batch's update, with the first graph of every other list.
+    """The distances of listed graphs from a batch's update, each together with the first graph of every other list.
 
-    Where graphs of the batch are missing, the distance is what a graph leaves of the dimension that it must take from
-    the gradient of the first map behind pooling (``HeadGradient``).
+    Where graphs of the batch are missing, the distance is the part that remains of the dimension by which a true graph
+    lowers the rank of the gradient of the first map behind pooling (``HeadGradient``).
     """
     if observation.local is not None and observation.local.steps > 1:
         return _in_steps(observation, space, lists)
@@ -122,7 +123,7 @@ def together(observation: Observation, space: FeatureSpace, lists: Sequence[Sequ
         text = f"gradient distance of the batch: {far:.1e}"
         return Together([max(far, *own) for own in rest], MATCH * observation.batch_size, text)
     if observation.model.readout.additive != "pooled" or Loss.of(observation.loss).masked:
-        text = "others are missing, and no graph's part shows by itself: nothing was recomputed"
+        text = "others are missing, and no graph can be checked by itself: nothing was recomputed"
         return Together([np.inf] * len(lists), TAKEN, text)
     head = HeadGradient.of(observation)
     rest = [[_left(head, observation, space, graph) for graph in graphs] for graphs in lists]
@@ -132,7 +133,7 @@ def together(observation: Observation, space: FeatureSpace, lists: Sequence[Sequ
 def _in_steps(observation: Observation, space: FeatureSpace, lists: Sequence[Sequence[Graph]]) -> Together:
     """The same for a client that took several local steps: they are made again, in the order of the lists."""
     if len(lists) != observation.batch_size:
-        text = "others are missing, so that the local steps cannot be made again: nothing was recomputed"
+        text = "others are missing, so the local steps cannot be repeated: nothing was recomputed"
         return Together([np.inf] * len(lists), MATCH, text)
     firsts = [graphs[0] for graphs in lists]
     rest = [

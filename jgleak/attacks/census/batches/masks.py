@@ -1,10 +1,10 @@
 """Pooled rows from the head's gradient alone: ReLU masks of single graphs, found in its row space.
 
-Behind a first map with ReLU comes the last one, ``W (F, C)``: a graph's ``d_g`` is ``W s_g`` where its own row lights a
-unit, and 0 elsewhere. All ``d_g`` lie in the row space of the gradient, of dimension ``r``. Vectors of that space that
-are ``W s`` or 0 at every unit, for some ``s``, are looked for in closed form (``quadrics``) and, where units are too
-few for that, pattern by pattern (``patterns``). Of those, ``r`` are the graphs': the ones whose pooled rows light the
-units that the vectors say. (SPEAR, Dimitrov et al. 2024, draws dark units at random for batches of other data.)
+Behind a first map with ReLU comes the last one, ``W (F, C)``: a graph's ``d_g`` is ``W s_g`` at units that are active
+(lit) for its own row, and 0 elsewhere. All ``d_g`` lie in the row space of the gradient, of dimension ``r``. Vectors of
+that space that are ``W s`` or 0 at every unit, for some ``s``, are found in closed form (``quadrics``) or, where units
+are too few for that, pattern by pattern (``patterns``). The graphs' are those ``r`` whose pooled rows light the units
+at which the vectors are not 0. (SPEAR, Dimitrov et al. 2024, draws dark units at random for batches of other data.)
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from jgleak.attacks.census.batches import patterns, quadrics, switched
 from jgleak.attacks.census.batches.head import HeadGradient
 
 FAINT = 0.05
-"""Units whose weights are smaller than this share of the largest say too little."""
+"""Units whose weights are smaller than this share of the largest are left out."""
 
 SUBSETS = 200_000
 """Most choices of ``r`` vectors among those that pass."""
 
 SAME = 1.0 - 1e-6
-"""Vectors of length one whose product is larger are one: several patterns may name it."""
+"""Unit vectors whose product is larger are the same: several patterns may give it."""
 
 WORST = 1e6
 """Largest condition number of vectors that are taken to be independent."""
@@ -40,7 +40,7 @@ LIT = 1e-2
 """An entry of ``d_g`` above this, beside its largest, is not 0."""
 
 UNSURE = 1e-3
-"""A unit's input this near to 0, beside the largest, does not say whether it is lit."""
+"""A unit whose input is this near to 0, relative to the largest, counts as undecided."""
 
 SEEN = 0.3
 """An entry above this, beside the largest, counts as lit before it is compared with ``W s``."""
@@ -49,13 +49,13 @@ REFITTED = 2
 """How often a vector is fitted to the units that it lights."""
 
 FLOOR = 1e-3
-"""Smallest entry of a vector that says anything, beside the length of ``s``."""
+"""Smallest largest entry of a vector, relative to the length of ``s``; shorter ones are left out."""
 
 FITTED = 1e-3
 """How far an entry may be off after all units have been fitted, relative to the largest."""
 
 CONSISTENT = 1e-3
-"""What may be left of ``d_g`` (``HeadGradient.explained``)."""
+"""Largest relative residual of ``d_g`` (``HeadGradient.explained``)."""
 
 
 def pooled_rows(head: HeadGradient, clock: Clock) -> Float[np.ndarray, "r P"] | None:

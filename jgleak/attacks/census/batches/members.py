@@ -18,7 +18,7 @@ from jgleak.attacks.census.system import Equations
 from jgleak.attacks.span.hops import partnered
 
 BLUR = 1e-4
-"""What rounding may leave in an entry of a pooled row, relative to the largest."""
+"""Largest rounding error of an entry of a pooled row, relative to the largest entry."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Member:
     """One graph of a batch, or several equal ones.
 
     Attributes:
-      problem: its own gradient, as far as it is known, and what else is.
+      problem: its own gradient, as far as it is known, and the knowledge about it.
       part: what the batch's update shows of it.
       answer: its graphs and how they were found; None before any search.
     """
@@ -37,10 +37,10 @@ class Member:
 
     @staticmethod
     def of(problem: CensusProblem, part: Part) -> Member:
-        """That of a part of a batch's problem.
+        """The member of one part of a batch's problem.
 
-        Of a row that moved counts are looked for near the best real ones alone: the search of all that its equations
-        leave free takes the time of larger graphs, and training on what is found decides in the end.
+        For a row that moved, counts are searched only near the best real-valued ones: searching all that its equations
+        allow takes the time that larger graphs need, and training on the graphs found decides in the end.
         """
         settings = problem.settings
         if part.moved:
@@ -57,9 +57,9 @@ class Member:
 def taken(member: Member, levels: Levels, states: Float[np.ndarray, "K D"], clock: Clock) -> Member:
     """Every graph of the candidate blocks with the member's pooled row, of the first numbers of nodes that have any.
 
-    That row is the sum of the blocks' states, over the number of nodes for a mean: the equations of the census. They
-    are all that is asked of a row that moved: the readout's gradient at it is another than at the true one, and where
-    a unit is lit at one of them alone, by far.
+    That row is the sum of the blocks' states, over the number of nodes for a mean: the equations of the census. For a
+    row that moved there are no others: the readout's gradient at it differs from that at the true row, and differs much
+    where a unit is lit at only one of the two.
 
     Args:
       member: the graph.
@@ -99,6 +99,6 @@ def _possible(
 
 
 def _equations(states: Float[np.ndarray, "k D"], pooled: Float[np.ndarray, " D"]) -> Equations:
-    """Those of the pooled row, in units of its typical entry."""
+    """The equations of the pooled row, in units of its typical entry."""
     size = float(np.linalg.norm(pooled) / np.sqrt(pooled.size)) or 1.0
     return Equations(states.T / size, pooled / size, np.arange(len(states)))

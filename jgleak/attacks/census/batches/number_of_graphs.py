@@ -1,4 +1,4 @@
-"""How many graphs are behind an update, where nobody says it."""
+"""How many graphs are behind an update, where the number is not given."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from jgleak.attacks.census.local_path import moved
 from jgleak.federated.observation import Observation
 
 MOST = 8
-"""Most graphs that are tried beside what the update shows,"""
+"""Most graphs that are tried, unless the update shows more;"""
 
 REPEATED = 4
-"""and most that have the pooled row of another graph."""
+"""most graphs with the pooled row of another graph."""
 
 
 def numbers_of_graphs(observation: Observation, clock: Clock) -> Iterator[int]:
     """Numbers to try, the fewest first.
 
-    A readout that pools shows the rank of its first map's gradient: at least so many graphs. Where the pooled rows show
-    too, the gradient at each graph's logits does, its share ``1/B`` included, and the labels have to add up to ``B``
-    graphs: then that is the only number. After several local steps none of this shows. Twice as many graphs, each of
-    them twice, have the same mean gradient: nobody can tell these apart.
+    The rank of the gradient of a pooling readout's first map is a lower bound. Where the pooled rows are found too, so
+    is the gradient at each graph's logits with its share ``1/B``, and the labels have to add up to ``B`` graphs: then
+    that is the only number. After several local steps none of this is known. Twice as many graphs, each of them twice,
+    have the same mean gradient and cannot be distinguished.
 
     Args:
       observation: the update, of any ``batch_size``.
@@ -47,7 +47,7 @@ def numbers_of_graphs(observation: Observation, clock: Clock) -> Iterator[int]:
 
 
 def _counted(head: HeadGradient, rows: Float[np.ndarray, "r P"], number: int) -> bool:
-    """Whether the labels are those of so many graphs."""
+    """Whether ``number`` graphs explain the labels."""
     observation = dataclasses.replace(head.observation, batch_size=number)
     labels = [part.labels for part in parts_of(dataclasses.replace(head, observation=observation), rows)]
     known = len(labels) == len(rows) and all(label is not None for own in labels for label in own)

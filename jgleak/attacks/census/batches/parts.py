@@ -1,4 +1,5 @@
-"""What a batch's update shows of one of its graphs: its pooled row, its label, and the gradient of its own readout."""
+"""The part of a batch's update that belongs to one graph: its pooled row, its label, and the gradient of its
+readout."""
 
 from __future__ import annotations
 
@@ -18,10 +19,10 @@ from jgleak.federated.observation import Observation
 from jgleak.gnn import GNN, Params
 
 AGREES = 1e-3
-"""How far a sum of labels' gradients may be from the one that is seen, relative to that."""
+"""Largest relative distance of a sum of labels' gradients from the observed one."""
 
 AGREES_MOVED = 0.2
-"""The same after several local steps: units that switched on the way say something else of it."""
+"""The same after several local steps, in which units may switch."""
 
 MULTISETS = 2_000
 """Most multisets of labels of graphs with one pooled row."""
@@ -29,15 +30,15 @@ MULTISETS = 2_000
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """One pooled row, and whose it is.
+    """One pooled row, and the graphs that have it.
 
     Attributes:
       row: the pooled row ``(P,)``.
-      labels: of the graphs that have it, more than one where several graphs of the batch are equal, or alike to the
+      labels: of the graphs that have it; more than one where several graphs of the batch are equal, or equal for the
         readout. A label is None where the update does not show it.
-      observation: the update of a client with one such graph alone, whose convolutions are frozen: what they add to the
-        batch's gradient is not told apart.
-      moved: the row was read in the middle of several local steps, and is off by what is of second order in them.
+      observation: the update of a client with only such a graph and frozen convolutions: the gradients of convolutions
+        are not separated by graph.
+      moved: the row was found at the middle of several local steps; its error is of second order in their length.
     """
 
     row: Float[np.ndarray, " P"]
@@ -47,7 +48,7 @@ class Part:
 
 
 def parts_of(head: HeadGradient, rows: Float[np.ndarray, "k P"]) -> tuple[Part, ...]:
-    """The parts of a batch whose pooled rows are known, all or some; those that no label explains are left out."""
+    """The parts of a batch for these pooled rows; those that no label explains are left out."""
     sought = head.explained(rows)[0] if len(rows) == head.rank else [head.of_row(row)[0] for row in rows]
     return tuple(part for row, s in zip(rows, sought, strict=True) if (part := _part(head, row, s)))
 
@@ -92,7 +93,7 @@ def single_update(observation: Observation, row: Float[np.ndarray, " P"], s: Flo
     """The update of a client with one graph of this pooled row, ``s`` the gradient at its logits, and frozen
     convolutions.
 
-    How much one label of several tasks counts may depend on the batch: then only the direction is that of the graph.
+    The weight of one label of several tasks may depend on the batch: then only the direction is the graph's.
     """
     model, params = observation.model, observation.params
     frozen = tuple(name for name in params if name != "readout")

@@ -27,7 +27,7 @@ from jgleak.graph import Graph
 
 @dataclasses.dataclass(frozen=True)
 class Passes:
-    """What graphs that are not found yet add to an update.
+    """The part of an update that belongs to graphs not found yet.
 
     Attributes:
       seen: their mean gradient, at the mean of the weights.

@@ -1,8 +1,8 @@
-"""The vectors of single graphs pattern by pattern: every choice of lit and dark units names one.
+"""The vectors of single graphs, pattern by pattern: every choice of lit and dark units determines one.
 
-A vector of the row space is known from its entries at ``r`` units that fix it, and those of a graph are ``W s`` or 0,
-one bit a unit; ``c - 1`` further units give an equation each for the direction of ``s``. That is ``2^(r + c - 1)``
-patterns, and none is missed whose equations are independent. Random vectors fail at the units left.
+A vector of the row space is determined by its entries at ``r`` units; a graph's are ``W s`` or 0, one bit per unit.
+Each of ``c - 1`` further units gives an equation for the direction of ``s``. That makes ``2^(r + c - 1)`` patterns, and
+none is missed whose equations are independent. Random vectors fail at the remaining units.
 """
 
 from __future__ import annotations
@@ -30,19 +30,20 @@ CHECKED = 32
 """Units that decide whether a pattern passes."""
 
 OFF = 0.1
-"""How far an entry may be from 0 or ``W s``, relative to that,"""
+"""Largest distance of an entry from 0 or ``W s``, relative to ``W s``,"""
 
 FLOOR = 1e-3
-"""and whatever ``W s`` is, whose length is about one."""
+"""plus this constant; the length of ``W s`` is about one."""
 
 TRIES = 3
-"""How often the further units are drawn: a unit that all graphs light does not tell the direction of ``s``."""
+"""How often the further units are drawn: a unit that is lit for all graphs does not determine the direction of
+``s``."""
 
 
 def vectors(
     rows: Float[np.ndarray, "U r"], outgoing: Float[np.ndarray, "U c"], clock: Clock
 ) -> Iterator[Float[np.ndarray, " r"]]:
-    """Vectors that may be those of graphs, as their entries at the first ``r`` units; many times the same.
+    """Vectors that may be graphs', as their entries at the first ``r`` units; each may occur many times.
 
     Args:
       rows: the row space at every unit, in coordinates that are the entries at the first ``r``.
@@ -71,7 +72,7 @@ def vectors(
 def _passing(
     rows: Float[Array, "U r"], outgoing: Float[Array, "U c"], codes: Int[Array, " K"], rank: int
 ) -> tuple[Bool[Array, " K"], Float[Array, "K r"]]:
-    """Which patterns of lit units name a vector that is 0 or ``W s`` at all these units, and the vectors, in single
+    """Which patterns of lit units give a vector that is 0 or ``W s`` at all these units, and the vectors, in single
     precision."""
     size = outgoing.shape[1]
 
@@ -88,7 +89,7 @@ def _passing(
 
 
 def _null(matrix: Float[Array, "k c"]) -> Float[Array, " c"]:
-    """A vector of length one that ``c - 1`` equations send to zero."""
+    """A unit vector in the null space of ``c - 1`` equations."""
     if matrix.shape[1] == 1:
         return jnp.ones(1)
     if matrix.shape[1] == 2:

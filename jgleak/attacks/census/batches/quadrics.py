@@ -4,12 +4,12 @@ At every unit ``u`` the entry of a graph's ``d`` is 0 or ``W_u s``: so ``d_u (d_
 space, of dimension ``r``, that is one quadratic form in the coordinates ``x`` of ``d`` and in ``s``. A form is a linear
 equation for the products ``z_i z_j`` of ``z = (x, s)``, and the products of the ``r`` graphs span its solutions as soon
 as there are enough units. Forms times coordinates are equations for products of three, of which there are more than
-unknowns even where forms are not enough. What spans the solutions is then a set of symmetric tensors of rank at most
-``r``, which share their factors: two of their combinations are diagonal in the same basis, and that basis is the
-graphs' ``x`` (simultaneous diagonalisation; Jennrich's argument, Harshman 1970). The work grows as a power of ``r``;
-trying every pattern of lit and dark units grows exponentially (``patterns``).
+unknowns even where forms are not enough. The solutions are then spanned by symmetric tensors of rank at most ``r`` that
+share their factors: two of their combinations are diagonal in the same basis, and that basis is the graphs' ``x``
+(simultaneous diagonalisation; Jennrich's argument, Harshman 1970). The work grows as a power of ``r``; trying every
+pattern of lit and dark units grows exponentially (``patterns``).
 
-Units that all graphs light say ``d_u = W_u s``: ``c`` of them give ``s`` from ``x``, and the others confirm it
+At units that are lit for all graphs ``d_u = W_u s``: ``c`` of them give ``s`` from ``x``, and the others confirm it
 (``_common``).
 """
 
@@ -22,7 +22,7 @@ from scipy import linalg, sparse
 from jgleak.attacks.attack import Clock
 
 DIRECTIONS = 3
-"""Most dimensions of ``s`` for which units that all graphs light are looked for,"""
+"""Most dimensions of ``s`` for which units that are lit for all graphs are searched,"""
 
 DRAWS = 1_000
 """how many choices of units are drawn,"""
@@ -51,7 +51,7 @@ def vectors(
     Args:
       rows: the row space at every unit, in coordinates that are the entries at the first ``r``.
       outgoing: ``W``, in units of its length.
-      clock: says whether there is time for the next degree.
+      clock: no further degree is tried when it has run out.
     """
     rank, size = rows.shape[1], outgoing.shape[1]
     common = _common(rows, outgoing) if size <= DIRECTIONS else None

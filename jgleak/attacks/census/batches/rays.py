@@ -3,9 +3,9 @@
 Pooled rows lie in the column space of the head's gradient, of dimension ``r``. So the counts ``n`` of every graph's
 blocks obey ``P H n = 0`` (``H``: states of the blocks' roots, ``P``: projection beside that space) and the balance of
 edges, and are not negative: they are in a cone. Blocks that no vector of the cone has are excluded, group by group.
-Where a graph has a block of its own, its counts are the shortest vector of the cone that has one such block: a linear
-programme. A graph without such a block is a ray of what is left when the others are taken out. What depth the head has,
-and which loss and labels, does not matter.
+Where a graph has a block of its own, its counts are the vector of the cone with the smallest sum that has one such
+block: a linear programme. A graph without such a block is an extreme ray of the cone that remains when the others are
+taken out. The depth of the head, the loss and the labels do not matter.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ def pooled_rows(
 def _of_one_cone(
     head: HeadGradient, levels: Levels, states: Float[np.ndarray, "K D"], limits: CensusLimits, clock: Clock
 ) -> Float[np.ndarray, "k P"]:
-    """Pooled rows of graphs whose counts are an extreme ray; those of others are one of what is left without these."""
+    """Pooled rows of graphs whose counts are an extreme ray, of the cone or of what remains of it without those
+    found."""
     rows = list[Float[np.ndarray, " P"]]()
     system = _system(head, levels, states)
     kept = _occurring(system, limits, clock)
@@ -120,17 +121,17 @@ def _occurring(system: Float[np.ndarray, "M K"], limits: CensusLimits, clock: Cl
 
 
 def _null(system: Float[np.ndarray, "M k"]) -> Float[np.ndarray, "k q"]:
-    """Orthonormal basis of what the equations leave free."""
+    """Orthonormal basis of the null space of the equations."""
     if not system.shape[1]:
         return np.zeros((0, 0))
     return linalg.null_space(system, rcond=NULL)
 
 
 def _shortest(null: Float[np.ndarray, "k q"], block: int) -> Float[np.ndarray, " k"] | None:
-    """The vector of the cone with least total that has one such block; None where there is none.
+    """The vector of the cone with the smallest sum that has one such block; None where there is none.
 
-    Where rounding has left a trace in the basis, what the programme finds is off; so its zeros are taken for exact and
-    the vector is solved for.
+    Rounding of the basis makes the programme's solution inexact; so only its zeros are kept, and the vector is solved
+    for.
     """
     at_least = np.full(len(null), ABSENT)
     found = linprog(
@@ -156,7 +157,7 @@ def _rows_of(
 
 
 COVERS = 6
-"""Most nodes of a graph's rarest block, where nodes are added up and the length of a ray says nothing."""
+"""Most nodes of a graph's rarest block, under a sum over nodes, where the length of a ray determines nothing."""
 
 
 def _alike(row: Float[np.ndarray, " P"], other: Float[np.ndarray, " P"]) -> bool:

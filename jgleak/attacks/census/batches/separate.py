@@ -1,8 +1,8 @@
 """The graphs of a batch one by one: how many nodes of each have every block.
 
-A block's weight says in which ways it is a whole combination of the graphs' factors, and a graph's counts obey its
-balances (``choices``). Each choice is held against the model: the graph's own outputs and a label give its factor,
-which must be the one that was read off.
+A block's weight is an integer combination of the graphs' factors, in one or several ways, and a graph's counts obey its
+balances (``choices``). Each choice is compared with the model: the graph's own outputs and a label give its factor,
+which must be the one found from the weights.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.system import Rules
 
 TRIED = 24
-"""Most choices of one graph's counts that are held against the model."""
+"""Most choices of one graph's counts that are compared with the model."""
 
 COVERS = (1, 2, 3)
-"""What all weights are whole multiples of may be so many times a graph's factor."""
+"""Largest multiple of a graph's factor that the common divisor of all its weights may be."""
 
 OWN, OWN_FLOOR = 3e-5, 3e-6
 """How far a factor may be from the model's own, relative to itself and to that of the label that gives the largest."""
@@ -47,9 +47,8 @@ class Share:
     """One graph's share of a batch.
 
     Attributes:
-      counts: how many of its nodes have each top block ``(K,)``; under a mean readout every multiple has the same
-        gradient.
-      factor: what one of its nodes adds to the weight of its block, with those of its copies ``(r,)``.
+      counts: of its nodes by top block ``(K,)``; under a mean readout every multiple has the same gradient.
+      factor: what one of its nodes and its copies' add to the weight of its block ``(r,)``.
       label: the class that gives this factor.
       copies: equal graphs in the batch.
       only: the weights and the model allow this factor no other counts.
@@ -63,10 +62,10 @@ class Share:
 
 
 def separated(problem: CensusProblem, levels: Levels, weights: Weights, clock: Clock) -> list[Share]:
-    """The graphs whose own outputs give the factor that was read off their blocks.
+    """The graphs whose own outputs give the factor found from the weights of their blocks.
 
-    What is found is taken off the weights, which shows the factors of graphs that share many blocks. Where the weights
-    are not all explained, graphs are missing.
+    Graphs found are subtracted from the weights, which shows the factors of graphs that share many blocks. Where some
+    weights stay unexplained, graphs are missing.
     """
     found = list[Share]()
     while clock.left > 0:
@@ -87,7 +86,7 @@ Live = tuple[Int[np.ndarray, " k"], Float[np.ndarray, "k r"]]
 
 
 def _more(problem: CensusProblem, levels: Levels, weights: Weights, live: Live, clock: Clock) -> list[Share]:
-    """Graphs of the factors that these weights show, each as small as it can be."""
+    """Graphs of the factors that these weights show, each the smallest that is possible."""
     some, values = live
     errors, rules = weights.errors[some], Rules.of(levels.top, some)
     for least in (2, 1):
@@ -132,13 +131,13 @@ def _share(
 
 
 def _same(one: Share, other: Share) -> bool:
-    """One graph, read off its factor and off a part of it."""
+    """One graph, from its factor and from integer parts of it."""
     weights = [share.counts[:, None] * share.factor for share in (one, other)]
     return bool(np.linalg.norm(weights[0] - weights[1]) < SAME * np.linalg.norm(weights[0]))
 
 
 def _smallest(share: Share, rules: Rules) -> Share:
-    """With all counts divided by the largest number that leaves what may be a graph's."""
+    """The graph's share with all counts divided by the largest number for which they may still be a graph's."""
     common, n = int(np.gcd.reduce(share.counts)), int(share.counts.sum())
     divisor = next(
         d for d in range(common, 0, -1) if common % d == 0 and (d == 1 or rules.hold(share.counts // d, n // d))

@@ -22,11 +22,11 @@ ONE_EACH = (
     "the blocks that occur are the fewest whose weights explain the gradient, each a small whole number of times in a "
     "graph"
 )
-"""What a certificate of a share takes for granted beside the census."""
+"""A condition of a share's certificate, besides the census's own."""
 
 
 def by_weights(problem: CensusProblem, levels: Levels, clock: Clock) -> Iterator[Reconstruction]:
-    """What was found of every graph of a batch whose factor shows in the weights of the candidate blocks."""
+    """The answers to graphs of a batch whose factors are found from the weights of the candidate blocks."""
     found = weights_along(problem, levels, clock)
     if found is None:
         return
@@ -36,7 +36,7 @@ def by_weights(problem: CensusProblem, levels: Levels, clock: Clock) -> Iterator
         graphs, most = _graphs(problem, levels, share, found.residual, clock)
         if not graphs.graphs:
             continue
-        # a block that is missing may be that of a graph whose gradient is short: all graphs have to be there
+        # a missing block may belong to a graph with a small gradient: all graphs have to be found
         whole = everybody and share.only and found.explained and not found.open[share.counts > 0].any()
         graphs = dataclasses.replace(graphs, exhausted=graphs.exhausted and whole and levels.complete)
         degrees = degrees_assumed(problem.knowledge, levels, problem.limits.span)

@@ -1,13 +1,13 @@
-"""Linear equations with few unknowns above zero, of either sign: reweighted least squares.
+"""Linear equations with few nonzero unknowns: reweighted least squares.
 
-Of all solutions the one with the fewest groups of unknowns is looked for. Each round takes the shortest solution of
-``x / size``, where ``size`` is what each group had in the round before. That alone ends in a poor local minimum where
-unknowns are several times the equations: what happens to be small at first never comes back. So sizes are smoothed,
+The solution with the fewest nonzero groups of unknowns is sought. Each round takes the solution with the shortest ``x /
+size``, where ``size`` is each group's length in the round before. That alone ends in a poor local minimum where
+unknowns are several times the equations: groups that are small by chance at first stay small. So sizes are smoothed,
 ``(|x|^2 + eps^2)^(1/2 - p/4)`` relative to the largest, and ``eps`` falls round by round (Chartrand and Yin, 2008, by
-groups): large groups are settled first, and the others stay in play until they matter.
+groups): large groups are settled first, and the others can still grow later.
 
-A few equations more than the unknowns that are above zero suffice, so that the rounds run on random mixtures of all
-equations; whether the groups that stand out are the right ones is asked of all.
+A few more equations than nonzero unknowns suffice, so the rounds run on random mixtures of all equations; whether the
+groups found are right is checked on all equations.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scipy import linalg, sparse
 from jgleak.attacks.attack import Clock
 
 POWER, FALL, LAST = 0.5, 0.3, 1e-8
-"""``p``, by what share ``eps`` falls a round, and where it ends."""
+"""``p``, the factor by which ``eps`` falls each round, and its last value."""
 
 CUTOFF = 1e-7
 """Singular values below this share of the largest are rounding of float32 columns."""
@@ -30,8 +30,8 @@ RIDGES = (1e-13, 1e-12, 1e-11, 1e-10, 1e-9)
 """What is added to the diagonal of a Gram matrix, relative to its mean: the first that gives it a Cholesky factor."""
 
 DROPPED = 1e-9
-"""A group this much smaller than the largest is zero from then on. Rounding is spread over all that are not: where they
-are few too early, it makes them large."""
+"""A group this much smaller than the largest is zero from then on. Rounding errors spread over the other groups: where
+these are few too early, the errors make them large."""
 
 FREE = 1e-6
 """An unknown is open where the directions that the equations leave open have this share of it, squared."""
@@ -46,34 +46,35 @@ GAP = 30.0
 """Groups stand out where the next one is so many times smaller than the smallest of them."""
 
 EXACT = 2e-6
-"""What true groups leave of the right-hand side, at most (measured: up to 2e-6)."""
+"""Largest relative residual of true groups (measured: up to 2e-6)."""
 
 FILLED = 1 / 3
-"""Groups that stand out have at most so many unknowns for every equation, or they would fit anything."""
+"""Most unknowns per equation of groups that stand out; with more, they would fit anything."""
 
 HOPELESS = 1e-2
-"""Where the best solution leaves more than this share of the right-hand side, it says nothing of single groups."""
+"""With a larger relative residual, the best solution determines no single group."""
 
 MIXTURES = (1_200, 2_400)
 """Random mixtures of equations, tried before all of them."""
 
 MIXED = 4
-"""Every equation is part of so many mixtures."""
+"""Number of mixtures that each equation is part of."""
 
 PACE = 2e10
-"""Products a second of a decomposition, which no clock interrupts (one core)."""
+"""Products per second of a decomposition (one core), which cannot be interrupted."""
 
 DECOMPOSED = 2e11
-"""Products of the largest decomposition of all equations; it says which unknowns are open, and takes ten seconds."""
+"""Products of the largest decomposition of all equations, which takes ten seconds; it finds the unknowns that are
+open."""
 
 
 class Support(NamedTuple):
-    """Which groups of unknowns are above zero.
+    """Which groups of unknowns are nonzero.
 
     Attributes:
       groups: their numbers ``(k,)``.
-      open: groups that other solutions change, of those that have not fewer above zero; all of them where the equations
-        were too many to say ``(K,)``.
+      open: groups that differ in other solutions with as many nonzero groups or more; all of them where the equations
+        were too many to decide ``(K,)``.
     """
 
     groups: Int[np.ndarray, " k"]
@@ -149,7 +150,7 @@ def _fewest(
 
     Args:
       few: what each round solves.
-      whole: what is asked whether the groups that stand out explain everything.
+      whole: all equations, on which the groups that stand out are checked.
       values: the shortest solution, where it is known.
       clock: ends it.
     """
@@ -224,8 +225,8 @@ class LeastSquares(NamedTuple):
 
     Attributes:
       values: the unknowns ``(K, r)``.
-      deviations: what the equations' residual leaves open of each ``(K, r)``, as one standard deviation.
-      residual: what they leave, relative to the right-hand side.
+      deviations: standard deviation of each, from the equations' residual ``(K, r)``.
+      residual: relative residual of the equations.
     """
 
     values: Float[np.ndarray, "K r"]
@@ -260,7 +261,7 @@ def _triangle(
 def _shortest(
     system: Float[np.ndarray, "M k"], right: Float[np.ndarray, " M"]
 ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "q k"], Float[np.ndarray, " q"], Bool[np.ndarray, " k"]]:
-    """The shortest solution, the equations that stand above rounding, and which unknowns other solutions change."""
+    """The shortest solution, the equations above rounding, and which unknowns differ in other solutions."""
     left, values, across = linalg.svd(system, full_matrices=False, check_finite=False)
     real = values > CUTOFF * values[0]
     goal, rows = left[:, real].T @ right, across[real]

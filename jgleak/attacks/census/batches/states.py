@@ -17,7 +17,7 @@ BATCH = 256
 
 
 def root_states(model: GNN, params: Params, levels: Levels, clock: Clock) -> Float[np.ndarray, "K D"] | None:
-    """What of every top block's root the readout adds up, in block order; None if time runs out."""
+    """The row of every top block's root that the readout adds up, in block order; None if time runs out."""
     table, trees, found = Table.of(levels.nodes), unfold(levels.hops), list[np.ndarray]()
     for start in range(0, levels.top.size, BATCH):
         if clock.left <= 0:

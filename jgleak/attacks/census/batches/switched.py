@@ -1,9 +1,9 @@
-"""Pooled rows from masks, where several local steps switched some units on or off on the way.
+"""Pooled rows from masks, where units may switch on or off during several local steps.
 
-As in ``masks`` a graph's ``d_g`` is ``W s_g`` at units that its row lights and 0 at the others. Along local steps all
-spaces hold up to second order in the path, but at a unit that switched the entry is a part of ``W s_g``. Such units are
-few, so a vector of the row space is a graph's where nearly all units agree. Each of a few draws of units, and each
-pattern of lit and dark ones among them, names one.
+As in ``masks`` a graph's ``d_g`` is ``W s_g`` at units that its row lights and 0 at the others. Along local steps this
+holds up to second order in the length of the path, but at a unit that switched the entry is a fraction of ``W s_g``.
+Such units are few, so a vector of the row space is a graph's where nearly all units agree. Each of a few draws of
+units, and each pattern of lit and dark ones among them, determines one.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ BITS = 12
 """Most units of a draw."""
 
 NEAR = (0.1, 0.02)
-"""How far an entry may be from 0 or ``W s``, relative to that, before a vector is fitted to all units, and after,"""
+"""Largest distance of an entry from 0 or ``W s``, relative to ``W s``, before a vector is fitted to all units, and
+after,"""
 
 FLOOR = 1e-3
-"""and whatever ``W s`` is, whose length is about one."""
+"""plus this constant; the length of ``W s`` is about one."""
 
 AGREED = 0.75
 """Share of units that agree with a graph's vector,"""
@@ -44,16 +45,16 @@ BEYOND = 4
 """So many vectors more than there are graphs are compared, those that most units agree with."""
 
 FAINT = 0.05
-"""Units whose weights are smaller than this share of the largest say too little."""
+"""Units whose weights are smaller than this share of the largest are left out."""
 
 UNSURE = 1e-2
-"""A unit's input this near to 0, beside the largest, does not say whether it is lit."""
+"""A unit whose input is this near to 0, relative to the largest, counts as undecided."""
 
 WORST = 1e6
 """Largest condition number of vectors that are taken to be independent."""
 
 CONTRARY = 0.1
-"""Largest share of units that are lit otherwise than rows say."""
+"""Largest share of units at which a vector and its pooled row disagree on being lit."""
 
 
 class Shown(NamedTuple):
@@ -89,7 +90,7 @@ def pooled_rows(head: HeadGradient, clock: Clock) -> Float[np.ndarray, "r P"] | 
 
 
 def _vectors(rows: Float[np.ndarray, "U r"], outgoing: Float[np.ndarray, "U c"], clock: Clock) -> Iterator[Shown]:
-    """Vectors that most units agree with; many times the same."""
+    """Vectors that most units agree with; each may occur many times."""
     rng, (units, rank), size = np.random.default_rng(0), rows.shape, outgoing.shape[1]
     patterns = np.array(list(product((0.0, 1.0), repeat=rank + size - 1)))
     for _ in range(DRAWS):

@@ -1,4 +1,4 @@
-"""Attacks on updates whose number of graphs nobody announced."""
+"""Attacks on updates whose number of graphs is not given."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from jgleak.federated.knowledge import Knowledge
 from jgleak.federated.observation import Observation
 
 FEWEST = "the update is the mean over the fewest graphs that explain it"
-"""What a certificate takes for granted beside the attack."""
+"""A condition of a certificate, besides the attack's own."""
 
 
 class Counted(NamedTuple):
     """What was found.
 
     Attributes:
-      observation: the update, with the number of graphs that was taken.
+      observation: the update, with the number of graphs that was used.
       found: the attack's answer.
     """
 
@@ -36,7 +36,7 @@ def counted(
 
     Args:
       attack: what to run, one that says whether its graphs explain the update (``stop`` is ``match``).
-      observation: the update; its ``batch_size`` is not looked at.
+      observation: the update; its ``batch_size`` is ignored.
       knowledge: what is known beside it.
       key: as for the attack.
       budget: of all numbers together; each takes half of the time that is left.
@@ -61,12 +61,13 @@ def counted(
         if found.stop == "match":
             return best
     if best is None:
-        raise refused or ValueError("batch: no number of graphs explains the update; give it")
+        raise refused or ValueError("batch_size: no number of graphs explains the update; give the number")
     return best._replace(found=_unconfirmed(best.found))
 
 
 def _unconfirmed(found: Reconstruction) -> Reconstruction:
-    """The answer where no number was confirmed: nothing is claimed, and the number is said to be a guess."""
+    """The answer where no number was confirmed: it has no certificates, and a message states that the number is a
+    guess."""
     members = tuple(dataclasses.replace(member, certificate=None) for member in found.members)
     why = "how many graphs are behind the update is not known, and no number that was tried explains it"
     info = {**found.info, "reason": "; ".join(filter(None, (why, found.info.get("reason"))))}

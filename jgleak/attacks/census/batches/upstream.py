@@ -1,4 +1,4 @@
-"""Which gradients can flow back to the nodes of a batch: a few directions, the same for all of its graphs."""
+"""The gradients that can flow back to the nodes of a batch: a few directions, the same for all of its graphs."""
 
 from __future__ import annotations
 
@@ -26,23 +26,25 @@ def unsupported(observation: Observation) -> str | None:
     if model.readout.additive is None:
         return "it needs a readout that adds up over nodes: 'node_mlp', or 'pooled' with mean or sum"
     if model.readout.additive == "pooled" and not model.readout.pools:
-        return "several poolings stand side by side; take one of mean and sum"
+        return "it needs one pooling (mean or sum), and the readout has several"
     if loss.masked or loss.regression:
-        return f"a label has to follow from a graph's outputs and its gradient, and under {loss} many do; use ce or bce"
+        return (
+            f"a graph's outputs and its gradient must determine the label, and under {loss} they do not; use ce or bce"
+        )
     if observation.scaled:
-        return "the update was clipped, and labels show only in its length"
+        return "the update was clipped, and labels show only in its length; let the client send it unclipped"
     if model.returns_statistics:
-        return "batch normalisation in training mode takes one graph a client"
+        return "with batch normalisation in training mode it reads updates of one graph only; record batches of one"
     if model.readout.additive == "pooled" and not model.trains("readout", *model.readout.first_map):
         return "the readout's first map is frozen, whose gradient shows what flows back to the graphs"
     return None
 
 
 class Upstream(NamedTuple):
-    """Directions of the gradient at what adds up over nodes, and what the readout shows of them beside.
+    """Directions of the gradient at the rows that the readout adds up, and the sums along them that the readout shows.
 
-    A graph's own is a combination of the directions: its factor. A block's weight is the sum of the factors of all
-    nodes that have it.
+    A graph's own gradient is a combination of the directions: its factor. A block's weight is the sum of the factors of
+    all nodes that have it.
 
     Attributes:
       rows: the directions ``(r, C)``: at the logits of a readout a node, at the states of one that pools.
@@ -59,10 +61,10 @@ class Upstream(NamedTuple):
 
     @staticmethod
     def of(observation: Observation) -> Upstream:
-        """That of an update of a batch.
+        """The upstream of a batch's update.
 
-        Behind a readout a node every direction of the logits is possible, but that a softmax's gradients add up to 0.
-        Behind pooling the kernel of the first map has the gradient ``sum_g p_g (x) d_g``: its row space holds all
+        With a readout per node every direction of the logits is possible, except that a softmax's gradients add up to
+        0. Behind pooling the kernel of the first map has the gradient ``sum_g p_g (x) d_g``: its row space holds all
         ``d_g``, and its columns along a basis of it are sums of last states.
         """
         model = observation.model

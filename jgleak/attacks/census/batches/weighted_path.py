@@ -1,8 +1,8 @@
-"""The path of a client's local steps from the weights of blocks, where every step saw all graphs.
+"""The path of a client's local steps, from the weights of blocks, where all graphs were in every step.
 
-If every block kept the weight that it has in the mean gradient, the client's steps could be made again without knowing
-which graph has which block. Weights change along the path, but by less than the path is long, and units switch on and
-off where they did for the client. So contributions along this path give better weights, and these a better path.
+If every block kept the weight that it has in the mean gradient, the client's steps could be repeated without knowing
+which graph has which block. Weights do change along the path, but by less than its length, and units switch where they
+did for the client. So contributions along this path give better weights, and these a better path.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""How much of the upstream gradient every block carries in a batch, summed over its graphs.
+"""The weight of every block in a batch: its upstream gradient, summed over the graphs.
 
 A batch's gradient is ``sum_b sum_j w_bj G_bj``: ``G_bj`` is what one node with block ``b`` adds along direction ``j``
 of the upstream gradient, and ``w_b = sum_g n_gb f_g``, where graph ``g`` has the block ``n_gb`` times and the factor
 ``f_g (r,)``: its upstream gradient, divided by the number of graphs and, under a mean, of its nodes. Weights have
-either sign, and few blocks have any. They obey the balances of edges as counts do, in every direction.
+either sign, and few are nonzero. They obey the balances of edges as counts do, in every direction.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ USUAL = 8
 """Equations of a weight row, where they are enough for all unknowns."""
 
 EQUATIONS, ENOUGH = 3, 4_000
-"""Equations for every unknown, and about how many at most beyond the usual ones: unknowns above zero are far fewer."""
+"""Equations for every unknown, and about how many at most beyond the usual ones: nonzero unknowns are far fewer."""
 
 ENTRIES = 60_000_000
 """Most entries of the system."""
@@ -44,8 +44,8 @@ FOLLOWED = 1 / 3
 """Most unknowns for every equation, where all blocks have weights on a path."""
 
 EXPLAINED = 1e-5
-"""What the weights leave of a gradient that true blocks explain, at most (measured: up to 2e-6). A block that is
-missing may be that of a graph which the model knows well, whose gradient is short."""
+"""Largest relative residual with all true blocks (measured: up to 2e-6). A missing block may belong to a graph that the
+model fits well, whose gradient is small."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,10 +55,10 @@ class Weights:
     Attributes:
       values: of every block in every direction; most are zero ``(K, r)``.
       errors: how far they may be off; 0 where they are taken to be zero ``(K, r)``.
-      residual: what they leave of the gradient, relative to it.
-      open: blocks that have other weights in solutions that use more blocks ``(K,)``.
+      residual: of the gradient, relative to it.
+      open: blocks whose weights differ in solutions with more blocks ``(K,)``.
       upstream: the directions.
-      added: what the root of each block adds up, a state or logits ``(K, C)``.
+      added: the row of each block's root that the readout adds up, a state or logits ``(K, C)``.
     """
 
     values: Float[np.ndarray, "K r"]
@@ -75,16 +75,15 @@ class Weights:
 
 
 def weights_along(problem: CensusProblem, levels: Levels, clock: Clock) -> Weights | None:
-    """``weights``; after several local steps along a path that these give (``weighted_path``), in turns while they
-    explain more of the update."""
+    """``weights``; after several local steps along a path that follows from them (``weighted_path``), repeated while
+    the residual falls."""
     if len(problem.path) > 1 and problem.observation.model.readout.additive == "nodes":
         problem = _settled(problem, levels, clock)
     return weights(problem, levels, clock)
 
 
 def _settled(problem: CensusProblem, levels: Levels, clock: Clock) -> CensusProblem:
-    """The problem with the path on which its blocks leave least of the update; as it was, where blocks are too many for
-    the equations."""
+    """The problem with the path of the smallest residual; unchanged where blocks are too many for the equations."""
     upstream, best, least = Upstream.of(problem.observation), problem, np.inf
     for _ in range(problem.limits.path_turns):
         equations = _equations(problem, levels, upstream, clock)
@@ -107,7 +106,7 @@ def weights(problem: CensusProblem, levels: Levels, clock: Clock) -> Weights | N
     """The weights of the top blocks, as few of them as the gradient allows; None where they explain too little of it,
     time does not suffice, or they are too many for the system.
 
-    Needs an update that ``upstream.unsupported`` has nothing against.
+    Needs an update that ``upstream.unsupported`` does not refuse.
     """
     upstream = Upstream.of(problem.observation)
     equations = _equations(problem, levels, upstream, clock)
@@ -165,7 +164,7 @@ def _vectors(tree: Params, unknowns: int) -> Params:
 def _of_readout(
     upstream: Upstream, added: Float[np.ndarray, "K C"]
 ) -> list[tuple[Float[np.ndarray, "M K r"], Float[np.ndarray, " M"]]]:
-    """What the weighted sum of all states is, and that of all weights, in units of their lengths."""
+    """The equations of the weighted sum of all states and of the sum of all weights, in units of their lengths."""
     width, parts = np.eye(len(upstream.rows)) * upstream.sizes, list[tuple[np.ndarray, np.ndarray]]()
     if upstream.states is not None:
         of_states = np.einsum("kc,ij->ickj", added, width).reshape(-1, len(added), len(width))
