@@ -19,7 +19,7 @@ MARK = "<!-- below: python -m benchmarks.exposure_page --write -->\n"
 
 ABOUT = """
 What `jgleak check NAME` prints for models as the projects' own files configure them. Where those say nothing, a client
-has {graphs} graphs and a model two outputs; columns are jgleak's atom features. Whether the census applies, as the clients
+has {graphs} graphs and a model two outputs; columns are jgleak's atom features. Whether the census applies, as clients
 train now, and the fewest changes found with which it does:
 
 """

@@ -5,11 +5,14 @@ from __future__ import annotations
 from jgleak.names.entries import Named
 
 DEFENSES = {
-    "gaussian": Named("jgleak.defenses.noise:GAUSSIAN", "Gaussian noise on the update; its standard deviation"),
+    "gaussian": Named(
+        "jgleak.defenses.noise:GAUSSIAN",
+        "Gaussian noise on the update; its standard deviation, to be read against the size of the gradient",
+    ),
     "laplace": Named(
         "jgleak.defenses.noise:LAPLACE",
-        "Laplace noise on the update; its standard deviation (GraphDLG's sigma is its square, FedGNN's lambda is "
-        "deviation / sqrt(2))",
+        "Laplace noise on the update; its standard deviation, to be read against the size of the gradient (GraphDLG's "
+        "sigma is its square, FedGNN's lambda is deviation / sqrt(2))",
     ),
     "clip": Named("jgleak.defenses.clip:CLIP", "the update's L2 norm bounded; the bound (DP-SGD)"),
     "clip-graph": Named(
