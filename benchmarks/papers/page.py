@@ -32,11 +32,11 @@ ABOUT = """\
 # The papers, table by table
 
 Written by `python -m benchmarks.papers.page --write`; do not edit. Every table and figure of the five papers: the
-command that makes ours, our number with the paper's in brackets, and how the two compare. *Better*, *worse*: the
-paper's number lies outside of the 95 % interval of our clients; *same*: within it. Of errors (RNMSE, MSE,
-MAE, RMSE) the smaller is better. The clients are other samples of the same sets than the papers'. What guesses reach
-that see no gradient, and all intervals, stand on each paper's page of results. Commands are called from the
-repository's root, with the [data sets](command-line.md) in place."""
+command that computes ours, our number with the paper's in brackets, and how the two compare. *Better*, *worse*: the
+paper's number lies outside the 95 % interval of our clients; *same*: within it. For errors (RNMSE, MSE,
+MAE, RMSE) smaller is better. Our clients are other samples of the same sets than the papers'. Guesses that see
+no gradient, and all intervals, are on each paper's page of results. Run the commands in the repository's root, with the
+[data sets](command-line.md) in place."""
 
 METRICS = {"exact": ("exact", "exact"), "GSM-0": (RECALL, "gsm0"), "GSM-1": ("gsm1", "gsm1"), "GSM-2": ("gsm2", "gsm2")}
 """GRAIN's columns: the name of ours, and of the paper's. Its GSM-0 is a recall."""
