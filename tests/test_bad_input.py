@@ -144,7 +144,7 @@ def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path, seen: Pat
         assert f"{file}: is {what}" in refused("invert", str(seen), "--features", str(file))
     (tmp_path / "out").mkdir()
     os.mkfifo(tmp_path / "out" / "reconstruction.json")
-    assert "is there and no file" in refused("invert", str(seen), "--out", str(tmp_path / "out"))
+    assert "exists and is not a file" in refused("invert", str(seen), "--out", str(tmp_path / "out"))
 
 
 def document(seen: Path, tmp_path: Path, **fields: Any) -> str:
@@ -201,10 +201,10 @@ def test_brackets_without_end(tmp_path: Path, seen: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (MemoryError(), "error: the memory does not suffice"),
-        (RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 4000 bytes"), "error: the memory does not suffice"),
+        (MemoryError(), "error: out of memory"),
+        (RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 4000 bytes"), "error: out of memory"),
         (OverflowError("int too large"), "error: a number is too large (int too large)"),
-        (RecursionError(), "error: something is nested too deeply"),
+        (RecursionError(), "error: the file is nested too deeply"),
     ],
 )
 def test_what_no_check_foresaw_is_a_line_too(error: Exception, said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -265,16 +265,16 @@ def test_lost_files_are_mentioned_by_resume_and_report(tmp_path: Path) -> None:
     grid.write_text(GRID)
     assert jgleak("audit", str(grid), "--out", str(out)).exit_code == 0
     assert open_audit(out).lost == ()
-    assert "are gone" not in jgleak("report", str(out)).output
+    assert "are missing" not in jgleak("report", str(out)).output
     gone = [next((out / name).iterdir()) for name in ("observations", "reconstructions")]
     for file in gone:
         file.unlink()
-    said = f"2 file(s) of finished units are gone: {gone[0].relative_to(out)} and 1 more"
+    said = f"2 file(s) of finished units are missing: {gone[0].relative_to(out)} and 1 more"
     assert set(open_audit(out).lost) == {str(file.relative_to(out)) for file in gone}
     again = jgleak("audit", str(grid), "--out", str(out), "--resume")
-    assert again.exit_code == 0 and " ".join(again.stderr.split()).count("2 file(s) of finished units are gone") == 1
-    assert "2 file(s) of finished units are gone" in jgleak("report", str(out)).stderr
-    assert "2 file(s) of finished units are gone" in (out / "report.md").read_text(), said
+    assert again.exit_code == 0 and " ".join(again.stderr.split()).count("2 file(s) of finished units are missing") == 1
+    assert "2 file(s) of finished units are missing" in jgleak("report", str(out)).stderr
+    assert "2 file(s) of finished units are missing" in (out / "report.md").read_text(), said
 
 
 def test_a_store_without_its_grid_is_damaged(tmp_path: Path) -> None:

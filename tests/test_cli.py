@@ -175,7 +175,9 @@ def test_an_update_of_an_unknown_number_of_graphs(tmp_path: Path) -> None:
     assert record["facts"] and any("fewest graphs" in condition for condition in record["certificate"]["conditions"])
     checked = jgleak("verify", str(tmp_path / "found" / "reconstruction.json"))
     assert checked.exit_code == 0 and "graphs found: 2 of 2" in checked.stdout
-    assert "only census says" in one_error(jgleak("invert", str(file), "--batch-size", "unknown", "--attack", "dlg"))
+    assert "only census can find the number" in one_error(
+        jgleak("invert", str(file), "--batch-size", "unknown", "--attack", "dlg")
+    )
     assert "batch_size: expected a whole number or 'unknown'" in one_error(
         jgleak("invert", str(file), "--batch-size", "some")
     )

@@ -50,7 +50,7 @@ def test_tables_on_standard_output() -> None:
         (("--network", "sage"), "network: unknown 'sage'"),
         (("--defense", "clip-inff:0.1"), "did you mean 'clip-inf'"),
         (("--defense", "activations:0.1"), "a recommender defends its update"),
-        (("--rounds", "1,many"), "rounds: expected numbers by commas"),
+        (("--rounds", "1,many"), "rounds: expected numbers separated by commas"),
         (("--method", "fcf", "--attack"), "fcf only serves to compare errors"),
     ],
 )

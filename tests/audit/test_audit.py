@@ -148,7 +148,7 @@ def test_batches_share_an_observation_and_have_a_unit_a_graph(tmp_path: Path, mo
 
 def test_a_second_audit_needs_resume_and_the_same_grid(tmp_path: Path) -> None:
     first = done(tmp_path, GRID)
-    assert "is there already; add --resume" in error(audit(tmp_path, GRID))
+    assert "exists already; add --resume" in error(audit(tmp_path, GRID))
     changed = audit(tmp_path, GRID.replace("hidden = 8", "hidden = 9"), "--resume")
     assert "was begun with another grid: model[0].hidden is 8 there and 9 here" in error(changed)
     assert "seeds is only here" in error(audit(tmp_path, "seeds = [0]\n" + GRID, "--resume"))

@@ -362,7 +362,7 @@ def test_several_files_have_a_line_each_and_a_summary(folder: Path) -> None:
         **{"truths": 3, "without_truth": 1, "exact": 2, "truth_in_set": 2, "wrong": 1},
     }
     lines = [text for text in result.stderr.splitlines() if ".safetensors" in text]
-    assert len(lines) == 5 and "certified unique; exact" in lines[0] and "not the truth (GSM-2 " in lines[1]
+    assert len(lines) == 5 and "certified unique; exact" in lines[0] and "not exact (GSM-2 " in lines[1]
     counts = "of 3 with a truth 2 exact, 2 listed, 1 with a complete set that lacks it; 1 without a truth; 1 failed"
     assert counts in result.stderr
     assert {file.stem for file in (folder / "found").iterdir()} == {"a", "b", "c", "two"}, "nothing of the broken one"
@@ -382,7 +382,7 @@ def test_several_files_have_a_line_each_and_a_summary(folder: Path) -> None:
 def test_one_file_says_whether_it_is_the_truth(folder: Path) -> None:
     file = str(folder / "seen" / "b.safetensors")
     told = CliRunner().invoke(app, ["invert", file, "--attack", "knowing", "--truth", str(folder / "truths")])
-    assert "beside the truth: not the truth" in told.stdout
+    assert "beside the truth: not exact" in told.stdout
     nowhere = CliRunner().invoke(app, ["invert", file, "--attack", "knowing", "--truth", str(folder / "lies")])
     assert nowhere.exit_code == 2 and "lies: no such file" in nowhere.stderr.replace("\n", "")
     twice = CliRunner().invoke(app, ["invert", file, file, "--attack", "knowing", "--out", str(folder / "found")])

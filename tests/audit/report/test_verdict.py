@@ -108,7 +108,7 @@ def test_noise_stands_beside_its_epsilon() -> None:
     (one,) = guarantees(rows(audit(unit(1), noisy, unit(2, defense="prune:0.9"))))
     wanted = privacy(parse("clip:0.1+gaussian:0.1"), [300, 40], rounds=ROUNDS, delta=DELTA).epsilon
     assert one.defense == "clip:0.1+gaussian:0.1"
-    assert f"{wanted:.3g} over {ROUNDS} rounds" in one.text and "says nothing that protects anybody" in one.text
+    assert f"{wanted:.3g} over {ROUNDS} rounds" in one.text and "protects nobody" in one.text
     (bare,) = guarantees(rows(audit(unit(0, defense="gaussian:0.1", entries=[3]))))
     assert "no guarantee" in bare.text
     strong = unit(0, defense="clip:0.001+gaussian:1", entries=[3])

@@ -110,7 +110,7 @@ def test_the_threat_model_is_part_of_the_summary() -> None:
     told = told._replace(specification=told.specification | {"know": ["n"]})
     text = _section(audit(unit(0), told), "Under which assumptions")
     assert "sees the gradient over one graph of one client" in text
-    assert "dlg is also told the number of nodes of each client's graph." in text and "census is also" not in text
+    assert "dlg also knows the number of nodes of each client's graph." in text and "census also" not in text
 
 
 def test_a_search_that_ran_out_of_time_is_counted() -> None:
