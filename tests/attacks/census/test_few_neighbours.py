@@ -107,7 +107,7 @@ def test_what_few_neighbours_gave_is_certified_for_all_degrees_or_not_at_all(pro
 def test_who_finds_nothing_is_told_that_features_state_no_degree(problem: CensusProblem) -> None:
     census = get_attack("census").with_options({"hop_blocks": "1", "replicas": "1", "enumerated_nodes": "0"})
     found = census(problem.seen, problem.knowledge, key=jax.random.key(1), budget=Budget(time_limit=1e-3))
-    assert not found.graphs and "nodes of more than 4 neighbours were not counted" in found.info["reason"]
+    assert not found.graphs and "nodes of more than 4 neighbours were not searched" in found.info["reason"]
 
 
 def test_what_was_not_looked_at_is_counted_hop_by_hop(problem: CensusProblem) -> None:

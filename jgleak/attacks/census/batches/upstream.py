@@ -47,7 +47,7 @@ class Upstream(NamedTuple):
     all nodes that have it.
 
     Attributes:
-      rows: the directions ``(r, C)``: at the logits of a readout a node, at the states of one that pools.
+      rows: the directions ``(r, C)``: at the logits of a readout per node, at the states of one that pools.
       states: what the states, each with its block's weight, add up to in every direction; None where it does not show
         ``(r, C)``.
       total: what the weights add up to, behind a mean; None where it does not show ``(r,)``.

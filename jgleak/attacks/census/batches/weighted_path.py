@@ -31,7 +31,7 @@ def weighted_path(
     """The path on which top blocks keep their weights, moved so that it ends where the client's did.
 
     Args:
-      problem: the update of a batch behind a readout a node.
+      problem: the update of a batch behind a readout per node.
       levels: candidate blocks.
       values: the weight of each in every direction.
       upstream: the directions.

@@ -198,5 +198,5 @@ def test_a_readout_that_pools_is_refused(lab: Any) -> None:
     model = lab.model(readout="pooled", readout_widths=(32,), last_act=True)
     local = LocalTraining(RATE, 2, loader=1)
     seen = fedavg(model, lab.params(model), graphs(lab), lab.space, loss="bce", local=local)
-    with pytest.raises(ValueError, match="a readout a node"):
+    with pytest.raises(ValueError, match="a readout per node"):
         attacked(lab, seen)

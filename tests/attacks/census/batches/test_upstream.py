@@ -47,11 +47,11 @@ def test_gradients_of_a_softmax_add_up_to_zero(lab: Any) -> None:
     ("fields", "marks", "why"),
     [
         ({}, {}, None),
-        ({"classes": 1}, {"loss": "mse"}, "follow"),
-        ({}, {"loss": "masked_bce"}, "follow"),
+        ({"classes": 1}, {"loss": "mse"}, "must determine the label"),
+        ({}, {"loss": "masked_bce"}, "must determine the label"),
         ({}, {"scaled": True}, "clipped"),
         ({**POOLED, "pooling": "max"}, {}, "adds up"),
-        ({**POOLED, "pooling": "mean,sum"}, {}, "side by side"),
+        ({**POOLED, "pooling": "mean,sum"}, {}, "needs one pooling"),
         ({"per_node": True}, {}, "nodes have"),
     ],
 )
