@@ -3,8 +3,9 @@
 A mutant is the package with one operator, constant, argument or statement changed. The tests that import the changed
 module are run on it, the nearest first; a mutant on which all pass has survived. In the end every test that failed runs
 on the package as it is, so that no test that always fails counts. Mutants are drawn at random, so that the share that
-is killed has an interval. Survivors that no test can kill are in ``mutations.toml``, with the reason. Code of others
-(mutmut, cosmic-ray) runs the whole suite, or forks a process that JAX has started threads in.
+is killed has an interval. Survivors that no test can kill are in ``mutations.toml``, with the reason. ``--contexts``
+adds tests that run the line, wherever they are. Code of others (mutmut, cosmic-ray) runs the whole suite, or forks a
+process that JAX has started threads in.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ import typer
 from rich.console import Console
 
 from benchmarks.lib.options import parts
+from benchmarks.studies.covering_tests import CoveringTests
 from jgleak.metrics import rate
 
 ROOT = Path(__file__).parents[2]
@@ -109,9 +111,14 @@ def main(
     workers: Annotated[int, typer.Option(min=1, help="Mutants at a time.")] = 2,
     seconds: Annotated[float, typer.Option(min=1.0, help="Time for the tests of one mutant.")] = 600.0,
     near: Annotated[bool, typer.Option("--near", help="Only tests that import the module, if there are any.")] = False,
+    contexts: Annotated[
+        Path | None,
+        typer.Option(help="What `pytest --cov=jgleak --cov-context=test` wrote: then also tests that run the line."),
+    ] = None,
 ) -> None:
     """One JSON line a mutant, then how many of each part were killed; status 1 where a test fails on the package."""
     stderr = Console(stderr=True)
+    covering = None if contexts is None else CoveringTests(contexts)
     known = explained()
     with TemporaryDirectory() as folder, ThreadPoolExecutor(workers) as pool:
         places, whole = threading.local(), _copied(Path(folder) / "whole")
@@ -121,7 +128,11 @@ def main(
                 return Fate("explained")
             if not hasattr(places, "tree"):
                 places.tree = _copied(Path(folder) / str(threading.get_ident()))
-            return _fate(mutant, places.tree, seconds, near)
+            tests = nearest_tests(mutant.file, near=near or covering is not None)
+            if covering is not None:
+                ran = covering.tests(ROOT / mutant.file, mutant.line, ROOT)
+                tests += [test for test in ran if test.partition("::")[0] not in tests]
+            return _fate(mutant, places.tree, seconds, tests)
 
         fates: dict[str, list[Fate]] = {}
         for part in parts(packages):
@@ -247,10 +258,9 @@ def _copied(tree: Path) -> Path:
     return tree
 
 
-def _fate(mutant: Mutant, tree: Path, seconds: float, near: bool) -> Fate:
+def _fate(mutant: Mutant, tree: Path, seconds: float, tests: Sequence[str]) -> Fate:
     file = tree / mutant.file
     source = file.read_bytes()
-    tests = nearest_tests(mutant.file, tree, near=near)
     try:
         _write(file, source[: mutant.start] + mutant.new.encode() + source[mutant.end :])
         return _tested(tree, ["-x", *tests], seconds)
