@@ -91,6 +91,43 @@ def test_least_squares_in_closed_form() -> None:
     assert np.isclose(found.residual, np.linalg.norm(rest) / np.linalg.norm(right))
 
 
+@pytest.mark.parametrize("size", [1e-6, 1e6])
+def test_units_of_the_equations_do_not_matter(size: float) -> None:
+    """Nor does a direction below their rounding: of two columns that are one up to it the shortest solution is half."""
+    rng = np.random.default_rng(6)
+    system, right = rng.normal(size=(40, 3, 2)), rng.normal(size=40)
+    system[:, 2, 1] = system[:, 0, 0] * (1 + 1e-9 * rng.normal(size=40))
+    one, other = least_squares(system, right), least_squares(size * system, size * right)
+    np.testing.assert_allclose(other.values, one.values, rtol=1e-6)
+    np.testing.assert_allclose(other.deviations, one.deviations, rtol=1e-6)
+    assert other.residual == pytest.approx(one.residual) and one.values[2, 1] == pytest.approx(one.values[0, 0])
+
+
+def test_many_equations_become_as_many_as_unknowns_and_one() -> None:
+    rng = np.random.default_rng(7)
+    system, right = rng.normal(size=(30, 4)), rng.normal(size=30)
+    some, goal = sparse._triangle(system, right)
+    assert some.shape == (5, 4) and sparse._triangle(system[:5], right[:5])[0] is not None
+    for shift in rng.normal(size=(3, 4)):
+        assert np.linalg.norm(some @ shift - goal) == pytest.approx(np.linalg.norm(system @ shift - right))
+    np.testing.assert_array_equal(sparse._triangle(system[:5], right[:5])[0], system[:5])
+
+
+@pytest.mark.parametrize(
+    ("lengths", "most", "wanted"),
+    [
+        ([1.0, 100.0, 3.0, 90.0], 3, [1, 3]),
+        ([1.0, 100.0, 3.0, 90.0], 1, []),
+        ([4.0, 100.0, 3.5, 90.0], 3, []),
+        ([0.0, 0.0, 5.0], 2, [2]),
+        ([5.0], 1, []),
+    ],
+    ids=["before the largest gap", "at most so many", "no gap of thirty", "beside zeros", "alone"],
+)
+def test_groups_stand_out_before_a_gap(lengths: list[float], most: int, wanted: list[int]) -> None:
+    assert sparse._standing_out(np.array(lengths), most).tolist() == wanted
+
+
 def test_without_time_there_is_none() -> None:
     """Nothing begins that cannot end in time."""
     assert support(np.ones((3, 2, 1)), np.ones(3), Budget(time_limit=0.0).start()) is None
