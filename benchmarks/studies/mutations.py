@@ -4,8 +4,9 @@ A mutant is the package with one operator, constant, argument or statement chang
 module are run on it, the nearest first; a mutant on which all pass has survived. In the end every test that failed runs
 on the package as it is, so that no test that always fails counts. Mutants are drawn at random, so that the share that
 is killed has an interval. Survivors that no test can kill are in ``mutations.toml``, with the reason. ``--contexts``
-adds tests that run the line, wherever they are. Code of others (mutmut, cosmic-ray) runs the whole suite, or forks a
-process that JAX has started threads in.
+adds tests that run the line, wherever they are. Most mutants are killed in a fork of a process that has collected the
+tests of the part (``warm_tests``); the others are imported afresh. Code of others (mutmut, cosmic-ray) runs the whole
+suite, or forks a process that JAX has started threads in.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from rich.console import Console
 
 from benchmarks.lib.options import parts
 from benchmarks.studies.covering_tests import CoveringTests
+from benchmarks.studies.warm_tests import WarmTests
 from jgleak.metrics import rate
 
 ROOT = Path(__file__).parents[2]
@@ -127,20 +129,29 @@ def main(
             if mutant.name in known:
                 return Fate("explained")
             if not hasattr(places, "tree"):
-                places.tree = _copied(Path(folder) / str(threading.get_ident()))
+                places.tree, places.warm = _copied(Path(folder) / str(threading.get_ident())), {}
+            part = mutant.file.split("/")[1]
+            if part not in places.warm:
+                places.warm[part] = WarmTests(places.tree, f"tests/{part}")
+                warm.append(places.warm[part])
             tests = nearest_tests(mutant.file, near=near or covering is not None)
             if covering is not None:
                 ran = covering.tests(ROOT / mutant.file, mutant.line, ROOT)
                 tests += [test for test in ran if test.partition("::")[0] not in tests]
+            quick = places.warm[part].run(places.tree / mutant.file, _source(mutant), tests, seconds)
+            if quick.fate in ("killed", "timed out"):
+                return Fate(*quick)
             return _fate(mutant, places.tree, seconds, tests)
 
-        fates: dict[str, list[Fate]] = {}
+        fates, warm = dict[str, list[Fate]](), list[WarmTests]()
         for part in parts(packages):
             mine, count = drawn(part, sample, seed)
             stderr.print(f"{part}: {len(mine)} of {count} mutants")
             for mutant, fate in zip(mine, pool.map(judged, mine), strict=True):
                 fates.setdefault(part, []).append(fate)
                 print(json.dumps(mutant._asdict() | fate._asdict()), flush=True)
+        for process in warm:
+            process.close()
         tests = sorted({test for part in fates.values() for fate in part for test in fate.tests})
         failing = _tested(whole, tests).tests if tests else ()
     for part, mine in fates.items():
@@ -262,12 +273,18 @@ def _fate(mutant: Mutant, tree: Path, seconds: float, tests: Sequence[str]) -> F
     file = tree / mutant.file
     source = file.read_bytes()
     try:
-        _write(file, source[: mutant.start] + mutant.new.encode() + source[mutant.end :])
+        _write(file, _source(mutant).encode())
         return _tested(tree, ["-x", *tests], seconds)
     except subprocess.TimeoutExpired:
         return Fate("timed out")
     finally:
         _write(file, source)
+
+
+def _source(mutant: Mutant) -> str:
+    """Of the file with the change."""
+    source = (ROOT / mutant.file).read_bytes()
+    return (source[: mutant.start] + mutant.new.encode() + source[mutant.end :]).decode()
 
 
 def _write(file: Path, source: bytes) -> None:
