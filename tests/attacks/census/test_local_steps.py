@@ -178,6 +178,7 @@ def test_what_cannot_be_followed_is_read_straight(lab: Any) -> None:
     graph, known = lab.ring(ONE), Knowledge(lab.space, n=len(ONE))
     one = returned(lab, lab.model(), graph, PLAIN)
     assert followable(CensusProblem.of(one, known))
+    assert followable(CensusProblem.of(dataclasses.replace(one, local=LocalTraining(0.1, 2)), known)), "of two steps"
     assert not followable(CensusProblem.of(dataclasses.replace(one, scaled=True), known))
     assert not followable(CensusProblem.of(dataclasses.replace(one, protocol="fedsgd", local=None), known))
     narrow = lab.model(classes=1)

@@ -10,8 +10,9 @@ import jax
 import numpy as np
 import pytest
 
-from jgleak.attacks.recommender import PublicKnowledge, Sighting, attack, estimate, history
+from jgleak.attacks.recommender import PublicKnowledge, Sighting, attack, estimate, history, ratings
 from jgleak.attacks.recommender.clipped import clipped
+from jgleak.attacks.recommender.noise import noise
 from jgleak.attacks.recommender.star import expected, view
 from jgleak.defenses import parse
 from jgleak.federated.recommender import Clients, Protection
@@ -72,6 +73,25 @@ def test_the_expected_gradient_is_the_losses(made: Ratings, watch: Watch) -> Non
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), ours, known.seen)
     theirs = jax.jit(jax.grad(public.model.loss))(known.local, client)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), ours, theirs)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_an_entry_varies_by_noise_and_by_what_dropout_leaves_of_it(made: Ratings, watch: Watch, dropout: float) -> None:
+    """Drawn: an entry that dropout keeps with the chance ``1 - p`` is ``g / (1 - p)``, cut to the bound, else zero."""
+    public, ((seen,),) = watch([28], dropout=dropout, protection=Protection(0, parse("clip-inf:0.002+gaussian:0.0001")))
+    items = truth(made, 28)[0]
+    known = noise(public.protection)
+    group = ratings._group(public, known, [view(public, seen, items, masked=False)], np.eye(len(items)), 1e-9)
+    shown = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(group.view.shown)]) > 0
+    kept = np.random.default_rng(0).random((4000, shown.sum())) >= dropout
+    sizes = [leaf.size for leaf in jax.tree.leaves(group.view.seen)]
+    tensor = np.repeat(np.arange(len(sizes)), sizes)[shown]
+    for one in np.unique(tensor):
+        whole = np.clip(group.centre[shown][tensor == one] / (1 - dropout), -0.002, 0.002)
+        drawn = np.where(kept[:, tensor == one], whole, 0.0)
+        wanted = 0.0001**2 + drawn.var(axis=0).mean()
+        np.testing.assert_allclose(1 / group.weight[shown][tensor == one], wanted, rtol=0.05)
+    assert not group.weight[~shown].any()
 
 
 def test_the_order_of_a_users_ratings_changes_nothing(made: Ratings, watch: Watch) -> None:

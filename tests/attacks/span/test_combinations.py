@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from jgleak.attacks.span import combinations
@@ -42,6 +42,9 @@ LIMITS = st.fixed_dictionaries(
         "PAIRS": st.sampled_from([1, 6, 1 << 19]),
     }
 )
+SMALL = {"TAIL": 1, "LITTLE": 1, "SPREAD": 64, "PAIRS": 1 << 19}
+"""Limits that split every slot of several neighbours."""
+
 NUMBERS = 4096
 """Numbers that the device unranks at once in these tests."""
 
@@ -87,6 +90,9 @@ def unranked(plan: Neighbourhoods, numbers: np.ndarray) -> tuple[np.ndarray, np.
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=80, deadline=None)
 @given(SLOTS, st.booleans(), LIMITS)
+@example([(4, 2)], True, SMALL)
+@example([(5, 3)], True, SMALL)
+@example([(4, 3), (2, 1)], False, SMALL)
 def test_the_enumeration_is_itertools(
     monkeypatch: pytest.MonkeyPatch, sizes: list[tuple[int, int]], distinct: bool, limits: dict[str, int]
 ) -> None:

@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from jgleak.attacks.attack import Budget
-from jgleak.attacks.span.levels import find_nodes
+from jgleak.attacks.span.levels import find_nodes, with_degrees
 from jgleak.attacks.span.nodes import TooManyCandidates, passing_nodes
 from jgleak.attacks.span.settings import SpanLimits
 from jgleak.attacks.span.subspace import Subspace
@@ -110,3 +110,18 @@ def test_without_any_gradient_nodes_are_those_whose_row_is_zero(lab: Any) -> Non
     for one, wanted in ((seen, {*map(tuple, graph.x.tolist())}), (silent, {(0, 0, 0)})):
         found = find_nodes(one, Knowledge(bits, max_n=12), clock=clock)
         assert {*map(tuple, found.codes.tolist())} == wanted
+
+
+@pytest.mark.parametrize("stated", [True, False])
+def test_a_node_has_fewer_neighbours_than_there_are_nodes(stated: bool, lab: Any) -> None:
+    """Of at most three nodes none has three neighbours; where nothing bounds them every degree is tried."""
+    names = (onehot("kind", "ab"), onehot("degree", range(5))) if stated else (onehot("kind", "ab"),)
+    space = FeatureSpace(names, degree="degree" if stated else None)
+    codes = np.array(list(product(range(2), range(5))) if stated else [[0], [1]])
+    model = lab.model()
+    seen = fedsgd(model, lab.params(model), [lab.path([0, 1])], lab.space, loss="bce")
+    for most, limit in ((3, 3), (1, 1), (None, 5)):
+        found = with_degrees(seen, Knowledge(space, max_n=most), codes)
+        assert sorted(zip(found.codes[:, 0].tolist(), found.degrees.tolist(), strict=True)) == list(
+            product(range(2), range(limit))
+        )

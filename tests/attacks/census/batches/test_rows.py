@@ -167,7 +167,9 @@ def test_a_smaller_size_that_was_cut_short_is_not_forgotten(monkeypatch: pytest.
     one = ExplainingGraph(GRAPHS[0], 0.0, GRAPHS[0].canonical_form())
     sets = [CUT, AnonymitySet((one,))]
     monkeypatch.setattr(members, "assemble", lambda *given: sets.pop(0))
-    member = members.taken(members.Member.of(problem, parts_of(head, rows)[0]), levels, states, FOREVER)
+    before = members.Member.of(problem, parts_of(head, rows)[0])
+    assert not before.found.graphs and not before.found.exhausted, "without any search nothing is excluded"
+    member = members.taken(before, levels, states, FOREVER)
     assert member.found.graphs == (one,) and not member.found.exhausted
 
 
