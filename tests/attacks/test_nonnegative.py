@@ -55,6 +55,13 @@ def test_unknowns_that_are_added_as_they_pay_give_the_same_optimum(noise: float)
             np.testing.assert_allclose(found[0], expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("number", [3, 900])
+def test_where_no_column_shortens_the_residual_all_are_zero(number: int) -> None:
+    system, right = np.abs(np.random.default_rng(0).normal(size=(20, number))), np.linspace(-2.0, -1.0, 20)
+    found = nonnegative.nonnegative(system, right, 30, FOREVER)
+    assert found is not None and not found[0].any() and found[1] == pytest.approx(np.linalg.norm(right))
+
+
 def test_the_clock_ends_it_between_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """No answer is given once time is up: half an optimum would exclude what it should not."""
     rng = np.random.default_rng(3)

@@ -57,3 +57,20 @@ def test_many_multiples_of_one_factor_are_not_two_factors() -> None:
     """2, 4, 3 and 9 times a factor: one that explains all four is less likely by chance than two that explain two."""
     values = 0.0731 * np.array([[2.0], [4.0], [3.0], [9.0]])
     assert matched(factors(values, np.full(values.shape, ERROR)), np.array([[0.0731]]))
+
+
+def test_a_block_occurs_the_less_often_the_more_graphs_share_it() -> None:
+    """``OFTEN``: sixty times in one graph, sixteen in each of two, eight in each of three; no way is listed twice."""
+    roots = np.sqrt([1.0, 2.0, 3.0])
+    known = Combinations([Factor(np.array([root]), np.array([1e-9])) for root in roots])
+    assert len(known.table) == 3 * 60 + 3 * 16**2 + 8**3 == len(np.unique(known.table, axis=0))
+    for way, there in (
+        ((60, 0, 0), True),
+        ((0, 61, 0), False),
+        ((16, 16, 0), True),
+        ((17, 0, 1), False),
+        ((8, 8, 8), True),
+        ((9, 1, 1), False),
+    ):
+        ways, _ = known.of(np.array([roots @ way]), np.array([1e-9]))
+        assert (list(way) in ways.tolist()) is there
