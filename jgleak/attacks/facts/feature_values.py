@@ -101,7 +101,7 @@ def _beside_absent(evidence: Evidence, kernel: Kernel) -> Bool[np.ndarray, " m"]
     columns = np.flatnonzero(words & (space.std > 0) & (space.mean > 0))
     if columns.size < 4:
         raise Silent("columns are normalised, and too few are there to tell the rows of absent values")
-    rows = gradient[columns] * (space.std / np.where(space.mean > 0, space.mean, 1.0))[columns, None]
+    rows = gradient[columns] * (space.std[columns] / space.mean[columns])[:, None]
     absent = np.median(rows, axis=0)
     size = float(np.linalg.norm(absent))
     apart = np.linalg.norm(rows - absent, axis=1)

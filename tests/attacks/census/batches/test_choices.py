@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 
 from jgleak.attacks.attack import Budget
-from jgleak.attacks.census.batches.choices import cheapest, choices
+from jgleak.attacks.census.batches.choices import SHARED, UNKNOWN, cheapest, choices
 from jgleak.attacks.census.batches.factors import Combinations, Factor
 from jgleak.attacks.census.system import Rules
 from jgleak.attacks.span.hops import Blocks
@@ -47,4 +47,22 @@ def test_weights_allow_what_they_are_made_of() -> None:
     assert list(allowed[0]) == [2]
     assert list(allowed[1]) == [1]
     assert allowed[0][2] < 1.0 < allowed[1][1]
-    assert set(range(5)) <= set(allowed[2])
+    assert allowed[2] == {0: 0.0, **dict.fromkeys(range(1, UNKNOWN + 1), SHARED)}
+
+
+def test_a_number_of_nodes_is_kept_and_without_any_there_is_one_at_least() -> None:
+    some, free = rules(), [{count: 0.0 for count in range(3)} for _ in range(6)]
+    for n in (2, 3, 5):
+        found = [tuple(counts.tolist()) for counts in cheapest(free, some, 10_000, FOREVER, n) if counts is not None]
+        wanted = [counts for counts in product(range(3), repeat=6) if some.hold(np.array(counts), n)]
+        assert sorted(found) == wanted and wanted
+    none = [{0: 0.0}] * 6
+    assert list(cheapest(none, some, 5, FOREVER)) == []
+
+
+def test_of_several_ways_a_count_costs_what_the_cheapest_does() -> None:
+    """0.62 is twice the first factor, or once with twice the second; a further graph costs ``SHARED``."""
+    known = Combinations([Factor(np.array([value]), np.array([1e-7])) for value in (0.31, 0.155)])
+    (allowed,) = choices(np.array([[0.62]]), np.full((1, 1), 1e-6), known, 0)
+    assert allowed.keys() == {0, 1, 2}
+    assert allowed[0] < 1 and allowed[2] < 1 and SHARED <= allowed[1] < SHARED + 1
