@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from jgleak.attacks import nonnegative
-from jgleak.attacks.attack import Budget, Clock
-
-FOREVER = Budget(time_limit=1e6).start()
+from jgleak.attacks.attack import Clock
+from tests.clocks import HELD as FOREVER
 
 
 def test_the_optimum_or_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,5 +67,5 @@ def test_the_clock_ends_it_between_rounds(monkeypatch: pytest.MonkeyPatch) -> No
     system, right = np.abs(rng.normal(size=(60, 1500))), np.abs(rng.normal(size=60))
     asked: list[int] = []
     monkeypatch.setattr(Clock, "left", property(lambda _: asked.append(1) or 2.5 - len(asked)))
-    assert nonnegative.nonnegative(system, right, 30, FOREVER) is None and len(asked) == 3
-    assert nonnegative.nonnegative(system[:, :9], right, 30, FOREVER) is None
+    assert nonnegative.nonnegative(system, right, 30, Clock(0.0, 0.0)) is None and len(asked) == 3
+    assert nonnegative.nonnegative(system[:, :9], right, 30, Clock(0.0, 0.0)) is None

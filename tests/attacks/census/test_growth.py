@@ -10,11 +10,9 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from jgleak import Budget
 from jgleak.attacks.census.growth import Assembled, Assembly, PartialGraph, _Different
 from jgleak.attacks.span.hops import Blocks
-
-FOREVER = Budget(time_limit=1e6).start()
+from tests.clocks import HELD as FOREVER
 
 SMALL, LARGE = 9, 13
 """Nodes of trees: of 47 no two have the same 1-hop blocks, and of 1301 up to five have."""

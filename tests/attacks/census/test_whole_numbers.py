@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 from scipy import linalg
 
-from jgleak.attacks.attack import Budget
 from jgleak.attacks.census.whole_numbers import real_solution, whole_vectors
-
-FOREVER = Budget(time_limit=1e6).start()
+from tests.clocks import HELD as FOREVER
 
 
 def found(base: np.ndarray, null: np.ndarray, n: int, steps: int = 10_000) -> list[tuple[int, ...] | None]:

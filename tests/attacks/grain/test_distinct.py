@@ -7,11 +7,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from jgleak.attacks.attack import Budget
 from jgleak.attacks.grain.distinct import _Board, _completions, _narrow
 from jgleak.attacks.span.hops import Nodes
-
-FOREVER = Budget(time_limit=1e6).start()
+from tests.clocks import HELD as FOREVER
 
 
 def board(degrees: tuple[int, ...], settled: dict[int, frozenset[int]]) -> _Board:

@@ -29,10 +29,10 @@ from jgleak.attacks.span.ranges import Unsearched
 from jgleak.attacks.span.settings import SpanLimits
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.gnn.activation import activation
+from tests.clocks import HELD as FOREVER
 
 WIDTH, TABLE, NODES, BATCH = 12, 7, 16, 128
 DEGREES = np.array([3, 1, 2, 3, 2, 4, 1])
-FOREVER = Budget(time_limit=1e6).start()
 ALL = Budget(time_limit=1e6)
 THREE = [Slot(np.arange(TABLE), 3)]
 TWO = [Slot(np.array([1, 2, 4]), 2), Slot(np.array([0, 3, 5, 6]), 1)]

@@ -8,8 +8,7 @@ from jaxtyping import Float
 
 from jgleak.attacks.attack import Budget
 from jgleak.attacks.census.batches import patterns, quadrics
-
-FOREVER = Budget(time_limit=1e6).start()
+from tests.clocks import HELD as FOREVER
 
 
 def space(

@@ -1,0 +1,22 @@
+"""Clocks of tests."""
+
+from __future__ import annotations
+
+from jgleak.attacks.attack import Clock
+
+
+class Held(Clock):
+    """A clock that stands still: a search that ends while there is any time left does not pass."""
+
+    @property
+    def left(self) -> float:
+        """Always the same."""
+        return self.seconds
+
+    def part(self, share: float) -> Clock:
+        """Of what does not pass every part is the whole."""
+        return self
+
+
+HELD = Held(0.0, 0.5)
+"""Half a second is left, for ever."""
