@@ -244,8 +244,8 @@ def _changes(
         case ast.BoolOp(op=operator, values=values):
             for one, other in zip(values, values[1:], strict=False):
                 yield from between(one, operator, other)
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            yield node.lineno, place(node), place(operand), ""
+        case ast.UnaryOp(op=ast.Not()):
+            yield node.lineno, place(node), place(node) + len(b"not "), ""
         case ast.Constant(value=bool(value)):
             yield node.lineno, place(node), place(node, behind=True), str(not value)
         case ast.Constant(value=int(value)) if constants:
@@ -254,6 +254,9 @@ def _changes(
             named = [keyword for keyword in keywords if keyword.arg and keyword.arg != "strict"]
             for number, keyword in enumerate(named, start=1):
                 end = place(named[number]) if number < len(named) else place(keyword, behind=True)
+                comma = source.find(b",", end)
+                if comma >= 0 and not source[end:comma].strip():  # behind the last argument: it cannot stand alone
+                    end = comma + 1
                 yield keyword.lineno, place(keyword), end, ""
         case ast.AugAssign() | ast.Expr(value=ast.Call()) | ast.Continue() | ast.Break():
             yield node.lineno, place(node), place(node, behind=True), "pass"
