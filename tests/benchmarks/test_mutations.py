@@ -48,7 +48,9 @@ def test_every_change_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     }
 
 
-@pytest.mark.parametrize("name", ["metrics/gsm.py", "attacks/baselines.py", "attacks/census/assemble.py", "defenses/clip.py"])
+@pytest.mark.parametrize(
+    "name", ["metrics/gsm.py", "attacks/baselines.py", "attacks/census/assemble.py", "defenses/clip.py"]
+)
 def test_mutants_can_be_compiled(name: str) -> None:
     file = ROOT / "jgleak" / name
     source, count = file.read_bytes(), 0

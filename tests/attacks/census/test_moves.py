@@ -38,7 +38,7 @@ def linked(edges: Iterable[tuple[int, int]], kinds: tuple[int, ...]) -> Linked:
 
 def read(graph: Linked) -> Made:
     assert not graph.adjacency.diagonal().any() and np.array_equal(graph.adjacency, graph.adjacency.T)
-    return made(np.argwhere(graph.adjacency).tolist(), graph.kinds)
+    return made(((int(u), int(v)) for u, v in np.argwhere(graph.adjacency)), graph.kinds)
 
 
 def outcomes(change: Callable[[Linked, np.random.Generator], Linked | None], start: Made, draws: int) -> set[Made]:
