@@ -2,9 +2,9 @@
 
 The clients of the rows ``sage-B-0.0015-loader`` of ``local_steps``, read with the truth in hand at the first stages of
 the search: how many feature vectors the span of the input rows lets pass, and how many 1-hop neighbourhoods these make;
-and of how many nodes of the first molecule the share comes out whole, by the gradient of the readout's first kernel
-with all of its directions above rounding, and with those above the largest gap alone. Nothing is searched for, so the
-figures do not depend on the machine.
+and of how many nodes of the first molecule the weight of their block comes out, by the gradient of the readout's first
+kernel with all of its directions above rounding, and with those above the largest gap alone. Nothing is searched for,
+so the figures do not depend on the machine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from benchmarks.lib.provenance import provenance
 from benchmarks.lib.records import Record, Records
 from benchmarks.studies.local_steps import LOADED, LOADER_RATE, Row, setup_of, specification_of
 from jgleak.attacks.attack import Budget
-from jgleak.attacks.census.batches.first_kernel import CLEAN, Head, Roots
+from jgleak.attacks.census.batches.first_kernel import Head, Roots
+from jgleak.attacks.census.batches.kernel_weights import kernel_weights
+from jgleak.attacks.census.batches.upstream import Upstream, own_upstreams
 from jgleak.attacks.census.candidates import CensusCandidates
 from jgleak.attacks.census.moves import Linked
 from jgleak.attacks.census.problem import CensusProblem
@@ -28,6 +30,9 @@ from jgleak.attacks.span.hops import one_hop_count
 from jgleak.attacks.span.subspace import Subspace
 from jgleak.audit.round import AttackedClient, client
 from jgleak.metrics import bootstrap, rate
+
+CLEAN = 2e-3
+"""How far the weight of a block may be off, relative to it."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -60,7 +65,7 @@ def shown(one: AttackedClient) -> Record:
     problem, forever = CensusProblem.of(seen, one.knowledge), Budget(time_limit=1e6)
     start = CensusCandidates(problem, forever.start(), forever).start
     usual = start.usual(problem.knowledge) or start
-    head, gap = Head.of(problem), _of_gap(problem)
+    head, gap = Head.of(problem, 1), _of_gap(problem)
     return {
         "occur": len(np.unique(np.concatenate([graph.x for graph in one.truths]), axis=0)),
         "pass": start.nodes.degrees.size,
@@ -76,21 +81,26 @@ def shown(one: AttackedClient) -> Record:
 
 def _of_gap(problem: CensusProblem) -> Head:
     """The gradient of the readout's first kernel with the directions above the largest gap in its singular values."""
-    head = Head.of(problem)
+    head = Head.of(problem, 1)
     span = Subspace.of_gradient(head.gradient * head.span.scale[:, None])
     return head._replace(span=span)
 
 
 def _whole(problem: CensusProblem, head: Head, one: AttackedClient) -> float:
-    """Share of the first graph's nodes whose blocks have the true count up to ``CLEAN``, at the graph's own logits."""
+    """Share of the first graph's nodes whose blocks have the weight of the true count up to ``CLEAN``."""
     graph = one.truths[0]
     codes, kinds = np.unique(graph.x, axis=0, return_inverse=True)
     linked = Linked(graph.adjacency.astype(bool), kinds.ravel())
     levels, counts = levels_of(problem, linked, codes.astype(np.int32), int(graph.degree.max()))
-    roots = head.roots(problem, levels, Budget(time_limit=1e6).start())
+    roots, upstream = head.roots(problem, levels, Budget(time_limit=1e6).start()), Upstream.of(problem.observation)
     assert isinstance(roots, Roots) and graph.y is not None
-    found = graph.n * roots.told(problem.observation, counts / graph.n, int(graph.y))
-    return float(counts[np.abs(found - counts) <= CLEAN * counts].sum() / graph.n)
+    found = kernel_weights(head, roots, upstream)
+    assert found is not None
+    seen = problem.observation
+    own = own_upstreams(seen, counts @ found.added / graph.n)[int(graph.y)] / (graph.n * seen.batch_size)
+    together = np.bincount(found.alike, counts, minlength=counts.size)[found.alike]
+    off = np.linalg.norm(found.values @ upstream.rows / together[:, None] - own, axis=1)
+    return float(counts[off <= CLEAN * np.linalg.norm(own)].sum() / graph.n)
 
 
 if __name__ == "__main__":

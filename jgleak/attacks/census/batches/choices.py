@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -23,17 +24,17 @@ SECONDS = 10.0
 """Most for one choice."""
 
 Choices = list[dict[int, float]]
-"""For each block the counts that it may have in one graph, and the cost of each."""
+"""For each block, or for blocks that are alike together, the counts that one graph may have, and the cost of each."""
 
 
 def choices(
     values: Float[np.ndarray, "k r"], errors: Float[np.ndarray, "k r"], known: Combinations, number: int
 ) -> Choices:
-    """What the weights allow the graph that has factor ``number``."""
+    """What the weights allow the graph that has factor ``number``; one with an infinite error is not known."""
     out = Choices()
     for value, error in zip(values, errors, strict=True):
         costs = dict[int, float]()
-        for way, misfit in zip(*known.of(value, error), strict=True):
+        for way, misfit in zip(*known.of(value, error), strict=True) if np.isfinite(error).all() else ():
             count, cost = int(way[number]), float(misfit) + SHARED * (np.count_nonzero(way) - 1)
             costs[count] = min(cost, costs.get(count, np.inf))
         out.append(costs or {count: SHARED * (count > 0) for count in range(UNKNOWN + 1)})
@@ -41,30 +42,46 @@ def choices(
 
 
 def cheapest(
-    allowed: Choices, rules: Rules, most: int, clock: Clock, n: int | None = None
+    allowed: Choices, alike: Int[np.ndarray, " k"], rules: Rules, most: int, clock: Clock
 ) -> Iterator[Int[np.ndarray, " k"] | None]:
-    """Counts that obey the rules of a connected graph (of ``n`` nodes, where that is given), the cheapest first, at
-    most so many; None where there may be more.
+    """Counts that obey the rules of a connected graph, the cheapest first, at most so many; None where there may be
+    more.
 
-    A mixed-integer linear programme of one variable a block and count, and one a class: half the ends of the edges
-    within it.
+    A mixed-integer linear programme of one variable a block and count, one a count of blocks that are alike, and one a
+    class: half the ends of the edges within it.
+
+    Args:
+      allowed: of all blocks together that are alike.
+      alike: the entry of ``allowed`` that each block belongs to.
+      rules: of the blocks.
+      most: how many counts.
+      clock: ends the search.
     """
-    block = np.repeat(np.arange(len(allowed)), [len(costs) for costs in allowed])
-    count = np.array([count for costs in allowed for count in costs], np.float64)
+    largest = [max(costs) for costs in allowed]
+    each = [np.arange(largest[own] + 1) for own in alike.tolist()]
+    block, count = np.repeat(np.arange(alike.size), [part.size for part in each]), np.concatenate(each).astype(float)
+    own = np.repeat(np.arange(len(allowed)), [len(costs) for costs in allowed])
+    total = np.array([count for costs in allowed for count in costs], np.float64)
     halves = rules.loops.shape[0]
-    cost = np.r_[[cost for costs in allowed for cost in costs.values()], np.zeros(halves)]
+    cost = np.r_[np.zeros(block.size), [cost for costs in allowed for cost in costs.values()], np.zeros(halves)]
 
-    def rows(left: Float[np.ndarray, "R c"], least: float, largest: float) -> LinearConstraint:
-        return LinearConstraint(np.c_[left, np.zeros((left.shape[0], halves))], least, largest)
+    def rows(blocks: Float[np.ndarray, "R c"], least: float, largest: float, sums: Any = 0.0) -> LinearConstraint:
+        beside = np.zeros((len(blocks), own.size)) + sums
+        return LinearConstraint(np.c_[blocks, beside, np.zeros((len(blocks), halves))], least, largest)
 
+    named, sums = np.arange(alike.size)[:, None], np.arange(len(allowed))[:, None]
     constraints = [
-        rows((block == np.arange(len(allowed))[:, None]).astype(np.float64), 1.0, 1.0),
+        rows((block == named).astype(np.float64), 1.0, 1.0),
+        rows(np.zeros((len(allowed), block.size)), 1.0, 1.0, own == sums),
+        rows((alike[block] == sums) * count, 0.0, 0.0, np.where(own == sums, -total, 0.0)),
         rows(rules.balance[:, block] * count, 0.0, 0.0),
-        LinearConstraint(np.c_[rules.loops[:, block] * count, -2.0 * np.eye(halves)], 0.0, 0.0),
+        LinearConstraint(
+            np.c_[rules.loops[:, block] * count, np.zeros((halves, own.size)), -2.0 * np.eye(halves)], 0.0, 0.0
+        ),
         rows(((rules.degrees[block] - 2) * count)[None], -2.0, np.inf),
-        rows(count[None], n or 1.0, n or np.inf),
+        rows(count[None], 1.0, np.inf),
     ]
-    bounds = Bounds(0.0, np.r_[np.ones(block.size), np.full(halves, np.inf)])
+    bounds = Bounds(0.0, np.r_[np.ones(block.size + own.size), np.full(halves, np.inf)])
     for _ in range(most):
         options = {"time_limit": max(0.0, min(clock.left, SECONDS))}
         found = milp(cost, integrality=np.ones(cost.size), bounds=bounds, constraints=constraints, options=options)
@@ -73,6 +90,6 @@ def cheapest(
         if found.x is None:
             break
         chosen = found.x[: block.size] > 0.5
-        yield np.bincount(block[chosen], count[chosen], minlength=len(allowed)).round().astype(np.int64)
+        yield np.bincount(block[chosen], count[chosen], minlength=alike.size).round().astype(np.int64)
         constraints.append(rows(chosen[None].astype(np.float64), 0.0, chosen.sum() - 1.0))
     yield None

@@ -1,10 +1,9 @@
-"""Several graphs, one a local step: found in the order of the steps.
+"""Several graphs, of which every local step saw some: found in the order of the steps.
 
-The graph of the first step is found at the weights that the client got (``first_step``). It gives the weights of the
-second step; the update minus its part is that of a client which got those weights and has the other graphs. The last
-graph's gradient is alone, but for several passes (``passes``). So the order need not be known, and in one pass nothing
-is taken to first order in the rate. All graphs together are confirmed by training on them again; of some alone nothing
-is certified.
+The graphs of the first step are read at the weights that the client got (``first_graph``). They give the weights of the
+second step, and what they leave of the update is that of a client with the other graphs, which got those weights. So
+the order need not be known, and in one pass nothing is taken to first order in the rate. All graphs together are
+confirmed by training on them again; of some alone nothing is certified.
 """
 
 from __future__ import annotations
@@ -40,29 +39,33 @@ def in_turn_unsupported(observation: Observation) -> str | None:
     """Why graphs of several local steps cannot be found one after another, or None."""
     local, size = observation.local, observation.batch_size
     assert local is not None
-    if local.loader != 1 or local.steps % size:
+    passes, rest = divmod(local.steps, local.passes(size))
+    if rest:
         return (
             f"{size} graphs in {local.steps} local steps of {local.loader or size}: it reads whole passes over the "
-            f"graphs, one a step (a loader of 1, and a multiple of {size} steps), or all graphs in every step; take "
-            "gradient matching (such as dlg)"
+            f"graphs (a multiple of {local.passes(size)} steps), or all graphs in every step; take gradient matching "
+            "(such as dlg)"
         )
-    if local.shuffled and local.steps > size:
+    if local.shuffled and passes > 1:
         return (
-            f"{local.steps // size} passes over {size} graphs, each in an order of its own: where a graph's gradients "
+            f"{passes} passes over {size} graphs, each in an order of its own: where a graph's gradients "
             "were taken depends on its place in every pass; it reads one pass, or passes in one order; take gradient "
             "matching (such as dlg)"
         )
-    if local.steps > MOST_PASSES * size:
-        return f"{local.steps // size} passes over the graphs: it reads at most {MOST_PASSES}; take fewer"
-    if local.momentum or local.weight_decay:
-        return "graphs of several local steps are read after plain steps; use gradient matching (such as dlg)"
+    if passes > MOST_PASSES:
+        return f"{passes} passes over the graphs: it reads at most {MOST_PASSES}; take fewer"
+    if passes > 1 and (local.momentum or local.weight_decay):
+        return (
+            f"{passes} passes over {size} graphs with momentum or weight decay: it reads plain steps, or one pass; "
+            "take gradient matching (such as dlg)"
+        )
     if observation.model.readout.additive != "nodes":
         return "graphs of several local steps need a readout per node ('node_mlp'); use gradient matching (such as dlg)"
     return unsupported(observation)
 
 
 def in_turn(problem: CensusProblem, clock: Clock, budget: Budget, single: Single) -> Reconstruction:
-    """The graphs of a client of which every local step saw one, in the order of the steps; ``stop`` and ``info`` as of
+    """The graphs of a client of which every local step saw some, in the order of the steps; ``stop`` and ``info`` as of
     other batches.
 
     Args:
@@ -83,8 +86,8 @@ def in_turn(problem: CensusProblem, clock: Clock, budget: Budget, single: Single
     answers = [_confirmed(one.of_all_sizes(clock) if matched else one.answer, far if matched else None) for one in best]
     info: dict[str, Any] = {"graphs": size, "found": len(answers)}
     if len(answers) != size:
-        found = f"{len(answers)} of {size} graphs were found, which those of the other steps do not confirm"
-        info["reason"] = found if answers else "the graph of the first step was not found"
+        found = f"{len(answers)} of {size} graphs were found, which the others do not confirm"
+        info["reason"] = found if answers else "no graph of the first step was found"
     elif not matched:
         info["reason"] = "training on the graphs that were found does not return the update"
     return Reconstruction(
@@ -113,17 +116,19 @@ def _found(
         for answer in beside(single(left.seen, clock)):
             yield [FoundGraph.only(cut(answer))]
         return
-    # Without the first graph there is nothing to do later, so that its search may take all of the time. The price:
-    # behind a first graph that is wrong the search for the next one may take what is left.
-    for first in first_graphs(left.problem(problem.knowledge, _usual_first(problem.settings)), clock, budget):
+    # Without graphs of the first step there is nothing to do later, so that their search may take all of the time. The
+    # price: behind graphs that are wrong the search for the next ones may take what is left.
+    for first in first_graphs(
+        left.problem(problem.knowledge, _usual_first(problem.settings)), left.left, clock, budget
+    ):
         alone = True
-        if left.size > 1 and clock.left > 0:
-            rest = left.without(first.answer.graphs[0], problem.knowledge.space)
+        if left.size > len(first) and clock.left > 0:
+            rest = left.without([one.answer.graphs[0] for one in first], problem.knowledge.space)
             for others in _found(problem, rest, clock, budget, single):
                 alone = False
-                yield [first, *others]
+                yield [*first, *others]
         if alone:
-            yield [first]
+            yield first
         if clock.left <= 0:
             return
 

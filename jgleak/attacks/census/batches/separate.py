@@ -69,16 +69,23 @@ def separated(problem: CensusProblem, levels: Levels, weights: Weights, clock: C
     """
     found = list[Share]()
     while clock.left > 0:
-        left = weights.values - sum(share.counts[:, None] * share.factor for share in found)
-        live = np.flatnonzero(np.any(np.abs(left) > weights.errors, axis=1))
-        if not live.size:
+        left = weights.values - sum(_alike(weights, share.counts)[:, None] * share.factor for share in found)
+        unknown = np.isinf(weights.errors).any(axis=1)
+        shown = np.any(np.abs(left) > weights.errors, axis=1) & ~unknown
+        if not shown.any():
             break
+        live = np.flatnonzero(shown | unknown)
         more = _more(problem, levels, weights, (live, left[live]), clock)
         if not more:
             break
         found += more
     rules = Rules.of(levels.top, np.arange(levels.top.size))
     return found if problem.absolute else [_smallest(share, rules) for share in found]
+
+
+def _alike(weights: Weights, counts: Int[np.ndarray, " K"]) -> Int[np.ndarray, " K"]:
+    """Of every block how many nodes have it, or one that is alike."""
+    return np.bincount(weights.alike, counts, minlength=len(counts)).astype(np.int64)[weights.alike]
 
 
 Live = tuple[Int[np.ndarray, " k"], Float[np.ndarray, "k r"]]
@@ -88,9 +95,11 @@ Live = tuple[Int[np.ndarray, " k"], Float[np.ndarray, "k r"]]
 def _more(problem: CensusProblem, levels: Levels, weights: Weights, live: Live, clock: Clock) -> list[Share]:
     """Graphs of the factors that these weights show, each the smallest that is possible."""
     some, values = live
-    errors, rules = weights.errors[some], Rules.of(levels.top, some)
+    rules, (_, first, alike) = Rules.of(levels.top, some), np.unique(weights.alike[some], True, True)
+    values, errors = values[first], weights.errors[some[first]]
+    shown = np.isfinite(errors).all(axis=1)
     for least in (2, 1):
-        known = factors(values, errors, least)
+        known = factors(values[shown], errors[shown], least)
         if not known:
             continue
         ways = Combinations(known)
@@ -100,7 +109,7 @@ def _more(problem: CensusProblem, levels: Levels, weights: Weights, live: Live, 
                 part = Factor(one.value / times, one.error / times)
                 if times > 1:
                     ways = Combinations([*known[:number], part, *known[number + 1 :]])
-                tried = cheapest(choices(values, errors, ways, number), rules, TRIED, clock)
+                tried = cheapest(choices(values, errors, ways, number), alike, rules, TRIED, clock)
                 share = _share(problem, weights, some, tried, part)
                 out += [] if share is None or any(_same(share, other) for other in out) else [share]
             if out:
@@ -115,8 +124,10 @@ def _share(
     tried: Iterator[Int[np.ndarray, " k"] | None],
     factor: Factor,
 ) -> Share | None:
-    """The first counts of these blocks that the model confirms."""
+    """The first counts of these blocks that the model confirms; where all weights are known, it is said whether no
+    others are."""
     found: Share | None = None
+    known = bool(np.isfinite(weights.errors[some]).all())
     for few in tried:
         if few is None:
             return found
@@ -127,6 +138,8 @@ def _share(
             return found
         if label is not None:
             found = Share(counts, factor.value, *label, only=False)
+            if not known:
+                return found
     return None if found is None else dataclasses.replace(found, only=True)
 
 
@@ -154,7 +167,7 @@ def _label(
     own = own_upstreams(observation, counts @ weights.added / nodes) / (nodes * observation.batch_size)
     seen, blur = factor.value @ weights.upstream.rows, factor.error @ np.abs(weights.upstream.rows)
     largest = float(np.linalg.norm(own, axis=1).max())
-    near = OWN_MOVED if moved(observation) else OWN
+    near = OWN_MOVED if moved(observation) or len(problem.path) > 1 else OWN
     for copies in range(1, COPIES + 1):
         off = np.linalg.norm(seen - copies * own, axis=1)
         allowed = near * copies * np.linalg.norm(own, axis=1) + OWN_FLOOR * largest + np.linalg.norm(blur)

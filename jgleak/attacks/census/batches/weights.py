@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from jgleak.attacks.attack import Clock
 from jgleak.attacks.census.batches.contributions import contributions
@@ -54,9 +54,11 @@ class Weights:
 
     Attributes:
       values: of every block in every direction; most are zero ``(K, r)``.
-      errors: how far they may be off; 0 where they are taken to be zero ``(K, r)``.
+      errors: how far they may be off; 0 where they are taken to be zero, infinite where they are not known ``(K, r)``.
       residual: of the gradient, relative to it.
       open: blocks whose weights differ in solutions with more blocks ``(K,)``.
+      alike: a name for what blocks have in common of which only the sum of their weights is known: it stands for each
+        of them ``(K,)``.
       upstream: the directions.
       added: the row of each block's root that the readout adds up, a state or logits ``(K, C)``.
     """
@@ -65,6 +67,7 @@ class Weights:
     errors: Float[np.ndarray, "K r"]
     residual: float
     open: Bool[np.ndarray, " K"]
+    alike: Int[np.ndarray, " K"]
     upstream: Upstream
     added: Float[np.ndarray, "K C"]
 
@@ -121,7 +124,7 @@ def weights(problem: CensusProblem, levels: Levels, clock: Clock) -> Weights | N
     some = least_squares(again.matrix, again.right)
     values, errors = np.zeros((2, kept.size, len(upstream.rows)))
     values[kept], errors[kept] = some.values, SURE * some.deviations
-    return Weights(values, errors, some.residual, few.open, upstream, equations.added)
+    return Weights(values, errors, some.residual, few.open, np.arange(kept.size), upstream, equations.added)
 
 
 class _Equations(NamedTuple):

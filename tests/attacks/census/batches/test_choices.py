@@ -25,39 +25,50 @@ def rules() -> Rules:
 
 def test_the_cheapest_come_first_and_none_is_missing() -> None:
     """Every vector of allowed counts that obeys the rules of a connected graph, in the order of its cost."""
-    rng, some = np.random.default_rng(0), rules()
+    rng, some, each = np.random.default_rng(0), rules(), np.arange(6)
     allowed = [{count: float(cost) for count, cost in enumerate(rng.uniform(size=3))} for _ in range(6)]
     expected = {}
     for counts in product(range(3), repeat=6):
         if some.hold(np.array(counts), sum(counts)) and sum(counts):
             expected[counts] = sum(costs[count] for costs, count in zip(allowed, counts, strict=True))
-    found = [None if counts is None else tuple(counts.tolist()) for counts in cheapest(allowed, some, 10_000, FOREVER)]
+    found = [
+        None if counts is None else tuple(counts.tolist()) for counts in cheapest(allowed, each, some, 10_000, FOREVER)
+    ]
     assert None not in found
     assert len(found) == len(expected) > 5
     np.testing.assert_allclose([expected[counts] for counts in found if counts], sorted(expected.values()), atol=1e-4)
-    cut = list(cheapest(allowed, some, 2, FOREVER))
+    cut = list(cheapest(allowed, each, some, 2, FOREVER))
     assert [counts is None for counts in cut] == [False, False, True]
 
 
+def test_blocks_that_are_alike_share_their_counts() -> None:
+    """Every way to have the counts of two and three blocks together, once, in the order of their cost."""
+    rng, some, alike = np.random.default_rng(1), rules(), np.array([0, 1, 1, 2, 2, 2])
+    allowed = [{count: float(cost) for count, cost in enumerate(rng.uniform(size=3))} for _ in range(3)]
+    expected = {}
+    for counts in product(range(3), repeat=6):
+        sums = np.bincount(alike, counts).astype(int)
+        if sums.max() < 3 and sum(counts) and some.hold(np.array(counts), sum(counts)):
+            expected[counts] = sum(costs[count] for costs, count in zip(allowed, sums.tolist(), strict=True))
+    found = [None if way is None else tuple(way.tolist()) for way in cheapest(allowed, alike, some, 10_000, FOREVER)]
+    assert None not in found and set(found) == set(expected) and len(found) == len(expected) > 5
+    np.testing.assert_allclose([expected[counts] for counts in found if counts], sorted(expected.values()), atol=1e-4)
+
+
 def test_weights_allow_what_they_are_made_of() -> None:
-    """A block of its own, one that is shared, and one whose weight nothing known explains."""
+    """A block of its own, one that is shared, one that nothing known explains, and one of unknown weight."""
     known = Combinations([Factor(np.array([value]), np.array([1e-7])) for value in (0.31, -0.17)])
-    errors = np.full((3, 1), 1e-6)
-    allowed = choices(np.array([[0.62], [0.31 - 0.34], [0.0123]]), errors, known, 0)
+    errors = np.array([[1e-6], [1e-6], [1e-6], [np.inf]])
+    allowed = choices(np.array([[0.62], [0.31 - 0.34], [0.0123], [0.0]]), errors, known, 0)
     assert list(allowed[0]) == [2]
     assert list(allowed[1]) == [1]
     assert allowed[0][2] < 1.0 < allowed[1][1]
     assert allowed[2] == {0: 0.0, **dict.fromkeys(range(1, UNKNOWN + 1), SHARED)}
+    assert allowed[3] == allowed[2], "nothing is known of its weight"
 
 
-def test_a_number_of_nodes_is_kept_and_without_any_there_is_one_at_least() -> None:
-    some, free = rules(), [{count: 0.0 for count in range(3)} for _ in range(6)]
-    for n in (2, 3, 5):
-        found = [tuple(counts.tolist()) for counts in cheapest(free, some, 10_000, FOREVER, n) if counts is not None]
-        wanted = [counts for counts in product(range(3), repeat=6) if some.hold(np.array(counts), n)]
-        assert sorted(found) == wanted and wanted
-    none = [{0: 0.0}] * 6
-    assert list(cheapest(none, some, 5, FOREVER)) == []
+def test_a_graph_has_one_node_at_least() -> None:
+    assert list(cheapest([{0: 0.0}] * 6, np.arange(6), rules(), 5, FOREVER)) == []
 
 
 def test_of_several_ways_a_count_costs_what_the_cheapest_does() -> None:

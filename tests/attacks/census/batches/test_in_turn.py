@@ -1,27 +1,30 @@
-"""Several graphs, one a local step: shares of the first step in closed form, and clients whose order nobody knows."""
+"""Several graphs, some a local step: weights of the first step in closed form, and clients whose order nobody knows."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
+from scipy import linalg
 
 from jgleak.attacks.attack import Budget, Reconstruction
-from jgleak.attacks.census.batches import first_graph, first_step
-from jgleak.attacks.census.batches.first_kernel import Counts, Fitting, Head, Roots
-from jgleak.attacks.census.batches.first_step import first_counts
+from jgleak.attacks.census.batches.first_kernel import Head
 from jgleak.attacks.census.batches.joint import replayed
+from jgleak.attacks.census.batches.kernel_weights import kernel_weights
+from jgleak.attacks.census.batches.passes import Passes
+from jgleak.attacks.census.batches.separate import separated
+from jgleak.attacks.census.batches.upstream import Upstream, own_upstreams
+from jgleak.attacks.census.batches.weights import Weights
+from jgleak.attacks.census.candidates import Levels
 from jgleak.attacks.census.census import CENSUS
 from jgleak.attacks.census.moves import Linked
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.search import levels_of
 from jgleak.attacks.distance import MATCH
-from jgleak.attacks.span.subspace import Subspace
 from jgleak.audit.certified import verify, write
 from jgleak.federated import Knowledge, LocalTraining, Observation, fedavg, save
 from jgleak.graph import Graph
@@ -44,95 +47,76 @@ def attacked(lab: Any, seen: Observation, seconds: float = 60) -> Reconstruction
     return CENSUS(seen, Knowledge(lab.space, max_n=8), key=jax.random.key(0), budget=Budget(time_limit=seconds))
 
 
-def test_the_first_step_shows_its_graph_s_counts(lab: Any) -> None:
-    """Whatever graph comes after it; that one's own rows are beside the span, and its counts are not there."""
-    first, second = graphs(lab)
-    seen = dataclasses.replace(returned(lab, [first, second]), protocol="fedsgd", local=None)
-    problem = CensusProblem.of(seen, Knowledge(lab.space, n=first.n))
-    head = Head.of(problem)
-
-    def own(graph: Graph) -> tuple[Any, np.ndarray, Roots]:
+def counted(lab: Any, seen: Observation, some: list[Graph]) -> tuple[CensusProblem, Levels, np.ndarray]:
+    """The update taken for one gradient, and how many nodes of each of some graphs have each of their blocks."""
+    problem = CensusProblem.of(dataclasses.replace(seen, protocol="fedsgd", local=None), Knowledge(lab.space))
+    codes, kinds = np.unique(np.concatenate([graph.x for graph in some]), axis=0, return_inverse=True)
+    whole = np.asarray(linalg.block_diag(*(graph.adjacency for graph in some)), bool)
+    levels, counts = levels_of(problem, Linked(whole, kinds.ravel()), codes.astype(np.int32), int(whole.sum(1).max()))
+    names, own = _names(levels), list[np.ndarray]()
+    for graph in some:
         codes, kinds = np.unique(graph.x, axis=0, return_inverse=True)
         linked = Linked(graph.adjacency.astype(bool), kinds.ravel())
-        levels, counts = levels_of(problem, linked, codes.astype(np.int32), int(graph.degree.max()))
-        roots = head.roots(problem, levels, FOREVER)
-        assert roots is not None
-        return levels, counts, roots
-
-    levels, counts, roots = own(first)
-    assert roots.off.max() < 1e-5 < 1e-4 < own(second)[2].off.min()
-    found = next(first_counts(problem, levels, FOREVER))
-    np.testing.assert_array_equal(found.blocks, counts)
-    fitting = head.without(problem, roots, Counts(counts, 1))
-    assert found.label == first.y and fitting is not None and fitting.alone
-    assert fitting.left == head.span.rank - counts.size, "every block takes one dimension away"
-    assert head.without(problem, roots, Counts(counts, 0)) is None, "another label gives other shares"
-    assert head.without(problem, roots, Counts(counts[::-1].copy() + np.arange(counts.size), 1)) is None
+        alone, here = levels_of(problem, linked, codes.astype(np.int32), int(graph.degree.max()))
+        known = dict(zip(_names(alone), here.tolist(), strict=True))
+        own.append(np.array([known.get(name, 0) for name in names]))
+    np.testing.assert_array_equal(np.sum(own, axis=0), counts)
+    return problem, levels, np.array(own)
 
 
-def test_blocks_that_graphs_share_are_told_apart_by_directions_as_faint_as_weights_move(lab: Any) -> None:
-    """At the largest gap in the singular values their shares are those of sums of blocks."""
-    first, second = lab.path([0, 1, 1, 2, 0], y=1), lab.path([0, 1, 1, 2, 1], y=0)
-    seen = dataclasses.replace(returned(lab, [first, second], rate=3e-4), protocol="fedsgd", local=None)
-    problem = CensusProblem.of(seen, Knowledge(lab.space, n=first.n))
-    codes, kinds = np.unique(first.x, axis=0, return_inverse=True)
-    linked = Linked(first.adjacency.astype(bool), kinds.ravel())
-    levels, counts = levels_of(problem, linked, codes.astype(np.int32), int(first.degree.max()))
-    head = Head.of(problem)
-    gap = head._replace(span=Subspace.of_gradient(head.gradient * head.span.scale[:, None]))
-
-    def off(head: Head) -> float:
-        roots = head.roots(problem, levels, FOREVER)
-        assert roots is not None
-        return float(np.abs(first.n * roots.told(problem.observation, counts / first.n, 1) - counts).max())
-
-    assert gap.span.rank < head.span.rank
-    assert off(head) < 0.02 < 0.5 < off(gap)
+def _names(levels: Levels) -> list[Any]:
+    names: list[Any] = [tuple(row) for row in levels.nodes.codes.tolist()]
+    for blocks in levels.hops:
+        around = zip(blocks.roots.tolist(), blocks.neighbours, strict=True)
+        names = [(names[root], tuple(sorted(names[t] for t in neighbours))) for root, neighbours in around]
+    return names
 
 
-def test_counts_that_leave_fewer_dimensions_come_first(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = graphs(lab)
-    seen = dataclasses.replace(returned(lab, [first, second]), protocol="fedsgd", local=None)
-    problem = CensusProblem.of(seen, Knowledge(lab.space, n=first.n))
-    codes, kinds = np.unique(first.x, axis=0, return_inverse=True)
-    linked = Linked(first.adjacency.astype(bool), kinds.ravel())
-    levels, counts = levels_of(problem, linked, codes.astype(np.int32), int(first.degree.max()))
-    others = [counts + 1, counts + 2]
-    monkeypatch.setattr(first_step, "cheapest", lambda *_: iter([others[0], counts, others[1]]))
-    monkeypatch.setattr(first_step, "_and_again", lambda *given: iter([given[3]]))
-    left = {others[0].tobytes(): 7, counts.tobytes(): 4, others[1].tobytes(): 6}
-    monkeypatch.setattr(Head, "without", lambda *given: Fitting(given[3], left[given[3].blocks.tobytes()], False))
-    found = [int(one.blocks[0]) for one in first_counts(problem, levels, FOREVER)]
-    assert found[:3] == [int(counts[0]), int(counts[0]) + 2, int(counts[0]) + 1]
+@pytest.mark.parametrize("loader", [1, 2])
+def test_the_first_step_shows_its_graphs_counts(loader: int, lab: Any) -> None:
+    """Whatever graphs come after it: their own rows are beside the span, and show no weights. Those
+    of the first step's are what their graphs' sizes, outputs and labels say, also of a block that two of them have."""
+    some = [lab.path([0, 1, 1, 2, 0], y=1), lab.path([0, 1, 1, 2, 1], y=0), lab.ring([1, 3, 2, 0], y=0)]
+    seen = returned(lab, some, loader=loader, steps=3 if loader == 1 else 2)
+    left = Passes.of(seen)
+    problem, levels, own = counted(lab, left.seen, some)
+    head = Head.of(problem, loader)
+    roots = head.roots(problem, levels, FOREVER)
+    assert roots is not None
+    upstream = Upstream.of(problem.observation)
+    found = kernel_weights(head, roots, upstream)
+    assert found is not None
+    sizes = own.sum(axis=1)
+    factors = np.stack(
+        [
+            own_upstreams(left.seen, row @ roots.logits[:, 0] / n)[g.y]
+            for row, n, g in zip(own, sizes, some, strict=True)
+        ]
+    ) / (3 * sizes[:, None])
+    first = own[:loader].any(axis=0)
+    wanted = own[:loader].T @ factors[:loader]
+    together = np.stack([wanted[found.alike == name].sum(axis=0) for name in found.alike])
+    shown = np.isfinite(found.errors).all(axis=1) & np.any(np.abs(found.values) > found.errors, axis=1)
+    np.testing.assert_array_equal(shown, first)
+    if loader == 2:
+        assert (own[:2] > 0).all(axis=0).any(), "blocks of both graphs of the first step"
+    np.testing.assert_allclose((found.values @ upstream.rows)[first], together[first], atol=1e-5 * np.abs(wanted).max())
+    for graph, counts in zip(some[:loader], own, strict=False):
+        assert head.lacks(problem, roots, counts, int(graph.y)), "every block takes a dimension away"
+        assert not head.lacks(problem, roots, counts, 1 - int(graph.y)), "another label has other weights"
+        assert not head.lacks(problem, roots, np.where(counts, counts + np.arange(counts.size), 0), int(graph.y))
+    shares = separated(problem, levels, found, FOREVER)
+    assert sorted(_alike(found, share.counts).tolist() for share in shares) == sorted(
+        _alike(found, counts).tolist() for counts in own[:loader]
+    )
 
 
-def test_counts_are_looked_for_until_the_time_ends(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With no time left for one label and one number of nodes, not once for each of all of them."""
-    first, second = graphs(lab)
-    seen = dataclasses.replace(returned(lab, [first, second]), protocol="fedsgd", local=None)
-    problem = CensusProblem.of(seen, Knowledge(lab.space, max_n=12))
-    codes, kinds = np.unique(first.x, axis=0, return_inverse=True)
-    linked = Linked(first.adjacency.astype(bool), kinds.ravel())
-    levels, _ = levels_of(problem, linked, codes.astype(np.int32), int(first.degree.max()))
-    asked = list[object]()
-    monkeypatch.setattr(first_step, "cheapest", lambda *given: iter([asked.append(given)]))
-    clock = Budget(time_limit=100).start()
-    head = Head.of(problem).roots(problem, levels, clock)
-    monkeypatch.setattr(Head, "roots", lambda *_: head)
-    assert not list(first_counts(problem, levels, Budget(time_limit=1e-9).start())) and len(asked) == 1
-    asked.clear()
-    assert not list(first_counts(problem, levels, FOREVER)) and len(asked) > 1
+def _alike(weights: Weights, counts: np.ndarray) -> np.ndarray:
+    return np.bincount(weights.alike, counts, minlength=counts.size).astype(int)
 
 
-@pytest.mark.parametrize("times", [1, 2])
-def test_covers_are_listed_beside_a_graph(times: int, lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A ring of six in which every node has a twin has the gradient of a triangle under a mean; and whichever counts
-    are met first, those of a graph or twice as many, the graph is listed."""
-
-    def met(*given: Any) -> Iterator[Counts]:
-        return (Counts(times * one.blocks, one.label) for one in first_counts(*given))
-
-    monkeypatch.setattr(first_graph, "first_counts", met)
+def test_covers_are_listed_beside_a_graph(lab: Any) -> None:
+    """A ring of six in which every node has a twin has the gradient of a triangle under a mean."""
     some = [lab.ring([0, 1, 2, 0, 1, 2], y=1), lab.path([1, 3, 0, 2], y=0)]
     found = attacked(lab, returned(lab, some))
     assert found.stop == "match"
@@ -141,11 +125,16 @@ def test_covers_are_listed_beside_a_graph(times: int, lab: Any, monkeypatch: pyt
     assert found.members[0].certificate is not None and found.members[0].certificate.size == 2
 
 
-def test_graphs_of_unknown_order_come_back_and_are_trained_again(lab: Any, tmp_path: Path) -> None:
-    some = graphs(lab)
-    seen = returned(lab, some, shuffled=True)
+@pytest.mark.parametrize(("loader", "number"), [(1, 2), (2, 3), (2, 4)])
+def test_graphs_of_unknown_order_come_back_and_are_trained_again(
+    loader: int, number: int, lab: Any, tmp_path: Path
+) -> None:
+    """One or two a step, and a last step that may have fewer."""
+    some = [*graphs(lab), lab.path([2, 0, 3, 1], y=1), lab.path([3, 0, 0, 1, 2], y=0)][:number]
+    seen = returned(lab, some, loader=loader, steps=-(-number // loader), shuffled=True)
     found = attacked(lab, seen)
-    assert {g.canonical_form() for g in found.graphs} == {g.canonical_form() for g in some}
+    lists = [{graph.canonical_form() for graph in member.graphs} for member in found.members]
+    assert len(lists) == number and all(any(g.canonical_form() in own for own in lists) for g in some)
     assert found.stop == "match" and found.gradient_distance is not None and found.gradient_distance < 1e-6
     assert found.certificate is not None and found.certificate.status == "at_least_k"
     for one in found.members:  # what they are worth was found out by training on all graphs
@@ -158,6 +147,15 @@ def test_graphs_of_unknown_order_come_back_and_are_trained_again(lab: Any, tmp_p
     assert seen.local is not None
     save(tmp_path / "seen", dataclasses.replace(seen, local=dataclasses.replace(seen.local, rate=0.01)), lab.space)
     assert not verify(tmp_path / "found.json").holds
+
+
+def test_momentum_and_weight_decay_are_followed_in_one_pass(lab: Any) -> None:
+    """Steps count differently in the update, and the second one's weights follow from the first one's gradient."""
+    some = graphs(lab)
+    found = attacked(lab, returned(lab, some, momentum=0.9, weight_decay=1e-2))
+    assert found.stop == "match" and found.gradient_distance is not None and found.gradient_distance < 1e-6
+    for truth, member in zip(some, found.members, strict=True):
+        assert truth.canonical_form() in {graph.canonical_form() for graph in member.graphs}
 
 
 def test_the_order_matters_to_what_is_trained_again(lab: Any) -> None:
@@ -183,10 +181,13 @@ def test_nothing_is_certified_of_graphs_that_the_others_do_not_confirm(
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"steps": 3}, "2 graphs in 3 local steps of 1: it reads whole passes over the graphs, one a step"),
+        (
+            {"steps": 3},
+            r"2 graphs in 3 local steps of 1: it reads whole passes over the graphs \(a multiple of 2 steps",
+        ),
         ({"steps": 4, "shuffled": True}, "2 passes over 2 graphs, each in an order of its own"),
         ({"steps": 34}, "17 passes over the graphs: it reads at most 16"),
-        ({"momentum": 0.9}, "after plain steps"),
+        ({"momentum": 0.9, "steps": 4}, "2 passes over 2 graphs with momentum or weight decay"),
     ],
 )
 def test_other_loaders_are_refused(lab: Any, fields: dict[str, Any], words: str) -> None:
