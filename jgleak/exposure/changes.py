@@ -10,6 +10,7 @@ from jgleak.attacks.attack import Attack
 from jgleak.attacks.facts.evidence import input_places
 from jgleak.exposure.deployment import Deployment
 from jgleak.exposure.dropout import dropping
+from jgleak.exposure.returned import WHENCE, returned_rounding
 from jgleak.federated.local_training import LocalTraining
 from jgleak.federated.statistics import evaluated
 from jgleak.gnn import GNN, LinearEncoder, Pooled, Readout
@@ -180,6 +181,13 @@ def _pruned(deployment: Deployment) -> Deployment:
     return _trained(deployment, defense="prune:0.9")
 
 
+def _single(deployment: Deployment) -> Deployment:
+    local = deployment.clients.local
+    if local is None or deployment.clients.noise:
+        return deployment
+    return _trained(deployment, noise=returned_rounding(deployment.params, local), whence=WHENCE)
+
+
 def _noised(deployment: Deployment) -> Deployment:
     return _trained(deployment, defense="gaussian:0.001")
 
@@ -205,6 +213,7 @@ CLOSERS = (
     Change("running statistics kept by the client", _kept),
     Change("64 graphs an update (or the sum of 64 clients)", _many_graphs),
     Change("five local steps", _five_steps),
+    Change("weights that are returned in 32 bits", _single),
     Change("Adam", _adam),
     Change("pruning (prune:0.9)", _pruned),
     Change("noise (gaussian:0.001)", _noised),

@@ -13,15 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from jgleak.exposure.clients import Clients
 from jgleak.exposure.deployed import Deployed
 from jgleak.exposure.deployment import Deployment
 from jgleak.exposure.dropout import dropping
+from jgleak.exposure.returned import WHENCE, returned_rounding, rounded
 from jgleak.exposure.stated import Stated
 from jgleak.features import FeatureSpace
-from jgleak.federated.observation import Observation, flatten, load
+from jgleak.federated.observation import Observation, load
 from jgleak.gnn import GNN
 from jgleak.interop.description import Description, described
 from jgleak.names import deployed as names
@@ -104,19 +103,12 @@ def _whence(seen: Observation) -> str:
     if (digits := digits_of(seen.update)) < SINGLE:
         most = 2.0 * COMPUTED * rounding(seen.update, digits)
         return "rounding to 16 bits" if (seen.noise or 0.0) <= most else "as the file says"
-    squares = [float(np.mean(np.spacing(np.abs(leaf)).astype(np.float64) ** 2)) for leaf in _floats(seen.params)]
-    one = math.sqrt(max(squares, default=0.0) / 12.0)  # error of a returned weight, before it is divided by the rate
     if seen.local is not None:
-        rounded = (seen.noise or 0.0) <= 2.0 * one * math.sqrt(seen.local.steps) / seen.local.length
-        return "rounding of the returned weights" if rounded else "as the file says"
-    rate = one / (seen.noise or math.inf)
+        return WHENCE if (seen.noise or 0.0) <= 2.0 * returned_rounding(seen.params, seen.local) else "as the file says"
+    rate = rounded(seen.params) / (seen.noise or math.inf)
     return (
         f"as rounding of returned weights leaves at a rate of {rate:.2g}" if rate >= LEAST_RATE else "as the file says"
     )
-
-
-def _floats(params: Any) -> list[np.ndarray]:
-    return [np.asarray(leaf, np.float32) for leaf in flatten(params).values() if np.size(leaf)]
 
 
 def _of_object(found: Any, text: str, space: FeatureSpace | None, default: FeatureSpace, stated: Stated) -> Subject:

@@ -31,6 +31,10 @@ RECORDED = {
 }
 """Rows of ``benchmarks/results/what_leaks.md``, and how many of its molecules each attack rebuilt exactly."""
 
+SINGLE = {"one step of .01": "most", "five steps of .003": "few"}
+"""Of 50 molecules behind GRAIN's GCN, one a client that returns weights in 32 bits: how many the census rebuilt exactly
+(``benchmarks/results/local_steps.md``)."""
+
 _ROWS = {
     frozenset({BATCH}): "the mean gradient of 8 graphs",
     frozenset({STEPS}): "weights after 5 steps of .01 on one graph",
@@ -54,8 +58,12 @@ def how_often(deployment: Deployment, attacks: Iterable[str]) -> str:
     none."""
     row = row_of(deployment)
     known = {} if row is None else RECORDED[row]
-    said = [f"{name} {known[name]}" for name in attacks if name in known]
+    said = {name: known[name] for name in attacks if name in known}
     if not said:
         return NONE
-    model = "" if row == TRAINING_NORMS else "GRAIN's GCN, "
-    return f"of 40 Tox21 molecules ({model}random weights; {row}), rebuilt exactly: {', '.join(said)} ({PLACE})"
+    model, each = "" if row == TRAINING_NORMS else "GRAIN's GCN, ", ", ".join(f"{name} {said[name]}" for name in said)
+    found = f"of 40 Tox21 molecules ({model}random weights; {row}), rebuilt exactly: {each} ({PLACE})"
+    if "census" not in said or deployment.clients.local is None or deployment.clients.noise:
+        return found
+    single = ", ".join(f"after {steps} {share}" for steps, share in SINGLE.items())
+    return f"{found}, from weights that were not rounded; returned in 32 bits, of 50: {single} (docs, Local steps)"

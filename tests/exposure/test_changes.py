@@ -5,14 +5,18 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import numpy as np
 import pytest
 
-from jgleak.exposure.changes import CLOSERS, OPENERS, Change
+from jgleak.attacks.registry import ATTACKS
+from jgleak.exposure.changes import CLOSERS, OPENERS, Change, Neighbours
 from jgleak.exposure.clients import Clients
 from jgleak.exposure.deployment import Deployment
 from jgleak.exposure.dropout import dropping
+from jgleak.exposure.returned import WHENCE, returned_rounding
 from jgleak.federated import LocalTraining
 from jgleak.gnn import GNN, BatchNorm, LinearEncoder, Pooled, standard
+from jgleak.interop.weights import rounding
 from tests.exposure.conftest import SPACE, pooled
 
 LOCAL = LocalTraining(0.1, 12, weight_decay=1e-4, loader=2, shuffled=True, optimiser="adam")
@@ -50,6 +54,10 @@ CLIENTS = {
     "Adam": (PUSHED, {"local": LocalTraining(0.1, 2, optimiser="adam")}),
     "pruning": (PLAIN, {"defense": "prune:0.9"}),
     "noise (gaussian": (PLAIN, {"defense": "gaussian:0.001"}),
+    "weights that are returned": (
+        PUSHED,
+        {"noise": returned_rounding(PUSHED.params, PUSHED.clients.local), "whence": WHENCE},  # type: ignore[arg-type]
+    ),
     "no noise in the file": (
         PLAIN.changed(clients=dataclasses.replace(PLAIN.clients, noise=1e-7, whence="rounding")),
         {"noise": None, "whence": ""},
@@ -89,6 +97,24 @@ def test_models_change_in_what_is_named(name: str) -> None:
 
 def test_every_change_has_a_row_here() -> None:
     assert len(CLIENTS) + len(MODELS) == len(OPENERS) + len(CLOSERS)
+
+
+def test_rounding_of_returned_weights_is_that_of_weights_that_were_returned() -> None:
+    """Beside what ``from_weights`` states of weights that came back, and a closed form."""
+    local, rng = LocalTraining(0.01, 5), np.random.default_rng(0)
+    assert returned_rounding({"a": np.full(3, 1.5, np.float32)}, local) == pytest.approx(
+        2.0**-23 / np.sqrt(12.0) * np.sqrt(5.0) / local.length
+    )
+    sent = {name: rng.standard_normal((40, 30)).astype(np.float32) for name in ("a", "b")}
+    back = {name: array + np.float32(1e-4) for name, array in sent.items()}
+    assert returned_rounding(sent, local) == pytest.approx(rounding(sent, back, local), rel=0.05)
+
+
+@pytest.mark.parametrize(("graphs", "stops"), [(1, False), (2, True)])
+def test_rounded_weights_stop_the_census_of_several_graphs(graphs: int, stops: bool) -> None:
+    clients = Clients(batch_size=graphs, local=LocalTraining(0.01, 3))
+    stopping = Neighbours(Deployment(standard(SPACE.width, hidden=64), SPACE, clients)).stopping(ATTACKS["census"])
+    assert ("weights that are returned in 32 bits" in [change.name for change in stopping]) is stops
 
 
 def test_nothing_is_done_where_there_is_nothing_to_do() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -10,11 +11,12 @@ import pytest
 from jgleak import Clients, check, standard
 from jgleak.datasets import MOLECULE_SPACE
 from jgleak.exposure.deployment import Deployment
-from jgleak.exposure.recorded import NONE, RECORDED, SHARES, how_often, row_of
+from jgleak.exposure.recorded import NONE, RECORDED, SHARES, SINGLE, how_often, row_of
 from jgleak.exposure.text import exposure_text
 from jgleak.federated import LocalTraining
 
-RECORD = Path(__file__).parents[2] / "benchmarks" / "results" / "what_leaks.md"
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
+RECORD, STEPS = RESULTS / "what_leaks.md", RESULTS / "local_steps.jsonl"
 ROW = re.compile(r"\| (?P<row>[^|]+) \| `(?P<attack>[^`]+)` \| (?P<number>\d+), \d+ \| (?P<exact>[\d.]+) \[")
 MODEL = standard(MOLECULE_SPACE.width)
 
@@ -50,6 +52,22 @@ def test_words_are_the_records() -> None:
 )
 def test_rows_are_of_the_clients_kind(clients: Clients, row: str | None) -> None:
     assert row_of(Deployment(MODEL, MOLECULE_SPACE, clients)) == row
+
+
+def test_words_of_rounded_weights_are_the_records() -> None:
+    records = [json.loads(line) for line in STEPS.read_text(encoding="utf-8").splitlines()]
+    found = {record["row"]: record for record in records}
+    rows = {"one step of .01": "grain-1-0.01-float32", "five steps of .003": "grain-5-0.003-float32"}
+    assert {steps: word(found[row]["exact"]["mean"]) for steps, row in rows.items()} == SINGLE
+    assert {found[row]["graphs"] for row in rows.values()} == {50}
+
+
+@pytest.mark.parametrize(("noise", "rounded"), [(None, True), (1e-6, False)])
+def test_clients_that_return_weights_round_them(noise: float | None, rounded: bool) -> None:
+    clients = Clients(local=LocalTraining(0.01, 5), noise=noise, whence="as the file says" if noise else "")
+    said = how_often(Deployment(MODEL, MOLECULE_SPACE, clients), ["census"])
+    assert ("returned in 32 bits, of 50: after one step of .01 most" in said) is rounded
+    assert "32 bits" not in how_often(Deployment(MODEL, MOLECULE_SPACE), ["census"])
 
 
 def test_attacks_without_a_record_have_none() -> None:
