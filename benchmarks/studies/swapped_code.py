@@ -9,8 +9,8 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
-OPTIMISED = 0x1
-"""The flag of functions' code, which that of a module or of a class lacks (``inspect.CO_OPTIMIZED``)."""
+FUNCTION = 0x1
+"""The flag of functions' code, which that of a module or of a class lacks (the first of ``inspect``'s code flags)."""
 
 
 class NotSwapped(Exception):
@@ -75,7 +75,7 @@ def _all(code: CodeType) -> Iterator[CodeType]:
 
 def _changed(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
     """Pairs of code that differ, with those around them."""
-    if not old.co_flags & OPTIMISED and _own(old) != _own(new):
+    if not old.co_flags & FUNCTION and _own(old) != _own(new):
         raise NotSwapped("it changes what runs on import")
     inside = _inside(old), _inside(new)
     if len(inside[0]) != len(inside[1]):  # of a function, whose own code is another
