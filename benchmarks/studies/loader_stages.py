@@ -92,9 +92,10 @@ def _whole(problem: CensusProblem, head: Head, one: AttackedClient) -> float:
     codes, kinds = np.unique(graph.x, axis=0, return_inverse=True)
     linked = Linked(graph.adjacency.astype(bool), kinds.ravel())
     levels, counts = levels_of(problem, linked, codes.astype(np.int32), int(graph.degree.max()))
-    roots, upstream = head.roots(problem, levels, Budget(time_limit=1e6).start()), Upstream.of(problem.observation)
+    clock = Budget(time_limit=1e6).start()
+    roots, upstream = head.roots(problem, levels, clock), Upstream.of(problem.observation)
     assert isinstance(roots, Roots) and graph.y is not None
-    found = kernel_weights(head, roots, upstream)
+    found = kernel_weights(head, roots, upstream, clock)
     assert found is not None
     seen = problem.observation
     own = own_upstreams(seen, counts @ found.added / graph.n)[int(graph.y)] / (graph.n * seen.batch_size)

@@ -181,8 +181,8 @@ client of *B* molecules takes one a step, in the same order in every pass; the c
 *GSM-1*: GRAIN's similarity of the first graph listed to the molecule. *Exact*: that graph is the molecule; *in set*:
 it is listed; *unique*: certified to be the only one; *wrong*: of these, those beside another truth. Rates in percent
 with 95 % intervals. Development looked at other draws; of clients with several molecules at those of seed 5 too, but
-not in several passes, and not at those of seed 6. Of *2 of B a step* it looked at seed 7, and at the rates of both
-draws before the last change to the search."""
+not in several passes; of seed 6 at none. Of *2 of B a step* it looked at clients of seed 7, and, before the last change
+to the search, at the rates of both draws of the rows with *B* = 4."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 

@@ -79,7 +79,7 @@ def _first_shares(problem: CensusProblem, most: int, levels: Levels, clock: Cloc
     roots = head.roots(problem, levels, clock)
     if roots is None:
         return
-    weights = kernel_weights(head, roots, Upstream.of(problem.observation))
+    weights = kernel_weights(head, roots, Upstream.of(problem.observation), clock)
     if weights is None:
         return
     for share in separated(problem, levels, weights, clock):

@@ -18,20 +18,17 @@ import jax
 import numpy as np
 
 from jgleak.attacks.attack import Clock, Reconstruction
-from jgleak.attacks.census.batches.answers import checked, cut, of_all
+from jgleak.attacks.census.batches.answers import checked, cut
 from jgleak.attacks.census.batches.joint import each_gradient, replayed, retrained, summed
+from jgleak.attacks.census.batches.trained_again import of_trained, trained_again
 from jgleak.attacks.census.local_path import Point
 from jgleak.attacks.census.problem import CensusProblem
-from jgleak.attacks.certificate import Certificate
 from jgleak.attacks.distance import MATCH
 from jgleak.federated.observation import Observation
 from jgleak.graph import Graph
 
 TURNS = 4
 """Most searches."""
-
-LISTED = 200
-"""Most graphs of one list that are trained with the others."""
 
 FOLLOWED = "the graphs of the batch are among those that were looked at in the middle of the path of the weights"
 """A condition of the certificates of graphs that were in every local step."""
@@ -88,8 +85,8 @@ def _answered(problem: CensusProblem, found: Reconstruction, far: float, clock: 
     if matched:
         at_once = dataclasses.replace(corrected(problem, found.graphs), protocol="fedsgd", local=None)
         ordered, _ = checked(_at_middle(problem, at_once), answers)
-        answers = [_trained(problem, ordered, place, clock) for place in range(len(ordered))]
-        far = replayed(problem.seen, problem.knowledge.space, [answer.graphs[0] for answer in answers])
+        firsts = [answer.graphs[0] for answer in ordered]
+        answers, far = trained_again(problem.seen, problem.knowledge.space, ordered, firsts, clock)
         matched = far <= MATCH
     distance = far if np.isfinite(far) else None
     answers = [_confirmed(answer, distance, matched) for answer in answers]
@@ -100,29 +97,10 @@ def _answered(problem: CensusProblem, found: Reconstruction, far: float, clock: 
         graphs=tuple(answer.graphs[0] for answer in answers),
         gradient_distance=distance,
         stop="match" if matched else "time" if clock.left <= 0 else "nothing assembled",
-        certificate=_of_all(answers, far) if matched else None,
+        certificate=of_trained(answers, far) if matched else None,
         info=info | {"seconds": clock.elapsed},
         members=tuple(answers),
     )
-
-
-def _of_all(answers: Sequence[Reconstruction], far: float) -> Certificate:
-    """``of_all`` of the batches that were trained: those in which one graph is another than the first of its list."""
-    certificate = of_all(answers, far)
-    trained = 1 + sum(len(answer.graphs) - 1 for answer in answers)
-    return dataclasses.replace(certificate, size=min(certificate.size, trained))
-
-
-def _trained(problem: CensusProblem, answers: Sequence[Reconstruction], place: int, clock: Clock) -> Reconstruction:
-    """The answer with those of its graphs that, trained with the others' first ones, return the update."""
-    firsts, kept = [answer.graphs[0] for answer in answers], list[Graph]()
-    for number, graph in enumerate(answers[place].graphs[:LISTED]):
-        if number and clock.left <= 0:
-            break
-        firsts[place] = graph
-        if not number or replayed(problem.seen, problem.knowledge.space, firsts) <= MATCH:
-            kept.append(graph)
-    return dataclasses.replace(answers[place], graphs=tuple(kept))
 
 
 def _confirmed(answer: Reconstruction, far: float | None, matched: bool) -> Reconstruction:

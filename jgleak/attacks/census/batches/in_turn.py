@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from jgleak.attacks.attack import Budget, Clock, Reconstruction
-from jgleak.attacks.census.batches.answers import beside, cut, of_all
+from jgleak.attacks.census.batches.answers import beside, cut
 from jgleak.attacks.census.batches.first_graph import FoundGraph, first_graphs
 from jgleak.attacks.census.batches.joint import replayed
 from jgleak.attacks.census.batches.passes import Passes
+from jgleak.attacks.census.batches.trained_again import of_trained, trained_again
 from jgleak.attacks.census.batches.upstream import unsupported
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.settings import CensusSettings
@@ -61,6 +62,8 @@ def in_turn_unsupported(observation: Observation) -> str | None:
         )
     if observation.model.readout.additive != "nodes":
         return "graphs of several local steps need a readout per node ('node_mlp'); use gradient matching (such as dlg)"
+    if not observation.model.trains("readout", *observation.model.readout.first_map):
+        return "the readout's first map is frozen, whose gradient shows the blocks of the first step"
     return unsupported(observation)
 
 
@@ -82,8 +85,11 @@ def in_turn(problem: CensusProblem, clock: Clock, budget: Budget, single: Single
             best, far = found, off
         if (far is not None and far <= MATCH) or clock.left <= 0:
             break
-    matched = far is not None and far <= MATCH
-    answers = [_confirmed(one.of_all_sizes(clock) if matched else one.answer, far if matched else None) for one in best]
+    matched, answers = far is not None and far <= MATCH, [one.answer for one in best]
+    if matched:
+        firsts, every = [answer.graphs[0] for answer in answers], [one.of_all_sizes(clock) for one in best]
+        answers, far = trained_again(seen, space, every, firsts, clock)
+    answers = [_confirmed(answer, far if matched else None) for answer in answers]
     info: dict[str, Any] = {"graphs": size, "found": len(answers)}
     if len(answers) != size:
         found = f"{len(answers)} of {size} graphs were found, which the others do not confirm"
@@ -94,7 +100,7 @@ def in_turn(problem: CensusProblem, clock: Clock, budget: Budget, single: Single
         graphs=tuple(answer.graphs[0] for answer in answers),
         gradient_distance=far,
         stop="match" if matched else "time" if clock.left <= 0 else "nothing assembled",
-        certificate=of_all(answers, far) if far is not None and matched else None,
+        certificate=of_trained(answers, far) if far is not None and matched else None,
         info=info | {"seconds": clock.elapsed},
         members=tuple(answers),
     )
@@ -104,7 +110,8 @@ def _confirmed(answer: Reconstruction, far: float | None) -> Reconstruction:
     """The answer with the distance of the whole client's update; without a certificate where nothing confirms it."""
     if answer.certificate is None or far is None:
         return dataclasses.replace(answer, gradient_distance=far, certificate=None)
-    made = dataclasses.replace(answer.certificate, residual=max(far, answer.certificate.residual))
+    residual = max(far, answer.certificate.residual)
+    made = dataclasses.replace(answer.certificate, size=len(answer.graphs), residual=residual)
     return dataclasses.replace(answer, gradient_distance=far, certificate=made)
 
 

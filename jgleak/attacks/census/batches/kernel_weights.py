@@ -20,7 +20,9 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import linalg, sparse
 from scipy.sparse.csgraph import connected_components
+from scipy.spatial import cKDTree
 
+from jgleak.attacks.attack import Clock
 from jgleak.attacks.census.batches.first_kernel import WITHIN, Head, Roots
 from jgleak.attacks.census.batches.upstream import Upstream
 from jgleak.attacks.census.batches.weights import Weights
@@ -53,7 +55,7 @@ FITS = 1e-2
 them."""
 
 
-def kernel_weights(head: Head, roots: Roots, upstream: Upstream) -> Weights | None:
+def kernel_weights(head: Head, roots: Roots, upstream: Upstream, clock: Clock) -> Weights | None:
     """The weights of top blocks; 0 where a block's row, or what flows back to it, is off the gradient's spaces, and
     unknown (an infinite error) where both are nearly within them, or where other weights explain as much. None where
     the gradient has no dimension to spare."""
@@ -68,9 +70,10 @@ def kernel_weights(head: Head, roots: Roots, upstream: Upstream) -> Weights | No
     for block in np.flatnonzero(roots.off <= WITHIN):
         errors[block] = np.inf if _off(slopes[block], across) <= NEARLY else 0.0
     some = np.flatnonzero(roots.off <= exactness.rows)
-    alike = _alike(np.c_[rows, slopes.reshape(len(rows), -1)], some)
+    alike = _alike((rows, slopes.reshape(len(rows), -1)), some)
     for group in _groups(rows, np.unique(alike[some])):
-        found = _together(group, slopes, back[group.basis], across, exactness.slopes)
+        few = group.blocks.size <= TOGETHER and clock.left > 0
+        found = _together(group, slopes, back[group.basis], across, exactness.slopes) if few else None
         if found is None and group.blocks.size > 1:
             errors[group.blocks] = np.inf
         elif found is not None:
@@ -81,16 +84,25 @@ def kernel_weights(head: Head, roots: Roots, upstream: Upstream) -> Weights | No
     return Weights(values[alike], errors[alike], 0.0, still, alike, upstream, roots.logits.mean(axis=1))
 
 
-def _alike(rows: Float[np.ndarray, "K c"], some: Int[np.ndarray, " k"]) -> Int[np.ndarray, " K"]:
-    """Of every block the first of some that has its row, up to rounding; the others stand alone."""
-    names, known = np.arange(len(rows)), list[int]()
-    for block in some:
-        gaps = np.linalg.norm(rows[known] - rows[block], axis=1)
-        if gaps.size and gaps.min() <= DEPENDENT * np.linalg.norm(rows[block]):
-            names[block] = known[int(gaps.argmin())]
-        else:
-            known.append(int(block))
+def _alike(parts: tuple[Float[np.ndarray, "K c"], ...], some: Int[np.ndarray, " k"]) -> Int[np.ndarray, " K"]:
+    """Of every block the first of some with the same row and the same slopes, each up to rounding; the others stand
+    alone."""
+    names = np.arange(len(parts[0]))
+    if not some.size:
+        return names
+    near = [set(_pairs(part[some])) for part in parts]
+    for first, second in sorted(set.intersection(*near)):
+        if names[some[second]] == some[second]:
+            names[some[second]] = names[some[first]]
     return names
+
+
+def _pairs(rows: Float[np.ndarray, "k c"]) -> Iterator[tuple[int, int]]:
+    """Pairs of rows that are the same up to rounding."""
+    sizes = np.maximum(np.linalg.norm(rows, axis=1), 1e-300)
+    for first, second in cKDTree(rows / sizes[:, None]).query_pairs(2.0 * DEPENDENT):
+        if np.linalg.norm(rows[first] - rows[second]) <= DEPENDENT * max(sizes[first], sizes[second]):
+            yield min(first, second), max(first, second)
 
 
 def _off(slopes: Float[np.ndarray, "r F"], across: Float[np.ndarray, "k F"]) -> float:
@@ -125,9 +137,8 @@ def _groups(rows: Float[np.ndarray, "K P"], some: Int[np.ndarray, " k"]) -> Iter
     for name in np.unique(names):
         own = np.flatnonzero(names == name)
         along = np.flatnonzero(ways[own].any(axis=0))
-        if own.size + along.size <= TOGETHER:
-            combined = np.c_[np.eye(own.size), ways[np.ix_(own, along)]]
-            yield _Group(np.r_[basis[own], others[along]], combined)
+        combined = np.c_[np.eye(own.size), ways[np.ix_(own, along)]]
+        yield _Group(np.r_[basis[own], others[along]], combined)
 
 
 def _together(

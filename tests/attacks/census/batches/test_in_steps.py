@@ -14,12 +14,13 @@ from jgleak.attacks.attack import Budget, Reconstruction
 from jgleak.attacks.census.batches import switched
 from jgleak.attacks.census.batches.answers import of_all
 from jgleak.attacks.census.batches.head import HeadGradient
-from jgleak.attacks.census.batches.in_steps import FOLLOWED, _of_all, corrected, in_steps
+from jgleak.attacks.census.batches.in_steps import FOLLOWED, corrected, in_steps
 from jgleak.attacks.census.batches.joint import each_gradient, summed
 from jgleak.attacks.census.batches.members import Member, taken
 from jgleak.attacks.census.batches.parts import Part, parts_of, single_update
 from jgleak.attacks.census.batches.sparse import least_squares
 from jgleak.attacks.census.batches.states import root_states
+from jgleak.attacks.census.batches.trained_again import of_trained
 from jgleak.attacks.census.batches.upstream import Upstream
 from jgleak.attacks.census.batches.weighted_path import weighted_path
 from jgleak.attacks.census.batches.weights import _equations, _settled
@@ -245,7 +246,7 @@ def test_only_batches_that_were_trained_are_counted() -> None:
     certificate = Certificate("at_least_k", 2, 9, False, 0.0)
     one, two, three, four = (Graph(np.array([[k]]), np.zeros((0, 2), np.int64), 0) for k in range(4))
     answers = [Reconstruction(pair, 0.0, "match", certificate=certificate) for pair in ((one, two), (three, four))]
-    assert of_all(answers, 0.0).size == 4 and _of_all(answers, 0.0).size == 3
+    assert of_all(answers, 0.0).size == 4 and of_trained(answers, 0.0).size == 3
 
 
 def test_a_span_without_a_gap_takes_all_directions_above_rounding() -> None:

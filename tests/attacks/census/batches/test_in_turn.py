@@ -84,7 +84,7 @@ def test_the_first_step_shows_its_graphs_counts(loader: int, lab: Any) -> None:
     roots = head.roots(problem, levels, FOREVER)
     assert roots is not None
     upstream = Upstream.of(problem.observation)
-    found = kernel_weights(head, roots, upstream)
+    found = kernel_weights(head, roots, upstream, FOREVER)
     assert found is not None
     sizes = own.sum(axis=1)
     factors = np.stack(
@@ -200,4 +200,12 @@ def test_a_readout_that_pools_is_refused(lab: Any) -> None:
     local = LocalTraining(RATE, 2, loader=1)
     seen = fedavg(model, lab.params(model), graphs(lab), lab.space, loss="bce", local=local)
     with pytest.raises(ValueError, match="a readout per node"):
+        attacked(lab, seen)
+
+
+def test_a_frozen_first_map_of_the_readout_is_refused(lab: Any) -> None:
+    model = lab.model().clone(frozen=("readout/mlp/linears_0",))
+    local = LocalTraining(RATE, 2, loader=1)
+    seen = fedavg(model, lab.params(model), graphs(lab), lab.space, loss="bce", local=local)
+    with pytest.raises(ValueError, match="first map is frozen"):
         attacked(lab, seen)
