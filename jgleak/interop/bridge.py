@@ -132,7 +132,9 @@ def observed(
     _finite("gradient", slopes)
     places = slots(architecture, weights)
     parts = _frozen(places, client.frozen)
-    slopes = _trained(places, weights, {**slopes, **{name: np.zeros_like(weights[name]) for name in client.frozen}})
+    told = MODE if is_live(layers) else WORD
+    whole = {**slopes, **{name: np.zeros_like(weights[name]) for name in client.frozen}}
+    slopes = _trained(places, weights, whole, told)
     params = tree(places, weights, gradient=False)
     update = tree(places, slopes, gradient=True)
     model = model_of(architecture, places, params, weights).clone(frozen=parts)
@@ -142,7 +144,7 @@ def observed(
         loss = dataclasses.replace(loss, over="all") if loss.masked else loss
     if loss.name == "bce" and model.outputs == 1:
         loss, (model, params, update) = dataclasses.replace(loss, name="ce"), _two_outputs(model, params, update)
-    statistics = None if client.buffers is None else _statistics(places, weights, by_name(client.buffers))
+    statistics = None if client.buffers is None else _statistics(places, weights, by_name(client.buffers), told)
     sources = [one for one in (client.noise, computed_noise(update)) if one is not None]
     noise = math.hypot(*sources) if sources else None
     marks: dict[str, Any] = {"scaled": client.clipped, "pruned": client.pruned, "noise": noise}
@@ -210,8 +212,8 @@ def _frozen(places: Sequence[WeightSlot], names: Sequence[str]) -> tuple[str, ..
     return tuple(slot.path for slot in places if frozen >= set(slot.names) and slot.role != "eps")
 
 
-def _trained(places: Sequence[WeightSlot], weights: Arrays, slopes: Arrays) -> Arrays:
-    """The gradients, with zeros for running statistics.
+def _trained(places: Sequence[WeightSlot], weights: Arrays, slopes: Arrays, told: str) -> Arrays:
+    """The gradients, with zeros for running statistics. ``told``: how the forward pass says training mode.
 
     Raises:
       ValueError: a gradient of another model, or statistics that moved in evaluation mode.
@@ -221,7 +223,7 @@ def _trained(places: Sequence[WeightSlot], weights: Arrays, slopes: Arrays) -> A
     known = {name for slot in places for name in slot.names}
     for name, slope in slopes.items():
         if (name in still or name.endswith(COUNTER)) and np.any(slope) and not _of_any(name, training):
-            raise _moved("gradient", name)
+            raise _moved("gradient", name, told)
         if name.endswith(COUNTER):
             continue
         if name not in known:
@@ -238,17 +240,21 @@ def _of_any(name: str, layers: Collection[str]) -> bool:
     return any(name.startswith(f"{layer}.") for layer in layers)
 
 
-def _moved(what: str, name: str) -> ValueError:
+WORD = "write BatchNorm({!r}, training=True)"
+MODE = "pass the model with its norms in training mode (module.train() of each norm after model.eval(): dropout off)"
+"""What says that a norm is in training mode, in a list of steps and of a live model."""
+
+
+def _moved(what: str, name: str, told: str) -> ValueError:
     layer = name.rpartition(".")[0].removesuffix(".module")
     return ValueError(
         f"{what}: {name!r} moved: the client's batch normalisation was in training mode, which is read of one graph "
-        f"and one step: write BatchNorm({layer!r}, training=True). Have clients call .eval() on it before "
-        "they train on more"
+        f"and one step: {told.format(layer)}. Have clients call .eval() on it before they train on more"
     )
 
 
-def _statistics(places: Sequence[WeightSlot], weights: Arrays, buffers: Arrays) -> Params | None:
-    """The returned running statistics of the norms in training mode; None: there are none.
+def _statistics(places: Sequence[WeightSlot], weights: Arrays, buffers: Arrays, told: str) -> Params | None:
+    """The returned running statistics of the norms in training mode; None: there are none. ``told``: as before.
 
     Raises:
       ValueError: some are missing, moved in evaluation mode, or did not move in training mode.
@@ -264,7 +270,7 @@ def _statistics(places: Sequence[WeightSlot], weights: Arrays, buffers: Arrays) 
             found[slot.path] = buffers[slot.name]
         if same == slot.layer.training:
             if not same:
-                raise _moved("buffers", slot.name)
+                raise _moved("buffers", slot.name, told)
             raise ValueError(
                 f"buffers: {slot.name!r} did not move, though its batch normalisation was in training mode; give the "
                 "statistics of before the step as the state: a copy, since state_dict() holds the arrays themselves"

@@ -115,7 +115,8 @@ def _within(name: str, part: str) -> bool:
 
 
 def _check_mode(modules: Mapping[str, Any], model: Any, deterministic: bool, *, given: bool) -> None:
-    check_dropout(model)
+    norms = any(is_batch_norm(module) and module.training for module in modules.values())
+    check_dropout(model, f"; take gradients after model.eval(). {MATCHING}{BESIDE_NORMS if norms else ''}")
     for name, module in modules.items():
         if is_batch_norm(module) and module.training and not given:
             raise ValueError(
@@ -131,19 +132,22 @@ def _check_mode(modules: Mapping[str, Any], model: Any, deterministic: bool, *, 
         )
 
 
-def check_dropout(model: Any) -> None:
+def check_dropout(model: Any, instead: str) -> None:
     """Raise ``ValueError`` where a module of the model is in training mode and has dropout, whether the forward pass
-    calls it or calls a function in its place."""
-    modules = dict(model.named_modules())
-    norms = [name for name, module in modules.items() if is_batch_norm(module) and module.training]
-    for name, module in modules.items():
+    calls it or calls a function in its place.
+
+    Args:
+      model: the module.
+      instead: the end of the message, after what is wrong: what to do.
+    """
+    for name, module in model.named_modules():
         kind = type(module).__name__
         dropout = getattr(module, "p", 0.0) if "Dropout" in kind else getattr(module, "dropout", 0.0)
         if module.training and isinstance(dropout, int | float) and dropout > 0:
             beside = ", as F.dropout is then" if model.training else ""
             raise ValueError(
                 f"model: dropout is active, since {name or kind!r} (rate {dropout}) is in training mode{beside}: "
-                f"{SUBNETWORK}; take gradients after model.eval(). {MATCHING}{BESIDE_NORMS if norms else ''}"
+                f"{SUBNETWORK}{instead}"
             )
 
 

@@ -17,11 +17,21 @@ from jgleak.federated.loss import Loss
 from jgleak.federated.observation import Observation
 from jgleak.interop.arrays import Arrays, by_name
 from jgleak.interop.bridge import Client, trained_names
+from jgleak.interop.dropouts import dropout_rate
 from jgleak.interop.example import Given
 from jgleak.interop.forward import Forward, is_live
 from jgleak.interop.module import check_dropout
+from jgleak.interop.plan import SUBNETWORK
+from jgleak.interop.probe import probe_of
 from jgleak.interop.take import COUNTER
 from jgleak.interop.weights import from_weights, mean_gradient, weights_after
+
+
+MASKS_UNSEEN = (
+    ". Rounds of clients that train with dropout are neither recorded nor guarded: the masks are not in the update. "
+    "Which features' values an update shows is what `jgleak check` says (docs/check.md)"
+)
+"""Added to the message on active dropout. Evaluation mode is no way out: the file would say that there was none."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +69,7 @@ class Rounds:
                 "loader and the epochs; leave steps out (loader=None: all graphs at once, epochs=5: five steps)"
             )
         if is_live(self.model):
-            check_dropout(self.model)
+            _check_dropout(self.model)
 
     def observation(self, sent: Any, returned: Any, *, graphs: int | np.integer) -> Observation:
         """What the server sees of one client in one round.
@@ -121,6 +131,20 @@ class Rounds:
 
     def _local(self, graphs: int | np.integer) -> LocalTraining:
         return dataclasses.replace(self.local, steps=self.epochs * self.local.passes(int(graphs)))
+
+
+def _check_dropout(model: Any) -> None:
+    """Raise ``ValueError`` where a live model has dropout in its current mode, as a module or as a function."""
+    check_dropout(model, MASKS_UNSEEN)
+    try:
+        rate = dropout_rate(model, probe_of(model))
+    except ValueError:  # nothing says how wide its rows are, as reading the first round reports
+        return
+    if rate > 0:
+        raise ValueError(
+            f"model: dropout is active, since a function of its forward pass masks {rate:.0%} of the entries: "
+            f"{SUBNETWORK}{MASKS_UNSEEN}"
+        )
 
 
 def _known(client: Client, defense: Defense, update: Any) -> Client:

@@ -421,10 +421,26 @@ def test_a_sequential_stands_for_its_parts_and_idle_dropout_is_passed_over() -> 
 def test_a_model_that_drops_out_has_no_rounds_to_be_read() -> None:
     """Clients train it in this mode; the recorder says so before the first round."""
     model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Dropout(0.5))
-    with pytest.raises(ValueError, match=r"'1' \(rate 0.5\) is in training mode"):
+    with pytest.raises(
+        ValueError, match=r"'1' \(rate 0.5\) is in training mode.* neither recorded nor .*check"
+    ) as told:
         Rounds(model, "ce", LocalTraining(0.1))
+    assert "eval()" not in str(told.value) and "sent=" not in str(told.value), "the file would say: no dropout"
     model[1].p = 0.0
     assert Rounds(model, "ce", LocalTraining(0.1)).epochs == 1
+
+
+def test_a_function_that_drops_out_has_no_rounds_either() -> None:
+    """No module has a rate where the forward pass calls ``F.dropout(.., training=self.training)``."""
+
+    class Dropping(torch.nn.Linear):
+        def forward(self, x: Any) -> Any:
+            return super().forward(torch.nn.functional.dropout(x, 0.25, self.training))
+
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2), Dropping(2, 2))
+    with pytest.raises(ValueError, match=r"masks 25% of the entries: .* neither recorded nor guarded"):
+        Rounds(model, "ce", LocalTraining(0.1))
+    assert Rounds(model.eval(), "ce", LocalTraining(0.1)).epochs == 1
 
 
 def test_dropout_beside_batch_normalisation_is_told_with_the_way_to_both() -> None:
@@ -495,6 +511,24 @@ def test_the_guide_s_lines_on_batch_normalisation_in_training_mode_work() -> Non
     seen, rows = found["observation"], model[0](names["x"], edges)
     mean = seen.statistics["layers_0"]["norm"]["mean"]
     np.testing.assert_allclose(mean, 0.1 * rows.mean(dim=0).detach().numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_weights_of_a_norm_in_training_mode_ask_for_the_modules_mode() -> None:
+    """A live model has no list in which to write ``BatchNorm(.., training=True)``."""
+    gnn, nn = geometric.nn, torch.nn
+    layers = [(gnn.GCNConv(3, 4), "x, edge_index -> x"), gnn.BatchNorm(4), nn.ReLU(), nn.Linear(4, 2)]
+    model = gnn.Sequential("x, edge_index", layers).train()
+    sent = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    step = torch.optim.SGD(model.parameters(), lr=0.5)
+    edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    torch.nn.functional.cross_entropy(model(torch.randn(3, 3), edges), torch.tensor([0, 1, 1])).backward()
+    step.step()
+    given: dict[str, Any] = {"loss": "ce", "client": Client(local=LocalTraining(0.5))}
+    with pytest.raises(ValueError, match=r"moved: .*: pass the model with its norms in training mode") as told:
+        from_weights(sent, model.state_dict(), model.eval(), **given)
+    assert "BatchNorm(" not in str(told.value)
+    model[1].train()
+    assert from_weights(sent, model.state_dict(), model, **given).statistics is not None
 
 
 def test_a_live_module_stands_for_the_forward_pass_of_arrays() -> None:
