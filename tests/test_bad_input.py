@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -142,6 +143,15 @@ def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path, seen: Pat
         for arguments in (("invert", str(file)), ("verify", str(file)), ("audit", str(file), "--dry-run")):
             assert f"{file}: is {what}" in refused(*arguments)
         assert f"{file}: is {what}" in refused("invert", str(seen), "--features", str(file))
+    said = "a file of torch.save, which jgleak does not open, .*jgleak.interop.from_pyg.*docs/bring-your-own-model.md"
+    damaged = tmp_path / "damaged"
+    for first, of_torch in (
+        (b"PK\x03\x04", True),
+        (b"\x80\x02}q\x00(X\x05\x00", True),
+        (b"\x80" + bytes(7) + b"{", False),
+    ):
+        damaged.write_bytes(first + bytes(4))
+        assert bool(re.search(said, refused("invert", str(damaged)))) == of_torch
     (tmp_path / "out").mkdir()
     os.mkfifo(tmp_path / "out" / "reconstruction.json")
     assert "exists and is not a file" in refused("invert", str(seen), "--out", str(tmp_path / "out"))
@@ -297,6 +307,7 @@ def test_sigterm_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path, monkey
     grid.write_text(GRID.replace('"empty"', '"stopped"'))
     result = jgleak("audit", str(grid), "--out", str(tmp_path / "out"))
     assert result.exit_code == 143 and f"{grid} --out {tmp_path / 'out'} --resume\n" in result.stderr
+    assert result.stdout == "", "no table without a row"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs signals")

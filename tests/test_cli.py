@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from typer.testing import CliRunner, Result
 from jgleak.attacks.attack import Attack, Reconstruction
 from jgleak.attacks.registry import ATTACKS
 from jgleak.audit import setup
+from jgleak.audit.compilations import Compiled
 from jgleak.audit.table import reasons
 from jgleak.cli import app
 from jgleak.federated import load, save
@@ -95,8 +97,14 @@ def test_out_holds_everything_and_invert_reads_it(tmp_path: Path) -> None:
     assert found["hints"] == ["another attack (census), or more steps and restarts, may find the graph"]
     assert [sorted(node) for node in found["graphs"][0]["nodes"]] == [sorted(f.name for f in space.features)] * 3
     assert "dlg needs the number of nodes; give --n" in one_error(jgleak("invert", str(file), "--attack", "dlg"))
-    matched = jgleak("invert", str(file), "--attack", "dlg", "--n", "3", "--option", "steps=1", "--json")
-    assert json.loads(matched.stdout)["info"]["options"]["steps"] == 1
+    dropping = tmp_path / "dropping.safetensors"
+    save(dropping, dataclasses.replace(observation, model=observation.model.clone(dropout=0.5)), space)
+    assert "'census' cannot run here" in one_error(jgleak("invert", str(dropping)))
+    matched = json.loads(
+        jgleak("invert", str(dropping), "--attack", "dlg", "--n", "3", "--option", "steps=1", "--json").stdout
+    )
+    assert matched["info"]["options"]["steps"] == 1
+    assert matched["hints"] == ["more steps and restarts may find the graph"], "the census refuses this file"
     checked = jgleak("verify", str(tmp_path / "reconstruction.json"))
     assert checked.exit_code == 1 and "does not hold" in checked.stdout, "an edgeless guess explains no gradient"
 
@@ -146,6 +154,23 @@ def test_why_an_attack_ended_is_told(tmp_path: Path) -> None:
     assert jgleak(*run, "--noise", "1").exit_code == 3
     assert f"nothing found (no information): {reason} --noise must be what the clients added" in known
     assert "oise that clients add needs --noise" in unknown
+
+
+@pytest.mark.parametrize("compiling", [1e6, 0.0])
+def test_nothing_found_for_compilation_says_so_first(
+    compiling: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not after what the search says of itself, which hardly began."""
+    assert jgleak("attack", "empty", *QUICK, "--out", str(tmp_path)).exit_code == 0
+    counts = itertools.chain([Compiled()], itertools.repeat(Compiled(1, compiling)))
+    monkeypatch.setattr("jgleak.audit.inversion.compilations", lambda: next(counts))
+    file = tmp_path / "observations" / "001.safetensors"
+    shown = jgleak("invert", str(file), "--time-limit", "0.001")
+    assert shown.exit_code == 3, shown.output
+    first = next(line for line in shown.stdout.splitlines() if "compil" in line)
+    assert first.startswith("nothing found: compilation took 1000000.0 s of") == bool(compiling)
+    assert shown.stdout.count("compilation took") == bool(compiling)
+    assert ("nothing found (time)" in shown.stdout) == (not compiling)
 
 
 @pytest.mark.usefixtures("unchecked")

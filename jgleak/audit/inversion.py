@@ -15,6 +15,7 @@ from jgleak.attacks.census.batches.unannounced import counted
 from jgleak.attacks.facts.diagnosis import diagnoses
 from jgleak.attacks.facts.fact import Facts
 from jgleak.attacks.facts.registry import facts
+from jgleak.attacks.registry import get_attack
 from jgleak.audit.compilations import compilations
 from jgleak.audit.describe import describe
 from jgleak.audit.experiment import REAL_TOLERANCE
@@ -132,7 +133,9 @@ def invert(file: Path, asked: Asked, tell: Callable[[Facts], None]) -> Inverted:
     else:
         found = attack(observation, knowledge, **given)
     seconds = time.monotonic() - begun, compilations().since(compiled).seconds
-    worth = outcome(observation, found, noise, space)
+    census = get_attack("census")
+    exact = [census.name] if attack.name != census.name and census.refusal(observation, knowledge) is None else []
+    worth = outcome(observation, found, noise, space, exact=exact)
     if unknown and worth.kind == FOUND:  # facts depend on the number of graphs
         shown = facts(observation, space, noise=noise)
         tell(shown)

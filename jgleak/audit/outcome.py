@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from jgleak.attacks.attack import LATE, Reconstruction
@@ -36,7 +37,12 @@ class Outcome(NamedTuple):
 
 
 def outcome(
-    observation: Observation, found: Reconstruction, noise: float | None, space: FeatureSpace | None = None
+    observation: Observation,
+    found: Reconstruction,
+    noise: float | None,
+    space: FeatureSpace | None = None,
+    *,
+    exact: Sequence[str] = (),
 ) -> Outcome:
     """The kind of an answer by its own gradient distance.
 
@@ -45,6 +51,7 @@ def outcome(
       found: the answer.
       noise: deviation of the noise on every entry, where some is known.
       space: the feature space, for hints about it.
+      exact: other attacks that find whole graphs and can run on this observation, for a hint.
     """
     if not found.graphs:
         hints = _hints(found.stop, noise)
@@ -61,7 +68,8 @@ def outcome(
         f"an approximation, not a reconstruction: its gradient is {away} from the observed one, relative to that, and "
         f"the graph's own would be within {fit.most:.0e}; its nodes and edges may all be wrong"
     )
-    return Outcome(APPROXIMATION, text, ("another attack (census), or more steps and restarts, may find the graph",))
+    other = f"another attack ({', '.join(exact)}), or more" if exact else "more"
+    return Outcome(APPROXIMATION, text, (f"{other} steps and restarts{',' if exact else ''} may find the graph",))
 
 
 def _hints(stop: str, noise: float | None) -> tuple[str, ...]:

@@ -150,7 +150,8 @@ def _conduct(grid: Grid, out: Path, resume: bool, retry_failed: bool, engine: st
         database.close()
     units = open_audit(out).units
     stdout = Console()
-    stdout.print(audit_table(units))
+    if units:  # none, where it was interrupted before the first ended
+        stdout.print(audit_table(units))
     if (compiling := audit_compilation_line([unit.record for unit in units])) is not None:
         stdout.print(Text(compiling), soft_wrap=True)
     return status or (FAILED if any(unit.status == "failed" for unit in units) else 0)

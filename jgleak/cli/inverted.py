@@ -28,21 +28,25 @@ def show(one: Inverted, console: Console, verbose: bool) -> None:
     from jgleak.audit.outcome import ended_by_time
 
     seconds, compiling = one.seconds
+    late = ended_by_time(one.found.stop, one.found.info.get("reason"))
+    lost = lost_to_compilation(seconds, compiling) if late else None
+    if lost is not None and not one.found.graphs and compiling > seconds / 2:  # no search to speak of took place
+        _show_nothing(one, console, f": {lost}")
+        return
     console.print(f"{seconds:.1f} s, of which {compiling:.1f} s compiling")
     if one.found.graphs:
         _show_found(one, console, verbose)
     else:
-        _show_nothing(one, console)
-    late = ended_by_time(one.found.stop, one.found.info.get("reason"))
-    if late and (lost := lost_to_compilation(seconds, compiling)) is not None:
+        reason = one.found.info.get("reason")
+        _show_nothing(one, console, f" ({one.found.stop}){f': {reason}' if reason else ''}")
+    if lost is not None:
         console.print(Text(lost), soft_wrap=True)
     if one.beside is not None and one.found.graphs:
         console.print(Text(f"beside the truth: {_truth(one.beside._asdict())}"), soft_wrap=True)
 
 
-def _show_nothing(one: Inverted, console: Console) -> None:
-    found, reason = one.found, one.found.info.get("reason")
-    console.print(Text(f"nothing found ({found.stop}){f': {reason}' if reason else ''}"), soft_wrap=True)
+def _show_nothing(one: Inverted, console: Console, cause: str) -> None:
+    console.print(Text(f"nothing found{cause}"), soft_wrap=True)
     for sentence in one.why:
         console.print(Text(f"because {sentence}"), soft_wrap=True)
     for hint in one.worth.hints:

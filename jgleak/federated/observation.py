@@ -266,6 +266,12 @@ def load(
             metadata = file.metadata() or {}
             tensors = {name: _tensor(file, name) for name in file.keys()}  # noqa: SIM118 - not a dict
     except (OSError, SafetensorError, ValueError) as error:
+        if Path(path).is_file() and _of_torch(Path(path)):
+            raise ValueError(
+                f"{path}: it looks like a file of torch.save, which jgleak does not open, since reading it may execute "
+                "code; give the model and its gradients to jgleak.interop.from_pyg and save what it returns, as "
+                "docs/bring-your-own-model.md shows"
+            ) from error
         raise ValueError(
             f"cannot read {path} as a safetensors file: {error}; give one that `jgleak.save` or "
             "`jgleak attack --out` wrote"
@@ -298,6 +304,16 @@ def load(
             f"describe the columns that the model was shown{integers}"
         )
     return observation, chosen
+
+
+def _of_torch(path: Path) -> bool:
+    """True for what begins as a ZIP archive or as a pickle does. In a safetensors file ``{`` is the ninth byte."""
+    try:
+        with path.open("rb") as file:
+            first = file.read(9)
+    except OSError:
+        return False
+    return first.startswith(b"PK\x03\x04") or (first.startswith(b"\x80") and first[8:] != b"{")
 
 
 HEADER = {"format": "int", "loss": "str", "batch_size": "int", "protocol": "str", "scaled": "bool", "pruned": "bool"}

@@ -26,7 +26,6 @@ from jgleak.interop.probe import probe_of
 from jgleak.interop.take import COUNTER
 from jgleak.interop.weights import from_weights, mean_gradient, weights_after
 
-
 MASKS_UNSEEN = (
     ". Rounds of clients that train with dropout are neither recorded nor guarded: the masks are not in the update. "
     "Which features' values an update shows is what `jgleak check` says (docs/check.md)"

@@ -119,13 +119,14 @@ def _one_length(evidence: Evidence) -> Iterator[str]:
 
 def _altered(evidence: Evidence) -> Iterator[str]:
     seen = evidence.observation
-    if seen.adaptive or evidence.noise is not None or evidence.looks_normalised or seen.model.masks_input:
-        return
-    if evidence.linear is False:
+    if evidence.unbalanced:
         yield (
-            "the rows of the first gradient do not add up over features as a gradient's do: an adaptive optimiser, "
-            "noise (--noise), pruning or quantisation changed them"
+            "the rows of the first gradient do not add up over features as a gradient's do: the feature schema is not "
+            "that of the model's columns (--features), or an adaptive optimiser, noise (--noise), pruning or "
+            "quantisation changed them"
         )
+    elif seen.adaptive or evidence.noise is not None or evidence.looks_normalised or seen.model.masks_input:
+        return
     elif evidence.decay:
         yield f"the update holds {evidence.decay:.2g} times the weights: weight decay, which is no part of the gradient"
 

@@ -186,6 +186,15 @@ class Evidence:
         return None if self.balance is None else self.balance[1]
 
     @property
+    def unbalanced(self) -> bool:
+        """The update of first kernels is not ``X^T M`` with rows ``X`` of this schema, for no reason that the file
+        states."""
+        seen = self.observation
+        if seen.adaptive or self.noise is not None or self.looks_normalised or seen.model.masks_input:
+            return False
+        return self.linear is False
+
+    @property
     def rounded(self) -> bool:
         """Something beside a plain gradient shows, so that a zero may be what quantisation left of an entry."""
         return self.linear is not True or self.precision > 2.0**-24
@@ -261,8 +270,8 @@ class Evidence:
             raise Silent("no linear map takes the nodes' input rows")
         if self.observation.adaptive or (self.linear is False and self.noise is None):
             raise Silent(
-                "the rows of the first kernels do not add up as a gradient's do: an adaptive optimiser, noise, pruning "
-                "or quantisation changed them"
+                "the rows of the first kernels do not add up as a gradient's do: the feature schema is wrong, or an "
+                "adaptive optimiser, noise, pruning or quantisation changed them"
             )
         kernels = [self.undecayed(kernel) for kernel in self.kernels] if self.noise is None else self.kernels
         if self.noise is not None:  # its size is known in these units

@@ -39,12 +39,23 @@ class Fact:
       value: what is known, in JSON's own types.
       exact_under: those of ``PROTOCOLS`` under which it is proved.
       line: the same in plain English.
+      condition: what else must be true, where the update gives reason to doubt it; None: nothing.
     """
 
     name: str
     value: Any
     exact_under: tuple[str, ...]
     line: str
+    condition: str | None = None
+
+    def provided(self, condition: str) -> Fact:
+        """The fact under a condition, which the line says first."""
+        return dataclasses.replace(self, condition=condition, line=f"if {condition}, {self.line}")
+
+    def to_json(self) -> dict[str, Any]:
+        """``value`` and ``exact_under``; ``condition`` where there is one."""
+        told = {} if self.condition is None else {"condition": self.condition}
+        return {"value": self.value, "exact_under": list(self.exact_under), **told}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,5 +71,5 @@ class Facts:
     silent: Mapping[str, str]
 
     def to_json(self) -> dict[str, dict[str, Any]]:
-        """Name to ``value`` and ``exact_under``."""
-        return {name: {"value": fact.value, "exact_under": list(fact.exact_under)} for name, fact in self.found.items()}
+        """Name to ``value`` and ``exact_under``, and ``condition`` where there is one."""
+        return {name: fact.to_json() for name, fact in self.found.items()}

@@ -32,6 +32,12 @@ FACTS: dict[str, Callable[[Evidence], Fact]] = {
 }
 """All facts by name, in the order in which people read them."""
 
+OF_THE_SCHEMA = ("feature_values", "different_nodes", "node_kinds")
+"""Facts that read columns as the schema says."""
+
+SCHEMA_RIGHT = "the feature schema is right"
+"""Their condition where the update's rows do not add up as those of the schema do: it may be another one."""
+
 
 def facts(observation: Observation, space: FeatureSpace, *, noise: float | None = None) -> Facts:
     """What an update shows by itself, before any search: exact, or left out with a reason (docs/facts.md).
@@ -50,7 +56,9 @@ def facts(observation: Observation, space: FeatureSpace, *, noise: float | None 
     with one_thread():
         for name, fact in FACTS.items():
             try:
-                found[name] = fact(evidence)
+                told = fact(evidence)
+                doubtful = name in OF_THE_SCHEMA and evidence.unbalanced
+                found[name] = told.provided(SCHEMA_RIGHT) if doubtful else told
             except Silent as reason:
                 silent[name] = str(reason)
     return Facts(found, silent)

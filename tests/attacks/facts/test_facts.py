@@ -72,6 +72,20 @@ def kinds(*graphs: Graph) -> set[tuple[int, ...]]:
     return {tuple(row[:2].tolist()) for graph in graphs for row in graph.x}
 
 
+def test_a_schema_that_does_not_fit_is_named_and_is_a_condition_of_what_it_reads(lab: Any, graph: Graph) -> None:
+    """Columns of the right number and another meaning: degrees first. The label needs no schema."""
+    observed = lab.observe(pooled(lab.bare), graph, "ce", lab.bare)
+    other = FeatureSpace((onehot("degree", range(6)), onehot("colour", range(4)), onehot("weight", (1, 2, 3))))
+    told, right = facts(observed, other), facts(observed, lab.bare)
+    assert any("the feature schema is not that of the model's columns" in said for said in diagnoses(observed, other))
+    for name in ("feature_values", "different_nodes"):
+        assert told.found[name].line.startswith("if the feature schema is right, ")
+        assert told.to_json()[name]["condition"] == "the feature schema is right"
+    assert told.to_json()["label"] == right.to_json()["label"]
+    assert all(fact.condition is None and not fact.line.startswith("if the feature") for fact in right.found.values())
+    assert not any("condition" in fact for fact in right.to_json().values())
+
+
 def test_one_gradient_shows_values_kinds_nodes_label_and_units(lab: Any, graph: Graph) -> None:
     model = pooled(lab.bare)
     observed = lab.observe(model, graph, "ce", lab.bare)
