@@ -132,7 +132,7 @@ def observed(
     _finite("gradient", slopes)
     places = slots(architecture, weights)
     parts = _frozen(places, client.frozen)
-    told = MODE if is_live(layers) else WORD
+    told = _BY_MODE if is_live(layers) else _BY_WORD
     whole = {**slopes, **{name: np.zeros_like(weights[name]) for name in client.frozen}}
     slopes = _trained(places, weights, whole, told)
     params = tree(places, weights, gradient=False)
@@ -240,8 +240,10 @@ def _of_any(name: str, layers: Collection[str]) -> bool:
     return any(name.startswith(f"{layer}.") for layer in layers)
 
 
-WORD = "write BatchNorm({!r}, training=True)"
-MODE = "pass the model with its norms in training mode (module.train() of each norm after model.eval(): dropout off)"
+_BY_WORD = "write BatchNorm({!r}, training=True)"
+_BY_MODE = (
+    "pass the model with its norms in training mode (module.train() of each norm after model.eval(): dropout off)"
+)
 """What says that a norm is in training mode, in a list of steps and of a live model."""
 
 
