@@ -187,8 +187,8 @@ class Evidence:
 
     @property
     def unbalanced(self) -> bool:
-        """First kernels' update is not ``X^T M`` with rows ``X`` of this schema, and no Adam, noise or masks of which the
-        file speaks are why."""
+        """First kernels' update is not ``X^T M`` with rows ``X`` of this schema, for no reason (Adam, noise, masks) of
+        which the file speaks."""
         seen = self.observation
         if seen.adaptive or self.noise is not None or self.looks_normalised or seen.model.masks_input:
             return False
