@@ -241,9 +241,7 @@ def _of_any(name: str, layers: Collection[str]) -> bool:
 
 
 _BY_WORD = "write BatchNorm({!r}, training=True)"
-_BY_MODE = (
-    "pass the model with its norms in training mode (module.train() of each norm, dropout off)"
-)
+_BY_MODE = "pass the model with its norms in training mode (module.train() of each norm, dropout off)"
 """What says that a norm is in training mode, in a list of steps and of a live model."""
 
 
