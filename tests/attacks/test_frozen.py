@@ -89,7 +89,7 @@ def test_attacks_refuse_what_frozen_parts_hide(lab: Any) -> None:
     graph, knowledge = lab.random(5, 0), Knowledge(lab.space, n=5, auxiliary=(lab.random(5, 1),))
     for attack, frozen, reason in (
         ("census", FIRST, "weights that take the nodes' own rows are frozen"),
-        ("census", "readout", "read off the readout, where readout is frozen"),
+        ("census", "readout", "from the readout, where readout is frozen"),
         ("closed-form", "layers_1", "parts of the model are frozen"),
         ("graphdlg", "readout/mlp/linears_0", "first map is frozen"),
     ):

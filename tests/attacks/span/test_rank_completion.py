@@ -102,7 +102,7 @@ def test_the_clock_is_asked_while_directions_are_compared(monkeypatch: pytest.Mo
     whole = _shared(directions, np.random.default_rng(1), 2e-3, SpanLimits(), FOREVER)
     assert [group.size for group in whole] == [9, 8, 7, 6, 5, 4, 3, 3]
     monkeypatch.setattr(Clock, "left", property(left))
-    cut = _shared(directions, np.random.default_rng(1), 2e-3, SpanLimits(), FOREVER)
+    cut = _shared(directions, np.random.default_rng(1), 2e-3, SpanLimits(), Clock(0.0, 0.0))
     assert [group.size for group in cut] == [9, 8]
 
 

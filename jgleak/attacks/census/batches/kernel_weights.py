@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import linalg, sparse
 from scipy.sparse.csgraph import connected_components
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 
 from jgleak.attacks.attack import Clock
 from jgleak.attacks.census.batches.first_kernel import WITHIN, Head, Roots
@@ -100,7 +100,7 @@ def _alike(parts: tuple[Float[np.ndarray, "K c"], ...], some: Int[np.ndarray, " 
 def _pairs(rows: Float[np.ndarray, "k c"]) -> Iterator[tuple[int, int]]:
     """Pairs of rows that are the same up to rounding."""
     sizes = np.maximum(np.linalg.norm(rows, axis=1), 1e-300)
-    for first, second in cKDTree(rows / sizes[:, None]).query_pairs(2.0 * DEPENDENT):
+    for first, second in KDTree(rows / sizes[:, None]).query_pairs(2.0 * DEPENDENT):
         if np.linalg.norm(rows[first] - rows[second]) <= DEPENDENT * max(sizes[first], sizes[second]):
             yield min(first, second), max(first, second)
 
