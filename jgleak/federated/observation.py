@@ -268,9 +268,9 @@ def load(
     except (OSError, SafetensorError, ValueError) as error:
         if Path(path).is_file() and _of_torch(Path(path)):
             raise ValueError(
-                f"{path}: it looks like a file of torch.save, which jgleak does not open, since reading it may execute "
-                "code; give the model and its gradients to jgleak.interop.from_pyg and save what it returns, as "
-                "docs/bring-your-own-model.md shows"
+                f"cannot read {path}: it looks like a file of torch.save, which jgleak does not open, since that may "
+                "execute code; give the model and its gradients to jgleak.interop.from_pyg and save what it returns, "
+                "as docs/bring-your-own-model.md shows"
             ) from error
         raise ValueError(
             f"cannot read {path} as a safetensors file: {error}; give one that `jgleak.save` or "
