@@ -395,7 +395,4 @@ def distinct(graphs: Iterable[Graph]) -> list[Graph]:
 
 def bucket(n: int) -> int:
     """The smallest entry of ``BUCKETS`` that holds ``n`` nodes (multiples of 128 beyond the last)."""
-    for size in BUCKETS:
-        if n <= size:
-            return size
-    return -(-n // 128) * 128
+    return next((size for size in BUCKETS if n <= size), -(-n // 128) * 128)

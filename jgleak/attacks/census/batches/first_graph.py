@@ -25,7 +25,6 @@ from jgleak.attacks.census.unstated_degrees import degrees_assumed
 STOOD_ALONE = "rows that enter the readout, and what flows back to them, are independent over the graphs of all steps"
 """A condition of the certificate of a graph that was found at the weights of its own step."""
 
-
 ALTERNATIVES = 24
 """Most counts of one graph that only differ in blocks which are alike."""
 
@@ -73,7 +72,7 @@ def first_graphs(problem: CensusProblem, most: int, clock: Clock, budget: Budget
             yield [one for one, _ in some[:most]]
 
 
-def _first_shares(problem: CensusProblem, most: int, levels: Levels, clock: Clock) -> Iterator[_Found]:
+def _first_shares(problem: CensusProblem, most: int, levels: Levels, clock: Clock) -> Iterator[_GraphsOfShare]:
     """How many nodes of each graph of the first step have each top block, as far as the candidates show it."""
     head = Head.of(problem, most)
     roots = head.roots(problem, levels, clock)
@@ -84,10 +83,10 @@ def _first_shares(problem: CensusProblem, most: int, levels: Levels, clock: Cloc
         return
     for share in separated(problem, levels, weights, clock):
         if head.lacks(problem, roots, share.counts, share.label):
-            yield _Found(problem, levels, share, weights.alike)
+            yield _GraphsOfShare(problem, levels, share, weights.alike)
 
 
-class _Found(NamedTuple):
+class _GraphsOfShare(NamedTuple):
     """A share of the first step, and what its graphs may be.
 
     Attributes:

@@ -56,9 +56,16 @@ them."""
 
 
 def kernel_weights(head: Head, roots: Roots, upstream: Upstream, clock: Clock) -> Weights | None:
-    """The weights of top blocks; 0 where a block's row, or what flows back to it, is off the gradient's spaces, and
-    unknown (an infinite error) where both are nearly within them, or where other weights explain as much. None where
-    the gradient has no dimension to spare."""
+    """The weights of top blocks ``(K, r)``; 0 where a block's row, or what flows back to it, is off the gradient's
+    spaces, and unknown (an infinite error) where both are nearly within them, or where other weights explain as much.
+    None where the gradient has no dimension to spare.
+
+    Args:
+      head: the gradient of the readout's first kernel, decomposed.
+      roots: rows and slopes of the ``K`` top blocks.
+      upstream: the ``r`` directions of what flows back.
+      clock: weights that it does not reach are unknown.
+    """
     rank, exactness = head.span.rank, head.exactness
     if rank >= head.values.size:
         return None
