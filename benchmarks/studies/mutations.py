@@ -125,7 +125,12 @@ def main(
     with TemporaryDirectory() as folder, ThreadPoolExecutor(workers) as pool:
         places, whole = threading.local(), _copied(Path(folder) / "whole")
 
-        def judged(mutant: Mutant) -> Fate:
+        def chosen(mutant: Mutant) -> list[str]:
+            tests = nearest_tests(mutant.file, near=near or covering is not None)
+            ran = [] if covering is None else covering.tests(ROOT / mutant.file, mutant.line, ROOT)
+            return tests + [test for test in ran if test.partition("::")[0] not in tests]
+
+        def judged(mutant: Mutant, tests: Sequence[str]) -> Fate:
             if mutant.name in known:
                 return Fate("explained")
             if not hasattr(places, "tree"):
@@ -134,10 +139,6 @@ def main(
             if part not in places.warm:
                 places.warm[part] = WarmTests(places.tree, f"tests/{part}")
                 warm.append(places.warm[part])
-            tests = nearest_tests(mutant.file, near=near or covering is not None)
-            if covering is not None:
-                ran = covering.tests(ROOT / mutant.file, mutant.line, ROOT)
-                tests += [test for test in ran if test.partition("::")[0] not in tests]
             quick = places.warm[part].run(places.tree / mutant.file, _source(mutant), tests, seconds)
             if quick.fate in ("killed", "timed out"):
                 return Fate(*quick)
@@ -147,13 +148,14 @@ def main(
         for part in parts(packages):
             mine, count = drawn(part, sample, seed)
             stderr.print(f"{part}: {len(mine)} of {count} mutants")
-            for mutant, fate in zip(mine, pool.map(judged, mine), strict=True):
+            tests = [chosen(mutant) for mutant in mine]  # not in the threads: Python 3.11 may fail to parse in several
+            for mutant, fate in zip(mine, pool.map(judged, mine, tests), strict=True):
                 fates.setdefault(part, []).append(fate)
                 print(json.dumps(mutant._asdict() | fate._asdict()), flush=True)
         for process in warm:
             process.close()
-        tests = sorted({test for part in fates.values() for fate in part for test in fate.tests})
-        failing = _tested(whole, tests).tests if tests else ()
+        stopping = sorted({test for part in fates.values() for fate in part for test in fate.tests})
+        failing = _tested(whole, stopping).tests if stopping else ()
     for part, mine in fates.items():
         print(json.dumps({"part": part} | _summary(mine)))
     if failing:
