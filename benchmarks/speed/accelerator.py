@@ -143,7 +143,7 @@ def document(records: Sequence[Record]) -> str:
         cells.append((what, cpu["unit"], *_shown(device), *_shown(cpu), ratio))
     places = "\n".join(
         f"- {r['platform']}: {r['devices']} x {r['device']}, peak {r['peak_flops'] / 1e9:,.0f} Gflop/s by "
-        f"{r['peak_by']}; host {r['host']}; jgleak {r['version']}."
+        f"{r['peak_by']}; host {r['host']}; jgleak {r['versions']['jgleak']}."
         for r in {record["platform"]: record for record in records}.values()
     )
     return f"# Accelerator and CPU\n\n{ABOUT}\n\n{markdown(HEAD, cells)}\n\n{places}\n"

@@ -147,6 +147,12 @@ def scan(which: Which, mesh: Mesh, tile: tuple[int, int], reach: int, *arrays: A
     return _compiled(mesh.devices.flat[0].platform)(which, mesh, tile, reach, *arrays)
 
 
+@partial(jax.jit, static_argnames=("size",))
+def begin(buffers: Int[Array, "devices 2 capacity"], size: int) -> Int[Array, "devices 2 _size"]:
+    """The first places of each device's buffer: little else than survivors travels to the host."""
+    return buffers[:, :, :size]
+
+
 @cache
 def _compiled(platform: str) -> Callable[..., Scanned]:
     """One function for each platform: on a CPU the compiler uses its widest vectors, and minima and maxima that ignore

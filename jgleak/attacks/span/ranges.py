@@ -20,13 +20,17 @@ from jgleak.gnn import Layer, Params
 
 TILE = (64, 1024)
 REACH = 2048
-"""Prefixes and tail rows of a tile; most prefixes of a range."""
+"""Prefixes and tail rows of a tile on a processor; most prefixes of a range."""
+
+CELLS = 1 << 23
+"""Candidates of a tile on an accelerator, which takes far longer to begin a tile than to check 65,536 candidates."""
 
 FINE, FINE_REACH, FINE_TAIL = (32, 256), 256, 1 << 13
 """The same where there are at most so many prefixes and tail rows: a larger tile would be mostly padding."""
 
-RANGE = 1 << 26
-"""Candidates of a range: what one device checks between two readings of the clock."""
+RANGE, LONG_RANGE = 1 << 26, 1 << 28
+"""Candidates of a range on a processor and on an accelerator: what one device checks between two readings of the
+clock."""
 
 TABLES = (256, 1024, 4096, 32768)
 COLUMNS = (28, 40, *range(64, 4097, kernels.STEP))
@@ -40,6 +44,9 @@ FEW = 1 << 24
 
 AHEAD = 2
 """Ranges in flight before the host waits for the first."""
+
+FOUND = (1 << 12, 1 << 16)
+"""Padded numbers of survivors that travel to the host; more of them travel in whole buffers."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +72,15 @@ class TableRows(NamedTuple):
     sent: Float[np.ndarray, "T S"]
     projected: Float[np.ndarray, "T P"]
     degrees: Float[np.ndarray, " T"]
+
+
+class Cut(NamedTuple):
+    """How candidates are cut: prefixes and tail rows of a tile, most prefixes of a range, most candidates of one."""
+
+    high: int
+    wide: int
+    reach: int
+    most: int
 
 
 class _Work(NamedTuple):
@@ -106,15 +122,17 @@ class CentreSearch:
         compiled."""
         return self.plan.prefix_count <= FINE_REACH and self.plan.tail.shape[0] <= FINE_TAIL
 
-    @property
-    def grid(self) -> tuple[tuple[int, int], int]:
-        """Prefixes and tail rows of a tile, and most prefixes of a range."""
-        return (FINE, FINE_REACH) if self.fine else (TILE, REACH)
+    def cut(self, tail_rows: int) -> Cut:
+        """How the candidates of so many tail rows are cut. A tile of an accelerator takes all of these rows."""
+        reach = FINE_REACH if self.fine else REACH
+        if not accelerated(self.mesh):
+            return Cut(*(FINE if self.fine else TILE), reach, RANGE)
+        wide = kernels.padded(tail_rows, TAILS)
+        return Cut(min(max(CELLS // wide, 1), reach), wide, reach, LONG_RANGE)
 
     def survivors(self, clock: Clock, candidates: int, most: int) -> tuple[Int[np.ndarray, "S k"], list[Unsearched]]:
         """Neighbourhoods that pass the cheap check, in the order of their numbers, and the ranges left out: at most
         ``candidates`` are looked at, and no more once above ``most`` passed."""
-        (high, wide), reach = self.grid
         rows = self.plan.tail.shape[0]
         stop, width = self.plan.within(candidates)
         left = [self._unsearched((stop, self.plan.prefix_count), (0, rows)), self._unsearched((0, stop), (width, rows))]
@@ -125,8 +143,8 @@ class CentreSearch:
             if run is None or clock.left <= 0 or number > most:
                 left.append(self._unsearched((0, stop), tails))
                 continue
-            call = run(slice(*tails))
-            waiting = deque(_ranges(stop, tails[1] - start, self.mesh.size, high, reach))
+            cut, call = self.cut(tails[1] - start), run(slice(*tails))
+            waiting = deque(_ranges(stop, tails[1] - start, self.mesh.size, cut))
             flying: deque[tuple[list[_Work], tuple[Array, Array]]] = deque()
             while (waiting or flying) and clock.left > 0 and number <= most:
                 while waiting and len(flying) < AHEAD:
@@ -136,14 +154,15 @@ class CentreSearch:
                 for lane, work in enumerate(lanes):
                     found, row, column = np.asarray(ends)[lane].tolist()
                     if found:
-                        pairs.append(np.asarray(buffers)[lane, :, :found].T + np.array([0, start]))
+                        part = kernels.begin(buffers, kernels.padded(found, FOUND))
+                        pairs.append(np.asarray(part)[lane, :, :found].T + np.array([0, start]))
                         number += found
-                    if row * high < work.size:
+                    if row * cut.high < work.size:
                         waiting.appendleft(work._replace(row=row, column=column))
             rest = [*waiting, *(work for lanes, _ in flying for work in lanes)]
             for work in rest:
-                begun, later = work.first + work.row * high, work.first + (work.row + 1) * high
-                end, ahead = work.first + work.size, start + work.column * wide
+                begun, later = work.first + work.row * cut.high, work.first + (work.row + 1) * cut.high
+                end, ahead = work.first + work.size, start + work.column * cut.wide
                 left.append(self._unsearched((begun, min(later, end)), (ahead, tails[1])))
                 left.append(self._unsearched((later, end), tails))
         prefix, tail = np.concatenate(pairs).T
@@ -179,7 +198,7 @@ class CentreSearch:
         table = kernels.table(self.layer, check.view, self.weights, *around, probe[0])
         place = np.zeros(members.max(initial=0) + 1, np.int32)
         place[members] = np.arange(1, members.size + 1)
-        probed, table, places = self._placed((kernels.Probe(*probe), table, _padded(plan.places, members)))
+        shared = self._placed((self.weights, kernels.Probe(*probe), table, _padded(plan.places, members)))
 
         def tail_of(tails: slice) -> Callable[[list[_Work]], tuple[Array, Array]]:
             part = plan.tail[tails]
@@ -187,31 +206,36 @@ class CentreSearch:
             rows = np.full((kernels.padded(part.shape[1], PLACES), length), blank, np.int32)
             rows[: part.shape[1], : part.shape[0]] = place[part].T
             first = kernels.fill(plan.tail_first[tails], length, value=LARGEST).astype(np.int32)
-            sums = kernels.tail_sums(table, rows, np.int32(part.shape[1]))
+            sums = kernels.tail_sums(shared[2], rows, np.int32(part.shape[1]))
             parts = sums, first, np.int32(part.shape[0]), np.int32(plan.strict)
-            tail = kernels.Tail(*self._placed(parts))
-            state = self.weights, probed, table, places, tail
+            tail, cut = kernels.Tail(*self._placed(parts)), self.cut(part.shape[0])
 
             def call(lanes: list[_Work]) -> tuple[Array, Array]:
                 work = kernels.fill(np.array(lanes, np.int32), self.mesh.size)
-                return kernels.scan((self.layer, check.view), self.mesh, *self.grid, *state, work)
+                tile = cut.high, cut.wide
+                return kernels.scan((self.layer, check.view), self.mesh, tile, cut.reach, *shared, tail, work)
 
             return call
 
         return tail_of
 
     def _placed(self, arrays: Any) -> Any:
-        """Copies on every device. A single device gets the arrays at each call instead: they are small, and this is
+        """Copies on every device. A single processor gets the arrays at each call instead: they are small, and this is
         faster."""
-        if self.mesh.size == 1:
+        if self.mesh.size == 1 and not accelerated(self.mesh):
             return arrays
         return jax.device_put(arrays, NamedSharding(self.mesh, PartitionSpec()))
 
 
-def _ranges(stop: int, tail_rows: int, devices: int, high: int, reach: int) -> Iterator[_Work]:
+def accelerated(mesh: Mesh) -> bool:
+    """Whether the devices are not processors."""
+    return mesh.devices.flat[0].platform != "cpu"
+
+
+def _ranges(stop: int, tail_rows: int, devices: int, cut: Cut) -> Iterator[_Work]:
     """Prefixes 0 to ``stop`` in ranges of bounded work, of whole tiles, that keep all devices busy."""
-    size = min(max(RANGE // tail_rows, 1), max(stop // devices, 1), reach)
-    size = -(-size // high) * high
+    size = min(max(cut.most // tail_rows, 1), max(stop // devices, 1), cut.reach)
+    size = -(-size // cut.high) * cut.high
     for first in range(0, stop, size):
         yield _Work(first, min(size, stop - first))
 

@@ -299,11 +299,29 @@ def test_few_prefixes_and_tail_rows_go_through_fine_tiles(
     assert fine.neighbours == coarse.neighbours
 
 
+@pytest.mark.parametrize("fine", [0, 64])
+def test_an_accelerator_takes_a_slice_of_the_tail_at_a_time(
+    fine: int, stars: Callable[..., Stars], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tiles span all tail rows of a slice; what is found is the same, also where everything passes."""
+    monkeypatch.setattr(ranges, "accelerated", lambda mesh: True)
+    for name, value in {"CELLS": 48, "LONG_RANGE": 96, "FOUND": (4,), "FINE_REACH": fine}.items():
+        monkeypatch.setattr(ranges, name, value)
+    used, scan = list[tuple[Any, ...]](), filtering.kernels.scan
+    monkeypatch.setattr(filtering.kernels, "scan", lambda *given: used.append(given[2:4]) or scan(*given))
+    table = stars("gcn")
+    assert agree(table, [(0, THREE)], table.check(some(THREE, 8))) >= 8
+    assert agree(table, [(0, THREE)], table.check(some(THREE, 84), "aggregate")) == 84
+    assert set(used) == {((2, 24), fine or 8)}
+
+
 def test_the_real_sizes(stars: Callable[..., Stars], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     assert ranges.REACH % ranges.TILE[0] == 0
     assert all(size % ranges.TILE[1] == 0 for size in ranges.TAILS)
     assert ranges.FINE_REACH % ranges.FINE[0] == 0 == ranges.FINE_TAIL % ranges.FINE[1]
+    for tile in (min(ranges.CELLS // size, ranges.FINE_REACH) for size in ranges.TAILS):
+        assert ranges.FINE_REACH % tile == 0 == ranges.REACH % tile
     table = stars("gcn")
     monkeypatch.setattr(filtering, "SMALL", 0)
     assert agree(table, [(0, THREE)], table.check(some(THREE, 8))) >= 8
