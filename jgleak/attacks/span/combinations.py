@@ -124,8 +124,11 @@ class Neighbourhoods:
     @cached_property
     def members(self) -> Int[np.ndarray, " U"]:
         """Every table row that occurs, sorted."""
-        rows = np.concatenate([*(s.options for s in self.prefixes), self.tail.ravel()]).astype(np.int64)
-        return np.flatnonzero(np.bincount(rows))
+        parts = [*(s.options for s in self.prefixes), *self.tail.T]
+        occurs = np.zeros(1 + max((part.max(initial=-1) for part in parts), default=-1), bool)
+        for part in parts:
+            occurs[part] = True
+        return np.flatnonzero(occurs)
 
     @property
     def places(self) -> Digits:
@@ -179,7 +182,7 @@ class Neighbourhoods:
         """How many prefixes hold at most ``candidates`` candidates, and how many tail rows to take of each: all, or
         fewer of a single prefix that holds more."""
         rows, most = self.tail.shape[0], min(self.prefix_count, LARGEST)
-        if most * rows <= candidates:
+        if self.ordered((0, most), (0, rows)) <= candidates:
             return most, rows
         stop = bisect_right(range(1, most + 1), candidates, key=lambda n: self.ordered((0, n), (0, rows)))
         return (stop, rows) if stop else (1, min(candidates, rows))
@@ -262,7 +265,7 @@ def multisets(k: int, size: int, *, distinct: bool = False) -> Int[np.ndarray, "
         repeat = np.maximum(k - low, 0)
         base = np.repeat(np.arange(rows.shape[0]), repeat)
         step = np.arange(base.size) - np.repeat(np.cumsum(repeat) - repeat, repeat)
-        rows = np.c_[rows[base], low[base] + step]
+        rows = np.concatenate([rows[base], (low[base] + step)[:, None]], axis=1)
     return rows
 
 

@@ -189,9 +189,13 @@ def _scan(
     real = jnp.arange(reach) < number
     lowest = jnp.where(real, key, jnp.iinfo(jnp.int32).max).reshape(-1, high).min(axis=1)
     last_tile = (tail.rows - 1) // wide
-    begin = jnp.searchsorted(tail.first, lowest + strict * (lowest >= 0)).astype(jnp.int32)
-    begin = jnp.minimum(begin // wide, last_tile)
+    begin = jnp.searchsorted(tail.first, lowest + strict * (lowest >= 0)).astype(jnp.int32) // wide
     rows = (number + high - 1) // high
+    # the next row of tiles, from each one on, that has a pair in order
+    numbers = jnp.arange(begin.shape[0], dtype=jnp.int32)
+    following = lax.cummin(jnp.where((begin <= last_tile) & (numbers < rows), numbers, rows), reverse=True)
+    following = jnp.append(following, rows)
+    begin = jnp.append(begin, 0)
     cells = high * wide
 
     def going(state: tuple[Array, ...]) -> Array:
@@ -214,26 +218,29 @@ def _scan(
         corner = jnp.stack([first + across, down])
 
         def keep(found: Array, buffer: Array) -> tuple[Array, Array]:
-            number, cell = _compact(mask.ravel())
-            pairs = corner[:, None] + jnp.stack([cell // wide, cell % wide])
-            return found + number, lax.dynamic_update_slice(buffer, pairs, (0, found))
+            def write(cell: Array) -> Array:
+                pairs = corner[:, None] + jnp.stack([cell // wide, cell % wide])
+                return lax.dynamic_update_slice(buffer, pairs, (0, found))
+
+            number, buffer = _compact(mask.ravel(), write)
+            return found + number, buffer
 
         found, buffer = lax.cond(mask.any(), keep, lambda found, buffer: (found, buffer), found, buffer)
-        ends = column >= last_tile
-        following = begin[jnp.minimum(row + 1, begin.shape[0] - 1)]
-        return row + ends, jnp.where(ends, following, column + 1), found, buffer
+        ends, after = column >= last_tile, following[row + 1]
+        return jnp.where(ends, after, row), jnp.where(ends, begin[after], column + 1), found, buffer
 
-    column = jnp.maximum(column, begin[jnp.minimum(row, begin.shape[0] - 1)])
+    row, asked = following[row], row
+    column = jnp.where(row == asked, jnp.maximum(column, begin[row]), begin[row])
     empty = jnp.int32(0), jnp.zeros((2, 2 * cells), jnp.int32)
     row, column, found, buffer = lax.while_loop(going, step, (row, column, *empty))
     return jnp.stack([found, row, column])[None], buffer[None]
 
 
-def _compact(mask: Bool[Array, " n"]) -> tuple[Int[Array, ""], Int[Array, " n"]]:
-    """The number of set places, and the places, set ones first.
+def _compact(mask: Bool[Array, " n"], use: Callable[[Array], Array]) -> tuple[Int[Array, ""], Array]:
+    """The number of set places, and what ``use`` makes of the places, set ones first.
 
     Few places are set as a rule, and a prefix sum over all of them would cost more than the check itself. So groups
-    with a set place are found first, and only these are searched.
+    with a set place are found first, and only these are searched. ``use`` gets few places then.
     """
     size = mask.shape[0]
     each = math.gcd(size, GROUP)
@@ -242,16 +249,16 @@ def _compact(mask: Bool[Array, " n"]) -> tuple[Int[Array, ""], Int[Array, " n"]]
     number = hit.sum(dtype=jnp.int32)
     most = min(GROUP, groups.shape[0])
 
-    def few(_: None) -> Array:
+    def few() -> Array:
         which = jnp.nonzero(hit, size=most, fill_value=0)[0]
         chosen = groups[which] & (jnp.arange(most) < number)[:, None]
         place = jnp.nonzero(chosen.ravel(), size=most * each, fill_value=0)[0]
-        return jnp.pad(which[place // each] * each + place % each, (0, size - most * each)).astype(jnp.int32)
+        return use((which[place // each] * each + place % each).astype(jnp.int32))
 
-    def many(_: None) -> Array:
-        return jnp.nonzero(mask, size=size, fill_value=0)[0].astype(jnp.int32)
+    def many() -> Array:
+        return use(jnp.nonzero(mask, size=size, fill_value=0)[0].astype(jnp.int32))
 
-    return mask.sum(dtype=jnp.int32), lax.cond(number <= most, few, many, None)
+    return mask.sum(dtype=jnp.int32), lax.cond(number <= most, few, many)
 
 
 def _passing(

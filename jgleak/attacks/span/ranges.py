@@ -22,8 +22,9 @@ TILE = (64, 1024)
 REACH = 2048
 """Prefixes and tail rows of a tile on a processor; most prefixes of a range."""
 
-CELLS = 1 << 23
-"""Candidates of a tile on an accelerator, which takes far longer to begin a tile than to check 65,536 candidates."""
+CELLS, WIDE, LONG_REACH = 1 << 23, (1 << 10, 1 << 12, 1 << 14, 1 << 16), 1 << 14
+"""The same on an accelerator, which takes far longer to begin a tile than to check 65,536 candidates: candidates of a
+tile, tail rows by how many there are, and most prefixes of a range."""
 
 FINE, FINE_REACH, FINE_TAIL = (32, 256), 256, 1 << 13
 """The same where there are at most so many prefixes and tail rows: a larger tile would be mostly padding."""
@@ -82,6 +83,15 @@ class Cut(NamedTuple):
     reach: int
     most: int
 
+    @staticmethod
+    def of(tail_rows: int, *, fine: bool, accelerator: bool) -> Cut:
+        """That of so many tail rows; ``fine`` where there are few candidates."""
+        if not accelerator:
+            return Cut(*FINE, FINE_REACH, RANGE) if fine else Cut(*TILE, REACH, RANGE)
+        wide = min(kernels.padded(tail_rows, WIDE), kernels.padded(tail_rows, TAILS), WIDE[-1])
+        reach = FINE_REACH if fine else LONG_REACH
+        return Cut(min(max(CELLS // wide, 1), reach), wide, reach, LONG_RANGE)
+
 
 class _Work(NamedTuple):
     """A range of prefixes, and the tile to begin with."""
@@ -122,14 +132,6 @@ class CentreSearch:
         compiled."""
         return self.plan.prefix_count <= FINE_REACH and self.plan.tail.shape[0] <= FINE_TAIL
 
-    def cut(self, tail_rows: int) -> Cut:
-        """How the candidates of so many tail rows are cut. A tile of an accelerator takes all of these rows."""
-        reach = FINE_REACH if self.fine else REACH
-        if not accelerated(self.mesh):
-            return Cut(*(FINE if self.fine else TILE), reach, RANGE)
-        wide = kernels.padded(tail_rows, TAILS)
-        return Cut(min(max(CELLS // wide, 1), reach), wide, reach, LONG_RANGE)
-
     def survivors(self, clock: Clock, candidates: int, most: int) -> tuple[Int[np.ndarray, "S k"], list[Unsearched]]:
         """Neighbourhoods that pass the cheap check, in the order of their numbers, and the ranges left out: at most
         ``candidates`` are looked at, and no more once above ``most`` passed."""
@@ -143,7 +145,7 @@ class CentreSearch:
             if run is None or clock.left <= 0 or number > most:
                 left.append(self._unsearched((0, stop), tails))
                 continue
-            cut, call = self.cut(tails[1] - start), run(slice(*tails))
+            cut, call = self._cut(tails[1] - start), run(slice(*tails))
             waiting = deque(_ranges(stop, tails[1] - start, self.mesh.size, cut))
             flying: deque[tuple[list[_Work], tuple[Array, Array]]] = deque()
             while (waiting or flying) and clock.left > 0 and number <= most:
@@ -169,6 +171,9 @@ class CentreSearch:
         order = np.lexsort((tail, prefix))
         prefix, tail = prefix[order], tail[order]
         return np.c_[self.plan.prefix(prefix)[0], self.plan.tail[tail]], [part for part in left if part.size]
+
+    def _cut(self, tail_rows: int) -> Cut:
+        return Cut.of(tail_rows, fine=self.fine, accelerator=accelerated(self.mesh))
 
     def _unsearched(self, prefixes: tuple[int, int], tails: tuple[int, int]) -> Unsearched:
         return Unsearched(self.centre, prefixes, tails, self.plan.ordered(prefixes, tails))
@@ -208,7 +213,7 @@ class CentreSearch:
             first = kernels.fill(plan.tail_first[tails], length, value=LARGEST).astype(np.int32)
             sums = kernels.tail_sums(shared[2], rows, np.int32(part.shape[1]))
             parts = sums, first, np.int32(part.shape[0]), np.int32(plan.strict)
-            tail, cut = kernels.Tail(*self._placed(parts)), self.cut(part.shape[0])
+            tail, cut = kernels.Tail(*self._placed(parts)), self._cut(part.shape[0])
 
             def call(lanes: list[_Work]) -> tuple[Array, Array]:
                 work = kernels.fill(np.array(lanes, np.int32), self.mesh.size)

@@ -305,23 +305,26 @@ def test_an_accelerator_takes_a_slice_of_the_tail_at_a_time(
 ) -> None:
     """Its tiles span all tail rows of a slice; what is found is the same, also where everything passes."""
     monkeypatch.setattr(ranges, "accelerated", lambda mesh: True)
-    for name, value in {"CELLS": 48, "LONG_RANGE": 96, "FOUND": (4,), "FINE_REACH": fine}.items():
+    sizes = {"CELLS": 24, "WIDE": (12, 24), "LONG_REACH": 8, "LONG_RANGE": 96, "FOUND": (4,), "FINE_REACH": fine}
+    for name, value in sizes.items():
         monkeypatch.setattr(ranges, name, value)
     used, scan = list[tuple[Any, ...]](), filtering.kernels.scan
     monkeypatch.setattr(filtering.kernels, "scan", lambda *given: used.append(given[2:4]) or scan(*given))
     table = stars("gcn")
     assert agree(table, [(0, THREE)], table.check(some(THREE, 8))) >= 8
     assert agree(table, [(0, THREE)], table.check(some(THREE, 84), "aggregate")) == 84
-    assert set(used) == {((2, 24), fine or 8)}
+    assert set(used) == {((1, 24), fine or 8), ((2, 12), fine or 8)}
 
 
 def test_the_real_sizes(stars: Callable[..., Stars], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    assert ranges.REACH % ranges.TILE[0] == 0
-    assert all(size % ranges.TILE[1] == 0 for size in ranges.TAILS)
-    assert ranges.FINE_REACH % ranges.FINE[0] == 0 == ranges.FINE_TAIL % ranges.FINE[1]
-    for tile in (min(ranges.CELLS // size, ranges.FINE_REACH) for size in ranges.TAILS):
-        assert ranges.FINE_REACH % tile == 0 == ranges.REACH % tile
+    assert ranges.FINE_TAIL in ranges.TAILS
+    for fine, accelerator, rows in product((True, False), (True, False), (1, 1024, 1025, 4096, 8192, 8193, 1 << 17)):
+        if rows > ranges.FINE_TAIL and fine:
+            continue
+        cut = ranges.Cut.of(rows, fine=fine, accelerator=accelerator)
+        assert cut.reach % cut.high == 0 == filtering.kernels.padded(rows, ranges.TAILS) % cut.wide
+        assert cut.high * cut.wide == (ranges.CELLS if not fine else cut.reach * cut.wide) or not accelerator
     table = stars("gcn")
     monkeypatch.setattr(filtering, "SMALL", 0)
     assert agree(table, [(0, THREE)], table.check(some(THREE, 8))) >= 8
@@ -425,7 +428,11 @@ def test_a_full_buffer_is_emptied_and_the_scan_goes_on(stars: Callable[..., Star
 def test_survivors_are_gathered_first(size: int, group: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """None, a few in few groups, some in every group, all: the set places come first, in order."""
     monkeypatch.setattr(filtering.kernels, "GROUP", group)
-    compact = jax.jit(lambda mask: filtering.kernels._compact(mask))
+
+    def compact(mask: Array) -> Any:
+        return filtering.kernels._compact(mask, lambda places: jnp.zeros(size, jnp.int32).at[: places.size].set(places))
+
+    compact = jax.jit(compact)
     rng = np.random.default_rng(size)
     for share in (0.0, 1 / size, 0.05, 0.2, 0.5, 1.0):
         for _ in range(5):
