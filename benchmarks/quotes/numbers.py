@@ -18,6 +18,7 @@ from benchmarks.papers.graphdlg.rows import GRAPHDLG
 KEYS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("grain", "glg", "fedgig", "graphdlg", "defenses", "fedgnn"), ("row", "attack")),
     **dict.fromkeys(("batches", "local_steps", "secure_aggregation"), ("row",)),
+    "accelerator": ("what", "platform"),
     "deployed": ("cell", "epochs"),
     "deployed_models": ("row", "epochs"),
     "facts": ("clients", "protocol"),

@@ -174,6 +174,7 @@ def tiled(monkeypatch: pytest.MonkeyPatch) -> None:
         for module in (filtering, ranges):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(ranges, "accelerated", lambda mesh: False)  # tiles are those above on any device
     monkeypatch.setattr(planning, "LITTLE", 10)
     monkeypatch.setattr(planning, "SPREAD", 2)
 
