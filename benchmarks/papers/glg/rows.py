@@ -108,6 +108,11 @@ GRAPH_C: Numbers = {
 }
 
 
+LBFGS = {"node-2b": "node-2-lbfgs", "graph-b": "graph-lbfgs"}
+"""L-BFGS, which the paper names and does not use, is tried on one attacker of each kind: GCN, where ours was furthest
+from the paper's node features."""
+
+
 def _rows(
     attacker: str,
     title: str,
@@ -124,6 +129,8 @@ def _rows(
         for dataset, named in DATASETS.items():
             by = {attackers[-1]: printed, **({free: printed_free} if free and printed_free else {})}
             more = BASELINES if conv == "sage" else (free,) if free else ()
+            if conv == "gcn" and attacker in LBFGS and dataset in ("facebook", "github"):
+                more = (*more, LBFGS[attacker])
             yield Line(
                 name=f"{attacker}-{conv}-{dataset.split('-')[0]}",
                 title=f"{title}, {convolution}, {named}",
@@ -136,8 +143,8 @@ def _rows(
 
 
 EDGES = ("ACC", "AUC", "AP")
-BOTH = ("closed-form", "node-2-lbfgs", "node-2-lr", "node-2")
-WHOLE = ("closed-form", "graph-cosine-lr", "graph-cosine", "graph-lbfgs", "graph-lr", "graph")
+BOTH = ("closed-form", "node-2-lr", "node-2")
+WHOLE = ("closed-form", "graph-cosine-lr", "graph-cosine", "graph-lr", "graph")
 ALL = ("RNMSE", "RNMSE aligned", "AUC", "AP", "AUC aligned")
 NODES = dataclasses.replace(NODE, protocol="node_losses", together=4)
 
