@@ -13,8 +13,11 @@ from jgleak.attacks.attack import Budget
 from jgleak.attacks.census import solve
 from jgleak.attacks.census.arithmetic import Exact, Noisy
 from jgleak.attacks.census.census import CENSUS
+from jgleak.attacks.census.checks import Chosen, NamedCheck
 from jgleak.attacks.census.settings import DEFAULTS
 from jgleak.attacks.census.system import Equations
+from jgleak.attacks.span.check import SpanCheck
+from jgleak.attacks.span.subspace import Subspace
 from jgleak.federated import Knowledge
 
 
@@ -42,6 +45,23 @@ def test_true_counts_are_within_the_limit_of_noise_whatever_the_rules(equations:
         squares.append(float(np.sum((reduced[1] - reduced[0] @ best) ** 2) * system.length**2))
     freedom = equations - columns + rules + 1
     assert abs(np.mean(squares) - freedom) < 4 * np.sqrt(2 * freedom / len(squares))
+
+
+@pytest.mark.parametrize(("lacking", "factor"), [(1, 4.0), (2, 8.0)])
+def test_checks_below_the_last_hop_are_looser_where_noise_hides_directions(lacking: int, factor: float) -> None:
+    """Twice as loose where two directions are hidden; those of the last hop stay, and nothing is looked for."""
+    rng = np.random.default_rng(0)
+    gradient = rng.normal(size=(12, 3)) @ rng.normal(size=(3, 20))
+    check = SpanCheck.of(Subspace.of_gradient(gradient, noise=1e-3))
+    hops: list[Chosen] = [(NamedCheck(name, check, name, likeliest=False),) for name in ("node", "middle", "top")]
+    below, middle, top = next(iter(Noisy(DEFAULTS, 1e-3).weaker(hops, lacking, lambda: pytest.fail("not asked for"))))
+    assert top is hops[-1]
+    for (looser,), name in ((below, "node"), (middle, "middle")):
+        assert looser.name == f"{name} x{factor:g}" and not looser.likeliest
+        assert f"off by at most {factor:g} times what noise explains" in looser.condition
+        wide, narrow = looser.check.subspace.margin.spread, check.subspace.margin.spread
+        assert wide.size == 3
+        np.testing.assert_allclose(wide, factor * narrow)
 
 
 @pytest.mark.parametrize("within", [True, False])

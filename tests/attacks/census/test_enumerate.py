@@ -94,21 +94,105 @@ def test_graphs_of_nodes_that_state_degrees_are_those_of_the_atlas() -> None:
     assert forms == {graph.canonical_form() for graph in expected}
 
 
+def allowed_multisets(stars: Stars, n: int) -> dict[int, set[frozenset[tuple[int, int]]]]:
+    """By the number of ends of edges, those of brute force."""
+    expected = dict[int, set[frozenset[tuple[int, int]]]]()
+    for chosen in combinations_with_replacement(range(len(stars.edges)), n):
+        number = np.bincount(stars.vectors[list(chosen)], minlength=stars.least.size)
+        if np.all(stars.least <= number) and np.all(number <= stars.most):
+            if np.linalg.matrix_rank(stars.rows[number > 0]) >= stars.rank:
+                ends = sum(len(stars.edges[star]) for star in chosen)
+                expected.setdefault(ends, set()).add(frozenset(Counter(chosen).items()))
+    return expected
+
+
 def test_multisets_are_all_that_bounds_allow() -> None:
-    rows = np.eye(3)
-    edges = ((0,), (0,), (0, 0), (0, 0, 0))
-    stars = Stars(
-        np.arange(3)[:, None], rows, np.array([0, 1, 2, 2]), edges, np.array([1, 0, 1]), np.array([3, 2, 3]), 3
-    )
-    found = [tuple(sorted(one.items())) for one in stars.multisets(5, 8, FOREVER) if one is not None]
-    expected = []
-    for chosen in combinations_with_replacement(range(4), 5):
-        vectors = Counter(int(stars.vectors[star]) for star in chosen)
-        fits = all(stars.least[u] <= vectors[u] <= stars.most[u] for u in range(3)) and len(vectors) == 3
-        if fits and sum(len(edges[star]) for star in chosen) == 8:
-            expected.append(tuple(sorted(Counter(chosen).items())))
-    assert expected
-    assert sorted(found) == sorted(expected)
+    """Each once, of stars in any order: some vectors have one star and some several, or none, and must occur or not."""
+    rng, number = np.random.default_rng(0), 0
+    for _ in range(25):
+        vectors, kinds = int(rng.integers(1, 4)), rng.integers(3, size=rng.integers(1, 6))
+        edges = tuple((0,) * int(degree) for degree in rng.integers(4, size=kinds.size))
+        least, n = rng.integers(2, size=vectors) * rng.integers(1, 3, size=vectors), int(rng.integers(1, 5))
+        most = least + rng.integers(4, size=vectors)
+        codes, rows = np.arange(vectors)[:, None], np.eye(vectors) if rng.integers(2) else np.ones((vectors, 1))
+        stars = Stars(codes, rows, kinds % vectors, edges, least, most, int(rng.integers(1, vectors + 1)))
+        expected = allowed_multisets(stars, n)
+        for ends in range(3 * n + 1):
+            found = [frozenset(one.items()) for one in stars.multisets(n, ends, FOREVER) if one is not None]
+            assert len(found) == len(set(found)) and set(found) == expected.get(ends, set()), (stars, n, ends)
+            number += len(found)
+    assert number > 40
+
+
+def test_multisets_that_time_cuts_short_end_with_none() -> None:
+    stars = Stars(np.zeros((1, 1), int), np.ones((1, 1)), np.zeros(2, int), ((0,), (0, 0)), *np.array([[0], [3]]), 1)
+    assert list(stars.multisets(3, 4, FOREVER)) == [{0: 2, 1: 1}]
+    assert list(stars.multisets(3, 4, Budget(time_limit=0.0).start())) == [None]
+    assert list(stars.multisets(3, 9, Budget(time_limit=0.0).start())) == [], "there is none"
+
+
+def test_simple_graphs_come_first() -> None:
+    """By the number of nodes, a cycle counts as two; one node has no cycle, and three nodes have one at most."""
+    wanted = [(1, 0), (2, 0), (3, 0), (4, 0), (3, 1), (4, 1), (4, 2), (4, 3)]
+    assert _order([1, 2, 3, 4]) == wanted
+
+
+def test_stars_have_the_degrees_and_numbers_that_are_known() -> None:
+    """Of feature vectors that state their degree, in the order of their neighbours."""
+    truth = dataclasses.replace(small_graphs(4, STATED)[0], y=1)
+    seen, codes = observed(STATED, truth), np.array([[0, 1], [1, 2], [0, 3], [1, 4], [0, 0]], np.int32)
+    nodes = Nodes(codes, STATED.encode(codes), codes[:, 1])
+
+    def stars(size: int, nodes: Nodes = nodes, bounds: Any = None, **known: Any) -> Stars:
+        return _stars(CensusProblem.of(seen, Knowledge(STATED, **known)), nodes, bounds, (size, 2))
+
+    def named(found: Stars) -> list[tuple[int, ...]]:
+        return [tuple(found.codes[u].tolist()) for u in found.vectors]
+
+    four = stars(4)
+    assert named(four) == [(0, 1), (1, 2), (0, 3)] and four.degrees.tolist() == [1, 2, 3] and four.rank == 2
+    assert four.least.tolist() == [0] * 5 and four.most.tolist() == [4] * 5
+    assert named(stars(1)) == [(0, 0)], "one node has no neighbour, several have one each"
+    assert named(stars(5)) == [(0, 1), (1, 2), (0, 3), (1, 4)]
+    assert named(stars(5, max_degree=2)) == [(0, 1), (1, 2)] and named(stars(2, max_degree=2)) == [(0, 1)]
+    assert stars(4, dataclasses.replace(nodes, certain=True)).least.tolist() == [1] * 5
+    classes = stars(4, dataclasses.replace(nodes, classes=2))
+    assert classes.edges == ((0,), (1,), (0, 0), (0, 1), (1, 1), *[(0,) * (3 - k) + (1,) * k for k in range(4)])
+    # shares of the nodes in the order of `nodes`; those of the stars' codes, which are sorted
+    low, high = np.array([0.26, 0.0, 0.5, 0.0, 0.0]), np.array([0.5, 0.24, 9.0, 1.0, 0.0])
+    bounded = stars(4, bounds=(low, high))
+    place = {tuple(code): k for k, code in enumerate(bounded.codes.tolist())}
+    order = [place[tuple(code)] for code in codes.tolist()]
+    assert bounded.least[order].tolist() == [1, 0, 2, 0, 0] and bounded.most[order].tolist() == [2, 1, 4, 4, 0]
+    rows = np.array([[0, 1], [0, 1], [1, 2], [0, 3]], np.int32)
+    known = stars(4, Nodes(codes[:3], STATED.encode(codes[:3]), codes[:3, 1]), n=4, features=rows)
+    assert known.codes.tolist() == [[0, 1], [0, 3], [1, 2]]
+    assert known.least.tolist() == known.most.tolist() == [2, 1, 1]
+
+
+def test_vectors_that_state_no_degree_may_have_any_and_are_not_bounded(problem: CensusProblem) -> None:
+    codes = np.zeros((2, 1), np.int32)
+    nodes = Nodes(codes, ALIKE.encode(codes), np.array([1, 2]), certain=True)
+    found = _stars(problem, nodes, (np.full(2, 0.5), np.full(2, 0.5)), (4, 1))
+    assert found.vectors.tolist() == [0, 0, 0] and found.degrees.tolist() == [1, 2, 3]
+    assert found.least.tolist() == [0] and found.most.tolist() == [4]
+
+
+def test_a_list_that_is_full_ends_the_search_and_is_not_all(star: Graph) -> None:
+    """Of what was examined every multiset and every partial graph is counted."""
+    full = dataclasses.replace(SMALL, limits=dataclasses.replace(SMALL.limits, listed=1))
+    both = []
+    for settings in (SMALL, full):
+        problem = CensusProblem.of(observed(ALIKE, star), Knowledge(ALIKE, n=6), settings)
+        nodes = CensusCandidates(problem, FOREVER, Budget(time_limit=60)).start.nodes
+        both.append(enumerated(problem, nodes, None, FOREVER))
+    whole, cut = both
+    assert whole.forms == cut.forms == {star.canonical_form()}
+    assert whole.exhausted and not cut.exhausted
+    trees = sum(max(dict(tree.degree).values()) <= 5 for tree in nx.nonisomorphic_trees(6))
+    degrees = {tuple(sorted(dict(tree.degree).values())) for tree in nx.nonisomorphic_trees(6)}
+    assert trees == 6 and cut.censuses == len(degrees), "the star is a tree, and these are looked at first"
+    assert cut.partials < whole.partials and cut.censuses < whole.censuses
 
 
 def test_the_screen_passes_what_labels_tried_one_by_one_do(problem: CensusProblem) -> None:

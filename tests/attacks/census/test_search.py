@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
@@ -14,6 +14,7 @@ import pytest
 from models import flat
 
 from jgleak import Budget, Knowledge, get_attack
+from jgleak.attacks.census import search
 from jgleak.attacks.census.growth import Assembly
 from jgleak.attacks.census.moves import Linked, Moves
 from jgleak.attacks.census.node_sums import NodeSums
@@ -22,6 +23,7 @@ from jgleak.attacks.census.search import SEARCHED, levels_of, searchable
 from jgleak.attacks.census.sketch import sketch
 from jgleak.attacks.census.tempering import FLOOR, _energies
 from jgleak.attacks.distance import gradient_distances
+from jgleak.attacks.span.hops import Nodes
 from jgleak.features import FeatureSpace, onehot
 from jgleak.federated import Observation, fedsgd
 from jgleak.gnn.tree import over
@@ -121,6 +123,36 @@ def test_blocks_of_a_graph_assemble_to_it() -> None:
     ]
     assert any(one.isomorphic(graph) for one in found)
     assert all(sorted(one.degree.tolist()) == sorted(graph.degree.tolist()) for one in found)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sizes"),
+    [({"n": 7}, range(7, 8)), ({"max_n": 6}, range(2, 7)), ({}, range(2, 41)), ({"max_n": 1}, None)],
+    ids=["known", "bounded", "the first round", "one node"],
+)
+def test_graphs_are_searched_among_the_numbers_of_nodes_that_are_tried_first(
+    fields: dict[str, int], sizes: range | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[Moves]()
+
+    def tempered(sums: NodeSums, moves: Moves, **_: Any) -> Iterator[None]:
+        asked.append(moves)
+        yield from (None, None)
+
+    monkeypatch.setattr(search, "tempered", tempered)
+    problem = CensusProblem.of(observed(drawn(np.random.default_rng(5), 7)), Knowledge(SPACE, **fields))
+    codes, degrees = np.repeat(CODES, 3, axis=0), np.array([1, 2, 3] * 2)
+    nodes = Nodes(codes, SPACE.encode(codes), degrees)
+    levels, found, info = search.searched(problem, nodes, Budget(time_limit=60).start())
+    assert (levels, found.graphs, found.exhausted) == (None, (), False), "a search excludes nothing"
+    if sizes is None:
+        assert not asked and not info
+        return
+    (moves,) = asked
+    assert (moves.sizes, moves.kinds, moves.most, moves.fixed) == (sizes, KINDS, 3, None)
+    assert info == {"rounds": 2, "censuses": 0, "partials": 0}
+    none = Nodes(codes[:0], SPACE.encode(codes[:0]), degrees[:0])
+    assert search.searched(problem, none, Budget(time_limit=60).start())[0] is None and len(asked) == 1
 
 
 @pytest.mark.parametrize("known", ["features", "nothing"])
