@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.attack import Reconstruction
-from jgleak.attacks.census.batches.answers import _first, checked, cut
+from jgleak.attacks.census.batches.answers import OTHERS, _first, beside, checked, cut, of_all
 from jgleak.attacks.census.batches.joint import each_gradient, fitting, remaining, without
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.settings import DEFAULTS
@@ -110,3 +110,51 @@ def test_what_is_cut_claims_nothing_beside_its_list() -> None:
     assert cut(whole).certificate == Certificate("at_least_k", 1, 9, True, 1e-6)
     assert cut(whole).graphs == whole.graphs
     assert cut(dataclasses.replace(whole, certificate=None)).certificate is None
+
+
+def listed(*graphs: Graph, **fields: Any) -> Reconstruction:
+    """Graphs that are all that there are, unless ``fields`` say another thing."""
+    status = "unique" if len(graphs) == 1 else "k_graphs"
+    certificate = Certificate(
+        **({"status": status, "size": len(graphs), "n_max": 9, "n_known": True, "residual": 1e-7} | fields)
+    )
+    return Reconstruction(graphs, 0.0, "match", certificate=certificate)
+
+
+@pytest.mark.parametrize(
+    ("lists", "status", "size"),
+    [
+        ([listed(ring(3, 1)), listed(ring(4, 1))], "unique", 1),
+        ([listed(ring(3, 1)), listed(ring(4, 1), ring(5, 1))], "k_graphs", 2),
+        ([listed(ring(3, 1), ring(6, 1)), listed(*(ring(n, 0) for n in (3, 4, 5)))], "k_graphs", 6),
+        ([listed(ring(3, 1), ring(6, 1)), listed(ring(3, 1), ring(4, 1))], "at_least_k", 1),
+        ([listed(ring(3, 1)), listed(ring(3, 1))], "unique", 1),
+        ([listed(ring(3, 1)), listed(ring(4, 1), ring(5, 1), status="at_least_k")], "at_least_k", 2),
+    ],
+    ids=["one", "two", "products", "shared graphs are not counted", "equal graphs are one batch", "an open list"],
+)
+def test_a_batch_is_any_choice_of_its_lists(lists: list[Reconstruction], status: Status, size: int) -> None:
+    certificate = of_all(lists, 0.25)
+    assert (certificate.status, certificate.size, certificate.residual) == (status, size, 0.25)
+    assert (certificate.n_max, certificate.n_known, certificate.conditions) == (9, True, ())
+
+
+def test_a_batch_assumes_what_any_of_its_lists_does_once() -> None:
+    lists = [
+        listed(ring(3, 1), conditions=("a", "b"), n_max=7),
+        listed(ring(4, 1), conditions=("b", "c"), n_max=12, n_known=False),
+        Reconstruction((ring(5, 1),), 0.0, "match"),
+    ]
+    certificate = of_all(lists, 0.0)
+    assert certificate.conditions == ("a", "b", "c") and (certificate.n_max, certificate.n_known) == (12, False)
+
+
+def test_graphs_beside_others_assume_those() -> None:
+    """Of a batch every graph does, of one graph this one, and of none there is no answer."""
+    one, bare = listed(ring(3, 1), conditions=("a",)), Reconstruction((ring(4, 1),), 0.0, "match")
+    (alone,) = beside(one)
+    assert alone.graphs == one.graphs and alone.certificate is not None
+    assert alone.certificate.conditions == ("a", OTHERS)
+    assert beside(Reconstruction((), None, "time")) == []
+    batch = Reconstruction((ring(3, 1), ring(4, 1)), 0.0, "match", members=(one, bare))
+    assert beside(batch) == [alone, bare]

@@ -189,3 +189,21 @@ def test_a_ray_is_found_where_the_cone_is_one_line() -> None:
     assert same(found, own_rows(model, params, GRAPHS[:1]))
     none = dataclasses.replace(levels, hops=(*levels.hops[:-1], levels.top.keep(np.zeros(len(states), bool))))
     assert not len(rays.pooled_rows(head, none, states[:0], DEFAULTS.limits, FOREVER)), "of no blocks, no rows"
+
+
+@pytest.mark.parametrize(
+    ("share", "blur", "kept"),
+    [
+        (1, 0.0, [True, True, False, False]),
+        (2, 0.0, [True, True, True, False]),
+        (1, 0.49, [True, True, False, False]),
+        (1, 0.5, [True, True, True, True]),
+    ],
+)
+def test_a_block_whose_state_is_more_than_the_pooled_row_allows_occurs_in_no_graph(
+    share: int, blur: float, kept: list[bool]
+) -> None:
+    """Of a mean over two nodes twice the row is allowed; rounding is a share of an entry, and of the largest."""
+    states, pooled = np.array([[1.0, 0.0], [4.0, 2.0], [8.0, 4.0], [1.0, 5.0]]), np.array([4.0, 2.0])
+    assert members._possible(states, pooled, share, blur).tolist() == kept
+    assert members._possible(states - 2.0, pooled, share, blur).all(), "a negative state may cancel another"

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.attack import Budget
-from jgleak.attacks.census.batches.separate import Share, separated
+from jgleak.attacks.census.batches.separate import SAME, Share, _same, _smallest, separated
 from jgleak.attacks.census.batches.upstream import own_upstreams
 from jgleak.attacks.census.batches.weights import Weights, weights
 from jgleak.attacks.census.candidates import CensusCandidates, Levels
 from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.system import Rules
+from jgleak.attacks.span.hops import Blocks
 from jgleak.federated import Knowledge, fedsgd
 from jgleak.gnn import GNN
 from jgleak.graph import Graph
@@ -99,6 +101,40 @@ def test_a_missing_block_shows(lab: Any) -> None:
     less = Levels(levels.nodes, (*levels.hops[:-1], levels.top.keep(kept)), (), complete=False)
     found = weights(problem, less, BUDGET.start())
     assert found is None or not found.explained
+
+
+@pytest.mark.parametrize(
+    ("counts", "smallest"),
+    [
+        ((3, 0, 0), (3, 0, 0)),
+        ((0, 12, 0), (0, 1, 0)),
+        ((0, 0, 6), (0, 0, 6)),
+        ((4, 6, 0), (2, 3, 0)),
+        ((6, 3, 0), (2, 1, 0)),
+        ((6, 6, 0), (2, 2, 0)),
+    ],
+    ids=["ends alone", "rings", "leaves alone", "paths", "short paths", "an odd number of ends"],
+)
+def test_a_share_is_the_smallest_that_may_be_a_graphs(counts: tuple[int, ...], smallest: tuple[int, ...]) -> None:
+    """Nodes of one kind with one and two neighbours, and one of another with one: under a mean all multiples are alike.
+    Sizes are those that balances and the number of edges allow."""
+    neighbours, roots, zeros = ((0,), (0, 0), (0,)), np.array([0, 0, 1]), np.zeros(3)
+    blocks = Blocks(roots, roots, neighbours, zeros[:, None], zeros[:, None], zeros, 0)
+    rules = Rules.of(blocks, np.arange(3))
+    share = Share(np.array(counts), np.array([0.5, -1.0]), 1, 2, only=True)
+    found = _smallest(share, rules)
+    assert tuple(found.counts.tolist()) == smallest
+    np.testing.assert_allclose(found.counts[:, None] * found.factor, share.counts[:, None] * share.factor)
+    assert (found.label, found.copies, found.only) == (1, 2, True)
+
+
+def test_one_graph_from_a_part_of_its_factor_is_the_same() -> None:
+    counts, factor = np.array([2, 4, 0]), np.array([0.3, -0.2])
+    one = Share(counts, factor, 0, 1, only=True)
+    assert _same(one, dataclasses.replace(one, counts=2 * counts, factor=factor / 2))
+    for far, same in ((0.9, True), (1.1, False)):
+        assert _same(one, dataclasses.replace(one, factor=factor * (1 + far * SAME))) is same
+    assert not _same(one, dataclasses.replace(one, counts=counts[::-1].copy()))
 
 
 def _in_order(shares: list[Share], truth: np.ndarray) -> list[Share]:

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.attack import Budget, Reconstruction
-from jgleak.attacks.census.batches.trained_again import trained_again
+from jgleak.attacks.census.batches import trained_again as module
+from jgleak.attacks.census.batches.trained_again import of_trained, trained_again
+from jgleak.attacks.certificate import Certificate
 from jgleak.attacks.distance import MATCH
 from jgleak.federated import LocalTraining, fedavg
 from jgleak.graph import Graph
@@ -34,3 +36,37 @@ def test_only_graphs_stay_that_return_the_update(lab: Any, seconds: float) -> No
     assert far <= MATCH
     assert [len(answer.graphs) for answer in found] == [2, 1]
     assert not any(graph.isomorphic(wrong) for graph in found[0].graphs) and found[1].graphs == (second,)
+
+
+def test_firsts_that_fit_with_each_other_alone_stay_in_front(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each list has a graph that fits beside the other's first one, and these two do not fit together. Of a long list
+    the first graphs are trained."""
+    first, second, other, more = (lab.path(colours) for colours in ([0, 1], [1, 2], [2, 3], [3, 0]))
+    fitting, asked = [(first, second), (other, second), (first, more)], list[tuple[Graph, ...]]()
+
+    def replayed(seen: Any, space: Any, graphs: Any) -> float:
+        asked.append(tuple(graphs))
+        return 0.0 if tuple(graphs) in fitting else 1.0
+
+    monkeypatch.setattr(module, "replayed", replayed)
+    monkeypatch.setattr(module, "LISTED", 2)
+    clock = Budget(time_limit=1e6).start()
+    lists = [listed(other, first, more), listed(more, second)]
+    seen = lab.observe(lab.model(), first)
+    found, far = trained_again(seen, lab.space, lists, [first, second], clock)
+    assert far == 0.0 and asked == [(other, second), (first, more), (other, more), (first, second)]
+    assert [answer.graphs for answer in found] == [(first, other), (second, more)]
+
+
+def test_a_batch_that_was_trained_is_one_of_those_that_were(lab: Any) -> None:
+    """Beside the first graphs one of three others, in two lists of 2 and 3, which have six choices."""
+    rings = [lab.ring([0] * n) for n in (3, 4, 5, 6, 7)]
+    answers = [
+        Reconstruction(
+            tuple(part), 0.0, "match", certificate=Certificate("k_graphs", len(part), 9, True, 1e-7, ("said",))
+        )
+        for part in (rings[:2], rings[2:])
+    ]
+    certificate = of_trained(answers, 1e-6)
+    assert (certificate.status, certificate.size, certificate.residual) == ("k_graphs", 4, 1e-6)
+    assert of_trained([answers[0]], 1e-6).size == 2
