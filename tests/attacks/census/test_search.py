@@ -19,6 +19,7 @@ from jgleak.attacks.census.growth import Assembly
 from jgleak.attacks.census.moves import Linked, Moves
 from jgleak.attacks.census.node_sums import NodeSums
 from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.rooted_states import BATCH, RootedStates, Rows
 from jgleak.attacks.census.search import SEARCHED, levels_of, searchable
 from jgleak.attacks.census.sketch import sketch
 from jgleak.attacks.census.tempering import FLOOR, _energies
@@ -85,6 +86,54 @@ def test_misfits_are_those_of_whole_models(name: str) -> None:
     lengths = np.linalg.norm(found, axis=1)
     assert lengths[0] < 1e-5 < 1e-2 < lengths[1:].min()
     np.testing.assert_array_equal(found, sums.misfits(*padded(graphs)))  # remembered neighbourhoods
+
+
+def test_rooted_neighbourhoods_are_named_and_embedded_once() -> None:
+    """Two nodes have one number where all that two layers see of them is equal, degrees included, in one graph or two;
+    its row and state are those of the whole model. There are more than are embedded at once."""
+    rng = np.random.default_rng(1)
+    graphs = [drawn(rng, int(rng.integers(6, 11))) for _ in range(40)]
+    sums = NodeSums(CensusProblem.of(observed(graphs[0]), Knowledge(SPACE)), CODES, MOST)
+    states = RootedStates(sums.model, sums.params, sums.inputs, sums.degrees, MOST)
+    adjacency, kinds = padded(graphs)
+    entries = np.maximum(kinds, 0) * (MOST + 1) + adjacency.sum(axis=2)
+    first = states.numbers(adjacency[:5], entries[:5])
+    (more,) = states.taken()
+    numbers = states.numbers(adjacency, entries)
+    assert np.array_equal(numbers[:5], first), "what is known keeps its number"
+    inputs, found = (np.concatenate(parts) for parts in zip(more, *states.taken(), strict=True))
+    assert not states.taken() and np.array_equal(states.numbers(adjacency, entries), numbers) and not states.taken()
+    name = np.array([f"{graph.x[v, 0]} of {graph.degree[v]}" for graph in graphs for v in range(graph.n)], object)
+    starts = np.cumsum([0, *(graph.n for graph in graphs)])
+    for _ in range(2):
+        around = [
+            [start + u for u in graph.neighbours[v]]
+            for start, graph in zip(starts, graphs, strict=False)
+            for v in range(graph.n)
+        ]
+        name = np.array([f"({name[v]}: {' '.join(sorted(name[beside]))})" for v, beside in enumerate(around)], object)
+    there = numbers[kinds >= 0]
+    pairs = set(zip(there.tolist(), name.tolist(), strict=True))
+    assert len(pairs) == len(set(there.tolist())) == len(set(name.tolist())) > BATCH
+    alone = kinds < 0
+    assert found.shape[0] == numbers.max() + 1 == len(pairs) + len(set(numbers[alone].tolist()) - set(there.tolist()))
+    batch = GraphBatch.from_graphs(graphs, SPACE)
+    whole = jax.vmap(lambda *one: sums.model.apply({"params": sums.params}, *one, method="states")[-1])
+    wanted = np.asarray(whole(batch.nodes, batch.adjacency, batch.node_mask))[:, : kinds.shape[1]][~alone]
+    np.testing.assert_allclose(found[there], wanted, atol=1e-5)
+    np.testing.assert_allclose(inputs[there], np.asarray(batch.nodes)[:, : kinds.shape[1]][~alone])
+
+
+def test_an_array_of_rows_grows_by_doubling() -> None:
+    rows = Rows(np.arange(6).reshape(3, 2))
+    rows.add(np.full((1, 2), 7))
+    assert (rows.size, rows.array.shape, rows.array.dtype) == (4, (8, 2), np.int64)
+    whole = rows.array
+    rows.add(np.full((4, 2), 8))
+    assert rows.array is whole and rows.size == 8
+    rows.add(np.full((1, 2), 9))
+    assert rows.array.shape == (18, 2)
+    assert rows.array[: rows.size, 0].tolist() == [0, 2, 4, 7, 8, 8, 8, 8, 9]
 
 
 def walk(moves: Moves, graph: Linked, steps: int) -> list[Linked]:

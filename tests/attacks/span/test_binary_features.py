@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from jgleak.attacks.attack import Budget
-from jgleak.attacks.span.binary_features import _null, passing_words, wordy
+from jgleak.attacks.span.binary_features import _distinct, _null, _partition, passing_words, wordy
 from jgleak.attacks.span.nodes import TooManyCandidates
 from jgleak.attacks.span.settings import TOLERANCES, SpanLimits
 from jgleak.attacks.span.subspace import Subspace
@@ -102,3 +102,40 @@ def test_functionals_of_zeros_vanish_everywhere() -> None:
         assert null.shape == (3, 3 - rank)
         np.testing.assert_allclose(null.T @ null, np.eye(3 - rank), atol=1e-12)
         np.testing.assert_allclose(some @ null, 0.0, atol=1e-12)
+
+
+def marked(size: int, *chosen: tuple[int, ...]) -> np.ndarray:
+    """Rows with ones at these places."""
+    return np.array([[float(place in one) for place in range(size)] for one in chosen]).reshape(-1, size)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "parts"),
+    [
+        (marked(4, (0,), (1,), (2,), (3,)), 4),
+        (marked(4, (0,), (1, 2, 3), (2, 3), (0, 2, 3)), 3),
+        (marked(3, (0, 1), (1, 2), (0, 2)), 3),
+        (marked(3, (0,)), 2),
+        (marked(5, *combinations(range(5), 2)), 2),
+        (marked(3, (), (0, 1, 2)), 0),
+        (marked(3), 0),
+    ],
+    ids=["all", "the finest", "complements", "one and its complement", "no whole solution", "nothing proper", "none"],
+)
+def test_a_partition_is_as_fine_as_patterns_and_complements_allow(patterns: np.ndarray, parts: int) -> None:
+    """Where a linear programme takes halves (of the pairs of five), any pattern and its complement are one."""
+    one = np.ones(patterns.shape[1])
+    found = _partition(patterns, one, TOLERANCES)
+    assert found.shape == (parts, one.size)
+    assert not parts or np.allclose(found.sum(axis=0), one)
+    allowed = [*patterns, *(one - patterns)]
+    assert all(any(np.allclose(row, other) for other in allowed) for row in found)
+    assert _partition(patterns, 0.0 * one, TOLERANCES).shape == (0, one.size)
+
+
+def test_patterns_that_rounding_moves_are_one_and_the_commonest_is_first() -> None:
+    """Each the mean of its copies."""
+    near = 0.5 * TOLERANCES.word_entry
+    rows = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0 + near], [1.0 + 4 * near, 0.0], [0.0, 1.0 - near]])
+    np.testing.assert_allclose(_distinct(rows, TOLERANCES), [[0.0, 1.0], [1.0, 0.0], [1.0 + 4 * near, 0.0]], atol=1e-12)
+    assert _distinct(rows[:0], TOLERANCES).shape == (0, 2)
