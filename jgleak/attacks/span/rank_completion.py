@@ -158,12 +158,12 @@ def _shared(
     for _ in range(ROUNDS):
         # turned and shifted anew: equal directions on both sides of a cell's border meet in another round
         axes = linalg.qr(rng.normal(size=(directions.shape[1], AXES)), mode="economic")[0]
-        moved, mixed, key = rng.random(width), rng.integers(1, 1 << 40, width), []
+        moved, mixed, parts = rng.random(width), rng.integers(1, 1 << 40, width), list[Int[np.ndarray, " _n"]]()
         for start in range(0, directions.shape[0], SLAB):
             if clock.left <= 0:
-                break
-            key.append(np.floor(directions[start : start + SLAB] @ axes / CELL + moved).astype(np.int64) @ mixed)
-        order = np.argsort(key := np.concatenate([*key, np.zeros(0, np.int64)]), kind="stable")
+                return _largest_first(groups)
+            parts.append(np.floor(directions[start : start + SLAB] @ axes / CELL + moved).astype(np.int64) @ mixed)
+        order = np.argsort(key := np.concatenate(parts), kind="stable")
         starts = np.flatnonzero(np.r_[True, np.diff(key[order]) != 0, True])
         sizes = np.diff(starts)
         for i in np.argsort(-sizes, kind="stable")[: limits.completion_cells][: np.sum(sizes >= least)]:
@@ -174,4 +174,8 @@ def _shared(
             group = np.sort(cell[near[near.sum(axis=1).argmax()]])
             if group.size >= least:
                 groups[group.tobytes()] = group
+    return _largest_first(groups)
+
+
+def _largest_first(groups: dict[bytes, Int[np.ndarray, " _G"]]) -> list[Int[np.ndarray, " _G"]]:
     return sorted(groups.values(), key=len, reverse=True)

@@ -113,13 +113,15 @@ def weights(problem: CensusProblem, levels: Levels, clock: Clock) -> Weights | N
     """
     upstream = Upstream.of(problem.observation)
     equations = _equations(problem, levels, upstream, clock)
-    few = None if equations is None else support(equations.matrix, equations.right, clock)
+    if equations is None:
+        return None
+    few = support(equations.matrix, equations.right, clock)
     if few is None or not few.groups.size:
         return None
     kept = np.isin(np.arange(levels.top.size), few.groups)
     fewer = dataclasses.replace(levels, hops=(*levels.hops[:-1], levels.top.keep(kept)))
     again = _equations(problem, fewer, upstream, clock)  # more equations an unknown
-    if equations is None or again is None:
+    if again is None:
         return None
     some = least_squares(again.matrix, again.right)
     values, errors = np.zeros((2, kept.size, len(upstream.rows)))

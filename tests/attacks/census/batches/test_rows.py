@@ -10,9 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jaxtyping import Float
+from scipy import linalg
 
 from jgleak.attacks.attack import Budget
 from jgleak.attacks.census.assemble import CUT, AnonymitySet, ExplainingGraph
+from jgleak.attacks.census.batches import head as head_module
 from jgleak.attacks.census.batches import masks, members, rays
 from jgleak.attacks.census.batches.head import HeadGradient
 from jgleak.attacks.census.batches.joint import distance, each_gradient, remaining, without
@@ -207,3 +209,70 @@ def test_a_block_whose_state_is_more_than_the_pooled_row_allows_occurs_in_no_gra
     states, pooled = np.array([[1.0, 0.0], [4.0, 2.0], [8.0, 4.0], [1.0, 5.0]]), np.array([4.0, 2.0])
     assert members._possible(states, pooled, share, blur).tolist() == kept
     assert members._possible(states - 2.0, pooled, share, blur).all(), "a negative state may cancel another"
+
+
+CONE = np.array([[1.0, 0.0, 2.0, 0.0], [0.0, 3.0, 1.0, 0.0]]).T
+"""Two rays that share a block, and a block that neither has."""
+
+
+def test_blocks_that_no_vector_of_a_cone_has_are_excluded() -> None:
+    """The null space of three equations: one is the shape of the cone, the others leave the last block out."""
+    system = linalg.null_space(CONE.T).T
+    assert rays._occurring(system, DEFAULTS.limits, FOREVER).tolist() == [True, True, True, False]
+    opposed = np.r_[np.c_[system, -system[:, :1]], [[0.0] * 4 + [1.0]]]
+    assert rays._occurring(opposed, DEFAULTS.limits, FOREVER).tolist() == [True, True, True, False, False]
+    late = rays._occurring(system, DEFAULTS.limits, Budget(time_limit=0.0).start())
+    assert late.tolist() == [True] * 4, "without time everything stays"
+
+
+def test_the_shortest_vector_with_a_block_is_the_ray_that_has_it() -> None:
+    """Its own block says which; of what both have the shorter one, in units of that block."""
+    null = rays._null(linalg.null_space(CONE.T).T)
+    assert null.shape == (4, 2)
+    for block, wanted in ((0, [1.0, 0.0, 2.0, 0.0]), (1, [0.0, 1.0, 1 / 3, 0.0]), (2, [0.5, 0.0, 1.0, 0.0])):
+        found = rays._shortest(null, block)
+        assert found is not None
+        np.testing.assert_allclose(found, wanted, atol=1e-9)
+        assert found.min() >= 0.0
+    assert rays._null(np.zeros((3, 0))).shape == (0, 0)
+    line = np.array([[1.0], [-1.0]]) / np.sqrt(2)
+    assert rays._shortest(line, 0) is None, "no vector is without a negative count"
+    alone = rays._shortest(np.array([[1.0], [1.0]]) / np.sqrt(2), 1)
+    assert alone is not None and np.allclose(alone, [1.0, 1.0])
+
+
+def test_of_a_sum_rows_are_those_of_small_multiples_of_the_rarest_block() -> None:
+    """Of a mean there is one; a count of rounding is none."""
+    states, ray = np.arange(6.0).reshape(3, 2), np.array([2.0, 4.0, 1e-3])
+    for pooling, scales in (("mean", [1 / 6.001]), ("sum", [k / 2.0 for k in range(1, rays.COVERS + 1)])):
+        model, params = pooled(64, 2, pooling=pooling)
+        head = HeadGradient.of(seen(model, params, GRAPHS[:1]))
+        rows = rays._rows_of(head, states, ray)
+        np.testing.assert_allclose(rows, [scale * (states.T @ ray) for scale in scales], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("values", "rank"),
+    [
+        ([1.0, 0.5, 0.4, 1e-3], 3),
+        ([1.0, 1e-3, 1e-4, 1e-5], 1),
+        ([1.0, 0.9, 0.8, 0.3, 1e-9], 3),
+        ([1.0], 1),
+        ([1.0, 0.9], 1),
+        ([1.0, 1e-8, 1e-9], 1),
+    ],
+    ids=["three", "one", "no more than graphs", "a single value", "of two", "rounding"],
+)
+def test_a_path_adds_faint_directions_behind_the_largest_gap(values: list[float], rank: int) -> None:
+    model, params = pooled(64, 2)
+    assert head_module._largest_gap(np.array(values), seen(model, params, GRAPHS)) == rank
+
+
+def test_a_row_whose_part_cannot_lower_the_rank_has_none() -> None:
+    """One beside the space of pooled rows."""
+    model, params = pooled(64, 2)
+    head = HeadGradient.of(seen(model, params, GRAPHS))
+    beside = np.linalg.svd(head.columns)[0][:, -1]
+    assert abs(head.of_row(beside + 0.0)[1]) > 0
+    s, outside = dataclasses.replace(head, values=np.full(3, np.inf)).of_row(beside)
+    assert outside == np.inf and not s.any()

@@ -1,0 +1,102 @@
+"""Weights along a path that follows from them: which turn is kept, and when they end."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jgleak.attacks.attack import Budget, Clock
+from jgleak.attacks.census.batches import weights as module
+from jgleak.attacks.census.candidates import Levels
+from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.span.hops import Nodes
+from jgleak.federated import Knowledge
+
+FOREVER = Budget(time_limit=1e6).start()
+LEVELS = Levels(Nodes(np.zeros((0, 1), np.int64), np.zeros((0, 1)), np.zeros(0, np.int64)), (), (), complete=True)
+
+
+@pytest.fixture(scope="module")
+def problem(lab: Any) -> CensusProblem:
+    return CensusProblem.of(lab.observe(lab.model(), lab.path([0, 1, 1, 2, 0])), Knowledge(lab.space, n=4))
+
+
+def settled(
+    problem: CensusProblem,
+    residuals: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+    unknowns: int = 4,
+    clock: Clock = FOREVER,
+) -> tuple[int, int]:
+    """The number of the path that is returned, and how many were followed."""
+    problems, paths = [problem], list[tuple[Any, ...]]()
+    (point,) = problem.path
+
+    def followed(here: CensusProblem, *_: Any) -> tuple[Any, ...]:
+        problems.append(here)
+        wild = residuals[len(paths) + 1 :] and residuals[len(paths) + 1] == np.inf
+        leaf = np.array([np.nan if wild else float(len(paths))])
+        paths.append((point, point._replace(params={"kernel": leaf})))
+        return paths[-1]
+
+    made = SimpleNamespace(matrix=np.zeros((12, unknowns, 1)), right=np.zeros(12))
+    monkeypatch.setattr(module, "_equations", lambda *_: made)
+    monkeypatch.setattr(
+        module,
+        "least_squares",
+        lambda *_: SimpleNamespace(residual=residuals[len(paths)], values=np.zeros((unknowns, 1))),
+    )
+    monkeypatch.setattr(module, "weighted_path", followed)
+    found = module._settled(problem, LEVELS, clock)
+    return next((k + 1 for k, path in enumerate(paths) if found.path is path), 0), len(paths)
+
+
+@pytest.mark.parametrize(
+    ("residuals", "kept", "followed"),
+    [
+        ([1e-5], 0, 0),
+        ([1e-1, 1e-2, 1e-6], 2, 2),
+        ([1e-1, 9e-2], 1, 1),
+        ([1e-1, 2e-1], 0, 1),
+        ([1.0, 0.7, 1e-6], 2, 2),
+        ([1e-1, np.inf], 0, 1),
+        ([1e-1, 5e-2, 3e-2, 1e-2], 2, 3),
+    ],
+    ids=["at once", "falling", "hardly", "worse", "just enough", "diverging", "the limit"],
+)
+def test_turns_go_on_while_the_residual_falls_enough(
+    residuals: list[float], kept: int, followed: int, problem: CensusProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a factor of 0.7; at the limit of three turns the last path whose residual is known is kept."""
+    settings = dataclasses.replace(problem.settings, limits=dataclasses.replace(problem.limits, path_turns=3))
+    assert settled(dataclasses.replace(problem, settings=settings), residuals, monkeypatch) == (kept, followed)
+
+
+def test_a_path_is_followed_where_equations_are_thrice_the_unknowns_and_there_is_time(
+    problem: CensusProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    falling = [1e-1, 1e-2, 1e-6]
+    assert settled(problem, falling, monkeypatch, unknowns=4) == (2, 2)
+    assert settled(problem, falling, monkeypatch, unknowns=5) == (0, 0)
+    assert settled(problem, falling, monkeypatch, clock=Clock(0.0, 0.0)) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("path", "additive", "followed"), [(1, "nodes", False), (2, "nodes", True), (2, "pooled", False)]
+)
+def test_paths_are_those_of_several_steps_behind_a_readout_a_node(
+    path: int, additive: str, followed: bool, lab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = {} if additive == "nodes" else {"readout": "pooled", "readout_widths": (64,), "last_act": True}
+    problem = CensusProblem.of(lab.observe(lab.model(**fields), lab.ring([0, 1, 2])), Knowledge(lab.space))
+    problem = dataclasses.replace(problem, path=problem.path * path)
+    other = dataclasses.replace(problem)
+    asked = list[CensusProblem]()
+    monkeypatch.setattr(module, "_settled", lambda *_: other)
+    monkeypatch.setattr(module, "weights", lambda some, *_: asked.append(some))
+    module.weights_along(problem, LEVELS, FOREVER)
+    assert asked[0] is (other if followed else problem)
