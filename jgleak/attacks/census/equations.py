@@ -22,6 +22,7 @@ from jgleak.attacks.census.system import Equations
 from jgleak.attacks.census.training_norms import Pull, TrainingNorm, taken, training_norms
 from jgleak.attacks.closed_form.pooled_embedding import pooled_embedding
 from jgleak.attacks.span.hops import Blocks, Nodes
+from jgleak.attacks.span.kernels import padded
 from jgleak.federated.loss import label_loss
 from jgleak.gnn import GNN, Params
 from jgleak.gnn.tree import over
@@ -94,7 +95,7 @@ class Trees(NamedTuple):
 def unfold(levels: Sequence[Blocks]) -> Trees:
     """Every top block as its unfolding tree."""
     widest = max((len(n) for level in levels for n in level.neighbours), default=0)
-    width = next(w for w in (*WIDTHS, widest) if w >= widest)
+    width = padded(widest, WIDTHS)
     places, along = np.arange(levels[-1].size)[:, None], list[Int[np.ndarray, "K _"]]()
     for level in reversed(levels):
         table = np.full((level.size + 1, 1 + width), -1)
@@ -130,7 +131,7 @@ class Table(NamedTuple):
     @staticmethod
     def of(nodes: Nodes) -> Table:
         number = nodes.degrees.size
-        pad = next(s for s in (*NODES, number) if s >= number) - number
+        pad = padded(number, NODES) - number
         rows = np.pad(nodes.rows.astype(np.float32), ((0, pad), (0, 0)))
         return Table(rows, np.pad(nodes.degrees.astype(np.float32), (0, pad)))
 

@@ -21,6 +21,7 @@ from jgleak.attacks.census.equations import Table, Trees, embed, unfold
 from jgleak.attacks.census.local_path import LocalPath, Point
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.noise import deviations
+from jgleak.attacks.span.kernels import padded
 from jgleak.federated.descent import Descended, Slope, descended
 from jgleak.federated.local_training import Descent
 from jgleak.federated.loss import Loss, label_loss
@@ -88,17 +89,13 @@ class Trained(NamedTuple):
 def _trained(problem: CensusProblem, levels: Levels, blocks: Int[np.ndarray, " k"]) -> Trained:
     seen = problem.seen
     assert seen.local is not None
-    trees = unfold(levels.hops).part(blocks, _size(blocks))
+    trees = unfold(levels.hops).part(blocks, padded(blocks.size, BLOCKS))
     return Trained(seen.params, seen.local.descent, Table.of(levels.nodes), trees, label_of(problem))
-
-
-def _size(blocks: Int[np.ndarray, " k"]) -> int:
-    return next(size for size in (*BLOCKS, blocks.size) if size >= blocks.size)
 
 
 def _padded(blocks: Int[np.ndarray, " k"], shares: Float[np.ndarray, "*P k"]) -> Float[np.ndarray, "*P K"]:
     lead = ((0, 0),) * (shares.ndim - 1)
-    return np.pad(shares, (*lead, (0, _size(blocks) - blocks.size))).astype(np.float32)
+    return np.pad(shares, (*lead, (0, padded(blocks.size, BLOCKS) - blocks.size))).astype(np.float32)
 
 
 def label_of(problem: CensusProblem) -> Num[np.ndarray, "..."]:

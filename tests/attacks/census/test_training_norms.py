@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -11,7 +12,8 @@ import numpy as np
 import pytest
 
 from jgleak import Budget, Knowledge, get_attack
-from jgleak.attacks.census.number_of_nodes import number_of_nodes
+from jgleak.attacks.census import number_of_nodes as counting
+from jgleak.attacks.census.number_of_nodes import EXPLAINED, FITS, number_of_nodes
 from jgleak.attacks.census.settings import DEFAULTS
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.datasets import load
@@ -109,3 +111,58 @@ def test_a_bound_of_one_node_leaves_no_number_that_statistics_tell(lab: Any) -> 
     observation = fedsgd(model, lab.params(model), [graph], space, loss="ce")
     with pytest.raises(ConditionFailed, match="do not determine the number of nodes"):
         number_of_nodes(observation, Knowledge(space, max_n=1), DEFAULTS, Budget(time_limit=60).start(), Budget())
+
+
+@pytest.mark.parametrize(
+    ("misfits", "most", "number"),
+    [
+        ({4: 1e-4}, 6, 4),
+        ({4: EXPLAINED}, 6, 4),
+        ({4: 1.01 * EXPLAINED}, 6, None),
+        ({4: 1e-4, 5: FITS * 1e-4}, 6, None),
+        ({4: 1e-4, 5: 1.01 * FITS * 1e-4}, 6, 4),
+        ({2: 1e-4}, 20, 2),
+        ({50: 1e-4}, None, 50),
+        ({50: 1e-4, 90: 1e-6}, None, 50),
+        ({30: 2e-4, 70: 1e-4}, None, 30),
+        ({30: 2e-4, 31: 3e-4, 70: 1e-4}, None, None),
+    ],
+    ids=[
+        "one",
+        "explained",
+        "not explained",
+        "two",
+        "hardly two",
+        "the smallest",
+        "the second round",
+        "the first round that has any",
+        "the better one later",
+        "none alone",
+    ],
+)
+def test_the_number_is_the_only_one_whose_misfit_is_small(
+    misfits: dict[int, float], most: int | None, number: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, observation = observed("indole", gin())
+    asked, blocks = list[int](), SimpleNamespace(size=1)
+
+    def misfit(*_: Any) -> Any:
+        return lambda n: asked.append(n) or misfits.get(n, 1.0)
+
+    monkeypatch.setattr(counting, "_misfit", misfit)
+    monkeypatch.setattr(counting, "one_hop", lambda *_, **__: blocks)
+    knowledge, clock = Knowledge(DATA.space, max_n=most), Budget(time_limit=60).start()
+
+    def found(settings: Any = DEFAULTS, clock: Any = clock) -> int | None:
+        try:
+            return number_of_nodes(observation, knowledge, settings, clock, Budget())
+        except ConditionFailed as error:
+            assert "do not determine the number of nodes" in str(error)
+            return None
+
+    assert found() == number and min(asked) == 2
+    limits = dataclasses.replace(DEFAULTS.limits, blocks_counted=5)
+    for blocks.size in (0, 6):
+        assert found(dataclasses.replace(DEFAULTS, limits=limits)) is None, "no blocks, or too many"
+    blocks.size = 5
+    assert found(dataclasses.replace(DEFAULTS, limits=limits)) == number

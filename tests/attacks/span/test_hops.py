@@ -10,6 +10,7 @@ import pytest
 
 from jgleak.attacks.span import ranges
 from jgleak.attacks.span.hops import Blocks, Nodes, next_hop_count, one_hop_count, partnered, reciprocal, turned
+from jgleak.attacks.span.kernels import fill, padded
 from jgleak.attacks.span.ranges import _ranges
 
 
@@ -107,6 +108,15 @@ def test_prefixes_are_shared_in_whole_tiles(
     assert [one.size for one in work] == sizes
     assert [one.first for one in work] == np.cumsum([0, *sizes])[:-1].tolist()
     assert all((one.row, one.column) == (0, 0) for one in work)
+
+
+def test_a_size_is_padded_to_the_next_of_a_few() -> None:
+    """A size beyond the last stays as it is."""
+    assert [padded(size, (4, 8)) for size in (0, 3, 4, 5, 8, 9)] == [4, 4, 4, 8, 8, 9]
+    array = np.arange(6).reshape(2, 3)
+    assert fill(array, 4, value=7).tolist() == [[0, 1, 2], [3, 4, 5], [7, 7, 7], [7, 7, 7]]
+    assert fill(array, 5, axis=1).tolist() == [[0, 1, 2, 0, 0], [3, 4, 5, 0, 0]]
+    assert fill(array, 2) is array and fill(array, 2, axis=1) is array
 
 
 def test_an_edge_has_one_class_from_both_ends() -> None:

@@ -145,6 +145,10 @@ def test_returned_statistics_show_the_mean_of_the_rows_before_a_norm() -> None:
             assert np.linalg.matrix_rank(gradient, 1e-4 * np.abs(gradient).max()) < np.linalg.matrix_rank(rows, 1e-3)
         [point] = [p for p in leak_points(observation, layer + 1) if p.name == ("hidden", "aggregate")[layer]]
         assert point.gradient.shape[1] == gradient.shape[1] + 1
+        added = np.linalg.norm(point.gradient[:, -1]), np.linalg.norm(np.asarray(gradient, np.float64), 2)
+        assert added[0] == pytest.approx(added[1]), (
+            "as long as the gradient, so that neither is rounding beside the other"
+        )
     narrow = GNN(SPACE.width, (Layer(GCNConv(WIDE), norm=norm), Layer(GCNConv(64))), HEAD)
     blind = fedsgd(narrow, narrow.initial(key=jax.random.key(0)), [graph], SPACE, loss="bce")
     assert mean_rows(blind, 0) == {("conv", "kernel"): None}

@@ -20,6 +20,7 @@ from jgleak.attacks.census.equations import Table, Trees, embed, unfold
 from jgleak.attacks.census.followed import BLOCKS
 from jgleak.attacks.census.local_path import LocalPath, Point
 from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.span.kernels import padded
 from jgleak.federated.descent import Descended, descended
 from jgleak.federated.local_training import Descent
 from jgleak.gnn import GNN, Params
@@ -39,7 +40,7 @@ def weighted_path(
     seen = problem.seen
     assert seen.local is not None
     used = np.flatnonzero(values.any(axis=1))
-    size = next(size for size in (*BLOCKS, used.size) if size >= used.size)
+    size = padded(used.size, BLOCKS)
     trees = unfold(levels.hops).part(used, size)
     along = np.pad(values[used] @ upstream, ((0, size - used.size), (0, 0))).astype(np.float32)
     given = _Weighed(seen.params, seen.local.descent, Table.of(levels.nodes), trees, along)

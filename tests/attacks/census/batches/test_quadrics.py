@@ -7,7 +7,7 @@ import pytest
 from jaxtyping import Float
 
 from jgleak.attacks.attack import Budget
-from jgleak.attacks.census.batches import patterns, quadrics
+from jgleak.attacks.census.batches import masks, patterns, quadrics
 from tests.clocks import HELD as FOREVER
 
 
@@ -71,3 +71,16 @@ def test_patterns_name_the_same_vectors(directions: int) -> None:
     assert aligned(named, sought).min() > 1 - 1e-5
     assert directions > 1 or len(np.unique(named, axis=0)) == len(named), "no further units are drawn, so none twice"
     assert aligned(quadrics.vectors(rows, outgoing, FOREVER), sought).min() > 1 - 1e-6
+
+
+@pytest.mark.parametrize("directions", [1, 2])
+def test_guesses_become_the_vectors_that_they_are_near_to(directions: int) -> None:
+    """Each once, of length one, from either sign and any length; what is near to none is left out."""
+    rng = np.random.default_rng(0)
+    rows, outgoing, sought = space(6, 60, directions, 0.2)
+    near = sought + 1e-3 * rng.normal(size=sought.shape)
+    found = masks._distinct(rows, outgoing, [*(3.0 * near), *(-0.1 * sought), *rng.normal(size=(5, 6))])
+    assert found.shape == (6, 6) and aligned(found, sought).min() > 1 - 1e-9
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0)
+    assert aligned(sought, found).min() > 1 - 1e-9
+    assert masks._distinct(rows, outgoing, []).shape == (0, 6)

@@ -18,13 +18,14 @@ from jgleak.attacks.census.batches import head as head_module
 from jgleak.attacks.census.batches import masks, members, rays
 from jgleak.attacks.census.batches.head import HeadGradient
 from jgleak.attacks.census.batches.joint import distance, each_gradient, remaining, without
+from jgleak.attacks.census.batches.number_of_graphs import MOST, numbers_of_graphs
 from jgleak.attacks.census.batches.parts import parts_of
 from jgleak.attacks.census.batches.states import root_states
 from jgleak.attacks.census.candidates import CensusCandidates
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.settings import DEFAULTS
 from jgleak.datasets import embedded
-from jgleak.federated import Knowledge, Observation, fedsgd
+from jgleak.federated import Knowledge, LocalTraining, Observation, fedsgd
 from jgleak.federated.loss import label_loss
 from jgleak.gnn import GNN, MLP, Pooled
 from jgleak.gnn.standard import standard
@@ -276,3 +277,57 @@ def test_a_row_whose_part_cannot_lower_the_rank_has_none() -> None:
     assert abs(head.of_row(beside + 0.0)[1]) > 0
     s, outside = dataclasses.replace(head, values=np.full(3, np.inf)).of_row(beside)
     assert outside == np.inf and not s.any()
+
+
+@pytest.mark.parametrize(
+    ("fitting", "explained", "found"),
+    [
+        ({(0, 1, 2)}, {(0, 1, 2)}, (0, 1, 2)),
+        ({(0, 1, 3), (1, 2, 3)}, {(1, 2, 3)}, (1, 2, 3)),
+        ({(0, 1, 2), (1, 2, 3)}, {(0, 1, 2), (1, 2, 3)}, None),
+        ({(0, 1, 2)}, set(), None),
+        (set(), {(0, 1, 2)}, None),
+    ],
+    ids=["one", "one of two", "two", "not explained", "contradicted"],
+)
+def test_rows_are_those_of_the_only_choice_of_vectors_that_explains_the_gradient(
+    fitting: set[tuple[int, ...]],
+    explained: set[tuple[int, ...]],
+    found: tuple[int, ...] | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Three of four vectors, named by their first entries."""
+    model, params = pooled(64, 2)
+    head, vectors = HeadGradient.of(seen(model, params, GRAPHS)), np.c_[np.arange(4.0), np.zeros((4, 2))]
+
+    def rows(_: Any, chosen: np.ndarray, __: Any) -> np.ndarray | None:
+        return chosen if tuple(chosen[:, 0].astype(int).tolist()) in fitting else None
+
+    def rest(_: Any, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        right = tuple(some[:, 0].astype(int).tolist()) in explained
+        return some, np.array([0.0, masks.CONSISTENT if right else 1.01 * masks.CONSISTENT, 0.0])
+
+    monkeypatch.setattr(masks, "_rows", rows)
+    monkeypatch.setattr(HeadGradient, "explained", rest)
+    units = np.arange(5)
+    made = masks._explaining(head, vectors, units, FOREVER)
+    assert (None if made is None else tuple(made[:, 0].astype(int).tolist())) == found
+    assert masks._explaining(head, vectors, units, Budget(time_limit=0.0).start()) is None
+    assert masks._explaining(head, vectors[:2], units, FOREVER) is None, "fewer than the gradient has dimensions"
+    monkeypatch.setattr(masks, "SUBSETS", 3)
+    assert masks._explaining(head, vectors, units, FOREVER) is None, "four choices are too many"
+    monkeypatch.setattr(masks, "SUBSETS", 4)
+    made = masks._explaining(head, vectors, units, FOREVER)
+    assert (made is None) == (found is None)
+
+
+def test_numbers_of_graphs_begin_at_the_rank_of_a_pooled_rows_gradient() -> None:
+    """Where rows are found the labels say how many they are; behind a readout a node nothing does."""
+    ended, model = Budget(time_limit=0.0).start(), pooled(64, 2)[0]
+    params = model.initial(key=jax.random.key(0))
+    two = seen(model, params, GRAPHS[:2], "bce")
+    assert list(numbers_of_graphs(two, FOREVER)) == [2]
+    assert list(numbers_of_graphs(two, ended)) == list(range(2, MOST + 1))
+    assert list(numbers_of_graphs(seen(model, params, GRAPHS[:1], "bce"), FOREVER)) == [1]
+    several = dataclasses.replace(two, protocol="fedavg", local=LocalTraining(0.05, 2))
+    assert list(numbers_of_graphs(several, ended)) == list(range(1, MOST + 1))
