@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.attack import MORE_CONDITIONS, OUT_OF_TIME, Budget
-from jgleak.attacks.census import attempted, census
-from jgleak.attacks.census.assemble import CUT, AnonymitySet, ExplainingGraph
+from jgleak.attacks.census import assemble, attempted, census
+from jgleak.attacks.census.assemble import CUT, AnonymitySet, ExplainingGraph, Growing
 from jgleak.attacks.census.attempted import Attempted, counted, excludes_others
 from jgleak.attacks.census.candidates import CensusCandidates, Levels
 from jgleak.attacks.census.census import Answer
@@ -222,12 +222,12 @@ def test_larger_graphs_are_looked_for_while_there_is_none_and_blocks_explain_the
     free = dataclasses.replace(problem, knowledge=dataclasses.replace(problem.knowledge, max_n=None))
     graphs = [lab.path([0, 1]), lab.path([1, 2])]
 
-    def assemble(_: Any, __: Any, ___: Any, sizes: range, ____: Any) -> AnonymitySet:
+    def made(_: Any, __: Any, ___: Any, sizes: range, ____: Any) -> AnonymitySet:
         tried.append(sizes[-1])
         return of(*graphs[: found.get(sizes[-1], 0)])
 
     monkeypatch.setattr(attempted, "solve", lambda *_: solution(left.pop(0), 1e-3))
-    monkeypatch.setattr(attempted, "assemble", assemble)
+    monkeypatch.setattr(attempted, "assemble", made)
     answer = counted(free, dataclasses.replace(levels, complete=True), FOREVER)
     assert tried == searched and answer.most == searched[-1]
     assert len(answer.found.graphs) == found.get(searched[-1], 0)
@@ -240,12 +240,105 @@ def test_larger_graphs_are_looked_for_while_there_is_none_and_blocks_explain_the
     assert (late.found, late.solution, late.explained) == (CUT, None, False)
 
 
+def assembled(
+    problem: CensusProblem,
+    levels: Levels,
+    counts: list[int | None],
+    vast: set[int],
+    monkeypatch: pytest.MonkeyPatch,
+    graphs: dict[int, Graph],
+    residual: float = 0.0,
+) -> tuple[AnonymitySet, list[tuple[str, int, int]]]:
+    """The graphs of some censuses, which are named by their numbers; and in which way, in how many steps, they were
+    looked for. Of vast ones nothing is exhausted, and their graphs come in the second way."""
+    asked = list[tuple[str, int, int]]()
+
+    def some(_: Growing, found: AnonymitySet, own: np.ndarray) -> AnonymitySet:
+        asked.append(("some", int(own[0]), 0))
+        return of(exhausted=int(own[0]) not in vast)
+
+    def every(_: Growing, found: AnonymitySet, own: np.ndarray, steps: int) -> AnonymitySet:
+        asked.append(("every", int(own[0]), steps))
+        there = [graphs[int(own[0])]] if int(own[0]) in graphs else []
+        return of(*there, exhausted=int(own[0]) not in vast)
+
+    given = [None if one is None else np.array([one]) for one in counts]
+    monkeypatch.setattr(assemble, "_counts", lambda *_: iter(given))
+    monkeypatch.setattr(Growing, "some", some)
+    monkeypatch.setattr(Growing, "every", every)
+    complete = dataclasses.replace(levels, complete=True)
+    return assemble.assemble(problem, complete, solution(residual, 1e-3), range(2, 10), FOREVER), asked
+
+
+def test_every_census_has_its_turn(
+    problem: CensusProblem, levels: Levels, lab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After one that is too vast the others get fewer steps; what was cut off leaves the set open, and a list that is
+    full ends it."""
+    few, graphs = limited(problem, partial_graphs=90, more_partial_graphs=7), {2: lab.path([0, 1]), 3: lab.path([1, 2])}
+    found, asked = assembled(few, levels, [1, 2, 3], set(), monkeypatch, graphs)
+    assert asked == [("every", 1, 90), ("every", 2, 90), ("every", 3, 90)] and found.exhausted
+    assert (len(found.graphs), found.censuses, found.partials) == (2, 3, 30)
+    found, asked = assembled(few, levels, [1, 2, 3], {1}, monkeypatch, graphs)
+    assert asked == [("every", 1, 90), ("every", 2, 7), ("every", 3, 7)] and not found.exhausted
+    found, asked = assembled(few, levels, [1, None, 3], set(), monkeypatch, graphs)
+    assert asked == [("every", 1, 90), ("every", 3, 90)] and not found.exhausted and found.censuses == 2
+    full = limited(few, listed=1)
+    found, asked = assembled(full, levels, [1, 2, 3], set(), monkeypatch, graphs)
+    assert asked == [("every", 1, 90), ("every", 2, 90)] and not found.exhausted and len(found.graphs) == 1
+    found, asked = assembled(few, levels, [1], set(), monkeypatch, graphs, residual=2e-3)
+    assert not asked and found == AnonymitySet(), "a true block is missing"
+
+
+def test_beside_public_graphs_what_is_likely_is_looked_for_first(
+    problem: CensusProblem, levels: Levels, lab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the rest of those censuses that it did not exhaust after that, the first of them with most steps."""
+    known = dataclasses.replace(problem.knowledge, auxiliary=(lab.path([0, 1]),))
+    public = dataclasses.replace(limited(problem, partial_graphs=90, more_partial_graphs=7), knowledge=known)
+    graphs = {2: lab.path([0, 1]), 3: lab.path([1, 2])}
+    found, asked = assembled(public, levels, [1, 2, 3], {1, 2}, monkeypatch, graphs)
+    assert asked == [*((("some", k, 0)) for k in (1, 2, 3)), ("every", 1, 90), ("every", 2, 7)]
+    assert not found.exhausted and len(found.graphs) == 1 and found.censuses == 5
+    found, asked = assembled(public, levels, [1, 2, 3], set(), monkeypatch, graphs)
+    assert asked == [("some", k, 0) for k in (1, 2, 3)] and found.exhausted
+
+
+def test_larger_graphs_than_one_that_was_found_get_fewer_steps(
+    problem: CensusProblem, levels: Levels, lab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing comes of them, a beam is tried; what is there, or all of it, needs none."""
+    asked, made = list[tuple[int, int | None]](), list[AnonymitySet]()
+
+    def graphs(_: Growing, found: AnonymitySet, counts: np.ndarray, steps: int, beam: int | None) -> AnonymitySet:
+        asked.append((steps, beam))
+        return made.pop(0)
+
+    monkeypatch.setattr(Growing, "_graphs", graphs)
+    few = limited(problem, partial_graphs=90, more_partial_graphs=7, beam=5)
+    growing, three, none = Growing(few, levels, FOREVER), of(lab.path([0, 1, 2])), of()
+    for found, nodes, results, wanted in (
+        (none, 9, [of()], [(50, None)]),
+        (three, 3, [of()], [(50, None)]),
+        (three, 4, [of()], [(7, None)]),
+        (none, 9, [of(lab.path([0, 1]), exhausted=False)], [(50, None)]),
+        (none, 9, [of(exhausted=False), of(lab.path([0, 1]), exhausted=False)], [(50, None), (50, 5)]),
+        (three, 4, [of(exhausted=False), of(exhausted=False)], [(7, None), (7, 5)]),
+    ):
+        made[:], asked[:] = results, []
+        whole = growing.every(found, np.array([nodes]), 50)
+        assert asked == wanted and whole.partials == 10 * len(wanted)
+        assert len(whole.graphs) == len(results[-1].graphs)
+    made[:], asked[:] = [of()], []
+    growing.some(none, np.array([3]))
+    assert asked == [(90, 5)]
+
+
 def test_a_limit_on_blocks_is_the_most_that_are_counted(problem: CensusProblem, levels: Levels) -> None:
     size = levels.top.size
     for most, there in ((size, True), (size - 1, False)):
-        some = CensusCandidates(limited(problem, blocks_counted=most), FOREVER, Budget())
-        conditions = [one.conditions for one in some.attempts(FOREVER)]
-        assert (levels.conditions in conditions) is there
+        first = next(CensusCandidates(limited(problem, blocks_counted=most), FOREVER, Budget()).attempts(FOREVER))
+        assert (first.conditions == levels.conditions) is there and first.top.size <= most
     assert list(CensusCandidates(problem, FOREVER, Budget()).attempts(Budget(time_limit=0.0).start())) == []
 
 

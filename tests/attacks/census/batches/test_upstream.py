@@ -36,6 +36,25 @@ def test_own_upstreams_lie_in_the_directions(lab: Any, pooling: str) -> None:
         np.testing.assert_allclose(basis @ (basis.T @ gradient), gradient, atol=1e-4 * float(np.linalg.norm(gradient)))
 
 
+@pytest.mark.parametrize("pooling", ["mean", "sum"])
+def test_what_states_and_weights_add_up_to_is_that_of_the_graphs(lab: Any, pooling: str) -> None:
+    """Every graph's pooled row times what flows back to it, and, behind a mean, these alone."""
+    observation, parts = seen(lab, **POOLED, pooling=pooling), []
+    upstream = Upstream.of(observation)
+    for seed in (1, 2):
+        graph = lab.random(5 + seed, seed)
+        one = fedsgd(observation.model, observation.params, [graph], lab.space, loss="ce")
+        state = np.asarray(observation.model.readout.pooled_row(observation.model.readout_of(one.update)))
+        parts.append((state, own_upstreams(observation, state)[int(graph.y)] / 2))
+    whole = sum(np.outer(state, back) for state, back in parts)
+    assert upstream.states is not None and upstream.sizes[0] == 1.0 and upstream.sizes[-1] < 1.0
+    np.testing.assert_allclose(upstream.states.T @ upstream.rows, whole, atol=1e-5 * float(np.linalg.norm(whole)))
+    assert (upstream.total is None) == (pooling == "sum")
+    if upstream.total is not None:
+        back = sum(back for _, back in parts)
+        np.testing.assert_allclose(upstream.total @ upstream.rows, back, atol=1e-4 * float(np.linalg.norm(back)))
+
+
 def test_gradients_of_a_softmax_add_up_to_zero(lab: Any) -> None:
     """So there is a direction less than logits; under a logistic loss there is none less."""
     np.testing.assert_allclose(np.abs(Upstream.of(seen(lab)).rows), [[0.5**0.5, 0.5**0.5]])
