@@ -339,7 +339,7 @@ def test_a_limit_on_blocks_is_the_most_that_are_counted(problem: CensusProblem, 
     assert start is not None
     for most, there in ((size, True), (size - 1, False)):
         some = CensusCandidates(limited(problem, blocks_counted=most), FOREVER, Budget())
-        found = some._levels(start, next(some._chosen(start.attempts[0], start.nodes)))
+        found = some._levels(start, next(some._chosen(start.attempts[1], start.nodes)))
         assert (found is not None) is there and (found is None or found.conditions == levels.conditions)
     assert list(CensusCandidates(problem, FOREVER, Budget()).attempts(Budget(time_limit=0.0).start())) == []
 
