@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.studies import mutations
-from benchmarks.studies.mutations import ROOT, explained, mutants, nearest_tests
+from benchmarks.studies.mutations import ROOT, Fate, Mutant, _summary, explained, mutants, nearest_tests, neutral
 
 SOURCE = '''"""A text with 1 < 2."""
 LIMIT = 3
@@ -78,8 +78,33 @@ def test_the_nearest_tests_come_first() -> None:
     assert all(test.startswith("tests/attacks/census/") for test in found[:3])
     near = nearest_tests("jgleak/metrics/edges.py", near=True)
     assert near[0] == "tests/metrics/test_edges.py" and "tests/metrics/test_gsm.py" not in near
-    alone = "jgleak/attacks/census/rooted_states.py"  # no test imports it
+    alone = "jgleak/attacks/census/batches/contributions.py"  # no test imports it
     assert nearest_tests(alone, near=True) == nearest_tests(alone)
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "unseen"),
+    [
+        ("if clock.left <= 0 or number > 3:", "if clock.left < 0 or number > 3:", True),
+        ("while clock.left > 0 and number <= most:", "while clock.left >= 0 and number <= most:", True),
+        ("if clock.left <= 0 or number > 3:", "if clock.left <= 0 or number >= 3:", False),
+        ("if clock.left <= 0 or number > 3:", "if clock.left <= 0 and number > 3:", False),
+        ("if clock.left <= 0:", "if clock.left <= 1:", False),
+        ("if left < 0:", "if left > 0:", False),
+        ("svd(a, full_matrices=False, check_finite=False)", "svd(a, full_matrices=False, )", True),
+        ("cho_factor(a, overwrite_a=True, lower=True)", "cho_factor(a, lower=True)", True),
+        ("svd(a, full_matrices=False, check_finite=False)", "svd(a, check_finite=False)", False),
+        ("svd(a, check_finite=False)", "svd(a, check_finite=True)", True),
+    ],
+)
+def test_time_that_is_exactly_over_and_what_saves_time_show_in_no_test(was: str, becomes: str, unseen: bool) -> None:
+    assert neutral(Mutant("module.py", 1, 0, 1, "", "", was, becomes)) is unseen
+
+
+def test_the_share_of_all_counts_what_is_explained_as_alive() -> None:
+    fates = [Fate("killed")] * 5 + [Fate("timed out"), Fate("survived")] + [Fate("explained")] * 3
+    summary = _summary(fates)
+    assert (summary["score"], summary["of all"], summary["mutants"]) == (pytest.approx(6 / 7), 0.6, 10)
 
 
 def test_what_is_explained_can_be_made() -> None:
