@@ -8,10 +8,9 @@ from math import comb, prod
 import numpy as np
 import pytest
 
-from jgleak.attacks.span import ranges
 from jgleak.attacks.span.hops import Blocks, Nodes, next_hop_count, one_hop_count, partnered, reciprocal, turned
 from jgleak.attacks.span.kernels import fill, padded
-from jgleak.attacks.span.ranges import _ranges
+from jgleak.attacks.span.ranges import Cut, _ranges
 
 
 def nodes(degrees: list[int], classes: int) -> Nodes:
@@ -99,15 +98,28 @@ def test_blocks_with_partners_are_the_most_that_hold_each_other(classes: int) ->
     ],
     ids=["as far as a range reaches", "one", "four devices", "less than a tile", "long tails", "a tile each", "none"],
 )
-def test_prefixes_are_shared_in_whole_tiles(
-    stop: int, tail: int, devices: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prefixes_are_shared_in_whole_tiles(stop: int, tail: int, devices: int, sizes: list[int]) -> None:
     """Tiles of eight prefixes, 64 in a range, a thousand candidates in a range."""
-    monkeypatch.setattr(ranges, "RANGE", 1000)
-    work = list(_ranges(stop, tail, devices, 8, 64))
+    work = list(_ranges(stop, tail, devices, Cut(8, 4, 64, 1000)))
     assert [one.size for one in work] == sizes
     assert [one.first for one in work] == np.cumsum([0, *sizes])[:-1].tolist()
     assert all((one.row, one.column) == (0, 0) for one in work)
+
+
+@pytest.mark.parametrize(
+    ("tail", "fine", "accelerator", "cut"),
+    [
+        (100, True, False, Cut(32, 256, 256, 1 << 26)),
+        (100_000, False, False, Cut(64, 1024, 2048, 1 << 26)),
+        (100, True, True, Cut(256, 1 << 10, 256, 1 << 28)),
+        (100, False, True, Cut(1 << 13, 1 << 10, 1 << 14, 1 << 28)),
+        (5_000, False, True, Cut(1 << 10, 1 << 13, 1 << 14, 1 << 28)),
+        (1 << 17, False, True, Cut(1 << 7, 1 << 16, 1 << 14, 1 << 28)),
+    ],
+)
+def test_tiles_have_as_many_candidates_as_suit_the_device(tail: int, fine: bool, accelerator: bool, cut: Cut) -> None:
+    """On an accelerator 8 million, no wider than the padded tail, and no more prefixes than a range has."""
+    assert Cut.of(tail, fine=fine, accelerator=accelerator) == cut
 
 
 def test_a_size_is_padded_to_the_next_of_a_few() -> None:
