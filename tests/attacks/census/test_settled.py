@@ -11,13 +11,15 @@ import pytest
 from jgleak.attacks.attack import Budget, Clock
 from jgleak.attacks.census import settled as module
 from jgleak.attacks.census.candidates import Levels
+from jgleak.attacks.census.followed import followable
 from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.settled import Turn, settled
 from jgleak.attacks.census.system import Equations, Rules
 from jgleak.attacks.span.hops import Nodes
-from jgleak.federated import Knowledge
+from jgleak.federated import Knowledge, Observation
 
 FOREVER = Budget(time_limit=1e6).start()
+POOLED = {"readout": "pooled", "readout_widths": (64,), "last_act": True}
 SYSTEM = Equations(np.eye(4), np.ones(4), np.arange(4))
 LEVELS = Levels(Nodes(np.zeros((0, 1), np.int64), np.zeros((0, 1)), np.zeros(0, np.int64)), (), (), complete=True)
 
@@ -167,3 +169,30 @@ def test_a_path_that_has_nothing_to_follow_is_the_same_turn(problem: CensusProbl
     wild = point._replace(params={"kernel": np.array([np.nan])})
     monkeypatch.setattr(module, "followed", lambda *_: (point, wild))
     assert module._along(turn, LEVELS, shares, FOREVER) is turn
+
+
+@pytest.mark.parametrize(
+    ("fields", "clone", "loss", "steps", "can"),
+    [
+        ({}, {}, "bce", 2, True),
+        ({}, {}, "bce", 1, False),
+        ({}, {}, "masked_bce", 2, True),
+        (POOLED, {}, "ce", 2, True),
+        ({**POOLED, "pooling": "mean,sum"}, {}, "ce", 2, False),
+        ({"classes": 1}, {}, "mse", 2, False),
+        ({}, {}, "bce+smoothing:0.1", 2, False),
+        ({"per_node": True}, {}, "ce", 2, False),
+        ({}, {"dropout": 0.1}, "bce", 2, False),
+        ({}, {"frozen": ("readout",)}, "bce", 2, False),
+    ],
+    ids=["nodes", "one step", "masked", "pooled", "two poolings", "mse", "smoothing", "labels", "dropout", "frozen"],
+)
+def test_the_training_of_a_mixture_can_be_run_where_its_label_and_its_row_are_known(
+    fields: dict[str, Any], clone: dict[str, Any], loss: str, steps: int, can: bool, problem: CensusProblem, lab: Any
+) -> None:
+    model = lab.model(**fields)
+    params = lab.params(model)
+    model = model.clone(**clone)
+    update = {name: part for name, part in params.items() if name not in clone.get("frozen", ())}
+    seen = Observation(model, params, update, loss)
+    assert followable(dataclasses.replace(problem, seen=seen, path=problem.path * steps)) is can
