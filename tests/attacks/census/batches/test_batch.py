@@ -59,6 +59,7 @@ def found() -> Reconstruction:
 def test_every_molecule_is_in_its_list_and_the_batch_has_the_gradient(found: Reconstruction) -> None:
     assert found.stop == "match" and found.gradient_distance is not None and found.gradient_distance < 1e-5
     assert len(found.members) == len(found.graphs) == 3 and found.certificate is not None
+    assert (found.info["graphs"], found.info["rank"], found.info["masks"], found.info["found"]) == (3, 3, True, 3)
     lists = [forms(member.graphs) for member in found.members]
     for truth in GRAPHS:
         assert sum(truth.canonical_form() in one for one in lists) == 1
@@ -72,6 +73,7 @@ def test_graphs_behind_a_readout_a_node_are_told_apart_by_weights() -> None:
     model = standard(DATA.space.width, hidden=64)
     found = attacked(model, model.initial(key=jax.random.key(0)), GRAPHS[:2], DATA.space, prior="molecule")
     assert found.stop == "match" and found.gradient_distance is not None and found.gradient_distance < 1e-5
+    assert found.info["graphs"] == 2 and "rank" not in found.info, "no pooled row is looked for"
     lists = [forms(member.graphs) for member in found.members]
     assert all(any(truth.canonical_form() in one for one in lists) for truth in GRAPHS[:2])
 

@@ -245,11 +245,14 @@ def test_the_shortest_vector_with_a_block_is_the_ray_that_has_it() -> None:
 def test_of_a_sum_rows_are_those_of_small_multiples_of_the_rarest_block() -> None:
     """Of a mean there is one; a count of rounding is none."""
     states, ray = np.arange(6.0).reshape(3, 2), np.array([2.0, 4.0, 1e-3])
-    for pooling, scales in (("mean", [1 / 6.001]), ("sum", [k / 2.0 for k in range(1, rays.COVERS + 1)])):
-        model, params = pooled(64, 2, pooling=pooling)
-        head = HeadGradient.of(seen(model, params, GRAPHS[:1]))
-        rows = rays._rows_of(head, states, ray)
-        np.testing.assert_allclose(rows, [scale * (states.T @ ray) for scale in scales], rtol=1e-12)
+    model, params = pooled(64, 2)
+    observation = seen(model, params, GRAPHS)
+    head, total = HeadGradient.of(observation), pooled(64, 2, pooling="sum")[0]
+    summed = dataclasses.replace(head, observation=dataclasses.replace(observation, model=total))
+    for one, scales in ((head, [1 / 6.001]), (summed, [k / 2.0 for k in range(1, rays.COVERS + 1)])):
+        np.testing.assert_allclose(
+            rays._rows_of(one, states, ray), [scale * (states.T @ ray) for scale in scales], rtol=1e-12
+        )
 
 
 @pytest.mark.parametrize(
