@@ -26,7 +26,8 @@ from jgleak.attacks.census.tempering import FLOOR, _energies
 from jgleak.attacks.distance import gradient_distances
 from jgleak.attacks.span.hops import Nodes
 from jgleak.features import FeatureSpace, onehot
-from jgleak.federated import Observation, fedsgd
+from jgleak.federated import LocalTraining, Observation, fedsgd
+from jgleak.gnn import GNN
 from jgleak.gnn.tree import over
 from jgleak.graph import Graph, GraphBatch
 
@@ -229,6 +230,18 @@ def test_degrees_noise_pruning_and_blocks_of_a_hop_less_leave_the_search_out() -
     assert not searchable(CensusProblem.of(dataclasses.replace(seen, pruned=True), Knowledge(SPACE)))
     linear = observed(truth, readout="pooled", last_act=False)
     assert not searchable(CensusProblem.of(linear, Knowledge(SPACE)))
+    several = dataclasses.replace(seen, protocol="fedavg", local=LocalTraining(0.1, 2))
+    assert not searchable(CensusProblem.of(several, Knowledge(SPACE)))
+
+
+@pytest.mark.parametrize("name", ["node_level", "edge_classes", "returns_statistics"])
+def test_labels_of_nodes_classes_of_edges_and_batch_statistics_leave_the_search_out(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = CensusProblem.of(observed(drawn(np.random.default_rng(5), 7)), Knowledge(SPACE))
+    assert searchable(problem)
+    monkeypatch.setattr(GNN, name, property(lambda _: 2))
+    assert not searchable(problem)
 
 
 def test_misfits_of_zero_have_the_least_energy(monkeypatch: pytest.MonkeyPatch) -> None:

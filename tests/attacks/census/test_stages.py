@@ -361,6 +361,9 @@ def test_the_weakest_checks_are_for_few_candidates(problem: CensusProblem, level
         some = CensusCandidates(limited(problem, **limits), FOREVER, Budget())
         assert (some.weakest(levels) is not None) is there and not some.hurried
     assert CensusCandidates(problem, FOREVER, Budget()).weakest(dataclasses.replace(levels, start=None)) is None
+    same = CensusCandidates(problem, FOREVER, Budget())
+    assert same.of_all_degrees(levels) is None, "all degrees were there"
+    assert same.of_all_degrees(dataclasses.replace(levels, start=None)) is None
     late = CensusCandidates(problem, FOREVER, Budget())
     late.clock = Budget(time_limit=0.0).start()
     assert late.weakest(levels) is None and late.hurried
