@@ -9,13 +9,16 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.attack import MORE_CONDITIONS, OUT_OF_TIME, Budget
-from jgleak.attacks.census import assemble, attempted, census
+from jgleak.attacks.census import assemble, attempted, census, receptive_field
+from jgleak.attacks.census import candidates as candidates_module
 from jgleak.attacks.census.assemble import CUT, AnonymitySet, ExplainingGraph, Growing
 from jgleak.attacks.census.attempted import Attempted, counted, excludes_others
 from jgleak.attacks.census.candidates import CensusCandidates, Levels
 from jgleak.attacks.census.census import Answer
 from jgleak.attacks.census.certify import Certified
 from jgleak.attacks.census.problem import CensusProblem
+from jgleak.attacks.census.public_blocks import CONDITION
+from jgleak.attacks.census.starts import Start
 from jgleak.attacks.census.system import Equations, Rules, Solution
 from jgleak.attacks.certificate import Certificate
 from jgleak.attacks.span.hops import next_hop_count, one_hop_count
@@ -332,6 +335,78 @@ def test_larger_graphs_than_one_that_was_found_get_fewer_steps(
     made[:], asked[:] = [of()], []
     growing.some(none, np.array([3]))
     assert asked == [(90, 5)]
+
+
+def named(start: Start, name: str) -> Start:
+    return dataclasses.replace(start, conditions=(name,))
+
+
+@pytest.mark.parametrize(
+    ("limits", "known", "linear", "order"),
+    [
+        ({}, {}, False, "all hidden"),
+        ({"usual_first": -1}, {}, False, "usual all hidden"),
+        ({"usual_first": 0}, {}, False, "all hidden"),
+        ({"blocks_counted": -1}, {"public": True}, True, "public all hidden"),
+        ({"blocks_counted": 0}, {"public": True}, True, "all hidden"),
+        ({"blocks_counted": -1}, {"public": True}, False, "all hidden"),
+        ({"blocks_counted": -1}, {}, True, "all hidden"),
+        ({}, {"degree": None}, False, "sparse scattered all hidden"),
+        (
+            {"blocks_counted": -1, "usual_first": -1},
+            {"public": True, "degree": None},
+            False,
+            "public usual sparse scattered all hidden",
+        ),
+    ],
+)
+def test_a_search_begins_with_what_is_likely_and_ends_with_what_is_hidden(
+    limits: dict[str, int],
+    known: dict[str, Any],
+    linear: bool,
+    order: str,
+    problem: CensusProblem,
+    levels: Levels,
+    lab: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Limits on 1-hop candidates are here those beside their number: a limit is the most that are tried all at once."""
+    start = levels.start
+    assert start is not None
+    whole, asked = named(start, "all"), list[tuple[int, ...]]()
+    number = one_hop_count(start.nodes)
+    space = dataclasses.replace(lab.space, degree=known.get("degree", lab.space.degree))
+    public = (lab.path([0, 1, 1, 2, 0]),) if "public" in known else ()
+    some: Any = object.__new__(CensusCandidates)
+    made = dataclasses.replace(problem, knowledge=dataclasses.replace(problem.knowledge, space=space, auxiliary=public))
+    some.problem = limited(made, **{name: number + more for name, more in limits.items()})
+    some.limits, some.start = some.problem.limits, whole
+    some.__dict__["hidden"] = (named(start, "hidden"),)
+    monkeypatch.setattr(receptive_field, "ends_linear", lambda _: linear)
+    monkeypatch.setattr(Start, "usual", lambda *_: named(start, "usual"))
+    monkeypatch.setattr(Start, "sparse", lambda _, *given: asked.append(given) or named(start, "sparse"))
+    monkeypatch.setattr(Start, "scattered", lambda _, *given: asked.append(given) or named(start, "scattered"))
+    found = list(some._starts())
+    names = ["public" if one.conditions[0] == CONDITION else one.conditions[0] for one in found]
+    assert " ".join(names) == order
+    assert asked == ([(3,), (3, 20_000)] if "sparse" in order else [])
+    if names[0] == "public":
+        assert not found[0].complete and found[0].conditions == (CONDITION, "all") and found[0].nodes.listed
+
+
+def test_more_vectors_than_can_be_paired_are_not_begun_with(
+    problem: CensusProblem, levels: Levels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And it is said how many they are."""
+    assert levels.start is not None
+    size = levels.start.nodes.degrees.size
+    for most, there in ((size, True), (size - 1, False)):
+        monkeypatch.setattr(candidates_module, "MOST_NODES", most)
+        some = CensusCandidates(problem, FOREVER, Budget())
+        monkeypatch.setattr(some, "_starts", lambda: iter([levels.start]))
+        assert (next(some.attempts(FOREVER), None) is not None) is there
+        assert (some.too_many is None) is there and (some.start in some.enumerable) is there
+        assert there or (some.too_many or "").startswith(f"{size} feature vectors pass the checks of nodes: too many")
 
 
 def test_a_limit_on_blocks_is_the_most_that_are_counted(problem: CensusProblem, levels: Levels) -> None:
