@@ -250,13 +250,13 @@ def _compact(mask: Bool[Array, " n"], use: Callable[[Array], Array]) -> tuple[In
     most = min(GROUP, groups.shape[0])
 
     def few() -> Array:
-        which = jnp.nonzero(hit, size=most, fill_value=0)[0]
+        which = jnp.nonzero(hit, size=most)[0]
         chosen = groups[which] & (jnp.arange(most) < number)[:, None]
-        place = jnp.nonzero(chosen.ravel(), size=most * each, fill_value=0)[0]
+        place = jnp.nonzero(chosen.ravel(), size=most * each)[0]
         return use((which[place // each] * each + place % each).astype(jnp.int32))
 
     def many() -> Array:
-        return use(jnp.nonzero(mask, size=size, fill_value=0)[0].astype(jnp.int32))
+        return use(jnp.nonzero(mask, size=size)[0].astype(jnp.int32))
 
     return mask.sum(dtype=jnp.int32), lax.cond(number <= most, few, many)
 

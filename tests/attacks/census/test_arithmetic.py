@@ -80,6 +80,15 @@ def test_what_moves_all_equations_at_once_keeps_the_truth_within_the_limit(withi
         assert (left <= limit) == possible
 
 
+def test_equations_that_some_counts_always_fulfil_exclude_none() -> None:
+    """As many as unknowns: what is left is rounding, and no degree of freedom is."""
+    rng, noisy = np.random.default_rng(0), Noisy(DEFAULTS, 1.0)
+    matrix, truth = 300.0 * rng.normal(size=(40, 40)), np.full(40, 1 / 40)
+    system = Equations(matrix, matrix @ truth + rng.normal(size=40), np.arange(40), 0.0)
+    reduced = matrix / system.length, system.observed / system.length
+    assert noisy.limit(reduced, system, np.zeros((0, 40))) >= np.linalg.norm(reduced[1] - reduced[0] @ truth) > 0
+
+
 @pytest.mark.parametrize("kept", [(), ("bias",)], ids=["zeros", "dead states"])
 def test_an_update_that_says_nothing_of_known_rows_ends_plainly(lab: Any, kept: tuple[str, ...]) -> None:
     """Without a gradient at the head there is no pooled state; with dead states it is zero."""
@@ -106,6 +115,15 @@ def test_a_triangle_has_the_residual_of_all_equations(monkeypatch: pytest.Monkey
     assert solve._triangle(system[:7], right[:7])[0].shape == (7, 6)
     monkeypatch.setattr(solve, "PRODUCTS", 20 * 36 - 1)
     assert solve._triangle(system, right)[0].shape == (20, 6)
+
+
+@pytest.mark.parametrize(("value", "free"), [(1.05e-3, 0), (0.95e-3, 1)])
+def test_a_direction_that_moves_a_count_by_half_its_tolerance_is_free(value: float, free: int) -> None:
+    """Rounding of 5e-5, magnified by the singular value of two columns of length one; the tolerance is 0.1."""
+    turn = np.array([[1.0, 1.0], [1.0, -1.0]]) / np.sqrt(2)
+    system = (turn * [np.sqrt(2 - value**2), value]) @ turn
+    assert DEFAULTS.tolerances.whole_number == 0.1
+    assert Exact(DEFAULTS).real((system, np.ones(2)), 5e-5)[1].shape == (2, free)
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(8, 12), (20, 12), (9, 12)])

@@ -144,6 +144,8 @@ def test_few_coordinates_decide() -> None:
     check = SpanCheck.of(subspace, fixed=20)
     assert check.columns.size + np.count_nonzero(check.fixed_scale) == 12 + CHOICES[0][0]
     assert np.all(np.diff(check.columns) > 0) and check.columns.max() < 280
+    null = np.r_[check.fixed_null, check.row_null]
+    np.testing.assert_allclose(null.T @ null, np.eye(CHOICES[0][1]), atol=1e-12)
     assert not np.any(cheap(check, np.zeros((1, 20)), np.zeros((1, 280)))), "a row of zeros never passes"
 
 
