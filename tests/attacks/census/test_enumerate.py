@@ -125,7 +125,9 @@ def test_multisets_are_all_that_bounds_allow() -> None:
 
 
 def test_multisets_that_time_cuts_short_end_with_none() -> None:
-    stars = Stars(np.zeros((1, 1), int), np.ones((1, 1)), np.zeros(2, int), ((0,), (0, 0)), *np.array([[0], [3]]), 1)
+    stars = Stars(
+        np.zeros((1, 1), int), np.ones((1, 1)), np.zeros(2, int), ((0,), (0, 0)), np.zeros(1, int), np.full(1, 3), 1
+    )
     assert list(stars.multisets(3, 4, FOREVER)) == [{0: 2, 1: 1}]
     assert list(stars.multisets(3, 4, Budget(time_limit=0.0).start())) == [None]
     assert list(stars.multisets(3, 9, Budget(time_limit=0.0).start())) == [], "there is none"
@@ -185,7 +187,7 @@ def test_a_list_that_is_full_ends_the_search_and_is_not_all(star: Graph) -> None
     nodes = CensusCandidates(problem, FOREVER, Budget(time_limit=60)).start.nodes
     found = enumerated(problem, nodes, None, FOREVER)
     assert found.forms == {star.canonical_form()} and not found.exhausted
-    degrees = {tuple(sorted(dict(tree.degree).values())) for tree in nx.nonisomorphic_trees(6)}
+    degrees = {tuple(sorted(dict(tree.degree).values())) for tree in map(nx.Graph, nx.nonisomorphic_trees(6))}
     assert found.censuses == len(degrees) == 5 and found.partials > found.censuses
 
 

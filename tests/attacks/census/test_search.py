@@ -182,7 +182,7 @@ def test_blocks_of_a_graph_assemble_to_it() -> None:
     ids=["known", "bounded", "the first round", "one node"],
 )
 def test_graphs_are_searched_among_the_numbers_of_nodes_that_are_tried_first(
-    fields: dict[str, int], sizes: range | None, monkeypatch: pytest.MonkeyPatch
+    fields: dict[str, Any], sizes: range | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = list[Moves]()
 

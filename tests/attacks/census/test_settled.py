@@ -103,7 +103,7 @@ def nearest(problem: CensusProblem, far: dict[tuple[int, ...], float], monkeypat
 def around(radius: float) -> list[tuple[int, ...]]:
     """Whole counts of four nodes by their distance from the shares."""
     every = [(a, b, 4 - a - b) for a in range(5) for b in range(5 - a)]
-    far = {one: float(np.linalg.norm(np.array(one) / 4 - GOAL)) for one in every}
+    far: dict[tuple[int, ...], float] = {one: float(np.linalg.norm(np.array(one) / 4 - GOAL)) for one in every}
     return sorted((one for one in every if far[one] <= radius), key=lambda one: far[one])
 
 

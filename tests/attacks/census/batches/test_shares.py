@@ -30,7 +30,7 @@ def ring(lab: Any) -> tuple[CensusProblem, Levels, np.ndarray]:
     model = lab.model(readout="pooled", readout_widths=(64,), last_act=True)
     problem = CensusProblem.of(lab.observe(model, graph), Knowledge(lab.space, max_n=12, prior="plain"))
     codes, kinds = np.unique(np.r_[graph.x, graph.x, path.x], axis=0, return_inverse=True)
-    adjacency = linalg.block_diag(graph.adjacency, graph.adjacency, path.adjacency) > 0
+    adjacency = np.asarray(linalg.block_diag(graph.adjacency, graph.adjacency, path.adjacency)) > 0
     levels, counts = levels_of(problem, Linked(adjacency, kinds.reshape(-1)), codes, 2)
     assert sorted(counts.tolist()) == [1, 1, 1, 2, 2, 2]
     return problem, dataclasses.replace(levels, complete=True), counts // 2
