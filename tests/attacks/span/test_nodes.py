@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from jgleak.attacks.attack import Budget
-from jgleak.attacks.span.levels import find_nodes, with_degrees
+from jgleak.attacks.span.levels import _blank, find_nodes, with_degrees
 from jgleak.attacks.span.nodes import TooManyCandidates, passing_nodes
 from jgleak.attacks.span.settings import SpanLimits
 from jgleak.attacks.span.subspace import Subspace
@@ -110,6 +110,14 @@ def test_without_any_gradient_nodes_are_those_whose_row_is_zero(lab: Any) -> Non
     for one, wanted in ((seen, {*map(tuple, graph.x.tolist())}), (silent, {(0, 0, 0)})):
         found = find_nodes(one, Knowledge(bits, max_n=12), clock=clock)
         assert {*map(tuple, found.codes.tolist())} == wanted
+
+
+def test_one_vector_at_most_has_a_row_of_zeros() -> None:
+    """Of bits the one without any; of one-hot features, and of columns that are normalised, there is none."""
+    bits = FeatureSpace(tuple(binary(f"b{g}") for g in range(3)))
+    assert _blank(bits).tolist() == [[0, 0, 0]]
+    assert _blank(FeatureSpace((*bits.features, onehot("kind", "ab")))).shape == (0, 4)
+    assert _blank(bits.fit([np.array([[0, 0, 1], [1, 0, 1], [0, 1, 0]])])).shape == (0, 3)
 
 
 @pytest.mark.parametrize("stated", [True, False])

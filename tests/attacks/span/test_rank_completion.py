@@ -58,22 +58,24 @@ def test_without_time_nothing_is_found() -> None:
     assert completed(search, [], span, FOREVER) == []
 
 
-def test_one_direction_that_true_rows_lack_is_found_among_all_neighbourhoods() -> None:
-    """A path of five different nodes, of whose states a gradient shows four combinations."""
+@pytest.mark.parametrize("classes", [1, 2])
+def test_one_direction_that_true_rows_lack_is_found_among_all_neighbourhoods(classes: int) -> None:
+    """A path of five different nodes, of whose states a gradient shows four combinations; also where edges are of two
+    classes, of which a neighbour's number tells, and all are of the first."""
     rng, graph = np.random.default_rng(0), np.diag(np.ones(4), 1) + np.diag(np.ones(4), -1)
     rows, layer = rng.normal(size=(5, 6)).astype(np.float32), Layer(GCNConv(40))
     weights = layer.init(jax.random.key(0), jnp.asarray(rows), jnp.asarray(graph), jnp.ones(5, bool))
     degrees = graph.sum(axis=1).astype(np.int64)
-    search = BlockFilter(layer, weights["params"], rows, degrees)
-    around = [np.flatnonzero(row).tolist() for row in graph]
+    search = BlockFilter(layer, weights["params"], rows, degrees, classes=classes)
+    around = [(classes * np.flatnonzero(row)).tolist() for row in graph]
     true = search.confirm(list(range(5)), around)[2]
     span = Subspace.of_gradient(true.T @ rng.normal(size=(5, 4)) @ rng.normal(size=(4, 30)))
     assert span.rank == 4 and np.all(span.distances(true) > 1e-2)
-    requests = [(centre, [Slot(np.arange(5), int(degree))]) for centre, degree in enumerate(degrees)]
+    requests = [(centre, [Slot(classes * np.arange(5), int(degree))]) for centre, degree in enumerate(degrees)]
     found = completed(search, requests, span, FOREVER)
     assert [one.rank for one in found] == [5]
     assert np.all(found[0].distances(true) <= found[0].tolerance)
-    false = search.confirm([0, 2, 4], [[3], [0, 0], [2]])[2]
+    false = search.confirm([0, 2, 4], [[3 * classes], [0, 0], [2 * classes]])[2]
     assert np.all(found[0].distances(false) > found[0].tolerance)
 
 

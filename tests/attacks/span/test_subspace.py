@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import numpy as np
@@ -10,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import linalg
 
-from jgleak.attacks.span.subspace import Subspace
+from jgleak.attacks.span.settings import TOLERANCES
+from jgleak.attacks.span.subspace import Subspace, _rank
 
 SHAPES = st.tuples(st.integers(2, 30), st.integers(2, 30), st.integers(1, 12), st.integers(0, 2**31))
 
@@ -124,6 +126,32 @@ def test_why_a_span_says_nothing(gradient: np.ndarray, fault: str | None) -> Non
         assert subspace.fault is None
     else:
         assert subspace.fault is not None and re.fullmatch(fault, subspace.fault)
+
+
+FLOOR = TOLERANCES.rank_floor
+"""Rounding, beside the largest singular value."""
+
+
+@pytest.mark.parametrize(
+    ("values", "most", "ranks"),
+    [
+        ([1.0, 0.9 * FLOOR**0.5], None, (1, 2, 2)),
+        ([1.0, 1.1 * FLOOR**0.5], None, (2, 1, 1)),
+        ([1.0, 0.5, 0.0, 0.0], None, (2, 1, 1)),
+        ([1.0, 0.5, 0.9 * FLOOR], None, (2, 1, 1)),
+        ([1.0, 0.1, 0.09, 30 * FLOOR, 29 * FLOOR], None, (3, 5, 1)),
+        ([1.0, 0.9, 0.8, 0.1, 0.01], 3, (3, 2, 1)),
+        ([2.0], None, (1, 1, 1)),
+    ],
+)
+def test_the_rank_is_read_off_one_gap_or_the_next(
+    values: list[float], most: int | None, ranks: tuple[int, ...]
+) -> None:
+    """Rounding of the largest value stands behind the last; values below it are none."""
+    found = tuple(_rank(np.array(values), most, TOLERANCES, place) for place in range(3))
+    assert found == ranks
+    real = sum(value > FLOOR * values[0] for value in values)
+    assert _rank(np.array(values), most, dataclasses.replace(TOLERANCES, rank_gap=0.0), 0) == real
 
 
 def test_more_rows_than_nodes_show_no_rank() -> None:
