@@ -14,7 +14,9 @@ import pytest
 from models import flat
 
 from jgleak import Budget, Knowledge, get_attack
+from jgleak.attacks.attack import Clock
 from jgleak.attacks.census import search
+from jgleak.attacks.census.assemble import AnonymitySet, ExplainingGraph, Growing
 from jgleak.attacks.census.growth import Assembly
 from jgleak.attacks.census.moves import Linked, Moves
 from jgleak.attacks.census.node_sums import NodeSums
@@ -22,7 +24,7 @@ from jgleak.attacks.census.problem import CensusProblem
 from jgleak.attacks.census.rooted_states import BATCH, RootedStates, Rows
 from jgleak.attacks.census.search import SEARCHED, levels_of, searchable
 from jgleak.attacks.census.sketch import sketch
-from jgleak.attacks.census.tempering import FLOOR, _energies
+from jgleak.attacks.census.tempering import FLOOR, Near, _energies
 from jgleak.attacks.distance import gradient_distances
 from jgleak.attacks.span.hops import Nodes
 from jgleak.features import FeatureSpace, onehot
@@ -204,6 +206,38 @@ def test_graphs_are_searched_among_the_numbers_of_nodes_that_are_tried_first(
     assert info == {"rounds": 2, "censuses": 0, "partials": 0}
     none = Nodes(codes[:0], SPACE.encode(codes[:0]), degrees[:0])
     assert search.searched(problem, none, Budget(time_limit=60).start())[0] is None and len(asked) == 1
+
+
+class Ticking(Clock):
+    """A clock that every look moves on by a second."""
+
+    @property
+    def elapsed(self) -> float:
+        ticks = vars(self).setdefault("ticks", [])
+        ticks.append(1)
+        return float(len(ticks))
+
+
+@pytest.mark.parametrize(
+    ("graphs", "residual", "listed", "rounds"),
+    [(True, 1e-6, 9, 2), (True, 1e-4, 9, 6), (False, 1e-6, 9, 6), (True, 1e-4, 1, 0)],
+    ids=["found", "not near enough", "nothing assembled", "a full list"],
+)
+def test_a_search_goes_on_for_four_times_as_long_as_its_first_graph_took(
+    graphs: bool, residual: float, listed: int, rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    truth = drawn(np.random.default_rng(5), 7)
+    near = Near(Linked(truth.adjacency > 0, truth.x[:, 0]), residual)
+    one = AnonymitySet((ExplainingGraph(truth, residual, truth.canonical_form()),) if graphs else ())
+    monkeypatch.setattr(search, "tempered", lambda *_, **__: iter([near, near, *[None] * 6]))
+    monkeypatch.setattr(Growing, "every", lambda *_: one)
+    problem = CensusProblem.of(observed(truth), Knowledge(SPACE, n=7))
+    limits = dataclasses.replace(problem.limits, listed=listed)
+    problem = dataclasses.replace(problem, settings=dataclasses.replace(problem.settings, limits=limits))
+    nodes = Nodes(CODES, SPACE.encode(CODES), np.array([3, 3]))
+    levels, found, info = search.searched(problem, nodes, Ticking(0.0, 1e9))
+    assert info["rounds"] == rounds and found.censuses == 1 and not found.exhausted, "no census is looked at twice"
+    assert (levels is not None) == graphs == bool(found.graphs)
 
 
 @pytest.mark.parametrize("known", ["features", "nothing"])

@@ -110,6 +110,7 @@ def test_without_any_gradient_nodes_are_those_whose_row_is_zero(lab: Any) -> Non
     for one, wanted in ((seen, {*map(tuple, graph.x.tolist())}), (silent, {(0, 0, 0)})):
         found = find_nodes(one, Knowledge(bits, max_n=12), clock=clock)
         assert {*map(tuple, found.codes.tolist())} == wanted
+        assert found.complete is (one is seen), "rows of zeros, or no gradient at all"
 
 
 def test_one_vector_at_most_has_a_row_of_zeros() -> None:
