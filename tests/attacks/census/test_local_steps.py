@@ -129,6 +129,8 @@ def test_the_path_of_the_true_shares_is_the_client_s(lab: Any, readout: str, loc
         found = equations(along, levels, FOREVER)
         assert found is not None
         residuals.append(float(np.linalg.norm(found.matrix @ shares - found.observed)) / found.length)
+        typical = float(np.sqrt(np.mean(found.observed[-model.layers[-1].features :] ** 2)))
+        assert readout == "nodes" or typical == pytest.approx(1.0), "the pooled state, in units of its entries"
     assert residuals[1] < 1e-5 < 1e-3 < residuals[0]
 
 

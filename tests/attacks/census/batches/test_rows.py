@@ -15,7 +15,7 @@ from scipy import linalg
 from jgleak.attacks.attack import Budget
 from jgleak.attacks.census.assemble import CUT, AnonymitySet, ExplainingGraph
 from jgleak.attacks.census.batches import head as head_module
-from jgleak.attacks.census.batches import masks, members, rays
+from jgleak.attacks.census.batches import masks, members, parts, rays
 from jgleak.attacks.census.batches.head import HeadGradient
 from jgleak.attacks.census.batches.joint import distance, each_gradient, remaining, without
 from jgleak.attacks.census.batches.number_of_graphs import MOST, numbers_of_graphs
@@ -125,6 +125,50 @@ def test_equal_graphs_share_a_row_and_keep_their_labels(labels: tuple[int, int])
     assert rows is not None and len(rows) == 2
     found = sorted(part.labels for part in parts_of(head, rows))
     assert found == sorted([tuple(sorted(labels)), (GRAPHS[1].y,)])
+
+
+@pytest.mark.parametrize(
+    ("own", "seen_", "most", "labels"),
+    [
+        (([1.0, -1.0], [-0.3, 0.3]), [1.0, -1.0], 3, (0,)),
+        (([1.0, -1.0], [-0.3, 0.3]), [1.7, -1.7], 3, (0, 0, 1)),
+        (([1.0, -1.0], [-0.3, 0.3]), [1.7, -1.7], 2, None),
+        (([1.0, -1.0], [2.0, -2.0]), [2.0, -2.0], 1, (1,)),
+        (([1.0, -1.0], [2.0, -2.0]), [2.0, -2.0], 2, None),
+        (([1.0, -1.0], [-0.3, 0.3]), [1.0009, -1.0], 1, (0,)),
+        (([1.0, -1.0], [-0.3, 0.3]), [1.002, -1.0], 1, None),
+    ],
+    ids=["one", "three", "too many", "the second", "two choices", "rounding", "none"],
+)
+def test_labels_are_the_only_ones_whose_gradients_add_up(
+    own: tuple[list[float], ...],
+    seen_: list[float],
+    most: int,
+    labels: tuple[int, ...] | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, params = pooled(64, 2)
+    head = HeadGradient.of(seen(model, params, GRAPHS))
+    monkeypatch.setattr(parts, "_labelled", lambda _, __, label: np.array(own[label]))
+    row = np.zeros(head.columns.shape[0])
+    assert parts._labels(head, row, np.array(seen_), most) == labels
+    tried = 0 if labels is None else sum(2 if n == 1 else n + 1 for n in range(1, most + 1))
+    if tried:
+        monkeypatch.setattr(parts, "MULTISETS", tried)
+        assert parts._labels(head, row, np.array(seen_), most) == labels
+        monkeypatch.setattr(parts, "MULTISETS", tried - 1)
+        assert parts._labels(head, row, np.array(seen_), most) is None, "more than are tried"
+
+
+def test_a_row_has_as_many_graphs_as_the_others_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each row has one at least: of three graphs with two rows two may be equal."""
+    model, params = pooled(64, 2)
+    head, asked = HeadGradient.of(seen(model, params, GRAPHS)), list[int]()
+    monkeypatch.setattr(parts, "_labels", lambda _, __, ___, most: asked.append(most))
+    for size in (3, 5):
+        larger = dataclasses.replace(head, observation=dataclasses.replace(head.observation, batch_size=size))
+        assert parts_of(larger, own_rows(model, params, GRAPHS)) == ()
+    assert asked == [1] * 3 + [3] * 3
 
 
 def test_a_row_is_a_graphs_own_gradient_of_the_readout_or_where_no_label_explains_it_nothing() -> None:
