@@ -127,6 +127,21 @@ def test_rooted_neighbourhoods_are_named_and_embedded_once() -> None:
     np.testing.assert_allclose(inputs[there], np.asarray(batch.nodes)[:, : kinds.shape[1]][~alone])
 
 
+def test_many_small_parts_are_added_up_in_double_precision() -> None:
+    """A part so large that single precision loses the others."""
+    graphs = [drawn(np.random.default_rng(seed), 8) for seed in range(3)]
+    sums = NodeSums(CensusProblem.of(observed(graphs[0]), Knowledge(SPACE)), CODES, MOST)
+    adjacency, kinds = padded(graphs)
+    sums.misfits(adjacency, kinds)
+    sums.columns.array[:] = 1.0
+    sums.columns.array[0] = 2.0**26
+    numbers = sums.states.numbers(adjacency, kinds * (MOST + 1) + adjacency.sum(axis=-1))
+    assert (numbers == 0).any()
+    mean = np.where(numbers == 0, 2.0**26, 1.0).mean(axis=1)
+    whole = sums.misfits(adjacency, kinds) * np.linalg.norm(sums.seen) + sums.seen
+    np.testing.assert_allclose(whole, np.repeat(mean[:, None], sums.seen.size, axis=1), rtol=1e-9)
+
+
 def test_an_array_of_rows_grows_by_doubling() -> None:
     rows = Rows(np.arange(6).reshape(3, 2))
     rows.add(np.full((1, 2), 7))

@@ -27,6 +27,7 @@ from jgleak.federated import Knowledge
 from jgleak.graph import Graph
 
 FOREVER = Budget(time_limit=1e6).start()
+POOLED = {"readout": "pooled", "readout_widths": (64,), "last_act": True}
 
 
 @pytest.fixture(scope="module")
@@ -417,6 +418,18 @@ def test_a_limit_on_blocks_is_the_most_that_are_counted(problem: CensusProblem, 
         found = some._levels(start, next(some._chosen(start.attempts[1], start.nodes)))
         assert (found is not None) is there and (found is None or found.conditions == levels.conditions)
     assert list(CensusCandidates(problem, FOREVER, Budget()).attempts(Budget(time_limit=0.0).start())) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "size", "limit"),
+    [({}, 1, "blocks_counted"), ({}, 2, "blocks_counted"), (POOLED, 1, "blocks_counted"), (POOLED, 2, "batch_blocks")],
+)
+def test_a_batch_behind_pooling_may_have_more_blocks(fields: dict[str, Any], size: int, limit: str, lab: Any) -> None:
+    """Since its graphs' pooled rows say which of them each may have."""
+    seen = dataclasses.replace(lab.observe(lab.model(**fields), lab.ring([0, 1, 2])), batch_size=size)
+    problem = CensusProblem.of(seen, Knowledge(lab.space))
+    most = CensusCandidates(problem, FOREVER, Budget()).most_top
+    assert most == getattr(problem.limits, limit) and problem.limits.blocks_counted < problem.limits.batch_blocks
 
 
 def test_the_weakest_checks_are_for_few_candidates(problem: CensusProblem, levels: Levels) -> None:

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
+from jgleak.attacks.span import check as check_module
 from jgleak.attacks.span.check import CHOICES, SpanCheck
 from jgleak.attacks.span.leak_points import View, leak_points
 from jgleak.attacks.span.margin import RoundingMargin
@@ -147,6 +149,38 @@ def test_few_coordinates_decide() -> None:
     null = np.r_[check.fixed_null, check.row_null]
     np.testing.assert_allclose(null.T @ null, np.eye(CHOICES[0][1]), atol=1e-12)
     assert not np.any(cheap(check, np.zeros((1, 20)), np.zeros((1, 280)))), "a row of zeros never passes"
+
+
+@pytest.mark.parametrize(
+    ("rates", "taken"),
+    [
+        ((0.9, 0.5, 0.1, 0.1, 0.1, 0.1, 0.1), 0),
+        ((1.1, 9.0, 0.9, 0.1, 0.1, 0.1, 0.1), 2),
+        ((9.0, 8.0, 7.0, 6.0, 1.1, 5.0, 4.0), 4),
+        ((np.inf,) * 6 + (9.0,), 6),
+    ],
+    ids=["the cheapest", "the first that does", "none does", "the last"],
+)
+def test_the_first_choice_of_coordinates_that_rejects_enough_is_taken(
+    rates: tuple[float, ...], taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or the one that rejects most; the share of a direction that lies in some coordinates has a beta distribution."""
+    subspace = Subspace.of_gradient(np.random.default_rng(0).normal(size=(200, 10)) @ np.ones((10, 30)))
+    bounds = list[float]()
+    for rate, (extra, vectors) in zip(rates, CHOICES, strict=True):
+        size, most = subspace.rank + extra, min(rate * TOLERANCES.chance_rate, 1.0)
+        bounds.append(float(np.sqrt(stats.beta.ppf(most, vectors / 2, (size - vectors) / 2))))
+    asked = list[tuple[int, int]]()
+
+    def null(_: Subspace, *, fixed: int, extra: int, vectors: int) -> tuple[np.ndarray, np.ndarray, float]:
+        asked.append((extra, vectors))
+        size = subspace.rank + extra
+        return np.arange(size), np.zeros((size, vectors)), bounds[len(asked) - 1]
+
+    monkeypatch.setattr(check_module, "sparse_null", null)
+    chosen, _, bound = check_module._cheapest(subspace, 0)
+    assert (chosen.size, bound) == (subspace.rank + CHOICES[taken][0], bounds[taken])
+    assert tuple(asked) == CHOICES[: taken + 1] if rates[taken] < 1 else tuple(asked) == CHOICES
 
 
 def test_a_check_of_many_dimensions_looks_at_more() -> None:
