@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import flat
 
-from jgleak.attacks.baselines import EMPTY, FILE_HABIT, MEAN_ADJACENCY, RANDOM
+from jgleak.attacks.baselines import EMPTY, FILE_HABIT, MEAN_ADJACENCY, RANDOM, RandomSettings, _empty, random_graph
 from jgleak.attacks.registry import ATTACKS, get_attack
-from jgleak.features import Feature, FeatureSpace, onehot
+from jgleak.features import Feature, FeatureSpace, binary, number, onehot, real
 from jgleak.federated import Knowledge, Observation, fedsgd
 from jgleak.graph import Graph
 
@@ -203,3 +203,102 @@ def test_random_graphs_of_unknown_size_are_as_modest_as_users_say(observation: O
     assert rows is not None and np.allclose(rows, rows[0], atol=1e-4)
     own = FILE_HABIT(observation, known, key=jax.random.key(0)).features
     assert own is not None and not np.allclose(own, own[0], atol=1e-4)
+
+
+def drawn(space: FeatureSpace, n: int) -> np.ndarray:
+    """Features of ``n`` random nodes without edges."""
+    return random_graph(Knowledge(space, adjacency=np.zeros((n, n))), np.random.default_rng(0)).x
+
+
+COLUMNS = FeatureSpace((real("charge"), binary("ring"), number("hydrogens", (0, 1, 4)), onehot("element", "CNO")))
+
+
+def test_random_features_follow_the_public_means() -> None:
+    n = 1000
+    space = dataclasses.replace(
+        COLUMNS, mean=np.array([5.0, 0.2, 1.0, 0.1, 0.6, 0.3]), std=np.array([3.0, 0.4, 1.0, 0.3, 0.5, 0.46])
+    )
+    x = drawn(space, n)
+    space.check(x)
+    assert x[:, 0].mean() == pytest.approx(5.0, abs=0.4) and x[:, 0].std() == pytest.approx(3.0, abs=0.3)
+    assert x[:, 1].mean() == pytest.approx(0.2, abs=0.05)
+    for column, shares in ((2, [1 / 3] * 3), (3, [0.1, 0.6, 0.3])):
+        np.testing.assert_allclose(np.bincount(x[:, column].astype(int), minlength=3) / n, shares, atol=0.06)
+
+
+def test_random_features_are_uniform_where_the_space_has_no_means() -> None:
+    n = 1000
+    x = drawn(COLUMNS, n)
+    assert x[:, 0].mean() == pytest.approx(0.0, abs=0.15) and x[:, 0].std() == pytest.approx(1.0, abs=0.1)
+    assert x[:, 1].mean() == pytest.approx(0.5, abs=0.06)
+    for column in (2, 3):
+        np.testing.assert_allclose(np.bincount(x[:, column].astype(int), minlength=3) / n, [1 / 3] * 3, atol=0.06)
+
+
+def test_random_nodes_state_their_degrees_where_the_schema_has_them() -> None:
+    """The centre of a star has four neighbours, which this schema does not list: it keeps what was drawn."""
+    space = FeatureSpace((onehot("degree", (0, 1, 2)), Feature("twice", (0, 2, 4), "onehot", "degree", (0, 1, 2))), "degree")
+    star = np.zeros((5, 5))
+    star[0, 1:] = star[1:, 0] = 1
+    seen = set[int]()
+    for seed in range(12):
+        found = random_graph(Knowledge(space, adjacency=star), np.random.default_rng(seed))
+        np.testing.assert_array_equal(found.x[1:], [[1, 1]] * 4)
+        assert found.x[0, 0] == found.x[0, 1]
+        seen.add(int(found.x[0, 0]))
+        np.testing.assert_array_equal(found.edges, [[0, v] for v in range(1, 5)])
+    assert seen == {0, 1, 2}
+
+
+def test_random_sizes_reach_from_one_node_to_the_largest() -> None:
+    def sizes(**known: int) -> set[int]:
+        rng = np.random.default_rng(0)
+        return {random_graph(Knowledge(SPACE, **known), rng, RandomSettings(3)).n for _ in range(40)}
+
+    assert sizes() == {1, 2, 3} and sizes(max_n=2) == {1, 2} and sizes(max_n=9) == {1, 2, 3} and sizes(n=5) == {5}
+
+
+@pytest.mark.parametrize(("stated", "connected", "edges"), [(1, True, 5), (3, True, 9), (1, False, 3), (0, False, 0)])
+def test_random_edges_are_as_many_as_degrees_say_and_a_tree_at_least_where_graphs_are_connected(
+    stated: int, connected: bool, edges: int
+) -> None:
+    x, seen = np.array([[0, stated, 0]] * 6, np.int32), set[bytes]()
+    for seed in range(8):
+        knowledge = Knowledge(SPACE, features=x, connected=connected)
+        found = random_graph(knowledge, np.random.default_rng(seed))
+        assert len(found.edges) == edges == len({tuple(edge) for edge in found.edges.tolist()})
+        assert found.connected or not connected
+        seen.add(found.edges.tobytes())
+    assert len(seen) > 1 or edges == 0
+
+
+def test_edge_classes_are_those_of_public_edges() -> None:
+    """Drawn as often as they have them by random graphs, the commonest one by an empty guess with known edges."""
+    space = FeatureSpace((onehot("element", "CNO"),), edge_classes=("single", "double", "triple"))
+    n = 40
+    public = tuple(
+        Graph(np.zeros((4, 1), np.int32), np.array([(0, 1), (1, 2), (2, 3)]), edge_class=np.array(classes))
+        for classes in ([1, 1, 0], [1, 2, 1])
+    )
+    known = Knowledge(space, adjacency=1.0 - np.eye(n), auxiliary=public)
+    found = random_graph(known, np.random.default_rng(0)).edge_class
+    assert found is not None
+    np.testing.assert_allclose(np.bincount(found) / len(found), [1 / 6, 4 / 6, 1 / 6], atol=0.05)
+    alone = random_graph(dataclasses.replace(known, auxiliary=()), np.random.default_rng(0)).edge_class
+    assert alone is not None
+    np.testing.assert_allclose(np.bincount(alone) / len(alone), [1 / 3] * 3, atol=0.06)
+    for auxiliary, likeliest in ((public, 1), ((), 0)):
+        guess = _empty(dataclasses.replace(known, auxiliary=auxiliary)).edge_class
+        assert guess is not None
+        np.testing.assert_array_equal(guess, [likeliest] * (n * (n - 1) // 2))
+
+
+def test_a_mean_of_public_graphs_has_their_median_size_and_edges_that_most_of_them_have(
+    observation: Observation,
+) -> None:
+    """Of two graphs of three and of five nodes; an edge that half of them have is none."""
+    public = (path_graph([0, 0, 0]), path_graph([0, 0, 0, 0, 0]))
+    found = MEAN_ADJACENCY(observation, Knowledge(SPACE, auxiliary=public), key=jax.random.key(0))
+    assert found.best is not None and found.best.n == 4 and found.adjacency is not None
+    np.testing.assert_array_equal(found.adjacency, np.diag([1, 1, 0.5], 1) + np.diag([1, 1, 0.5], -1))
+    np.testing.assert_array_equal(found.best.edges, [[0, 1], [1, 2]])

@@ -11,20 +11,24 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.closed_form.labels import (
+    contradiction,
     infer_counts,
     infer_label,
     infer_node_labels,
     infer_target,
     infer_tasks,
+    names_no_class,
     prior_probability,
     tasks_hidden,
 )
 from jgleak.attacks.closed_form.propositions import ConditionFailed
 from jgleak.defenses import parse
-from jgleak.federated import LocalTraining, fedsgd
+from jgleak.federated import LocalTraining, Observation, fedsgd
 from jgleak.federated.client import node_gradients, target_gradient
-from jgleak.gnn import GNN, BatchNorm, GCNConv, Layer, LayerNorm, NodeScores
+from jgleak.gnn import GNN, MLP, BatchNorm, GCNConv, Layer, LayerNorm, NodeScores, Pooled
 from jgleak.graph import Graph
+
+KEY = jax.random.key(0)
 
 READOUTS: Any = [
     {"readout": "node_mlp"},
@@ -182,3 +186,111 @@ def test_a_bias_that_does_not_reach_the_logits_alone_names_no_class(lab: Any, pa
     labelled = Graph(graph.x, graph.edges, np.array([3, 0, 1, 2, 0]))
     with pytest.raises(ConditionFailed, match="adds no bias"):
         infer_label(target_gradient(model, lab.params(model), [labelled], lab.space, loss="ce"))
+
+
+def shown(bias: Any, loss: str = "ce", **marks: Any) -> Observation:
+    """An update of which only the last bias is not zero."""
+    bias = np.asarray(bias, np.float32)
+    model = GNN(3, (Layer(GCNConv(bias.size)),), marks.pop("readout", Pooled("mean", MLP((bias.size,)))))
+    params = jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), jax.eval_shape(lambda: model.initial(key=KEY)))
+    update = jax.tree.map(lambda leaf: bias if leaf.shape == bias.shape else leaf, params)
+    return Observation(model, params, update, loss, **marks)
+
+
+TWO_STEPS = {"protocol": "fedavg", "local": LocalTraining(0.1, 2)}
+ADAM = {"protocol": "fedavg", "local": LocalTraining(0.1, 2, optimiser="adam")}
+OTHER_TASKS = "if the outputs are tasks of their own, the loss is masked_bce"
+
+SIGNS: dict[str, tuple[Observation, bool]] = {
+    "a class": (shown([0.2, -0.5, 0.3]), False),
+    "two negative entries": (shown([-0.2, -0.3, 0.5]), True),
+    "a batch has two": (shown([-0.2, -0.3, 0.5], batch_size=2), False),
+    "pruned": (shown([-0.2, -0.3, 0.5], pruned=True), False),
+    "a smoothed label leaves two": (shown([-0.2, -0.3, 0.5], "ce+smoothing:0.1"), False),
+    "tasks have two": (shown([-0.2, -0.3, 0.5], "masked_bce"), False),
+    "a certain class": (shown([0.4, -0.4, 0.0]), False),
+    "a zero beside a sum": (shown([0.4, -0.1, 0.0]), True),
+    "Adam leaves sums": (shown([1.0, -0.1, 0.0], **ADAM), False),
+    "BCE met its target": (shown([0.4, 0.0, 0.2], "bce"), False),
+    "BCE met two": (shown([0.4, 0.0, 0.0], "bce"), True),
+    "BCE met another's": (shown([0.4, -0.2, 0.0], "bce"), True),
+    "no bias": (shown([0.4, -0.1, 0.0], readout=NodeScores(3)), False),
+}
+
+
+@pytest.mark.parametrize("case", SIGNS)
+def test_signs_that_no_class_has_under_its_loss(case: str) -> None:
+    observation, refuted = SIGNS[case]
+    assert names_no_class(observation) is refuted
+    if refuted:
+        assert str(contradiction(observation)).endswith(OTHER_TASKS)
+
+
+def test_noise_may_have_made_a_sign_and_zeros_say_nothing_then() -> None:
+    two, zero = shown([-0.2, -0.3, 0.5]), shown([0.4, 0.0, 0.0], "bce")
+    assert [names_no_class(two, doubt) for doubt in (0.0, 0.19, 0.2)] == [True, True, False]
+    assert [names_no_class(zero, doubt) for doubt in (0.0, 1e-9)] == [True, False]
+    assert contradiction(dataclasses.replace(two, noise=0.019)) == (
+        f"the last bias's gradient has 2 negative entries, which no class has under 'ce'; {OTHER_TASKS}"
+    )
+    assert contradiction(dataclasses.replace(two, noise=0.021)) is None
+    assert contradiction(zero) == (
+        f"the last bias's gradient has 0 negative entries and 2 zeros, which no class has under 'bce'; {OTHER_TASKS}"
+    )
+
+
+MASKED: dict[str, tuple[Observation, str | None]] = {
+    "adds up": (shown([0.2, -0.5, 0.3]), None),
+    "does not add up": (shown([0.2, -0.5, 0.2]), "adds up to zero, and here it does not"),
+    "nor in a batch": (shown([0.2, -0.5, 0.2], batch_size=4), "adds up to zero, and here it does not"),
+    "nor after steps": (shown([0.2, -0.5, 0.2], **TWO_STEPS), "adds up to zero, and here it does not"),
+    "Adam divides sums": (shown([1.0, -0.5, 1.0], **ADAM), None),
+    "pruned": (shown([0.2, -0.5, 0.2], pruned=True), None),
+    "nothing moved": (shown([0.0, 0.0, 0.0]), None),
+    "rounding": (shown([0.5, -0.5 + 1e-4, 0.0]), None),
+    "more than rounding": (shown([0.5, -0.5 + 2e-3, 0.0]), "adds up to zero, and here it does not"),
+    "noise": (shown([0.5, -0.4, 0.2], noise=0.02), None),
+    "less noise": (shown([0.5, -0.4, 0.2], noise=0.009), "adds up to zero, and here it does not"),
+    "one pull": (shown([0.25, -0.25, 0.0], "masked_mae"), None),
+    "two pulls": (shown([0.25, -0.2, 0.0], "masked_mae"), "all labels pull alike"),
+    "two pulls of a batch": (shown([0.25, -0.2, 0.0], "masked_mae", batch_size=2), None),
+    "two pulls of steps": (shown([0.25, -0.2, 0.0], "masked_mae", **TWO_STEPS), None),
+    "two pulls of Adam": (shown([1.0, -0.2, 0.0], "masked_mae", **ADAM), None),
+    "two pulls and noise": (shown([0.25, -0.2, 0.0], "masked_mae", noise=0.003), None),
+    "two pulls and little noise": (shown([0.25, -0.2, 0.0], "masked_mae", noise=0.002), "all labels pull alike"),
+    "pulls below noise": (shown([0.25, -0.02, 0.25], "masked_mae", noise=0.004), None),
+}
+
+
+@pytest.mark.parametrize("case", MASKED)
+def test_what_a_last_bias_cannot_be_is_said(case: str) -> None:
+    observation, said = MASKED[case]
+    found = contradiction(observation)
+    assert found is None if said is None else said in str(found)
+
+
+@pytest.mark.parametrize("loss", ["ce", "bce", "ce+smoothing:0.3"])
+def test_counts_are_the_whole_numbers_nearest_to_the_shares(loss: str) -> None:
+    """The mean gradient is the mean probability less the (smoothed) shares, divided by the outputs under BCE."""
+    probability, counts = np.array([0.5, 0.2, 0.2, 0.1]), np.array([0, 4, 2, 1])
+    targets = counts / 7
+    if "smoothing" in loss:
+        targets = 0.7 * targets + 0.3 / 4
+    gradient = (probability - targets) / (4 if loss == "bce" else 1)
+    found = infer_counts(shown(gradient, loss, batch_size=7), probability)
+    np.testing.assert_array_equal(found, counts)
+    rough = probability + np.array([0.01, -0.03, 0.05, -0.03])  # the shares' largest remainders decide
+    np.testing.assert_array_equal(infer_counts(shown(gradient, loss, batch_size=7), rough), counts)
+
+
+def test_counts_without_any_share_are_even_and_the_first_classes_get_the_rest() -> None:
+    found = infer_counts(shown([1.0, 1.0, 1.0], batch_size=8), np.zeros(3))
+    np.testing.assert_array_equal(found, [3, 3, 2])
+
+
+def test_predicted_probabilities_are_means_of_softmax_or_of_single_outputs() -> None:
+    logits = np.log(np.array([[1.0, 2.0, 1.0], [8.0, 1.0, 1.0]]))
+    np.testing.assert_allclose(prior_probability(shown([0.0] * 3), logits), [0.525, 0.3, 0.175])
+    single = [(1 / 2 + 8 / 9) / 2, (2 / 3 + 1 / 2) / 2, 1 / 2]
+    np.testing.assert_allclose(prior_probability(shown([0.0] * 3, "bce"), logits), single)
+    assert np.isfinite(prior_probability(shown([0.0] * 3), logits + 1000.0)).all()

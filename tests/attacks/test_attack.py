@@ -1,0 +1,227 @@
+"""What an attack is given, what it refuses before it begins, and how long it may take."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from jgleak.attacks.attack import Attack, Budget, Clock, Reconstruction
+from jgleak.features import FeatureSpace, binary, onehot
+from jgleak.federated import Knowledge, LocalTraining, Observation
+from jgleak.gnn import GNN, MLP, BatchNorm, GCNConv, GINEConv, Layer, LinearEncoder, NodeScores, Pooled
+from jgleak.gnn.gine import one_hot_rows
+from jgleak.gnn.tree import at
+from jgleak.graph import Graph
+
+SPACE = FeatureSpace((onehot("colour", "rgb"), binary("ring")))
+BONDED = dataclasses.replace(SPACE, edge_classes=("single", "double"))
+KEY = jax.random.key(3)
+PATH = Graph(np.zeros((2, 2), np.int32), np.array([[0, 1]]))
+ROWS = Graph(np.zeros((2, 4)), PATH.edges)
+PLAIN = GNN(SPACE.width, (Layer(GCNConv(3)),), Pooled("mean", MLP((4, 2))))
+
+
+def seen(model: GNN = PLAIN, **marks: Any) -> Observation:
+    """An update that is zero: what is refused does not depend on it."""
+    model.check()
+    shapes = jax.eval_shape(lambda: model.initial(key=KEY))
+    params = jax.tree.map(lambda leaf: np.ones(leaf.shape, leaf.dtype), shapes)
+    update = jax.tree.map(np.zeros_like, params)
+    if model.returns_statistics:
+        names = ("mean", "variance")
+        kept = {layer: {norm: {k: at(params, (layer, norm))[k] for k in names}} for layer, norm in model.norms}
+        marks = {"statistics": kept} | marks
+    return Observation(model, params, update, **({"loss": "ce"} | marks))
+
+
+def echo(**fields: Any) -> Attack:
+    """An attack that returns what it was called with."""
+
+    def run(observation: Observation, knowledge: Knowledge, *, key: jax.Array, budget: Budget) -> Reconstruction:
+        return Reconstruction((), None, "done", info={"got": (observation, knowledge, key, budget)})
+
+    return Attack("echo", run, **fields)
+
+
+ADAM = LocalTraining(0.1, 2, optimiser="adam")
+STEPS = LocalTraining(0.1, 2)
+BONDS = PLAIN.clone(layers=(Layer(GINEConv(3, edge_rows=one_hot_rows(2))),))
+NORMED = PLAIN.clone(layers=(Layer(GCNConv(3), norm=BatchNorm(training=True)),))
+INSIDE = PLAIN.clone(layers=(Layer(GCNConv(3), dropout=0.5),))
+BEHIND = PLAIN.clone(encoder=LinearEncoder(3), dropout=0.5)
+FROZEN = PLAIN.clone(frozen=("layers_0",))
+NODES = GNN(SPACE.width, (Layer(GCNConv(3)), Layer(GCNConv(2, bias=True))), NodeScores(2))
+
+REFUSED: Mapping[str, tuple[str, Observation, Mapping[str, Any], Mapping[str, Any]]] = {
+    "protocol": (
+        "it reads updates of the protocol 'fedsgd', not 'fedavg'; let the client send that",
+        seen(protocol="fedavg", local=STEPS),
+        {"protocols": ("fedsgd",)},
+        {},
+    ),
+    "two protocols": ("'fedsgd' or 'fedavg', not 'target_node'", seen(NODES, protocol="target_node"), {}, {}),
+    "Adam": ("the client trained with Adam", seen(protocol="fedavg", local=ADAM), {}, {}),
+    "batch": ("the update mixes 2 graphs and it attacks one", seen(batch_size=2), {}, {}),
+    "statistics of a batch": (
+        "behind the update are 2 graph(s) and 1 step(s)",
+        seen(NORMED, batch_size=2),
+        {"several": True},
+        {},
+    ),
+    "statistics of steps": (
+        "behind the update are 1 graph(s) and 2 step(s)",
+        seen(NORMED, protocol="fedavg", local=STEPS),
+        {},
+        {},
+    ),
+    "bonds": ("the model tells edge classes (bond types) apart", seen(BONDS), {}, {"space": BONDED}),
+    "dropout": ("let the client train without. What enters the first weight is not masked", seen(INSIDE), {}, {}),
+    "dropout of input": ("let the client train without", seen(PLAIN.clone(dropout=0.5)), {}, {}),
+    "frozen": ("parts of the model are frozen (layers_0)", seen(FROZEN), {}, {}),
+    "frozen output of tasks": (
+        "the map next to the output is frozen (readout)",
+        seen(PLAIN.clone(frozen=("readout",)), loss="masked_bce"),
+        {"frozen": True},
+        {},
+    ),
+    "frozen output of nodes": (
+        "the map next to the output is frozen (layers_1), whose gradient shows labels of nodes",
+        seen(NODES.clone(frozen=("layers_1",))),
+        {"frozen": True},
+        {},
+    ),
+    "sizes": (
+        "sizes of 2 graph(s) are given and 3 are behind the update",
+        seen(batch_size=3),
+        {"several": True},
+        {"sizes": (2, 3)},
+    ),
+    "number of nodes": ("it needs the number of nodes; give it (Knowledge(n=...)", seen(), {"needs": ("n",)}, {}),
+    "labels": ("it needs the labels; give it (Knowledge(labels=...)", seen(), {"needs": ("n", "labels")}, {"n": 2}),
+    "public graphs": ("it needs public graphs of the same kind", seen(), {"needs": ("auxiliary",)}, {}),
+    "input rows": (
+        "the public graphs hold rows for the model, not features of the space",
+        seen(),
+        {},
+        {"auxiliary": (PATH, ROWS)},
+    ),
+    "edges of classes": (
+        "the public graphs do not fit the feature space: ",
+        seen(),
+        {},
+        {"auxiliary": (PATH, dataclasses.replace(PATH, edge_class=np.array([1])))},
+    ),
+    "its own": ("never", seen(), {"unsupported": lambda observation, knowledge: "never"}, {}),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_every_attack_refuses(case: str) -> None:
+    said, observation, fields, known = REFUSED[case]
+    attack, knowledge = echo(**fields), Knowledge(**({"space": SPACE} | dict(known)))
+    assert said in str(attack.refusal(observation, knowledge))
+    with pytest.raises(ValueError, match="attack 'echo' cannot run here: "):
+        attack(observation, knowledge, key=KEY)
+    with pytest.raises(ValueError, match="attack 'echo' cannot run here: "):
+        attack.on_many([observation], [knowledge], keys=[KEY])
+
+
+ALLOWED: Mapping[str, tuple[Observation, Mapping[str, Any], Mapping[str, Any]]] = {
+    "plain": (seen(), {}, {}),
+    "steps": (seen(protocol="fedavg", local=STEPS), {}, {}),
+    "batch": (seen(batch_size=2), {"several": True}, {"sizes": (2, 3)}),
+    "statistics": (seen(NORMED), {}, {}),
+    "bonds": (seen(BONDS), {"edge_classes": True}, {"space": BONDED}),
+    "dropout": (seen(INSIDE), {"dropout": True}, {}),
+    "frozen": (seen(FROZEN), {"frozen": True}, {}),
+    "frozen output of one label": (seen(PLAIN.clone(frozen=("readout",))), {"frozen": True}, {}),
+    "frozen below the output of tasks": (seen(FROZEN, loss="masked_bce"), {"frozen": True}, {}),
+    "edges tell the number of nodes": (seen(), {"needs": ("n", "adjacency")}, {"adjacency": np.zeros((2, 2))}),
+    "public graphs": (seen(), {"needs": ("auxiliary",)}, {"auxiliary": (PATH,)}),
+    "input rows": (seen(), {"rows": True}, {"auxiliary": (ROWS,)}),
+}
+
+
+@pytest.mark.parametrize("case", ALLOWED)
+def test_what_is_not_refused(case: str) -> None:
+    observation, fields, known = ALLOWED[case]
+    assert echo(**fields).refusal(observation, Knowledge(**({"space": SPACE} | dict(known)))) is None
+
+
+@pytest.mark.parametrize(("model", "said"), [(INSIDE, True), (BEHIND, True), (PLAIN.clone(dropout=0.5), False)])
+def test_dropout_behind_the_first_weight_leaves_its_rows(model: GNN, said: bool) -> None:
+    refusal = echo().refusal(seen(model), Knowledge(SPACE))
+    assert refusal is not None and ("the span of its gradient still shows those rows" in refusal) is said
+
+
+def test_an_attack_is_run_with_numpy_and_the_budget_of_a_minute() -> None:
+    got = echo()(seen(), Knowledge(SPACE), key=KEY).info["got"]
+    assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(got[0].update))
+    assert got[2] is KEY and got[3] == Budget(60.0, 1_000_000_000, 100_000)
+    own = Budget(1.0)
+    assert echo()(seen(), Knowledge(SPACE), key=KEY, budget=own).info["got"][3] is own
+
+
+@pytest.mark.parametrize(
+    ("stated", "known", "used"), [(None, None, None), (0.1, None, 0.1), (None, 0.2, 0.2), (0.1, 0.2, 0.2)]
+)
+def test_the_noise_that_an_observation_states_is_known(
+    stated: float | None, known: float | None, used: float | None
+) -> None:
+    each = echo().on_many([seen(noise=stated)], [Knowledge(SPACE, noise=known)], keys=[KEY])
+    one = echo()(seen(noise=stated), Knowledge(SPACE, noise=known), key=KEY)
+    assert [found.info["got"][1].noise for found in (*each, one)] == [used, used]
+
+
+def test_many_clients_are_attacked_in_their_order_with_their_own_keys() -> None:
+    clients, keys = [seen(noise=float(k)) for k in (1, 2)], list(jax.random.split(KEY))
+    known, own = [Knowledge(SPACE, n=k) for k in (4, 5)], Budget(2.0)
+    found = [one.info["got"] for one in echo().on_many(clients, known, keys=keys, budget=own)]
+    assert [one[0].noise for one in found] == [1.0, 2.0] and [one[1].n for one in found] == [4, 5]
+    assert [one[2] is key for one, key in zip(found, keys, strict=True)] == [True, True]
+    assert all(one[3] is own for one in found)
+    assert echo().on_many(clients, known, keys=keys)[0].info["got"][3] == Budget()
+    with pytest.raises(ValueError, match="argument 2 is shorter"):
+        echo().on_many(clients, known[:1], keys=keys)
+
+
+def test_an_attack_on_many_at_once_is_asked_once_and_never_for_nobody() -> None:
+    asked = list[Any]()
+
+    def many(observations: Any, knowledges: Any, *, keys: Any, budget: Budget) -> list[Reconstruction]:
+        asked.append((len(observations), len(knowledges), keys, budget))
+        return [Reconstruction((), None, "done")] * len(observations)
+
+    attack, keys = echo(many=many), list(jax.random.split(KEY, 3))
+    assert len(attack.on_many([seen()] * 3, [Knowledge(SPACE)] * 3, keys=keys)) == 3
+    assert asked == [(3, 3, keys, Budget())]
+    assert attack.on_many([], [], keys=[]) == [] and len(asked) == 1
+
+
+def test_an_attack_without_options_names_the_one_that_it_got() -> None:
+    with pytest.raises(ValueError, match="option 'steps': this attack has no options"):
+        echo().with_options({"steps": 3, "rate": 1})
+
+
+def test_a_clock_tells_what_is_left_and_parts_of_that() -> None:
+    now = time.monotonic()
+    clock = Clock(now - 4.0, 10.0)
+    assert clock.elapsed == pytest.approx(4.0, abs=0.5) and clock.left == pytest.approx(6.0, abs=0.5)
+    half = clock.part(0.5)
+    assert half.begun == clock.begun and half.seconds == pytest.approx(7.0, abs=0.5)
+    assert half.left == pytest.approx(3.0, abs=0.5)
+    assert Clock(now - 4.0, 1.0).left == pytest.approx(-3.0, abs=0.5)
+    started = Budget(5.0).start()
+    assert started.seconds == 5.0 and started.elapsed < 1.0
+
+
+def test_the_best_graph_is_the_first() -> None:
+    other = dataclasses.replace(PATH, y=1)
+    assert Reconstruction((other, PATH), 0.0, "match").best is other
+    assert Reconstruction((), None, "no candidates").best is None
