@@ -11,11 +11,11 @@ from jgleak.attacks.facts.graphs import head_rank
 from jgleak.gnn import Pooled
 from jgleak.plural import counted
 
-MOST = 200
-"""Largest graph that is counted."""
+MOST = 1000
+"""Largest graph that is counted: shares of more nodes may differ by less than rounding."""
 
 WHOLE = 0.02
-"""A number this near a whole one is that, where many are."""
+"""A quotient of a sum and a mean that is this near a whole number is that."""
 
 UNITS = 8
 """Fewest units that have to agree."""
@@ -51,8 +51,6 @@ def nodes(evidence: Evidence) -> Fact:
 def _quotient(evidence: Evidence, readout: Pooled) -> int:
     row = np.asarray(readout.pooled_row(evidence.observation.model.readout_of(evidence.observation.update)), np.float64)
     parts = dict(zip(readout.poolings, np.split(row, len(readout.poolings)), strict=True))
-    if "mean" not in parts:
-        raise Silent("the readout has no mean beside the sum")
     number = float(parts["sum"] @ parts["mean"]) / max(float(parts["mean"] @ parts["mean"]), 1e-300)
     rest = float(np.linalg.norm(parts["sum"] - round(number) * parts["mean"]))
     if round(number) < 1 or abs(number - round(number)) > WHOLE or rest > WHOLE * float(np.linalg.norm(parts["sum"])):
@@ -84,17 +82,21 @@ def share_of_nodes(evidence: Evidence, readout: Pooled) -> tuple[Float[np.ndarra
 
 
 def _divisor(shares: tuple[Float[np.ndarray, " K"], Float[np.ndarray, " K"]], units: int) -> int:
-    """The smallest number of which all shares are whole parts: the number of nodes is a multiple of it."""
-    share, error = shares
-    sharp = error * MOST < WHOLE
-    if np.sum(sharp) < max(UNITS, units / 4):
-        raise Silent("rounding leaves too few units by which nodes could be counted")
-    share = share[sharp]
-    if share.min() < -WHOLE / MOST or share.max() > 1.0 + WHOLE / MOST:
+    """The smallest number of which all shares are whole parts: the number of nodes is a multiple of it.
+
+    Two different fractions of ``number`` and of at most ``MOST`` are ``1 / (number MOST)`` apart or more, so that a
+    unit whose share is known to half of that has no fraction of ``number`` within its error but its own.
+    """
+    share, error = (each[2.0 * MOST * shares[1] < 1.0] for each in shares)
+    if np.any(share < -error) or np.any(share > 1.0 + error):
         raise Silent("no unit is on at more than all nodes: something else entered the last bias")
-    if share.max() < 1.0 - WHOLE / MOST:
+    if np.all(share < 1.0 - error):
         raise Silent("no unit is on at all nodes, so that nothing shows the scale of the shares")
     for number in range(1, MOST + 1):
-        if np.all(np.abs(share * number - np.round(share * number)) <= WHOLE):
+        sure = 2.0 * number * MOST * error < 1.0
+        if np.sum(sure) < max(UNITS, units / 4):
+            raise Silent("rounding leaves too few units by which nodes could be counted")
+        parts = number * share[sure]
+        if np.all(np.abs(parts - np.round(parts)) <= number * error[sure]):
             return number
     raise Silent(f"no number up to {MOST} explains at how many nodes each unit is on")
