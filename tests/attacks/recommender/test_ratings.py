@@ -13,7 +13,7 @@ import pytest
 from jgleak.attacks.recommender import PublicKnowledge, Sighting, attack, estimate, history, ratings
 from jgleak.attacks.recommender.clipped import clipped
 from jgleak.attacks.recommender.noise import noise
-from jgleak.attacks.recommender.star import expected, view
+from jgleak.attacks.recommender.star import expected, predictions, view
 from jgleak.defenses import parse
 from jgleak.federated.recommender import Clients, Protection
 from jgleak.ratings import Ratings
@@ -127,6 +127,72 @@ def test_deviations_are_the_errors(made: Ratings, watch: Watch, defense: str, ow
     many = np.concatenate([one.deviations for one in found])
     precision = [np.median(part**-2.0 - public.deviation**-2) for part in (one, many)]
     assert 2.5 < precision[1] / precision[0] < 6.0
+
+
+def dense(
+    public: PublicKnowledge, seen: list[Sighting], items: np.ndarray, certainty: float
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """The posterior by whole matrices: ``updates = zero + J^T learnt(ratings) + noise``, without clipping or dropout."""
+    model, known, count = public.model, noise(public.protection), len(items)
+    views = [view(public, one, items, masked=False) for one in seen]
+
+    def flat(tree: Any) -> np.ndarray:
+        return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)]).astype(np.float64)
+
+    shown, gradient = flat(views[0].shown) > 0, jax.jit(expected, static_argnums=0)
+
+    def at(learnt: np.ndarray) -> np.ndarray:
+        padded = np.pad(learnt, (0, views[0].client.items.size - count))
+        return flat(gradient(model, views[0], views[0].local, padded))[shown]
+
+    zero, updates = at(np.zeros(count)), np.stack([flat(one.seen)[shown] for one in views])
+    jacobian = np.stack([at(row) for row in np.eye(count)]) - zero
+    now = np.asarray(jax.jit(predictions, static_argnums=0)(model, views[0], views[0].local))[:count]
+    spread = np.eye(count) - (0.0 if model.own is None else 1.0 / (count + model.own))
+
+    def learnt(ratings: np.ndarray) -> np.ndarray:
+        return model.centre + spread @ (ratings - model.centre)
+
+    laplace, variance, rows = known.kind == "laplace", known.deviation**2, spread @ jacobian
+    gain = (2.0 if laplace else 1.0) / variance
+    gram, prior = len(seen) * gain * rows @ rows.T, np.eye(count) / public.deviation**2
+    back = np.linalg.inv(spread)
+    wrong = (1.0 - certainty) * ((now - learnt(np.full(count, public.mean))) ** 2 + public.deviation**2)
+    ratings, misfit, wider = np.full(count, public.mean), 0.0, 1.0
+    for sweep in range(3):
+        residual = updates - zero - jacobian.T @ learnt(ratings)
+        if sweep == 1:
+            misfit = float(np.mean(residual**2) / variance)
+            excess = max(misfit - 1.0 - 12.0 / np.sqrt(residual.size), 0.0)
+            wider = 1.0 + excess * residual.size / count
+        score = known.deviation / np.sqrt(2.0) * np.sign(residual) if laplace and sweep else residual
+        told = np.linalg.inv(wider * np.linalg.inv(gram) + back @ np.diag(wrong) @ back)
+        slope = told @ np.linalg.solve(gram, gain * rows @ score.sum(axis=0))
+        ratings = ratings + np.linalg.solve(told + prior, slope + prior @ (public.mean - ratings))
+    return ratings, np.sqrt(np.diag(np.linalg.inv(told + prior))), float(np.sqrt(misfit))
+
+
+@pytest.mark.parametrize(
+    ("defense", "stated", "own", "certainty"),
+    [
+        ("gaussian:0.02", "gaussian:0.02", 5.0, 1.0),
+        ("gaussian:0.02", "gaussian:0.005", 5.0, 0.6),
+        ("laplace:0.02", "laplace:0.02", None, 0.6),
+        ("laplace:0.02", "laplace:0.005", None, 1.0),
+    ],
+)
+def test_the_posterior_is_that_of_whole_matrices(
+    made: Ratings, watch: Watch, defense: str, stated: str, own: float | None, certainty: float
+) -> None:
+    """Also where there is more noise than is stated, which widens it."""
+    public, sightings = watch(WATCHED, protection=Protection(0, parse(defense)), rounds=4, own=own)
+    public = dataclasses.replace(public, protection=Protection(0, parse(stated)))
+    items, seen = truth(made, WATCHED[1])[0], sightings[1]
+    found = estimate(public, seen, items[::-1], certainty=certainty)
+    wanted, deviations, misfit = dense(public, seen, items, certainty)
+    np.testing.assert_allclose(found.ratings, wanted, atol=2e-3)
+    np.testing.assert_allclose(found.deviations, deviations, rtol=2e-3)
+    assert found.misfit == pytest.approx(misfit, rel=1e-3) and (found.misfit > 2.0) is (stated != defense)
 
 
 @pytest.mark.parametrize(
