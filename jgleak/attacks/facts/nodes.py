@@ -74,7 +74,7 @@ def share_of_nodes(evidence: Evidence, readout: Pooled) -> tuple[Float[np.ndarra
     delta = np.asarray(readout.first(model.readout_of(evidence.observation.update))["bias"], np.float64)
     upstream = kernel @ delta
     # Rounding of products and sums in the client's precision, against what cancellation leaves.
-    error = 8.0 * max(evidence.precision, 2.0**-24) * (np.abs(kernel) @ np.abs(delta))
+    error = 8.0 * evidence.precision * (np.abs(kernel) @ np.abs(delta))
     usable = np.abs(upstream) > 0
     scale = np.where(usable, np.abs(upstream), 1.0)
     share = np.where(usable, seen / np.where(usable, upstream, 1.0), 0.0)

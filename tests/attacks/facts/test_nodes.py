@@ -120,7 +120,7 @@ def test_a_quarter_of_the_units_and_eight_must_be_above_rounding(width: int, fai
     across = along - np.outer(along @ DELTA, DELTA) / (DELTA @ DELTA)
     kernel = np.where(np.arange(width)[:, None] < faint, across + 1e-4 * np.outer(np.ones(width), DELTA), along + DELTA)
     on = np.resize((7, 0, 3, 1), width).astype(float)
-    on[:faint] = 3.3
+    on[:faint] = 33.3
     found = told(on, 7, kernel=kernel, row=np.ones(width))
     assert found == {"multiple_of": 7} if enough else "too few units" in str(found)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections import Counter
 from collections.abc import Callable
 from itertools import permutations, product
 from typing import Any
@@ -131,3 +133,86 @@ def test_a_search_ends_at_its_steps_or_its_time(lab: Any) -> None:
     late = builder(ones, twos, 40, steps=10**9, clock=Clock(0.0, 0.0))
     list(late.closures(0))
     assert not late.exhausted and late.largest is not None
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_a_search_leaves_nothing_behind_and_prunes_nothing_that_closes(world: str, lab: Any) -> None:
+    """At every finished graph nothing is missing any more, and the size that was said to be needed is its size."""
+    ones, twos = cut(WORLDS[world](lab))
+    for root in sorted(set(twos.roots.tolist())):
+        search = builder(ones, twos, 5)
+        for partial in search.closures(root):
+            assert search._needed() == len(partial.kinds) and not any(search.demand.values())
+            assert search.snapshot() == partial and partial.census == tuple(
+                (block, partial.glued.count(block)) for block in sorted(set(partial.glued))
+            )
+        assert search.kinds == [root] and search.adjacent == [{}] and search.glued == [-1]
+        wanted = {(search.gluing.roots[root], other): ones.neighbours[root].count(other) for other in ones.neighbours[root]}
+        assert {key: number for key, number in search.demand.items() if number} == wanted
+
+
+SIZES: dict[str, tuple[set[tuple[int, tuple[int, ...]]], list[int], int]] = {
+    "a node alone": ({(0, ())}, [0], 1),
+    "a pair": ({(0, (0,))}, [0], 2),
+    "two of a ring of equals": ({(0, (0, 0))}, [0, 0], 2),
+    "a star's centre": ({(0, (1, 1, 1)), (1, (0,))}, [0], 4),
+    "its leaf": ({(0, (1, 1, 1)), (1, (0,))}, [1], 2),
+    "a new node may have two of them": ({(0, (1, 1, 1)), (1, (0, 0)), (1, (0,))}, [0], 3),
+    "one new node of each kind": ({(0, (1, 2)), (1, (0,)), (2, (0,))}, [0], 3),
+    "one new node for both": ({(0, (2,)), (1, (2,)), (2, (0, 1))}, [0, 1], 3),
+    "two for the larger demand": ({(0, (2, 2)), (1, (2,)), (2, (0, 1))}, [0, 1], 4),
+    "what dangles meets it": ({(0, (1,)), (1, (0,))}, [0, 1], 2),
+    "more dangle than are asked for": ({(0, (1,)), (1, (0,))}, [0, 1, 1], 4),
+}
+"""Blocks, the kinds of nodes without edges, and the smallest number of nodes with which nothing is missing."""
+
+
+@pytest.mark.parametrize("case", SIZES)
+def test_the_size_that_is_needed_counts_new_nodes(case: str) -> None:
+    pairs, types, wanted = SIZES[case]
+    ones = blocks(pairs)
+    kind = {int(root): k for k, root in enumerate(ones.roots)}
+    search = builder(ones, dataclasses.replace(ones, roots=np.arange(ones.size)), 9)
+    for one in types:
+        search._add(kind[one])
+    assert search._needed() == wanted
+
+
+def test_what_fits_holds_all_that_is_there_and_lacks_the_rest() -> None:
+    """Against multisets, in the given order, of blocks that may be used."""
+    ones = blocks({(0, (0, 0, 1)), (0, (1, 1, 1)), (1, (0,))})
+    twos = blocks({(0, (1, 1, 2)), (0, (1, 2, 2)), (1, (0, 2, 2)), (0, (2, 2, 2))})
+    order = np.array([2.0, 0.0, 1.0, 3.0])
+    for alive in (np.ones(4, bool), np.array([True, False, True, True])):
+        gluing = Gluing(ones, twos, order, alive)
+        for kind in (0, 1, 2):
+            for present in {tuple(sorted(some)) for size in range(4) for some in product(range(3), repeat=size)}:
+                wanted = [
+                    (block, tuple(sorted((Counter(twos.neighbours[block]) - Counter(present)).elements())))
+                    for block in np.argsort(order).tolist()
+                    if alive[block] and twos.roots[block] == kind and not Counter(present) - Counter(twos.neighbours[block])
+                ]
+                assert list(gluing.fits(kind, present)) == wanted == list(gluing.fits(kind, present))
+        used = {int(twos.roots[block]) for block in range(4) if alive[block]}
+        wanted = {
+            (int(ones.roots[kind]), other): max(
+                ones.neighbours[k].count(other) for k in used if ones.roots[k] == ones.roots[kind]
+            )
+            for kind in used
+            for other in ones.neighbours[kind]
+        }
+        assert {key: number for key, number in gluing.capacity.items() if number} == wanted
+
+
+def test_a_search_of_few_steps_finds_the_first_graphs_of_a_long_one(lab: Any) -> None:
+    ones, twos = cut([lab.graph([0, 0, 0, 1, 1], [(0, 1), (1, 2), (0, 2), (2, 3), (3, 4)])])
+    every = builder(ones, twos, 5)
+    whole = list(every.closures(0))
+    used, before = 10**6 - every.steps, 0
+    assert used > 3 and len(whole) >= 1
+    for steps in range(1, used + 3):
+        few = builder(ones, twos, 5, steps=steps)
+        found = list(few.closures(0))
+        assert found == whole[: len(found)] and len(found) >= before and few.exhausted is (steps > used)
+        before = len(found)
+    assert before == len(whole)
