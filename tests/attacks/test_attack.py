@@ -21,16 +21,20 @@ from jgleak.graph import Graph
 
 SPACE = FeatureSpace((onehot("colour", "rgb"), binary("ring")))
 BONDED = dataclasses.replace(SPACE, edge_classes=("single", "double"))
-KEY = jax.random.key(3)
 PATH = Graph(np.zeros((2, 2), np.int32), np.array([[0, 1]]))
 ROWS = Graph(np.zeros((2, 4)), PATH.edges)
 PLAIN = GNN(SPACE.width, (Layer(GCNConv(3)),), Pooled("mean", MLP((4, 2))))
 
 
+@pytest.fixture(scope="module")
+def key() -> jax.Array:
+    return jax.random.key(3)
+
+
 def seen(model: GNN = PLAIN, **marks: Any) -> Observation:
     """An update that is zero: what is refused does not depend on it."""
     model.check()
-    shapes = jax.eval_shape(lambda: model.initial(key=KEY))
+    shapes = jax.eval_shape(lambda: model.initial(key=jax.random.key(0)))
     params = jax.tree.map(lambda leaf: np.ones(leaf.shape, leaf.dtype), shapes)
     update = jax.tree.map(np.zeros_like, params)
     if model.returns_statistics:
@@ -122,14 +126,14 @@ REFUSED: Mapping[str, tuple[str, Observation, Mapping[str, Any], Mapping[str, An
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_every_attack_refuses(case: str) -> None:
+def test_what_every_attack_refuses(case: str, key: jax.Array) -> None:
     said, observation, fields, known = REFUSED[case]
     attack, knowledge = echo(**fields), Knowledge(**({"space": SPACE} | dict(known)))
     assert said in str(attack.refusal(observation, knowledge))
     with pytest.raises(ValueError, match="attack 'echo' cannot run here: "):
-        attack(observation, knowledge, key=KEY)
+        attack(observation, knowledge, key=key)
     with pytest.raises(ValueError, match="attack 'echo' cannot run here: "):
-        attack.on_many([observation], [knowledge], keys=[KEY])
+        attack.on_many([observation], [knowledge], keys=[key])
 
 
 ALLOWED: Mapping[str, tuple[Observation, Mapping[str, Any], Mapping[str, Any]]] = {
@@ -160,45 +164,45 @@ def test_dropout_behind_the_first_weight_leaves_its_rows(model: GNN, said: bool)
     assert refusal is not None and ("the span of its gradient still shows those rows" in refusal) is said
 
 
-def test_an_attack_is_run_with_numpy_and_the_budget_of_a_minute() -> None:
-    got = echo()(seen(), Knowledge(SPACE), key=KEY).info["got"]
+def test_an_attack_is_run_with_numpy_and_the_budget_of_a_minute(key: jax.Array) -> None:
+    got = echo()(seen(), Knowledge(SPACE), key=key).info["got"]
     assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(got[0].update))
-    assert got[2] is KEY and got[3] == Budget(60.0, 1_000_000_000, 100_000)
+    assert got[2] is key and got[3] == Budget(60.0, 1_000_000_000, 100_000)
     own = Budget(1.0)
-    assert echo()(seen(), Knowledge(SPACE), key=KEY, budget=own).info["got"][3] is own
+    assert echo()(seen(), Knowledge(SPACE), key=key, budget=own).info["got"][3] is own
 
 
 @pytest.mark.parametrize(
     ("stated", "known", "used"), [(None, None, None), (0.1, None, 0.1), (None, 0.2, 0.2), (0.1, 0.2, 0.2)]
 )
 def test_the_noise_that_an_observation_states_is_known(
-    stated: float | None, known: float | None, used: float | None
+    stated: float | None, known: float | None, used: float | None, key: jax.Array
 ) -> None:
-    each = echo().on_many([seen(noise=stated)], [Knowledge(SPACE, noise=known)], keys=[KEY])
-    one = echo()(seen(noise=stated), Knowledge(SPACE, noise=known), key=KEY)
+    each = echo().on_many([seen(noise=stated)], [Knowledge(SPACE, noise=known)], keys=[key])
+    one = echo()(seen(noise=stated), Knowledge(SPACE, noise=known), key=key)
     assert [found.info["got"][1].noise for found in (*each, one)] == [used, used]
 
 
-def test_many_clients_are_attacked_in_their_order_with_their_own_keys() -> None:
-    clients, keys = [seen(noise=float(k)) for k in (1, 2)], list(jax.random.split(KEY))
+def test_many_clients_are_attacked_in_their_order_with_their_own_keys(key: jax.Array) -> None:
+    clients, keys = [seen(noise=float(k)) for k in (1, 2)], list(jax.random.split(key))
     known, own = [Knowledge(SPACE, n=k) for k in (4, 5)], Budget(2.0)
     found = [one.info["got"] for one in echo().on_many(clients, known, keys=keys, budget=own)]
     assert [one[0].noise for one in found] == [1.0, 2.0] and [one[1].n for one in found] == [4, 5]
-    assert [one[2] is key for one, key in zip(found, keys, strict=True)] == [True, True]
+    assert [one[2] is own for one, own in zip(found, keys, strict=True)] == [True, True]
     assert all(one[3] is own for one in found)
     assert echo().on_many(clients, known, keys=keys)[0].info["got"][3] == Budget()
     with pytest.raises(ValueError, match="argument 2 is shorter"):
         echo().on_many(clients, known[:1], keys=keys)
 
 
-def test_an_attack_on_many_at_once_is_asked_once_and_never_for_nobody() -> None:
+def test_an_attack_on_many_at_once_is_asked_once_and_never_for_nobody(key: jax.Array) -> None:
     asked = list[Any]()
 
     def many(observations: Any, knowledges: Any, *, keys: Any, budget: Budget) -> list[Reconstruction]:
         asked.append((len(observations), len(knowledges), keys, budget))
         return [Reconstruction((), None, "done")] * len(observations)
 
-    attack, keys = echo(many=many), list(jax.random.split(KEY, 3))
+    attack, keys = echo(many=many), list(jax.random.split(key, 3))
     assert len(attack.on_many([seen()] * 3, [Knowledge(SPACE)] * 3, keys=keys)) == 3
     assert asked == [(3, 3, keys, Budget())]
     assert attack.on_many([], [], keys=[]) == [] and len(asked) == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from itertools import permutations, product
 from typing import Any
 
@@ -216,3 +216,58 @@ def test_a_search_of_few_steps_finds_the_first_graphs_of_a_long_one(lab: Any) ->
         assert found == whole[: len(found)] and len(found) >= before and few.exhausted is (steps > used)
         before = len(found)
     assert before == len(whole)
+
+
+Bonded = tuple[tuple[int, ...], dict[tuple[int, int], int]]
+"""Types of nodes, and the class of every edge."""
+
+BONDED: list[Bonded] = [
+    ((0, 0, 0, 0), {(0, 1): 0, (1, 2): 1, (2, 3): 0, (0, 3): 1}),
+    ((0, 1, 0), {(0, 1): 0, (1, 2): 1}),
+    ((1, 1, 1), {(0, 1): 0, (1, 2): 0, (0, 2): 1}),
+]
+
+
+def around(labels: Sequence[int], bonds: Mapping[tuple[int, int], int]) -> list[tuple[int, ...]]:
+    """The neighbours of each node, along classes of two."""
+    near: list[list[int]] = [[] for _ in labels]
+    for (u, v), along in bonds.items():
+        near[u].append(2 * labels[v] + along)
+        near[v].append(2 * labels[u] + along)
+    return [tuple(sorted(one)) for one in near]
+
+
+def test_closures_along_edges_of_two_classes_are_brute_force() -> None:
+    """A neighbour is a kind along a class; every graph of up to four nodes, every assignment of kinds and classes."""
+    stars = [list(zip(types, around(types, bonds), strict=True)) for types, bonds in BONDED]
+    kinds_of = {star: k for k, star in enumerate(sorted({star for one in stars for star in one}))}
+    kinds = [[kinds_of[star] for star in one] for one in stars]
+    seen = {
+        pair
+        for one, (_, bonds) in zip(kinds, BONDED, strict=True)
+        for pair in zip(one, around(one, bonds), strict=True)
+    }
+    ones, twos = (dataclasses.replace(blocks(pairs), classes=2) for pairs in (set(kinds_of), seen))
+    degrees = [len(star[1]) for star in kinds_of]
+    wanted: dict[int, set[Any]] = {root: set() for root in kinds_of.values()}
+    for shape in (g for g in ATLAS if g.number_of_nodes() <= 4):
+        fitting = [[k for k, d in enumerate(degrees) if d == shape.degree[v]] for v in shape]
+        for labels, along in product(product(*fitting), product((0, 1), repeat=shape.number_of_edges())):
+            bonds = dict(zip(shape.edges, along, strict=True))
+            if seen.issuperset(zip(labels, around(labels, bonds), strict=True)):
+                for root in labels:
+                    wanted[root].add(bonded(labels, shape.edges, along))
+    assert sum(map(len, wanted.values())) > len(BONDED)
+    for root, graphs in wanted.items():
+        search = builder(ones, twos, 4)
+        assert {bonded(p.kinds, p.edges, p.along) for p in search.closures(root)} == graphs
+
+
+def bonded(kinds: Any, edges: Any, along: Any) -> tuple[Any, ...]:
+    """The same for graphs that differ in the order of nodes alone."""
+    forms = []
+    for order in permutations(range(len(kinds))):
+        place = np.argsort(order).tolist()
+        shape = sorted((*sorted((place[u], place[v])), one) for (u, v), one in zip(edges, along, strict=True))
+        forms.append((tuple(kinds[v] for v in order), tuple(shape)))
+    return min(forms)
