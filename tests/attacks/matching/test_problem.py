@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from jgleak import Knowledge
-from jgleak.attacks.matching.problem import mask_keys, normalisation, pose
-from jgleak.federated import fedsgd
-from jgleak.gnn import GNN, GCNConv, Layer, Pooled
+from jgleak.attacks.matching.problem import _shares, mask_keys, normalisation, pose, steps_made
+from jgleak.federated import LocalTraining, Observation, fedsgd
+from jgleak.gnn import GNN, MLP, GCNConv, Layer, NodeScores, Pooled
 from jgleak.graph import Graph
 
 
@@ -71,3 +71,114 @@ def test_masks_are_drawn_from_keys_that_differ() -> None:
     assert keys.shape == (5, 2) and len({tuple(key) for key in keys.tolist()}) == 5
     np.testing.assert_array_equal(keys, mask_keys(5, jax.random.key(3)))
     assert not np.array_equal(keys, mask_keys(5, jax.random.key(4)))
+
+
+def test_shares_of_losses_are_those_of_the_protocol() -> None:
+    mask = np.array([[True, True, True, False], [True, False, False, False]])
+    mean = [[[1 / 6, 1 / 6, 1 / 6, 0.0], [1 / 2, 0.0, 0.0, 0.0]]]
+    np.testing.assert_allclose(_shares("fedsgd", mask), mean, rtol=1e-6)
+    np.testing.assert_array_equal(_shares("target_node", mask), [[[0.5, 0, 0, 0], [0.5, 0, 0, 0]]])
+    np.testing.assert_array_equal(_shares("node_losses", mask[:1]), np.eye(3, 4)[:, None])
+
+
+@pytest.mark.parametrize(
+    ("local", "graphs", "made"),
+    [
+        (None, 1, False),
+        (LocalTraining(0.1, 1), 1, False),
+        (LocalTraining(0.1, 2), 1, True),
+        (LocalTraining(0.1, 64), 1, True),
+        (LocalTraining(0.1, 65), 1, False),
+        (LocalTraining(0.1, 4), 3, True),
+        (LocalTraining(0.1, 4, loader=3), 3, True),
+        (LocalTraining(0.1, 4, loader=2), 3, False),
+    ],
+)
+def test_steps_are_made_again_where_they_are_several_on_all_graphs(
+    local: LocalTraining | None, graphs: int, made: bool, lab: Any
+) -> None:
+    one = dataclasses.replace(seen(lab, lab.random(4, 1)), batch_size=graphs)
+    if local is not None:
+        one = dataclasses.replace(one, protocol="fedavg", local=local)
+    assert steps_made(one) is (local if made else None)
+    setting, _ = pose(one, Knowledge(lab.space, n=4), infer=False)
+    assert setting.local is (local if made else None)
+    setting, _ = pose(one, Knowledge(lab.space, n=4), infer=False, replay="none")
+    assert setting.local is None
+
+
+def test_a_batch_is_padded_graph_by_graph(lab: Any) -> None:
+    graphs = [lab.random(3, 1), lab.random(5, 2)]
+    x, edges = np.zeros((2, 5, 3), np.int32), np.zeros((2, 5, 5))
+    for g, graph in enumerate(graphs):
+        x[g, : graph.n], edges[g, : graph.n, : graph.n] = graph.x, graph.adjacency
+    known = Knowledge(lab.space, features=x, adjacency=edges, sizes=(3, 5), labels=np.array([1, 0]))
+    setting, problem = pose(seen(lab, *graphs), known, infer=False)
+    slots = problem.mask.shape[1]
+    assert problem.mask.sum(axis=1).tolist() == [3, 5] and slots >= 5 and setting.labels_known
+    for g, graph in enumerate(graphs):
+        np.testing.assert_array_equal(problem.nodes[g, : graph.n], lab.space.encode(graph.x))
+        np.testing.assert_array_equal(problem.adjacency[g, : graph.n, : graph.n], graph.adjacency)
+        assert not problem.nodes[g, graph.n :].any() and not problem.adjacency[g, graph.n :].any()
+    np.testing.assert_array_equal(problem.labels, [[0.0, 1.0], [1.0, 0.0]])
+    assert problem.shares.shape == (1, 2, slots) and problem.prior is None
+
+
+def test_a_dummy_graph_stands_for_the_clients(lab: Any) -> None:
+    """Nothing that is known of the client is used then, but its labels."""
+    dummy, graph = lab.ring([0] * 6).adjacency, lab.random(4, 1)
+    known = Knowledge(lab.space, adjacency=graph.adjacency, features=graph.x, labels=np.array([1]))
+    _, problem = pose(seen(lab, graph), known, infer=False, dummy=dummy)
+    assert problem.mask.sum() == 6 and problem.nodes is None and problem.degrees is None
+    np.testing.assert_array_equal(problem.adjacency[0, :6, :6], dummy)
+    np.testing.assert_array_equal(problem.labels, [[0.0, 1.0]])
+
+
+def test_labels_are_those_that_are_known_or_show_or_are_searched_for(lab: Any) -> None:
+    def labels(one: Any, infer: bool = True, **known: Any) -> Any:
+        setting, problem = pose(one, Knowledge(lab.space, n=4, **known), infer=infer)
+        assert setting.labels_known is (problem.labels is not None)
+        return None if problem.labels is None else problem.labels.tolist()
+
+    one, classes = lab.random(4, 1), {0: [[1.0, 0.0]], 1: [[0.0, 1.0]]}
+    for y in (0, 1):
+        observed = seen(lab, dataclasses.replace(one, y=y))
+        assert labels(observed) == classes[y] and labels(observed, infer=False) is None
+        assert labels(observed, labels=np.array([1 - y])) == classes[1 - y]
+    batch = seen(lab, one, lab.random(4, 2))
+    assert labels(batch) is None and labels(batch, labels=np.array([1, 0, 1])) == [[0.0, 1.0], [1.0, 0.0]]
+    assert labels(batch, labels=np.array([1])) == [[0.0, 1.0]] * 2, "one label is that of all"
+
+
+def test_labels_of_nodes_are_padded(lab: Any) -> None:
+    graph = lab.random(4, 1)
+    model = GNN(lab.space.width, (Layer(GCNConv(3, bias=True)),), NodeScores(3))
+    labelled = dataclasses.replace(graph, y=np.array([2, 0, 1, 1]))
+    observed = fedsgd(model, lab.params(model), [labelled], lab.space, loss="ce")
+    _, problem = pose(observed, Knowledge(lab.space, n=4, labels=labelled.y), infer=False)
+    assert problem.labels.shape == (1, problem.mask.shape[1], 3)
+    np.testing.assert_array_equal(problem.labels[0, :4], np.eye(3)[labelled.y])
+    with pytest.raises(ValueError, match="labels: 3 given for 4 nodes"):
+        pose(observed, Knowledge(lab.space, n=4, labels=np.array([0, 1, 2])), infer=False)
+    two = dataclasses.replace(observed, batch_size=2)
+    _, problem = pose(two, Knowledge(lab.space, n=4, labels=np.array([0, 1, 2, 1])), infer=False)
+    assert problem.labels is None, "whose is whose is not known"
+    target = dataclasses.replace(observed, protocol="target_node", batch_size=2)
+    _, problem = pose(target, Knowledge(lab.space, n=4, labels=np.array([2, 1])), infer=False)
+    np.testing.assert_array_equal(problem.labels[:, 0], np.eye(3)[[2, 1]])
+
+
+@pytest.mark.parametrize(
+    ("loss", "known", "counts"), [("ce", None, False), ("ce", [1], True), ("mse", None, False), ("mse", [0.5], True)]
+)
+def test_the_length_of_a_clipped_update_counts_where_no_label_absorbs_it(
+    loss: str, known: Any, counts: bool, lab: Any
+) -> None:
+    model = GNN(lab.space.width, (Layer(GCNConv(4)),), Pooled("mean", MLP((1 if loss == "mse" else 2,))))
+    shapes = jax.eval_shape(lambda: model.initial(key=jax.random.key(0)))
+    ones = jax.tree.map(lambda leaf: np.ones(leaf.shape, leaf.dtype), shapes)
+    labels = None if known is None else np.array(known)
+    for scaled in (False, True):
+        observed = Observation(model, ones, ones, loss, scaled=scaled)
+        setting, _ = pose(observed, Knowledge(lab.space, n=4, labels=labels), infer=True)
+        assert setting.scaled is (scaled and counts)
