@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from jgleak.attacks.attack import Attack, Budget, Clock, Reconstruction
+from jgleak.attacks.baselines import EMPTY, FILE_HABIT, MEAN_ADJACENCY, RANDOM
 from jgleak.features import FeatureSpace, binary, onehot
 from jgleak.federated import Knowledge, LocalTraining, Observation
 from jgleak.gnn import GNN, MLP, BatchNorm, GCNConv, GINEConv, Layer, LinearEncoder, NodeScores, Pooled
@@ -146,6 +147,11 @@ ALLOWED: Mapping[str, tuple[Observation, Mapping[str, Any], Mapping[str, Any]]] 
     "frozen": (seen(FROZEN), {"frozen": True}, {}),
     "frozen output of one label": (seen(PLAIN.clone(frozen=("readout",))), {"frozen": True}, {}),
     "frozen below the output of tasks": (seen(FROZEN, loss="masked_bce"), {"frozen": True}, {}),
+    "frozen farther from the output": (
+        seen(PLAIN.clone(frozen=("readout/mlp/linears_0",)), loss="masked_bce"),
+        {"frozen": True},
+        {},
+    ),
     "edges tell the number of nodes": (seen(), {"needs": ("n", "adjacency")}, {"adjacency": np.zeros((2, 2))}),
     "public graphs": (seen(), {"needs": ("auxiliary",)}, {"auxiliary": (PATH,)}),
     "input rows": (seen(), {"rows": True}, {"auxiliary": (ROWS,)}),
@@ -165,11 +171,21 @@ def test_dropout_behind_the_first_weight_leaves_its_rows(model: GNN, said: bool)
 
 
 def test_an_attack_is_run_with_numpy_and_the_budget_of_a_minute(key: jax.Array) -> None:
-    got = echo()(seen(), Knowledge(SPACE), key=key).info["got"]
+    sent = seen()
+    sent = dataclasses.replace(sent, update=jax.tree.map(jax.numpy.asarray, sent.update))
+    got = echo()(sent, Knowledge(SPACE), key=key).info["got"]
     assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(got[0].update))
     assert got[2] is key and got[3] == Budget(60.0, 1_000_000_000, 100_000)
     own = Budget(1.0)
     assert echo()(seen(), Knowledge(SPACE), key=key, budget=own).info["got"][3] is own
+
+
+def test_another_feature_space_is_refused(key: jax.Array) -> None:
+    other = Knowledge(FeatureSpace((onehot("colour", "rgb"),)))
+    with pytest.raises(ValueError, match="takes 4 features a node, but the feature space has 3"):
+        echo()(seen(), other, key=key)
+    with pytest.raises(ValueError, match="takes 4 features a node, but the feature space has 3"):
+        echo().on_many([seen()], [other], keys=[key])
 
 
 @pytest.mark.parametrize(
@@ -229,3 +245,17 @@ def test_the_best_graph_is_the_first() -> None:
     other = dataclasses.replace(PATH, y=1)
     assert Reconstruction((other, PATH), 0.0, "match").best is other
     assert Reconstruction((), None, "no candidates").best is None
+
+
+@pytest.mark.parametrize("attack", [RANDOM, EMPTY, MEAN_ADJACENCY, FILE_HABIT], ids=lambda attack: attack.name)
+def test_a_baseline_guesses_whatever_the_client_did(attack: Attack) -> None:
+    """They never look at the gradient; edge classes are guessed by those that need no public edges."""
+    public = {"auxiliary": (PATH,), "n": 3}
+    for observation in (seen(), seen(batch_size=2), seen(INSIDE), seen(FROZEN), seen(protocol="fedavg", local=STEPS)):
+        assert attack.refusal(observation, Knowledge(SPACE, **public)) is None
+    bonded = Knowledge(BONDED, n=3, auxiliary=(dataclasses.replace(PATH, edge_class=np.array([1])),))
+    assert (attack.refusal(seen(BONDS), bonded) is None) is (attack in (RANDOM, EMPTY))
+    alone = attack.refusal(seen(), Knowledge(SPACE, n=3))
+    assert (alone is None) is (attack in (RANDOM, EMPTY))
+    edges = Knowledge(SPACE, adjacency=np.zeros((3, 3)))
+    assert (attack.refusal(seen(), edges) is None) is (attack is not FILE_HABIT)
