@@ -163,3 +163,13 @@ def test_a_step_goes_to_the_best_point_of_its_line() -> None:
             far.append(best)
             np.testing.assert_array_equal(np.eye(6)[order].T, other if best > 0.5 else start)
     assert min(far) < 0.5 < max(far)
+
+
+def test_known_rows_of_several_graphs_are_taken_together(lab: Any) -> None:
+    one, two = lab.path([0, 1, 0]).x, lab.path([2, 1, 0]).x
+    rows = KnownRows.of(Knowledge(lab.space, features=np.stack([one, two])))
+    assert rows is not None and rows.counts.sum() == 6 and rows.order.shape == (6,)
+    np.testing.assert_array_equal(rows.codes[rows.order], np.concatenate([one, two]))
+    assert rows.agree(np.concatenate([two, one])) and not rows.agree(np.concatenate([one, one]))
+    unknown = lab.path([3, 3]).x
+    assert rows.index(np.concatenate([unknown, one])).tolist() == [-1, -1, *rows.order[:3]]

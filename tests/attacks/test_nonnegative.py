@@ -69,3 +69,25 @@ def test_the_clock_ends_it_between_rounds(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(Clock, "left", property(lambda _: asked.append(1) or 2.5 - len(asked)))
     assert nonnegative.nonnegative(system, right, 30, Clock(0.0, 0.0)) is None and len(asked) == 3
     assert nonnegative.nonnegative(system[:, :9], right, 30, Clock(0.0, 0.0)) is None
+
+
+def test_rounds_that_do_not_converge_give_nothing_and_those_that_gain_nothing_end_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of many unknowns: what a few leave is solved for again with those that pay; a round without gain is the last."""
+    rng = np.random.default_rng(3)
+    system, right = np.abs(rng.normal(size=(60, 1500))), np.abs(rng.normal(size=60))
+    own, rests = nonnegative._solved, list[float]()
+
+    def stalled(some: np.ndarray, right: np.ndarray, rounds: int) -> tuple[np.ndarray, float]:
+        found = own(some, right, rounds)
+        assert found is not None
+        rests.append(found[1])
+        return found[0], 0.5 * (1.0 - 5e-10 * (len(rests) - 1))
+
+    monkeypatch.setattr(nonnegative, "_solved", stalled)
+    found = nonnegative.nonnegative(system, right, 30, FOREVER)
+    assert found is not None and found[1] == 0.5 and len(rests) == 2
+    assert np.linalg.norm(system @ found[0] - right) == pytest.approx(rests[0])
+    monkeypatch.setattr(nonnegative, "_solved", lambda *_: None)
+    assert nonnegative.nonnegative(system, right, 30, FOREVER) is None

@@ -11,6 +11,7 @@ import pytest
 from models import flat
 
 from jgleak.attacks.attack import Budget, Reconstruction
+from jgleak.attacks.closed_form import closed_form
 from jgleak.attacks.closed_form.closed_form import CLOSED_FORM, _labels
 from jgleak.features import FeatureSpace, binary, real
 from jgleak.federated import Knowledge, Observation, fedsgd
@@ -189,6 +190,31 @@ def test_a_changed_update_is_noticed() -> None:
     assert found.best is None and "no states fit" in found.info["adjacency"]
     found = attack(observe(model_of("gcn", "node", 20), graph, space), space)
     assert found.best is None and "give the edges" in found.info["features"]
+
+
+def test_what_features_cannot_open_stays_closed_with_the_reason() -> None:
+    """A GCN has no kernel of the nodes' own rows; features of two equal nodes leave their edges open."""
+    space, rng = space_of("gaussian", 20), np.random.default_rng(3)
+    graph = draw(rng, 8, "gaussian", 20, "graph")
+    found = attack(observe(model_of("gcn", "graph", 20), graph, space), space, features=graph.x)
+    assert found.info["features"] == "known" and found.best is None
+    assert found.info["adjacency"].endswith("give the edges")
+    twin = Graph(graph.x[[0, *range(7)]], graph.edges, 1)
+    found = attack(observe(model_of("sage", "graph", 20), twin, space, shrink=1e-6), space, features=twin.x)
+    assert "the features (8, 20) have rank 7" in found.info["adjacency"] and found.info["features"] == "known"
+
+
+@pytest.mark.parametrize(("distance", "note"), [(0.9e-4, "exact"), (1e-4, "partial")])
+def test_an_answer_that_does_not_match_is_called_partial(distance: float, note: str, monkeypatch: Any) -> None:
+    space, rng = space_of("gaussian", 20), np.random.default_rng(2)
+    graph = draw(rng, 6, "gaussian", 20, "graph")
+    monkeypatch.setattr(closed_form, "_distance", lambda *_: distance)
+    seen = observe(model_of("sage", "graph", 20), graph, space)
+    for known, part in (({}, "features"), ({"features": graph.x}, "adjacency")):
+        found = attack(seen, space, **known)
+        assert found.info[part].startswith(note) and found.gradient_distance == distance
+        assert found.stop == ("match" if note == "exact" else "done")
+        assert note == "exact" or found.info[part].endswith("the gradient of what was found is 1.0e-04 away")
 
 
 def test_users_set_what_counts_as_equal() -> None:

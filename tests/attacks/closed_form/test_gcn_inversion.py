@@ -171,6 +171,45 @@ def test_the_filter_is_least_squares_where_nothing_is_noisy_and_the_prior_where_
     assert np.abs(found.rows(1e30) - prior).max() < 1e-3
 
 
+@pytest.mark.parametrize(("blocks", "noise"), [(1, 0.0), (1, 0.05), (3, 0.05)])
+def test_the_filter_is_wieners(blocks: int, noise: float) -> None:
+    """Row by row along the design's own directions, with what least squares leaves as the noise (its docstring)."""
+    rng = np.random.default_rng(blocks)
+    design = rng.normal(size=(blocks, 6, 9)) * np.geomspace(1, 1e-2, 6)[:, None]
+    rows, prior = rng.normal(size=(6, 50)), 0.1 * rng.normal(size=(6, 50))
+    clean = rows.T @ design
+    seen = clean + noise * np.sqrt(np.mean(clean**2)) * rng.normal(size=clean.shape)
+    found = least_squares.regularised(design, seen, prior)
+    scale = 1 / np.linalg.norm(seen, axis=(1, 2))
+    whole, wide = np.hstack(list(scale[:, None, None] * seen)), np.hstack(list(scale[:, None, None] * design))
+    left, values, _ = np.linalg.svd(wide, full_matrices=False)
+    answer = np.linalg.lstsq(wide.T, whole.T, rcond=None)[0]
+    missed = whole - answer.T @ wide
+    entries, columns = whole.size, whole.shape[1]
+    assert found.missed == pytest.approx(np.linalg.norm(missed) / np.sqrt(blocks), abs=1e-7)
+    rounding = 2.0**-48 * blocks / entries
+    variance = max(np.sum(missed**2) / (50 * (columns - 6)), rounding)
+    assert found.noise == pytest.approx(np.sqrt(variance * entries / blocks), rel=1e-4)
+    spread = np.median((np.mean((left.T @ (answer - prior)) ** 2, axis=1) - variance / values**2)[:3])
+    assert found.ratio == pytest.approx(variance / spread, rel=1e-4)
+    for strength in (1.0, 100.0):
+        kept = values**2 / (values**2 + strength * variance / spread)
+        filtered = prior + left @ (kept[:, None] * (left.T @ (answer - prior)))
+        np.testing.assert_allclose(found.rows(strength), filtered, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(found.doubt(strength), np.sqrt(1 - left**2 @ kept), rtol=1e-3, atol=1e-5)
+
+
+def test_blocks_without_a_gradient_do_not_count() -> None:
+    rng = np.random.default_rng(0)
+    design, rows = rng.normal(size=(2, 4, 7)), rng.normal(size=(4, 3))
+    seen = rows.T @ design
+    seen[1] = 0.0
+    np.testing.assert_array_equal(least_squares.block_weights(seen), [1 / np.linalg.norm(seen[0]), 0.0])
+    alone, both = (least_squares.regularised(design[:k], seen[:k], np.zeros((4, 3))) for k in (1, 2))
+    np.testing.assert_allclose(alone.rows(), both.rows(), atol=1e-9)
+    assert alone.ratio == pytest.approx(both.ratio) and alone.noise == pytest.approx(both.noise)
+
+
 def test_without_a_gradient_nothing_shows() -> None:
     rng = np.random.default_rng(5)
     for design, seen in ((np.zeros((1, 4, 3)), np.ones((1, 2, 3))), (rng.normal(size=(1, 4, 3)), np.zeros((1, 2, 3)))):

@@ -192,3 +192,8 @@ def test_no_gradient_no_embedding() -> None:
     nothing = jax.tree.map(np.zeros_like, params(net))
     with pytest.raises(ConditionFailed, match="observe another round"):
         pooled_embedding(net, nothing)
+
+
+def test_of_no_clients_nothing_is_recovered() -> None:
+    net = model(1, hidden=16)
+    assert recover(net, params(net), [], []) == []

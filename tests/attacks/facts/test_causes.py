@@ -126,7 +126,7 @@ def passed(units: int, off: int = 6, pooling: str = "mean", **fields: Any) -> st
     kernel[:, :off] = 0.0
     back = {
         "layers_1/conv/kernel": kernel,
-        "layers_1/conv/bias": kernel[0] * fields.pop("bias", 1.0),
+        "layers_1/conv/bias": np.ones(LAST) if fields.pop("moved", False) else kernel[0],
         "readout/mlp/linears_0/kernel": np.outer(row, np.ones(6)),
         "readout/mlp/linears_0/bias": np.ones(6),
     }
@@ -153,6 +153,7 @@ def test_units_that_something_passed_by_are_said() -> None:
         {"frozen": ("layers_1",), "bare": True},
         {"jump": "cat"},
         {"dropout": 0.5},
+        {"moved": True},
         {"noise": 1e-6},
         {"pruned": True},
         TWO,

@@ -28,6 +28,14 @@ def seen(lab: Any) -> Observation:
     return lab.observe(model(lab.bare.width), lab.path((0, 2, 0)), "ce", lab.bare)
 
 
+def times(factor: float, observed: Observation) -> Observation:
+    return dataclasses.replace(observed, update=jax.tree.map(lambda g: np.float32(factor) * g, observed.update))
+
+
+def test_a_clipped_update_that_says_so_is_no_fault(lab: Any, seen: Observation) -> None:
+    assert diagnoses(dataclasses.replace(times(0.5, seen), scaled=True), lab.bare) == []
+
+
 def test_nothing_is_wrong_with_an_honest_gradient(lab: Any, seen: Observation) -> None:
     assert diagnoses(seen, lab.bare) == []
 
@@ -36,7 +44,9 @@ def test_nothing_is_wrong_with_an_honest_gradient(lab: Any, seen: Observation) -
     ("words", "change"),
     [
         ("3 local steps", lambda o: dataclasses.replace(o, protocol="fedavg", local=LocalTraining(0.1, 3))),
-        ("clipping", lambda o: dataclasses.replace(o, update=jax.tree.map(lambda g: 0.5 * g, o.update))),
+        ("0.5 times that of the loss 'ce': clipping", lambda o: times(0.5, o)),
+        ("0.002 times that of the loss 'ce': clipping", lambda o: times(0.002, o)),
+        ("3 times that of the loss 'ce': a loss that is not a mean", lambda o: times(3.0, o)),
         ("give --loss ce", lambda o: dataclasses.replace(o, loss="bce")),
         ("stale", lambda o: dataclasses.replace(o, params=jax.tree.map(lambda w: w + 0.02 * np.sign(w), o.params))),
     ],

@@ -111,6 +111,27 @@ def test_a_zero_gradient_says_so(lab: Any) -> None:
     assert found.stop == "no candidates" and "observe another round" in found.info["failed"]
 
 
+def test_one_client_without_a_gradient_takes_nothing_from_the_others(lab: Any) -> None:
+    """Their decoder is theirs alone then; the answers keep their order."""
+    observation = lab.observe(lab.model(**FIELDS), lab.random(7, 9), loss="ce")
+    nothing = dataclasses.replace(observation, update=jax.tree.map(np.zeros_like, observation.update))
+    known, keys = Knowledge(lab.space, n=7, auxiliary=public(lab)), list(jax.random.split(jax.random.key(0), 2))
+    attack = GRAPHDLG.with_options({"steps": "20"})
+    found = attack.on_many([nothing, observation], [known] * 2, keys=keys)
+    assert "observe another round" in found[0].info["failed"] and not found[0].graphs
+    alone = attack(observation, known, key=keys[0])
+    assert found[1].best is not None and alone.best is not None
+    np.testing.assert_allclose(found[1].adjacency, alone.adjacency, atol=1e-5)
+
+
+def test_clients_of_two_rounds_have_no_common_refinement(lab: Any) -> None:
+    observation = lab.observe(lab.model(**FIELDS), lab.random(7, 9), loss="ce")
+    later = dataclasses.replace(observation, params=jax.tree.map(np.copy, observation.params))
+    known = Knowledge(lab.space, n=7, auxiliary=public(lab))
+    with pytest.raises(ValueError, match="a decoder fits the parameters of one round"):
+        Learn()([observation, later], [known] * 2, None)
+
+
 def test_the_refinement_comes_closer(lab: Any) -> None:
     observation = lab.observe(lab.model(**FIELDS), lab.random(7, 9), loss="ce")
     known = Knowledge(lab.space, n=7, auxiliary=public(lab))

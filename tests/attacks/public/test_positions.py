@@ -6,8 +6,11 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
-from jgleak.attacks.public.positions import position_frequencies
+from jgleak.attacks.public.positions import HabitSettings, position_frequencies
+from jgleak.attacks.public.rows import padded
+from jgleak.attacks.public.training import small
 from jgleak.features import Feature, FeatureSpace
 from jgleak.graph import Graph
 
@@ -87,3 +90,75 @@ def test_shares_and_probabilities_are_those_of_the_logits() -> None:
         edges = found.edges_of(n)
         assert edges.shape == (n, n) and not np.diag(edges).any()
         np.testing.assert_array_equal(edges > 0.5, np.abs(np.subtract.outer(np.arange(n), np.arange(n))) == 1)
+
+
+def slowly(graphs: list[Graph], n: int, weight: float, rarest: float, slots: int) -> tuple[np.ndarray, np.ndarray]:
+    """Node and edge logits of places by loops: every share is a mean over the graphs that have the place, and so many
+    graphs more that have the overall share."""
+    raw = [SPACE.encode(graph.x).astype(np.float64) for graph in graphs]
+    overall = np.concatenate(raw).mean(axis=0)
+    pairs = sum(graph.n * (graph.n - 1) for graph in graphs)
+    density = sum(2 * len(graph.edges) for graph in graphs) / pairs
+
+    def node(place: int, last: bool) -> np.ndarray:
+        place = min(place, slots - 1)
+        rows = [one[::-1][place] if last else one[place] for one in raw if place < len(one)]
+        share = (np.sum(rows, axis=0) + weight * overall) / (len(rows) + weight)
+        return logits(share)
+
+    def logits(share: np.ndarray) -> np.ndarray:
+        flag = np.clip(share[3], rarest, 1 - rarest)
+        return np.r_[np.log(np.maximum(share[:3], rarest)), np.log(flag / (1 - flag)), share[4]]
+
+    def pair(u: int, v: int, last: bool) -> float:
+        u, v = min(u, slots - 1), min(v, slots - 1)
+        there = [graph for graph in graphs if max(u, v) < graph.n]
+        places = [((graph.n - 1 - u, graph.n - 1 - v) if last else (u, v), graph) for graph in there]
+        share = (sum(graph.adjacency[at] for at, graph in places) + weight * density) / (len(there) + weight)
+        share = np.clip(share, rarest, 1 - rarest)
+        return float(np.log(share / (1 - share)))
+
+    base = np.log(density / (1 - density))
+    nodes = [node(v, False) + node(n - 1 - v, True) - logits(overall) for v in range(n)]
+    edges = [
+        [0.0 if u == v else pair(u, v, False) + pair(n - 1 - u, n - 1 - v, True) - base for v in range(n)]
+        for u in range(n)
+    ]
+    return np.array(nodes), np.array(edges)
+
+
+@pytest.mark.parametrize(("weight", "rarest"), [(4.0, 1e-3), (1.5, 0.05)])
+def test_habits_are_means_over_the_graphs_that_have_the_place(weight: float, rarest: float) -> None:
+    """Of graphs smaller and larger than there are slots, for clients of either size."""
+    rng, slots, graphs = np.random.default_rng(0), 4, list[Graph]()
+    for n in (2, 3, 3, 6, 7):
+        rows = np.stack([rng.integers(3, size=n), rng.integers(2, size=n), rng.normal(size=n)], axis=1)
+        edges = np.array([(u, v) for u in range(n) for v in range(u + 1, n) if rng.random() < 0.6] or [(0, 1)])
+        graphs.append(Graph(rows, edges))
+    habit = position_frequencies(graphs, SPACE, slots, HabitSettings(weight, rarest))
+    for n in (1, 3, 4, 6):
+        nodes, edges = slowly(graphs, n, weight, rarest, slots)
+        np.testing.assert_allclose(np.asarray(habit.node_logits(jnp.asarray(n), 8))[:n], nodes, atol=1e-4)
+        np.testing.assert_allclose(np.asarray(habit.edge_logits(jnp.asarray(n), 8))[:n, :n], edges, atol=1e-4)
+        wanted = 1 / (1 + np.exp(-edges)) * (1 - np.eye(n))
+        np.testing.assert_allclose(habit.edges_of(n), wanted, atol=1e-5)
+        shown = habit.rows_of(n, SPACE)
+        shares = np.exp(nodes[:, :3]) / np.exp(nodes[:, :3]).sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(shown[:, :3], shares, atol=1e-5)
+        np.testing.assert_allclose(shown[:, 3], 1 / (1 + np.exp(-nodes[:, 3])), atol=1e-5)
+        np.testing.assert_allclose(shown[:, 4], nodes[:, 4], atol=1e-5)
+
+
+def test_public_graphs_of_at_most_so_many_nodes_are_learnt_from_or_the_smallest_alone() -> None:
+    graphs = [file(n) for n in (5, 3, 4, 3)]
+    assert [g.n for g in small(graphs, 4)] == [3, 4, 3] and [g.n for g in small(graphs, 9)] == [5, 3, 4, 3]
+    assert len(small(iter(graphs), 2)) == 1 and small(graphs, 2)[0] is graphs[1]
+
+
+def test_public_rows_lie_side_by_side_without_padding_mixed_in() -> None:
+    shown = padded([file(3), file(5, x=2.0)], SPACE)
+    assert shown.mask.sum(axis=1).tolist() == [3, 5]
+    for k, graph in enumerate((file(3), file(5, x=2.0))):
+        np.testing.assert_array_equal(shown.nodes[k, : graph.n], SPACE.encode(graph.x))
+        np.testing.assert_array_equal(shown.adjacency[k, : graph.n, : graph.n], graph.adjacency)
+        assert not shown.nodes[k, graph.n :].any() and not shown.adjacency[k, graph.n :].any()
